@@ -1,0 +1,2 @@
+//! The ekiden command line.
+fn main() {}

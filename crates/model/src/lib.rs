@@ -1,0 +1,1 @@
+//! Placeholder while the rooms are laid.

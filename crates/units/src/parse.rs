@@ -43,9 +43,7 @@ impl Notation {
     /// base units (`12.5ms` is 12,500,000 ns; `0.3B` is refused).
     pub fn parse(&self, text: &str) -> Result<u64, ParseError> {
         let trimmed = text.trim();
-        let digits = trimmed
-            .find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_')
-            .unwrap_or(trimmed.len());
+        let digits = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.' && c != '_').unwrap_or(trimmed.len());
         let (number, unit) = trimmed.split_at(digits);
         let number: String = number.chars().filter(|&c| c != '_').collect();
         let (whole, fraction) = number.split_once('.').unwrap_or((&number, ""));

@@ -1,0 +1,41 @@
+//! Why a scenario is refused.
+
+use std::ops::Range;
+
+/// Why a scenario file was refused.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file could not be read.
+    #[error("{file}: cannot be read: {source}")]
+    Unreadable {
+        /// The file's name.
+        file: String,
+        /// The system's reason.
+        source: std::io::Error,
+    },
+    /// The file was read, but is not a scenario that can be run.
+    #[error("{file}:{line}: {reason}")]
+    Invalid {
+        /// The file's name.
+        file: String,
+        /// The line at fault, counted from 1.
+        line: usize,
+        /// What is wrong there and what would be right.
+        reason: String,
+    },
+}
+
+/// The text of a scenario, to tell lines from byte offsets.
+pub(crate) struct Source<'a> {
+    pub text: &'a str,
+    pub file: &'a str,
+}
+
+impl Source<'_> {
+    /// An error at the line where `span` starts.
+    pub fn error(&self, span: &Range<usize>, reason: impl Into<String>) -> Error {
+        let before = &self.text.as_bytes()[..span.start.min(self.text.len())];
+        let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
+        Error::Invalid { file: self.file.into(), line, reason: reason.into() }
+    }
+}

@@ -1,0 +1,97 @@
+//! The file as it is written: every key optional that has a default, nothing checked but types and names.
+
+use ekiden_units::{BitRate, Bytes, Fraction, Time};
+use indexmap::IndexMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_spanned::Spanned;
+
+use crate::{NodeKind, Queue};
+
+pub(crate) type Named<T> = IndexMap<Spanned<String>, T>;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawScenario {
+    pub name: Spanned<String>,
+    #[serde(default)]
+    pub description: String,
+    #[serde(default)]
+    pub seed: u64,
+    #[serde(default)]
+    pub tcp: RawTcp,
+    #[serde(default)]
+    pub node: Named<RawNode>,
+    #[serde(default)]
+    pub link: Named<RawLink>,
+    #[serde(default)]
+    pub flow: Named<RawFlow>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawNode {
+    pub kind: Option<NodeKind>,
+    #[serde(default)]
+    pub next: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub tcp: RawTcp,
+}
+
+#[derive(Deserialize, Default, Clone)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawTcp {
+    pub congestion: Option<Spanned<String>>,
+    pub send_buffer: Option<Spanned<Bytes>>,
+    pub receive_buffer: Option<Spanned<Bytes>>,
+    pub sack: Option<bool>,
+    pub timestamps: Option<bool>,
+    pub window_scaling: Option<bool>,
+    pub initial_window: Option<Spanned<u32>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawLink {
+    pub ends: [Spanned<String>; 2],
+    pub rate: Spanned<BitRate>,
+    pub delay: Option<Spanned<Time>>,
+    pub queue: Option<Spanned<Queue>>,
+    pub loss: Option<Fraction>,
+    pub mtu: Option<Spanned<u32>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawFlow {
+    pub from: Spanned<String>,
+    pub to: Spanned<String>,
+    pub bytes: Option<Spanned<Bytes>>,
+    pub duration: Option<Spanned<Time>>,
+    pub start: Option<Spanned<Time>>,
+    #[serde(default)]
+    pub via: Vec<Spanned<String>>,
+    pub parallel: Option<Spanned<u32>>,
+}
+
+impl Serialize for Queue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Bytes(bytes) => bytes.serialize(serializer),
+            Self::Packets(packets) => serializer.collect_str(&format_args!("{packets} packets")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Queue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let packets = text.trim().strip_suffix("packets").or_else(|| text.trim().strip_suffix("packet"));
+        let queue = match packets {
+            Some(number) => number.trim().parse().ok().map(Self::Packets),
+            None => text.parse().ok().map(Self::Bytes),
+        };
+        queue.ok_or_else(|| {
+            serde::de::Error::custom(format!("'{text}' is not a queue limit, such as 100KB or \"50 packets\""))
+        })
+    }
+}

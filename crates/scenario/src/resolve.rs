@@ -1,0 +1,308 @@
+//! From the raw file to a [`Scenario`]: defaults filled in, everything checked.
+//!
+//! The defaults stand in this file and nowhere else.
+
+use std::fmt::Display;
+use std::ops::{Range, RangeInclusive};
+
+use ekiden_units::{BitRate, Bytes, Fraction, Time};
+use indexmap::IndexMap;
+use serde_spanned::Spanned;
+
+use crate::error::Source;
+use crate::raw::{Named, RawFlow, RawLink, RawNode, RawScenario, RawTcp};
+use crate::{Amount, Error, Flow, Link, Node, NodeKind, Queue, Scenario, Tcp};
+
+/// Reno, because it is the yardstick of the papers and allowed in every namespace; buffers that hold the
+/// bandwidth-delay product of 300 Mbit/s × 100 ms.
+fn default_tcp() -> Tcp {
+    Tcp {
+        congestion: "reno".into(),
+        send_buffer: Bytes::mib(4),
+        receive_buffer: Bytes::mib(4),
+        sack: true,
+        timestamps: true,
+        window_scaling: true,
+        initial_window: None,
+    }
+}
+
+const DEFAULT_KIND: NodeKind = NodeKind::Host;
+const DEFAULT_DELAY: Time = Time(0);
+/// Linux's default transmit queue length.
+const DEFAULT_QUEUE: Queue = Queue::Packets(1000);
+const DEFAULT_LOSS: Fraction = Fraction(0);
+const DEFAULT_MTU: u32 = 1500;
+const DEFAULT_START: Time = Time(0);
+const DEFAULT_PARALLEL: u32 = 1;
+
+const BUFFERS: RangeInclusive<Bytes> = Bytes::kib(1)..=Bytes::mib(1024);
+const RATES: RangeInclusive<BitRate> = BitRate(1_000)..=BitRate(1_000_000_000_000);
+const DELAYS: RangeInclusive<Time> = Time(0)..=Time::secs(60);
+const QUEUE_PACKETS: RangeInclusive<u64> = 1..=10_000_000;
+const QUEUE_BYTES_MOST: Bytes = Bytes::mib(16 * 1024);
+const MTUS: RangeInclusive<u32> = 576..=9000;
+const AMOUNTS: RangeInclusive<Bytes> = Bytes(1)..=Bytes(1 << 50);
+const DURATIONS: RangeInclusive<Time> = Time::ms(1)..=Time::secs(86_400);
+const STARTS: RangeInclusive<Time> = Time(0)..=Time::secs(86_400);
+const PARALLEL: RangeInclusive<u32> = 1..=10_000;
+const INITIAL_WINDOWS: RangeInclusive<u32> = 1..=1_000;
+const NODES_MOST: usize = 250;
+const NAME_LENGTH_MOST: usize = 32;
+
+pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
+    let source = Source { text, file };
+    let raw: RawScenario = toml::from_str(text)
+        .map_err(|error| source.error(&error.span().unwrap_or(0..0), error.message().trim_end().replace('\n', ", ")))?;
+    let checker = Checker { source };
+    checker.name("scenario", &raw.name)?;
+    let base = checker.tcp(&raw.tcp, &default_tcp())?;
+    let scenario = Scenario {
+        name: raw.name.get_ref().clone(),
+        description: raw.description,
+        seed: raw.seed,
+        nodes: checker.nodes(&raw.node, &base)?,
+        links: checker.links(&raw.link, &raw.node)?,
+        flows: checker.flows(&raw.flow, &raw.node)?,
+    };
+    checker.topology(&scenario, &raw.node, &raw.flow)?;
+    Ok(scenario)
+}
+
+struct Checker<'a> {
+    source: Source<'a>,
+}
+
+impl Checker<'_> {
+    fn nodes(&self, raw: &Named<RawNode>, base: &Tcp) -> Result<IndexMap<String, Node>, Error> {
+        let mut nodes = IndexMap::new();
+        for (name, node) in raw {
+            self.name("node", name)?;
+            if nodes.len() == NODES_MOST {
+                return Err(self.source.error(&name.span(), format!("more than {NODES_MOST} nodes")));
+            }
+            let kind = node.kind.unwrap_or(DEFAULT_KIND);
+            if let (false, Some(first)) = (kind == NodeKind::Proxy, node.next.first()) {
+                let reason = format!("node '{}' has 'next', which only a proxy has", name.get_ref());
+                return Err(self.source.error(&first.span(), reason));
+            }
+            self.proxies(&node.next, raw)?;
+            let next = node.next.iter().map(|proxy| proxy.get_ref().clone()).collect();
+            nodes.insert(name.get_ref().clone(), Node { kind, next, tcp: self.tcp(&node.tcp, base)? });
+        }
+        Ok(nodes)
+    }
+
+    fn tcp(&self, raw: &RawTcp, base: &Tcp) -> Result<Tcp, Error> {
+        let congestion = match &raw.congestion {
+            Some(name) => {
+                let fits = |name: &str| {
+                    (1..=15).contains(&name.len())
+                        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_' || b == b'-')
+                };
+                if !fits(name.get_ref()) {
+                    let reason = format!("'{}' is not the name of a congestion control, such as reno", name.get_ref());
+                    return Err(self.source.error(&name.span(), reason));
+                }
+                name.get_ref().clone()
+            }
+            None => base.congestion.clone(),
+        };
+        let initial_window = match &raw.initial_window {
+            Some(_) => Some(self.within("initial_window", &raw.initial_window, 1, &INITIAL_WINDOWS)?),
+            None => base.initial_window,
+        };
+        Ok(Tcp {
+            congestion,
+            send_buffer: self.within("send_buffer", &raw.send_buffer, base.send_buffer, &BUFFERS)?,
+            receive_buffer: self.within("receive_buffer", &raw.receive_buffer, base.receive_buffer, &BUFFERS)?,
+            sack: raw.sack.unwrap_or(base.sack),
+            timestamps: raw.timestamps.unwrap_or(base.timestamps),
+            window_scaling: raw.window_scaling.unwrap_or(base.window_scaling),
+            initial_window,
+        })
+    }
+
+    fn links(&self, raw: &Named<RawLink>, nodes: &Named<RawNode>) -> Result<IndexMap<String, Link>, Error> {
+        let mut links = IndexMap::new();
+        for (name, link) in raw {
+            self.name("link", name)?;
+            for end in &link.ends {
+                self.known(end, nodes)?;
+            }
+            let ends = link.ends.each_ref().map(|end| end.get_ref().clone());
+            if ends[0] == ends[1] {
+                let reason = format!("link '{}' joins '{}' to itself", name.get_ref(), ends[0]);
+                return Err(self.source.error(&link.ends[1].span(), reason));
+            }
+            let mtu = self.within("mtu", &link.mtu, DEFAULT_MTU, &MTUS)?;
+            let rate = *link.rate.get_ref();
+            if !RATES.contains(&rate) {
+                return Err(self.outside("rate", &link.rate.span(), rate, &RATES));
+            }
+            links.insert(
+                name.get_ref().clone(),
+                Link {
+                    ends,
+                    rate,
+                    delay: self.within("delay", &link.delay, DEFAULT_DELAY, &DELAYS)?,
+                    queue: self.queue(link.queue.as_ref(), mtu)?,
+                    loss: link.loss.unwrap_or(DEFAULT_LOSS),
+                    mtu,
+                },
+            );
+        }
+        Ok(links)
+    }
+
+    fn queue(&self, raw: Option<&Spanned<Queue>>, mtu: u32) -> Result<Queue, Error> {
+        let Some(raw) = raw else { return Ok(DEFAULT_QUEUE) };
+        match *raw.get_ref() {
+            Queue::Packets(packets) if !QUEUE_PACKETS.contains(&packets) => {
+                Err(self.outside("queue", &raw.span(), packets, &QUEUE_PACKETS))
+            }
+            Queue::Bytes(bytes) => {
+                let range = Bytes(mtu.into())..=QUEUE_BYTES_MOST;
+                match range.contains(&bytes) {
+                    true => Ok(Queue::Bytes(bytes)),
+                    false => Err(self.outside("queue", &raw.span(), bytes, &range)),
+                }
+            }
+            queue @ Queue::Packets(_) => Ok(queue),
+        }
+    }
+
+    fn flows(&self, raw: &Named<RawFlow>, nodes: &Named<RawNode>) -> Result<IndexMap<String, Flow>, Error> {
+        let mut flows = IndexMap::new();
+        for (name, flow) in raw {
+            self.name("flow", name)?;
+            self.known(&flow.from, nodes)?;
+            self.known(&flow.to, nodes)?;
+            self.proxies(&flow.via, nodes)?;
+            if flow.from.get_ref() == flow.to.get_ref() {
+                let reason = format!("flow '{}' goes from '{}' to itself", name.get_ref(), flow.from.get_ref());
+                return Err(self.source.error(&flow.to.span(), reason));
+            }
+            if let Some(end) = flow.via.iter().find(|proxy| [&flow.from, &flow.to].contains(proxy)) {
+                let reason = format!("flow '{}' goes via its own end '{}'", name.get_ref(), end.get_ref());
+                return Err(self.source.error(&end.span(), reason));
+            }
+            let amount = match (&flow.bytes, &flow.duration) {
+                (Some(_), None) => Amount::Bytes(self.within("bytes", &flow.bytes, Bytes(1), &AMOUNTS)?),
+                (None, Some(_)) => {
+                    Amount::Duration(self.within("duration", &flow.duration, Time::secs(1), &DURATIONS)?)
+                }
+                _ => {
+                    let reason = format!("flow '{}' needs either 'bytes' or 'duration'", name.get_ref());
+                    return Err(self.source.error(&name.span(), reason));
+                }
+            };
+            flows.insert(
+                name.get_ref().clone(),
+                Flow {
+                    from: flow.from.get_ref().clone(),
+                    to: flow.to.get_ref().clone(),
+                    amount,
+                    start: self.within("start", &flow.start, DEFAULT_START, &STARTS)?,
+                    via: flow.via.iter().map(|proxy| proxy.get_ref().clone()).collect(),
+                    parallel: self.within("parallel", &flow.parallel, DEFAULT_PARALLEL, &PARALLEL)?,
+                },
+            );
+        }
+        Ok(flows)
+    }
+
+    /// Every node can be reached by something, and every stretch that a flow or a proxy's `next` needs exists.
+    fn topology(&self, scenario: &Scenario, nodes: &Named<RawNode>, flows: &Named<RawFlow>) -> Result<(), Error> {
+        if let Some((name, _)) =
+            nodes.iter().find(|(name, _)| !scenario.links.values().any(|link| link.ends.contains(name.get_ref())))
+        {
+            return Err(self.source.error(&name.span(), format!("node '{}' has no link", name.get_ref())));
+        }
+        for (name, node) in nodes {
+            self.stretches(scenario, &format!("the 'next' of '{}'", name.get_ref()), name, &node.next)?;
+        }
+        for (name, flow) in flows {
+            let what = format!("flow '{}'", name.get_ref());
+            let mut stops: Vec<_> = flow.via.clone();
+            stops.push(flow.to.clone());
+            self.stretches(scenario, &what, &flow.from, &stops)?;
+        }
+        Ok(())
+    }
+
+    fn stretches(
+        &self,
+        scenario: &Scenario,
+        what: &str,
+        start: &Spanned<String>,
+        stops: &[Spanned<String>],
+    ) -> Result<(), Error> {
+        let mut at = start;
+        for stop in stops {
+            if scenario.path(at.get_ref(), stop.get_ref()).is_none() {
+                let reason = format!(
+                    "{what}: no route from '{}' to '{}' (only routers and proxies forward)",
+                    at.get_ref(),
+                    stop.get_ref()
+                );
+                return Err(self.source.error(&stop.span(), reason));
+            }
+            at = stop;
+        }
+        Ok(())
+    }
+
+    /// Names become file names, host names and parts of `--set` paths.
+    fn name(&self, what: &str, name: &Spanned<String>) -> Result<(), Error> {
+        let text = name.get_ref();
+        let fits = (1..=NAME_LENGTH_MOST).contains(&text.len())
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+            && !text.starts_with('-');
+        if fits {
+            return Ok(());
+        }
+        let reason = format!("'{text}' cannot name a {what}: 1 to {NAME_LENGTH_MOST} letters, digits, '-' and '_'");
+        Err(self.source.error(&name.span(), reason))
+    }
+
+    fn known(&self, name: &Spanned<String>, nodes: &Named<RawNode>) -> Result<(), Error> {
+        if nodes.contains_key(name) {
+            return Ok(());
+        }
+        Err(self.source.error(&name.span(), format!("there is no node '{}'", name.get_ref())))
+    }
+
+    /// Each is a known proxy, and none comes twice.
+    fn proxies(&self, chain: &[Spanned<String>], nodes: &Named<RawNode>) -> Result<(), Error> {
+        for (i, proxy) in chain.iter().enumerate() {
+            self.known(proxy, nodes)?;
+            if nodes[proxy].kind != Some(NodeKind::Proxy) {
+                return Err(self.source.error(&proxy.span(), format!("node '{}' is not a proxy", proxy.get_ref())));
+            }
+            if chain[..i].contains(proxy) {
+                return Err(self.source.error(&proxy.span(), format!("'{}' comes twice in a chain", proxy.get_ref())));
+            }
+        }
+        Ok(())
+    }
+
+    fn within<T: Copy + PartialOrd + Display>(
+        &self,
+        key: &str,
+        raw: &Option<Spanned<T>>,
+        default: T,
+        range: &RangeInclusive<T>,
+    ) -> Result<T, Error> {
+        match raw {
+            None => Ok(default),
+            Some(value) if range.contains(value.get_ref()) => Ok(*value.get_ref()),
+            Some(value) => Err(self.outside(key, &value.span(), *value.get_ref(), range)),
+        }
+    }
+
+    fn outside<T: Display>(&self, key: &str, at: &Range<usize>, value: T, range: &RangeInclusive<T>) -> Error {
+        let reason = format!("{key} = {value} is out of range: {} to {}", range.start(), range.end());
+        self.source.error(at, reason)
+    }
+}

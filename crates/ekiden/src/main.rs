@@ -1,6 +1,8 @@
 //! The ekiden command line: one file per subcommand, nothing else.
 
+mod exit;
 mod proxy;
+mod scenario;
 
 use std::process::ExitCode;
 
@@ -8,7 +10,7 @@ use clap::{Parser, Subcommand};
 
 /// A TCP overlay that makes long distances fast without touching the end hosts.
 #[derive(Parser)]
-#[command(version, about, long_about = None, propagate_version = true, disable_help_subcommand = false)]
+#[command(version, about, propagate_version = true, after_help = exit::HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -17,17 +19,19 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Proxy(proxy::Args),
+    Scenario(scenario::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Proxy(args) => proxy::run(args),
+        Command::Scenario(args) => scenario::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("ekiden: {error:#}");
-            ExitCode::FAILURE
+            exit::code(&error)
         }
     }
 }

@@ -1,0 +1,25 @@
+//! Exit codes: one per kind of failure, so that scripts can tell them apart.
+
+use std::process::ExitCode;
+
+/// Printed by `ekiden --help`. Code 2 is clap's own.
+pub const HELP: &str = "Exit codes:
+  0  done
+  1  failed for a reason not listed here
+  2  wrong usage of the command line
+  3  a scenario, configuration or record file is wrong or unreadable
+  4  this machine lacks something: a privilege, a kernel feature, a program
+  5  the network failed: an address cannot be bound, a peer cannot be reached, a flow broke
+  6  data arrived changed, or a measurement missed its tolerance";
+
+/// The code for `error`, by the first known type in its chain.
+pub fn code(error: &anyhow::Error) -> ExitCode {
+    ExitCode::from(error.chain().find_map(known).unwrap_or(1))
+}
+
+fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
+    if error.is::<ekiden_scenario::Error>() {
+        return Some(3);
+    }
+    None
+}

@@ -1,1 +1,14 @@
-//! Placeholder while the rooms are laid.
+//! Linux sockets, namespaces and splice: the only home of `unsafe` besides eBPF.
+
+#![allow(unsafe_code)]
+
+pub mod clock;
+pub mod device;
+pub mod namespace;
+pub mod packet;
+pub mod ping;
+pub mod sandbox;
+pub mod schedule;
+pub mod socket;
+pub mod splice;
+pub mod tcp_info;

@@ -1,0 +1,29 @@
+//! The two clocks that matter: the one that never steps, and the one that the kernel stamps packets with.
+
+use std::time::Duration;
+
+use nix::time::{ClockId, clock_gettime};
+
+/// Nanoseconds of `CLOCK_MONOTONIC`.
+pub fn monotonic_ns() -> u64 {
+    read(ClockId::CLOCK_MONOTONIC)
+}
+
+/// Nanoseconds of `CLOCK_REALTIME`, in which `SO_TIMESTAMPNS` reports.
+pub fn realtime_ns() -> u64 {
+    read(ClockId::CLOCK_REALTIME)
+}
+
+/// Sleeps until the monotonic clock shows `at_ns`, about 50 µs longer unless the thread's timer slack is small.
+pub fn sleep_until(at_ns: u64) {
+    let now = monotonic_ns();
+    if at_ns > now {
+        std::thread::sleep(Duration::from_nanos(at_ns - now));
+    }
+}
+
+fn read(clock: ClockId) -> u64 {
+    // Both clocks exist on every Linux; a zero would only mean a frame without delay.
+    let Ok(time) = clock_gettime(clock) else { return 0 };
+    (time.tv_sec() as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec() as u64)
+}

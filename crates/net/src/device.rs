@@ -1,0 +1,56 @@
+//! Settings of a network device that have no netlink message in wide use.
+
+use std::io;
+use std::os::fd::AsRawFd;
+
+use socket2::{Domain, Socket, Type};
+
+/// The longest interface name the kernel takes, in bytes.
+pub const NAME_BYTES_MOST: usize = 15;
+
+/// Turns transmit checksum offload off, as `ethtool -K DEVICE tx off`, and with it segmentation offload.
+///
+/// Packets taken from a veth by a packet socket then carry finished checksums and are no larger than the MTU.
+///
+/// # Errors
+/// If there is no such device in this namespace, or it may not be changed.
+pub fn disable_transmit_offload(device: &str) -> io::Result<()> {
+    const ETHTOOL_STXCSUM: u32 = 0x17;
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;
+    let mut value = EthtoolValue { command: ETHTOOL_STXCSUM, data: 0 };
+    let mut request = InterfaceRequest { name: name(device)?, data: &raw mut value, padding: [0; 16] };
+    // SAFETY: `request` is an ifreq (16 bytes of name, then a union whose pointer member SIOCETHTOOL uses, padded to
+    // the union's size); it and `value` outlive the call.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The index of `device` in the namespace of the calling thread.
+///
+/// # Errors
+/// If there is no such device.
+pub fn index(device: &str) -> io::Result<u32> {
+    Ok(nix::net::if_::if_nametoindex(device)?)
+}
+
+#[repr(C)]
+struct EthtoolValue {
+    command: u32,
+    data: u32,
+}
+
+#[repr(C)]
+struct InterfaceRequest {
+    name: [u8; 16],
+    data: *mut EthtoolValue,
+    padding: [u8; 16],
+}
+
+fn name(device: &str) -> io::Result<[u8; 16]> {
+    if device.is_empty() || device.len() > NAME_BYTES_MOST {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("'{device}' is not an interface name")));
+    }
+    let mut name = [0; 16];
+    name[..device.len()].copy_from_slice(device.as_bytes());
+    Ok(name)
+}

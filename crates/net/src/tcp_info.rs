@@ -1,0 +1,119 @@
+//! What the kernel tells about a connection: `TCP_INFO`.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+/// The state of a connection's sender, as in tcp(7). What an older kernel does not know reads 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TcpInfo {
+    /// Congestion window in segments.
+    pub cwnd_segments: u32,
+    /// Slow start threshold in segments; 2³¹ − 1 while none was set.
+    pub ssthresh_segments: u32,
+    /// Smoothed round-trip time in microseconds.
+    pub rtt_us: u32,
+    /// Least round-trip time seen in microseconds.
+    pub rtt_min_us: u32,
+    /// Segments sent again, in all.
+    pub retransmits: u32,
+    /// Segments sent and not acknowledged.
+    pub unacked_segments: u32,
+    /// Bytes the peer has acknowledged.
+    pub acked_bytes: u64,
+    /// Bytes handed over by the program and not sent yet.
+    pub unsent_bytes: u32,
+    /// Recent rate of delivery in bytes per second.
+    pub delivery_bytes_s: u64,
+    /// The window that the peer advertises, in bytes (Linux 5.4 and later).
+    pub send_window_bytes: u32,
+    /// Largest segment sent, in bytes of payload.
+    pub mss_bytes: u32,
+    /// Microseconds in which the peer's window held the sender back.
+    pub window_limited_us: u64,
+    /// Microseconds in which the sender's own buffer held it back.
+    pub buffer_limited_us: u64,
+}
+
+/// Asks the kernel about a TCP socket. Works from any thread and namespace.
+///
+/// # Errors
+/// If it is not a TCP socket.
+pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
+    let mut raw = Raw::default();
+    let mut length = size_of::<Raw>() as libc::socklen_t;
+    let fd = socket.as_fd().as_raw_fd();
+    // SAFETY: the pointer and length describe `raw`, which holds integers only; the kernel fills a prefix.
+    let result =
+        unsafe { libc::getsockopt(fd, libc::IPPROTO_TCP, libc::TCP_INFO, (&raw mut raw).cast(), &raw mut length) };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(TcpInfo {
+        cwnd_segments: raw.snd_cwnd,
+        ssthresh_segments: raw.snd_ssthresh,
+        rtt_us: raw.rtt,
+        rtt_min_us: raw.min_rtt,
+        retransmits: raw.total_retrans,
+        unacked_segments: raw.unacked,
+        acked_bytes: raw.bytes_acked,
+        unsent_bytes: raw.notsent_bytes,
+        delivery_bytes_s: raw.delivery_rate,
+        send_window_bytes: raw.snd_wnd,
+        mss_bytes: raw.snd_mss,
+        window_limited_us: raw.rwnd_limited,
+        buffer_limited_us: raw.sndbuf_limited,
+    })
+}
+
+/// `struct tcp_info` of linux/tcp.h, up to the last member used here.
+#[repr(C)]
+#[derive(Default)]
+struct Raw {
+    state_and_flags: [u8; 8],
+    rto: u32,
+    ato: u32,
+    snd_mss: u32,
+    rcv_mss: u32,
+    unacked: u32,
+    sacked: u32,
+    lost: u32,
+    retrans: u32,
+    fackets: u32,
+    last_data_sent: u32,
+    last_ack_sent: u32,
+    last_data_recv: u32,
+    last_ack_recv: u32,
+    pmtu: u32,
+    rcv_ssthresh: u32,
+    rtt: u32,
+    rttvar: u32,
+    snd_ssthresh: u32,
+    snd_cwnd: u32,
+    advmss: u32,
+    reordering: u32,
+    rcv_rtt: u32,
+    rcv_space: u32,
+    total_retrans: u32,
+    pacing_rate: u64,
+    max_pacing_rate: u64,
+    bytes_acked: u64,
+    bytes_received: u64,
+    segs_out: u32,
+    segs_in: u32,
+    notsent_bytes: u32,
+    min_rtt: u32,
+    data_segs_in: u32,
+    data_segs_out: u32,
+    delivery_rate: u64,
+    busy_time: u64,
+    rwnd_limited: u64,
+    sndbuf_limited: u64,
+    delivered: u32,
+    delivered_ce: u32,
+    bytes_sent: u64,
+    bytes_retrans: u64,
+    dsack_dups: u32,
+    reord_seen: u32,
+    rcv_ooopack: u32,
+    snd_wnd: u32,
+}

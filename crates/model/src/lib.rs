@@ -1,1 +1,7 @@
-//! Placeholder while the rooms are laid.
+//! Closed-form throughput: what a path should give, before anything is sent. One file per paper.
+
+mod line;
+pub mod s0;
+pub mod s3;
+
+pub use line::payload_rate;

@@ -1,1 +1,9 @@
-//! Placeholder while the rooms are laid.
+//! Tables and pictures from measured, predicted and published values.
+
+mod chart;
+mod page;
+mod table;
+
+pub use chart::{BarChart, LineChart, Series};
+pub use page::{Page, Section};
+pub use table::Table;

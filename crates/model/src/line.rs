@@ -1,0 +1,16 @@
+//! What a line carries once the headers are taken off.
+
+use ekiden_scenario::Link;
+use ekiden_units::BitRate;
+
+const IPV4_HEADER: u32 = 20;
+const TCP_HEADER: u32 = 20;
+/// The timestamps option with its padding, as every data segment carries it (RFC 7323 appendix A).
+const TIMESTAMPS: u32 = 12;
+
+/// The payload rate of a saturated link with full-sized segments over IPv4: rate × MSS / MTU.
+pub fn payload_rate(link: &Link, timestamps: bool) -> BitRate {
+    let headers = IPV4_HEADER + TCP_HEADER + if timestamps { TIMESTAMPS } else { 0 };
+    let payload = link.mtu.saturating_sub(headers);
+    BitRate((u128::from(link.rate.0) * u128::from(payload) / u128::from(link.mtu)) as u64)
+}

@@ -1,0 +1,35 @@
+//! S3: throughput of a window-limited transfer over a path split by proxies.
+
+use ekiden_units::{BitRate, Bytes, Time};
+
+/// The part of the unsplit throughput T that each of the paper's proxies (squid, dante) cost: f = 0.3·T
+/// (S3, "number of segments and TCP throughput").
+pub const PAPER_LOSS_PER_PROXY: f64 = 0.3;
+
+/// S3's table "position of the split and HTTP throughput": delays before and after the proxy in ms, MB/s, and gain over
+/// the first row in per cent as printed there.
+pub const PAPER_SPLITS: [([u64; 2], f64, u32); 6] = [
+    ([0, 0], 11.0, 100),
+    ([40, 10], 15.0, 136),
+    ([30, 20], 19.5, 177),
+    ([25, 25], 20.8, 189),
+    ([20, 30], 18.1, 165),
+    ([10, 40], 13.6, 124),
+];
+
+/// T = window / RTT: the most that one connection carries however fast the line is. `None` for an RTT of 0.
+pub fn window_limit(window: Bytes, rtt: Time) -> Option<BitRate> {
+    BitRate::of(window, rtt)
+}
+
+/// T_n = window / max(RTT_i): the slowest segment bounds the chain. `None` without segments or for RTTs of 0.
+pub fn split_limit(window: Bytes, rtts: &[Time]) -> Option<BitRate> {
+    window_limit(window, *rtts.iter().max()?)
+}
+
+/// What the paper's proxies gave for `segments` even segments, as a multiple of the unsplit throughput T:
+/// n − 0.3·(n − 1).
+pub fn paper_gain(segments: u32) -> f64 {
+    let n = f64::from(segments);
+    n - PAPER_LOSS_PER_PROXY * (n - 1.0).max(0.0)
+}

@@ -1,0 +1,64 @@
+//! Pictures and pages hold what they were given, whatever it was.
+
+use ekiden_report::{BarChart, LineChart, Page, Section, Series, Table};
+
+fn bars() -> BarChart {
+    BarChart {
+        title: "Throughput over the number of segments".into(),
+        quantity: "Mbit/s".into(),
+        categories: ["direct", "2 segments", "3 segments", "4 segments"].map(Into::into).to_vec(),
+        bars: vec![
+            ("SOCKS5".into(), vec![None, Some(20.7), Some(30.9), Some(41.2)]),
+            ("HTTP".into(), vec![Some(10.4), Some(20.6), Some(30.8), Some(41.0)]),
+        ],
+        marks: vec![("n·T".into(), vec![Some(10.5), Some(21.0), Some(31.5), Some(41.9)])],
+    }
+}
+
+#[test]
+fn a_bar_chart_names_its_categories_series_and_values() {
+    let svg = bars().to_svg();
+    for text in ["Throughput over", "Mbit/s", "direct", "4 segments", "SOCKS5", "n·T", "41.2"] {
+        assert!(svg.contains(text), "{text}");
+    }
+}
+
+#[test]
+fn charts_without_values_are_drawn_empty() {
+    assert!(BarChart::default().to_svg().starts_with("<svg"));
+    assert!(LineChart::default().to_svg().starts_with("<svg"));
+}
+
+#[test]
+fn a_line_chart_names_its_series_and_levels() {
+    let series = Series { name: "cwnd".into(), points: (0..100).map(|i| (f64::from(i), f64::from(i % 40))).collect() };
+    let chart = LineChart {
+        title: "Saw-tooth".into(),
+        across: "s".into(),
+        quantity: "segments".into(),
+        series: vec![series],
+        levels: vec![("BDP".into(), 30.0)],
+    };
+    let svg = chart.to_svg();
+    assert!(svg.contains("cwnd") && svg.contains("BDP") && svg.contains("Saw-tooth"));
+}
+
+#[test]
+fn a_page_is_self_contained_and_escapes_text() {
+    let mut table = Table::new(["a <b>", "Mbit/s"]);
+    table.row(["x & y", "1.0"]);
+    assert!(table.to_text().contains("x & y"));
+    let page = Page {
+        title: "Demo".into(),
+        introduction: "1 < 2".into(),
+        sections: vec![Section {
+            heading: "h".into(),
+            text: vec![],
+            charts: vec![bars().to_svg()],
+            table: Some(table),
+        }],
+    };
+    let html = page.to_html();
+    assert!(html.contains("a &lt;b&gt;") && html.contains("x &amp; y") && html.contains("1 &lt; 2"));
+    assert!(!html.contains("<script") && !html.contains("src=") && !html.contains("href="));
+}

@@ -1,0 +1,42 @@
+# What people type. Each target does its own set-up.
+
+.PHONY: demo test lint check bench bench-lab bench-relay setup clean
+
+# Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
+demo:
+	@scripts/setup build demo
+	cargo build --release --quiet --package ekiden
+	target/release/ekiden demo
+
+# All tests. Those that need root are counted as ignored, with the reason, when not run as root.
+test:
+	@scripts/setup build test
+	cargo test --workspace --no-fail-fast
+
+# Format and lints; warnings are refused.
+lint:
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --quiet -- --deny warnings
+	RUSTDOCFLAGS="--deny warnings" cargo doc --workspace --no-deps --quiet
+
+# What a change must pass.
+check: lint test
+
+# Measurements: how exact the lab is on this machine, and the relay beside its peers.
+bench: bench-lab bench-relay
+
+bench-lab:
+	@scripts/setup build demo
+	cargo build --release --quiet --package ekiden
+	for file in scenarios/check-*.toml; do target/release/ekiden lab check $$file || failed=1; done; exit $${failed:-0}
+
+bench-relay:
+	@scripts/setup build demo
+	cargo build --release --quiet --package ekiden
+	bench/relay/run
+
+setup:
+	@scripts/setup build demo test
+
+clean:
+	cargo clean

@@ -1,0 +1,87 @@
+//! The architecture as a test: which crate may know which, how long a file may be, where `unsafe` may stand.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use cargo_metadata::MetadataCommand;
+
+/// Each crate with the crates of ours that it may depend on; ARCHITECTURE.md says why.
+const ALLOWED: &[(&str, &[&str])] = &[
+    ("units", &[]),
+    ("scenario", &["units"]),
+    ("record", &["units"]),
+    ("model", &["scenario", "units"]),
+    ("net", &["units"]),
+    ("relay-proto", &["units"]),
+    ("relay", &["net", "record", "relay-proto", "units"]),
+    ("lab", &["net", "record", "scenario", "units"]),
+    ("report", &["model", "record", "scenario", "units"]),
+    ("demo", &["lab", "model", "record", "report", "scenario", "units"]),
+    ("ekiden", &["demo", "lab", "model", "net", "record", "relay", "report", "scenario", "units"]),
+];
+
+/// The only crate in which `unsafe` may stand.
+const UNSAFE: &str = "net";
+
+/// Longer files want to be split.
+const LINES_MOST: usize = 500;
+
+#[test]
+fn crates_depend_only_on_those_they_may_know() {
+    let metadata = MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec().unwrap();
+    let short = |name: &str| name.strip_prefix("ekiden-").unwrap_or(name).to_owned();
+    let ours: BTreeSet<String> = metadata.packages.iter().map(|package| package.name.to_string()).collect();
+    let mut seen = BTreeSet::new();
+    for package in &metadata.packages {
+        let name = short(&package.name);
+        let Some((_, allowed)) = ALLOWED.iter().find(|(room, _)| *room == name) else {
+            panic!("the crate '{name}' has no row in ALLOWED and ARCHITECTURE.md");
+        };
+        for dependency in package.dependencies.iter().filter(|dependency| ours.contains(&dependency.name)) {
+            let other = short(&dependency.name);
+            assert!(allowed.contains(&other.as_str()), "'{name}' may not depend on '{other}'");
+        }
+        seen.insert(name);
+    }
+    for (room, _) in ALLOWED {
+        assert!(seen.contains(*room), "ALLOWED names '{room}', which is no crate");
+    }
+}
+
+#[test]
+fn the_architecture_names_every_crate() {
+    let text = std::fs::read_to_string(root().join("ARCHITECTURE.md")).unwrap();
+    for (room, _) in ALLOWED {
+        assert!(text.contains(&format!("| `{room}` |")), "ARCHITECTURE.md has no row for `{room}`");
+    }
+}
+
+#[test]
+fn files_stay_readable_and_unsafe_stays_in_its_room() {
+    let mut files = Vec::new();
+    collect(&root().join("crates"), &mut files);
+    assert!(files.len() > 20, "the sources are not where this test looks");
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let lines = text.lines().count();
+        assert!(lines <= LINES_MOST, "{} has {lines} lines, more than {LINES_MOST}", file.display());
+        let may = file.starts_with(root().join("crates").join(UNSAFE));
+        assert!(may || !text.contains("allow(unsafe_code)"), "{} allows unsafe code", file.display());
+    }
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+/// Every Rust file below `folder`.
+fn collect(folder: &Path, into: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true => collect(&path, into),
+            false if path.extension().is_some_and(|extension| extension == "rs") => into.push(path),
+            false => {}
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! TCP sockets with the options a relay wants, set at the only moment each of them works.
+//!
+//! Buffer sizes decide the window scale, which is fixed by the SYN (RFC 7323 §2.2): they are set before
+//! `listen` and before `connect`. Accepted sockets inherit every option of their listener, so a listener is
+//! set up once and an accepted connection costs no system call for its options.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use ekiden_units::Bytes;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+/// The TCP settings of one segment. An omitted one is left to the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TcpOptions {
+    /// Congestion control by the kernel's name for it, such as `reno`.
+    pub congestion: Option<String>,
+    /// Send buffer. The kernel doubles it for its own bookkeeping, and stops tuning it by itself.
+    pub send_buffer: Option<Bytes>,
+    /// Receive buffer: as for the send buffer.
+    pub receive_buffer: Option<Bytes>,
+}
+
+/// Why a socket could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    /// The kernel does not have this congestion control.
+    #[error("congestion control '{name}' is not in this kernel; available: {available}")]
+    UnknownCongestion {
+        /// What was asked for.
+        name: String,
+        /// What there is, separated by spaces.
+        available: String,
+    },
+    /// The kernel has it but does not let this process use it here.
+    #[error("congestion control '{name}' needs CAP_NET_ADMIN here; allowed: {allowed}")]
+    ForbiddenCongestion {
+        /// What was asked for.
+        name: String,
+        /// What is allowed, separated by spaces.
+        allowed: String,
+    },
+    /// The address cannot be bound.
+    #[error("cannot listen on {address}: {source}")]
+    Bind {
+        /// The address asked for.
+        address: SocketAddr,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// Any other system call.
+    #[error("cannot set up a socket: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// Connections that may wait to be accepted; the kernel caps it at net.core.somaxconn.
+const BACKLOG: i32 = 4096;
+
+/// Listens on `address` with SO_REUSEPORT, so that every worker thread can have a socket of its own.
+/// Accepted connections inherit no-delay, keep-alive, linger-zero (see [`reset_on_close`]) and `options`.
+pub fn listen(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener, SocketError> {
+    let socket = new_socket(address, options)?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    let bound = socket.bind(&address.into()).and_then(|()| socket.listen(BACKLOG));
+    bound.map_err(|source| SocketError::Bind { address, source })?;
+    Ok(socket.into())
+}
+
+/// Fails if someone already listens on `address`. SO_REUSEPORT alone would silently share the port with
+/// another process of the same user.
+pub fn ensure_free(address: SocketAddr) -> Result<(), SocketError> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    let bound = socket.bind(&address.into()).and_then(|()| socket.listen(1));
+    bound.map_err(|source| SocketError::Bind { address, source })
+}
+
+/// A non-blocking socket ready to connect to `address`.
+pub fn outgoing(address: SocketAddr, options: &TcpOptions) -> Result<OwnedFd, SocketError> {
+    Ok(new_socket(address, options)?.into())
+}
+
+/// Finds out whether this process can use `options`, by trying them on a socket.
+pub fn check(options: &TcpOptions) -> Result<(), SocketError> {
+    apply(&Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?, options)
+}
+
+/// Accepts one connection, non-blocking.
+pub fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let (socket, address) = SockRef::from(listener).accept_raw_nonblocking()?;
+    let address = address.as_socket().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+    Ok((socket, address))
+}
+
+/// Decides what closing the socket means: with `on`, a reset that discards what is queued (also when the
+/// process is killed); without, the queued data and then a clean end.
+pub fn reset_on_close(socket: &impl AsFd, on: bool) -> io::Result<()> {
+    SockRef::from(socket).set_linger(on.then_some(Duration::ZERO))
+}
+
+/// Whether a connection that should be silent is silent and alive: nothing to read, no end, no error.
+pub fn is_quiet(socket: &impl AsFd) -> bool {
+    let mut byte = [0u8; 1];
+    matches!(peek(socket, &mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
+}
+
+/// Receives without waiting. 0 is the end of the stream.
+pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    receive_with(socket.as_fd().as_raw_fd(), buffer, libc::MSG_DONTWAIT)
+}
+
+/// As [`receive`], leaving the bytes in the socket.
+pub fn peek(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    receive_with(socket.as_fd().as_raw_fd(), buffer, libc::MSG_DONTWAIT | libc::MSG_PEEK)
+}
+
+/// Sends without waiting. With `more`, the kernel may hold the bytes back until the next send, which must follow.
+pub fn send(socket: &impl AsFd, bytes: &[u8], more: bool) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
+    SockRef::from(socket).send_with_flags(bytes, flags)
+}
+
+/// Raises this process's limit of open files to the most it may have, and returns it.
+pub fn raise_open_files() -> io::Result<u64> {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE)?;
+    setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?;
+    Ok(hard)
+}
+
+fn new_socket(address: SocketAddr, options: &TcpOptions) -> Result<Socket, SocketError> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
+    socket.set_tcp_nodelay(true)?;
+    socket.set_keepalive(true)?;
+    socket.set_linger(Some(Duration::ZERO))?;
+    apply(&socket, options)?;
+    Ok(socket)
+}
+
+fn apply(socket: &Socket, options: &TcpOptions) -> Result<(), SocketError> {
+    if let Some(name) = &options.congestion {
+        socket.set_tcp_congestion(name.as_bytes()).map_err(|error| congestion_error(name, error))?;
+    }
+    if let Some(size) = options.send_buffer {
+        set_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, size)?;
+    }
+    if let Some(size) = options.receive_buffer {
+        set_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, size)?;
+    }
+    Ok(())
+}
+
+fn congestion_error(name: &str, error: io::Error) -> SocketError {
+    let list = |file| std::fs::read_to_string(file).unwrap_or_default().trim().to_owned();
+    let name = name.to_owned();
+    match error.raw_os_error() {
+        Some(libc::ENOENT) => SocketError::UnknownCongestion {
+            name,
+            available: list("/proc/sys/net/ipv4/tcp_available_congestion_control"),
+        },
+        Some(libc::EPERM) => SocketError::ForbiddenCongestion {
+            name,
+            allowed: list("/proc/sys/net/ipv4/tcp_allowed_congestion_control"),
+        },
+        _ => SocketError::Io(error),
+    }
+}
+
+/// The forced variant goes beyond net.core.*mem_max and needs CAP_NET_ADMIN; without, the kernel's cap holds.
+fn set_buffer(socket: &Socket, force: i32, plain: i32, size: Bytes) -> io::Result<()> {
+    // The kernel doubles the value in a signed int.
+    let value = i32::try_from(size.0).unwrap_or(i32::MAX).min(i32::MAX / 2);
+    match set_int(socket.as_raw_fd(), force, value) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => set_int(socket.as_raw_fd(), plain, value),
+        other => other,
+    }
+}
+
+fn set_int(fd: RawFd, option: i32, value: i32) -> io::Result<()> {
+    let size = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the pointer and the size describe `value`, which outlives the call.
+    match unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, option, (&raw const value).cast(), size) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+fn receive_with(fd: RawFd, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
+    // SAFETY: the pointer and the length describe `buffer`, which is valid for writes.
+    let n = unsafe { libc::recv(fd, buffer.as_mut_ptr().cast(), buffer.len(), flags) };
+    usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+trait AcceptNonblocking {
+    fn accept_raw_nonblocking(&self) -> io::Result<(TcpStream, socket2::SockAddr)>;
+}
+
+impl AcceptNonblocking for Socket {
+    /// accept4 in one call; socket2's own accept needs a second one to make the socket non-blocking.
+    fn accept_raw_nonblocking(&self) -> io::Result<(TcpStream, socket2::SockAddr)> {
+        let mut storage = socket2::SockAddrStorage::zeroed();
+        let mut len = storage.size_of();
+        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+        // SAFETY: the storage is large enough for any address and `len` says how large.
+        let fd = unsafe { libc::accept4(self.as_raw_fd(), (&raw mut storage).cast(), &mut len, flags) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: `fd` is a fresh descriptor that nothing else owns.
+        let stream = unsafe { TcpStream::from_raw_fd(fd) };
+        // SAFETY: the kernel filled `storage` with `len` bytes of address.
+        Ok((stream, unsafe { socket2::SockAddr::new(storage, len) }))
+    }
+}

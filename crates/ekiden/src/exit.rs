@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use ekiden_lab::Kind;
+
 /// Printed by `ekiden --help`. Code 2 is clap's own.
 pub const HELP: &str = "Exit codes:
   0  done
@@ -18,8 +20,16 @@ pub fn code(error: &anyhow::Error) -> ExitCode {
 }
 
 fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
-    if error.is::<ekiden_scenario::Error>() {
+    if error.is::<ekiden_scenario::Error>() || error.is::<ekiden_record::Error>() {
         return Some(3);
+    }
+    if let Some(error) = error.downcast_ref::<ekiden_lab::Error>() {
+        return Some(match error.kind() {
+            Kind::Usage => 2,
+            Kind::Missing => 4,
+            Kind::Network => 5,
+            Kind::Mismatch => 6,
+        });
     }
     None
 }

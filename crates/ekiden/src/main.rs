@@ -1,6 +1,7 @@
 //! The ekiden command line: one file per subcommand, nothing else.
 
 mod exit;
+mod lab;
 mod proxy;
 mod scenario;
 
@@ -18,12 +19,14 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Lab(lab::Args),
     Proxy(proxy::Args),
     Scenario(scenario::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Lab(args) => lab::run(args),
         Command::Proxy(args) => proxy::run(args),
         Command::Scenario(args) => scenario::run(args),
     };

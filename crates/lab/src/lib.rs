@@ -1,1 +1,159 @@
-//! Placeholder while the rooms are laid.
+//! A scenario in real time: nodes are network namespaces with the real kernel's TCP, links are emulated, and real
+//! programs run in the nodes.
+//!
+//! [`isolate`] first, before any thread; then [`Lab::build`]. Several labs may live at once. What the accuracy is, and how
+//! it comes about, stands in `docs/lab.md`.
+
+mod emulator;
+mod error;
+mod line;
+mod network;
+mod random;
+mod sandbox;
+mod tcp;
+
+use std::ffi::OsStr;
+use std::fmt::Write;
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::process::{Child, Command};
+
+use ekiden_net::namespace::Namespace;
+use ekiden_record::LinkDirection;
+use ekiden_scenario::Scenario;
+
+pub use error::{Error, Kind};
+pub use sandbox::{Interrupt, clean, isolate};
+
+use emulator::{Emulator, Wire};
+use error::building;
+use network::Network;
+
+/// A network that exists: everything in it ends when it is dropped.
+pub struct Lab {
+    scenario: Scenario,
+    /// Programs started through [`Lab::start`], ended first.
+    programs: Vec<Child>,
+    names: Vec<PathBuf>,
+    emulator: Emulator,
+    network: Network,
+}
+
+impl Lab {
+    /// Builds the nodes and links of `scenario`. Nothing runs in them yet.
+    ///
+    /// # Errors
+    /// If the kernel refuses a step, or has no congestion control of a name that the scenario uses.
+    pub fn build(scenario: &Scenario) -> Result<Self, Error> {
+        let network = network::build(scenario)?;
+        let wires: Vec<_> = scenario
+            .links
+            .iter()
+            .enumerate()
+            .map(|(number, (name, link))| Wire {
+                name,
+                link,
+                devices: [0, 1].map(|end| network::wire_device(number, end)),
+            })
+            .collect();
+        let emulator = Emulator::start(&network.wire, &wires, scenario.seed).map_err(building("emulate the links"))?;
+        Ok(Self { scenario: scenario.clone(), programs: Vec::new(), names: Vec::new(), emulator, network })
+    }
+
+    /// The scenario it was built from.
+    pub fn scenario(&self) -> &Scenario {
+        &self.scenario
+    }
+
+    /// The address of a node, the same on all its links.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchNode`].
+    pub fn address(&self, node: &str) -> Result<Ipv4Addr, Error> {
+        self.index(node).map(|index| network::address(index).unwrap_or(Ipv4Addr::UNSPECIFIED))
+    }
+
+    /// A command that runs `program` in a node. The caller starts it and waits for it; see [`Lab::start`] for one that
+    /// ends with the lab.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchNode`].
+    pub fn command(&self, node: &str, program: impl AsRef<OsStr>) -> Result<Command, Error> {
+        let mut command = Command::new(program);
+        self.namespace(node)?.attach(&mut command);
+        Ok(command)
+    }
+
+    /// Starts a command made by [`Lab::command`], to be killed when the lab is dropped. Returns its process id.
+    ///
+    /// # Errors
+    /// [`Error::Program`].
+    pub fn start(&mut self, node: &str, command: &mut Command) -> Result<u32, Error> {
+        let child = command.spawn().map_err(|source| Error::Program {
+            node: node.into(),
+            program: command.get_program().to_string_lossy().into_owned(),
+            source,
+        })?;
+        let id = child.id();
+        self.programs.push(child);
+        Ok(id)
+    }
+
+    /// The namespace of a node, for work that a thread of this process does in it.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchNode`].
+    pub fn namespace(&self, node: &str) -> Result<&Namespace, Error> {
+        self.index(node).map(|index| &self.network.nodes[index])
+    }
+
+    /// Makes the nodes known by name to programs in the sandbox: as hosts, and to `ip netns`. Only one lab of a
+    /// sandbox can have the names.
+    ///
+    /// # Errors
+    /// [`Error::Build`], also if a lab with a node of the same name has them.
+    pub fn publish_names(&mut self) -> Result<(), Error> {
+        let mut hosts = String::new();
+        for (index, (name, namespace)) in self.scenario.nodes.keys().zip(&self.network.nodes).enumerate() {
+            let path = PathBuf::from(sandbox::NAMES).join(name);
+            namespace.bind_to(&path).map_err(building(format!("name the namespace of node '{name}'")))?;
+            self.names.push(path);
+            if let Some(address) = network::address(index) {
+                let _ = writeln!(hosts, "{address} {name}");
+            }
+        }
+        sandbox::write_hosts(&hosts).map_err(building("write the nodes' names for /etc/hosts"))
+    }
+
+    /// What each direction of each link has done since the lab was built or [`Lab::reset_counters`] called.
+    pub fn link_counters(&self) -> Vec<LinkDirection> {
+        self.emulator.counters()
+    }
+
+    /// Starts counting on the links anew.
+    pub fn reset_counters(&self) {
+        self.emulator.reset_counters();
+    }
+
+    fn index(&self, node: &str) -> Result<usize, Error> {
+        self.scenario.nodes.get_index_of(node).ok_or_else(|| Error::NoSuchNode {
+            name: node.into(),
+            known: self.scenario.nodes.keys().map(String::as_str).collect::<Vec<_>>().join(", "),
+        })
+    }
+}
+
+impl Drop for Lab {
+    fn drop(&mut self) {
+        for program in &mut self.programs {
+            let _ = program.kill();
+            let _ = program.wait();
+        }
+        for name in &self.names {
+            let _ = Namespace::unbind(name);
+        }
+        if !self.names.is_empty() {
+            let _ = sandbox::write_hosts("");
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The wire: one thread that moves frames between the ends of all links of a lab when [`Line`] says so.
+//!
+//! A frame's delay counts from the kernel's receive timestamp, so it matters little when the thread looks. While little
+//! is sent it wakes for each frame and spins the last microseconds before one is due; under load it looks every
+//! [`TICK_NS`] and sends what is due within half a tick of now, which is right on average and costs a fixed few percent
+//! of a processor.
+
+mod counters;
+
+use std::collections::VecDeque;
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use ekiden_net::clock::{monotonic_ns, realtime_ns, sleep_until};
+use ekiden_net::namespace::Namespace;
+use ekiden_net::packet::{BATCH, Batch, ETHERNET_HEADER, PacketSocket};
+use ekiden_net::schedule;
+use ekiden_record::LinkDirection;
+use ekiden_scenario::Link;
+use nix::poll::{PollFd, PollFlags, ppoll};
+use nix::sys::time::{TimeSpec, TimeValLike};
+
+use crate::line::{Fate, Line};
+use crate::random;
+use counters::Counters;
+
+/// How often the thread looks under load.
+const TICK_NS: u64 = 200_000;
+/// How long before a frame is due the thread stops sleeping and spins, when little is sent: a timer is that late.
+const SPIN_NS: u64 = 50_000;
+/// Load is this many frames within [`LOAD_WINDOW_NS`]: from there on ticks cost less than waking for each frame.
+const LOAD_FRAMES: u64 = 10;
+const LOAD_WINDOW_NS: u64 = 10_000_000;
+/// Frames taken from one device before the others have their turn.
+const TURN: usize = 8 * BATCH;
+
+/// A link and the devices in the wire's namespace that lead to its ends.
+pub(crate) struct Wire<'a> {
+    pub name: &'a str,
+    pub link: &'a Link,
+    pub devices: [String; 2],
+}
+
+/// The running emulation of all links of a lab. Dropping it stops it.
+pub(crate) struct Emulator {
+    shared: Arc<Shared>,
+    names: Vec<(String, [String; 2])>,
+    stop: Option<PipeWriter>,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    /// Two per link: the ends in the order of the scenario.
+    sockets: Vec<PacketSocket>,
+    /// Alike: the direction that starts at that end.
+    counters: Mutex<Vec<Counters>>,
+    stopped: AtomicBool,
+}
+
+/// What the thread owns.
+struct Driver {
+    shared: Arc<Shared>,
+    directions: Vec<Direction>,
+    batch: Batch,
+    load: Load,
+    stop: PipeReader,
+}
+
+struct Direction {
+    line: Line,
+    /// Frames under way and when they are due, in order.
+    under_way: VecDeque<(u64, Box<[u8]>)>,
+}
+
+/// Whether much is sent.
+struct Load {
+    since_ns: u64,
+    frames: u64,
+    heavy: bool,
+}
+
+impl Emulator {
+    /// Starts emulating `wires`, whose devices are in `namespace`.
+    pub fn start(namespace: &Namespace, wires: &[Wire<'_>], seed: u64) -> io::Result<Self> {
+        let sockets = namespace
+            .run(|| wires.iter().flat_map(|wire| &wire.devices).map(|device| PacketSocket::open(device)).collect())?;
+        let mut directions = Vec::new();
+        for wire in wires {
+            for end in 0..2 {
+                let line = Line::new(wire.link, random::derive(seed, wire.name, end));
+                directions.push(Direction { line, under_way: VecDeque::new() });
+            }
+        }
+        let counters = Mutex::new(directions.iter().map(|_| Counters::default()).collect());
+        let shared = Arc::new(Shared { sockets, counters, stopped: AtomicBool::new(false) });
+        let mtu = wires.iter().map(|wire| wire.link.mtu).max().unwrap_or_default();
+        let (stopping, stop) = io::pipe()?;
+        let load = Load { since_ns: monotonic_ns(), frames: 0, heavy: false };
+        let batch = Batch::new(mtu as usize);
+        let driver = Driver { shared: Arc::clone(&shared), directions, batch, load, stop: stopping };
+        let thread = thread::Builder::new().name("wire".into()).spawn(move || driver.run())?;
+        let names = wires.iter().map(|wire| (wire.name.into(), wire.link.ends.clone())).collect();
+        Ok(Self { shared, names, stop: Some(stop), thread: Some(thread) })
+    }
+
+    /// What every direction of every link has done so far, in the order of the scenario.
+    pub fn counters(&self) -> Vec<LinkDirection> {
+        let mut counters = lock(&self.shared.counters);
+        for (counters, socket) in counters.iter_mut().zip(&self.shared.sockets) {
+            counters.overruns += u64::from(socket.missed().unwrap_or_default());
+        }
+        let ends = self.names.iter().flat_map(|(link, [a, b])| [(link, a, b), (link, b, a)]);
+        ends.zip(counters.iter()).map(|((link, from, to), counters)| counters.report(link, from, to)).collect()
+    }
+
+    /// Starts counting anew.
+    pub fn reset_counters(&self) {
+        lock(&self.shared.counters).fill_with(Counters::default);
+    }
+}
+
+impl Drop for Emulator {
+    fn drop(&mut self) {
+        self.shared.stopped.store(true, Ordering::Relaxed);
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Driver {
+    fn run(mut self) {
+        // Not permitted to everyone; the record's lateness tells what came of it.
+        let _ = schedule::prefer_this_thread();
+        while !self.shared.stopped.load(Ordering::Relaxed) {
+            let taken = self.take_arrivals();
+            self.load.note(monotonic_ns(), taken);
+            self.deliver(if self.load.heavy { TICK_NS / 2 } else { 0 });
+            self.rest();
+        }
+    }
+
+    /// Hands every waiting frame to its line and returns how many there were.
+    fn take_arrivals(&mut self) -> u64 {
+        let mut counters = lock(&self.shared.counters);
+        // The difference of the clocks is read anew each time, because the realtime clock may be set.
+        let realtime_ahead_ns = realtime_ns().wrapping_sub(monotonic_ns());
+        let mut taken = 0;
+        for ((socket, direction), counters) in self.shared.sockets.iter().zip(&mut self.directions).zip(&mut *counters)
+        {
+            for _ in 0..TURN / BATCH {
+                let count = socket.receive(&mut self.batch).unwrap_or_default();
+                let now_ns = monotonic_ns();
+                for (frame, stamp) in self.batch.frames() {
+                    let arrival_ns = stamp.map_or(now_ns, |stamp| stamp.wrapping_sub(realtime_ahead_ns)).min(now_ns);
+                    direction.accept(frame, arrival_ns, counters);
+                }
+                taken += count as u64;
+                if count < BATCH {
+                    break;
+                }
+            }
+        }
+        taken
+    }
+
+    /// Sends what is due by `early_ns` from now.
+    fn deliver(&mut self, early_ns: u64) {
+        let mut counters = lock(&self.shared.counters);
+        for (i, (direction, counters)) in self.directions.iter_mut().zip(&mut *counters).enumerate() {
+            let far_end = &self.shared.sockets[i ^ 1];
+            loop {
+                let now_ns = monotonic_ns();
+                let until_ns = now_ns + early_ns;
+                let due = direction.under_way.iter().take(BATCH).take_while(|(due_ns, _)| *due_ns <= until_ns).count();
+                if due == 0 {
+                    break;
+                }
+                let frames = direction.under_way.iter().take(due).map(|(_, frame)| &**frame);
+                let sent = far_end.send(frames).unwrap_or_default();
+                for (due_ns, frame) in direction.under_way.drain(..sent) {
+                    counters.delivered(frame.len() - ETHERNET_HEADER, now_ns as i64 - due_ns as i64);
+                }
+                if sent < due {
+                    // The device refused this one: its far end is down or gone.
+                    direction.under_way.pop_front();
+                    counters.overruns += 1;
+                }
+            }
+        }
+    }
+
+    /// Waits until there may be something to do.
+    fn rest(&mut self) {
+        let now_ns = monotonic_ns();
+        if self.load.heavy {
+            return sleep_until(now_ns + TICK_NS);
+        }
+        let next = self.directions.iter().filter_map(|direction| Some(direction.under_way.front()?.0)).min();
+        match next {
+            Some(due_ns) if due_ns <= now_ns + SPIN_NS => {
+                while monotonic_ns() < due_ns {
+                    std::hint::spin_loop();
+                }
+            }
+            next => self.await_frame(next.map(|due_ns| due_ns - SPIN_NS - now_ns)),
+        }
+    }
+
+    /// Sleeps until a frame arrives, the lab ends, or `timeout_ns` have passed.
+    fn await_frame(&self, timeout_ns: Option<u64>) {
+        let timeout = timeout_ns.map(|ns| TimeSpec::nanoseconds(ns.min(i64::MAX as u64) as i64));
+        let sockets = self.shared.sockets.iter().map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN));
+        let stop = PollFd::new(self.stop.as_fd(), PollFlags::POLLIN);
+        let mut waited: Vec<_> = sockets.chain([stop]).collect();
+        // An interruption is as good as a frame: the caller looks.
+        let _ = ppoll(&mut waited, timeout, None);
+    }
+}
+
+impl Direction {
+    fn accept(&mut self, frame: &[u8], arrival_ns: u64, counters: &mut Counters) {
+        let Some(bytes) = frame.len().checked_sub(ETHERNET_HEADER) else { return };
+        let fate = self.line.offer(arrival_ns, bytes as u32);
+        counters.offered(bytes, fate, &self.line);
+        if let Fate::Arrives { due_ns } = fate {
+            self.under_way.push_back((due_ns, frame.into()));
+        }
+    }
+}
+
+impl Load {
+    fn note(&mut self, now_ns: u64, frames: u64) {
+        self.frames += frames;
+        if self.frames >= LOAD_FRAMES {
+            self.heavy = true;
+        }
+        if now_ns - self.since_ns >= LOAD_WINDOW_NS {
+            self.heavy = self.frames >= LOAD_FRAMES;
+            (self.since_ns, self.frames) = (now_ns, 0);
+        }
+    }
+}
+
+/// The counters are plain numbers: valid even if a thread panicked while it held them.
+fn lock(counters: &Mutex<Vec<Counters>>) -> MutexGuard<'_, Vec<Counters>> {
+    counters.lock().unwrap_or_else(PoisonError::into_inner)
+}

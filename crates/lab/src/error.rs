@@ -1,0 +1,114 @@
+//! What can go wrong in a lab, sorted by who can do something about it.
+
+use std::io;
+
+/// Why a lab could not be built, or a run did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The machine lacks a privilege or the kernel a feature.
+    #[error(transparent)]
+    Sandbox(#[from] ekiden_net::sandbox::Error),
+    /// The kernel lacks something that the scenario asks for.
+    #[error(
+        "node '{node}': this kernel has no congestion control '{name}' (it has: {available}); choose another in the scenario, or load its module"
+    )]
+    Congestion {
+        /// The node.
+        node: String,
+        /// What the scenario asks for.
+        name: String,
+        /// What there is.
+        available: String,
+    },
+    /// A step of building the lab failed.
+    #[error("cannot {what}: {source}")]
+    Build {
+        /// What was tried.
+        what: String,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The scenario has no such node.
+    #[error("the scenario has no node '{name}'; it has: {known}")]
+    NoSuchNode {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// A program could not be started in a node.
+    #[error("cannot start '{program}' in node '{node}': {source}")]
+    Program {
+        /// The node.
+        node: String,
+        /// The program.
+        program: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A proxy did not come up.
+    #[error("the proxy on node '{node}' did not start: {reason}")]
+    Proxy {
+        /// The node.
+        node: String,
+        /// What it said, or that it said nothing.
+        reason: String,
+    },
+    /// A flow was refused, broke, or stood still.
+    #[error("flow '{flow}' failed: {reason}")]
+    Flow {
+        /// The flow.
+        flow: String,
+        /// Why.
+        reason: String,
+    },
+    /// What arrived is not what was sent.
+    #[error("flow '{flow}': connection {connection} differs from what was sent at byte {at_bytes}")]
+    Differs {
+        /// The flow.
+        flow: String,
+        /// The connection, counted from 0.
+        connection: u32,
+        /// Offset of the first difference.
+        at_bytes: u64,
+    },
+    /// The lab's own accuracy is not what it owes.
+    #[error("{missed} of {checks} checks missed their tolerance")]
+    Inaccurate {
+        /// Checks that failed.
+        missed: usize,
+        /// Checks made.
+        checks: usize,
+    },
+}
+
+/// What kind of failure an [`Error`] is; the command line has an exit code for each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A privilege, kernel feature or program is missing.
+    Missing,
+    /// The caller asked for something that is not there.
+    Usage,
+    /// The network inside the lab failed.
+    Network,
+    /// Data arrived changed, or a measurement missed its tolerance.
+    Mismatch,
+}
+
+impl Error {
+    /// What kind of failure this is.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Sandbox(_) | Self::Congestion { .. } | Self::Build { .. } | Self::Program { .. } => Kind::Missing,
+            Self::NoSuchNode { .. } => Kind::Usage,
+            Self::Proxy { .. } | Self::Flow { .. } => Kind::Network,
+            Self::Differs { .. } | Self::Inaccurate { .. } => Kind::Mismatch,
+        }
+    }
+}
+
+/// Names the step that an I/O error interrupted.
+pub(crate) fn building(what: impl Into<String>) -> impl FnOnce(io::Error) -> Error {
+    let what = what.into();
+    move |source| Error::Build { what, source }
+}

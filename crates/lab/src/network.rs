@@ -1,0 +1,158 @@
+//! Namespaces, devices, addresses and routes of a scenario, by netlink.
+//!
+//! Node `n` (counted from 1) has the address 10.77.0.n, on its loopback device, and reaches every other by a route
+//! through the first link of [`Scenario::path`]. Links carry no addresses. They need none, nor ARP: both ends of every
+//! link have the same hardware address, which is what the kernel sends to on a device without ARP.
+
+use std::future::Future;
+use std::io;
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, AsRawFd};
+
+use ekiden_net::device;
+use ekiden_net::namespace::Namespace;
+use ekiden_scenario::{Link, NodeKind, Scenario};
+use rtnetlink::packet_core::DefaultNla;
+use rtnetlink::packet_route::link::{InfoData, InfoKind, InfoVeth};
+use rtnetlink::packet_route::route::{RouteAttribute, RouteMetric, RouteScope};
+use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
+
+use crate::Error;
+use crate::error::building;
+use crate::tcp;
+
+/// The hardware address of every device in a node; locally administered.
+const HARDWARE_ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0, 1];
+
+/// The namespaces of a lab.
+pub(crate) struct Network {
+    /// One per node, in the order of the scenario.
+    pub nodes: Vec<Namespace>,
+    /// The one with the inner ends of all links.
+    pub wire: Namespace,
+}
+
+/// The address of the node at `index` in the scenario, or `None` beyond the 65,534 there is room for.
+pub(crate) fn address(index: usize) -> Option<Ipv4Addr> {
+    let number = u16::try_from(index + 1).ok().filter(|number| *number < u16::MAX)?;
+    let [high, low] = number.to_be_bytes();
+    Some(Ipv4Addr::new(10, 77, high, low))
+}
+
+/// The device in the wire's namespace at end `end` (0 or 1) of link `link`.
+pub(crate) fn wire_device(link: usize, end: usize) -> String {
+    format!("w{link}{}", if end == 0 { "a" } else { "b" })
+}
+
+/// Builds everything but the emulation itself.
+pub(crate) fn build(scenario: &Scenario) -> Result<Network, Error> {
+    let wire = Namespace::create().map_err(building("make a network namespace"))?;
+    wire.run(tcp::no_ipv6).map_err(building("set up the wire's namespace"))?;
+    let mut nodes = Vec::new();
+    for (index, (name, node)) in scenario.nodes.iter().enumerate() {
+        let namespace = Namespace::create().map_err(building("make a network namespace"))?;
+        let forwards = node.kind != NodeKind::Host;
+        let failed = building(format!("set TCP's parameters in node '{name}'"));
+        namespace.run(|| tcp::configure(&node.tcp, forwards)).map_err(failed)?;
+        tcp::check_congestion(&namespace, name, &node.tcp)?;
+        let failed = building(format!("set up the devices and routes of node '{name}'"));
+        namespace.run(|| on_netlink(|handle| populate(handle, scenario, index, &wire))).map_err(failed)?;
+        nodes.push(namespace);
+    }
+    wire.run(|| on_netlink(|handle| raise_wire(handle, scenario))).map_err(building("set up the wire's devices"))?;
+    Ok(Network { nodes, wire })
+}
+
+/// Runs netlink requests in the calling thread's namespace.
+fn on_netlink<F: Future<Output = io::Result<()>>>(work: impl FnOnce(Handle) -> F) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (connection, handle, _) = rtnetlink::new_connection()?;
+        let connection = tokio::spawn(connection);
+        let result = work(handle).await;
+        connection.abort();
+        result
+    })
+}
+
+/// Makes the devices, address and routes of one node.
+async fn populate(handle: Handle, scenario: &Scenario, index: usize, wire: &Namespace) -> io::Result<()> {
+    let Some((name, node)) = scenario.nodes.get_index(index) else { return Ok(()) };
+    let own = address(index).ok_or_else(too_many)?;
+    let loopback = device::index("lo")?;
+    handle.link().set(LinkUnspec::new_with_index(loopback).up().build()).execute().await.map_err(io_error)?;
+    handle.address().add(loopback, own.into(), 32).execute().await.map_err(io_error)?;
+    for (number, (link_name, link)) in scenario.links.iter().enumerate() {
+        let Some(end) = link.ends.iter().position(|end| end == name) else { continue };
+        add_link(&handle, &device_name(link_name, number), link, &wire_device(number, end), wire).await?;
+    }
+    for (other, destination) in scenario.nodes.keys().enumerate().filter(|(other, _)| *other != index) {
+        let Some(hop) = scenario.path(name, destination).and_then(|path| path.first().copied()) else { continue };
+        let number = scenario.links.get_index_of(hop.name).unwrap_or_default();
+        let mut route = RouteMessageBuilder::<Ipv4Addr>::new()
+            .destination_prefix(address(other).ok_or_else(too_many)?, 32)
+            .output_interface(device::index(&device_name(hop.name, number))?)
+            .scope(RouteScope::Link)
+            .pref_source(own)
+            .build();
+        route.attributes.push(RouteAttribute::Metrics(metrics(&node.tcp)));
+        handle.route().add(route).execute().await.map_err(io_error)?;
+    }
+    Ok(())
+}
+
+/// A pair of devices: one here, the other in the wire's namespace.
+async fn add_link(handle: &Handle, name: &str, link: &Link, inner: &str, wire: &Namespace) -> io::Result<()> {
+    let peer = LinkMessageBuilder::<LinkUnspec>::default()
+        .name(inner.into())
+        .mtu(link.mtu)
+        .setns_by_fd(wire.as_fd().as_raw_fd())
+        .build();
+    let pair = LinkMessageBuilder::<LinkVeth>::new_with_info_kind(InfoKind::Veth)
+        .name(name.into())
+        .mtu(link.mtu)
+        .address(HARDWARE_ADDRESS.to_vec())
+        .set_info_data(InfoData::Veth(InfoVeth::Peer(peer)))
+        .build();
+    handle.link().add(pair).execute().await.map_err(io_error)?;
+    device::disable_transmit_offload(name)?;
+    handle.link().set(LinkUnspec::new_with_name(name).arp(false).up().build()).execute().await.map_err(io_error)
+}
+
+async fn raise_wire(handle: Handle, scenario: &Scenario) -> io::Result<()> {
+    for number in 0..scenario.links.len() {
+        for end in 0..2 {
+            let name = wire_device(number, end);
+            device::disable_transmit_offload(&name)?;
+            let up = LinkUnspec::new_with_name(&name).arp(false).up().build();
+            handle.link().set(up).execute().await.map_err(io_error)?;
+        }
+    }
+    Ok(())
+}
+
+/// What TCP takes from the route. The congestion control goes here and not into the namespace's default because the
+/// kernel lets only the machine's own namespace choose a restricted one, such as cubic, as the default.
+fn metrics(tcp: &ekiden_scenario::Tcp) -> Vec<RouteMetric> {
+    const RTAX_CC_ALGO: u16 = 16;
+    let congestion = [tcp.congestion.as_bytes(), b"\0"].concat();
+    let congestion = RouteMetric::Other(DefaultNla::new(RTAX_CC_ALGO, congestion));
+    tcp.initial_window.map(RouteMetric::InitCwnd).into_iter().chain([congestion]).collect()
+}
+
+/// A node's device is called as its link, where the kernel takes that for a name.
+fn device_name(link: &str, number: usize) -> String {
+    let usable = link.len() <= device::NAME_BYTES_MOST && !["lo", "all", "default"].contains(&link);
+    if usable { link.into() } else { format!("link{number}") }
+}
+
+fn io_error(error: rtnetlink::Error) -> io::Error {
+    match error {
+        rtnetlink::Error::NetlinkError(message) => message.to_io(),
+        other => io::Error::other(other.to_string()),
+    }
+}
+
+fn too_many() -> io::Error {
+    io::Error::other("more nodes than there are addresses")
+}

@@ -1,0 +1,47 @@
+//! Numbers that look random and are a function of a seed: SplitMix64 (Steele, Lea, Flood 2014).
+//!
+//! Word `n` of a sequence can be had without those before it, which is what comparing a stream at any offset needs.
+
+use ekiden_units::Fraction;
+
+const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
+
+/// A sequence of random numbers.
+#[derive(Debug, Clone)]
+pub struct Random {
+    state: u64,
+}
+
+impl Random {
+    /// The sequence of `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self { state: seed }
+    }
+
+    /// True with probability `part`.
+    pub fn is_below(&mut self, part: Fraction) -> bool {
+        if part.0 == 0 {
+            return false;
+        }
+        self.state = self.state.wrapping_add(STEP);
+        // The high half of the product maps a 64-bit number evenly to 0..10⁹.
+        let billionth = (u128::from(mix(self.state)) * u128::from(Fraction::ONE.0)) >> 64;
+        (billionth as u64) < part.0
+    }
+}
+
+/// Word `n` of the sequence of `seed`.
+pub fn word(seed: u64, n: u64) -> u64 {
+    mix(seed.wrapping_add(n.wrapping_add(1).wrapping_mul(STEP)))
+}
+
+/// A seed of its own for each thing that a name and number tell apart.
+pub fn derive(seed: u64, name: &str, number: u64) -> u64 {
+    name.bytes().fold(word(seed, number), |state, byte| mix(state ^ u64::from(byte)))
+}
+
+fn mix(mut z: u64) -> u64 {
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}

@@ -1,0 +1,85 @@
+//! A node's TCP parameters: per-namespace sysctls.
+
+use std::fs;
+use std::io;
+
+use ekiden_net::namespace::Namespace;
+use ekiden_scenario::Tcp;
+use ekiden_units::Bytes;
+
+use crate::Error;
+
+const IPV4: &str = "/proc/sys/net/ipv4";
+
+/// Sets the calling thread's namespace up as a node. To be called before it has devices, which copy some of this.
+pub(crate) fn configure(tcp: &Tcp, forwards: bool) -> io::Result<()> {
+    no_ipv6()?;
+    set("ip_forward", flag(forwards))?;
+    for scope in ["all", "default"] {
+        // Both ways of a connection may take different links, which strict filtering would take for forgery.
+        set(&format!("conf/{scope}/rp_filter"), "0")?;
+        set(&format!("conf/{scope}/send_redirects"), "0")?;
+    }
+    // A connection must not start from what an earlier one has learnt.
+    set("tcp_no_metrics_save", "1")?;
+    set("tcp_sack", flag(tcp.sack))?;
+    set("tcp_timestamps", flag(tcp.timestamps))?;
+    set("tcp_window_scaling", flag(tcp.window_scaling))?;
+    let receive = receive_space(tcp.receive_buffer);
+    set("tcp_rmem", &limits(receive, 131_072))?;
+    set("tcp_wmem", &limits(send_space(tcp.send_buffer), 16_384))
+}
+
+/// Keeps the kernel from sending neighbour discovery over links that are emulated for IPv4.
+pub(crate) fn no_ipv6() -> io::Result<()> {
+    for scope in ["all", "default"] {
+        match fs::write(format!("/proc/sys/net/ipv6/conf/{scope}/disable_ipv6"), "1") {
+            // A kernel without IPv6 has nothing to turn off.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            result => result?,
+        }
+    }
+    Ok(())
+}
+
+/// Whether the kernel has the congestion control that the node asks for.
+pub(crate) fn check_congestion(namespace: &Namespace, node: &str, tcp: &Tcp) -> Result<(), Error> {
+    let path = format!("{IPV4}/tcp_available_congestion_control");
+    let available =
+        namespace.run(|| fs::read_to_string(&path)).map_err(crate::error::building(format!("read {path}")))?;
+    if available.split_whitespace().any(|name| name == tcp.congestion) {
+        return Ok(());
+    }
+    let available = available.split_whitespace().collect::<Vec<_>>().join(", ");
+    Err(Error::Congestion { node: node.into(), name: tcp.congestion.clone(), available })
+}
+
+/// The kernel's memory limit under which a socket advertises windows of up to `window`.
+///
+/// The kernel charges a packet's whole memory against the limit, and (since Linux 6.6) advertises the part of the
+/// limit that payload was of that memory in the packets received: for full-sized packets of a 1500-byte link 1448 of
+/// 2304 bytes, kept in 256ths as 160.
+fn receive_space(window: Bytes) -> u64 {
+    window.0.saturating_mul(256).div_ceil(160)
+}
+
+/// The kernel's memory limit under which a socket holds `buffer` bytes.
+fn send_space(buffer: Bytes) -> u64 {
+    buffer.0.saturating_mul(2)
+}
+
+/// The three numbers of tcp_rmem and tcp_wmem: least, initial, most.
+fn limits(most: u64, initial: u64) -> String {
+    // The kernel refuses less than this, and keeps the numbers in 32 bits with a sign.
+    let most = most.clamp(4_096, i32::MAX as u64 / 2);
+    format!("4096 {} {most}", initial.min(most))
+}
+
+fn flag(on: bool) -> &'static str {
+    if on { "1" } else { "0" }
+}
+
+fn set(name: &str, value: &str) -> io::Result<()> {
+    let path = format!("{IPV4}/{name}");
+    fs::write(&path, value).map_err(|error| io::Error::new(error.kind(), format!("{path} = {value}: {error}")))
+}

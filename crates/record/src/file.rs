@@ -1,0 +1,98 @@
+//! Records as files.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use crate::{FORMAT, Record};
+
+/// Why a record could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The file cannot be read.
+    #[error("{file}: cannot be read: {source}")]
+    Unreadable {
+        /// The file.
+        file: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The file cannot be written.
+    #[error("{file}: cannot be written: {source}")]
+    Unwritable {
+        /// The file.
+        file: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// The file is not a record.
+    #[error("{file}: not a record: {source}")]
+    NotARecord {
+        /// The file.
+        file: String,
+        /// What is wrong, with line and column.
+        source: serde_json::Error,
+    },
+    /// The file was written by a newer ekiden.
+    #[error("{file}: record format {found}, but this ekiden reads up to {FORMAT}; use a newer one")]
+    TooNew {
+        /// The file.
+        file: String,
+        /// Its format.
+        found: u32,
+    },
+}
+
+impl Record {
+    /// Reads a record.
+    ///
+    /// # Errors
+    /// If the file cannot be read, is no record, or has a newer format.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let file = path.display().to_string();
+        match fs::read_to_string(path) {
+            Ok(text) => Self::parse(&text, &file),
+            Err(source) => Err(Error::Unreadable { file, source }),
+        }
+    }
+
+    /// Reads a record's text; `file` is the name used in errors.
+    ///
+    /// # Errors
+    /// As [`Record::read`], but for reading the file.
+    pub fn parse(text: &str, file: &str) -> Result<Self, Error> {
+        /// The format is looked at first: a newer record may differ in everything else.
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+        }
+        let not_a_record = |source| Error::NotARecord { file: file.into(), source };
+        let Version { format: found } = serde_json::from_str(text).map_err(not_a_record)?;
+        if found > FORMAT {
+            return Err(Error::TooNew { file: file.into(), found });
+        }
+        serde_json::from_str(text).map_err(not_a_record)
+    }
+
+    /// Writes the record, whole or not at all: beside `path` first, then renamed. Makes missing directories.
+    ///
+    /// # Errors
+    /// If a directory or the file cannot be made.
+    pub fn write(&self, path: &Path) -> Result<(), Error> {
+        let unwritable = |source| Error::Unwritable { file: path.display().to_string(), source };
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            fs::create_dir_all(directory).map_err(unwritable)?;
+        }
+        let partial = path.with_extension("partial");
+        fs::write(&partial, self.to_json()).map_err(unwritable)?;
+        fs::rename(&partial, path).map_err(unwritable)
+    }
+
+    /// The record as JSON text.
+    pub fn to_json(&self) -> String {
+        // Only maps with non-text keys and failing `Serialize` implementations can fail, and there are none here.
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+}

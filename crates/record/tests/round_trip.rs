@@ -1,0 +1,113 @@
+//! A record read back is the record written, and what is no record is refused with a clear line.
+
+use ekiden_record::{Error, Event, FORMAT, Flow, Lateness, LinkDirection, Manifest, Outcome, Path, Record, Sample};
+
+fn record() -> Record {
+    Record {
+        format: FORMAT,
+        manifest: Manifest {
+            producer: "lab".into(),
+            version: "0.1.0".into(),
+            command: vec!["ekiden".into(), "lab".into(), "run".into(), "a file.toml".into()],
+            kernel: Some("6.18.0".into()),
+            seed: u64::MAX,
+            scenario_name: "far".into(),
+            scenario: "name = \"far\"\n".into(),
+            started_unix_ms: 1_763_711_111_000,
+        },
+        flows: vec![flow(Outcome::Complete), flow(Outcome::Differs { connection: 3, at_bytes: 17 })],
+        paths: vec![Path {
+            from: "client".into(),
+            to: "server".into(),
+            nominal_us: 50_000.288,
+            probes: 3,
+            lost: 0,
+            p50_us: Some(50_030.1),
+            p99_us: Some(50_100.0),
+            max_us: None,
+        }],
+        links: vec![LinkDirection {
+            link: "sea".into(),
+            from: "client".into(),
+            to: "server".into(),
+            packets: 1,
+            bytes: 1500,
+            queue_drops: 2,
+            random_losses: 3,
+            overruns: 0,
+            largest_packet_bytes: 1500,
+            queue_max_bytes: 3000,
+            queue_max_packets: 2,
+            lateness: Some(Lateness { p50_us: -5.0, p99_us: 80.0, max_us: 310.0 }),
+        }],
+        samples: vec![Sample {
+            at_us: 100_000,
+            flow: "bulk".into(),
+            connection: 0,
+            received_bytes: 1,
+            acked_bytes: 2,
+            cwnd_segments: 10,
+            ssthresh_segments: None,
+            unacked_segments: 9,
+            window_bytes: 65_536,
+            rtt_us: 50_000,
+            rtt_min_us: 50_000,
+            retransmits: 0,
+            delivery_bit_s: 10,
+        }],
+        events: vec![Event {
+            at_us: 1,
+            flow: Some("bulk".into()),
+            connection: Some(0),
+            kind: "connected".into(),
+            detail: String::new(),
+        }],
+    }
+}
+
+fn flow(outcome: Outcome) -> Flow {
+    Flow {
+        name: "bulk".into(),
+        from: "client".into(),
+        to: "server".into(),
+        via: vec!["p1".into()],
+        outcome,
+        received_bytes: 1_000_000,
+        duration_us: 1_000_000,
+        goodput_bit_s: 8_000_000,
+        retransmits: 1,
+        rtt_min_us: Some(50_000),
+        rtt_max_us: None,
+    }
+}
+
+#[test]
+fn reads_back_what_was_written() {
+    let path = std::env::temp_dir().join(format!("ekiden-record-test-{}/deep/record.json", std::process::id()));
+    record().write(&path).unwrap();
+    assert_eq!(Record::read(&path).unwrap(), record());
+    std::fs::remove_dir_all(path.parent().unwrap().parent().unwrap()).unwrap();
+}
+
+#[test]
+fn refuses_a_newer_format_before_anything_else() {
+    let error = Record::parse("{\"format\": 999, \"all\": \"different\"}", "x.json").unwrap_err();
+    assert!(matches!(error, Error::TooNew { found: 999, .. }));
+    assert_eq!(error.to_string(), "x.json: record format 999, but this ekiden reads up to 1; use a newer one");
+}
+
+#[test]
+fn says_where_a_file_is_no_record() {
+    for (text, part) in
+        [("", "line 1"), ("{\"format\": 1}", "manifest"), ("{\"format\": -1}", "line 1"), ("[]", "line 1")]
+    {
+        let message = Record::parse(text, "x.json").unwrap_err().to_string();
+        assert!(message.starts_with("x.json: not a record: ") && message.contains(part), "{message}");
+    }
+}
+
+#[test]
+fn a_missing_file_is_named() {
+    let error = Record::read(std::path::Path::new("/nonexistent/record.json")).unwrap_err();
+    assert!(error.to_string().starts_with("/nonexistent/record.json: cannot be read"));
+}

@@ -1,10 +1,66 @@
 //! `ekiden proxy`: a node of the overlay.
 
-/// Run a node of the overlay.
+use std::path::PathBuf;
+
+use ekiden_relay::Config;
+
+/// Run a node of the overlay: take connections and relay each to its destination, directly or over other nodes.
+///
+/// The configuration is a TOML file:
+///
+///     name = "island"
+///     key_file = "ekiden.key"            # 64 hex digits, shared by all nodes, mode 600
+///
+///     [listen.socks]
+///     kind = "socks5"                    # or "http", "forward" (with to = "host:port"), "segment" (other nodes)
+///     address = "127.0.0.1:1080"
+///
+///     [peer.osaka]
+///     address = "198.51.100.7:7000"      # the segment listener of the node osaka
+///
+///     [[route]]                          # the first that matches; without one, direct
+///     to = ["10.0.0.0/8", ".example.jp", "*:443"]
+///     via = ["osaka"]                    # or action = "direct" / "refuse"
+///
+/// docs/proxy.md describes every key. A key is made by:
+/// (umask 077; head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' > ekiden.key)
+///
+/// Prints `listening KIND ADDRESS` for every listener, then `ready`. Logs to standard error; EKIDEN_LOG sets the level
+/// (error, warn, info, debug, trace; default info).
+///
+/// SIGHUP reads the file again and keeps the old configuration if the new one is wrong. SIGTERM and SIGINT stop
+/// accepting and wait up to limits.drain for what is running; a second one ends at once.
 #[derive(clap::Args)]
-pub struct Args {}
+#[command(verbatim_doc_comment)]
+pub struct Args {
+    /// The node's configuration (TOML).
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+    /// Say whether the configuration can be used, and exit.
+    #[arg(long)]
+    check: bool,
+    /// Print the configuration with every default in place and passwords masked, and exit.
+    #[arg(long, conflicts_with = "check")]
+    show_config: bool,
+}
 
 /// Runs the node until it is told to stop.
-pub fn run(_args: Args) -> anyhow::Result<()> {
-    anyhow::bail!("not built yet")
+pub fn run(args: Args) -> anyhow::Result<()> {
+    let filter = tracing_subscriber::EnvFilter::builder().with_env_var("EKIDEN_LOG");
+    let filter = filter.with_default_directive(tracing::Level::INFO.into()).from_env_lossy();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    // Whoever has set up a log before keeps it.
+    let _ = log.with_target(false).try_init();
+
+    let config = Config::load(&args.config)?;
+    if args.show_config {
+        print!("{config}");
+        return Ok(());
+    }
+    if args.check {
+        println!("{}: ok", args.config.display());
+        return Ok(());
+    }
+    ekiden_relay::run(config, &args.config)?;
+    Ok(())
 }

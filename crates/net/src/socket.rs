@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use ekiden_units::Bytes;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use tokio::io::Interest;
+use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
 /// The TCP settings of one segment. An omitted one is left to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -94,11 +96,31 @@ pub fn check(options: &TcpOptions) -> Result<(), SocketError> {
     apply(&Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?, options)
 }
 
-/// Accepts one connection, non-blocking.
-pub fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
-    let (socket, address) = SockRef::from(listener).accept_raw_nonblocking()?;
-    let address = address.as_socket().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-    Ok((socket, address))
+/// A listener watched by the current tokio runtime, whose connections are not: they may go to another one.
+#[derive(Debug)]
+pub struct Listening(AsyncFd<TcpListener>);
+
+/// A listener that was ready.
+pub struct Ready<'a>(AsyncFdReadyGuard<'a, TcpListener>);
+
+impl Listening {
+    /// Must be called within a runtime with I/O enabled.
+    pub fn new(listener: TcpListener) -> io::Result<Self> {
+        // SAFETY: a TcpListener owns its one descriptor and keeps it until it is dropped.
+        Ok(Self(unsafe { AsyncFd::register_with_interest(listener, Interest::READABLE) }?))
+    }
+
+    /// Waits until there may be a connection.
+    pub async fn ready(&self) -> io::Result<Ready<'_>> {
+        self.0.readable().await.map(Ready)
+    }
+}
+
+impl Ready<'_> {
+    /// Accepts one connection, non-blocking. `None` if there is none after all.
+    pub fn accept(&mut self) -> Option<io::Result<(TcpStream, SocketAddr)>> {
+        self.0.try_io(|listener| accept(listener.get_ref())).ok()
+    }
 }
 
 /// Decides what closing the socket means: with `on`, a reset that discards what is queued (also when the
@@ -200,24 +222,20 @@ fn receive_with(fd: RawFd, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
 }
 
-trait AcceptNonblocking {
-    fn accept_raw_nonblocking(&self) -> io::Result<(TcpStream, socket2::SockAddr)>;
-}
-
-impl AcceptNonblocking for Socket {
-    /// accept4 in one call; socket2's own accept needs a second one to make the socket non-blocking.
-    fn accept_raw_nonblocking(&self) -> io::Result<(TcpStream, socket2::SockAddr)> {
-        let mut storage = socket2::SockAddrStorage::zeroed();
-        let mut len = storage.size_of();
-        let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-        // SAFETY: the storage is large enough for any address and `len` says how large.
-        let fd = unsafe { libc::accept4(self.as_raw_fd(), (&raw mut storage).cast(), &mut len, flags) };
-        if fd < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: `fd` is a fresh descriptor that nothing else owns.
-        let stream = unsafe { TcpStream::from_raw_fd(fd) };
-        // SAFETY: the kernel filled `storage` with `len` bytes of address.
-        Ok((stream, unsafe { socket2::SockAddr::new(storage, len) }))
+/// accept4 in one call; the standard library's accept needs a second one to make the socket non-blocking.
+fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
+    let mut storage = socket2::SockAddrStorage::zeroed();
+    let mut len = storage.size_of();
+    let flags = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: the storage is large enough for any address and `len` says how large.
+    let fd = unsafe { libc::accept4(listener.as_raw_fd(), (&raw mut storage).cast(), &mut len, flags) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
     }
+    // SAFETY: `fd` is a fresh descriptor that nothing else owns.
+    let stream = unsafe { TcpStream::from_raw_fd(fd) };
+    // SAFETY: the kernel filled `storage` with `len` bytes of address.
+    let address = unsafe { socket2::SockAddr::new(storage, len) };
+    let address = address.as_socket().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
+    Ok((stream, address))
 }

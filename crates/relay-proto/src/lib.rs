@@ -1,1 +1,16 @@
-//! Placeholder while the rooms are laid.
+//! The protocols of the relay without I/O: bytes in, decisions and bytes out.
+//!
+//! - [`socks5`]: the server side of SOCKS5 (RFC 1928, RFC 1929);
+//! - [`http`]: an HTTP/1.1 forward proxy (RFC 9110, RFC 9112);
+//! - [`segment`]: the protocol between two nodes (docs/protocol.md).
+//!
+//! Every parser takes arbitrary bytes, split anywhere, within limits it states, and never panics.
+
+pub mod failure;
+pub mod http;
+pub mod segment;
+pub mod socks5;
+pub mod target;
+
+pub use failure::{Failure, FailureCode};
+pub use target::{Host, Target};

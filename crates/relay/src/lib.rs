@@ -1,1 +1,22 @@
-//! Placeholder while the rooms are laid.
+//! The relay: takes connections (SOCKS5, HTTP, fixed forward, other nodes) and carries each to its destination,
+//! directly or over a chain of nodes.
+//!
+//! [`Config`] says what a node does; [`Relay`] runs it on threads of its own; [`run`] is the whole life of a
+//! process that is a node. docs/proxy.md is for its users, docs/protocol.md for those who speak to it.
+
+mod accept;
+mod config;
+mod dial;
+mod duplex;
+mod node;
+mod pool;
+mod process;
+mod pump;
+mod route;
+mod segment;
+mod serve;
+
+pub use config::{Config, ConfigError, Limits, Listener, ListenerKind, Peer};
+pub use node::{Relay, StartError};
+pub use process::run;
+pub use route::{Pattern, Route, Routes, Way};

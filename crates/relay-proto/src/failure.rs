@@ -1,0 +1,102 @@
+//! Why a destination was not reached: the same codes on a segment, as SOCKS replies and as HTTP status.
+
+use std::fmt;
+
+/// The kind of a failure. The numbers are the ones on the wire (docs/protocol.md).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum FailureCode {
+    /// The destination refused the connection.
+    Refused = 1,
+    /// No route to the destination's network.
+    NetworkUnreachable = 2,
+    /// The destination's host cannot be reached.
+    HostUnreachable = 3,
+    /// The destination, or a node, did not answer in time.
+    TimedOut = 4,
+    /// The destination's name has no address.
+    NameNotFound = 5,
+    /// A route or rule refuses the destination.
+    Forbidden = 6,
+    /// The chain names a node that the node before it does not know.
+    UnknownNode = 7,
+    /// Two nodes do not share a key.
+    Authentication = 8,
+    /// A node of the chain cannot be reached.
+    NodeUnreachable = 9,
+    /// A node of the chain is out of connections, descriptors or memory.
+    Overloaded = 10,
+    /// A node said something the protocol does not allow.
+    Protocol = 11,
+    /// Anything else; the text says what.
+    Other = 12,
+}
+
+/// A failure with a text for people: which node saw what.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
+pub struct Failure {
+    /// The kind.
+    pub code: FailureCode,
+    /// One line, without secrets; it may travel to the client.
+    pub text: String,
+}
+
+impl Failure {
+    /// A failure of this kind. Control characters in `text` become spaces, and it is cut to 255 bytes.
+    pub fn new(code: FailureCode, text: impl fmt::Display) -> Self {
+        let mut clean = String::new();
+        for c in text.to_string().chars().map(|c| if c.is_control() { ' ' } else { c }) {
+            if clean.len() + c.len_utf8() > 255 {
+                break;
+            }
+            clean.push(c);
+        }
+        Self { code, text: clean }
+    }
+}
+
+impl FailureCode {
+    const ALL: [Self; 12] = [
+        Self::Refused,
+        Self::NetworkUnreachable,
+        Self::HostUnreachable,
+        Self::TimedOut,
+        Self::NameNotFound,
+        Self::Forbidden,
+        Self::UnknownNode,
+        Self::Authentication,
+        Self::NodeUnreachable,
+        Self::Overloaded,
+        Self::Protocol,
+        Self::Other,
+    ];
+
+    /// The code of a number on the wire. One from a newer node is [`FailureCode::Other`].
+    pub fn from_wire(number: u8) -> Self {
+        Self::ALL.into_iter().find(|&code| code as u8 == number).unwrap_or(Self::Other)
+    }
+
+    /// The SOCKS5 reply (RFC 1928 §6).
+    pub fn socks_reply(self) -> u8 {
+        match self {
+            Self::Refused => 5,
+            Self::NetworkUnreachable => 3,
+            Self::HostUnreachable | Self::NameNotFound => 4,
+            // RFC 1928 has no reply for a timeout; "TTL expired" is what clients show as one.
+            Self::TimedOut => 6,
+            Self::Forbidden => 2,
+            _ => 1,
+        }
+    }
+
+    /// The HTTP status and its reason (RFC 9110 §15).
+    pub fn http_status(self) -> (u16, &'static str) {
+        match self {
+            Self::Forbidden => (403, "Forbidden"),
+            Self::TimedOut => (504, "Gateway Timeout"),
+            Self::Overloaded | Self::NodeUnreachable => (503, "Service Unavailable"),
+            _ => (502, "Bad Gateway"),
+        }
+    }
+}

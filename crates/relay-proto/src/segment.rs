@@ -1,0 +1,17 @@
+//! The protocol between two nodes: docs/protocol.md, whose sections the parts of this module name.
+//!
+//! A connection is authenticated once ([`Dialler`] against [`Acceptor`]) and then carries one stream after
+//! another: [`Open`], an answer, data in both directions ([`Incoming`]), an end said in each.
+
+mod frame;
+mod handshake;
+mod messages;
+
+pub use frame::{Event, HEADER_BYTES, Header, Incoming, Kind, MAX_CONTROL, MAX_DATA, Violation};
+pub use handshake::{Acceptor, Dialler, HandshakeError, Key, NONCE_BYTES, Nonce};
+pub use messages::{
+    MAX_CHAIN, MAX_NAME, MessageError, Open, decode_failed, decode_opened, encode_failed, encode_opened, is_node_name,
+};
+
+/// The version of the protocol that this module speaks.
+pub const VERSION: u8 = 1;

@@ -1,0 +1,172 @@
+//! Frames (docs/protocol.md §2): an 8-byte header, then as many bytes as it says.
+
+/// The bytes of a frame's header.
+pub const HEADER_BYTES: usize = 8;
+
+/// The most payload of one DATA frame, in bytes.
+pub const MAX_DATA: u32 = 1 << 20;
+
+/// The most bytes of any other frame's body.
+pub const MAX_CONTROL: u32 = 4096;
+
+/// What a frame is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// First frame in each direction: version and nonce.
+    Hello = 1,
+    /// The dialler's proof.
+    Auth = 2,
+    /// The dialler opens a stream.
+    Open = 3,
+    /// The acceptor has reached the destination.
+    Opened = 4,
+    /// The acceptor has not.
+    Failed = 5,
+    /// Payload.
+    Data = 6,
+    /// The sender will send no more payload in this stream.
+    End = 7,
+    /// The sender gives the stream up; the length field is a failure code, there is no body.
+    Reset = 8,
+}
+
+/// A frame's header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Header {
+    /// What the frame is.
+    pub kind: Kind,
+    /// The bytes that follow; for [`Kind::Reset`] a code instead.
+    pub length: u32,
+}
+
+/// Bytes that the protocol does not allow. There is no way on from here but a reset.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    /// No frame has this type.
+    #[error("unknown frame type {0}")]
+    UnknownType(u8),
+    /// Flags or reserved bits are set.
+    #[error("reserved bits set in a frame header")]
+    Reserved,
+    /// The length is outside what this type may have.
+    #[error("{kind:?} frame of {length} bytes")]
+    Length {
+        /// The frame.
+        kind: Kind,
+        /// Its length field.
+        length: u32,
+    },
+    /// A known frame where it has no place.
+    #[error("{0:?} frame out of place")]
+    OutOfPlace(Kind),
+}
+
+impl Header {
+    /// The header on the wire.
+    pub fn encode(self) -> [u8; HEADER_BYTES] {
+        let [a, b, c, d] = self.length.to_be_bytes();
+        [self.kind as u8, 0, 0, 0, a, b, c, d]
+    }
+
+    /// Reads a header and checks that its length is one its type may have.
+    pub fn decode(bytes: [u8; HEADER_BYTES]) -> Result<Self, Violation> {
+        let [kind, flags, r0, r1, length @ ..] = bytes;
+        let kind = match kind {
+            1 => Kind::Hello,
+            2 => Kind::Auth,
+            3 => Kind::Open,
+            4 => Kind::Opened,
+            5 => Kind::Failed,
+            6 => Kind::Data,
+            7 => Kind::End,
+            8 => Kind::Reset,
+            other => return Err(Violation::UnknownType(other)),
+        };
+        if (flags, r0, r1) != (0, 0, 0) {
+            return Err(Violation::Reserved);
+        }
+        let length = u32::from_be_bytes(length);
+        let allowed = match kind {
+            Kind::Data => 1..=MAX_DATA,
+            Kind::End => 0..=0,
+            Kind::Reset => 0..=255,
+            _ => 1..=MAX_CONTROL,
+        };
+        if !allowed.contains(&length) {
+            return Err(Violation::Length { kind, length });
+        }
+        Ok(Self { kind, length })
+    }
+
+    /// A whole frame with a body.
+    pub fn frame(kind: Kind, body: &[u8]) -> Vec<u8> {
+        let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
+        let mut out = Self { kind, length }.encode().to_vec();
+        out.extend_from_slice(body);
+        out
+    }
+}
+
+/// One direction of an open stream as its receiver sees it (docs/protocol.md §5).
+///
+/// The receiver reads at most [`Incoming::payload`] + [`Incoming::header_missing`] bytes at a time and so
+/// never takes bytes that belong to the next stream.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Incoming {
+    payload: u32,
+    header: [u8; HEADER_BYTES],
+    have: u8,
+}
+
+/// What a complete header means in an open stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// This many bytes of payload follow.
+    Data(u32),
+    /// The other side has ended its direction.
+    End,
+    /// The other side has given up, with this code.
+    Reset(u8),
+}
+
+impl Incoming {
+    /// The bytes of payload that come next.
+    pub fn payload(&self) -> u32 {
+        self.payload
+    }
+
+    /// The bytes of header that come after them.
+    pub fn header_missing(&self) -> usize {
+        HEADER_BYTES - usize::from(self.have)
+    }
+
+    /// `n` bytes of payload were taken; `n` ≤ [`Incoming::payload`].
+    pub fn took_payload(&mut self, n: u32) {
+        debug_assert!(n <= self.payload);
+        self.payload = self.payload.saturating_sub(n);
+    }
+
+    /// Bytes of a header arrived: at most [`Incoming::header_missing`], and only when no payload is due.
+    pub fn took_header(&mut self, bytes: &[u8]) -> Result<Option<Event>, Violation> {
+        debug_assert!(self.payload == 0 && bytes.len() <= self.header_missing());
+        for (slot, byte) in self.header[usize::from(self.have)..].iter_mut().zip(bytes) {
+            *slot = *byte;
+            self.have += 1;
+        }
+        if self.header_missing() > 0 {
+            return Ok(None);
+        }
+        self.have = 0;
+        let header = Header::decode(self.header)?;
+        match header.kind {
+            Kind::Data => {
+                self.payload = header.length;
+                Ok(Some(Event::Data(header.length)))
+            }
+            Kind::End => Ok(Some(Event::End)),
+            Kind::Reset => Ok(Some(Event::Reset(header.length as u8))),
+            other => Err(Violation::OutOfPlace(other)),
+        }
+    }
+}

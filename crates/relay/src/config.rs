@@ -1,0 +1,161 @@
+//! A node's configuration: one TOML file, read once into [`Config`] with every default in place.
+
+mod raw;
+mod resolve;
+mod show;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ekiden_net::socket::TcpOptions;
+use ekiden_relay_proto::Target;
+use ekiden_relay_proto::segment::Key;
+use indexmap::IndexMap;
+
+use crate::route::Routes;
+
+/// Everything a node was told, resolved and checked.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// This node's name, as other nodes' logs show it.
+    pub name: String,
+    /// The key shared with other nodes. Present if there are peers or a segment listener.
+    pub key: Option<Key>,
+    /// Worker threads, at least 1.
+    pub threads: usize,
+    /// The TCP settings of connections to destinations.
+    pub tcp: TcpOptions,
+    /// Bounds on everything that others could make grow.
+    pub limits: Limits,
+    /// Where connections are accepted, by name.
+    pub listeners: IndexMap<String, Listener>,
+    /// The nodes this one connects to, by name.
+    pub peers: IndexMap<String, Peer>,
+    /// How a destination is reached.
+    pub routes: Routes,
+    /// Where the key was read from.
+    key_file: Option<PathBuf>,
+}
+
+/// Bounds on everything that others could make grow. Each is one key in `[limits]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Accepted connections at one time, over all listeners.
+    pub connections: u32,
+    /// Time for everything a client or a node must say before its request is known.
+    pub handshake: Duration,
+    /// Time to reach a destination or a node, over all its addresses.
+    pub connect: Duration,
+    /// Time for running streams to end after SIGTERM.
+    pub drain: Duration,
+    /// Bytes of an HTTP message's head.
+    pub head: usize,
+    /// Header fields in it.
+    pub headers: usize,
+    /// Warm connections kept to each peer.
+    pub pool: usize,
+    /// How long each is kept without use. The accepting side waits twice as long.
+    pub pool_idle: Duration,
+}
+
+/// One listening address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Listener {
+    /// What is spoken on it.
+    pub kind: ListenerKind,
+    /// Where.
+    pub address: SocketAddr,
+    /// The TCP settings of connections accepted here.
+    pub tcp: TcpOptions,
+}
+
+/// What is spoken on a listener.
+#[derive(Clone, PartialEq, Eq)]
+pub enum ListenerKind {
+    /// SOCKS5, with a password if there are users.
+    Socks5 {
+        /// Passwords by user name. Empty: no authentication.
+        users: IndexMap<String, String>,
+    },
+    /// An HTTP proxy, with Basic authentication if there are users.
+    Http {
+        /// Passwords by user name. Empty: no authentication.
+        users: IndexMap<String, String>,
+    },
+    /// Every connection goes to one destination.
+    Forward {
+        /// The destination.
+        to: Target,
+        /// The chain, instead of what the routes say.
+        via: Option<Vec<String>>,
+    },
+    /// Other nodes.
+    Segment,
+}
+
+/// Another node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Where its segment listener is.
+    pub address: Target,
+    /// The TCP settings of connections to it.
+    pub tcp: TcpOptions,
+}
+
+/// Why a configuration is refused: one line that says where and what.
+#[derive(Debug, thiserror::Error)]
+#[error("{}{}: {message}", file.display(), Line(*line))]
+pub struct ConfigError {
+    /// The file at fault.
+    pub file: PathBuf,
+    /// The line in it, counted from 1, if there is one to name.
+    pub line: Option<usize>,
+    /// What is wrong and what would be right.
+    pub message: String,
+}
+
+impl Config {
+    /// Reads and checks a file.
+    pub fn load(file: &Path) -> Result<Self, ConfigError> {
+        let text = std::fs::read_to_string(file).map_err(|error| ConfigError {
+            file: file.into(),
+            line: None,
+            message: format!("cannot be read: {error}"),
+        })?;
+        Self::parse(&text, file)
+    }
+
+    /// Checks a text. `file` is what errors name and what a relative `key_file` is relative to.
+    pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
+        resolve::resolve(text, file)
+    }
+}
+
+impl ListenerKind {
+    /// The word for it in the configuration.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Socks5 { .. } => "socks5",
+            Self::Http { .. } => "http",
+            Self::Forward { .. } => "forward",
+            Self::Segment => "segment",
+        }
+    }
+}
+
+impl fmt::Debug for ListenerKind {
+    /// Without passwords.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
+struct Line(Option<usize>);
+
+impl fmt::Display for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.map_or(Ok(()), |line| write!(f, ":{line}"))
+    }
+}

@@ -1,0 +1,88 @@
+//! The configuration file as it is written. [`super::resolve`] gives it its meaning.
+
+use ekiden_units::{Bytes, Time};
+use indexmap::IndexMap;
+use serde::Deserialize;
+use serde_spanned::Spanned;
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Raw {
+    pub name: Option<Spanned<String>>,
+    pub key_file: Option<Spanned<String>>,
+    pub threads: Option<Spanned<u16>>,
+    pub tcp: Option<Spanned<RawTcp>>,
+    #[serde(default)]
+    pub limits: RawLimits,
+    #[serde(default)]
+    pub listen: IndexMap<Spanned<String>, Spanned<RawListen>>,
+    #[serde(default)]
+    pub peer: IndexMap<Spanned<String>, Spanned<RawPeer>>,
+    #[serde(default)]
+    pub route: Vec<Spanned<RawRoute>>,
+}
+
+#[derive(Debug, Default, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawTcp {
+    pub congestion: Option<String>,
+    pub send_buffer: Option<Bytes>,
+    pub receive_buffer: Option<Bytes>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawLimits {
+    pub connections: Option<Spanned<u32>>,
+    pub handshake: Option<Spanned<Time>>,
+    pub connect: Option<Spanned<Time>>,
+    pub drain: Option<Spanned<Time>>,
+    pub head: Option<Spanned<Bytes>>,
+    pub headers: Option<Spanned<u32>>,
+    pub pool: Option<Spanned<u32>>,
+    pub pool_idle: Option<Spanned<Time>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RawKind {
+    Socks5,
+    Http,
+    Forward,
+    Segment,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawListen {
+    pub kind: RawKind,
+    pub address: Spanned<String>,
+    #[serde(default)]
+    pub open: bool,
+    pub users: Option<Spanned<IndexMap<String, String>>>,
+    pub to: Option<Spanned<String>>,
+    pub via: Option<Spanned<Vec<Spanned<String>>>>,
+    pub tcp: Option<Spanned<RawTcp>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawPeer {
+    pub address: Spanned<String>,
+    pub tcp: Option<Spanned<RawTcp>>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawRoute {
+    pub to: Vec<Spanned<String>>,
+    pub via: Option<Spanned<Vec<Spanned<String>>>>,
+    pub action: Option<RawAction>,
+}
+
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RawAction {
+    Direct,
+    Refuse,
+}

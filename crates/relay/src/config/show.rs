@@ -1,0 +1,94 @@
+//! The configuration in force, as a file: what `--show-config` prints. Passwords are masked.
+
+use std::fmt;
+
+use ekiden_net::socket::TcpOptions;
+use ekiden_units::{Bytes, Time};
+
+use super::{Config, ListenerKind};
+use crate::route::Way;
+
+impl fmt::Display for Config {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "name = {:?}", self.name)?;
+        if let Some(file) = &self.key_file {
+            writeln!(f, "key_file = {:?}", file.display().to_string())?;
+        }
+        writeln!(f, "threads = {}", self.threads)?;
+        writeln!(f, "\n[tcp]{}", tcp_lines(&self.tcp))?;
+        self.limits(f)?;
+        for (name, listener) in &self.listeners {
+            writeln!(f, "\n[listen.{name:?}]\nkind = {:?}", listener.kind.word())?;
+            writeln!(f, "address = \"{}\"", listener.address)?;
+            match &listener.kind {
+                ListenerKind::Socks5 { users } | ListenerKind::Http { users } if !users.is_empty() => {
+                    let users: Vec<String> = users.keys().map(|user| format!("{user:?} = \"***\"")).collect();
+                    writeln!(f, "users = {{ {} }}", users.join(", "))?;
+                }
+                ListenerKind::Socks5 { .. } | ListenerKind::Http { .. } if !listener.address.ip().is_loopback() => {
+                    writeln!(f, "open = true")?;
+                }
+                ListenerKind::Forward { to, via } => {
+                    if !listener.address.ip().is_loopback() {
+                        writeln!(f, "open = true")?;
+                    }
+                    writeln!(f, "to = \"{to}\"")?;
+                    if let Some(via) = via {
+                        writeln!(f, "via = {via:?}")?;
+                    }
+                }
+                _ => {}
+            }
+            writeln!(f, "tcp = {}", tcp_inline(&listener.tcp))?;
+        }
+        for (name, peer) in &self.peers {
+            let tcp = tcp_inline(&peer.tcp);
+            writeln!(f, "\n[peer.{name:?}]\naddress = \"{}\"\ntcp = {tcp}", peer.address)?;
+        }
+        for route in self.routes.iter() {
+            let to: Vec<String> = route.patterns.iter().map(|pattern| format!("\"{pattern}\"")).collect();
+            writeln!(f, "\n[[route]]\nto = [{}]", to.join(", "))?;
+            match &route.way {
+                Way::Direct => writeln!(f, "action = \"direct\"")?,
+                Way::Refuse => writeln!(f, "action = \"refuse\"")?,
+                Way::Via(chain) => writeln!(f, "via = {chain:?}")?,
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Config {
+    fn limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let limits = &self.limits;
+        writeln!(f, "\n[limits]\nconnections = {}", limits.connections)?;
+        writeln!(f, "handshake = \"{}\"", Time::from(limits.handshake))?;
+        writeln!(f, "connect = \"{}\"", Time::from(limits.connect))?;
+        writeln!(f, "drain = \"{}\"", Time::from(limits.drain))?;
+        writeln!(f, "head = \"{}\"", Bytes(limits.head as u64))?;
+        writeln!(f, "headers = {}", limits.headers)?;
+        writeln!(f, "pool = {}", limits.pool)?;
+        writeln!(f, "pool_idle = \"{}\"", Time::from(limits.pool_idle))
+    }
+}
+
+fn tcp_settings(tcp: &TcpOptions) -> Vec<String> {
+    let text = |key: &str, value: Option<String>| value.map(|value| format!("{key} = {value:?}"));
+    let settings = [
+        text("congestion", tcp.congestion.clone()),
+        text("send_buffer", tcp.send_buffer.map(|size| size.to_string())),
+        text("receive_buffer", tcp.receive_buffer.map(|size| size.to_string())),
+    ];
+    settings.into_iter().flatten().collect()
+}
+
+fn tcp_lines(tcp: &TcpOptions) -> String {
+    match tcp_settings(tcp) {
+        settings if settings.is_empty() => "\n# everything as the kernel has it".into(),
+        settings => format!("\n{}", settings.join("\n")),
+    }
+}
+
+fn tcp_inline(tcp: &TcpOptions) -> String {
+    format!("{{ {} }}", tcp_settings(tcp).join(", "))
+}

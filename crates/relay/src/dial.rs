@@ -1,0 +1,90 @@
+//! Connecting to a destination: by every address its name has, within one limit of time.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ekiden_net::socket::{self, SocketError, TcpOptions};
+use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// Connects to `target` within `limit`. Addresses that are `refused` are not tried.
+pub async fn connect(
+    target: &Target,
+    tcp: &TcpOptions,
+    limit: Duration,
+    refused: impl Fn(SocketAddr) -> bool,
+) -> Result<TcpStream, Failure> {
+    if let Host::Ip(ip) = target.host {
+        let address = SocketAddr::new(ip, target.port);
+        if refused(address) {
+            return Err(Failure::new(FailureCode::Forbidden, format_args!("a route refuses {target}")));
+        }
+        return match timeout(limit, attempt(address, tcp)).await {
+            Ok(connected) => connected.map_err(|error| failure(target, &error)),
+            Err(_) => Err(timed_out(target)),
+        };
+    }
+    // Names are rare on the hot path and their future is large.
+    Box::pin(connect_name(target, tcp, limit, refused)).await
+}
+
+async fn connect_name(
+    target: &Target,
+    tcp: &TcpOptions,
+    limit: Duration,
+    refused: impl Fn(SocketAddr) -> bool,
+) -> Result<TcpStream, Failure> {
+    let deadline = Instant::now() + limit;
+    let lookup = tokio::net::lookup_host((target.host.to_string(), target.port));
+    let found: Vec<SocketAddr> = match timeout_at(deadline, lookup).await {
+        Ok(Ok(found)) => found.collect(),
+        Ok(Err(_)) => Vec::new(),
+        Err(_) => return Err(timed_out(target)),
+    };
+    if found.is_empty() {
+        let text = format_args!("no address for the name {}", target.host);
+        return Err(Failure::new(FailureCode::NameNotFound, text));
+    }
+    let allowed: Vec<SocketAddr> = found.into_iter().filter(|&address| !refused(address)).collect();
+    let mut last = Failure::new(FailureCode::Forbidden, format_args!("a route refuses every address of {target}"));
+    for (i, address) in allowed.iter().enumerate() {
+        // An address that does not answer must leave time for the ones behind it.
+        let share = deadline.saturating_duration_since(Instant::now()) / (allowed.len() - i) as u32;
+        last = match timeout(share, attempt(*address, tcp)).await {
+            Ok(Ok(stream)) => return Ok(stream),
+            Ok(Err(error)) => failure(target, &error),
+            Err(_) => timed_out(target),
+        };
+    }
+    Err(last)
+}
+
+async fn attempt(address: SocketAddr, tcp: &TcpOptions) -> io::Result<TcpStream> {
+    let socket = match socket::outgoing(address, tcp) {
+        Ok(socket) => socket,
+        Err(SocketError::Io(error)) => return Err(error),
+        Err(error) => return Err(io::Error::other(error.to_string())),
+    };
+    TcpSocket::from_std_stream(socket.into()).connect(address).await
+}
+
+fn timed_out(target: &Target) -> Failure {
+    Failure::new(FailureCode::TimedOut, format_args!("{target} did not answer in time"))
+}
+
+fn failure(target: &Target, error: &io::Error) -> Failure {
+    use io::ErrorKind as K;
+    let (code, what) = match error.kind() {
+        K::ConnectionRefused => (FailureCode::Refused, "connection refused"),
+        K::NetworkUnreachable => (FailureCode::NetworkUnreachable, "network unreachable"),
+        K::HostUnreachable => (FailureCode::HostUnreachable, "host unreachable"),
+        K::TimedOut => (FailureCode::TimedOut, "timed out"),
+        // EMFILE, ENFILE: 24, 23 on every Linux.
+        _ if matches!(error.raw_os_error(), Some(23 | 24)) => (FailureCode::Overloaded, "out of descriptors"),
+        K::OutOfMemory => (FailureCode::Overloaded, "out of memory"),
+        _ => return Failure::new(FailureCode::Other, format_args!("{target}: {error}")),
+    };
+    Failure::new(code, format_args!("{target}: {what}"))
+}

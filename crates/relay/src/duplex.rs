@@ -1,0 +1,113 @@
+//! A whole stream: both directions between two sockets, and what closing them means.
+
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+
+use ekiden_net::socket;
+use ekiden_relay_proto::segment::{Header, Kind};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use crate::pump::{Pump, PumpError};
+
+/// RESET codes (docs/protocol.md §6).
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+pub enum ResetCode {
+    /// A connection further along broke or was reset.
+    Broken = 1,
+    /// The other node broke the protocol.
+    Violation = 2,
+}
+
+/// One end of a stream at this node.
+#[derive(Debug)]
+pub struct Side {
+    /// The connection. It resets when dropped, unless [`Side::end_cleanly`] was called.
+    pub stream: TcpStream,
+    /// Whether a node is at the other end, so that frames are spoken.
+    pub node: bool,
+}
+
+/// Both directions of a stream.
+#[derive(Debug)]
+pub struct Duplex {
+    a: Side,
+    b: Side,
+    forward: Pump,
+    backward: Pump,
+}
+
+impl Side {
+    /// A host's connection.
+    pub fn host(stream: TcpStream) -> Self {
+        Self { stream, node: false }
+    }
+
+    /// A node's connection.
+    pub fn node(stream: TcpStream) -> Self {
+        Self { stream, node: true }
+    }
+
+    /// Both directions have ended: what is queued is to be delivered, then the end.
+    pub fn end_cleanly(self) {
+        // If this fails the connection resets: never a wrong end.
+        let _ = socket::reset_on_close(&self.stream, false);
+    }
+
+    /// Tells a node why its stream is given up, if the connection takes it at once.
+    fn reset(self, code: ResetCode, between_frames: bool) {
+        if self.node && between_frames {
+            let frame = Header { kind: Kind::Reset, length: code as u32 }.encode();
+            let sent = self.stream.try_io(Interest::WRITABLE, || socket::send(&self.stream, &frame, false));
+            if matches!(sent, Ok(n) if n == frame.len()) {
+                let _ = socket::reset_on_close(&self.stream, false);
+            }
+        }
+    }
+}
+
+impl Duplex {
+    /// A stream between `a` and `b`; `first` was already read from `a`.
+    pub fn new(a: Side, b: Side, first: &[u8]) -> Self {
+        let forward = Pump::whole(a.node, b.node).with_first(first);
+        let backward = Pump::whole(b.node, a.node);
+        Self { a, b, forward, backward }
+    }
+
+    /// Runs until both directions have ended; returns the sides, still open. At the first error both sides
+    /// are reset.
+    pub async fn run(mut self) -> Result<(Side, Side), PumpError> {
+        let result = poll_fn(|cx| self.poll(cx)).await;
+        match result {
+            Ok(()) => Ok((self.a, self.b)),
+            Err(error) => {
+                let code = match error {
+                    PumpError::Violation(_) => ResetCode::Violation,
+                    _ => ResetCode::Broken,
+                };
+                self.a.reset(code, self.backward.is_between_frames() && !self.backward.is_done());
+                self.b.reset(code, self.forward.is_between_frames() && !self.forward.is_done());
+                Err(error)
+            }
+        }
+    }
+
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), PumpError>> {
+        let (a, b) = (&self.a.stream, &self.b.stream);
+        if !self.forward.is_done()
+            && let Poll::Ready(Err(error)) = self.forward.poll(cx, a, b)
+        {
+            return Poll::Ready(Err(error));
+        }
+        if !self.backward.is_done()
+            && let Poll::Ready(Err(error)) = self.backward.poll(cx, b, a)
+        {
+            return Poll::Ready(Err(error));
+        }
+        match self.forward.is_done() && self.backward.is_done() {
+            true => Poll::Ready(Ok(())),
+            false => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! A node: its worker threads, its listeners, and what they share.
+//!
+//! Each worker is a thread with its own single-threaded event loop and its own SO_REUSEPORT socket of every
+//! listener, so that a connection lives and dies on one thread without a lock or a wake-up of another. The
+//! kernel spreads connections by hash, which is uneven when they are few: see [`crate::accept`].
+
+use std::collections::HashMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use ekiden_net::socket::{self, SocketError};
+use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::task::AbortHandle;
+
+use crate::accept;
+use crate::config::{Config, Listener};
+use crate::pool::Pool;
+
+/// What all connections of a node share.
+#[derive(Debug)]
+pub struct Node {
+    config: RwLock<Arc<Config>>,
+    /// Warm connections to peers.
+    pub pool: Pool,
+    /// Accepted connections that are open.
+    pub connections: AtomicUsize,
+    /// Told when one closes while the limit is reached.
+    pub closed: Notify,
+    /// Streams and requests under way: what draining waits for.
+    busy: AtomicUsize,
+    stopping: watch::Sender<bool>,
+}
+
+/// A stream or request under way, until dropped.
+pub struct Busy(Arc<Node>);
+
+/// A worker as the others see it.
+#[derive(Debug, Clone)]
+pub struct Worker {
+    /// To spawn on it.
+    pub handle: Handle,
+    /// Its open connections.
+    pub load: Arc<AtomicUsize>,
+}
+
+/// A running node. Dropping it resets all its connections.
+pub struct Relay {
+    node: Arc<Node>,
+    workers: Arc<[Worker]>,
+    threads: Vec<(oneshot::Sender<()>, std::thread::JoinHandle<()>)>,
+    bound: HashMap<String, Bound>,
+}
+
+/// A listener's sockets.
+struct Bound {
+    listener: Arc<Listener>,
+    /// With the port the kernel chose, where the configuration says 0.
+    address: SocketAddr,
+    /// What connections accepted from now on are served as.
+    current: Arc<RwLock<Arc<Listener>>>,
+    tasks: Vec<AbortHandle>,
+}
+
+/// Why a node did not start, or why a new configuration was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listener could not be set up.
+    #[error("listener '{name}': {source}")]
+    Listen {
+        /// The listener's name.
+        name: String,
+        /// What went wrong.
+        source: SocketError,
+    },
+    /// No thread or event loop could be had.
+    #[error("cannot start a worker thread: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// One listening socket for each worker, before anything is accepted.
+type Sockets = Vec<std::net::TcpListener>;
+
+impl Node {
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Marks the beginning of a stream or request.
+    pub fn begin(self: &Arc<Self>) -> Busy {
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        Busy(self.clone())
+    }
+
+    /// Completes when the node is told to stop: what waits idle for more work should end.
+    pub async fn stopping(&self) {
+        // An error means that the sender is gone, with the node.
+        let _ = self.stopping.subscribe().wait_for(|&stopping| stopping).await;
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Relay {
+    /// Binds every listener of `config` and starts to accept.
+    pub fn start(config: Config) -> Result<Self, StartError> {
+        let config = Arc::new(config);
+        let node = Arc::new(Node {
+            config: RwLock::new(config.clone()),
+            pool: Pool::default(),
+            connections: AtomicUsize::new(0),
+            closed: Notify::new(),
+            busy: AtomicUsize::new(0),
+            stopping: watch::Sender::new(false),
+        });
+        let mut workers = Vec::new();
+        let mut threads = Vec::new();
+        for i in 0..config.threads {
+            let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(16).build()?;
+            workers.push(Worker { handle: runtime.handle().clone(), load: Arc::default() });
+            let (stop, stopped) = oneshot::channel();
+            let thread = std::thread::Builder::new().name(format!("relay-{i}"));
+            threads.push((stop, thread.spawn(move || work(runtime, stopped))?));
+        }
+        let mut relay = Self { node, workers: workers.into(), threads, bound: HashMap::new() };
+        relay.listen_on(&config)?;
+        relay.node.pool.configure(&config);
+        relay.workers[0].handle.spawn(expire_pool(relay.node.clone()));
+        Ok(relay)
+    }
+
+    /// Takes a new configuration: listeners, peers, routes, users and limits. Running streams go on. If a new
+    /// listener cannot be bound, everything stays as it was. `threads` does not change.
+    pub fn reload(&mut self, config: Config) -> Result<(), StartError> {
+        let config = Arc::new(config);
+        self.listen_on(&config)?;
+        *self.node.config.write().unwrap_or_else(PoisonError::into_inner) = config.clone();
+        self.node.pool.configure(&config);
+        Ok(())
+    }
+
+    /// The address a listener is bound to. `None` if there is no listener of that name.
+    pub fn address(&self, listener: &str) -> Option<SocketAddr> {
+        self.bound.get(listener).map(|bound| bound.address)
+    }
+
+    /// Open accepted connections.
+    pub fn connections(&self) -> usize {
+        self.node.connections.load(Ordering::Relaxed)
+    }
+
+    /// Stops accepting and lets idle connections end. [`Relay::busy`] tells how much is still under way.
+    pub fn stop_accepting(&mut self) {
+        for (_, bound) in self.bound.drain() {
+            bound.stop();
+        }
+        self.node.stopping.send_replace(true);
+    }
+
+    /// Streams and requests under way.
+    pub fn busy(&self) -> usize {
+        self.node.busy.load(Ordering::Relaxed)
+    }
+
+    /// Stops accepting, waits up to `limit` for what is under way, and resets the rest. Returns how many
+    /// streams that were.
+    pub fn drain(mut self, limit: Duration) -> usize {
+        self.stop_accepting();
+        let deadline = Instant::now() + limit;
+        while self.busy() > 0 && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.busy()
+    }
+
+    /// Makes the sockets fit `config`: first binds all that is new, then, when nothing can fail any more,
+    /// changes what stays and closes what goes.
+    fn listen_on(&mut self, config: &Config) -> Result<(), StartError> {
+        let mut fresh = Vec::new();
+        for (name, listener) in &config.listeners {
+            let stays = self.bound.values().any(|bound| bound.serves(listener));
+            if stays {
+                continue;
+            }
+            // With other TCP settings the old sockets are still there while the new ones are made.
+            let ours = self.bound.values().any(|bound| bound.listener.address == listener.address);
+            let sockets = bind(listener, self.workers.len(), ours);
+            let sockets = sockets.map_err(|source| StartError::Listen { name: name.clone(), source })?;
+            fresh.push((name.clone(), listener, sockets));
+        }
+        let mut before: Vec<Bound> = std::mem::take(&mut self.bound).into_values().collect();
+        for (name, listener) in &config.listeners {
+            let Some(at) = before.iter().position(|bound| bound.serves(listener)) else { continue };
+            let mut bound = before.swap_remove(at);
+            bound.listener = Arc::new(listener.clone());
+            *bound.current.write().unwrap_or_else(PoisonError::into_inner) = bound.listener.clone();
+            self.bound.insert(name.clone(), bound);
+        }
+        for (name, listener, (address, sockets)) in fresh {
+            let bound = self.accept_on(Arc::new(listener.clone()), address, sockets);
+            self.bound.insert(name, bound);
+        }
+        before.into_iter().for_each(Bound::stop);
+        Ok(())
+    }
+
+    fn accept_on(&self, listener: Arc<Listener>, address: SocketAddr, sockets: Sockets) -> Bound {
+        let current = Arc::new(RwLock::new(listener.clone()));
+        let tasks = sockets.into_iter().enumerate().map(|(me, socket)| {
+            let task = accept::run(self.node.clone(), self.workers.clone(), me, socket, current.clone());
+            self.workers[me].handle.spawn(task).abort_handle()
+        });
+        Bound { tasks: tasks.collect(), listener, address, current }
+    }
+}
+
+impl Drop for Relay {
+    fn drop(&mut self) {
+        self.stop_accepting();
+        for (stop, thread) in self.threads.drain(..) {
+            let _ = stop.send(());
+            // A worker that panicked has said so; there is nothing to add here.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Bound {
+    /// Whether these sockets can serve `listener`: the TCP settings are the sockets'.
+    fn serves(&self, listener: &Listener) -> bool {
+        self.listener.address == listener.address && self.listener.tcp == listener.tcp
+    }
+
+    fn stop(self) {
+        self.tasks.iter().for_each(AbortHandle::abort);
+    }
+}
+
+fn bind(listener: &Listener, workers: usize, shared: bool) -> Result<(SocketAddr, Sockets), SocketError> {
+    if !shared && listener.address.port() != 0 {
+        socket::ensure_free(listener.address)?;
+    }
+    let first = socket::listen(listener.address, &listener.tcp)?;
+    let address = first.local_addr()?;
+    let mut sockets = vec![first];
+    for _ in 1..workers {
+        sockets.push(socket::listen(address, &listener.tcp)?);
+    }
+    Ok((address, sockets))
+}
+
+fn work(runtime: Runtime, stopped: oneshot::Receiver<()>) {
+    // Either way there is nothing left to wait for.
+    let _ = runtime.block_on(stopped);
+    runtime.shutdown_background();
+}
+
+async fn expire_pool(node: Arc<Node>) {
+    loop {
+        let age = node.config().limits.pool_idle;
+        tokio::time::sleep((age / 4).max(Duration::from_millis(100))).await;
+        node.pool.expire(age);
+    }
+}

@@ -1,0 +1,90 @@
+//! The life of a process that is a node: start, signals, end.
+
+use std::io::{self, Write};
+use std::path::Path;
+
+use ekiden_net::socket;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, sleep};
+
+use crate::config::Config;
+use crate::node::{Relay, StartError};
+
+/// How often draining looks whether it is done.
+const DRAIN_STEP: std::time::Duration = std::time::Duration::from_millis(20);
+
+/// Runs the node that `config`, read from `file`, describes, until a signal ends it.
+///
+/// Writes `listening KIND ADDRESS` for every listener and then `ready` to standard output. SIGHUP reads `file`
+/// again; SIGTERM and SIGINT drain for at most `limits.drain`; a second one ends at once.
+pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
+    if let Err(error) = socket::raise_open_files() {
+        tracing::warn!("the limit of open files stays as it is: {error}");
+    }
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let mut hangup = signal(SignalKind::hangup())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut relay = Relay::start(config.clone())?;
+        announce(&config, &relay)?;
+        let mut drain = config.limits.drain;
+        loop {
+            tokio::select! {
+                _ = hangup.recv() => {
+                    if let Some(limit) = reload(&mut relay, file) {
+                        drain = limit;
+                    }
+                }
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+            }
+        }
+        relay.stop_accepting();
+        let deadline = Instant::now() + drain;
+        tracing::info!("stopping: {} streams have {drain:?} to end", relay.busy());
+        while relay.busy() > 0 && Instant::now() < deadline {
+            tokio::select! {
+                () = sleep(DRAIN_STEP) => {}
+                _ = terminate.recv() => break,
+                _ = interrupt.recv() => break,
+            }
+        }
+        if relay.busy() > 0 {
+            tracing::warn!("{} streams did not end and are reset", relay.busy());
+        }
+        Ok(())
+    })
+}
+
+/// Returns the new limit for draining if the file was taken.
+fn reload(relay: &mut Relay, file: &Path) -> Option<std::time::Duration> {
+    let config = match Config::load(file) {
+        Ok(config) => config,
+        Err(error) => {
+            tracing::error!("the configuration stays as it was: {error}");
+            return None;
+        }
+    };
+    let drain = config.limits.drain;
+    match relay.reload(config) {
+        Ok(()) => tracing::warn!("the configuration was read again from {}", file.display()),
+        Err(error) => {
+            tracing::error!("the configuration stays as it was: {error}");
+            return None;
+        }
+    }
+    Some(drain)
+}
+
+fn announce(config: &Config, relay: &Relay) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for (name, listener) in &config.listeners {
+        if let Some(address) = relay.address(name) {
+            writeln!(out, "listening {} {address}", listener.kind.word())?;
+        }
+    }
+    writeln!(out, "ready")?;
+    out.flush()
+}

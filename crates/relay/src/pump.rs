@@ -1,0 +1,357 @@
+//! One direction of a stream: bytes from one socket to another, with or without frames on either side.
+//!
+//! Small pieces go through a buffer shared by all connections of the thread. Once pieces fill it, they go
+//! through a pooled pipe by splice, without being copied. In either case nothing is read before what was
+//! read has been written, so a slow receiver slows its sender and memory stays bounded: by one piece that
+//! the kernel did not take at once.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::Shutdown;
+use std::task::{Context, Poll, ready};
+
+use ekiden_net::socket;
+use ekiden_net::splice::PooledPipe;
+use ekiden_relay_proto::segment::{Event, HEADER_BYTES, Header, Incoming, Kind, Violation};
+use socket2::SockRef;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+/// A piece that fills this many bytes shows that splicing pays.
+const SMALL: usize = 16 << 10;
+
+/// What is read at once when no pipe is to be had.
+const LARGE: usize = 64 << 10;
+
+/// Spliced pieces below this show that it no longer pays (machine.md's crossover).
+const TOO_SMALL_TO_SPLICE: usize = 4 << 10;
+
+/// Bytes moved before other connections of the thread get their turn.
+const TURN: usize = 4 << 20;
+
+thread_local! {
+    /// Room for a frame's header, then for a piece and the header behind it.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; HEADER_BYTES + LARGE + HEADER_BYTES]);
+}
+
+/// One direction of a stream.
+#[derive(Debug)]
+pub struct Pump {
+    source: Source,
+    /// Whether the receiving side wants frames.
+    framed: bool,
+    /// Whether the end is passed on, or only means that this pump is done.
+    says_end: bool,
+    bulk: bool,
+    phase: Phase,
+    /// Bytes that go out before the pipe's; how many of them already have.
+    rest: Vec<u8>,
+    rest_sent: u32,
+    /// Present while it holds bytes.
+    pipe: Option<PooledPipe>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    /// Bytes until the end of the connection.
+    UntilEnd,
+    /// This many bytes, and the connection must not end before.
+    Exactly(u64),
+    /// Frames of a segment.
+    Frames(Incoming),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Moving,
+    /// Everything was read; what is left must be written.
+    Ended,
+    Done,
+}
+
+/// Why a direction broke. Everything but a said end is one of these.
+#[derive(Debug, thiserror::Error)]
+pub enum PumpError {
+    /// The sender's connection broke.
+    #[error("receiving: {0}")]
+    Receive(io::Error),
+    /// The receiver's connection broke.
+    #[error("sending: {0}")]
+    Send(io::Error),
+    /// The sender's connection ended before it said so.
+    #[error("the connection ended in the middle of the stream")]
+    Truncated,
+    /// The sending node gave the stream up.
+    #[error("the other node reset the stream (code {0})")]
+    Reset(u8),
+    /// The sending node broke the protocol.
+    #[error("{0}")]
+    Violation(#[from] Violation),
+}
+
+impl Pump {
+    /// From a host until its end, or from a node (`from_node`) until its END; to a host or to a node.
+    pub fn whole(from_node: bool, to_node: bool) -> Self {
+        let source = if from_node { Source::Frames(Incoming::default()) } else { Source::UntilEnd };
+        Self::new(source, to_node, true)
+    }
+
+    /// `n` bytes from a host; the end of the connection before is an error.
+    pub fn exactly(n: u64, to_node: bool) -> Self {
+        Self::new(Source::Exactly(n), to_node, false)
+    }
+
+    fn new(source: Source, framed: bool, says_end: bool) -> Self {
+        let (rest, bulk, phase) = (Vec::new(), false, Phase::Moving);
+        Self { source, framed, says_end, bulk, phase, rest, rest_sent: 0, pipe: None }
+    }
+
+    /// Sends `bytes` first, as if they had been read.
+    pub fn with_first(mut self, bytes: &[u8]) -> Self {
+        if !bytes.is_empty() {
+            self.queue(bytes);
+        }
+        self
+    }
+
+    /// Whether the direction ended as it should.
+    pub fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
+    /// Whether a frame may be put on the receiving side now: no other is half written.
+    pub fn is_between_frames(&self) -> bool {
+        self.rest.is_empty() && self.pipe.is_none()
+    }
+
+    /// Moves what can be moved. Ready when the end was passed on, or at the first error.
+    pub fn poll(&mut self, cx: &mut Context<'_>, from: &TcpStream, to: &TcpStream) -> Poll<Result<(), PumpError>> {
+        let mut moved = 0;
+        loop {
+            ready!(self.flush(cx, to)).map_err(PumpError::Send)?;
+            match self.phase {
+                Phase::Done => return Poll::Ready(Ok(())),
+                Phase::Ended => {
+                    self.phase = Phase::Done;
+                    if self.says_end {
+                        self.say_end(to).map_err(PumpError::Send)?;
+                    }
+                }
+                Phase::Moving if moved >= TURN => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Phase::Moving => moved += ready!(self.fill(cx, from, to))?,
+            }
+        }
+    }
+
+    /// Writes what is owed.
+    fn flush(&mut self, cx: &mut Context<'_>, to: &TcpStream) -> Poll<io::Result<()>> {
+        while !self.is_between_frames() {
+            ready!(to.poll_write_ready(cx))?;
+            let sent = to.try_io(Interest::WRITABLE, || match (&self.rest[..], &mut self.pipe) {
+                ([], Some(pipe)) => pipe.drain(to),
+                (rest, pipe) => socket::send(to, &rest[self.rest_sent as usize..], pipe.is_some()),
+            });
+            match sent {
+                Ok(n) if !self.rest.is_empty() => {
+                    self.rest_sent += n as u32;
+                    if self.rest_sent as usize == self.rest.len() {
+                        (self.rest, self.rest_sent) = (Vec::new(), 0);
+                    }
+                }
+                Ok(_) => drop(self.pipe.take_if(|pipe| pipe.held() == 0)),
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Reads one piece and writes what the receiver takes of it at once. Returns how much was read.
+    fn fill(&mut self, cx: &mut Context<'_>, from: &TcpStream, to: &TcpStream) -> Poll<Result<usize, PumpError>> {
+        let due = match self.source {
+            Source::UntilEnd => u64::MAX,
+            Source::Exactly(0) => {
+                self.phase = Phase::Ended;
+                return Poll::Ready(Ok(0));
+            }
+            Source::Exactly(n) => n,
+            Source::Frames(incoming) => u64::from(incoming.payload()),
+        };
+        let due = usize::try_from(due).unwrap_or(usize::MAX);
+        // The length of a frame or a body is known before its bytes: no need to see how large pieces are.
+        let worth_it = match self.source {
+            Source::UntilEnd => self.bulk,
+            _ => due > SMALL && (self.bulk || due > LARGE),
+        };
+        if worth_it {
+            ready!(from.poll_read_ready(cx)).map_err(PumpError::Receive)?;
+            if let Some(pipe) = PooledPipe::take() {
+                return self.splice(cx, pipe, due, from, to);
+            }
+        }
+        self.copy(cx, due, from, to)
+    }
+
+    /// One piece through a pipe.
+    fn splice(
+        &mut self,
+        cx: &mut Context<'_>,
+        mut pipe: PooledPipe,
+        due: usize,
+        from: &TcpStream,
+        to: &TcpStream,
+    ) -> Poll<Result<usize, PumpError>> {
+        let n = match from.try_io(Interest::READABLE, || pipe.fill(from, due)) {
+            Ok(n) => n,
+            Err(error) if is_transient(&error) => {
+                // The pipe goes back before this direction waits.
+                drop(pipe);
+                ready!(from.poll_read_ready(cx)).map_err(PumpError::Receive)?;
+                return Poll::Ready(Ok(0));
+            }
+            Err(error) => return Poll::Ready(Err(PumpError::Receive(error))),
+        };
+        if n == 0 {
+            return Poll::Ready(self.connection_ended().map(|()| 0));
+        }
+        self.bulk = n >= TOO_SMALL_TO_SPLICE;
+        self.took(n);
+        if self.framed {
+            let header = Header { kind: Kind::Data, length: n as u32 }.encode();
+            self.send_or_queue(&header, true, to)?;
+        }
+        self.pipe = Some(pipe);
+        Poll::Ready(Ok(n))
+    }
+
+    /// One piece through memory.
+    fn copy(
+        &mut self,
+        cx: &mut Context<'_>,
+        due: usize,
+        from: &TcpStream,
+        to: &TcpStream,
+    ) -> Poll<Result<usize, PumpError>> {
+        let piece = if self.bulk { LARGE } else { SMALL };
+        // Behind a frame's payload there is always another header: reading it too saves a call per frame.
+        let header = match self.source {
+            Source::Frames(incoming) if due <= piece => incoming.header_missing(),
+            _ => 0,
+        };
+        SCRATCH.with_borrow_mut(|scratch| {
+            let room = HEADER_BYTES..HEADER_BYTES + due.min(piece) + header;
+            let n = ready!(receive(cx, from, &mut scratch[room])).map_err(PumpError::Receive)?;
+            if n == 0 {
+                return Poll::Ready(self.connection_ended().map(|()| 0));
+            }
+            let payload = n.min(due);
+            if payload > 0 {
+                self.bulk = payload >= SMALL;
+                self.took(payload);
+                let start = if self.framed {
+                    let header = Header { kind: Kind::Data, length: payload as u32 }.encode();
+                    scratch[..HEADER_BYTES].copy_from_slice(&header);
+                    0
+                } else {
+                    HEADER_BYTES
+                };
+                self.send_or_queue(&scratch[start..HEADER_BYTES + payload], false, to)?;
+            }
+            if n > payload {
+                self.took_header(&scratch[HEADER_BYTES + payload..HEADER_BYTES + n])?;
+            }
+            Poll::Ready(Ok(n))
+        })
+    }
+
+    fn took(&mut self, n: usize) {
+        match &mut self.source {
+            Source::UntilEnd => {}
+            Source::Exactly(left) => *left -= n as u64,
+            Source::Frames(incoming) => incoming.took_payload(n as u32),
+        }
+    }
+
+    fn took_header(&mut self, bytes: &[u8]) -> Result<(), PumpError> {
+        let Source::Frames(incoming) = &mut self.source else { return Ok(()) };
+        match incoming.took_header(bytes)? {
+            Some(Event::End) => self.phase = Phase::Ended,
+            Some(Event::Reset(code)) => return Err(PumpError::Reset(code)),
+            Some(Event::Data(_)) | None => {}
+        }
+        Ok(())
+    }
+
+    /// The end of a connection ends the stream only where nothing else is agreed to say so.
+    fn connection_ended(&mut self) -> Result<(), PumpError> {
+        match self.source {
+            Source::UntilEnd => {
+                self.phase = Phase::Ended;
+                Ok(())
+            }
+            _ => Err(PumpError::Truncated),
+        }
+    }
+
+    fn say_end(&mut self, to: &TcpStream) -> io::Result<()> {
+        if self.framed {
+            self.phase = Phase::Ended;
+            self.says_end = false;
+            self.rest = Header { kind: Kind::End, length: 0 }.encode().to_vec();
+            return Ok(());
+        }
+        match SockRef::from(to).shutdown(Shutdown::Write) {
+            // The receiver has already gone, and its other direction will say how.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Sends what the socket takes now and keeps the rest.
+    fn send_or_queue(&mut self, bytes: &[u8], more: bool, to: &TcpStream) -> Result<(), PumpError> {
+        let sent = match to.try_io(Interest::WRITABLE, || socket::send(to, bytes, more)) {
+            Ok(n) => n,
+            Err(error) if is_transient(&error) => 0,
+            Err(error) => return Err(PumpError::Send(error)),
+        };
+        if sent < bytes.len() {
+            self.rest = bytes[sent..].to_vec();
+        }
+        Ok(())
+    }
+
+    fn queue(&mut self, bytes: &[u8]) {
+        if self.framed {
+            self.rest.extend(Header { kind: Kind::Data, length: bytes.len() as u32 }.encode());
+        }
+        self.rest.extend(bytes);
+    }
+}
+
+/// Receives once the socket has something. A short read empties the socket, so its readiness is forgotten at
+/// once: that saves the call that would find out.
+fn receive(cx: &mut Context<'_>, from: &TcpStream, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+    loop {
+        ready!(from.poll_read_ready(cx))?;
+        let mut short = 0;
+        let got = from.try_io(Interest::READABLE, || match socket::receive(from, buffer) {
+            Ok(n) if n > 0 && n < buffer.len() => {
+                short = n;
+                Err(io::ErrorKind::WouldBlock.into())
+            }
+            other => other,
+        });
+        match got {
+            Err(_) if short > 0 => return Poll::Ready(Ok(short)),
+            Err(error) if is_transient(&error) => {}
+            other => return Poll::Ready(other),
+        }
+    }
+}
+
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
+}

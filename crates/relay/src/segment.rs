@@ -1,0 +1,268 @@
+//! Streams over segments: dialling peers, authenticating, opening streams, and the warm pool.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+
+use ekiden_net::socket;
+use ekiden_relay_proto::segment::{
+    Dialler, HEADER_BYTES, Header, Kind, MAX_CONTROL, Nonce, Open, decode_failed, decode_opened,
+};
+use ekiden_relay_proto::{Failure, FailureCode, Target};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::config::Peer;
+use crate::dial;
+use crate::node::Node;
+
+/// Payload that may travel with OPEN, before the answer. It is left where it is until the stream is open, so
+/// that it can be sent again on another connection.
+pub enum Early<'a> {
+    /// The client speaks only when it has been answered.
+    Nothing,
+    /// These bytes.
+    Bytes(&'a [u8]),
+    /// What a host has sent or sends while the stream is being opened.
+    Host(&'a TcpStream),
+    /// The same of a node: whole DATA frames.
+    Node(&'a TcpStream),
+}
+
+/// The most payload sent before the answer, in bytes.
+const MAX_EARLY: usize = 16 << 10;
+
+/// Opens a stream to `target` through `chain`, whose first node is a peer.
+pub async fn open(
+    node: &Node,
+    chain: &[String],
+    target: &Target,
+    early: Early<'_>,
+) -> Result<(TcpStream, SocketAddr), Failure> {
+    let config = node.config();
+    let Some((first, rest)) = chain.split_first() else {
+        return Err(Failure::new(FailureCode::Other, "an empty chain"));
+    };
+    let Some(peer) = config.peers.get(first) else {
+        let text = format_args!("node {} does not know the node '{first}'", config.name);
+        return Err(Failure::new(FailureCode::UnknownNode, text));
+    };
+    let request = Open { chain: rest.to_vec(), target: target.clone() }.encode();
+    // Every node on the way has `connect` to reach the next; only one of them can be the one that waits.
+    let limit = config.limits.connect * 2;
+    while let Some(warm) = node.pool.take(first, peer) {
+        let mut stream = TcpStream::from_std(warm).map_err(|e| lost(first, &e))?;
+        match timeout(limit, ask(&mut stream, &request, &early)).await {
+            Ok(Ok(answer)) => return answered(node, first, peer, stream, answer),
+            // Nothing was answered and nothing consumed: the connection was dead, not the peer.
+            Ok(Err(_)) => continue,
+            Err(_) => return Err(no_answer(first)),
+        }
+    }
+    let (mut stream, mut auth) = dial_peer(node, first, peer).await?;
+    auth.extend(&request);
+    match timeout(limit, ask(&mut stream, &auth, &early)).await {
+        Ok(Ok(answer)) => answered(node, first, peer, stream, answer),
+        Ok(Err(error)) => Err(lost(first, &error)),
+        Err(_) => Err(no_answer(first)),
+    }
+}
+
+/// Reads one control frame, and not a byte more.
+pub async fn read_frame(stream: &mut (impl AsyncReadExt + Unpin)) -> io::Result<(Kind, Vec<u8>)> {
+    let mut header = [0; HEADER_BYTES];
+    stream.read_exact(&mut header).await?;
+    let header = Header::decode(header).map_err(invalid)?;
+    if matches!(header.kind, Kind::Data) {
+        return Err(invalid("payload where a control frame was due"));
+    }
+    let mut body = Vec::new();
+    if header.kind == Kind::Reset {
+        body.push(header.length as u8);
+    } else if header.length > 0 {
+        debug_assert!(header.length <= MAX_CONTROL);
+        body.resize(header.length as usize, 0);
+        stream.read_exact(&mut body).await?;
+    }
+    Ok((header.kind, body))
+}
+
+/// 32 bytes nobody can guess.
+pub fn fresh_nonce() -> io::Result<Nonce> {
+    let mut nonce = Nonce::default();
+    getrandom::fill(&mut nonce).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(nonce)
+}
+
+/// What a peer said to OPEN.
+enum Answer {
+    Opened(SocketAddr),
+    Failed(Failure),
+}
+
+/// Connects and authenticates; returns the AUTH frame still to be sent.
+async fn dial_peer(node: &Node, name: &str, peer: &Peer) -> Result<(TcpStream, Vec<u8>), Failure> {
+    let config = node.config();
+    let connected = dial::connect(&peer.address, &peer.tcp, config.limits.connect, |_| false).await;
+    let mut stream = connected.map_err(|failure| {
+        let text = format_args!("node {} cannot reach node {name}: {failure}", config.name);
+        Failure::new(FailureCode::NodeUnreachable, text)
+    })?;
+    let Some(key) = config.key.clone() else {
+        return Err(Failure::new(FailureCode::Authentication, "no key_file"));
+    };
+    let nonce = fresh_nonce().map_err(|error| lost(name, &error))?;
+    let dialler = Dialler::new(key, &config.name, nonce);
+    let hello = async {
+        stream.write_all(&dialler.hello()).await?;
+        read_frame(&mut stream).await
+    };
+    let refused = |why: &dyn std::fmt::Display| {
+        let text = format_args!("node {} and node {name}: {why}", config.name);
+        Failure::new(FailureCode::Authentication, text)
+    };
+    match timeout(config.limits.handshake, hello).await {
+        Ok(Ok((Kind::Hello, body))) => {
+            let auth = dialler.auth(&body).map_err(|error| refused(&error))?;
+            Ok((stream, auth))
+        }
+        Ok(Ok((Kind::Failed, body))) => Err(decode_failed(&body).unwrap_or_else(|error| refused(&error))),
+        Ok(Ok(_)) => Err(refused(&"not the segment protocol")),
+        Ok(Err(error)) => Err(lost(name, &error)),
+        Err(_) => Err(no_answer(name)),
+    }
+}
+
+/// Sends `request` and early payload, and waits for the answer.
+async fn ask(stream: &mut TcpStream, request: &[u8], early: &Early<'_>) -> io::Result<Answer> {
+    let (mut read, mut write) = stream.split();
+    let mut sent = 0;
+    if let Early::Bytes(bytes) = early {
+        let mut request = request.to_vec();
+        sent = bytes.len();
+        request.extend(Header { kind: Kind::Data, length: sent as u32 }.encode());
+        request.extend(*bytes);
+        write.write_all(&request).await?;
+    } else {
+        write.write_all(request).await?;
+    }
+    let mut answer = pin!(read_frame(&mut read));
+    let speaker = match early {
+        Early::Host(stream) | Early::Node(stream) => Some(*stream),
+        Early::Nothing | Early::Bytes(_) => None,
+    };
+    let (kind, body) = match speaker {
+        None => answer.await?,
+        Some(speaker) => tokio::select! {
+            biased;
+            answer = &mut answer => answer?,
+            ready = speaker.readable() => {
+                ready?;
+                sent = send_early(speaker, matches!(early, Early::Node(_)), &mut write).await?;
+                answer.await?
+            }
+        },
+    };
+    match kind {
+        Kind::Opened => {
+            let bound = decode_opened(&body).map_err(invalid)?;
+            if let Some(speaker) = speaker {
+                consume(speaker, sent)?;
+            }
+            Ok(Answer::Opened(bound))
+        }
+        Kind::Failed => {
+            let failure = decode_failed(&body).map_err(invalid)?;
+            Ok(Answer::Failed(failure))
+        }
+        other => Err(invalid(format_args!("{other:?} frame instead of an answer to OPEN"))),
+    }
+}
+
+/// Sends a copy of what the speaker has said so far; returns how many of its bytes that were.
+async fn send_early(
+    speaker: &TcpStream,
+    from_node: bool,
+    write: &mut (impl AsyncWriteExt + Unpin),
+) -> io::Result<usize> {
+    let mut piece = vec![0; HEADER_BYTES + MAX_EARLY];
+    let seen = speaker.try_io(Interest::READABLE, || socket::peek(speaker, &mut piece[HEADER_BYTES..]));
+    let n = match seen {
+        Ok(n) if from_node => whole_frames(&piece[HEADER_BYTES..HEADER_BYTES + n]),
+        Ok(n) => n,
+        // An end or an error shows again when the stream runs.
+        Err(_) => 0,
+    };
+    if n == 0 {
+        return Ok(0);
+    }
+    if from_node {
+        write.write_all(&piece[HEADER_BYTES..HEADER_BYTES + n]).await?;
+    } else {
+        piece[..HEADER_BYTES].copy_from_slice(&Header { kind: Kind::Data, length: n as u32 }.encode());
+        write.write_all(&piece[..HEADER_BYTES + n]).await?;
+    }
+    Ok(n)
+}
+
+/// How many of `bytes` are complete DATA frames.
+fn whole_frames(bytes: &[u8]) -> usize {
+    let mut whole = 0;
+    while let Some((header, rest)) = bytes[whole..].split_first_chunk::<HEADER_BYTES>() {
+        match Header::decode(*header) {
+            Ok(Header { kind: Kind::Data, length }) if rest.len() >= length as usize => {
+                whole += HEADER_BYTES + length as usize;
+            }
+            _ => break,
+        }
+    }
+    whole
+}
+
+/// Takes the bytes that were sent early out of the speaker's socket, where they are known to be.
+fn consume(speaker: &TcpStream, mut n: usize) -> io::Result<()> {
+    let mut sink = [0; 4096];
+    while n > 0 {
+        let most = n.min(sink.len());
+        match socket::receive(speaker, &mut sink[..most])? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            got => n -= got,
+        }
+    }
+    Ok(())
+}
+
+fn answered(
+    node: &Node,
+    name: &str,
+    peer: &Peer,
+    stream: TcpStream,
+    answer: Answer,
+) -> Result<(TcpStream, SocketAddr), Failure> {
+    match answer {
+        Answer::Opened(bound) => Ok((stream, bound)),
+        Answer::Failed(failure) => {
+            // The stream is over for the peer once it hears END, also if payload was on its way.
+            let end = Header { kind: Kind::End, length: 0 }.encode();
+            let sent = stream.try_io(Interest::WRITABLE, || socket::send(&stream, &end, false));
+            if matches!(sent, Ok(n) if n == end.len()) && failure.code != FailureCode::Authentication {
+                node.pool.put(name, peer, stream);
+            }
+            Err(failure)
+        }
+    }
+}
+
+fn lost(peer: &str, error: &io::Error) -> Failure {
+    Failure::new(FailureCode::NodeUnreachable, format_args!("lost the connection to node {peer}: {error}"))
+}
+
+fn no_answer(peer: &str) -> Failure {
+    Failure::new(FailureCode::TimedOut, format_args!("node {peer} did not answer in time"))
+}
+
+/// Bytes that break the protocol.
+pub fn invalid(what: impl std::fmt::Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_string())
+}

@@ -1,0 +1,121 @@
+//! Serving one accepted connection, by the kind of its listener.
+//!
+//! What a connection needs until its stream runs lives in a box that is gone by then: an idle stream costs
+//! two sockets and two [`crate::pump::Pump`]s.
+
+mod forward;
+mod segment;
+mod socks;
+
+use std::net::TcpStream as StdStream;
+use std::sync::Arc;
+
+use ekiden_relay_proto::{Failure, FailureCode, Target};
+use tokio::net::TcpStream;
+
+use crate::accept::Permit;
+use crate::config::{Listener, ListenerKind, Peer};
+use crate::dial;
+use crate::duplex::{Duplex, Side};
+use crate::node::{Busy, Node};
+use crate::route::Way;
+use crate::segment::{Early, open};
+
+/// A way to the destination, open.
+pub struct Upstream {
+    side: Side,
+    /// The first node of the chain, if it is one, for the pool.
+    peer: Option<Arc<(String, Peer)>>,
+    /// The address of the exit's connection.
+    bound: Option<std::net::SocketAddr>,
+}
+
+/// A stream ready to run.
+struct Stream {
+    client: Side,
+    upstream: Upstream,
+    /// Payload of the client that was read with its request.
+    first: Vec<u8>,
+    busy: Busy,
+}
+
+/// Serves one connection until it is over.
+pub async fn connection(permit: Permit, listener: Arc<Listener>, stream: StdStream) {
+    let stream = match TcpStream::from_std(stream) {
+        Ok(stream) => stream,
+        Err(error) => return tracing::warn!("a connection could not be watched: {error}"),
+    };
+    let node = permit.node();
+    let stream = match &listener.kind {
+        ListenerKind::Segment => return Box::pin(segment::serve(node, stream)).await,
+        ListenerKind::Forward { .. } => Box::pin(forward::prepare(node, &listener, stream)).await,
+        ListenerKind::Socks5 { .. } => Box::pin(socks::prepare(node, &listener, stream)).await,
+        ListenerKind::Http { .. } => return,
+    };
+    drop(listener);
+    if let Some(stream) = stream {
+        stream.run(node).await;
+    }
+}
+
+impl Stream {
+    fn new(node: &Arc<Node>, client: TcpStream, upstream: Upstream, first: Vec<u8>) -> Self {
+        Self { client: Side::host(client), upstream, first, busy: node.begin() }
+    }
+
+    async fn run(self, node: &Node) {
+        let Self { client, upstream, first, busy } = self;
+        let Upstream { side, peer, .. } = upstream;
+        let duplex = Duplex::new(client, side, &first);
+        drop(first);
+        match duplex.run().await {
+            Ok((client, side)) => {
+                client.end_cleanly();
+                Upstream { side, peer, bound: None }.finish(node);
+            }
+            Err(error) => tracing::debug!("a stream was reset: {error}"),
+        }
+        drop(busy);
+    }
+}
+
+impl Upstream {
+    /// Both directions have ended.
+    pub fn finish(self, node: &Node) {
+        match self.peer.as_deref() {
+            Some((name, peer)) => node.pool.put(name, peer, self.side.stream),
+            None => self.side.end_cleanly(),
+        }
+    }
+}
+
+/// Reaches `target` by what the routes say.
+pub async fn reach(node: &Node, target: &Target, early: Early<'_>) -> Result<Upstream, Failure> {
+    let config = node.config();
+    match config.routes.way(target) {
+        Way::Direct => exit(node, target).await,
+        Way::Via(chain) => reach_via(node, chain, target, early).await,
+        Way::Refuse => Err(Failure::new(FailureCode::Forbidden, format_args!("a route refuses {target}"))),
+    }
+}
+
+/// Reaches `target` through `chain`; if it is empty, directly.
+pub async fn reach_via(node: &Node, chain: &[String], target: &Target, early: Early<'_>) -> Result<Upstream, Failure> {
+    if chain.is_empty() {
+        return exit(node, target).await;
+    }
+    let config = node.config();
+    // Boxed: a direct connection, the hot path, should not pay for its size.
+    let (stream, bound) = Box::pin(open(node, chain, target, early)).await?;
+    let peer = chain.first().and_then(|first| config.peers.get_key_value(first));
+    let peer = peer.map(|(name, peer)| Arc::new((name.clone(), peer.clone())));
+    Ok(Upstream { side: Side::node(stream), peer, bound: Some(bound) })
+}
+
+/// Connects to `target` from here.
+async fn exit(node: &Node, target: &Target) -> Result<Upstream, Failure> {
+    let config = node.config();
+    let refused = |address| config.routes.refuses(address);
+    let stream = dial::connect(target, &config.tcp, config.limits.connect, refused).await?;
+    Ok(Upstream { side: Side::host(stream), peer: None, bound: None })
+}

@@ -1,0 +1,95 @@
+//! SOCKS5: the conversation up to the reply.
+
+use std::io;
+use std::sync::Arc;
+
+use ekiden_relay_proto::socks5::{MAX_MESSAGE, Server, Step, reply, same_secret};
+use ekiden_relay_proto::{Failure, FailureCode, Target};
+use indexmap::IndexMap;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::{Stream, Upstream, reach};
+use crate::config::{Listener, ListenerKind};
+use crate::duplex::Side;
+use crate::node::Node;
+use crate::segment::Early;
+
+pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, mut client: TcpStream) -> Option<Stream> {
+    let ListenerKind::Socks5 { users } = &listener.kind else { return None };
+    let limit = node.config().limits.handshake;
+    let (target, first) = match timeout(limit, request(&mut client, users)).await {
+        Ok(Ok(Some(request))) => request,
+        Ok(Ok(None)) => {
+            // The refusal must arrive before the connection ends.
+            Side::host(client).end_cleanly();
+            return None;
+        }
+        Ok(Err(_)) | Err(_) => return None,
+    };
+    let reached = reach(node, &target, Early::Nothing).await;
+    let answer = match &reached {
+        Ok(Upstream { side, bound, .. }) => reply(0, bound.or_else(|| side.stream.local_addr().ok())),
+        Err(Failure { code, .. }) => reply(code.socks_reply(), None),
+    };
+    // A few bytes on a connection that has been written to little: this does not wait.
+    let written = timeout(limit, client.write_all(&answer)).await;
+    match (reached, written) {
+        (Ok(upstream), Ok(Ok(()))) => Some(Stream::new(node, client, upstream, first)),
+        (Ok(_), _) => None,
+        (Err(failure), _) => {
+            match failure.code {
+                FailureCode::Forbidden => tracing::info!("socks to {target}: {failure}"),
+                _ => tracing::debug!("socks to {target}: {failure}"),
+            }
+            Side::host(client).end_cleanly();
+            None
+        }
+    }
+}
+
+/// The client's destination and what it has sent behind it. `None` if it was refused and told so.
+async fn request(client: &mut TcpStream, users: &IndexMap<String, String>) -> io::Result<Option<(Target, Vec<u8>)>> {
+    let mut server = Server::new(!users.is_empty());
+    let mut input = Vec::with_capacity(MAX_MESSAGE);
+    loop {
+        match server.step(&input) {
+            Step::More => {
+                // Never more than one message behind an incomplete one.
+                if client.read_buf(&mut input).await? == 0 {
+                    return Err(io::ErrorKind::UnexpectedEof.into());
+                }
+            }
+            Step::Reply { consumed, reply } => {
+                input.drain(..consumed);
+                client.write_all(&reply).await?;
+            }
+            Step::Login { consumed, user, password } => {
+                input.drain(..consumed);
+                let (reply, right) = server.password(is_user(users, &user, &password));
+                client.write_all(&reply).await?;
+                if !right {
+                    tracing::info!("socks: wrong user or password");
+                    return Ok(None);
+                }
+            }
+            Step::Connect { consumed, target } => {
+                input.drain(..consumed);
+                return Ok(Some((target, input)));
+            }
+            Step::Refuse { reply, reason } => {
+                tracing::debug!("socks: {reason}");
+                client.write_all(&reply).await?;
+                return Ok(None);
+            }
+        }
+    }
+}
+
+/// Looks at every user, so that the time says nothing about which exist.
+pub(super) fn is_user(users: &IndexMap<String, String>, user: &[u8], password: &[u8]) -> bool {
+    users.iter().fold(false, |found, (name, secret)| {
+        found | (same_secret(name.as_bytes(), user) & same_secret(secret.as_bytes(), password))
+    })
+}

@@ -1,0 +1,83 @@
+//! Real clients through real nodes, byte for byte, over one and over three proxies in the lab.
+
+use std::path::Path;
+use std::process::{Command, ExitCode};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+/// Name and script; each runs in a lab of its own, on the client.
+const THROUGH_PROXIES: &[(&str, &str)] = &[
+    ("curl", include_str!("clients/curl.sh")),
+    ("wget", include_str!("clients/wget.sh")),
+    ("git", include_str!("clients/git.sh")),
+    ("ssh and scp", include_str!("clients/ssh.sh")),
+    ("python's http.client", include_str!("clients/http-client.sh")),
+];
+const PRELUDE: &str = include_str!("clients/prelude.sh");
+const IPERF3: &str = include_str!("clients/iperf3.sh");
+const SILENT: &str = include_str!("clients/silent.sh");
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let root = is_root();
+    if !root {
+        eprintln!("ignored: the tests with real clients make namespaces and mounts, which needs root here");
+    }
+    let mut trials = Vec::new();
+    for count in [1, 3] {
+        for &(client, script) in THROUGH_PROXIES {
+            let name = format!("{client} works through {count} node(s)");
+            trials.push(Trial::test(name, move || in_lab(&chain(count, "proxy"), script, "")));
+        }
+        trials.push(Trial::test(format!("iperf3 works through a forward listener and {count} node(s)"), move || {
+            let routers: Vec<String> = (1..=count).map(|i| format!("r{i}")).collect();
+            in_lab(&chain(count, "router"), IPERF3, &routers.join(" "))
+        }));
+    }
+    trials.push(Trial::test("ten thousand silent connections are dropped while clients are served", || {
+        in_lab(&chain(1, "router"), SILENT, "r1")
+    }));
+    let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(!root)).collect();
+    libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// client – n proxies (p1 …) or routers (r1 …) – server.
+fn chain(count: usize, kind: &str) -> String {
+    let names: Vec<String> = (1..=count).map(|i| format!("{}{i}", &kind[..1])).collect();
+    let mut text = "name = \"clients\"\n[node.client]\n[node.server]\n".to_owned();
+    for (i, name) in names.iter().enumerate() {
+        let next = if kind == "proxy" { format!("next = {:?}\n", &names[i + 1..]) } else { String::new() };
+        text += &format!("[node.{name}]\nkind = \"{kind}\"\n{next}");
+    }
+    let stops: Vec<&str> = ["client"].into_iter().chain(names.iter().map(String::as_str)).chain(["server"]).collect();
+    for (i, ends) in stops.windows(2).enumerate() {
+        text += &format!("[link.l{i}]\nends = {ends:?}\nrate = \"1Gbit/s\"\ndelay = \"2ms\"\n");
+    }
+    text
+}
+
+/// Runs the script on the client of a lab of its own.
+fn in_lab(scenario: &str, script: &str, routers: &str) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let file = folder.path().join("scenario.toml");
+    std::fs::write(&file, scenario)?;
+    let ekiden = env!("CARGO_BIN_EXE_ekiden");
+    let output = Command::new(ekiden)
+        .args(["lab", "shell"])
+        .arg(&file)
+        .args(["client", "--", "bash", "-c", &format!("{PRELUDE}\n{script}")])
+        .env("EKIDEN", ekiden)
+        .env("ROUTERS", routers)
+        .env("TMPDIR", folder.path())
+        .output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    Err(format!("{}\n{}", output.status, String::from_utf8_lossy(&said)).into())
+}
+
+fn is_root() -> bool {
+    let status = std::fs::read_to_string(Path::new("/proc/self/status")).unwrap_or_default();
+    status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0"))
+}

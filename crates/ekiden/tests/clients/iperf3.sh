@@ -1,0 +1,33 @@
+# iperf3 through a forward listener, both ways. The nodes run as documented, from configuration files.
+head -c 32 /dev/urandom | od -An -vtx1 | tr -d ' \n' > key && chmod 600 key
+via=()
+for node in $ROUTERS; do
+  listen="[listen.seg]
+kind = \"segment\"
+address = \"0.0.0.0:7000\""
+  [ "$node" = r1 ] || via+=("\"$node\"")
+  printf 'name = "%s"\nkey_file = "key"\n%s\n' "$node" "$listen" > $node.toml
+  for other in $ROUTERS; do
+    [ "$other" = "$node" ] || printf '[peer.%s]\naddress = "%s:7000"\n' "$other" "$(getent hosts "$other" | cut -d' ' -f1)"
+  done >> $node.toml
+done
+cat >> r1.toml <<T
+[listen.iperf]
+kind = "forward"
+address = "0.0.0.0:5201"
+open = true
+to = "server:5201"
+via = [$(IFS=,; echo "${via[*]}")]
+T
+for node in $ROUTERS; do on $node "$EKIDEN" proxy -c $node.toml > $node.log 2>&1 & done
+await r1 5201
+for node in $ROUTERS; do await $node 7000; done
+on server iperf3 -s >/dev/null & await server 5201
+for way in "" -R; do
+  iperf3 -c r1 -n 20M -J $way > result.json || { cat result.json r*.log; exit 1; }
+  python3 - <<'P'
+import json
+end = json.load(open("result.json"))["end"]
+assert end["sum_received"]["bytes"] >= 20 * 1024 * 1024 * 0.99, end
+P
+done

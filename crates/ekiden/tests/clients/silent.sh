@@ -17,14 +17,28 @@ import resource, selectors, socket, subprocess, time
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 count = min(10_000, hard - 100)
+start = time.monotonic()
+address = (socket.gethostbyname("r1"), 1080)
 silent = []
-for _ in range(count):
-    silent.append(socket.create_connection(("r1", 1080), timeout=30))
+while len(silent) < count:
+    batch = [socket.socket() for _ in range(min(500, count - len(silent)))]
+    for connection in batch:
+        connection.setblocking(False)
+        connection.connect_ex(address)
+    connecting = selectors.DefaultSelector()
+    for connection in batch:
+        connecting.register(connection, selectors.EVENT_WRITE)
+    while connecting.get_map():
+        for key, _ in connecting.select(timeout=30):
+            assert key.fileobj.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR) == 0
+            connecting.unregister(key.fileobj)
+    silent += batch
 subprocess.run(["curl", "-sSf", "--proxy", "socks5h://r1:1080", "http://server:8080/file", "-o", "during"], check=True)
 waiting = selectors.DefaultSelector()
 for connection in silent:
-    connection.setblocking(False)
     waiting.register(connection, selectors.EVENT_READ)
+if time.monotonic() < start + 7:
+    assert not waiting.select(timeout=0), "dropped before their time"
 end = time.monotonic() + 60
 left = count
 while left and time.monotonic() < end:

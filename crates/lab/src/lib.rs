@@ -6,9 +6,14 @@
 
 mod emulator;
 mod error;
+mod flow;
 mod line;
 mod network;
+mod payload;
+mod probe;
+mod proxies;
 mod random;
+mod run;
 mod sandbox;
 mod tcp;
 
@@ -21,8 +26,12 @@ use std::process::{Child, Command};
 use ekiden_net::namespace::Namespace;
 use ekiden_record::LinkDirection;
 use ekiden_scenario::Scenario;
+use tempfile::TempDir;
 
 pub use error::{Error, Kind};
+pub use flow::Progress;
+pub use proxies::{HTTP_PORT, SEGMENT_PORT, SOCKS_PORT};
+pub use run::verdict;
 pub use sandbox::{Interrupt, clean, isolate};
 
 use emulator::{Emulator, Wire};
@@ -34,7 +43,10 @@ pub struct Lab {
     scenario: Scenario,
     /// Programs started through [`Lab::start`], ended first.
     programs: Vec<Child>,
+    /// Names of namespaces, to be taken away.
     names: Vec<PathBuf>,
+    /// The programs' files.
+    directories: Vec<TempDir>,
     emulator: Emulator,
     network: Network,
 }
@@ -57,7 +69,14 @@ impl Lab {
             })
             .collect();
         let emulator = Emulator::start(&network.wire, &wires, scenario.seed).map_err(building("emulate the links"))?;
-        Ok(Self { scenario: scenario.clone(), programs: Vec::new(), names: Vec::new(), emulator, network })
+        Ok(Self {
+            scenario: scenario.clone(),
+            programs: Vec::new(),
+            names: Vec::new(),
+            directories: Vec::new(),
+            emulator,
+            network,
+        })
     }
 
     /// The scenario it was built from.

@@ -1,0 +1,358 @@
+//! The flows of a scenario as real connections: every byte is made, sent, received and compared.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use ekiden_net::clock::{monotonic_ns, sleep_until};
+use ekiden_net::tcp_info::{TcpInfo, tcp_info};
+use ekiden_record::{Event, Outcome, Sample};
+use ekiden_scenario::{Amount, Flow};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use crate::error::building;
+use crate::payload::{Comparison, Payload};
+use crate::{Error, Lab};
+
+/// A connection on which nothing moves for this long has failed.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// How often the senders' state is sampled.
+const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
+/// Bytes per read and write.
+const PIECE: usize = 64 << 10;
+
+/// How far a flow has come.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress<'a> {
+    /// The flow's name.
+    pub flow: &'a str,
+    /// Bytes that have arrived and were right, over all connections.
+    pub received_bytes: u64,
+    /// Since the start of the run.
+    pub elapsed: Duration,
+}
+
+/// What running all flows gave.
+pub(crate) struct Outcomes {
+    pub flows: Vec<ekiden_record::Flow>,
+    pub samples: Vec<Sample>,
+    pub events: Vec<Event>,
+}
+
+/// The port on which the first proxy takes the flow at `index` of the scenario.
+pub(crate) fn entry_port(index: usize) -> u16 {
+    port(20_001, index)
+}
+
+/// The port on which the receiver of the flow at `index` of the scenario listens.
+pub(crate) fn receiver_port(index: usize) -> u16 {
+    port(30_001, index)
+}
+
+fn port(base: u16, index: usize) -> u16 {
+    base.wrapping_add((index % 10_000) as u16)
+}
+
+/// A flow that is running.
+struct Running<'a> {
+    name: &'a str,
+    flow: &'a Flow,
+    seed: u64,
+    listener: TcpListener,
+    /// Where the sender connects to: the receiver, or the first proxy.
+    target: SocketAddr,
+    /// Time zero of the record, by the monotonic clock.
+    origin_ns: u64,
+    connections: Vec<Connection>,
+    /// The first thing that went wrong with what arrived; connections are told apart only by what arrives on them.
+    differs: Mutex<Option<(u32, u64)>>,
+    senders_left: AtomicU64,
+    last_arrival_ns: AtomicU64,
+    given_up: AtomicBool,
+}
+
+/// What the threads of one connection share.
+#[derive(Default)]
+struct Connection {
+    received_bytes: AtomicU64,
+    sender: Mutex<Sender>,
+}
+
+#[derive(Default)]
+struct Sender {
+    socket: Option<TcpStream>,
+    began_ns: Option<u64>,
+    connected_ns: Option<u64>,
+    finished_ns: Option<u64>,
+    sent_bytes: u64,
+    last: TcpInfo,
+    failure: Option<String>,
+}
+
+/// Runs all flows of the lab's scenario to their ends and tells `progress` of each about every 100 ms.
+pub(crate) fn run_all(lab: &Lab, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Outcomes, Error> {
+    let origin_ns = monotonic_ns();
+    let mut flows = Vec::new();
+    for (index, (name, flow)) in lab.scenario.flows.iter().enumerate() {
+        flows.push(Running::prepare(lab, index, name, flow, origin_ns)?);
+    }
+    let mut samples = Vec::new();
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for flow in &flows {
+            threads.push(scope.spawn(|| flow.accept_all()));
+            for number in 0..flow.flow.parallel {
+                threads.push(scope.spawn(move || flow.send(lab, number)));
+            }
+        }
+        while threads.iter().any(|thread| !thread.is_finished()) {
+            thread::sleep(SAMPLE_INTERVAL);
+            for flow in &flows {
+                flow.sample(&mut samples);
+                progress(flow.progress());
+            }
+        }
+    });
+    let mut events: Vec<_> = flows.iter().flat_map(Running::events).collect();
+    events.sort_by_key(|event| event.at_us);
+    let flows = flows.iter().map(|flow| flow.summary(&samples)).collect();
+    Ok(Outcomes { flows, samples, events })
+}
+
+impl<'a> Running<'a> {
+    /// Listens at the receiver, so that no sender comes too early.
+    fn prepare(lab: &Lab, index: usize, name: &'a str, flow: &'a Flow, origin_ns: u64) -> Result<Self, Error> {
+        let receiver = SocketAddr::from((lab.address(&flow.to)?, receiver_port(index)));
+        let target = match flow.via.first() {
+            Some(first) => SocketAddr::from((lab.address(first)?, entry_port(index))),
+            None => receiver,
+        };
+        let listener = lab.namespace(&flow.to)?.run(|| TcpListener::bind(receiver));
+        let listener = listener.map_err(building(format!("listen for flow '{name}' on {receiver}")))?;
+        listener.set_nonblocking(true).map_err(building(format!("listen for flow '{name}'")))?;
+        Ok(Self {
+            name,
+            flow,
+            seed: lab.scenario.seed,
+            listener,
+            target,
+            origin_ns,
+            connections: (0..flow.parallel).map(|_| Connection::default()).collect(),
+            differs: Mutex::new(None),
+            senders_left: AtomicU64::new(u64::from(flow.parallel)),
+            last_arrival_ns: AtomicU64::new(0),
+            given_up: AtomicBool::new(false),
+        })
+    }
+
+    /// One connection's sending side, from start to the receiver's goodbye.
+    fn send(&self, lab: &Lab, number: u32) {
+        let connection = &self.connections[number as usize];
+        sleep_until(self.origin_ns.saturating_add(self.flow.start.0));
+        let result = self.connect(lab, connection).and_then(|socket| self.send_on(socket, number));
+        let mut sender = lock(&connection.sender);
+        if let Some(info) = sender.socket.as_ref().and_then(|socket| tcp_info(socket).ok()) {
+            sender.last = info;
+        }
+        sender.socket = None;
+        sender.finished_ns = Some(monotonic_ns());
+        sender.failure = result.err().map(|error| describe(&error));
+        self.senders_left.fetch_sub(1, Ordering::Release);
+    }
+
+    fn connect(&self, lab: &Lab, connection: &Connection) -> io::Result<TcpStream> {
+        lock(&connection.sender).began_ns = Some(monotonic_ns());
+        let namespace = lab.namespace(&self.flow.from).map_err(io::Error::other)?;
+        let socket = namespace.run(|| TcpStream::connect_timeout(&self.target, PATIENCE))?;
+        socket.set_write_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let mut sender = lock(&connection.sender);
+        sender.connected_ns = Some(monotonic_ns());
+        sender.socket = Some(socket.try_clone()?);
+        Ok(socket)
+    }
+
+    fn send_on(&self, mut socket: TcpStream, number: u32) -> io::Result<()> {
+        let connection = &self.connections[number as usize];
+        let payload = Payload::new(self.seed, self.name, number);
+        let (limit_bytes, deadline_ns) = match self.flow.amount {
+            Amount::Bytes(bytes) => (bytes.0, u64::MAX),
+            Amount::Duration(time) => (u64::MAX, monotonic_ns().saturating_add(time.0)),
+        };
+        let mut piece = vec![0; PIECE];
+        let mut sent_bytes = 0;
+        while sent_bytes < limit_bytes && monotonic_ns() < deadline_ns {
+            let length = (limit_bytes - sent_bytes).min(PIECE as u64) as usize;
+            payload.fill(sent_bytes, &mut piece[..length]);
+            socket.write_all(&piece[..length])?;
+            sent_bytes += length as u64;
+            lock(&connection.sender).sent_bytes = sent_bytes;
+        }
+        socket.shutdown(Shutdown::Write)?;
+        match socket.read(&mut piece)? {
+            0 => Ok(()),
+            _ => Err(io::Error::new(ErrorKind::InvalidData, "the receiver sends nothing, but something arrived")),
+        }
+    }
+
+    /// The receiving side of all connections.
+    fn accept_all(&self) {
+        thread::scope(|scope| {
+            let mut accepted = 0;
+            while accepted < self.flow.parallel && self.senders_left.load(Ordering::Acquire) > 0 {
+                let mut waited = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
+                let _ = poll(&mut waited, PollTimeout::from(100u8));
+                if let Ok((socket, _)) = self.listener.accept() {
+                    accepted += 1;
+                    scope.spawn(move || self.receive(socket));
+                }
+            }
+        });
+    }
+
+    /// Compares what arrives until the end. A broken connection is told by the sender, which waits for the goodbye.
+    fn receive(&self, mut socket: TcpStream) {
+        // The listener does not block; what it accepts must.
+        let _ = socket.set_nonblocking(false).and_then(|()| socket.set_read_timeout(Some(PATIENCE)));
+        let mut comparison = Comparison::new(self.seed, self.name, self.flow.parallel);
+        let mut buffer = vec![0; 4 * PIECE];
+        loop {
+            let count = match socket.read(&mut buffer) {
+                Ok(0) => break,
+                Ok(count) => count,
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(_) => {
+                    self.given_up.store(true, Ordering::Relaxed);
+                    return;
+                }
+            };
+            self.last_arrival_ns.fetch_max(monotonic_ns(), Ordering::Relaxed);
+            let connection = comparison.connection().unwrap_or_default();
+            if let Err(at_bytes) = comparison.take(&buffer[..count]) {
+                lock(&self.differs).get_or_insert((connection, at_bytes));
+                return;
+            }
+            let connection = comparison.connection().unwrap_or_default();
+            self.connections[connection as usize].received_bytes.store(comparison.received_bytes(), Ordering::Relaxed);
+        }
+    }
+
+    fn sample(&self, samples: &mut Vec<Sample>) {
+        let at_us = (monotonic_ns() - self.origin_ns) / 1_000;
+        for (number, connection) in self.connections.iter().enumerate() {
+            let mut sender = lock(&connection.sender);
+            let Some(Ok(info)) = sender.socket.as_ref().map(|socket| tcp_info(socket)) else { continue };
+            sender.last = info;
+            samples.push(Sample {
+                at_us,
+                flow: self.name.into(),
+                connection: number as u32,
+                received_bytes: connection.received_bytes.load(Ordering::Relaxed),
+                acked_bytes: info.acked_bytes,
+                cwnd_segments: info.cwnd_segments,
+                ssthresh_segments: Some(info.ssthresh_segments).filter(|segments| *segments < i32::MAX as u32),
+                unacked_segments: info.unacked_segments,
+                window_bytes: info.send_window_bytes.into(),
+                rtt_us: info.rtt_us.into(),
+                rtt_min_us: info.rtt_min_us.into(),
+                retransmits: info.retransmits.into(),
+                delivery_bit_s: info.delivery_bytes_s.saturating_mul(8),
+            });
+        }
+    }
+
+    fn progress(&self) -> Progress<'_> {
+        let elapsed = Duration::from_nanos(monotonic_ns() - self.origin_ns);
+        Progress { flow: self.name, received_bytes: self.received_bytes(), elapsed }
+    }
+
+    fn received_bytes(&self) -> u64 {
+        self.connections.iter().map(|connection| connection.received_bytes.load(Ordering::Relaxed)).sum()
+    }
+
+    fn summary(&self, samples: &[Sample]) -> ekiden_record::Flow {
+        let senders: Vec<_> = self.connections.iter().map(|connection| lock(&connection.sender)).collect();
+        let began_ns = senders.iter().filter_map(|sender| sender.began_ns).min().unwrap_or(self.origin_ns);
+        let duration_us = self.last_arrival_ns.load(Ordering::Relaxed).saturating_sub(began_ns) / 1_000;
+        let received_bytes = self.received_bytes();
+        let rtt_min_us = senders.iter().map(|sender| u64::from(sender.last.rtt_min_us));
+        let own_samples = samples.iter().filter(|sample| sample.flow == self.name);
+        ekiden_record::Flow {
+            name: self.name.into(),
+            from: self.flow.from.clone(),
+            to: self.flow.to.clone(),
+            via: self.flow.via.clone(),
+            outcome: self.outcome(&senders),
+            received_bytes,
+            duration_us,
+            goodput_bit_s: received_bytes.saturating_mul(8_000_000).checked_div(duration_us).unwrap_or_default(),
+            retransmits: senders.iter().map(|sender| u64::from(sender.last.retransmits)).sum(),
+            // Zero and all ones are the kernel's ways to say that it has none.
+            rtt_min_us: rtt_min_us.filter(|us| (1..u64::from(u32::MAX)).contains(us)).min(),
+            rtt_max_us: own_samples.map(|sample| sample.rtt_us).max(),
+        }
+    }
+
+    fn outcome(&self, senders: &[MutexGuard<'_, Sender>]) -> Outcome {
+        if let Some((connection, at_bytes)) = *lock(&self.differs) {
+            return Outcome::Differs { connection, at_bytes };
+        }
+        if let Some(reason) = senders.iter().find_map(|sender| sender.failure.clone()) {
+            return Outcome::Failed { reason };
+        }
+        if self.given_up.load(Ordering::Relaxed) {
+            return Outcome::Failed { reason: "the connection broke at the receiver".into() };
+        }
+        // A clean end that comes too early: the worst of failures, for nobody else would notice.
+        let short =
+            self.connections.iter().zip(senders).position(|(connection, sender)| {
+                connection.received_bytes.load(Ordering::Relaxed) != sender.sent_bytes
+            });
+        match short {
+            Some(number) => Outcome::Differs {
+                connection: number as u32,
+                at_bytes: self.connections[number].received_bytes.load(Ordering::Relaxed),
+            },
+            None => Outcome::Complete,
+        }
+    }
+
+    fn events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for (number, connection) in self.connections.iter().enumerate() {
+            let sender = lock(&connection.sender);
+            let mut add = |at_ns: Option<u64>, kind: &str, detail: &str| {
+                let Some(at_ns) = at_ns else { return };
+                events.push(Event {
+                    at_us: at_ns.saturating_sub(self.origin_ns) / 1_000,
+                    flow: Some(self.name.into()),
+                    connection: Some(number as u32),
+                    kind: kind.into(),
+                    detail: detail.into(),
+                });
+            };
+            add(sender.connected_ns, "connected", "");
+            match &sender.failure {
+                Some(reason) => add(sender.finished_ns, "failed", reason),
+                None => add(sender.finished_ns, "finished", &format!("{} bytes sent", sender.sent_bytes)),
+            }
+        }
+        events
+    }
+}
+
+fn describe(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("nothing moved for {} s", PATIENCE.as_secs()),
+        _ => error.to_string(),
+    }
+}
+
+/// What is locked is plain data: valid even if a thread panicked while it held it.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,72 @@
+//! A scenario's flows from beginning to end, as a record.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use ekiden_record::{FORMAT, Manifest, Outcome, Record};
+use ekiden_scenario::Scenario;
+
+use crate::flow::{self, Progress};
+use crate::{Error, Lab, probe};
+
+/// Probes of each path before the flows start.
+const PROBES: u32 = 10;
+
+impl Lab {
+    /// Measures the idle paths of the scenario's flows, runs the flows, and returns what came out, whether they
+    /// succeeded or not: see [`verdict`]. Flows through proxies need [`Lab::start_proxies`] before.
+    ///
+    /// `command` is the command line that the record names.
+    ///
+    /// # Errors
+    /// [`Error::Build`] if something could not even start.
+    pub fn run(&self, command: Vec<String>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Record, Error> {
+        let mut paths = Vec::new();
+        for (from, to) in probe::legs(&self.scenario) {
+            paths.push(probe::measure(self, &from, &to, PROBES)?);
+        }
+        self.reset_counters();
+        let manifest = manifest(&self.scenario, command);
+        let outcomes = flow::run_all(self, progress)?;
+        Ok(Record {
+            format: FORMAT,
+            manifest,
+            flows: outcomes.flows,
+            paths,
+            links: self.link_counters(),
+            samples: outcomes.samples,
+            events: outcomes.events,
+        })
+    }
+}
+
+/// Whether every flow of a record is complete; else the first error, differences before failures.
+///
+/// # Errors
+/// [`Error::Differs`] or [`Error::Flow`].
+pub fn verdict(record: &Record) -> Result<(), Error> {
+    for flow in &record.flows {
+        if let Outcome::Differs { connection, at_bytes } = flow.outcome {
+            return Err(Error::Differs { flow: flow.name.clone(), connection, at_bytes });
+        }
+    }
+    for flow in &record.flows {
+        if let Outcome::Failed { reason } = &flow.outcome {
+            return Err(Error::Flow { flow: flow.name.clone(), reason: reason.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn manifest(scenario: &Scenario, command: Vec<String>) -> Manifest {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Manifest {
+        producer: "lab".into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        command,
+        kernel: nix::sys::utsname::uname().ok().map(|name| name.release().to_string_lossy().into_owned()),
+        seed: scenario.seed,
+        scenario_name: scenario.name.clone(),
+        scenario: scenario.to_toml(),
+        started_unix_ms: started.as_millis() as u64,
+    }
+}

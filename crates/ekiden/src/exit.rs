@@ -23,6 +23,15 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<ekiden_scenario::Error>() || error.is::<ekiden_record::Error>() {
         return Some(3);
     }
+    if error.is::<ekiden_demo::Missing>() {
+        return Some(4);
+    }
+    if error.is::<ekiden_demo::Mismatch>() {
+        return Some(6);
+    }
+    if let Some(failed) = error.downcast_ref::<ekiden_demo::Failed>() {
+        return Some(failed.code);
+    }
     if let Some(error) = error.downcast_ref::<ekiden_lab::Error>() {
         return Some(match error.kind() {
             Kind::Usage => 2,

@@ -1,5 +1,6 @@
 //! The ekiden command line: one file per subcommand, nothing else.
 
+mod demo;
 mod exit;
 mod lab;
 mod proxy;
@@ -19,6 +20,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Demo(demo::Args),
     Lab(lab::Args),
     Proxy(proxy::Args),
     Scenario(scenario::Args),
@@ -26,6 +28,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Demo(args) => demo::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Proxy(args) => proxy::run(args),
         Command::Scenario(args) => scenario::run(args),

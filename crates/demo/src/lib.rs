@@ -1,0 +1,90 @@
+//! `ekiden demo`: a long distance built on this machine, real downloads over it directly and through ekiden.
+//!
+//! [`run`] carries out the [cases](mod@cases) — each in a process, and a network, of its own, which is what
+//! [`transfer`] is — and writes a page, its pictures and a JSON document.
+
+mod cases;
+mod orchestrate;
+mod payload;
+mod present;
+mod protocol;
+mod transfer;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+
+pub use orchestrate::{Failed, Mismatch};
+pub use transfer::run as transfer;
+
+/// A program that the demo runs is not installed.
+#[derive(Debug, thiserror::Error)]
+#[error("'{program}' is not installed; `make setup` installs what the demo needs")]
+pub struct Missing {
+    program: &'static str,
+}
+
+/// What the demo is to do.
+pub struct Options {
+    /// Print JSON instead of tables.
+    pub json: bool,
+    /// Where the page, its pictures, the JSON document and the scenarios go.
+    pub folder: PathBuf,
+}
+
+/// Runs all acts.
+///
+/// # Errors
+/// If the machine lacks something ([`Missing`], [`Failed`]), or if a file arrived changed ([`Mismatch`]).
+pub fn run(options: &Options) -> anyhow::Result<()> {
+    for program in ["curl", "python3", "ss"] {
+        find(program)?;
+    }
+    let cases = cases::all();
+    let transfers = orchestrate::run(&cases)?;
+    let outcomes = present::outcomes(&cases, &transfers);
+    let page = present::page(&outcomes);
+    let json = serde_json::to_string_pretty(&outcomes)?;
+    let written = write(&options.folder, &page, &json, &cases);
+    let written = written.with_context(|| format!("cannot write the results to {}", options.folder.display()))?;
+    match options.json {
+        true => println!("{json}"),
+        false => {
+            for section in &page.sections {
+                println!("{}", present::text(section));
+            }
+            println!("Every file arrived whole (SHA-256). The page with pictures: {}", written.display());
+        }
+    }
+    Ok(())
+}
+
+fn find(program: &'static str) -> Result<(), Missing> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    match std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
+        true => Ok(()),
+        false => Err(Missing { program }),
+    }
+}
+
+/// Writes everything and returns the page's path.
+fn write(
+    folder: &Path,
+    page: &ekiden_report::Page,
+    json: &str,
+    cases: &[cases::Case],
+) -> anyhow::Result<PathBuf> {
+    let scenarios = folder.join("scenarios");
+    fs::create_dir_all(&scenarios)?;
+    for case in cases {
+        fs::write(scenarios.join(format!("{}.toml", case.scenario.name)), case.scenario.to_toml())?;
+    }
+    for (number, chart) in page.sections.iter().flat_map(|section| &section.charts).enumerate() {
+        fs::write(folder.join(format!("figure-{}.svg", number + 1)), chart)?;
+    }
+    fs::write(folder.join("demo.json"), json)?;
+    let index = folder.join("index.html");
+    fs::write(&index, page.to_html())?;
+    Ok(fs::canonicalize(index)?)
+}

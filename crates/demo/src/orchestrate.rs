@@ -1,0 +1,162 @@
+//! Runs the cases, several at a time, each in a process and a network of its own.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::process::{Command, Stdio};
+use std::sync::Mutex;
+
+use anyhow::{Context, bail};
+use ekiden_units::Bytes;
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+
+use crate::cases::Case;
+use crate::payload;
+use crate::protocol::{Message, Order, Transfer};
+
+/// Transfers at a time. They wait for distance rather than for a CPU, so more than two cores' worth fit.
+const AT_ONCE: usize = 3;
+
+/// The content that arrived is not the content that was sent.
+#[derive(Debug, thiserror::Error)]
+#[error("{title}: the file arrived changed: SHA-256 {arrived}, sent {sent}")]
+pub struct Mismatch {
+    title: String,
+    arrived: String,
+    sent: String,
+}
+
+/// Carries out every case and returns the transfers in the order of `cases`.
+///
+/// # Errors
+/// The first failure of any: nothing is shown that was not carried out whole.
+pub fn run(cases: &[Case]) -> anyhow::Result<Vec<Transfer>> {
+    let sums: BTreeMap<Bytes, String> =
+        cases.iter().map(|case| case.bytes).map(|size| (size, payload::sha256(size))).collect();
+    // The longest first, so that none is left to run alone at the end.
+    let mut order: Vec<usize> = (0..cases.len()).collect();
+    order.sort_by(|&a, &b| expected_s(&cases[a]).total_cmp(&expected_s(&cases[b])));
+    let waiting = Mutex::new(order);
+    let results: Vec<Mutex<Option<Transfer>>> = cases.iter().map(|_| Mutex::new(None)).collect();
+    let bars = Bars::new(cases);
+    let worker = || -> anyhow::Result<()> {
+        loop {
+            let Some(next) = waiting.lock().expect("no worker panics").pop() else { return Ok(()) };
+            let case = &cases[next];
+            let done = one(case, &sums[&case.bytes], &bars).with_context(|| case.title());
+            if done.is_err() {
+                waiting.lock().expect("no worker panics").clear();
+            }
+            *results[next].lock().expect("no worker panics") = Some(done?);
+        }
+    };
+    std::thread::scope(|scope| {
+        let workers: Vec<_> = (0..AT_ONCE).map(|_| scope.spawn(worker)).collect();
+        workers.into_iter().try_for_each(|worker| worker.join().expect("no worker panics"))
+    })?;
+    bars.finish();
+    let results = results.into_iter().map(|result| result.into_inner().expect("no worker panics"));
+    Ok(results.map(|result| result.expect("every case was carried out")).collect())
+}
+
+fn expected_s(case: &Case) -> f64 {
+    case.bytes.0 as f64 * 8.0 / case.model.0 as f64
+}
+
+/// Starts a process for the case and follows what it says.
+fn one(case: &Case, sent: &str, bars: &Bars) -> anyhow::Result<Transfer> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["demo", "--transfer"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("cannot start ekiden again for a transfer")?;
+    let order = Order {
+        scenario: case.scenario.to_toml(),
+        through: case.through,
+        bytes: case.bytes,
+        watch: case.watch.map(Into::into),
+    };
+    let mut stdin = child.stdin.take().expect("stdin is piped");
+    stdin.write_all(serde_json::to_string(&order)?.as_bytes())?;
+    drop(stdin);
+    let bar = bars.start(case);
+    let mut done = None;
+    for line in BufReader::new(child.stdout.take().expect("stdout is piped")).lines() {
+        match serde_json::from_str(&line?)? {
+            Message::Progress(bytes) => bar.set_position(bytes),
+            Message::Done(transfer) => done = Some(transfer),
+        }
+    }
+    let output = child.wait_with_output()?;
+    bars.end(&bar, case, done.as_ref());
+    let Some(transfer) = done.filter(|_| output.status.success()) else {
+        return Err(failure(&output));
+    };
+    if transfer.sha256 != sent || transfer.bytes != case.bytes.0 {
+        bail!(Mismatch { title: case.title(), arrived: transfer.sha256, sent: sent.into() });
+    }
+    Ok(transfer)
+}
+
+/// A transfer's process that did not finish, with its exit code for the demo to end with.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Failed {
+    /// The process's exit code.
+    pub code: u8,
+    message: String,
+}
+
+fn failure(output: &std::process::Output) -> anyhow::Error {
+    let said = String::from_utf8_lossy(&output.stderr);
+    let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("it said nothing");
+    let message = last.trim_start_matches("ekiden: ").to_owned();
+    let code = output.status.code().and_then(|code| u8::try_from(code).ok()).filter(|&code| code != 0);
+    anyhow::Error::new(Failed { code: code.unwrap_or(1), message })
+}
+
+/// Progress on standard error: bars on a terminal, else a line for each finished transfer.
+struct Bars {
+    all: MultiProgress,
+    total: ProgressBar,
+    on_terminal: bool,
+}
+
+impl Bars {
+    fn new(cases: &[Case]) -> Self {
+        let on_terminal = std::io::stderr().is_terminal();
+        let all = MultiProgress::new();
+        let total = match on_terminal {
+            true => all.add(ProgressBar::new(cases.len() as u64)),
+            false => ProgressBar::hidden(),
+        };
+        let style = "{pos:>3} of {len} transfers  [{elapsed_precise}]";
+        total.set_style(ProgressStyle::with_template(style).expect("a valid template"));
+        total.enable_steady_tick(std::time::Duration::from_millis(500));
+        Self { all, total, on_terminal }
+    }
+
+    fn start(&self, case: &Case) -> ProgressBar {
+        if !self.on_terminal {
+            return ProgressBar::hidden();
+        }
+        let style = "  {msg:<34} {bar:30} {binary_bytes:>10} of {binary_total_bytes:<10} {binary_bytes_per_sec:>13}";
+        let bar = self.all.insert_before(&self.total, ProgressBar::new(case.bytes.0));
+        bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
+        bar.set_message(case.title());
+        bar
+    }
+
+    fn end(&self, bar: &ProgressBar, case: &Case, done: Option<&Transfer>) {
+        bar.finish_and_clear();
+        self.total.inc(1);
+        if let (Some(transfer), false) = (done, self.on_terminal) {
+            eprintln!("{}: {:.1} Mbit/s", case.title(), transfer.goodput_bit_s() / 1e6);
+        }
+    }
+
+    fn finish(&self) {
+        self.total.finish_and_clear();
+    }
+}

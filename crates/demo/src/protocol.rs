@@ -1,0 +1,55 @@
+//! What the demo and the processes that carry out its transfers say to each other: one JSON document a line.
+
+use ekiden_units::Bytes;
+use serde::{Deserialize, Serialize};
+
+use crate::cases::Through;
+
+/// What is to be fetched, and how. Written to the process's standard input.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Order {
+    /// The network, as a scenario file.
+    pub scenario: String,
+    /// How the client reaches the server.
+    pub through: Through,
+    /// Size of the file.
+    pub bytes: Bytes,
+    /// The node whose congestion window is watched.
+    pub watch: Option<String>,
+}
+
+/// What the process says on its standard output.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Message {
+    /// This many bytes have arrived at the client.
+    Progress(u64),
+    /// The transfer is done.
+    Done(Transfer),
+}
+
+/// A finished transfer, as the client saw it.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Transfer {
+    /// Bytes of the file that arrived.
+    pub bytes: u64,
+    /// From the start of the client to the last byte, in seconds: name look-up, hand-shakes and slow start included.
+    pub seconds: f64,
+    /// Until the client's connection stood, in seconds.
+    pub connect_s: f64,
+    /// Until the first byte of the answer, in seconds.
+    pub first_byte_s: f64,
+    /// SHA-256 of what arrived, in hexadecimal.
+    pub sha256: String,
+    /// Packets that the emulated queues dropped, all links together.
+    pub drops: u64,
+    /// Of the watched node, every 100 ms: seconds, congestion window in segments, smoothed RTT in milliseconds.
+    pub samples: Vec<[f64; 3]>,
+}
+
+impl Transfer {
+    /// Bits per second over the whole time.
+    pub fn goodput_bit_s(&self) -> f64 {
+        self.bytes as f64 * 8.0 / self.seconds
+    }
+}

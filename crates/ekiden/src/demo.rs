@@ -1,0 +1,30 @@
+//! `ekiden demo`: shows what a relay makes of a long distance.
+
+use std::path::PathBuf;
+
+/// Show on this machine what a relay makes of a long distance.
+///
+/// Builds long-distance networks from namespaces and emulated links, and fetches real files over them with curl,
+/// directly and through ekiden: S3's 50 ms path in one to four segments, a proxy at different positions on it, and
+/// S0's path of 70 Mbit/s with proxies next to the hosts. Prints tables beside models and published values, and writes
+/// a page with pictures. Takes about two minutes. Needs curl, python3 and ss, and root or unprivileged user namespaces.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Where the page, the pictures, the JSON document and the scenario files go.
+    #[arg(long, value_name = "DIR", default_value = "ekiden-demo")]
+    output: PathBuf,
+    /// Carry out one transfer, described on standard input; the demo starts itself with this.
+    #[arg(long, hide = true)]
+    transfer: bool,
+}
+
+/// Runs the demo.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    match args.transfer {
+        true => ekiden_demo::transfer(),
+        false => ekiden_demo::run(&ekiden_demo::Options { json: args.json, folder: args.output }),
+    }
+}

@@ -90,13 +90,13 @@ impl FailureCode {
         }
     }
 
-    /// The HTTP status and its reason (RFC 9110 §15).
-    pub fn http_status(self) -> (u16, &'static str) {
+    /// The HTTP status (RFC 9110 §15).
+    pub fn http_status(self) -> u16 {
         match self {
-            Self::Forbidden => (403, "Forbidden"),
-            Self::TimedOut => (504, "Gateway Timeout"),
-            Self::Overloaded | Self::NodeUnreachable => (503, "Service Unavailable"),
-            _ => (502, "Bad Gateway"),
+            Self::Forbidden => 403,
+            Self::TimedOut => 504,
+            Self::Overloaded | Self::NodeUnreachable => 503,
+            _ => 502,
         }
     }
 }

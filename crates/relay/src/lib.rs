@@ -15,6 +15,7 @@ mod pump;
 mod route;
 mod segment;
 mod serve;
+mod wire;
 
 pub use config::{Config, ConfigError, Limits, Listener, ListenerKind, Peer};
 pub use node::{Relay, StartError};

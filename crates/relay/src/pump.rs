@@ -57,8 +57,8 @@ enum Source {
     UntilEnd,
     /// This many bytes, and the connection must not end before.
     Exactly(u64),
-    /// Frames of a segment.
-    Frames(Incoming),
+    /// This many bytes of payload in frames of a segment; [`u64::MAX`] stands for all up to END.
+    Frames(Incoming, u64),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,13 +92,28 @@ pub enum PumpError {
 impl Pump {
     /// From a host until its end, or from a node (`from_node`) until its END; to a host or to a node.
     pub fn whole(from_node: bool, to_node: bool) -> Self {
-        let source = if from_node { Source::Frames(Incoming::default()) } else { Source::UntilEnd };
+        let source = if from_node { Source::Frames(Incoming::default(), u64::MAX) } else { Source::UntilEnd };
         Self::new(source, to_node, true)
     }
 
-    /// `n` bytes from a host; the end of the connection before is an error.
-    pub fn exactly(n: u64, to_node: bool) -> Self {
-        Self::new(Source::Exactly(n), to_node, false)
+    /// The rest of a direction whose beginning was read otherwise; `incoming` is where a node's frames stand.
+    pub fn remainder(incoming: Option<Incoming>, to_node: bool) -> Self {
+        let source = incoming.map_or(Source::UntilEnd, |incoming| Source::Frames(incoming, u64::MAX));
+        Self::new(source, to_node, true)
+    }
+
+    /// `n` bytes of payload, and no end; an end before is an error.
+    pub fn exactly(n: u64, incoming: Option<Incoming>, to_node: bool) -> Self {
+        let source = incoming.map_or(Source::Exactly(n), |incoming| Source::Frames(incoming, n));
+        Self::new(source, to_node, false)
+    }
+
+    /// Where a node's frames stand now.
+    pub fn incoming(&self) -> Option<Incoming> {
+        match self.source {
+            Source::Frames(incoming, _) => Some(incoming),
+            Source::UntilEnd | Source::Exactly(_) => None,
+        }
     }
 
     fn new(source: Source, framed: bool, says_end: bool) -> Self {
@@ -173,12 +188,12 @@ impl Pump {
     fn fill(&mut self, cx: &mut Context<'_>, from: &TcpStream, to: &TcpStream) -> Poll<Result<usize, PumpError>> {
         let due = match self.source {
             Source::UntilEnd => u64::MAX,
-            Source::Exactly(0) => {
+            Source::Exactly(0) | Source::Frames(_, 0) => {
                 self.phase = Phase::Ended;
                 return Poll::Ready(Ok(0));
             }
             Source::Exactly(n) => n,
-            Source::Frames(incoming) => u64::from(incoming.payload()),
+            Source::Frames(incoming, left) => left.min(incoming.payload().into()),
         };
         let due = usize::try_from(due).unwrap_or(usize::MAX);
         // The length of a frame or a body is known before its bytes: no need to see how large pieces are.
@@ -238,7 +253,7 @@ impl Pump {
         let piece = if self.bulk { LARGE } else { SMALL };
         // Behind a frame's payload there is always another header: reading it too saves a call per frame.
         let header = match self.source {
-            Source::Frames(incoming) if due <= piece => incoming.header_missing(),
+            Source::Frames(incoming, left) if due <= piece && left > due as u64 => incoming.header_missing(),
             _ => 0,
         };
         SCRATCH.with_borrow_mut(|scratch| {
@@ -271,13 +286,19 @@ impl Pump {
         match &mut self.source {
             Source::UntilEnd => {}
             Source::Exactly(left) => *left -= n as u64,
-            Source::Frames(incoming) => incoming.took_payload(n as u32),
+            Source::Frames(incoming, left) => {
+                incoming.took_payload(n as u32);
+                if *left != u64::MAX {
+                    *left -= n as u64;
+                }
+            }
         }
     }
 
     fn took_header(&mut self, bytes: &[u8]) -> Result<(), PumpError> {
-        let Source::Frames(incoming) = &mut self.source else { return Ok(()) };
+        let Source::Frames(incoming, left) = &mut self.source else { return Ok(()) };
         match incoming.took_header(bytes)? {
+            Some(Event::End) if *left != u64::MAX => return Err(PumpError::Truncated),
             Some(Event::End) => self.phase = Phase::Ended,
             Some(Event::Reset(code)) => return Err(PumpError::Reset(code)),
             Some(Event::Data(_)) | None => {}
@@ -352,6 +373,7 @@ fn receive(cx: &mut Context<'_>, from: &TcpStream, buffer: &mut [u8]) -> Poll<io
     }
 }
 
-fn is_transient(error: &io::Error) -> bool {
+/// Whether the operation is to be tried again when the socket is ready.
+pub fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

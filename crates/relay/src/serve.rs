@@ -4,6 +4,7 @@
 //! two sockets and two [`crate::pump::Pump`]s.
 
 mod forward;
+mod http;
 mod segment;
 mod socks;
 
@@ -50,7 +51,7 @@ pub async fn connection(permit: Permit, listener: Arc<Listener>, stream: StdStre
         ListenerKind::Segment => return Box::pin(segment::serve(node, stream)).await,
         ListenerKind::Forward { .. } => Box::pin(forward::prepare(node, &listener, stream)).await,
         ListenerKind::Socks5 { .. } => Box::pin(socks::prepare(node, &listener, stream)).await,
-        ListenerKind::Http { .. } => return,
+        ListenerKind::Http { .. } => Box::pin(http::prepare(node, &listener, stream)).await,
     };
     drop(listener);
     if let Some(stream) = stream {

@@ -1,0 +1,122 @@
+//! Requests to a proxy: CONNECT (RFC 9110 §9.3.6) and the absolute form (RFC 9112 §3.2.2).
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::HttpError;
+use super::body::Body;
+use super::fields::Fields;
+use crate::target::Target;
+
+/// A request, understood.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Request {
+    /// CONNECT: a tunnel is wanted. There is no body and no head to send on.
+    pub is_connect: bool,
+    /// Where to.
+    pub target: Target,
+    /// The head for the origin.
+    pub head: Vec<u8>,
+    /// The body behind it.
+    pub body: Body,
+    /// HEAD: the response has no body.
+    pub is_head: bool,
+    /// Asking twice does what asking once does (RFC 9110 §9.2.2).
+    pub is_idempotent: bool,
+    /// The client may send another request on the connection.
+    pub keep_alive: bool,
+    /// The client speaks HTTP/1.0: no chunks and no interim responses.
+    pub is_1_0: bool,
+    /// `user:password` of Proxy-Authorization, if it is Basic (RFC 7617).
+    pub credentials: Option<Vec<u8>>,
+}
+
+/// Reads a whole head, as [`super::HeadScanner`] found it, of at most `max_fields` fields.
+pub fn parse_request(head: &[u8], max_fields: usize) -> Result<Request, HttpError> {
+    let mut storage = vec![httparse::EMPTY_HEADER; max_fields];
+    let mut parsed = httparse::Request::new(&mut storage);
+    match parsed.parse(head) {
+        Ok(httparse::Status::Complete(n)) if n == head.len() => {}
+        Err(httparse::Error::TooManyHeaders) => {
+            return Err(HttpError { status: 431, reason: "too many header fields" });
+        }
+        Err(httparse::Error::Version) => return Err(HttpError { status: 505, reason: "only HTTP/1.0 and HTTP/1.1" }),
+        _ => return Err(HttpError::bad("not an HTTP request")),
+    }
+    let (Some(method), Some(uri), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
+        return Err(HttpError::bad("not an HTTP request"));
+    };
+    let fields = Fields::new(parsed.headers)?;
+    let is_1_0 = minor == 0;
+    // RFC 9112 §3.2.
+    if fields.all("host").count() > 1 || (!is_1_0 && fields.all("host").next().is_none()) {
+        return Err(HttpError::bad("there must be one Host field"));
+    }
+    let body = fields.body()?.unwrap_or(Body::Length(0));
+    // RFC 9112 §6.1: a recipient of HTTP/1.0 cannot trust that chunks were understood on the way.
+    if is_1_0 && body == Body::Chunked {
+        return Err(HttpError::bad("Transfer-Encoding in HTTP/1.0"));
+    }
+    let mut request = Request {
+        is_connect: method == "CONNECT",
+        target: Target { host: crate::Host::Name(String::new()), port: 0 },
+        head: Vec::new(),
+        body,
+        is_head: method == "HEAD",
+        is_idempotent: matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE"),
+        keep_alive: !is_1_0 && !fields.connection("close"),
+        is_1_0,
+        credentials: fields.all("proxy-authorization").next().and_then(basic),
+    };
+    if request.is_connect {
+        request.target = Target::parse(uri, None).map_err(|_| HttpError::bad("CONNECT needs host:port"))?;
+        // RFC 9110 §9.3.6: bytes behind the head are the tunnel's, so nothing else may claim them.
+        if body != Body::Length(0) {
+            return Err(HttpError::bad("CONNECT has no body"));
+        }
+        return Ok(request);
+    }
+    let (authority, path) = split_uri(uri, method)?;
+    request.target = Target::parse(authority, Some(80)).map_err(|_| HttpError::bad("not a host in the URI"))?;
+    let head = &mut request.head;
+    // RFC 9112 §3.2.2: Host is what the URI says, whatever the client wrote.
+    head.extend(format!("{method} {path} HTTP/1.1\r\nHost: {authority}\r\n").bytes());
+    // RFC 9110 §10.1.1: a client of HTTP/1.0 cannot wait for 100.
+    fields.write(head, if is_1_0 { &["host", "expect"] } else { &["host"] });
+    head.extend(format!("Via: 1.{minor} ekiden\r\n\r\n").bytes());
+    Ok(request)
+}
+
+/// The authority of an absolute `http` URI, and the origin form of the rest.
+fn split_uri<'a>(uri: &'a str, method: &str) -> Result<(&'a str, String), HttpError> {
+    let rest = match uri.split_at_checked(7) {
+        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http://") => rest,
+        _ => return Err(HttpError::bad("a proxy takes CONNECT or a URI that begins with http://")),
+    };
+    let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
+    // RFC 9110 §4.2.4: user information in a URI is an error, often a deception.
+    if authority.contains('@') || path.contains('#') {
+        return Err(HttpError::bad("the URI has user information or a fragment"));
+    }
+    let path = match path {
+        // RFC 9112 §3.2.4.
+        "" if method == "OPTIONS" => "*".to_owned(),
+        path if path.starts_with('/') => path.to_owned(),
+        query => format!("/{query}"),
+    };
+    Ok((authority, path))
+}
+
+fn basic(value: &[u8]) -> Option<Vec<u8>> {
+    let text = std::str::from_utf8(value).ok()?;
+    let (scheme, rest) = text.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("basic").then(|| STANDARD.decode(rest.trim()).ok())?
+}
+
+impl std::fmt::Debug for Request {
+    /// Without credentials and without the head, which may hold some.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { is_connect, target, body, .. } = self;
+        write!(f, "Request {{ is_connect: {is_connect}, target: {target}, body: {body:?} }}")
+    }
+}

@@ -1,0 +1,356 @@
+//! The HTTP proxy: requests one after another on a client's connection, each to its own origin, until the client
+//! closes or asks for a tunnel.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ekiden_net::socket;
+use ekiden_relay_proto::Target;
+use ekiden_relay_proto::http::{
+    Body, HeadScanner, HttpError, Request, empty_lines, parse_request, parse_response, status_message,
+};
+use ekiden_relay_proto::segment::{Header, Kind};
+use indexmap::IndexMap;
+use socket2::SockRef;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use super::socks::is_user;
+use super::{Stream, Upstream, reach};
+use crate::config::{Limits, Listener, ListenerKind};
+use crate::duplex::Side;
+use crate::node::Node;
+use crate::pump::PumpError;
+use crate::segment::{Early, read_frame};
+use crate::wire::{Reader, write};
+
+/// How long a client may go on sending after it was told that the connection closes, so that the reset that
+/// unread bytes cause does not destroy what it was told (RFC 9112 §9.6).
+const LINGER: Duration = Duration::from_secs(2);
+
+/// The largest head that is sent along with OPEN: any receive buffer takes it.
+const EARLY_HEAD: usize = 2048;
+
+/// A client's connection.
+struct Client<'a> {
+    node: &'a Arc<Node>,
+    users: &'a IndexMap<String, String>,
+    limits: Limits,
+    stream: TcpStream,
+    reader: Reader,
+}
+
+/// A connection to an origin that may serve another request.
+struct Origin {
+    target: Target,
+    upstream: Upstream,
+    reader: Reader,
+}
+
+/// How a request ended.
+enum Outcome {
+    /// The client's connection goes on; perhaps the origin's does too.
+    Next(Option<Origin>),
+    /// The response is complete and was the last.
+    Close,
+}
+
+/// Why a request did not end.
+enum Failed {
+    /// The client must be told: nothing of a response was sent.
+    Tell(u16, String),
+    /// The origin's kept connection was gone before it answered, and the request may be made again.
+    Again,
+    /// The client's connection must be reset: a response was begun, or the client itself is gone.
+    Reset(PumpError),
+}
+
+/// Serves requests. Returns the stream of a tunnel, if the client asked for one.
+pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpStream) -> Option<Stream> {
+    let ListenerKind::Http { users } = &listener.kind else { return None };
+    let limits = node.config().limits.clone();
+    let mut client = Client { node, users, limits, stream, reader: Reader::new(false) };
+    let mut origin = None;
+    let mut is_first = true;
+    loop {
+        let head = match client.head(is_first).await {
+            Ok(Some(head)) => head,
+            Ok(None) => break,
+            Err(Failed::Tell(status, text)) => return client.refuse(status, &text, false).await,
+            Err(_) => return None,
+        };
+        is_first = false;
+        let request = match client.admit(&head) {
+            Ok(request) => request,
+            Err(HttpError { status, reason }) => return client.refuse(status, reason, false).await,
+        };
+        if request.is_connect {
+            finish(node, origin.take());
+            return client.tunnel(request).await;
+        }
+        let _busy = node.begin();
+        match client.forward(&request, origin.take()).await {
+            Ok(Outcome::Next(kept)) => origin = kept,
+            Ok(Outcome::Close) => {
+                client.linger().await;
+                return None;
+            }
+            Err(Failed::Tell(status, text)) => return client.refuse(status, &text, request.is_head).await,
+            Err(Failed::Reset(error)) => {
+                tracing::debug!("http to {}: reset: {error}", request.target);
+                return None;
+            }
+            Err(Failed::Again) => return None,
+        }
+    }
+    finish(node, origin);
+    Side::host(client.stream).end_cleanly();
+    None
+}
+
+impl Client<'_> {
+    /// The next request's head. `None` if there is none and the connection can end.
+    async fn head(&mut self, is_first: bool) -> Result<Option<Vec<u8>>, Failed> {
+        if !is_first && self.reader.buffer.is_empty() {
+            self.reader.buffer = Vec::new();
+            let more = tokio::select! {
+                more = timeout(self.limits.pool_idle, self.reader.more(&self.stream)) => more,
+                () = self.node.stopping() => return Ok(None),
+            };
+            match more {
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) | Err(_) => return Ok(None),
+                Ok(Err(error)) => return Err(Failed::Reset(error)),
+            }
+        }
+        let limit = self.limits.handshake;
+        match timeout(limit, read_head(&mut self.reader, &self.stream, self.limits.head, true)).await {
+            Ok(Ok(head)) => Ok(head),
+            Ok(Err(failed)) => Err(failed),
+            // A client that has said nothing is not told anything either.
+            Err(_) if self.reader.buffer.is_empty() => Ok(None),
+            Err(_) => Err(Failed::Tell(408, "the request did not arrive in time".into())),
+        }
+    }
+
+    /// Reads the head and checks who asks.
+    fn admit(&self, head: &[u8]) -> Result<Request, HttpError> {
+        let request = parse_request(head, self.limits.headers)?;
+        let credentials = request.credentials.as_deref().unwrap_or_default();
+        let colon = credentials.iter().position(|&b| b == b':').unwrap_or(credentials.len());
+        let (user, password) = (&credentials[..colon], credentials.get(colon + 1..).unwrap_or_default());
+        if !self.users.is_empty() && !is_user(self.users, user, password) {
+            return Err(HttpError { status: 407, reason: "user and password of the proxy are needed" });
+        }
+        Ok(request)
+    }
+
+    async fn tunnel(mut self, request: Request) -> Option<Stream> {
+        let upstream = match reach(self.node, &request.target, Early::Nothing).await {
+            Ok(upstream) => upstream,
+            Err(failure) => {
+                tracing::debug!("http tunnel to {}: {failure}", request.target);
+                return self.refuse(failure.code.http_status(), &failure.text, false).await;
+            }
+        };
+        write(&self.stream, false, b"HTTP/1.1 200 Connection established\r\n\r\n").await.ok()?;
+        let first = std::mem::take(&mut self.reader.buffer);
+        Some(Stream::new(self.node, self.stream, upstream, first))
+    }
+
+    /// One request and its response.
+    async fn forward(&mut self, request: &Request, kept: Option<Origin>) -> Result<Outcome, Failed> {
+        if let Some(origin) = kept {
+            if origin.target == request.target && origin.is_fresh() {
+                match self.exchange(request, origin, false, true).await {
+                    Err(Failed::Again) => {}
+                    other => return other,
+                }
+            } else {
+                finish(self.node, Some(origin));
+            }
+        }
+        let early = if request.head.len() <= EARLY_HEAD { Early::Bytes(&request.head) } else { Early::Nothing };
+        let was_early = matches!(early, Early::Bytes(_));
+        let upstream = reach(self.node, &request.target, early).await.map_err(|failure| {
+            tracing::debug!("http to {}: {failure}", request.target);
+            Failed::Tell(failure.code.http_status(), failure.text)
+        })?;
+        // Only a node takes bytes early.
+        let is_sent = was_early && upstream.side.node;
+        let reader = Reader::new(upstream.side.node);
+        let origin = Origin { target: request.target.clone(), upstream, reader };
+        self.exchange(request, origin, is_sent, false).await
+    }
+
+    async fn exchange(
+        &mut self,
+        request: &Request,
+        mut origin: Origin,
+        is_sent: bool,
+        is_kept: bool,
+    ) -> Result<Outcome, Failed> {
+        let Origin { upstream: Upstream { side, .. }, reader, .. } = &mut origin;
+        let can_repeat = is_kept && request.is_idempotent && request.body == Body::Length(0);
+        if !is_sent && let Err(error) = write(&side.stream, side.node, &request.head).await {
+            return Err(if can_repeat { Failed::Again } else { gone(&error) });
+        }
+        let sending = self.reader.pass_body(request.body, false, &self.stream, &side.stream, side.node);
+        let receiving = respond(request, &self.limits, reader, &side.stream, &self.stream, can_repeat);
+        let has_body = request.body != Body::Length(0);
+        let ((keeps_client, keeps_origin), sent_all) = both(sending, has_body, receiving).await?;
+        if keeps_client && sent_all {
+            return Ok(Outcome::Next((keeps_origin && origin.reader.is_quiet()).then_some(origin)));
+        }
+        if sent_all {
+            finish(self.node, Some(origin));
+        }
+        Ok(Outcome::Close)
+    }
+
+    /// Tells the client why, and ends.
+    async fn refuse(mut self, status: u16, text: &str, is_head: bool) -> Option<Stream> {
+        let mut message = status_message(status, text);
+        if is_head {
+            message.truncate(message.len() - text.len() - 1);
+        }
+        if timeout(self.limits.handshake, write(&self.stream, false, &message)).await.is_ok_and(|sent| sent.is_ok()) {
+            self.linger().await;
+        }
+        None
+    }
+
+    /// Ends our direction and waits a little for the client's.
+    async fn linger(&mut self) {
+        if SockRef::from(&self.stream).shutdown(std::net::Shutdown::Write).is_err() {
+            return;
+        }
+        let until_end = async {
+            while let Ok(true) = self.reader.more(&self.stream).await {
+                self.reader.buffer.clear();
+            }
+        };
+        let _ = timeout(LINGER, until_end).await;
+        let _ = socket::reset_on_close(&self.stream, false);
+    }
+}
+
+impl Origin {
+    /// Whether it is still there and has said nothing unasked.
+    fn is_fresh(&self) -> bool {
+        self.reader.is_quiet() && socket::is_quiet(&self.upstream.side.stream)
+    }
+}
+
+/// Sends a request's body while its response is received: either may come first. Also returns whether all of the
+/// body was sent when the response was complete.
+async fn both<T>(
+    sending: impl Future<Output = Result<(), PumpError>>,
+    has_body: bool,
+    receiving: impl Future<Output = Result<T, Failed>>,
+) -> Result<(T, bool), Failed> {
+    let (mut sending, mut receiving) = (pin!(sending), pin!(receiving));
+    let mut is_sending = has_body;
+    let mut sent_all = !has_body;
+    loop {
+        tokio::select! {
+            sent = &mut sending, if is_sending => {
+                is_sending = false;
+                match sent {
+                    Ok(()) => sent_all = true,
+                    // The origin may have answered before it stopped listening.
+                    Err(PumpError::Send(_)) => {}
+                    Err(error) => return Err(Failed::Reset(error)),
+                }
+            }
+            answered = &mut receiving => return Ok((answered?, sent_all)),
+        }
+    }
+}
+
+/// Passes the response on, with the interim ones before it. Returns whether the client's and the origin's
+/// connections can go on.
+async fn respond(
+    request: &Request,
+    limits: &Limits,
+    reader: &mut Reader,
+    from: &TcpStream,
+    to: &TcpStream,
+    can_repeat: bool,
+) -> Result<(bool, bool), Failed> {
+    loop {
+        let head = match read_head(reader, from, limits.head, false).await {
+            Ok(Some(head)) => head,
+            Ok(None) | Err(Failed::Reset(_)) if can_repeat && reader.buffer.is_empty() => return Err(Failed::Again),
+            Ok(None) => return Err(Failed::Tell(502, "the origin closed the connection without a response".into())),
+            Err(Failed::Reset(error)) => return Err(gone(&error)),
+            Err(Failed::Tell(_, text)) => return Err(Failed::Tell(502, format!("the origin's response: {text}"))),
+            Err(Failed::Again) => return Err(Failed::Again),
+        };
+        let response = parse_response(&head, limits.headers, request)
+            .map_err(|HttpError { status, reason }| Failed::Tell(status, reason.into()))?;
+        write(to, false, &response.head).await.map_err(Failed::Reset)?;
+        if response.is_interim {
+            continue;
+        }
+        let passed = reader.pass_body(response.body, response.unchunk, from, to, false).await;
+        passed.map_err(Failed::Reset)?;
+        return Ok((response.keeps_client, response.keeps_origin));
+    }
+}
+
+/// A whole head. `None` at an end before its first byte.
+async fn read_head(
+    reader: &mut Reader,
+    from: &TcpStream,
+    limit: usize,
+    is_request: bool,
+) -> Result<Option<Vec<u8>>, Failed> {
+    let mut scanner = HeadScanner::default();
+    loop {
+        let empty = if is_request { empty_lines(&reader.buffer) } else { 0 };
+        if empty > 0 {
+            reader.buffer.drain(..empty);
+            scanner = HeadScanner::default();
+        }
+        let found = scanner.find(&reader.buffer, limit);
+        if let Some(length) = found.map_err(|HttpError { status, reason }| Failed::Tell(status, reason.into()))? {
+            let rest = reader.buffer.split_off(length);
+            return Ok(Some(std::mem::replace(&mut reader.buffer, rest)));
+        }
+        match reader.more(from).await {
+            Ok(true) => {}
+            Ok(false) if reader.buffer.is_empty() => return Ok(None),
+            Ok(false) => return Err(Failed::Reset(PumpError::Truncated)),
+            Err(error) => return Err(Failed::Reset(error)),
+        }
+    }
+}
+
+fn gone(error: &PumpError) -> Failed {
+    Failed::Tell(502, format!("the origin's connection broke: {error}"))
+}
+
+/// Lets go of an origin between two requests. A node is told the end and given a moment to answer, so that the
+/// connection can serve the next stream.
+fn finish(node: &Arc<Node>, origin: Option<Origin>) {
+    let Some(Origin { upstream, reader, .. }) = origin else { return };
+    if !upstream.side.node {
+        return upstream.side.end_cleanly();
+    }
+    let node = node.clone();
+    tokio::spawn(async move {
+        let mut upstream = upstream;
+        let end = Header { kind: Kind::End, length: 0 }.encode();
+        let stream = &mut upstream.side.stream;
+        let ended = async {
+            tokio::io::AsyncWriteExt::write_all(stream, &end).await?;
+            if reader.has_ended() { Ok((Kind::End, Vec::new())) } else { read_frame(stream).await }
+        };
+        // Only a connection on which both ends were said, and nothing else, may rest in the pool.
+        if reader.is_quiet() && matches!(timeout(LINGER, ended).await, Ok(Ok((Kind::End, _)))) {
+            upstream.finish(&node);
+        }
+    });
+}

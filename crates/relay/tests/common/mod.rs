@@ -1,0 +1,256 @@
+//! Nodes, hosts and clients on loopback.
+#![allow(dead_code)]
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use ekiden_relay::{Config, Relay};
+use socket2::SockRef;
+
+/// Nothing here takes this long; only a hang does.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A directory with two different keys, for all tests of the process.
+pub fn directory() -> PathBuf {
+    static DIRECTORY: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let directory = DIRECTORY.get_or_init(|| {
+        let directory = tempfile::tempdir().unwrap();
+        for (name, digit) in [("key", "a"), ("other-key", "b")] {
+            let file = directory.path().join(name);
+            std::fs::write(&file, digit.repeat(64)).unwrap();
+            std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+        }
+        directory
+    });
+    directory.path().into()
+}
+
+pub fn config(text: &str) -> Config {
+    Config::parse(text, &directory().join("node.toml")).unwrap_or_else(|error| panic!("{error}"))
+}
+
+pub fn node(text: &str) -> Relay {
+    Relay::start(config(text)).unwrap()
+}
+
+/// A node with nothing but a segment listener, and perhaps a peer.
+pub fn segment_node(name: &str, peer: Option<(&str, SocketAddr)>, extra: &str) -> Relay {
+    let peer = peer.map(|(peer, address)| format!("[peer.{peer}]\naddress = \"{address}\"\n")).unwrap_or_default();
+    node(&format!(
+        "name = \"{name}\"\nkey_file = \"key\"\nthreads = 2\n[listen.seg]\nkind = \"segment\"\n\
+         address = \"127.0.0.1:0\"\n{peer}{extra}"
+    ))
+}
+
+/// Nodes n1 … n`count` behind an entry; without any, the entry goes directly.
+pub struct Chain {
+    pub entry: Relay,
+    pub nodes: Vec<Relay>,
+}
+
+impl Chain {
+    pub fn new(count: usize) -> Self {
+        Self::with(count, "", "")
+    }
+
+    /// With more configuration for the entry and for the nodes.
+    pub fn with(count: usize, entry: &str, each: &str) -> Self {
+        let mut nodes: Vec<Relay> = Vec::new();
+        let mut next: Option<(String, SocketAddr)> = None;
+        for i in (1..=count).rev() {
+            let name = format!("n{i}");
+            let peer = next.as_ref().map(|(name, address)| (name.as_str(), *address));
+            let relay = segment_node(&name, peer, each);
+            next = Some((name, relay.address("seg").unwrap()));
+            nodes.insert(0, relay);
+        }
+        let via: Vec<String> = (1..=count).map(|i| format!("n{i}")).collect();
+        let way = match &next {
+            Some((name, address)) => {
+                format!("[peer.{name}]\naddress = \"{address}\"\n[[route]]\nto = [\"*\"]\nvia = {via:?}\n")
+            }
+            None => String::new(),
+        };
+        let entry = node(&format!(
+            "name = \"entry\"\nkey_file = \"key\"\nthreads = 2\n\
+             [listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
+             [listen.locked]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\nusers = {{ alice = \"secret\" }}\n\
+             [listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n\
+             [listen.weblocked]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\nusers = {{ alice = \"secret\" }}\n{entry}\n{way}"
+        ));
+        Self { entry, nodes }
+    }
+
+    pub fn address(&self, listener: &str) -> SocketAddr {
+        self.entry.address(listener).unwrap()
+    }
+
+    /// A stream to `target` by SOCKS.
+    pub fn socks(&self, target: SocketAddr) -> TcpStream {
+        let (code, stream) = socks(self.address("socks"), &target.ip().to_string(), target.port());
+        assert_eq!(code, 0);
+        stream
+    }
+
+    /// A stream to `target` by CONNECT.
+    pub fn tunnel(&self, target: SocketAddr) -> TcpStream {
+        let mut stream = connect(self.address("web"));
+        write!(stream, "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").unwrap();
+        let head = read_head(&mut stream);
+        assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
+        stream
+    }
+}
+
+pub fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream.set_nodelay(true).unwrap();
+    stream
+}
+
+/// Asks for `host`, always as a name or address in text; returns the reply code.
+pub fn socks(proxy: SocketAddr, host: &str, port: u16) -> (u8, TcpStream) {
+    let mut stream = connect(proxy);
+    stream.write_all(&[5, 1, 0]).unwrap();
+    let mut method = [0; 2];
+    stream.read_exact(&mut method).unwrap();
+    assert_eq!(method, [5, 0]);
+    (socks_request(&mut stream, host, port), stream)
+}
+
+pub fn socks_request(stream: &mut TcpStream, host: &str, port: u16) -> u8 {
+    let mut request = vec![5, 1, 0, 3, host.len() as u8];
+    request.extend(host.as_bytes());
+    request.extend(port.to_be_bytes());
+    stream.write_all(&request).unwrap();
+    let mut head = [0; 4];
+    stream.read_exact(&mut head).unwrap();
+    let mut address = vec![0; if head[3] == 4 { 18 } else { 6 }];
+    stream.read_exact(&mut address).unwrap();
+    head[1]
+}
+
+pub fn listener() -> (TcpListener, SocketAddr) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+pub fn accept(listener: &TcpListener) -> TcpStream {
+    let (stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// A port on which nobody listens.
+pub fn closed_port() -> SocketAddr {
+    listener().1
+}
+
+/// A server that does `serve` with every connection, on threads of its own.
+pub fn server(serve: impl Fn(TcpStream) + Send + Sync + Clone + 'static) -> SocketAddr {
+    let (listener, address) = listener();
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            stream.set_read_timeout(Some(PATIENCE)).unwrap();
+            let serve = serve.clone();
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+    address
+}
+
+/// Reads everything, then sends it back: works only if half-close does.
+pub fn late_echo() -> SocketAddr {
+    server(|mut stream| {
+        let mut all = Vec::new();
+        if stream.read_to_end(&mut all).is_ok() {
+            let _ = stream.write_all(&all);
+        }
+    })
+}
+
+/// Sends back what comes as it comes.
+pub fn echo() -> SocketAddr {
+    server(|mut stream| {
+        let mut piece = vec![0; 65_536];
+        while let Ok(n @ 1..) = stream.read(&mut piece) {
+            if stream.write_all(&piece[..n]).is_err() {
+                break;
+            }
+        }
+    })
+}
+
+/// Bytes that do not repeat in any length that matters here.
+pub fn noise(length: usize, seed: u64) -> Vec<u8> {
+    let mut state = seed | 1;
+    let mut out = Vec::with_capacity(length + 8);
+    while out.len() < length {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        out.extend(state.to_le_bytes());
+    }
+    out.truncate(length);
+    out
+}
+
+/// Sends `data` and its end, and returns all that comes back.
+pub fn exchange(mut stream: TcpStream, data: &[u8]) -> Vec<u8> {
+    let mut back = Vec::new();
+    std::thread::scope(|scope| {
+        let mut writer = stream.try_clone().unwrap();
+        scope.spawn(move || {
+            writer.write_all(data).unwrap();
+            writer.shutdown(Shutdown::Write).unwrap();
+        });
+        stream.read_to_end(&mut back).unwrap();
+    });
+    back
+}
+
+pub fn read_head(stream: &mut TcpStream) -> String {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap_or_else(|e| panic!("{e} after {:?}", String::from_utf8_lossy(&head)));
+        head.push(byte[0]);
+    }
+    String::from_utf8(head).unwrap()
+}
+
+/// Closes with a reset.
+pub fn reset(stream: TcpStream) {
+    SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+}
+
+/// Reads until the stream is over; whether it ended cleanly.
+pub fn ends_cleanly(stream: &mut TcpStream) -> bool {
+    let mut piece = vec![0; 65_536];
+    loop {
+        match stream.read(&mut piece) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => {
+                assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+                return false;
+            }
+        }
+    }
+}
+
+pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !condition() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain until {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

@@ -15,6 +15,8 @@ const THROUGH_PROXIES: &[(&str, &str)] = &[
 ];
 const PRELUDE: &str = include_str!("clients/prelude.sh");
 const IPERF3: &str = include_str!("clients/iperf3.sh");
+const DEPLOYMENT: &str = include_str!("clients/deployment.sh");
+const README: &str = include_str!("../../../README.md");
 const SILENT: &str = include_str!("clients/silent.sh");
 
 fn main() -> ExitCode {
@@ -27,18 +29,35 @@ fn main() -> ExitCode {
     for count in [1, 3] {
         for &(client, script) in THROUGH_PROXIES {
             let name = format!("{client} works through {count} node(s)");
-            trials.push(Trial::test(name, move || in_lab(&chain(count, "proxy"), script, "")));
+            trials.push(Trial::test(name, move || in_lab(&chain(count, "proxy"), script, &[])));
         }
         trials.push(Trial::test(format!("iperf3 works through a forward listener and {count} node(s)"), move || {
             let routers: Vec<String> = (1..=count).map(|i| format!("r{i}")).collect();
-            in_lab(&chain(count, "router"), IPERF3, &routers.join(" "))
+            in_lab(&chain(count, "router"), IPERF3, &[("ROUTERS", &routers.join(" "))])
         }));
     }
     trials.push(Trial::test("ten thousand silent connections are dropped while clients are served", || {
-        in_lab(&chain(1, "router"), SILENT, "r1")
+        in_lab(&chain(1, "router"), SILENT, &[])
+    }));
+    trials.push(Trial::test("the deployment in the README works as written", || {
+        let key = README.split('`').find(|text| text.starts_with("openssl")).ok_or("no command that makes the key")?;
+        let fetch = README.lines().find(|line| line.starts_with("curl --proxy")).ok_or("no curl")?;
+        let blocks = [
+            ("CITY", block("toml proxy city.toml")?),
+            ("ISLAND", block("toml proxy island.toml")?),
+            ("KEY", key),
+            ("FETCH", fetch),
+        ];
+        in_lab(&chain(1, "router"), DEPLOYMENT, &blocks)
     }));
     let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(!root)).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
+}
+
+/// The README's fenced block with this mark.
+fn block(mark: &str) -> Result<&'static str, Failed> {
+    let rest = README.split_once(&format!("```{mark}\n")).ok_or("no such block")?.1;
+    Ok(rest.split_once("```").ok_or("the block is not closed")?.0)
 }
 
 /// client – n proxies (p1 …) or routers (r1 …) – server.
@@ -57,7 +76,7 @@ fn chain(count: usize, kind: &str) -> String {
 }
 
 /// Runs the script on the client of a lab of its own.
-fn in_lab(scenario: &str, script: &str, routers: &str) -> Result<(), Failed> {
+fn in_lab(scenario: &str, script: &str, variables: &[(&str, &str)]) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     let file = folder.path().join("scenario.toml");
     std::fs::write(&file, scenario)?;
@@ -67,7 +86,7 @@ fn in_lab(scenario: &str, script: &str, routers: &str) -> Result<(), Failed> {
         .arg(&file)
         .args(["client", "--", "bash", "-c", &format!("{PRELUDE}\n{script}")])
         .env("EKIDEN", ekiden)
-        .env("ROUTERS", routers)
+        .envs(variables.iter().copied())
         .env("TMPDIR", folder.path())
         .output()?;
     if output.status.success() {

@@ -67,7 +67,7 @@ impl BarChart {
 
     fn draw<'a>(&self, area: &Drawing<'a>) -> Result<(), DrawError<'a>> {
         let values = self.bars.iter().chain(&self.marks).flat_map(|(_, values)| values).flatten();
-        let top = values.copied().fold(0.0, f64::max).max(1e-9) * 1.18;
+        let top = values.copied().fold(0.0, f64::max).max(1e-9) * headroom(self.bars.len() + self.marks.len());
         let groups = self.categories.len() as f64;
         let mut chart = builder(area, &self.title).build_cartesian_2d(0.0..groups, 0.0..top)?;
         chart
@@ -132,7 +132,8 @@ impl LineChart {
         let points = || self.series.iter().flat_map(|series| &series.points);
         let right = points().map(|point| point.0).fold(1e-9, f64::max);
         let levels = self.levels.iter().map(|level| level.1);
-        let top = points().map(|point| point.1).chain(levels).fold(1e-9, f64::max) * 1.15;
+        let top = points().map(|point| point.1).chain(levels).fold(1e-9, f64::max)
+            * headroom(self.series.len() + self.levels.len());
         let mut chart = builder(area, &self.title).build_cartesian_2d(0.0..right, 0.0..top)?;
         chart
             .configure_mesh()
@@ -194,6 +195,11 @@ where
         .background_style(WHITE.mix(0.85))
         .label_font((FONT, 13, &INK))
         .draw()
+}
+
+/// How much higher than its highest value an axis goes, for the legend to cover nothing.
+fn headroom(legend_entries: usize) -> f64 {
+    1.12 + 0.085 * legend_entries as f64
 }
 
 fn level_style(i: usize) -> ShapeStyle {

@@ -1,0 +1,129 @@
+//! The examples in the documentation are what they claim to be: files that are accepted, and a deployment that works.
+//!
+//! Fences are marked: `toml scenario` is a scenario file, `toml proxy [NAME]` a node's configuration, `sh lab` runs on
+//! a node of the scenario above it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const EKIDEN: &str = env!("CARGO_BIN_EXE_ekiden");
+
+/// A fenced block.
+struct Example {
+    file: PathBuf,
+    mark: String,
+    text: String,
+}
+
+#[test]
+fn every_scenario_in_the_documentation_is_accepted() {
+    let examples = marked("toml scenario");
+    assert!(examples.len() >= 2, "found only {}", examples.len());
+    for example in examples {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("example.toml");
+        std::fs::write(&path, &example.text).unwrap();
+        accepted(&example, Command::new(EKIDEN).args(["scenario", "check"]).arg(path));
+    }
+}
+
+#[test]
+fn every_configuration_in_the_documentation_is_accepted() {
+    let examples = marked("toml proxy");
+    assert!(examples.len() >= 3, "found only {}", examples.len());
+    for example in examples {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("example.toml");
+        std::fs::write(&path, &example.text).unwrap();
+        write_key(folder.path());
+        accepted(&example, Command::new(EKIDEN).args(["proxy", "--check", "-c"]).arg(path));
+    }
+}
+
+#[test]
+fn every_scenario_file_of_the_project_is_accepted() {
+    let files = files_in(&root().join("scenarios"), "toml");
+    assert!(!files.is_empty());
+    for file in files {
+        let output = Command::new(EKIDEN).args(["scenario", "check"]).arg(&file).output().unwrap();
+        assert!(output.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn every_link_in_the_documentation_leads_somewhere() {
+    for file in documents() {
+        let text = std::fs::read_to_string(&file).unwrap();
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let path = link.split('#').next().unwrap_or_default();
+            let found = path.is_empty() || file.parent().unwrap().join(path).exists();
+            assert!(found, "{}: no such file: {link}", file.display());
+        }
+    }
+}
+
+#[test]
+fn every_command_is_in_the_readme_and_has_help() {
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let help = Command::new(EKIDEN).arg("--help").output().unwrap();
+    let help = String::from_utf8(help.stdout).unwrap();
+    let (_, commands) = help.split_once("Commands:\n").unwrap();
+    // A line that is indented further goes on with the description before it.
+    let lines = commands.lines().take_while(|line| !line.is_empty()).filter(|line| !line.starts_with("   "));
+    let commands = lines.filter_map(|line| line.split_whitespace().next());
+    for command in commands.filter(|command| *command != "help") {
+        assert!(readme.contains(&format!("| `ekiden {command}` |")), "README.md does not name `ekiden {command}`");
+        let output = Command::new(EKIDEN).args(["help", command]).output().unwrap();
+        assert!(output.status.success() && output.stdout.len() > 300, "`ekiden help {command}` says little");
+    }
+}
+
+fn accepted(example: &Example, command: &mut Command) {
+    let Output { status, stderr, .. } = command.output().unwrap();
+    let said = String::from_utf8_lossy(&stderr);
+    assert!(status.success(), "{} ({}): {said}\n{}", example.file.display(), example.mark, example.text);
+}
+
+fn write_key(folder: &Path) {
+    use std::os::unix::fs::PermissionsExt;
+    let path = folder.join("ekiden.key");
+    std::fs::write(&path, "0123456789abcdef".repeat(4)).unwrap();
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+/// Every fenced block of the documentation whose mark starts with `mark`.
+fn marked(mark: &str) -> Vec<Example> {
+    let mut examples = Vec::new();
+    for file in documents() {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let mut open: Option<Example> = None;
+        for line in text.lines() {
+            match (line.strip_prefix("```"), &mut open) {
+                (Some(found), None) => open = Some(Example { file: file.clone(), mark: found.into(), text: String::new() }),
+                (Some(_), Some(_)) => examples.extend(open.take()),
+                (None, Some(example)) => example.text += &format!("{line}\n"),
+                (None, None) => {}
+            }
+        }
+        assert!(open.is_none(), "{}: a fence is not closed", file.display());
+    }
+    examples.retain(|example| example.mark.starts_with(mark));
+    examples
+}
+
+fn documents() -> Vec<PathBuf> {
+    let mut files = files_in(&root().join("docs"), "md");
+    files.extend(["README.md", "ARCHITECTURE.md"].map(|name| root().join(name)));
+    files
+}
+
+fn files_in(folder: &Path, extension: &str) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|e| e == extension)).collect();
+    files.sort();
+    files
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}

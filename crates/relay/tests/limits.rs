@@ -1,0 +1,56 @@
+//! Clients that say nothing or too much.
+
+mod common;
+
+use std::io::Write;
+
+use common::*;
+
+#[test]
+fn silent_connections_are_dropped_while_clients_are_served() {
+    let chain = Chain::with(1, "[limits]\nhandshake = \"500ms\"\n", "[limits]\nhandshake = \"500ms\"\n");
+    let server = late_echo();
+    let mut silent = Vec::new();
+    for address in [chain.address("socks"), chain.address("web"), chain.nodes[0].address("seg").unwrap()] {
+        silent.extend((0..200).map(|_| connect(address)));
+    }
+    assert_eq!(exchange(chain.socks(server), b"served"), b"served");
+    assert_eq!(exchange(chain.tunnel(server), b"served"), b"served");
+    for stream in &mut silent {
+        ends_cleanly(stream);
+    }
+    assert_eq!(exchange(chain.socks(server), b"served"), b"served");
+    wait_until("all are gone", || chain.entry.connections() == 0);
+}
+
+#[test]
+fn half_a_request_is_as_good_as_none() {
+    let chain = Chain::with(0, "[limits]\nhandshake = \"200ms\"\n", "");
+    for (listener, bytes) in
+        [("socks", &b"\x05\x01"[..]), ("socks", b"\x05\x01\x00\x05\x01\x00\x03\xff"), ("web", b"GET http://x/ HT")]
+    {
+        let mut stream = connect(chain.address(listener));
+        stream.write_all(bytes).unwrap();
+        ends_cleanly(&mut stream);
+    }
+}
+
+#[test]
+fn more_connections_than_allowed_wait() {
+    let chain = Chain::with(0, "[limits]\nconnections = 2\n", "");
+    let server = late_echo();
+    let first = chain.socks(server);
+    let second = chain.socks(server);
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let address = chain.address("socks");
+    let third = std::thread::spawn(move || {
+        let (code, stream) = socks(address, "127.0.0.1", server.port());
+        sender.send(code).unwrap();
+        exchange(stream, b"third")
+    });
+    assert!(receiver.recv_timeout(std::time::Duration::from_millis(200)).is_err(), "served beyond the limit");
+    assert_eq!(exchange(first, b"first"), b"first");
+    assert_eq!(receiver.recv_timeout(PATIENCE), Ok(0));
+    assert_eq!(third.join().unwrap(), b"third");
+    assert_eq!(exchange(second, b"second"), b"second");
+}

@@ -1,0 +1,189 @@
+//! The life of a node's process: signals, and a death that must not look like an end.
+//!
+//! The process is this test program itself, running only [`node_process`].
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use common::*;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+const CONFIG: &str = "EKIDEN_TEST_NODE";
+
+/// Not a test but the node, when the variable names its configuration.
+#[test]
+fn node_process() {
+    if let Some(file) = std::env::var_os(CONFIG) {
+        let file = PathBuf::from(file);
+        let config = ekiden_relay::Config::load(&file).unwrap();
+        ekiden_relay::run(config, &file).unwrap();
+    }
+}
+
+struct Process {
+    child: Child,
+    file: PathBuf,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Process {
+    fn start(name: &str, text: &str) -> Self {
+        let file = directory().join(format!("{name}.toml"));
+        std::fs::write(&file, text).unwrap();
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "node_process", "--nocapture"]).env(CONFIG, &file).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut addresses = Vec::new();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        loop {
+            let line = lines.next().expect("the node ended before it was ready").unwrap();
+            // The test harness writes its own words before ours.
+            if let Some((_, rest)) = line.split_once("listening ") {
+                addresses.push(rest.split(' ').nth(1).unwrap().parse().unwrap());
+            }
+            if line.ends_with("ready") {
+                break;
+            }
+        }
+        std::thread::spawn(move || lines.for_each(drop));
+        Self { child, file, addresses }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
+    }
+
+    fn ends_within(&mut self, limit: Duration) -> bool {
+        let start = Instant::now();
+        while start.elapsed() < limit {
+            if self.child.try_wait().unwrap().is_some() {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        false
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const SOCKS: &str = "[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n";
+
+fn open(process: &Process, host: &std::net::TcpListener) -> (std::net::TcpStream, std::net::TcpStream) {
+    let (code, client) = socks(process.addresses[0], "127.0.0.1", host.local_addr().unwrap().port());
+    assert_eq!(code, 0);
+    (client, accept(host))
+}
+
+#[test]
+fn a_killed_node_never_looks_like_an_end() {
+    let segment = "[listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:0\"\n";
+    let key = format!("key_file = {:?}\n", directory().join("key"));
+    for victim in ["only", "entry", "exit"] {
+        for sent in [0, 10, 8 << 20] {
+            let exit = Process::start("kill-exit", &format!("{key}{segment}"));
+            let via = format!(
+                "[peer.exit]\naddress = \"{}\"\n[[route]]\nto = [\"*\"]\nvia = [\"exit\"]\n",
+                exit.addresses[0]
+            );
+            let way = if victim == "only" { String::new() } else { format!("{key}{SOCKS}{via}") };
+            let entry = Process::start("kill-entry", if victim == "only" { SOCKS } else { &way });
+            let (host, _) = listener();
+            let (mut client, mut server) = open(&entry, &host);
+            // A one-way stream, under way: the receiver has not read what is on its way.
+            let writer = std::thread::spawn(move || {
+                let _ = server.set_write_timeout(Some(Duration::from_millis(300)));
+                let _ = server.write_all(&noise(sent, 1));
+                server
+            });
+            let server = writer.join().unwrap();
+            std::thread::sleep(Duration::from_millis(50));
+            if victim == "exit" { &exit } else { &entry }.signal(Signal::SIGKILL);
+            let mut server = server;
+            assert!(!ends_cleanly(&mut client), "client, {victim} killed after {sent} bytes");
+            assert!(!ends_cleanly(&mut server), "server, {victim} killed after {sent} bytes");
+        }
+    }
+}
+
+#[test]
+fn sigterm_lets_streams_end_and_resets_those_that_do_not() {
+    let (host, _) = listener();
+    for ends in [true, false] {
+        let mut process = Process::start(&format!("term-{ends}"), &format!("[limits]\ndrain = \"1s\"\n{SOCKS}"));
+        let (mut client, mut server) = open(&process, &host);
+        process.signal(Signal::SIGTERM);
+        wait_until("nobody accepts", || std::net::TcpStream::connect(process.addresses[0]).is_err());
+        if ends {
+            server.write_all(b"the last words").unwrap();
+            drop(client.try_clone().unwrap().shutdown(std::net::Shutdown::Write));
+            let mut rest = Vec::new();
+            server.read_to_end(&mut rest).unwrap();
+            drop(server);
+            let mut words = String::new();
+            client.read_to_string(&mut words).unwrap();
+            assert_eq!(words, "the last words");
+        } else {
+            assert!(!ends_cleanly(&mut client));
+            assert!(!ends_cleanly(&mut server));
+        }
+        assert!(process.ends_within(PATIENCE));
+        assert!(process.child.wait().unwrap().success());
+    }
+}
+
+#[test]
+fn a_second_signal_ends_at_once() {
+    let (host, _) = listener();
+    let mut process = Process::start("twice", &format!("[limits]\ndrain = \"1h\"\n{SOCKS}"));
+    let (mut client, _server) = open(&process, &host);
+    process.signal(Signal::SIGINT);
+    wait_until("nobody accepts", || std::net::TcpStream::connect(process.addresses[0]).is_err());
+    process.signal(Signal::SIGTERM);
+    assert!(process.ends_within(PATIENCE));
+    assert!(!ends_cleanly(&mut client));
+}
+
+#[test]
+fn sighup_takes_a_right_file_and_keeps_the_old_one_otherwise() {
+    let (host, address) = listener();
+    let process = Process::start("hup", SOCKS);
+    let (mut client, mut server) = open(&process, &host);
+    let port = closed_port();
+    let more = format!("[listen.more]\nkind = \"socks5\"\naddress = \"{port}\"\n");
+    let refuse = format!("[[route]]\nto = [\"{address}\"]\naction = \"refuse\"\n");
+
+    std::fs::write(&process.file, "kind = ").unwrap();
+    process.signal(Signal::SIGHUP);
+    std::thread::sleep(Duration::from_millis(100));
+    assert_eq!(socks(process.addresses[0], "127.0.0.1", address.port()).0, 0, "the old configuration stays");
+    drop(accept(&host));
+
+    std::fs::write(&process.file, format!("{SOCKS}{more}{refuse}")).unwrap();
+    process.signal(Signal::SIGHUP);
+    wait_until("the new listener is there", || std::net::TcpStream::connect(port).is_ok());
+    assert_eq!(socks(port, "127.0.0.1", address.port()).0, 2, "the new routes hold");
+    wait_until("they hold on the old listener", || socks(process.addresses[0], "127.0.0.1", address.port()).0 == 2);
+
+    client.write_all(b"still here").unwrap();
+    let mut words = [0; 10];
+    server.read_exact(&mut words).unwrap();
+    assert_eq!(&words, b"still here");
+
+    std::fs::write(&process.file, SOCKS).unwrap();
+    process.signal(Signal::SIGHUP);
+    wait_until("the listener is gone", || std::net::TcpStream::connect(port).is_err());
+    server.write_all(b"and here").unwrap();
+    client.read_exact(&mut [0; 8]).unwrap();
+}

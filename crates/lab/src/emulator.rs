@@ -75,11 +75,14 @@ struct Direction {
     under_way: VecDeque<(u64, Box<[u8]>)>,
 }
 
-/// Whether much is sent.
+/// Whether much is sent, and how long the thread's turns take then.
 struct Load {
     since_ns: u64,
     frames: u64,
     heavy: bool,
+    last_turn_ns: u64,
+    /// A moving average; longer than [`TICK_NS`] by what waking and working take.
+    turn_ns: u64,
 }
 
 impl Emulator {
@@ -98,7 +101,7 @@ impl Emulator {
         let shared = Arc::new(Shared { sockets, counters, stopped: AtomicBool::new(false) });
         let mtu = wires.iter().map(|wire| wire.link.mtu).max().unwrap_or_default();
         let (stopping, stop) = io::pipe()?;
-        let load = Load { since_ns: monotonic_ns(), frames: 0, heavy: false };
+        let load = Load::new(monotonic_ns());
         let batch = Batch::new(mtu as usize);
         let driver = Driver { shared: Arc::clone(&shared), directions, batch, load, stop: stopping };
         let thread = thread::Builder::new().name("wire".into()).spawn(move || driver.run())?;
@@ -139,7 +142,7 @@ impl Driver {
         while !self.shared.stopped.load(Ordering::Relaxed) {
             let taken = self.take_arrivals();
             self.load.note(monotonic_ns(), taken);
-            self.deliver(if self.load.heavy { TICK_NS / 2 } else { 0 });
+            self.deliver(self.load.early_ns());
             self.rest();
         }
     }
@@ -234,7 +237,22 @@ impl Direction {
 }
 
 impl Load {
+    fn new(now_ns: u64) -> Self {
+        Self { since_ns: now_ns, frames: 0, heavy: false, last_turn_ns: now_ns, turn_ns: TICK_NS }
+    }
+
+    /// How much too early frames may be sent now: half a turn, so that they are as often early as late.
+    fn early_ns(&self) -> u64 {
+        if self.heavy { self.turn_ns / 2 } else { 0 }
+    }
+
+    /// Takes note of a turn that begins now with so many frames.
     fn note(&mut self, now_ns: u64, frames: u64) {
+        if self.heavy {
+            let turn_ns = (now_ns - self.last_turn_ns).min(2 * TICK_NS);
+            self.turn_ns = (self.turn_ns * 15 + turn_ns) / 16;
+        }
+        self.last_turn_ns = now_ns;
         self.frames += frames;
         if self.frames >= LOAD_FRAMES {
             self.heavy = true;

@@ -13,7 +13,7 @@ use ekiden_net::device;
 use ekiden_net::namespace::Namespace;
 use ekiden_scenario::{Link, NodeKind, Scenario};
 use rtnetlink::packet_core::DefaultNla;
-use rtnetlink::packet_route::link::{InfoData, InfoKind, InfoVeth};
+use rtnetlink::packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute};
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMetric, RouteScope};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 
@@ -84,7 +84,8 @@ async fn populate(handle: Handle, scenario: &Scenario, index: usize, wire: &Name
     handle.address().add(loopback, own.into(), 32).execute().await.map_err(io_error)?;
     for (number, (link_name, link)) in scenario.links.iter().enumerate() {
         let Some(end) = link.ends.iter().position(|end| end == name) else { continue };
-        add_link(&handle, &device_name(link_name, number), link, &wire_device(number, end), wire).await?;
+        let (outer, inner) = (device_name(link_name, number), wire_device(number, end));
+        add_link(&handle, &outer, link, tcp::train_bytes(&node.tcp), &inner, wire).await?;
     }
     for (other, destination) in scenario.nodes.keys().enumerate().filter(|(other, _)| *other != index) {
         let Some(hop) = scenario.path(name, destination).and_then(|path| path.first().copied()) else { continue };
@@ -102,7 +103,14 @@ async fn populate(handle: Handle, scenario: &Scenario, index: usize, wire: &Name
 }
 
 /// A pair of devices: one here, the other in the wire's namespace.
-async fn add_link(handle: &Handle, name: &str, link: &Link, inner: &str, wire: &Namespace) -> io::Result<()> {
+async fn add_link(
+    handle: &Handle,
+    name: &str,
+    link: &Link,
+    train_bytes: u32,
+    inner: &str,
+    wire: &Namespace,
+) -> io::Result<()> {
     let peer = LinkMessageBuilder::<LinkUnspec>::default()
         .name(inner.into())
         .mtu(link.mtu)
@@ -112,6 +120,7 @@ async fn add_link(handle: &Handle, name: &str, link: &Link, inner: &str, wire: &
         .name(name.into())
         .mtu(link.mtu)
         .address(HARDWARE_ADDRESS.to_vec())
+        .append_extra_attribute(LinkAttribute::GsoMaxSize(train_bytes))
         .set_info_data(InfoData::Veth(InfoVeth::Peer(peer)))
         .build();
     handle.link().add(pair).execute().await.map_err(io_error)?;

@@ -27,7 +27,7 @@ pub(crate) fn configure(tcp: &Tcp, forwards: bool) -> io::Result<()> {
     set("tcp_window_scaling", flag(tcp.window_scaling))?;
     let receive = receive_space(tcp.receive_buffer);
     set("tcp_rmem", &limits(receive, 131_072))?;
-    set("tcp_wmem", &limits(send_space(tcp.send_buffer), 16_384))
+    set("tcp_wmem", &limits(send_space(tcp), 16_384))
 }
 
 /// Keeps the kernel from sending neighbour discovery over links that are emulated for IPv4.
@@ -54,18 +54,36 @@ pub(crate) fn check_congestion(namespace: &Namespace, node: &str, tcp: &Tcp) -> 
     Err(Error::Congestion { node: node.into(), name: tcp.congestion.clone(), available })
 }
 
-/// The kernel's memory limit under which a socket advertises windows of up to `window`.
+/// The largest train of segments that the kernel keeps and sends as one, in bytes: `gso_max_size` of the node's devices.
 ///
-/// The kernel charges a packet's whole memory against the limit, and (since Linux 6.6) advertises the part of the
-/// limit that payload was of that memory in the packets received: for full-sized packets of a 1500-byte link 1448 of
-/// 2304 bytes, kept in 256ths as 160.
-fn receive_space(window: Bytes) -> u64 {
-    window.0.saturating_mul(256).div_ceil(160)
+/// A socket may exceed its send buffer by one train, so a train must be small beside the buffer.
+pub(crate) fn train_bytes(tcp: &Tcp) -> u32 {
+    const LEAST: u64 = 4_096;
+    const MOST: u64 = 65_536;
+    (tcp.send_buffer.0 / 8).clamp(LEAST, MOST) as u32
 }
 
-/// The kernel's memory limit under which a socket holds `buffer` bytes.
-fn send_space(buffer: Bytes) -> u64 {
-    buffer.0.saturating_mul(2)
+/// The kernel's memory limit under which a socket advertises windows of up to `window`.
+///
+/// The kernel charges a packet's whole memory against the limit, and (since Linux 6.6) advertises that part of the
+/// limit which payload was of memory in the packets received. For the full-sized packets of a 1500-byte link that is
+/// 1448 of 2304 bytes, kept in 256ths as 160. One packet is in the receive queue while its acknowledgement is written.
+fn receive_space(window: Bytes) -> u64 {
+    const PACKET_MEMORY: u64 = 2_304;
+    window.0.saturating_mul(256).div_ceil(160).saturating_add(PACKET_MEMORY)
+}
+
+/// The kernel's memory limit under which a socket holds `send_buffer` bytes on average while the program always has more.
+///
+/// The limit counts what the kernel keeps beside each train. The last train may exceed it by anything up to a whole one.
+/// And a program that waits for room is woken when a third is free: what is held swings between two thirds of the limit
+/// and all of it, five sixths in the middle.
+fn send_space(tcp: &Tcp) -> u64 {
+    const BESIDE_TRAIN: u64 = 1_280;
+    let train = u64::from(train_bytes(tcp));
+    let buffer = tcp.send_buffer.0;
+    let full = buffer.saturating_add(BESIDE_TRAIN.saturating_mul(buffer.div_ceil(train))).saturating_sub(train / 2);
+    full.saturating_mul(6) / 5
 }
 
 /// The three numbers of tcp_rmem and tcp_wmem: least, initial, most.

@@ -4,6 +4,7 @@
 //! [`isolate`] first, before any thread; then [`Lab::build`]. Several labs may live at once. What the accuracy is, and how
 //! it comes about, stands in `docs/lab.md`.
 
+mod check;
 mod emulator;
 mod error;
 mod flow;
@@ -28,6 +29,7 @@ use ekiden_record::LinkDirection;
 use ekiden_scenario::Scenario;
 use tempfile::TempDir;
 
+pub use check::{Check, all_passed, check};
 pub use error::{Error, Kind};
 pub use flow::Progress;
 pub use proxies::{HTTP_PORT, SEGMENT_PORT, SOCKS_PORT};

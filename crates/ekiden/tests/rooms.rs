@@ -14,6 +14,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("net", &["units"]),
     ("relay-proto", &["units"]),
     ("relay", &["net", "record", "relay-proto", "units"]),
+    ("bench", &["net", "units"]),
     ("lab", &["net", "record", "scenario", "units"]),
     ("report", &["model", "record", "scenario", "units"]),
     ("demo", &["lab", "model", "record", "report", "scenario", "units"]),

@@ -1,0 +1,124 @@
+//! The loads, and what they have in common. Generators share the CPUs with the relay, so they must cost little.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, ensure};
+use ekiden_net::namespace::Namespace;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use socket2::{Domain, Socket, Type};
+
+mod echo;
+pub mod idle;
+pub mod pingpong;
+pub mod storm;
+pub mod stream;
+
+/// The size of small messages.
+const MESSAGE_BYTES: usize = 64;
+
+/// A relay that does nothing for so long has failed.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// From whom to whom, and over what address. Without a namespace: wherever this process is.
+#[derive(Debug, Clone, Copy)]
+pub struct Path<'a> {
+    /// Where connections come from.
+    pub client: Option<&'a Namespace>,
+    /// Where they go to.
+    pub server: Option<&'a Namespace>,
+    /// What the client connects to: the relay, or the server itself.
+    pub connect: SocketAddr,
+    /// Where the server listens.
+    pub listen: SocketAddr,
+}
+
+/// How long a load runs before it is measured, and then.
+#[derive(Debug, Clone, Copy)]
+pub struct Times {
+    /// Not measured.
+    pub warm_up: Duration,
+    /// Measured.
+    pub measured: Duration,
+}
+
+/// What was counted while a load ran.
+#[derive(Debug, Clone, Copy)]
+pub struct Interval {
+    /// Bytes, or connections.
+    pub count: u64,
+    /// The time it took.
+    pub elapsed: Duration,
+    /// The relay's CPU time in it.
+    pub cpu: Duration,
+}
+
+/// Asks for the CPU time that the relay has used so far.
+pub type Cpu<'a> = &'a (dyn Fn() -> Result<Duration> + Sync);
+
+impl Path<'_> {
+    fn listen(&self) -> Result<TcpListener> {
+        let listen = || {
+            let socket = Socket::new(Domain::for_address(self.listen), Type::STREAM, None)?;
+            socket.set_reuse_address(true)?;
+            socket.bind(&self.listen.into())?;
+            socket.listen(4096)?;
+            Ok(socket.into())
+        };
+        inside(self.server, listen).with_context(|| format!("cannot listen on {}", self.listen))
+    }
+
+    fn connect(&self) -> Result<TcpStream> {
+        let connect = || TcpStream::connect_timeout(&self.connect, PATIENCE);
+        inside(self.client, connect).with_context(|| format!("cannot connect to {}", self.connect))
+    }
+
+    /// One connection, both ends of it, patient for [`PATIENCE`] and without Nagle's delay.
+    fn pair(&self, listener: &TcpListener) -> Result<(TcpStream, TcpStream)> {
+        let client = self.connect()?;
+        ensure!(readable(listener)?, "the connection does not reach the server");
+        let (server, _) = listener.accept()?;
+        for end in [&client, &server] {
+            end.set_nodelay(true)?;
+            end.set_read_timeout(Some(PATIENCE))?;
+            end.set_write_timeout(Some(PATIENCE))?;
+        }
+        Ok((client, server))
+    }
+}
+
+/// Counts from the end of the warm-up on.
+fn observe(counter: &AtomicU64, times: Times, cpu: Cpu) -> Result<Interval> {
+    thread::sleep(times.warm_up);
+    let (count, before, start) = (counter.load(Ordering::Relaxed), cpu()?, Instant::now());
+    thread::sleep(times.measured);
+    let (elapsed, after) = (start.elapsed(), cpu()?);
+    Ok(Interval { count: counter.load(Ordering::Relaxed) - count, elapsed, cpu: after.saturating_sub(before) })
+}
+
+/// Waits until something can be read or accepted, or patience ends.
+fn readable(socket: &impl AsFd) -> io::Result<bool> {
+    let timeout = PollTimeout::try_from(PATIENCE).unwrap_or(PollTimeout::MAX);
+    let mut sockets = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    Ok(poll(&mut sockets, timeout)? > 0)
+}
+
+/// Sockets stay in the namespace they were made in.
+fn inside<T: Send>(namespace: Option<&Namespace>, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    match namespace {
+        Some(namespace) => namespace.run(work),
+        None => work(),
+    }
+}
+
+/// The result of a thread that does not panic.
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, Result<T>>) -> Result<T> {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,68 @@
+//! The relay benchmark: ekiden, HAProxy and nginx relay the same loads between namespaces of this machine, interleaved
+//! in one run. docs/benchmarks.md says what is measured, and how.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+use ekiden_net::sandbox::{self, Interrupt};
+use ekiden_net::socket;
+
+mod load;
+mod network;
+mod process;
+mod relay;
+mod report;
+mod rounds;
+mod stats;
+
+/// Measures ekiden's relay beside HAProxy and nginx, and kernel forwarding.
+#[derive(Debug, Parser)]
+struct Args {
+    /// The ekiden binary.
+    #[arg(long)]
+    ekiden: PathBuf,
+    /// Where the peers' packages are unpacked (usr/sbin/haproxy, usr/sbin/nginx ...).
+    #[arg(long)]
+    peers: PathBuf,
+    /// The relays' configurations.
+    #[arg(long)]
+    configs: PathBuf,
+    /// Rounds; every relay is measured once in each.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=50))]
+    rounds: u8,
+    /// Two rounds of short cells: a first look, no result.
+    #[arg(long, conflicts_with = "rounds")]
+    quick: bool,
+    /// Print JSON: all values, medians, aims.
+    #[arg(long)]
+    json: bool,
+    /// Measure only these relays, by name: direct, ekiden, haproxy, nginx, chain. Without peers there are no ratios.
+    #[arg(long, value_delimiter = ',')]
+    only: Vec<String>,
+}
+
+fn main() -> ExitCode {
+    match run(Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("ekiden-bench: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(args: Args) -> anyhow::Result<()> {
+    let relays = relay::named(&args.only)?;
+    relay::check_files(&relays, &args)?;
+    // Everything that is started ends with the sandbox, whatever ends this process.
+    sandbox::enter(Interrupt::Ends, || ())?;
+    // Both ends of 5,000 idle connections are held by this process.
+    socket::raise_open_files()?;
+    let outcome = rounds::run(&relays, &args)?;
+    match args.json {
+        true => println!("{:#}", report::json(&outcome)),
+        false => println!("{}", report::text(&outcome)),
+    }
+    Ok(())
+}

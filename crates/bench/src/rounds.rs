@@ -1,0 +1,211 @@
+//! The rounds: every relay under every load, one right after the other, so that what disturbs one disturbs all.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::Args;
+use crate::load::{self, Interval, Times, idle, pingpong, storm, stream};
+use crate::network::{self, Network};
+use crate::process;
+use crate::relay::{self, Relay, Running};
+use crate::report::Measure;
+use crate::stats::percentile;
+
+/// Connections of the storm at any time.
+const IN_FLIGHT: usize = 64;
+/// Idle connections whose memory is measured.
+const IDLE: usize = 5_000;
+/// Memory hardly varies, and takes long to measure.
+const IDLE_ROUNDS: u8 = 3;
+
+/// What came out.
+pub struct Outcome {
+    /// One value per round that succeeded.
+    pub values: BTreeMap<(Relay, Measure), Vec<f64>>,
+    /// What did not work, one line each.
+    pub failures: Vec<String>,
+    /// The part of the machine that other programs took during each cell, 0 to 1.
+    pub others: Vec<f64>,
+    /// The relays that were measured.
+    pub relays: Vec<Relay>,
+    /// Rounds.
+    pub rounds: u8,
+    /// Whether these are the short cells of a first look.
+    pub quick: bool,
+    /// CPUs of the machine.
+    pub cpus: usize,
+}
+
+/// What a relay is put under in every round.
+#[derive(Debug, Clone, Copy)]
+enum Load {
+    Streams(usize),
+    Storm,
+    PingPong,
+    Idle,
+}
+
+impl fmt::Display for Load {
+    fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
+        match self {
+            Load::Streams(1) => write!(formatter, "1 stream"),
+            Load::Streams(count) => write!(formatter, "{count} streams"),
+            Load::Storm => write!(formatter, "short connections"),
+            Load::PingPong => write!(formatter, "ping-pong"),
+            Load::Idle => write!(formatter, "idle connections"),
+        }
+    }
+}
+
+/// All but the idle connections, which want a fresh process.
+const LOADS: [Load; 4] = [Load::Streams(1), Load::Streams(8), Load::Storm, Load::PingPong];
+
+/// Runs all rounds. A relay that fails under a load is reported and does not stop the others.
+pub fn run(relays: &[Relay], args: &Args) -> Result<Outcome> {
+    relay::prepare(relays, args)?;
+    let outcome = Outcome {
+        values: BTreeMap::new(),
+        failures: Vec::new(),
+        others: Vec::new(),
+        relays: relays.to_vec(),
+        rounds: if args.quick { 2 } else { args.rounds },
+        quick: args.quick,
+        cpus: process::cpu_of_machine()?.1,
+    };
+    let network = Network::build()?;
+    let mut bench = Bench { network, args, progress: progress(relays, outcome.rounds), outcome };
+    for round in 0..bench.outcome.rounds {
+        // Everyone is first in some round.
+        let mut order = relays.to_vec();
+        order.rotate_left(usize::from(round) % relays.len());
+        bench.round(round, &order)?;
+    }
+    bench.progress.finish_and_clear();
+    Ok(bench.outcome)
+}
+
+fn progress(relays: &[Relay], rounds: u8) -> ProgressBar {
+    let idle = relays.iter().filter(|relay| **relay != Relay::Direct).count() * usize::from(rounds.min(IDLE_ROUNDS));
+    let cells = relays.len() * LOADS.len() * usize::from(rounds) + idle;
+    let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}").expect("a constant template");
+    ProgressBar::new(cells as u64).with_style(style)
+}
+
+struct Bench<'a> {
+    network: Network,
+    args: &'a Args,
+    progress: ProgressBar,
+    outcome: Outcome,
+}
+
+impl Bench<'_> {
+    fn round(&mut self, round: u8, order: &[Relay]) -> Result<()> {
+        if self.progress.is_hidden() {
+            eprintln!("round {} of {}", round + 1, self.outcome.rounds);
+        }
+        let mut running = Vec::new();
+        for relay in order {
+            running.push((*relay, self.start(*relay)?));
+        }
+        for load in LOADS {
+            for (relay, running) in &mut running {
+                let result = self.cell(*relay, running, load).with_context(|| running.last_words());
+                self.note(*relay, load, result);
+            }
+        }
+        drop(running);
+        let idle = order.iter().filter(|relay| **relay != Relay::Direct && round < IDLE_ROUNDS);
+        for relay in idle {
+            // A fresh process: what other loads have left in its pools is not what idle connections cost.
+            let mut running = self.start(*relay)?;
+            let result = self.cell(*relay, &mut running, Load::Idle).with_context(|| running.last_words());
+            self.note(*relay, Load::Idle, result);
+        }
+        Ok(())
+    }
+
+    fn start(&self, relay: Relay) -> Result<Running> {
+        Running::start(relay, &self.network, self.args).with_context(|| format!("{} does not start", relay.name()))
+    }
+
+    /// One relay under one load.
+    fn cell(&self, relay: Relay, running: &mut Running, load: Load) -> Result<Cell> {
+        self.progress.set_message(format!("{load} · {}", relay.name()));
+        let path = load::Path {
+            client: Some(&self.network.client),
+            server: Some(&self.network.server),
+            connect: relay.address(),
+            listen: network::EVERY_ADDRESS_OF_SERVER,
+        };
+        let (start, machine, own) = (Instant::now(), process::cpu_of_machine()?.0, process::cpu_of_all()?);
+        let times = self.times(load);
+        let values = match load {
+            Load::Streams(count) => bulk(&stream::run(path, count, times, &|| running.cpu())?, count),
+            Load::Storm => short(&storm::run(path, IN_FLIGHT, times, &|| running.cpu())?),
+            Load::PingPong => delays(&pingpong::run(path, times)?),
+            Load::Idle => vec![(Measure::IdleKilobytes, idle::run(path, IDLE, || running.memory())? / 1024.0)],
+        };
+        running.check()?;
+        let machine = process::cpu_of_machine()?.0.saturating_sub(machine);
+        let others = machine.saturating_sub(process::cpu_of_all()?.saturating_sub(own));
+        let others = others.as_secs_f64() / start.elapsed().as_secs_f64() / self.outcome.cpus as f64;
+        Ok(Cell { values, others })
+    }
+
+    fn times(&self, load: Load) -> Times {
+        let millis = match (load, self.outcome.quick) {
+            (_, true) => (200, 800),
+            (Load::PingPong, false) => (200, 1000),
+            (_, false) => (400, 2000),
+        };
+        Times { warm_up: Duration::from_millis(millis.0), measured: Duration::from_millis(millis.1) }
+    }
+
+    fn note(&mut self, relay: Relay, load: Load, result: Result<Cell>) {
+        self.progress.inc(1);
+        match result {
+            Ok(cell) => {
+                self.outcome.others.push(cell.others);
+                for (measure, value) in cell.values {
+                    // Nothing relays on the direct way, so nothing was spent.
+                    if relay != Relay::Direct || !measure.is_the_relays_own() {
+                        self.outcome.values.entry((relay, measure)).or_default().push(value);
+                    }
+                }
+            }
+            Err(error) => self.outcome.failures.push(format!("{} · {load}: {error:#}", relay.name())),
+        }
+    }
+}
+
+/// What came out of one relay under one load.
+struct Cell {
+    values: Vec<(Measure, f64)>,
+    others: f64,
+}
+
+fn bulk(interval: &Interval, streams: usize) -> Vec<(Measure, f64)> {
+    let bytes = interval.count as f64;
+    let (rate, cost) = match streams {
+        1 => (Measure::Rate1, Measure::CpuPerGb1),
+        _ => (Measure::Rate8, Measure::CpuPerGb8),
+    };
+    vec![(rate, bytes * 8.0 / 1e9 / interval.elapsed.as_secs_f64()), (cost, interval.cpu.as_secs_f64() / (bytes / 1e9))]
+}
+
+fn short(interval: &Interval) -> Vec<(Measure, f64)> {
+    let connections = interval.count as f64;
+    vec![
+        (Measure::Connections, connections / interval.elapsed.as_secs_f64()),
+        (Measure::CpuPerConnection, interval.cpu.as_secs_f64() * 1e6 / connections),
+    ]
+}
+
+fn delays(samples: &[f64]) -> Vec<(Measure, f64)> {
+    let at = |percent, measure| percentile(samples, percent).map(|value| (measure, value));
+    [at(50.0, Measure::DelayP50), at(99.0, Measure::DelayP99)].into_iter().flatten().collect()
+}

@@ -87,7 +87,9 @@ fn an_unknown_node_in_a_chain_is_named() {
 fn strangers_on_a_segment_listener_get_nothing() {
     let node = segment_node("n", None, "[limits]\nhandshake = \"200ms\"\n");
     let address = node.address("seg").unwrap();
-    for bytes in [&b""[..], b"GET / HTTP/1.1\r\n\r\n", &[1, 0, 0, 0, 0, 0, 0, 33], &[6, 0, 0, 0, 0, 0, 0, 1, 0], &[0xff; 64]] {
+    for bytes in
+        [&b""[..], b"GET / HTTP/1.1\r\n\r\n", &[1, 0, 0, 0, 0, 0, 0, 33], &[6, 0, 0, 0, 0, 0, 0, 1, 0], &[0xff; 64]]
+    {
         let mut stream = connect(address);
         stream.write_all(bytes).unwrap();
         let mut all = Vec::new();
@@ -108,7 +110,10 @@ fn a_segment_cut_in_the_middle_is_a_reset_for_both_hosts() {
         // The line between the two nodes, which ends cleanly on the side that is cut.
         let line = std::thread::spawn(move || {
             let (near, far) = (accept(&wire), connect(exit_address));
-            for (mut from, mut to) in [(near.try_clone().unwrap(), far.try_clone().unwrap()), (far.try_clone().unwrap(), near.try_clone().unwrap())] {
+            for (mut from, mut to) in [
+                (near.try_clone().unwrap(), far.try_clone().unwrap()),
+                (far.try_clone().unwrap(), near.try_clone().unwrap()),
+            ] {
                 std::thread::spawn(move || std::io::copy(&mut from, &mut to));
             }
             (near, far)

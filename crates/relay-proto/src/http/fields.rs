@@ -65,7 +65,10 @@ impl<'a> Fields<'a> {
             (None, None) => Ok(None),
             (Some(_), Some(_)) => Err(HttpError::bad("both Transfer-Encoding and Content-Length")),
             (Some(coding), None) => {
-                if codings.next().is_some() || !coding.eq_ignore_ascii_case(b"chunked") {
+                if codings.next().is_some() {
+                    return Err(HttpError::bad("more than one Transfer-Encoding"));
+                }
+                if !coding.eq_ignore_ascii_case(b"chunked") {
                     return Err(HttpError { status: 501, reason: "a transfer coding other than chunked" });
                 }
                 Ok(Some(Body::Chunked))

@@ -1,0 +1,105 @@
+//! The configuration: what is refused, where and why; what is shown.
+
+mod common;
+
+use common::*;
+use ekiden_relay::{Config, Pattern};
+
+fn refused(text: &str) -> String {
+    match Config::parse(text, &directory().join("node.toml")) {
+        Ok(_) => panic!("accepted: {text}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn what_is_wrong_is_refused_with_its_line() {
+    let listen = |kind: &str, address: &str, more: &str| {
+        format!("\n[listen.x]\nkind = \"{kind}\"\naddress = \"{address}\"\n{more}\n")
+    };
+    let peer = "key_file = \"key\"\n[peer.p]\naddress = \"h:1\"\n";
+    for (text, line, why) in [
+        ("colour = 1".into(), 1, "unknown field `colour`"),
+        ("name = ".into(), 1, ""),
+        ("\nname = \"a b\"".into(), 2, "not a node name"),
+        ("threads = 0".into(), 1, "from 1 to 256"),
+        ("[limits]\nhandshake = \"0\"".into(), 2, "limits.handshake"),
+        ("[limits]\nhandshake = \"10\"".into(), 2, "needs one of the units"),
+        ("[limits]\nhead = \"2GiB\"".into(), 2, "limits.head"),
+        ("[tcp]\ncongestion = \"nosuch\"".into(), 1, "available: "),
+        ("[tcp]\nsend_buffer = \"1B\"".into(), 1, "from 4KiB to 1GiB"),
+        (listen("socks4", "127.0.0.1:1", ""), 3, "unknown variant `socks4`"),
+        (listen("socks5", "localhost:1", ""), 4, "not an address and port"),
+        (listen("socks5", "0.0.0.0:1", ""), 4, "open = true"),
+        (listen("http", "[::]:1", ""), 4, "open = true"),
+        (listen("forward", "192.0.2.1:1", "to = \"a:1\""), 4, "open = true"),
+        (listen("forward", "127.0.0.1:1", ""), 2, "to = "),
+        (listen("forward", "127.0.0.1:1", "to = \"a\""), 5, "port"),
+        (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nvia = [\"p\"]"), 6, "no [peer.p]"),
+        (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nusers = { a = \"b\" }"), 6, "has no 'users'"),
+        (listen("socks5", "127.0.0.1:1", "to = \"a:1\""), 5, "has no 'to'"),
+        (listen("http", "127.0.0.1:1", "users = { \"a:b\" = \"c\" }"), 5, "without ':'"),
+        (listen("http", "127.0.0.1:1", "") + "[listen.y]\nkind = \"http\"\naddress = \"127.0.0.1:1\"", 8, "already"),
+        (listen("segment", "127.0.0.1:1", ""), 0, "key_file"),
+        ("[peer.p]\naddress = \"h:1\"".into(), 0, "key_file"),
+        ("key_file = \"missing\"".into(), 1, "No such file"),
+        ("key_file = \"/etc/passwd\"".into(), 1, "chmod 600"),
+        (format!("{peer}[[route]]\nto = [\"a b\"]\nvia = [\"p\"]"), 5, "not a destination"),
+        (format!("{peer}[[route]]\nto = []\nvia = [\"p\"]"), 4, "at least one destination"),
+        (format!("{peer}[[route]]\nto = [\"*\"]"), 4, "either via"),
+        (format!("{peer}[[route]]\nto = [\"*\"]\nvia = [\"q\"]"), 6, "no [peer.q]"),
+        (format!("{peer}[[route]]\nto = [\"*\"]\nvia = [\"p\"]\naction = \"direct\""), 4, "either via"),
+    ] {
+        let error = refused(&text);
+        let place = if line == 0 { "node.toml: ".to_owned() } else { format!("node.toml:{line}: ") };
+        assert!(error.contains(&place) && error.contains(why) && !error.contains('\n'), "{text}\n{error}");
+    }
+}
+
+#[test]
+fn what_is_shown_is_a_configuration_without_secrets() {
+    let text = "name = \"island\"\nkey_file = \"key\"\n[tcp]\nsend_buffer = \"4MiB\"\ncongestion = \"reno\"\n\
+        [listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:1080\"\nusers = { alice = \"topsecret\" }\n\
+        [listen.ssh]\nkind = \"forward\"\naddress = \"0.0.0.0:22\"\nto = \"a:22\"\nvia = [\"osaka\", \"tokyo\"]\nopen = true\n\
+        [listen.seg]\nkind = \"segment\"\naddress = \"[::]:7000\"\ntcp = { receive_buffer = \"1MiB\" }\n\
+        [peer.osaka]\naddress = \"198.51.100.7:7000\"\n\
+        [[route]]\nto = [\"10.0.0.0/8\", \".example.jp\", \"example.org:80\", \"*:25\", \"[2001:db8::/32]:1\"]\nvia = [\"osaka\"]\n\
+        [[route]]\nto = [\"*\"]\naction = \"refuse\"\n";
+    let shown = config(text).to_string();
+    assert!(!shown.contains("topsecret") && !shown.contains("aaaa"), "{shown}");
+    assert!(shown.contains("connections = 16384") && shown.contains("handshake = \"10s\""), "{shown}");
+    assert_eq!(config(&shown).to_string(), shown);
+}
+
+#[test]
+fn patterns_match_what_they_say() {
+    let matches = |pattern: &str, target: &str| Pattern::parse(pattern).unwrap().matches(&target.parse().unwrap());
+    for (pattern, target) in [
+        ("*", "a:1"),
+        ("*:25", "a:25"),
+        ("10.0.0.0/8", "10.1.2.3:9"),
+        ("10.0.0.0/8", "[::ffff:10.1.2.3]:9"),
+        ("10.1.2.3", "10.1.2.3:9"),
+        ("192.0.2.0/24:80", "192.0.2.9:80"),
+        ("2001:db8::/32", "[2001:db8::1]:1"),
+        ("[2001:db8::1]:22", "[2001:db8::1]:22"),
+        (".example.jp", "www.Example.JP:1"),
+        (".example.jp", "example.jp:1"),
+        ("example.org", "EXAMPLE.org.:1"),
+    ] {
+        assert!(matches(pattern, target), "{pattern} {target}");
+    }
+    for (pattern, target) in [
+        ("*:25", "a:26"),
+        ("10.0.0.0/8", "11.0.0.1:1"),
+        ("10.0.0.0/8", "a:1"),
+        (".example.jp", "notexample.jp:1"),
+        ("example.org", "www.example.org:1"),
+        ("192.0.2.0/24:80", "192.0.2.9:81"),
+    ] {
+        assert!(!matches(pattern, target), "{pattern} {target}");
+    }
+    for wrong in ["", ":80", "a:0", "a:x", "10.0.0.0/33", ".10.0.0.1", "a/b", "*:*"] {
+        assert!(Pattern::parse(wrong).is_err(), "{wrong}");
+    }
+}

@@ -40,6 +40,9 @@ struct Args {
     /// Measure only these relays, by name: direct, ekiden, haproxy, nginx, chain. Without peers there are no ratios.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
+    /// Only these loads.
+    #[arg(long, value_delimiter = ',', value_enum)]
+    loads: Vec<rounds::Load>,
 }
 
 fn main() -> ExitCode {
@@ -64,5 +67,6 @@ fn run(args: Args) -> anyhow::Result<()> {
         true => println!("{:#}", report::json(&outcome)),
         false => println!("{}", report::text(&outcome)),
     }
+    anyhow::ensure!(outcome.failures.is_empty(), "{} measurements failed", outcome.failures.len());
     Ok(())
 }

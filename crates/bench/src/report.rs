@@ -95,7 +95,8 @@ pub fn text(outcome: &Outcome) -> String {
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
     let names = outcome.relays.iter().map(|relay| relay.name());
     table.set_header([""].into_iter().chain(names).chain(["ekiden/best peer", "aim", ""]));
-    for measure in ALL {
+    let measured = |measure: &Measure| outcome.values.keys().any(|(_, other)| other == measure);
+    for measure in ALL.into_iter().filter(measured) {
         let (_, label, decimals, aim) = measure.about();
         let value = |relay: &Relay| middle(outcome, *relay, measure).map(|value| format!("{value:.decimals$}"));
         let verdict = verdict(outcome, measure);

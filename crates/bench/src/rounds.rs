@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use clap::ValueEnum;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Args;
@@ -41,28 +42,34 @@ pub struct Outcome {
 }
 
 /// What a relay is put under in every round.
-#[derive(Debug, Clone, Copy)]
-enum Load {
-    Streams(usize),
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Load {
+    /// One connection's bulk data.
+    Stream,
+    /// Eight connections' bulk data at once.
+    Streams,
+    /// Short connections.
     Storm,
-    PingPong,
+    /// Small messages on one connection.
+    Pingpong,
+    /// Idle connections.
     Idle,
 }
 
 impl fmt::Display for Load {
     fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Load::Streams(1) => write!(formatter, "1 stream"),
-            Load::Streams(count) => write!(formatter, "{count} streams"),
+            Load::Stream => write!(formatter, "1 stream"),
+            Load::Streams => write!(formatter, "8 streams"),
             Load::Storm => write!(formatter, "short connections"),
-            Load::PingPong => write!(formatter, "ping-pong"),
+            Load::Pingpong => write!(formatter, "ping-pong"),
             Load::Idle => write!(formatter, "idle connections"),
         }
     }
 }
 
 /// All but the idle connections, which want a fresh process.
-const LOADS: [Load; 4] = [Load::Streams(1), Load::Streams(8), Load::Storm, Load::PingPong];
+const LOADS: [Load; 4] = [Load::Stream, Load::Streams, Load::Storm, Load::Pingpong];
 
 /// Runs all rounds. A relay that fails under a load is reported and does not stop the others.
 pub fn run(relays: &[Relay], args: &Args) -> Result<Outcome> {
@@ -77,7 +84,7 @@ pub fn run(relays: &[Relay], args: &Args) -> Result<Outcome> {
         cpus: process::cpu_of_machine()?.1,
     };
     let network = Network::build()?;
-    let mut bench = Bench { network, args, progress: progress(relays, outcome.rounds), outcome };
+    let mut bench = Bench { network, args, progress: progress(relays, outcome.rounds, args), outcome };
     for round in 0..bench.outcome.rounds {
         // Everyone is first in some round.
         let mut order = relays.to_vec();
@@ -88,11 +95,16 @@ pub fn run(relays: &[Relay], args: &Args) -> Result<Outcome> {
     Ok(bench.outcome)
 }
 
-fn progress(relays: &[Relay], rounds: u8) -> ProgressBar {
-    let idle = relays.iter().filter(|relay| **relay != Relay::Direct).count() * usize::from(rounds.min(IDLE_ROUNDS));
-    let cells = relays.len() * LOADS.len() * usize::from(rounds) + idle;
+fn progress(relays: &[Relay], rounds: u8, args: &Args) -> ProgressBar {
+    let loads = LOADS.iter().filter(|load| wanted(args, **load)).count();
+    let holders = relays.iter().filter(|relay| **relay != Relay::Direct && wanted(args, Load::Idle)).count();
+    let cells = relays.len() * loads * usize::from(rounds) + holders * usize::from(rounds.min(IDLE_ROUNDS));
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}").expect("a constant template");
     ProgressBar::new(cells as u64).with_style(style)
+}
+
+fn wanted(args: &Args, load: Load) -> bool {
+    args.loads.is_empty() || args.loads.contains(&load)
 }
 
 struct Bench<'a> {
@@ -111,14 +123,15 @@ impl Bench<'_> {
         for relay in order {
             running.push((*relay, self.start(*relay)?));
         }
-        for load in LOADS {
+        for load in LOADS.into_iter().filter(|load| wanted(self.args, *load)) {
             for (relay, running) in &mut running {
                 let result = self.cell(*relay, running, load).with_context(|| running.last_words());
                 self.note(*relay, load, result);
             }
         }
         drop(running);
-        let idle = order.iter().filter(|relay| **relay != Relay::Direct && round < IDLE_ROUNDS);
+        let idle = wanted(self.args, Load::Idle) && round < IDLE_ROUNDS;
+        let idle = order.iter().filter(|relay| **relay != Relay::Direct && idle);
         for relay in idle {
             // A fresh process: what other loads have left in its pools is not what idle connections cost.
             let mut running = self.start(*relay)?;
@@ -144,9 +157,10 @@ impl Bench<'_> {
         let (start, machine, own) = (Instant::now(), process::cpu_of_machine()?.0, process::cpu_of_all()?);
         let times = self.times(load);
         let values = match load {
-            Load::Streams(count) => bulk(&stream::run(path, count, times, &|| running.cpu())?, count),
+            Load::Stream => bulk(&stream::run(path, 1, times, &|| running.cpu())?, Measure::Rate1, Measure::CpuPerGb1),
+            Load::Streams => bulk(&stream::run(path, 8, times, &|| running.cpu())?, Measure::Rate8, Measure::CpuPerGb8),
             Load::Storm => short(&storm::run(path, IN_FLIGHT, times, &|| running.cpu())?),
-            Load::PingPong => delays(&pingpong::run(path, times)?),
+            Load::Pingpong => delays(&pingpong::run(path, times)?),
             Load::Idle => vec![(Measure::IdleKilobytes, idle::run(path, IDLE, || running.memory())? / 1024.0)],
         };
         running.check()?;
@@ -159,7 +173,7 @@ impl Bench<'_> {
     fn times(&self, load: Load) -> Times {
         let millis = match (load, self.outcome.quick) {
             (_, true) => (200, 800),
-            (Load::PingPong, false) => (200, 1000),
+            (Load::Pingpong, false) => (200, 1000),
             (_, false) => (400, 2000),
         };
         Times { warm_up: Duration::from_millis(millis.0), measured: Duration::from_millis(millis.1) }
@@ -188,12 +202,8 @@ struct Cell {
     others: f64,
 }
 
-fn bulk(interval: &Interval, streams: usize) -> Vec<(Measure, f64)> {
+fn bulk(interval: &Interval, rate: Measure, cost: Measure) -> Vec<(Measure, f64)> {
     let bytes = interval.count as f64;
-    let (rate, cost) = match streams {
-        1 => (Measure::Rate1, Measure::CpuPerGb1),
-        _ => (Measure::Rate8, Measure::CpuPerGb8),
-    };
     vec![(rate, bytes * 8.0 / 1e9 / interval.elapsed.as_secs_f64()), (cost, interval.cpu.as_secs_f64() / (bytes / 1e9))]
 }
 

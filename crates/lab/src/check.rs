@@ -153,7 +153,8 @@ fn payload_rate(scenario: &Scenario, flow: &Flow) -> f64 {
     const IP_AND_TCP: u32 = 40;
     const TIMESTAMPS: u32 = 12;
     let hops = scenario.path(&flow.from, &flow.to).unwrap_or_default();
-    let timestamps = [&flow.from, &flow.to].iter().all(|node| scenario.nodes.get(*node).is_some_and(|n| n.tcp.timestamps));
+    let timestamps =
+        [&flow.from, &flow.to].iter().all(|node| scenario.nodes.get(*node).is_some_and(|n| n.tcp.timestamps));
     let headers = IP_AND_TCP + if timestamps { TIMESTAMPS } else { 0 };
     let rate = hops.iter().map(|hop| hop.link.rate).min().unwrap_or(BitRate(1));
     let mtu = hops.iter().map(|hop| hop.link.mtu).min().unwrap_or(1500);

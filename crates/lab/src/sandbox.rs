@@ -1,6 +1,6 @@
 //! The process tree that a lab lives in, and the directory that outlives it if it is killed.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -8,6 +8,8 @@ use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use ekiden_net::sandbox;
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use nix::mount::{MsFlags, mount};
 
 pub use ekiden_net::sandbox::Interrupt;
@@ -36,7 +38,7 @@ static RUN_DIRECTORY: OnceLock<PathBuf> = OnceLock::new();
 /// cannot be made.
 pub fn isolate(interrupt: Interrupt) -> Result<(), Error> {
     clean()?;
-    let (directory, _lock) = make_run_directory().map_err(building("make a directory for the run"))?;
+    let (directory, lock) = make_run_directory().map_err(building("make a directory for the run"))?;
     let at_end = {
         let directory = directory.clone();
         move || drop(fs::remove_dir_all(directory))
@@ -46,7 +48,7 @@ pub fn isolate(interrupt: Interrupt) -> Result<(), Error> {
         return Err(error.into());
     }
     // The lock must live as long as the process does.
-    std::mem::forget(_lock);
+    std::mem::forget(lock);
     private_names(&directory).map_err(building("give the lab names of its own"))?;
     let _ = RUN_DIRECTORY.set(directory);
     Ok(())
@@ -88,10 +90,10 @@ pub(crate) fn write_hosts(lines: &str) -> io::Result<()> {
 fn is_abandoned(directory: &Path) -> io::Result<bool> {
     const BEING_MADE: Duration = Duration::from_secs(60);
     match File::open(directory.join(LOCK)) {
-        Ok(lock) => match lock.try_lock() {
-            Ok(()) => Ok(true),
-            Err(TryLockError::WouldBlock) => Ok(false),
-            Err(TryLockError::Error(error)) => Err(error),
+        Ok(lock) => match Flock::lock(lock, FlockArg::LockExclusiveNonblock) {
+            Ok(_) => Ok(true),
+            Err((_, Errno::EWOULDBLOCK)) => Ok(false),
+            Err((_, errno)) => Err(errno.into()),
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let age = SystemTime::now().duration_since(fs::metadata(directory)?.modified()?).unwrap_or_default();
@@ -101,11 +103,11 @@ fn is_abandoned(directory: &Path) -> io::Result<bool> {
     }
 }
 
-fn make_run_directory() -> io::Result<(PathBuf, File)> {
+fn make_run_directory() -> io::Result<(PathBuf, Flock<File>)> {
     let name = format!("{PREFIX}{}-", std::process::id());
     let directory = tempfile::Builder::new().prefix(&name).tempdir()?;
     let lock = File::create_new(directory.path().join(LOCK))?;
-    lock.lock()?;
+    let lock = Flock::lock(lock, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
     Ok((directory.keep(), lock))
 }
 

@@ -1,0 +1,341 @@
+//! The lab from outside: the built program, its exit codes, its records, and what it leaves behind.
+//!
+//! Accuracy is asserted with room for a busy machine; `make bench` holds the lab to its real tolerances.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use ekiden_record::{Outcome, Record};
+use libtest_mimic::{Arguments, Failed, Trial};
+use tempfile::TempDir;
+
+type Test = fn() -> Result<(), Failed>;
+
+const TESTS: &[(&str, Test)] = &[
+    ("round-trip time, throughput and queue are the scenario's", accuracy),
+    ("a 64 KiB window bounds the throughput", window),
+    ("packets are no larger than the MTU, and are lost as often as the scenario says", packets),
+    ("a flow through proxies arrives whole", through_proxies),
+    ("a shell passes standard input and the exit code on", shell),
+    ("nodes know each other by name, and no one else", names),
+    ("a node that is not there is a usage error that names those that are", no_such_node),
+    ("an unknown congestion control is refused with what there is", no_such_congestion),
+    ("nothing is left after the end", || leaves_nothing(None)),
+    ("nothing is left after Ctrl-C", || leaves_nothing(Some("INT"))),
+    ("nothing is left after SIGTERM", || leaves_nothing(Some("TERM"))),
+    ("nothing lives after the supervisor is killed", || leaves_nothing(Some("KILL"))),
+    ("clean removes what a killed lab has left and nothing else", clean),
+    ("without root it works in a user namespace, or says in a line why not", without_root),
+];
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let root = is_root();
+    if !root {
+        eprintln!("ignored: the lab's tests make namespaces and mounts, which needs root here");
+    }
+    let trial = |&(name, test): &(&str, Test)| Trial::test(name, test).with_ignored_flag(!root);
+    // One at a time: they measure.
+    let arguments = Arguments { test_threads: Some(1), ..arguments };
+    libtest_mimic::run(&arguments, TESTS.iter().map(trial).collect()).exit_code()
+}
+
+fn accuracy() -> Result<(), Failed> {
+    let place = Place::new("20Mbit/s", "10ms", "100KB", "", "duration = \"8s\"")?;
+    let output = place.lab(&["check", "--json"]).output()?;
+    let checks: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+    let measured = |what: &str| {
+        let all = checks.as_array().into_iter().flatten();
+        let check = all.into_iter().find(|check| check["what"].as_str().is_some_and(|text| text.contains(what)));
+        check.and_then(|check| Some((check["expected"].as_f64()?, check["measured"].as_f64()?)))
+    };
+    let (expected, rtt) = measured("p50").ok_or("no RTT")?;
+    assert_within(rtt, expected - 0.1, expected + 1.0)?;
+    let (expected, rate) = measured("throughput").ok_or("no throughput")?;
+    assert_within(rate, 0.9 * expected, 1.02 * expected)?;
+    let (expected, rise) = measured("RTT rise").ok_or("no rise")?;
+    assert_within(rise, 0.8 * expected, 1.3 * expected)
+}
+
+fn window() -> Result<(), Failed> {
+    let tcp = "tcp = { send_buffer = \"64KiB\", receive_buffer = \"64KiB\" }";
+    let place = Place::new("1Gbit/s", "25ms", "1MB", tcp, "duration = \"5s\"")?;
+    let record = place.run()?;
+    let steady: Vec<_> = record.samples.iter().filter(|sample| sample.at_us > 1_000_000).collect();
+    let (first, last) = (steady.first().ok_or("no samples")?, steady.last().ok_or("no samples")?);
+    let rate = (last.received_bytes - first.received_bytes) as f64 * 8.0 / (last.at_us - first.at_us) as f64;
+    assert_within(rate, 0.9 * 10.49, 1.1 * 10.49)?;
+    assert_within(last.window_bytes as f64, 64_000.0, 67_000.0)
+}
+
+fn packets() -> Result<(), Failed> {
+    let place = Place::with_loss("50Mbit/s", "1ms", "1MB", "", "bytes = \"8MB\"", "1%")?;
+    let record = place.run()?;
+    let data = &record.links[0];
+    assert_within(data.largest_packet_bytes as f64, 1400.0, 1500.0)?;
+    assert_within(data.random_losses as f64 / data.packets as f64, 0.006, 0.016)?;
+    ensure(data.overruns == 0, || format!("the emulation lost {} packets", data.overruns))?;
+    ensure(record.flows[0].received_bytes == 8_000_000, || "not all arrived".into())
+}
+
+fn through_proxies() -> Result<(), Failed> {
+    let place = Place::from(
+        r#"
+name = "chain"
+[node.client]
+kind = "host"
+[node.p1]
+kind = "proxy"
+[node.p2]
+kind = "proxy"
+[node.server]
+kind = "host"
+[link.near]
+ends = ["client", "p1"]
+rate = "100Mbit/s"
+delay = "1ms"
+queue = "100KB"
+[link.far]
+ends = ["p1", "p2"]
+rate = "100Mbit/s"
+delay = "10ms"
+queue = "400KB"
+[link.there]
+ends = ["p2", "server"]
+rate = "100Mbit/s"
+delay = "1ms"
+queue = "100KB"
+[flow.direct]
+from = "client"
+to = "server"
+bytes = "2MB"
+[flow.chained]
+from = "client"
+to = "server"
+bytes = "3MB"
+via = ["p1", "p2"]
+parallel = 3
+start = "500ms"
+"#,
+    )?;
+    let record = place.run()?;
+    let received: Vec<_> = record.flows.iter().map(|flow| flow.received_bytes).collect();
+    ensure(received == [2_000_000, 9_000_000], || format!("received {received:?}"))?;
+    ensure(record.flows.iter().all(|flow| flow.outcome == Outcome::Complete), || "not complete".into())?;
+    let nominal: Vec<_> = record.paths.iter().map(|path| path.nominal_us.round() as u64 / 1000).collect();
+    ensure(nominal == [24, 2, 20, 2], || format!("paths of {nominal:?} ms"))
+}
+
+fn shell() -> Result<(), Failed> {
+    let place = Place::small()?;
+    let mut child = place.shell(&["sh", "-c", "read line; echo \"got $line\"; exit 42"]);
+    let mut child = child.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    child.stdin.take().ok_or("no stdin")?.write_all(b"hello\n")?;
+    let output = child.wait_with_output()?;
+    ensure(output.status.code() == Some(42), || format!("{:?}", output.status))?;
+    ensure(output.stdout == b"got hello\n", || String::from_utf8_lossy(&output.stdout).into())
+}
+
+fn names() -> Result<(), Failed> {
+    let place = Place::small()?;
+    let script =
+        "getent hosts server; ip netns list | sort; ip -o link show | wc -l; ip netns exec server ip -o -4 addr";
+    let output = place.shell(&["sh", "-c", script]).output()?;
+    let text = String::from_utf8(output.stdout)?;
+    let words: Vec<_> = text.split_whitespace().collect();
+    ensure(words.starts_with(&["10.77.0.2", "server", "client", "server", "2"]), || text.clone())?;
+    ensure(text.contains("10.77.0.2/32"), || text.clone())
+}
+
+fn no_such_node() -> Result<(), Failed> {
+    let place = Place::small()?;
+    let output = place.lab(&["shell", "nowhere", "--", "true"]).output()?;
+    refused(&output, 2, "the scenario has no node 'nowhere'; it has: client, server")
+}
+
+fn no_such_congestion() -> Result<(), Failed> {
+    let place = Place::new("1Mbit/s", "1ms", "10KB", "tcp = { congestion = \"warp\" }", "bytes = \"1B\"")?;
+    refused(
+        &place.shell(&["true"]).output()?,
+        4,
+        "node 'client': this kernel has no congestion control 'warp' (it has: ",
+    )
+}
+
+/// Ends a lab, by `signal` to its supervisor or by itself, and looks for what was there.
+fn leaves_nothing(signal: Option<&str>) -> Result<(), Failed> {
+    let place = Place::small()?;
+    let mounts = fs::read_to_string("/proc/self/mounts")?;
+    let (mut child, namespaces) = running_lab(&place, signal.is_none())?;
+    ensure(!processes_in(&namespaces).is_empty(), || "the lab's processes cannot be seen".into())?;
+    if let Some(signal) = signal {
+        Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).status()?;
+    }
+    drop(child.stdin.take());
+    let status = child.wait()?;
+    ensure(signal.is_some() || status.success(), || format!("{status:?}"))?;
+    // The kernel ends the processes at once, but not before `wait` returns.
+    let limit = Instant::now() + Duration::from_secs(5);
+    while !processes_in(&namespaces).is_empty() && Instant::now() < limit {
+        sleep(Duration::from_millis(20));
+    }
+    let left = processes_in(&namespaces);
+    ensure(left.is_empty(), || format!("processes left: {left:?}"))?;
+    ensure(fs::read_to_string("/proc/self/mounts")? == mounts, || "the mounts have changed".into())?;
+    let directories = place.run_directories()?;
+    let expected = usize::from(signal == Some("KILL"));
+    ensure(directories.len() == expected, || format!("directories left: {directories:?}"))
+}
+
+fn clean() -> Result<(), Failed> {
+    let place = Place::small()?;
+    let (mut killed, _) = running_lab(&place, false)?;
+    let abandoned = place.run_directories()?;
+    killed.kill()?;
+    killed.wait()?;
+    sleep(Duration::from_millis(300));
+    let foreign = place.directory.path().join("ekiden-lab-of-someone");
+    fs::create_dir(&foreign)?;
+    fs::write(foreign.join("file"), "theirs")?;
+    // Starting a lab cleans as well; the one that runs must be left alone.
+    let (mut alive, _) = running_lab(&place, true)?;
+    let own = place.run_directories()?;
+    ensure(abandoned.iter().all(|path| !own.contains(path)), || "the next lab has not cleaned".into())?;
+    let output = place.ekiden().args(["lab", "clean"]).output()?;
+    ensure(output.stdout == b"nothing to remove\n", || String::from_utf8_lossy(&output.stdout).into())?;
+    ensure(place.run_directories()? == own && foreign.join("file").exists(), || "clean removed too much".into())?;
+    drop(alive.stdin.take());
+    ensure(alive.wait()?.success(), || "the living lab was disturbed".into())
+}
+
+fn without_root() -> Result<(), Failed> {
+    let place = Place::small()?;
+    // The build's directory need not be readable for others.
+    let program = place.directory.path().join("ekiden");
+    fs::copy(env!("CARGO_BIN_EXE_ekiden"), &program)?;
+    fs::set_permissions(place.directory.path(), fs::Permissions::from_mode(0o777))?;
+    let output = Command::new("setpriv")
+        .args(["--reuid=65534", "--regid=65534", "--clear-groups"])
+        .arg(&program)
+        .args(["lab", "shell"])
+        .arg(&place.scenario)
+        .args(["client", "--", "sh", "-c", "id -u; getent hosts server"])
+        .env("TMPDIR", place.directory.path())
+        .output()?;
+    if output.status.success() {
+        return ensure(output.stdout.starts_with(b"0\n10.77.0.2"), || String::from_utf8_lossy(&output.stdout).into());
+    }
+    refused(&output, 4, "this needs root, or a kernel that lets users make namespaces")
+}
+
+/// A directory for one test: its scenario and its labs' own directories.
+struct Place {
+    directory: TempDir,
+    scenario: PathBuf,
+}
+
+impl Place {
+    fn small() -> Result<Self, Failed> {
+        Self::new("100Mbit/s", "1ms", "100KB", "", "bytes = \"1B\"")
+    }
+
+    /// A client and a server on one link, and one flow.
+    fn new(rate: &str, delay: &str, queue: &str, tcp: &str, amount: &str) -> Result<Self, Failed> {
+        Self::with_loss(rate, delay, queue, tcp, amount, "0")
+    }
+
+    fn with_loss(rate: &str, delay: &str, queue: &str, tcp: &str, amount: &str, loss: &str) -> Result<Self, Failed> {
+        Self::from(&format!(
+            "name = \"test\"\n[node.client]\nkind = \"host\"\n{tcp}\n[node.server]\nkind = \"host\"\n{tcp}\n\
+             [link.line]\nends = [\"client\", \"server\"]\nrate = \"{rate}\"\ndelay = \"{delay}\"\nqueue = \"{queue}\"\n\
+             loss = \"{loss}\"\n[flow.bulk]\nfrom = \"client\"\nto = \"server\"\n{amount}\n"
+        ))
+    }
+
+    fn from(text: &str) -> Result<Self, Failed> {
+        let directory = tempfile::tempdir()?;
+        let scenario = directory.path().join("scenario.toml");
+        fs::write(&scenario, text)?;
+        Ok(Self { directory, scenario })
+    }
+
+    /// Runs the flows and returns the record.
+    fn run(&self) -> Result<Record, Failed> {
+        let file = self.directory.path().join("record.json");
+        let output = self.lab(&["run", "--record"]).arg(&file).output()?;
+        ensure(output.status.success(), || String::from_utf8_lossy(&output.stderr).into())?;
+        Ok(Record::read(&file)?)
+    }
+
+    /// `ekiden lab SUBCOMMAND FILE OPTIONS`.
+    fn lab(&self, arguments: &[&str]) -> Command {
+        let mut command = self.ekiden();
+        command.args(["lab", arguments[0]]).arg(&self.scenario).args(&arguments[1..]);
+        command
+    }
+
+    fn shell(&self, program: &[&str]) -> Command {
+        let mut command = self.lab(&["shell", "client", "--"]);
+        command.args(program);
+        command
+    }
+
+    fn ekiden(&self) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
+        command.env("TMPDIR", self.directory.path());
+        command
+    }
+
+    fn run_directories(&self) -> Result<Vec<PathBuf>, Failed> {
+        let entries = fs::read_dir(self.directory.path())?.flatten().map(|entry| entry.path());
+        Ok(entries.filter(|path| path.join("lock").exists()).collect())
+    }
+}
+
+/// A lab that runs until its standard input ends (and leaves children behind then, if told so), and the inodes of its
+/// network namespaces.
+fn running_lab(place: &Place, with_daemon: bool) -> Result<(Child, Vec<String>), Failed> {
+    let daemon = if with_daemon { "setsid sleep 1000 >/dev/null 2>&1 &" } else { "" };
+    let script = format!("{daemon} readlink /proc/1/ns/net /proc/self/ns/net; cat");
+    let mut child = place.shell(&["sh", "-c", &script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+    let output = child.stdout.take().ok_or("no stdout")?;
+    let namespaces = BufReader::new(output).lines().take(2).collect::<Result<Vec<_>, _>>()?;
+    ensure(namespaces.len() == 2, || "the lab did not start".into())?;
+    Ok((child, namespaces))
+}
+
+/// The processes of this machine that are in any of the network namespaces.
+fn processes_in(namespaces: &[String]) -> Vec<PathBuf> {
+    let is_in = |process: &Path| {
+        fs::read_link(process.join("ns/net")).is_ok_and(|link| namespaces.iter().any(|name| link == Path::new(name)))
+    };
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten().map(|entry| entry.path());
+    entries.filter(|process| is_in(process)).collect()
+}
+
+/// One clear line, and the exit code.
+fn refused(output: &Output, code: i32, line: &str) -> Result<(), Failed> {
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure(output.status.code() == Some(code), || format!("exit {:?}: {said}", output.status.code()))?;
+    ensure(said.starts_with(&format!("ekiden: {line}")) && said.lines().count() == 1, || said.to_string())
+}
+
+fn assert_within(value: f64, least: f64, most: f64) -> Result<(), Failed> {
+    ensure((least..=most).contains(&value), || format!("{value} is not within {least} to {most}"))
+}
+
+fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(message().into()) }
+}
+
+fn is_root() -> bool {
+    fs::read_to_string("/proc/self/status").is_ok_and(|status| {
+        let uids = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        uids.and_then(|uids| uids.split_whitespace().nth(1)) == Some("0")
+    })
+}

@@ -245,7 +245,7 @@ impl<'a> Running<'a> {
         let at_us = (monotonic_ns() - self.origin_ns) / 1_000;
         for (number, connection) in self.connections.iter().enumerate() {
             let mut sender = lock(&connection.sender);
-            let Some(Ok(info)) = sender.socket.as_ref().map(|socket| tcp_info(socket)) else { continue };
+            let Some(Ok(info)) = sender.socket.as_ref().map(tcp_info) else { continue };
             sender.last = info;
             samples.push(Sample {
                 at_us,

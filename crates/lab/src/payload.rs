@@ -22,10 +22,8 @@ impl Payload {
         let lead = buffer.len().min((8 - head) % 8);
         let (start, rest) = buffer.split_at_mut(lead);
         start.copy_from_slice(&first[head..][..lead]);
-        let mut number = offset.div_ceil(8);
-        for piece in rest.chunks_mut(8) {
+        for (number, piece) in (offset.div_ceil(8)..).zip(rest.chunks_mut(8)) {
             piece.copy_from_slice(&self.word(number)[..piece.len()]);
-            number += 1;
         }
     }
 

@@ -113,10 +113,10 @@ fn await_ready(output: impl Read + Send + 'static) -> mpsc::Receiver<()> {
     thread::spawn(move || {
         let mut tell = Some(tell);
         for line in BufReader::new(output).lines().map_while(Result::ok) {
-            if line.trim() == "ready" {
-                if let Some(tell) = tell.take() {
-                    let _ = tell.send(());
-                }
+            if line.trim() == "ready"
+                && let Some(tell) = tell.take()
+            {
+                let _ = tell.send(());
             }
         }
     });

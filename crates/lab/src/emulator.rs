@@ -1,9 +1,8 @@
 //! The wire: one thread that moves frames between the ends of all links of a lab when [`Line`] says so.
 //!
 //! A frame's delay counts from the kernel's receive timestamp, so it matters little when the thread looks. While little
-//! is sent it wakes for each frame and spins the last microseconds before one is due; under load it looks every
-//! [`TICK_NS`] and sends what is due within half a tick of now, which is right on average and costs a fixed few percent
-//! of a processor.
+//! is sent it wakes for each frame and spins the last microseconds before one is due; under load it looks no more often
+//! than every [`TICK_NS`] and sends what is due within half a turn of now, so that frames are as often early as late.
 
 mod counters;
 
@@ -66,6 +65,8 @@ struct Driver {
     directions: Vec<Direction>,
     batch: Batch,
     load: Load,
+    /// How long arrivals may stay unseen under load: half the shortest delay, so that none is due before it is seen.
+    unseen_most_ns: u64,
     stop: PipeReader,
 }
 
@@ -103,7 +104,8 @@ impl Emulator {
         let (stopping, stop) = io::pipe()?;
         let load = Load::new(monotonic_ns());
         let batch = Batch::new(mtu as usize);
-        let driver = Driver { shared: Arc::clone(&shared), directions, batch, load, stop: stopping };
+        let unseen_most_ns = wires.iter().map(|wire| wire.link.delay.0 / 2).min().unwrap_or_default();
+        let driver = Driver { shared: Arc::clone(&shared), directions, batch, load, unseen_most_ns, stop: stopping };
         let thread = thread::Builder::new().name("wire".into()).spawn(move || driver.run())?;
         let names = wires.iter().map(|wire| (wire.name.into(), wire.link.ends.clone())).collect();
         Ok(Self { shared, names, stop: Some(stop), thread: Some(thread) })
@@ -200,10 +202,11 @@ impl Driver {
     /// Waits until there may be something to do.
     fn rest(&mut self) {
         let now_ns = monotonic_ns();
-        if self.load.heavy {
-            return sleep_until(now_ns + TICK_NS);
-        }
         let next = self.directions.iter().filter_map(|direction| Some(direction.under_way.front()?.0)).min();
+        if self.load.heavy {
+            let look_ns = now_ns + self.unseen_most_ns.min(LOAD_WINDOW_NS);
+            return sleep_until(next.map_or(look_ns, |due_ns| due_ns.min(look_ns)).max(now_ns + TICK_NS));
+        }
         match next {
             Some(due_ns) if due_ns <= now_ns + SPIN_NS => {
                 while monotonic_ns() < due_ns {
@@ -248,8 +251,9 @@ impl Load {
 
     /// Takes note of a turn that begins now with so many frames.
     fn note(&mut self, now_ns: u64, frames: u64) {
-        if self.heavy {
-            let turn_ns = (now_ns - self.last_turn_ns).min(2 * TICK_NS);
+        let turn_ns = now_ns - self.last_turn_ns;
+        // A longer turn was one in which nothing was due.
+        if self.heavy && turn_ns < 2 * TICK_NS {
             self.turn_ns = (self.turn_ns * 15 + turn_ns) / 16;
         }
         self.last_turn_ns = now_ns;

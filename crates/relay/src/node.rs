@@ -81,6 +81,19 @@ pub enum StartError {
     Thread(#[from] io::Error),
 }
 
+impl StartError {
+    /// Whether the process lacks a privilege, such as the one to bind a port below 1024.
+    pub fn lacks_privilege(&self) -> bool {
+        match self {
+            Self::Listen { source: SocketError::Bind { source, .. }, .. } => {
+                source.kind() == io::ErrorKind::PermissionDenied
+            }
+            Self::Listen { source, .. } => matches!(source, SocketError::ForbiddenCongestion { .. }),
+            Self::Thread(_) => false,
+        }
+    }
+}
+
 /// One listening socket for each worker, before anything is accepted.
 type Sockets = Vec<std::net::TcpListener>;
 
@@ -131,19 +144,22 @@ impl Relay {
             threads.push((stop, thread.spawn(move || work(runtime, stopped))?));
         }
         let mut relay = Self { node, workers: workers.into(), threads, bound: HashMap::new() };
-        relay.listen_on(&config)?;
-        relay.node.pool.configure(&config);
-        relay.workers[0].handle.spawn(expire_pool(relay.node.clone()));
+        relay.reload(config)?;
+        for worker in relay.workers.iter() {
+            worker.handle.spawn(expire_pool(relay.node.clone()));
+        }
         Ok(relay)
     }
 
     /// Takes a new configuration: listeners, peers, routes, users and limits. Running streams go on. If a new
     /// listener cannot be bound, everything stays as it was. `threads` does not change.
-    pub fn reload(&mut self, config: Config) -> Result<(), StartError> {
-        let config = Arc::new(config);
-        self.listen_on(&config)?;
+    pub fn reload(&mut self, config: impl Into<Arc<Config>>) -> Result<(), StartError> {
+        let config = config.into();
+        let fresh = self.bind_new(&config)?;
+        // Nothing can fail from here on. The configuration is in force before its listeners accept.
         *self.node.config.write().unwrap_or_else(PoisonError::into_inner) = config.clone();
         self.node.pool.configure(&config);
+        self.switch_to(&config, fresh);
         Ok(())
     }
 
@@ -181,12 +197,11 @@ impl Relay {
         self.busy()
     }
 
-    /// Makes the sockets fit `config`: first binds all that is new, then, when nothing can fail any more,
-    /// changes what stays and closes what goes.
-    fn listen_on(&mut self, config: &Config) -> Result<(), StartError> {
-        let mut fresh = Vec::new();
+    /// Binds what `config` has and this node has not.
+    fn bind_new(&self, config: &Config) -> Result<HashMap<String, (SocketAddr, Sockets)>, StartError> {
+        let mut fresh = HashMap::new();
         for (name, listener) in &config.listeners {
-            let stays = self.bound.values().any(|bound| bound.serves(listener));
+            let stays = self.bound.iter().any(|(old, bound)| bound.serves(old, name, listener));
             if stays {
                 continue;
             }
@@ -194,22 +209,27 @@ impl Relay {
             let ours = self.bound.values().any(|bound| bound.listener.address == listener.address);
             let sockets = bind(listener, self.workers.len(), ours);
             let sockets = sockets.map_err(|source| StartError::Listen { name: name.clone(), source })?;
-            fresh.push((name.clone(), listener, sockets));
+            fresh.insert(name.clone(), sockets);
         }
-        let mut before: Vec<Bound> = std::mem::take(&mut self.bound).into_values().collect();
+        Ok(fresh)
+    }
+
+    /// Accepts on what is new, changes what stays and closes what goes.
+    fn switch_to(&mut self, config: &Config, mut fresh: HashMap<String, (SocketAddr, Sockets)>) {
+        let mut before: Vec<(String, Bound)> = std::mem::take(&mut self.bound).into_iter().collect();
         for (name, listener) in &config.listeners {
-            let Some(at) = before.iter().position(|bound| bound.serves(listener)) else { continue };
-            let mut bound = before.swap_remove(at);
+            if let Some((address, sockets)) = fresh.remove(name) {
+                let bound = self.accept_on(Arc::new(listener.clone()), address, sockets);
+                self.bound.insert(name.clone(), bound);
+                continue;
+            }
+            let Some(at) = before.iter().position(|(old, bound)| bound.serves(old, name, listener)) else { continue };
+            let (_, mut bound) = before.swap_remove(at);
             bound.listener = Arc::new(listener.clone());
             *bound.current.write().unwrap_or_else(PoisonError::into_inner) = bound.listener.clone();
             self.bound.insert(name.clone(), bound);
         }
-        for (name, listener, (address, sockets)) in fresh {
-            let bound = self.accept_on(Arc::new(listener.clone()), address, sockets);
-            self.bound.insert(name, bound);
-        }
-        before.into_iter().for_each(Bound::stop);
-        Ok(())
+        before.into_iter().for_each(|(_, bound)| bound.stop());
     }
 
     fn accept_on(&self, listener: Arc<Listener>, address: SocketAddr, sockets: Sockets) -> Bound {
@@ -234,9 +254,11 @@ impl Drop for Relay {
 }
 
 impl Bound {
-    /// Whether these sockets can serve `listener`: the TCP settings are the sockets'.
-    fn serves(&self, listener: &Listener) -> bool {
-        self.listener.address == listener.address && self.listener.tcp == listener.tcp
+    /// Whether these sockets, bound for the listener `old`, can serve `listener`: the TCP settings are the sockets', and
+    /// where the kernel chose the port only the name tells them apart.
+    fn serves(&self, old: &str, name: &str, listener: &Listener) -> bool {
+        let same = self.listener.address == listener.address && self.listener.tcp == listener.tcp;
+        same && (old == name || listener.address.port() != 0)
     }
 
     fn stop(self) {
@@ -263,10 +285,12 @@ fn work(runtime: Runtime, stopped: oneshot::Receiver<()>) {
     runtime.shutdown_background();
 }
 
+/// Runs on every worker although one would do: while a nearer timer is pending, tokio need not interrupt its own
+/// event loop for each connection's limit, which saves two system calls per connection.
 async fn expire_pool(node: Arc<Node>) {
     loop {
         let age = node.config().limits.pool_idle;
-        tokio::time::sleep((age / 4).max(Duration::from_millis(100))).await;
+        tokio::time::sleep((age / 4).clamp(Duration::from_millis(100), Duration::from_secs(1))).await;
         node.pool.expire(age);
     }
 }

@@ -60,8 +60,9 @@ pub async fn connection(permit: Permit, listener: Arc<Listener>, stream: StdStre
 }
 
 impl Stream {
-    fn new(node: &Arc<Node>, client: TcpStream, upstream: Upstream, first: Vec<u8>) -> Self {
-        Self { client: Side::host(client), upstream, first, busy: node.begin() }
+    /// `busy` is from before the client was answered: draining must not miss a stream the client knows of.
+    fn new(busy: Busy, client: TcpStream, upstream: Upstream, first: Vec<u8>) -> Self {
+        Self { client: Side::host(client), upstream, first, busy }
     }
 
     async fn run(self, node: &Node) {
@@ -120,3 +121,6 @@ async fn exit(node: &Node, target: &Target) -> Result<Upstream, Failure> {
     let stream = dial::connect(target, &config.tcp, config.limits.connect, refused).await?;
     Ok(Upstream { side: Side::host(stream), peer: None, bound: None })
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,12 +11,13 @@ use crate::segment::Early;
 
 pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, client: TcpStream) -> Option<Stream> {
     let ListenerKind::Forward { to, via } = &listener.kind else { return None };
+    let busy = node.begin();
     let reached = match via {
         Some(chain) => reach_via(node, chain, to, Early::Host(&client)).await,
         None => reach(node, to, Early::Host(&client)).await,
     };
     match reached {
-        Ok(upstream) => Some(Stream::new(node, client, upstream, Vec::new())),
+        Ok(upstream) => Some(Stream::new(busy, client, upstream, Vec::new())),
         Err(failure) => {
             // The client has no protocol to be told in; dropping its connection resets it.
             tracing::info!("forward to {to}: {failure}");

@@ -147,6 +147,7 @@ impl Client<'_> {
     }
 
     async fn tunnel(mut self, request: Request) -> Option<Stream> {
+        let busy = self.node.begin();
         let upstream = match reach(self.node, &request.target, Early::Nothing).await {
             Ok(upstream) => upstream,
             Err(failure) => {
@@ -156,7 +157,7 @@ impl Client<'_> {
         };
         write(&self.stream, false, b"HTTP/1.1 200 Connection established\r\n\r\n").await.ok()?;
         let first = std::mem::take(&mut self.reader.buffer);
-        Some(Stream::new(self.node, self.stream, upstream, first))
+        Some(Stream::new(busy, self.stream, upstream, first))
     }
 
     /// One request and its response.

@@ -28,6 +28,7 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, mut client: T
         }
         Ok(Err(_)) | Err(_) => return None,
     };
+    let busy = node.begin();
     let reached = reach(node, &target, Early::Nothing).await;
     let answer = match &reached {
         Ok(Upstream { side, bound, .. }) => reply(0, bound.or_else(|| side.stream.local_addr().ok())),
@@ -36,7 +37,7 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, mut client: T
     // A few bytes on a connection that has been written to little: this does not wait.
     let written = timeout(limit, client.write_all(&answer)).await;
     match (reached, written) {
-        (Ok(upstream), Ok(Ok(()))) => Some(Stream::new(node, client, upstream, first)),
+        (Ok(upstream), Ok(Ok(()))) => Some(Stream::new(busy, client, upstream, first)),
         (Ok(_), _) => None,
         (Err(failure), _) => {
             match failure.code {

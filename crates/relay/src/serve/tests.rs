@@ -1,0 +1,15 @@
+//! What an open connection costs in memory.
+
+use super::*;
+use crate::pump::Pump;
+
+#[test]
+fn an_open_connection_is_small() {
+    fn size<A, F>(_: impl Fn(A, Arc<Listener>, StdStream) -> F) -> usize {
+        size_of::<F>()
+    }
+    let (pump, stream, whole) = (size_of::<Pump>(), size_of::<Stream>(), size(connection));
+    eprintln!("pump {pump}, stream {stream}, connection {whole} bytes");
+    assert!(pump <= 96, "{pump}");
+    assert!(whole <= 1024, "{whole}");
+}

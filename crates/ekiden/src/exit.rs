@@ -1,4 +1,4 @@
-//! Exit codes: one per kind of failure, so that scripts can tell them apart.
+//! How a failure is told: one line, and an exit code per kind of failure, so that scripts can tell them apart.
 
 use std::process::ExitCode;
 
@@ -14,6 +14,19 @@ pub const HELP: &str = "Exit codes:
   5  the network failed: an address cannot be bound, a peer cannot be reached, a flow broke
   6  data arrived changed, or a measurement missed its tolerance";
 
+/// The error with its causes on one line. Many errors already say their cause; none is said twice.
+pub fn message(error: &anyhow::Error) -> String {
+    let mut message = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if message.is_empty() {
+            message = cause;
+        } else if !message.contains(&cause) {
+            message = format!("{message}: {cause}");
+        }
+    }
+    message
+}
+
 /// The code for `error`, by the first known type in its chain.
 pub fn code(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(error.chain().find_map(known).unwrap_or(1))
@@ -22,6 +35,12 @@ pub fn code(error: &anyhow::Error) -> ExitCode {
 fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<ekiden_scenario::Error>() || error.is::<ekiden_record::Error>() {
         return Some(3);
+    }
+    if error.is::<ekiden_relay::ConfigError>() {
+        return Some(3);
+    }
+    if let Some(error) = error.downcast_ref::<ekiden_relay::StartError>() {
+        return Some(if error.lacks_privilege() { 4 } else { 5 });
     }
     if error.is::<ekiden_demo::Missing>() {
         return Some(4);

@@ -36,7 +36,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ekiden: {error:#}");
+            eprintln!("ekiden: {}", exit::message(&error));
             exit::code(&error)
         }
     }

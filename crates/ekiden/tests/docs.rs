@@ -99,7 +99,9 @@ fn marked(mark: &str) -> Vec<Example> {
         let mut open: Option<Example> = None;
         for line in text.lines() {
             match (line.strip_prefix("```"), &mut open) {
-                (Some(found), None) => open = Some(Example { file: file.clone(), mark: found.into(), text: String::new() }),
+                (Some(found), None) => {
+                    open = Some(Example { file: file.clone(), mark: found.into(), text: String::new() })
+                }
                 (Some(_), Some(_)) => examples.extend(open.take()),
                 (None, Some(example)) => example.text += &format!("{line}\n"),
                 (None, None) => {}

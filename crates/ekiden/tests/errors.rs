@@ -1,0 +1,42 @@
+//! Wrong input gets one clear line and its own exit code.
+
+use std::process::Command;
+
+/// (what is written to the file, how ekiden is called with FILE, exit code, part of the line)
+const CASES: &[(&str, &[&str], i32, &str)] = &[
+    ("", &["lab", "fly", "FILE"], 2, "unrecognized subcommand"),
+    ("name = 1", &["scenario", "check", "FILE"], 3, "FILE:1: "),
+    ("name = \"x\"\nnode = 1", &["lab", "run", "FILE"], 3, "FILE:2: "),
+    ("", &["scenario", "show", "/nonexistent/file"], 3, "/nonexistent/file: cannot be read"),
+    ("nam = \"x\"", &["proxy", "-c", "FILE"], 3, "FILE:1: unknown field `nam`"),
+    (
+        "name = \"x\"\n[listen.s]\nkind = \"socks5\"\naddress = \"0.0.0.0:1080\"",
+        &["proxy", "-c", "FILE"],
+        3,
+        "FILE:4: anyone who can reach",
+    ),
+    (
+        "name = \"x\"\n[listen.s]\nkind = \"socks5\"\naddress = \"192.0.2.9:1080\"\nopen = true",
+        &["proxy", "-c", "FILE"],
+        5,
+        "cannot listen on 192.0.2.9:1080",
+    ),
+];
+
+#[test]
+fn every_kind_of_failure_has_its_line_and_exit_code() {
+    let folder = tempfile::tempdir().unwrap();
+    for (i, (text, arguments, code, line)) in CASES.iter().enumerate() {
+        let file = folder.path().join(format!("case{i}.toml"));
+        std::fs::write(&file, text).unwrap();
+        let name = file.display().to_string();
+        let arguments: Vec<&str> =
+            arguments.iter().map(|argument| argument.replace("FILE", &name).leak() as &str).collect();
+        let output = Command::new(env!("CARGO_BIN_EXE_ekiden")).args(&arguments).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(*code), "{arguments:?}: {said}");
+        assert!(said.contains(&line.replace("FILE", &name)), "{arguments:?}: {said}");
+        assert!(*code == 2 || said.lines().count() == 1, "{arguments:?}: {said}");
+        assert!(!said.contains("panicked"), "{said}");
+    }
+}

@@ -53,7 +53,9 @@ pub(crate) fn build(scenario: &Scenario) -> Result<Network, Error> {
         let namespace = Namespace::create().map_err(building("make a network namespace"))?;
         let forwards = node.kind != NodeKind::Host;
         let failed = building(format!("set TCP's parameters in node '{name}'"));
-        namespace.run(|| tcp::configure(&node.tcp, forwards)).map_err(failed)?;
+        let own = scenario.links.values().filter(|link| link.ends.contains(name));
+        let mtu = own.map(|link| link.mtu).min().unwrap_or(1500);
+        namespace.run(|| tcp::configure(&node.tcp, mtu, forwards)).map_err(failed)?;
         tcp::check_congestion(&namespace, name, &node.tcp)?;
         let failed = building(format!("set up the devices and routes of node '{name}'"));
         namespace.run(|| on_netlink(|handle| populate(handle, scenario, index, &wire))).map_err(failed)?;

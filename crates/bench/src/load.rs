@@ -1,6 +1,6 @@
 //! The loads, and what they have in common. Generators share the CPUs with the relay, so they must cost little.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,6 +23,9 @@ const MESSAGE_BYTES: usize = 64;
 
 /// A relay that does nothing for so long has failed.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// By what the two ends of a connection recognise each other.
+static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
 
 /// From whom to whom, and over what address. Without a namespace: wherever this process is.
 #[derive(Debug, Clone, Copy)]
@@ -79,9 +82,19 @@ impl Path<'_> {
 
     /// One connection, both ends of it, patient for [`PATIENCE`] and without Nagle's delay.
     fn pair(&self, listener: &TcpListener) -> Result<(TcpStream, TcpStream)> {
-        let client = self.connect()?;
-        ensure!(readable(listener)?, "the connection does not reach the server");
-        let (server, _) = listener.accept()?;
+        let mut client = self.connect()?;
+        let token = NEXT_TOKEN.fetch_add(1, Ordering::Relaxed).to_ne_bytes();
+        client.write_all(&token)?;
+        let server = loop {
+            ensure!(readable(listener)?, "the connection does not reach the server");
+            let (mut server, _) = listener.accept()?;
+            server.set_read_timeout(Some(PATIENCE))?;
+            let mut came = [0; 8];
+            // Another relay may still be trying what it was asked when nobody listened here.
+            if server.read_exact(&mut came).is_ok() && came == token {
+                break server;
+            }
+        };
         for end in [&client, &server] {
             end.set_nodelay(true)?;
             end.set_read_timeout(Some(PATIENCE))?;

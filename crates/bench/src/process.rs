@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -33,6 +34,33 @@ pub fn cpu_of_machine() -> Result<(Duration, usize)> {
     let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
     let (ticks, cpus) = parse_machine(&text).context("cannot understand /proc/stat")?;
     Ok((to_time(ticks)?, cpus))
+}
+
+/// Keeps all CPUs from sleeping while it lives, with programs that run only when nothing else wants to. In a virtual
+/// machine a CPU that sleeps takes many times as long to wake as a relay takes to pass a message on, and whether it
+/// sleeps is up to a guess of the kernel's.
+pub struct Awake(Vec<Child>);
+
+impl Awake {
+    /// Takes effect at once.
+    pub fn keep(cpus: usize) -> Result<Self> {
+        let mut awake = Self(Vec::new());
+        for _ in 0..cpus {
+            let mut command = Command::new("chrt");
+            command.args(["--idle", "0", "sh", "-c", "while :; do :; done"]).stdin(Stdio::null());
+            awake.0.push(command.spawn().context("cannot run chrt (Debian's package util-linux)")?);
+        }
+        Ok(awake)
+    }
+}
+
+impl Drop for Awake {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
 }
 
 /// The memory of `root` and its descendants in bytes; pages shared by n processes count as 1/n.

@@ -191,7 +191,8 @@ impl Running {
             running.nodes.push(child);
             // Its neighbour on the client's side.
             let neighbour = if node.at_exit { &network.relay } else { &network.client };
-            running.wait_until_ready(node.address(), neighbour).with_context(|| running.last_words())?;
+            let ready = running.wait_until_ready(node.address(), neighbour);
+            running.explain(ready)?;
         }
         Ok(running)
     }
@@ -216,14 +217,17 @@ impl Running {
         Ok(())
     }
 
-    /// The last line that each of its processes wrote.
-    pub fn last_words(&self) -> String {
+    /// Adds the last line that each of its processes wrote to an error.
+    pub fn explain<T>(&self, result: Result<T>) -> Result<T> {
         let last = |node: &Node| {
             let log = fs::read_to_string(node.log()).unwrap_or_default();
             let line = log.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("nothing");
             format!("{}.log ends with '{line}'", node.config)
         };
-        self.relay.nodes().iter().map(last).collect::<Vec<_>>().join(", ")
+        match self.relay.nodes() {
+            [] => result,
+            nodes => result.with_context(|| nodes.iter().map(last).collect::<Vec<_>>().join(", ")),
+        }
     }
 
     fn wait_until_ready(&mut self, address: SocketAddr, from: &Namespace) -> Result<()> {

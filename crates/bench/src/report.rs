@@ -4,7 +4,7 @@ use comfy_table::{CellAlignment, Table, presets};
 use serde_json::{Value, json};
 
 use crate::relay::Relay;
-use crate::rounds::Outcome;
+use crate::rounds::{Outcome, QUIET};
 use crate::stats::median;
 
 /// A figure.
@@ -29,9 +29,6 @@ pub enum Measure {
     /// KiB of the relay's memory per idle connection.
     IdleKilobytes,
 }
-
-/// The part of the machine that other programs may take before figures say nothing.
-const QUIET: f64 = 0.15;
 
 /// What ekiden wants to reach.
 #[derive(Debug, Clone, Copy)]
@@ -119,6 +116,9 @@ pub fn text(outcome: &Outcome) -> String {
         others(median(&outcome.others)),
         others(outcome.others.iter().copied().reduce(f64::max)),
     );
+    if outcome.repeats > 0 {
+        text += &format!("\n{} disturbed measurements were repeated.", outcome.repeats);
+    }
     if median(&outcome.others).is_some_and(|share| share > QUIET) {
         text += "\nThat is too much for figures to mean anything: run it again when the machine is idle.";
     }
@@ -154,6 +154,7 @@ pub fn json(outcome: &Outcome) -> Value {
         "rounds": outcome.rounds,
         "quick": outcome.quick,
         "cpus": outcome.cpus,
+        "repeats": outcome.repeats,
         "taken_by_others": { "median": median(&outcome.others), "cells": outcome.others },
         "measures": serde_json::Map::from_iter(measures),
         "failures": outcome.failures,
@@ -201,7 +202,7 @@ mod tests {
     fn outcome(values: &[(Relay, Measure, f64)]) -> Outcome {
         let values: BTreeMap<_, _> = values.iter().map(|(r, m, value)| ((*r, *m), vec![*value])).collect();
         let relays = vec![Relay::Ekiden, Relay::Haproxy, Relay::Nginx];
-        Outcome { values, failures: vec![], others: vec![], relays, rounds: 1, quick: false, cpus: 2 }
+        Outcome { values, failures: vec![], others: vec![], relays, rounds: 1, repeats: 0, quick: false, cpus: 2 }
     }
 
     #[test]

@@ -69,12 +69,7 @@ fn find(program: &'static str) -> Result<(), Missing> {
 }
 
 /// Writes everything and returns the page's path.
-fn write(
-    folder: &Path,
-    page: &ekiden_report::Page,
-    json: &str,
-    cases: &[cases::Case],
-) -> anyhow::Result<PathBuf> {
+fn write(folder: &Path, page: &ekiden_report::Page, json: &str, cases: &[cases::Case]) -> anyhow::Result<PathBuf> {
     let scenarios = folder.join("scenarios");
     fs::create_dir_all(&scenarios)?;
     for case in cases {

@@ -9,7 +9,6 @@ use serde::Serialize;
 use crate::cases::{Act, Case, Through};
 use crate::protocol::Transfer;
 
-
 /// One case with what came of it, as it stands in the JSON document.
 #[derive(Debug, Serialize)]
 pub struct Outcome<'a> {
@@ -37,9 +36,10 @@ pub struct Outcome<'a> {
 pub fn outcomes<'a>(cases: &'a [Case], transfers: &'a [Transfer]) -> Vec<Outcome<'a>> {
     let direct = |case: &Case| {
         let same_path = |other: &Case| case.act != Act::Osaka || other.group == case.group;
-        let found = cases.iter().zip(transfers).find(|(other, _)| {
-            other.act == case.act && other.through == Through::Direct && same_path(other)
-        });
+        let found = cases
+            .iter()
+            .zip(transfers)
+            .find(|(other, _)| other.act == case.act && other.through == Through::Direct && same_path(other));
         found.map_or(f64::NAN, |(_, transfer)| transfer.goodput_bit_s())
     };
     let outcome = |(case, transfer): (&'a Case, &'a Transfer)| Outcome {

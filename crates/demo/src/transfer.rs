@@ -160,9 +160,9 @@ fn busiest(listing: &str) -> Option<[f64; 2]> {
         let value = line.split_whitespace().find_map(|word| word.strip_prefix(key))?;
         value.split('/').next()?.parse().ok()
     };
-    let connections = listing.lines().filter_map(|line| {
-        Some((number(line, "bytes_sent:")?, [number(line, "cwnd:")?, number(line, "rtt:")?]))
-    });
+    let connections = listing
+        .lines()
+        .filter_map(|line| Some((number(line, "bytes_sent:")?, [number(line, "cwnd:")?, number(line, "rtt:")?])));
     connections.max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, sample)| sample)
 }
 

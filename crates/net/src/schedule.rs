@@ -3,28 +3,27 @@
 use std::io;
 
 /// Gives the calling thread precise timers, and, where permitted, processor time soon after it wakes even when other
-/// programs want it: half of every 200 µs (and what else is free) under the deadline scheduler; or, where that is taken
-/// up, nice −20 with short slices.
+/// programs want it: most of every 200 µs under the deadline scheduler, or half of it if other such threads have taken
+/// the rest; failing that, nice −20 with short slices.
 ///
 /// Nice alone does not suffice: with `sched_autogroup_enabled` it counts only against programs of the same session. And
-/// SCHED_FIFO is throttled for 50 ms when it uses most of a processor.
+/// SCHED_FIFO, as well as a deadline thread that may reclaim what others leave (SCHED_FLAG_RECLAIM), now and then keeps
+/// all other programs from a processor for most of a second.
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_NICE`; timers are precise all the same.
 pub fn prefer_this_thread() -> io::Result<()> {
-    const FLAG_RECLAIM: u64 = 2;
     // SAFETY: takes two integers and changes nothing but the calling thread's timer slack.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1 as libc::c_ulong, 0, 0, 0) };
-    let deadline = Attributes {
+    let deadline = |runtime| Attributes {
         policy: libc::SCHED_DEADLINE as u32,
-        flags: FLAG_RECLAIM,
-        runtime: 100_000,
+        runtime,
         deadline: 200_000,
         period: 200_000,
         ..Attributes::default()
     };
     let nice = Attributes { policy: libc::SCHED_OTHER as u32, nice: -20, runtime: 100_000, ..Attributes::default() };
-    set(deadline).or_else(|_| set(nice))
+    set(deadline(170_000)).or_else(|_| set(deadline(100_000))).or_else(|_| set(nice))
 }
 
 fn set(attributes: Attributes) -> io::Result<()> {

@@ -67,7 +67,9 @@ fn files_stay_readable_and_unsafe_stays_in_its_room() {
         let lines = text.lines().count();
         assert!(lines <= LINES_MOST, "{} has {lines} lines, more than {LINES_MOST}", file.display());
         let may = file.starts_with(root().join("crates").join(UNSAFE));
-        assert!(may || !text.contains("allow(unsafe_code)"), "{} allows unsafe code", file.display());
+        // In two parts, for this file is one of them.
+        let allows = text.contains(&["allow(", "unsafe_code)"].concat());
+        assert!(may || !allows, "{} allows unsafe code", file.display());
     }
 }
 

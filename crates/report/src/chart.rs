@@ -84,7 +84,7 @@ impl BarChart {
         let below = area.get_pixel_range().1.end - 24;
         for (group, category) in self.categories.iter().enumerate() {
             let middle = chart.backend_coord(&(group as f64 + 0.5, 0.0));
-            let style = TextStyle::from((FONT, 14, &INK).into_text_style(area)).pos(Pos::new(HPos::Center, VPos::Top));
+            let style = (FONT, 14, &INK).into_text_style(area).pos(Pos::new(HPos::Center, VPos::Top));
             area.draw(&Text::new(category.clone(), (middle.0, below - 6), style))?;
         }
         let width = 0.8 / self.bars.len().max(1) as f64;

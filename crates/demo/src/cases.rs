@@ -12,7 +12,7 @@ pub const WINDOW: Bytes = Bytes::kib(64);
 /// RTT between the end hosts in S3's lab.
 const S3_RTT: Time = Time::ms(50);
 /// Long enough that the hand-shakes and slow start of the fastest case stay below 5 % of its time.
-const S3_SIZE: Bytes = Bytes::mib(32);
+const S3_SIZE: Bytes = Bytes::mib(40);
 /// S0 chapter 4: the path between Osaka and Tokyo, and the 25 ms that its emulator adds (both ways together).
 const S0_RTTS: [(&str, Time); 2] = [("Osaka–Tokyo, 18 ms", Time::ms(18)), ("Tokyo–Okinawa, 43 ms", Time::ms(43))];
 

@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader, IsTerminal, Write};
 use std::process::{Command, Stdio};
 use std::sync::Mutex;
 
-use anyhow::{Context, bail};
+use anyhow::Context;
 use ekiden_units::Bytes;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
@@ -93,10 +93,15 @@ fn one(case: &Case, sent: &str, bars: &Bars) -> anyhow::Result<Transfer> {
     let Some(transfer) = done.filter(|_| output.status.success()) else {
         return Err(failure(&output));
     };
-    if transfer.sha256 != sent || transfer.bytes != case.bytes.0 {
-        bail!(Mismatch { title: case.title(), arrived: transfer.sha256, sent: sent.into() });
+    Ok(compare(case, transfer, sent)?)
+}
+
+/// Only what arrived whole counts.
+fn compare(case: &Case, transfer: Transfer, sent: &str) -> Result<Transfer, Mismatch> {
+    if transfer.sha256 == sent && transfer.bytes == case.bytes.0 {
+        return Ok(transfer);
     }
-    Ok(transfer)
+    Err(Mismatch { title: case.title(), arrived: transfer.sha256, sent: sent.into() })
 }
 
 /// A transfer's process that did not finish, with its exit code for the demo to end with.
@@ -158,5 +163,29 @@ impl Bars {
 
     fn finish(&self) {
         self.total.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_arrives_changed_or_short_is_refused() {
+        let case = &crate::cases::all()[0];
+        let sent = payload::sha256(case.bytes);
+        let arrived = |bytes, sha256: &str| Transfer {
+            bytes,
+            seconds: 1.0,
+            connect_s: 0.1,
+            first_byte_s: 0.2,
+            sha256: sha256.into(),
+            drops: 0,
+            samples: Vec::new(),
+        };
+        assert!(compare(case, arrived(case.bytes.0, &sent), &sent).is_ok());
+        assert!(compare(case, arrived(case.bytes.0 - 1, &sent), &sent).is_err());
+        let error = compare(case, arrived(case.bytes.0, &payload::sha256(Bytes(1))), &sent).unwrap_err();
+        assert!(error.to_string().contains("arrived changed"), "{error}");
     }
 }

@@ -239,3 +239,27 @@ fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     let address = address.as_socket().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
     Ok((stream, address))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepted_connections_inherit_everything() {
+        let size = Bytes(100_000);
+        let congestion = Some("reno".to_owned());
+        let options = TcpOptions { congestion, send_buffer: Some(size), receive_buffer: Some(size) };
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)), &options).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        // The listener does not block, and on loopback the connection is there when `connect` returns.
+        let (accepted, _) = accept(&listener).unwrap();
+        let socket = SockRef::from(&accepted);
+        assert!(socket.tcp_nodelay().unwrap());
+        assert!(socket.keepalive().unwrap());
+        assert_eq!(socket.linger().unwrap(), Some(Duration::ZERO));
+        assert_eq!(socket.tcp_congestion().unwrap().split(|&b| b == 0).next(), Some(&b"reno"[..]));
+        assert_eq!(socket.send_buffer_size().unwrap(), 200_000);
+        assert_eq!(socket.recv_buffer_size().unwrap(), 200_000);
+        drop(client);
+    }
+}

@@ -1,19 +1,19 @@
 //! Accepting: within the limits, and evenly over the workers.
 //!
-//! The kernel's hash may give one worker most of a few long streams. A worker that is clearly ahead of
-//! another hands the connection over; the margin grows with the load, so that many short connections stay
-//! where they arrived and cost no wake-up of another thread.
+//! The kernel's hash may give one worker most of a few long streams. A worker that is ahead of another hands
+//! the connection over. That wakes another thread, which costs more than it brings where connections come and
+//! go within a moment: while they do, a worker must be far ahead.
 
 use std::io;
 use std::net::{TcpListener, TcpStream as StdStream};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ekiden_net::socket::Listening;
 
 use crate::config::Listener;
-use crate::node::{Node, Worker};
+use crate::node::{Load, Node, Worker};
 use crate::serve;
 
 /// How long a worker does not accept after the process ran out of descriptors or memory.
@@ -22,17 +22,24 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// Connections accepted before others of the thread get their turn.
 const TURN: usize = 32;
 
+/// A connection that ends sooner was short.
+const SHORT: Duration = Duration::from_millis(100);
+
+/// How long after the end of a short connection more of them are expected.
+const MEMORY: Duration = Duration::from_millis(100);
+
 /// Counts an accepted connection until it is dropped.
 pub struct Permit {
     node: Arc<Node>,
-    worker: Worker,
+    load: Arc<Load>,
+    since: Instant,
 }
 
 impl Permit {
     fn new(node: &Arc<Node>, worker: &Worker) -> Self {
         node.connections.fetch_add(1, Ordering::Relaxed);
-        worker.load.fetch_add(1, Ordering::Relaxed);
-        Self { node: node.clone(), worker: worker.clone() }
+        worker.load.open.fetch_add(1, Ordering::Relaxed);
+        Self { node: node.clone(), load: worker.load.clone(), since: Instant::now() }
     }
 
     /// The node that accepted.
@@ -43,7 +50,12 @@ impl Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.worker.load.fetch_sub(1, Ordering::Relaxed);
+        self.load.open.fetch_sub(1, Ordering::Relaxed);
+        let now = Instant::now();
+        if now - self.since < SHORT {
+            let until = (now - self.node.started + MEMORY).as_millis() as u64;
+            self.load.short_until.store(until, Ordering::Relaxed);
+        }
         self.node.connections.fetch_sub(1, Ordering::Relaxed);
         self.node.closed.notify_one();
     }
@@ -94,19 +106,24 @@ pub async fn run(
 }
 
 fn start(node: &Arc<Node>, workers: &[Worker], me: usize, stream: StdStream, listener: Arc<Listener>) {
-    let worker = &workers[pick(workers, me)];
+    let are_short = || {
+        let until = workers[me].load.short_until.load(Ordering::Relaxed);
+        node.started.elapsed().as_millis() < until.into()
+    };
+    let open = |i: usize| workers[i].load.open.load(Ordering::Relaxed);
+    let worker = &workers[pick(workers.len(), open, me, are_short)];
     let permit = Permit::new(node, worker);
     worker.handle.spawn(serve::connection(permit, listener, stream));
 }
 
-/// The worker for a new connection.
-fn pick(workers: &[Worker], me: usize) -> usize {
-    let load = |i: usize| workers[i].load.load(Ordering::Relaxed);
-    let mine = load(me);
-    match (0..workers.len()).min_by_key(|&i| load(i)) {
-        Some(least) if mine > load(least) + 1 + mine / 8 => least,
-        _ => me,
-    }
+/// The worker for a new connection that arrived at `me`, by how many each has `open`.
+fn pick(workers: usize, open: impl Fn(usize) -> usize, me: usize, are_short: impl FnOnce() -> bool) -> usize {
+    let mine = open(me);
+    let Some(least) = (0..workers).min_by_key(|&i| open(i)) else { return me };
+    let ahead = mine.saturating_sub(open(least));
+    // Mostly decided by the first comparison, without asking for the time.
+    let hands_over = ahead > 1 + mine / 8 && (ahead > 4 + mine / 2 || !are_short());
+    if hands_over { least } else { me }
 }
 
 /// Errors of a connection that went away while it waited (accept(2)), as opposed to the process's own.
@@ -116,4 +133,32 @@ fn is_about_one_connection(error: &io::Error) -> bool {
         error.kind(),
         K::ConnectionAborted | K::Interrupted | K::ConnectionReset | K::PermissionDenied | K::HostUnreachable
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::pick;
+
+    /// Connections that all arrive at the first of two workers and stay.
+    fn spread(count: usize, are_short: bool) -> [usize; 2] {
+        let mut open = [0; 2];
+        for _ in 0..count {
+            open[pick(2, |i| open[i], 0, || are_short)] += 1;
+        }
+        open
+    }
+
+    #[test]
+    fn long_streams_opened_at_once_are_spread() {
+        assert_eq!(spread(8, false), [5, 3]);
+    }
+
+    #[test]
+    fn short_connections_stay_but_not_without_limit() {
+        assert_eq!(spread(9, true), [9, 0]);
+        let [first, second] = spread(1000, true);
+        assert!(second > 300, "{first} {second}");
+        // As the hash would have it, give or take.
+        assert_eq!(pick(2, |i| [40, 24][i], 0, || true), 0);
+    }
 }

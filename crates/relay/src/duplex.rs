@@ -75,8 +75,8 @@ impl Duplex {
         Self { a, b, forward, backward }
     }
 
-    /// Runs until both directions have ended; returns the sides, still open. At the first error both sides
-    /// are reset.
+    /// Runs until both directions have ended; returns the sides, still open. A host that is among them must be
+    /// closed by [`Side::end_cleanly`]: it may not have heard the end before. At the first error both sides are reset.
     pub async fn run(mut self) -> Result<(Side, Side), PumpError> {
         let result = poll_fn(|cx| self.poll(cx)).await;
         match result {
@@ -95,10 +95,17 @@ impl Duplex {
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), PumpError>> {
         let (a, b) = (&self.a.stream, &self.b.stream);
+        if self.backward.is_done() {
+            self.forward.leave_end_to_close();
+        }
         if !self.forward.is_done()
             && let Poll::Ready(Err(error)) = self.forward.poll(cx, a, b)
         {
             return Poll::Ready(Err(error));
+        }
+        // All that `a` said was read up to its end, so closing `a` cannot reset it for unread bytes.
+        if self.forward.is_done() {
+            self.backward.leave_end_to_close();
         }
         if !self.backward.is_done()
             && let Poll::Ready(Err(error)) = self.backward.poll(cx, b, a)

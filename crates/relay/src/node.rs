@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
@@ -24,6 +24,8 @@ use crate::pool::Pool;
 #[derive(Debug)]
 pub struct Node {
     config: RwLock<Arc<Config>>,
+    /// What times are counted from.
+    pub started: Instant,
     /// Warm connections to peers.
     pub pool: Pool,
     /// Accepted connections that are open.
@@ -43,8 +45,17 @@ pub struct Busy(Arc<Node>);
 pub struct Worker {
     /// To spawn on it.
     pub handle: Handle,
+    /// What it has to do.
+    pub load: Arc<Load>,
+}
+
+/// What a worker has to do, for [`crate::accept`].
+#[derive(Debug, Default)]
+pub struct Load {
     /// Its open connections.
-    pub load: Arc<AtomicUsize>,
+    pub open: AtomicUsize,
+    /// Until when more short connections are expected, in milliseconds since the node started.
+    pub short_until: AtomicU64,
 }
 
 /// A running node. Dropping it resets all its connections.
@@ -128,6 +139,7 @@ impl Relay {
         let config = Arc::new(config);
         let node = Arc::new(Node {
             config: RwLock::new(config.clone()),
+            started: Instant::now(),
             pool: Pool::default(),
             connections: AtomicUsize::new(0),
             closed: Notify::new(),

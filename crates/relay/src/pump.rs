@@ -129,6 +129,11 @@ impl Pump {
         self
     }
 
+    /// The receiver's connection will be closed cleanly as soon as this direction has ended, and that says the end too.
+    pub fn leave_end_to_close(&mut self) {
+        self.says_end &= self.framed;
+    }
+
     /// Whether the direction ended as it should.
     pub fn is_done(&self) -> bool {
         self.phase == Phase::Done

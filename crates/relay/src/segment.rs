@@ -137,29 +137,33 @@ async fn dial_peer(node: &Node, name: &str, peer: &Peer) -> Result<(TcpStream, V
 /// Sends `request` and early payload, and waits for the answer.
 async fn ask(stream: &mut TcpStream, request: &[u8], early: &Early<'_>) -> io::Result<Answer> {
     let (mut read, mut write) = stream.split();
-    let mut sent = 0;
-    if let Early::Bytes(bytes) = early {
-        let mut request = request.to_vec();
-        sent = bytes.len();
-        request.extend(Header { kind: Kind::Data, length: sent as u32 }.encode());
-        request.extend(*bytes);
-        write.write_all(&request).await?;
-    } else {
-        write.write_all(request).await?;
-    }
-    let mut answer = pin!(read_frame(&mut read));
-    let speaker = match early {
-        Early::Host(stream) | Early::Node(stream) => Some(*stream),
-        Early::Nothing | Early::Bytes(_) => None,
+    let mut request = request.to_vec();
+    let (speaker, mut sent) = match early {
+        Early::Nothing => (None, 0),
+        Early::Bytes(bytes) => {
+            request.extend(Header { kind: Kind::Data, length: bytes.len() as u32 }.encode());
+            request.extend(*bytes);
+            (None, bytes.len())
+        }
+        Early::Host(stream) | Early::Node(stream) => {
+            // A connection just accepted is not known to be readable yet, but mostly is.
+            let seen = said(stream, matches!(early, Early::Node(_)));
+            request.extend(seen.frames);
+            (Some(*stream), seen.bytes)
+        }
     };
-    let (kind, body) = match speaker {
+    write.write_all(&request).await?;
+    let mut answer = pin!(read_frame(&mut read));
+    let (kind, body) = match speaker.filter(|_| sent == 0) {
         None => answer.await?,
         Some(speaker) => tokio::select! {
             biased;
             answer = &mut answer => answer?,
             ready = speaker.readable() => {
                 ready?;
-                sent = send_early(speaker, matches!(early, Early::Node(_)), &mut write).await?;
+                let seen = said(speaker, matches!(early, Early::Node(_)));
+                write.write_all(&seen.frames).await?;
+                sent = seen.bytes;
                 answer.await?
             }
         },
@@ -180,30 +184,30 @@ async fn ask(stream: &mut TcpStream, request: &[u8], early: &Early<'_>) -> io::R
     }
 }
 
-/// Sends a copy of what the speaker has said so far; returns how many of its bytes that were.
-async fn send_early(
-    speaker: &TcpStream,
-    from_node: bool,
-    write: &mut (impl AsyncWriteExt + Unpin),
-) -> io::Result<usize> {
-    let mut piece = vec![0; HEADER_BYTES + MAX_EARLY];
-    let seen = speaker.try_io(Interest::READABLE, || socket::peek(speaker, &mut piece[HEADER_BYTES..]));
-    let n = match seen {
-        Ok(n) if from_node => whole_frames(&piece[HEADER_BYTES..HEADER_BYTES + n]),
-        Ok(n) => n,
-        // An end or an error shows again when the stream runs.
-        Err(_) => 0,
-    };
+/// A copy of what a speaker has said.
+#[derive(Default)]
+struct Said {
+    /// As DATA frames.
+    frames: Vec<u8>,
+    /// How many bytes in the speaker's socket that is.
+    bytes: usize,
+}
+
+/// What the speaker has said so far, left in its socket. An end or an error shows again when the stream runs.
+fn said(speaker: &TcpStream, is_node: bool) -> Said {
+    let mut frames = vec![0; HEADER_BYTES + MAX_EARLY];
+    let Ok(n) = socket::peek(speaker, &mut frames[HEADER_BYTES..]) else { return Said::default() };
+    frames.truncate(HEADER_BYTES + n);
+    if is_node {
+        frames.drain(..HEADER_BYTES);
+        frames.truncate(whole_frames(&frames));
+        return Said { bytes: frames.len(), frames };
+    }
     if n == 0 {
-        return Ok(0);
+        return Said::default();
     }
-    if from_node {
-        write.write_all(&piece[HEADER_BYTES..HEADER_BYTES + n]).await?;
-    } else {
-        piece[..HEADER_BYTES].copy_from_slice(&Header { kind: Kind::Data, length: n as u32 }.encode());
-        write.write_all(&piece[..HEADER_BYTES + n]).await?;
-    }
-    Ok(n)
+    frames[..HEADER_BYTES].copy_from_slice(&Header { kind: Kind::Data, length: n as u32 }.encode());
+    Said { frames, bytes: n }
 }
 
 /// How many of `bytes` are complete DATA frames.

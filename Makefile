@@ -1,12 +1,14 @@
 # What people type. Each target does its own set-up.
 
+BUILT := $(or $(CARGO_TARGET_DIR),target)/release
+
 .PHONY: demo test lint check bench bench-lab bench-relay setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo:
 	@scripts/setup build demo
 	cargo build --release --quiet --package ekiden
-	target/release/ekiden demo
+	$(BUILT)/ekiden demo
 
 # All tests. Those that need root are counted as ignored, with the reason, when not run as root.
 test:
@@ -28,7 +30,7 @@ bench: bench-lab bench-relay
 bench-lab:
 	@scripts/setup build demo
 	cargo build --release --quiet --package ekiden
-	for file in scenarios/check-*.toml; do target/release/ekiden lab check $$file || failed=1; done; exit $${failed:-0}
+	for file in scenarios/check-*.toml; do $(BUILT)/ekiden lab check $$file || failed=1; done; exit $${failed:-0}
 
 bench-relay:
 	@scripts/setup build demo

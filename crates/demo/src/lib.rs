@@ -27,17 +27,17 @@ pub struct Missing {
 
 /// What the demo is to do.
 pub struct Options {
-    /// Print JSON instead of tables.
+    /// JSON instead of tables.
     pub json: bool,
     /// Where the page, its pictures, the JSON document and the scenarios go.
     pub folder: PathBuf,
 }
 
-/// Runs all acts.
+/// Runs all acts; returns what is to be printed.
 ///
 /// # Errors
 /// If the machine lacks something ([`Missing`], [`Failed`]), or if a file arrived changed ([`Mismatch`]).
-pub fn run(options: &Options) -> anyhow::Result<()> {
+pub fn run(options: &Options) -> anyhow::Result<String> {
     for program in ["curl", "python3", "ss"] {
         find(program)?;
     }
@@ -48,16 +48,11 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     let json = serde_json::to_string_pretty(&outcomes)?;
     let written = write(&options.folder, &page, &json, &cases);
     let written = written.with_context(|| format!("cannot write the results to {}", options.folder.display()))?;
-    match options.json {
-        true => println!("{json}"),
-        false => {
-            for section in &page.sections {
-                println!("{}", present::text(section));
-            }
-            println!("Every file arrived whole (SHA-256). The page with pictures: {}", written.display());
-        }
+    if options.json {
+        return Ok(json + "\n");
     }
-    Ok(())
+    let sections: String = page.sections.iter().map(|section| present::text(section) + "\n").collect();
+    Ok(format!("{sections}Every file arrived whole (SHA-256). The page with pictures: {}\n", written.display()))
 }
 
 fn find(program: &'static str) -> Result<(), Missing> {

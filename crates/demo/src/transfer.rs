@@ -2,7 +2,6 @@
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Read, Write};
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -19,8 +18,8 @@ use crate::cases::Through;
 use crate::payload;
 use crate::protocol::{Message, Order, Transfer};
 
-/// Where the file is served from: a file system of the sandbox, gone with it.
-const FOLDER: &str = "/run";
+/// The folder that is served, in the run's directory, and gone with it.
+const FOLDER: &str = "served";
 const FILE: &str = "payload";
 const PORT: u16 = 8080;
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
@@ -72,13 +71,14 @@ impl Drop for Ended {
 
 /// Writes the file and starts Python's HTTP server on the server node; returns when it listens.
 fn serve(lab: &mut Lab, size: Bytes) -> anyhow::Result<Ended> {
-    let path = Path::new(FOLDER).join(FILE);
-    let mut file = BufWriter::new(File::create(&path).context("cannot write the file to be served")?);
+    let folder = ekiden_lab::run_directory().context("the lab has no directory")?.join(FOLDER);
+    let file = std::fs::create_dir(&folder).and_then(|()| File::create(folder.join(FILE)));
+    let mut file = BufWriter::new(file.context("cannot write the file to be served")?);
     payload::write(size, &mut file)?;
     file.flush()?;
     let address = lab.address("server")?.to_string();
     let mut command = lab.command("server", "python3")?;
-    command.args(["-u", "-m", "http.server", "--bind", &address, "--directory", FOLDER, &PORT.to_string()]);
+    command.args(["-u", "-m", "http.server", "--bind", &address, &PORT.to_string(), "--directory"]).arg(folder);
     let mut child = start(command.stdout(Stdio::piped()).stderr(Stdio::null()), "python3")?;
     let mut line = String::new();
     if let Some(stdout) = child.stdout.take() {

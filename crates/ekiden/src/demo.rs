@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::out;
+
 /// Show on this machine what a relay makes of a long distance.
 ///
 /// Builds long-distance networks from namespaces and emulated links, and fetches real files over them with curl,
@@ -25,6 +27,6 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.transfer {
         true => ekiden_demo::transfer(),
-        false => ekiden_demo::run(&ekiden_demo::Options { json: args.json, folder: args.output }),
+        false => out::text(ekiden_demo::run(&ekiden_demo::Options { json: args.json, folder: args.output })?),
     }
 }

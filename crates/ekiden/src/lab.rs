@@ -10,6 +10,8 @@ use ekiden_record::{Outcome, Record};
 use ekiden_scenario::{Amount, Scenario};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 
+use crate::out;
+
 /// Build a scenario's network on this machine, and run things in it.
 ///
 /// Nodes are network namespaces with the real kernel's TCP; links are emulated with their rate, delay, queue and loss;
@@ -82,9 +84,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Action::Check(args) => check(&args),
         Action::Clean => {
             match clean()? {
-                0 => println!("nothing to remove"),
-                1 => println!("removed what 1 killed lab had left"),
-                count => println!("removed what {count} killed labs had left"),
+                0 => out::line("nothing to remove")?,
+                1 => out::line("removed what 1 killed lab had left")?,
+                count => out::line(format_args!("removed what {count} killed labs had left"))?,
             }
             Ok(())
         }
@@ -104,10 +106,10 @@ fn flows(args: &Run) -> anyhow::Result<()> {
     let path = record_path(&args.record, &record);
     record.write(&path)?;
     match args.json {
-        true => print!("{}", record.to_json()),
+        true => out::text(record.to_json())?,
         false => {
-            print!("{}", table(&record));
-            println!("record: {}", path.display());
+            out::text(table(&record))?;
+            out::line(format_args!("record: {}", path.display()))?;
         }
     }
     Ok(verdict(&record)?)
@@ -118,7 +120,7 @@ fn check(args: &Check) -> anyhow::Result<()> {
     isolate(Interrupt::Ends)?;
     let checks = ekiden_lab::check(&scenario, &mut |step| eprintln!("{}: {step}", scenario.name))?;
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&checks)?);
+        out::line(serde_json::to_string_pretty(&checks)?)?;
         return Ok(all_passed(&checks)?);
     }
     let mut rows = vec![["check", "expected", "measured", "least", "most", "unit", ""].map(String::from)];
@@ -128,7 +130,7 @@ fn check(args: &Check) -> anyhow::Result<()> {
         let verdict = if check.passed { "ok" } else { "MISSED" };
         rows.push([check.what.clone(), expected, measured, least, most, check.unit.into(), verdict.into()]);
     }
-    print!("{}", aligned(&rows));
+    out::text(aligned(&rows))?;
     Ok(all_passed(&checks)?)
 }
 

@@ -3,6 +3,7 @@
 mod demo;
 mod exit;
 mod lab;
+mod out;
 mod proxy;
 mod scenario;
 

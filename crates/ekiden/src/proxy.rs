@@ -1,8 +1,11 @@
 //! `ekiden proxy`: a node of the overlay.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use ekiden_relay::Config;
+
+use crate::out;
 
 /// Run a node of the overlay: take connections and relay each to its destination, directly or over other nodes.
 ///
@@ -50,15 +53,15 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let filter = filter.with_default_directive(tracing::Level::INFO.into()).from_env_lossy();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     // Whoever has set up a log before keeps it.
-    let _ = log.with_target(false).try_init();
+    let _ = log.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init();
 
     let config = Config::load(&args.config)?;
     if args.show_config {
-        print!("{config}");
+        out::text(&config)?;
         return Ok(());
     }
     if args.check {
-        println!("{}: ok", args.config.display());
+        out::line(format_args!("{}: ok", args.config.display()))?;
         return Ok(());
     }
     ekiden_relay::run(config, &args.config)?;

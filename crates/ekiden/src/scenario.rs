@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, Subcommand};
 use ekiden_scenario::Scenario;
 
+use crate::out;
+
 /// Check a scenario file, or show it with every default written out.
 ///
 /// A scenario describes nodes (hosts, routers, proxies) with their TCP settings, the links between them, and the
@@ -37,20 +39,20 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     match args.action {
         Action::Check { file } => {
             let scenario = Scenario::load(&file)?;
-            println!(
+            out::line(format_args!(
                 "{}: '{}' can be run: {} nodes, {} links, {} flows",
                 file.display(),
                 scenario.name,
                 scenario.nodes.len(),
                 scenario.links.len(),
                 scenario.flows.len()
-            );
+            ))?;
         }
         Action::Show { file, json } => {
             let scenario = Scenario::load(&file)?;
             match json {
-                true => println!("{}", serde_json::to_string_pretty(&scenario)?),
-                false => print!("{}", scenario.to_toml()),
+                true => out::line(serde_json::to_string_pretty(&scenario)?)?,
+                false => out::text(scenario.to_toml())?,
             }
         }
     }

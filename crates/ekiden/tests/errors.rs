@@ -40,3 +40,25 @@ fn every_kind_of_failure_has_its_line_and_exit_code() {
         assert!(!said.contains("panicked"), "{said}");
     }
 }
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_error() {
+    use std::process::Stdio;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("s.toml");
+    let node = |i: u32| format!("[node.n{i}]\n[link.l{i}]\nends = [\"n0\", \"n{i}\"]\nrate = \"1Mbit/s\"\n");
+    let nodes: String = (1..240).map(node).collect();
+    std::fs::write(&file, format!("name = \"x\"\n[node.n0]\n{nodes}")).unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ekiden"))
+        .args(["scenario", "show"])
+        .arg(&file)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // More than a pipe holds is to come, so the program meets the closed end.
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert_eq!(String::from_utf8_lossy(&output.stderr), "");
+}

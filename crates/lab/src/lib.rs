@@ -34,7 +34,7 @@ pub use error::{Error, Kind};
 pub use flow::Progress;
 pub use proxies::{HTTP_PORT, SEGMENT_PORT, SOCKS_PORT};
 pub use run::verdict;
-pub use sandbox::{Interrupt, clean, isolate};
+pub use sandbox::{Interrupt, clean, isolate, run_directory};
 
 use emulator::{Emulator, Wire};
 use error::building;

@@ -73,8 +73,8 @@ pub fn clean() -> Result<usize, Error> {
     Ok(leftovers.filter(|path| fs::remove_dir_all(path).is_ok()).count())
 }
 
-/// The directory of this run: private to the user, gone at the end. `None` outside of a sandbox.
-pub(crate) fn run_directory() -> Option<&'static Path> {
+/// The directory of this run, for files of its own: private to the user, gone at the end. `None` outside of a sandbox.
+pub fn run_directory() -> Option<&'static Path> {
     RUN_DIRECTORY.get().map(PathBuf::as_path)
 }
 

@@ -1,0 +1,48 @@
+//! The demo, whole: what it promises holds, with room for a busy machine.
+
+use std::process::{Command, ExitCode};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+use serde_json::Value;
+
+fn main() -> ExitCode {
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        eprintln!("ignored: the demo is tested as root");
+    }
+    let trial = Trial::test("the demo's relays gain what they promise", demo).with_ignored_flag(!root);
+    libtest_mimic::run(&Arguments::from_args(), vec![trial]).exit_code()
+}
+
+fn demo() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let output =
+        Command::new(env!("CARGO_BIN_EXE_ekiden")).args(["demo", "--json", "--output"]).arg(folder.path()).output()?;
+    if !output.status.success() {
+        return Err(String::from_utf8_lossy(&output.stderr).into_owned().into());
+    }
+    let outcomes: Vec<Value> = serde_json::from_slice(&output.stdout)?;
+    let of = |act: &str| outcomes.iter().filter(|outcome| outcome["act"] == act).collect::<Vec<_>>();
+    let gain = |outcome: &Value| outcome["gain"].as_f64().unwrap_or_default();
+
+    let segments = of("segments");
+    holds(segments.len() == 7, "seven transfers over one to four segments", &segments)?;
+    for outcome in segments {
+        let n = outcome["group"].as_str().and_then(|group| group.split(' ').next()?.parse().ok()).unwrap_or(1.0);
+        holds(gain(outcome) > 0.87 * n, "n segments carry nearly n times as much", outcome)?;
+    }
+    let position = of("position");
+    let best = position.iter().max_by(|a, b| gain(a).total_cmp(&gain(b)));
+    holds(best.is_some_and(|best| best["group"] == "25-25"), "the middle is the best place", &position)?;
+    for outcome in of("osaka").iter().filter(|outcome| outcome["through"] != "direct") {
+        holds(gain(outcome) > 2.0, "two proxies more than double S0's throughput", outcome)?;
+    }
+    for file in ["index.html", "demo.json", "figure-1.svg", "scenarios/s3-4-segments.toml"] {
+        holds(folder.path().join(file).is_file(), "the demo writes this file", file)?;
+    }
+    Ok(())
+}
+
+fn holds(condition: bool, claim: &str, seen: impl std::fmt::Debug) -> Result<(), Failed> {
+    if condition { Ok(()) } else { Err(format!("not so: {claim}: {seen:?}").into()) }
+}

@@ -7,7 +7,7 @@ BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo:
 	@scripts/setup build demo
-	cargo build --release --quiet --package ekiden
+	cargo build --release --package ekiden
 	$(BUILT)/ekiden demo
 
 # All tests. Those that need root are counted as ignored, with the reason, when not run as root.
@@ -29,12 +29,12 @@ bench: bench-lab bench-relay
 
 bench-lab:
 	@scripts/setup build demo
-	cargo build --release --quiet --package ekiden
+	cargo build --release --package ekiden
 	for file in scenarios/check-*.toml; do $(BUILT)/ekiden lab check $$file || failed=1; done; exit $${failed:-0}
 
 bench-relay:
 	@scripts/setup build demo
-	cargo build --release --quiet --package ekiden
+	cargo build --release --package ekiden
 	bench/relay/run
 
 setup:

@@ -1,6 +1,6 @@
 //! One table, as text for a terminal and as HTML.
 
-use comfy_table::{CellAlignment, ContentArrangement, presets};
+use comfy_table::{CellAlignment, ContentArrangement, TableComponent, presets};
 
 use crate::page::escape;
 
@@ -28,6 +28,10 @@ impl Table {
     pub fn to_text(&self) -> String {
         let mut table = comfy_table::Table::new();
         table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_content_arrangement(ContentArrangement::Disabled);
+        // One line under the header; rows of figures need none between them.
+        for component in [TableComponent::HorizontalLines, TableComponent::MiddleIntersections] {
+            table.remove_style(component);
+        }
         table.set_header(&self.header);
         for row in &self.rows {
             table.add_row(row);

@@ -201,13 +201,17 @@ impl Client<'_> {
         let receiving = respond(request, &self.limits, reader, &side.stream, &self.stream, can_repeat);
         let has_body = request.body != Body::Length(0);
         let ((keeps_client, keeps_origin), sent_all) = both(sending, has_body, receiving).await?;
-        if keeps_client && sent_all {
-            return Ok(Outcome::Next((keeps_origin && origin.reader.is_quiet()).then_some(origin)));
+        if !sent_all {
+            return Ok(Outcome::Close);
         }
-        if sent_all {
+        if !keeps_client {
             finish(self.node, Some(origin));
+            return Ok(Outcome::Close);
         }
-        Ok(Outcome::Close)
+        let (kept, done) =
+            if keeps_origin && origin.reader.is_quiet() { (Some(origin), None) } else { (None, Some(origin)) };
+        finish(self.node, done);
+        Ok(Outcome::Next(kept))
     }
 
     /// Tells the client why, and ends.

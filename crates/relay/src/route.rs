@@ -59,13 +59,40 @@ impl Routes {
 
     /// The way to `target`. Names are not resolved: networks match addresses, domains match names.
     pub fn way(&self, target: &Target) -> &Way {
-        let route = self.0.iter().find(|route| route.patterns.iter().any(|pattern| pattern.matches(target)));
+        let route = self.0.iter().find(|route| route.is_for(target));
         route.map_or(&Way::Direct, |route| &route.way)
     }
 
-    /// Whether this node, as the exit, must not connect to `address`, which a name may have resolved to.
+    /// The routes that may keep this node, as the exit, from connecting to an address of `target`. `None` if the
+    /// name itself is refused. A route that lets a name go directly hides those behind it.
+    pub fn exit_rules(&self, target: &Target) -> Option<ExitRules<'_>> {
+        let found = self.0.iter().position(|route| route.is_for(target));
+        match found.map(|at| (at, &self.0[at].way)) {
+            Some((_, Way::Refuse)) => None,
+            Some((at, Way::Direct)) => Some(ExitRules(&self.0[..at])),
+            Some((_, Way::Via(_))) | None => Some(ExitRules(&self.0)),
+        }
+    }
+}
+
+/// Routes as they bind an exit.
+#[derive(Debug, Clone, Copy)]
+pub struct ExitRules<'a>(&'a [Route]);
+
+impl ExitRules<'_> {
+    /// Whether this node must not connect to `address`.
     pub fn refuses(&self, address: SocketAddr) -> bool {
-        !self.0.is_empty() && *self.way(&address.into()) == Way::Refuse
+        if self.0.is_empty() {
+            return false;
+        }
+        let target = address.into();
+        self.0.iter().find(|route| route.is_for(&target)).is_some_and(|route| route.way == Way::Refuse)
+    }
+}
+
+impl Route {
+    fn is_for(&self, target: &Target) -> bool {
+        self.patterns.iter().any(|pattern| pattern.matches(target))
     }
 }
 

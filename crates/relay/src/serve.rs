@@ -97,7 +97,7 @@ pub async fn reach(node: &Node, target: &Target, early: Early<'_>) -> Result<Ups
     match config.routes.way(target) {
         Way::Direct => exit(node, target).await,
         Way::Via(chain) => reach_via(node, chain, target, early).await,
-        Way::Refuse => Err(Failure::new(FailureCode::Forbidden, format_args!("a route refuses {target}"))),
+        Way::Refuse => Err(refused(target)),
     }
 }
 
@@ -114,11 +114,15 @@ pub async fn reach_via(node: &Node, chain: &[String], target: &Target, early: Ea
     Ok(Upstream { side: Side::node(stream), peer, bound: Some(bound) })
 }
 
+fn refused(target: &Target) -> Failure {
+    Failure::new(FailureCode::Forbidden, format_args!("a route refuses {target}"))
+}
+
 /// Connects to `target` from here.
 async fn exit(node: &Node, target: &Target) -> Result<Upstream, Failure> {
     let config = node.config();
-    let refused = |address| config.routes.refuses(address);
-    let stream = dial::connect(target, &config.tcp, config.limits.connect, refused).await?;
+    let Some(rules) = config.routes.exit_rules(target) else { return Err(refused(target)) };
+    let stream = dial::connect(target, &config.tcp, config.limits.connect, |address| rules.refuses(address)).await?;
     Ok(Upstream { side: Side::host(stream), peer: None, bound: None })
 }
 

@@ -148,6 +148,25 @@ fn an_exit_refuses_what_its_own_routes_refuse_also_by_name() {
 }
 
 #[test]
+fn an_exit_refuses_and_allows_names() {
+    let server = echo();
+    let port = server.port();
+    let reply = |routes: &str, host: &str| {
+        let chain = Chain::with(1, "", routes);
+        socks(chain.address("socks"), host, port).0
+    };
+    let refuse = "[[route]]\nto = [\"localhost\"]\naction = \"refuse\"\n";
+    assert_eq!(reply(refuse, "localhost"), 2);
+    assert_eq!(reply(refuse, "127.0.0.1"), 0);
+    let allow = "[[route]]\nto = [\"localhost\"]\naction = \"direct\"\n[[route]]\nto = [\"*\"]\naction = \"refuse\"\n";
+    assert_eq!(reply(allow, "localhost"), 0);
+    assert_eq!(reply(allow, "127.0.0.1"), 2);
+    assert_eq!(reply(allow, "elsewhere.invalid"), 2, "refused before it is resolved");
+    let network = "[[route]]\nto = [\"127.0.0.0/8\", \"::1\"]\naction = \"refuse\"\n";
+    assert_eq!(reply(&format!("{network}{allow}"), "localhost"), 2, "a network before the name");
+}
+
+#[test]
 fn a_destination_that_does_not_answer_times_out() {
     // A listener whose queue is full ignores further connections.
     let full = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();

@@ -111,6 +111,16 @@ fn follow(wire: &[u8], cuts: &[usize]) -> (Vec<u8>, usize, Result<bool, HttpErro
 }
 
 #[test]
+fn only_blanks_may_stand_between_a_chunks_size_and_its_extension() {
+    for fine in ["5 \r\n", "5 \t;x=y z\r\n", "5;x\r\n"] {
+        assert!(Chunked::default().advance(fine.as_bytes()).is_ok(), "{fine:?}");
+    }
+    for wrong in ["5 0\r\n", "5\tx\r\n", " 5\r\n", "5 \n"] {
+        assert!(Chunked::default().advance(wrong.as_bytes()).is_err(), "{wrong:?}");
+    }
+}
+
+#[test]
 fn chunks_are_followed_to_their_end_and_no_further() {
     let wire = b"5;a=\"b\"\r\nhello\r\n1\r\n \r\n00F\r\n123456789012345\r\n0\r\nX: y\r\nZ: \r\n\r\nGET";
     let (data, taken, end) = follow(wire, &[usize::MAX]);

@@ -31,6 +31,7 @@ pub struct Chunked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     Size,
+    SizeBlank,
     Extension,
     SizeLf,
     Data,
@@ -107,14 +108,17 @@ impl Chunked {
         let wrong = Err(HttpError::bad("malformed chunk"));
         Ok(match (self.state, byte) {
             (S::Size, b'\r') if self.digits > 0 => S::SizeLf,
-            (S::Size, b';' | b' ' | b'\t') if self.digits > 0 => S::Extension,
+            (S::Size, b' ' | b'\t') if self.digits > 0 => S::SizeBlank,
+            (S::Size, b';') if self.digits > 0 => S::Extension,
             (S::Size, _) => {
                 let Some(digit) = char::from(byte).to_digit(16).filter(|_| self.digits < 15) else { return wrong };
                 self.digits += 1;
                 self.left = self.left << 4 | u64::from(digit);
                 S::Size
             }
-            (S::Extension, b'\r') => S::SizeLf,
+            (S::SizeBlank, b' ' | b'\t') => S::SizeBlank,
+            (S::SizeBlank, b';') => S::Extension,
+            (S::SizeBlank | S::Extension, b'\r') => S::SizeLf,
             (S::Extension, b'\n') => return wrong,
             (S::Extension, _) => S::Extension,
             (S::SizeLf, b'\n') => {

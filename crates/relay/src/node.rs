@@ -198,17 +198,6 @@ impl Relay {
         self.node.busy.load(Ordering::Relaxed)
     }
 
-    /// Stops accepting, waits up to `limit` for what is under way, and resets the rest. Returns how many
-    /// streams that were.
-    pub fn drain(mut self, limit: Duration) -> usize {
-        self.stop_accepting();
-        let deadline = Instant::now() + limit;
-        while self.busy() > 0 && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(10));
-        }
-        self.busy()
-    }
-
     /// Binds what `config` has and this node has not.
     fn bind_new(&self, config: &Config) -> Result<HashMap<String, (SocketAddr, Sockets)>, StartError> {
         let mut fresh = HashMap::new();

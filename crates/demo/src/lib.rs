@@ -1,6 +1,6 @@
 //! `ekiden demo`: a long distance built on this machine, real downloads over it directly and through ekiden.
 //!
-//! [`run`] carries out the [cases](mod@cases) — each in a process, and a network, of its own, which is what
+//! [`run`] carries out the cases — each in a process, and a network, of its own, which is what
 //! [`transfer`] is — and writes a page, its pictures and a JSON document.
 
 mod cases;

@@ -25,7 +25,7 @@ const PORT: u16 = 8080;
 const SAMPLE_EVERY: Duration = Duration::from_millis(100);
 const PROGRESS_EVERY: Duration = Duration::from_millis(200);
 
-/// Reads an [`Order`] from standard input, carries it out, and says so on standard output.
+/// Reads an order from standard input, carries it out, and says so on standard output.
 ///
 /// # Errors
 /// If the lab cannot be built, a program is missing, or curl fails.

@@ -48,6 +48,8 @@ pub struct Limits {
     pub handshake: Duration,
     /// Time to reach a destination or a node, over all its addresses.
     pub connect: Duration,
+    /// Time an HTTP request may stand still, in both directions, before its response begins.
+    pub response: Duration,
     /// Time for running streams to end after SIGTERM.
     pub drain: Duration,
     /// Bytes of an HTTP message's head.

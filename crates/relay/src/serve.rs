@@ -5,6 +5,7 @@
 
 mod forward;
 mod http;
+mod patience;
 mod segment;
 mod socks;
 

@@ -4,6 +4,7 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use common::*;
 
@@ -27,7 +28,80 @@ fn an_origin_that_closes_after_each_response_leaves_the_segment_warm() {
         client.read_exact(&mut body).unwrap();
         wait_until("the stream is over", || chain.nodes[0].busy() == 0);
         // The node said so a moment before the entry hears it.
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        std::thread::sleep(Duration::from_millis(20));
         assert_eq!(chain.nodes[0].connections(), 1);
     }
+}
+
+#[test]
+fn an_origin_is_let_go_when_its_client_resets() {
+    for count in [0, 1] {
+        let chain = Chain::new(count);
+        let (host, origin) = listener();
+        let mut client = connect(chain.address("web"));
+        write!(client, "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut silent = accept(&host);
+        read_head(&mut silent);
+        reset(client);
+        ends_cleanly(&mut silent);
+        wait_until("nothing is left", || chain.entry.connections() == 0);
+    }
+}
+
+#[test]
+fn a_client_that_ended_its_side_is_waited_for_but_not_for_ever() {
+    let chain = Chain::with(0, "[limits]\npool_idle = \"500ms\"\n", "");
+    let (host, origin) = listener();
+    for answers in [true, false] {
+        let mut client = connect(chain.address("web"));
+        write!(client, "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        let mut server = accept(&host);
+        read_head(&mut server);
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        if answers {
+            std::thread::sleep(Duration::from_millis(100));
+            server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+            assert!(read_head(&mut client).starts_with("HTTP/1.1 200 "));
+        } else {
+            ends_cleanly(&mut server);
+        }
+        ends_cleanly(&mut client);
+        wait_until("nothing is left", || chain.entry.connections() == 0);
+    }
+}
+
+#[test]
+fn a_request_that_stands_still_is_answered_by_504() {
+    for count in [0, 1] {
+        let chain = Chain::with(count, "[limits]\nresponse = \"300ms\"\n", "");
+        let (host, origin) = listener();
+        // Without a body, and with one of which nothing comes.
+        for length in [0, 5] {
+            let mut client = connect(chain.address("web"));
+            write!(client, "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n").unwrap();
+            let mut silent = accept(&host);
+            let head = read_head(&mut client);
+            assert!(head.starts_with("HTTP/1.1 504 "), "{head}");
+            ends_cleanly(&mut silent);
+        }
+    }
+}
+
+#[test]
+fn a_body_that_moves_and_a_response_that_has_begun_have_no_limit() {
+    let chain = Chain::with(1, "[limits]\nresponse = \"500ms\"\n", "");
+    let (host, origin) = listener();
+    let mut client = connect(chain.address("web"));
+    write!(client, "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n").unwrap();
+    let mut server = accept(&host);
+    for _ in 0..5 {
+        std::thread::sleep(Duration::from_millis(200));
+        client.write_all(b"x").unwrap();
+    }
+    server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\no").unwrap();
+    std::thread::sleep(Duration::from_millis(700));
+    server.write_all(b"k").unwrap();
+    assert!(read_head(&mut client).starts_with("HTTP/1.1 200 "));
+    let mut body = [0; 2];
+    client.read_exact(&mut body).unwrap();
 }

@@ -36,6 +36,7 @@ pub struct RawLimits {
     pub connections: Option<Spanned<u32>>,
     pub handshake: Option<Spanned<Time>>,
     pub connect: Option<Spanned<Time>>,
+    pub response: Option<Spanned<Time>>,
     pub drain: Option<Spanned<Time>>,
     pub head: Option<Spanned<Bytes>>,
     pub headers: Option<Spanned<u32>>,

@@ -93,6 +93,7 @@ impl Source<'_> {
             connections: self.count(&raw.connections, "connections", 1..=1_000_000, 16_384)?,
             handshake: self.time(&raw.handshake, "handshake", Time::secs(10))?,
             connect: self.time(&raw.connect, "connect", Time::secs(10))?,
+            response: self.time(&raw.response, "response", Time::secs(300))?,
             drain: match &raw.drain {
                 Some(drain) => (*drain.get_ref()).into(),
                 None => Duration::from_secs(10),

@@ -64,6 +64,7 @@ impl Config {
         writeln!(f, "\n[limits]\nconnections = {}", limits.connections)?;
         writeln!(f, "handshake = \"{}\"", Time::from(limits.handshake))?;
         writeln!(f, "connect = \"{}\"", Time::from(limits.connect))?;
+        writeln!(f, "response = \"{}\"", Time::from(limits.response))?;
         writeln!(f, "drain = \"{}\"", Time::from(limits.drain))?;
         writeln!(f, "head = \"{}\"", Bytes(limits.head as u64))?;
         writeln!(f, "headers = {}", limits.headers)?;

@@ -1,8 +1,10 @@
 //! The HTTP proxy: requests one after another on a client's connection, each to its own origin, until the client
 //! closes or asks for a tunnel.
 
+use std::io;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ekiden_net::socket;
@@ -16,6 +18,7 @@ use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::patience::{leaving, while_moving};
 use super::socks::is_user;
 use super::{Stream, Upstream, reach};
 use crate::config::{Limits, Listener, ListenerKind};
@@ -198,9 +201,18 @@ impl Client<'_> {
             return Err(if can_repeat { Failed::Again } else { gone(&error) });
         }
         let sending = self.reader.pass_body(request.body, false, &self.stream, &side.stream, side.node);
-        let receiving = respond(request, &self.limits, reader, &side.stream, &self.stream, can_repeat);
+        let has_begun = AtomicBool::new(false);
+        let receiving = respond(request, &self.limits, reader, &side.stream, &self.stream, can_repeat, &has_begun);
         let has_body = request.body != Body::Length(0);
-        let ((keeps_client, keeps_origin), sent_all) = both(sending, has_body, receiving).await?;
+        let exchanging = while_moving(self.limits.response, &has_begun, both(sending, has_body, receiving));
+        let leaving = leaving(&self.stream, has_body, self.limits.pool_idle, &has_begun);
+        let ended = tokio::select! {
+            biased;
+            ended = exchanging => ended,
+            () = leaving => return Err(Failed::Reset(PumpError::Receive(io::ErrorKind::ConnectionAborted.into()))),
+        };
+        let Some(ended) = ended else { return Err(Failed::Tell(504, "the origin did not answer in time".into())) };
+        let ((keeps_client, keeps_origin), sent_all) = ended?;
         if !sent_all {
             return Ok(Outcome::Close);
         }
@@ -283,6 +295,7 @@ async fn respond(
     from: &TcpStream,
     to: &TcpStream,
     can_repeat: bool,
+    has_begun: &AtomicBool,
 ) -> Result<(bool, bool), Failed> {
     loop {
         let head = match read_head(reader, from, limits.head, false).await {
@@ -295,6 +308,7 @@ async fn respond(
         };
         let response = parse_response(&head, limits.headers, request)
             .map_err(|HttpError { status, reason }| Failed::Tell(status, reason.into()))?;
+        has_begun.store(!response.is_interim, Ordering::Relaxed);
         write(to, false, &response.head).await.map_err(Failed::Reset)?;
         if response.is_interim {
             continue;

@@ -56,7 +56,8 @@ pub async fn open(
         match timeout(limit, ask(&mut stream, &request, &early)).await {
             Ok(Ok(answer)) => return answered(node, first, peer, stream, answer),
             // Nothing was answered and nothing consumed: the connection was dead, not the peer.
-            Ok(Err(_)) => continue,
+            Ok(Err(Unanswered::Gone(_))) => continue,
+            Ok(Err(Unanswered::Broken(error))) => return Err(lost(first, &error)),
             Err(_) => return Err(no_answer(first)),
         }
     }
@@ -64,15 +65,23 @@ pub async fn open(
     auth.extend(&request);
     match timeout(limit, ask(&mut stream, &auth, &early)).await {
         Ok(Ok(answer)) => answered(node, first, peer, stream, answer),
-        Ok(Err(error)) => Err(lost(first, &error)),
+        Ok(Err(Unanswered::Gone(error) | Unanswered::Broken(error))) => Err(lost(first, &error)),
         Err(_) => Err(no_answer(first)),
     }
 }
 
 /// Reads one control frame, and not a byte more.
 pub async fn read_frame(stream: &mut (impl AsyncReadExt + Unpin)) -> io::Result<(Kind, Vec<u8>)> {
-    let mut header = [0; HEADER_BYTES];
-    stream.read_exact(&mut header).await?;
+    read_rest_of_frame(stream, [0; HEADER_BYTES], 0).await
+}
+
+/// The same, of whose header `n` bytes were read.
+async fn read_rest_of_frame(
+    stream: &mut (impl AsyncReadExt + Unpin),
+    mut header: [u8; HEADER_BYTES],
+    n: usize,
+) -> io::Result<(Kind, Vec<u8>)> {
+    stream.read_exact(&mut header[n..]).await?;
     let header = Header::decode(header).map_err(invalid)?;
     if matches!(header.kind, Kind::Data) {
         return Err(invalid("payload where a control frame was due"));
@@ -99,6 +108,20 @@ pub fn fresh_nonce() -> io::Result<Nonce> {
 enum Answer {
     Opened(SocketAddr),
     Failed(Failure),
+}
+
+/// Why there is no answer to OPEN.
+enum Unanswered {
+    /// The connection ended before the first byte of an answer: another one may be tried.
+    Gone(io::Error),
+    /// An answer was begun, or something else failed.
+    Broken(io::Error),
+}
+
+impl From<io::Error> for Unanswered {
+    fn from(error: io::Error) -> Self {
+        Self::Broken(error)
+    }
 }
 
 /// Connects and authenticates; returns the AUTH frame still to be sent.
@@ -135,7 +158,7 @@ async fn dial_peer(node: &Node, name: &str, peer: &Peer) -> Result<(TcpStream, V
 }
 
 /// Sends `request` and early payload, and waits for the answer.
-async fn ask(stream: &mut TcpStream, request: &[u8], early: &Early<'_>) -> io::Result<Answer> {
+async fn ask(stream: &mut TcpStream, request: &[u8], early: &Early<'_>) -> Result<Answer, Unanswered> {
     let (mut read, mut write) = stream.split();
     let mut request = request.to_vec();
     let (speaker, mut sent) = match early {
@@ -152,8 +175,15 @@ async fn ask(stream: &mut TcpStream, request: &[u8], early: &Early<'_>) -> io::R
             (Some(*stream), seen.bytes)
         }
     };
-    write.write_all(&request).await?;
-    let mut answer = pin!(read_frame(&mut read));
+    write.write_all(&request).await.map_err(Unanswered::Gone)?;
+    let mut answer = pin!(async {
+        let mut header = [0; HEADER_BYTES];
+        match read.read(&mut header).await {
+            Ok(0) => Err(Unanswered::Gone(io::ErrorKind::UnexpectedEof.into())),
+            Ok(n) => Ok(read_rest_of_frame(&mut read, header, n).await?),
+            Err(error) => Err(Unanswered::Gone(error)),
+        }
+    });
     let (kind, body) = match speaker.filter(|_| sent == 0) {
         None => answer.await?,
         Some(speaker) => tokio::select! {
@@ -162,7 +192,7 @@ async fn ask(stream: &mut TcpStream, request: &[u8], early: &Early<'_>) -> io::R
             ready = speaker.readable() => {
                 ready?;
                 let seen = said(speaker, matches!(early, Early::Node(_)));
-                write.write_all(&seen.frames).await?;
+                write.write_all(&seen.frames).await.map_err(Unanswered::Gone)?;
                 sent = seen.bytes;
                 answer.await?
             }
@@ -180,7 +210,7 @@ async fn ask(stream: &mut TcpStream, request: &[u8], early: &Early<'_>) -> io::R
             let failure = decode_failed(&body).map_err(invalid)?;
             Ok(Answer::Failed(failure))
         }
-        other => Err(invalid(format_args!("{other:?} frame instead of an answer to OPEN"))),
+        other => Err(invalid(format_args!("{other:?} frame instead of an answer to OPEN")).into()),
     }
 }
 

@@ -175,7 +175,9 @@ impl Client<'_> {
                 finish(self.node, Some(origin));
             }
         }
-        let early = if request.head.len() <= EARLY_HEAD { Early::Bytes(&request.head) } else { Early::Nothing };
+        // What is sent early may be sent twice, by any node on the way.
+        let may_be_early = request.is_idempotent && request.head.len() <= EARLY_HEAD;
+        let early = if may_be_early { Early::Bytes(&request.head) } else { Early::Nothing };
         let was_early = matches!(early, Early::Bytes(_));
         let upstream = reach(self.node, &request.target, early).await.map_err(|failure| {
             tracing::debug!("http to {}: {failure}", request.target);

@@ -104,6 +104,8 @@ pub struct Peer {
     pub address: Target,
     /// The TCP settings of connections to it.
     pub tcp: TcpOptions,
+    /// The key shared with it. A warm connection made with another one is not taken.
+    pub key: Option<Key>,
 }
 
 /// Why a configuration is refused: one line that says where and what.

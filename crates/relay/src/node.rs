@@ -12,6 +12,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ekiden_net::socket::{self, SocketError};
+use ekiden_relay_proto::segment::Key;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::AbortHandle;
@@ -35,6 +36,8 @@ pub struct Node {
     /// Streams and requests under way: what draining waits for.
     busy: AtomicUsize,
     stopping: watch::Sender<bool>,
+    /// Told of each new configuration.
+    reloaded: watch::Sender<()>,
 }
 
 /// A stream or request under way, until dropped.
@@ -125,6 +128,16 @@ impl Node {
         // An error means that the sender is gone, with the node.
         let _ = self.stopping.subscribe().wait_for(|&stopping| stopping).await;
     }
+
+    /// Completes when `key` is not, or no longer, the one in force.
+    pub async fn key_changed(&self, key: &Key) {
+        let mut reloaded = self.reloaded.subscribe();
+        while self.config().key.as_ref() == Some(key) {
+            if reloaded.changed().await.is_err() {
+                return;
+            }
+        }
+    }
 }
 
 impl Drop for Busy {
@@ -145,6 +158,7 @@ impl Relay {
             closed: Notify::new(),
             busy: AtomicUsize::new(0),
             stopping: watch::Sender::new(false),
+            reloaded: watch::Sender::new(()),
         });
         let mut workers = Vec::new();
         let mut threads = Vec::new();
@@ -171,6 +185,7 @@ impl Relay {
         // Nothing can fail from here on. The configuration is in force before its listeners accept.
         *self.node.config.write().unwrap_or_else(PoisonError::into_inner) = config.clone();
         self.node.pool.configure(&config);
+        self.node.reloaded.send_replace(());
         self.switch_to(&config, fresh);
         Ok(())
     }

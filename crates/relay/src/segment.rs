@@ -132,7 +132,7 @@ async fn dial_peer(node: &Node, name: &str, peer: &Peer) -> Result<(TcpStream, V
         let text = format_args!("node {} cannot reach node {name}: {failure}", config.name);
         Failure::new(FailureCode::NodeUnreachable, text)
     })?;
-    let Some(key) = config.key.clone() else {
+    let Some(key) = peer.key.clone() else {
         return Err(Failure::new(FailureCode::Authentication, "no key_file"));
     };
     let nonce = fresh_nonce().map_err(|error| lost(name, &error))?;

@@ -139,3 +139,37 @@ fn entry_to(peer: SocketAddr) -> ekiden_relay::Relay {
          [peer.n1]\naddress = \"{peer}\"\n[[route]]\nto = [\"*\"]\nvia = [\"n1\"]\n"
     ))
 }
+
+#[test]
+fn a_new_key_ends_what_is_warm_on_either_side() {
+    let server = late_echo();
+    for entry_changes in [true, false] {
+        let exit_text =
+            |key| format!("key_file = \"{key}\"\n[listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:0\"\n");
+        let mut exit = node(&exit_text("key"));
+        let address = exit.address("seg").unwrap();
+        let entry_text = |key: &str| {
+            format!(
+                "key_file = \"{key}\"\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
+                 [peer.n1]\naddress = \"{address}\"\n[[route]]\nto = [\"*\"]\nvia = [\"n1\"]\n"
+            )
+        };
+        let mut entry = node(&entry_text("key"));
+        let stream = |entry: &ekiden_relay::Relay| {
+            socks(entry.address("socks").unwrap(), &server.ip().to_string(), server.port())
+        };
+        // One stream runs on, one connection is warm.
+        let running = stream(&entry).1;
+        assert_eq!(exchange(stream(&entry).1, b"x"), b"x");
+        wait_until("one is warm", || exit.connections() == 2 && exit.busy() == 1);
+        if entry_changes {
+            entry.reload(config(&entry_text("other-key"))).unwrap();
+        } else {
+            exit.reload(config(&exit_text("other-key"))).unwrap();
+        }
+        wait_until("the warm one is closed", || exit.connections() == 1);
+        assert_eq!(exchange(running, b"runs on"), b"runs on");
+        wait_until("the other one is not kept", || exit.connections() == 0);
+        assert_eq!(stream(&entry).0, 1, "the keys differ");
+    }
+}

@@ -73,6 +73,7 @@ impl Source<'_> {
             }
             None => (None, None),
         };
+        peers.values_mut().for_each(|peer| peer.key.clone_from(&key));
         let limits = self.limits(&raw.limits)?;
         let threads = self.threads(raw.threads)?;
         Ok(Config { name, key, threads, tcp, limits, listeners, peers, routes: Routes::new(routes), key_file })
@@ -141,7 +142,7 @@ impl Source<'_> {
     fn peer(&self, raw: &RawPeer, defaults: &TcpOptions) -> Result<Peer> {
         let address = self.target(&raw.address)?;
         let tcp = raw.tcp.as_ref().map_or(Ok(defaults.clone()), |tcp| self.tcp(tcp, defaults))?;
-        Ok(Peer { address, tcp })
+        Ok(Peer { address, tcp, key: None })
     }
 
     fn listener(

@@ -3,7 +3,9 @@
 use std::io;
 use std::sync::Arc;
 
-use ekiden_relay_proto::segment::{Acceptor, Event, HEADER_BYTES, Incoming, Kind, Open, encode_failed, encode_opened};
+use ekiden_relay_proto::segment::{
+    Acceptor, Event, HEADER_BYTES, Incoming, Key, Kind, Open, encode_failed, encode_opened,
+};
 use ekiden_relay_proto::{Failure, FailureCode};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -16,7 +18,7 @@ use crate::segment::{Early, fresh_nonce, invalid, read_frame};
 
 pub(super) async fn serve(node: &Arc<Node>, mut stream: TcpStream) {
     let limit = node.config().limits.handshake;
-    let (name, mut request) = match timeout(limit, authenticate(node, &mut stream)).await {
+    let (name, key, mut request) = match timeout(limit, authenticate(node, &mut stream)).await {
         Ok(Ok(Some(first))) => first,
         Ok(Ok(None)) => return Side::node(stream).end_cleanly(),
         Ok(Err(error)) => return tracing::debug!("a node did not get through its handshake: {error}"),
@@ -30,6 +32,9 @@ pub(super) async fn serve(node: &Arc<Node>, mut stream: TcpStream) {
         stream = after;
         let idle = node.config().limits.pool_idle * 2;
         let next = tokio::select! {
+            biased;
+            // What was proved with the old key does not hold any more.
+            () = node.key_changed(&key) => return Side::node(stream).end_cleanly(),
             next = timeout(idle, read_open(&mut stream)) => next,
             () = node.stopping() => return Side::node(stream).end_cleanly(),
         };
@@ -43,11 +48,11 @@ pub(super) async fn serve(node: &Arc<Node>, mut stream: TcpStream) {
     }
 }
 
-/// The dialler's name and its first request. `None` if it was refused and told so.
-async fn authenticate(node: &Arc<Node>, stream: &mut TcpStream) -> io::Result<Option<(String, Open)>> {
+/// The dialler's name, the key it has, and its first request. `None` if it was refused and told so.
+async fn authenticate(node: &Arc<Node>, stream: &mut TcpStream) -> io::Result<Option<(String, Key, Open)>> {
     let config = node.config();
     let Some(key) = config.key.clone() else { return Err(invalid("no key_file")) };
-    let mut acceptor = Acceptor::new(key, fresh_nonce()?);
+    let mut acceptor = Acceptor::new(key.clone(), fresh_nonce()?);
     let (Kind::Hello, body) = read_frame(stream).await? else { return Err(invalid("not a HELLO")) };
     let hello = match acceptor.hello(&body) {
         Ok(hello) => hello,
@@ -60,7 +65,7 @@ async fn authenticate(node: &Arc<Node>, stream: &mut TcpStream) -> io::Result<Op
     stream.write_all(&hello).await?;
     let (Kind::Auth, body) = read_frame(stream).await? else { return Err(invalid("not an AUTH")) };
     match acceptor.authenticate(&body) {
-        Ok(name) => Ok(Some((name, read_open(stream).await?))),
+        Ok(name) => Ok(Some((name, key, read_open(stream).await?))),
         Err(error) => {
             tracing::warn!("a node was refused: {error}");
             let failure = Failure::new(FailureCode::Authentication, format_args!("node {}: {error}", config.name));

@@ -8,11 +8,15 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 use common::*;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
 
 const CONFIG: &str = "EKIDEN_TEST_NODE";
 
@@ -21,13 +25,48 @@ const CONFIG: &str = "EKIDEN_TEST_NODE";
 fn node_process() {
     if let Some(file) = std::env::var_os(CONFIG) {
         let file = PathBuf::from(file);
+        tracing::subscriber::set_global_default(Log).unwrap();
         let config = ekiden_relay::Config::load(&file).unwrap();
         ekiden_relay::run(config, &file).unwrap();
     }
 }
 
+/// Writes what the node logs to standard output, a line each.
+struct Log;
+
+struct Message;
+
+impl Visit for Message {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            println!("log: {value:?}");
+        }
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        *metadata.level() <= Level::INFO
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut Message);
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
 struct Process {
     child: Child,
+    /// What it writes after `ready`.
+    lines: Receiver<String>,
     file: PathBuf,
     addresses: Vec<SocketAddr>,
 }
@@ -51,8 +90,13 @@ impl Process {
                 break;
             }
         }
-        std::thread::spawn(move || lines.for_each(drop));
-        Self { child, file, addresses }
+        let (sender, receiver) = channel();
+        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(sender.send(line))));
+        Self { child, lines: receiver, file, addresses }
+    }
+
+    fn wait_for_line(&self, part: &str) {
+        while !self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no line with '{part}'")).contains(part) {}
     }
 
     fn signal(&self, signal: Signal) {
@@ -166,7 +210,7 @@ fn sighup_takes_a_right_file_and_keeps_the_old_one_otherwise() {
 
     std::fs::write(&process.file, "kind = ").unwrap();
     process.signal(Signal::SIGHUP);
-    std::thread::sleep(Duration::from_millis(100));
+    process.wait_for_line("the configuration stays as it was");
     assert_eq!(socks(process.addresses[0], "127.0.0.1", address.port()).0, 0, "the old configuration stays");
     drop(accept(&host));
 

@@ -23,7 +23,7 @@ const SMALL: usize = 16 << 10;
 /// What is read at once when no pipe is to be had.
 const LARGE: usize = 64 << 10;
 
-/// Spliced pieces below this show that it no longer pays (machine.md's crossover).
+/// Spliced pieces below this show that it no longer pays.
 const TOO_SMALL_TO_SPLICE: usize = 4 << 10;
 
 /// Bytes moved before other connections of the thread get their turn.

@@ -23,6 +23,14 @@ pub enum Error {
         /// What is wrong there and what would be right.
         reason: String,
     },
+    /// A value that a `--set` gives cannot be used.
+    #[error("--set {set}: {reason}")]
+    Set {
+        /// What was set, `KEY=VALUE`.
+        set: String,
+        /// What is wrong with it.
+        reason: String,
+    },
 }
 
 /// The text of a scenario, to tell lines from byte offsets.

@@ -9,6 +9,7 @@ mod raw;
 mod resolve;
 mod route;
 mod show;
+mod sweep;
 
 use std::path::Path;
 
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 pub use error::Error;
 pub use route::Hop;
+pub use sweep::{Point, Setting, Sweep};
 
 /// A network, and the flows over it, with every default resolved.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -144,9 +146,21 @@ impl Scenario {
     /// # Errors
     /// If the file cannot be read, is not TOML, has unknown keys, or describes something that cannot be run.
     pub fn load(path: &Path) -> Result<Self, Error> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| Error::Unreadable { file: path.display().to_string(), source })?;
-        Self::parse(&text, &path.display().to_string())
+        Self::load_with(path, &Point::default())
+    }
+
+    /// Reads a scenario file and gives some of its keys other values. Setting a flow's `bytes` takes its `duration`
+    /// away, and the other way round.
+    ///
+    /// # Errors
+    /// As [`Scenario::load`] for the file as it stands; [`Error::Set`] if it has no such key, node, link or flow, or what
+    /// comes out cannot be run.
+    pub fn load_with(path: &Path, point: &Point) -> Result<Self, Error> {
+        let file = path.display().to_string();
+        match std::fs::read_to_string(path) {
+            Ok(text) => Self::parse_with(&text, &file, point),
+            Err(source) => Err(Error::Unreadable { file, source }),
+        }
     }
 
     /// Parses a scenario's text; `file` is the name used in errors.
@@ -155,6 +169,14 @@ impl Scenario {
     /// As [`Scenario::load`], but for reading the file.
     pub fn parse(text: &str, file: &str) -> Result<Self, Error> {
         resolve::scenario(text, file)
+    }
+
+    /// Parses a scenario's text and gives some of its keys other values; `file` is the name used in errors.
+    ///
+    /// # Errors
+    /// As [`Scenario::load_with`], but for reading the file.
+    pub fn parse_with(text: &str, file: &str, point: &Point) -> Result<Self, Error> {
+        sweep::scenario_at(text, file, point)
     }
 
     /// The links a packet takes from one node to another: least delay first, then fewest hops, then order of the

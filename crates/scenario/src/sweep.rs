@@ -1,0 +1,239 @@
+//! Variants of one scenario: keys of the file get other values before it is resolved.
+
+use std::collections::HashSet;
+use std::fmt::{self, Display};
+
+use toml::{Table, Value};
+
+use crate::{Error, Scenario, resolve};
+
+const POINTS_MOST: usize = 1000;
+/// Longer file stems are cut. With the scenario's name, the repetition and `.json` a file name may have 255 bytes.
+const STEM_MOST: usize = 180;
+
+/// The cross product of what several `--set KEY=V1,V2,...` say.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Sweep {
+    axes: Vec<Axis>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Axis {
+    keys: Vec<String>,
+    values: Vec<String>,
+}
+
+/// One variant of a scenario: a value for each `--set`. The default sets nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Point {
+    settings: Vec<Setting>,
+}
+
+/// One value for one key, or for several keys alike. Shown as `KEY+KEY=VALUE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// Dotted paths into the file, such as `link.sea.delay`.
+    pub keys: Vec<String>,
+    /// The value as in the file, without quotes.
+    pub value: String,
+}
+
+impl Sweep {
+    /// Reads `KEY=V1,V2,...` or `KEY+KEY=V1,V2,...`, one per `--set`. Whether the keys are there, only a file can tell.
+    ///
+    /// # Errors
+    /// [`Error::Set`] if one is not of this form, a key or one of its values comes twice, or there are more than 1000
+    /// points.
+    pub fn parse(sets: &[String]) -> Result<Self, Error> {
+        let mut seen = HashSet::new();
+        let mut axes = Vec::new();
+        let mut points = 1;
+        for set in sets {
+            let axis = axis(set, &mut seen).map_err(|reason| Error::Set { set: set.clone(), reason })?;
+            points *= axis.values.len();
+            if points > POINTS_MOST {
+                return Err(Error::Set { set: set.clone(), reason: format!("makes more than {POINTS_MOST} points") });
+            }
+            axes.push(axis);
+        }
+        Ok(Self { axes })
+    }
+
+    /// Every combination, the last `--set` varying fastest. Without any `--set` one point that sets nothing.
+    pub fn points(&self) -> Vec<Point> {
+        let mut points = vec![Point::default()];
+        for Axis { keys, values } in &self.axes {
+            let with = |point: &Point, value: &String| {
+                let mut settings = point.settings.clone();
+                settings.push(Setting { keys: keys.clone(), value: value.clone() });
+                Point { settings }
+            };
+            points = points.iter().flat_map(|point| values.iter().map(move |value| with(point, value))).collect();
+        }
+        points
+    }
+
+    /// The keys of each `--set`, joined by `+`.
+    pub fn keys(&self) -> Vec<String> {
+        self.axes.iter().map(|axis| axis.keys.join("+")).collect()
+    }
+}
+
+fn axis(set: &str, seen: &mut HashSet<String>) -> Result<Axis, String> {
+    let Some((keys, values)) = set.split_once('=') else {
+        return Err("needs a key, '=' and values, such as link.sea.delay=5ms,20ms".into());
+    };
+    let all = |text: &str, separator| text.split(separator).map(|part| part.trim().to_owned()).collect::<Vec<_>>();
+    let (keys, values) = (all(keys, '+'), all(values, ','));
+    if keys.contains(&String::new()) {
+        return Err("a key is empty".into());
+    }
+    if let Some(key) = keys.iter().find(|key| !seen.insert((*key).clone())) {
+        return Err(format!("'{key}' is set twice"));
+    }
+    if values.contains(&String::new()) {
+        return Err("a value is empty".into());
+    }
+    let mut different = HashSet::new();
+    match values.iter().find(|value| !different.insert(*value)) {
+        Some(value) => Err(format!("the value '{value}' comes twice")),
+        None => Ok(Axis { keys, values }),
+    }
+}
+
+impl Point {
+    /// What it sets, in the order of the `--set`.
+    pub fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
+    /// The same point with this seed, whatever seed it set before.
+    pub fn with_seed(&self, seed: u64) -> Self {
+        let mut settings = self.settings.clone();
+        for setting in &mut settings {
+            setting.keys.retain(|key| key != "seed");
+        }
+        settings.retain(|setting| !setting.keys.is_empty());
+        settings.push(Setting { keys: vec!["seed".into()], value: seed.to_string() });
+        Self { settings }
+    }
+
+    /// Text for file names, of at most 200 bytes: the settings separated by commas, `_` in place of what is neither
+    /// letter, digit nor one of `.+=-`. Long ones are cut and end in a hash instead. Empty if nothing is set.
+    pub fn file_stem(&self) -> String {
+        let settings: Vec<_> = self.settings.iter().map(ToString::to_string).collect();
+        let whole = settings.join(",");
+        let fits = |c: char| c.is_ascii_alphanumeric() || ".+=-,".contains(c);
+        let stem: String = whole.chars().map(|c| if fits(c) { c } else { '_' }).collect();
+        match stem.len() <= STEM_MOST {
+            true => stem,
+            false => format!("{}~{:016x}", &stem[..STEM_MOST], fnv1a(whole.as_bytes())),
+        }
+    }
+}
+
+/// The 64-bit Fowler–Noll–Vo hash, variant 1a: the same on every machine, unlike the standard library's.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+impl Display for Setting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}={}", self.keys.join("+"), self.value)
+    }
+}
+
+/// The settings, separated by blanks.
+impl Display for Point {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let settings: Vec<_> = self.settings.iter().map(ToString::to_string).collect();
+        f.write_str(&settings.join(" "))
+    }
+}
+
+/// The scenario of `text` at a point. The text as it stands must be a scenario too.
+pub(crate) fn scenario_at(text: &str, file: &str, point: &Point) -> Result<Scenario, Error> {
+    let base = resolve::scenario(text, file)?;
+    match point.settings.as_slice() {
+        [] => Ok(base),
+        settings => changed(text, settings).map_err(|reason| blame(text, settings, reason)),
+    }
+}
+
+/// Names the setting that is wrong on its own; if none is, all of them.
+fn blame(text: &str, settings: &[Setting], reason: String) -> Error {
+    let is_wrong =
+        |setting: &&Setting| changed(text, std::slice::from_ref(setting)).is_err_and(|alone| alone == reason);
+    let set = match settings.iter().find(is_wrong) {
+        Some(setting) => setting.to_string(),
+        None => settings.iter().map(ToString::to_string).collect::<Vec<_>>().join(" --set "),
+    };
+    Error::Set { set, reason }
+}
+
+/// The scenario of `text` with these settings, or one line that says what is wrong with them.
+fn changed(text: &str, settings: &[Setting]) -> Result<Scenario, String> {
+    let mut table: Table = text.parse().map_err(|error: toml::de::Error| error.message().to_owned())?;
+    for setting in settings {
+        for key in &setting.keys {
+            put(&mut table, key, &setting.value)?;
+        }
+    }
+    // Written out again, for only from text are there errors that name the key.
+    let text = toml::to_string(&table).map_err(|error| error.to_string())?;
+    resolve::scenario(&text, "").map_err(|error| match error {
+        Error::Invalid { reason, .. } => reason,
+        other => other.to_string(),
+    })
+}
+
+/// Sets a key. Whether the last part of its path is known, and the value right, is found when the file is resolved.
+fn put(file: &mut Table, key: &str, value: &str) -> Result<(), String> {
+    let path: Vec<&str> = key.split('.').collect();
+    let (table, leaf) = match path[..] {
+        ["tcp" | "node" | "link" | "flow"] => return Err(format!("'{key}' is a table; name a key in it")),
+        ["link" | "flow", _] | ["node", _] | ["node", _, "tcp"] => {
+            named(file, path[0], path[1])?;
+            return Err(format!("'{key}' is a table; name a key in it"));
+        }
+        [leaf] => (file, leaf),
+        ["tcp", leaf] => (tcp(file)?, leaf),
+        [kind @ ("node" | "link" | "flow"), name, leaf] => (named(file, kind, name)?, leaf),
+        ["node", name, "tcp", leaf] => (tcp(named(file, "node", name)?)?, leaf),
+        _ => return Err(format!("there is no key '{key}'")),
+    };
+    if path[0] == "flow" {
+        // A flow has one of the two; the other gives way.
+        match leaf {
+            "bytes" => drop(table.remove("duration")),
+            "duration" => drop(table.remove("bytes")),
+            _ => {}
+        }
+    }
+    table.insert(leaf.into(), typed(leaf, value));
+    Ok(())
+}
+
+fn named<'a>(file: &'a mut Table, kind: &str, name: &str) -> Result<&'a mut Table, String> {
+    let Some(all) = file.get_mut(kind).and_then(Value::as_table_mut) else {
+        return Err(format!("the scenario has no {kind}"));
+    };
+    let known = all.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let found = all.get_mut(name).and_then(Value::as_table_mut);
+    found.ok_or_else(|| format!("there is no {kind} '{name}'; there is: {known}"))
+}
+
+fn tcp(of: &mut Table) -> Result<&mut Table, String> {
+    let table = of.entry("tcp").or_insert_with(|| Value::Table(Table::new()));
+    table.as_table_mut().ok_or_else(|| "'tcp' is not a table".into())
+}
+
+/// Quantities are texts in the file, `0` too; so what is meant follows from the key. What does not look like it stays a
+/// text, and is refused when the file is resolved.
+fn typed(leaf: &str, value: &str) -> Value {
+    const NUMBERS: [&str; 4] = ["seed", "mtu", "parallel", "initial_window"];
+    const BOOLEANS: [&str; 3] = ["sack", "timestamps", "window_scaling"];
+    let number = || value.parse().ok().map(Value::Integer).filter(|_| NUMBERS.contains(&leaf));
+    let boolean = || value.parse().ok().map(Value::Boolean).filter(|_| BOOLEANS.contains(&leaf));
+    number().or_else(boolean).unwrap_or_else(|| Value::String(value.into()))
+}

@@ -1,0 +1,96 @@
+//! What the runs of one point have in common: medians, and how far the runs are apart.
+
+use ekiden_record::{Outcome, Record};
+use serde::Serialize;
+
+/// Lateness of the 99th percentile above which a run means little, in microseconds.
+pub const LATENESS_P99_MOST_US: f64 = 1000.0;
+
+/// A quantity over several runs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spread {
+    /// The middle value; of an even number of runs the mean of the middle two.
+    pub median: f64,
+    /// Of the run with the least.
+    pub least: f64,
+    /// Of the run with the most.
+    pub greatest: f64,
+}
+
+impl Spread {
+    /// Of these values; `None` without any.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let (&least, &greatest) = (values.first()?, values.last()?);
+        let median = (values[(values.len() - 1) / 2] + values[values.len() / 2]) / 2.0;
+        Some(Self { median, least, greatest })
+    }
+}
+
+/// Several runs of one scenario.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Summary {
+    /// How many runs there are.
+    pub runs: usize,
+    /// How many of them are invalid: the emulation lost packets itself, or was later than [`LATENESS_P99_MOST_US`].
+    pub invalid: usize,
+    /// Packets that found a queue full, over all links and both directions of a run. `None` without any run.
+    pub queue_drops: Option<Spread>,
+    /// Packets that the emulation lost itself, in all runs together.
+    pub overruns: u64,
+    /// The greatest 99th percentile of the lateness over links and runs; `None` where time is virtual.
+    pub lateness_p99_us: Option<f64>,
+    /// Flows, in the order of the scenario.
+    pub flows: Vec<FlowSummary>,
+}
+
+/// A flow over several runs. Runs in which it failed count for nothing but `failed`; invalid runs count.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct FlowSummary {
+    /// Its name in the scenario.
+    pub name: String,
+    /// Runs in which everything arrived unchanged.
+    pub complete: usize,
+    /// Runs in which it failed, or what arrived differs from what was sent.
+    pub failed: usize,
+    /// Goodput in bit/s; `None` if no run is complete.
+    pub goodput_bit_s: Option<Spread>,
+    /// Segments that its senders sent again; `None` if no run is complete.
+    pub retransmits: Option<Spread>,
+}
+
+/// Summarises the runs of one point. All records are of the same scenario but for the seed; flows are found by name,
+/// those that the first record lacks are left out.
+pub fn summarize(records: &[Record]) -> Summary {
+    let links = || records.iter().flat_map(|record| &record.links);
+    let lateness = links().filter_map(|link| Some(link.lateness?.p99_us));
+    let drops = |record: &Record| record.links.iter().map(|link| link.queue_drops).sum::<u64>() as f64;
+    let names = records.first().into_iter().flat_map(|record| &record.flows).map(|flow| flow.name.as_str());
+    Summary {
+        runs: records.len(),
+        invalid: records.iter().filter(|record| is_invalid(record)).count(),
+        queue_drops: Spread::of(records.iter().map(drops)),
+        overruns: links().map(|link| link.overruns).sum(),
+        lateness_p99_us: lateness.max_by(f64::total_cmp),
+        flows: names.map(|name| flow_summary(name, records)).collect(),
+    }
+}
+
+/// Whether the machine, not the scenario, has shaped a run: overruns, or a lateness above [`LATENESS_P99_MOST_US`].
+pub fn is_invalid(record: &Record) -> bool {
+    let late = |p99_us| p99_us > LATENESS_P99_MOST_US;
+    record.links.iter().any(|link| link.overruns > 0 || link.lateness.is_some_and(|lateness| late(lateness.p99_us)))
+}
+
+fn flow_summary(name: &str, records: &[Record]) -> FlowSummary {
+    let all: Vec<_> = records.iter().flat_map(|record| &record.flows).filter(|flow| flow.name == name).collect();
+    let complete: Vec<_> = all.iter().filter(|flow| flow.outcome == Outcome::Complete).collect();
+    FlowSummary {
+        name: name.into(),
+        complete: complete.len(),
+        failed: all.len() - complete.len(),
+        goodput_bit_s: Spread::of(complete.iter().map(|flow| flow.goodput_bit_s as f64)),
+        retransmits: Spread::of(complete.iter().map(|flow| flow.retransmits as f64)),
+    }
+}

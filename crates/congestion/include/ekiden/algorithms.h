@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
+/* All of them behind one set of entry points, for the native build. */
+#ifndef EKIDEN_ALGORITHMS_H
+#define EKIDEN_ALGORITHMS_H
+
+#include "bic.h"
+#include "ghstcp.h"
+
+/* Raised whenever the layout below changes: a running program of another layout is not written to. */
+#define EK_TUNABLES_LAYOUT 1
+#define EK_TUNABLES_GIVEN 16
+
+struct ek_tunables {
+	ek_u64 given[EK_TUNABLES_GIVEN]; /* what people gave, as bits of doubles; for them to read again, not for programs */
+	ek_u32 layout; /* EK_TUNABLES_LAYOUT */
+	struct ek_hstcp_table hstcp;
+	struct ek_ghstcp_tunables ghstcp;
+	struct ek_bic_tunables bic;
+};
+
+enum ek_algorithm {
+	EK_RENO = 0,
+	EK_HSTCP = 1,
+	EK_GHSTCP = 2,
+	EK_BIC = 3,
+};
+
+/* What a connection keeps. The kernel has 104 bytes for it. */
+union ek_state {
+	struct ek_ghstcp ghstcp;
+	struct ek_bic bic;
+};
+
+EK_FN void ek_init(ek_u32 algorithm, union ek_state *state)
+{
+	if (algorithm == EK_GHSTCP)
+		ek_ghstcp_init(&state->ghstcp);
+	else if (algorithm == EK_BIC)
+		ek_bic_init(&state->bic);
+}
+
+/* A round-trip time was measured. Returns whether the mode changed. */
+EK_FN int ek_rtt(ek_u32 algorithm, const struct ek_tunables *tunables, union ek_state *state,
+		 const struct ek_window *window, ek_u64 now_us, ek_u32 rtt_us)
+{
+	if (algorithm == EK_GHSTCP)
+		return ek_ghstcp_rtt(&tunables->ghstcp, &state->ghstcp, window, now_us, rtt_us);
+	return 0;
+}
+
+/* Segments were acknowledged while the window limits the sender, outside of recovery. */
+EK_FN void ek_acked(ek_u32 algorithm, const struct ek_tunables *tunables, union ek_state *state,
+		    struct ek_window *window, ek_u32 acked)
+{
+	if (algorithm == EK_HSTCP)
+		ek_hstcp_acked(&tunables->hstcp, window, acked);
+	else if (algorithm == EK_GHSTCP)
+		ek_ghstcp_acked(&tunables->hstcp, &state->ghstcp, window, acked);
+	else if (algorithm == EK_BIC)
+		ek_bic_acked(&tunables->bic, &state->bic, window, acked);
+	else
+		ek_reno_acked(window, acked);
+}
+
+/* A loss event. Returns the slow start threshold that follows. */
+EK_FN ek_u32 ek_ssthresh(ek_u32 algorithm, const struct ek_tunables *tunables, union ek_state *state, ek_u32 cwnd)
+{
+	if (algorithm == EK_HSTCP)
+		return ek_hstcp_ssthresh(&tunables->hstcp, cwnd);
+	if (algorithm == EK_GHSTCP)
+		return ek_ghstcp_ssthresh(&tunables->hstcp, &tunables->ghstcp, &state->ghstcp, cwnd);
+	if (algorithm == EK_BIC)
+		return ek_bic_ssthresh(&tunables->bic, &state->bic, cwnd);
+	return ek_reno_ssthresh(cwnd);
+}
+
+/* A retransmission timeout, after ek_ssthresh: what was learnt about the line may no longer hold. */
+EK_FN void ek_timeout(ek_u32 algorithm, union ek_state *state)
+{
+	ek_init(algorithm, state);
+}
+
+#endif

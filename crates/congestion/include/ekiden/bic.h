@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
+/* BIC: Xu, Harfoush, Rhee, "Binary Increase Congestion Control for Fast Long-Distance Networks", INFOCOM 2004.
+ *
+ * After a loss the window searches half the way to where the loss was, at most s_max and at least s_min segments per
+ * round trip; beyond it, it probes ever faster up to s_max. */
+#ifndef EKIDEN_BIC_H
+#define EKIDEN_BIC_H
+
+#include "reno.h"
+
+#define EK_BIC_SCALE 128 /* increments per round trip are kept in 128ths of a segment */
+
+struct ek_bic_tunables {
+	ek_u32 low_window; /* Reno below */
+	ek_u32 s_max, s_min; /* in 128ths of a segment per round trip */
+	ek_u32 decrease; /* beta, in 65536ths of the window */
+	ek_u32 fast_convergence; /* 0 or 1 */
+};
+
+struct ek_bic {
+	ek_u32 max; /* where the last loss was, or what it became by fast convergence; 0 while there was none */
+	ek_u32 probe; /* increment of max probing, in 128ths; 0 while searching */
+	ek_u32 probe_until; /* the window at which it doubles */
+};
+
+EK_FN void ek_bic_init(struct ek_bic *state)
+{
+	state->max = 0;
+	state->probe = 0;
+	state->probe_until = 0;
+}
+
+/* Segments per round trip, in 128ths. */
+EK_FN ek_u32 ek_bic_increment(const struct ek_bic_tunables *tunables, struct ek_bic *state, ek_u32 cwnd)
+{
+	ek_u64 half;
+
+	if (cwnd < tunables->low_window)
+		return EK_BIC_SCALE;
+	if (cwnd < state->max) {
+		/* Binary search: target = (max + min) / 2, and min is where the window is. */
+		state->probe = 0;
+		half = (ek_u64)(state->max - cwnd) * EK_BIC_SCALE / 2;
+		if (half > tunables->s_max)
+			return tunables->s_max;
+		return ek_max((ek_u32)half, ek_max(tunables->s_min, 1));
+	}
+	/* Max probing: slow start in the increment, 1, 2, 4 … segments per round trip. */
+	if (!state->probe) {
+		state->probe = EK_BIC_SCALE;
+		state->probe_until = cwnd + 1;
+	} else if (cwnd >= state->probe_until && state->probe < tunables->s_max) {
+		state->probe *= 2;
+		state->probe_until = cwnd + state->probe / EK_BIC_SCALE;
+	}
+	return ek_max(ek_min(state->probe, tunables->s_max), 1);
+}
+
+EK_FN void ek_bic_acked(const struct ek_bic_tunables *tunables, struct ek_bic *state, struct ek_window *window,
+			ek_u32 acked)
+{
+	acked = ek_slow_start(window, acked);
+	if (acked)
+		ek_grow(window, (ek_u64)acked * ek_bic_increment(tunables, state, window->cwnd), EK_BIC_SCALE);
+}
+
+EK_FN ek_u32 ek_bic_ssthresh(const struct ek_bic_tunables *tunables, struct ek_bic *state, ek_u32 cwnd)
+{
+	ek_u32 part = ek_min(tunables->decrease, EK_ONE), after;
+
+	state->probe = 0;
+	if (cwnd < tunables->low_window) {
+		state->max = cwnd;
+		return ek_reno_ssthresh(cwnd);
+	}
+	after = ek_decreased(cwnd, part);
+	/* Fast convergence: a window that did not come as far as the time before leaves room to others. */
+	if (tunables->fast_convergence && cwnd < state->max)
+		state->max = cwnd - (cwnd - ek_min(after, cwnd)) / 2;
+	else
+		state->max = cwnd;
+	return after;
+}
+
+#endif

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
+/* Gentle HighSpeed TCP (Zhang, Hasegawa, Murata, MASCOTS 2004; IEICE Trans. Commun. E88-B(6), 2005): HighSpeed TCP while the
+ * line has room, Reno once round-trip times rise, so that a full queue is approached gently and Reno beside it keeps
+ * its part. What the papers leave open is a parameter; docs/congestion.md argues for the defaults. */
+#ifndef EKIDEN_GHSTCP_H
+#define EKIDEN_GHSTCP_H
+
+#include "hstcp.h"
+#include "trend.h"
+
+enum ek_ghstcp_test {
+	EK_GHSTCP_TREND = 0, /* the correlation test of 2004 */
+	EK_GHSTCP_THRESHOLDS = 1, /* mean round-trip time against two thresholds, as in the refinement of 2005 */
+};
+
+enum ek_ghstcp_mode {
+	EK_GHSTCP_FAST = 0, /* as HighSpeed TCP */
+	EK_GHSTCP_RENO = 1,
+};
+
+struct ek_ghstcp_tunables {
+	ek_u32 test; /* enum ek_ghstcp_test */
+	ek_u32 span; /* a test's samples left within this many 65536ths of a round trip */
+	ek_u32 samples_least; /* fewer leave the mode as it is */
+	ek_u32 reno_decrease; /* what a loss takes in Reno mode, in 65536ths of the window */
+	ek_u32 low, high; /* thresholds between least and largest mean round-trip time, in 65536ths of their distance */
+	ek_u32 critical[EK_TREND_MOST]; /* by degrees of freedom: see ek_trend_rises */
+};
+
+struct ek_ghstcp {
+	struct ek_trend trend;
+	ek_u64 start_us; /* departure of the test's first sample */
+	ek_u32 span_us; /* of the test under way; 0 while there is none */
+	ek_u32 mode; /* enum ek_ghstcp_mode */
+	ek_u32 skipped; /* samples left out since the last one taken */
+	ek_u32 rtt_least_us, rtt_most_us; /* of the tests' means */
+};
+
+EK_FN void ek_ghstcp_restart(struct ek_ghstcp *state)
+{
+	ek_trend_clear(&state->trend);
+	state->start_us = 0;
+	state->span_us = 0;
+	state->skipped = 0;
+}
+
+EK_FN void ek_ghstcp_init(struct ek_ghstcp *state)
+{
+	ek_ghstcp_restart(state);
+	state->mode = EK_GHSTCP_FAST;
+	state->rtt_least_us = 0;
+	state->rtt_most_us = 0;
+}
+
+/* The mode after a test of all samples taken. */
+EK_FN ek_u32 ek_ghstcp_judge(const struct ek_ghstcp_tunables *tunables, struct ek_ghstcp *state)
+{
+	ek_u32 n = state->trend.n, mean, above, range;
+
+	if (n < ek_max(tunables->samples_least, 3))
+		return state->mode;
+	if (tunables->test == EK_GHSTCP_TREND)
+		return ek_trend_rises(&state->trend, tunables->critical) ? EK_GHSTCP_RENO : EK_GHSTCP_FAST;
+	mean = state->trend.sum_t / n;
+	if (!state->rtt_least_us || mean < state->rtt_least_us)
+		state->rtt_least_us = mean;
+	state->rtt_most_us = ek_max(state->rtt_most_us, mean);
+	above = mean - state->rtt_least_us;
+	range = state->rtt_most_us - state->rtt_least_us;
+	if ((ek_u64)above << 16 > (ek_u64)range * tunables->high)
+		return EK_GHSTCP_RENO;
+	if ((ek_u64)above << 16 < (ek_u64)range * tunables->low || !above)
+		return EK_GHSTCP_FAST;
+	return state->mode;
+}
+
+/* A round-trip time was measured. Returns whether the mode changed. */
+EK_FN int ek_ghstcp_rtt(const struct ek_ghstcp_tunables *tunables, struct ek_ghstcp *state,
+			const struct ek_window *window, ek_u64 now_us, ek_u32 rtt_us)
+{
+	ek_u64 departure = now_us - rtt_us;
+	ek_u32 mode = state->mode;
+	ek_u64 span;
+
+	if (!rtt_us || rtt_us > now_us)
+		return 0;
+	if (state->span_us && departure >= state->start_us + state->span_us) {
+		mode = ek_ghstcp_judge(tunables, state);
+		ek_ghstcp_restart(state);
+	}
+	if (!state->span_us) {
+		/* A line without queue has no distance at all: at least 1. */
+		span = ((ek_u64)rtt_us * tunables->span) >> 16;
+		state->span_us = span > EK_TREND_LIMIT ? EK_TREND_LIMIT : ek_max((ek_u32)span, 1);
+		state->start_us = departure;
+	}
+	/* Windows beyond what a test can take are sampled evenly. One that left before the first (it was sent again, or its
+	 * acknowledgement came late) tells nothing. */
+	state->skipped += 1;
+	if (departure >= state->start_us && state->skipped > window->cwnd / EK_TREND_MOST) {
+		state->skipped = 0;
+		ek_trend_add(&state->trend, (ek_u32)(departure - state->start_us), rtt_us);
+	}
+	if (mode == state->mode)
+		return 0;
+	state->mode = mode;
+	return 1;
+}
+
+EK_FN void ek_ghstcp_acked(const struct ek_hstcp_table *table, const struct ek_ghstcp *state,
+			   struct ek_window *window, ek_u32 acked)
+{
+	if (state->mode == EK_GHSTCP_RENO)
+		ek_reno_acked(window, acked);
+	else
+		ek_hstcp_acked(table, window, acked);
+}
+
+EK_FN ek_u32 ek_ghstcp_ssthresh(const struct ek_hstcp_table *table, const struct ek_ghstcp_tunables *tunables,
+				const struct ek_ghstcp *state, ek_u32 cwnd)
+{
+	/* Never more than Reno or less than HighSpeed TCP takes of a window of this size. */
+	if (state->mode == EK_GHSTCP_RENO)
+		return ek_decreased(cwnd, ek_min(tunables->reno_decrease, EK_ONE));
+	return ek_hstcp_ssthresh(table, cwnd);
+}
+
+#endif

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
+/* What the algorithms work on. No kernel type and no floating point: the same text is compiled natively and for eBPF. */
+#ifndef EKIDEN_TYPES_H
+#define EKIDEN_TYPES_H
+
+typedef unsigned int ek_u32;
+typedef unsigned long long ek_u64;
+
+#define EK_FN static inline __attribute__((always_inline))
+
+/* The part of a connection that a congestion control may see and change. Windows count segments. */
+struct ek_window {
+	ek_u32 cwnd;
+	ek_u32 cwnd_cnt; /* how far the next segment of growth has come, counted in cwnd-ths (BIC: 128ths of that) */
+	ek_u32 ssthresh;
+	ek_u32 clamp; /* cwnd never grows beyond */
+};
+
+/* The least slow start threshold: RFC 5681, equation 4. */
+#define EK_SSTHRESH_LEAST 2
+
+/* Parts of a window are kept in 65536ths. */
+#define EK_ONE 65536u
+
+EK_FN ek_u32 ek_min(ek_u32 a, ek_u32 b) { return a < b ? a : b; }
+EK_FN ek_u32 ek_max(ek_u32 a, ek_u32 b) { return a > b ? a : b; }
+
+/* The window after a loss takes `part` 65536ths of it. */
+EK_FN ek_u32 ek_decreased(ek_u32 cwnd, ek_u32 part)
+{
+	return ek_max(cwnd - (ek_u32)(((ek_u64)cwnd * part) >> 16), EK_SSTHRESH_LEAST);
+}
+
+/* Grows the window by `segments` / (cwnd * scale) per segment acknowledged. */
+EK_FN void ek_grow(struct ek_window *window, ek_u64 segments, ek_u32 scale)
+{
+	ek_u64 whole = (ek_u64)ek_max(window->cwnd, 1) * scale;
+	ek_u64 count = window->cwnd_cnt + segments;
+
+	if (count >= whole) {
+		ek_u64 cwnd = window->cwnd + count / whole;
+
+		window->cwnd = cwnd < window->clamp ? (ek_u32)cwnd : ek_max(window->clamp, 1);
+		count %= whole;
+	}
+	window->cwnd_cnt = (ek_u32)count;
+}
+
+#endif

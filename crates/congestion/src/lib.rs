@@ -1,0 +1,106 @@
+//! Congestion control as arithmetic: Reno, HighSpeed TCP, gentle HighSpeed TCP and BIC.
+//!
+//! It is written once, as C headers under `include/ekiden/`: integers only, no kernel types. The eBPF programs of crate
+//! `bpf` include them, and so does the native build that [`Native`] calls. What is simulated is what is deployed.
+//!
+//! What the algorithms are and why their parameters have their defaults stands in `docs/congestion.md`.
+
+mod native;
+mod response;
+mod tunables;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use native::{Native, hstcp_decrease, hstcp_increase, trend};
+pub use response::{Response, Row};
+pub use tunables::{Invalid, KEYS, Key, LAYOUT, MOST_SAMPLES, Settings, Tunables};
+
+/// A congestion control that is written in the headers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum Algorithm {
+    /// RFC 5681. In the kernel it is the kernel's own.
+    Reno = 0,
+    /// HighSpeed TCP, RFC 3649.
+    Hstcp = 1,
+    /// Gentle HighSpeed TCP, Zhang, Hasegawa, Murata 2004.
+    Ghstcp = 2,
+    /// BIC, Xu, Harfoush, Rhee 2004.
+    Bic = 3,
+}
+
+impl Algorithm {
+    /// Those that ekiden brings into the kernel.
+    pub const LOADABLE: [Self; 3] = [Self::Hstcp, Self::Ghstcp, Self::Bic];
+
+    /// Its name in the kernel, in configurations and in scenarios.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reno => "reno",
+            Self::Hstcp => "ekiden_hstcp",
+            Self::Ghstcp => "ekiden_ghstcp",
+            Self::Bic => "ekiden_bic",
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The name is none of [`Algorithm`]'s.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is none of ekiden's congestion controls (ekiden_hstcp, ekiden_ghstcp, ekiden_bic)")]
+pub struct Unknown(pub String);
+
+impl FromStr for Algorithm {
+    type Err = Unknown;
+
+    fn from_str(name: &str) -> Result<Self, Unknown> {
+        [Self::Reno, Self::Hstcp, Self::Ghstcp, Self::Bic]
+            .into_iter()
+            .find(|algorithm| algorithm.name() == name)
+            .ok_or_else(|| Unknown(name.into()))
+    }
+}
+
+/// What a congestion control sees of a connection and may change. Windows count segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct Window {
+    /// Congestion window.
+    pub cwnd: u32,
+    /// How far the next segment of growth has come; the algorithm's own unit.
+    pub cwnd_cnt: u32,
+    /// Slow start threshold. `u32::MAX / 2` or more: none yet.
+    pub ssthresh: u32,
+    /// `cwnd` never grows beyond.
+    pub clamp: u32,
+}
+
+impl Default for Window {
+    /// A new connection's: ten segments (RFC 6928), no threshold, no limit.
+    fn default() -> Self {
+        Self { cwnd: 10, cwnd_cnt: 0, ssthresh: i32::MAX as u32, clamp: u32::MAX }
+    }
+}
+
+/// What a TCP engine asks of a congestion control.
+pub trait CongestionControl {
+    /// A round-trip time was measured, of a segment that was sent once. Both in microseconds; `now` must not step back.
+    /// Returns whether the algorithm changed its mode.
+    fn on_rtt(&mut self, window: &Window, now_us: u64, rtt_us: u32) -> bool;
+
+    /// `acked` segments were acknowledged for the first time, outside of recovery, by a sender that its window limits.
+    fn on_ack(&mut self, window: &mut Window, acked: u32);
+
+    /// A loss event: once per window of data. Returns the slow start threshold that follows; the caller brings the window
+    /// there.
+    fn on_loss(&mut self, cwnd: u32) -> u32;
+
+    /// The retransmission timer ran out, after [`CongestionControl::on_loss`].
+    fn on_timeout(&mut self);
+}

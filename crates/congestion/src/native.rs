@@ -1,0 +1,124 @@
+//! The native build of the headers.
+#![allow(unsafe_code)] // Only the declarations: every function takes references to structures of the same layout.
+
+use std::sync::Arc;
+
+use crate::tunables::MOST_SAMPLES;
+use crate::{Algorithm, CongestionControl, Tunables, Window};
+
+/// Eight-byte words that hold any algorithm's state.
+const STATE_WORDS: usize = 12;
+
+#[derive(Clone, Debug)]
+#[repr(C)]
+struct State([u64; STATE_WORDS]);
+
+// The structures are `repr(C)` and of the C side's size (see the test below); arrays are passed with their length.
+unsafe extern "C" {
+    safe fn ekiden_init(algorithm: u32, state: &mut State);
+    safe fn ekiden_rtt(
+        algorithm: u32,
+        tunables: &Tunables,
+        state: &mut State,
+        window: &Window,
+        now_us: u64,
+        rtt_us: u32,
+    ) -> i32;
+    safe fn ekiden_acked(algorithm: u32, tunables: &Tunables, state: &mut State, window: &mut Window, acked: u32);
+    safe fn ekiden_ssthresh(algorithm: u32, tunables: &Tunables, state: &mut State, cwnd: u32) -> u32;
+    safe fn ekiden_timeout(algorithm: u32, state: &mut State);
+    safe fn ekiden_mode(state: &State) -> u32;
+    safe fn ekiden_hstcp_increase(tunables: &Tunables, cwnd: u32) -> u32;
+    safe fn ekiden_hstcp_decrease(tunables: &Tunables, cwnd: u32) -> u32;
+    safe fn ekiden_trend(
+        tunables: &Tunables,
+        departures: &[u32; MOST_SAMPLES],
+        rtts: &[u32; MOST_SAMPLES],
+        count: u32,
+        rises: &mut u32,
+    ) -> u32;
+    #[cfg(test)]
+    safe fn ekiden_tunables_size() -> u64;
+    #[cfg(test)]
+    safe fn ekiden_state_size() -> u64;
+}
+
+/// One connection's congestion control.
+#[derive(Debug, Clone)]
+pub struct Native {
+    algorithm: Algorithm,
+    tunables: Arc<Tunables>,
+    state: State,
+}
+
+impl Native {
+    /// That of a new connection.
+    pub fn new(algorithm: Algorithm, tunables: Arc<Tunables>) -> Self {
+        let mut state = State([0; STATE_WORDS]);
+        ekiden_init(algorithm as u32, &mut state);
+        Self { algorithm, tunables, state }
+    }
+
+    /// Whether it grows and shrinks as Reno at present. Only gentle HSTCP changes.
+    pub fn is_reno(&self) -> bool {
+        match self.algorithm {
+            Algorithm::Reno => true,
+            Algorithm::Ghstcp => ekiden_mode(&self.state) == 1,
+            Algorithm::Hstcp | Algorithm::Bic => false,
+        }
+    }
+}
+
+impl CongestionControl for Native {
+    fn on_rtt(&mut self, window: &Window, now_us: u64, rtt_us: u32) -> bool {
+        ekiden_rtt(self.algorithm as u32, &self.tunables, &mut self.state, window, now_us, rtt_us) != 0
+    }
+
+    fn on_ack(&mut self, window: &mut Window, acked: u32) {
+        ekiden_acked(self.algorithm as u32, &self.tunables, &mut self.state, window, acked);
+    }
+
+    fn on_loss(&mut self, cwnd: u32) -> u32 {
+        ekiden_ssthresh(self.algorithm as u32, &self.tunables, &mut self.state, cwnd)
+    }
+
+    fn on_timeout(&mut self) {
+        ekiden_timeout(self.algorithm as u32, &mut self.state);
+    }
+}
+
+/// HSTCP's a(w): segments by which a window of `cwnd` segments grows per round trip (RFC 3649, section 5).
+pub fn hstcp_increase(tunables: &Tunables, cwnd: u32) -> u32 {
+    ekiden_hstcp_increase(tunables, cwnd)
+}
+
+/// HSTCP's b(w): the part of a window of `cwnd` segments that a loss takes, in 65536ths (RFC 3649, section 5).
+pub fn hstcp_decrease(tunables: &Tunables, cwnd: u32) -> u32 {
+    ekiden_hstcp_decrease(tunables, cwnd)
+}
+
+/// Gentle HSTCP's test on pairs of departure and round-trip time, the first [`MOST_SAMPLES`] of them, each below
+/// 2^21: r² in units of 2^-28, 0 if not positively correlated, and whether that is a rising trend.
+pub fn trend(tunables: &Tunables, samples: &[(u32, u32)]) -> (u32, bool) {
+    let (mut departures, mut rtts) = ([0; MOST_SAMPLES], [0; MOST_SAMPLES]);
+    let mut count = 0;
+    for (at, &(departure, rtt)) in samples.iter().take(MOST_SAMPLES).enumerate() {
+        departures[at] = departure;
+        rtts[at] = rtt;
+        count += 1;
+    }
+    let mut rises = 0;
+    let r2 = ekiden_trend(tunables, &departures, &rtts, count, &mut rises);
+    (r2, rises != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_agree_on_sizes() {
+        assert_eq!(ekiden_tunables_size(), size_of::<Tunables>() as u64);
+        assert!(ekiden_state_size() <= size_of::<State>() as u64);
+    }
+}

@@ -1,0 +1,82 @@
+//! HSTCP's response function and the table that follows from it.
+
+/// What RFC 3649, section 5, leaves to choose. The defaults are the RFC's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Response {
+    /// Low_Window: Reno up to here, in segments.
+    pub low_window: u32,
+    /// High_Window: the window that is to be held at [`Response::high_p`], in segments.
+    pub high_window: u32,
+    /// High_P: the loss rate at which it is.
+    pub high_p: f64,
+    /// High_Decrease: the part of High_Window that a loss takes.
+    pub high_decrease: f64,
+}
+
+impl Default for Response {
+    fn default() -> Self {
+        Self { low_window: 38, high_window: 83_000, high_p: 1e-7, high_decrease: 0.1 }
+    }
+}
+
+/// One row of the table: it holds from its window up to the next row's.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Row {
+    /// The smallest window for which it holds, in segments.
+    pub window: u32,
+    /// a(w): growth in segments per round trip.
+    pub increase: u32,
+    /// b(w): the part of the window that a loss takes.
+    pub decrease: f64,
+}
+
+impl Response {
+    /// b(w): 0.5 at Low_Window, High_Decrease at High_Window, linear in log w.
+    pub fn decrease(&self, window: f64) -> f64 {
+        let part = (window / f64::from(self.low_window)).ln() / self.decades();
+        0.5 + (self.high_decrease - 0.5) * part
+    }
+
+    /// p(w): the loss rate at which the mean window is w; linear in log-log, through Low_Window and High_Window.
+    ///
+    /// With its own parameters the RFC rounds it to 0.078/w^1.2, and to 1/(12.8 w^1.2) in the program that printed
+    /// Appendix B; so does this.
+    pub fn loss_rate(&self, window: f64) -> f64 {
+        if *self == Self::default() {
+            return 1.0 / (12.8 * window.powf(1.2));
+        }
+        let low = f64::from(self.low_window);
+        // Reno's response function, w = 1.2 / √p (RFC 3649, section 3).
+        let low_p = (1.2 / low).powi(2);
+        low_p * (window / low).powf((self.high_p / low_p).ln() / self.decades())
+    }
+
+    /// a(w) = w² p(w) 2 b(w) / (2 − b(w)): the growth with which loss and growth balance.
+    pub fn increase(&self, window: f64) -> f64 {
+        let b = self.decrease(window);
+        window * window * self.loss_rate(window) * 2.0 * b / (2.0 - b)
+    }
+
+    /// The rows of Appendix B: one each time a(w) has grown by 1 since the last, up to a fifth beyond High_Window. Larger
+    /// windows keep the last row: further on the formulas would let the growth fall again, and b(w) fall to 0.
+    ///
+    /// A row begins where a(w) exceeds the a(w) at which the last one began by more than 1, not the next integer: so does
+    /// the RFC's program, and rows begin up to 0.4 % later for it.
+    pub fn table(&self, most: usize) -> Vec<Row> {
+        let mut rows = vec![Row { window: self.low_window, increase: 1, decrease: 0.5 }];
+        let mut last = 1.0;
+        for window in self.low_window..=self.high_window.saturating_add(self.high_window / 5) {
+            let increase = self.increase(window.into());
+            if increase > last + 1.0 && rows.len() < most {
+                last = increase;
+                let decrease = self.decrease(window.into());
+                rows.push(Row { window, increase: rows.len() as u32 + 1, decrease });
+            }
+        }
+        rows
+    }
+
+    fn decades(&self) -> f64 {
+        (f64::from(self.high_window) / f64::from(self.low_window)).ln()
+    }
+}

@@ -1,0 +1,246 @@
+//! The parameters of all algorithms: as people name them, and in the layout that the headers read.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use crate::Response;
+
+/// Rows of HSTCP's table (`EK_HSTCP_ROWS`).
+const ROWS: usize = 128;
+/// The most samples in one of gentle HSTCP's tests (`EK_TREND_MOST`).
+pub const MOST_SAMPLES: usize = 1024;
+/// The layout of [`Tunables`] (`EK_TUNABLES_LAYOUT`).
+pub const LAYOUT: u32 = 1;
+/// 1 in parts of a window (`EK_ONE`).
+const ONE: f64 = 65_536.0;
+/// 1 in units of r² (`EK_TREND_ONE`).
+const R2_ONE: f64 = (1_u32 << 28) as f64;
+/// BIC's increments are kept in these parts of a segment (`EK_BIC_SCALE`).
+const BIC_SCALE: f64 = 128.0;
+
+/// A parameter that people set by name.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Key {
+    /// Its name.
+    pub name: &'static str,
+    /// Its default.
+    pub default: f64,
+    /// The least that it can be.
+    pub least: f64,
+    /// The most that it can be.
+    pub most: f64,
+    /// What it means, with its unit.
+    pub meaning: &'static str,
+}
+
+const fn key(name: &'static str, default: f64, least: f64, most: f64, meaning: &'static str) -> Key {
+    Key { name, default, least, most, meaning }
+}
+
+const LOW_WINDOW: usize = 0;
+const HIGH_WINDOW: usize = 1;
+const HIGH_P: usize = 2;
+const HIGH_DECREASE: usize = 3;
+const TEST: usize = 4;
+const SPAN: usize = 5;
+const SAMPLES: usize = 6;
+const SIGNIFICANCE: usize = 7;
+const RENO_DECREASE: usize = 8;
+const LOW: usize = 9;
+const HIGH: usize = 10;
+const BIC_LOW_WINDOW: usize = 11;
+const BIC_S_MAX: usize = 12;
+const BIC_S_MIN: usize = 13;
+const BIC_DECREASE: usize = 14;
+const BIC_FAST_CONVERGENCE: usize = 15;
+
+/// All parameters. docs/congestion.md argues for the defaults.
+pub const KEYS: [Key; 16] = [
+    key("hstcp.low_window", 38.0, 2.0, 1e6, "Reno up to this window, in segments (RFC 3649: Low_Window)"),
+    key("hstcp.high_window", 83_000.0, 4.0, 1e7, "the window held at high_p, in segments (RFC 3649: High_Window)"),
+    key("hstcp.high_p", 1e-7, 1e-12, 1e-3, "loss rate at high_window (RFC 3649: High_P)"),
+    key("hstcp.high_decrease", 0.1, 0.01, 0.5, "part of high_window that a loss takes (RFC 3649: High_Decrease)"),
+    key("ghstcp.test", 0.0, 0.0, 1.0, "0: correlation of round-trip time and departure; 1: two thresholds"),
+    key("ghstcp.span", 1.0, 0.05, 8.0, "round trips that one test spans"),
+    key("ghstcp.samples", 8.0, 3.0, 1024.0, "fewer samples in a test leave the mode as it is"),
+    key("ghstcp.significance", 0.05, 1e-6, 0.5, "chance of taking noise for a rising trend, one-sided (test 0)"),
+    key("ghstcp.reno_decrease", 0.5, 0.01, 0.9, "part of the window that a loss takes in Reno mode"),
+    key("ghstcp.low", 0.25, 0.0, 1.0, "below this part of the range of mean round-trip times: HSTCP mode (test 1)"),
+    key("ghstcp.high", 0.5, 0.0, 1.0, "above this part of it: Reno mode (test 1)"),
+    key("bic.low_window", 14.0, 0.0, 1e6, "Reno below this window, in segments"),
+    key("bic.s_max", 32.0, 1.0, 1e4, "largest increment, in segments per round trip (S_max)"),
+    key("bic.s_min", 0.01, 0.0, 1e4, "least increment, in segments per round trip (S_min), in steps of 1/128"),
+    key("bic.decrease", 0.125, 0.01, 0.9, "part of the window that a loss takes (beta)"),
+    key("bic.fast_convergence", 1.0, 0.0, 1.0, "1: a window that came less far than before leaves room to others"),
+];
+
+/// The parameters by name, each within its range. Starts with the defaults.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings([f64; KEYS.len()]);
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self(KEYS.map(|key| key.default))
+    }
+}
+
+impl Settings {
+    /// Every parameter with its value.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Key, f64)> + '_ {
+        KEYS.iter().zip(self.0)
+    }
+
+    /// Sets one parameter from its text.
+    ///
+    /// # Errors
+    /// If there is no such parameter, or the value is not a number in its range. Whether parameters fit each other is
+    /// seen by [`Tunables::new`].
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
+        let Some(at) = KEYS.iter().position(|key| key.name == name) else {
+            let known = KEYS.map(|key| key.name).join(", ");
+            return Err(Invalid::Name { name: name.into(), known });
+        };
+        let key = &KEYS[at];
+        match value.trim().parse::<f64>() {
+            Ok(number) if (key.least..=key.most).contains(&number) => {
+                self.0[at] = number;
+                Ok(())
+            }
+            _ => Err(Invalid::Value { key, value: value.into() }),
+        }
+    }
+
+    /// HSTCP's response function.
+    pub fn response(&self) -> Response {
+        Response {
+            low_window: self.0[LOW_WINDOW] as u32,
+            high_window: self.0[HIGH_WINDOW] as u32,
+            high_p: self.0[HIGH_P],
+            high_decrease: self.0[HIGH_DECREASE],
+        }
+    }
+}
+
+/// Why parameters were refused.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Invalid {
+    /// No parameter has this name.
+    #[error("there is no parameter '{name}' (there are {known})")]
+    Name {
+        /// What was asked for.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// The value is not a number, or out of range.
+    #[error("{} cannot be '{value}': it is a number from {} to {}: {}", key.name, key.least, key.most, key.meaning)]
+    Value {
+        /// The parameter.
+        key: &'static Key,
+        /// What was given.
+        value: String,
+    },
+    /// Two parameters do not fit each other.
+    #[error("{0}")]
+    Together(&'static str),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+struct HstcpRow {
+    window: u32,
+    decrease: u32,
+}
+
+/// All parameters as the programs read them (`struct ek_tunables`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[repr(C)]
+pub struct Tunables {
+    /// What people gave, as bits of doubles.
+    given: [u64; KEYS.len()],
+    layout: u32,
+    hstcp: [HstcpRow; ROWS],
+    test: u32,
+    span: u32,
+    samples_least: u32,
+    reno_decrease: u32,
+    low: u32,
+    high: u32,
+    critical: [u32; MOST_SAMPLES],
+    bic_low_window: u32,
+    bic_s_max: u32,
+    bic_s_min: u32,
+    bic_decrease: u32,
+    bic_fast_convergence: u32,
+}
+
+impl Tunables {
+    /// Computes what the programs read: HSTCP's table, and the critical values of gentle HSTCP's test.
+    ///
+    /// # Errors
+    /// If two parameters do not fit each other.
+    pub fn new(settings: &Settings) -> Result<Self, Invalid> {
+        let Settings(value) = settings;
+        let response = settings.response();
+        if response.low_window >= response.high_window {
+            return Err(Invalid::Together("hstcp.low_window must be less than hstcp.high_window"));
+        }
+        if response.high_p >= response.loss_rate(response.low_window.into()) {
+            return Err(Invalid::Together(
+                "hstcp.high_p must be less than Reno's loss rate at low_window, (1.2/low_window)^2",
+            ));
+        }
+        if value[LOW] > value[HIGH] {
+            return Err(Invalid::Together("ghstcp.low must not exceed ghstcp.high"));
+        }
+        if value[BIC_S_MIN] > value[BIC_S_MAX] {
+            return Err(Invalid::Together("bic.s_min must not exceed bic.s_max"));
+        }
+        let part = |part: f64| (part * ONE).round() as u32;
+        let mut hstcp = [HstcpRow { window: u32::MAX, decrease: 0 }; ROWS];
+        for (row, place) in response.table(ROWS).iter().zip(&mut hstcp) {
+            *place = HstcpRow { window: row.window, decrease: part(row.decrease) };
+        }
+        Ok(Self {
+            given: value.map(f64::to_bits),
+            layout: LAYOUT,
+            hstcp,
+            test: value[TEST].round() as u32,
+            span: part(value[SPAN]),
+            samples_least: value[SAMPLES] as u32,
+            reno_decrease: part(value[RENO_DECREASE]),
+            low: part(value[LOW]),
+            high: part(value[HIGH]),
+            critical: critical(value[SIGNIFICANCE]),
+            bic_low_window: value[BIC_LOW_WINDOW] as u32,
+            bic_s_max: (value[BIC_S_MAX] * BIC_SCALE).round() as u32,
+            bic_s_min: (value[BIC_S_MIN] * BIC_SCALE).round() as u32,
+            bic_decrease: part(value[BIC_DECREASE]),
+            bic_fast_convergence: value[BIC_FAST_CONVERGENCE].round() as u32,
+        })
+    }
+
+    /// The critical value of r² of a test with `samples`.
+    pub fn critical(&self, samples: usize) -> f64 {
+        f64::from(self.critical[samples.saturating_sub(2).min(MOST_SAMPLES - 1)]) / R2_ONE
+    }
+}
+
+impl Default for Tunables {
+    fn default() -> Self {
+        Self::new(&Settings::default()).expect("the defaults fit each other: a test")
+    }
+}
+
+/// By degrees of freedom, t²/(df + t²) for the one-sided t at this significance, in units of r². A correlation cannot
+/// be significant without degrees of freedom.
+fn critical(significance: f64) -> [u32; MOST_SAMPLES] {
+    let mut values = [u32::MAX; MOST_SAMPLES];
+    for (degrees, value) in values.iter_mut().enumerate().skip(1) {
+        let degrees = degrees as f64;
+        if let Ok(student) = StudentsT::new(0.0, 1.0, degrees) {
+            let t = student.inverse_cdf(1.0 - significance);
+            *value = (t * t / (degrees + t * t) * R2_ONE).round() as u32;
+        }
+    }
+    values
+}

@@ -1,0 +1,82 @@
+//! BIC as its paper describes it (Xu, Harfoush, Rhee, INFOCOM 2004), and Reno.
+
+use std::sync::Arc;
+
+use ekiden_congestion::{Algorithm, CongestionControl, Native, Settings, Tunables, Window};
+
+fn grown(congestion: &mut Native, window: &mut Window) -> u32 {
+    let before = window.cwnd;
+    congestion.on_ack(window, before);
+    window.cwnd - before
+}
+
+#[test]
+fn additive_then_binary_then_probing() {
+    let mut bic = Native::new(Algorithm::Bic, Arc::new(Tunables::default()));
+    let mut window = Window { cwnd: 1_000, ssthresh: 2, ..Window::default() };
+    window.ssthresh = bic.on_loss(window.cwnd);
+    window.cwnd = window.ssthresh;
+    assert_eq!(window.cwnd, 875, "beta = 0.125");
+    // 125 segments to go: more than 2 * S_max, so S_max a round trip, then half of what is left.
+    let steps: Vec<u32> = (0..8).map(|_| grown(&mut bic, &mut window)).collect();
+    assert_eq!(&steps[..5], [32, 32, 30, 15, 8], "{steps:?}");
+    let mut rounds = 0;
+    while window.cwnd < 1_000 {
+        grown(&mut bic, &mut window);
+        rounds += 1;
+        assert!(rounds < 500, "stands still at {}", window.cwnd);
+    }
+    // Beyond the old maximum: 1, then twice as fast at every goal, up to S_max.
+    let steps: Vec<u32> = (0..8).map(|_| grown(&mut bic, &mut window)).collect();
+    assert_eq!(steps, [1, 2, 4, 8, 16, 32, 32, 32]);
+}
+
+#[test]
+fn fast_convergence_gives_room() {
+    let after_second_loss_at = |cwnd: u32, fast: &str| {
+        let mut settings = Settings::default();
+        settings.set("bic.fast_convergence", fast).unwrap();
+        let mut bic = Native::new(Algorithm::Bic, Arc::new(Tunables::new(&settings).unwrap()));
+        bic.on_loss(1_000);
+        let mut window = Window { cwnd, ssthresh: 2, ..Window::default() };
+        window.cwnd = bic.on_loss(cwnd);
+        grown(&mut bic, &mut window)
+    };
+    // 800 → 700: the maximum is 750 with fast convergence, 800 without.
+    assert_eq!(after_second_loss_at(800, "1"), 25);
+    assert_eq!(after_second_loss_at(800, "0"), 32);
+}
+
+#[test]
+fn reno_below_low_window() {
+    let mut bic = Native::new(Algorithm::Bic, Arc::new(Tunables::default()));
+    let mut window = Window { cwnd: 10, ssthresh: 2, ..Window::default() };
+    assert_eq!(bic.on_loss(10), 5);
+    assert_eq!(grown(&mut bic, &mut window), 1);
+}
+
+#[test]
+fn slow_start_stops_at_the_threshold() {
+    for algorithm in [Algorithm::Reno, Algorithm::Hstcp, Algorithm::Ghstcp, Algorithm::Bic] {
+        let mut congestion = Native::new(algorithm, Arc::new(Tunables::default()));
+        let mut window = Window { cwnd: 10, ssthresh: 35, ..Window::default() };
+        let seen: Vec<u32> = (0..4)
+            .map(|_| {
+                grown(&mut congestion, &mut window);
+                window.cwnd
+            })
+            .collect();
+        assert_eq!(seen[..2], [20, 35], "{algorithm}");
+        assert!(seen[2] - seen[1] <= 32 && seen[2] > 35, "{algorithm}: {seen:?}");
+    }
+}
+
+#[test]
+fn settings_say_what_is_wrong() {
+    let mut settings = Settings::default();
+    assert!(settings.set("hstcp.low", "1").unwrap_err().to_string().contains("hstcp.low_window"));
+    assert!(settings.set("bic.decrease", "2").unwrap_err().to_string().contains("from 0.01 to 0.9"));
+    assert!(settings.set("bic.decrease", "NaN").is_err());
+    settings.set("hstcp.low_window", "90000").unwrap();
+    assert!(Tunables::new(&settings).unwrap_err().to_string().contains("less than hstcp.high_window"));
+}

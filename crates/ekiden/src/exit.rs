@@ -4,6 +4,8 @@ use std::process::ExitCode;
 
 use ekiden_lab::Kind;
 
+use crate::lab::{Interrupted, SweepFailed};
+
 /// Printed by `ekiden --help`. Code 2 is clap's own.
 pub const HELP: &str = "Exit codes:
   0  done
@@ -29,7 +31,12 @@ pub fn message(error: &anyhow::Error) -> String {
 
 /// The code for `error`, by the first known type in its chain.
 pub fn code(error: &anyhow::Error) -> ExitCode {
-    ExitCode::from(error.chain().find_map(known).unwrap_or(1))
+    ExitCode::from(number(error))
+}
+
+/// As [`code`], as a number.
+pub fn number(error: &anyhow::Error) -> u8 {
+    error.chain().find_map(known).unwrap_or(1)
 }
 
 fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
@@ -50,6 +57,12 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     }
     if let Some(failed) = error.downcast_ref::<ekiden_demo::Failed>() {
         return Some(failed.code);
+    }
+    if let Some(failed) = error.downcast_ref::<SweepFailed>() {
+        return Some(failed.code);
+    }
+    if let Some(interrupted) = error.downcast_ref::<Interrupted>() {
+        return Some(interrupted.code());
     }
     if let Some(error) = error.downcast_ref::<ekiden_lab::Error>() {
         return Some(match error.kind() {

@@ -1,16 +1,21 @@
 //! `ekiden lab`: scenarios on this machine, with the real kernel and real programs.
 
+mod children;
+mod progress;
+mod run;
+mod sweep;
+
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitStatus, exit};
 
 use clap::{Args as ClapArgs, Subcommand};
-use ekiden_lab::{Error, Interrupt, Lab, Progress, all_passed, clean, isolate, verdict};
-use ekiden_record::{Outcome, Record};
-use ekiden_scenario::{Amount, Scenario};
-use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use ekiden_lab::{Error, Interrupt, Lab, all_passed, clean, isolate};
+use ekiden_scenario::Scenario;
 
 use crate::out;
+
+pub use sweep::{Interrupted, SweepFailed};
 
 /// Build a scenario's network on this machine, and run things in it.
 ///
@@ -25,26 +30,11 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    Run(Run),
+    Run(run::Args),
     Shell(Shell),
     Check(Check),
     /// Remove what labs that were killed have left behind, and nothing else.
     Clean,
-}
-
-/// Run the scenario's flows, and write the record of what came out.
-///
-/// Every byte is compared with what was sent. Exits with 6 if any differs, with 5 if a flow failed.
-#[derive(ClapArgs)]
-struct Run {
-    /// The scenario file (TOML).
-    file: PathBuf,
-    /// Where the record goes: a file if it ends in .json, else a directory.
-    #[arg(long, value_name = "FILE|DIR", default_value = "record")]
-    record: PathBuf,
-    /// Print the record instead of a table.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Open a shell in a node, with the proxies running.
@@ -79,7 +69,7 @@ struct Check {
 /// Does what the command line says.
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.action {
-        Action::Run(args) => flows(&args),
+        Action::Run(args) => run::run(&args),
         Action::Shell(args) => shell(&args),
         Action::Check(args) => check(&args),
         Action::Clean => {
@@ -91,28 +81,6 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             Ok(())
         }
     }
-}
-
-fn flows(args: &Run) -> anyhow::Result<()> {
-    let scenario = Scenario::load(&args.file)?;
-    isolate(Interrupt::Ends)?;
-    let mut lab = Lab::build(&scenario)?;
-    lab.publish_names()?;
-    lab.start_proxies()?;
-    let bars = Bars::new(&scenario);
-    let record = lab.run(std::env::args().collect(), &mut |progress| bars.show(&progress))?;
-    drop(lab);
-    bars.clear();
-    let path = record_path(&args.record, &record);
-    record.write(&path)?;
-    match args.json {
-        true => out::text(record.to_json())?,
-        false => {
-            out::text(table(&record))?;
-            out::line(format_args!("record: {}", path.display()))?;
-        }
-    }
-    Ok(verdict(&record)?)
 }
 
 fn check(args: &Check) -> anyhow::Result<()> {
@@ -134,37 +102,6 @@ fn check(args: &Check) -> anyhow::Result<()> {
     Ok(all_passed(&checks)?)
 }
 
-fn record_path(place: &Path, record: &Record) -> PathBuf {
-    if place.extension().is_some_and(|extension| extension == "json") {
-        return place.into();
-    }
-    place.join(format!("{}-{}.json", record.manifest.scenario_name, record.manifest.started_unix_ms))
-}
-
-/// One line per flow, with a head.
-fn table(record: &Record) -> String {
-    let ms = |us: Option<u64>| us.map_or("-".into(), |us| format!("{:.1}", us as f64 / 1e3));
-    let head = ["flow", "Mbit/s", "seconds", "bytes", "sent again", "RTT min ms", "RTT max ms", "outcome"];
-    let mut rows = vec![head.map(String::from)];
-    for flow in &record.flows {
-        rows.push([
-            flow.name.clone(),
-            format!("{:.2}", flow.goodput_bit_s as f64 / 1e6),
-            format!("{:.2}", flow.duration_us as f64 / 1e6),
-            flow.received_bytes.to_string(),
-            flow.retransmits.to_string(),
-            ms(flow.rtt_min_us),
-            ms(flow.rtt_max_us),
-            match flow.outcome {
-                Outcome::Complete => "complete".into(),
-                Outcome::Differs { .. } => "DIFFERS".into(),
-                Outcome::Failed { .. } => "failed".into(),
-            },
-        ]);
-    }
-    aligned(&rows)
-}
-
 /// Columns as wide as their widest cell; the first to the left, the others to the right.
 fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
@@ -174,40 +111,6 @@ fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
         first + &rest.collect::<String>() + "\n"
     };
     rows.iter().map(line).collect()
-}
-
-/// A bar per flow on standard error, if that is a terminal.
-struct Bars {
-    all: MultiProgress,
-    flows: Vec<(String, ProgressBar)>,
-}
-
-impl Bars {
-    fn new(scenario: &Scenario) -> Self {
-        let all = MultiProgress::new();
-        let flows = scenario.flows.iter().map(|(name, flow)| {
-            let bar = match flow.amount {
-                Amount::Bytes(bytes) => ProgressBar::new(bytes.0.saturating_mul(flow.parallel.into())),
-                Amount::Duration(_) => ProgressBar::no_length(),
-            };
-            let template = "{prefix} {wide_bar} {bytes} {bytes_per_sec}";
-            bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
-            bar.set_prefix(name.clone());
-            (name.clone(), all.add(bar))
-        });
-        let flows = flows.collect();
-        Self { all, flows }
-    }
-
-    fn show(&self, progress: &Progress<'_>) {
-        if let Some((_, bar)) = self.flows.iter().find(|(name, _)| name == progress.flow) {
-            bar.set_position(progress.received_bytes);
-        }
-    }
-
-    fn clear(self) {
-        let _ = self.all.clear();
-    }
 }
 
 fn shell(args: &Shell) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 //! Accuracy is asserted with room for a busy machine; `make bench` holds the lab to its real tolerances.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, Output, Stdio};
@@ -30,6 +30,11 @@ const TESTS: &[(&str, Test)] = &[
     ("nothing is left after SIGTERM", || leaves_nothing(Some("TERM"))),
     ("nothing lives after the supervisor is killed", || leaves_nothing(Some("KILL"))),
     ("clean removes what a killed lab has left and nothing else", clean),
+    ("a sweep runs every point, is resumed, and gives the same table", sweep),
+    ("a sweep whose runs fail goes on, and exits as they do", failing_sweep),
+    ("a sweep that is interrupted ends its runs and leaves no half record", || interrupted_sweep("INT")),
+    ("the runs of a sweep that is killed end too", || interrupted_sweep("KILL")),
+    ("a key that is not there is refused before anything runs", wrong_set),
     ("without root it works in a user namespace, or says in a line why not", without_root),
 ];
 
@@ -213,6 +218,90 @@ fn clean() -> Result<(), Failed> {
     ensure(alive.wait()?.success(), || "the living lab was disturbed".into())
 }
 
+fn sweep() -> Result<(), Failed> {
+    let place = Place::small()?;
+    let options = ["--set", "link.line.delay=1ms,3ms", "--repeat", "2", "--jobs", "2", "--record"];
+    let whole = place.sweep(&options).output()?;
+    ensure(whole.status.success(), || String::from_utf8_lossy(&whole.stderr).into())?;
+    let names = ["1ms,r0", "1ms,r1", "3ms,r0", "3ms,r1"].map(|end| format!("test,link.line.delay={end}.json"));
+    ensure(place.records()? == names, || format!("{:?}", place.records()))?;
+    let last = place.records_directory().join(&names[3]);
+    let record = Record::read(&last)?;
+    ensure(record.manifest.seed == 1, || format!("seed {}", record.manifest.seed))?;
+    ensure(!record.manifest.command.iter().any(|argument| argument.contains("ends-with")), || {
+        format!("{:?}", record.manifest.command)
+    })?;
+    assert_within(record.paths[0].p50_us.unwrap_or_default(), 6_000.0, 7_500.0)?;
+    let table = String::from_utf8(whole.stdout)?;
+    let rows: Vec<_> = table.lines().filter(|line| line.contains("bulk")).collect();
+    ensure(rows.len() == 2 && rows[0].contains("1ms") && rows[1].contains("3ms"), || table.clone())?;
+
+    let modified = || fs::metadata(&last).and_then(|about| about.modified());
+    let before = modified()?;
+    let again = place.sweep(&options).output()?;
+    ensure(again.stdout == table.as_bytes(), || String::from_utf8_lossy(&again.stdout).into())?;
+    ensure(again.stderr == b"4 of 4 runs are there already\n", || String::from_utf8_lossy(&again.stderr).into())?;
+    // A half record, as a full disk might leave it, is no record.
+    fs::write(place.records_directory().join(&names[0]), "{")?;
+    let resumed = place.sweep(&[&["--json"], &options[..]].concat()).output()?;
+    let said = String::from_utf8_lossy(&resumed.stderr);
+    ensure(said == "3 of 4 runs are there already\nlink.line.delay=1ms r0\n", || said.to_string())?;
+    ensure(modified()? == before, || "a run was done again".into())?;
+    let points: serde_json::Value = serde_json::from_slice(&resumed.stdout)?;
+    let point = &points[1];
+    ensure(point["set"]["link.line.delay"] == "3ms" && point["runs"] == 2, || point.to_string())?;
+    let flow = &point["flows"][0];
+    ensure(flow["complete"] == 2 && flow["goodput_bit_s"]["median"].as_f64() > Some(0.0), || flow.to_string())
+}
+
+fn failing_sweep() -> Result<(), Failed> {
+    let place = Place::small()?;
+    let output = place.sweep(&["--set", "tcp.congestion=warp,reno", "--record"]).output()?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure(output.status.code() == Some(4), || format!("{:?}: {said}", output.status))?;
+    ensure(said.contains("ekiden: tcp.congestion=warp r0: node 'client': this kernel has no"), || said.to_string())?;
+    ensure(said.ends_with("ekiden: 1 of 2 runs failed\n"), || said.to_string())?;
+    ensure(place.records()? == ["test,tcp.congestion=reno,r0.json"], || format!("{:?}", place.records()))?;
+    let table = String::from_utf8_lossy(&output.stdout);
+    ensure(table.contains("0 of 1"), || table.to_string())
+}
+
+fn interrupted_sweep(signal: &str) -> Result<(), Failed> {
+    let place = Place::small()?;
+    let options = ["--set", "flow.bulk.duration=1ms,30s", "--repeat", "2", "--jobs", "2", "--record"];
+    let mut child = place.sweep(&options).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
+    let limit = Instant::now() + Duration::from_secs(20);
+    let labs = || place.run_directories().map(|directories| directories.len());
+    // The two short runs are over, the two long ones have begun.
+    while (place.records()?.len() < 2 || labs()? < 2) && Instant::now() < limit {
+        sleep(Duration::from_millis(20));
+    }
+    ensure(place.records()?.len() == 2, || format!("{:?}", place.records()))?;
+    Command::new("kill").args([format!("-{signal}"), child.id().to_string()]).status()?;
+    let status = child.wait()?;
+    let limit = Instant::now() + Duration::from_secs(5);
+    while labs()? > 0 && Instant::now() < limit {
+        sleep(Duration::from_millis(20));
+    }
+    ensure(labs()? == 0, || "runs go on".into())?;
+    ensure(place.records()?.len() == 2, || format!("{:?}", place.records()))?;
+    if signal == "INT" {
+        let mut said = String::new();
+        child.stderr.take().ok_or("no stderr")?.read_to_string(&mut said)?;
+        ensure(status.code() == Some(130), || format!("{status:?}: {said}"))?;
+        ensure(said.contains("interrupted with 2 of 4 runs done"), || said.clone())?;
+    }
+    Ok(())
+}
+
+fn wrong_set() -> Result<(), Failed> {
+    let place = Place::small()?;
+    let output = place.sweep(&["--set", "link.line.delay=1ms,2ms", "--set", "link.lien.rate=1Mbit/s", "--record"]);
+    let reason = "--set link.lien.rate=1Mbit/s: there is no link 'lien'; there is: line";
+    refused(&{ output }.output()?, 3, reason)?;
+    ensure(!place.records_directory().exists(), || "something has run".into())
+}
+
 fn without_root() -> Result<(), Failed> {
     let place = Place::small()?;
     // The build's directory need not be readable for others.
@@ -277,6 +366,25 @@ impl Place {
         let mut command = self.ekiden();
         command.args(["lab", arguments[0]]).arg(&self.scenario).args(&arguments[1..]);
         command
+    }
+
+    /// `ekiden lab run FILE OPTIONS DIRECTORY`.
+    fn sweep(&self, options: &[&str]) -> Command {
+        let mut command = self.lab(&[&["run"], options].concat());
+        command.arg(self.records_directory());
+        command
+    }
+
+    fn records_directory(&self) -> PathBuf {
+        self.directory.path().join("records")
+    }
+
+    /// The names of all files among the records, sorted.
+    fn records(&self) -> Result<Vec<String>, Failed> {
+        let entries = fs::read_dir(self.records_directory()).into_iter().flatten().flatten();
+        let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        names.sort();
+        Ok(names)
     }
 
     fn shell(&self, program: &[&str]) -> Command {

@@ -2,11 +2,17 @@
 
 use std::process::Command;
 
+const PAIR: &str = "name = \"pair\"\n[node.a]\n[node.b]\n[link.line]\nends = [\"a\", \"b\"]\nrate = \"1Mbit/s\"\n";
+
 /// (what is written to the file, how ekiden is called with FILE, exit code, part of the line)
 const CASES: &[(&str, &[&str], i32, &str)] = &[
     ("", &["lab", "fly", "FILE"], 2, "unrecognized subcommand"),
     ("name = 1", &["scenario", "check", "FILE"], 3, "FILE:1: "),
     ("name = \"x\"\nnode = 1", &["lab", "run", "FILE"], 3, "FILE:2: "),
+    ("", &["lab", "run", "FILE", "--repeat", "0"], 2, "0 is not in 1..=1000"),
+    ("", &["lab", "run", "FILE", "--set", "seed"], 3, "--set seed: needs a key, '=' and values"),
+    (PAIR, &["lab", "run", "FILE", "--set", "tcp.sacks=true"], 3, "--set tcp.sacks=true: unknown field `sacks`"),
+    (PAIR, &["lab", "run", "FILE", "--set", "seed=1,2", "--record", "x.json"], 2, "--record must name a directory"),
     ("", &["scenario", "show", "/nonexistent/file"], 3, "/nonexistent/file: cannot be read"),
     ("nam = \"x\"", &["proxy", "-c", "FILE"], 3, "FILE:1: unknown field `nam`"),
     (

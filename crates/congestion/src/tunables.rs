@@ -1,5 +1,6 @@
 //! The parameters of all algorithms: as people name them, and in the layout that the headers read.
 
+use bytemuck::{NoUninit, Pod, Zeroable};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::Response;
@@ -109,6 +110,22 @@ impl Settings {
         }
     }
 
+    /// The parameters in what a running program has; `None` if that has another layout.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() != size_of::<Tunables>() {
+            return None;
+        }
+        let (given, rest) = bytes.split_at(size_of::<[u64; KEYS.len()]>());
+        if *rest.first_chunk()? != LAYOUT.to_ne_bytes() {
+            return None;
+        }
+        let mut settings = Self::default();
+        for (value, word) in settings.0.iter_mut().zip(given.chunks_exact(8)) {
+            *value = f64::from_bits(u64::from_ne_bytes(word.try_into().ok()?));
+        }
+        Some(settings)
+    }
+
     /// HSTCP's response function.
     pub fn response(&self) -> Response {
         Response {
@@ -144,7 +161,7 @@ pub enum Invalid {
     Together(&'static str),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
 #[repr(C)]
 struct HstcpRow {
     window: u32,
@@ -152,7 +169,7 @@ struct HstcpRow {
 }
 
 /// All parameters as the programs read them (`struct ek_tunables`).
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, NoUninit)]
 #[repr(C)]
 pub struct Tunables {
     /// What people gave, as bits of doubles.
@@ -217,6 +234,11 @@ impl Tunables {
             bic_decrease: part(value[BIC_DECREASE]),
             bic_fast_convergence: value[BIC_FAST_CONVERGENCE].round() as u32,
         })
+    }
+
+    /// The bytes that the programs read.
+    pub fn as_bytes(&self) -> &[u8] {
+        bytemuck::bytes_of(self)
     }
 
     /// The critical value of r² of a test with `samples`.

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
+/* What the programs tell of a connection. src/trace.rs reads it. */
+#ifndef EKIDEN_TRACE_H
+#define EKIDEN_TRACE_H
+
+enum ek_event_kind {
+	EK_EVENT_START = 0,
+	EK_EVENT_ROUND = 1, /* once per round trip, and at most every millisecond */
+	EK_EVENT_LOSS = 2, /* `value` is the new threshold */
+	EK_EVENT_TIMEOUT = 3,
+	EK_EVENT_MODE = 4, /* `value` is enum ek_ghstcp_mode */
+	EK_EVENT_UNDO = 5, /* a loss that was none; `value` is the window it returns to */
+	EK_EVENT_END = 6,
+	/* At level 2 also every call with what it was given: enough to compute it again. */
+	EK_EVENT_RTT = 7, /* `value` is the round-trip time */
+	EK_EVENT_ACKED = 8, /* `value` segments */
+};
+
+struct ek_event {
+	u64 at_us; /* the connection's clock, monotonic */
+	u64 connection; /* the same for all events of one connection that lives */
+	u32 kind;
+	u32 algorithm;
+	u32 value;
+	u32 mode; /* enum ek_ghstcp_mode; of other algorithms 0 */
+	u32 cwnd_before, cwnd_cnt_before;
+	u32 cwnd, cwnd_cnt, ssthresh, clamp;
+	u32 srtt_us;
+	u32 family;
+	u32 local[4], remote[4]; /* network order; IPv4 in the first */
+	u32 local_port, remote_port; /* host order */
+};
+
+/* Set by the one that listens. It has to be renewed, so that a listener that was killed costs nothing for long. */
+struct ek_lease {
+	u64 until_us; /* monotonic */
+	u64 lost; /* events for which there was no room, since the object was loaded */
+	u64 owner; /* a random number of the listener's */
+	u32 level; /* 1, or 2 for every call */
+	u32 unused;
+};
+
+#endif

@@ -1,0 +1,80 @@
+//! The compiled programs, on their way into the kernel.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use ekiden_congestion::{Algorithm, Tunables};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel};
+
+use crate::Error;
+use crate::error::failed;
+
+/// ELF files are read in place, so theirs must lie at a multiple of 8.
+#[repr(C, align(8))]
+struct Aligned<T: ?Sized>(T);
+
+static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/congestion.bpf.o")));
+
+/// The map of parameters.
+pub(crate) const TUNABLES: &str = "ekiden_tunables";
+/// The map with the lease of whoever reads the events.
+pub(crate) const LEASE: &str = "ekiden_lease";
+/// The ring buffer of events.
+pub(crate) const EVENTS: &str = "ekiden_events";
+
+/// What libbpf said last; it explains refusals better than its error numbers.
+static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// What an algorithm's struct_ops map and programs are called.
+pub(crate) fn map_name(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::Reno => "reno",
+        Algorithm::Hstcp => "hstcp",
+        Algorithm::Ghstcp => "ghstcp",
+        Algorithm::Bic => "bic",
+    }
+}
+
+/// Loads the programs; none is registered yet.
+pub(crate) fn load(tunables: &Tunables) -> Result<Object, Error> {
+    if !Path::new("/sys/kernel/btf/vmlinux").exists() {
+        return Err(Error::NoBtf);
+    }
+    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, line| {
+        SAID.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+    })));
+    SAID.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    let object = ObjectBuilder::default()
+        .open_memory(&PROGRAMS.0)
+        .and_then(libbpf_rs::OpenObject::load)
+        .map_err(refused)?;
+    let map = object.maps().find(|map| map.name() == TUNABLES);
+    let map = map.ok_or_else(|| Error::Refused(format!("the programs have no {TUNABLES}")))?;
+    map.update(&0_u32.to_ne_bytes(), tunables.as_bytes(), MapFlags::ANY).map_err(refused)?;
+    Ok(object)
+}
+
+/// Registers an algorithm. `None` if its name is taken.
+pub(crate) fn attach(object: &mut Object, algorithm: Algorithm) -> Result<Option<OwnedFd>, Error> {
+    let name = map_name(algorithm);
+    let Some(mut map) = object.maps_mut().find(|map| map.name() == name) else {
+        return Err(Error::Refused(format!("the programs have no {name}")));
+    };
+    match map.attach_struct_ops() {
+        // A descriptor of our own: how libbpf takes a link down does not matter then.
+        Ok(link) => link.as_fd().try_clone_to_owned().map(Some).map_err(failed(format!("hold {algorithm}"))),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
+        Err(error) => Err(refused(error)),
+    }
+}
+
+fn refused(error: libbpf_rs::Error) -> Error {
+    if error.kind() == ErrorKind::PermissionDenied {
+        return Error::Capabilities;
+    }
+    let said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    let last = said.iter().rev().flat_map(|line| line.lines().rev()).find(|line| !line.trim().is_empty());
+    let last = last.map(|line| format!(" ({})", line.trim())).unwrap_or_default();
+    Error::Refused(format!("{error}{last}"))
+}

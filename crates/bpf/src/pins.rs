@@ -1,0 +1,92 @@
+//! Registrations that outlive their process: names in the kernel's file system of eBPF objects.
+#![allow(unsafe_code)] // One system call that libbpf-rs wraps for its own links only.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use ekiden_congestion::Algorithm;
+use nix::mount::{MsFlags, mount, umount};
+use nix::sys::statfs::statfs;
+
+use crate::error::failed;
+use crate::{Error, Held};
+
+/// Where the kernel's file system of eBPF objects is, by convention.
+const FILE_SYSTEM: &str = "/sys/fs/bpf";
+/// BPF_FS_MAGIC.
+const MAGIC: i64 = 0xcafe_4a11;
+/// What a mount of ours is called in /proc/mounts.
+const SOURCE: &str = "ekiden";
+
+fn directory() -> PathBuf {
+    Path::new(FILE_SYSTEM).join("ekiden")
+}
+
+fn path(algorithm: Algorithm) -> PathBuf {
+    directory().join(algorithm.name())
+}
+
+/// Whether [`pin`] has pinned it.
+pub fn is_pinned(algorithm: Algorithm) -> bool {
+    path(algorithm).exists()
+}
+
+/// Keeps a registration beyond the end of all processes, until [`unpin`] or a reboot. Mounts the file system that this
+/// needs if it is not there.
+///
+/// # Errors
+/// If this process may not.
+pub fn pin(held: &Held) -> Result<(), Error> {
+    if !is_mounted() {
+        mount(Some(SOURCE), FILE_SYSTEM, Some("bpf"), MsFlags::empty(), None::<&str>)
+            .map_err(failed(format!("mount {FILE_SYSTEM}")))?;
+    }
+    let path = path(held.algorithm());
+    if path.exists() {
+        return Ok(());
+    }
+    fs::create_dir_all(directory()).map_err(failed(format!("make {}", directory().display())))?;
+    let name = CString::new(path.as_os_str().as_bytes()).map_err(failed("name the pin"))?;
+    // SAFETY: a descriptor that lives, and a string that ends.
+    let result = unsafe { libbpf_sys::bpf_obj_pin(held.as_raw_fd(), name.as_ptr()) };
+    match result {
+        0 => Ok(()),
+        error => Err(failed(format!("pin {}", path.display()))(io::Error::from_raw_os_error(-error))),
+    }
+}
+
+/// Takes the pin away; returns whether there was one. The registration goes when no process holds it either. Takes down a
+/// mount that [`pin`] has made when nothing is left in it.
+///
+/// # Errors
+/// If this process may not.
+pub fn unpin(algorithm: Algorithm) -> Result<bool, Error> {
+    let path = path(algorithm);
+    match fs::remove_file(&path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(failed(format!("remove {}", path.display()))(error)),
+    }
+    // Neither succeeds while others have something there.
+    if fs::remove_dir(directory()).is_ok() && is_our_mount() && is_empty(Path::new(FILE_SYSTEM)) {
+        let _ = umount(FILE_SYSTEM);
+    }
+    Ok(true)
+}
+
+fn is_mounted() -> bool {
+    statfs(FILE_SYSTEM).is_ok_and(|found| i64::from(found.filesystem_type().0) & 0xffff_ffff == MAGIC)
+}
+
+fn is_our_mount() -> bool {
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    mounts.lines().any(|line| line.starts_with(&format!("{SOURCE} {FILE_SYSTEM} bpf ")))
+}
+
+fn is_empty(directory: &Path) -> bool {
+    fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
+}

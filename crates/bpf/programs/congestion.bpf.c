@@ -99,6 +99,7 @@ INLINE void tell(struct sock *sk, u32 algorithm, u32 kind, u32 value, const stru
 	}
 	event->at_us = now;
 	event->connection = (u64)sk;
+	event->namespace = sk->__sk_common.skc_net.net->net_cookie;
 	event->kind = kind;
 	event->algorithm = algorithm;
 	event->value = value;

@@ -21,12 +21,21 @@ struct in6_addr {
 	} in6_u;
 };
 
+struct net {
+	u64 net_cookie;
+};
+
+typedef struct {
+	struct net *net;
+} possible_net_t;
+
 struct sock_common {
 	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;
 	__be16 skc_dport;
 	u16 skc_num;
 	u16 skc_family;
+	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
 	struct in6_addr skc_v6_rcv_saddr;
 };

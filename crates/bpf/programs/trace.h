@@ -19,6 +19,7 @@ enum ek_event_kind {
 struct ek_event {
 	u64 at_us; /* the connection's clock, monotonic */
 	u64 connection; /* the same for all events of one connection that lives */
+	u64 namespace; /* the network namespace's cookie, as SO_NETNS_COOKIE tells it */
 	u32 kind;
 	u32 algorithm;
 	u32 value;

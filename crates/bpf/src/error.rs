@@ -19,10 +19,14 @@ pub enum Kind {
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The kernel does not describe its types.
-    #[error("this kernel has no BTF (/sys/kernel/btf/vmlinux), which eBPF congestion control needs: CONFIG_DEBUG_INFO_BTF, Linux 6.4 or newer")]
+    #[error(
+        "this kernel has no BTF (/sys/kernel/btf/vmlinux), which eBPF congestion control needs: CONFIG_DEBUG_INFO_BTF, Linux 6.4 or newer"
+    )]
     NoBtf,
     /// The process lacks capabilities.
-    #[error("eBPF congestion control needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_SYS_ADMIN in the first user namespace: run it as root, or 'ekiden congestion load' as root before")]
+    #[error(
+        "eBPF congestion control needs CAP_BPF, CAP_NET_ADMIN, CAP_PERFMON and CAP_SYS_ADMIN in the first user namespace: run it as root, or 'ekiden congestion load' as root before"
+    )]
     Capabilities,
     /// The kernel refuses the programs.
     #[error("this kernel refuses the eBPF congestion controls (Linux 6.4 or newer is needed): {0}")]
@@ -31,7 +35,9 @@ pub enum Error {
     #[error("{0} is not in the kernel; 'ekiden congestion load' brings it there")]
     NotThere(Algorithm),
     /// The running program was loaded by an ekiden with other parameters.
-    #[error("{0} was loaded by another version of ekiden; end that one, or 'ekiden congestion unload', and load it anew")]
+    #[error(
+        "{0} was loaded by another version of ekiden; end that one, or 'ekiden congestion unload', and load it anew"
+    )]
     OtherVersion(Algorithm),
     /// Someone else reads the events.
     #[error("another trace is running on {0}; only one can read its events")]

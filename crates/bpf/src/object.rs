@@ -45,10 +45,8 @@ pub(crate) fn load(tunables: &Tunables) -> Result<Object, Error> {
         SAID.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     })));
     SAID.lock().unwrap_or_else(PoisonError::into_inner).clear();
-    let object = ObjectBuilder::default()
-        .open_memory(&PROGRAMS.0)
-        .and_then(libbpf_rs::OpenObject::load)
-        .map_err(refused)?;
+    let object =
+        ObjectBuilder::default().open_memory(&PROGRAMS.0).and_then(libbpf_rs::OpenObject::load).map_err(refused)?;
     let map = object.maps().find(|map| map.name() == TUNABLES);
     let map = map.ok_or_else(|| Error::Refused(format!("the programs have no {TUNABLES}")))?;
     map.update(&0_u32.to_ne_bytes(), tunables.as_bytes(), MapFlags::ANY).map_err(refused)?;

@@ -1,9 +1,8 @@
 //! What connections do: windows, losses and modes, as the programs tell it.
 
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::rc::Rc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ekiden_congestion::{Algorithm, Window};
@@ -72,6 +71,8 @@ pub struct Event {
     pub at_us: u64,
     /// The same for all events of one connection while it lives; to be compared only.
     pub connection: u64,
+    /// The sender's network namespace, as SO_NETNS_COOKIE tells it.
+    pub namespace: u64,
     /// The algorithm.
     pub algorithm: Algorithm,
     /// What happened.
@@ -95,7 +96,7 @@ pub struct Event {
 /// Reads the events of registered algorithms. There can be one reader of each registration; it ends with this.
 pub struct Trace {
     rings: RingBuffer<'static>,
-    queue: Rc<RefCell<VecDeque<Event>>>,
+    queue: Arc<Mutex<VecDeque<Event>>>,
     leases: Vec<MapHandle>,
     lost_before: u64,
     owner: u64,
@@ -109,7 +110,7 @@ impl Trace {
     /// # Errors
     /// If another trace is running, or this process may not.
     pub fn start(held: &[Held], level: Level) -> Result<Self, Error> {
-        let queue = Rc::new(RefCell::new(VecDeque::new()));
+        let queue = Arc::new(Mutex::new(VecDeque::new()));
         // Algorithms that were registered together have one ring between them.
         let mut seen = Vec::new();
         let mut leases = Vec::new();
@@ -126,10 +127,10 @@ impl Trace {
                 return Err(Error::Traced(one.algorithm()));
             }
             leases.push(MapHandle::try_from(&one.lease).map_err(read())?);
-            let queue = Rc::clone(&queue);
+            let queue = Arc::clone(&queue);
             builder
                 .add(&one.events, move |bytes: &[u8]| {
-                    queue.borrow_mut().extend(decode(bytes));
+                    queue.lock().unwrap_or_else(PoisonError::into_inner).extend(decode(bytes));
                     0
                 })
                 .map_err(read())?;
@@ -137,7 +138,7 @@ impl Trace {
         let rings = builder.build().map_err(read())?;
         // What an earlier listener has left.
         rings.consume().map_err(read())?;
-        queue.borrow_mut().clear();
+        queue.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let owner = monotonic_us() << 22 | u64::from(std::process::id());
         let mut trace = Self { rings, queue, leases, lost_before: 0, owner, level, renewed: Instant::now() };
         trace.lost_before = trace.lost_in_all()?;
@@ -159,7 +160,7 @@ impl Trace {
             error if error < 0 && error != -nix::libc::EINTR => {
                 Err(crate::error::failed("read the events")(std::io::Error::from_raw_os_error(-error)))
             }
-            _ => Ok(self.queue.borrow_mut().drain(..).collect()),
+            _ => Ok(self.queue.lock().unwrap_or_else(PoisonError::into_inner).drain(..).collect()),
         }
     }
 
@@ -248,7 +249,7 @@ impl Fields<'_> {
 /// `struct ek_event`; `None` if it is none.
 fn decode(bytes: &[u8]) -> Option<Event> {
     let mut fields = Fields(bytes);
-    let (at_us, connection) = (fields.u64(), fields.u64());
+    let (at_us, connection, namespace) = (fields.u64(), fields.u64(), fields.u64());
     let (kind, algorithm, value, mode) = (fields.u32(), fields.u32(), fields.u32(), fields.u32());
     let (cwnd_before, cwnd_cnt_before) = (fields.u32(), fields.u32());
     let window = Window { cwnd: fields.u32(), cwnd_cnt: fields.u32(), ssthresh: fields.u32(), clamp: fields.u32() };
@@ -272,6 +273,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
     Some(Event {
         at_us,
         connection,
+        namespace,
         algorithm,
         kind,
         cwnd_before,

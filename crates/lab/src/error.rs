@@ -20,6 +20,14 @@ pub enum Error {
         /// What there is.
         available: String,
     },
+    /// One of ekiden's own congestion controls cannot be brought into the kernel.
+    #[error("the scenario uses {name}: {source}")]
+    OwnCongestion {
+        /// Which.
+        name: String,
+        /// Why.
+        source: ekiden_bpf::Error,
+    },
     /// A step of building the lab failed.
     #[error("cannot {what}: {source}")]
     Build {
@@ -99,7 +107,11 @@ impl Error {
     /// What kind of failure this is.
     pub fn kind(&self) -> Kind {
         match self {
-            Self::Sandbox(_) | Self::Congestion { .. } | Self::Build { .. } | Self::Program { .. } => Kind::Missing,
+            Self::Sandbox(_)
+            | Self::Congestion { .. }
+            | Self::OwnCongestion { .. }
+            | Self::Build { .. }
+            | Self::Program { .. } => Kind::Missing,
             Self::NoSuchNode { .. } => Kind::Usage,
             Self::Proxy { .. } | Self::Flow { .. } => Kind::Network,
             Self::Differs { .. } | Self::Inaccurate { .. } => Kind::Mismatch,

@@ -5,6 +5,7 @@
 //! it comes about, stands in `docs/lab.md`.
 
 mod check;
+mod congestion;
 mod emulator;
 mod error;
 mod flow;
@@ -24,6 +25,7 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
+use ekiden_bpf::Held;
 use ekiden_net::namespace::Namespace;
 use ekiden_record::LinkDirection;
 use ekiden_scenario::Scenario;
@@ -51,14 +53,18 @@ pub struct Lab {
     directories: Vec<TempDir>,
     emulator: Emulator,
     network: Network,
+    /// Ekiden's congestion controls that the scenario uses.
+    congestion: Vec<Held>,
 }
 
 impl Lab {
     /// Builds the nodes and links of `scenario`. Nothing runs in them yet.
     ///
     /// # Errors
-    /// If the kernel refuses a step, or has no congestion control of a name that the scenario uses.
+    /// If the kernel refuses a step, or has no congestion control of a name that the scenario uses. Ekiden's own are
+    /// brought into the kernel for as long as the lab lives.
     pub fn build(scenario: &Scenario) -> Result<Self, Error> {
+        let congestion = congestion::hold(scenario)?;
         let network = network::build(scenario)?;
         let wires: Vec<_> = scenario
             .links
@@ -78,6 +84,7 @@ impl Lab {
             directories: Vec::new(),
             emulator,
             network,
+            congestion,
         })
     }
 

@@ -2,9 +2,11 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use ekiden_net::clock::monotonic_ns;
 use ekiden_record::{FORMAT, Manifest, Outcome, Record};
 use ekiden_scenario::Scenario;
 
+use crate::congestion::Tracer;
 use crate::flow::{self, Progress};
 use crate::{Error, Lab, probe};
 
@@ -26,7 +28,10 @@ impl Lab {
         }
         self.reset_counters();
         let manifest = manifest(&self.scenario, command);
+        let origin_us = monotonic_ns() / 1000;
+        let tracer = Tracer::start(self)?;
         let outcomes = flow::run_all(self, progress)?;
+        let congestion = tracer.map(|tracer| tracer.finish(origin_us));
         Ok(Record {
             format: FORMAT,
             manifest,
@@ -35,6 +40,7 @@ impl Lab {
             links: self.link_counters(),
             samples: outcomes.samples,
             events: outcomes.events,
+            congestion,
         })
     }
 }

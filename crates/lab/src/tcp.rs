@@ -43,6 +43,12 @@ pub(crate) fn no_ipv6() -> io::Result<()> {
     Ok(())
 }
 
+/// Whether the kernel has a congestion control of this name.
+pub(crate) fn is_available(name: &str) -> bool {
+    let available = fs::read_to_string(format!("{IPV4}/tcp_available_congestion_control")).unwrap_or_default();
+    available.split_whitespace().any(|available| available == name)
+}
+
 /// Whether the kernel has the congestion control that the node asks for.
 pub(crate) fn check_congestion(namespace: &Namespace, node: &str, tcp: &Tcp) -> Result<(), Error> {
     let path = format!("{IPV4}/tcp_available_congestion_control");

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -60,6 +61,25 @@ impl Namespace {
         unsafe {
             command.pre_exec(move || Ok(setns(&file, CloneFlags::CLONE_NEWNET)?));
         }
+    }
+
+    /// The kernel's number of the namespace, the same for everyone on this machine, and never used again
+    /// (`SO_NETNS_COOKIE`, Linux 5.14).
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn cookie(&self) -> io::Result<u64> {
+        self.run(|| {
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+            let mut cookie = 0_u64;
+            let mut length = size_of::<u64>() as libc::socklen_t;
+            // SAFETY: the option is a number of eight bytes, and that is what the pointer and the length are of.
+            let result = unsafe {
+                let place = std::ptr::from_mut(&mut cookie).cast();
+                libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_NETNS_COOKIE, place, &raw mut length)
+            };
+            if result == 0 { Ok(cookie) } else { Err(io::Error::last_os_error()) }
+        })
     }
 
     /// Gives the namespace a name that `ip netns` knows: an empty file at `path` with the namespace mounted over it.

@@ -5,6 +5,8 @@
 
 mod file;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 pub use file::Error;
@@ -29,6 +31,9 @@ pub struct Record {
     pub samples: Vec<Sample>,
     /// What happened, ordered by time.
     pub events: Vec<Event>,
+    /// What ekiden's congestion controls did, on every connection that used one; absent if none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<Congestion>,
 }
 
 /// What ran, where and when.
@@ -204,4 +209,62 @@ pub struct Event {
     pub kind: String,
     /// More, for people.
     pub detail: String,
+}
+
+/// What ekiden's congestion controls did during a run.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Congestion {
+    /// Their parameters by name.
+    pub parameters: BTreeMap<String, f64>,
+    /// Why there are no events, if that was not to be.
+    pub not_traced: Option<String>,
+    /// Events that were lost because they came too fast.
+    pub lost_events: u64,
+    /// What they did, ordered by time.
+    pub events: Vec<CongestionEvent>,
+}
+
+/// Something that a congestion control did or saw.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CongestionEvent {
+    /// Since the start of the run.
+    pub at_us: u64,
+    /// The connection, counted from 0 in the order in which they appear.
+    pub connection: u32,
+    /// The node that sends on it.
+    pub from: String,
+    /// The node that receives.
+    pub to: String,
+    /// The congestion control.
+    pub algorithm: String,
+    /// What happened.
+    pub kind: CongestionEventKind,
+    /// Congestion window after it.
+    pub cwnd_segments: u32,
+    /// Slow start threshold after it; absent while none is set. At a loss, the one that it leads to.
+    pub ssthresh_segments: Option<u32>,
+    /// Smoothed round-trip time.
+    pub rtt_us: u64,
+    /// Whether gentle HSTCP grows and shrinks as Reno.
+    pub reno_mode: bool,
+}
+
+/// What happened to a connection's congestion control.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CongestionEventKind {
+    /// The connection began to use it.
+    Start,
+    /// A round trip passed.
+    Round,
+    /// A loss event.
+    Loss,
+    /// The retransmission timer ran out.
+    Timeout,
+    /// Gentle HSTCP changed its mode.
+    Mode,
+    /// What was taken for a loss was none.
+    Undo,
+    /// The connection ended.
+    End,
 }

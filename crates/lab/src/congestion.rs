@@ -1,0 +1,155 @@
+//! Ekiden's own congestion controls in a lab: held while it lives, and listened to during a run.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use ekiden_bpf::{Event, EventKind, Held, Kind, Level, Trace, hold as hold_in_kernel};
+use ekiden_congestion::{Algorithm, Settings};
+use ekiden_record::{Congestion, CongestionEvent, CongestionEventKind};
+use ekiden_scenario::Scenario;
+
+use crate::error::building;
+use crate::{Error, Lab};
+
+/// How long the kernel may keep an event before it is fetched.
+const WAIT: Duration = Duration::from_millis(100);
+/// Thresholds from here on mean that none is set.
+const NO_SSTHRESH: u32 = i32::MAX as u32;
+
+/// Brings those that the scenario uses into the kernel. Whoever may not do that can use those that are there; they are
+/// missing from the result.
+pub(crate) fn hold(scenario: &Scenario) -> Result<Vec<Held>, Error> {
+    let mut held: Vec<Held> = Vec::new();
+    for node in scenario.nodes.values() {
+        let Ok(algorithm) = node.tcp.congestion.parse::<Algorithm>() else { continue };
+        if held.iter().any(|held| held.algorithm() == algorithm) {
+            continue;
+        }
+        match hold_in_kernel(&[algorithm], &Settings::default()) {
+            Ok(new) => held.extend(new),
+            Err(error) if error.kind() == Kind::Unavailable && crate::tcp::is_available(algorithm.name()) => {}
+            Err(source) => return Err(Error::OwnCongestion { name: algorithm.to_string(), source }),
+        }
+    }
+    Ok(held)
+}
+
+/// Collects what the congestion controls of a lab tell, on a thread of its own.
+pub(crate) struct Tracer {
+    result: Congestion,
+    names: Names,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<Result<(Vec<Event>, u64), ekiden_bpf::Error>>>,
+}
+
+/// Which node an event is about.
+struct Names {
+    namespaces: HashMap<u64, String>,
+    addresses: HashMap<IpAddr, String>,
+}
+
+impl Tracer {
+    /// Starts to listen, if the lab holds any. That another process listens does not keep the lab from running.
+    pub(crate) fn start(lab: &Lab) -> Result<Option<Self>, Error> {
+        let Some(first) = lab.congestion.first() else { return Ok(None) };
+        let mut names = Names { namespaces: HashMap::new(), addresses: HashMap::new() };
+        for name in lab.scenario.nodes.keys() {
+            let cookie = lab.namespace(name)?.cookie().map_err(building(format!("look up node '{name}'")))?;
+            names.namespaces.insert(cookie, name.clone());
+            names.addresses.insert(lab.address(name)?.into(), name.clone());
+        }
+        let settings = first.settings().unwrap_or_default();
+        let parameters = settings.iter().map(|(key, value)| (key.name.to_owned(), value)).collect();
+        let mut result = Congestion { parameters, ..Congestion::default() };
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopping = Arc::clone(&stop);
+        let thread = match Trace::start(&lab.congestion, Level::Rounds) {
+            Ok(trace) => {
+                let collect = move || collect(trace, &stopping);
+                let thread = thread::Builder::new().name("congestion".into()).spawn(collect);
+                Some(thread.map_err(building("start a thread"))?)
+            }
+            Err(error) => {
+                result.not_traced = Some(error.to_string());
+                None
+            }
+        };
+        Ok(Some(Self { result, names, stop, thread }))
+    }
+
+    /// Ends listening. Times count from `origin_us` of the monotonic clock.
+    pub(crate) fn finish(mut self, origin_us: u64) -> Congestion {
+        self.stop.store(true, Ordering::Relaxed);
+        match self.thread.take().map(JoinHandle::join) {
+            Some(Ok(Ok((events, lost)))) => {
+                self.result.lost_events = lost;
+                self.result.events = self.names.translate(events, origin_us);
+            }
+            Some(Ok(Err(error))) => self.result.not_traced = Some(error.to_string()),
+            Some(Err(_)) => self.result.not_traced = Some("the listening thread failed".into()),
+            None => {}
+        }
+        self.result
+    }
+}
+
+fn collect(mut trace: Trace, stop: &AtomicBool) -> Result<(Vec<Event>, u64), ekiden_bpf::Error> {
+    let mut events = Vec::new();
+    // What came before the stop is read after it.
+    loop {
+        let stopping = stop.load(Ordering::Relaxed);
+        events.extend(trace.poll(WAIT)?);
+        if stopping {
+            return Ok((events, trace.lost()?));
+        }
+    }
+}
+
+impl Names {
+    /// Only what happened in this lab, which is not the only one that may use the same addresses.
+    fn translate(&self, events: Vec<Event>, origin_us: u64) -> Vec<CongestionEvent> {
+        let mut connections: HashMap<u64, u32> = HashMap::new();
+        let mut next = 0;
+        let mut all = Vec::new();
+        for event in events {
+            let Some(from) = self.namespaces.get(&event.namespace) else { continue };
+            let Some(to) = self.addresses.get(&event.remote.ip()) else { continue };
+            let (kind, ssthresh) = match event.kind {
+                EventKind::Start => (CongestionEventKind::Start, event.window.ssthresh),
+                EventKind::Round => (CongestionEventKind::Round, event.window.ssthresh),
+                EventKind::Loss { ssthresh } => (CongestionEventKind::Loss, ssthresh),
+                EventKind::Timeout => (CongestionEventKind::Timeout, event.window.ssthresh),
+                EventKind::Mode { .. } => (CongestionEventKind::Mode, event.window.ssthresh),
+                EventKind::Undo { .. } => (CongestionEventKind::Undo, event.window.ssthresh),
+                EventKind::End => (CongestionEventKind::End, event.window.ssthresh),
+                EventKind::Rtt { .. } | EventKind::Acked { .. } => continue,
+            };
+            let connection = *connections.entry(event.connection).or_insert_with(|| {
+                next += 1;
+                next - 1
+            });
+            if matches!(event.kind, EventKind::End) {
+                // The kernel may give its memory to the next connection.
+                connections.remove(&event.connection);
+            }
+            all.push(CongestionEvent {
+                at_us: event.at_us.saturating_sub(origin_us),
+                connection,
+                from: from.clone(),
+                to: to.clone(),
+                algorithm: event.algorithm.to_string(),
+                kind,
+                cwnd_segments: event.window.cwnd,
+                ssthresh_segments: Some(ssthresh).filter(|&ssthresh| ssthresh < NO_SSTHRESH),
+                rtt_us: event.srtt_us.into(),
+                reno_mode: event.reno_mode,
+            });
+        }
+        all.sort_by_key(|event| event.at_us);
+        all
+    }
+}

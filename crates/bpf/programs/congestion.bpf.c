@@ -127,7 +127,7 @@ INLINE void tell(struct sock *sk, u32 algorithm, u32 kind, u32 value, const stru
 		event->local[1] = event->local[2] = event->local[3] = 0;
 		event->remote[1] = event->remote[2] = event->remote[3] = 0;
 	}
-	event->local_port = sk->__sk_common.skc_num;
+	event->local_port = bpf_ntohs(((struct inet_sock *)sk)->inet_sport);
 	event->remote_port = bpf_ntohs(sk->__sk_common.skc_dport);
 	bpf_ringbuf_submit(event, 0);
 }

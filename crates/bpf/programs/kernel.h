@@ -33,7 +33,6 @@ struct sock_common {
 	__be32 skc_daddr;
 	__be32 skc_rcv_saddr;
 	__be16 skc_dport;
-	u16 skc_num;
 	u16 skc_family;
 	possible_net_t skc_net;
 	struct in6_addr skc_v6_daddr;
@@ -42,6 +41,10 @@ struct sock_common {
 
 struct sock {
 	struct sock_common __sk_common;
+};
+
+struct inet_sock {
+	__be16 inet_sport; /* stays when a closed socket gives its port back, unlike skc_num */
 };
 
 struct inet_connection_sock {

@@ -126,7 +126,6 @@ fn connections_use_them_and_tell() -> Result<(), Failed> {
             assert_eq!(count(|kind| *kind == EventKind::Start), 1);
             assert!(count(|kind| *kind == EventKind::Round) >= 3, "rounds");
             assert!(count(|kind| matches!(kind, EventKind::Rtt { .. })) >= 10, "round-trip times");
-            assert!(count(|kind| matches!(kind, EventKind::Acked { .. })) >= 1, "growth");
             assert!(events.iter().all(|event| event.window.cwnd >= 1 && event.namespace != 0));
         }
     }

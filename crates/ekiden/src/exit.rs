@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use ekiden_lab::Kind;
 
+use crate::congestion;
 use crate::lab::{Interrupted, SweepFailed};
 
 /// Printed by `ekiden --help`. Code 2 is clap's own.
@@ -47,7 +48,13 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
         return Some(3);
     }
     if let Some(error) = error.downcast_ref::<ekiden_relay::StartError>() {
-        return Some(if error.lacks_privilege() { 4 } else { 5 });
+        return Some(if error.is_lack() { 4 } else { 5 });
+    }
+    if let Some(error) = error.downcast_ref::<ekiden_bpf::Error>() {
+        return Some(congestion::code(error));
+    }
+    if error.is::<ekiden_congestion::Invalid>() || error.is::<congestion::NothingThere>() {
+        return Some(2);
     }
     if error.is::<ekiden_demo::Missing>() {
         return Some(4);

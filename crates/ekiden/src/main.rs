@@ -1,5 +1,6 @@
 //! The ekiden command line: one file per subcommand, nothing else.
 
+mod congestion;
 mod demo;
 mod exit;
 mod lab;
@@ -21,6 +22,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Congestion(congestion::Args),
     Demo(demo::Args),
     Lab(lab::Args),
     Proxy(proxy::Args),
@@ -29,6 +31,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Congestion(args) => congestion::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Proxy(args) => proxy::run(args),

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ekiden_congestion::Settings;
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::segment::Key;
@@ -26,7 +27,10 @@ pub struct Config {
     /// Worker threads, at least 1.
     pub threads: usize,
     /// The TCP settings of connections to destinations.
-    pub tcp: TcpOptions,
+    pub tcp: Tcp,
+    /// The parameters of the congestion controls that this node brings into the kernel; `None`: the defaults, or whatever
+    /// another process has given them.
+    pub congestion: Option<Settings>,
     /// Bounds on everything that others could make grow.
     pub limits: Limits,
     /// Where connections are accepted, by name.
@@ -37,6 +41,15 @@ pub struct Config {
     pub routes: Routes,
     /// Where the key was read from.
     key_file: Option<PathBuf>,
+}
+
+/// The TCP settings of one segment, and what to do without its congestion control.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Tcp {
+    /// What its sockets get.
+    pub options: TcpOptions,
+    /// The congestion control to use when the one in `options` cannot be had; `None`: the node does not start then.
+    pub congestion_fallback: Option<String>,
 }
 
 /// Bounds on everything that others could make grow. Each is one key in `[limits]`.
@@ -70,7 +83,7 @@ pub struct Listener {
     /// Where.
     pub address: SocketAddr,
     /// The TCP settings of connections accepted here.
-    pub tcp: TcpOptions,
+    pub tcp: Tcp,
 }
 
 /// What is spoken on a listener.
@@ -103,7 +116,7 @@ pub struct Peer {
     /// Where its segment listener is.
     pub address: Target,
     /// The TCP settings of connections to it.
-    pub tcp: TcpOptions,
+    pub tcp: Tcp,
     /// The key shared with it. A warm connection made with another one is not taken.
     pub key: Option<Key>,
 }

@@ -4,15 +4,18 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ekiden_net::socket::{self, SocketError, TcpOptions};
+use ekiden_net::socket::SocketError;
 use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout, timeout_at};
 
+use crate::config::Tcp;
+use crate::congestion;
+
 /// Connects to `target` within `limit`. Addresses that are `refused` are not tried.
 pub async fn connect(
     target: &Target,
-    tcp: &TcpOptions,
+    tcp: &Tcp,
     limit: Duration,
     refused: impl Fn(SocketAddr) -> bool,
 ) -> Result<TcpStream, Failure> {
@@ -32,7 +35,7 @@ pub async fn connect(
 
 async fn connect_name(
     target: &Target,
-    tcp: &TcpOptions,
+    tcp: &Tcp,
     limit: Duration,
     refused: impl Fn(SocketAddr) -> bool,
 ) -> Result<TcpStream, Failure> {
@@ -61,8 +64,8 @@ async fn connect_name(
     Err(last)
 }
 
-async fn attempt(address: SocketAddr, tcp: &TcpOptions) -> io::Result<TcpStream> {
-    let socket = match socket::outgoing(address, tcp) {
+async fn attempt(address: SocketAddr, tcp: &Tcp) -> io::Result<TcpStream> {
+    let socket = match congestion::outgoing(address, tcp) {
         Ok(socket) => socket,
         Err(SocketError::Io(error)) => return Err(error),
         Err(error) => return Err(io::Error::other(error.to_string())),

@@ -6,6 +6,7 @@
 
 mod accept;
 mod config;
+mod congestion;
 mod dial;
 mod duplex;
 mod node;
@@ -17,7 +18,8 @@ mod segment;
 mod serve;
 mod wire;
 
-pub use config::{Config, ConfigError, Limits, Listener, ListenerKind, Peer};
+pub use config::{Config, ConfigError, Limits, Listener, ListenerKind, Peer, Tcp};
+pub use congestion::{NotToBeHad, Reason};
 pub use node::{Relay, StartError};
 pub use process::run;
 pub use route::{Pattern, Route, Routes, Way};

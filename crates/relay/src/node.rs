@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
+use ekiden_bpf::Held;
 use ekiden_net::socket::{self, SocketError};
 use ekiden_relay_proto::segment::Key;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -19,6 +20,7 @@ use tokio::task::AbortHandle;
 
 use crate::accept;
 use crate::config::{Config, Listener};
+use crate::congestion::{self, NotToBeHad};
 use crate::pool::Pool;
 
 /// What all connections of a node share.
@@ -67,6 +69,8 @@ pub struct Relay {
     workers: Arc<[Worker]>,
     threads: Vec<(oneshot::Sender<()>, std::thread::JoinHandle<()>)>,
     bound: HashMap<String, Bound>,
+    /// The congestion controls that this node keeps in the kernel.
+    held: Vec<Held>,
 }
 
 /// A listener's sockets.
@@ -90,19 +94,23 @@ pub enum StartError {
         /// What went wrong.
         source: SocketError,
     },
+    /// A congestion control cannot be had, and no fallback is named.
+    #[error(transparent)]
+    Congestion(#[from] NotToBeHad),
     /// No thread or event loop could be had.
     #[error("cannot start a worker thread: {0}")]
     Thread(#[from] io::Error),
 }
 
 impl StartError {
-    /// Whether the process lacks a privilege, such as the one to bind a port below 1024.
-    pub fn lacks_privilege(&self) -> bool {
+    /// Whether the machine lacks something: a privilege, such as the one to bind a port below 1024, or a congestion control.
+    pub fn is_lack(&self) -> bool {
         match self {
             Self::Listen { source: SocketError::Bind { source, .. }, .. } => {
                 source.kind() == io::ErrorKind::PermissionDenied
             }
             Self::Listen { source, .. } => matches!(source, SocketError::ForbiddenCongestion { .. }),
+            Self::Congestion(_) => true,
             Self::Thread(_) => false,
         }
     }
@@ -147,7 +155,7 @@ impl Drop for Busy {
 }
 
 impl Relay {
-    /// Binds every listener of `config` and starts to accept.
+    /// Brings the congestion controls that `config` names into the kernel, binds every listener and starts to accept.
     pub fn start(config: Config) -> Result<Self, StartError> {
         let config = Arc::new(config);
         let node = Arc::new(Node {
@@ -169,7 +177,7 @@ impl Relay {
             let thread = std::thread::Builder::new().name(format!("relay-{i}"));
             threads.push((stop, thread.spawn(move || work(runtime, stopped))?));
         }
-        let mut relay = Self { node, workers: workers.into(), threads, bound: HashMap::new() };
+        let mut relay = Self { node, workers: workers.into(), threads, bound: HashMap::new(), held: Vec::new() };
         relay.reload(config)?;
         for worker in relay.workers.iter() {
             worker.handle.spawn(expire_pool(relay.node.clone()));
@@ -178,10 +186,13 @@ impl Relay {
     }
 
     /// Takes a new configuration: listeners, peers, routes, users and limits. Running streams go on. If a new
-    /// listener cannot be bound, everything stays as it was. `threads` does not change.
+    /// listener cannot be bound, or a congestion control not be had, everything stays as it was. `threads` does not change.
     pub fn reload(&mut self, config: impl Into<Arc<Config>>) -> Result<(), StartError> {
         let config = config.into();
+        let (config, held) = congestion::secure(&config, &self.held)?;
+        let config = Arc::new(config);
         let fresh = self.bind_new(&config)?;
+        self.held.extend(held);
         // Nothing can fail from here on. The configuration is in force before its listeners accept.
         *self.node.config.write().unwrap_or_else(PoisonError::into_inner) = config.clone();
         self.node.pool.configure(&config);
@@ -273,7 +284,7 @@ impl Bound {
     /// Whether these sockets, bound for the listener `old`, can serve `listener`: the TCP settings are the sockets', and
     /// where the kernel chose the port only the name tells them apart.
     fn serves(&self, old: &str, name: &str, listener: &Listener) -> bool {
-        let same = self.listener.address == listener.address && self.listener.tcp == listener.tcp;
+        let same = self.listener.address == listener.address && self.listener.tcp.options == listener.tcp.options;
         same && (old == name || listener.address.port() != 0)
     }
 
@@ -286,11 +297,11 @@ fn bind(listener: &Listener, workers: usize, shared: bool) -> Result<(SocketAddr
     if !shared && listener.address.port() != 0 {
         socket::ensure_free(listener.address)?;
     }
-    let first = socket::listen(listener.address, &listener.tcp)?;
+    let first = socket::listen(listener.address, &listener.tcp.options)?;
     let address = first.local_addr()?;
     let mut sockets = vec![first];
     for _ in 1..workers {
-        sockets.push(socket::listen(address, &listener.tcp)?);
+        sockets.push(socket::listen(address, &listener.tcp.options)?);
     }
     Ok((address, sockets))
 }

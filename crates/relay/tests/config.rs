@@ -26,7 +26,12 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("[limits]\nhandshake = \"0\"".into(), 2, "limits.handshake"),
         ("[limits]\nhandshake = \"10\"".into(), 2, "needs one of the units"),
         ("[limits]\nhead = \"2GiB\"".into(), 2, "limits.head"),
-        ("[tcp]\ncongestion = \"nosuch\"".into(), 1, "available: "),
+        ("[tcp]\ncongestion = \"\"".into(), 1, "cannot be a congestion control"),
+        ("[tcp]\ncongestion_fallback = \"ekiden_bic\"".into(), 1, "one of the kernel's own"),
+        ("[congestion.ghstcp]\nspan = 99".into(), 2, "ghstcp.span cannot be '99': it is a number from 0.05 to 8"),
+        ("[congestion.ghstcp]\nspan = nan".into(), 2, "ghstcp.span cannot be 'NaN'"),
+        ("[congestion.vegas]\nalpha = 1".into(), 2, "there is no parameter 'vegas.alpha'"),
+        ("[congestion.ghstcp]\nlow = 0.9".into(), 1, "ghstcp.low must not exceed ghstcp.high"),
         ("[tcp]\nsend_buffer = \"1B\"".into(), 1, "from 4KiB to 1GiB"),
         (listen("socks4", "127.0.0.1:1", ""), 3, "unknown variant `socks4`"),
         (listen("socks5", "localhost:1", ""), 4, "not an address and port"),
@@ -58,7 +63,8 @@ fn what_is_wrong_is_refused_with_its_line() {
 
 #[test]
 fn what_is_shown_is_a_configuration_without_secrets() {
-    let text = "name = \"island\"\nkey_file = \"key\"\n[tcp]\nsend_buffer = \"4MiB\"\ncongestion = \"reno\"\n\
+    let text = "name = \"island\"\nkey_file = \"key\"\n[tcp]\nsend_buffer = \"4MiB\"\ncongestion = \"reno\"\ncongestion_fallback = \"cubic\"\n\
+        [congestion.hstcp]\nhigh_p = 1e-8\n[congestion.bic]\ns_max = 16\n\
         [listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:1080\"\nusers = { alice = \"topsecret\" }\n\
         [listen.ssh]\nkind = \"forward\"\naddress = \"0.0.0.0:22\"\nto = \"a:22\"\nvia = [\"osaka\", \"tokyo\"]\nopen = true\n\
         [listen.seg]\nkind = \"segment\"\naddress = \"[::]:7000\"\ntcp = { receive_buffer = \"1MiB\" }\n\
@@ -68,6 +74,7 @@ fn what_is_shown_is_a_configuration_without_secrets() {
     let shown = config(text).to_string();
     assert!(!shown.contains("topsecret") && !shown.contains("aaaa"), "{shown}");
     assert!(shown.contains("connections = 16384") && shown.contains("handshake = \"10s\""), "{shown}");
+    assert!(shown.contains("congestion_fallback = \"cubic\"") && shown.contains("high_p = 1e-8"), "{shown}");
     assert_eq!(config(&shown).to_string(), shown);
 }
 

@@ -12,6 +12,7 @@ pub struct Raw {
     pub key_file: Option<Spanned<String>>,
     pub threads: Option<Spanned<u16>>,
     pub tcp: Option<Spanned<RawTcp>>,
+    pub congestion: Option<Spanned<RawCongestion>>,
     #[serde(default)]
     pub limits: RawLimits,
     #[serde(default)]
@@ -22,10 +23,14 @@ pub struct Raw {
     pub route: Vec<Spanned<RawRoute>>,
 }
 
+/// Numbers by algorithm and parameter.
+pub type RawCongestion = IndexMap<Spanned<String>, IndexMap<Spanned<String>, Spanned<f64>>>;
+
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawTcp {
     pub congestion: Option<String>,
+    pub congestion_fallback: Option<String>,
     pub send_buffer: Option<Bytes>,
     pub receive_buffer: Option<Bytes>,
 }

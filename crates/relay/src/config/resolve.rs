@@ -6,15 +6,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ekiden_net::socket::{self, TcpOptions};
+use ekiden_congestion::{Settings, Tunables};
+use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::segment::{Key, MAX_CHAIN, is_node_name};
 use ekiden_units::{Bytes, Time};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
-use super::raw::{Raw, RawAction, RawKind, RawLimits, RawListen, RawPeer, RawRoute, RawTcp};
-use super::{Config, ConfigError, Limits, Listener, ListenerKind, Peer};
+use super::raw::{Raw, RawAction, RawCongestion, RawKind, RawLimits, RawListen, RawPeer, RawRoute, RawTcp};
+use super::{Config, ConfigError, Limits, Listener, ListenerKind, Peer, Tcp};
 use crate::route::{Pattern, Route, Routes, Way};
 
 pub(super) fn resolve(text: &str, file: &Path) -> Result<Config, ConfigError> {
@@ -40,7 +41,7 @@ impl Source<'_> {
             Some(name) => self.node_name(name)?,
             None => "ekiden".to_owned(),
         };
-        let kernel = TcpOptions::default();
+        let kernel = Tcp::default();
         let tcp = raw.tcp.as_ref().map_or(Ok(kernel.clone()), |tcp| self.tcp(tcp, &kernel))?;
         let mut peers = IndexMap::new();
         for (name, peer) in &raw.peer {
@@ -76,7 +77,9 @@ impl Source<'_> {
         peers.values_mut().for_each(|peer| peer.key.clone_from(&key));
         let limits = self.limits(&raw.limits)?;
         let threads = self.threads(raw.threads)?;
-        Ok(Config { name, key, threads, tcp, limits, listeners, peers, routes: Routes::new(routes), key_file })
+        let congestion = raw.congestion.as_ref().map(|table| self.congestion(table)).transpose()?;
+        let routes = Routes::new(routes);
+        Ok(Config { name, key, threads, tcp, congestion, limits, listeners, peers, routes, key_file })
     }
 
     fn threads(&self, threads: Option<Spanned<u16>>) -> Result<usize> {
@@ -139,18 +142,13 @@ impl Source<'_> {
         }
     }
 
-    fn peer(&self, raw: &RawPeer, defaults: &TcpOptions) -> Result<Peer> {
+    fn peer(&self, raw: &RawPeer, defaults: &Tcp) -> Result<Peer> {
         let address = self.target(&raw.address)?;
         let tcp = raw.tcp.as_ref().map_or(Ok(defaults.clone()), |tcp| self.tcp(tcp, defaults))?;
         Ok(Peer { address, tcp, key: None })
     }
 
-    fn listener(
-        &self,
-        spanned: &Spanned<RawListen>,
-        tcp: &TcpOptions,
-        peers: &IndexMap<String, Peer>,
-    ) -> Result<Listener> {
+    fn listener(&self, spanned: &Spanned<RawListen>, tcp: &Tcp, peers: &IndexMap<String, Peer>) -> Result<Listener> {
         let raw = spanned.get_ref();
         let address: SocketAddr = raw.address.get_ref().parse().map_err(|_| {
             let message = format!("'{}' is not an address and port, such as 127.0.0.1:1080", raw.address.get_ref());
@@ -237,7 +235,7 @@ impl Source<'_> {
         Ok(chain)
     }
 
-    fn tcp(&self, raw: &Spanned<RawTcp>, defaults: &TcpOptions) -> Result<TcpOptions> {
+    fn tcp(&self, raw: &Spanned<RawTcp>, defaults: &Tcp) -> Result<Tcp> {
         let span = raw.span();
         let raw = raw.get_ref();
         for size in [raw.send_buffer, raw.receive_buffer].into_iter().flatten() {
@@ -245,13 +243,38 @@ impl Source<'_> {
                 return Err(self.error(Some(span), format!("a buffer of {size}: must be from 4KiB to 1GiB")));
             }
         }
+        for name in [&raw.congestion, &raw.congestion_fallback].into_iter().flatten() {
+            if !is_congestion_name(name) {
+                let message = format!("'{name}' cannot be a congestion control: 1 to 15 letters, digits, '-' and '_'");
+                return Err(self.error(Some(span), message));
+            }
+        }
+        if let Some(name) = raw.congestion_fallback.as_deref().filter(|name| name.starts_with("ekiden_")) {
+            let message =
+                format!("tcp.congestion_fallback must be one of the kernel's own, such as reno, not '{name}'");
+            return Err(self.error(Some(span), message));
+        }
+        let default = &defaults.options;
         let options = TcpOptions {
-            congestion: raw.congestion.clone().or_else(|| defaults.congestion.clone()),
-            send_buffer: raw.send_buffer.or(defaults.send_buffer),
-            receive_buffer: raw.receive_buffer.or(defaults.receive_buffer),
+            congestion: raw.congestion.clone().or_else(|| default.congestion.clone()),
+            send_buffer: raw.send_buffer.or(default.send_buffer),
+            receive_buffer: raw.receive_buffer.or(default.receive_buffer),
         };
-        socket::check(&options).map_err(|error| self.error(Some(span), error.to_string()))?;
-        Ok(options)
+        let congestion_fallback = raw.congestion_fallback.clone().or_else(|| defaults.congestion_fallback.clone());
+        Ok(Tcp { options, congestion_fallback })
+    }
+
+    fn congestion(&self, table: &Spanned<RawCongestion>) -> Result<Settings> {
+        let mut settings = Settings::default();
+        for (group, parameters) in table.get_ref() {
+            for (parameter, value) in parameters {
+                let name = format!("{}.{}", group.get_ref(), parameter.get_ref());
+                let set = settings.set(&name, &value.get_ref().to_string());
+                set.map_err(|error| self.error(Some(parameter.span()), error.to_string()))?;
+            }
+        }
+        Tunables::new(&settings).map_err(|error| self.error(Some(table.span()), error.to_string()))?;
+        Ok(settings)
     }
 
     fn key(&self, path: &Spanned<String>) -> Result<(Key, PathBuf)> {
@@ -291,6 +314,11 @@ impl Source<'_> {
         let line = span.map(|span| 1 + self.text.bytes().take(span.start).filter(|&b| b == b'\n').count());
         ConfigError { file: self.file.into(), line, message }
     }
+}
+
+/// What the kernel can have as a name (TCP_CA_NAME_MAX).
+fn is_congestion_name(name: &str) -> bool {
+    (1..=15).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
 }
 
 fn word(kind: RawKind) -> &'static str {

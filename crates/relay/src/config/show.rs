@@ -2,10 +2,9 @@
 
 use std::fmt;
 
-use ekiden_net::socket::TcpOptions;
 use ekiden_units::{Bytes, Time};
 
-use super::{Config, ListenerKind};
+use super::{Config, ListenerKind, Tcp};
 use crate::route::Way;
 
 impl fmt::Display for Config {
@@ -16,6 +15,7 @@ impl fmt::Display for Config {
         }
         writeln!(f, "threads = {}", self.threads)?;
         writeln!(f, "\n[tcp]{}", tcp_lines(&self.tcp))?;
+        self.congestion(f)?;
         self.limits(f)?;
         for (name, listener) in &self.listeners {
             writeln!(f, "\n[listen.{name:?}]\nkind = {:?}", listener.kind.word())?;
@@ -59,6 +59,19 @@ impl fmt::Display for Config {
 }
 
 impl Config {
+    fn congestion(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut last = "";
+        for (key, value) in self.congestion.iter().flat_map(|settings| settings.iter()) {
+            let (group, parameter) = key.name.split_once('.').unwrap_or_default();
+            if group != last {
+                writeln!(f, "\n[congestion.{group}]")?;
+                last = group;
+            }
+            writeln!(f, "{parameter} = {value:?}")?;
+        }
+        Ok(())
+    }
+
     fn limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limits = &self.limits;
         writeln!(f, "\n[limits]\nconnections = {}", limits.connections)?;
@@ -73,23 +86,24 @@ impl Config {
     }
 }
 
-fn tcp_settings(tcp: &TcpOptions) -> Vec<String> {
+fn tcp_settings(tcp: &Tcp) -> Vec<String> {
     let text = |key: &str, value: Option<String>| value.map(|value| format!("{key} = {value:?}"));
     let settings = [
-        text("congestion", tcp.congestion.clone()),
-        text("send_buffer", tcp.send_buffer.map(|size| size.to_string())),
-        text("receive_buffer", tcp.receive_buffer.map(|size| size.to_string())),
+        text("congestion", tcp.options.congestion.clone()),
+        text("congestion_fallback", tcp.congestion_fallback.clone()),
+        text("send_buffer", tcp.options.send_buffer.map(|size| size.to_string())),
+        text("receive_buffer", tcp.options.receive_buffer.map(|size| size.to_string())),
     ];
     settings.into_iter().flatten().collect()
 }
 
-fn tcp_lines(tcp: &TcpOptions) -> String {
+fn tcp_lines(tcp: &Tcp) -> String {
     match tcp_settings(tcp) {
         settings if settings.is_empty() => "\n# everything as the kernel has it".into(),
         settings => format!("\n{}", settings.join("\n")),
     }
 }
 
-fn tcp_inline(tcp: &TcpOptions) -> String {
+fn tcp_inline(tcp: &Tcp) -> String {
     format!("{{ {} }}", tcp_settings(tcp).join(", "))
 }

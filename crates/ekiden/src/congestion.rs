@@ -1,0 +1,171 @@
+//! `ekiden congestion`: HSTCP, gentle HSTCP and BIC in the running kernel.
+
+mod kernel;
+mod status;
+mod trace;
+
+use clap::{Args as ClapArgs, Subcommand};
+use ekiden_bpf::{Error, Held, hold, is_pinned, pin, registered, unpin};
+use ekiden_congestion::{Algorithm, Settings, Tunables};
+
+use crate::out;
+
+/// Bring ekiden's congestion controls into the running kernel, change their parameters, and watch what they do.
+///
+/// They are ekiden_hstcp (HighSpeed TCP), ekiden_ghstcp (gentle HighSpeed TCP) and ekiden_bic (BIC). `ekiden proxy` and
+/// `ekiden lab` bring those that they use into the kernel by themselves, for as long as they run; `load` is for programs
+/// that are not ekiden, and for nodes that may not do it. Needs root, and Linux 6.4 or newer with BTF.
+///
+/// docs/congestion.md says what they are and describes every parameter.
+#[derive(ClapArgs)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Bring them into the kernel, until `unload` or a reboot.
+    Load {
+        /// Which; without any, all three.
+        #[arg(value_name = "NAMES", value_parser = kernel::name)]
+        names: Vec<Algorithm>,
+        /// A parameter that is not to have its default. Can be given several times.
+        #[arg(long, value_name = "KEY=VALUE", value_parser = kernel::setting)]
+        set: Vec<kernel::Setting>,
+    },
+    /// Show which are in the kernel, who keeps them there, and their parameters.
+    Status {
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
+    /// Change parameters in all that are in the kernel, also for connections that exist.
+    Set {
+        /// The parameters.
+        #[arg(required = true, value_name = "KEY=VALUE", value_parser = kernel::setting)]
+        settings: Vec<kernel::Setting>,
+    },
+    /// Take back what `load` did. Those that a running process uses stay until it ends.
+    Unload {
+        /// Which; without any, all three.
+        #[arg(value_name = "NAMES", value_parser = kernel::name)]
+        names: Vec<Algorithm>,
+    },
+    Trace(trace::Args),
+}
+
+/// Does what the command line says.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    kernel::may_look()?;
+    match args.action {
+        Action::Load { names, set } => load(&all_if_none(names), &set),
+        Action::Status { json } => status::run(json),
+        Action::Set { settings } => set(&settings),
+        Action::Unload { names } => unload(&all_if_none(names)),
+        Action::Trace(args) => trace::run(&args),
+    }
+}
+
+fn all_if_none(names: Vec<Algorithm>) -> Vec<Algorithm> {
+    if names.is_empty() { Algorithm::LOADABLE.into() } else { names }
+}
+
+fn load(names: &[Algorithm], changes: &[kernel::Setting]) -> anyhow::Result<()> {
+    let mut settings = Settings::default();
+    kernel::change(&mut settings, changes)?;
+    let mut there = Vec::new();
+    for &name in names {
+        there.extend(registered(name)?.map(|_| name));
+    }
+    let held = hold(names, &settings)?;
+    // Whoever has registered it, what was asked for here holds.
+    for one in held.iter().filter(|one| !changes.is_empty() && there.contains(&one.algorithm())) {
+        let mut settings = one.settings()?;
+        kernel::change(&mut settings, changes)?;
+        one.set(&settings)?;
+    }
+    let had_mount = kernel::has_mount();
+    let mut pinned = Vec::new();
+    for one in &held {
+        let was = is_pinned(one.algorithm());
+        if let Err(error) = pin(one) {
+            // All or nothing.
+            for &name in &pinned {
+                let _ = unpin(name);
+            }
+            return Err(error.into());
+        }
+        if !was {
+            pinned.push(one.algorithm());
+        }
+    }
+    if !had_mount && kernel::has_mount() {
+        out::line(
+            "mounted /sys/fs/bpf, where the kernel keeps what stays without a process; the last unload undoes it",
+        )?;
+    }
+    for one in &held {
+        let name = one.algorithm();
+        let changed = if changes.is_empty() { "" } else { ", its parameters changed" };
+        out::line(match (there.contains(&name), pinned.contains(&name)) {
+            (false, _) => format!("{name}: loaded; stays until 'ekiden congestion unload' or a reboot"),
+            (true, true) => format!("{name}: was there for as long as a process runs, and stays now{changed}"),
+            (true, false) => format!("{name}: was loaded already{changed}"),
+        })?;
+    }
+    Ok(())
+}
+
+fn set(changes: &[kernel::Setting]) -> anyhow::Result<()> {
+    let held = kernel::all_registered()?;
+    let mut wanted: Vec<(&Held, Settings, Settings)> = Vec::new();
+    for one in &held {
+        let before = one.settings()?;
+        let mut after = before;
+        kernel::change(&mut after, changes)?;
+        wanted.push((one, before, after));
+    }
+    // Nothing is changed if anything is wrong.
+    for (_, _, after) in &wanted {
+        Tunables::new(after)?;
+    }
+    for (one, _, after) in &wanted {
+        one.set(after)?;
+    }
+    for (one, before, after) in &wanted {
+        let values = before.iter().zip(after.iter());
+        let given = values.filter(|((key, _), _)| changes.iter().any(|change| change.name == key.name));
+        let shown: Vec<String> = given.map(|((key, was), (_, is))| format!("{} {was} → {is}", key.name)).collect();
+        out::line(format_args!("{}: {}", one.algorithm(), shown.join(", ")))?;
+    }
+    Ok(())
+}
+
+fn unload(names: &[Algorithm]) -> anyhow::Result<()> {
+    for &name in names {
+        let was_pinned = unpin(name)?;
+        let left = kernel::left_after_unpinning(name, was_pinned)?;
+        out::line(match (was_pinned, left) {
+            (true, None) => format!("{name}: unloaded; connections that use it go on with it"),
+            (false, None) => format!("{name}: was not loaded"),
+            (true, Some(who)) => format!("{name}: unloaded, but stays while it is held by {who}"),
+            (false, Some(who)) => format!("{name}: was not loaded by 'ekiden congestion load'; it is held by {who}"),
+        })?;
+    }
+    Ok(())
+}
+
+/// That nothing is there which could be changed or watched.
+#[derive(Debug, thiserror::Error)]
+#[error("none of ekiden's congestion controls is in the kernel; 'ekiden congestion load' brings them there")]
+pub struct NothingThere;
+
+/// The exit code that goes with a failure.
+pub fn code(error: &Error) -> u8 {
+    match error.kind() {
+        ekiden_bpf::Kind::Unavailable => 4,
+        ekiden_bpf::Kind::Invalid => 2,
+        ekiden_bpf::Kind::Failed => 1,
+    }
+}

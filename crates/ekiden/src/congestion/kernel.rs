@@ -1,0 +1,135 @@
+//! What the kernel says beyond the interface of crate `bpf`, and how the command line names things.
+
+use std::fs;
+use std::path::Path;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use ekiden_bpf::{Error, Held, registered};
+use ekiden_congestion::{Algorithm, Invalid, Settings};
+
+use super::NothingThere;
+
+/// How long the kernel may take to unregister what nobody holds.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// CAP_SYS_ADMIN, without which the kernel's eBPF objects cannot be listed.
+const SYS_ADMIN: u64 = 1 << 21;
+
+/// A parameter and its value, within its range.
+#[derive(Debug, Clone)]
+pub struct Setting {
+    /// The parameter.
+    pub name: String,
+    /// As it was written.
+    pub value: String,
+}
+
+/// Parses `KEY=VALUE`.
+pub fn setting(text: &str) -> Result<Setting, String> {
+    let Some((name, value)) = text.split_once('=') else { return Err("needs a key, '=' and a value".into()) };
+    Settings::default().set(name, value).map_err(|error| error.to_string())?;
+    Ok(Setting { name: name.into(), value: value.into() })
+}
+
+/// Parses the name of a congestion control that can be loaded.
+pub fn name(text: &str) -> Result<Algorithm, String> {
+    let named = |name: &str| Algorithm::LOADABLE.into_iter().find(|algorithm| algorithm.name() == name);
+    match (named(text), named(&format!("ekiden_{text}"))) {
+        (Some(algorithm), _) => Ok(algorithm),
+        (None, Some(algorithm)) => Err(format!("did you mean {algorithm}?")),
+        (None, None) => {
+            let known = Algorithm::LOADABLE.map(Algorithm::name).join(", ");
+            Err(format!("ekiden's congestion controls are {known}"))
+        }
+    }
+}
+
+/// Applies `changes`.
+///
+/// # Errors
+/// If a value is out of range.
+pub fn change(settings: &mut Settings, changes: &[Setting]) -> Result<(), Invalid> {
+    changes.iter().try_for_each(|change| settings.set(&change.name, &change.value))
+}
+
+/// Fails if this process may not see the kernel's eBPF objects. Those would look as if they were not there.
+pub fn may_look() -> Result<(), Error> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or_default();
+    // In the first user namespace every id is itself.
+    let ids = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let is_first = ids.split_whitespace().eq(["0", "0", "4294967295"]);
+    if effective & SYS_ADMIN != 0 && is_first { Ok(()) } else { Err(Error::Capabilities) }
+}
+
+/// Those that are in the kernel.
+///
+/// # Errors
+/// If there is none, or this process may not look.
+pub fn all_registered() -> anyhow::Result<Vec<Held>> {
+    let mut all = Vec::new();
+    for algorithm in Algorithm::LOADABLE {
+        all.extend(registered(algorithm)?);
+    }
+    if all.is_empty() { Err(NothingThere.into()) } else { Ok(all) }
+}
+
+/// Whether an algorithm reads a parameter. Gentle HSTCP reads HSTCP's too.
+pub fn reads(algorithm: Algorithm, key: &str) -> bool {
+    let group = key.split('.').next().unwrap_or_default();
+    match algorithm {
+        Algorithm::Reno => false,
+        Algorithm::Hstcp => group == "hstcp",
+        Algorithm::Ghstcp => matches!(group, "hstcp" | "ghstcp"),
+        Algorithm::Bic => group == "bic",
+    }
+}
+
+/// Whether the kernel's file system of eBPF objects is there.
+pub fn has_mount() -> bool {
+    let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+    mounts.lines().any(|line| line.split(' ').nth(1) == Some("/sys/fs/bpf"))
+}
+
+/// Who still holds it, now that it is not pinned; `None` if it is gone.
+///
+/// # Errors
+/// If this process may not look.
+pub fn left_after_unpinning(algorithm: Algorithm, was_pinned: bool) -> Result<Option<String>, Error> {
+    let limit = Instant::now() + if was_pinned { PATIENCE } else { Duration::ZERO };
+    loop {
+        let Some(held) = registered(algorithm)? else { return Ok(None) };
+        let id = held.id();
+        drop(held);
+        let holders = holders(id);
+        if !holders.is_empty() {
+            return Ok(Some(holders.join(", ")));
+        }
+        if Instant::now() >= limit {
+            return Ok(Some("a process that is not visible here, or a pin that is not ours".into()));
+        }
+        sleep(Duration::from_millis(20));
+    }
+}
+
+/// The processes that have a descriptor of the kernel's link `id`.
+pub fn holders(id: u32) -> Vec<String> {
+    let wanted = format!("link_id:\t{id}");
+    let holds = |process: &Path| {
+        let descriptors = fs::read_dir(process.join("fdinfo")).into_iter().flatten().flatten();
+        descriptors.into_iter().any(|descriptor| {
+            fs::read_to_string(descriptor.path()).is_ok_and(|text| text.lines().any(|line| line == wanted))
+        })
+    };
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let process = entry.path();
+        let Some(number) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else { continue };
+        if number != std::process::id() && holds(&process) {
+            let name = fs::read_to_string(process.join("comm")).unwrap_or_default();
+            found.push(format!("process {number} ({})", name.trim()));
+        }
+    }
+    found
+}

@@ -1,0 +1,80 @@
+//! `ekiden congestion status`.
+
+use ekiden_bpf::{is_pinned, registered};
+use ekiden_congestion::{Algorithm, Settings};
+use serde_json::{Map, Value, json};
+
+use super::kernel;
+use crate::out;
+
+/// Shows what is in the kernel.
+pub fn run(json: bool) -> anyhow::Result<()> {
+    let mut all = Vec::new();
+    for algorithm in Algorithm::LOADABLE {
+        all.push(Status::read(algorithm)?);
+    }
+    match json {
+        true => out::line(serde_json::to_string_pretty(&all.iter().map(Status::json).collect::<Vec<_>>())?),
+        false => out::text(all.iter().map(Status::text).collect::<String>()),
+    }
+}
+
+struct Status {
+    algorithm: Algorithm,
+    pinned: bool,
+    /// The kernel's number of it, if it is registered.
+    id: Option<u32>,
+    /// Why the parameters cannot be read, if they cannot.
+    settings: Option<Result<Settings, String>>,
+    holders: Vec<String>,
+}
+
+impl Status {
+    fn read(algorithm: Algorithm) -> anyhow::Result<Self> {
+        let held = registered(algorithm)?;
+        let id = held.as_ref().map(ekiden_bpf::Held::id);
+        let settings = held.map(|held| held.settings().map_err(|error| error.to_string()));
+        let holders = id.map(kernel::holders).unwrap_or_default();
+        Ok(Self { algorithm, pinned: is_pinned(algorithm), id, settings, holders })
+    }
+
+    fn text(&self) -> String {
+        let Some(id) = self.id else { return format!("{}: not in the kernel\n", self.algorithm) };
+        let mut keepers = self.holders.clone();
+        if self.pinned {
+            keepers.insert(0, "'ekiden congestion load'".into());
+        }
+        let kept = if keepers.is_empty() { String::new() } else { format!(", kept by {}", keepers.join(", ")) };
+        let mut text = format!("{}: in the kernel (number {id}){kept}\n", self.algorithm);
+        match &self.settings {
+            Some(Ok(settings)) => {
+                for (key, value) in settings.iter().filter(|(key, _)| kernel::reads(self.algorithm, key.name)) {
+                    text += &match value == key.default {
+                        true => format!("    {:<22} {value}\n", key.name),
+                        false => format!("  * {:<22} {value}  (default {})\n", key.name, key.default),
+                    };
+                }
+            }
+            Some(Err(why)) => text += &format!("    {why}\n"),
+            None => {}
+        }
+        text
+    }
+
+    fn json(&self) -> Value {
+        let mut parameters = Map::new();
+        if let Some(Ok(settings)) = &self.settings {
+            for (key, value) in settings.iter().filter(|(key, _)| kernel::reads(self.algorithm, key.name)) {
+                parameters.insert(key.name.into(), json!({ "value": value, "default": key.default }));
+            }
+        }
+        json!({
+            "name": self.algorithm.name(),
+            "registered": self.id.is_some(),
+            "pinned": self.pinned,
+            "id": self.id,
+            "holders": self.holders,
+            "parameters": parameters,
+        })
+    }
+}

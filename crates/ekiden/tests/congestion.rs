@@ -1,0 +1,2 @@
+//! ekiden congestion from outside.
+fn main() {}

@@ -1,0 +1,209 @@
+//! The congestion controls that a configuration names: brought into the kernel, or replaced by their fallback.
+
+use std::fmt::Write;
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ekiden_bpf::Held;
+use ekiden_congestion::{Algorithm, Settings};
+use ekiden_net::socket::{self, SocketError, TcpOptions};
+
+use crate::config::{Config, Tcp};
+
+/// A congestion control cannot be had, and nothing may be used in its place.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {key} '{name}' cannot be had: {reason}")]
+pub struct NotToBeHad {
+    /// Which table of the configuration names it.
+    pub place: String,
+    /// By which key.
+    pub key: &'static str,
+    /// Its name.
+    pub name: String,
+    /// Why not.
+    pub reason: Reason,
+}
+
+/// Why a congestion control cannot be had.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Reason {
+    /// It could not be brought into the kernel.
+    #[error("{0}")]
+    Load(Arc<ekiden_bpf::Error>),
+    /// The kernel does not have it.
+    #[error("this kernel does not have it (available: {available}){}", hint(name))]
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is, separated by spaces.
+        available: String,
+    },
+    /// The kernel has it but does not let this process use it.
+    #[error("it needs CAP_NET_ADMIN here (allowed without: {allowed})")]
+    Forbidden {
+        /// What is allowed, separated by spaces.
+        allowed: String,
+    },
+    /// A system call failed.
+    #[error("{0}")]
+    Socket(Arc<SocketError>),
+}
+
+/// Brings what `config` names into the kernel, with its parameters. Returns the configuration with every congestion
+/// control that cannot be had replaced by its fallback, and what is to be held beside what is `held` already. Says in
+/// the log what is not as the configuration has it.
+///
+/// # Errors
+/// If one cannot be had and has no fallback, or a fallback cannot be had.
+pub fn secure(config: &Config, held: &[Held]) -> Result<(Config, Vec<Held>), NotToBeHad> {
+    let mut config = config.clone();
+    let mut names: Vec<String> = Vec::new();
+    for (_, tcp) in tables(&mut config) {
+        names.extend(tcp.options.congestion.clone().filter(|name| !names.contains(name)));
+    }
+    let ours: Vec<Algorithm> = names.iter().filter_map(|name| loadable(name)).collect();
+    let missing = ours.iter().copied().filter(|&one| !holds(held, one)).collect::<Vec<_>>();
+    let held_now = ekiden_bpf::hold(&missing, &config.congestion.unwrap_or_default());
+    let (fresh, refusal) = match held_now {
+        Ok(fresh) => (fresh, None),
+        Err(error) => (Vec::new(), Some(Arc::new(error))),
+    };
+    for one in held.iter().chain(&fresh).filter(|one| ours.contains(&one.algorithm())) {
+        compare(one, config.congestion.as_ref());
+    }
+    for name in &names {
+        let is_missing = refusal.is_some() && loadable(name).is_some_and(|one| missing.contains(&one));
+        let reason = match (trial(name), &refusal) {
+            (None, Some(error)) if is_missing => {
+                tracing::info!("'{name}' is used as another process has brought it into the kernel: {error}");
+                None
+            }
+            (Some(Reason::Unknown { .. }), Some(error)) if is_missing => Some(Reason::Load(error.clone())),
+            (reason, _) => reason,
+        };
+        if let Some(reason) = reason {
+            replace(&mut config, name, &reason)?;
+        }
+    }
+    Ok((config, fresh))
+}
+
+/// A non-blocking socket ready to connect to `address`. If the congestion control has gone since the start, which one
+/// that another process has loaded can, it has the fallback's.
+pub fn outgoing(address: SocketAddr, tcp: &Tcp) -> Result<OwnedFd, SocketError> {
+    let error = match socket::outgoing(address, &tcp.options) {
+        Err(error @ (SocketError::UnknownCongestion { .. } | SocketError::ForbiddenCongestion { .. })) => error,
+        other => return other,
+    };
+    let Some(fallback) = &tcp.congestion_fallback else {
+        once(&format!("connections fail: {error}"));
+        return Err(error);
+    };
+    once(&format!("'{fallback}' is used instead from now on: {error}"));
+    let options = TcpOptions { congestion: Some(fallback.clone()), ..tcp.options.clone() };
+    socket::outgoing(address, &options)
+}
+
+/// Every place where a configuration has TCP settings, as it is called there.
+fn tables(config: &mut Config) -> impl Iterator<Item = (String, &mut Tcp)> {
+    let listeners = config.listeners.iter_mut().map(|(name, listener)| (format!("[listen.{name}]"), &mut listener.tcp));
+    let peers = config.peers.iter_mut().map(|(name, peer)| (format!("[peer.{name}]"), &mut peer.tcp));
+    // The first is named in errors, and the others may have it from there.
+    std::iter::once(("[tcp]".to_owned(), &mut config.tcp)).chain(listeners).chain(peers)
+}
+
+fn loadable(name: &str) -> Option<Algorithm> {
+    Algorithm::LOADABLE.into_iter().find(|algorithm| algorithm.name() == name)
+}
+
+fn holds(held: &[Held], algorithm: Algorithm) -> bool {
+    held.iter().any(|one| one.algorithm() == algorithm)
+}
+
+/// Why this process cannot use it; `None` if it can.
+fn trial(name: &str) -> Option<Reason> {
+    let options = TcpOptions { congestion: Some(name.into()), ..TcpOptions::default() };
+    match socket::check(&options).err()? {
+        SocketError::UnknownCongestion { name, available } => Some(Reason::Unknown { name, available }),
+        SocketError::ForbiddenCongestion { allowed, .. } => Some(Reason::Forbidden { allowed }),
+        error => Some(Reason::Socket(Arc::new(error))),
+    }
+}
+
+fn replace(config: &mut Config, name: &str, reason: &Reason) -> Result<(), NotToBeHad> {
+    let mut said: Vec<String> = Vec::new();
+    for (place, tcp) in tables(config).filter(|(_, tcp)| tcp.options.congestion.as_deref() == Some(name)) {
+        let Some(fallback) = tcp.congestion_fallback.clone() else {
+            let (key, name) = ("congestion", name.to_owned());
+            return Err(NotToBeHad { place, key, name, reason: reason.clone() });
+        };
+        if let Some(reason) = trial(&fallback) {
+            return Err(NotToBeHad { place, key: "congestion_fallback", name: fallback, reason });
+        }
+        if !said.contains(&fallback) {
+            tracing::warn!(
+                "congestion control '{fallback}' is used instead of '{name}', which cannot be had: {reason}"
+            );
+            said.push(fallback.clone());
+        }
+        tcp.options.congestion = Some(fallback);
+    }
+    Ok(())
+}
+
+/// Says which parameters are not those that the configuration, or else the default, would give them.
+fn compare(held: &Held, wanted: Option<&Settings>) {
+    let name = held.algorithm().name();
+    let found = match held.settings() {
+        Ok(found) => found,
+        Err(error) => return tracing::warn!("the parameters of '{name}' are not known: {error}"),
+    };
+    let mut differences = String::new();
+    let default = Settings::default();
+    let pairs = found.iter().zip(wanted.unwrap_or(&default).iter());
+    for ((key, found), (_, wanted)) in
+        pairs.filter(|((key, found), (_, wanted))| concerns(held, key.name) && found != wanted)
+    {
+        let _ = write!(differences, ", {} is {found}, not {wanted}", key.name);
+    }
+    if differences.is_empty() {
+        tracing::info!("'{name}' is in the kernel");
+    } else if wanted.is_some() {
+        tracing::warn!(
+            "'{name}' was in the kernel with other parameters than [congestion] has, which stay{differences} \
+             ('ekiden congestion set' changes them)"
+        );
+    } else {
+        tracing::info!("'{name}' was in the kernel with parameters that are not the defaults{differences}");
+    }
+}
+
+/// Whether an algorithm reads a parameter. Gentle HSTCP reads HSTCP's too.
+fn concerns(held: &Held, key: &str) -> bool {
+    let group = key.split('.').next();
+    match held.algorithm() {
+        Algorithm::Reno => false,
+        Algorithm::Hstcp => group == Some("hstcp"),
+        Algorithm::Ghstcp => group == Some("hstcp") || group == Some("ghstcp"),
+        Algorithm::Bic => group == Some("bic"),
+    }
+}
+
+fn hint(name: &str) -> String {
+    let full = format!("ekiden_{}", name.to_ascii_lowercase());
+    match loadable(&full) {
+        Some(algorithm) => format!("; did you mean {algorithm}?"),
+        None => String::new(),
+    }
+}
+
+/// Warns, unless the same has been said before.
+fn once(text: &str) {
+    static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
+    if !said.iter().any(|before| before == text) {
+        tracing::warn!("{text}");
+        said.push(text.into());
+    }
+}

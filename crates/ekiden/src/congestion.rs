@@ -119,6 +119,14 @@ fn load(names: &[Algorithm], changes: &[kernel::Setting]) -> anyhow::Result<()> 
 
 fn set(changes: &[kernel::Setting]) -> anyhow::Result<()> {
     let held = kernel::all_registered()?;
+    // What is set would otherwise go nowhere.
+    for change in changes {
+        let readers = Algorithm::LOADABLE.into_iter().filter(|&algorithm| kernel::reads(algorithm, &change.name));
+        let readers: Vec<_> = readers.collect();
+        if !held.iter().any(|one| readers.contains(&one.algorithm())) {
+            return Err(readers.first().map_or(NothingThere.into(), |&reader| Error::NotThere(reader).into()));
+        }
+    }
     let mut wanted: Vec<(&Held, Settings, Settings)> = Vec::new();
     for one in &held {
         let before = one.settings()?;
@@ -136,8 +144,13 @@ fn set(changes: &[kernel::Setting]) -> anyhow::Result<()> {
     for (one, before, after) in &wanted {
         let values = before.iter().zip(after.iter());
         let given = values.filter(|((key, _), _)| changes.iter().any(|change| change.name == key.name));
-        let shown: Vec<String> = given.map(|((key, was), (_, is))| format!("{} {was} → {is}", key.name)).collect();
-        out::line(format_args!("{}: {}", one.algorithm(), shown.join(", ")))?;
+        let read = given.filter(|((key, _), _)| kernel::reads(one.algorithm(), key.name));
+        let shown =
+            read.map(|((key, was), (_, is))| format!("{} {} → {}", key.name, kernel::number(was), kernel::number(is)));
+        let shown: Vec<String> = shown.collect();
+        if !shown.is_empty() {
+            out::line(format_args!("{}: {}", one.algorithm(), shown.join(", ")))?;
+        }
     }
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use ekiden_relay::Config;
+use ekiden_relay::{Config, Relay};
 
 use crate::out;
 
@@ -39,7 +39,7 @@ pub struct Args {
     /// The node's configuration (TOML).
     #[arg(short, long, value_name = "FILE")]
     config: PathBuf,
-    /// Say whether the configuration can be used, and exit.
+    /// Say whether the configuration can be used, and exit. Brings nothing into the kernel.
     #[arg(long)]
     check: bool,
     /// Print the configuration with every default in place and passwords masked, and exit.
@@ -61,6 +61,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         return Ok(());
     }
     if args.check {
+        Relay::check(&config)?;
         out::line(format_args!("{}: ok", args.config.display()))?;
         return Ok(());
     }

@@ -14,6 +14,23 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
     (PAIR, &["lab", "run", "FILE", "--set", "tcp.sacks=true"], 3, "--set tcp.sacks=true: unknown field `sacks`"),
     (PAIR, &["lab", "run", "FILE", "--set", "seed=1,2", "--record", "x.json"], 2, "--record must name a directory"),
     ("", &["scenario", "show", "/nonexistent/file"], 3, "/nonexistent/file: cannot be read"),
+    ("", &["congestion", "load", "hstcp"], 2, "did you mean ekiden_hstcp?"),
+    ("", &["congestion", "load", "--set", "ghstcp.span=99"], 2, "it is a number from 0.05 to 8: "),
+    ("", &["congestion", "set", "ghstcp.spam=1"], 2, "there is no parameter 'ghstcp.spam' (there are "),
+    ("", &["congestion", "set"], 2, "<KEY=VALUE>"),
+    (
+        "[congestion.ghstcp]\nspan = 99",
+        &["proxy", "-c", "FILE"],
+        3,
+        "FILE:2: ghstcp.span cannot be '99': it is a number from 0.05 to 8: ",
+    ),
+    ("[tcp]\ncongestion = \"bic\"", &["proxy", "-c", "FILE", "--check"], 4, "; did you mean ekiden_bic?"),
+    (
+        "[tcp]\ncongestion = \"warp\"",
+        &["proxy", "-c", "FILE"],
+        4,
+        "[tcp]: congestion 'warp' cannot be had: this kernel",
+    ),
     ("nam = \"x\"", &["proxy", "-c", "FILE"], 3, "FILE:1: unknown field `nam`"),
     (
         "name = \"x\"\n[listen.s]\nkind = \"socks5\"\naddress = \"0.0.0.0:1080\"",

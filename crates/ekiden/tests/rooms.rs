@@ -13,16 +13,18 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("model", &["scenario", "units"]),
     ("net", &["units"]),
     ("relay-proto", &["units"]),
-    ("relay", &["net", "record", "relay-proto", "units"]),
+    ("congestion", &[]),
+    ("bpf", &["congestion"]),
+    ("relay", &["bpf", "congestion", "net", "record", "relay-proto", "units"]),
     ("bench", &["net", "units"]),
-    ("lab", &["net", "record", "scenario", "units"]),
+    ("lab", &["bpf", "congestion", "net", "record", "scenario", "units"]),
     ("report", &["model", "record", "scenario", "units"]),
     ("demo", &["lab", "model", "record", "report", "scenario", "units"]),
-    ("ekiden", &["demo", "lab", "model", "net", "record", "relay", "report", "scenario", "units"]),
+    ("ekiden", &["bpf", "congestion", "demo", "lab", "model", "net", "record", "relay", "report", "scenario", "units"]),
 ];
 
-/// The only crate in which `unsafe` may stand.
-const UNSAFE: &str = "net";
+/// The only places below `crates/` where `unsafe` may stand.
+const UNSAFE: &[&str] = &["net", "bpf", "congestion/src/native.rs"];
 
 /// Longer files want to be split.
 const LINES_MOST: usize = 500;
@@ -66,7 +68,7 @@ fn files_stay_readable_and_unsafe_stays_in_its_room() {
         let text = std::fs::read_to_string(&file).unwrap();
         let lines = text.lines().count();
         assert!(lines <= LINES_MOST, "{} has {lines} lines, more than {LINES_MOST}", file.display());
-        let may = file.starts_with(root().join("crates").join(UNSAFE));
+        let may = UNSAFE.iter().any(|place| file.starts_with(root().join("crates").join(place)));
         // In two parts, for this file is one of them.
         let allows = text.contains(&["allow(", "unsafe_code)"].concat());
         assert!(may || !allows, "{} allows unsafe code", file.display());

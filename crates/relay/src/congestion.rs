@@ -89,6 +89,20 @@ pub fn secure(config: &Config, held: &[Held]) -> Result<(Config, Vec<Held>), Not
     Ok((config, fresh))
 }
 
+/// Whether what `config` names can be had, without bringing anything into the kernel: ekiden's own are not tried.
+///
+/// # Errors
+/// As for [`secure`].
+pub fn check(config: &Config) -> Result<(), NotToBeHad> {
+    let mut config = config.clone();
+    let mut names: Vec<String> = tables(&mut config).filter_map(|(_, tcp)| tcp.options.congestion.clone()).collect();
+    names.retain(|name| loadable(name).is_none());
+    names
+        .iter()
+        .filter_map(|name| Some((name, trial(name)?)))
+        .try_for_each(|(name, reason)| replace(&mut config, name, &reason))
+}
+
 /// A non-blocking socket ready to connect to `address`. If the congestion control has gone since the start, which one
 /// that another process has loaded can, it has the fallback's.
 pub fn outgoing(address: SocketAddr, tcp: &Tcp) -> Result<OwnedFd, SocketError> {

@@ -185,6 +185,15 @@ impl Relay {
         Ok(relay)
     }
 
+    /// Whether the congestion controls that `config` names can be had; ekiden's own, which are brought into the kernel at
+    /// the start, are not tried.
+    ///
+    /// # Errors
+    /// [`StartError::Congestion`].
+    pub fn check(config: &Config) -> Result<(), StartError> {
+        Ok(congestion::check(config)?)
+    }
+
     /// Takes a new configuration: listeners, peers, routes, users and limits. Running streams go on. If a new
     /// listener cannot be bound, or a congestion control not be had, everything stays as it was. `threads` does not change.
     pub fn reload(&mut self, config: impl Into<Arc<Config>>) -> Result<(), StartError> {

@@ -75,6 +75,14 @@ pub fn all_registered() -> anyhow::Result<Vec<Held>> {
     if all.is_empty() { Err(NothingThere.into()) } else { Ok(all) }
 }
 
+/// A parameter's value as people write it.
+pub fn number(value: f64) -> String {
+    match value.abs() {
+        size if size > 0.0 && size < 1e-3 => format!("{value:e}"),
+        _ => value.to_string(),
+    }
+}
+
 /// Whether an algorithm reads a parameter. Gentle HSTCP reads HSTCP's too.
 pub fn reads(algorithm: Algorithm, key: &str) -> bool {
     let group = key.split('.').next().unwrap_or_default();

@@ -50,8 +50,13 @@ impl Status {
             Some(Ok(settings)) => {
                 for (key, value) in settings.iter().filter(|(key, _)| kernel::reads(self.algorithm, key.name)) {
                     text += &match value == key.default {
-                        true => format!("    {:<22} {value}\n", key.name),
-                        false => format!("  * {:<22} {value}  (default {})\n", key.name, key.default),
+                        true => format!("    {:<22} {}\n", key.name, kernel::number(value)),
+                        false => format!(
+                            "  * {:<22} {}  (default {})\n",
+                            key.name,
+                            kernel::number(value),
+                            kernel::number(key.default)
+                        ),
                     };
                 }
             }

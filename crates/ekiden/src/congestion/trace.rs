@@ -1,6 +1,7 @@
 //! `ekiden congestion trace`.
 
 use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use ekiden_bpf::{Event, EventKind, Level, Trace};
@@ -70,22 +71,20 @@ struct Lines {
     start_us: u64,
     count: u64,
     connections: u64,
-    numbers: HashMap<u64, u64>,
+    /// What the kernel calls a connection may be another one after its end, which may have been lost.
+    numbers: HashMap<(u64, SocketAddr, SocketAddr), u64>,
 }
 
 impl Lines {
     fn line(&mut self, event: &Event) -> String {
         self.count += 1;
-        // What the kernel calls a connection may be another one after its end.
-        if event.kind == EventKind::Start {
-            self.numbers.remove(&event.connection);
-        }
-        let number = *self.numbers.entry(event.connection).or_insert_with(|| {
+        let connection = (event.connection, event.local, event.remote);
+        let number = *self.numbers.entry(connection).or_insert_with(|| {
             self.connections += 1;
             self.connections
         });
         if event.kind == EventKind::End {
-            self.numbers.remove(&event.connection);
+            self.numbers.remove(&connection);
         }
         let at_us = event.at_us.saturating_sub(self.start_us);
         match self.json {

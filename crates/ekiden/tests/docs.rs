@@ -1,7 +1,7 @@
 //! The examples in the documentation are what they claim to be: files that are accepted, and a deployment that works.
 //!
 //! Fences are marked: `toml scenario` is a scenario file, `toml proxy [NAME]` a node's configuration, `sh lab` runs on
-//! a node of the scenario above it.
+//! a node of the scenario above it, `sh congestion` are calls of `ekiden congestion`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -47,6 +47,31 @@ fn every_scenario_file_of_the_project_is_accepted() {
     for file in files {
         let output = Command::new(EKIDEN).args(["scenario", "check"]).arg(&file).output().unwrap();
         assert!(output.status.success(), "{}: {}", file.display(), String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn every_call_of_ekiden_congestion_in_the_documentation_is_one() {
+    let examples = marked("sh congestion");
+    assert!(!examples.is_empty());
+    for example in examples {
+        for line in example.text.lines() {
+            // Arguments are looked at in order, so those before --help are checked.
+            let words: Vec<&str> = line.split_whitespace().collect();
+            assert!(words.starts_with(&["ekiden", "congestion"]), "{}: {line}", example.file.display());
+            accepted(&example, Command::new(EKIDEN).args(&words[1..]).arg("--help"));
+        }
+    }
+}
+
+#[test]
+fn every_parameter_of_the_congestion_controls_is_in_the_documentation() {
+    let text = std::fs::read_to_string(root().join("docs/congestion.md")).unwrap();
+    let number = |value: f64| if value > 0.0 && value < 1e-3 { format!("{value:e}") } else { value.to_string() };
+    for key in ekiden_congestion::KEYS {
+        let [default, least, most] = [key.default, key.least, key.most].map(number);
+        let row = format!("| `{}` | {default} | {least} – {most} | {} |", key.name, key.meaning);
+        assert!(text.lines().any(|line| line == row), "docs/congestion.md has no row\n{row}");
     }
 }
 

@@ -103,8 +103,8 @@ pub fn check(config: &Config) -> Result<(), NotToBeHad> {
         .try_for_each(|(name, reason)| replace(&mut config, name, &reason))
 }
 
-/// A non-blocking socket ready to connect to `address`. If the congestion control has gone since the start, which one
-/// that another process has loaded can, it has the fallback's.
+/// A non-blocking socket ready to connect to `address`. If the congestion control has gone since the start, as one
+/// that another process has loaded can, the socket has the fallback.
 pub fn outgoing(address: SocketAddr, tcp: &Tcp) -> Result<OwnedFd, SocketError> {
     let error = match socket::outgoing(address, &tcp.options) {
         Err(error @ (SocketError::UnknownCongestion { .. } | SocketError::ForbiddenCongestion { .. })) => error,
@@ -114,7 +114,7 @@ pub fn outgoing(address: SocketAddr, tcp: &Tcp) -> Result<OwnedFd, SocketError> 
         once(&format!("connections fail: {error}"));
         return Err(error);
     };
-    once(&format!("'{fallback}' is used instead from now on: {error}"));
+    once(&format!("'{fallback}' is used while it is gone: {error}"));
     let options = TcpOptions { congestion: Some(fallback.clone()), ..tcp.options.clone() };
     socket::outgoing(address, &options)
 }

@@ -1,5 +1,5 @@
 //! Registered congestion controls, whoever registered them.
-#![allow(unsafe_code)] // One system call that libbpf-rs does not wrap.
+#![allow(unsafe_code)] // Two system calls that libbpf-rs does not wrap.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -62,6 +62,7 @@ pub fn hold(algorithms: &[Algorithm], settings: &Settings) -> Result<Vec<Held>, 
 /// # Errors
 /// If this process may not look.
 pub fn registered(algorithm: Algorithm) -> Result<Option<Held>, Error> {
+    may_look()?;
     for link in LinkInfoIter::default() {
         if !matches!(link.info, LinkTypeInfo::StructOps(_)) {
             continue;
@@ -156,6 +157,18 @@ impl AsFd for Held {
 impl AsRawFd for Held {
     fn as_raw_fd(&self) -> std::os::fd::RawFd {
         self.link.as_raw_fd()
+    }
+}
+
+/// Whether this process may see the kernel's eBPF links: to whom it may not, the iterators show none.
+fn may_look() -> Result<(), Error> {
+    let mut first = 0;
+    // SAFETY: takes a number and writes one to a place that lives.
+    let result = unsafe { libbpf_sys::bpf_link_get_next_id(0, &raw mut first) };
+    match result {
+        error if error == -nix::libc::EPERM => Err(Error::Capabilities),
+        // Also without any link.
+        _ => Ok(()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Registrations that outlive their process: names in the kernel's file system of eBPF objects.
 #![allow(unsafe_code)] // One system call that libbpf-rs wraps for its own links only.
 
-use std::ffi::CString;
+use std::ffi::{CString, OsStr};
 use std::fs;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -10,17 +10,17 @@ use std::path::{Path, PathBuf};
 
 use ekiden_congestion::Algorithm;
 use nix::mount::{MsFlags, mount, umount};
-use nix::sys::statfs::statfs;
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 use crate::error::failed;
 use crate::{Error, Held};
 
 /// Where the kernel's file system of eBPF objects is, by convention.
 const FILE_SYSTEM: &str = "/sys/fs/bpf";
-/// BPF_FS_MAGIC.
-const MAGIC: i64 = 0xcafe_4a11;
 /// What a mount of ours is called in /proc/mounts.
 const SOURCE: &str = "ekiden";
+/// What the kernel puts into every such file system itself.
+const KERNELS_OWN: [&str; 2] = ["maps.debug", "progs.debug"];
 
 fn directory() -> PathBuf {
     Path::new(FILE_SYSTEM).join("ekiden")
@@ -72,14 +72,14 @@ pub fn unpin(algorithm: Algorithm) -> Result<bool, Error> {
         Err(error) => return Err(failed(format!("remove {}", path.display()))(error)),
     }
     // Neither succeeds while others have something there.
-    if fs::remove_dir(directory()).is_ok() && is_our_mount() && is_empty(Path::new(FILE_SYSTEM)) {
+    if fs::remove_dir(directory()).is_ok() && is_our_mount() && has_no_pins() {
         let _ = umount(FILE_SYSTEM);
     }
     Ok(true)
 }
 
 fn is_mounted() -> bool {
-    statfs(FILE_SYSTEM).is_ok_and(|found| i64::from(found.filesystem_type().0) & 0xffff_ffff == MAGIC)
+    statfs(FILE_SYSTEM).is_ok_and(|found| found.filesystem_type() == BPF_FS_MAGIC)
 }
 
 fn is_our_mount() -> bool {
@@ -87,6 +87,7 @@ fn is_our_mount() -> bool {
     mounts.lines().any(|line| line.starts_with(&format!("{SOURCE} {FILE_SYSTEM} bpf ")))
 }
 
-fn is_empty(directory: &Path) -> bool {
-    fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_none())
+fn has_no_pins() -> bool {
+    let is_kernels_own = |name: &OsStr| name.to_str().is_some_and(|name| KERNELS_OWN.contains(&name));
+    fs::read_dir(FILE_SYSTEM).is_ok_and(|entries| entries.flatten().all(|entry| is_kernels_own(&entry.file_name())))
 }

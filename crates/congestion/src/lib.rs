@@ -43,6 +43,17 @@ impl Algorithm {
             Self::Bic => "ekiden_bic",
         }
     }
+
+    /// Whether it reads the parameter of this name. Gentle HSTCP reads HSTCP's too.
+    pub fn reads(self, key: &str) -> bool {
+        let groups: &[&str] = match self {
+            Self::Reno => &[],
+            Self::Hstcp => &["hstcp"],
+            Self::Ghstcp => &["hstcp", "ghstcp"],
+            Self::Bic => &["bic"],
+        };
+        key.split_once('.').is_some_and(|(group, _)| groups.contains(&group))
+    }
 }
 
 impl fmt::Display for Algorithm {

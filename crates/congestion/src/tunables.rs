@@ -61,7 +61,7 @@ pub const KEYS: [Key; 16] = [
     key("hstcp.high_p", 1e-7, 1e-12, 1e-3, "loss rate at high_window (RFC 3649: High_P)"),
     key("hstcp.high_decrease", 0.1, 0.01, 0.5, "part of high_window that a loss takes (RFC 3649: High_Decrease)"),
     key("ghstcp.test", 0.0, 0.0, 1.0, "0: correlation of round-trip time and departure; 1: two thresholds"),
-    key("ghstcp.span", 1.0, 0.05, 8.0, "round trips that one test spans"),
+    key("ghstcp.span", 2.0, 0.05, 8.0, "round trips that one test spans"),
     key("ghstcp.samples", 8.0, 3.0, 1024.0, "fewer samples in a test leave the mode as it is"),
     key("ghstcp.significance", 0.05, 1e-6, 0.5, "chance of taking noise for a rising trend, one-sided (test 0)"),
     key("ghstcp.reno_decrease", 0.5, 0.01, 0.9, "part of the window that a loss takes in Reno mode"),

@@ -149,9 +149,9 @@ fn rising_round_trips_switch_to_reno_and_flat_ones_back() {
     let seen = modes(Tunables::default(), 30, |round, packet| {
         40_000 + noise(packet) + if (10..20).contains(&round) { (round - 10) * 500 + packet * 5 } else { 0 }
     });
-    assert!(seen[2..10].iter().all(|reno| !reno), "{seen:?}");
-    assert!(seen[12..20].iter().all(|reno| *reno), "{seen:?}");
-    assert!(seen[23..].iter().all(|reno| !reno), "{seen:?}");
+    assert!(seen[4..10].iter().all(|reno| !reno), "{seen:?}");
+    assert!(seen[14..20].iter().all(|reno| *reno), "{seen:?}");
+    assert!(seen[25..].iter().all(|reno| !reno), "{seen:?}");
 }
 
 #[test]

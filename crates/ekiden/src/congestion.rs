@@ -57,7 +57,6 @@ enum Action {
 
 /// Does what the command line says.
 pub fn run(args: Args) -> anyhow::Result<()> {
-    kernel::may_look()?;
     match args.action {
         Action::Load { names, set } => load(&all_if_none(names), &set),
         Action::Status { json } => status::run(json),
@@ -121,7 +120,7 @@ fn set(changes: &[kernel::Setting]) -> anyhow::Result<()> {
     let held = kernel::all_registered()?;
     // What is set would otherwise go nowhere.
     for change in changes {
-        let readers = Algorithm::LOADABLE.into_iter().filter(|&algorithm| kernel::reads(algorithm, &change.name));
+        let readers = Algorithm::LOADABLE.into_iter().filter(|&algorithm| algorithm.reads(&change.name));
         let readers: Vec<_> = readers.collect();
         if !held.iter().any(|one| readers.contains(&one.algorithm())) {
             return Err(readers.first().map_or(NothingThere.into(), |&reader| Error::NotThere(reader).into()));
@@ -144,7 +143,7 @@ fn set(changes: &[kernel::Setting]) -> anyhow::Result<()> {
     for (one, before, after) in &wanted {
         let values = before.iter().zip(after.iter());
         let given = values.filter(|((key, _), _)| changes.iter().any(|change| change.name == key.name));
-        let read = given.filter(|((key, _), _)| kernel::reads(one.algorithm(), key.name));
+        let read = given.filter(|((key, _), _)| one.algorithm().reads(key.name));
         let shown =
             read.map(|((key, was), (_, is))| format!("{} {} → {}", key.name, kernel::number(was), kernel::number(is)));
         let shown: Vec<String> = shown.collect();

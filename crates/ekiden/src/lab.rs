@@ -1,5 +1,6 @@
 //! `ekiden lab`: scenarios on this machine, with the real kernel and real programs.
 
+mod chart;
 mod children;
 mod progress;
 mod run;
@@ -33,6 +34,7 @@ enum Action {
     Run(run::Args),
     Shell(Shell),
     Check(Check),
+    Chart(chart::Args),
     /// Remove what labs that were killed have left behind, and nothing else.
     Clean,
 }
@@ -72,6 +74,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Action::Run(args) => run::run(&args),
         Action::Shell(args) => shell(&args),
         Action::Check(args) => check(&args),
+        Action::Chart(args) => chart::run(&args),
         Action::Clean => {
             match clean()? {
                 0 => out::line("nothing to remove")?,

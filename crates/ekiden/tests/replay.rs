@@ -70,7 +70,10 @@ fn main() -> ExitCode {
 
 fn replay() -> Result<(), Failed> {
     let held = hold(&Algorithm::LOADABLE, &Settings::default())?;
-    let tunables = Arc::new(Tunables::new(&held[0].settings()?)?);
+    let mut tunables = HashMap::new();
+    for one in &held {
+        tunables.insert(one.algorithm(), Arc::new(Tunables::new(&one.settings()?)?));
+    }
     let mut trace = Trace::start(&held, Level::Calls)?;
     let directory = tempfile::tempdir()?;
     let file = directory.path().join("replay.toml");
@@ -92,7 +95,7 @@ fn replay() -> Result<(), Failed> {
     for event in &events {
         match event.kind {
             EventKind::Start => {
-                let native = Native::new(event.algorithm, Arc::clone(&tunables));
+                let native = Native::new(event.algorithm, Arc::clone(&tunables[&event.algorithm]));
                 connections.insert(event.connection, Replayed::new(event.algorithm, native));
             }
             EventKind::End => done.extend(connections.remove(&event.connection)),

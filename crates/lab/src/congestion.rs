@@ -38,12 +38,15 @@ pub(crate) fn hold(scenario: &Scenario) -> Result<Vec<Held>, Error> {
     Ok(held)
 }
 
+/// All events of a run, and how many were lost.
+type Collected = Result<(Vec<Event>, u64), ekiden_bpf::Error>;
+
 /// Collects what the congestion controls of a lab tell, on a thread of its own.
 pub(crate) struct Tracer {
     result: Congestion,
     names: Names,
     stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<Result<(Vec<Event>, u64), ekiden_bpf::Error>>>,
+    thread: Option<JoinHandle<Collected>>,
 }
 
 /// Which node an event is about.
@@ -97,7 +100,7 @@ impl Tracer {
     }
 }
 
-fn collect(mut trace: Trace, stop: &AtomicBool) -> Result<(Vec<Event>, u64), ekiden_bpf::Error> {
+fn collect(mut trace: Trace, stop: &AtomicBool) -> Collected {
     let mut events = Vec::new();
     // What came before the stop is read after it.
     loop {

@@ -1,6 +1,9 @@
 //! A record read back is the record written, and what is no record is refused with a clear line.
 
-use ekiden_record::{Error, Event, FORMAT, Flow, Lateness, LinkDirection, Manifest, Outcome, Path, Record, Sample};
+use ekiden_record::{
+    Congestion, CongestionEvent, CongestionEventKind, Error, Event, FORMAT, Flow, Lateness, LinkDirection, Manifest,
+    Outcome, Path, Record, Sample,
+};
 
 fn record() -> Record {
     Record {
@@ -62,6 +65,23 @@ fn record() -> Record {
             kind: "connected".into(),
             detail: String::new(),
         }],
+        congestion: Some(Congestion {
+            parameters: [("ghstcp.span".to_owned(), 2.0)].into(),
+            not_traced: None,
+            lost_events: 3,
+            events: vec![CongestionEvent {
+                at_us: 5,
+                connection: 1,
+                from: "a".into(),
+                to: "b".into(),
+                algorithm: "ekiden_ghstcp".into(),
+                kind: CongestionEventKind::Mode,
+                cwnd_segments: 10,
+                ssthresh_segments: None,
+                rtt_us: 43_000,
+                reno_mode: true,
+            }],
+        }),
     }
 }
 

@@ -177,7 +177,7 @@ fn compare(held: &Held, wanted: Option<&Settings>) {
     let default = Settings::default();
     let pairs = found.iter().zip(wanted.unwrap_or(&default).iter());
     for ((key, found), (_, wanted)) in
-        pairs.filter(|((key, found), (_, wanted))| concerns(held, key.name) && found != wanted)
+        pairs.filter(|((key, found), (_, wanted))| held.algorithm().reads(key.name) && found != wanted)
     {
         let _ = write!(differences, ", {} is {found}, not {wanted}", key.name);
     }
@@ -190,17 +190,6 @@ fn compare(held: &Held, wanted: Option<&Settings>) {
         );
     } else {
         tracing::info!("'{name}' was in the kernel with parameters that are not the defaults{differences}");
-    }
-}
-
-/// Whether an algorithm reads a parameter. Gentle HSTCP reads HSTCP's too.
-fn concerns(held: &Held, key: &str) -> bool {
-    let group = key.split('.').next();
-    match held.algorithm() {
-        Algorithm::Reno => false,
-        Algorithm::Hstcp => group == Some("hstcp"),
-        Algorithm::Ghstcp => group == Some("hstcp") || group == Some("ghstcp"),
-        Algorithm::Bic => group == Some("bic"),
     }
 }
 

@@ -48,6 +48,7 @@ fn record(goodputs: &[(&str, u64)], drops: [u64; 2], overruns: u64, p99_us: Opti
         links: drops.map(link).into(),
         samples: Vec::new(),
         events: Vec::new(),
+        congestion: None,
     }
 }
 

@@ -12,8 +12,6 @@ use super::NothingThere;
 
 /// How long the kernel may take to unregister what nobody holds.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// CAP_SYS_ADMIN, without which the kernel's eBPF objects cannot be listed.
-const SYS_ADMIN: u64 = 1 << 21;
 
 /// A parameter and its value, within its range.
 #[derive(Debug, Clone)]
@@ -52,17 +50,6 @@ pub fn change(settings: &mut Settings, changes: &[Setting]) -> Result<(), Invali
     changes.iter().try_for_each(|change| settings.set(&change.name, &change.value))
 }
 
-/// Fails if this process may not see the kernel's eBPF objects. Those would look as if they were not there.
-pub fn may_look() -> Result<(), Error> {
-    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let effective = effective.and_then(|text| u64::from_str_radix(text.trim(), 16).ok()).unwrap_or_default();
-    // In the first user namespace every id is itself.
-    let ids = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
-    let is_first = ids.split_whitespace().eq(["0", "0", "4294967295"]);
-    if effective & SYS_ADMIN != 0 && is_first { Ok(()) } else { Err(Error::Capabilities) }
-}
-
 /// Those that are in the kernel.
 ///
 /// # Errors
@@ -80,17 +67,6 @@ pub fn number(value: f64) -> String {
     match value.abs() {
         size if size > 0.0 && size < 1e-3 => format!("{value:e}"),
         _ => value.to_string(),
-    }
-}
-
-/// Whether an algorithm reads a parameter. Gentle HSTCP reads HSTCP's too.
-pub fn reads(algorithm: Algorithm, key: &str) -> bool {
-    let group = key.split('.').next().unwrap_or_default();
-    match algorithm {
-        Algorithm::Reno => false,
-        Algorithm::Hstcp => group == "hstcp",
-        Algorithm::Ghstcp => matches!(group, "hstcp" | "ghstcp"),
-        Algorithm::Bic => group == "bic",
     }
 }
 

@@ -48,7 +48,7 @@ impl Status {
         let mut text = format!("{}: in the kernel (number {id}){kept}\n", self.algorithm);
         match &self.settings {
             Some(Ok(settings)) => {
-                for (key, value) in settings.iter().filter(|(key, _)| kernel::reads(self.algorithm, key.name)) {
+                for (key, value) in settings.iter().filter(|(key, _)| self.algorithm.reads(key.name)) {
                     text += &match value == key.default {
                         true => format!("    {:<22} {}\n", key.name, kernel::number(value)),
                         false => format!(
@@ -69,7 +69,7 @@ impl Status {
     fn json(&self) -> Value {
         let mut parameters = Map::new();
         if let Some(Ok(settings)) = &self.settings {
-            for (key, value) in settings.iter().filter(|(key, _)| kernel::reads(self.algorithm, key.name)) {
+            for (key, value) in settings.iter().filter(|(key, _)| self.algorithm.reads(key.name)) {
                 parameters.insert(key.name.into(), json!({ "value": value, "default": key.default }));
             }
         }

@@ -195,7 +195,7 @@ impl Run {
     fn read(&self) -> Option<Record> {
         let record = Record::read(&self.record).ok()?;
         let is_it = record.manifest.producer == "lab" && record.manifest.scenario == self.scenario;
-        is_it.then(|| Record { samples: Vec::new(), events: Vec::new(), ..record })
+        is_it.then(|| Record { samples: Vec::new(), events: Vec::new(), congestion: None, ..record })
     }
 
     fn command(&self, program: &Path, args: &Args) -> Command {

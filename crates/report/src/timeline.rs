@@ -1,0 +1,122 @@
+//! A record's connections over time.
+
+use std::collections::BTreeMap;
+
+use ekiden_record::{CongestionEventKind, Record};
+
+use crate::Series;
+
+/// What is drawn over time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantity {
+    /// Congestion window in segments.
+    Cwnd,
+    /// Smoothed round-trip time in milliseconds.
+    Rtt,
+}
+
+impl Quantity {
+    /// Its name and unit, for an axis.
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Cwnd => "cwnd (segments)",
+            Self::Rtt => "smoothed RTT (ms)",
+        }
+    }
+}
+
+/// Connections with fewer points than this are left out: handshakes, and the ways back.
+const LEAST_POINTS: usize = 10;
+
+/// One line per connection over the seconds of the run: every connection with one of ekiden's congestion controls, each
+/// round trip and loss; and the flows' senders, every 100 ms, but for those whose proxies are traced.
+pub fn timeline(record: &Record, quantity: Quantity) -> Vec<Series> {
+    let seconds = |at_us: u64| at_us as f64 / 1e6;
+    let value = |cwnd: u32, rtt_us: u64| match quantity {
+        Quantity::Cwnd => f64::from(cwnd),
+        Quantity::Rtt => rtt_us as f64 / 1e3,
+    };
+    let is_traced = record.congestion.as_ref().is_some_and(|congestion| !congestion.events.is_empty());
+    let relayed = |name: &str| record.flows.iter().any(|flow| flow.name == name && !flow.via.is_empty());
+    let mut flows: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
+    for sample in record.samples.iter().filter(|sample| !(is_traced && relayed(&sample.flow))) {
+        let point = (seconds(sample.at_us), value(sample.cwnd_segments, sample.rtt_us));
+        flows.entry(format!("flow {} {}", sample.flow, sample.connection)).or_default().push(point);
+    }
+    let mut traced: BTreeMap<u32, (String, Vec<(f64, f64)>)> = BTreeMap::new();
+    for event in record.congestion.iter().flat_map(|congestion| &congestion.events) {
+        let name = || (format!("{} → {}, {}", event.from, event.to, event.algorithm), Vec::new());
+        let (_, points) = traced.entry(event.connection).or_insert_with(name);
+        // A start comes before anything was measured.
+        if event.kind != CongestionEventKind::Start {
+            points.push((seconds(event.at_us), value(event.cwnd_segments, event.rtt_us)));
+        }
+    }
+    let all = traced.into_values().chain(flows);
+    all.filter(|(_, points)| points.len() >= LEAST_POINTS).map(|(name, points)| Series { name, points }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(congestion: &str) -> Record {
+        let samples: Vec<String> =
+            ["direct", "relayed"].iter().flat_map(|flow| (0..12).map(move |at| sample(flow, at))).collect();
+        let flows = [flow("direct", "[]"), flow("relayed", r#"["proxy"]"#)].join(",");
+        let text = format!(
+            r#"{{"format":1,"manifest":{{"producer":"lab","version":"","command":[],"kernel":null,"seed":0,
+            "scenario_name":"s","scenario":"","started_unix_ms":0}},"flows":[{flows}],"paths":[],"links":[],
+            "samples":[{}],"events":[]{congestion}}}"#,
+            samples.join(",")
+        );
+        Record::parse(&text, "test").unwrap()
+    }
+
+    fn flow(name: &str, via: &str) -> String {
+        format!(
+            r#"{{"name":"{name}","from":"a","to":"b","via":{via},"outcome":{{"kind":"complete"}},"received_bytes":1,
+            "duration_us":1,"goodput_bit_s":8000000,"retransmits":0,"rtt_min_us":null,"rtt_max_us":null}}"#
+        )
+    }
+
+    fn sample(flow: &str, at: u64) -> String {
+        format!(
+            r#"{{"at_us":{at}00000,"flow":"{flow}","connection":0,"received_bytes":0,"acked_bytes":0,
+            "cwnd_segments":{at},"ssthresh_segments":null,"unacked_segments":0,"window_bytes":0,"rtt_us":{at}000,
+            "rtt_min_us":0,"retransmits":0,"delivery_bit_s":0}}"#
+        )
+    }
+
+    #[test]
+    fn senders_are_drawn_by_flow() {
+        let lines = timeline(&record(""), Quantity::Rtt);
+        assert_eq!(
+            lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>(),
+            ["flow direct 0", "flow relayed 0"]
+        );
+        assert_eq!(lines[0].points[11], (1.1, 11.0));
+    }
+
+    #[test]
+    fn traced_connections_stand_for_the_flows_they_carry() {
+        let event = |at: u64, connection: u32, kind: &str| {
+            format!(
+                r#"{{"at_us":{at}000000,"connection":{connection},"from":"p","to":"q","algorithm":"ekiden_hstcp","kind":"{kind}",
+                "cwnd_segments":{at},"ssthresh_segments":null,"rtt_us":7,"reno_mode":false}}"#
+            )
+        };
+        // The second has too few points to be drawn, and a start is none.
+        let mut events: Vec<_> = (1..12).map(|at| event(at, 0, "round")).collect();
+        events.insert(0, event(0, 0, "start"));
+        events.push(event(12, 1, "round"));
+        let congestion = format!(
+            r#","congestion":{{"parameters":{{}},"not_traced":null,"lost_events":0,"events":[{}]}}"#,
+            events.join(",")
+        );
+        let lines = timeline(&record(&congestion), Quantity::Cwnd);
+        let names: Vec<_> = lines.iter().map(|line| line.name.as_str()).collect();
+        assert_eq!(names, ["p → q, ekiden_hstcp", "flow direct 0"]);
+        assert_eq!((lines[0].points.len(), lines[0].points[0]), (11, (1.0, 1.0)));
+    }
+}

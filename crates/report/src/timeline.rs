@@ -82,9 +82,11 @@ mod tests {
 
     fn sample(flow: &str, at: u64) -> String {
         format!(
-            r#"{{"at_us":{at}00000,"flow":"{flow}","connection":0,"received_bytes":0,"acked_bytes":0,
-            "cwnd_segments":{at},"ssthresh_segments":null,"unacked_segments":0,"window_bytes":0,"rtt_us":{at}000,
-            "rtt_min_us":0,"retransmits":0,"delivery_bit_s":0}}"#
+            r#"{{"at_us":{},"flow":"{flow}","connection":0,"received_bytes":0,"acked_bytes":0,
+            "cwnd_segments":{at},"ssthresh_segments":null,"unacked_segments":0,"window_bytes":0,"rtt_us":{},
+            "rtt_min_us":0,"retransmits":0,"delivery_bit_s":0}}"#,
+            at * 100_000,
+            at * 1_000
         )
     }
 
@@ -102,8 +104,9 @@ mod tests {
     fn traced_connections_stand_for_the_flows_they_carry() {
         let event = |at: u64, connection: u32, kind: &str| {
             format!(
-                r#"{{"at_us":{at}000000,"connection":{connection},"from":"p","to":"q","algorithm":"ekiden_hstcp","kind":"{kind}",
-                "cwnd_segments":{at},"ssthresh_segments":null,"rtt_us":7,"reno_mode":false}}"#
+                r#"{{"at_us":{},"connection":{connection},"from":"p","to":"q","algorithm":"ekiden_hstcp","kind":"{kind}",
+                "cwnd_segments":{at},"ssthresh_segments":null,"rtt_us":7,"reno_mode":false}}"#,
+                at * 1_000_000
             )
         };
         // The second has too few points to be drawn, and a start is none.

@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-s0 bench-choice setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo:
@@ -36,6 +36,18 @@ bench-relay:
 	@scripts/setup build demo
 	cargo build --release --package ekiden
 	bench/relay/run
+
+# S0's experiments, chapter 5, and 1 Gbit/s: an hour and a half. Continues where it was interrupted.
+bench-s0:
+	@scripts/setup build demo
+	cargo build --release --package ekiden
+	bench/s0/run
+
+# Which congestion control for which path: half an hour. Continues where it was interrupted.
+bench-choice:
+	@scripts/setup build demo
+	cargo build --release --package ekiden
+	bench/choice/run
 
 setup:
 	@scripts/setup build demo test

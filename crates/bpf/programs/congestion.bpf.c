@@ -18,7 +18,7 @@ char LICENSE[] SEC("license") = "Dual MIT/GPL";
 /* What a connection keeps in icsk_ca_priv. */
 struct connection {
 	union ek_state state;
-	u64 round_end_us; /* when the next EK_EVENT_ROUND is due */
+	u64 round_end_us; /* when the next EK_EVENT_ROUND is due; 0 before the start */
 };
 
 _Static_assert(sizeof(struct connection) <= 104, "icsk_ca_priv has 104 bytes");
@@ -36,6 +36,14 @@ struct {
 	__type(key, u32);
 	__type(value, struct ek_lease);
 } ekiden_lease SEC(".maps");
+
+/* Events for which there was no room, since the programs were loaded. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, u64);
+} ekiden_lost SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
@@ -88,13 +96,16 @@ INLINE void tell(struct sock *sk, u32 algorithm, u32 kind, u32 value, const stru
 	struct ek_lease *lease;
 	u64 now = tp->tcp_mstamp;
 	u32 key = 0;
+	u64 *lost;
 
 	lease = bpf_map_lookup_elem(&ekiden_lease, &key);
 	if (!lease || lease->until_us < now || (kind >= EK_EVENT_RTT && lease->level < 2))
 		return;
 	event = bpf_ringbuf_reserve(&ekiden_events, sizeof(*event), 0);
 	if (!event) {
-		__sync_fetch_and_add(&lease->lost, 1);
+		lost = bpf_map_lookup_elem(&ekiden_lost, &key);
+		if (lost)
+			__sync_fetch_and_add(lost, 1);
 		return;
 	}
 	event->at_us = now;
@@ -137,7 +148,7 @@ INLINE void on_init(struct sock *sk, u32 algorithm)
 	struct ek_window before = window(tcp_sk(sk));
 
 	ek_init(algorithm, &connection(sk)->state);
-	connection(sk)->round_end_us = 0;
+	connection(sk)->round_end_us = 1;
 	tell(sk, algorithm, EK_EVENT_START, 0, &before);
 }
 
@@ -150,7 +161,8 @@ INLINE void on_pkts_acked(struct sock *sk, const struct ack_sample *sample, u32 
 	s32 rtt = sample->rtt_us;
 	int changed;
 
-	if (!parameters)
+	/* The handshake is measured before the connection starts. */
+	if (!parameters || !connection(sk)->round_end_us)
 		return;
 	if (rtt > 0) {
 		changed = ek_rtt(algorithm, parameters, &connection(sk)->state, &before, now, (u32)rtt);

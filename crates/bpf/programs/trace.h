@@ -35,7 +35,6 @@ struct ek_event {
 /* Set by the one that listens. It has to be renewed, so that a listener that was killed costs nothing for long. */
 struct ek_lease {
 	u64 until_us; /* monotonic */
-	u64 lost; /* events for which there was no room, since the object was loaded */
 	u64 owner; /* a random number of the listener's */
 	u32 level; /* 1, or 2 for every call */
 	u32 unused;

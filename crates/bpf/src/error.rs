@@ -39,6 +39,9 @@ pub enum Error {
         "{0} was loaded by another version of ekiden; end that one, or 'ekiden congestion unload', and load it anew"
     )]
     OtherVersion(Algorithm),
+    /// A trace of nothing.
+    #[error("none of ekiden's congestion controls is in the kernel, so there is nothing to trace")]
+    NothingToTrace,
     /// Someone else reads the events.
     #[error("another trace is running on {0}; only one can read its events")]
     Traced(Algorithm),
@@ -60,7 +63,7 @@ impl Error {
     pub fn kind(&self) -> Kind {
         match self {
             Self::NoBtf | Self::Capabilities | Self::Refused(_) => Kind::Unavailable,
-            Self::NotThere(_) | Self::Invalid(_) | Self::Traced(_) => Kind::Invalid,
+            Self::NotThere(_) | Self::NothingToTrace | Self::Invalid(_) | Self::Traced(_) => Kind::Invalid,
             Self::OtherVersion(_) | Self::System { .. } => Kind::Failed,
         }
     }
@@ -70,8 +73,8 @@ impl Error {
 pub(crate) fn failed<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce(E) -> Error {
     |error| {
         let source = error.into();
-        match source.kind() {
-            io::ErrorKind::PermissionDenied => Error::Capabilities,
+        match source.raw_os_error() {
+            Some(nix::libc::EPERM) => Error::Capabilities,
             _ => Error::System { what: what.into(), source },
         }
     }
@@ -80,7 +83,7 @@ pub(crate) fn failed<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce
 /// The same for libbpf's errors.
 pub(crate) fn libbpf(what: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> Error {
     |error| {
-        if error.kind() == libbpf_rs::ErrorKind::PermissionDenied {
+        if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && crate::links::may_look().is_err() {
             return Error::Capabilities;
         }
         Error::System { what: what.into(), source: io::Error::other(format!("{error:#}")) }

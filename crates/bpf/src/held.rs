@@ -1,15 +1,13 @@
 //! Registered congestion controls, whoever registered them.
-#![allow(unsafe_code)] // Two system calls that libbpf-rs does not wrap.
 
-use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
 use ekiden_congestion::{Algorithm, Settings, Tunables};
-use libbpf_rs::query::{LinkInfo, LinkInfoIter, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions};
+use libbpf_rs::query::{LinkInfo, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::error::{failed, libbpf};
-use crate::{Error, object};
+use crate::error::libbpf;
+use crate::{Error, links, object};
 
 /// How often to look again when another process registers and unregisters at the same time.
 const TRIES: u32 = 20;
@@ -22,6 +20,7 @@ pub struct Held {
     id: u32,
     tunables: MapHandle,
     pub(crate) lease: MapHandle,
+    pub(crate) lost: MapHandle,
     pub(crate) events: MapHandle,
 }
 
@@ -30,6 +29,9 @@ pub struct Held {
 /// # Errors
 /// If this kernel cannot, or this process may not: see [`Error::kind`].
 pub fn hold(algorithms: &[Algorithm], settings: &Settings) -> Result<Vec<Held>, Error> {
+    if algorithms.iter().all(|&algorithm| algorithm == Algorithm::Reno) {
+        return Ok(Vec::new());
+    }
     let tunables = Tunables::new(settings)?;
     let mut programs = None;
     let mut all = Vec::new();
@@ -62,18 +64,8 @@ pub fn hold(algorithms: &[Algorithm], settings: &Settings) -> Result<Vec<Held>, 
 /// # Errors
 /// If this process may not look.
 pub fn registered(algorithm: Algorithm) -> Result<Option<Held>, Error> {
-    may_look()?;
-    for link in LinkInfoIter::default() {
-        if !matches!(link.info, LinkTypeInfo::StructOps(_)) {
-            continue;
-        }
-        // It may be gone by now.
-        let fd = match link_by_id(link.id) {
-            Ok(fd) => fd,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(failed("look at the kernel's eBPF links")(error)),
-        };
-        if let Some(held) = Held::of(algorithm, fd)? {
+    for link in links::all()? {
+        if let Some(held) = Held::of(algorithm, link)? {
             return Ok(Some(held));
         }
     }
@@ -107,10 +99,10 @@ impl Held {
                 let found = maps.iter().find(|map| map.name().to_str().is_some_and(|found| name.starts_with(found)));
                 found.and_then(|map| MapHandle::try_from(map).ok())
             };
-            if let (Some(tunables), Some(lease), Some(events)) =
-                (named(object::TUNABLES), named(object::LEASE), named(object::EVENTS))
+            if let (Some(tunables), Some(lease), Some(lost), Some(events)) =
+                (named(object::TUNABLES), named(object::LEASE), named(object::LOST), named(object::EVENTS))
             {
-                return Ok(Some(Self { algorithm, link, id: info.id, tunables, lease, events }));
+                return Ok(Some(Self { algorithm, link, id: info.id, tunables, lease, lost, events }));
             }
         }
         Ok(None)
@@ -155,29 +147,7 @@ impl AsFd for Held {
 }
 
 impl AsRawFd for Held {
-    fn as_raw_fd(&self) -> std::os::fd::RawFd {
+    fn as_raw_fd(&self) -> RawFd {
         self.link.as_raw_fd()
     }
-}
-
-/// Whether this process may see the kernel's eBPF links: to whom it may not, the iterators show none.
-fn may_look() -> Result<(), Error> {
-    let mut first = 0;
-    // SAFETY: takes a number and writes one to a place that lives.
-    let result = unsafe { libbpf_sys::bpf_link_get_next_id(0, &raw mut first) };
-    match result {
-        error if error == -nix::libc::EPERM => Err(Error::Capabilities),
-        // Also without any link.
-        _ => Ok(()),
-    }
-}
-
-fn link_by_id(id: u32) -> io::Result<OwnedFd> {
-    // SAFETY: takes a number and returns a new descriptor, or minus the error's number.
-    let fd = unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) };
-    if fd < 0 {
-        return Err(io::Error::from_raw_os_error(-fd));
-    }
-    // SAFETY: the descriptor is new, so nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

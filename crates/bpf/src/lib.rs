@@ -6,11 +6,14 @@
 
 mod error;
 mod held;
+mod links;
+mod lock;
 mod object;
 mod pins;
 mod trace;
 
 pub use error::{Error, Kind};
 pub use held::{Held, hold, registered};
+pub use object::try_load;
 pub use pins::{is_pinned, pin, unpin};
 pub use trace::{Event, EventKind, Level, Trace};

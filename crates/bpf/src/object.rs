@@ -7,8 +7,8 @@ use std::sync::{Mutex, PoisonError};
 use ekiden_congestion::{Algorithm, Tunables};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel};
 
-use crate::Error;
 use crate::error::failed;
+use crate::{Error, links};
 
 /// ELF files are read in place, so theirs must lie at a multiple of 8.
 #[repr(C, align(8))]
@@ -20,6 +20,8 @@ static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR
 pub(crate) const TUNABLES: &str = "ekiden_tunables";
 /// The map with the lease of whoever reads the events.
 pub(crate) const LEASE: &str = "ekiden_lease";
+/// The map that counts events for which there was no room.
+pub(crate) const LOST: &str = "ekiden_lost";
 /// The ring buffer of events.
 pub(crate) const EVENTS: &str = "ekiden_events";
 
@@ -34,6 +36,14 @@ pub(crate) fn map_name(algorithm: Algorithm) -> &'static str {
         Algorithm::Ghstcp => "ghstcp",
         Algorithm::Bic => "bic",
     }
+}
+
+/// Whether this kernel takes the programs. Registers nothing.
+///
+/// # Errors
+/// Why not.
+pub fn try_load() -> Result<(), Error> {
+    load(&Tunables::default()).map(drop)
 }
 
 /// Loads the programs; none is registered yet.
@@ -68,10 +78,11 @@ pub(crate) fn attach(object: &mut Object, algorithm: Algorithm) -> Result<Option
 }
 
 fn refused(error: libbpf_rs::Error) -> Error {
-    if error.kind() == ErrorKind::PermissionDenied {
+    let said = std::mem::take(&mut *SAID.lock().unwrap_or_else(PoisonError::into_inner));
+    // The verifier refuses with the same number as the system does.
+    if error.kind() == ErrorKind::PermissionDenied && links::may_look().is_err() {
         return Error::Capabilities;
     }
-    let said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     let last = said.iter().rev().flat_map(|line| line.lines().rev()).find(|line| !line.trim().is_empty());
     let last = last.map(|line| format!(" ({})", line.trim())).unwrap_or_default();
     Error::Refused(format!("{error}{last}"))

@@ -13,7 +13,7 @@ use nix::mount::{MsFlags, mount, umount};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 use crate::error::failed;
-use crate::{Error, Held};
+use crate::{Error, Held, lock};
 
 /// Where the kernel's file system of eBPF objects is, by convention.
 const FILE_SYSTEM: &str = "/sys/fs/bpf";
@@ -41,8 +41,10 @@ pub fn is_pinned(algorithm: Algorithm) -> bool {
 /// # Errors
 /// If this process may not.
 pub fn pin(held: &Held) -> Result<(), Error> {
+    let _lock = lock::pins().map_err(failed("lock the pins"))?;
     if !is_mounted() {
-        mount(Some(SOURCE), FILE_SYSTEM, Some("bpf"), MsFlags::empty(), None::<&str>)
+        let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+        mount(Some(SOURCE), FILE_SYSTEM, Some("bpf"), flags, Some("mode=0700"))
             .map_err(failed(format!("mount {FILE_SYSTEM}")))?;
     }
     let path = path(held.algorithm());
@@ -65,6 +67,7 @@ pub fn pin(held: &Held) -> Result<(), Error> {
 /// # Errors
 /// If this process may not.
 pub fn unpin(algorithm: Algorithm) -> Result<bool, Error> {
+    let _lock = lock::pins().map_err(failed("lock the pins"))?;
     let path = path(algorithm);
     match fs::remove_file(&path) {
         Ok(()) => {}

@@ -10,6 +10,7 @@ use libbpf_rs::{MapCore, MapFlags, MapHandle, RingBuffer, RingBufferBuilder};
 use nix::time::{ClockId, clock_gettime};
 
 use crate::error::libbpf;
+use crate::lock::{self, Lock};
 use crate::{Error, Held};
 
 /// How long the programs go on telling after a listener was last heard of.
@@ -93,15 +94,17 @@ pub struct Event {
     pub remote: SocketAddr,
 }
 
-/// Reads the events of registered algorithms. There can be one reader of each registration; it ends with this.
+/// Reads the events of registered algorithms. There can be one reader on a machine; it ends with this.
 pub struct Trace {
     rings: RingBuffer<'static>,
     queue: Arc<Mutex<VecDeque<Event>>>,
     leases: Vec<MapHandle>,
+    losses: Vec<MapHandle>,
     lost_before: u64,
     owner: u64,
     level: Level,
     renewed: Instant,
+    _lock: Lock,
 }
 
 impl Trace {
@@ -110,10 +113,14 @@ impl Trace {
     /// # Errors
     /// If another trace is running, or this process may not.
     pub fn start(held: &[Held], level: Level) -> Result<Self, Error> {
+        let Some(first) = held.first() else { return Err(Error::NothingToTrace) };
+        // The lock says who reads where /sys is the same; the lease also to those in containers with their own.
+        let lock = lock::trace().map_err(crate::error::failed("lock the events"))?;
+        let lock = lock.ok_or(Error::Traced(first.algorithm()))?;
         let queue = Arc::new(Mutex::new(VecDeque::new()));
         // Algorithms that were registered together have one ring between them.
         let mut seen = Vec::new();
-        let mut leases = Vec::new();
+        let (mut leases, mut losses) = (Vec::new(), Vec::new());
         let mut builder = RingBufferBuilder::new();
         let read = || libbpf("read the events");
         for one in held {
@@ -127,6 +134,7 @@ impl Trace {
                 return Err(Error::Traced(one.algorithm()));
             }
             leases.push(MapHandle::try_from(&one.lease).map_err(read())?);
+            losses.push(MapHandle::try_from(&one.lost).map_err(read())?);
             let queue = Arc::clone(&queue);
             builder
                 .add(&one.events, move |bytes: &[u8]| {
@@ -140,7 +148,8 @@ impl Trace {
         rings.consume().map_err(read())?;
         queue.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let owner = monotonic_us() << 22 | u64::from(std::process::id());
-        let mut trace = Self { rings, queue, leases, lost_before: 0, owner, level, renewed: Instant::now() };
+        let renewed = Instant::now();
+        let mut trace = Self { rings, queue, leases, losses, lost_before: 0, owner, level, renewed, _lock: lock };
         trace.lost_before = trace.lost_in_all()?;
         trace.renew()?;
         Ok(trace)
@@ -173,14 +182,17 @@ impl Trace {
     }
 
     fn lost_in_all(&self) -> Result<u64, Error> {
-        self.leases.iter().map(|map| Lease::read(map).map(|lease| lease.lost)).sum()
+        let lost = |map: &MapHandle| {
+            let value = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(libbpf("read how many were lost"))?;
+            Ok(Fields(value.as_deref().unwrap_or_default()).u64())
+        };
+        self.losses.iter().map(lost).sum()
     }
 
     fn renew(&mut self) -> Result<(), Error> {
         let until_us = monotonic_us() + LEASE.as_micros() as u64;
         for map in &self.leases {
-            let lost = Lease::read(map)?.lost;
-            Lease { until_us, lost, owner: self.owner, level: self.level as u32 }.write(map)?;
+            Lease { until_us, owner: self.owner, level: self.level as u32 }.write(map)?;
         }
         self.renewed = Instant::now();
         Ok(())
@@ -202,7 +214,6 @@ impl Drop for Trace {
 /// `struct ek_lease`.
 struct Lease {
     until_us: u64,
-    lost: u64,
     owner: u64,
     level: u32,
 }
@@ -211,12 +222,12 @@ impl Lease {
     fn read(map: &MapHandle) -> Result<Self, Error> {
         let value = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(libbpf("read who listens"))?;
         let mut fields = Fields(value.as_deref().unwrap_or_default());
-        Ok(Self { until_us: fields.u64(), lost: fields.u64(), owner: fields.u64(), level: fields.u32() })
+        Ok(Self { until_us: fields.u64(), owner: fields.u64(), level: fields.u32() })
     }
 
     fn write(&self, map: &MapHandle) -> Result<(), Error> {
-        let mut value = Vec::with_capacity(32);
-        for number in [self.until_us, self.lost, self.owner] {
+        let mut value = Vec::with_capacity(24);
+        for number in [self.until_us, self.owner] {
             value.extend(number.to_ne_bytes());
         }
         value.extend(self.level.to_ne_bytes());

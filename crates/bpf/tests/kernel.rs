@@ -7,7 +7,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ekiden_bpf::{Error, Event, EventKind, Held, Level, Trace, hold, registered};
+use ekiden_bpf::{Error, Event, EventKind, Held, Level, Trace, hold, registered, try_load};
 use ekiden_congestion::{Algorithm, Settings};
 use libtest_mimic::{Arguments, Failed, Trial};
 use nix::unistd::geteuid;
@@ -37,6 +37,8 @@ fn main() {
 }
 
 fn the_verifier_accepts_all_programs() -> Result<(), Failed> {
+    // Also when another process has registered them, so that nothing would be loaded.
+    try_load()?;
     let held = hold(&Algorithm::LOADABLE, &Settings::default())?;
     let names = available();
     for (held, algorithm) in held.iter().zip(Algorithm::LOADABLE) {
@@ -134,10 +136,14 @@ fn connections_use_them_and_tell() -> Result<(), Failed> {
 
 fn one_trace_at_a_time() -> Result<(), Failed> {
     let held = hold(&[Algorithm::Hstcp], &Settings::default())?;
-    let first = Trace::start(&held, Level::Rounds)?;
-    assert!(matches!(Trace::start(&held, Level::Rounds), Err(Error::Traced(Algorithm::Hstcp))));
-    drop(first);
-    Trace::start(&held, Level::Rounds)?;
+    for _ in 0..20 {
+        let started: Vec<_> = thread::scope(|scope| {
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| Trace::start(&held, Level::Rounds))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        assert_eq!(started.iter().filter(|one| one.is_ok()).count(), 1);
+        assert!(started.iter().flat_map(|one| one.as_ref().err()).all(|error| matches!(error, Error::Traced(_))));
+    }
     Ok(())
 }
 

@@ -58,22 +58,31 @@ impl Response {
     }
 
     /// The rows of Appendix B: one each time a(w) has grown by 1 since the last, up to a fifth beyond High_Window. Larger
-    /// windows keep the last row: further on the formulas would let the growth fall again, and b(w) fall to 0.
+    /// windows keep the last row: further on the formulas would let the growth fall again, and b(w) fall to 0. If
+    /// that would be more than `most` rows, each has as much more growth as it takes.
     ///
     /// A row begins where a(w) exceeds the a(w) at which the last one began by more than 1, not the next integer: so does
     /// the RFC's program, and rows begin up to 0.4 % later for it.
     pub fn table(&self, most: usize) -> Vec<Row> {
+        let last = self.high_window.saturating_add(self.high_window / 5);
+        let step =
+            (self.increase(last.into()).max(self.increase(self.high_window.into())) / most as f64).ceil().max(1.0);
         let mut rows = vec![Row { window: self.low_window, increase: 1, decrease: 0.5 }];
-        let mut last = 1.0;
-        for window in self.low_window..=self.high_window.saturating_add(self.high_window / 5) {
+        let mut begun = 1.0;
+        for window in self.low_window..=last {
             let increase = self.increase(window.into());
-            if increase > last + 1.0 && rows.len() < most {
-                last = increase;
-                let decrease = self.decrease(window.into());
-                rows.push(Row { window, increase: rows.len() as u32 + 1, decrease });
+            if increase > begun + step && rows.len() < most {
+                begun = increase;
+                rows.push(Row { window, increase: increase as u32, decrease: self.decrease(window.into()) });
             }
         }
         rows
+    }
+
+    /// Whether a(w) rises up to High_Window. It is w^c · 2b/(2 − b) with b falling in log w, so it has one peak.
+    pub fn is_rising(&self) -> bool {
+        let high = f64::from(self.high_window);
+        self.increase(high) > self.increase(high * 0.99)
     }
 
     fn decades(&self) -> f64 {

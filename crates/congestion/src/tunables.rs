@@ -29,12 +29,18 @@ pub struct Key {
     pub least: f64,
     /// The most that it can be.
     pub most: f64,
+    /// Whether it counts something: a whole number.
+    pub whole: bool,
     /// What it means, with its unit.
     pub meaning: &'static str,
 }
 
 const fn key(name: &'static str, default: f64, least: f64, most: f64, meaning: &'static str) -> Key {
-    Key { name, default, least, most, meaning }
+    Key { name, default, least, most, whole: false, meaning }
+}
+
+const fn count(name: &'static str, default: f64, least: f64, most: f64, meaning: &'static str) -> Key {
+    Key { name, default, least, most, whole: true, meaning }
 }
 
 const LOW_WINDOW: usize = 0;
@@ -56,22 +62,22 @@ const BIC_FAST_CONVERGENCE: usize = 15;
 
 /// All parameters. docs/congestion.md argues for the defaults.
 pub const KEYS: [Key; 16] = [
-    key("hstcp.low_window", 38.0, 2.0, 1e6, "Reno up to this window, in segments (RFC 3649: Low_Window)"),
-    key("hstcp.high_window", 83_000.0, 4.0, 1e7, "the window held at high_p, in segments (RFC 3649: High_Window)"),
+    count("hstcp.low_window", 38.0, 2.0, 1e6, "Reno up to this window, in segments (RFC 3649: Low_Window)"),
+    count("hstcp.high_window", 83_000.0, 4.0, 1e6, "the window held at high_p, in segments (RFC 3649: High_Window)"),
     key("hstcp.high_p", 1e-7, 1e-12, 1e-3, "loss rate at high_window (RFC 3649: High_P)"),
     key("hstcp.high_decrease", 0.1, 0.01, 0.5, "part of high_window that a loss takes (RFC 3649: High_Decrease)"),
-    key("ghstcp.test", 0.0, 0.0, 1.0, "0: correlation of round-trip time and departure; 1: two thresholds"),
+    count("ghstcp.test", 0.0, 0.0, 1.0, "0: correlation of round-trip time and departure; 1: two thresholds"),
     key("ghstcp.span", 2.0, 0.05, 8.0, "round trips that one test spans"),
-    key("ghstcp.samples", 8.0, 3.0, 1024.0, "fewer samples in a test leave the mode as it is"),
+    count("ghstcp.samples", 8.0, 3.0, 1024.0, "fewer samples in a test leave the mode as it is"),
     key("ghstcp.significance", 0.05, 1e-6, 0.5, "chance of taking noise for a rising trend, one-sided (test 0)"),
     key("ghstcp.reno_decrease", 0.5, 0.01, 0.9, "part of the window that a loss takes in Reno mode"),
     key("ghstcp.low", 0.25, 0.0, 1.0, "below this part of the range of mean round-trip times: HSTCP mode (test 1)"),
     key("ghstcp.high", 0.5, 0.0, 1.0, "above this part of it: Reno mode (test 1)"),
-    key("bic.low_window", 14.0, 0.0, 1e6, "Reno below this window, in segments"),
+    count("bic.low_window", 14.0, 0.0, 1e6, "Reno below this window, in segments"),
     key("bic.s_max", 32.0, 1.0, 1e4, "largest increment, in segments per round trip (S_max)"),
     key("bic.s_min", 0.01, 0.0, 1e4, "least increment, in segments per round trip (S_min), in steps of 1/128"),
     key("bic.decrease", 0.125, 0.01, 0.9, "part of the window that a loss takes (beta)"),
-    key("bic.fast_convergence", 1.0, 0.0, 1.0, "1: a window that came less far than before leaves room to others"),
+    count("bic.fast_convergence", 1.0, 0.0, 1.0, "1: a window that came less far than before leaves room to others"),
 ];
 
 /// The parameters by name, each within its range. Starts with the defaults.
@@ -102,7 +108,7 @@ impl Settings {
         };
         let key = &KEYS[at];
         match value.trim().parse::<f64>() {
-            Ok(number) if (key.least..=key.most).contains(&number) => {
+            Ok(number) if (key.least..=key.most).contains(&number) && !(key.whole && number.fract() != 0.0) => {
                 self.0[at] = number;
                 Ok(())
             }
@@ -149,7 +155,10 @@ pub enum Invalid {
         known: String,
     },
     /// The value is not a number, or out of range.
-    #[error("{} cannot be '{value}': it is a number from {} to {}: {}", key.name, key.least, key.most, key.meaning)]
+    #[error(
+        "{} cannot be '{value}': it is a {} from {} to {}: {}",
+        key.name, if key.whole { "whole number" } else { "number" }, key.least, key.most, key.meaning
+    )]
     Value {
         /// The parameter.
         key: &'static Key,
@@ -165,6 +174,7 @@ pub enum Invalid {
 #[repr(C)]
 struct HstcpRow {
     window: u32,
+    increase: u32,
     decrease: u32,
 }
 
@@ -206,6 +216,11 @@ impl Tunables {
                 "hstcp.high_p must be less than Reno's loss rate at low_window, (1.2/low_window)^2",
             ));
         }
+        if !response.is_rising() {
+            return Err(Invalid::Together(
+                "with these hstcp parameters the growth a(w) would fall before high_window: raise high_decrease or high_p",
+            ));
+        }
         if value[LOW] > value[HIGH] {
             return Err(Invalid::Together("ghstcp.low must not exceed ghstcp.high"));
         }
@@ -213,9 +228,9 @@ impl Tunables {
             return Err(Invalid::Together("bic.s_min must not exceed bic.s_max"));
         }
         let part = |part: f64| (part * ONE).round() as u32;
-        let mut hstcp = [HstcpRow { window: u32::MAX, decrease: 0 }; ROWS];
+        let mut hstcp = [HstcpRow { window: u32::MAX, increase: 0, decrease: 0 }; ROWS];
         for (row, place) in response.table(ROWS).iter().zip(&mut hstcp) {
-            *place = HstcpRow { window: row.window, decrease: part(row.decrease) };
+            *place = HstcpRow { window: row.window, increase: row.increase, decrease: part(row.decrease) };
         }
         Ok(Self {
             given: value.map(f64::to_bits),

@@ -31,6 +31,27 @@ fn additive_then_binary_then_probing() {
     assert_eq!(steps, [1, 2, 4, 8, 16, 32, 32, 32]);
 }
 
+/// The last segment takes round trips by halves, down to S_min a round trip.
+#[test]
+fn the_search_slows_down_to_s_min() {
+    let rounds = |s_min: &str| {
+        let mut settings = Settings::default();
+        settings.set("bic.s_min", s_min).unwrap();
+        let mut bic = Native::new(Algorithm::Bic, Arc::new(Tunables::new(&settings).unwrap()));
+        bic.on_loss(1_000);
+        let mut window = Window { cwnd: 999, ssthresh: 2, ..Window::default() };
+        let mut rounds = 0;
+        while window.cwnd < 1_000 {
+            grown(&mut bic, &mut window);
+            rounds += 1;
+        }
+        rounds
+    };
+    // 1/2, 1/4 … 1/128 of a segment, and then 1/128 once more.
+    assert!((7..=9).contains(&rounds("0.01")), "{}", rounds("0.01"));
+    assert_eq!(rounds("1"), 1);
+}
+
 #[test]
 fn fast_convergence_gives_room() {
     let after_second_loss_at = |cwnd: u32, fast: &str| {
@@ -75,8 +96,9 @@ fn slow_start_stops_at_the_threshold() {
 fn settings_say_what_is_wrong() {
     let mut settings = Settings::default();
     assert!(settings.set("hstcp.low", "1").unwrap_err().to_string().contains("hstcp.low_window"));
-    assert!(settings.set("bic.decrease", "2").unwrap_err().to_string().contains("from 0.01 to 0.9"));
+    assert!(settings.set("bic.decrease", "2").unwrap_err().to_string().contains("a number from 0.01 to 0.9"));
     assert!(settings.set("bic.decrease", "NaN").is_err());
+    assert!(settings.set("hstcp.low_window", "38.7").unwrap_err().to_string().contains("whole number"));
     settings.set("hstcp.low_window", "90000").unwrap();
     assert!(Tunables::new(&settings).unwrap_err().to_string().contains("less than hstcp.high_window"));
 }

@@ -106,13 +106,23 @@ fn no_wrong_decision_away_from_the_threshold() {
     assert!(rising > compared / 10 && rising < compared / 10 * 9, "{rising} of {compared} rise");
 }
 
-/// One-sided t at 95 %: 6.314, 2.920, 1.812 and 1.660 for 1, 2, 10 and 100 degrees of freedom (any table of it).
+/// One-sided t at 95 % and 99 % (any table of it; for 1022 degrees of freedom by the expansion around the normal one).
 #[test]
 fn critical_values() {
     let tunables = Tunables::default();
-    for (degrees, t) in [(1, 6.314), (2, 2.920), (10, 1.812), (100, 1.660)] {
-        let expected = t * t / (f64::from(degrees) + t * t);
-        assert!((tunables.critical(degrees as usize + 2) - expected).abs() < 1e-3, "{degrees} degrees of freedom");
+    let mut settings = Settings::default();
+    settings.set("ghstcp.significance", "0.01").unwrap();
+    let strict = Tunables::new(&settings).unwrap();
+    let published = [
+        (&tunables, [(1, 6.3138), (2, 2.9200), (10, 1.8125), (100, 1.6602), (1022, 1.6463)]),
+        (&strict, [(1, 31.8205), (2, 6.9646), (10, 2.7638), (100, 2.3642), (1022, 2.3300)]),
+    ];
+    for (tunables, values) in published {
+        for (degrees, t) in values {
+            let expected = t * t / (f64::from(degrees) + t * t);
+            let found = tunables.critical(degrees as usize + 2);
+            assert!((found / expected - 1.0).abs() < 5e-4, "{degrees} degrees of freedom: {found}, not {expected}");
+        }
     }
 }
 
@@ -152,6 +162,38 @@ fn rising_round_trips_switch_to_reno_and_flat_ones_back() {
     assert!(seen[4..10].iter().all(|reno| !reno), "{seen:?}");
     assert!(seen[14..20].iter().all(|reno| *reno), "{seen:?}");
     assert!(seen[25..].iter().all(|reno| !reno), "{seen:?}");
+}
+
+/// Windows larger than a test can take are sampled over the whole of it: a rise in its second half is seen.
+#[test]
+fn large_windows_are_sampled_evenly() {
+    let mut congestion = Native::new(Algorithm::Ghstcp, Arc::new(Tunables::default()));
+    let window = Window { cwnd: 3_000, ssthresh: 50, ..Window::default() };
+    let mut now = 10_000_000;
+    let mut seen = Vec::new();
+    // Tests span two round trips: the second of each rises.
+    for round in 0..12 {
+        for packet in 0..3_000 {
+            now += 33;
+            let rise = if round % 2 == 1 { packet * 2 } else { 0 };
+            congestion.on_rtt(&window, now, 100_000 + rise + packet % 7);
+        }
+        seen.push(congestion.is_reno());
+    }
+    assert!(seen[4..].iter().all(|reno| *reno), "{seen:?}");
+}
+
+/// Round-trip times of seconds, as bloated queues have them, are compared as well.
+#[test]
+fn round_trips_of_seconds_are_tested_too() {
+    let mut congestion = Native::new(Algorithm::Ghstcp, Arc::new(Tunables::default()));
+    let window = Window { cwnd: 100, ssthresh: 50, ..Window::default() };
+    let mut now = 100_000_000;
+    for packet in 0..1_000 {
+        now += 40_000;
+        congestion.on_rtt(&window, now, 4_000_000 + packet * 2_000);
+    }
+    assert!(congestion.is_reno());
 }
 
 #[test]

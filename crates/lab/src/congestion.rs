@@ -25,7 +25,7 @@ const NO_SSTHRESH: u32 = i32::MAX as u32;
 pub(crate) fn hold(scenario: &Scenario) -> Result<Vec<Held>, Error> {
     let mut held: Vec<Held> = Vec::new();
     for node in scenario.nodes.values() {
-        let Ok(algorithm) = node.tcp.congestion.parse::<Algorithm>() else { continue };
+        let Some(algorithm) = is_own(&node.tcp.congestion) else { continue };
         if held.iter().any(|held| held.algorithm() == algorithm) {
             continue;
         }
@@ -44,6 +44,11 @@ type Collected = Result<(Vec<Event>, u64), ekiden_bpf::Error>;
 /// Collects what the congestion controls of a lab tell, on a thread of its own.
 pub(crate) struct Tracer {
     result: Congestion,
+    listening: Option<Listening>,
+}
+
+/// The thread; it ends with this.
+struct Listening {
     names: Names,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Collected>>,
@@ -56,48 +61,78 @@ struct Names {
 }
 
 impl Tracer {
-    /// Starts to listen, if the lab holds any. That another process listens does not keep the lab from running.
+    /// Starts to listen, if the scenario uses any. That another process listens does not keep the lab from running.
     pub(crate) fn start(lab: &Lab) -> Result<Option<Self>, Error> {
-        let Some(first) = lab.congestion.first() else { return Ok(None) };
+        if !uses_any(&lab.scenario) {
+            return Ok(None);
+        }
+        let mut result = Congestion::default();
+        for held in &lab.congestion {
+            let Ok(settings) = held.settings() else { continue };
+            let read = settings.iter().filter(|(key, _)| held.algorithm().reads(key.name));
+            let parameters = read.map(|(key, value)| (key.name.to_owned(), value)).collect();
+            result.parameters.insert(held.algorithm().to_string(), parameters);
+        }
+        if lab.congestion.is_empty() {
+            result.not_traced = Some("this process may not look into the kernel".into());
+            return Ok(Some(Self { result, listening: None }));
+        }
         let mut names = Names { namespaces: HashMap::new(), addresses: HashMap::new() };
         for name in lab.scenario.nodes.keys() {
             let cookie = lab.namespace(name)?.cookie().map_err(building(format!("look up node '{name}'")))?;
             names.namespaces.insert(cookie, name.clone());
             names.addresses.insert(lab.address(name)?.into(), name.clone());
         }
-        let settings = first.settings().unwrap_or_default();
-        let parameters = settings.iter().map(|(key, value)| (key.name.to_owned(), value)).collect();
-        let mut result = Congestion { parameters, ..Congestion::default() };
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopping = Arc::clone(&stop);
-        let thread = match Trace::start(&lab.congestion, Level::Rounds) {
-            Ok(trace) => {
-                let collect = move || collect(trace, &stopping);
-                let thread = thread::Builder::new().name("congestion".into()).spawn(collect);
-                Some(thread.map_err(building("start a thread"))?)
-            }
+        let trace = match Trace::start(&lab.congestion, Level::Rounds) {
+            Ok(trace) => trace,
             Err(error) => {
                 result.not_traced = Some(error.to_string());
-                None
+                return Ok(Some(Self { result, listening: None }));
             }
         };
-        Ok(Some(Self { result, names, stop, thread }))
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopping = Arc::clone(&stop);
+        let thread = thread::Builder::new().name("congestion".into()).spawn(move || collect(trace, &stopping));
+        let thread = Some(thread.map_err(building("start a thread"))?);
+        Ok(Some(Self { result, listening: Some(Listening { names, stop, thread }) }))
     }
 
     /// Ends listening. Times count from `origin_us` of the monotonic clock.
     pub(crate) fn finish(mut self, origin_us: u64) -> Congestion {
-        self.stop.store(true, Ordering::Relaxed);
-        match self.thread.take().map(JoinHandle::join) {
-            Some(Ok(Ok((events, lost)))) => {
-                self.result.lost_events = lost;
-                self.result.events = self.names.translate(events, origin_us);
+        if let Some(mut listening) = self.listening.take() {
+            match listening.end() {
+                Some(Ok(Ok((events, lost)))) => {
+                    self.result.lost_events = lost;
+                    self.result.events = listening.names.translate(events, origin_us);
+                }
+                Some(Ok(Err(error))) => self.result.not_traced = Some(error.to_string()),
+                Some(Err(_)) | None => self.result.not_traced = Some("the listening thread failed".into()),
             }
-            Some(Ok(Err(error))) => self.result.not_traced = Some(error.to_string()),
-            Some(Err(_)) => self.result.not_traced = Some("the listening thread failed".into()),
-            None => {}
         }
         self.result
     }
+}
+
+impl Listening {
+    fn end(&mut self) -> Option<thread::Result<Collected>> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().map(JoinHandle::join)
+    }
+}
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+fn uses_any(scenario: &Scenario) -> bool {
+    scenario.nodes.values().any(|node| is_own(&node.tcp.congestion).is_some())
+}
+
+/// Ekiden's own congestion control of this name.
+fn is_own(name: &str) -> Option<Algorithm> {
+    Algorithm::LOADABLE.into_iter().find(|algorithm| algorithm.name() == name)
 }
 
 fn collect(mut trace: Trace, stop: &AtomicBool) -> Collected {
@@ -131,14 +166,14 @@ impl Names {
                 EventKind::End => (CongestionEventKind::End, event.window.ssthresh),
                 EventKind::Rtt { .. } | EventKind::Acked { .. } => continue,
             };
+            if matches!(event.kind, EventKind::Start) {
+                // The end of what the kernel kept there before may have been lost.
+                connections.remove(&event.connection);
+            }
             let connection = *connections.entry(event.connection).or_insert_with(|| {
                 next += 1;
                 next - 1
             });
-            if matches!(event.kind, EventKind::End) {
-                // The kernel may give its memory to the next connection.
-                connections.remove(&event.connection);
-            }
             all.push(CongestionEvent {
                 at_us: event.at_us.saturating_sub(origin_us),
                 connection,

@@ -214,8 +214,8 @@ pub struct Event {
 /// What ekiden's congestion controls did during a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Congestion {
-    /// Their parameters by name.
-    pub parameters: BTreeMap<String, f64>,
+    /// The parameters of each congestion control that was used, by name; without those that could not be read.
+    pub parameters: BTreeMap<String, BTreeMap<String, f64>>,
     /// Why there are no events, if that was not to be.
     pub not_traced: Option<String>,
     /// Events that were lost because they came too fast.

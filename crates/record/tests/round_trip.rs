@@ -66,7 +66,7 @@ fn record() -> Record {
             detail: String::new(),
         }],
         congestion: Some(Congestion {
-            parameters: [("ghstcp.span".to_owned(), 2.0)].into(),
+            parameters: [("ekiden_ghstcp".to_owned(), [("ghstcp.span".to_owned(), 2.0)].into())].into(),
             not_traced: None,
             lost_events: 3,
             events: vec![CongestionEvent {

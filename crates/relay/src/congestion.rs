@@ -63,6 +63,7 @@ pub fn secure(config: &Config, held: &[Held]) -> Result<(Config, Vec<Held>), Not
         names.extend(tcp.options.congestion.clone().filter(|name| !names.contains(name)));
     }
     let ours: Vec<Algorithm> = names.iter().filter_map(|name| loadable(name)).collect();
+    check_fallbacks(&mut config)?;
     let missing = ours.iter().copied().filter(|&one| !holds(held, one)).collect::<Vec<_>>();
     let held_now = ekiden_bpf::hold(&missing, &config.congestion.unwrap_or_default());
     let (fresh, refusal) = match held_now {
@@ -95,6 +96,7 @@ pub fn secure(config: &Config, held: &[Held]) -> Result<(Config, Vec<Held>), Not
 /// As for [`secure`].
 pub fn check(config: &Config) -> Result<(), NotToBeHad> {
     let mut config = config.clone();
+    check_fallbacks(&mut config)?;
     let mut names: Vec<String> = tables(&mut config).filter_map(|(_, tcp)| tcp.options.congestion.clone()).collect();
     names.retain(|name| loadable(name).is_none());
     names
@@ -145,6 +147,17 @@ fn trial(name: &str) -> Option<Reason> {
     }
 }
 
+/// A fallback that does not work shall show before it is needed.
+fn check_fallbacks(config: &mut Config) -> Result<(), NotToBeHad> {
+    for (place, tcp) in tables(config) {
+        let Some(name) = tcp.congestion_fallback.clone() else { continue };
+        if let Some(reason) = trial(&name) {
+            return Err(NotToBeHad { place, key: "congestion_fallback", name, reason });
+        }
+    }
+    Ok(())
+}
+
 fn replace(config: &mut Config, name: &str, reason: &Reason) -> Result<(), NotToBeHad> {
     let mut said: Vec<String> = Vec::new();
     for (place, tcp) in tables(config).filter(|(_, tcp)| tcp.options.congestion.as_deref() == Some(name)) {
@@ -152,9 +165,6 @@ fn replace(config: &mut Config, name: &str, reason: &Reason) -> Result<(), NotTo
             let (key, name) = ("congestion", name.to_owned());
             return Err(NotToBeHad { place, key, name, reason: reason.clone() });
         };
-        if let Some(reason) = trial(&fallback) {
-            return Err(NotToBeHad { place, key: "congestion_fallback", name: fallback, reason });
-        }
         if !said.contains(&fallback) {
             tracing::warn!(
                 "congestion control '{fallback}' is used instead of '{name}', which cannot be had: {reason}"

@@ -31,16 +31,18 @@ EK_FN void ek_bic_init(struct ek_bic *state)
 }
 
 /* Segments per round trip, in 128ths. */
-EK_FN ek_u32 ek_bic_increment(const struct ek_bic_tunables *tunables, struct ek_bic *state, ek_u32 cwnd)
+EK_FN ek_u32 ek_bic_increment(const struct ek_bic_tunables *tunables, struct ek_bic *state, const struct ek_window *window)
 {
-	ek_u64 half;
+	ek_u32 cwnd = window->cwnd;
+	ek_u64 half, grown;
 
 	if (cwnd < tunables->low_window)
 		return EK_BIC_SCALE;
 	if (cwnd < state->max) {
 		/* Binary search: target = (max + min) / 2, and min is where the window is. */
 		state->probe = 0;
-		half = (ek_u64)(state->max - cwnd) * EK_BIC_SCALE / 2;
+		grown = ek_min(window->cwnd_cnt / ek_max(cwnd, 1), EK_BIC_SCALE);
+		half = ((ek_u64)(state->max - cwnd) * EK_BIC_SCALE - grown) / 2;
 		if (half > tunables->s_max)
 			return tunables->s_max;
 		return ek_max((ek_u32)half, ek_max(tunables->s_min, 1));
@@ -61,7 +63,7 @@ EK_FN void ek_bic_acked(const struct ek_bic_tunables *tunables, struct ek_bic *s
 {
 	acked = ek_slow_start(window, acked);
 	if (acked)
-		ek_grow(window, (ek_u64)acked * ek_bic_increment(tunables, state, window->cwnd), EK_BIC_SCALE);
+		ek_grow(window, (ek_u64)acked * ek_bic_increment(tunables, state, window), EK_BIC_SCALE);
 }
 
 EK_FN ek_u32 ek_bic_ssthresh(const struct ek_bic_tunables *tunables, struct ek_bic *state, ek_u32 cwnd)

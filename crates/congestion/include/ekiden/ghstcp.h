@@ -33,6 +33,7 @@ struct ek_ghstcp {
 	ek_u32 span_us; /* of the test under way; 0 while there is none */
 	ek_u32 mode; /* enum ek_ghstcp_mode */
 	ek_u32 skipped; /* samples left out since the last one taken */
+	ek_u32 shift; /* what is added to the test is shifted down by this, so that long times fit */
 	ek_u32 rtt_least_us, rtt_most_us; /* of the tests' means */
 };
 
@@ -42,6 +43,7 @@ EK_FN void ek_ghstcp_restart(struct ek_ghstcp *state)
 	state->start_us = 0;
 	state->span_us = 0;
 	state->skipped = 0;
+	state->shift = 0;
 }
 
 EK_FN void ek_ghstcp_init(struct ek_ghstcp *state)
@@ -61,7 +63,7 @@ EK_FN ek_u32 ek_ghstcp_judge(const struct ek_ghstcp_tunables *tunables, struct e
 		return state->mode;
 	if (tunables->test == EK_GHSTCP_TREND)
 		return ek_trend_rises(&state->trend, tunables->critical) ? EK_GHSTCP_RENO : EK_GHSTCP_FAST;
-	mean = state->trend.sum_t / n;
+	mean = (state->trend.sum_t / n) << (state->shift & 31);
 	if (!state->rtt_least_us || mean < state->rtt_least_us)
 		state->rtt_least_us = mean;
 	state->rtt_most_us = ek_max(state->rtt_most_us, mean);
@@ -79,7 +81,7 @@ EK_FN int ek_ghstcp_rtt(const struct ek_ghstcp_tunables *tunables, struct ek_ghs
 			const struct ek_window *window, ek_u64 now_us, ek_u32 rtt_us)
 {
 	ek_u64 departure = now_us - rtt_us;
-	ek_u32 mode = state->mode;
+	ek_u32 mode = state->mode, bits, most;
 	ek_u64 span;
 
 	if (!rtt_us || rtt_us > now_us)
@@ -91,15 +93,20 @@ EK_FN int ek_ghstcp_rtt(const struct ek_ghstcp_tunables *tunables, struct ek_ghs
 	if (!state->span_us) {
 		/* A line without queue has no distance at all: at least 1. */
 		span = ((ek_u64)rtt_us * tunables->span) >> 16;
-		state->span_us = span > EK_TREND_LIMIT ? EK_TREND_LIMIT : ek_max((ek_u32)span, 1);
+		state->span_us = span > 0xffffffffu ? 0xffffffffu : ek_max((ek_u32)span, 1);
 		state->start_us = departure;
+		/* Round-trip times may double during the test. */
+		bits = ek_bits(((ek_u64)rtt_us << 1) | state->span_us);
+		state->shift = bits > EK_TREND_BITS ? bits - EK_TREND_BITS : 0;
 	}
-	/* Windows beyond what a test can take are sampled evenly. One that left before the first (it was sent again, or its
+	/* A test that would have more segments than it can take samples them evenly. One that left before the first (its
 	 * acknowledgement came late) tells nothing. */
 	state->skipped += 1;
-	if (departure >= state->start_us && state->skipped > window->cwnd / EK_TREND_MOST) {
+	most = (ek_u32)(((ek_u64)window->cwnd * tunables->span) >> 16) / EK_TREND_MOST;
+	if (departure >= state->start_us && state->skipped > most) {
 		state->skipped = 0;
-		ek_trend_add(&state->trend, (ek_u32)(departure - state->start_us), rtt_us);
+		ek_trend_add(&state->trend, (ek_u32)((departure - state->start_us) >> (state->shift & 31)),
+			     rtt_us >> (state->shift & 31));
 	}
 	if (mode == state->mode)
 		return 0;
@@ -119,7 +126,6 @@ EK_FN void ek_ghstcp_acked(const struct ek_hstcp_table *table, const struct ek_g
 EK_FN ek_u32 ek_ghstcp_ssthresh(const struct ek_hstcp_table *table, const struct ek_ghstcp_tunables *tunables,
 				const struct ek_ghstcp *state, ek_u32 cwnd)
 {
-	/* Never more than Reno or less than HighSpeed TCP takes of a window of this size. */
 	if (state->mode == EK_GHSTCP_RENO)
 		return ek_decreased(cwnd, ek_min(tunables->reno_decrease, EK_ONE));
 	return ek_hstcp_ssthresh(table, cwnd);

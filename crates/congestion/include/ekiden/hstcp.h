@@ -7,13 +7,14 @@
 
 #include "reno.h"
 
-/* The RFC's table has 73 rows; other parameters may want more. A power of two. */
+/* The RFC's table has 73 rows; with other parameters a(w) may grow by more than 1 from row to row. A power of two. */
 #define EK_HSTCP_ROWS 128
 #define EK_HSTCP_UNUSED 0xffffffffu /* the window of a row that is not used */
 
-/* Row i (from 0) holds for windows from its own up to the next row's: a(w) = i + 1. Unused rows follow. */
+/* A row holds for windows from its own up to the next row's. Unused rows follow. */
 struct ek_hstcp_row {
 	ek_u32 window;
+	ek_u32 increase; /* a(w), in segments per round trip */
 	ek_u32 decrease; /* b(w), in 65536ths */
 };
 
@@ -38,7 +39,7 @@ EK_FN ek_u32 ek_hstcp_row_of(const struct ek_hstcp_table *table, ek_u32 cwnd)
 
 EK_FN ek_u32 ek_hstcp_increase(const struct ek_hstcp_table *table, ek_u32 cwnd)
 {
-	return ek_hstcp_row_of(table, cwnd) + 1;
+	return table->row[ek_hstcp_row_of(table, cwnd) & (EK_HSTCP_ROWS - 1)].increase;
 }
 
 EK_FN ek_u32 ek_hstcp_decrease(const struct ek_hstcp_table *table, ek_u32 cwnd)

@@ -25,10 +25,12 @@ struct ek_window {
 EK_FN ek_u32 ek_min(ek_u32 a, ek_u32 b) { return a < b ? a : b; }
 EK_FN ek_u32 ek_max(ek_u32 a, ek_u32 b) { return a > b ? a : b; }
 
-/* The window after a loss takes `part` 65536ths of it. */
+/* The window after a loss takes `part` 65536ths of it, and at least a segment. */
 EK_FN ek_u32 ek_decreased(ek_u32 cwnd, ek_u32 part)
 {
-	return ek_max(cwnd - (ek_u32)(((ek_u64)cwnd * part) >> 16), EK_SSTHRESH_LEAST);
+	ek_u32 taken = ek_max((ek_u32)(((ek_u64)cwnd * part) >> 16), 1);
+
+	return cwnd > taken ? ek_max(cwnd - taken, EK_SSTHRESH_LEAST) : EK_SSTHRESH_LEAST;
 }
 
 /* Grows the window by `segments` / (cwnd * scale) per segment acknowledged. */

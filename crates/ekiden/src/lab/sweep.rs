@@ -3,9 +3,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
+use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
+use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
@@ -163,7 +165,8 @@ fn carry_out(args: &Args, children: &Children, runs: &[Run]) -> anyhow::Result<B
     };
     let result = std::thread::scope(|scope| {
         let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(worker)).collect();
-        workers.into_iter().try_for_each(|worker| worker.join().unwrap_or(Ok(())))
+        let joined = |worker: ScopedJoinHandle<'_, _>| worker.join().unwrap_or_else(|payload| resume_unwind(payload));
+        workers.into_iter().try_for_each(joined)
     });
     progress.clear();
     children.over();

@@ -1,0 +1,59 @@
+//! The kernel's eBPF links by number, as it lists them.
+#![allow(unsafe_code)] // Two system calls; libbpf-rs wraps one in an iterator that hides refusals, and not the other.
+
+use std::io;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::thread::sleep;
+use std::time::Duration;
+
+use crate::Error;
+use crate::error::failed;
+
+/// How often to try a link that is being made, and how long to wait in between.
+const TRIES: u32 = 20;
+const WAIT: Duration = Duration::from_millis(5);
+
+/// Whether this process may see the kernel's eBPF links.
+pub(crate) fn may_look() -> Result<(), Error> {
+    next(0).map(drop)
+}
+
+/// All links that there are. Some may be gone soon.
+pub(crate) fn all() -> Result<Vec<OwnedFd>, Error> {
+    let mut links = Vec::new();
+    let mut last = 0;
+    while let Some(id) = next(last)? {
+        links.extend(open(id)?);
+        last = id;
+    }
+    Ok(links)
+}
+
+/// The least number above `last` that a link has.
+fn next(last: u32) -> Result<Option<u32>, Error> {
+    let mut id = 0;
+    // SAFETY: takes a number and writes one to a place that lives.
+    let result = unsafe { libbpf_sys::bpf_link_get_next_id(last, &raw mut id) };
+    match result {
+        0 => Ok(Some(id)),
+        error if error == -nix::libc::ENOENT => Ok(None),
+        error => Err(failed("look at the kernel's eBPF links")(io::Error::from_raw_os_error(-error))),
+    }
+}
+
+/// The link of this number; `None` if it is gone.
+fn open(id: u32) -> Result<Option<OwnedFd>, Error> {
+    for _ in 0..TRIES {
+        // SAFETY: takes a number and returns a new descriptor, or minus the error's number.
+        let fd = unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) };
+        match fd {
+            // SAFETY: the descriptor is new, so nobody else owns it.
+            0.. => return Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
+            error if error == -nix::libc::ENOENT => return Ok(None),
+            // It is being made.
+            error if error == -nix::libc::EAGAIN => sleep(WAIT),
+            error => return Err(failed("look at the kernel's eBPF links")(io::Error::from_raw_os_error(-error))),
+        }
+    }
+    Ok(None)
+}

@@ -21,6 +21,7 @@ type Test = fn() -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
     ("what is loaded is shown, can be changed, and is gone after unload", round_trip),
+    ("many may load and unload at once, and nothing stays", many_at_once),
     ("a name stays while one of two nodes lives, also if the other is killed", two_nodes),
     ("a reload brings in what it names", reload),
     ("parameters of a node that comes later do not replace those in force", other_parameters),
@@ -79,6 +80,29 @@ fn round_trip() -> Result<(), Failed> {
     ensure(elsewhere || !available(name), || "it is still there".into())?;
     ensure(pins() == pins_before, || format!("pins left: {:?}", pins()))?;
     ensure(mounts() == mounts_before, || "the mounts have changed".into())
+}
+
+fn many_at_once() -> Result<(), Failed> {
+    free_name()?;
+    let (pins_before, mounts_before) = (pins(), mounts());
+    for round in 0..5 {
+        let load = || congestion(&["load"]).stdout(Stdio::null()).spawn();
+        let unload = || congestion(&["unload"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let mut children = (0..3).map(|_| load()).collect::<Result<Vec<_>, _>>()?;
+        for child in &mut children {
+            ensure(child.wait()?.success(), || format!("a load failed in round {round}"))?;
+        }
+        ensure(NAMES.iter().all(|name| available(name)), || format!("round {round}: not all are there"))?;
+        let mixed = [unload()?, load()?, unload()?];
+        for mut child in mixed {
+            child.wait()?;
+        }
+        // Whoever came last has loaded or not; after one more there is nothing.
+        congestion(&["unload"]).output()?;
+        ensure(pins() == pins_before, || format!("round {round}: {:?}", pins()))?;
+        ensure(mounts() == mounts_before, || format!("round {round}: {:?}", mounts()))?;
+    }
+    NAMES.iter().try_for_each(|name| is_gone(name))
 }
 
 fn two_nodes() -> Result<(), Failed> {
@@ -405,7 +429,7 @@ fn pins() -> Vec<PathBuf> {
     entries.map(|entry| entry.path()).collect()
 }
 
-/// Without the file system that `load` mounts: it stays while anyone's pins are in it.
+/// All that is mounted, the file system that `load` mounts too.
 fn mounts() -> Vec<String> {
     fs::read_to_string("/proc/self/mounts").unwrap_or_default().lines().map(str::to_owned).collect()
 }

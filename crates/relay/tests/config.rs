@@ -64,7 +64,7 @@ fn what_is_wrong_is_refused_with_its_line() {
 #[test]
 fn what_is_shown_is_a_configuration_without_secrets() {
     let text = "name = \"island\"\nkey_file = \"key\"\n[tcp]\nsend_buffer = \"4MiB\"\ncongestion = \"reno\"\ncongestion_fallback = \"cubic\"\n\
-        [congestion.hstcp]\nhigh_p = 1e-8\n[congestion.bic]\ns_max = 16\n\
+        [congestion.hstcp]\nhigh_p = 2e-7\n[congestion.bic]\ns_max = 16\n\
         [listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:1080\"\nusers = { alice = \"topsecret\" }\n\
         [listen.ssh]\nkind = \"forward\"\naddress = \"0.0.0.0:22\"\nto = \"a:22\"\nvia = [\"osaka\", \"tokyo\"]\nopen = true\n\
         [listen.seg]\nkind = \"segment\"\naddress = \"[::]:7000\"\ntcp = { receive_buffer = \"1MiB\" }\n\
@@ -74,7 +74,7 @@ fn what_is_shown_is_a_configuration_without_secrets() {
     let shown = config(text).to_string();
     assert!(!shown.contains("topsecret") && !shown.contains("aaaa"), "{shown}");
     assert!(shown.contains("connections = 16384") && shown.contains("handshake = \"10s\""), "{shown}");
-    assert!(shown.contains("congestion_fallback = \"cubic\"") && shown.contains("high_p = 1e-8"), "{shown}");
+    assert!(shown.contains("congestion_fallback = \"cubic\"") && shown.contains("high_p = 2e-7"), "{shown}");
     assert_eq!(config(&shown).to_string(), shown);
 }
 

@@ -37,7 +37,7 @@ bench-relay:
 	cargo build --release --package ekiden
 	bench/relay/run
 
-# S0's experiments, chapter 5, and 1 Gbit/s: an hour and a half. Continues where it was interrupted.
+# S0's experiments, chapter 5, and 1 Gbit/s: an hour and three quarters. Continues where it was interrupted.
 bench-s0:
 	@scripts/setup build demo
 	cargo build --release --package ekiden

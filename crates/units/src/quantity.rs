@@ -1,6 +1,7 @@
 //! The four quantities. Each is a number of base units in a newtype.
 
 use std::fmt;
+use std::ops::Add;
 use std::str::FromStr;
 use std::time::Duration;
 
@@ -128,6 +129,11 @@ impl Time {
         Self(n * 1_000_000_000)
     }
 
+    /// The time that has passed since `earlier`; 0 if that is later.
+    pub const fn since(self, earlier: Self) -> Self {
+        Self(self.0.saturating_sub(earlier.0))
+    }
+
     /// In milliseconds, for tables and plots.
     pub fn as_ms(self) -> f64 {
         self.0 as f64 / 1e6
@@ -146,6 +152,15 @@ impl Fraction {
     /// Between 0 and 1.
     pub fn as_f64(self) -> f64 {
         self.0 as f64 / 1e9
+    }
+}
+
+impl Add for Time {
+    type Output = Self;
+
+    /// Saturates after 584 years.
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
     }
 }
 

@@ -1,0 +1,113 @@
+//! TCP segments in IP packets.
+
+use std::net::IpAddr;
+
+use etherparse::checksum::Sum16BitWords;
+use etherparse::err::ip::{HeaderError, HeadersError, SliceError};
+use etherparse::{IpSlice, Ipv4Header, Ipv6Header, ip_number};
+
+use crate::{EmitError, ParseError, Segment, checksum};
+
+/// Hops that a packet may take, the same as Linux's.
+const HOPS: u8 = 64;
+
+/// A TCP segment and the addresses it goes between, both of IPv4 or both of IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Packet {
+    /// The sender's address.
+    pub source: IpAddr,
+    /// The receiver's address.
+    pub destination: IpAddr,
+    /// What the packet carries.
+    pub segment: Segment,
+}
+
+impl Packet {
+    /// Reads an IPv4 or IPv6 packet, and returns it with the segment's payload.
+    pub fn parse(bytes: &[u8]) -> Result<(Packet, &[u8]), ParseError> {
+        let ip = IpSlice::from_slice(bytes).map_err(from_ip)?;
+        match &ip {
+            IpSlice::Ipv4(v4) => {
+                if !checksum::is_valid(Sum16BitWords::new().add_slice(v4.header().slice())) {
+                    return Err(ParseError::IpChecksum);
+                }
+            }
+            // The parser takes all that follows for the payload.
+            IpSlice::Ipv6(v6) if v6.header().payload_length() == 0 => return Err(ParseError::Truncated),
+            IpSlice::Ipv6(_) => {}
+        }
+        if ip.is_fragmenting_payload() {
+            return Err(ParseError::Fragment);
+        }
+        let inner = ip.payload();
+        if inner.ip_number != ip_number::TCP {
+            return Err(ParseError::NotTcp(inner.ip_number.0));
+        }
+        let (source, destination) = (ip.source_addr(), ip.destination_addr());
+        let (segment, payload) = Segment::parse(inner.payload, source, destination)?;
+        Ok((Packet { source, destination, segment }, payload))
+    }
+
+    /// Appends the packet with its payload to `into`, which stays as it is on an error.
+    ///
+    /// An IPv4 packet may not be fragmented, and its identification is 0 (RFC 6864, section 4.1); 64 hops, no ECN, no
+    /// flow label.
+    pub fn emit(&self, payload: &[u8], into: &mut Vec<u8>) -> Result<(), EmitError> {
+        if u32::try_from(payload.len()) != Ok(self.segment.payload) {
+            return Err(EmitError::Payload { stated: self.segment.payload, given: payload.len() });
+        }
+        self.write(payload, into)?;
+        into.extend_from_slice(payload);
+        Ok(())
+    }
+
+    /// As [`Packet::emit`], but the headers only, and with the checksum of a payload of zeros: for packets whose payload
+    /// is a length and nothing else.
+    pub fn emit_headers(&self, into: &mut Vec<u8>) -> Result<(), EmitError> {
+        self.write(&[], into)
+    }
+
+    /// Appends the headers. Zeros at the end of a payload do not change its checksum, so `payload` may leave them out.
+    fn write(&self, payload: &[u8], into: &mut Vec<u8>) -> Result<(), EmitError> {
+        let too_long = EmitError::TooLong(self.segment.payload);
+        let length = u64::from(self.segment.header_bytes()) + u64::from(self.segment.payload);
+        let length = u16::try_from(length).map_err(|_| too_long)?;
+        match (self.source, self.destination) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                let ip = Ipv4Header::new(length, HOPS, ip_number::TCP, source.octets(), destination.octets());
+                let mut ip = ip.map_err(|_| too_long)?;
+                ip.header_checksum = ip.calc_header_checksum();
+                into.extend_from_slice(&ip.to_bytes());
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                let ip = Ipv6Header {
+                    payload_length: length,
+                    next_header: ip_number::TCP,
+                    hop_limit: HOPS,
+                    source: source.octets(),
+                    destination: destination.octets(),
+                    ..Ipv6Header::default()
+                };
+                into.extend_from_slice(&ip.to_bytes());
+            }
+            (source_address, destination_address) => {
+                return Err(EmitError::Addresses { source_address, destination_address });
+            }
+        }
+        let mut tcp = self.segment.header();
+        let sum = checksum::pseudo_header(self.source, self.destination, length).add_slice(&tcp.to_bytes());
+        tcp.checksum = sum.add_slice(payload).ones_complement().to_be();
+        into.extend_from_slice(&tcp.to_bytes());
+        Ok(())
+    }
+}
+
+fn from_ip(error: SliceError) -> ParseError {
+    match error {
+        SliceError::Len(_) => ParseError::Truncated,
+        SliceError::IpHeaders(HeadersError::Ip(HeaderError::UnsupportedIpVersion { version_number })) => {
+            ParseError::Version(version_number)
+        }
+        SliceError::IpHeaders(_) => ParseError::IpHeader,
+    }
+}

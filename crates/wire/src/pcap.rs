@@ -1,0 +1,71 @@
+//! pcap files of packets that were never on a line, for Wireshark and tcpdump.
+//!
+//! The format is draft-ietf-opsawg-pcap: here in little-endian order, with nanoseconds, of raw IP packets.
+
+use std::io::{self, Write};
+
+use ekiden_units::Time;
+
+use crate::Packet;
+
+/// Times are in nanoseconds.
+const MAGIC: u32 = 0xa1b2_3c4d;
+/// Major and minor.
+const VERSION: [u16; 2] = [2, 4];
+/// The most bytes kept of a packet; the headers are 100 at most.
+const SNAPLEN: u32 = 65535;
+/// LINKTYPE_RAW: each packet starts with its IP header.
+const LINK_TYPE: u32 = 101;
+
+/// Writes the headers of packets into a pcap file. Payloads have a length only: a packet is cut after its TCP header.
+///
+/// Each packet is one write: give it a [`BufWriter`](io::BufWriter), and call [`PcapWriter::finish`].
+#[derive(Debug)]
+pub struct PcapWriter<W> {
+    file: W,
+    record: Vec<u8>,
+}
+
+impl<W: Write> PcapWriter<W> {
+    /// Starts a file.
+    pub fn new(mut file: W) -> io::Result<Self> {
+        let mut head = Vec::new();
+        head.extend(MAGIC.to_le_bytes());
+        head.extend(VERSION.map(u16::to_le_bytes).concat());
+        // Two reserved fields.
+        head.extend([0; 8]);
+        head.extend(SNAPLEN.to_le_bytes());
+        head.extend(LINK_TYPE.to_le_bytes());
+        file.write_all(&head)?;
+        Ok(Self { file, record: Vec::new() })
+    }
+
+    /// Adds a packet that was seen at `time`, which readers show as time since 1970: below 2^32 s.
+    ///
+    /// A later time, or a packet that cannot be emitted (see [`Packet::emit`]), is refused with [`io::ErrorKind::InvalidInput`]; nothing is
+    /// written then.
+    pub fn write(&mut self, time: Time, packet: &Packet) -> io::Result<()> {
+        let invalid = |error: String| io::Error::new(io::ErrorKind::InvalidInput, error);
+        let seconds = u32::try_from(time.0 / NANOS);
+        let seconds = seconds.map_err(|_| invalid("the time is 2^32 s or more".to_owned()))?;
+        self.record.clear();
+        self.record.extend([0; RECORD_HEAD]);
+        packet.emit_headers(&mut self.record).map_err(|error| invalid(error.to_string()))?;
+        let captured = (self.record.len() - RECORD_HEAD) as u32;
+        // An IP packet: below 2^17.
+        let original = captured + packet.segment.payload;
+        let head = [seconds, (time.0 % NANOS) as u32, captured, original];
+        self.record[..RECORD_HEAD].copy_from_slice(&head.map(u32::to_le_bytes).concat());
+        self.file.write_all(&self.record)
+    }
+
+    /// Flushes what is buffered.
+    pub fn finish(mut self) -> io::Result<()> {
+        self.file.flush()
+    }
+}
+
+/// Bytes before each packet: seconds, nanoseconds, bytes captured, bytes there were.
+const RECORD_HEAD: usize = 16;
+
+const NANOS: u64 = 1_000_000_000;

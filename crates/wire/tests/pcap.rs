@@ -1,0 +1,58 @@
+//! pcap files, read back by hand.
+
+mod support;
+
+use std::io::ErrorKind;
+
+use ekiden_units::Time;
+use ekiden_wire::pcap::PcapWriter;
+use ekiden_wire::*;
+use proptest::collection::vec;
+use proptest::prelude::*;
+use support::*;
+
+fn number(bytes: &[u8], at: usize) -> u32 {
+    u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
+}
+
+proptest! {
+    #[test]
+    fn every_packet_of_a_file_is_found(packets in vec((0..u64::from(u32::MAX) * 1_000_000_000, packet()), 0..5)) {
+        let mut file = Vec::new();
+        let mut writer = PcapWriter::new(&mut file).unwrap();
+        for (time, (packet, _)) in &packets {
+            writer.write(Time(*time), packet).unwrap();
+        }
+        writer.finish().unwrap();
+        let head = [0xa1b23c4d, 2 | 4 << 16, 0, 0, 65535, 101];
+        prop_assert_eq!([0, 4, 8, 12, 16, 20].map(|at| number(&file, at)), head);
+        let mut at = 24;
+        for (time, (packet, payload)) in packets {
+            let [seconds, nanoseconds, captured, original] = [0, 4, 8, 12].map(|field| number(&file, at + field));
+            prop_assert_eq!(u64::from(seconds) * 1_000_000_000 + u64::from(nanoseconds), time);
+            prop_assert!(nanoseconds < 1_000_000_000);
+            prop_assert_eq!((original - captured) as usize, payload.len());
+            let mut bytes = file[at + 16..at + 16 + captured as usize].to_vec();
+            bytes.resize(original as usize, 0);
+            prop_assert!(checksums_hold(&bytes));
+            let arrived = Packet { segment: arrives(packet.segment), ..packet };
+            prop_assert_eq!(Packet::parse(&bytes).unwrap().0, arrived);
+            at += 16 + captured as usize;
+        }
+        prop_assert_eq!(at, file.len());
+    }
+}
+
+#[test]
+fn what_does_not_fit_a_file_is_refused_and_leaves_no_trace() {
+    let [four, six] = ["192.0.2.1", "2001:db8::1"].map(|address| address.parse().unwrap());
+    let packet = Packet { source: four, destination: four, segment: Segment::default() };
+    let mut file = Vec::new();
+    let mut writer = PcapWriter::new(&mut file).unwrap();
+    let late = writer.write(Time::secs(1 << 32), &packet).unwrap_err();
+    assert_eq!(late.kind(), ErrorKind::InvalidInput);
+    let mixed = writer.write(Time(0), &Packet { destination: six, ..packet }).unwrap_err();
+    assert_eq!(mixed.kind(), ErrorKind::InvalidInput);
+    writer.write(Time(0), &packet).unwrap();
+    assert_eq!(file.len(), 24 + 16 + 40);
+}

@@ -1,17 +1,21 @@
-//! Congestion control as arithmetic: Reno, HighSpeed TCP, gentle HighSpeed TCP and BIC.
+//! Congestion control as arithmetic: Reno, HighSpeed TCP, gentle HighSpeed TCP, BIC and CUBIC.
 //!
-//! It is written once, as C headers under `include/ekiden/`: integers only, no kernel types. The eBPF programs of crate
-//! `bpf` include them, and so does the native build that [`Native`] calls. What is simulated is what is deployed.
+//! What ekiden brings into the kernel is written once, as C headers under `include/ekiden/`: integers only, no kernel types.
+//! The eBPF programs of crate `bpf` include them, and so does the native build that [`Native`] calls. What is simulated is
+//! what is deployed. [`Cubic`] is for the simulation only: the kernel has its own.
 //!
 //! What the algorithms are and why their parameters have their defaults stands in `docs/congestion.md`.
 
+mod cubic;
 mod native;
 mod response;
 mod tunables;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 
+pub use cubic::{Cubic, CubicSettings};
 pub use native::{Native, hstcp_decrease, hstcp_increase, trend};
 pub use response::{Response, Row};
 pub use tunables::{Invalid, KEYS, Key, LAYOUT, MOST_SAMPLES, Settings, Tunables};
@@ -114,4 +118,14 @@ pub trait CongestionControl {
 
     /// The retransmission timer ran out, after [`CongestionControl::on_loss`].
     fn on_timeout(&mut self);
+}
+
+/// The congestion control of this name, for one new connection: `cubic` or one of [`Algorithm`]'s names. `None` if there is
+/// none of this name.
+pub fn control(name: &str, tunables: &Arc<Tunables>) -> Option<Box<dyn CongestionControl + Send>> {
+    if name == Cubic::NAME {
+        return Some(Box::new(Cubic::default()));
+    }
+    let algorithm = name.parse().ok()?;
+    Some(Box::new(Native::new(algorithm, Arc::clone(tunables))))
 }

@@ -24,6 +24,8 @@ ek_u32 ekiden_ssthresh(ek_u32 algorithm, const struct ek_tunables *tunables, uni
 
 void ekiden_timeout(ek_u32 algorithm, union ek_state *state) { ek_timeout(algorithm, state); }
 
+ek_u32 ekiden_slow_start(struct ek_window *window, ek_u32 acked) { return ek_slow_start(window, acked); }
+
 ek_u32 ekiden_mode(const union ek_state *state) { return state->ghstcp.mode; }
 
 ek_u32 ekiden_hstcp_increase(const struct ek_tunables *tunables, ek_u32 cwnd)

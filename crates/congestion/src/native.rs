@@ -27,6 +27,7 @@ unsafe extern "C" {
     safe fn ekiden_acked(algorithm: u32, tunables: &Tunables, state: &mut State, window: &mut Window, acked: u32);
     safe fn ekiden_ssthresh(algorithm: u32, tunables: &Tunables, state: &mut State, cwnd: u32) -> u32;
     safe fn ekiden_timeout(algorithm: u32, state: &mut State);
+    safe fn ekiden_slow_start(window: &mut Window, acked: u32) -> u32;
     safe fn ekiden_mode(state: &State) -> u32;
     safe fn ekiden_hstcp_increase(tunables: &Tunables, cwnd: u32) -> u32;
     safe fn ekiden_hstcp_decrease(tunables: &Tunables, cwnd: u32) -> u32;
@@ -85,6 +86,12 @@ impl CongestionControl for Native {
     fn on_timeout(&mut self) {
         ekiden_timeout(self.algorithm as u32, &mut self.state);
     }
+}
+
+/// Slow start, for algorithms that are not in the headers. Returns how many of the segments are left for congestion
+/// avoidance.
+pub(crate) fn slow_start(window: &mut Window, acked: u32) -> u32 {
+    ekiden_slow_start(window, acked)
 }
 
 /// HSTCP's a(w): segments by which a window of `cwnd` segments grows per round trip (RFC 3649, section 5).

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
+/* Keeping parallel TCP streams in balance from a gateway at the entrance of the wide area network: Sugawara, Inaba, Hiraki,
+ * "Balancing Window Size of Parallel TCP Streams using Gateway", section 3.
+ *
+ * The gateway stands near the senders of a group of streams and sees both directions of each. When the receiver of any
+ * stream repeats one ACK number `repeats` times, congestion has begun: the receive window in the ACKs of every stream of the
+ * group is brought down to `part` of the flow observed just before, so that no stream goes on into the full queue. It ends
+ * when every stream that repeated so often has its ACK number advance, or ends. Nothing is dropped, delayed or marked.
+ *
+ * What the paper leaves open is decided like this.
+ *
+ * A repetition is a duplicate acknowledgement as in RFC 5681, section 2: data is outstanding, the ACK number is the largest
+ * so far, and the packet has neither payload nor SYN, FIN, RST. Its window may differ from the last one's, which the RFC
+ * rules out: receivers adjust their window while they hold data behind a gap, and senders with SACK do not mind. A
+ * window of 0 is no repetition: so receivers answer probes of a closed window. The first ACK with a number does not count.
+ *
+ * The flow is the bytes acknowledged during one round trip, the unit in which a window is given: what the path delivered, not
+ * what was put into it, which in slow start is twice as much. A round begins with a data segment that passes and ends
+ * with the ACK that covers it, so it lasts a round trip between gateway and receiver, and no clock has to be set. If something
+ * was retransmitted meanwhile (the round lasts longer, the ACK number jumps), the bytes are brought down to
+ * the length of the last round without. "Just before" is the last round that was complete when throttling began, or what was
+ * acknowledged since if that is more: in slow start every round has twice the last one's. While the group is throttled a
+ * stream keeps the limit that it got at first.
+ *
+ * A window is never raised, and never brought below the largest segment seen, which a sender needs to go on. Streams are
+ * left alone whose window scale (RFC 7323) is unknown, because their beginning was not seen, or whose flow is, because no
+ * round was complete; they still may throttle the group.
+ *
+ * A stream ends with RST, or when the sender's FIN is acknowledged: up to there what is lost is still sent again. If
+ * those that throttle the group fall silent without an end, it is let go after `idle_us`.
+ *
+ * State of streams and of the group is apart, and nothing here walks from stream to stream. */
+#ifndef EKIDEN_BALANCE_H
+#define EKIDEN_BALANCE_H
+
+typedef unsigned char ekb_u8;
+typedef unsigned short ekb_u16;
+typedef unsigned int ekb_u32;
+typedef int ekb_s32;
+typedef unsigned long long ekb_u64;
+
+#define EKB_FN static inline __attribute__((always_inline))
+
+/* Bits of the TCP header's flags. */
+#define EKB_FIN 0x01
+#define EKB_SYN 0x02
+#define EKB_RST 0x04
+#define EKB_ACK 0x10
+
+#define EKB_SCALE_MOST 14 /* RFC 7323, section 2.3 */
+
+enum ekb_direction {
+	EKB_DATA = 0, /* from the sender into the wide area network */
+	EKB_ACKS = 1, /* back from the receiver */
+};
+
+struct ekb_settings {
+	ekb_u32 repeats; /* of one ACK number that throttle the group; at least 1 */
+	ekb_u32 part; /* of the flow that is left, in 65536ths */
+	ekb_u64 idle_us; /* after which those that throttle the group are given up */
+};
+
+/* A packet of one of the group's streams. */
+struct ekb_packet {
+	ekb_u64 time_us; /* when it passes; of any clock that runs on */
+	ekb_u32 seq, ack;
+	ekb_u32 length; /* payload bytes */
+	ekb_s32 scale; /* the window scale option's shift; -1 without one. Only a SYN has it */
+	ekb_u16 window; /* as in the header */
+	ekb_u8 flags; /* EKB_FIN … */
+	ekb_u8 direction; /* enum ekb_direction */
+};
+
+struct ekb_group {
+	ekb_u64 until_us; /* when it is let go if nothing more comes from those that throttle it */
+	ekb_u32 throttling; /* number of the present or last throttling, from 1 */
+	ekb_u32 stalled; /* streams that throttle it; 0: it is not throttled */
+	ekb_u32 by; /* the stream that began it */
+};
+
+enum ekb_seen {
+	EKB_SEEN = 1 << 0, /* `ack` and `sent` are known */
+	EKB_SCALE_KNOWN = 1 << 1,
+	EKB_DATA_SYN = 1 << 2, /* the sender's SYN has passed */
+	EKB_DATA_SCALES = 1 << 3, /* and it had a window scale option */
+	EKB_ACKS_SYN = 1 << 4, /* the receiver's SYN has passed */
+	EKB_ACKS_SCALES = 1 << 5,
+	EKB_FIN_SENT = 1 << 6,
+	EKB_IN_ROUND = 1 << 7,
+	EKB_RESENT = 1 << 8, /* something was retransmitted in this round */
+};
+
+/* All zero: nothing is known. Sequence numbers wrap. */
+struct ekb_stream {
+	ekb_u64 round_us; /* when the round began */
+	ekb_u32 round_ack; /* the ACK number then */
+	ekb_u32 round_end; /* the ACK number that ends it */
+	ekb_u32 rtt_us; /* of the last round without retransmission; 0: there was none */
+	ekb_u32 flow; /* bytes acknowledged in the last round; 0: there was none with data */
+	ekb_u32 ack; /* the largest from the receiver */
+	ekb_u32 sent; /* behind the last byte that passed */
+	ekb_u32 fin; /* behind the sender's FIN */
+	ekb_u32 repeats; /* of `ack` */
+	ekb_u32 segment; /* largest payload seen */
+	ekb_u32 stalled_in; /* the throttling that it takes part in causing */
+	ekb_u32 limited_in; /* the throttling that `limit` is for */
+	ekb_u32 limit; /* bytes of window while throttled; 0: unknown */
+	ekb_u32 seen; /* enum ekb_seen */
+	ekb_u32 scale; /* of the receiver's windows */
+};
+
+/* Whether sequence number a lies behind b. */
+EKB_FN int ekb_after(ekb_u32 a, ekb_u32 b) { return (ekb_s32)(a - b) > 0; }
+
+EKB_FN int ekb_is_stalled(const struct ekb_group *group, const struct ekb_stream *stream)
+{
+	return group->stalled && stream->stalled_in == group->throttling;
+}
+
+EKB_FN void ekb_stall(struct ekb_group *group, struct ekb_stream *stream, ekb_u32 index)
+{
+	if (!group->stalled) {
+		group->throttling += 1;
+		if (!group->throttling) /* 0 is none */
+			group->throttling = 1;
+		group->by = index;
+	}
+	group->stalled += 1;
+	stream->stalled_in = group->throttling;
+}
+
+EKB_FN void ekb_let_go(struct ekb_group *group, struct ekb_stream *stream)
+{
+	if (ekb_is_stalled(group, stream))
+		group->stalled -= 1;
+	stream->stalled_in = 0;
+}
+
+/* The stream is over, or another one begins in its place. */
+EKB_FN void ekb_end(struct ekb_group *group, struct ekb_stream *stream)
+{
+	ekb_let_go(group, stream);
+	__builtin_memset(stream, 0, sizeof(*stream));
+}
+
+/* Bytes acknowledged per round trip up to now; 0: unknown. */
+EKB_FN ekb_u32 ekb_flow(const struct ekb_stream *stream)
+{
+	ekb_u32 since;
+
+	if (!stream->flow || !(stream->seen & EKB_IN_ROUND) || (stream->seen & EKB_RESENT))
+		return stream->flow;
+	since = stream->ack - stream->round_ack;
+	return since > stream->flow ? since : stream->flow;
+}
+
+/* What the stream's window is as long as the group is throttled, decided when throttling begins or, which is the same, with
+ * the stream's first packet from then on. */
+EKB_FN void ekb_limit(const struct ekb_settings *settings, const struct ekb_group *group, struct ekb_stream *stream)
+{
+	ekb_u64 limit;
+
+	if (!group->stalled || stream->limited_in == group->throttling)
+		return;
+	stream->limited_in = group->throttling;
+	limit = ((ekb_u64)ekb_flow(stream) * settings->part) >> 16;
+	if (limit > 0xffffffffu)
+		limit = 0xffffffffu;
+	if (stream->flow && !limit)
+		limit = 1;
+	stream->limit = (ekb_u32)limit;
+}
+
+/* Scaling is used if both SYNs have the option (RFC 7323, section 2.2); an answering SYN only has it if it was asked. */
+EKB_FN void ekb_learn_scale(struct ekb_stream *stream, const struct ekb_packet *packet)
+{
+	ekb_u32 both = EKB_DATA_SYN | EKB_ACKS_SYN, scales = EKB_DATA_SCALES | EKB_ACKS_SCALES;
+
+	if (packet->direction == EKB_DATA) {
+		stream->seen |= EKB_DATA_SYN;
+		if (packet->scale >= 0)
+			stream->seen |= EKB_DATA_SCALES;
+		else
+			stream->seen &= ~(ekb_u32)EKB_DATA_SCALES;
+	} else {
+		stream->seen |= EKB_ACKS_SYN;
+		if (packet->scale >= 0) {
+			stream->seen |= EKB_ACKS_SCALES;
+			stream->scale = packet->scale > EKB_SCALE_MOST ? EKB_SCALE_MOST : (ekb_u32)packet->scale;
+		} else {
+			stream->seen &= ~(ekb_u32)EKB_ACKS_SCALES;
+		}
+		if ((packet->flags & EKB_ACK) && !(stream->seen & EKB_DATA_SYN)) {
+			stream->seen |= EKB_DATA_SYN;
+			if (packet->scale >= 0)
+				stream->seen |= EKB_DATA_SCALES;
+		}
+	}
+	if ((stream->seen & both) != both)
+		return;
+	stream->seen |= EKB_SCALE_KNOWN;
+	if ((stream->seen & scales) != scales)
+		stream->scale = 0;
+}
+
+/* From the sender. */
+EKB_FN void ekb_sent(struct ekb_stream *stream, const struct ekb_packet *packet)
+{
+	ekb_u32 end = packet->seq + packet->length + !!(packet->flags & EKB_SYN) + !!(packet->flags & EKB_FIN);
+
+	if (end == packet->seq)
+		return;
+	if (!(stream->seen & EKB_SEEN)) {
+		stream->seen |= EKB_SEEN;
+		stream->ack = packet->seq;
+		stream->sent = packet->seq;
+	}
+	if (packet->length > stream->segment)
+		stream->segment = packet->length;
+	if (packet->flags & EKB_FIN) {
+		stream->seen |= EKB_FIN_SENT;
+		stream->fin = end;
+	}
+	if (ekb_after(stream->sent, packet->seq))
+		stream->seen |= EKB_RESENT;
+	if (!ekb_after(end, stream->sent))
+		return;
+	stream->sent = end;
+	if (stream->seen & EKB_IN_ROUND)
+		return;
+	stream->seen |= EKB_IN_ROUND;
+	stream->seen &= ~(ekb_u32)EKB_RESENT;
+	stream->round_us = packet->time_us;
+	stream->round_ack = stream->ack;
+	stream->round_end = end;
+}
+
+EKB_FN void ekb_end_round(struct ekb_stream *stream, ekb_u64 now_us)
+{
+	ekb_u64 lasted = now_us > stream->round_us ? now_us - stream->round_us : 1;
+	ekb_u64 bytes = stream->ack - stream->round_ack;
+
+	stream->seen &= ~(ekb_u32)EKB_IN_ROUND;
+	if (!(stream->seen & EKB_RESENT))
+		stream->rtt_us = lasted > 0xffffffffu ? 0xffffffffu : (ekb_u32)lasted;
+	else if (!stream->rtt_us)
+		return;
+	else if (lasted > stream->rtt_us)
+		bytes = bytes * stream->rtt_us / lasted;
+	/* A handshake's round has no data. */
+	if (stream->segment)
+		stream->flow = bytes ? (ekb_u32)bytes : 1;
+}
+
+/* From the receiver. */
+EKB_FN void ekb_acked(const struct ekb_settings *settings, struct ekb_group *group, struct ekb_stream *stream, ekb_u32 index,
+		      const struct ekb_packet *packet)
+{
+	if (!(stream->seen & EKB_SEEN)) {
+		stream->seen |= EKB_SEEN;
+		stream->ack = packet->ack;
+		stream->sent = packet->ack;
+		return;
+	}
+	if (ekb_after(packet->ack, stream->ack)) {
+		stream->ack = packet->ack;
+		stream->repeats = 0;
+		ekb_let_go(group, stream);
+		/* What it acknowledges may have passed before the gateway was there. */
+		if (ekb_after(stream->ack, stream->sent))
+			stream->sent = stream->ack;
+		if ((stream->seen & EKB_IN_ROUND) && !ekb_after(stream->round_end, stream->ack))
+			ekb_end_round(stream, packet->time_us);
+		if ((stream->seen & EKB_FIN_SENT) && !ekb_after(stream->fin, stream->ack))
+			ekb_end(group, stream);
+		return;
+	}
+	if (packet->ack != stream->ack || !ekb_after(stream->sent, stream->ack) || packet->length || !packet->window ||
+	    (packet->flags & (EKB_SYN | EKB_FIN)))
+		return;
+	if (stream->repeats != 0xffffffffu)
+		stream->repeats += 1;
+	if (stream->repeats >= settings->repeats && !ekb_is_stalled(group, stream))
+		ekb_stall(group, stream, index);
+}
+
+/* The window field that takes the place of the packet's; 0: it stays as it is. */
+EKB_FN ekb_u32 ekb_window(const struct ekb_stream *stream, ekb_u32 window)
+{
+	ekb_u32 shift = stream->scale & 15, field, least;
+
+	if (!stream->limit || !(stream->seen & EKB_SCALE_KNOWN))
+		return 0;
+	field = stream->limit >> shift;
+	least = (ekb_u32)(((ekb_u64)stream->segment + (1u << shift) - 1) >> shift);
+	if (field < least)
+		field = least;
+	return field < window ? field : 0;
+}
+
+/* A packet of the stream of this index passes. Returns the window field to write into it; 0: it is left as it is. */
+EKB_FN ekb_u32 ekb_observe(const struct ekb_settings *settings, struct ekb_group *group, struct ekb_stream *stream,
+			   ekb_u32 index, const struct ekb_packet *packet)
+{
+	if (group->stalled && packet->time_us >= group->until_us)
+		group->stalled = 0;
+	if (packet->flags & EKB_RST) {
+		ekb_end(group, stream);
+		return 0;
+	}
+	if ((packet->flags & (EKB_SYN | EKB_ACK)) == EKB_SYN)
+		ekb_end(group, stream);
+	/* Before the packet counts: it comes after the flow that was observed before. */
+	ekb_limit(settings, group, stream);
+	if (packet->flags & EKB_SYN)
+		ekb_learn_scale(stream, packet);
+	if (packet->direction == EKB_DATA)
+		ekb_sent(stream, packet);
+	else if (packet->flags & EKB_ACK)
+		ekb_acked(settings, group, stream, index, packet);
+	if (ekb_is_stalled(group, stream))
+		group->until_us = packet->time_us + settings->idle_us;
+	if (!group->stalled || packet->direction != EKB_ACKS || (packet->flags & (EKB_SYN | EKB_ACK)) != EKB_ACK)
+		return 0;
+	ekb_limit(settings, group, stream);
+	return ekb_window(stream, packet->window);
+}
+
+#endif

@@ -1,0 +1,249 @@
+//! What holds for any packets.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Gateway, SEGMENT, Stream, WINDOW};
+use ekiden_balance::{Direction, Group, Packet, Settings, flags};
+use proptest::prelude::*;
+
+/// Something that happens to a stream.
+#[derive(Debug, Clone, Copy)]
+enum Event {
+    Send(u8),
+    Resend,
+    /// The ACK number advances by so many segments, if so many are outstanding.
+    Ack(u8),
+    Repeat(u8),
+    Reset,
+    Finish,
+    Open,
+    Wait(u32),
+}
+
+fn events() -> impl Strategy<Value = Vec<(u32, Event)>> {
+    let event = prop_oneof![
+        4 => (1_u8..30).prop_map(Event::Send),
+        1 => Just(Event::Resend),
+        4 => (1_u8..12).prop_map(Event::Ack),
+        3 => (1_u8..9).prop_map(Event::Repeat),
+        1 => Just(Event::Reset),
+        1 => Just(Event::Finish),
+        2 => Just(Event::Open),
+        2 => (0_u32..600_000).prop_map(Event::Wait),
+    ];
+    prop::collection::vec((0_u32..4, event), 1..300)
+}
+
+/// What should be so, told without sequence numbers.
+#[derive(Debug, Clone, Copy, Default)]
+struct Expected {
+    open: bool,
+    repeats: u32,
+    stalled: bool,
+    limit: Option<u32>,
+}
+
+const REPEATS: u32 = 5;
+const IDLE_US: u64 = 1_000_000;
+
+/// A group, and beside it what should be so.
+struct Model {
+    gateway: Gateway,
+    streams: BTreeMap<u32, (Stream, Expected)>,
+    throttled: bool,
+    heard_us: u64,
+    fields: Vec<Option<u16>>,
+}
+
+impl Model {
+    fn new(first: u32) -> Self {
+        let settings =
+            Settings { repeats: REPEATS, idle: std::time::Duration::from_micros(IDLE_US), ..Settings::default() };
+        let streams = (0..4).map(|number| (number, (Stream { first, ..Stream::new(number) }, Expected::default())));
+        Self {
+            gateway: Gateway::with(settings),
+            streams: streams.collect(),
+            throttled: false,
+            heard_us: 0,
+            fields: Vec::new(),
+        }
+    }
+
+    /// Those that stand still and were silent for too long are given up.
+    fn expire(&mut self) {
+        if self.throttled && self.gateway.now_us >= self.heard_us + IDLE_US {
+            self.streams.values_mut().for_each(|(_, expected)| expected.stalled = false);
+            self.throttled = false;
+        }
+    }
+
+    /// With a packet of this stream: the group is throttled as long as any stream stands still.
+    fn settle(&mut self, number: u32, expected: Expected) {
+        if expected.stalled {
+            self.heard_us = self.gateway.now_us;
+        }
+        self.streams.entry(number).and_modify(|(_, old)| *old = expected);
+        let stalled = self.streams.values().any(|(_, expected)| expected.stalled);
+        if stalled && !self.throttled {
+            for (number, (_, expected)) in &mut self.streams {
+                expected.limit =
+                    self.gateway.group.flow(*number).map(|flow| (u64::from(flow) * 52_429 / 65_536) as u32);
+            }
+        }
+        self.throttled = stalled;
+    }
+
+    /// Another packet of it, of which nothing is to be expected.
+    fn pass(&mut self, number: u32) {
+        self.expire();
+        self.settle(number, self.streams[&number].1);
+    }
+
+    fn happens(&mut self, number: u32, event: Event) {
+        let (mut stream, expected) = self.streams[&number];
+        match event {
+            Event::Wait(time_us) => self.gateway.now_us += u64::from(time_us),
+            Event::Open => {
+                self.expire();
+                self.settle(number, Expected { open: true, ..Expected::default() });
+                let first = stream.first.wrapping_add(77_777_777);
+                stream = Stream { number, first, sent: 0, acked: 0 };
+                let syn = Packet { flags: flags::SYN, scale: 2, ..self.gateway.data_packet(&stream, 0) };
+                self.gateway.observe(&stream, Packet { seq: first, ..syn });
+                let syn = Packet { flags: flags::SYN | flags::ACK, scale: 2, ..self.gateway.ack_packet(&stream, 0) };
+                self.gateway.observe(&stream, syn);
+            }
+            _ if !expected.open => {}
+            Event::Send(count) => {
+                for _ in 0..count {
+                    self.pass(number);
+                    self.gateway.send(&mut stream);
+                }
+            }
+            Event::Resend if stream.sent > stream.acked => {
+                self.pass(number);
+                self.gateway.resend(&stream, stream.acked);
+            }
+            Event::Resend => {}
+            Event::Ack(count) => {
+                if stream.sent >= stream.acked + u64::from(count) * u64::from(SEGMENT) {
+                    self.acknowledge(&mut stream, count.into());
+                }
+            }
+            Event::Repeat(count) => {
+                for _ in 0..count {
+                    self.acknowledge(&mut stream, 0);
+                }
+            }
+            Event::Reset => {
+                self.expire();
+                self.settle(number, Expected::default());
+                let packet = Packet { flags: flags::RST, ..self.gateway.data_packet(&stream, stream.sent) };
+                self.gateway.observe(&stream, packet);
+            }
+            Event::Finish => {
+                self.pass(number);
+                let fin = flags::FIN | flags::ACK;
+                let packet = Packet { flags: fin, length: 0, ..self.gateway.data_packet(&stream, stream.sent) };
+                self.gateway.observe(&stream, packet);
+                self.settle(number, Expected::default());
+                let field = self.gateway.observe(&stream, self.gateway.ack_packet(&stream, stream.sent + 1));
+                assert_eq!(field, None, "the stream is over");
+            }
+        }
+        self.streams.entry(number).and_modify(|(old, _)| *old = stream);
+        assert_eq!(self.gateway.group.throttled_by().is_some(), self.throttled, "{:?}", self.streams);
+    }
+
+    /// An ACK passes: the ACK number advances by so many segments, or is repeated.
+    fn acknowledge(&mut self, stream: &mut Stream, segments: u32) {
+        self.expire();
+        let mut expected = self.streams[&stream.number].1;
+        if segments > 0 {
+            (expected.repeats, expected.stalled) = (0, false);
+        } else if stream.sent > stream.acked {
+            expected.repeats += 1;
+            expected.stalled = expected.repeats >= REPEATS;
+        }
+        self.settle(stream.number, expected);
+        let field = self.gateway.ack(stream, segments);
+        let limit = self.streams[&stream.number].1.limit.map(|limit| limit.max(SEGMENT) >> 2);
+        let limit = limit.filter(|limit| self.throttled && *limit < WINDOW.into());
+        assert_eq!(field.map(u32::from), limit, "of {}: {expected:?}", stream.number);
+        self.fields.push(field);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, cases: 512, ..ProptestConfig::default() })]
+
+    /// The group is throttled while a stream stands still and never else; each stream is then held to its flow before. It
+    /// does not matter where sequence numbers begin and wrap.
+    #[test]
+    fn throttled_while_a_stream_stands_still(events in events(), first in any::<u32>()) {
+        let mut fields = Vec::new();
+        for first in [first, 0, u32::MAX - 5_000, (1 << 31) - 5_000] {
+            let mut model = Model::new(first);
+            for &(number, event) in &events {
+                model.happens(number, event);
+            }
+            fields.push(model.fields);
+        }
+        prop_assert!(fields.windows(2).all(|pair| pair[0] == pair[1]));
+    }
+
+    /// No packet whatsoever has its window raised or set to 0, or brought below a segment, or is changed otherwise than as
+    /// an ACK of a stream whose scale was seen.
+    #[test]
+    fn windows_are_never_raised(packets in prop::collection::vec((0_u32..3, packets()), 1..400), repeats in 0_u32..4) {
+        let mut group = Group::new(Settings { repeats, ..Settings::default() });
+        // By stream: its largest segment, unless it may have ended, and the scale in its receiver's SYN.
+        let mut seen: BTreeMap<u32, (Option<u32>, Option<i32>)> = BTreeMap::new();
+        for (number, packet) in packets {
+            let field = group.observe(number, &packet);
+            let (segment, scale) = seen.entry(number).or_insert((Some(0), None));
+            if packet.flags & flags::RST != 0 || packet.flags & (flags::SYN | flags::ACK) == flags::SYN {
+                (*segment, *scale) = (Some(0), None);
+            }
+            if packet.flags & flags::SYN != 0 && packet.direction == Direction::Acks {
+                *scale = Some(packet.scale.clamp(0, 14));
+            }
+            if packet.flags & flags::RST == 0 && packet.direction == Direction::Data {
+                let ends = packet.flags & flags::FIN != 0;
+                *segment = segment.map(|segment| packet.length.max(segment)).filter(|_| !ends);
+            }
+            if let Some(field) = field {
+                prop_assert!(packet.direction == Direction::Acks && packet.flags & flags::ACK != 0);
+                prop_assert!(packet.flags & (flags::SYN | flags::RST) == 0);
+                prop_assert!(field > 0 && field < packet.window);
+                prop_assert!(scale.is_some());
+                // A scale that the other side did not take up is none.
+                let most = u32::from(field) << scale.unwrap_or(0);
+                prop_assert!(segment.is_none_or(|segment| most >= segment), "{field} with {scale:?} for {segment:?}");
+            }
+        }
+    }
+}
+
+/// Packets of a few sequence numbers around the wrap, so that they meet.
+fn packets() -> impl Strategy<Value = Packet> {
+    let number = prop_oneof![8 => (0_u32..8).prop_map(|at| (at * 500).wrapping_sub(2_000)), 1 => any::<u32>()];
+    let flags = prop_oneof![
+        20 => Just(flags::ACK),
+        3 => Just(flags::SYN),
+        3 => Just(flags::SYN | flags::ACK),
+        1 => Just(flags::FIN | flags::ACK),
+        1 => any::<u8>(),
+    ];
+    let length = prop_oneof![3 => Just(0_u32), 3 => Just(500), 1 => 0_u32..70_000];
+    let time = prop_oneof![9 => 0_u64..1_000_000, 1 => any::<u64>()];
+    let rest = (-1_i32..16, prop_oneof![any::<u16>(), 0_u16..4], any::<bool>());
+    (number.clone(), number, flags, length, time, rest).prop_map(
+        |(seq, ack, flags, length, time_us, (scale, window, back))| {
+            let direction = if back { Direction::Acks } else { Direction::Data };
+            Packet { time_us, seq, ack, length, scale, window, flags, direction }
+        },
+    )
+}

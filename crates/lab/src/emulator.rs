@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use ekiden_link::{Fate, Line, random};
 use ekiden_net::clock::{monotonic_ns, realtime_ns, sleep_until};
 use ekiden_net::namespace::Namespace;
 use ekiden_net::packet::{BATCH, Batch, ETHERNET_HEADER, PacketSocket};
@@ -22,8 +23,6 @@ use ekiden_scenario::Link;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::{TimeSpec, TimeValLike};
 
-use crate::line::{Fate, Line};
-use crate::random;
 use counters::Counters;
 
 /// How often the thread looks under load.

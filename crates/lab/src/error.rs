@@ -5,6 +5,14 @@ use std::io;
 /// Why a lab could not be built, or a run did not succeed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The scenario asks for something that only the simulator has.
+    #[error("{key}: only `ekiden simulate` can do this; for the lab, {instead}")]
+    OnlySimulated {
+        /// What asks for it: a key or a table.
+        key: String,
+        /// What to write instead.
+        instead: String,
+    },
     /// The machine lacks a privilege or the kernel a feature.
     #[error(transparent)]
     Sandbox(#[from] ekiden_net::sandbox::Error),
@@ -97,6 +105,8 @@ pub enum Kind {
     Missing,
     /// The caller asked for something that is not there.
     Usage,
+    /// The scenario is not one for a lab.
+    Scenario,
     /// The network inside the lab failed.
     Network,
     /// Data arrived changed, or a measurement missed its tolerance.
@@ -113,6 +123,7 @@ impl Error {
             | Self::Build { .. }
             | Self::Program { .. } => Kind::Missing,
             Self::NoSuchNode { .. } => Kind::Usage,
+            Self::OnlySimulated { .. } => Kind::Scenario,
             Self::Proxy { .. } | Self::Flow { .. } => Kind::Network,
             Self::Differs { .. } | Self::Inaccurate { .. } => Kind::Mismatch,
         }

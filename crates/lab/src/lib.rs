@@ -9,14 +9,13 @@ mod congestion;
 mod emulator;
 mod error;
 mod flow;
-mod line;
 mod network;
 mod payload;
 mod probe;
 mod proxies;
-mod random;
 mod run;
 mod sandbox;
+mod suits;
 mod tcp;
 
 use std::ffi::OsStr;
@@ -37,6 +36,7 @@ pub use flow::Progress;
 pub use proxies::{HTTP_PORT, SEGMENT_PORT, SOCKS_PORT};
 pub use run::verdict;
 pub use sandbox::{Interrupt, clean, isolate, run_directory};
+pub use suits::suits_lab;
 
 use emulator::{Emulator, Wire};
 use error::building;
@@ -61,9 +61,10 @@ impl Lab {
     /// Builds the nodes and links of `scenario`. Nothing runs in them yet.
     ///
     /// # Errors
-    /// If the kernel refuses a step, or has no congestion control of a name that the scenario uses. Ekiden's own are
-    /// brought into the kernel for as long as the lab lives.
+    /// As [`suits_lab`]; if the kernel refuses a step, or has no congestion control of a name that the scenario uses.
+    /// Ekiden's own are brought into the kernel for as long as the lab lives.
     pub fn build(scenario: &Scenario) -> Result<Self, Error> {
+        suits_lab(scenario)?;
         let congestion = congestion::hold(scenario)?;
         let network = network::build(scenario)?;
         let wires: Vec<_> = scenario

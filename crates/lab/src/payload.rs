@@ -1,7 +1,7 @@
 //! The data of a flow's connection: a sequence that looks random and can be had at any offset, so that every byte that
 //! arrives can be compared wherever it stands.
 
-use crate::random::{derive, word};
+use ekiden_link::random::{derive, word};
 
 /// The payload of one connection.
 #[derive(Debug, Clone, Copy)]

@@ -38,6 +38,7 @@ impl Lab {
             flows: outcomes.flows,
             paths,
             links: self.link_counters(),
+            tunnels: Vec::new(),
             samples: outcomes.samples,
             events: outcomes.events,
             congestion,

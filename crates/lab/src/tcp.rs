@@ -5,7 +5,7 @@ use std::io;
 
 use ekiden_net::namespace::Namespace;
 use ekiden_scenario::Tcp;
-use ekiden_units::Bytes;
+use ekiden_units::{Bytes, Time};
 
 use crate::Error;
 
@@ -26,6 +26,9 @@ pub(crate) fn configure(tcp: &Tcp, mtu: u32, forwards: bool) -> io::Result<()> {
     set("tcp_sack", flag(tcp.sack))?;
     set("tcp_timestamps", flag(tcp.timestamps))?;
     set("tcp_window_scaling", flag(tcp.window_scaling))?;
+    if let Some(least) = tcp.rto_min {
+        set_rto_min(least)?;
+    }
     let receive = receive_space(tcp.receive_buffer, mtu);
     set("tcp_rmem", &limits(receive, 131_072))?;
     set("tcp_wmem", &limits(send_space(tcp), 16_384))
@@ -117,6 +120,17 @@ fn limits(most: u64, initial: u64) -> String {
     // The kernel refuses less than this, and keeps the numbers in 32 bits with a sign.
     let most = most.clamp(4_096, i32::MAX as u64 / 2);
     format!("4096 {} {most}", initial.min(most))
+}
+
+/// The least retransmission timeout. The kernel rounds it to its clock's tick.
+fn set_rto_min(least: Time) -> io::Result<()> {
+    set("tcp_rto_min_us", &least.0.div_ceil(1_000).to_string()).map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => io::Error::new(
+            error.kind(),
+            format!("this kernel has no {IPV4}/tcp_rto_min_us (Linux 6.11 has); leave 'rto_min' out"),
+        ),
+        _ => error,
+    })
 }
 
 fn flag(on: bool) -> &'static str {

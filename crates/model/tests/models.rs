@@ -1,7 +1,7 @@
 //! The closed forms against the papers' own figures.
 
 use ekiden_model::{payload_rate, s0, s3};
-use ekiden_scenario::{Link, Queue};
+use ekiden_scenario::{Discipline, Link, Queue};
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 
 #[test]
@@ -47,7 +47,9 @@ fn headers_take_their_part_of_the_line() {
         rate: BitRate::mbit(10),
         delay: Time(0),
         queue: Queue::Packets(100),
+        discipline: Discipline::DropTail,
         loss: Fraction(0),
+        loss_burst: 1,
         mtu: 1500,
     };
     assert_eq!(payload_rate(&link, true), BitRate(9_653_333));

@@ -27,6 +27,9 @@ pub struct Record {
     pub paths: Vec<Path>,
     /// What each direction of each link did.
     pub links: Vec<LinkDirection>,
+    /// What each direction of each connection of each tunnel did; absent without tunnels.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tunnels: Vec<TunnelDirection>,
     /// The state of the senders over time, ordered by time.
     pub samples: Vec<Sample>,
     /// What happened, ordered by time.
@@ -138,7 +141,7 @@ pub struct LinkDirection {
     pub packets: u64,
     /// Bytes of IP packets delivered.
     pub bytes: u64,
-    /// Packets for which the queue had no room.
+    /// Packets that the queue dropped: for want of room, or because its discipline chose them.
     pub queue_drops: u64,
     /// Packets lost at random, as the scenario wants it.
     pub random_losses: u64,
@@ -152,6 +155,39 @@ pub struct LinkDirection {
     pub queue_max_packets: u64,
     /// How far deliveries were from their computed times; absent where time is virtual, or nothing was delivered.
     pub lateness: Option<Lateness>,
+}
+
+/// What one direction of one connection of a tunnel did during the run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TunnelDirection {
+    /// The tunnel's name in the scenario.
+    pub tunnel: String,
+    /// The connection of the tunnel, counted from 0.
+    pub connection: u32,
+    /// The end at which packets enter.
+    pub from: String,
+    /// The end at which they leave.
+    pub to: String,
+    /// Packets carried from end to end.
+    pub packets: u64,
+    /// Their bytes, without what the tunnel adds.
+    pub bytes: u64,
+    /// Packets for which the queue had no room.
+    pub queue_drops: u64,
+    /// Packets lost because the connection had died.
+    pub broken_losses: u64,
+    /// The most that waited for the connection's send buffer at once, in bytes.
+    pub queue_max_bytes: u64,
+    /// The most that waited for the connection's send buffer at once, in packets.
+    pub queue_max_packets: u64,
+    /// Segments that the end at which packets enter sent again.
+    pub retransmits: u64,
+    /// Its retransmission timeouts.
+    pub timeouts: u64,
+    /// Its least round-trip time; absent if it measured none.
+    pub rtt_min_us: Option<u64>,
+    /// Its largest smoothed round-trip time, looked at as often as the samples; absent if it measured none.
+    pub rtt_max_us: Option<u64>,
 }
 
 /// Actual less computed time of delivery. Negative is early.
@@ -205,7 +241,7 @@ pub struct Event {
     pub flow: Option<String>,
     /// The connection of the flow, if one.
     pub connection: Option<u32>,
-    /// What: `connected`, `finished`, `failed`.
+    /// What: `connected`, `finished`, `failed`; of a gateway's group, `throttled` and `let_go`.
     pub kind: String,
     /// More, for people.
     pub detail: String,

@@ -2,7 +2,7 @@
 
 use ekiden_record::{
     Congestion, CongestionEvent, CongestionEventKind, Error, Event, FORMAT, Flow, Lateness, LinkDirection, Manifest,
-    Outcome, Path, Record, Sample,
+    Outcome, Path, Record, Sample, TunnelDirection,
 };
 
 fn record() -> Record {
@@ -42,6 +42,22 @@ fn record() -> Record {
             queue_max_bytes: 3000,
             queue_max_packets: 2,
             lateness: Some(Lateness { p50_us: -5.0, p99_us: 80.0, max_us: 310.0 }),
+        }],
+        tunnels: vec![TunnelDirection {
+            tunnel: "deep".into(),
+            connection: 1,
+            from: "city".into(),
+            to: "island".into(),
+            packets: 1,
+            bytes: 1500,
+            queue_drops: 2,
+            broken_losses: 3,
+            queue_max_bytes: 4,
+            queue_max_packets: 5,
+            retransmits: 6,
+            timeouts: 7,
+            rtt_min_us: Some(8),
+            rtt_max_us: None,
         }],
         samples: vec![Sample {
             at_us: 100_000,

@@ -46,6 +46,7 @@ fn record(goodputs: &[(&str, u64)], drops: [u64; 2], overruns: u64, p99_us: Opti
         flows: goodputs.iter().map(flow).collect(),
         paths: Vec::new(),
         links: drops.map(link).into(),
+        tunnels: Vec::new(),
         samples: Vec::new(),
         events: Vec::new(),
         congestion: None,

@@ -1,34 +1,38 @@
 //! The description of a network and of what is sent over it.
 //!
-//! A [`Scenario`] names nodes, the links between them and the flows over those. The same file is planned,
-//! simulated and run in the lab. [`Scenario::load`] parses a TOML file, resolves every default, and refuses what cannot be
+//! A [`Scenario`] names nodes, the links between them, what stands in the middle (tunnels, gateways), and the flows and
+//! background over all that. The same file is planned, simulated and run in the lab. [`Scenario::load`] parses a TOML file, resolves every default, and refuses what cannot be
 //! run, naming file, line and reason. The format is described in `docs/scenario.md`.
 
 mod error;
+mod network;
 mod raw;
 mod resolve;
 mod route;
 mod show;
 mod sweep;
+mod traffic;
 
 use std::path::Path;
 
-use ekiden_units::{BitRate, Bytes, Fraction, Time};
+use ekiden_units::Time;
 use indexmap::IndexMap;
 use serde::Serialize;
 
 pub use error::Error;
+pub use network::{Discipline, Gateway, Link, Node, NodeKind, Profile, Queue, Tcp, Tunnel};
 pub use route::Hop;
 pub use sweep::{Point, Setting, Sweep};
+pub use traffic::{Amount, Background, Flow, OnOff};
 
-/// A network, and the flows over it, with every default resolved.
+/// A network, and what is sent over it, with every default resolved and every copy of a node made.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Scenario {
     /// A short name, used in records and file names: letters, digits, `-` and `_`.
     pub name: String,
     /// What the scenario shows, for people.
     pub description: String,
-    /// Seeds everything random (loss, payload).
+    /// Seeds everything random (loss, payload, on and off times).
     pub seed: u64,
     /// Nodes by name, in the order of the file.
     #[serde(rename = "node")]
@@ -39,105 +43,15 @@ pub struct Scenario {
     /// Flows by name, in the order of the file.
     #[serde(rename = "flow")]
     pub flows: IndexMap<String, Flow>,
-}
-
-/// A machine.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Node {
-    /// What the machine does.
-    pub kind: NodeKind,
-    /// For a proxy: the proxies that its SOCKS5 and HTTP clients' connections take after it, in order. Empty: straight
-    /// to the destination.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub next: Vec<String>,
-    /// The settings of its TCP.
-    pub tcp: Tcp,
-}
-
-/// What a node does. Routers and proxies forward packets that are not for them; hosts do not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum NodeKind {
-    /// An end host.
-    Host,
-    /// Forwards packets and nothing else.
-    Router,
-    /// Runs an ekiden proxy, and forwards packets.
-    Proxy,
-}
-
-/// The settings of a node's TCP. The congestion control of a proxy is that of all its segments.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Tcp {
-    /// The congestion control by the kernel's name, such as `reno` or `cubic`.
-    pub congestion: String,
-    /// How much unacknowledged and unsent data a socket holds at most (the kernel auto-tunes below that).
-    pub send_buffer: Bytes,
-    /// The largest receive window a socket advertises (the kernel auto-tunes below that).
-    pub receive_buffer: Bytes,
-    /// Selective acknowledgements (RFC 2018).
-    pub sack: bool,
-    /// Timestamps (RFC 7323).
-    pub timestamps: bool,
-    /// Window scaling (RFC 7323). Without it no window exceeds 65,535 bytes.
-    pub window_scaling: bool,
-    /// Initial congestion window in segments; `None` leaves the kernel's (10, RFC 6928).
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub initial_window: Option<u32>,
-}
-
-/// A link between two nodes; both directions are alike and independent.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Link {
-    /// The two nodes it joins.
-    pub ends: [String; 2],
-    /// Bits per second on the line, counting IP packets with their headers and no framing.
-    pub rate: BitRate,
-    /// Propagation delay one way.
-    pub delay: Time,
-    /// What waits for the line at most; drop tail beyond it. The packet being sent does not count.
-    pub queue: Queue,
-    /// The part of the packets that is lost at random, each independently.
-    pub loss: Fraction,
-    /// Largest IP packet in bytes.
-    pub mtu: u32,
-}
-
-/// The limit of a drop-tail queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Queue {
-    /// Counted in bytes of IP packets.
-    Bytes(Bytes),
-    /// Counted in packets.
-    Packets(u64),
-}
-
-/// Data sent from one node to another over TCP.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Flow {
-    /// The sender, which also opens the connection.
-    pub from: String,
-    /// The receiver.
-    pub to: String,
-    /// How much, or how long.
-    #[serde(flatten)]
-    pub amount: Amount,
-    /// When it starts, counted from the start of the run.
-    pub start: Time,
-    /// The proxies it goes through, in order; empty for a direct connection.
-    pub via: Vec<String>,
-    /// How many connections send at once. Each sends `amount`.
-    pub parallel: u32,
-}
-
-/// How much each connection of a flow sends.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Amount {
-    /// A fixed number of bytes.
-    Bytes(Bytes),
-    /// As much as goes in a fixed time.
-    Duration(Time),
+    /// Tunnels by name, in the order of the file. No two have the same ends.
+    #[serde(rename = "tunnel", skip_serializing_if = "IndexMap::is_empty")]
+    pub tunnels: IndexMap<String, Tunnel>,
+    /// Gateways by name, in the order of the file. No flow is in the group of two.
+    #[serde(rename = "gateway", skip_serializing_if = "IndexMap::is_empty")]
+    pub gateways: IndexMap<String, Gateway>,
+    /// Background by name, in the order of the file.
+    #[serde(rename = "background", skip_serializing_if = "IndexMap::is_empty")]
+    pub background: IndexMap<String, Background>,
 }
 
 impl Scenario {
@@ -153,8 +67,8 @@ impl Scenario {
     /// away, and the other way round.
     ///
     /// # Errors
-    /// As [`Scenario::load`] for the file as it stands; [`Error::Set`] if it has no such key, node, link or flow, or what
-    /// comes out cannot be run.
+    /// As [`Scenario::load`] for the file as it stands; [`Error::Set`] if it has no such key, node, link or other table, or
+    /// what comes out cannot be run.
     pub fn load_with(path: &Path, point: &Point) -> Result<Self, Error> {
         let file = path.display().to_string();
         match std::fs::read_to_string(path) {
@@ -192,7 +106,8 @@ impl Scenario {
         Some(Time(path.iter().map(|hop| hop.link.delay.0 * 2).sum()))
     }
 
-    /// The scenario as a file in which every default is written out. Parses back to an equal scenario.
+    /// The scenario as a file in which defaults are written out, but for those that leave a thing as a lab has it
+    /// anyway (`profile`, `discipline`, `loss_burst`). Parses back to an equal scenario.
     pub fn to_toml(&self) -> String {
         show::to_toml(self)
     }

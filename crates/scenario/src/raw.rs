@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_spanned::Spanned;
 
-use crate::{NodeKind, Queue};
+use crate::{Discipline, NodeKind, Profile, Queue};
 
 pub(crate) type Named<T> = IndexMap<Spanned<String>, T>;
 
@@ -25,12 +25,19 @@ pub(crate) struct RawScenario {
     pub link: Named<RawLink>,
     #[serde(default)]
     pub flow: Named<RawFlow>,
+    #[serde(default)]
+    pub tunnel: Named<RawTunnel>,
+    #[serde(default)]
+    pub gateway: Named<RawGateway>,
+    #[serde(default)]
+    pub background: Named<RawBackground>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Clone)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawNode {
     pub kind: Option<NodeKind>,
+    pub copies: Option<Spanned<u32>>,
     #[serde(default)]
     pub next: Vec<Spanned<String>>,
     #[serde(default)]
@@ -40,6 +47,7 @@ pub(crate) struct RawNode {
 #[derive(Deserialize, Default, Clone)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawTcp {
+    pub profile: Option<Profile>,
     pub congestion: Option<Spanned<String>>,
     pub send_buffer: Option<Spanned<Bytes>>,
     pub receive_buffer: Option<Spanned<Bytes>>,
@@ -47,20 +55,23 @@ pub(crate) struct RawTcp {
     pub timestamps: Option<bool>,
     pub window_scaling: Option<bool>,
     pub initial_window: Option<Spanned<u32>>,
+    pub rto_min: Option<Spanned<Time>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Clone)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawLink {
     pub ends: [Spanned<String>; 2],
     pub rate: Spanned<BitRate>,
     pub delay: Option<Spanned<Time>>,
     pub queue: Option<Spanned<Queue>>,
-    pub loss: Option<Fraction>,
+    pub discipline: Option<Discipline>,
+    pub loss: Option<Spanned<Fraction>>,
+    pub loss_burst: Option<Spanned<u32>>,
     pub mtu: Option<Spanned<u32>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Clone)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawFlow {
     pub from: Spanned<String>,
@@ -71,6 +82,39 @@ pub(crate) struct RawFlow {
     #[serde(default)]
     pub via: Vec<Spanned<String>>,
     pub parallel: Option<Spanned<u32>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawTunnel {
+    pub ends: [Spanned<String>; 2],
+    pub connections: Option<Spanned<u32>>,
+    pub queue: Option<Spanned<Queue>>,
+    #[serde(default)]
+    pub tcp: RawTcp,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawGateway {
+    pub node: Spanned<String>,
+    pub flows: Vec<Spanned<String>>,
+    pub repeats: Option<Spanned<u32>>,
+    pub part: Option<Spanned<Fraction>>,
+    pub enabled: Option<bool>,
+}
+
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawBackground {
+    pub from: Spanned<String>,
+    pub to: Spanned<String>,
+    pub rate: Spanned<BitRate>,
+    pub packet: Option<Spanned<Bytes>>,
+    pub start: Option<Spanned<Time>>,
+    pub duration: Option<Spanned<Time>>,
+    pub on: Option<Spanned<Time>>,
+    pub off: Option<Spanned<Time>>,
 }
 
 impl Serialize for Queue {

@@ -1,9 +1,14 @@
-//! From the raw file to a [`Scenario`]: defaults filled in, everything checked.
+//! From the raw file to a [`Scenario`]: copies made, defaults filled in, everything checked.
 //!
-//! The defaults stand in this file and nowhere else.
+//! The defaults stand in this module and nowhere else.
 
-use std::fmt::Display;
-use std::ops::{Range, RangeInclusive};
+mod background;
+mod checker;
+mod copies;
+mod gateway;
+mod tunnel;
+
+use std::ops::RangeInclusive;
 
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use indexmap::IndexMap;
@@ -11,12 +16,14 @@ use serde_spanned::Spanned;
 
 use crate::error::Source;
 use crate::raw::{Named, RawFlow, RawLink, RawNode, RawScenario, RawTcp};
-use crate::{Amount, Error, Flow, Link, Node, NodeKind, Queue, Scenario, Tcp};
+use crate::{Amount, Discipline, Error, Flow, Link, Node, NodeKind, Profile, Queue, Scenario, Tcp};
+use checker::Checker;
 
 /// Reno, because it is the yardstick of the papers and allowed in every namespace; buffers that hold the
 /// bandwidth-delay product of 300 Mbit/s × 100 ms.
 fn default_tcp() -> Tcp {
     Tcp {
+        profile: DEFAULT_PROFILE,
         congestion: "reno".into(),
         send_buffer: Bytes::mib(4),
         receive_buffer: Bytes::mib(4),
@@ -24,8 +31,14 @@ fn default_tcp() -> Tcp {
         timestamps: true,
         window_scaling: true,
         initial_window: None,
+        rto_min: None,
     }
 }
+
+pub(crate) const DEFAULT_PROFILE: Profile = Profile::Linux;
+pub(crate) const DEFAULT_DISCIPLINE: Discipline = Discipline::DropTail;
+/// Each packet is lost independently.
+pub(crate) const DEFAULT_LOSS_BURST: u32 = 1;
 
 const DEFAULT_KIND: NodeKind = NodeKind::Host;
 const DEFAULT_DELAY: Time = Time(0);
@@ -41,14 +54,15 @@ const RATES: RangeInclusive<BitRate> = BitRate(1_000)..=BitRate(1_000_000_000_00
 const DELAYS: RangeInclusive<Time> = Time(0)..=Time::secs(60);
 const QUEUE_PACKETS: RangeInclusive<u64> = 1..=10_000_000;
 const QUEUE_BYTES_MOST: Bytes = Bytes::mib(16 * 1024);
-const MTUS: RangeInclusive<u32> = 576..=9000;
+const LOSS_BURSTS: RangeInclusive<u32> = 1..=100_000;
+const MTUS: RangeInclusive<u32> = 576..=65_535;
 const AMOUNTS: RangeInclusive<Bytes> = Bytes(1)..=Bytes(1 << 50);
 const DURATIONS: RangeInclusive<Time> = Time::ms(1)..=Time::secs(86_400);
 const STARTS: RangeInclusive<Time> = Time(0)..=Time::secs(86_400);
 const PARALLEL: RangeInclusive<u32> = 1..=10_000;
 const INITIAL_WINDOWS: RangeInclusive<u32> = 1..=1_000;
+const RTO_MINS: RangeInclusive<Time> = Time::ms(1)..=Time::secs(60);
 const NODES_MOST: usize = 250;
-const NAME_LENGTH_MOST: usize = 32;
 
 pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
     let source = Source { text, file };
@@ -57,20 +71,24 @@ pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
     let checker = Checker { source };
     checker.name("scenario", &raw.name)?;
     let base = checker.tcp(&raw.tcp, &default_tcp())?;
-    let scenario = Scenario {
+    let raw = checker.copies(raw)?;
+    let mut scenario = Scenario {
         name: raw.name.get_ref().clone(),
-        description: raw.description,
+        description: raw.description.clone(),
         seed: raw.seed,
         nodes: checker.nodes(&raw.node, &base)?,
         links: checker.links(&raw.link, &raw.node)?,
         flows: checker.flows(&raw.flow, &raw.node)?,
+        tunnels: IndexMap::new(),
+        gateways: IndexMap::new(),
+        background: IndexMap::new(),
     };
     checker.topology(&scenario, &raw.node, &raw.flow)?;
+    // What follows asks for paths.
+    scenario.tunnels = checker.tunnels(&raw.tunnel, &raw.node, &scenario)?;
+    scenario.gateways = checker.gateways(&raw.gateway, &raw.node, &scenario)?;
+    scenario.background = checker.background(&raw.background, &raw.node, &scenario)?;
     Ok(scenario)
-}
-
-struct Checker<'a> {
-    source: Source<'a>,
 }
 
 impl Checker<'_> {
@@ -112,7 +130,12 @@ impl Checker<'_> {
             Some(_) => Some(self.within("initial_window", &raw.initial_window, 1, &INITIAL_WINDOWS)?),
             None => base.initial_window,
         };
+        let rto_min = match &raw.rto_min {
+            Some(_) => Some(self.within("rto_min", &raw.rto_min, Time(0), &RTO_MINS)?),
+            None => base.rto_min,
+        };
         Ok(Tcp {
+            profile: raw.profile.unwrap_or(base.profile),
             congestion,
             send_buffer: self.within("send_buffer", &raw.send_buffer, base.send_buffer, &BUFFERS)?,
             receive_buffer: self.within("receive_buffer", &raw.receive_buffer, base.receive_buffer, &BUFFERS)?,
@@ -120,6 +143,7 @@ impl Checker<'_> {
             timestamps: raw.timestamps.unwrap_or(base.timestamps),
             window_scaling: raw.window_scaling.unwrap_or(base.window_scaling),
             initial_window,
+            rto_min,
         })
     }
 
@@ -136,18 +160,17 @@ impl Checker<'_> {
                 return Err(self.source.error(&link.ends[1].span(), reason));
             }
             let mtu = self.within("mtu", &link.mtu, DEFAULT_MTU, &MTUS)?;
-            let rate = *link.rate.get_ref();
-            if !RATES.contains(&rate) {
-                return Err(self.outside("rate", &link.rate.span(), rate, &RATES));
-            }
+            let (loss, loss_burst) = self.loss(link)?;
             links.insert(
                 name.get_ref().clone(),
                 Link {
                     ends,
-                    rate,
+                    rate: self.rate(&link.rate)?,
                     delay: self.within("delay", &link.delay, DEFAULT_DELAY, &DELAYS)?,
-                    queue: self.queue(link.queue.as_ref(), mtu)?,
-                    loss: link.loss.unwrap_or(DEFAULT_LOSS),
+                    queue: self.queue(link.queue.as_ref(), DEFAULT_QUEUE, mtu)?,
+                    discipline: link.discipline.unwrap_or(DEFAULT_DISCIPLINE),
+                    loss,
+                    loss_burst,
                     mtu,
                 },
             );
@@ -155,8 +178,32 @@ impl Checker<'_> {
         Ok(links)
     }
 
-    fn queue(&self, raw: Option<&Spanned<Queue>>, mtu: u32) -> Result<Queue, Error> {
-        let Some(raw) = raw else { return Ok(DEFAULT_QUEUE) };
+    fn rate(&self, raw: &Spanned<BitRate>) -> Result<BitRate, Error> {
+        match *raw.get_ref() {
+            rate if RATES.contains(&rate) => Ok(rate),
+            rate => Err(self.outside("rate", &raw.span(), rate, &RATES)),
+        }
+    }
+
+    /// The part of the packets that is lost, and the mean length of a run of them.
+    fn loss(&self, link: &RawLink) -> Result<(Fraction, u32), Error> {
+        let loss = link.loss.as_ref().map_or(DEFAULT_LOSS, |loss| *loss.get_ref());
+        let burst = self.within("loss_burst", &link.loss_burst, DEFAULT_LOSS_BURST, &LOSS_BURSTS)?;
+        // With runs of `burst` and this loss, the mean gap between two is burst · (1 − loss) / loss: at least one packet.
+        let most = Fraction::ONE.0 * u64::from(burst) / (u64::from(burst) + 1);
+        match &link.loss {
+            Some(raw) if burst > 1 && loss.0 > most => {
+                let reason =
+                    format!("loss = {loss} cannot come in runs of {burst}: at most {burst} of {} packets", burst + 1);
+                Err(self.source.error(&raw.span(), reason))
+            }
+            _ => Ok((loss, burst)),
+        }
+    }
+
+    /// `mtu` is the largest packet, which must fit.
+    fn queue(&self, raw: Option<&Spanned<Queue>>, default: Queue, mtu: u32) -> Result<Queue, Error> {
+        let Some(raw) = raw else { return Ok(default) };
         match *raw.get_ref() {
             Queue::Packets(packets) if !QUEUE_PACKETS.contains(&packets) => {
                 Err(self.outside("queue", &raw.span(), packets, &QUEUE_PACKETS))
@@ -251,58 +298,5 @@ impl Checker<'_> {
             at = stop;
         }
         Ok(())
-    }
-
-    /// Names become file names, host names and parts of `--set` paths.
-    fn name(&self, what: &str, name: &Spanned<String>) -> Result<(), Error> {
-        let text = name.get_ref();
-        let fits = (1..=NAME_LENGTH_MOST).contains(&text.len())
-            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-            && !text.starts_with('-');
-        if fits {
-            return Ok(());
-        }
-        let reason = format!("'{text}' cannot name a {what}: 1 to {NAME_LENGTH_MOST} letters, digits, '-' and '_'");
-        Err(self.source.error(&name.span(), reason))
-    }
-
-    fn known(&self, name: &Spanned<String>, nodes: &Named<RawNode>) -> Result<(), Error> {
-        if nodes.contains_key(name) {
-            return Ok(());
-        }
-        Err(self.source.error(&name.span(), format!("there is no node '{}'", name.get_ref())))
-    }
-
-    /// Each is a known proxy, and none comes twice.
-    fn proxies(&self, chain: &[Spanned<String>], nodes: &Named<RawNode>) -> Result<(), Error> {
-        for (i, proxy) in chain.iter().enumerate() {
-            self.known(proxy, nodes)?;
-            if nodes[proxy].kind != Some(NodeKind::Proxy) {
-                return Err(self.source.error(&proxy.span(), format!("node '{}' is not a proxy", proxy.get_ref())));
-            }
-            if chain[..i].contains(proxy) {
-                return Err(self.source.error(&proxy.span(), format!("'{}' comes twice in a chain", proxy.get_ref())));
-            }
-        }
-        Ok(())
-    }
-
-    fn within<T: Copy + PartialOrd + Display>(
-        &self,
-        key: &str,
-        raw: &Option<Spanned<T>>,
-        default: T,
-        range: &RangeInclusive<T>,
-    ) -> Result<T, Error> {
-        match raw {
-            None => Ok(default),
-            Some(value) if range.contains(value.get_ref()) => Ok(*value.get_ref()),
-            Some(value) => Err(self.outside(key, &value.span(), *value.get_ref(), range)),
-        }
-    }
-
-    fn outside<T: Display>(&self, key: &str, at: &Range<usize>, value: T, range: &RangeInclusive<T>) -> Error {
-        let reason = format!("{key} = {value} is out of range: {} to {}", range.start(), range.end());
-        self.source.error(at, reason)
     }
 }

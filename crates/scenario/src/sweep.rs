@@ -7,6 +7,8 @@ use toml::{Table, Value};
 
 use crate::{Error, Scenario, resolve};
 
+/// The tables of the file that hold named tables.
+const KINDS: [&str; 6] = ["node", "link", "flow", "tunnel", "gateway", "background"];
 const POINTS_MOST: usize = 1000;
 /// Longer file stems are cut. With the scenario's name, the repetition and `.json` a file name may have 255 bytes.
 const STEM_MOST: usize = 180;
@@ -190,16 +192,22 @@ fn changed(text: &str, settings: &[Setting]) -> Result<Scenario, String> {
 /// Sets a key. Whether the last part of its path is known, and the value right, is found when the file is resolved.
 fn put(file: &mut Table, key: &str, value: &str) -> Result<(), String> {
     let path: Vec<&str> = key.split('.').collect();
+    let is_table = || Err(format!("'{key}' is a table; name a key in it"));
     let (table, leaf) = match path[..] {
-        ["tcp" | "node" | "link" | "flow"] => return Err(format!("'{key}' is a table; name a key in it")),
-        ["link" | "flow", _] | ["node", _] | ["node", _, "tcp"] => {
-            named(file, path[0], path[1])?;
-            return Err(format!("'{key}' is a table; name a key in it"));
-        }
+        ["tcp"] => return is_table(),
+        [kind] if KINDS.contains(&kind) => return is_table(),
         [leaf] => (file, leaf),
         ["tcp", leaf] => (tcp(file)?, leaf),
-        [kind @ ("node" | "link" | "flow"), name, leaf] => (named(file, kind, name)?, leaf),
-        ["node", name, "tcp", leaf] => (tcp(named(file, "node", name)?)?, leaf),
+        [kind, name] if KINDS.contains(&kind) => {
+            named(file, kind, name)?;
+            return is_table();
+        }
+        [kind @ ("node" | "tunnel"), name, "tcp"] => {
+            named(file, kind, name)?;
+            return is_table();
+        }
+        [kind, name, leaf] if KINDS.contains(&kind) => (named(file, kind, name)?, leaf),
+        [kind @ ("node" | "tunnel"), name, "tcp", leaf] => (tcp(named(file, kind, name)?)?, leaf),
         _ => return Err(format!("there is no key '{key}'")),
     };
     if path[0] == "flow" {
@@ -231,8 +239,9 @@ fn tcp(of: &mut Table) -> Result<&mut Table, String> {
 /// Quantities are texts in the file, `0` too; so what is meant follows from the key. What does not look like it stays a
 /// text, and is refused when the file is resolved.
 fn typed(leaf: &str, value: &str) -> Value {
-    const NUMBERS: [&str; 4] = ["seed", "mtu", "parallel", "initial_window"];
-    const BOOLEANS: [&str; 3] = ["sack", "timestamps", "window_scaling"];
+    const NUMBERS: [&str; 8] =
+        ["seed", "copies", "mtu", "loss_burst", "parallel", "initial_window", "connections", "repeats"];
+    const BOOLEANS: [&str; 4] = ["sack", "timestamps", "window_scaling", "enabled"];
     let number = || value.parse().ok().map(Value::Integer).filter(|_| NUMBERS.contains(&leaf));
     let boolean = || value.parse().ok().map(Value::Boolean).filter(|_| BOOLEANS.contains(&leaf));
     number().or_else(boolean).unwrap_or_else(|| Value::String(value.into()))

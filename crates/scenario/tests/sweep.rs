@@ -81,16 +81,41 @@ fn every_key_of_the_format_can_be_set_to_what_it_is() {
             other => into.push(format!("{path}={other}")),
         }
     }
-    let whole = only(&["tcp.initial_window=20", "description=some"]);
-    let text = whole.to_toml();
+    let text = include_str!("everything.toml");
+    let whole = Scenario::parse(text, "test.toml").unwrap();
     let mut sets = Vec::new();
     leaves("", &toml::Value::Table(text.parse().unwrap()), &mut sets);
-    assert!(sets.len() > 25, "{sets:?}");
+    assert!(sets.len() > 50, "{sets:?}");
     for set in sets {
         let point = &sweep(&[&set]).unwrap().points()[0];
-        let scenario = Scenario::parse_with(&text, "test.toml", point).unwrap_or_else(|error| panic!("{error}"));
+        let scenario = Scenario::parse_with(text, "test.toml", point).unwrap_or_else(|error| panic!("{error}"));
         assert_eq!(scenario, whole, "{set}");
     }
+}
+
+#[test]
+fn every_set_in_the_comments_of_the_scenario_files_can_be_set() {
+    let scenarios = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios");
+    let (mut folders, mut found) = (vec![scenarios], 0);
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let comments = text.lines().filter(|line| line.starts_with('#'));
+            for set in comments.flat_map(|line| line.split("--set ").skip(1)) {
+                let set = set.split_whitespace().next().unwrap().trim_end_matches(['.', ',', ':', ';']);
+                for point in sweep(&[set]).unwrap_or_else(|error| panic!("{}: {error}", path.display())).points() {
+                    Scenario::load_with(&path, &point).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+                    found += 1;
+                }
+            }
+        }
+    }
+    assert!(found > 20, "{found}");
 }
 
 #[test]

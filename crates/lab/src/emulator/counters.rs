@@ -1,55 +1,49 @@
 //! What one direction of a link has done.
 
+use ekiden_link::{Counts, Fate, Line};
 use ekiden_record::{Lateness, LinkDirection};
 
-use crate::line::{Fate, Line};
-
-/// Counts one direction of a link.
+/// Counts one direction of a link, and how late its deliveries are.
 #[derive(Default)]
 pub(super) struct Counters {
-    packets: u64,
-    bytes: u64,
-    queue_drops: u64,
-    random_losses: u64,
+    counts: Counts,
     /// Frames that the emulation lost: no room in a socket's queue, or refused by a device.
     pub overruns: u64,
-    largest_packet_bytes: u64,
-    queue_max_bytes: u64,
-    queue_max_packets: u64,
     lateness: Histogram,
 }
 
 impl Counters {
     pub fn offered(&mut self, bytes: usize, fate: Fate, line: &Line) {
-        self.largest_packet_bytes = self.largest_packet_bytes.max(bytes as u64);
-        self.queue_max_bytes = self.queue_max_bytes.max(line.waiting_bytes());
-        self.queue_max_packets = self.queue_max_packets.max(line.waiting_packets());
-        match fate {
-            Fate::Arrives { .. } => {}
-            Fate::Dropped => self.queue_drops += 1,
-            Fate::Lost => self.random_losses += 1,
-        }
+        self.counts.offered(bytes as u32, fate, line);
     }
 
     pub fn delivered(&mut self, bytes: usize, late_ns: i64) {
-        self.packets += 1;
-        self.bytes += bytes as u64;
+        self.counts.delivered(bytes as u32);
         self.lateness.add(late_ns);
     }
 
     pub fn report(&self, link: &str, from: &str, to: &str) -> LinkDirection {
+        let Counts {
+            packets,
+            bytes,
+            queue_drops,
+            random_losses,
+            largest_packet_bytes,
+            queue_max_bytes,
+            queue_max_packets,
+        } = self.counts;
         LinkDirection {
             link: link.into(),
             from: from.into(),
             to: to.into(),
-            packets: self.packets,
-            bytes: self.bytes,
-            queue_drops: self.queue_drops,
-            random_losses: self.random_losses,
+            packets,
+            bytes,
+            queue_drops,
+            random_losses,
             overruns: self.overruns,
-            largest_packet_bytes: self.largest_packet_bytes,
-            queue_max_bytes: self.queue_max_bytes,
-            queue_max_packets: self.queue_max_packets,
+            largest_packet_bytes,
+            queue_max_bytes,
+            queue_max_packets,
             lateness: self.lateness.summary(),
         }
     }

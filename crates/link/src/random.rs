@@ -23,10 +23,16 @@ impl Random {
         if part.0 == 0 {
             return false;
         }
-        self.state = self.state.wrapping_add(STEP);
         // The high half of the product maps a 64-bit number evenly to 0..10⁹.
-        let billionth = (u128::from(mix(self.state)) * u128::from(Fraction::ONE.0)) >> 64;
+        let billionth = (u128::from(self.next()) * u128::from(Fraction::ONE.0)) >> 64;
         (billionth as u64) < part.0
+    }
+
+    /// The next number, evenly distributed over all of 64 bits.
+    #[inline]
+    pub(crate) fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(STEP);
+        mix(self.state)
     }
 }
 

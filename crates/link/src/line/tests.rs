@@ -1,4 +1,4 @@
-use ekiden_scenario::{Link, Queue};
+use ekiden_scenario::{Discipline, Link, Queue};
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use proptest::prelude::*;
 
@@ -10,7 +10,9 @@ fn link(rate: u64, delay: u64, queue: Queue, loss: u64) -> Link {
         rate: BitRate(rate),
         delay: Time(delay),
         queue,
+        discipline: Discipline::DropTail,
         loss: Fraction(loss),
+        loss_burst: 1,
         mtu: 1500,
     }
 }

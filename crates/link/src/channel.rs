@@ -1,0 +1,96 @@
+//! One direction of a link, whatever its discipline, with the packets on it.
+
+use std::collections::VecDeque;
+
+use ekiden_scenario::{Discipline, Link};
+
+use crate::codel_line::CodelLine;
+use crate::{Counts, Fate, Line};
+
+/// Something that is sent over a link.
+pub trait Length {
+    /// Bytes of the IP packet, with its headers; below 2³¹.
+    fn bytes(&self) -> u32;
+}
+
+/// One direction of a link, and the packets on it.
+///
+/// Who holds it offers packets to it, and takes them from it at the time that [`Channel::next_ns`] says. That time stays
+/// true while others are offered; it is a new one only after [`Channel::take`], or where there was none.
+///
+/// Times are nanoseconds of any one clock. Packets come out in the order of arrival.
+#[derive(Debug, Clone)]
+pub struct Channel<P>(Kind<P>);
+
+#[derive(Debug, Clone)]
+enum Kind<P> {
+    /// What is under way is known when a packet arrives.
+    Settled { line: Line, under_way: VecDeque<(u64, P)>, counts: Counts },
+    /// It is known when a packet leaves the queue.
+    Codel(CodelLine<P>),
+}
+
+impl<P: Length> Channel<P> {
+    /// A channel with the properties of `link`, all that is random drawn from `seed`.
+    pub fn new(link: &Link, seed: u64) -> Self {
+        Self(match link.discipline {
+            Discipline::DropTail | Discipline::Red => {
+                Kind::Settled { line: Line::new(link, seed), under_way: VecDeque::new(), counts: Counts::default() }
+            }
+            Discipline::Codel => Kind::Codel(CodelLine::new(link, seed)),
+        })
+    }
+
+    /// A packet arrives, at the time of the previous one or later; an earlier arrival counts as simultaneous with it.
+    #[inline]
+    pub fn offer(&mut self, arrival_ns: u64, packet: P) {
+        match &mut self.0 {
+            Kind::Settled { line, under_way, counts } => {
+                let bytes = packet.bytes();
+                let fate = line.offer(arrival_ns, bytes);
+                counts.offered(bytes, fate, line);
+                if let Fate::Arrives { due_ns } = fate {
+                    under_way.push_back((due_ns, packet));
+                }
+            }
+            Kind::Codel(line) => line.offer(arrival_ns, packet),
+        }
+    }
+
+    /// When to take from the channel next; `None` while nothing is under way.
+    #[inline]
+    pub fn next_ns(&self) -> Option<u64> {
+        match &self.0 {
+            Kind::Settled { under_way, .. } => under_way.front().map(|(due_ns, _)| *due_ns),
+            Kind::Codel(line) => line.next_ns(),
+        }
+    }
+
+    /// The first packet that is due by `now_ns`, if any: at the time of [`Channel::next_ns`] there can be none, because it
+    /// was lost on the way.
+    ///
+    /// All that arrived up to `now_ns` less the delay of the link must have been offered.
+    #[inline]
+    pub fn take(&mut self, now_ns: u64) -> Option<P> {
+        match &mut self.0 {
+            Kind::Settled { under_way, counts, .. } => {
+                under_way.front().filter(|(due_ns, _)| *due_ns <= now_ns)?;
+                let (_, packet) = under_way.pop_front()?;
+                counts.delivered(packet.bytes());
+                Some(packet)
+            }
+            Kind::Codel(line) => line.take(now_ns),
+        }
+    }
+
+    /// What it has done so far.
+    pub fn counts(&self) -> &Counts {
+        match &self.0 {
+            Kind::Settled { counts, .. } => counts,
+            Kind::Codel(line) => line.counts(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+use ekiden_scenario::{Discipline, Link, Queue};
+use ekiden_units::{BitRate, Bytes, Fraction, Time};
+use proptest::prelude::*;
+
+use super::{Channel, Length};
+
+#[derive(Debug, Clone, Copy)]
+struct Packet {
+    number: usize,
+    arrival: u64,
+    bytes: u32,
+}
+
+impl Length for Packet {
+    fn bytes(&self) -> u32 {
+        self.bytes
+    }
+}
+
+fn links() -> impl Strategy<Value = Link> {
+    let queue =
+        prop_oneof![(1_500u64..1_000_000).prop_map(|n| Queue::Bytes(Bytes(n))), (1u64..600).prop_map(Queue::Packets)];
+    let discipline = prop_oneof![Just(Discipline::DropTail), Just(Discipline::Red), Just(Discipline::Codel)];
+    let loss = prop_oneof![Just(0), 0u64..500_000_000, Just(1_000_000_000)];
+    (10_000u64..1_000_000_000, 0u64..500_000_000, queue, discipline, loss, 1u32..20).prop_map(
+        |(rate, delay, queue, discipline, loss, loss_burst)| Link {
+            ends: ["a".into(), "b".into()],
+            rate: BitRate(rate),
+            delay: Time(delay),
+            queue,
+            discipline,
+            loss: Fraction(loss),
+            loss_burst,
+            mtu: 1500,
+        },
+    )
+}
+
+/// Lengths, and gaps in tenths of the time that 800 bytes take on the wire.
+fn traffic() -> impl Strategy<Value = Vec<(u64, u32)>> {
+    prop::collection::vec((prop_oneof![Just(0u64), 0u64..12, 0u64..400], 20u32..=1500), 1..1_000)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn packets_keep_order_and_rate_and_limit_and_none_is_forgotten(link in links(), traffic in traffic(), seed in any::<u64>()) {
+        let mut channel = Channel::new(&link, seed);
+        let mut out: Vec<(u64, Packet)> = Vec::new();
+        let (mut now, offered) = (0, traffic.len() as u64);
+        let take = |channel: &mut Channel<Packet>, due: u64, out: &mut Vec<_>| {
+            out.extend(channel.take(due).map(|packet| (due, packet)));
+        };
+        for (number, (gap, bytes)) in traffic.into_iter().enumerate() {
+            now += gap * 640_000_000_000 / link.rate.0;
+            while let Some(due) = channel.next_ns().filter(|due| *due <= now) {
+                take(&mut channel, due, &mut out);
+            }
+            let planned = channel.next_ns();
+            channel.offer(now, Packet { number, arrival: now, bytes });
+            // What was planned stays true.
+            prop_assert!(planned.is_none() || channel.next_ns() == planned);
+        }
+        while let Some(due) = channel.next_ns() {
+            take(&mut channel, due, &mut out);
+        }
+
+        let counts = *channel.counts();
+        prop_assert_eq!(counts.packets, out.len() as u64);
+        prop_assert_eq!(counts.bytes, out.iter().map(|(_, packet)| u64::from(packet.bytes)).sum::<u64>());
+        prop_assert_eq!(counts.packets + counts.queue_drops + counts.random_losses, offered);
+        match link.queue {
+            Queue::Bytes(limit) => prop_assert!(counts.queue_max_bytes <= limit.0),
+            Queue::Packets(limit) => prop_assert!(counts.queue_max_packets <= limit),
+        }
+        let takes = |bytes: u64| u128::from(bytes) * 8_000_000_000 / u128::from(link.rate.0);
+        for (due, packet) in &out {
+            prop_assert!(u128::from(*due) >= u128::from(packet.arrival) + takes(packet.bytes.into()) + u128::from(link.delay.0));
+        }
+        for window in out.windows(2) {
+            prop_assert!(window[0].1.number < window[1].1.number && window[0].0 <= window[1].0);
+        }
+        // From any packet to any later one no more has come out than the wire carries. Times are rounded down.
+        for step in [1, 2, 7, 100] {
+            for window in out.windows(step + 1) {
+                let bytes = window[1..].iter().map(|(_, packet)| u64::from(packet.bytes)).sum();
+                prop_assert!(u128::from(window[step].0 - window[0].0) + 1 >= takes(bytes));
+            }
+        }
+    }
+}
+
+#[test]
+fn an_arrival_before_the_previous_one_counts_as_simultaneous() {
+    for discipline in [Discipline::DropTail, Discipline::Red, Discipline::Codel] {
+        let mut channel = Channel::new(
+            &Link {
+                ends: ["a".into(), "b".into()],
+                rate: BitRate(8_000_000),
+                delay: Time(0),
+                queue: Queue::Packets(10),
+                discipline,
+                loss: Fraction(0),
+                loss_burst: 1,
+                mtu: 1500,
+            },
+            1,
+        );
+        channel.offer(5_000_000, Packet { number: 0, arrival: 0, bytes: 1000 });
+        channel.offer(1_000_000, Packet { number: 1, arrival: 0, bytes: 1000 });
+        let due: Vec<_> = std::iter::from_fn(|| {
+            let due = channel.next_ns()?;
+            channel.take(due).map(|packet| (due, packet.number))
+        })
+        .collect();
+        assert_eq!(due, [(6_000_000, 0), (7_000_000, 1)]);
+    }
+}

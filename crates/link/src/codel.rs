@@ -1,0 +1,124 @@
+//! Controlled delay (RFC 8289): when a packet leaves the queue, whether it is sent or dropped.
+
+use std::collections::VecDeque;
+
+use crate::Length;
+
+/// The delay that a standing queue may have (RFC 8289, section 4.4), in nanoseconds.
+const TARGET_NS: u64 = 5_000_000;
+/// How long the delay must have been above the target before a packet is dropped (section 4.3), in nanoseconds.
+const INTERVAL_NS: u64 = 100_000_000;
+/// Where dropping ended less than so many intervals ago, it begins again at the rate that it had (section 5.5).
+const MEMORY_INTERVALS: u64 = 16;
+
+/// Packets that wait, each with its time of arrival.
+#[derive(Debug, Clone)]
+pub(crate) struct Fifo<P> {
+    packets: VecDeque<(u64, P)>,
+    bytes: u64,
+}
+
+impl<P: Length> Fifo<P> {
+    pub fn new() -> Self {
+        Self { packets: VecDeque::new(), bytes: 0 }
+    }
+
+    pub fn packets(&self) -> usize {
+        self.packets.len()
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub fn push(&mut self, arrival_ns: u64, packet: P) {
+        self.bytes += u64::from(packet.bytes());
+        self.packets.push_back((arrival_ns, packet));
+    }
+
+    fn pop(&mut self) -> Option<(u64, P)> {
+        let head = self.packets.pop_front()?;
+        self.bytes -= u64::from(head.1.bytes());
+        Some(head)
+    }
+}
+
+/// The state of CoDel (section 5.2), with the RFC's names.
+#[derive(Debug, Clone)]
+pub(crate) struct Codel {
+    /// With no more than so many bytes left nothing is dropped: the longest packet.
+    mtu: u64,
+    /// When the delay will have been above the target for an interval. `None` while it is below.
+    first_above_ns: Option<u64>,
+    is_dropping: bool,
+    drop_next_ns: u64,
+    /// Drops since dropping began, and this number when it began.
+    count: u64,
+    last_count: u64,
+    /// Packets dropped in all.
+    dropped: u64,
+}
+
+impl Codel {
+    /// CoDel for packets of at most `mtu` bytes.
+    pub fn new(mtu: u32) -> Self {
+        let mtu = mtu.into();
+        Self { mtu, first_above_ns: None, is_dropping: false, drop_next_ns: 0, count: 0, last_count: 0, dropped: 0 }
+    }
+
+    /// Packets dropped so far.
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
+    /// The wire is free at `now_ns`: the packet that it sends next (section 5.5). The last one is never dropped.
+    pub fn dequeue<P: Length>(&mut self, now_ns: u64, queue: &mut Fifo<P>) -> Option<P> {
+        let (mut packet, mut may_drop) = self.take(now_ns, queue);
+        if self.is_dropping {
+            // Many drops can be due at once: the rate of drops follows the clock, not the packets.
+            while may_drop && now_ns >= self.drop_next_ns {
+                self.dropped += 1;
+                (packet, may_drop) = self.take(now_ns, queue);
+                if may_drop {
+                    self.count += 1;
+                    self.drop_next_ns = control_law(self.drop_next_ns, self.count);
+                }
+            }
+            self.is_dropping = may_drop;
+        } else if may_drop {
+            self.dropped += 1;
+            (packet, _) = self.take(now_ns, queue);
+            self.is_dropping = true;
+            let drops = self.count - self.last_count;
+            let is_recent = now_ns < self.drop_next_ns.saturating_add(MEMORY_INTERVALS * INTERVAL_NS);
+            self.count = if drops > 1 && is_recent { drops } else { 1 };
+            self.last_count = self.count;
+            self.drop_next_ns = control_law(now_ns, self.count);
+        }
+        packet
+    }
+
+    /// The packet at the head, and whether the delay has been above the target for so long that it may be dropped
+    /// (section 5.6).
+    fn take<P: Length>(&mut self, now_ns: u64, queue: &mut Fifo<P>) -> (Option<P>, bool) {
+        let Some((arrival_ns, packet)) = queue.pop() else {
+            self.first_above_ns = None;
+            return (None, false);
+        };
+        if now_ns.saturating_sub(arrival_ns) < TARGET_NS || queue.bytes() <= self.mtu {
+            self.first_above_ns = None;
+            return (Some(packet), false);
+        }
+        let first_above_ns = *self.first_above_ns.get_or_insert(now_ns.saturating_add(INTERVAL_NS));
+        (Some(packet), now_ns >= first_above_ns)
+    }
+}
+
+/// When to drop after `at_ns`: the interval divided by the square root of the number of drops (section 5.6), rounded down
+/// to nanoseconds.
+fn control_law(at_ns: u64, count: u64) -> u64 {
+    at_ns.saturating_add((INTERVAL_NS * INTERVAL_NS / count.max(1)).isqrt())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,104 @@
+//! One direction of a link with CoDel.
+//!
+//! A packet's fate is settled when it leaves the queue, and what happens to the queue between two looks at it follows from
+//! the arrivals so far: the line catches up when it is looked at. What comes out, and when, does not depend on how often
+//! that is.
+
+use std::collections::VecDeque;
+
+use ekiden_scenario::{Link, Queue};
+
+use crate::codel::{Codel, Fifo};
+use crate::loss::Loss;
+use crate::wire::Wire;
+use crate::{Counts, Length, has_room};
+
+/// A line with CoDel, and the packets on it.
+///
+/// Invariants as of [`Line`](crate::Line); and while packets wait, one is under way.
+#[derive(Debug, Clone)]
+pub(crate) struct CodelLine<P> {
+    wire: Wire,
+    queue: Queue,
+    codel: Codel,
+    loss: Loss,
+    last_arrival_ns: u64,
+    waiting: Fifo<P>,
+    /// When packets that were sent are due. One that is lost is under way too, as nothing: the line is looked at when it
+    /// is due, so that others that wait are not forgotten.
+    under_way: VecDeque<(u64, Option<P>)>,
+    counts: Counts,
+}
+
+impl<P: Length> CodelLine<P> {
+    /// A line with the properties of `link`, all that is random drawn from `seed`.
+    pub fn new(link: &Link, seed: u64) -> Self {
+        Self {
+            wire: Wire::new(link),
+            queue: link.queue,
+            codel: Codel::new(link.mtu),
+            loss: Loss::new(link, seed),
+            last_arrival_ns: 0,
+            waiting: Fifo::new(),
+            under_way: VecDeque::new(),
+            counts: Counts::default(),
+        }
+    }
+
+    pub fn offer(&mut self, arrival_ns: u64, packet: P) {
+        let arrival_ns = arrival_ns.max(self.last_arrival_ns);
+        self.last_arrival_ns = arrival_ns;
+        let bytes = packet.bytes();
+        self.catch_up(arrival_ns);
+        // Having caught up, nothing waits if the wire is free.
+        self.wire.rest_until(arrival_ns);
+        if self.wire.free_ns() == arrival_ns {
+            self.waiting.push(arrival_ns, packet);
+            self.send(arrival_ns);
+        } else if has_room(self.queue, self.waiting.packets(), self.waiting.bytes(), bytes) {
+            self.waiting.push(arrival_ns, packet);
+        } else {
+            self.counts.queue_drops += 1;
+        }
+        self.counts.arrived(bytes, self.waiting.packets() as u64, self.waiting.bytes());
+    }
+
+    pub fn next_ns(&self) -> Option<u64> {
+        self.under_way.front().map(|(due_ns, _)| *due_ns)
+    }
+
+    pub fn take(&mut self, now_ns: u64) -> Option<P> {
+        let &(due_ns, _) = self.under_way.front()?;
+        if due_ns > now_ns {
+            return None;
+        }
+        // What waits then begins when this one has left the wire: one is under way again.
+        self.catch_up(self.wire.end_ns(due_ns));
+        let (_, packet) = self.under_way.pop_front()?;
+        packet.inspect(|packet| self.counts.delivered(packet.bytes()))
+    }
+
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// Sends what the wire has had time to begin with at `now_ns`.
+    fn catch_up(&mut self, now_ns: u64) {
+        while self.waiting.packets() > 0 && self.wire.free_ns() <= now_ns {
+            self.send(self.wire.free_ns());
+        }
+    }
+
+    /// The wire is free at `now_ns`, and something waits.
+    fn send(&mut self, now_ns: u64) {
+        let dropped_before = self.codel.dropped();
+        let packet = self.codel.dequeue(now_ns, &mut self.waiting);
+        self.counts.queue_drops += self.codel.dropped() - dropped_before;
+        let Some(packet) = packet else { return };
+        let due_ns = self.wire.send(packet.bytes());
+        // The loss happens on the wire: a lost packet has taken its time on it.
+        let is_lost = self.loss.strikes();
+        self.counts.random_losses += u64::from(is_lost);
+        self.under_way.push_back((due_ns, (!is_lost).then_some(packet)));
+    }
+}

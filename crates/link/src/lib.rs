@@ -1,0 +1,28 @@
+//! A link as arithmetic: what the lab's emulator does in real time and the simulator in virtual time.
+//!
+//! [`Line`] is one direction of it that settles a packet's fate on arrival; [`Channel`] holds the packets too, which CoDel
+//! needs. Nothing here waits or reads a clock.
+
+mod channel;
+mod codel;
+mod codel_line;
+mod counts;
+mod line;
+mod loss;
+pub mod random;
+mod red;
+mod wire;
+
+pub use channel::{Channel, Length};
+pub use counts::Counts;
+pub use line::{Fate, Line};
+
+use ekiden_scenario::Queue;
+
+/// Whether a queue in which so much waits has room for a packet of `bytes`.
+fn has_room(limit: Queue, waiting_packets: usize, waiting_bytes: u64, bytes: u32) -> bool {
+    match limit {
+        Queue::Bytes(limit) => waiting_bytes + u64::from(bytes) <= limit.0,
+        Queue::Packets(limit) => (waiting_packets as u64) < limit,
+    }
+}

@@ -1,0 +1,65 @@
+//! Random loss: of each packet by itself, or in runs.
+
+use ekiden_scenario::Link;
+use ekiden_units::Fraction;
+
+use crate::random::Random;
+
+/// Which packets are lost on the wire. Reproducible: a function of the seed and the number of packets sent.
+#[derive(Debug, Clone)]
+pub(crate) struct Loss {
+    random: Random,
+    model: Model,
+}
+
+#[derive(Debug, Clone)]
+enum Model {
+    /// Each packet is lost with this probability.
+    Independent(Fraction),
+    /// Gilbert (Bell System Technical Journal 39(5), 1960), with every packet lost in the bad state and none in the
+    /// good one. The state changes before each packet; it begins as in the long run.
+    Gilbert {
+        is_bad: bool,
+        /// Probabilities of going from the good to the bad state and back, in parts of 2⁶⁴.
+        begins: u128,
+        ends: u128,
+    },
+}
+
+/// A probability of one.
+const ALWAYS: u128 = 1 << 64;
+
+impl Loss {
+    /// The loss of `link`, drawn from `seed`. In the long run its part of the packets is lost, in runs of its mean length.
+    pub fn new(link: &Link, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let model = match link.loss_burst {
+            0 | 1 => Model::Independent(link.loss),
+            _ if link.loss.0 == 0 => Model::Independent(link.loss),
+            burst => {
+                let ends = ALWAYS / u128::from(burst);
+                // What makes the bad state's part in the long run, begins / (begins + ends), the loss.
+                let kept = Fraction::ONE.0.saturating_sub(link.loss.0).max(1);
+                let begins = ALWAYS * u128::from(link.loss.0) / (u128::from(burst) * u128::from(kept));
+                Model::Gilbert { is_bad: random.is_below(link.loss), begins: begins.min(ALWAYS), ends }
+            }
+        };
+        Self { random, model }
+    }
+
+    /// Whether the next packet is lost.
+    #[inline]
+    pub fn strikes(&mut self) -> bool {
+        match &mut self.model {
+            Model::Independent(part) => self.random.is_below(*part),
+            Model::Gilbert { is_bad, begins, ends } => {
+                let changes = if *is_bad { *ends } else { *begins };
+                *is_bad ^= u128::from(self.random.next()) < changes;
+                *is_bad
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

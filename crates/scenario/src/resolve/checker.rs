@@ -1,0 +1,84 @@
+//! What is checked alike in several places.
+
+use std::fmt::Display;
+use std::ops::{Range, RangeInclusive};
+
+use serde_spanned::Spanned;
+
+use crate::error::Source;
+use crate::raw::{Named, RawNode};
+use crate::{Error, NodeKind};
+
+const NAME_LENGTH_MOST: usize = 32;
+
+/// Turns what is wrong at a place of the text into an error that names its line.
+pub(super) struct Checker<'a> {
+    pub source: Source<'a>,
+}
+
+impl Checker<'_> {
+    /// Names become file names, host names and parts of `--set` paths.
+    pub fn name(&self, what: &str, name: &Spanned<String>) -> Result<(), Error> {
+        let text = name.get_ref();
+        let fits = (1..=NAME_LENGTH_MOST).contains(&text.len())
+            && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+            && !text.starts_with('-');
+        if fits {
+            return Ok(());
+        }
+        let reason = format!("'{text}' cannot name a {what}: 1 to {NAME_LENGTH_MOST} letters, digits, '-' and '_'");
+        Err(self.source.error(&name.span(), reason))
+    }
+
+    pub fn known(&self, name: &Spanned<String>, nodes: &Named<RawNode>) -> Result<(), Error> {
+        if nodes.contains_key(name) {
+            return Ok(());
+        }
+        Err(self.source.error(&name.span(), format!("there is no node '{}'", name.get_ref())))
+    }
+
+    /// A known node that forwards packets.
+    pub fn forwards(&self, name: &Spanned<String>, nodes: &Named<RawNode>) -> Result<(), Error> {
+        self.known(name, nodes)?;
+        match nodes[name].kind {
+            Some(NodeKind::Router | NodeKind::Proxy) => Ok(()),
+            _ => {
+                let reason = format!("node '{}' is a host; only routers and proxies forward", name.get_ref());
+                Err(self.source.error(&name.span(), reason))
+            }
+        }
+    }
+
+    /// Each is a known proxy, and none comes twice.
+    pub fn proxies(&self, chain: &[Spanned<String>], nodes: &Named<RawNode>) -> Result<(), Error> {
+        for (i, proxy) in chain.iter().enumerate() {
+            self.known(proxy, nodes)?;
+            if nodes[proxy].kind != Some(NodeKind::Proxy) {
+                return Err(self.source.error(&proxy.span(), format!("node '{}' is not a proxy", proxy.get_ref())));
+            }
+            if chain[..i].contains(proxy) {
+                return Err(self.source.error(&proxy.span(), format!("'{}' comes twice in a chain", proxy.get_ref())));
+            }
+        }
+        Ok(())
+    }
+
+    pub fn within<T: Copy + PartialOrd + Display>(
+        &self,
+        key: &str,
+        raw: &Option<Spanned<T>>,
+        default: T,
+        range: &RangeInclusive<T>,
+    ) -> Result<T, Error> {
+        match raw {
+            None => Ok(default),
+            Some(value) if range.contains(value.get_ref()) => Ok(*value.get_ref()),
+            Some(value) => Err(self.outside(key, &value.span(), *value.get_ref(), range)),
+        }
+    }
+
+    pub fn outside<T: Display>(&self, key: &str, at: &Range<usize>, value: T, range: &RangeInclusive<T>) -> Error {
+        let reason = format!("{key} = {value} is out of range: {} to {}", range.start(), range.end());
+        self.source.error(at, reason)
+    }
+}

@@ -1,0 +1,52 @@
+//! TCP tunnels.
+
+use std::ops::RangeInclusive;
+
+use ekiden_units::Bytes;
+use indexmap::IndexMap;
+
+use super::checker::Checker;
+use crate::raw::{Named, RawNode, RawTunnel};
+use crate::{Error, Queue, Scenario, Tunnel};
+
+const DEFAULT_CONNECTIONS: u32 = 1;
+/// S1, table 1. Less makes the connections inside collapse (S1, 3.5).
+const DEFAULT_QUEUE: Queue = Queue::Bytes(Bytes(10_000_000));
+
+const CONNECTIONS: RangeInclusive<u32> = 1..=64;
+
+impl Checker<'_> {
+    pub fn tunnels(
+        &self,
+        raw: &Named<RawTunnel>,
+        nodes: &Named<RawNode>,
+        scenario: &Scenario,
+    ) -> Result<IndexMap<String, Tunnel>, Error> {
+        let mut tunnels: IndexMap<String, Tunnel> = IndexMap::new();
+        for (name, tunnel) in raw {
+            self.name("tunnel", name)?;
+            let what = format!("tunnel '{}'", name.get_ref());
+            let [first, second] = &tunnel.ends;
+            self.forwards(first, nodes)?;
+            self.forwards(second, nodes)?;
+            if first == second {
+                let reason = format!("{what} leads from '{}' to itself", first.get_ref());
+                return Err(self.source.error(&second.span(), reason));
+            }
+            self.stretches(scenario, &what, first, std::slice::from_ref(second))?;
+            let ends = tunnel.ends.each_ref().map(|end| end.get_ref().clone());
+            if let Some((other, _)) = tunnels.iter().find(|(_, other)| ends.iter().all(|end| other.ends.contains(end)))
+            {
+                let reason = format!("{what} has the same ends as tunnel '{other}'");
+                return Err(self.source.error(&name.span(), reason));
+            }
+            let at_an_end = scenario.links.values().filter(|link| ends.iter().any(|end| link.ends.contains(end)));
+            let mtu = at_an_end.map(|link| link.mtu).max().unwrap_or_default();
+            let connections = self.within("connections", &tunnel.connections, DEFAULT_CONNECTIONS, &CONNECTIONS)?;
+            let queue = self.queue(tunnel.queue.as_ref(), DEFAULT_QUEUE, mtu)?;
+            let tcp = self.tcp(&tunnel.tcp, &scenario.nodes[&ends[0]].tcp)?;
+            tunnels.insert(name.get_ref().clone(), Tunnel { ends, connections, queue, tcp });
+        }
+        Ok(tunnels)
+    }
+}

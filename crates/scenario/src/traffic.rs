@@ -1,0 +1,62 @@
+//! What is sent over a network.
+
+use ekiden_units::{BitRate, Bytes, Time};
+use serde::Serialize;
+
+/// Data sent from one node to another over TCP.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Flow {
+    /// The sender, which also opens the connection.
+    pub from: String,
+    /// The receiver.
+    pub to: String,
+    /// How much, or how long.
+    #[serde(flatten)]
+    pub amount: Amount,
+    /// When it starts, counted from the start of the run.
+    pub start: Time,
+    /// The proxies it goes through, in order; empty for a direct connection.
+    pub via: Vec<String>,
+    /// How many connections send at once. Each sends `amount`.
+    pub parallel: u32,
+}
+
+/// How much each connection of a flow sends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Amount {
+    /// A fixed number of bytes.
+    Bytes(Bytes),
+    /// As much as goes in a fixed time.
+    Duration(Time),
+}
+
+/// Datagrams from one node to another, without any control.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Background {
+    /// The sender.
+    pub from: String,
+    /// The receiver, which drops them.
+    pub to: String,
+    /// Bits per second while it is on, counting IP packets with their headers.
+    pub rate: BitRate,
+    /// The size of each IP packet.
+    pub packet: Bytes,
+    /// When it starts, counted from the start of the run.
+    pub start: Time,
+    /// How long it lasts; `None`: until the run ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration: Option<Time>,
+    /// When it is on; `None`: all the time.
+    #[serde(flatten)]
+    pub on_off: Option<OnOff>,
+}
+
+/// Alternating times of sending and silence, each exponentially distributed. It begins with sending.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct OnOff {
+    /// The mean time of sending.
+    pub on: Time,
+    /// The mean time of silence.
+    pub off: Time,
+}

@@ -1,0 +1,479 @@
+//! A connection: its states (RFC 9293, section 3.3.2), and what segments, timers and the application do to it.
+
+use ekiden_congestion::CongestionControl;
+use ekiden_units::Time;
+use ekiden_wire::{Flags, Options, Segment, Seq, Timestamps};
+
+use crate::receiver::{Accepted, Receiver, scale_for};
+use crate::reset::reset;
+use crate::sender::{Outgoing, Sender};
+use crate::settings::Settings;
+
+/// What a segment without an MSS option is taken to say (RFC 9293, section 3.7.1).
+const MSS_DEFAULT: u32 = 536;
+/// Less would be nearly all headers; Linux draws the same line.
+const MSS_LEAST: u32 = 48;
+/// Bytes that the timestamps option takes in every segment.
+const TIMESTAMPS_BYTES: u32 = 12;
+
+/// The states of RFC 9293, section 3.3.2, without LISTEN: a listener makes a connection for each SYN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)] // They are the RFC's.
+pub enum State {
+    SynSent,
+    SynReceived,
+    Established,
+    FinWait1,
+    FinWait2,
+    CloseWait,
+    Closing,
+    LastAck,
+    TimeWait,
+    Closed,
+}
+
+/// Why a connection ended before both ends said so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Failure {
+    /// The peer refused it.
+    Refused,
+    /// The peer reset it.
+    Reset,
+    /// The peer did not answer.
+    TimedOut,
+    /// This end reset it.
+    Aborted,
+}
+
+/// A segment to be sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Transmit {
+    /// The segment.
+    pub segment: Segment,
+    /// Where its payload begins in this end's stream, the first byte being 0.
+    pub offset: u64,
+}
+
+/// One end of a connection.
+///
+/// It holds no payload: it speaks of offsets in the two streams, and the driver keeps the bytes, or needs none. Its methods
+/// are of three kinds:
+///
+/// - input: [`on_segment`](Self::on_segment), [`on_time`](Self::on_time), and the application's
+///   [`write`](Self::write), [`finish`](Self::finish), [`read`](Self::read), [`abort`](Self::abort);
+/// - output: [`poll_transmit`](Self::poll_transmit), to be called after any input until it returns `None`, then
+///   [`timeout`](Self::timeout): when `on_time` wants to be called at the latest;
+/// - questions, which change nothing.
+///
+/// Times are of one clock that does not step back.
+pub struct Connection {
+    state: State,
+    failure: Option<Failure>,
+    local: u16,
+    remote: u16,
+    pub(crate) sender: Sender,
+    receiver: Option<Receiver>,
+    settings: Settings,
+    timestamps: bool,
+    scaled: bool,
+    reset: Option<Segment>,
+    forget_at: Option<Time>,
+}
+
+impl Connection {
+    /// Opens a connection from port `local` to port `remote`; `first` is the initial sequence number.
+    pub fn connect(
+        settings: &Settings,
+        control: Box<dyn CongestionControl + Send>,
+        (local, remote): (u16, u16),
+        first: Seq,
+    ) -> Self {
+        Self::new(settings, control, (local, remote), first, State::SynSent)
+    }
+
+    /// Answers a SYN. `None` if the segment is none, or has more flags than that.
+    pub fn accept(
+        settings: &Settings,
+        control: Box<dyn CongestionControl + Send>,
+        syn: &Segment,
+        first: Seq,
+        now: Time,
+    ) -> Option<Self> {
+        if !syn.flags.syn || syn.flags.rst || syn.flags.fin || syn.ack.is_some() {
+            return None;
+        }
+        let ports = (syn.destination, syn.source);
+        let mut connection = Self::new(settings, control, ports, first, State::SynReceived);
+        connection.negotiate(now, syn);
+        Some(connection)
+    }
+
+    fn new(
+        settings: &Settings,
+        control: Box<dyn CongestionControl + Send>,
+        (local, remote): (u16, u16),
+        first: Seq,
+        state: State,
+    ) -> Self {
+        Self {
+            state,
+            failure: None,
+            local,
+            remote,
+            sender: Sender::new(settings, first, control),
+            receiver: None,
+            settings: settings.clone(),
+            timestamps: settings.timestamps,
+            scaled: settings.window_scaling,
+            reset: None,
+            forget_at: None,
+        }
+    }
+
+    /// Takes over what the peer's SYN says.
+    fn negotiate(&mut self, now: Time, syn: &Segment) {
+        let options = &syn.options;
+        self.timestamps &= options.timestamps.is_some();
+        self.scaled &= options.window_scale.is_some();
+        let sack = self.settings.sack && options.sack_permitted;
+        let peer = options.mss.map_or(MSS_DEFAULT, u32::from).max(MSS_LEAST);
+        let mss = peer.min(self.settings.mss) - if self.timestamps { TIMESTAMPS_BYTES } else { 0 };
+        let scale = if self.scaled { options.window_scale.unwrap_or_default().min(14) } else { 0 };
+        self.sender.negotiate(syn, mss, scale, sack);
+        let mut receiver = Receiver::new(&self.settings, syn.seq, self.scaled, sack);
+        receiver.note_timestamp(now, syn);
+        self.receiver = Some(receiver);
+    }
+
+    /// A segment of this connection arrives. Returns what of its payload is to be kept.
+    pub fn on_segment(&mut self, now: Time, segment: &Segment) -> Accepted {
+        match self.state {
+            State::Closed => Accepted::default(),
+            State::SynSent => {
+                self.on_segment_in_syn_sent(now, segment);
+                Accepted::default()
+            }
+            _ => self.on_segment_synchronised(now, segment),
+        }
+    }
+
+    /// RFC 9293, section 3.10.7.3.
+    fn on_segment_in_syn_sent(&mut self, now: Time, segment: &Segment) {
+        let acked = segment.ack.map(|ack| self.sender.position(ack));
+        if let Some(acked) = acked
+            && acked != 1
+        {
+            if !segment.flags.rst {
+                self.reset = segment.ack.map(|seq| reset(self.ports(), seq));
+            }
+            return;
+        }
+        if segment.flags.rst {
+            if acked.is_some() {
+                self.close(Some(Failure::Refused));
+            }
+            return;
+        }
+        if !segment.flags.syn {
+            return;
+        }
+        self.negotiate(now, segment);
+        if acked.is_some() {
+            self.state = State::Established;
+            let echoed = self.echoed(now, segment);
+            self.sender.on_ack(now, segment, 1, echoed);
+        } else {
+            // Simultaneous open.
+            self.state = State::SynReceived;
+            self.sender.board.mark_all();
+        }
+    }
+
+    /// The peer's SYN comes again, with the acknowledgement of ours (RFC 9293, figure 7; by section 3.10.7.4 it would lie
+    /// outside of the window).
+    fn on_answer_when_both_open(&mut self, now: Time, segment: &Segment) {
+        let Some(receiver) = &mut self.receiver else { return };
+        if segment.seq + 1 == receiver.next() && segment.ack.is_some_and(|ack| self.sender.position(ack) == 1) {
+            receiver.must_ack();
+            let echoed = self.echoed(now, segment);
+            self.sender.on_ack(now, segment, 1, echoed);
+            self.state = State::Established;
+        }
+    }
+
+    /// RFC 9293, section 3.10.7.4.
+    fn on_segment_synchronised(&mut self, now: Time, segment: &Segment) -> Accepted {
+        if self.state == State::SynReceived && segment.flags.syn && segment.ack.is_some() {
+            self.on_answer_when_both_open(now, segment);
+            return Accepted::default();
+        }
+        let Some(receiver) = &mut self.receiver else { return Accepted::default() };
+        if !receiver.is_acceptable(now, segment) {
+            if !segment.flags.rst {
+                receiver.must_ack();
+                if self.state == State::TimeWait && segment.flags.fin {
+                    self.forget_at = Some(now + self.settings.time_wait);
+                }
+            }
+            return Accepted::default();
+        }
+        // Only an exact reset counts; for others the peer is asked (RFC 5961, sections 3.2 and 4.2).
+        if segment.flags.rst {
+            if segment.seq == receiver.next() {
+                self.close(match self.state {
+                    State::SynReceived => Some(Failure::Refused),
+                    // Both ends had said so.
+                    State::TimeWait => None,
+                    _ => Some(Failure::Reset),
+                });
+            } else {
+                receiver.must_ack();
+            }
+            return Accepted::default();
+        }
+        if segment.flags.syn {
+            receiver.must_ack();
+            return Accepted::default();
+        }
+        let Some(ack) = segment.ack else { return Accepted::default() };
+        let acked = self.sender.position(ack);
+        if self.state == State::SynReceived && acked != 1 {
+            self.reset = Some(reset(self.ports(), ack));
+            return Accepted::default();
+        }
+        if acked > self.sender.next as i64 {
+            receiver.must_ack();
+            return Accepted::default();
+        }
+        receiver.note_timestamp(now, segment);
+        if acked >= self.sender.una as i64 {
+            let echoed = self.echoed(now, segment);
+            self.sender.on_ack(now, segment, acked as u64, echoed);
+        }
+        self.on_acked(now);
+        let Some(receiver) = &mut self.receiver else { return Accepted::default() };
+        let accepted = receiver.take(now, segment);
+        self.on_end(now);
+        accepted
+    }
+
+    /// A round-trip time from the timestamp that came back (RFC 7323, section 4).
+    fn echoed(&self, now: Time, segment: &Segment) -> Option<Time> {
+        let Timestamps { echo, .. } = segment.options.timestamps.filter(|_| self.timestamps)?;
+        let passed = timestamp(now).wrapping_sub(echo);
+        // Anything larger is nonsense.
+        (echo != 0 && passed < i32::MAX as u32).then(|| Time::ms(u64::from(passed).max(1)))
+    }
+
+    /// Our SYN or FIN may have been acknowledged.
+    fn on_acked(&mut self, now: Time) {
+        if self.state == State::SynReceived && self.sender.una >= 1 {
+            self.state = State::Established;
+        }
+        if self.sender.is_finished() {
+            match self.state {
+                State::FinWait1 => self.state = State::FinWait2,
+                State::Closing => self.wait(now),
+                State::LastAck => self.close(None),
+                _ => {}
+            }
+        }
+    }
+
+    /// The peer's FIN may have arrived.
+    fn on_end(&mut self, now: Time) {
+        if !self.is_peer_finished() {
+            return;
+        }
+        match self.state {
+            State::Established => self.state = State::CloseWait,
+            State::FinWait1 => self.state = State::Closing,
+            State::FinWait2 => self.wait(now),
+            _ => {}
+        }
+    }
+
+    fn wait(&mut self, now: Time) {
+        self.state = State::TimeWait;
+        self.sender.stop();
+        self.forget_at = Some(now + self.settings.time_wait);
+    }
+
+    fn close(&mut self, failure: Option<Failure>) {
+        self.state = State::Closed;
+        self.failure = failure;
+        self.sender.stop();
+        self.forget_at = None;
+    }
+
+    /// Timers may have run out.
+    pub fn on_time(&mut self, now: Time) {
+        if self.forget_at.is_some_and(|at| at <= now) {
+            self.close(None);
+        }
+        if self.state != State::Closed && self.sender.on_time(now) {
+            self.reset = Some(self.own_reset());
+            self.close(Some(Failure::TimedOut));
+        }
+    }
+
+    /// When [`Connection::on_time`] or, for a delayed acknowledgement, [`Connection::poll_transmit`] is to be called again.
+    pub fn timeout(&self) -> Option<Time> {
+        let delayed_ack = self.receiver.as_ref().and_then(Receiver::ack_at).filter(|_| self.state != State::Closed);
+        [self.sender.timeout(), self.forget_at, delayed_ack].into_iter().flatten().min()
+    }
+
+    /// The next segment to be sent. To be called until there is none.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
+        if let Some(segment) = self.reset.take() {
+            return Some(Transmit { segment, offset: 0 });
+        }
+        if self.state == State::Closed {
+            return None;
+        }
+        let established = !matches!(self.state, State::SynSent | State::SynReceived);
+        if let Some(outgoing) = self.sender.poll(now, established) {
+            if outgoing.fin {
+                match self.state {
+                    State::Established => self.state = State::FinWait1,
+                    State::CloseWait => self.state = State::LastAck,
+                    _ => {}
+                }
+            }
+            return Some(self.data(now, &outgoing));
+        }
+        if established {
+            self.sender.arm_probe(now);
+            if self.sender.take_probe() {
+                let before = self.sender.seq(self.sender.una - 1);
+                return Some(Transmit { segment: self.segment(now, before), offset: 0 });
+            }
+            if self.receiver.as_ref().is_some_and(|receiver| receiver.ack_is_due(now)) {
+                let next = self.sender.seq(self.sender.next);
+                return Some(Transmit { segment: self.segment(now, next), offset: 0 });
+            }
+        }
+        None
+    }
+
+    fn data(&mut self, now: Time, outgoing: &Outgoing) -> Transmit {
+        let seq = self.sender.seq(outgoing.start);
+        let mut segment = self.segment(now, seq);
+        segment.payload = outgoing.payload;
+        segment.flags.fin = outgoing.fin;
+        segment.flags.psh = outgoing.push && outgoing.payload > 0;
+        if outgoing.start == 0 {
+            self.make_syn(now, &mut segment);
+        }
+        Transmit { segment, offset: outgoing.start.saturating_sub(1) }
+    }
+
+    fn make_syn(&mut self, now: Time, segment: &mut Segment) {
+        segment.flags = Flags { syn: true, ..Flags::default() };
+        let answers = self.receiver.is_some();
+        segment.options.mss = Some(u16::try_from(self.settings.mss).unwrap_or(u16::MAX));
+        segment.options.sack_permitted = self.settings.sack && (!answers || self.sender.sack);
+        segment.options.window_scale = self.scaled.then(|| scale_for(self.settings.receive_buffer));
+        segment.options.sack = Default::default();
+        // A SYN's window is not scaled.
+        segment.window = u16::try_from(self.settings.receive_buffer).unwrap_or(u16::MAX);
+        if self.timestamps && segment.options.timestamps.is_none() {
+            segment.options.timestamps = Some(Timestamps { value: timestamp(now), echo: 0 });
+        }
+    }
+
+    /// A segment without payload: ports, timestamps, acknowledgement, window.
+    fn segment(&mut self, now: Time, seq: Seq) -> Segment {
+        let mut segment = Segment {
+            source: self.local,
+            destination: self.remote,
+            seq,
+            ack: None,
+            flags: Flags::default(),
+            window: 0,
+            options: Options::default(),
+            payload: 0,
+        };
+        if let Some(receiver) = &mut self.receiver {
+            if self.timestamps {
+                segment.options.timestamps = Some(Timestamps { value: timestamp(now), echo: receiver.timestamp() });
+            }
+            receiver.acknowledge(&mut segment);
+        }
+        segment
+    }
+
+    fn own_reset(&self) -> Segment {
+        let mut reset = reset(self.ports(), self.sender.seq(self.sender.next));
+        reset.ack = self.receiver.as_ref().map(Receiver::next);
+        reset
+    }
+
+    /// The application writes. Returns how many bytes were taken: less if the send buffer is full, 0 after the end.
+    pub fn write(&mut self, bytes: u64) -> u64 {
+        if self.failure.is_some() { 0 } else { self.sender.write(bytes) }
+    }
+
+    /// How many bytes can be written now.
+    pub fn room(&self) -> u64 {
+        self.sender.room()
+    }
+
+    /// The application has written everything: the stream's end follows its last byte.
+    pub fn finish(&mut self) {
+        self.sender.finish();
+    }
+
+    /// Whether [`Connection::finish`] was called.
+    pub fn has_finished_writing(&self) -> bool {
+        self.sender.has_finished_writing()
+    }
+
+    /// Bytes that have arrived in order and were not read.
+    pub fn readable(&self) -> u64 {
+        self.receiver.as_ref().map_or(0, Receiver::readable)
+    }
+
+    /// The application reads. Returns how many bytes it got.
+    pub fn read(&mut self, bytes: u64) -> u64 {
+        self.receiver.as_mut().map_or(0, |receiver| receiver.read(bytes))
+    }
+
+    /// Whether the peer's stream has arrived to its end.
+    pub fn is_peer_finished(&self) -> bool {
+        self.receiver.as_ref().is_some_and(Receiver::is_finished)
+    }
+
+    /// Whether the peer has everything that was written, and the end.
+    pub fn is_finished(&self) -> bool {
+        self.sender.is_finished()
+    }
+
+    /// Gives the connection up and tells the peer.
+    pub fn abort(&mut self) {
+        if !matches!(self.state, State::Closed | State::SynSent | State::TimeWait) {
+            self.reset = Some(self.own_reset());
+        }
+        self.close(Some(Failure::Aborted));
+    }
+
+    /// Where the connection stands.
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Why it ended too early, if it did.
+    pub fn failure(&self) -> Option<Failure> {
+        self.failure
+    }
+
+    /// The local and the remote port.
+    pub fn ports(&self) -> (u16, u16) {
+        (self.local, self.remote)
+    }
+}
+
+/// The timestamp clock: milliseconds, never 0 (RFC 7323, section 5.4; 0 means none when it is echoed).
+fn timestamp(now: Time) -> u32 {
+    ((now.0 / 1_000_000) as u32).wrapping_add(1).max(1)
+}

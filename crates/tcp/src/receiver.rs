@@ -1,0 +1,278 @@
+//! The receiving half: reassembly, the advertised window, and when to acknowledge.
+//!
+//! Positions count the peer's sequence numbers without wrapping: its SYN has position 0, its first byte 1.
+
+use ekiden_units::Time;
+use ekiden_wire::{SackBlock, SackBlocks, Segment, Seq, Timestamps};
+
+use crate::ranges::Ranges;
+use crate::settings::Settings;
+
+/// How many received ranges are remembered by age, to be reported again (RFC 2018, section 4).
+const REPORTED: usize = 4;
+
+/// A timestamp of the peer older than this says nothing (RFC 7323, section 5.5).
+const TIMESTAMP_AGE_MOST: Time = Time::secs(24 * 86_400);
+
+/// Largest shift of window scaling (RFC 7323, section 2.3).
+const SCALE_MOST: u8 = 14;
+
+#[derive(Debug, Clone)]
+pub(crate) struct Receiver {
+    first: Seq,
+    /// RCV.NXT.
+    next: u64,
+    /// What arrived beyond `next`.
+    held: Ranges,
+    /// A position in each of the ranges that changed last, the latest first.
+    recent: Vec<u64>,
+    /// The position of the peer's FIN, if it is known.
+    end: Option<u64>,
+    /// What the application has not taken begins here.
+    read: u64,
+    buffer: u64,
+    scale: u8,
+    /// The largest right edge of the window that was advertised.
+    edge: u64,
+    /// Up to here acknowledgements were sent.
+    acked: u64,
+    ack_now: bool,
+    ack_at: Option<Time>,
+    quick_acks: u32,
+    ack_every: u32,
+    ack_delay: Time,
+    /// The largest segment seen: the peer's effective MSS.
+    largest: u64,
+    sack: bool,
+    /// TS.Recent, and when it was set.
+    timestamp: Option<(u32, Time)>,
+}
+
+/// What a segment brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Accepted {
+    /// Bytes of the segment's payload to skip: they had arrived before.
+    pub skip: u32,
+    /// Bytes of the payload after those that are to be kept.
+    pub length: u32,
+    /// Where in the peer's stream they belong, its first byte being 0.
+    pub offset: u64,
+}
+
+/// The shift by which a buffer's size fits into 16 bits.
+pub(crate) fn scale_for(buffer: u64) -> u8 {
+    (0..SCALE_MOST).find(|scale| buffer >> scale <= u64::from(u16::MAX)).unwrap_or(SCALE_MOST)
+}
+
+impl Receiver {
+    /// `first` is the sequence number of the peer's SYN; `scaled` and `sack` whether both ends want them.
+    pub fn new(settings: &Settings, first: Seq, scaled: bool, sack: bool) -> Self {
+        let scale = if scaled { scale_for(settings.receive_buffer) } else { 0 };
+        let buffer = settings.receive_buffer.min(u64::from(u16::MAX) << scale);
+        Self {
+            first,
+            next: 1,
+            held: Ranges::default(),
+            recent: Vec::with_capacity(REPORTED + 1),
+            end: None,
+            read: 1,
+            buffer,
+            scale,
+            // The SYN's own window is not scaled (RFC 7323, section 2.2).
+            edge: 1 + buffer.min(u16::MAX.into()),
+            acked: 0,
+            ack_now: true,
+            ack_at: None,
+            quick_acks: settings.quick_acks,
+            ack_every: settings.ack_every,
+            ack_delay: settings.ack_delay,
+            largest: 1,
+            sack,
+            timestamp: None,
+        }
+    }
+
+    /// RCV.NXT.
+    pub fn next(&self) -> Seq {
+        self.first + self.next as u32
+    }
+
+    /// The position of a sequence number, which is less than 2^31 from RCV.NXT.
+    fn position(&self, seq: Seq) -> i64 {
+        self.next as i64 + i64::from(seq.since(self.next()))
+    }
+
+    /// Whether the segment is one that may arrive now (RFC 9293, section 3.10.7.4), and not older than one that has
+    /// arrived (PAWS: RFC 7323, section 5.3).
+    pub fn is_acceptable(&self, now: Time, segment: &Segment) -> bool {
+        let (start, next, edge) = (self.position(segment.seq), self.next as i64, self.edge as i64);
+        let length = i64::from(segment.sequence_len());
+        let in_window = match length {
+            // At the edge too: the special allowance for valid ACKs while the window is closed.
+            0 => next <= start && start <= edge,
+            _ => start < edge && start + length > next,
+        };
+        in_window && !self.is_stale(now, segment)
+    }
+
+    fn is_stale(&self, now: Time, segment: &Segment) -> bool {
+        match (self.timestamp, segment.options.timestamps) {
+            (Some((recent, since)), Some(Timestamps { value, .. })) if !segment.flags.rst => {
+                (value.wrapping_sub(recent) as i32) < 0 && now.since(since) < TIMESTAMP_AGE_MOST
+            }
+            _ => false,
+        }
+    }
+
+    /// Remembers the peer's timestamp (RFC 7323, section 4.3).
+    pub fn note_timestamp(&mut self, now: Time, segment: &Segment) {
+        if let Some(Timestamps { value, .. }) = segment.options.timestamps
+            && self.position(segment.seq) <= self.acked as i64
+            && self.timestamp.is_none_or(|(recent, since)| {
+                value.wrapping_sub(recent) as i32 >= 0 || now.since(since) >= TIMESTAMP_AGE_MOST
+            })
+        {
+            self.timestamp = Some((value, now));
+        }
+    }
+
+    /// The peer's timestamp, to be echoed.
+    pub fn timestamp(&self) -> u32 {
+        self.timestamp.map_or(0, |(value, _)| value)
+    }
+
+    /// Takes an acceptable segment's payload and FIN.
+    pub fn take(&mut self, now: Time, segment: &Segment) -> Accepted {
+        if segment.payload == 0 && !segment.flags.fin {
+            return Accepted::default();
+        }
+        let at = self.position(segment.seq);
+        // A SYN that comes again has its place before the payload.
+        let at = at + i64::from(segment.flags.syn);
+        let start = at.max(self.next as i64) as u64;
+        let data_end = (at + i64::from(segment.payload)).max(0) as u64;
+        let limit = self.end.unwrap_or(u64::MAX).min(self.edge);
+        let end = data_end.min(limit);
+        self.largest = self.largest.max(segment.payload.into());
+        let mut place_end = end;
+        if segment.flags.fin && data_end >= self.next && data_end <= limit {
+            self.end = Some(data_end);
+            // The FIN has its place too, and is reported if it is early.
+            place_end = data_end + 1;
+            self.ack_now = true;
+        }
+        if start < place_end {
+            self.place(now, start, place_end);
+        } else {
+            self.ack_now = true;
+        }
+        match end.checked_sub(start).filter(|length| *length > 0) {
+            Some(length) => Accepted { skip: (start as i64 - at) as u32, length: length as u32, offset: start - 1 },
+            None => Accepted::default(),
+        }
+    }
+
+    fn place(&mut self, now: Time, start: u64, end: u64) {
+        if start > self.next {
+            // RFC 5681, section 4.2: at once, so that the sender learns of the gap.
+            self.held.insert(start, end);
+            self.recent.retain(|near| !self.held.around(start).is_some_and(|(from, to)| (from..to).contains(near)));
+            self.recent.insert(0, start);
+            self.recent.truncate(REPORTED);
+            self.ack_now = true;
+            return;
+        }
+        // Also for what fills a gap.
+        self.ack_now |= !self.held.is_empty();
+        (_, self.next) = self.held.insert(self.next, end);
+        self.held.remove_before(self.next);
+        self.recent.retain(|near| *near >= self.next);
+        if self.quick_acks > 0 {
+            self.quick_acks -= 1;
+            self.ack_now = true;
+        } else if self.next - self.acked > u64::from(self.ack_every - 1) * self.largest {
+            self.ack_now = true;
+        } else if self.ack_at.is_none() {
+            self.ack_at = Some(now + self.ack_delay);
+        }
+    }
+
+    /// Bytes in order that the application has not taken.
+    pub fn readable(&self) -> u64 {
+        let end = self.end.map_or(self.next, |end| end.min(self.next));
+        end - self.read
+    }
+
+    /// The application takes bytes. Announces the window if it has opened by enough (RFC 9293, section 3.8.6.2.2).
+    pub fn read(&mut self, bytes: u64) -> u64 {
+        let taken = bytes.min(self.readable());
+        self.read += taken;
+        let opened = (self.read + self.buffer).saturating_sub(self.edge);
+        // Twice the least that silly window avoidance asks for: acknowledgements bring the small steps.
+        if self.end.is_none() && opened >= (2 * self.largest).min(self.buffer / 2) && opened > 0 && self.is_tight() {
+            self.ack_now = true;
+        }
+        taken
+    }
+
+    /// Less than half of the buffer is advertised.
+    fn is_tight(&self) -> bool {
+        self.edge - self.next.min(self.edge) < self.buffer / 2
+    }
+
+    /// Whether the peer's FIN has arrived with all before it.
+    pub fn is_finished(&self) -> bool {
+        self.end.is_some_and(|end| end < self.next)
+    }
+
+    /// An acknowledgement is due whatever else happens.
+    pub fn must_ack(&mut self) {
+        self.ack_now = true;
+    }
+
+    pub fn ack_is_due(&self, now: Time) -> bool {
+        self.ack_now || self.ack_at.is_some_and(|at| at <= now)
+    }
+
+    /// When a delayed acknowledgement is due.
+    pub fn ack_at(&self) -> Option<Time> {
+        self.ack_at
+    }
+
+    /// Fills in an acknowledgement, the window and SACK blocks; nothing is due afterwards.
+    pub fn acknowledge(&mut self, segment: &mut Segment) {
+        segment.ack = Some(self.next());
+        segment.window = self.window(segment.flags.syn);
+        if self.sack && !segment.flags.syn {
+            segment.options.sack = self.blocks(if segment.options.timestamps.is_some() { 3 } else { 4 });
+        }
+        self.acked = self.next;
+        self.ack_now = false;
+        self.ack_at = None;
+    }
+
+    fn window(&mut self, of_syn: bool) -> u16 {
+        let edge = self.read + self.buffer;
+        let least_step = self.largest.min(self.buffer / 2);
+        let advertised = self.edge.saturating_sub(self.next);
+        let free = edge.saturating_sub(self.next);
+        // Silly window avoidance: small steps are not announced (RFC 9293, section 3.8.6.2.2).
+        let window = if free < advertised + least_step { advertised } else { free };
+        let scale = if of_syn { 0 } else { self.scale };
+        let field = u16::try_from(window >> scale).unwrap_or(u16::MAX);
+        self.edge = self.edge.max(self.next + (u64::from(field) << scale));
+        field
+    }
+
+    fn blocks(&self, most: usize) -> SackBlocks {
+        self.recent
+            .iter()
+            .filter_map(|near| self.held.around(*near))
+            .take(most)
+            .map(|(start, end)| SackBlock { start: self.first + start as u32, end: self.first + end as u32 })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests;

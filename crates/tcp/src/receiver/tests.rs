@@ -1,0 +1,148 @@
+//! The receiver against a model that keeps every byte: RFC 2018, section 4, and the cumulative acknowledgement.
+
+use std::collections::BTreeSet;
+
+use ekiden_wire::{Flags, Options};
+use proptest::prelude::*;
+
+use super::*;
+
+const FIRST: Seq = Seq(u32::MAX - 300);
+
+fn data(start: u64, length: u32, fin: bool) -> Segment {
+    Segment {
+        seq: FIRST + start as u32,
+        payload: length,
+        flags: Flags { fin, ..Flags::default() },
+        ..Segment::default()
+    }
+}
+
+fn receiver() -> Receiver {
+    let settings = Settings { receive_buffer: 4000, ack_every: 1, ..Settings::rfc() };
+    let mut receiver = Receiver::new(&settings, FIRST, false, true);
+    acknowledgement(&mut receiver, false);
+    receiver
+}
+
+fn acknowledgement(receiver: &mut Receiver, timestamps: bool) -> Segment {
+    let timestamps = timestamps.then(Timestamps::default);
+    let mut ack = Segment { options: Options { timestamps, ..Options::default() }, ..Segment::default() };
+    receiver.acknowledge(&mut ack);
+    ack
+}
+
+/// Which positions have arrived.
+struct Arrived([bool; 1000]);
+
+impl Arrived {
+    fn none() -> Self {
+        Self([false; 1000])
+    }
+
+    fn add(&mut self, start: u64, end: u64) {
+        self.0[start as usize..end as usize].fill(true);
+    }
+
+    /// The first that is missing.
+    fn next(&self) -> u64 {
+        self.around(1).1
+    }
+
+    /// The range that holds a position.
+    fn around(&self, at: u64) -> (u64, u64) {
+        let at = at as usize;
+        let start = at - self.0[..at].iter().rev().take_while(|has| **has).count();
+        let end = at + self.0[at..].iter().take_while(|has| **has).count();
+        (start as u64, end as u64)
+    }
+
+    /// The ranges beyond the first that is missing.
+    fn held(&self) -> BTreeSet<(u64, u64)> {
+        let beyond = (self.next()..1000).filter(|at| self.0[*at as usize] && !self.0[*at as usize - 1]);
+        beyond.map(|at| self.around(at)).collect()
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn blocks_are_true_distinct_and_the_latest_first(
+        segments in prop::collection::vec((0u64..30, 1u32..4, any::<bool>()), 1..60),
+        timestamps in any::<bool>(),
+    ) {
+        let mut receiver = receiver();
+        let most = if timestamps { 3 } else { 4 };
+        let mut arrived = Arrived::none();
+        // The ranges as they were last reported, the latest first.
+        let mut reported: Vec<(u64, u64)> = Vec::new();
+        let mut most_ranges = 0;
+        for (place, units, shifted) in segments {
+            // Sometimes across the others' bounds.
+            let (start, length) = (1 + place * 20 + 7 * u64::from(shifted), units * 20);
+            let end = start + u64::from(length);
+            let segment = data(start, length, false);
+            if !receiver.is_acceptable(Time(0), &segment) {
+                continue;
+            }
+            receiver.take(Time(0), &segment);
+            arrived.add(start, end);
+            let next = arrived.next();
+            prop_assert!(receiver.ack_is_due(Time(0)));
+            let ack = acknowledgement(&mut receiver, timestamps);
+            prop_assert_eq!(ack.ack, Some(FIRST + next as u32));
+            let position = |seq: Seq| u64::from(seq.0.wrapping_sub(FIRST.0));
+            let blocks: Vec<_> = ack.options.sack.iter().map(|block| (position(block.start), position(block.end))).collect();
+            for block in &blocks {
+                prop_assert!(block.0 > next, "a block touches or lies below the cumulative acknowledgement");
+                prop_assert_eq!(*block, arrived.around(block.0), "a block is not a whole range that has arrived");
+            }
+            prop_assert_eq!(blocks.iter().collect::<BTreeSet<_>>().len(), blocks.len(), "a block is there twice");
+            if start > next {
+                prop_assert_eq!(blocks[0], arrived.around(start), "the first block does not hold the latest segment");
+            }
+            // "the first SACK block ... the most recently reported ... that are not subsets": in their order.
+            let mut expected = Vec::new();
+            let latest = (start > next).then_some((start, end));
+            for (from, _) in latest.into_iter().chain(reported.iter().copied()) {
+                let whole = arrived.around(from);
+                if whole.0 > next && !expected.contains(&whole) {
+                    expected.push(whole);
+                }
+            }
+            reported.clone_from(&expected);
+            most_ranges = most_ranges.max(arrived.held().len());
+            prop_assert!(expected.starts_with(&blocks), "{:?} are not the first of {:?}", blocks, expected);
+            // "as many distinct SACK blocks as possible": as long as all can be remembered.
+            if most_ranges <= REPORTED {
+                prop_assert_eq!(blocks.len(), expected.len().min(most));
+            }
+        }
+    }
+
+    #[test]
+    fn an_end_that_comes_early_is_reported_and_counts_when_all_is_there(order in Just([0u64, 1, 2, 3]).prop_shuffle(), alone: bool) {
+        let mut receiver = receiver();
+        let mut arrived = Arrived::none();
+        for (count, index) in order.into_iter().enumerate() {
+            // The FIN is with the last payload, or by itself.
+            let fin = index == 3;
+            let length = if fin && alone { 0 } else { 100 };
+            let start = 1 + 100 * index;
+            receiver.take(Time(0), &data(start, length, fin));
+            arrived.add(start, start + u64::from(length) + u64::from(fin));
+            prop_assert!(receiver.ack_is_due(Time(0)), "RFC 5681, section 4.2: at once");
+            let ack = acknowledgement(&mut receiver, false);
+            let next = arrived.next();
+            prop_assert_eq!(ack.ack, Some(FIRST + next as u32));
+            if start > next {
+                let (from, to) = arrived.around(start);
+                let first = ack.options.sack.iter().next().map(|block| (block.start, block.end));
+                prop_assert_eq!(first, Some((FIRST + from as u32, FIRST + to as u32)));
+            }
+            prop_assert_eq!(receiver.is_finished(), count == 3);
+        }
+        prop_assert_eq!(receiver.readable(), if alone { 300 } else { 400 });
+    }
+}

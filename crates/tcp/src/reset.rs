@@ -1,0 +1,29 @@
+//! Resets: RFC 9293, section 3.10.7.1.
+
+use ekiden_wire::{Flags, Options, Segment, Seq};
+
+/// A reset without an acknowledgement.
+pub(crate) fn reset((local, remote): (u16, u16), seq: Seq) -> Segment {
+    Segment {
+        source: local,
+        destination: remote,
+        seq,
+        ack: None,
+        flags: Flags { rst: true, ..Flags::default() },
+        window: 0,
+        options: Options::default(),
+        payload: 0,
+    }
+}
+
+/// What a host answers to a segment for which it has no connection. `None` to a reset.
+pub fn reset_for(segment: &Segment) -> Option<Segment> {
+    if segment.flags.rst {
+        return None;
+    }
+    let ports = (segment.destination, segment.source);
+    Some(match segment.ack {
+        Some(ack) => reset(ports, ack),
+        None => Segment { ack: Some(segment.seq + segment.sequence_len()), ..reset(ports, Seq(0)) },
+    })
+}

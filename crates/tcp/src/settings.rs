@@ -1,0 +1,197 @@
+//! What a connection's TCP does, as far as stacks differ, and the stacks that it can imitate.
+
+use ekiden_units::Time;
+
+/// The settings of one end of a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The most payload in a segment that this end takes, without options: the value of the MSS option (RFC 9293, section
+    /// 3.7.1), the link's MTU less 40.
+    pub mss: u32,
+    /// Unacknowledged and unsent payload that is held at most, in bytes.
+    pub send_buffer: u64,
+    /// Payload that is held for the application at most, in bytes; so the largest window that is advertised.
+    pub receive_buffer: u64,
+    /// Window scaling (RFC 7323, section 2). Used if both ends want it.
+    pub window_scaling: bool,
+    /// Timestamps (RFC 7323, section 3). Used if both ends want them.
+    pub timestamps: bool,
+    /// Selective acknowledgements (RFC 2018). Used if both ends want them.
+    pub sack: bool,
+    /// The initial congestion window in segments (RFC 6928).
+    pub initial_window: u32,
+    /// Whether windows grow by the segments that an acknowledgement covers (RFC 3465, without its limit, as Linux does) or by
+    /// one per acknowledgement.
+    pub byte_counting: bool,
+    /// Duplicate acknowledgements that mean a loss: DupThresh (RFC 5681, section 3.2; RFC 6675, section 2).
+    pub duplicate_acks: u32,
+    /// Whether the first duplicate acknowledgements release new segments (RFC 3042).
+    pub limited_transmit: bool,
+    /// How fast recovery goes on after an acknowledgement of a part, without SACK.
+    pub partial_acks: PartialAcks,
+    /// How the sending rate falls in fast recovery.
+    pub reduction: Reduction,
+    /// Whether a retransmission counts as lost when something sent after it has arrived (RFC 8985 without its time for
+    /// reordering). Needs SACK. Otherwise only the retransmission timer finds lost retransmissions.
+    pub lost_retransmissions: bool,
+    /// Whether a timeout during recovery lowers the slow start threshold again (RFC 5681, equation 4); Linux does not.
+    pub timeout_reduces_again: bool,
+    /// Whether a loss in slow start and every timeout, also one that follows another, halve the window whatever the
+    /// congestion control says, as in ns-2's `TcpAgent::slowdown` and `timeout`. The others leave it to the congestion
+    /// control, once for each segment (RFC 5681, section 3.1).
+    pub halves_in_slow_start: bool,
+    /// Whether only a window that was used grows (RFC 7661; Linux).
+    pub window_validation: bool,
+    /// Whether a connection that was idle for longer than RTO starts with the initial window again (RFC 5681, section 4.1).
+    pub idle_restart: bool,
+    /// Nagle's algorithm (RFC 9293, section 3.7.4).
+    pub nagle: bool,
+    /// The retransmission timer.
+    pub rto: Rto,
+    /// Timeouts in a row without an answer after which the connection is given up (RFC 9293, section 3.8.3: R2).
+    pub retries: u32,
+    /// Full segments that are acknowledged together at most (RFC 5681, section 4.2: 2). 1: no delayed acknowledgements.
+    pub ack_every: u32,
+    /// How long an acknowledgement waits at most (RFC 5681, section 4.2: below 500 ms).
+    pub ack_delay: Time,
+    /// Segments at the start of a connection that are acknowledged one by one, as Linux does.
+    pub quick_acks: u32,
+    /// How long the side that ended first remembers the connection: twice the MSL (RFC 9293, section 3.4.2).
+    pub time_wait: Time,
+}
+
+/// What an acknowledgement of a part of the data does in fast recovery without SACK.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartialAcks {
+    /// It ends the recovery: Reno as in RFC 2581.
+    EndRecovery,
+    /// The next segment is sent again; the first such acknowledgement restarts the retransmission timer: the impatient
+    /// variant (RFC 6582, section 3.2).
+    RestartTimerOnce,
+    /// The next segment is sent again; each restarts the timer: the slow-but-steady variant (RFC 6582, section 4).
+    RestartTimer,
+}
+
+/// How the sending rate falls to the slow start threshold in fast recovery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reduction {
+    /// At once; then what is in the network is kept there (RFC 6582, section 3.2; RFC 6675, section 5).
+    Pipe,
+    /// In proportion to what arrives: PRR with its slow start reduction bound (RFC 6937).
+    Proportional,
+}
+
+/// The retransmission timeout (RFC 6298).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rto {
+    /// Before the first round-trip time was measured.
+    pub initial: Time,
+    /// The least.
+    pub least: Time,
+    /// The largest, backed off too.
+    pub most: Time,
+    /// The clock's granularity: G.
+    pub granularity: Time,
+    /// What `least` bounds: the timeout (RFC 6298, rule 2.4), or, as in Linux, the part of it that follows from the
+    /// variance, so that the timeout is at least `least` above the smoothed round-trip time.
+    pub least_bounds_variance: bool,
+    /// How much longer the timeout is after each one (RFC 6298, rule 5.5: 2).
+    pub backoff: u32,
+}
+
+impl Settings {
+    /// What the RFCs recommend today.
+    pub fn rfc() -> Self {
+        Self {
+            mss: 1460,
+            send_buffer: 4 << 20,
+            receive_buffer: 4 << 20,
+            window_scaling: true,
+            timestamps: true,
+            sack: true,
+            initial_window: 10,
+            byte_counting: true,
+            duplicate_acks: 3,
+            limited_transmit: true,
+            partial_acks: PartialAcks::RestartTimerOnce,
+            reduction: Reduction::Pipe,
+            lost_retransmissions: false,
+            timeout_reduces_again: true,
+            halves_in_slow_start: false,
+            window_validation: true,
+            idle_restart: true,
+            nagle: true,
+            rto: Rto {
+                initial: Time::secs(1),
+                least: Time::secs(1),
+                most: Time::secs(60),
+                granularity: Time::ms(1),
+                least_bounds_variance: false,
+                backoff: 2,
+            },
+            retries: 15,
+            ack_every: 2,
+            ack_delay: Time::ms(200),
+            quick_acks: 0,
+            time_wait: Time::secs(240),
+        }
+    }
+
+    /// A current Linux: RTO from 200 ms above the smoothed round-trip time, RACK, PRR. Its reordering window, tail loss
+    /// probes, undo, HyStart and auto-tuned receive windows are not imitated.
+    pub fn linux() -> Self {
+        Self {
+            partial_acks: PartialAcks::RestartTimer,
+            reduction: Reduction::Proportional,
+            lost_retransmissions: true,
+            timeout_reduces_again: false,
+            rto: Rto { least: Time::ms(200), most: Time::secs(120), least_bounds_variance: true, ..Self::rfc().rto },
+            ack_delay: Time::ms(40),
+            quick_acks: 16,
+            time_wait: Time::secs(60),
+            ..Self::rfc()
+        }
+    }
+
+    /// ns-2's one-way agents of the time of S2 (about 2006): every segment acknowledged, windows that grow whether used or
+    /// not, windows that halve in slow start whatever the congestion control, a coarse retransmission timer of at least
+    /// 200 ms, no Nagle.
+    pub fn ns2() -> Self {
+        Self {
+            initial_window: 2,
+            byte_counting: false,
+            limited_transmit: false,
+            halves_in_slow_start: true,
+            window_validation: false,
+            idle_restart: false,
+            nagle: false,
+            rto: Rto { initial: Time::secs(3), least: Time::ms(200), granularity: Time::ms(10), ..Self::rfc().rto },
+            ack_every: 1,
+            ..Self::rfc()
+        }
+    }
+
+    /// OPNET's Reno with its defaults of the time of S1 (2003): no SACK, no timestamps, plain Reno's recovery, initial window of
+    /// one segment, RTO from 0.5 s on a clock of 0.5 s, acknowledgements delayed by at most 0.2 s.
+    pub fn opnet() -> Self {
+        Self {
+            timestamps: false,
+            sack: false,
+            initial_window: 1,
+            byte_counting: false,
+            limited_transmit: false,
+            partial_acks: PartialAcks::EndRecovery,
+            window_validation: false,
+            idle_restart: false,
+            nagle: false,
+            rto: Rto {
+                initial: Time::secs(1),
+                least: Time::ms(500),
+                most: Time::secs(64),
+                granularity: Time::ms(500),
+                ..Self::rfc().rto
+            },
+            ..Self::rfc()
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! What the RFCs say of states, single segments and the receiver, against segments made by hand.
+
+mod common;
+
+use common::peer::{Bench, FIN, NONE, RST, SYN, at, plain};
+use ekiden_tcp::{Failure, Settings, State};
+use ekiden_units::Time;
+use ekiden_wire::Options;
+
+#[test]
+fn both_may_open_at_once() {
+    // RFC 9293, section 3.5, figure 7.
+    let mut bench = Bench::opening(&plain(Settings::rfc()), [0, 0]);
+    bench.segment(0, None, SYN, 0, bench.syn_options());
+    assert_eq!(bench.end.state(), State::SynReceived);
+    let answer = bench.sent();
+    assert_eq!((answer.len(), answer[0].flags, answer[0].seq.0, answer[0].ack.map(|ack| ack.0)), (1, SYN, 0, Some(1)));
+    bench.segment(0, Some(1), SYN, 0, bench.syn_options());
+    assert_eq!(bench.end.state(), State::Established);
+    assert_eq!(bench.end.info().outstanding, 0);
+    bench.peer_next = 1;
+    bench.end.write(1000);
+    assert_eq!(bench.full_sent(), [1]);
+}
+
+#[test]
+fn an_acknowledgement_of_nothing_that_was_sent_resets_a_half_open_connection() {
+    // RFC 9293, section 3.10.7.4, fifth check, SYN-RECEIVED: <SEQ=SEG.ACK><CTL=RST>.
+    for wrong in [0, 2] {
+        let mut bench = Bench::opening(&plain(Settings::rfc()), [0, 0]);
+        bench.segment(0, None, SYN, 0, bench.syn_options());
+        bench.sent();
+        bench.segment(1, Some(wrong), NONE, 0, Options::default());
+        let reset = bench.sent();
+        assert_eq!((reset.len(), reset[0].flags, reset[0].seq.0), (1, RST, wrong), "{wrong}");
+        assert_eq!(bench.end.state(), State::SynReceived);
+    }
+}
+
+#[test]
+fn a_syns_window_is_not_scaled() {
+    // RFC 7323, section 2.2.
+    let settings = Settings { initial_window: 10, ..plain(Settings::rfc()) };
+    let mut bench = Bench::opening(&settings, [0, 0]);
+    bench.window = 2000;
+    bench.segment(0, Some(1), SYN, 0, Options { window_scale: Some(3), ..bench.syn_options() });
+    bench.peer_next = 1;
+    bench.end.write(100_000);
+    assert_eq!(bench.end.info().window, 2000);
+    assert_eq!(bench.full_sent(), [1, 2]);
+    // Others are: 500 << 3.
+    bench.window = 500;
+    bench.ack(at(3), &[]);
+    assert_eq!(bench.end.info().window, 4000);
+    assert_eq!(bench.full_sent(), [3, 4, 5, 6]);
+}
+
+#[test]
+fn one_lost_syn_leaves_the_initial_window_and_two_leave_one_segment() {
+    // RFC 6928, section 2, and RFC 5681, section 3.1.
+    for (timeouts, window) in [(0, 10), (1, 10), (2, 1), (3, 1)] {
+        let mut bench = Bench::opening(&plain(Settings::rfc()), [0, 0]);
+        for _ in 0..timeouts {
+            bench.wait();
+            assert_eq!(bench.sent()[0].flags, SYN);
+        }
+        bench.segment(0, Some(1), SYN, 0, bench.syn_options());
+        bench.peer_next = 1;
+        bench.end.write(100_000);
+        assert_eq!(bench.full_sent().len(), window, "after {timeouts} timeouts");
+    }
+}
+
+#[test]
+fn after_a_lost_syn_without_a_measurement_the_timeout_begins_at_three_seconds() {
+    // RFC 6298, rule 5.7.
+    let mut bench = Bench::opening(&plain(Settings::rfc()), [0, 0]);
+    assert_eq!(bench.wait(), Time::secs(1));
+    bench.sent();
+    bench.segment(0, Some(1), SYN, 0, bench.syn_options());
+    bench.peer_next = 1;
+    bench.end.write(1000);
+    assert_eq!(bench.full_sent(), [1]);
+    assert_eq!(bench.wait(), Time::secs(3));
+}
+
+#[test]
+fn each_state_is_left_on_an_exact_reset_only() {
+    // RFC 9293, section 3.10.7.4, second check, with RFC 5961, section 3.2: others bring an acknowledgement.
+    for (state, prepare) in states() {
+        let mut bench = Bench::established(&plain(Settings::rfc()));
+        prepare(&mut bench);
+        assert_eq!(bench.end.state(), state);
+        bench.sent();
+        let next = bench.peer_next;
+        bench.segment(next + 10, None, RST, 0, Options::default());
+        assert_eq!(bench.end.state(), state, "a reset elsewhere in the window");
+        assert_eq!(bench.sent().len(), 1, "{state:?}: a challenge");
+        bench.segment(next.wrapping_sub(10), None, RST, 0, Options::default());
+        bench.segment(next + 10_000_000, None, RST, 0, Options::default());
+        assert_eq!((bench.end.state(), bench.sent()), (state, vec![]), "a reset outside of the window");
+        bench.segment(next, None, SYN, 0, Options::default());
+        assert_eq!(bench.end.state(), state, "RFC 5961, section 4.2");
+        assert_eq!(bench.sent().len(), 1);
+        bench.segment(next, None, RST, 0, Options::default());
+        assert_eq!(bench.end.state(), State::Closed);
+        // In TIME-WAIT both ends have said so.
+        let failure = (state != State::TimeWait).then_some(Failure::Reset);
+        assert_eq!(bench.end.failure(), failure, "{state:?}");
+        assert_eq!((bench.sent(), bench.end.timeout()), (vec![], None));
+    }
+}
+
+type Prepare = fn(&mut Bench);
+
+/// The synchronised states, and how to bring an established connection there.
+fn states() -> [(State, Prepare); 8] {
+    fn finish(bench: &mut Bench) {
+        bench.end.finish();
+        assert_eq!(bench.data_sent(), [(1, 1)]);
+    }
+    fn peer_finishes(bench: &mut Bench, ack: u32) {
+        bench.data(1, ack, 0, FIN);
+    }
+    [
+        (State::Established, |_| {}),
+        (State::FinWait1, finish),
+        (State::FinWait2, |bench| {
+            finish(bench);
+            bench.ack(2, &[]);
+        }),
+        (State::CloseWait, |bench| peer_finishes(bench, 1)),
+        (State::Closing, |bench| {
+            finish(bench);
+            peer_finishes(bench, 1);
+        }),
+        (State::LastAck, |bench| {
+            peer_finishes(bench, 1);
+            finish(bench);
+        }),
+        (State::TimeWait, |bench| {
+            finish(bench);
+            bench.ack(2, &[]);
+            peer_finishes(bench, 2);
+        }),
+        (State::TimeWait, |bench| {
+            finish(bench);
+            peer_finishes(bench, 2);
+        }),
+    ]
+}
+
+#[test]
+fn a_refused_connection_is_closed_and_a_reset_of_something_else_is_not_heard() {
+    // RFC 9293, section 3.10.7.3.
+    let mut bench = Bench::opening(&plain(Settings::rfc()), [0, 0]);
+    bench.segment(0, None, RST, 0, Options::default());
+    bench.segment(0, Some(7), RST, 0, Options::default());
+    assert_eq!(bench.end.state(), State::SynSent);
+    bench.segment(0, Some(1), RST, 0, Options::default());
+    assert_eq!((bench.end.state(), bench.end.failure()), (State::Closed, Some(Failure::Refused)));
+    // SYN-RECEIVED: section 3.10.7.4.
+    let mut bench = Bench::opening(&plain(Settings::rfc()), [0, 0]);
+    bench.segment(0, None, SYN, 0, bench.syn_options());
+    bench.sent();
+    bench.segment(1, None, RST, 0, Options::default());
+    assert_eq!((bench.end.state(), bench.end.failure()), (State::Closed, Some(Failure::Refused)));
+}
+
+#[test]
+fn a_half_closed_connection_still_receives() {
+    // RFC 9293, section 3.6: FIN-WAIT-2 takes data; its window keeps moving.
+    let mut bench = Bench::established(&plain(Settings::rfc()));
+    bench.end.finish();
+    assert_eq!(bench.data_sent(), [(1, 1)]);
+    bench.ack(2, &[]);
+    for number in 0..5 {
+        assert_eq!(bench.data(1 + 1000 * number, 2, 1000, NONE).length, 1000);
+        assert_eq!(bench.sent()[0].ack.map(|ack| ack.0), Some(1001 + 1000 * number));
+    }
+    assert_eq!(bench.end.read(5000), 5000);
+    bench.data(5001, 2, 0, FIN);
+    assert_eq!(bench.end.state(), State::TimeWait);
+    assert_eq!(bench.sent()[0].ack.map(|ack| ack.0), Some(5002));
+    // The peer's FIN again: acknowledged, and the wait begins anew.
+    bench.pass(Time::secs(100));
+    bench.data(5001, 2, 0, FIN);
+    assert_eq!(bench.sent().len(), 1);
+    assert_eq!(bench.wait(), Time::secs(240));
+    assert_eq!((bench.end.state(), bench.end.failure()), (State::Closed, None));
+}
+
+#[test]
+fn a_timestamp_older_than_the_last_is_refused_and_acknowledged() {
+    // RFC 7323, section 5.3, R1; a reset is not refused.
+    let settings = Settings { timestamps: true, ..plain(Settings::rfc()) };
+    let mut bench = Bench::established(&settings);
+    bench.timestamp = Some(2000);
+    assert_eq!(bench.data(1, 1, 500, NONE).length, 500);
+    assert_eq!(bench.sent()[0].options.timestamps.map(|times| times.echo), Some(2000), "RFC 7323, section 4.3");
+    bench.timestamp = Some(1999);
+    assert_eq!(bench.data(501, 1, 500, NONE).length, 0);
+    assert_eq!(bench.sent().len(), 1);
+    // Timestamps wrap.
+    for value in [2000, 2000 + (1 << 30), (1 << 31) + 1000, u32::MAX, 5] {
+        bench.timestamp = Some(value);
+        let next = bench.end.readable() as u32 + 1;
+        assert_eq!(bench.data(next, 1, 500, NONE).length, 500, "{value}");
+        assert_eq!(bench.sent()[0].options.timestamps.map(|times| times.echo), Some(value));
+    }
+    bench.timestamp = Some(u32::MAX);
+    let next = bench.end.readable() as u32 + 1;
+    bench.segment(next, None, RST, 0, Options::default());
+    assert_eq!(bench.end.state(), State::Closed);
+}
+
+#[test]
+fn after_24_days_any_timestamp_counts_and_is_echoed() {
+    // RFC 7323, section 5.5.
+    let settings = Settings { timestamps: true, ..plain(Settings::rfc()) };
+    let mut bench = Bench::established(&settings);
+    bench.timestamp = Some(2000);
+    bench.data(1, 1, 500, NONE);
+    bench.sent();
+    bench.pass(Time::secs(25 * 86_400));
+    bench.timestamp = Some(1500);
+    assert_eq!(bench.data(501, 1, 500, NONE).length, 500);
+    assert_eq!(bench.sent()[0].options.timestamps.map(|times| times.echo), Some(1500));
+    bench.timestamp = Some(1499);
+    assert_eq!(bench.data(1001, 1, 500, NONE).length, 0, "protected again");
+}
+
+#[test]
+fn every_second_full_segment_is_acknowledged_and_a_single_one_late() {
+    // RFC 5681, section 4.2; RFC 9293, section 3.8.6.3.
+    let settings = Settings { ack_every: 2, ack_delay: Time::ms(200), ..plain(Settings::rfc()) };
+    let mut bench = Bench::established(&settings);
+    for pair in 0..3 {
+        bench.data(1 + 2000 * pair, 1, 1000, NONE);
+        assert_eq!(bench.sent(), []);
+        bench.data(1001 + 2000 * pair, 1, 1000, NONE);
+        assert_eq!(bench.sent().len(), 1);
+    }
+    bench.data(6001, 1, 1000, NONE);
+    assert_eq!(bench.sent(), []);
+    assert_eq!(bench.wait(), Time::ms(200));
+    assert_eq!(bench.sent()[0].ack.map(|ack| ack.0), Some(7001));
+    // Out of order, and what fills the gap: at once.
+    bench.data(8001, 1, 1000, NONE);
+    assert_eq!(bench.sent().len(), 1);
+    bench.data(7001, 1, 1000, NONE);
+    assert_eq!(bench.sent()[0].ack.map(|ack| ack.0), Some(9001));
+    // With data that goes out anyway.
+    bench.data(9001, 1, 1000, NONE);
+    bench.end.write(1000);
+    assert_eq!(bench.sent()[0].ack.map(|ack| ack.0), Some(10_001));
+    assert!(bench.end.timeout() > Some(bench.now + Time::ms(200)), "nothing is left to acknowledge");
+}

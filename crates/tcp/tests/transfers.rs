@@ -1,0 +1,168 @@
+//! Whatever the network does, every byte arrives once and in order, and both ends close.
+
+mod common;
+
+use common::{Fate, Pair, Random};
+use ekiden_tcp::{Connection, Failure, Settings, State};
+use ekiden_units::Time;
+use proptest::prelude::*;
+
+#[derive(Debug, Clone)]
+struct Network {
+    loss_percent: u64,
+    late_percent: u64,
+    twice_percent: u64,
+    delay: Time,
+    seed: u64,
+}
+
+fn networks() -> impl Strategy<Value = Network> {
+    (0u64..30, 0u64..20, 0u64..10, 0u64..200, any::<u64>()).prop_map(|(loss, late, twice, ms, seed)| Network {
+        loss_percent: loss,
+        late_percent: late,
+        twice_percent: twice,
+        delay: Time::ms(ms) + Time(1000),
+        seed,
+    })
+}
+
+fn settings() -> impl Strategy<Value = Settings> {
+    let profile =
+        prop_oneof![Just(Settings::rfc()), Just(Settings::linux()), Just(Settings::ns2()), Just(Settings::opnet())];
+    (profile, 64u32..9000, 500u64..200_000, 500u64..200_000, any::<[bool; 3]>()).prop_map(
+        |(profile, mss, send_buffer, receive_buffer, [sack, timestamps, window_scaling])| Settings {
+            mss,
+            send_buffer,
+            receive_buffer,
+            sack,
+            timestamps,
+            window_scaling,
+            // Less than any profile's least RTO, which others' delayed acknowledgements could exceed.
+            ack_delay: Time::ms(40),
+            // Whole transfers, not patience, are tested.
+            retries: 1000,
+            ..profile
+        },
+    )
+}
+
+/// Both sides send, the reader of each reads now and then.
+fn transfer(settings: [Settings; 2], network: &Network, amounts: [u64; 2], first: [u32; 2]) -> Pair {
+    let mut pair = Pair::new(settings, network.delay, first);
+    pair.keeps_log = false;
+    let mut random = Random(network.seed);
+    let mut reader = Random(!network.seed);
+    let mut written = [0; 2];
+    let mut fate = |_: usize, _: &_| {
+        let Network { loss_percent, late_percent, twice_percent, .. } = *network;
+        let roll = random.below(100);
+        let by = Time(random.below(network.delay.0 * 3));
+        if roll < loss_percent {
+            Fate::Lost
+        } else if roll < loss_percent + late_percent {
+            Fate::Late(by)
+        } else if roll < loss_percent + late_percent + twice_percent {
+            Fate::Twice(by)
+        } else {
+            Fate::Arrives
+        }
+    };
+    loop {
+        for side in 0..2 {
+            if let Some(end) = &mut pair.ends[side] {
+                let more = end.write(amounts[side] - written[side]);
+                written[side] += more;
+                if written[side] == amounts[side] {
+                    end.finish();
+                }
+            }
+            // Also a reader that lets its window fill.
+            if reader.below(4) > 0 || pair.steps > 200_000 {
+                pair.read(side);
+            }
+        }
+        let is_over = |state| matches!(state, Some(State::TimeWait | State::Closed));
+        if is_over(pair.state(0)) && is_over(pair.state(1)) {
+            return pair;
+        }
+        for end in pair.ends.iter().flatten() {
+            check(end);
+        }
+        assert!(pair.step(&mut fate), "nothing more happens: {:?} {:?}", pair.state(0), pair.state(1));
+        assert!(
+            pair.steps < 2_000_000,
+            "no end: {:?} {:?}",
+            pair.ends[0].as_ref().map(|e| e.info()),
+            pair.ends[1].as_ref().map(|e| e.info())
+        );
+    }
+}
+
+/// What holds at any time.
+fn check(end: &Connection) {
+    let info = end.info();
+    assert!(info.cwnd >= 1, "{info:?}");
+    assert!(info.lost <= info.outstanding, "{info:?}");
+    // What was sent again without being lost counts twice.
+    assert!(info.pipe <= 2 * info.outstanding, "{info:?}");
+    assert!(info.ssthresh.is_none_or(|ssthresh| ssthresh >= 2), "RFC 5681, equation 4: {info:?}");
+    assert!(!(info.is_recovering && info.is_after_timeout), "{info:?}");
+    assert!(info.outstanding > 0 || info.pipe == 0 && info.lost == 0, "{info:?}");
+    // What is outstanding is watched by a timer.
+    assert!(info.outstanding == 0 || end.state() == State::Closed || end.timeout().is_some(), "{info:?}");
+}
+
+/// So many cases, or as many as PROPTEST_CASES asks for.
+fn config(cases: u32) -> ProptestConfig {
+    match std::env::var_os("PROPTEST_CASES") {
+        Some(_) => ProptestConfig::default(),
+        None => ProptestConfig::with_cases(cases),
+    }
+}
+
+proptest! {
+    #![proptest_config(config(200))]
+
+    #[test]
+    fn every_byte_arrives_once_and_in_order_and_both_ends_close(
+        a in settings(),
+        b in settings(),
+        network in networks(),
+        amounts in [0u64..100_000, 0u64..30_000],
+        first in any::<[u32; 2]>(),
+    ) {
+        let mut pair = transfer([a, b], &network, amounts, first);
+        for side in 0..2 {
+            pair.read(side);
+            prop_assert_eq!(pair.read[side], amounts[1 - side]);
+            prop_assert!(pair.end(side).is_peer_finished());
+            // Who ended last may wait for the acknowledgement of its end from a peer that has forgotten the connection.
+            if !pair.end(side).is_finished() {
+                prop_assert_eq!(pair.end(side).failure(), Some(Failure::Reset));
+            }
+            // No storm: what is sent again is in proportion to what is lost, apart from a few windows' worth.
+            let Network { loss_percent, .. } = network;
+            let needed = amounts[side] + 20 * u64::from(pair.end(side).info().mss);
+            let sent = pair.bytes_sent[side];
+            prop_assert!(sent * (100 - loss_percent) <= needed * 150, "{sent} sent, {needed} needed");
+        }
+    }
+
+    #[test]
+    fn without_disturbance_nothing_is_sent_twice(
+        a in settings(),
+        b in settings(),
+        amounts in [0u64..100_000, 0u64..30_000],
+        first in any::<[u32; 2]>(),
+        // With a delayed acknowledgement less than the least RTO of any profile: a steady path's RTO is hardly more than that.
+        ms in 0u64..80,
+    ) {
+        let network = Network { loss_percent: 0, late_percent: 0, twice_percent: 0, delay: Time::ms(ms), seed: 1 };
+        let mut pair = transfer([a, b], &network, amounts, first);
+        for side in 0..2 {
+            pair.read(side);
+            prop_assert_eq!(pair.read[side], amounts[1 - side]);
+            prop_assert_eq!(pair.end(side).info().retransmits, 0);
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! Background: datagrams that go on whatever becomes of them.
+//!
+//! A source has a clock of its own, which stands still while it is silent. Every so many ticks of it, exactly, a datagram
+//! leaves. So the rate is right over any number of short periods, and the remainder of a period is not lost.
+
+use ekiden_link::random;
+use ekiden_scenario::{Background, OnOff, Scenario};
+use ekiden_units::Time;
+
+use crate::network::{Body, Packet};
+
+/// Random numbers of a source are number 2 of its name; 0 and 1 are the directions of a link that is called the same.
+const RANDOM: u64 = 2;
+
+/// One `[background.*]` of a scenario.
+#[derive(Debug, Clone)]
+pub(crate) struct Source {
+    pub from: u32,
+    packet: Packet,
+    rate_bit_s: u64,
+    /// Nothing leaves from here on.
+    end: Option<Time>,
+    /// When the next datagram leaves: `next` and `part` parts of a nanosecond, of which `rate_bit_s` make one.
+    next: Time,
+    part: u64,
+    on_off: Option<OnOff>,
+    /// When the present period of sending ends.
+    on_until: Time,
+    seed: u64,
+    drawn: u64,
+}
+
+impl Source {
+    pub fn new(scenario: &Scenario, name: &str, background: &Background) -> Self {
+        let index = |node: &str| scenario.nodes.get_index_of(node).unwrap_or_default() as u32;
+        let bytes = background.packet.0 as u32;
+        let mut source = Self {
+            from: index(&background.from),
+            packet: Packet { to: index(&background.to), socket: 0, bytes, body: Body::Datagram },
+            rate_bit_s: background.rate.0.max(1),
+            end: background.duration.map(|duration| background.start + duration),
+            next: background.start,
+            part: 0,
+            on_off: background.on_off,
+            on_until: Time(u64::MAX),
+            seed: random::derive(scenario.seed, name, RANDOM),
+            drawn: 0,
+        };
+        if let Some(OnOff { on, .. }) = source.on_off {
+            source.on_until = background.start + source.draw(on);
+            source.skip_silence();
+        }
+        source
+    }
+
+    /// When the next datagram leaves; `None` if there is none any more.
+    pub fn next(&self) -> Option<Time> {
+        (self.end.is_none_or(|end| self.next < end) && self.next < Time(u64::MAX)).then_some(self.next)
+    }
+
+    /// The datagram that leaves now.
+    pub fn send(&mut self) -> Packet {
+        let parts = u64::from(self.packet.bytes) * 8_000_000_000 + self.part;
+        self.next = self.next + Time(parts / self.rate_bit_s);
+        self.part = parts % self.rate_bit_s;
+        self.skip_silence();
+        self.packet
+    }
+
+    /// Puts off the next datagram if the source is silent then.
+    fn skip_silence(&mut self) {
+        let Some(OnOff { on, off }) = self.on_off else { return };
+        while self.next >= self.on_until && self.next < Time(u64::MAX) {
+            let silence = self.draw(off);
+            self.next = self.next + silence;
+            self.on_until = self.on_until + silence + self.draw(on);
+        }
+    }
+
+    fn draw(&mut self, mean: Time) -> Time {
+        let (seed, drawn) = (self.seed, &mut self.drawn);
+        let mut word = || {
+            *drawn += 1;
+            random::word(seed, *drawn)
+        };
+        exponential(mean, &mut word)
+    }
+}
+
+/// A time that is exponentially distributed, from evenly distributed words: von Neumann's method (Various Techniques Used in
+/// Connection with Random Digits, 1951), which only compares numbers. A logarithm would not be the same on every machine.
+///
+/// A word x, taken as a fraction, begins a descending run, x ≥ u₁ ≥ u₂ …, which an odd number of words leaves, the last of
+/// which rises, with probability e^-x; else the next x is tried, a whole mean further.
+fn exponential(mean: Time, word: &mut impl FnMut() -> u64) -> Time {
+    let mut wholes = 0u64;
+    loop {
+        let first = word();
+        let (mut last, mut is_odd) = (first, false);
+        loop {
+            let next = word();
+            is_odd = !is_odd;
+            if next > last {
+                break;
+            }
+            last = next;
+        }
+        if is_odd {
+            let part = (u128::from(mean.0) * u128::from(first)) >> 64;
+            return Time(mean.0.saturating_mul(wholes).saturating_add(part as u64));
+        }
+        wholes += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_exponentially_distributed() {
+        const DRAWS: u64 = 100_000;
+        let mut n = 0;
+        let mut word = || {
+            n += 1;
+            random::word(7, n)
+        };
+        let mean = Time::ms(10);
+        let times: Vec<u64> = (0..DRAWS).map(|_| exponential(mean, &mut word).0).collect();
+        let near = |what: &str, found: u64, wanted: u64| {
+            // Five standard deviations of the mean and, being smaller, of each count below.
+            assert!(found.abs_diff(wanted) < wanted / 60, "{what}: {found}, not {wanted}");
+        };
+        near("mean", times.iter().sum::<u64>() / DRAWS, mean.0);
+        // e^-1/10, e^-1, e^-2 of all are longer than so much of the mean.
+        for (tenths, part) in [(1, 90_484), (10, 36_788), (20, 13_534)] {
+            let longer = times.iter().filter(|time| **time > mean.0 * tenths / 10).count() as u64;
+            near(&format!("longer than {tenths} tenths"), longer, part * DRAWS / 100_000);
+        }
+    }
+}

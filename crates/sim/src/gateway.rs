@@ -1,0 +1,184 @@
+//! A gateway that keeps parallel streams in balance (S2, section 3): it shows what its node forwards of its streams to
+//! [`ekiden_balance`], and writes the windows that this decides.
+
+use ekiden_balance::{Direction, Group, Packet, Settings, flags};
+use ekiden_record::Event as Noted;
+use ekiden_scenario::Scenario;
+use ekiden_units::Time;
+use ekiden_wire::Segment;
+
+use crate::socket::Socket;
+
+/// One `[gateway.*]` of a scenario that is enabled.
+pub(crate) struct Gateway {
+    name: String,
+    /// The node that it is on.
+    pub node: u32,
+    group: Group,
+    /// By the socket that a packet goes to: its stream, and which way that is.
+    ways: Vec<Option<(u32, Direction)>>,
+    streams: Vec<Stream>,
+    /// Which stream throttles the group, and the how manieth time that is; `None` if it is not throttled.
+    throttled: Option<(u32, u32)>,
+    /// What it did.
+    pub noted: Vec<Noted>,
+}
+
+/// A stream as records call it.
+struct Stream {
+    flow: String,
+    connection: u32,
+}
+
+impl Gateway {
+    /// Those of a scenario. Sockets stand in pairs, the one that opens the connection and sends first.
+    pub fn all(scenario: &Scenario, sockets: &[Socket]) -> Vec<Self> {
+        let enabled = scenario.gateways.iter().filter(|(_, gateway)| gateway.enabled);
+        let gateway = |(name, gateway): (&String, &ekiden_scenario::Gateway)| {
+            let settings = Settings { repeats: gateway.repeats, part: gateway.part.as_f64(), ..Settings::default() };
+            let mut made = Self {
+                name: name.clone(),
+                node: scenario.nodes.get_index_of(&gateway.node).unwrap_or_default() as u32,
+                group: Group::new(settings),
+                ways: vec![None; sockets.len()],
+                streams: Vec::new(),
+                throttled: None,
+                noted: Vec::new(),
+            };
+            made.find_streams(scenario, gateway, sockets);
+            made
+        };
+        enabled.map(gateway).collect()
+    }
+
+    /// The connections of its flows that its node forwards, there and back. Those that proxies join have one number.
+    fn find_streams(&mut self, scenario: &Scenario, gateway: &ekiden_scenario::Gateway, sockets: &[Socket]) {
+        let node = |node: u32| scenario.nodes.get_index(node as usize).map_or("", |(name, _)| name);
+        let forwards = |from: u32, to: u32| {
+            let path = scenario.path(node(from), node(to)).unwrap_or_default();
+            path.iter().skip(1).any(|hop| hop.from == gateway.node)
+        };
+        for name in &gateway.flows {
+            let Some((number, _, flow)) = scenario.flows.get_full(name) else { continue };
+            let legs = flow.via.len() + 1;
+            let pairs = sockets.chunks_exact(2).enumerate();
+            let of_flow = pairs.filter(|(_, pair)| pair[0].program.flow() == Some(number as u32));
+            for (nth, (at, pair)) in of_flow.enumerate() {
+                let ends = (pair[0].node, pair[1].node);
+                if !forwards(ends.0, ends.1) || !forwards(ends.1, ends.0) {
+                    continue;
+                }
+                let stream = self.streams.len() as u32;
+                self.streams.push(Stream { flow: name.clone(), connection: (nth / legs) as u32 });
+                self.ways[2 * at + 1] = Some((stream, Direction::Data));
+                self.ways[2 * at] = Some((stream, Direction::Acks));
+            }
+        }
+    }
+
+    /// The node forwards a segment to `socket`.
+    pub fn forward(&mut self, now: Time, socket: u32, segment: &mut Segment) {
+        let Some((stream, direction)) = self.ways[socket as usize] else { return };
+        let field = self.group.observe(stream, &seen(now, direction, segment));
+        segment.window = field.unwrap_or(segment.window);
+        let throttled = self.group.throttled_by().map(|by| (by, self.group.throttlings()));
+        if throttled != self.throttled {
+            self.note(now, throttled);
+        }
+    }
+
+    fn note(&mut self, now: Time, throttled: Option<(u32, u32)>) {
+        let changes = [(self.throttled, "let_go"), (throttled, "throttled")];
+        for (by, kind) in changes.into_iter().filter_map(|(change, kind)| Some((change?.0, kind))) {
+            let stream = self.streams.get(by as usize);
+            self.noted.push(Noted {
+                at_us: now.0 / 1000,
+                flow: stream.map(|stream| stream.flow.clone()),
+                connection: stream.map(|stream| stream.connection),
+                kind: kind.into(),
+                detail: format!("gateway {}: {} streams", self.name, self.streams.len()),
+            });
+        }
+        self.throttled = throttled;
+    }
+}
+
+fn seen(now: Time, direction: Direction, segment: &Segment) -> Packet {
+    let bit = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
+    Packet {
+        time_us: now.0 / 1000,
+        seq: segment.seq.0,
+        ack: segment.ack.unwrap_or_default().0,
+        length: segment.payload,
+        scale: segment.options.window_scale.map_or(-1, i32::from),
+        window: segment.window,
+        flags: bit(segment.flags.syn, flags::SYN)
+            | bit(segment.flags.fin, flags::FIN)
+            | bit(segment.flags.rst, flags::RST)
+            | bit(segment.ack.is_some(), flags::ACK),
+        direction,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ekiden_wire::{Flags, Options, Seq};
+
+    use super::*;
+    use crate::simulation::Simulation;
+
+    const SCENARIO: &str = "
+        name = 'one'
+        [node.a]
+        [node.b]
+        kind = 'router'
+        [node.c]
+        [link.ab]
+        ends = ['a', 'b']
+        rate = '1Mbit/s'
+        [link.bc]
+        ends = ['b', 'c']
+        rate = '1Mbit/s'
+        [flow.bulk]
+        from = 'a'
+        to = 'c'
+        bytes = '1MB'
+        [gateway.balance]
+        node = 'b'
+        flows = ['bulk']";
+
+    #[test]
+    fn the_hundredth_repetition_throttles_until_the_ack_number_advances() {
+        let scenario = Scenario::parse(SCENARIO, "test.toml").unwrap();
+        let options = crate::Options::default();
+        let simulation = Simulation::new(&scenario, &options).unwrap();
+        let mut gateway = Gateway::all(&scenario, &simulation.sockets).remove(0);
+        let syn = |ack: Option<u32>| Segment {
+            flags: Flags { syn: true, ..Flags::default() },
+            ack: ack.map(Seq),
+            options: Options { window_scale: Some(0), ..Options::default() },
+            ..Segment::default()
+        };
+        let data = |seq: u32| Segment { seq: Seq(seq), ack: Some(Seq(1)), payload: 1000, ..Segment::default() };
+        let ack = |ack: u32| Segment { seq: Seq(1), ack: Some(Seq(ack)), window: 60_000, ..Segment::default() };
+        let mut ms = 0;
+        // The windows that come out. Socket 0 sends, socket 1 receives.
+        let mut forward = |gateway: &mut Gateway, to: u32, mut segment: Segment| {
+            ms += 1;
+            gateway.forward(Time::ms(ms), to, &mut segment);
+            segment.window
+        };
+        for (to, segment) in [(1, syn(None)), (0, syn(Some(1))), (1, data(1)), (0, ack(1001)), (1, data(1001))] {
+            let before = segment.window;
+            assert_eq!(forward(&mut gateway, to, segment), before);
+        }
+        for nth in 1..100 {
+            assert_eq!(forward(&mut gateway, 0, ack(1001)), 60_000, "repetition {nth}");
+        }
+        // 0.8 of the flow of 1000 bytes would be less than a segment.
+        assert_eq!(forward(&mut gateway, 0, ack(1001)), 1000);
+        assert_eq!(forward(&mut gateway, 0, ack(2001)), 60_000);
+        let noted: Vec<_> = gateway.noted.iter().map(|event| (event.kind.as_str(), event.connection)).collect();
+        assert_eq!(noted, [("throttled", Some(0)), ("let_go", Some(0))]);
+    }
+}

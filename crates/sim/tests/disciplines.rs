@@ -1,0 +1,95 @@
+//! What a queue's discipline does to the delay of a Reno flow that fills the line.
+
+use ekiden_record::{LinkDirection, Record};
+use ekiden_scenario::Scenario;
+use ekiden_sim::{Options, simulate};
+use ekiden_units::Time;
+
+/// 40 ms and 10 Mbit/s: 33 packets are on the way when none waits. 120 that wait take 144 ms.
+const SCENARIO: &str = r#"
+name = "discipline"
+seed = 1
+[node.sender]
+[node.router]
+kind = "router"
+[node.receiver]
+[link.access]
+ends = ["sender", "router"]
+rate = "1Gbit/s"
+[link.line]
+ends = ["router", "receiver"]
+rate = "10Mbit/s"
+delay = "20ms"
+queue = "120 packets"
+LINE
+[flow.bulk]
+from = "sender"
+to = "receiver"
+duration = "60s"
+"#;
+
+/// Slow start and what it leaves behind are over after this long.
+const SETTLED_US: u64 = 15_000_000;
+
+fn run(line: &str) -> Record {
+    let scenario = Scenario::parse(&SCENARIO.replace("LINE", line), "discipline.toml").unwrap();
+    let options = Options { resolution: Time::ms(20), ..Options::default() };
+    simulate(&scenario, &options, &mut |_| {}).unwrap()
+}
+
+/// What the line did with the data.
+fn line(record: &Record) -> &LinkDirection {
+    record.links.iter().find(|link| link.link == "line" && link.from == "router").unwrap()
+}
+
+/// The least, mean and most that packets waited, in milliseconds, and the part of the line's rate that arrived.
+fn queueing(record: &Record) -> (f64, f64, f64, f64) {
+    let base_ms = record.flows[0].rtt_min_us.unwrap() as f64 / 1e3;
+    let settled = record.samples.iter().filter(|sample| sample.at_us > SETTLED_US && sample.at_us < 60_000_000);
+    let waits: Vec<f64> = settled.map(|sample| sample.rtt_us as f64 / 1e3 - base_ms).collect();
+    let mean = waits.iter().sum::<f64>() / waits.len() as f64;
+    let least = waits.iter().copied().fold(f64::MAX, f64::min);
+    let most = waits.iter().copied().fold(0.0, f64::max);
+    // 1448 of 1500 bytes are data.
+    (least, mean, most, record.flows[0].goodput_bit_s as f64 / 10e6 * 1500.0 / 1448.0)
+}
+
+#[test]
+fn drop_tail_is_full_before_it_drops() {
+    let record = run("");
+    let (least, mean, most, used) = queueing(&record);
+    assert_eq!(line(&record).queue_max_packets, 120);
+    assert!((140.0..=146.0).contains(&most), "{most} ms");
+    // Half of the 153 packets of a full line and queue leave 43 in the queue, and the window grows from there.
+    assert!((45.0..60.0).contains(&least) && (90.0..110.0).contains(&mean), "{least} to {mean} ms");
+    assert!(used > 0.99, "{used}");
+}
+
+#[test]
+fn red_keeps_the_queue_between_its_thresholds() {
+    // 10 packets, and 30: 12 ms, and 36 ms. The queue of one flow alone runs empty when its window is halved.
+    let (least, mean, most, used) = queueing(&run("discipline = \"red\""));
+    assert!(least < 12.0 && (12.0..36.0).contains(&most) && mean < 36.0, "{least} to {mean} to {most} ms");
+    assert!(used > 0.8, "{used}");
+}
+
+#[test]
+fn codel_keeps_the_delay_near_its_target() {
+    let (_, mean, most, used) = queueing(&run("discipline = \"codel\""));
+    assert!((2.5..7.5).contains(&mean) && most < 15.0, "{mean} to {most} ms");
+    assert!(used > 0.8, "{used}");
+}
+
+#[test]
+fn runs_of_losses_cost_less_than_as_many_single_ones() {
+    let [single, runs] = ["loss = \"0.5%\"", "loss = \"0.5%\"\nloss_burst = 5"].map(run);
+    assert!(runs.flows[0].goodput_bit_s > single.flows[0].goodput_bit_s * 5 / 4);
+}
+
+#[test]
+fn the_same_scenario_gives_the_same_record() {
+    for discipline in ["red", "codel"] {
+        let text = format!("discipline = \"{discipline}\"\nloss = \"0.1%\"\nloss_burst = 3");
+        assert_eq!(run(&text), run(&text), "{discipline}");
+    }
+}

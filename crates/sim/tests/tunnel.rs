@@ -1,0 +1,189 @@
+//! What tunnels do to the packets that they carry.
+
+use ekiden_record::{Outcome, Record};
+use ekiden_scenario::{Point, Scenario, Sweep};
+use proptest::prelude::*;
+
+/// Hosts, the routers with the tunnel's ends, and a line of 10 Mbit/s with two more routers in it.
+const NETWORK: &str = r#"
+name = "tunnel"
+description = "one flow through a tunnel"
+[node.source]
+[node.ingress]
+kind = "router"
+[node.core_in]
+kind = "router"
+[node.core_out]
+kind = "router"
+[node.egress]
+kind = "router"
+[node.sink]
+[link.source]
+ends = ["source", "ingress"]
+rate = "100Mbit/s"
+[link.near]
+ends = ["ingress", "core_in"]
+rate = "100Mbit/s"
+[link.backbone]
+ends = ["core_in", "core_out"]
+rate = "10Mbit/s"
+delay = "10ms"
+[link.far]
+ends = ["core_out", "egress"]
+rate = "100Mbit/s"
+[link.sink]
+ends = ["egress", "sink"]
+rate = "100Mbit/s"
+[tunnel.outer]
+ends = ["ingress", "egress"]
+[flow.bulk]
+from = "source"
+to = "sink"
+bytes = "200KB"
+start = "1s"
+"#;
+
+fn run_text(text: &str, sets: &[&str]) -> Record {
+    let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
+    let points: Vec<Point> = Sweep::parse(&sets).unwrap().points();
+    let [point] = &points[..] else { panic!("one point") };
+    let scenario = Scenario::parse_with(text, "tunnel.toml", point).unwrap();
+    ekiden_sim::simulate(&scenario, &ekiden_sim::Options::default(), &mut |_| {}).unwrap()
+}
+
+fn run(sets: &[&str]) -> Record {
+    run_text(NETWORK, sets)
+}
+
+fn link(record: &Record, name: &str, from: &str) -> u64 {
+    record.links.iter().find(|link| link.link == name && link.from == from).unwrap().packets
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+    #[test]
+    fn every_byte_arrives_whatever_is_lost_on_the_way(
+        loss in 0u32..8, connections in 1u32..4, parallel in 1u32..5, buffer in 1u32..40, queue in 5u32..100,
+        sack: bool, seed: u64,
+    ) {
+        let record = run(&[
+            &format!("link.backbone.loss={loss}%"),
+            &format!("tunnel.outer.connections={connections}"),
+            &format!("tunnel.outer.tcp.send_buffer={buffer}KiB"),
+            &format!("tunnel.outer.queue={queue} packets"),
+            &format!("flow.bulk.parallel={parallel}"),
+            &format!("tunnel.outer.tcp.sack={sack}"),
+            "flow.bulk.bytes=60KB",
+            &format!("seed={}", seed >> 12),
+        ]);
+        prop_assert_eq!(&record.flows[0].outcome, &Outcome::Complete);
+        prop_assert_eq!(record.flows[0].received_bytes, 60_000 * u64::from(parallel));
+        prop_assert!(record.tunnels.iter().all(|pipe| pipe.queue_max_packets <= u64::from(queue)));
+    }
+}
+
+#[test]
+fn nothing_goes_around_a_tunnel() {
+    let record = run(&["link.backbone.loss=2%"]);
+    let [forth, back] = &record.tunnels[..] else { panic!("one connection") };
+    assert_eq!((&forth.from[..], &forth.to[..]), ("ingress", "egress"));
+    // What came out at the far ends came out of the tunnel, but for what is under way when the run ends.
+    let (out, returned) = (link(&record, "sink", "egress"), link(&record, "source", "ingress"));
+    assert!((out..out + 3).contains(&forth.packets), "{out} of {}", forth.packets);
+    assert!((returned..returned + 3).contains(&back.packets), "{returned} of {}", back.packets);
+    assert!(forth.retransmits > 0 && forth.rtt_min_us >= Some(20_000));
+    // And the hosts saw no loss.
+    assert_eq!(record.flows[0].retransmits, 0);
+}
+
+#[test]
+fn what_passes_one_end_only_stays_outside() {
+    let other = r#"
+[node.neighbour]
+[link.neighbour]
+ends = ["core_out", "neighbour"]
+rate = "100Mbit/s"
+[flow.short]
+from = "source"
+to = "neighbour"
+bytes = "50KB"
+start = "1s"
+"#;
+    let network = NETWORK.replace("[flow.bulk]", &format!("{other}\n[flow.bulk]"));
+    let alone = run(&[]);
+    let both = run_text(&network, &["flow.bulk.start=10s"]);
+    assert_eq!(both.flows.iter().map(|flow| flow.received_bytes).collect::<Vec<_>>(), [50_000, 200_000]);
+    assert_eq!(both.tunnels[0].packets, alone.tunnels[0].packets);
+}
+
+#[test]
+fn a_full_queue_drops_exactly_what_does_not_fit() {
+    // Two packets of 1502 bytes fit into the send buffer, ten wait. The burst arrives within 5 ms, an acknowledgement
+    // after 200 ms.
+    for burst in [5, 12, 13, 20] {
+        let record = run(&[
+            "tunnel.outer.tcp.send_buffer=4KiB",
+            "tunnel.outer.queue=10 packets",
+            "link.backbone.delay=100ms",
+            "node.source.tcp.initial_window=40",
+            &format!("flow.bulk.bytes={}B", burst * 1448),
+        ]);
+        assert_eq!(record.flows[0].outcome, Outcome::Complete);
+        let forth = &record.tunnels[0];
+        assert_eq!(forth.queue_drops, u64::from(u32::saturating_sub(burst, 12)), "{burst} packets");
+        assert_eq!(forth.queue_max_packets, u64::from((burst - 2).min(10)));
+    }
+}
+
+#[test]
+fn several_connections_are_all_used_and_keep_each_flow_in_order() {
+    // The hosts' timers do not run out, and nothing is lost outside the tunnel: only disorder could make them repeat.
+    let record = run(&[
+        "tunnel.outer.connections=3",
+        "flow.bulk.parallel=7",
+        "link.backbone.loss=2%",
+        "node.source.tcp.rto_min=60s",
+        "flow.bulk.bytes=100KB",
+    ]);
+    assert_eq!(record.flows[0].received_bytes, 700_000);
+    assert_eq!(record.flows[0].retransmits, 0);
+    assert_eq!(record.tunnels.len(), 6);
+    // Seven connections on three: 3, 2, 2.
+    let carried: Vec<_> = record.tunnels.iter().step_by(2).map(|pipe| pipe.bytes / 100_000).collect();
+    assert_eq!(carried, [3, 2, 2]);
+}
+
+#[test]
+fn a_tunnel_can_lead_through_another() {
+    let inner = "[tunnel.inner]\nends = [\"core_in\", \"core_out\"]\n[flow.bulk]";
+    let record = run_text(&NETWORK.replace("[flow.bulk]", inner), &["link.backbone.loss=1%"]);
+    assert_eq!(record.flows[0].received_bytes, 200_000);
+    let [outer, _, inner, _] = &record.tunnels[..] else { panic!("two connections") };
+    assert!(outer.bytes > 200_000 && inner.bytes > outer.bytes, "each adds its headers");
+    assert!(inner.packets >= link(&record, "far", "core_out"));
+    assert_eq!(outer.retransmits, 0, "the inner one hides the losses");
+}
+
+#[test]
+fn a_dead_tunnel_loses_its_packets_and_says_so() {
+    let record = run(&["link.backbone.loss=100%", "flow.bulk.start=1000s", "tunnel.outer.tcp.profile=opnet"]);
+    let event = record.events.iter().find(|event| event.flow.is_none()).expect("an event");
+    assert_eq!(
+        (&event.kind[..], &event.detail[..]),
+        ("failed", "tunnel outer, connection 0: no answer; 0 packets lost with it")
+    );
+    assert!(record.tunnels[0].broken_losses > 0);
+    assert!(matches!(record.flows[0].outcome, Outcome::Failed { .. }));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_record() {
+    let sets = ["tunnel.outer.connections=2", "flow.bulk.parallel=3", "link.backbone.loss=2%"];
+    let with = |seed: &str| {
+        let mut record = run(&[&sets[..], &[seed]].concat());
+        record.manifest.scenario.clear();
+        record
+    };
+    assert_eq!(with("seed=7"), with("seed=7"));
+    assert_ne!(with("seed=7").samples, with("seed=8").samples);
+}

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use ekiden_lab::Kind;
 
 use crate::congestion;
-use crate::lab::{Interrupted, SweepFailed};
+use crate::sweep::{Interrupted, SweepFailed};
 
 /// Printed by `ekiden --help`. Code 2 is clap's own.
 pub const HELP: &str = "Exit codes:
@@ -44,7 +44,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<ekiden_scenario::Error>() || error.is::<ekiden_record::Error>() {
         return Some(3);
     }
-    if error.is::<ekiden_relay::ConfigError>() {
+    if error.is::<ekiden_relay::ConfigError>() || error.is::<ekiden_sim::Error>() {
         return Some(3);
     }
     if let Some(error) = error.downcast_ref::<ekiden_relay::StartError>() {
@@ -74,6 +74,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if let Some(error) = error.downcast_ref::<ekiden_lab::Error>() {
         return Some(match error.kind() {
             Kind::Usage => 2,
+            Kind::Scenario => 3,
             Kind::Missing => 4,
             Kind::Network => 5,
             Kind::Mismatch => 6,

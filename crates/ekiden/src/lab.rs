@@ -2,21 +2,18 @@
 
 mod chart;
 mod children;
-mod progress;
 mod run;
-mod sweep;
 
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, exit};
 
+use anyhow::Context;
 use clap::{Args as ClapArgs, Subcommand};
-use ekiden_lab::{Error, Interrupt, Lab, all_passed, clean, isolate};
-use ekiden_scenario::Scenario;
+use ekiden_lab::{Error, Interrupt, Lab, all_passed, clean, isolate, suits_lab};
+use ekiden_scenario::{Point, Scenario};
 
 use crate::out;
-
-pub use sweep::{Interrupted, SweepFailed};
 
 /// Build a scenario's network on this machine, and run things in it.
 ///
@@ -86,8 +83,15 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
 }
 
+/// A scenario that the lab can build, as far as the file tells.
+fn load(file: &Path, point: &Point) -> anyhow::Result<Scenario> {
+    let scenario = Scenario::load_with(file, point)?;
+    suits_lab(&scenario).with_context(|| file.display().to_string())?;
+    Ok(scenario)
+}
+
 fn check(args: &Check) -> anyhow::Result<()> {
-    let scenario = Scenario::load(&args.file)?;
+    let scenario = load(&args.file, &Point::default())?;
     isolate(Interrupt::Ends)?;
     let checks = ekiden_lab::check(&scenario, &mut |step| eprintln!("{}: {step}", scenario.name))?;
     if args.json {
@@ -101,23 +105,12 @@ fn check(args: &Check) -> anyhow::Result<()> {
         let verdict = if check.passed { "ok" } else { "MISSED" };
         rows.push([check.what.clone(), expected, measured, least, most, check.unit.into(), verdict.into()]);
     }
-    out::text(aligned(&rows))?;
+    out::text(out::aligned(&rows))?;
     Ok(all_passed(&checks)?)
 }
 
-/// Columns as wide as their widest cell; the first to the left, the others to the right.
-fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
-    let line = |row: &[String; N]| {
-        let first = format!("{:<1$}", row[0], width(0));
-        let rest = (1..N).map(|column| format!("  {:>1$}", row[column], width(column)));
-        first + &rest.collect::<String>() + "\n"
-    };
-    rows.iter().map(line).collect()
-}
-
 fn shell(args: &Shell) -> anyhow::Result<()> {
-    let scenario = Scenario::load(&args.file)?;
+    let scenario = load(&args.file, &Point::default())?;
     isolate(Interrupt::IsForProgram)?;
     let mut lab = Lab::build(&scenario)?;
     lab.publish_names()?;

@@ -7,6 +7,8 @@ mod lab;
 mod out;
 mod proxy;
 mod scenario;
+mod simulate;
+mod sweep;
 
 use std::process::ExitCode;
 
@@ -27,6 +29,7 @@ enum Command {
     Lab(lab::Args),
     Proxy(proxy::Args),
     Scenario(scenario::Args),
+    Simulate(simulate::Args),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         Command::Lab(args) => lab::run(args),
         Command::Proxy(args) => proxy::run(args),
         Command::Scenario(args) => scenario::run(args),
+        Command::Simulate(args) => simulate::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -21,3 +21,14 @@ fn write(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
         result => Ok(result?),
     }
 }
+
+/// Columns as wide as their widest cell; the first to the left, the others to the right.
+pub fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let line = |row: &[String; N]| {
+        let first = format!("{:<1$}", row[0], width(0));
+        let rest = (1..N).map(|column| format!("  {:>1$}", row[column], width(column)));
+        first + &rest.collect::<String>() + "\n"
+    };
+    rows.iter().map(line).collect()
+}

@@ -9,8 +9,9 @@ use crate::out;
 
 /// Check a scenario file, or show it with every default written out.
 ///
-/// A scenario describes nodes (hosts, routers, proxies) with their TCP settings, the links between them, and the
-/// flows over those. The same file is run by `ekiden lab`. docs/scenario.md describes every key.
+/// A scenario describes nodes (hosts, routers, proxies) with their TCP settings, the links, tunnels and gateways between
+/// them, and the flows over those. The same file is run by `ekiden lab`, and by `ekiden simulate`, which can do more.
+/// docs/scenario.md describes every key.
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(subcommand)]

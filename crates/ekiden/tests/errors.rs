@@ -13,6 +13,18 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
     ("", &["lab", "run", "FILE", "--set", "seed"], 3, "--set seed: needs a key, '=' and values"),
     (PAIR, &["lab", "run", "FILE", "--set", "tcp.sacks=true"], 3, "--set tcp.sacks=true: unknown field `sacks`"),
     (PAIR, &["lab", "run", "FILE", "--set", "seed=1,2", "--record", "x.json"], 2, "--record must name a directory"),
+    (
+        PAIR,
+        &["lab", "run", "FILE", "--set", "link.line.discipline=red"],
+        3,
+        "FILE: link.line.discipline: only `ekiden simulate`",
+    ),
+    (
+        PAIR,
+        &["lab", "run", "FILE", "--set", "tcp.profile=linux,ns2"],
+        3,
+        "FILE: node.a.tcp.profile: only `ekiden simulate`",
+    ),
     ("", &["scenario", "show", "/nonexistent/file"], 3, "/nonexistent/file: cannot be read"),
     ("", &["congestion", "load", "hstcp"], 2, "did you mean ekiden_hstcp?"),
     ("", &["congestion", "load", "--set", "ghstcp.span=99"], 2, "it is a number from 0.05 to 8: "),

@@ -1,22 +1,24 @@
 //! `ekiden lab run` of a single run; several are a sweep.
 
-use std::path::{Path, PathBuf};
-use std::process::exit;
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, exit};
 
+use anyhow::Context;
 use clap::Args as ClapArgs;
-use ekiden_lab::{Interrupt, Lab, Progress, isolate, verdict};
-use ekiden_record::{Outcome, Record};
+use ekiden_lab::{Interrupt, Lab, Progress, isolate};
 use ekiden_scenario::{Amount, Point, Scenario, Sweep};
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 
-use super::{aligned, sweep};
-use crate::out;
+use super::children::Children;
+use super::load;
+use crate::sweep::{self, Done, Run, Runner};
 
 /// Prefix of the argument that a sweep gives to its children; see [`Args::ends_with`].
-pub const ENDS_WITH: &str = "--ends-with=";
+const ENDS_WITH: &str = "--ends-with=";
 
 /// Run the scenario's flows, and write the record of what came out.
 ///
@@ -27,24 +29,11 @@ pub const ENDS_WITH: &str = "--ends-with=";
 /// command continues a sweep that was interrupted.
 #[derive(ClapArgs)]
 pub struct Args {
-    /// The scenario file (TOML).
-    pub file: PathBuf,
-    /// Give a key of the file other values: a dotted path such as link.sea.delay, or several joined by '+' that take
-    /// the same value. Several --set are combined, each value with each.
-    #[arg(long, value_name = "KEY=V1,V2,...")]
-    pub set: Vec<String>,
-    /// Run each combination so often; the seed of the first is the scenario's, and grows by 1.
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub repeat: u32,
+    #[command(flatten)]
+    sweep: sweep::Args,
     /// Runs at once. More than one costs accuracy; the records' lateness tells.
     #[arg(long, value_name = "J", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
-    pub jobs: u32,
-    /// Where the record goes: a file if it ends in .json (a single run only), else a directory.
-    #[arg(long, value_name = "FILE|DIR", default_value = "record")]
-    pub record: PathBuf,
-    /// Print the record, or what the table would hold, as JSON instead of a table.
-    #[arg(long)]
-    pub json: bool,
+    jobs: u32,
     /// The sweep that this run is part of, by its process id: the run ends when it does.
     #[arg(long, hide = true)]
     ends_with: Option<i32>,
@@ -52,20 +41,15 @@ pub struct Args {
 
 /// Does one run, or a sweep.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let sweep = Sweep::parse(&args.set)?;
+    let sweep = Sweep::parse(&args.sweep.set)?;
     match sweep.points().as_slice() {
-        [point] if args.repeat == 1 => single(args, point),
-        points => sweep::run(args, &sweep, points),
+        [point] if args.sweep.repeat == 1 => single(args, point),
+        points => several(args, &sweep, points),
     }
 }
 
-/// Whether `place` names a record's file rather than a directory for it.
-pub fn is_file(place: &Path) -> bool {
-    place.extension().is_some_and(|extension| extension == "json")
-}
-
 fn single(args: &Args, point: &Point) -> anyhow::Result<()> {
-    let scenario = Scenario::load_with(&args.file, point)?;
+    let scenario = load(&args.sweep.file, point)?;
     if let Some(parent) = args.ends_with {
         end_with(parent);
     }
@@ -78,16 +62,39 @@ fn single(args: &Args, point: &Point) -> anyhow::Result<()> {
     let record = lab.run(command, &mut |progress| bars.show(&progress))?;
     drop(lab);
     bars.clear();
-    let path = record_path(&args.record, &record);
-    record.write(&path)?;
-    match args.json {
-        true => out::text(record.to_json())?,
-        false => {
-            out::text(table(&record))?;
-            out::line(format_args!("record: {}", path.display()))?;
-        }
-    }
-    Ok(verdict(&record)?)
+    sweep::show_one(&args.sweep, &record)
+}
+
+/// Every run in a process of its own.
+fn several(args: &Args, sweep: &Sweep, points: &[Point]) -> anyhow::Result<()> {
+    let scenarios: Vec<_> = points.iter().map(|point| load(&args.sweep.file, point)).collect::<Result<_, _>>()?;
+    let program = std::env::current_exe().context("cannot find this program to start it again")?;
+    let children = Children::new().context("cannot wait for signals")?;
+    let work = |run: &Run| {
+        let Some(ended) = children.run(&mut child(&program, run, &args.sweep.file))? else {
+            // Whatever the run was about to write; a whole record has another name.
+            let _ = std::fs::remove_file(run.record.with_extension("partial"));
+            return Ok(Done::Stopped);
+        };
+        Ok(if ended.code == 0 { Done::Finished } else { Done::Failed(ended.code, ended.said) })
+    };
+    let stopped_by = || {
+        children.over();
+        children.stopped_by()
+    };
+    let runner = Runner { producer: "lab", jobs: args.jobs, work: &work, stopped_by: &stopped_by };
+    sweep::run(&args.sweep, sweep, points, &scenarios, &runner)
+}
+
+/// The command that does a run of a sweep.
+fn child(program: &Path, run: &Run, file: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.args(["lab", "run"]).arg(format!("{ENDS_WITH}{}", std::process::id()));
+    command.args(run.settings.settings().iter().map(|setting| format!("--set={setting}")));
+    let mut record = OsString::from("--record=");
+    record.push(&run.record);
+    command.arg(record).arg("--").arg(file);
+    command
 }
 
 /// Ends this process when `parent` ends, even if that was killed a moment ago.
@@ -96,37 +103,6 @@ fn end_with(parent: i32) {
     if getppid().as_raw() != parent {
         exit(1);
     }
-}
-
-fn record_path(place: &Path, record: &Record) -> PathBuf {
-    if is_file(place) {
-        return place.into();
-    }
-    place.join(format!("{}-{}.json", record.manifest.scenario_name, record.manifest.started_unix_ms))
-}
-
-/// One line per flow, with a head.
-fn table(record: &Record) -> String {
-    let ms = |us: Option<u64>| us.map_or("-".into(), |us| format!("{:.1}", us as f64 / 1e3));
-    let head = ["flow", "Mbit/s", "seconds", "bytes", "sent again", "RTT min ms", "RTT max ms", "outcome"];
-    let mut rows = vec![head.map(String::from)];
-    for flow in &record.flows {
-        rows.push([
-            flow.name.clone(),
-            format!("{:.2}", flow.goodput_bit_s as f64 / 1e6),
-            format!("{:.2}", flow.duration_us as f64 / 1e6),
-            flow.received_bytes.to_string(),
-            flow.retransmits.to_string(),
-            ms(flow.rtt_min_us),
-            ms(flow.rtt_max_us),
-            match flow.outcome {
-                Outcome::Complete => "complete".into(),
-                Outcome::Differs { .. } => "DIFFERS".into(),
-                Outcome::Failed { .. } => "failed".into(),
-            },
-        ]);
-    }
-    aligned(&rows)
 }
 
 /// A bar per flow on standard error, if that is a terminal.

@@ -1,28 +1,72 @@
-//! `ekiden lab run` of many runs: every point of a sweep several times, each in a process of its own, with what is
-//! already there left out, and one table at the end.
+//! Many runs of a scenario, in the lab or simulated: every point of a sweep several times, with what is already there left
+//! out, and one table at the end.
+
+mod progress;
 
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsString;
+use std::io;
 use std::panic::resume_unwind;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 use std::thread::ScopedJoinHandle;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use clap::Args as ClapArgs;
 use clap::error::ErrorKind;
 use ekiden_lab::verdict;
-use ekiden_record::Record;
+use ekiden_record::{Outcome, Record};
 use ekiden_report::{FlowSummary, LATENESS_P99_MOST_US, Spread, Summary, Table, summarize};
 use ekiden_scenario::{Point, Scenario, Sweep};
 use nix::sys::signal::Signal;
 use serde::Serialize;
 
-use super::children::{Children, Ended};
-use super::progress::{Progress, expected};
-use super::run::{Args, ENDS_WITH, is_file};
 use crate::{exit, out};
+use progress::Progress;
+
+pub use progress::expected;
+
+/// What to run, and where to put what comes out.
+#[derive(ClapArgs)]
+pub struct Args {
+    /// The scenario file (TOML).
+    pub file: PathBuf,
+    /// Give a key of the file other values: a dotted path such as link.sea.delay, or several joined by '+' that take
+    /// the same value. Several --set are combined, each value with each.
+    #[arg(long, value_name = "KEY=V1,V2,...")]
+    pub set: Vec<String>,
+    /// Run each combination so often; the seed of the first is the scenario's, and grows by 1.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub repeat: u32,
+    /// Where the record goes: a file if it ends in .json (a single run only), else a directory.
+    #[arg(long, value_name = "FILE|DIR", default_value = "record")]
+    pub record: PathBuf,
+    /// Print the record, or what the table would hold, as JSON instead of a table.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Who runs.
+pub struct Runner<'a> {
+    /// What its records say: `lab`, `simulate`.
+    pub producer: &'static str,
+    /// How many runs at once.
+    pub jobs: u32,
+    /// Does a run, which leaves its record in its place.
+    pub work: &'a (dyn Fn(&Run) -> io::Result<Done> + Sync),
+    /// The signal that has ended the sweep, if one has.
+    pub stopped_by: &'a dyn Fn() -> Option<Signal>,
+}
+
+/// How a run went.
+pub enum Done {
+    /// To its end; the record tells how.
+    Finished,
+    /// It failed: exit code and reason.
+    Failed(u8, String),
+    /// The sweep is over before it.
+    Stopped,
+}
 
 /// Some runs of a sweep failed; each was told when it did.
 #[derive(Debug, thiserror::Error)]
@@ -51,34 +95,37 @@ impl Interrupted {
 }
 
 /// One run of one point.
-struct Run {
+pub struct Run {
     /// Which of the points.
     point: usize,
     /// What to call it.
     label: String,
-    /// What the child is told to set.
-    settings: Point,
-    /// The scenario that the record must be of.
+    /// What is to be set in the file.
+    pub settings: Point,
+    /// The scenario that the record must be of, as a file.
     scenario: String,
     /// Where the record is, or will be.
-    record: PathBuf,
+    pub record: PathBuf,
     expected: Duration,
 }
 
-/// Runs what has no record yet, and shows the records of all.
-pub fn run(args: &Args, sweep: &Sweep, points: &[Point]) -> anyhow::Result<()> {
+/// Runs what has no record yet, and shows the records of all. The scenarios are the points'.
+pub fn run(
+    args: &Args,
+    sweep: &Sweep,
+    points: &[Point],
+    scenarios: &[Scenario],
+    runner: &Runner<'_>,
+) -> anyhow::Result<()> {
     if is_file(&args.record) {
         let reason = "--record must name a directory when there is more than one run\n";
         clap::Error::raw(ErrorKind::ValueValidation, reason).exit();
     }
-    let scenarios: Vec<Scenario> =
-        points.iter().map(|point| Scenario::load_with(&args.file, point)).collect::<Result<_, _>>()?;
-    let runs = plan(args, points, &scenarios)?;
+    let runs = plan(args, points, scenarios)?;
     std::fs::create_dir_all(&args.record)
         .map_err(|source| ekiden_record::Error::Unwritable { file: args.record.display().to_string(), source })?;
-    let children = Children::new().context("cannot wait for signals")?;
-    let mut failed = carry_out(args, &children, &runs)?;
-    let records = read(&runs, &mut failed);
+    let mut failed = carry_out(runner, &runs)?;
+    let records = read(runner.producer, &runs, &mut failed);
     let shown: Vec<_> = (0..points.len())
         .map(|at| {
             let of_point = || runs.iter().zip(&records).filter(|(run, _)| run.point == at);
@@ -94,7 +141,7 @@ pub fn run(args: &Args, sweep: &Sweep, points: &[Point]) -> anyhow::Result<()> {
     match args.json {
         true => out::line(serde_json::to_string_pretty(&shown)?)?,
         false => {
-            out::line(table(sweep, points, &scenarios, &shown).to_text())?;
+            out::line(table(sweep, points, scenarios, &shown).to_text())?;
             out::line(format_args!("records: {}", args.record.display()))?;
         }
     }
@@ -134,29 +181,29 @@ fn plan(args: &Args, points: &[Point], scenarios: &[Scenario]) -> anyhow::Result
 }
 
 /// Runs what has no record yet. Returns the exit codes of runs that left none, by their place among `runs`.
-fn carry_out(args: &Args, children: &Children, runs: &[Run]) -> anyhow::Result<BTreeMap<usize, u8>> {
-    let missing: Vec<_> = runs.iter().enumerate().filter(|(_, run)| run.read().is_none()).collect();
+fn carry_out(runner: &Runner<'_>, runs: &[Run]) -> anyhow::Result<BTreeMap<usize, u8>> {
+    let missing: Vec<_> = runs.iter().enumerate().filter(|(_, run)| run.read(runner.producer).is_none()).collect();
     let left = missing.iter().map(|(_, run)| run.expected).sum();
-    let progress = Progress::new(runs.len() - missing.len(), runs.len(), left, args.jobs);
+    let progress = Progress::new(runs.len() - missing.len(), runs.len(), left, runner.jobs);
     if missing.len() < runs.len() {
         progress.say(format_args!("{} of {} runs are there already", runs.len() - missing.len(), runs.len()));
     }
-    let program = std::env::current_exe().context("cannot find this program to start it again")?;
     let done = Mutex::new(runs.len() - missing.len());
     let failed = Mutex::new(BTreeMap::new());
-    let jobs = missing.len().min(args.jobs as usize);
+    let jobs = missing.len().min(runner.jobs as usize);
     let waiting = Mutex::new(missing.into_iter());
-    let worker = || -> std::io::Result<()> {
+    let worker = || -> io::Result<()> {
         loop {
             let next = lock(&waiting).next();
             let Some((at, run)) = next else { return Ok(()) };
-            let Some(ended) = children.run(&mut run.command(&program, args))? else {
-                // Whatever the run was about to write; a whole record has another name.
-                let _ = std::fs::remove_file(run.record.with_extension("partial"));
-                return Ok(());
+            let failure = match (runner.work)(run)? {
+                Done::Stopped => return Ok(()),
+                Done::Failed(code, reason) => Some((code, reason)),
+                Done::Finished if run.read(runner.producer).is_some() => None,
+                Done::Finished => Some((3, "the scenario file has changed since the sweep began".into())),
             };
             progress.done(&run.label, run.expected);
-            if let Some((code, reason)) = run.failure(&ended) {
+            if let Some((code, reason)) = failure {
                 progress.say(format_args!("ekiden: {}: {reason}", run.label));
                 lock(&failed).insert(at, code);
             }
@@ -169,19 +216,18 @@ fn carry_out(args: &Args, children: &Children, runs: &[Run]) -> anyhow::Result<B
         workers.into_iter().try_for_each(joined)
     });
     progress.clear();
-    children.over();
-    result.context("cannot start ekiden again for a run")?;
     let done = *lock(&done);
-    match children.stopped_by() {
-        Some(signal) => Err(Interrupted { done, runs: runs.len(), signal }.into()),
-        None => Ok(failed.into_inner().unwrap_or_else(PoisonError::into_inner)),
+    if let Some(signal) = (runner.stopped_by)() {
+        return Err(Interrupted { done, runs: runs.len(), signal }.into());
     }
+    result.context("cannot start a run")?;
+    Ok(failed.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
 /// The records of all runs, without their samples. Those with a failed flow are noted in `failed`.
-fn read(runs: &[Run], failed: &mut BTreeMap<usize, u8>) -> Vec<Option<Record>> {
+fn read(producer: &str, runs: &[Run], failed: &mut BTreeMap<usize, u8>) -> Vec<Option<Record>> {
     let one = |(at, run): (usize, &Run)| {
-        let record = run.read()?;
+        let record = run.read(producer)?;
         if let Err(error) = verdict(&record)
             && !failed.contains_key(&at)
         {
@@ -195,30 +241,60 @@ fn read(runs: &[Run], failed: &mut BTreeMap<usize, u8>) -> Vec<Option<Record>> {
 
 impl Run {
     /// The record, if it is there and of this scenario. Without samples and events, which would fill the memory.
-    fn read(&self) -> Option<Record> {
+    fn read(&self, producer: &str) -> Option<Record> {
         let record = Record::read(&self.record).ok()?;
-        let is_it = record.manifest.producer == "lab" && record.manifest.scenario == self.scenario;
+        let is_it = record.manifest.producer == producer && record.manifest.scenario == self.scenario;
         is_it.then(|| Record { samples: Vec::new(), events: Vec::new(), congestion: None, ..record })
     }
+}
 
-    fn command(&self, program: &Path, args: &Args) -> Command {
-        let mut command = Command::new(program);
-        command.args(["lab", "run"]).arg(format!("{ENDS_WITH}{}", std::process::id()));
-        command.args(self.settings.settings().iter().map(|setting| format!("--set={setting}")));
-        let mut record = OsString::from("--record=");
-        record.push(&self.record);
-        command.arg(record).arg("--").arg(&args.file);
-        command
-    }
+/// Whether `place` names a record's file rather than a directory for it.
+pub fn is_file(place: &Path) -> bool {
+    place.extension().is_some_and(|extension| extension == "json")
+}
 
-    /// Exit code and reason, if the child failed or its record is not of this scenario.
-    fn failure(&self, ended: &Ended) -> Option<(u8, String)> {
-        match ended.code {
-            0 if self.read().is_some() => None,
-            0 => Some((3, "the scenario file has changed since the sweep began".into())),
-            code => Some((code, ended.said.clone())),
+/// Writes the record of a single run, and shows it.
+pub fn show_one(args: &Args, record: &Record) -> anyhow::Result<()> {
+    let path = match is_file(&args.record) {
+        true => args.record.clone(),
+        false => {
+            let name = format!("{}-{}.json", record.manifest.scenario_name, record.manifest.started_unix_ms);
+            args.record.join(name)
+        }
+    };
+    record.write(&path)?;
+    match args.json {
+        true => out::text(record.to_json())?,
+        false => {
+            out::text(flows(record))?;
+            out::line(format_args!("record: {}", path.display()))?;
         }
     }
+    Ok(verdict(record)?)
+}
+
+/// One line per flow, with a head.
+fn flows(record: &Record) -> String {
+    let ms = |us: Option<u64>| us.map_or("-".into(), |us| format!("{:.1}", us as f64 / 1e3));
+    let head = ["flow", "Mbit/s", "seconds", "bytes", "sent again", "RTT min ms", "RTT max ms", "outcome"];
+    let mut rows = vec![head.map(String::from)];
+    for flow in &record.flows {
+        rows.push([
+            flow.name.clone(),
+            format!("{:.2}", flow.goodput_bit_s as f64 / 1e6),
+            format!("{:.2}", flow.duration_us as f64 / 1e6),
+            flow.received_bytes.to_string(),
+            flow.retransmits.to_string(),
+            ms(flow.rtt_min_us),
+            ms(flow.rtt_max_us),
+            match flow.outcome {
+                Outcome::Complete => "complete".into(),
+                Outcome::Differs { .. } => "DIFFERS".into(),
+                Outcome::Failed { .. } => "failed".into(),
+            },
+        ]);
+    }
+    out::aligned(&rows)
 }
 
 /// What came out at a point.

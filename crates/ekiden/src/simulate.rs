@@ -1,0 +1,97 @@
+//! `ekiden simulate`: scenarios in virtual time.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use clap::Args as ClapArgs;
+use ekiden_record::Record;
+use ekiden_scenario::{Point, Scenario, Sweep};
+use ekiden_sim::{Options, Progress};
+use ekiden_units::Time;
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::exit;
+use crate::sweep::{self, Done, Run, Runner};
+
+/// Run a scenario in virtual time, packet by packet, and write the record of what came out.
+///
+/// The same file as for `ekiden lab run`, and the same record; no kernel, no privileges, and the same result on every
+/// machine. What is simulated, and how far it agrees with the lab, stands in docs/simulate.md.
+///
+/// With several values of a --set, or --repeat, every combination is run, and what came out is shown as one table. Runs
+/// whose record is there already are not run again, so the same command continues a sweep that was interrupted.
+#[derive(ClapArgs)]
+pub struct Args {
+    #[command(flatten)]
+    sweep: sweep::Args,
+    /// Runs at once; as many as there are processors unless said otherwise.
+    #[arg(long, value_name = "J", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    jobs: Option<u32>,
+    /// How often the senders' state is noted, in virtual time.
+    #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = resolution)]
+    resolution: Time,
+}
+
+/// Does one run, or a sweep.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let sweep = Sweep::parse(&args.sweep.set)?;
+    let points = sweep.points();
+    if let ([point], 1) = (points.as_slice(), args.sweep.repeat) {
+        let scenario = load(args, point)?;
+        let bar = bar(&scenario);
+        let record = simulate(args, &scenario, &mut |progress| show(&bar, progress))?;
+        bar.finish_and_clear();
+        return sweep::show_one(&args.sweep, &record);
+    }
+    let scenarios: Vec<_> = points.iter().map(|point| load(args, point)).collect::<Result<_, _>>()?;
+    let work = |run: &Run| Ok(of_sweep(args, run).unwrap_or_else(|error| failed(&error)));
+    let jobs = args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32));
+    let runner = Runner { producer: "simulate", jobs, work: &work, stopped_by: &|| None };
+    sweep::run(&args.sweep, &sweep, &points, &scenarios, &runner)
+}
+
+fn load(args: &Args, point: &Point) -> anyhow::Result<Scenario> {
+    let scenario = Scenario::load_with(&args.sweep.file, point)?;
+    ekiden_sim::suits(&scenario).with_context(|| args.sweep.file.display().to_string())?;
+    Ok(scenario)
+}
+
+/// A run of a sweep, which leaves its record.
+fn of_sweep(args: &Args, run: &Run) -> anyhow::Result<Done> {
+    let scenario = load(args, &run.settings)?;
+    simulate(args, &scenario, &mut |_| {})?.write(&run.record)?;
+    Ok(Done::Finished)
+}
+
+fn failed(error: &anyhow::Error) -> Done {
+    Done::Failed(exit::number(error), exit::message(error))
+}
+
+fn simulate(args: &Args, scenario: &Scenario, progress: &mut dyn FnMut(Progress)) -> anyhow::Result<Record> {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let options = Options {
+        resolution: args.resolution,
+        command: std::env::args().collect(),
+        started_unix_ms: started.as_millis() as u64,
+    };
+    Ok(ekiden_sim::simulate(scenario, &options, progress)?)
+}
+
+/// Progress in virtual time on standard error, if that is a terminal.
+fn bar(scenario: &Scenario) -> ProgressBar {
+    let bar = ProgressBar::new(sweep::expected(scenario).as_millis() as u64);
+    let style = ProgressStyle::with_template("{prefix} {wide_bar} {msg} ({eta} left)");
+    bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    bar.set_prefix(scenario.name.clone());
+    bar
+}
+
+fn show(bar: &ProgressBar, progress: Progress) {
+    bar.set_position(progress.now.0 / 1_000_000);
+    bar.set_message(format!("{:.1} s, {} million events", progress.now.as_secs(), progress.events / 1_000_000));
+}
+
+fn resolution(text: &str) -> Result<Time, String> {
+    let time: Time = text.parse().map_err(|error: ekiden_units::ParseError| error.to_string())?;
+    if time < Time::ms(1) { Err("at least 1ms".into()) } else { Ok(time) }
+}

@@ -1,0 +1,62 @@
+//! `ekiden simulate` as a user calls it.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use ekiden_record::Record;
+
+const SCENARIO: &str = "name = \"pair\"\n[node.a]\n[node.b]\n[link.line]\nends = [\"a\", \"b\"]\nrate = \"10Mbit/s\"\ndelay = \"10ms\"\n\
+                        [flow.f]\nfrom = \"a\"\nto = \"b\"\nduration = \"3s\"\n";
+
+fn simulate(folder: &Path, arguments: &[&str]) -> Output {
+    std::fs::write(folder.join("pair.toml"), SCENARIO).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
+    command.current_dir(folder).args(["simulate", "pair.toml"]).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn a_single_run_leaves_a_record_and_shows_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = simulate(folder.path(), &["--record", "r.json", "--resolution", "10ms"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("complete"), "{}", text(&output.stdout));
+    let record = Record::read(&folder.path().join("r.json")).unwrap();
+    assert_eq!(record.manifest.producer, "simulate");
+    assert_eq!(record.manifest.kernel, None);
+    assert!((250..=400).contains(&record.samples.len()), "{} samples", record.samples.len());
+}
+
+#[test]
+fn a_sweep_is_not_run_again_and_continues() {
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = ["--set", "link.line.delay=1ms,20ms", "--repeat", "2", "--record", "all"];
+    let first = simulate(folder.path(), &sweep);
+    assert!(first.status.success(), "{}", text(&first.stderr));
+    let one = folder.path().join("all/pair,link.line.delay=20ms,r1.json");
+    let before = std::fs::read_to_string(&one).unwrap();
+    std::fs::remove_file(folder.path().join("all/pair,link.line.delay=1ms,r0.json")).unwrap();
+    let second = simulate(folder.path(), &sweep);
+    assert!(text(&second.stderr).contains("3 of 4 runs are there already"), "{}", text(&second.stderr));
+    assert_eq!(first.stdout, second.stdout);
+    assert_eq!(std::fs::read_to_string(&one).unwrap(), before);
+}
+
+#[test]
+fn what_it_does_not_have_is_refused_before_anything_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, code, why) in [
+        (&["--set", "tcp.congestion=reno,bbr"][..], 3, "the simulator has no 'bbr'"),
+        (&["--set", "link.line.rate=fast"], 3, "fast"),
+        (&["--resolution", "1us"], 2, "at least 1ms"),
+    ] {
+        let output = simulate(folder.path(), arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(why), "{said}");
+        assert!(!folder.path().join("record").exists(), "{arguments:?} left a record");
+    }
+}

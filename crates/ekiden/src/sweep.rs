@@ -28,6 +28,7 @@ pub use progress::expected;
 
 /// What to run, and where to put what comes out.
 #[derive(ClapArgs)]
+#[group(skip)]
 pub struct Args {
     /// The scenario file (TOML).
     pub file: PathBuf,

@@ -5,7 +5,7 @@
 //! it is driven.
 //!
 //! Where stacks differ, [`Settings`] says what a connection does; [`Settings::linux`] and its like imitate stacks. Deliberate
-//! deviations stand where they are made and in `docs/fidelity.md`.
+//! deviations stand where they are made.
 
 mod connection;
 mod info;

@@ -8,7 +8,7 @@ use ekiden_units::Time;
 use ekiden_wire::{Segment, Seq};
 
 use crate::recovery::{Phase, Proportion};
-use crate::rtt::Estimator;
+use crate::rtt::{Estimator, on_tick};
 use crate::scoreboard::{Scoreboard, Sent};
 use crate::settings::Settings;
 
@@ -304,7 +304,7 @@ impl Sender {
 
     /// Starts the retransmission timer anew.
     pub fn arm(&mut self, now: Time) {
-        self.rto_at = Some(now + self.estimator.rto());
+        self.rto_at = Some(on_tick(now + self.estimator.rto(), self.settings.rto.tick));
     }
 
     /// Starts or stops the timer for zero-window probes, when everything that may be sent was.

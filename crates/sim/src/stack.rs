@@ -53,6 +53,7 @@ impl Stack {
         settings.window_scaling = tcp.window_scaling;
         settings.initial_window = tcp.initial_window.unwrap_or(settings.initial_window);
         settings.rto.least = tcp.rto_min.unwrap_or(settings.rto.least);
+        settings.rtt_per_window = tcp.rtt_per_window;
         Self { settings, congestion: tcp.congestion.clone(), tunables: Arc::clone(tunables) }
     }
 

@@ -46,6 +46,8 @@ pub(crate) struct Sender {
     pub recover: u64,
     pub board: Scoreboard,
     pub estimator: Estimator,
+    /// `next` at the last measurement of a round-trip time.
+    pub measured: u64,
     pub rto_at: Option<Time>,
     /// Timeouts in a row, and `una` at the last one.
     pub timeouts_in_row: u32,
@@ -97,6 +99,7 @@ impl Sender {
             recover: 0,
             board: Scoreboard::default(),
             estimator: Estimator::new(settings.rto),
+            measured: 0,
             rto_at: None,
             timeouts_in_row: 0,
             timeout_una: None,

@@ -46,6 +46,9 @@ pub struct Settings {
     pub idle_restart: bool,
     /// Nagle's algorithm (RFC 9293, section 3.7.4).
     pub nagle: bool,
+    /// Whether a sender without timestamps measures the round-trip time of one segment per window only, as 4.3BSD did and many
+    /// after it (RFC 1323, section 3.1), rather than of each.
+    pub rtt_per_window: bool,
     /// The retransmission timer.
     pub rto: Rto,
     /// Timeouts in a row without an answer after which the connection is given up (RFC 9293, section 3.8.3: R2).
@@ -126,6 +129,7 @@ impl Settings {
             window_validation: true,
             idle_restart: true,
             nagle: true,
+            rtt_per_window: false,
             rto: Rto {
                 initial: Time::secs(1),
                 least: Time::secs(1),
@@ -192,12 +196,7 @@ impl Settings {
             window_validation: false,
             idle_restart: false,
             nagle: false,
-            rto: Rto {
-                most: Time::secs(64),
-                granularity: Time(0),
-                tick: Time::ms(500),
-                ..Self::rfc().rto
-            },
+            rto: Rto { most: Time::secs(64), granularity: Time(0), tick: Time::ms(500), ..Self::rfc().rto },
             acks_by_clock: true,
             ..Self::rfc()
         }

@@ -1,8 +1,8 @@
-//! Timers that are looked at when a coarse clock ticks, as OPNET's are.
+//! Timers that are looked at when a coarse clock ticks, as OPNET's are, and how often the round-trip time is measured.
 
 mod common;
 
-use common::peer::{Bench, NONE, plain};
+use common::peer::{Bench, NONE, at, plain};
 use ekiden_tcp::Settings;
 use ekiden_units::Time;
 
@@ -35,4 +35,23 @@ fn a_delayed_acknowledgement_goes_at_the_next_tick() {
     bench.data(2001, 1, 1000, NONE);
     bench.data(3001, 1, 1000, NONE);
     assert_eq!(bench.sent().len(), 1);
+}
+
+#[test]
+fn one_segment_per_window_is_measured() {
+    // Ten segments, acknowledged 100, 110, ... 190 ms after they were sent.
+    let measured = |per_window| {
+        let mut bench = Bench::established(&plain(Settings { rtt_per_window: per_window, ..Settings::rfc() }));
+        bench.end.write(20_000);
+        assert_eq!(bench.full_sent().len(), 10);
+        bench.pass(Time::ms(90));
+        for number in 2..=11 {
+            bench.pass(Time::ms(10));
+            bench.ack(at(number), &[]);
+        }
+        bench.end.info().rtt.unwrap()
+    };
+    // The SYN's and the first segment's are both 100 ms; nothing after that counts until the next window.
+    assert_eq!(measured(true), Time::ms(100));
+    assert!(measured(false) > Time::ms(130));
 }

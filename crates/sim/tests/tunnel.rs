@@ -195,8 +195,12 @@ fn sack_in_the_tunnel_spares_the_hosts_needless_retransmissions_and_their_own_do
     let sent_again = |sets: &[&str]| -> u64 {
         let starts = ["1s", "1.27s", "1.41s"].map(|start| format!("flow.bulk.start={start}"));
         let runs = starts.iter().map(|start| {
-            let fixed =
-                ["flow.bulk.duration=20s", "link.source.delay+link.sink.delay=10ms", "link.backbone.delay=100ms", start];
+            let fixed = [
+                "flow.bulk.duration=20s",
+                "link.source.delay+link.sink.delay=10ms",
+                "link.backbone.delay=100ms",
+                start,
+            ];
             let record = run_text(include_str!("../../../scenarios/s1/tunnel.toml"), &[&fixed, sets].concat());
             assert!(record.tunnels.iter().all(|pipe| pipe.queue_drops == 0) && record.tunnels[0].retransmits > 0);
             record.flows[0].retransmits

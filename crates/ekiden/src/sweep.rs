@@ -245,7 +245,13 @@ impl Run {
     fn read(&self, producer: &str) -> Option<Record> {
         let record = Record::read(&self.record).ok()?;
         let is_it = record.manifest.producer == producer && record.manifest.scenario == self.scenario;
-        is_it.then(|| Record { samples: Vec::new(), events: Vec::new(), congestion: None, ..record })
+        is_it.then(|| Record {
+            samples: Vec::new(),
+            queues: Vec::new(),
+            events: Vec::new(),
+            congestion: None,
+            ..record
+        })
     }
 }
 

@@ -8,6 +8,7 @@ mod background;
 mod events;
 mod gateway;
 mod network;
+mod queues;
 mod recorder;
 mod simulation;
 mod socket;
@@ -23,7 +24,7 @@ use simulation::Simulation;
 /// What a run is to note, and what its record says of where it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// How often the senders' state is noted.
+    /// How often the state of senders and queues is noted.
     pub resolution: Time,
     /// The command line that the record names.
     pub command: Vec<String>,

@@ -1,6 +1,6 @@
 //! Nodes, lines and the way of packets over them.
 
-use ekiden_link::{Channel, Counts, Length, random};
+use ekiden_link::{Channel, Counts, Length, Waiting, random};
 use ekiden_record::LinkDirection;
 use ekiden_scenario::Scenario;
 use ekiden_units::Time;
@@ -117,6 +117,14 @@ impl Network {
             }
         }
         Some((at, packet?))
+    }
+
+    /// What waits for every direction of every link, and what it has dropped, in the order of the scenario.
+    pub fn queues(&mut self, now: Time) -> impl Iterator<Item = (Waiting, u64)> {
+        self.lines.iter_mut().map(move |direction| {
+            let waiting = direction.channel.waiting(now.0);
+            (waiting, direction.channel.counts().queue_drops)
+        })
     }
 
     /// What every direction of every link has done, in the order of the scenario.

@@ -14,6 +14,7 @@ use crate::background;
 use crate::events::{Event, Events};
 use crate::gateway::Gateway;
 use crate::network::{Body, IP_HEADER, Network, Packet};
+use crate::queues::Queues;
 use crate::socket::{Program, Socket};
 use crate::stack::{Stack, parameters};
 use crate::tunnel::Tunnels;
@@ -38,6 +39,7 @@ pub(crate) struct Simulation<'a> {
     going: usize,
     background: Vec<background::Source>,
     pub samples: Vec<ekiden_record::Sample>,
+    pub queues: Queues,
     pub noted: Vec<Noted>,
     /// Sockets to be served.
     pub waiting: Vec<u32>,
@@ -71,6 +73,7 @@ impl<'a> Simulation<'a> {
             going: scenario.flows.len(),
             background: Vec::new(),
             samples: Vec::new(),
+            queues: Queues::new(scenario),
             noted: Vec::new(),
             waiting: Vec::new(),
         };
@@ -217,6 +220,7 @@ impl<'a> Simulation<'a> {
             }
             Event::Sample => {
                 self.sample();
+                self.note_queues();
                 self.give_up();
                 self.events.plan(self.events.now() + self.options.resolution, Event::Sample);
             }

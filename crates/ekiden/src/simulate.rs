@@ -34,26 +34,29 @@ pub struct Args {
 
 /// Does one run, or a sweep.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let sweep = Sweep::parse(&args.sweep.set)?;
-    let points = sweep.points();
-    if let ([point], 1) = (points.as_slice(), args.sweep.repeat) {
+    let points = Sweep::parse(&args.sweep.set)?.points();
+    if let Some(point) = sweep::single(&args.sweep, &points) {
         let scenario = load(args, point)?;
         let bar = bar(&scenario);
         let record = simulate(args, &scenario, &mut |progress| show(&bar, progress))?;
         bar.finish_and_clear();
         return sweep::show_one(&args.sweep, &record);
     }
-    let scenarios: Vec<_> = points.iter().map(|point| load(args, point)).collect::<Result<_, _>>()?;
+    let plan = sweep::plan(&args.sweep, "simulate")?;
+    plan.scenarios.iter().try_for_each(|scenario| suits(args, scenario))?;
     let work = |run: &Run| Ok(of_sweep(args, run).unwrap_or_else(|error| failed(&error)));
     let jobs = args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32));
-    let runner = Runner { producer: "simulate", jobs, work: &work, stopped_by: &|| None };
-    sweep::run(&args.sweep, &sweep, &points, &scenarios, &runner)
+    sweep::run(&args.sweep, plan, &Runner { jobs, work: &work, stopped_by: &|| None })
 }
 
 fn load(args: &Args, point: &Point) -> anyhow::Result<Scenario> {
     let scenario = Scenario::load_with(&args.sweep.file, point)?;
-    ekiden_sim::suits(&scenario).with_context(|| args.sweep.file.display().to_string())?;
+    suits(args, &scenario)?;
     Ok(scenario)
+}
+
+fn suits(args: &Args, scenario: &Scenario) -> anyhow::Result<()> {
+    ekiden_sim::suits(scenario).with_context(|| args.sweep.file.display().to_string())
 }
 
 /// A run of a sweep, which leaves its record.

@@ -84,7 +84,7 @@ impl<'a> Simulation<'a> {
         }
         simulation.network.add_gateways(Gateway::all(scenario, &simulation.sockets));
         for (number, (name, background)) in scenario.background.iter().enumerate() {
-            let source = background::Source::new(scenario, name, background);
+            let source = background::Source::new(scenario, number as u32, name, background);
             if let Some(at) = source.next() {
                 simulation.events.plan(at, Event::Datagram(number as u32));
             }
@@ -193,7 +193,7 @@ impl<'a> Simulation<'a> {
                 if let Some((at, packet)) = self.network.deliver(&mut self.events, line) {
                     match &packet.body {
                         Body::Segment(segment) if at == packet.to => self.receive(packet.socket, segment),
-                        Body::Datagram if at == packet.to => {}
+                        Body::Datagram { .. } if at == packet.to => {}
                         _ => self.forward(at, packet),
                     }
                     self.serve_waiting();

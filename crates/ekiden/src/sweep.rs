@@ -103,7 +103,7 @@ impl Interrupted {
     }
 }
 
-/// The point of a single run; `None` if there are several runs, or it is wrong usage.
+/// The point of a single run; `None` if there are several. Ends the program if a shard of a single one is wanted.
 pub fn single<'a>(args: &Args, points: &'a [Point]) -> Option<&'a Point> {
     match points {
         [point] if args.repeat == 1 => {
@@ -121,7 +121,7 @@ pub fn misused(reason: &str) -> ! {
     clap::Error::raw(ErrorKind::ValueValidation, format!("{reason}\n")).exit()
 }
 
-/// The runs to be done, of all points, or those of the shard.
+/// All runs that the arguments describe. Ends the program if their records are to be one file.
 pub fn plan(args: &Args, producer: &str) -> anyhow::Result<Plan> {
     if is_file(&args.record) {
         misused("--record must name a directory when there is more than one run");

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 use ekiden_lab::Kind;
 
 use crate::congestion;
-use crate::sweep::{Interrupted, SweepFailed};
+use crate::record::MergeError;
+use crate::sweep::{IndexError, Interrupted, SweepFailed};
 
 /// Printed by `ekiden --help`. Code 2 is clap's own.
 pub const HELP: &str = "Exit codes:
@@ -44,7 +45,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<ekiden_scenario::Error>() || error.is::<ekiden_record::Error>() {
         return Some(3);
     }
-    if error.is::<ekiden_relay::ConfigError>() || error.is::<ekiden_sim::Error>() {
+    if error.is::<IndexError>() || error.is::<ekiden_relay::ConfigError>() || error.is::<ekiden_sim::Error>() {
         return Some(3);
     }
     if let Some(error) = error.downcast_ref::<ekiden_relay::StartError>() {
@@ -64,6 +65,9 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     }
     if let Some(failed) = error.downcast_ref::<ekiden_demo::Failed>() {
         return Some(failed.code);
+    }
+    if let Some(error) = error.downcast_ref::<MergeError>() {
+        return Some(error.code());
     }
     if let Some(failed) = error.downcast_ref::<SweepFailed>() {
         return Some(failed.code);

@@ -86,8 +86,12 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 /// A scenario that the lab can build, as far as the file tells.
 fn load(file: &Path, point: &Point) -> anyhow::Result<Scenario> {
     let scenario = Scenario::load_with(file, point)?;
-    suits_lab(&scenario).with_context(|| file.display().to_string())?;
+    suits(file, &scenario)?;
     Ok(scenario)
+}
+
+fn suits(file: &Path, scenario: &Scenario) -> anyhow::Result<()> {
+    suits_lab(scenario).with_context(|| file.display().to_string())
 }
 
 fn check(args: &Check) -> anyhow::Result<()> {

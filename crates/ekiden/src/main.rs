@@ -6,6 +6,7 @@ mod exit;
 mod lab;
 mod out;
 mod proxy;
+mod record;
 mod scenario;
 mod simulate;
 mod sweep;
@@ -28,6 +29,7 @@ enum Command {
     Demo(demo::Args),
     Lab(lab::Args),
     Proxy(proxy::Args),
+    Record(record::Args),
     Scenario(scenario::Args),
     Simulate(simulate::Args),
 }
@@ -38,6 +40,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Proxy(args) => proxy::run(args),
+        Command::Record(args) => record::run(&args),
         Command::Scenario(args) => scenario::run(args),
         Command::Simulate(args) => simulate::run(&args),
     };

@@ -1,17 +1,19 @@
 //! `ekiden simulate`: scenarios in virtual time.
 
+mod pcap;
+
+use std::path::PathBuf;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
-use ekiden_record::Record;
 use ekiden_scenario::{Point, Scenario, Sweep};
 use ekiden_sim::{Options, Progress};
 use ekiden_units::Time;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::exit;
 use crate::sweep::{self, Done, Run, Runner};
+use crate::{exit, out};
 
 /// Run a scenario in virtual time, packet by packet, and write the record of what came out.
 ///
@@ -27,39 +29,72 @@ pub struct Args {
     /// Runs at once; as many as there are processors unless said otherwise.
     #[arg(long, value_name = "J", value_parser = clap::value_parser!(u32).range(1..=1000))]
     jobs: Option<u32>,
-    /// How often the senders' state is noted, in virtual time.
+    /// How often the state of senders and queues is noted, in virtual time.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = resolution)]
     resolution: Time,
+    /// Write the headers of all packets, at their virtual times, for Wireshark and tcpdump: a file NODE.LINK.pcap in this
+    /// directory for each end of a link. A single run only.
+    #[arg(long, value_name = "DIR")]
+    pcap: Option<PathBuf>,
+    /// Of --pcap, only the files of these nodes.
+    #[arg(long, value_name = "NODE,...", value_delimiter = ',', requires = "pcap")]
+    pcap_nodes: Vec<String>,
 }
 
 /// Does one run, or a sweep.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let sweep = Sweep::parse(&args.sweep.set)?;
-    let points = sweep.points();
-    if let ([point], 1) = (points.as_slice(), args.sweep.repeat) {
-        let scenario = load(args, point)?;
-        let bar = bar(&scenario);
-        let record = simulate(args, &scenario, &mut |progress| show(&bar, progress))?;
-        bar.finish_and_clear();
-        return sweep::show_one(&args.sweep, &record);
+    let points = Sweep::parse(&args.sweep.set)?.points();
+    if let Some(point) = sweep::single(&args.sweep, &points) {
+        return single(args, &load(args, point)?);
     }
-    let scenarios: Vec<_> = points.iter().map(|point| load(args, point)).collect::<Result<_, _>>()?;
+    if args.pcap.is_some() {
+        sweep::misused("--pcap is for a single run");
+    }
+    let plan = sweep::plan(&args.sweep, "simulate")?;
+    plan.scenarios.iter().try_for_each(|scenario| suits(args, scenario))?;
     let work = |run: &Run| Ok(of_sweep(args, run).unwrap_or_else(|error| failed(&error)));
     let jobs = args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32));
-    let runner = Runner { producer: "simulate", jobs, work: &work, stopped_by: &|| None };
-    sweep::run(&args.sweep, &sweep, &points, &scenarios, &runner)
+    sweep::run(&args.sweep, plan, &Runner { jobs, work: &work, stopped_by: &|| None })
+}
+
+fn single(args: &Args, scenario: &Scenario) -> anyhow::Result<()> {
+    if let Some(unknown) = args.pcap_nodes.iter().find(|node| !scenario.nodes.contains_key(*node)) {
+        sweep::misused(&format!("--pcap-nodes: the scenario has no node '{unknown}'"));
+    }
+    let bar = bar(scenario);
+    let mut progress = |progress| show(&bar, progress);
+    let Some(directory) = &args.pcap else {
+        let record = ekiden_sim::simulate(scenario, &options(args), &mut progress)?;
+        bar.finish_and_clear();
+        return sweep::show_one(&args.sweep, &record);
+    };
+    let mut capture = pcap::capture(scenario, directory, &args.pcap_nodes)?;
+    let record = ekiden_sim::simulate_captured(scenario, &options(args), &mut capture, &mut progress)?;
+    let finished = pcap::finish(capture, directory);
+    bar.finish_and_clear();
+    // The record is there whatever became of the packets.
+    let shown = sweep::show_one(&args.sweep, &record);
+    finished?;
+    if !args.sweep.json {
+        out::line(format_args!("packets: {}", directory.display()))?;
+    }
+    shown
 }
 
 fn load(args: &Args, point: &Point) -> anyhow::Result<Scenario> {
     let scenario = Scenario::load_with(&args.sweep.file, point)?;
-    ekiden_sim::suits(&scenario).with_context(|| args.sweep.file.display().to_string())?;
+    suits(args, &scenario)?;
     Ok(scenario)
+}
+
+fn suits(args: &Args, scenario: &Scenario) -> anyhow::Result<()> {
+    ekiden_sim::suits(scenario).with_context(|| args.sweep.file.display().to_string())
 }
 
 /// A run of a sweep, which leaves its record.
 fn of_sweep(args: &Args, run: &Run) -> anyhow::Result<Done> {
     let scenario = load(args, &run.settings)?;
-    simulate(args, &scenario, &mut |_| {})?.write(&run.record)?;
+    ekiden_sim::simulate(&scenario, &options(args), &mut |_| {})?.write(&run.record)?;
     Ok(Done::Finished)
 }
 
@@ -67,14 +102,13 @@ fn failed(error: &anyhow::Error) -> Done {
     Done::Failed(exit::number(error), exit::message(error))
 }
 
-fn simulate(args: &Args, scenario: &Scenario, progress: &mut dyn FnMut(Progress)) -> anyhow::Result<Record> {
+fn options(args: &Args) -> Options {
     let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    let options = Options {
+    Options {
         resolution: args.resolution,
         command: std::env::args().collect(),
         started_unix_ms: started.as_millis() as u64,
-    };
-    Ok(ekiden_sim::simulate(scenario, &options, progress)?)
+    }
 }
 
 /// Progress in virtual time on standard error, if that is a terminal.

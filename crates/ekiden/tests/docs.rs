@@ -1,7 +1,8 @@
 //! The examples in the documentation are what they claim to be: files that are accepted, and a deployment that works.
 //!
 //! Fences are marked: `toml scenario` is a scenario file, `toml proxy [NAME]` a node's configuration, `sh lab` runs on
-//! a node of the scenario above it, `sh congestion` are calls of `ekiden congestion`.
+//! a node of the scenario above it, `sh congestion` are calls of `ekiden congestion`, `sh simulate` runs beside
+//! `island.toml`, the first scenario of docs/scenario.md.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -61,6 +62,23 @@ fn every_call_of_ekiden_congestion_in_the_documentation_is_one() {
             assert!(words.starts_with(&["ekiden", "congestion"]), "{}: {line}", example.file.display());
             accepted(&example, Command::new(EKIDEN).args(&words[1..]).arg("--help"));
         }
+    }
+}
+
+#[test]
+fn every_simulation_in_the_documentation_runs() {
+    let scenarios = marked("toml scenario");
+    let island = scenarios.iter().find(|example| example.text.contains("name = \"island\"")).unwrap();
+    let examples = marked("sh simulate");
+    assert!(!examples.is_empty());
+    for example in examples {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("island.toml"), &island.text).unwrap();
+        let programs = Path::new(EKIDEN).parent().unwrap().display();
+        let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
+        let mut shell = Command::new("sh");
+        shell.current_dir(folder.path()).env("PATH", path).args(["-e", "-c", &example.text]);
+        accepted(&example, &mut shell);
     }
 }
 

@@ -102,7 +102,7 @@ impl Lab {
     /// # Errors
     /// [`Error::NoSuchNode`].
     pub fn address(&self, node: &str) -> Result<Ipv4Addr, Error> {
-        self.index(node).map(|index| network::address(index).unwrap_or(Ipv4Addr::UNSPECIFIED))
+        self.index(node).map(|index| ekiden_scenario::address(index).unwrap_or(Ipv4Addr::UNSPECIFIED))
     }
 
     /// A command that runs `program` in a node. The caller starts it and waits for it; see [`Lab::start`] for one that
@@ -150,7 +150,7 @@ impl Lab {
             let path = PathBuf::from(sandbox::NAMES).join(name);
             namespace.bind_to(&path).map_err(building(format!("name the namespace of node '{name}'")))?;
             self.names.push(path);
-            if let Some(address) = network::address(index) {
+            if let Some(address) = ekiden_scenario::address(index) {
                 let _ = writeln!(hosts, "{address} {name}");
             }
         }

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use ekiden_net::device;
 use ekiden_net::namespace::Namespace;
-use ekiden_scenario::{Link, NodeKind, Scenario};
+use ekiden_scenario::{Link, NodeKind, Scenario, address};
 use rtnetlink::packet_core::DefaultNla;
 use rtnetlink::packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute};
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMetric, RouteScope};
@@ -31,13 +31,6 @@ pub(crate) struct Network {
     pub nodes: Vec<Namespace>,
     /// The one with the inner ends of all links.
     pub wire: Namespace,
-}
-
-/// The address of the node at `index` in the scenario, or `None` beyond the 65,534 there is room for.
-pub(crate) fn address(index: usize) -> Option<Ipv4Addr> {
-    let number = u16::try_from(index + 1).ok().filter(|number| *number < u16::MAX)?;
-    let [high, low] = number.to_be_bytes();
-    Some(Ipv4Addr::new(10, 77, high, low))
 }
 
 /// The device in the wire's namespace at end `end` (0 or 1) of link `link`.

@@ -43,6 +43,7 @@ impl Lab {
             links: self.link_counters(),
             tunnels: Vec::new(),
             samples: outcomes.samples,
+            queues: Vec::new(),
             events: outcomes.events,
             congestion,
         })

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use ekiden_scenario::{Discipline, Link};
 
 use crate::codel_line::CodelLine;
-use crate::{Counts, Fate, Line};
+use crate::{Counts, Fate, Line, Waiting};
 
 /// Something that is sent over a link.
 pub trait Length {
@@ -80,6 +80,14 @@ impl<P: Length> Channel<P> {
                 Some(packet)
             }
             Kind::Codel(line) => line.take(now_ns),
+        }
+    }
+
+    /// What waits for the line at `now_ns`, which is no earlier than the last arrival, and no later than the next.
+    pub fn waiting(&mut self, now_ns: u64) -> Waiting {
+        match &mut self.0 {
+            Kind::Settled { line, .. } => line.waiting(now_ns),
+            Kind::Codel(line) => line.waiting(now_ns),
         }
     }
 

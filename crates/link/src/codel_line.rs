@@ -11,7 +11,7 @@ use ekiden_scenario::{Link, Queue};
 use crate::codel::{Codel, Fifo};
 use crate::loss::Loss;
 use crate::wire::Wire;
-use crate::{Counts, Length, has_room};
+use crate::{Counts, Length, Waiting, has_room};
 
 /// A line with CoDel, and the packets on it.
 ///
@@ -76,6 +76,11 @@ impl<P: Length> CodelLine<P> {
         self.catch_up(self.wire.end_ns(due_ns));
         let (_, packet) = self.under_way.pop_front()?;
         packet.inspect(|packet| self.counts.delivered(packet.bytes()))
+    }
+
+    pub fn waiting(&mut self, now_ns: u64) -> Waiting {
+        self.catch_up(now_ns);
+        Waiting { packets: self.waiting.packets() as u64, bytes: self.waiting.bytes() }
     }
 
     pub fn counts(&self) -> &Counts {

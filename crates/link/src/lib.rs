@@ -14,7 +14,7 @@ mod red;
 mod wire;
 
 pub use channel::{Channel, Length};
-pub use counts::Counts;
+pub use counts::{Counts, Waiting};
 pub use line::{Fate, Line};
 
 use ekiden_scenario::Queue;

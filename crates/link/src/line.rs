@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 
 use ekiden_scenario::{Discipline, Link, Queue};
 
-use crate::has_room;
 use crate::loss::Loss;
 use crate::red::Red;
 use crate::wire::Wire;
+use crate::{Waiting, has_room};
 
 /// One direction of a link, with drop tail or RED.
 ///
@@ -69,10 +69,7 @@ impl Line {
     pub fn offer(&mut self, arrival_ns: u64, bytes: u32) -> Fate {
         let arrival_ns = arrival_ns.max(self.last_arrival_ns);
         self.last_arrival_ns = arrival_ns;
-        while let Some(&(_, waited)) = self.waiting.front().filter(|(start_ns, _)| *start_ns <= arrival_ns) {
-            self.waiting_bytes -= u64::from(waited);
-            self.waiting.pop_front();
-        }
+        self.begin(arrival_ns);
         let rested_since_ns = self.wire.rest_until(arrival_ns);
         let begins_at_once = self.wire.free_ns() == arrival_ns;
         let has_room = begins_at_once || has_room(self.queue, self.waiting.len(), self.waiting_bytes, bytes);
@@ -96,6 +93,20 @@ impl Line {
         let due_ns = self.wire.send(bytes);
         // The loss happens on the wire: a lost packet has taken its time on it.
         if self.loss.strikes() { Fate::Lost } else { Fate::Arrives { due_ns } }
+    }
+
+    /// What waits at `now_ns`, which is no earlier than the last arrival, and no later than the next.
+    pub fn waiting(&mut self, now_ns: u64) -> Waiting {
+        self.begin(now_ns);
+        Waiting { packets: self.waiting_packets(), bytes: self.waiting_bytes }
+    }
+
+    /// Those that have begun to be sent by `now_ns` wait no longer.
+    fn begin(&mut self, now_ns: u64) {
+        while let Some(&(_, bytes)) = self.waiting.front().filter(|(start_ns, _)| *start_ns <= now_ns) {
+            self.waiting_bytes -= u64::from(bytes);
+            self.waiting.pop_front();
+        }
     }
 
     /// Bytes that waited after the last arrival.

@@ -32,6 +32,9 @@ pub struct Record {
     pub tunnels: Vec<TunnelDirection>,
     /// The state of the senders over time, ordered by time.
     pub samples: Vec<Sample>,
+    /// The queues of links and tunnels over time, ordered by time; absent where nobody looked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub queues: Vec<QueueSample>,
     /// What happened, ordered by time.
     pub events: Vec<Event>,
     /// What ekiden's congestion controls did, on every connection that used one; absent if none did.
@@ -230,6 +233,32 @@ pub struct Sample {
     pub retransmits: u64,
     /// Recent rate of delivery.
     pub delivery_bit_s: u64,
+}
+
+/// What waited in a queue at one time, and what it had dropped by then.
+///
+/// A queue is noted when it differs from its last note. Before its first, nothing waits and nothing was dropped.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct QueueSample {
+    /// Since the start of the run.
+    pub at_us: u64,
+    /// The link that it is the queue of; absent if it is a tunnel's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<String>,
+    /// The tunnel that it is the queue of; absent if it is a link's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tunnel: Option<String>,
+    /// The connection of the tunnel, counted from 0; absent if it is a link's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub connection: Option<u32>,
+    /// The end at which packets enter.
+    pub from: String,
+    /// Packets that wait; the one on the line does not.
+    pub packets: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Packets that the queue has dropped so far.
+    pub drops: u64,
 }
 
 /// Something that happened at one time.

@@ -2,7 +2,7 @@
 
 use ekiden_record::{
     Congestion, CongestionEvent, CongestionEventKind, Error, Event, FORMAT, Flow, Lateness, LinkDirection, Manifest,
-    Outcome, Path, Record, Sample, TunnelDirection,
+    Outcome, Path, QueueSample, Record, Sample, TunnelDirection,
 };
 
 fn record() -> Record {
@@ -74,6 +74,28 @@ fn record() -> Record {
             retransmits: 0,
             delivery_bit_s: 10,
         }],
+        queues: vec![
+            QueueSample {
+                at_us: 100_000,
+                link: Some("sea".into()),
+                tunnel: None,
+                connection: None,
+                from: "client".into(),
+                packets: 2,
+                bytes: 3000,
+                drops: 1,
+            },
+            QueueSample {
+                at_us: 100_000,
+                link: None,
+                tunnel: Some("deep".into()),
+                connection: Some(1),
+                from: "city".into(),
+                packets: 0,
+                bytes: 0,
+                drops: u64::MAX,
+            },
+        ],
         events: vec![Event {
             at_us: 1,
             flow: Some("bulk".into()),

@@ -48,6 +48,7 @@ fn record(goodputs: &[(&str, u64)], drops: [u64; 2], overruns: u64, p99_us: Opti
         links: drops.map(link).into(),
         tunnels: Vec::new(),
         samples: Vec::new(),
+        queues: Vec::new(),
         events: Vec::new(),
         congestion: None,
     }

@@ -4,6 +4,7 @@
 //! background over all that. The same file is planned, simulated and run in the lab. [`Scenario::load`] parses a TOML file, resolves every default, and refuses what cannot be
 //! run, naming file, line and reason. The format is described in `docs/scenario.md`.
 
+mod address;
 mod error;
 mod network;
 mod raw;
@@ -19,6 +20,7 @@ use ekiden_units::Time;
 use indexmap::IndexMap;
 use serde::Serialize;
 
+pub use address::address;
 pub use error::Error;
 pub use network::{Discipline, Gateway, Link, Node, NodeKind, Profile, Queue, Tcp, Tunnel};
 pub use route::Hop;

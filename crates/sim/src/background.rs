@@ -31,12 +31,12 @@ pub(crate) struct Source {
 }
 
 impl Source {
-    pub fn new(scenario: &Scenario, name: &str, background: &Background) -> Self {
+    pub fn new(scenario: &Scenario, number: u32, name: &str, background: &Background) -> Self {
         let index = |node: &str| scenario.nodes.get_index_of(node).unwrap_or_default() as u32;
         let bytes = background.packet.0 as u32;
         let mut source = Self {
             from: index(&background.from),
-            packet: Packet { to: index(&background.to), socket: 0, bytes, body: Body::Datagram },
+            packet: Packet { to: index(&background.to), socket: 0, bytes, body: Body::Datagram { source: number } },
             rate_bit_s: background.rate.0.max(1),
             end: background.duration.map(|duration| background.start + duration),
             next: background.start,

@@ -5,10 +5,12 @@
 //! uses the same lines. A node forwards and serves without taking time.
 
 mod background;
+mod capture;
 mod choice;
 mod events;
 mod gateway;
 mod network;
+mod queues;
 mod recorder;
 mod simulation;
 mod socket;
@@ -21,10 +23,12 @@ use ekiden_units::Time;
 
 use simulation::Simulation;
 
+pub use capture::Capture;
+
 /// What a run is to note, and what its record says of where it came from.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// How often the senders' state is noted.
+    /// How often the state of senders and queues is noted.
     pub resolution: Time,
     /// The command line that the record names.
     pub command: Vec<String>,
@@ -76,6 +80,26 @@ pub fn simulate(scenario: &Scenario, options: &Options, progress: &mut dyn FnMut
     suits(scenario)?;
     let mut simulation = Simulation::new(scenario, options)?;
     simulation.run(progress);
+    Ok(simulation.record(options))
+}
+
+/// As [`simulate`], with the packets that pass written down in `capture`, which was made for this scenario. The record is the
+/// same.
+///
+/// # Errors
+/// As [`simulate`]. What goes wrong with the files, [`Capture::finish`] says.
+pub fn simulate_captured(
+    scenario: &Scenario,
+    options: &Options,
+    capture: &mut Capture,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Record, Error> {
+    suits(scenario)?;
+    let mut simulation = Simulation::new(scenario, options)?;
+    capture.know(&simulation.sockets);
+    simulation.network.capture = Some(std::mem::take(capture));
+    simulation.run(progress);
+    *capture = simulation.network.capture.take().unwrap_or_default();
     Ok(simulation.record(options))
 }
 

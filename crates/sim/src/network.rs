@@ -1,11 +1,12 @@
 //! Nodes, lines and the way of packets over them.
 
-use ekiden_link::{Channel, Counts, Length, random};
+use ekiden_link::{Channel, Counts, Length, Waiting, random};
 use ekiden_record::LinkDirection;
 use ekiden_scenario::Scenario;
 use ekiden_units::Time;
 use ekiden_wire::Segment;
 
+use crate::capture::Capture;
 use crate::events::{Event, Events};
 use crate::gateway::Gateway;
 
@@ -28,8 +29,13 @@ pub(crate) struct Packet {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Body {
     Segment(Segment),
-    Datagram,
+    /// Of the background of this number.
+    Datagram {
+        source: u32,
+    },
 }
+
+const _: () = assert!(size_of::<Body>() == size_of::<Segment>());
 
 impl Length for Packet {
     fn bytes(&self) -> u32 {
@@ -43,6 +49,8 @@ pub(crate) struct Network {
     /// By node, then by the node that a packet goes to: the line to take.
     routes: Vec<Vec<Option<u32>>>,
     gateways: Vec<Gateway>,
+    /// What writes down the packets that pass.
+    pub capture: Option<Capture>,
 }
 
 /// One direction of a link. While anything is under way on it, the next delivery is planned.
@@ -74,7 +82,7 @@ impl Network {
                 routes[from][to] = Some((2 * link + end) as u32);
             }
         }
-        Self { lines, routes, gateways: Vec::new() }
+        Self { lines, routes, gateways: Vec::new(), capture: None }
     }
 
     /// Puts gateways on their nodes.
@@ -92,6 +100,9 @@ impl Network {
     /// A node sends or forwards a packet.
     pub fn send(&mut self, events: &mut Events, from: u32, packet: Packet) {
         let Some(number) = self.routes[from as usize][packet.to as usize] else { return };
+        if let Some(capture) = &mut self.capture {
+            capture.see(events.now(), number as usize, &packet);
+        }
         let channel = &mut self.lines[number as usize].channel;
         let is_planned = channel.next_ns().is_some();
         channel.offer(events.now().0, packet);
@@ -107,6 +118,10 @@ impl Network {
         if let Some(due_ns) = direction.channel.next_ns() {
             events.plan(Time(due_ns), Event::Delivery(number));
         }
+        // Directions of a link are called after the end that packets enter; these have come to the other.
+        if let (Some(capture), Some(packet)) = (&mut self.capture, &packet) {
+            capture.see(events.now(), number as usize ^ 1, packet);
+        }
         let at = direction.to;
         if direction.is_watched
             && let Some(Packet { to, socket, body: Body::Segment(segment), .. }) = &mut packet
@@ -117,6 +132,14 @@ impl Network {
             }
         }
         Some((at, packet?))
+    }
+
+    /// What waits for every direction of every link, and what it has dropped, in the order of the scenario.
+    pub fn queues(&mut self, now: Time) -> impl Iterator<Item = (Waiting, u64)> {
+        self.lines.iter_mut().map(move |direction| {
+            let waiting = direction.channel.waiting(now.0);
+            (waiting, direction.channel.counts().queue_drops)
+        })
     }
 
     /// What every direction of every link has done, in the order of the scenario.

@@ -36,7 +36,9 @@ impl Simulation<'_> {
     }
 
     /// The record of the run, which is over.
-    pub(crate) fn record(self, options: &Options) -> Record {
+    pub(crate) fn record(mut self, options: &Options) -> Record {
+        // The last notes hold all that was dropped.
+        self.note_queues();
         let flows = (0..self.flows.len()).filter_map(|number| self.flow(number)).collect();
         let links = self.network.report(self.scenario);
         let tunnels = self.report_tunnels();
@@ -60,6 +62,7 @@ impl Simulation<'_> {
             links,
             tunnels,
             samples: self.samples,
+            queues: self.queues.samples,
             events,
             congestion: None,
         }

@@ -15,6 +15,7 @@ use crate::choice::Choices;
 use crate::events::{Event, Events};
 use crate::gateway::Gateway;
 use crate::network::{Body, IP_HEADER, Network, Packet};
+use crate::queues::Queues;
 use crate::socket::{Program, Socket};
 use crate::stack::{Stack, parameters};
 use crate::tunnel::Tunnels;
@@ -39,6 +40,7 @@ pub(crate) struct Simulation<'a> {
     going: usize,
     background: Vec<background::Source>,
     pub samples: Vec<ekiden_record::Sample>,
+    pub queues: Queues,
     pub noted: Vec<Noted>,
     pub choices: Choices,
     /// Sockets to be served.
@@ -73,6 +75,7 @@ impl<'a> Simulation<'a> {
             going: scenario.flows.len(),
             background: Vec::new(),
             samples: Vec::new(),
+            queues: Queues::new(scenario),
             noted: Vec::new(),
             choices: Choices::default(),
             waiting: Vec::new(),
@@ -84,7 +87,7 @@ impl<'a> Simulation<'a> {
         }
         simulation.network.add_gateways(Gateway::all(scenario, &simulation.sockets));
         for (number, (name, background)) in scenario.background.iter().enumerate() {
-            let source = background::Source::new(scenario, name, background);
+            let source = background::Source::new(scenario, number as u32, name, background);
             if let Some(at) = source.next() {
                 simulation.events.plan(at, Event::Datagram(number as u32));
             }
@@ -194,7 +197,7 @@ impl<'a> Simulation<'a> {
                 if let Some((at, packet)) = self.network.deliver(&mut self.events, line) {
                     match &packet.body {
                         Body::Segment(segment) if at == packet.to => self.receive(packet.socket, segment),
-                        Body::Datagram if at == packet.to => {}
+                        Body::Datagram { .. } if at == packet.to => {}
                         _ => self.forward(at, packet),
                     }
                     self.serve_waiting();
@@ -222,6 +225,7 @@ impl<'a> Simulation<'a> {
             Event::Look => self.look(),
             Event::Sample => {
                 self.sample();
+                self.note_queues();
                 self.give_up();
                 self.events.plan(self.events.now() + self.options.resolution, Event::Sample);
             }

@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ekiden_congestion::Tunables;
+use ekiden_link::Waiting;
 use ekiden_record::{Event as Noted, TunnelDirection};
 use ekiden_scenario::{Queue, Scenario};
 use ekiden_tcp::Connection;
@@ -75,6 +76,15 @@ impl Tunnels {
     fn entry(&self, at: u32, to: u32) -> Option<(u32, u8)> {
         *self.entries.get(at as usize)?.get(to as usize)?
     }
+
+    /// What waits at either end of every connection, and what its queue has dropped, in the order of the scenario.
+    pub fn queues(&self) -> impl Iterator<Item = (Waiting, u64)> {
+        let pipes = self.list.iter().flat_map(|tunnel| &tunnel.connections).flat_map(|(_, pipes)| pipes);
+        pipes.map(|pipe| {
+            let waiting = Waiting { packets: pipe.waiting.len() as u64, bytes: pipe.waiting_bytes };
+            (waiting, pipe.counts.queue_drops)
+        })
+    }
 }
 
 impl Tunnel {
@@ -131,6 +141,10 @@ impl Pipe {
             self.inside.push_back((self.end, packet));
             self.owed = bytes - connection.write(bytes);
         }
+        self.note_most();
+    }
+
+    fn note_most(&mut self) {
         self.counts.queue_max_bytes = self.counts.queue_max_bytes.max(self.waiting_bytes);
         self.counts.queue_max_packets = self.counts.queue_max_packets.max(self.waiting.len() as u64);
     }
@@ -184,8 +198,13 @@ impl Simulation<'_> {
         let tunnel = &mut self.tunnels.list[tunnel as usize];
         let connection = tunnel.connection(&packet);
         let (sockets, pipes) = &mut tunnel.connections[connection as usize];
-        pipes[usize::from(end)].push(packet);
-        self.waiting.push(sockets[usize::from(end)]);
+        let (pipe, socket) = (&mut pipes[usize::from(end)], sockets[usize::from(end)]);
+        pipe.push(packet);
+        match self.sockets[socket as usize].connection {
+            Some(_) => self.waiting.push(socket),
+            // Nothing goes into the stream until there is one.
+            None => pipe.note_most(),
+        }
     }
 
     /// Moves what it can at one end of a tunnel's connection: from the queue into it, and out of it, on its way.

@@ -1,17 +1,17 @@
-//! The Internet checksum (RFC 1071) as TCP uses it.
+//! The Internet checksum (RFC 1071) as TCP and UDP use it.
 
 use std::net::IpAddr;
 
+use etherparse::IpNumber;
 use etherparse::checksum::Sum16BitWords;
-use etherparse::ip_number;
 
-/// The sum over the pseudo-header of a TCP segment of `length` bytes, header and payload (RFC 9293, section 3.1; for
-/// IPv6, RFC 8200, section 8.1).
+/// The sum over the pseudo-header of a segment or datagram of `length` bytes, header and payload (RFC 9293, section 3.1,
+/// and RFC 768; for IPv6, RFC 8200, section 8.1).
 ///
 /// The two layouts differ in zeros only, so that one sum serves both.
-pub(crate) fn pseudo_header(source: IpAddr, destination: IpAddr, length: u16) -> Sum16BitWords {
+pub(crate) fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: IpNumber, length: u16) -> Sum16BitWords {
     let addresses = add_address(add_address(Sum16BitWords::new(), source), destination);
-    addresses.add_2bytes([0, ip_number::TCP.0]).add_2bytes(length.to_be_bytes())
+    addresses.add_2bytes([0, protocol.0]).add_2bytes(length.to_be_bytes())
 }
 
 /// Whether a sum that includes the checksum itself shows no error.

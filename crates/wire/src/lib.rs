@@ -1,4 +1,4 @@
-//! TCP segments in IP packets, without I/O: bytes to [`Packet`] and back, and packets into a pcap file.
+//! TCP segments in IP packets, without I/O: bytes to [`Packet`] and back; and packets, UDP's too, into a pcap file.
 //!
 //! Read first: RFC 9293 section 3 (header, options, checksum), RFC 7323 sections 2 and 3 (window scale, timestamps),
 //! RFC 2018 (SACK).
@@ -18,7 +18,9 @@
 //! - bytes after the end of the IP packet are padding of the link; IP options and IPv6 extension headers are skipped.
 
 mod checksum;
+mod datagram;
 mod error;
+mod ip;
 mod options;
 mod packet;
 pub mod pcap;
@@ -26,6 +28,7 @@ mod sack;
 mod segment;
 mod seq;
 
+pub use datagram::Datagram;
 pub use error::{EmitError, ParseError};
 pub use options::{MAX_WINDOW_SCALE, Options, Timestamps};
 pub use packet::Packet;

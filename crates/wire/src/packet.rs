@@ -4,12 +4,9 @@ use std::net::IpAddr;
 
 use etherparse::checksum::Sum16BitWords;
 use etherparse::err::ip::{HeaderError, HeadersError, SliceError};
-use etherparse::{IpSlice, Ipv4Header, Ipv6Header, ip_number};
+use etherparse::{IpSlice, ip_number};
 
-use crate::{EmitError, ParseError, Segment, checksum};
-
-/// Hops that a packet may take, the same as Linux's.
-const HOPS: u8 = 64;
+use crate::{EmitError, ParseError, Segment, checksum, ip};
 
 /// A TCP segment and the addresses it goes between, both of IPv4 or both of IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,30 +69,10 @@ impl Packet {
         let too_long = EmitError::TooLong(self.segment.payload);
         let length = u64::from(self.segment.header_bytes()) + u64::from(self.segment.payload);
         let length = u16::try_from(length).map_err(|_| too_long)?;
-        match (self.source, self.destination) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                let ip = Ipv4Header::new(length, HOPS, ip_number::TCP, source.octets(), destination.octets());
-                let mut ip = ip.map_err(|_| too_long)?;
-                ip.header_checksum = ip.calc_header_checksum();
-                into.extend_from_slice(&ip.to_bytes());
-            }
-            (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                let ip = Ipv6Header {
-                    payload_length: length,
-                    next_header: ip_number::TCP,
-                    hop_limit: HOPS,
-                    source: source.octets(),
-                    destination: destination.octets(),
-                    ..Ipv6Header::default()
-                };
-                into.extend_from_slice(&ip.to_bytes());
-            }
-            (source_address, destination_address) => {
-                return Err(EmitError::Addresses { source_address, destination_address });
-            }
-        }
+        ip::append_header([self.source, self.destination], ip_number::TCP, length, too_long, into)?;
         let mut tcp = self.segment.header();
-        let sum = checksum::pseudo_header(self.source, self.destination, length).add_slice(&tcp.to_bytes());
+        let sum =
+            checksum::pseudo_header(self.source, self.destination, ip_number::TCP, length).add_slice(&tcp.to_bytes());
         tcp.checksum = sum.add_slice(payload).ones_complement().to_be();
         into.extend_from_slice(&tcp.to_bytes());
         Ok(())

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use ekiden_units::Time;
 
-use crate::Packet;
+use crate::{Datagram, EmitError, Packet};
 
 /// Times are in nanoseconds.
 const MAGIC: u32 = 0xa1b2_3c4d;
@@ -17,7 +17,7 @@ const SNAPLEN: u32 = 65535;
 /// LINKTYPE_RAW: each packet starts with its IP header.
 const LINK_TYPE: u32 = 101;
 
-/// Writes the headers of packets into a pcap file. Payloads have a length only: a packet is cut after its TCP header.
+/// Writes the headers of packets into a pcap file. Payloads have a length only: a packet is cut after its TCP or UDP header.
 ///
 /// Each packet is one write: give it a [`BufWriter`](io::BufWriter), and call [`PcapWriter::finish`].
 #[derive(Debug)]
@@ -45,15 +45,29 @@ impl<W: Write> PcapWriter<W> {
     /// A later time, or a packet that cannot be emitted (see [`Packet::emit`]), is refused with [`io::ErrorKind::InvalidInput`]; nothing is
     /// written then.
     pub fn write(&mut self, time: Time, packet: &Packet) -> io::Result<()> {
+        self.add(time, packet.segment.payload, |into| packet.emit_headers(into))
+    }
+
+    /// Adds a datagram, as [`PcapWriter::write`] does a packet of TCP.
+    pub fn write_datagram(&mut self, time: Time, datagram: &Datagram) -> io::Result<()> {
+        self.add(time, datagram.payload, |into| datagram.emit_headers(into))
+    }
+
+    fn add(
+        &mut self,
+        time: Time,
+        payload: u32,
+        emit: impl FnOnce(&mut Vec<u8>) -> Result<(), EmitError>,
+    ) -> io::Result<()> {
         let invalid = |error: String| io::Error::new(io::ErrorKind::InvalidInput, error);
         let seconds = u32::try_from(time.0 / NANOS);
         let seconds = seconds.map_err(|_| invalid("the time is 2^32 s or more".to_owned()))?;
         self.record.clear();
         self.record.extend([0; RECORD_HEAD]);
-        packet.emit_headers(&mut self.record).map_err(|error| invalid(error.to_string()))?;
+        emit(&mut self.record).map_err(|error| invalid(error.to_string()))?;
         let captured = (self.record.len() - RECORD_HEAD) as u32;
         // An IP packet: below 2^17.
-        let original = captured + packet.segment.payload;
+        let original = captured + payload;
         let head = [seconds, (time.0 % NANOS) as u32, captured, original];
         self.record[..RECORD_HEAD].copy_from_slice(&head.map(u32::to_le_bytes).concat());
         self.file.write_all(&self.record)

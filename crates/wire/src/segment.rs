@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use etherparse::{TcpHeader, TcpSlice};
+use etherparse::{TcpHeader, TcpSlice, ip_number};
 
 use crate::{Options, ParseError, Seq, checksum};
 
@@ -67,7 +67,7 @@ impl Segment {
             return Err(ParseError::Truncated);
         }
         let length = u16::try_from(bytes.len()).map_err(|_| ParseError::TooLong)?;
-        if !checksum::is_valid(checksum::pseudo_header(source, destination, length).add_slice(bytes)) {
+        if !checksum::is_valid(checksum::pseudo_header(source, destination, ip_number::TCP, length).add_slice(bytes)) {
             return Err(ParseError::TcpChecksum);
         }
         let tcp = TcpSlice::from_slice(bytes).map_err(|_| ParseError::DataOffset(bytes[12] >> 4))?;

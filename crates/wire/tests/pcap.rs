@@ -3,10 +3,12 @@
 mod support;
 
 use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
 
 use ekiden_units::Time;
 use ekiden_wire::pcap::PcapWriter;
 use ekiden_wire::*;
+use etherparse::{IpSlice, UdpSlice};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use support::*;
@@ -40,6 +42,35 @@ proptest! {
             at += 16 + captured as usize;
         }
         prop_assert_eq!(at, file.len());
+    }
+}
+
+proptest! {
+    #[test]
+    fn a_datagram_has_its_addresses_lengths_and_checksum(addresses in addresses_of_one_version(), ports: [u16; 2], payload in 0u32..65_000) {
+        let [source, destination] = [(addresses.0, ports[0]), (addresses.1, ports[1])].map(SocketAddr::from);
+        let mut file = Vec::new();
+        let mut writer = PcapWriter::new(&mut file).unwrap();
+        writer.write_datagram(Time(1), &Datagram { source, destination, payload }).unwrap();
+        let packet = &file[24 + 16..];
+        prop_assert_eq!(number(&file, 24 + 12) - number(&file, 24 + 8), payload);
+        let mut whole = packet.to_vec();
+        whole.resize(packet.len() + payload as usize, 0);
+        let (head, udp) = match IpSlice::from_slice(&whole).unwrap() {
+            IpSlice::Ipv4(ip) => (ip.payload().ip_number, UdpSlice::from_slice(ip.payload().payload).unwrap()),
+            IpSlice::Ipv6(ip) => (ip.payload().ip_number, UdpSlice::from_slice(ip.payload().payload).unwrap()),
+        };
+        prop_assert_eq!(head.0, 17);
+        prop_assert_eq!([udp.source_port(), udp.destination_port()], ports);
+        prop_assert_eq!(udp.payload().len(), payload as usize);
+        let header = udp.to_header();
+        let expected = match (source.ip(), destination.ip()) {
+            (IpAddr::V4(a), IpAddr::V4(b)) => header.calc_checksum_ipv4_raw(a.octets(), b.octets(), udp.payload()),
+            (IpAddr::V6(a), IpAddr::V6(b)) => header.calc_checksum_ipv6_raw(a.octets(), b.octets(), udp.payload()),
+            _ => unreachable!(),
+        };
+        prop_assert_eq!(header.checksum, expected.unwrap());
+        prop_assert_ne!(header.checksum, 0);
     }
 }
 

@@ -14,7 +14,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 
 use super::children::Children;
-use super::load;
+use super::{load, suits};
 use crate::sweep::{self, Done, Run, Runner};
 
 /// Prefix of the argument that a sweep gives to its children; see [`Args::ends_with`].
@@ -41,10 +41,10 @@ pub struct Args {
 
 /// Does one run, or a sweep.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    let sweep = Sweep::parse(&args.sweep.set)?;
-    match sweep.points().as_slice() {
-        [point] if args.sweep.repeat == 1 => single(args, point),
-        points => several(args, &sweep, points),
+    let points = Sweep::parse(&args.sweep.set)?.points();
+    match sweep::single(&args.sweep, &points) {
+        Some(point) => single(args, point),
+        None => several(args),
     }
 }
 
@@ -66,8 +66,9 @@ fn single(args: &Args, point: &Point) -> anyhow::Result<()> {
 }
 
 /// Every run in a process of its own.
-fn several(args: &Args, sweep: &Sweep, points: &[Point]) -> anyhow::Result<()> {
-    let scenarios: Vec<_> = points.iter().map(|point| load(&args.sweep.file, point)).collect::<Result<_, _>>()?;
+fn several(args: &Args) -> anyhow::Result<()> {
+    let plan = sweep::plan(&args.sweep, "lab")?;
+    plan.scenarios.iter().try_for_each(|scenario| suits(&args.sweep.file, scenario))?;
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
     let children = Children::new().context("cannot wait for signals")?;
     let work = |run: &Run| {
@@ -82,8 +83,7 @@ fn several(args: &Args, sweep: &Sweep, points: &[Point]) -> anyhow::Result<()> {
         children.over();
         children.stopped_by()
     };
-    let runner = Runner { producer: "lab", jobs: args.jobs, work: &work, stopped_by: &stopped_by };
-    sweep::run(&args.sweep, sweep, points, &scenarios, &runner)
+    sweep::run(&args.sweep, plan, &Runner { jobs: args.jobs, work: &work, stopped_by: &stopped_by })
 }
 
 /// The command that does a run of a sweep.

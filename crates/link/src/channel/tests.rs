@@ -3,6 +3,7 @@ use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use proptest::prelude::*;
 
 use super::{Channel, Length};
+use crate::Waiting;
 
 #[derive(Debug, Clone, Copy)]
 struct Packet {
@@ -88,6 +89,53 @@ proptest! {
                 prop_assert!(u128::from(window[step].0 - window[0].0) + 1 >= takes(bytes));
             }
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn looking_at_the_queue_shows_every_packet_and_changes_nothing(
+        link in links(), traffic in traffic(), seed in any::<u64>(), looks in prop::collection::vec(0u64..4, 1..50),
+    ) {
+        let (mut alone, mut watched) = (Channel::new(&link, seed), Channel::new(&link, seed));
+        let (mut now, mut largest) = (0, 0);
+        for (number, (gap, bytes)) in traffic.into_iter().enumerate() {
+            let next = now + gap * 640_000_000_000 / link.rate.0;
+            // The looks and the deliveries up to the next arrival, in the order of time.
+            let look = now + (next - now) * looks[number % looks.len()] / 4;
+            let mut looked = false;
+            loop {
+                let due = alone.next_ns().filter(|due| *due <= next);
+                prop_assert_eq!(watched.next_ns().filter(|due| *due <= next), due);
+                if !looked && due.is_none_or(|due| look <= due) {
+                    looked = true;
+                    let waiting = watched.waiting(look);
+                    prop_assert_eq!(waiting.packets == 0, waiting.bytes == 0);
+                    prop_assert!(waiting.packets * 20 <= waiting.bytes && waiting.bytes <= waiting.packets * 1500);
+                    let counts = watched.counts();
+                    prop_assert!(counts.packets + counts.queue_drops + waiting.packets <= number as u64);
+                    largest = largest.max(waiting.packets);
+                    continue;
+                }
+                let Some(due) = due else { break };
+                let [a, b] = [&mut alone, &mut watched].map(|channel: &mut Channel<Packet>| channel.take(due).map(|packet| packet.number));
+                prop_assert_eq!(a, b);
+            }
+            now = next;
+            for channel in [&mut alone, &mut watched] {
+                channel.offer(now, Packet { number, arrival: now, bytes });
+            }
+        }
+        while let Some(due) = alone.next_ns() {
+            prop_assert_eq!(watched.next_ns(), Some(due));
+            let [a, b] = [&mut alone, &mut watched].map(|channel: &mut Channel<Packet>| channel.take(due).map(|packet| packet.number));
+            prop_assert_eq!(a, b);
+        }
+        prop_assert_eq!(watched.waiting(u64::MAX), Waiting::default());
+        prop_assert_eq!(alone.counts(), watched.counts());
+        prop_assert!(largest <= alone.counts().queue_max_packets);
     }
 }
 

@@ -2,7 +2,7 @@ use ekiden_scenario::{Discipline, Link, Queue};
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use proptest::prelude::*;
 
-use super::{Fate, Line};
+use super::{Fate, Line, Waiting};
 
 fn link(rate: u64, delay: u64, queue: Queue, loss: u64) -> Link {
     Link {
@@ -37,6 +37,11 @@ proptest! {
         let (mut now, mut free) = (0u64, 0u128);
         let mut starts: Vec<(u128, u32)> = Vec::new();
         for (gap, bytes) in traffic {
+            // Looking at the queue between two arrivals shows what waits, and changes nothing.
+            let look = now + gap / 2;
+            let waiting: Vec<_> = starts.iter().filter(|(start, _)| start / part > u128::from(look)).collect();
+            let waiting_bytes: u64 = waiting.iter().map(|(_, bytes)| u64::from(*bytes)).sum();
+            prop_assert_eq!(line.waiting(look), Waiting { packets: waiting.len() as u64, bytes: waiting_bytes });
             now += gap;
             let arrival = u128::from(now) * part;
             let waiting: Vec<_> = starts.iter().filter(|(start, _)| start / part > u128::from(now)).collect();

@@ -1,0 +1,117 @@
+//! What a directory of records is of: a file beside them from which the sweep can be planned again.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::shard::Shard;
+
+/// The name of the file; not `.json`, as the records' are.
+const NAME: &str = "sweep.toml";
+/// The version that this program writes, and the newest it reads.
+const FORMAT: u32 = 1;
+
+/// A sweep: a scenario and what of it varies. Described in docs/record.md.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Index {
+    format: u32,
+    /// What its records say: `lab`, `simulate`.
+    pub producer: String,
+    /// Each `--set`, as it was given.
+    pub set: Vec<String>,
+    /// How often each combination is run.
+    pub repeat: u32,
+    /// The text of the scenario file.
+    pub scenario: String,
+}
+
+/// Why a directory's sweep is not known, or cannot be noted.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{}: cannot be read, so it is not known which sweep {} is of: {source}", file.display(), directory.display())]
+    Unreadable { file: PathBuf, directory: PathBuf, source: io::Error },
+    #[error("{}: not the description of a sweep: {reason}", file.display())]
+    NoSweep { file: PathBuf, reason: String },
+    #[error("{}: format {found}, but this ekiden reads up to {FORMAT}; use a newer one", file.display())]
+    TooNew { file: PathBuf, found: u32 },
+    #[error("{}: cannot be written: {source}", file.display())]
+    Unwritable { file: PathBuf, source: io::Error },
+}
+
+impl Index {
+    pub fn new(producer: &str, set: &[String], repeat: u32, scenario: String) -> Self {
+        Self { format: FORMAT, producer: producer.into(), set: set.into(), repeat, scenario }
+    }
+
+    /// The sweep that the records in `directory` are of.
+    pub fn read(directory: &Path) -> Result<Self, Error> {
+        /// The format is looked at first: a newer one may differ in everything else.
+        #[derive(Deserialize)]
+        struct Version {
+            format: u32,
+        }
+        let file = Self::place(directory);
+        let text = match fs::read_to_string(&file) {
+            Ok(text) => text,
+            Err(source) => return Err(Error::Unreadable { file, directory: directory.into(), source }),
+        };
+        let no_sweep = |error: toml::de::Error| Error::NoSweep { file: file.clone(), reason: error.message().into() };
+        match toml::from_str::<Version>(&text) {
+            Ok(Version { format: found }) if found > FORMAT => Err(Error::TooNew { file, found }),
+            Ok(_) => toml::from_str(&text).map_err(no_sweep),
+            Err(error) => Err(no_sweep(error)),
+        }
+    }
+
+    /// Notes the sweep in `directory`, whole or not at all. Several shards may do so at the same time.
+    pub fn write(&self, directory: &Path, shard: Option<Shard>) -> Result<(), Error> {
+        let file = Self::place(directory);
+        let text = toml::to_string(self).expect("texts and numbers");
+        if fs::read_to_string(&file).is_ok_and(|there| there == text) {
+            return Ok(());
+        }
+        let who = shard.map_or(String::new(), |shard| format!("-{}", shard.to_string().replace('/', "-")));
+        let partial = directory.join(format!("sweep{who}.partial"));
+        let written = fs::write(&partial, text).and_then(|()| fs::rename(&partial, &file));
+        written.map_err(|source| Error::Unwritable { file, source })
+    }
+
+    /// Where it is.
+    pub fn place(directory: &Path) -> PathBuf {
+        directory.join(NAME)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Index;
+
+    #[test]
+    fn what_is_read_is_what_was_written() {
+        let directory = tempfile::tempdir().unwrap();
+        for scenario in ["", "name = \"x\"\n# '''\n\"\"\"\n", "a = 'b'\r\n\tc = \"\\n\"\n", "\n\nπ\u{7f}\u{0}"] {
+            let set = ["link.a.queue=1 packets,'2 packets'".to_owned()];
+            let index = Index::new("simulate", &set, 3, scenario.into());
+            index.write(directory.path(), None).unwrap();
+            assert_eq!(Index::read(directory.path()).unwrap(), index);
+        }
+    }
+
+    #[test]
+    fn what_is_no_description_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let missing = Index::read(directory.path()).unwrap_err().to_string();
+        assert!(missing.contains("sweep.toml: cannot be read, so it is not known which sweep"), "{missing}");
+        for (text, part) in [
+            ("format = 9\nall = 'different'", "format 9, but this ekiden reads up to 1"),
+            ("", "not the description of a sweep"),
+            ("format = 1\nset = 3", "not the description of a sweep"),
+        ] {
+            std::fs::write(Index::place(directory.path()), text).unwrap();
+            let error = Index::read(directory.path()).unwrap_err().to_string();
+            assert!(error.contains(part) && error.lines().count() == 1, "{error}");
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Packets written down as they pass, for Wireshark and tcpdump.
+
+use std::io::{self, Write};
+use std::net::{Ipv4Addr, SocketAddr};
+
+use ekiden_scenario::{Scenario, address};
+use ekiden_units::Time;
+use ekiden_wire::pcap::PcapWriter;
+use ekiden_wire::{Datagram, Packet as Headers};
+
+use crate::network::{Body, IP_HEADER, Packet};
+use crate::socket::Socket;
+
+/// The port that background goes to: discard (RFC 863).
+const DISCARD: u16 = 9;
+/// The port that the first source of background sends from; the others follow.
+const BACKGROUND: u16 = 50_000;
+const UDP_HEADER: u32 = 8;
+
+/// What receives a file.
+type File = Box<dyn Write + Send>;
+
+/// Packets seen at ends of links, as tcpdump sees them on a node's interface: what leaves, before the link's queue, and
+/// what arrives. One pcap file for each end.
+///
+/// Times are virtual, from the start of the run. Addresses are those that the lab gives. Only headers are kept; checksums
+/// are those of a payload of zeros.
+#[derive(Default)]
+pub struct Capture {
+    /// By link, then by its end.
+    files: Vec<Option<PcapWriter<File>>>,
+    /// The addresses between which a segment goes, by the socket that it goes to.
+    segments: Vec<[Ipv4Addr; 2]>,
+    /// The same of datagrams, by their source.
+    datagrams: Vec<[Ipv4Addr; 2]>,
+    failure: Option<io::Error>,
+}
+
+impl Capture {
+    /// A capture at the ends of links for which `open` gives a file, asked for each with the names of node and link.
+    ///
+    /// Each packet is one write: give it [`BufWriter`](io::BufWriter)s.
+    ///
+    /// # Errors
+    /// Those of `open`, and of writing to a file.
+    pub fn new(scenario: &Scenario, mut open: impl FnMut(&str, &str) -> io::Result<Option<File>>) -> io::Result<Self> {
+        let mut capture = Self::default();
+        for (link, described) in &scenario.links {
+            for node in &described.ends {
+                let file = open(node, link)?;
+                capture.files.push(file.map(PcapWriter::new).transpose()?);
+            }
+        }
+        let of = |node: &str| scenario.nodes.get_index_of(node).unwrap_or_default();
+        let ends = scenario.background.values().map(|source| [of(&source.from), of(&source.to)].map(address_of));
+        capture.datagrams = ends.collect();
+        Ok(capture)
+    }
+
+    /// Writes what is left. Until then files may lack their end.
+    ///
+    /// # Errors
+    /// The first of writing, now or before. After an error, nothing more was written.
+    pub fn finish(self) -> io::Result<()> {
+        match self.failure {
+            Some(failure) => Err(failure),
+            None => self.files.into_iter().flatten().try_for_each(PcapWriter::finish),
+        }
+    }
+
+    /// Which nodes are at the ends of connections.
+    pub(crate) fn know(&mut self, sockets: &[Socket]) {
+        let ends = sockets.iter().map(|socket| [socket.peer_node, socket.node].map(|node| address_of(node as usize)));
+        self.segments = ends.collect();
+    }
+
+    /// A packet passes the end `place` of a link: twice the link's number and the end's.
+    pub(crate) fn see(&mut self, now: Time, place: usize, packet: &Packet) {
+        let Some(file) = self.files.get_mut(place).and_then(Option::as_mut).filter(|_| self.failure.is_none()) else {
+            return;
+        };
+        let written = match packet.body {
+            Body::Segment(segment) => {
+                let [source, destination] = self.segments[packet.socket as usize].map(Into::into);
+                file.write(now, &Headers { source, destination, segment })
+            }
+            Body::Datagram { source } => {
+                let [from, to] = self.datagrams[source as usize];
+                file.write_datagram(
+                    now,
+                    &Datagram {
+                        source: SocketAddr::from((from, BACKGROUND.wrapping_add(source as u16))),
+                        destination: SocketAddr::from((to, DISCARD)),
+                        payload: packet.bytes - IP_HEADER - UDP_HEADER,
+                    },
+                )
+            }
+        };
+        self.failure = written.err();
+    }
+}
+
+/// Scenarios have no more nodes than there are addresses.
+fn address_of(node: usize) -> Ipv4Addr {
+    address(node).unwrap_or(Ipv4Addr::UNSPECIFIED)
+}

@@ -1,0 +1,54 @@
+//! The queues of links and tunnels over time.
+
+use ekiden_link::Waiting;
+use ekiden_record::QueueSample;
+use ekiden_scenario::Scenario;
+
+use crate::simulation::Simulation;
+
+/// What was noted of the queues so far.
+pub(crate) struct Queues {
+    /// Of each queue the last note, or what it is before its first: of the links' directions, then of the tunnels', in the
+    /// order of the record's lists.
+    last: Vec<QueueSample>,
+    pub samples: Vec<QueueSample>,
+}
+
+impl Queues {
+    pub fn new(scenario: &Scenario) -> Self {
+        let empty = |link: Option<&String>, tunnel: Option<&String>, connection, from: &String| QueueSample {
+            at_us: 0,
+            link: link.cloned(),
+            tunnel: tunnel.cloned(),
+            connection,
+            from: from.clone(),
+            packets: 0,
+            bytes: 0,
+            drops: 0,
+        };
+        let mut last = Vec::new();
+        for (name, link) in &scenario.links {
+            last.extend(link.ends.iter().map(|from| empty(Some(name), None, None, from)));
+        }
+        for (name, tunnel) in &scenario.tunnels {
+            for connection in 0..tunnel.connections {
+                last.extend(tunnel.ends.iter().map(|from| empty(None, Some(name), Some(connection), from)));
+            }
+        }
+        Self { last, samples: Vec::new() }
+    }
+}
+
+impl Simulation<'_> {
+    /// Notes every queue that has changed since it was noted last.
+    pub(crate) fn note_queues(&mut self) {
+        let at_us = self.events.now().0 / 1000;
+        let states = self.network.queues(self.events.now()).chain(self.tunnels.queues());
+        for (last, (Waiting { packets, bytes }, drops)) in self.queues.last.iter_mut().zip(states) {
+            if (packets, bytes, drops) != (last.packets, last.bytes, last.drops) {
+                (last.at_us, last.packets, last.bytes, last.drops) = (at_us, packets, bytes, drops);
+                self.queues.samples.push(last.clone());
+            }
+        }
+    }
+}

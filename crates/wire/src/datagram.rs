@@ -1,0 +1,43 @@
+//! UDP datagrams in IP packets, as far as a capture needs them.
+
+use std::net::SocketAddr;
+
+use etherparse::{UdpHeader, ip_number};
+
+use crate::{EmitError, checksum, ip};
+
+/// A UDP datagram in an IP packet, without the bytes of its payload. Both addresses are of IPv4 or both of IPv6.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Datagram {
+    /// The sender.
+    pub source: SocketAddr,
+    /// The receiver.
+    pub destination: SocketAddr,
+    /// Length of the payload in bytes.
+    pub payload: u32,
+}
+
+impl Datagram {
+    /// Appends the headers to `into`, with the checksum of a payload of zeros. It stays as it is on an error.
+    pub fn emit_headers(&self, into: &mut Vec<u8>) -> Result<(), EmitError> {
+        let too_long = EmitError::TooLong(self.payload);
+        let length = u64::from(self.payload) + UdpHeader::LEN as u64;
+        let length = u16::try_from(length).map_err(|_| too_long)?;
+        let (source, destination) = (self.source.ip(), self.destination.ip());
+        ip::append_header([source, destination], ip_number::UDP, length, too_long, into)?;
+        let mut udp = UdpHeader {
+            source_port: self.source.port(),
+            destination_port: self.destination.port(),
+            length,
+            checksum: 0,
+        };
+        let sum = checksum::pseudo_header(source, destination, ip_number::UDP, length).add_slice(&udp.to_bytes());
+        // 0 says that there is none (RFC 768).
+        udp.checksum = match sum.ones_complement().to_be() {
+            0 => u16::MAX,
+            checksum => checksum,
+        };
+        into.extend_from_slice(&udp.to_bytes());
+        Ok(())
+    }
+}

@@ -1,6 +1,6 @@
 //! The TCP of a node: from a scenario's words to the engine's settings.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ekiden_congestion::{CongestionControl, Settings as Parameters, Tunables, control};
 use ekiden_scenario::{Profile, Scenario, Tcp};
@@ -43,6 +43,7 @@ impl Stack {
             Profile::Linux => Settings::linux(),
             Profile::Rfc => Settings::rfc(),
             Profile::Ns2 => Settings::ns2(),
+            Profile::Ns2Linux => Settings::ns2_linux(),
             Profile::Opnet => Settings::opnet(),
         };
         settings.mss = mtu.saturating_sub(HEADERS);
@@ -53,11 +54,37 @@ impl Stack {
         settings.window_scaling = tcp.window_scaling;
         settings.initial_window = tcp.initial_window.unwrap_or(settings.initial_window);
         settings.rto.least = tcp.rto_min.unwrap_or(settings.rto.least);
-        Self { settings, congestion: tcp.congestion.clone(), tunables: Arc::clone(tunables) }
+        let tunables = match tcp.profile {
+            Profile::Ns2Linux => Arc::clone(linux_parameters()),
+            _ => Arc::clone(tunables),
+        };
+        Self { settings, congestion: tcp.congestion.clone(), tunables }
     }
 
     /// The congestion control of a new connection.
     pub fn control(&self) -> Box<dyn CongestionControl + Send> {
         control(&self.congestion, &self.tunables).expect("the name is known: see `suits`")
+    }
+}
+
+/// The parameters with BIC's as Linux has them (`tcp_bic.c`: beta 819/1024, max_increment 16), and with it ns-2's TCP-Linux.
+fn linux_parameters() -> &'static Arc<Tunables> {
+    static PARAMETERS: OnceLock<Arc<Tunables>> = OnceLock::new();
+    PARAMETERS.get_or_init(|| {
+        let mut parameters = Parameters::default();
+        for (name, value) in [("bic.decrease", "0.2"), ("bic.s_max", "16")] {
+            parameters.set(name, value).expect("in its range: a test");
+        }
+        Arc::new(Tunables::new(&parameters).expect("they fit each other: a test"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linux_parameters_are_valid() {
+        assert_ne!(**linux_parameters(), *parameters().unwrap());
     }
 }

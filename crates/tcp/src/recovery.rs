@@ -104,10 +104,12 @@ impl Sender {
         let exact = news.sent_at.map(|at| now.since(at));
         let Some(rtt) = exact.or(echoed) else { return };
         let timed = self.timed.filter(|(end, _)| *end <= self.una);
-        if !self.settings.times_one_segment || echoed.is_some() {
+        let counts = !self.settings.rtt_per_window || echoed.is_some() || self.una > self.measured;
+        if self.settings.times_one_segment && echoed.is_none() {
+            timed.iter().for_each(|(_, at)| self.estimator.sample(now.since(*at)));
+        } else if counts {
             self.estimator.sample(rtt);
-        } else if let Some((_, at)) = timed {
-            self.estimator.sample(now.since(at));
+            self.measured = self.next;
         }
         if timed.is_some() {
             self.timed = None;

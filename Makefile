@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-s0 bench-s1 bench-choice setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-s0 bench-s1 bench-s2 bench-choice setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo:
@@ -54,6 +54,12 @@ bench-choice:
 	@scripts/setup build demo
 	cargo build --release --package ekiden
 	bench/choice/run
+
+# S2's table: parallel streams with and without a gateway, simulated. Continues where it was interrupted.
+bench-s2:
+	@scripts/setup build demo
+	cargo build --release --package ekiden
+	bench/s2/run
 
 setup:
 	@scripts/setup build demo test

@@ -187,6 +187,7 @@ fn osaka(outcomes: &[Outcome]) -> Section {
             })
             .collect(),
         levels: proxied.iter().map(|o| (format!("BDP, {}", o.group), bdp_segments(o))).collect(),
+        ..LineChart::default()
     };
     let mut text = vec![
         "A window of 64 KiB bounds the direct transfer to 29 Mbit/s at 18 ms and 12 Mbit/s at 43 ms; it stays below, for \

@@ -18,6 +18,10 @@ const COLOURS: [RGBColor; 5] = [
     RGBColor(86, 180, 233),
 ];
 const SIZE: (u32, u32) = (860, 400);
+/// Charts with more lines have no legend.
+const SERIES_NAMED: usize = 10;
+/// Points of a line are at least so many pixels apart.
+const THINNEST: i32 = 2;
 const FONT: &str = "sans-serif";
 
 /// Groups of bars, one group per category, one bar in it per series.
@@ -48,6 +52,8 @@ pub struct LineChart {
     pub series: Vec<Series>,
     /// Named horizontal lines.
     pub levels: Vec<(String, f64)>,
+    /// Where the horizontal axis begins; what lies before it is not drawn.
+    pub from: f64,
 }
 
 /// One line of a [`LineChart`].
@@ -129,39 +135,67 @@ impl LineChart {
     }
 
     fn draw<'a>(&self, area: &Drawing<'a>) -> Result<(), DrawError<'a>> {
-        let points = || self.series.iter().flat_map(|series| &series.points);
+        let from = self.from;
+        let points = || self.series.iter().flat_map(|series| &series.points).filter(move |point| point.0 >= from);
+        // With more the legend would cover the chart, and colours come again.
+        let is_crowd = self.series.len() > SERIES_NAMED;
+        let named = if is_crowd { 0 } else { self.series.len() };
         let right = points().map(|point| point.0).fold(1e-9, f64::max);
         let levels = self.levels.iter().map(|level| level.1);
-        let top = points().map(|point| point.1).chain(levels).fold(1e-9, f64::max)
-            * headroom(self.series.len() + self.levels.len());
-        let mut chart = builder(area, &self.title).build_cartesian_2d(0.0..right, 0.0..top)?;
+        let top =
+            points().map(|point| point.1).chain(levels).fold(1e-9, f64::max) * headroom(named + self.levels.len());
+        let right = right.max(from + 1e-9);
+        let mut chart = builder(area, &self.title).build_cartesian_2d(from..right, 0.0..top)?;
         chart
             .configure_mesh()
             .light_line_style(TRANSPARENT)
             .bold_line_style(FAINT)
             .axis_style(FAINT)
             .x_desc(&self.across)
-            .x_label_formatter(&move |x| tick(*x, right))
+            .x_label_formatter(&move |x| tick(*x, right - from))
             .y_desc(&self.quantity)
             .y_label_formatter(&move |y| tick(*y, top))
             .label_style((FONT, 13, &INK))
             .draw()?;
         for (i, series) in self.series.iter().enumerate() {
             let colour = COLOURS[i % COLOURS.len()];
-            chart
-                .draw_series(LineSeries::new(series.points.iter().copied(), colour.stroke_width(2)))?
-                .label(&series.name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], colour.stroke_width(2)));
+            let shown = series.points.iter().copied().filter(|point| point.0 >= from);
+            let line = thinned(shown, |point| chart.backend_coord(point));
+            let drawn = chart.draw_series(LineSeries::new(line, colour.stroke_width(if is_crowd { 1 } else { 2 })))?;
+            if !is_crowd {
+                drawn
+                    .label(&series.name)
+                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], colour.stroke_width(2)));
+            }
         }
         for (i, (name, value)) in self.levels.iter().enumerate() {
             let style = level_style(i);
             chart
-                .draw_series([PathElement::new([(0.0, *value), (right, *value)], style)])?
+                .draw_series([PathElement::new([(from, *value), (right, *value)], style)])?
                 .label(name)
                 .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], style));
         }
+        if named + self.levels.len() == 0 {
+            return Ok(());
+        }
         legend(&mut chart)
     }
+}
+
+/// The points without those that lie where the one before lies, to the eye. Keeps the last.
+fn thinned(points: impl Iterator<Item = (f64, f64)>, at: impl Fn(&(f64, f64)) -> (i32, i32)) -> Vec<(f64, f64)> {
+    let mut kept: Vec<((f64, f64), (i32, i32))> = Vec::new();
+    let mut last = None;
+    for point in points {
+        let place = at(&point);
+        if kept.last().is_none_or(|(_, (x, y))| (place.0 - x).abs().max((place.1 - y).abs()) >= THINNEST) {
+            kept.push((point, place));
+            last = None;
+        } else {
+            last = Some((point, place));
+        }
+    }
+    kept.into_iter().chain(last).map(|(point, _)| point).collect()
 }
 
 /// Runs `draw` on an SVG of the usual size. Writing into a string cannot fail, and no chart here has an empty range.

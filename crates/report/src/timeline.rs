@@ -11,6 +11,10 @@ use crate::Series;
 pub enum Quantity {
     /// Congestion window in segments.
     Cwnd,
+    /// Slow start threshold in segments, from when there is one.
+    Ssthresh,
+    /// Payload that the peer has acknowledged in megabytes: the ACK number. Traces of congestion controls do not tell it.
+    Acked,
     /// Smoothed round-trip time in milliseconds.
     Rtt,
 }
@@ -20,6 +24,8 @@ impl Quantity {
     pub fn label(self) -> &'static str {
         match self {
             Self::Cwnd => "cwnd (segments)",
+            Self::Ssthresh => "ssthresh (segments)",
+            Self::Acked => "acknowledged (MB)",
             Self::Rtt => "smoothed RTT (ms)",
         }
     }
@@ -32,24 +38,31 @@ const LEAST_POINTS: usize = 10;
 /// round trip and loss; and the flows' senders, every 100 ms, but for those whose proxies are traced.
 pub fn timeline(record: &Record, quantity: Quantity) -> Vec<Series> {
     let seconds = |at_us: u64| at_us as f64 / 1e6;
-    let value = |cwnd: u32, rtt_us: u64| match quantity {
-        Quantity::Cwnd => f64::from(cwnd),
-        Quantity::Rtt => rtt_us as f64 / 1e3,
+    let value = |cwnd: u32, ssthresh: Option<u32>, acked: Option<u64>, rtt_us: u64| match quantity {
+        Quantity::Cwnd => Some(f64::from(cwnd)),
+        Quantity::Ssthresh => ssthresh.map(f64::from),
+        Quantity::Acked => acked.map(|bytes| bytes as f64 / 1e6),
+        Quantity::Rtt => Some(rtt_us as f64 / 1e3),
     };
-    let is_traced = record.congestion.as_ref().is_some_and(|congestion| !congestion.events.is_empty());
+    let is_traced = quantity != Quantity::Acked
+        && record.congestion.as_ref().is_some_and(|congestion| !congestion.events.is_empty());
     let relayed = |name: &str| record.flows.iter().any(|flow| flow.name == name && !flow.via.is_empty());
     let mut flows: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
     for sample in record.samples.iter().filter(|sample| !(is_traced && relayed(&sample.flow))) {
-        let point = (seconds(sample.at_us), value(sample.cwnd_segments, sample.rtt_us));
-        flows.entry(format!("flow {} {}", sample.flow, sample.connection)).or_default().push(point);
+        let acked = Some(sample.acked_bytes);
+        if let Some(value) = value(sample.cwnd_segments, sample.ssthresh_segments, acked, sample.rtt_us) {
+            let name = format!("flow {} {}", sample.flow, sample.connection);
+            flows.entry(name).or_default().push((seconds(sample.at_us), value));
+        }
     }
     let mut traced: BTreeMap<u32, (String, Vec<(f64, f64)>)> = BTreeMap::new();
     for event in record.congestion.iter().flat_map(|congestion| &congestion.events) {
         let name = || (format!("{} → {}, {}", event.from, event.to, event.algorithm), Vec::new());
         let (_, points) = traced.entry(event.connection).or_insert_with(name);
         // A start comes before anything was measured.
-        if event.kind != CongestionEventKind::Start {
-            points.push((seconds(event.at_us), value(event.cwnd_segments, event.rtt_us)));
+        let value = value(event.cwnd_segments, event.ssthresh_segments, None, event.rtt_us);
+        if let Some(value) = value.filter(|_| event.kind != CongestionEventKind::Start) {
+            points.push((seconds(event.at_us), value));
         }
     }
     let all = traced.into_values().chain(flows);
@@ -98,6 +111,19 @@ mod tests {
             ["flow direct 0", "flow relayed 0"]
         );
         assert_eq!(lines[0].points[11], (1.1, 11.0));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_drawn() {
+        let mut record = record("");
+        for sample in &mut record.samples {
+            sample.acked_bytes = sample.at_us;
+            sample.ssthresh_segments = (sample.at_us >= 200_000).then_some(7);
+        }
+        let lines = timeline(&record, Quantity::Ssthresh);
+        assert_eq!((lines[0].points.len(), lines[0].points[0]), (10, (0.2, 7.0)));
+        let lines = timeline(&record, Quantity::Acked);
+        assert_eq!(lines[0].points[11], (1.1, 1.1));
     }
 
     #[test]

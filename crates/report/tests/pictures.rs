@@ -38,9 +38,25 @@ fn a_line_chart_names_its_series_and_levels() {
         quantity: "segments".into(),
         series: vec![series],
         levels: vec![("BDP".into(), 30.0)],
+        ..LineChart::default()
     };
     let svg = chart.to_svg();
     assert!(svg.contains("cwnd") && svg.contains("BDP") && svg.contains("Saw-tooth"));
+}
+
+#[test]
+fn a_crowd_of_lines_has_no_legend_and_no_more_points_than_pixels() {
+    let points: Vec<_> = (0..100_000).map(|i| (f64::from(i) / 1e3, f64::from(i / 10_000))).collect();
+    let series = (0..32).map(|i| Series { name: format!("stream {i}"), points: points.clone() }).collect();
+    let mut chart = LineChart { series, ..LineChart::default() };
+    let svg = chart.to_svg();
+    assert!(!svg.contains("stream"));
+    assert!(svg.len() < 200_000, "{}", svg.len());
+    // Beginning later leaves the rest.
+    chart.from = 99.0;
+    assert!(chart.to_svg().len() < svg.len());
+    chart.from = 1000.0;
+    assert!(chart.to_svg().starts_with("<svg"));
 }
 
 #[test]

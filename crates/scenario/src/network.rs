@@ -75,8 +75,11 @@ pub enum Profile {
     Linux,
     /// The RFCs to the letter.
     Rfc,
-    /// The network simulator ns-2, which S2 used.
+    /// The network simulator ns-2, which S2 used: its agent Sack1.
     Ns2,
+    /// Its agent Linux, TCP-Linux, which brought BIC to ns-2.
+    #[serde(rename = "ns2_linux")]
+    Ns2Linux,
     /// OPNET Modeler, which S1 used.
     Opnet,
 }

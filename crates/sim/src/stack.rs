@@ -1,6 +1,6 @@
 //! The TCP of a node: from a scenario's words to the engine's settings.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use ekiden_congestion::{CongestionControl, Settings as Parameters, Tunables, choice, control};
 use ekiden_scenario::{Profile, Scenario, Tcp};
@@ -45,6 +45,7 @@ impl Stack {
             Profile::Linux => Settings::linux(),
             Profile::Rfc => Settings::rfc(),
             Profile::Ns2 => Settings::ns2(),
+            Profile::Ns2Linux => Settings::ns2_linux(),
             Profile::Opnet => Settings::opnet(),
         };
         settings.mss = mtu.saturating_sub(HEADERS);
@@ -57,7 +58,11 @@ impl Stack {
         settings.rto.least = tcp.rto_min.unwrap_or(settings.rto.least);
         settings.rtt_per_window = tcp.rtt_per_window;
         let congestion = if tcp.is_auto() { choice::CAREFUL.name().into() } else { tcp.congestion.clone() };
-        Self { settings, is_auto: tcp.is_auto(), congestion, tunables: Arc::clone(tunables) }
+        let tunables = match tcp.profile {
+            Profile::Ns2Linux => Arc::clone(linux_parameters()),
+            _ => Arc::clone(tunables),
+        };
+        Self { settings, is_auto: tcp.is_auto(), congestion, tunables }
     }
 
     /// The congestion control of a new connection.
@@ -68,5 +73,27 @@ impl Stack {
     /// The same, of this name.
     pub fn control_of(&self, name: &str) -> Box<dyn CongestionControl + Send> {
         control(name, &self.tunables).expect("the name is known: see `suits`")
+    }
+}
+
+/// The parameters with BIC's as Linux has them (`tcp_bic.c`: beta 819/1024, max_increment 16), and with it ns-2's TCP-Linux.
+fn linux_parameters() -> &'static Arc<Tunables> {
+    static PARAMETERS: OnceLock<Arc<Tunables>> = OnceLock::new();
+    PARAMETERS.get_or_init(|| {
+        let mut parameters = Parameters::default();
+        for (name, value) in [("bic.decrease", "0.2"), ("bic.s_max", "16")] {
+            parameters.set(name, value).expect("in its range: a test");
+        }
+        Arc::new(Tunables::new(&parameters).expect("they fit each other: a test"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn linux_parameters_are_valid() {
+        assert_ne!(**linux_parameters(), *parameters().unwrap());
     }
 }

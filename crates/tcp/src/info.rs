@@ -57,7 +57,7 @@ impl Connection {
             cwnd: sender.window.cwnd,
             ssthresh: (ssthresh < i32::MAX as u32 / 2).then_some(ssthresh),
             outstanding: sender.board.len(),
-            pipe: sender.board.pipe(),
+            pipe: sender.pipe(),
             lost: sender.board.lost(),
             window: sender.peer_window(),
             rtt: sender.estimator.smoothed(),

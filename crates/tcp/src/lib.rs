@@ -22,4 +22,4 @@ pub use connection::{Connection, Failure, State, Transmit};
 pub use info::Info;
 pub use receiver::Accepted;
 pub use reset::reset_for;
-pub use settings::{PartialAcks, Reduction, Rto, Settings};
+pub use settings::{PartialAcks, Pipe, Reduction, Rto, Settings};

@@ -52,7 +52,11 @@ impl Sender {
             self.una = acked;
             self.timeouts_in_row = 0;
         }
-        if self.sack {
+        if is_of_syn {
+            // The SYN's does not open the window (RFC 5681, section 3.1).
+            news.acked -= 1;
+        }
+        if self.sack && !(self.settings.timeout_forgets_sack && matches!(self.phase, Phase::Loss { .. })) {
             self.take_blocks(segment, &mut news);
         }
         // RFC 5681, section 2; with SACK, RFC 6675, section 2.
@@ -76,12 +80,12 @@ impl Sender {
             Phase::Recovery { high, restarted } => {
                 self.on_ack_in_recovery(now, high, restarted, is_duplicate, advances, &mut news);
             }
-            Phase::Loss { high } => self.on_ack_after_timeout(high, &news),
+            Phase::Loss { high } => self.on_ack_after_timeout(now, high, &news),
         }
         // RFC 6298, rules 5.2 and 5.3; in recovery see there.
         if self.board.is_empty() {
             self.rto_at = None;
-        } else if advances && !matches!(self.phase, Phase::Recovery { .. }) {
+        } else if advances && !matches!(self.phase, Phase::Recovery { .. }) || self.settings.every_ack_restarts_timer {
             self.arm(now);
         }
     }
@@ -99,10 +103,16 @@ impl Sender {
     fn measure(&mut self, now: Time, news: &News, echoed: Option<Time>) {
         let exact = news.sent_at.map(|at| now.since(at));
         let Some(rtt) = exact.or(echoed) else { return };
+        let timed = self.timed.filter(|(end, _)| *end <= self.una);
         let counts = !self.settings.rtt_per_window || echoed.is_some() || self.una > self.measured;
-        if counts {
+        if self.settings.times_one_segment && echoed.is_none() {
+            timed.iter().for_each(|(_, at)| self.estimator.sample(now.since(*at)));
+        } else if counts {
             self.estimator.sample(rtt);
             self.measured = self.next;
+        }
+        if timed.is_some() {
+            self.timed = None;
         }
         if exact.is_some() {
             let rtt_us = u32::try_from(rtt.0 / 1000).unwrap_or(u32::MAX);
@@ -142,6 +152,8 @@ impl Sender {
         self.must_retransmit = true;
         self.arm(now);
         self.rescued = false;
+        self.timed = None;
+        self.counted = self.board.len().saturating_sub(self.settings.duplicate_acks);
         self.proportion = Proportion { outstanding: self.board.len().max(1), delivered: 0, sent: 0 };
         self.pace(news, false);
     }
@@ -192,6 +204,7 @@ impl Sender {
             self.leave_recovery(now);
             return;
         }
+        self.counted = self.counted.saturating_sub(1 + u32::from(advances));
         if self.sack {
             self.board.mark_lost(self.settings.duplicate_acks, self.mss);
             if self.settings.lost_retransmissions {
@@ -227,12 +240,16 @@ impl Sender {
         self.arm(now);
     }
 
-    fn on_ack_after_timeout(&mut self, high: u64, news: &News) {
+    fn on_ack_after_timeout(&mut self, now: Time, high: u64, news: &News) {
         if self.una >= high {
             self.phase = Phase::Open;
             self.duplicates = 0;
         } else if self.sack && self.settings.lost_retransmissions {
-            self.board.mark_overtaken();
+            let is_lost = self.board.mark_overtaken() > 0;
+            if is_lost && self.settings.reduces_after_timeout {
+                self.enter_recovery(now, news);
+                return;
+            }
         }
         if news.acked > 0 {
             self.grow(news.acked);
@@ -257,7 +274,7 @@ impl Sender {
             let is_first = match self.phase {
                 Phase::Open => true,
                 Phase::Recovery { .. } => self.settings.timeout_reduces_again,
-                Phase::Loss { .. } => self.timeout_una != Some(self.una) || self.settings.halves_in_slow_start,
+                Phase::Loss { .. } => self.timeout_una != Some(self.una) || self.settings.every_timeout_reduces,
             };
             if is_first {
                 self.reduce(true);
@@ -274,6 +291,10 @@ impl Sender {
         self.window.cwnd_cnt = 0;
         self.duplicates = 0;
         self.must_retransmit = false;
+        self.timed = None;
+        if self.settings.timeout_forgets_sack {
+            self.board.forget_sacked();
+        }
         self.board.mark_all();
         self.arm(now);
     }

@@ -285,12 +285,7 @@ impl Scoreboard {
     /// the peer has dropped what it had reported, and no report counts any more (RFC 2018, section 8).
     pub fn mark_all(&mut self) {
         if self.segments.front().is_some_and(|first| first.sacked) {
-            self.sacked.clear();
-            self.sacked_count = 0;
-            self.lost_before = 0;
-            for sent in &mut self.segments {
-                sent.sacked = false;
-            }
+            self.forget_sacked();
         }
         self.left = 0;
         self.doubled_count = 0;
@@ -299,6 +294,16 @@ impl Scoreboard {
             sent.lost = !sent.sacked;
         }
         self.lost = self.segments.iter().filter(|sent| sent.lost).map(|sent| sent.start).collect();
+    }
+
+    /// What was reported selectively counts no more. The caller marks everything afterwards.
+    pub fn forget_sacked(&mut self) {
+        self.sacked.clear();
+        self.sacked_count = 0;
+        self.lost_before = 0;
+        for sent in &mut self.segments {
+            sent.sacked = false;
+        }
     }
 
     /// Sends the first lost segment again. `None` if there is none.

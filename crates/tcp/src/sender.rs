@@ -10,7 +10,7 @@ use ekiden_wire::{Segment, Seq};
 use crate::recovery::{Phase, Proportion};
 use crate::rtt::{Estimator, on_tick};
 use crate::scoreboard::{Scoreboard, Sent};
-use crate::settings::Settings;
+use crate::settings::{Pipe, Settings};
 
 pub(crate) struct Sender {
     pub settings: Settings,
@@ -38,6 +38,10 @@ pub(crate) struct Sender {
     pub phase: Phase,
     pub duplicates: u32,
     pub proportion: Proportion,
+    /// [`Pipe::Acknowledgements`].
+    pub counted: u32,
+    /// The segment that is timed, if only one is: its end, and when it was sent.
+    pub timed: Option<(u64, Time)>,
     /// The first retransmission of a recovery is sent whatever the pipe holds.
     pub must_retransmit: bool,
     /// The last segment was sent again in this recovery (RFC 6675, NextSeg(), rule 4).
@@ -94,6 +98,8 @@ impl Sender {
             phase: Phase::Open,
             duplicates: 0,
             proportion: Proportion::default(),
+            counted: 0,
+            timed: None,
             must_retransmit: false,
             rescued: false,
             recover: 0,
@@ -128,6 +134,7 @@ impl Sender {
     fn open(&mut self, now: Time) -> Outgoing {
         self.board.push(0, 1, false, now);
         self.next = 1;
+        self.timed = Some((1, now));
         self.arm(now);
         Outgoing { start: 0, payload: 0, fin: false, push: false }
     }
@@ -197,7 +204,7 @@ impl Sender {
         if self.next == 0 {
             return Some(self.open(now));
         }
-        if self.board.lost() > 0 && (self.must_retransmit || self.board.pipe() < self.window.cwnd) {
+        if self.board.lost() > 0 && (self.must_retransmit || self.pipe() < self.window.cwnd) {
             return self.retransmit(now);
         }
         if !established {
@@ -206,8 +213,7 @@ impl Sender {
         if let Some(new) = self.poll_new(now) {
             return Some(new);
         }
-        let may_more =
-            self.sack && matches!(self.phase, Phase::Recovery { .. }) && self.board.pipe() < self.window.cwnd;
+        let may_more = self.sack && matches!(self.phase, Phase::Recovery { .. }) && self.pipe() < self.window.cwnd;
         if may_more && self.board.mark_unsure() {
             return self.retransmit(now);
         }
@@ -218,8 +224,18 @@ impl Sender {
         None
     }
 
+    /// Segments in the network, as far as is known.
+    pub fn pipe(&self) -> u32 {
+        match (self.phase, self.settings.pipe) {
+            (Phase::Recovery { .. }, Pipe::Acknowledgements) if self.sack => self.counted,
+            _ => self.board.pipe(),
+        }
+    }
+
     fn retransmit(&mut self, now: Time) -> Option<Outgoing> {
         let sent = self.board.retransmit(now)?;
+        // Not the first of a recovery: what it stands for was not taken off.
+        self.counted += u32::from(!self.must_retransmit);
         self.must_retransmit = false;
         self.proportion.sent += 1;
         self.last_sent = now;
@@ -241,7 +257,7 @@ impl Sender {
         // Without limited transmit what duplicate acknowledgements tell counts only in recovery.
         let in_network = match self.phase {
             Phase::Open if !self.settings.limited_transmit => self.board.len(),
-            _ => self.board.pipe(),
+            _ => self.pipe(),
         };
         let (payload, fin) = self.sendable()?;
         self.restart_after_idle(now);
@@ -253,6 +269,8 @@ impl Sender {
         let length = payload + u32::from(fin);
         self.board.push(start, length, fin, now);
         self.next += u64::from(length);
+        self.counted += 1;
+        self.timed = self.timed.or(Some((self.next, now)));
         self.proportion.sent += 1;
         self.last_sent = now;
         self.is_limited = false;

@@ -31,14 +31,26 @@ pub struct Settings {
     pub partial_acks: PartialAcks,
     /// How the sending rate falls in fast recovery.
     pub reduction: Reduction,
+    /// How many segments count as being in the network during fast recovery with SACK.
+    pub pipe: Pipe,
+    /// Whether selective acknowledgements count for nothing from a timeout on until all that was outstanding then has arrived
+    /// (RFC 2018, section 8, and ns-2's `Sack1TcpAgent::timeout` and `recv`, which forget them at the timeout and at every
+    /// acknowledgement that follows). So everything is sent again.
+    pub timeout_forgets_sack: bool,
     /// Whether a retransmission counts as lost when something sent after it has arrived (RFC 8985 without its time for
     /// reordering). Needs SACK. Otherwise only the retransmission timer finds lost retransmissions.
     pub lost_retransmissions: bool,
     /// Whether a timeout during recovery lowers the slow start threshold again (RFC 5681, equation 4); Linux does not.
     pub timeout_reduces_again: bool,
-    /// Whether a loss in slow start and every timeout, also one that follows another, halve the window whatever the
-    /// congestion control says, as in ns-2's `TcpAgent::slowdown` and `timeout`. The others leave it to the congestion
-    /// control, once for each segment (RFC 5681, section 3.1).
+    /// Whether a timeout that follows another of the same segment lowers the slow start threshold again, so that it comes to its
+    /// least, two segments; as in ns-2. The others lower it once for each segment (RFC 5681, section 3.1).
+    pub every_timeout_reduces: bool,
+    /// Whether a loss that is found after a timeout, before all that was outstanding then has arrived, begins a fast recovery,
+    /// which lowers the window from where it is by then; as in ns-2's `LinuxTcpAgent::tcp_fastretrans_alert`. Otherwise
+    /// what is lost is only sent again.
+    pub reduces_after_timeout: bool,
+    /// Whether a loss in slow start and a timeout halve the window whatever the congestion control says, as in ns-2's
+    /// `TcpAgent::slowdown` and `timeout`. The others leave it to the congestion control.
     pub halves_in_slow_start: bool,
     /// Whether only a window that was used grows (RFC 7661; Linux).
     pub window_validation: bool,
@@ -46,6 +58,12 @@ pub struct Settings {
     pub idle_restart: bool,
     /// Nagle's algorithm (RFC 9293, section 3.7.4).
     pub nagle: bool,
+    /// Whether the round trip of one segment at a time is measured (RFC 6298, section 3), none that was sent before a fast
+    /// retransmit or a timeout; as in ns-2's `TcpAgent::output` and `newack`. Otherwise that of each.
+    pub times_one_segment: bool,
+    /// Whether every acknowledgement restarts the retransmission timer, duplicates too, as in ns-2's
+    /// `LinuxTcpAgent::time_processing`. Otherwise only those that acknowledge new data do (RFC 6298, rule 5.3).
+    pub every_ack_restarts_timer: bool,
     /// Whether a sender without timestamps measures the round-trip time of one segment per window only, as 4.3BSD did and many
     /// after it (RFC 1323, section 3.1), rather than of each.
     pub rtt_per_window: bool,
@@ -87,6 +105,17 @@ pub enum Reduction {
     Proportional,
 }
 
+/// What counts as being in the network during fast recovery with SACK.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pipe {
+    /// What is neither selectively acknowledged nor lost (RFC 6675, section 4).
+    Scoreboard,
+    /// What was outstanding at the beginning, and one more for each segment sent, one less for each acknowledgement, two for one
+    /// of a part: Fall and Floyd, "Simulation-based Comparisons of Tahoe, Reno, and SACK TCP", CCR 1996, section 3.4, and
+    /// ns-2's `Sack1TcpAgent`. What is lost stays in it, so that after a loss of half a window hardly anything may be sent.
+    Acknowledgements,
+}
+
 /// The retransmission timeout (RFC 6298).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rto {
@@ -123,12 +152,18 @@ impl Settings {
             limited_transmit: true,
             partial_acks: PartialAcks::RestartTimerOnce,
             reduction: Reduction::Pipe,
+            pipe: Pipe::Scoreboard,
+            timeout_forgets_sack: false,
             lost_retransmissions: false,
             timeout_reduces_again: true,
+            every_timeout_reduces: false,
+            reduces_after_timeout: false,
             halves_in_slow_start: false,
             window_validation: true,
             idle_restart: true,
             nagle: true,
+            times_one_segment: false,
+            every_ack_restarts_timer: false,
             rtt_per_window: false,
             rto: Rto {
                 initial: Time::secs(1),
@@ -164,21 +199,41 @@ impl Settings {
         }
     }
 
-    /// ns-2's one-way agents of the time of S2 (about 2006): every segment acknowledged, windows that grow whether used or
+    /// ns-2's agent Sack1 of the time of S2 (about 2006): every segment acknowledged, windows that grow whether used or
     /// not, windows that halve in slow start whatever the congestion control, a coarse retransmission timer of at least
     /// 200 ms, no Nagle.
     pub fn ns2() -> Self {
         Self {
             initial_window: 2,
             byte_counting: false,
-            limited_transmit: false,
+            pipe: Pipe::Acknowledgements,
+            timeout_forgets_sack: true,
+            every_timeout_reduces: true,
             halves_in_slow_start: true,
             window_validation: false,
             idle_restart: false,
             nagle: false,
+            times_one_segment: true,
             rto: Rto { initial: Time::secs(3), least: Time::ms(200), granularity: Time::ms(10), ..Self::rfc().rto },
             ack_every: 1,
             ..Self::rfc()
+        }
+    }
+
+    /// ns-2's agent Linux: TCP-Linux (Wei and Cao, "NS-2 TCP-Linux: an NS-2 TCP Implementation with Congestion Control
+    /// Algorithms from Linux", WNS2 2006), the one agent of ns-2 that has BIC. It keeps what SACK tells and finds lost
+    /// retransmissions, leaves reductions to the congestion control, and takes up a new recovery after a timeout with
+    /// whatever window it has by then. Its rate halving is not imitated.
+    pub fn ns2_linux() -> Self {
+        Self {
+            pipe: Pipe::Scoreboard,
+            timeout_forgets_sack: false,
+            lost_retransmissions: true,
+            reduces_after_timeout: true,
+            halves_in_slow_start: false,
+            window_validation: true,
+            every_ack_restarts_timer: true,
+            ..Self::ns2()
         }
     }
 

@@ -7,6 +7,7 @@ use anyhow::Context;
 use clap::{Args as ClapArgs, ValueEnum};
 use ekiden_record::Record;
 use ekiden_report::{LineChart, Quantity, timeline};
+use ekiden_units::Time;
 
 use crate::out;
 
@@ -22,6 +23,12 @@ pub struct Args {
     /// What to draw.
     #[arg(long, value_enum, default_value_t = What::Cwnd)]
     quantity: What,
+    /// Draw only what comes after this time.
+    #[arg(long, value_name = "TIME", default_value = "0")]
+    from: Time,
+    /// Draw only what comes before this time.
+    #[arg(long, value_name = "TIME")]
+    to: Option<Time>,
     /// Where the picture goes.
     #[arg(long, short, value_name = "FILE.svg", default_value = "chart.svg")]
     output: PathBuf,
@@ -31,6 +38,10 @@ pub struct Args {
 enum What {
     /// Congestion window, in segments.
     Cwnd,
+    /// Slow start threshold, in segments.
+    Ssthresh,
+    /// What the peer has acknowledged, in megabytes; of the flows' senders.
+    Acked,
     /// Smoothed round-trip time, in milliseconds.
     Rtt,
 }
@@ -39,13 +50,20 @@ enum What {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let quantity = match args.quantity {
         What::Cwnd => Quantity::Cwnd,
+        What::Ssthresh => Quantity::Ssthresh,
+        What::Acked => Quantity::Acked,
         What::Rtt => Quantity::Rtt,
     };
-    let mut chart = LineChart { across: "seconds".into(), quantity: quantity.label().into(), ..LineChart::default() };
+    let from = args.from.as_secs();
+    let mut chart =
+        LineChart { across: "seconds".into(), quantity: quantity.label().into(), from, ..LineChart::default() };
     for path in &args.records {
         let record = Record::read(path)?;
         chart.title = record.manifest.scenario_name.clone();
         chart.series.extend(timeline(&record, quantity));
+    }
+    if let Some(to) = args.to {
+        chart.series.iter_mut().for_each(|series| series.points.retain(|point| point.0 <= to.as_secs()));
     }
     if chart.series.is_empty() {
         anyhow::bail!("{}: no connection lasted long enough to be drawn", args.records[0].display());

@@ -256,8 +256,8 @@ impl Scoreboard {
         let mut marked = 0;
         while let Some(&(serial, start)) = self.order.front().filter(|(serial, _)| *serial < self.newest_arrived) {
             self.order.pop_front();
-            // Its beginning may have been acknowledged since.
-            let at = self.segments.partition_point(|sent| sent.end() <= start);
+            // Its beginning may have been acknowledged since: then it is the first.
+            let at = self.index(start);
             let Some(sent) = self.segments.get_mut(at) else { continue };
             if sent.doubled == Some(serial) {
                 // The first of two copies.
@@ -350,12 +350,13 @@ impl Scoreboard {
 
     /// Where the first segment is that begins at `start` or later.
     fn index(&self, start: u64) -> usize {
-        // Mostly all are as long as the first.
-        let guess = self.segments.front().and_then(|first| {
-            let guess = start.checked_sub(first.start)? / u64::from(first.length.max(1));
-            usize::try_from(guess).ok().filter(|at| self.segments.get(*at).is_some_and(|sent| sent.start == start))
-        });
-        guess.unwrap_or_else(|| self.segments.partition_point(|sent| sent.start < start))
+        let Some(first) = self.segments.front().filter(|first| first.start < start) else { return 0 };
+        // Mostly all are as long as the first: no search, which would touch many that are far apart.
+        let guess = ((start - first.start) / u64::from(first.length.max(1))) as usize;
+        match self.segments.get(guess) {
+            Some(sent) if sent.start == start => guess,
+            _ => self.segments.partition_point(|sent| sent.start < start),
+        }
     }
 
     fn find(&mut self, start: u64) -> Option<&mut Sent> {

@@ -17,7 +17,7 @@
 //!   section 3.2, step 3, warns of may follow;
 //! - after a timeout and without SACK, every duplicate acknowledgement lets a new segment go, not two in all (RFC 3042), as in
 //!   Linux;
-//! - a SYN for a connection in TIME-WAIT opens no new one.
+//! - a SYN is given up like any segment, after [`Settings::retries`] (Linux: six); in TIME-WAIT a new one opens nothing.
 
 mod connection;
 mod info;

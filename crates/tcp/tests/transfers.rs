@@ -110,13 +110,12 @@ fn transfer(ends: &Ends, network: &Network) -> Pair {
     let mut written = [0; 2];
     let mut fate = |_: usize, _: &mut Transmit| network.fate(&mut random);
     loop {
-        for side in 0..2 {
+        for (side, written) in written.iter_mut().enumerate() {
             if let Some(end) = &mut pair.ends[side]
                 && (side == 0 || !ends.answers || end.is_peer_finished())
             {
-                let more = end.write(ends.amounts[side] - written[side]);
-                written[side] += more;
-                if written[side] == ends.amounts[side] {
+                *written += end.write(ends.amounts[side] - *written);
+                if *written == ends.amounts[side] {
                     end.finish();
                 }
             }

@@ -92,7 +92,7 @@ fn first_row() -> bool {
 fn main() -> ExitCode {
     let mut all = first_row();
     println!();
-    all &= judge_flat("whole simulation, by connections", &[8, 32, 128, 256], |count| network::connections(count));
+    all &= judge_flat("whole simulation, by connections", &[8, 32, 128, 256], network::connections);
     for (what, loss, sack) in [("", "0", true), (", 1 % lost", "1%", true), (", 1 % lost, no SACK", "1%", false)] {
         let what = format!("whole simulation, by packets in flight{what}");
         all &= judge_flat(&what, &[1_000, 10_000, 100_000], |packets| network::in_flight(packets, loss, sack));

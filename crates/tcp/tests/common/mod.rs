@@ -54,6 +54,8 @@ pub struct Pair {
     /// The shift that each side announced, and how far the peer has allowed it to send, in positions: its SYN has 0.
     shifts: [Option<u8>; 2],
     allowed: [u32; 2],
+    /// The right edge of the window that each side has announced.
+    announced: [u32; 2],
     /// Bytes of payload that each side has sent, and sent again.
     pub bytes_sent: [u64; 2],
 }
@@ -81,6 +83,7 @@ impl Pair {
             steps: 0,
             shifts: [None; 2],
             allowed: [1; 2],
+            announced: [0; 2],
             bytes_sent: [0; 2],
         }
     }
@@ -107,6 +110,13 @@ impl Pair {
                     self.shifts[side] = transmit.segment.options.window_scale;
                 }
                 self.bytes_sent[side] += u64::from(transmit.segment.payload);
+                let shift = if self.shifts[1 - side].is_some() { self.shifts[side].unwrap_or(0) } else { 0 };
+                if let Some(edge) = announces(&transmit.segment, shift, self.first[1 - side]) {
+                    // Apart from what a scaled window cannot say (RFC 7323, section 2.4).
+                    let before = self.announced[side];
+                    assert!(edge + (1 << shift) > before, "RFC 9293, section 3.8.6: {edge} after {before}");
+                    self.announced[side] = before.max(edge);
+                }
                 let end = position(transmit.segment.seq, self.first[side]) + transmit.segment.sequence_len();
                 let is_data = transmit.segment.sequence_len() > 0 && !transmit.segment.flags.syn;
                 assert!(!is_data || end <= self.allowed[side], "{end} is sent, {} allowed", self.allowed[side]);
@@ -211,6 +221,12 @@ impl Pair {
         let of_side = self.sent.iter().filter(|(_, by, transmit)| *by == side && transmit.segment.payload > 0);
         of_side.map(|(at, _, transmit)| (*at, transmit.offset, transmit.segment.payload)).collect()
     }
+}
+
+/// Where the window ends that a segment announces.
+fn announces(segment: &Segment, shift: u8, first: Seq) -> Option<u32> {
+    let acked = position(segment.ack.filter(|_| !segment.flags.rst)?, first);
+    Some(acked + (u32::from(segment.window) << if segment.flags.syn { 0 } else { shift }))
 }
 
 /// Sequence numbers from the initial one, of transfers that are much shorter than 2^32.

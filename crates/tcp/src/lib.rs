@@ -12,7 +12,8 @@
 //! - what a peer's report of duplicates tells (RFC 2883, 3708) and F-RTO (5682): a needless timeout is not undone;
 //! - payload and FIN of a SYN are left for the peer to send again (RFC 9293, section 3.10.7.3 would keep them);
 //! - segments without timestamps are taken although timestamps were agreed (RFC 7323, section 3.2 would drop them);
-//! - every acknowledgement gives a measurement of the weight that RFC 6298 means for one in a round trip (RFC 7323, appendix G);
+//! - every measurement has the weight that RFC 6298 means for one in a round trip, although each acknowledgement brings one
+//!   (RFC 7323, appendix G), unless [`Settings::rtt_per_window`];
 //! - a full acknowledgement brings the window to the slow start threshold, also with little in flight: the burst that RFC 6582,
 //!   section 3.2, step 3, warns of may follow;
 //! - after a timeout and without SACK, every duplicate acknowledgement lets a new segment go, not two in all (RFC 3042), as in

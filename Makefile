@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-s0 bench-s1 bench-s2 bench-choice setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-sim bench-s0 bench-s1 bench-s2 bench-choice setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo:
@@ -24,8 +24,8 @@ lint:
 # What a change must pass.
 check: lint test
 
-# Measurements: how exact the lab is on this machine, and the relay beside its peers.
-bench: bench-lab bench-relay
+# Measurements: how exact the lab is on this machine, the relay beside its peers, and the simulator's speed.
+bench: bench-lab bench-relay bench-sim
 
 bench-lab:
 	@scripts/setup build demo
@@ -36,6 +36,11 @@ bench-relay:
 	@scripts/setup build demo
 	cargo build --release --package ekiden
 	bench/relay/run
+
+# How fast simulations are, beside the aims: two to three minutes.
+bench-sim:
+	@scripts/setup build
+	cargo run --release --package ekiden-sim --example speed
 
 # S0's experiments, chapter 5, and 1 Gbit/s: an hour and three quarters. Continues where it was interrupted.
 bench-s0:

@@ -15,7 +15,7 @@ fn run(congestion: &str, loss: &str) -> Record {
          [flow.first]\nfrom = \"a\"\nto = \"b\"\nvia = [\"near\", \"far\"]\nduration = \"60s\"\n\
          [flow.second]\nfrom = \"a\"\nto = \"b\"\nvia = [\"near\", \"far\"]\nstart = \"70s\"\nduration = \"30s\"\n"
     );
-    let scenario = Scenario::parse(&text, "choice.toml".as_ref()).unwrap();
+    let scenario = Scenario::parse(&text, "choice.toml").unwrap();
     simulate(&scenario, &Options::default(), &mut |_| ()).unwrap()
 }
 

@@ -210,7 +210,7 @@ impl Connection {
         let Some(receiver) = &mut self.receiver else { return Accepted::default() };
         if !receiver.is_acceptable(now, segment) {
             if !segment.flags.rst {
-                receiver.must_ack();
+                receiver.refuse(now, segment);
                 if self.state == State::TimeWait && segment.flags.fin {
                     self.forget_at = Some(now + self.settings.time_wait);
                 }
@@ -227,12 +227,12 @@ impl Connection {
                     _ => Some(Failure::Reset),
                 });
             } else {
-                receiver.must_ack();
+                receiver.challenge(now);
             }
             return Accepted::default();
         }
         if segment.flags.syn {
-            receiver.must_ack();
+            receiver.challenge(now);
             return Accepted::default();
         }
         let Some(ack) = segment.ack else { return Accepted::default() };
@@ -241,8 +241,8 @@ impl Connection {
             self.reset = Some(reset(self.ports(), ack));
             return Accepted::default();
         }
-        if acked > self.sender.next as i64 {
-            receiver.must_ack();
+        if acked > self.sender.next as i64 || acked < self.sender.oldest_ack() {
+            receiver.challenge(now);
             return Accepted::default();
         }
         receiver.note_timestamp(now, segment);

@@ -1,35 +1,48 @@
 //! A set of stream positions, kept as ranges that neither touch nor overlap.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
-/// Positions as half-open ranges. All operations take logarithmic time in the number of ranges, or constant time for each
-/// range that they take away.
+/// Positions as half-open ranges. To look one up takes logarithmic time. To add or take away moves the ranges between its
+/// place and the nearer end: holes appear at one end of what is outstanding, and are mostly filled near the other.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ranges {
-    /// Start to end.
-    ranges: BTreeMap<u64, u64>,
+    ranges: VecDeque<(u64, u64)>,
 }
 
 impl Ranges {
     /// Adds a range, joined with what it touches. Returns the range that it is now part of.
     pub fn insert(&mut self, start: u64, end: u64) -> (u64, u64) {
+        let at = self.first_that(|known| known.1 >= start);
         let (mut from, mut to) = (start, end);
-        while let Some((&near_start, &near_end)) = self.ranges.range(..=to).next_back() {
-            if near_end < from {
-                break;
-            }
-            self.ranges.remove(&near_start);
-            from = from.min(near_start);
-            to = to.max(near_end);
+        let mut touched = 0;
+        while let Some(near) = self.ranges.get(at + touched).filter(|near| near.0 <= end) {
+            (from, to) = (from.min(near.0), to.max(near.1));
+            touched += 1;
         }
-        self.ranges.insert(from, to);
+        match touched {
+            0 => self.ranges.insert(at, (from, to)),
+            _ => {
+                self.ranges[at] = (from, to);
+                self.ranges.drain(at + 1..at + touched);
+            }
+        }
         (from, to)
+    }
+
+    /// The place of the first range that satisfies what all after it satisfy too.
+    fn first_that(&self, satisfies: impl Fn(&(u64, u64)) -> bool) -> usize {
+        // What is new is mostly in the last one or behind it.
+        let at_end = self.ranges.iter().rev().take(2).take_while(|known| satisfies(known)).count();
+        match at_end {
+            0 | 1 => self.ranges.len() - at_end,
+            _ => self.ranges.partition_point(|known| !satisfies(known)),
+        }
     }
 
     /// The range that holds a position.
     pub fn around(&self, position: u64) -> Option<(u64, u64)> {
-        let (&start, &end) = self.ranges.range(..=position).next_back()?;
-        (position < end).then_some((start, end))
+        let known = *self.ranges.get(self.first_that(|known| known.1 > position))?;
+        (known.0 <= position).then_some(known)
     }
 
     /// Whether the whole of a range is in the set.
@@ -39,26 +52,23 @@ impl Ranges {
 
     /// Takes away everything before a position.
     pub fn remove_before(&mut self, position: u64) {
-        while let Some(mut first) = self.ranges.first_entry() {
-            if *first.key() >= position {
+        while let Some(first) = self.ranges.front_mut().filter(|first| first.0 < position) {
+            if first.1 > position {
+                first.0 = position;
                 return;
             }
-            let end = *first.get_mut();
-            first.remove();
-            if end > position {
-                self.ranges.insert(position, end);
-            }
+            self.ranges.pop_front();
         }
     }
 
     /// The ranges from the last to the first.
     pub fn backwards(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.ranges.iter().rev().map(|(&start, &end)| (start, end))
+        self.ranges.iter().rev().copied()
     }
 
     /// Where the last range ends.
     pub fn end(&self) -> Option<u64> {
-        self.ranges.last_key_value().map(|(_, &end)| end)
+        self.ranges.back().map(|last| last.1)
     }
 
     pub fn is_empty(&self) -> bool {

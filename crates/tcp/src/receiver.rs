@@ -15,6 +15,9 @@ const REPORTED: usize = 4;
 /// A timestamp of the peer older than this says nothing (RFC 7323, section 5.5).
 const TIMESTAMP_AGE_MOST: Time = Time::secs(24 * 86_400);
 
+/// So many answers to what is not acceptable are given in so long (RFC 5961, section 7).
+const CHALLENGES: (u32, Time) = (10, Time::secs(5));
+
 /// Largest shift of window scaling (RFC 7323, section 2.3).
 const SCALE_MOST: u8 = 14;
 
@@ -25,8 +28,8 @@ pub(crate) struct Receiver {
     next: u64,
     /// What arrived beyond `next`.
     held: Ranges,
-    /// A position in each of the ranges that changed last, the latest first.
-    recent: Vec<u64>,
+    /// The ranges of `held` that changed last, the latest first.
+    recent: Vec<(u64, u64)>,
     /// The position of the peer's FIN, if it is known.
     end: Option<u64>,
     /// What the application has not taken begins here.
@@ -38,6 +41,8 @@ pub(crate) struct Receiver {
     /// Up to here acknowledgements were sent.
     acked: u64,
     ack_now: bool,
+    /// Answers to what was not acceptable, since when.
+    challenges: (u32, Time),
     ack_at: Option<Time>,
     quick_acks: u32,
     ack_every: u32,
@@ -84,6 +89,7 @@ impl Receiver {
             edge: 1 + buffer.min(u16::MAX.into()),
             acked: 0,
             ack_now: true,
+            challenges: (0, Time(0)),
             ack_at: None,
             quick_acks: settings.quick_acks,
             ack_every: settings.ack_every,
@@ -178,9 +184,9 @@ impl Receiver {
     fn place(&mut self, now: Time, start: u64, end: u64) {
         if start > self.next {
             // RFC 5681, section 4.2: at once, so that the sender learns of the gap.
-            self.held.insert(start, end);
-            self.recent.retain(|near| !self.held.around(start).is_some_and(|(from, to)| (from..to).contains(near)));
-            self.recent.insert(0, start);
+            let joined = self.held.insert(start, end);
+            self.recent.retain(|known| known.1 < joined.0 || joined.1 < known.0);
+            self.recent.insert(0, joined);
             self.recent.truncate(REPORTED);
             self.ack_now = true;
             return;
@@ -189,7 +195,7 @@ impl Receiver {
         self.ack_now |= !self.held.is_empty();
         (_, self.next) = self.held.insert(self.next, end);
         self.held.remove_before(self.next);
-        self.recent.retain(|near| *near >= self.next);
+        self.recent.retain(|known| known.0 > self.next);
         if self.quick_acks > 0 {
             self.quick_acks -= 1;
             self.ack_now = true;
@@ -236,6 +242,26 @@ impl Receiver {
         self.ack_now = true;
     }
 
+    /// The segment is not acceptable. Data is acknowledged always: an acknowledgement of it may have been lost.
+    pub fn refuse(&mut self, now: Time, segment: &Segment) {
+        if segment.payload > 0 || segment.flags.fin {
+            self.must_ack();
+        } else {
+            self.challenge(now);
+        }
+    }
+
+    /// Tells the peer what is expected (RFC 5961), but not again and again: two ends that both got something forged would
+    /// answer each other for ever.
+    pub fn challenge(&mut self, now: Time) {
+        let (count, since) = self.challenges;
+        let (count, since) = if now.since(since) < CHALLENGES.1 { (count, since) } else { (0, now) };
+        if count < CHALLENGES.0 {
+            self.challenges = (count + 1, since);
+            self.must_ack();
+        }
+    }
+
     pub fn ack_is_due(&self, now: Time) -> bool {
         self.ack_now || self.ack_at.is_some_and(|at| at <= now)
     }
@@ -273,9 +299,8 @@ impl Receiver {
     fn blocks(&self, most: usize) -> SackBlocks {
         self.recent
             .iter()
-            .filter_map(|near| self.held.around(*near))
             .take(most)
-            .map(|(start, end)| SackBlock { start: self.first + start as u32, end: self.first + end as u32 })
+            .map(|(start, end)| SackBlock { start: self.first + *start as u32, end: self.first + *end as u32 })
             .collect()
     }
 }

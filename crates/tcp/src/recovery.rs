@@ -50,7 +50,10 @@ impl Sender {
         if advances {
             news = self.board.acknowledge(acked);
             self.una = acked;
-            self.timeouts_in_row = 0;
+        }
+        // A peer that has no room is there all the same (RFC 9293, sections 3.8.6 and 3.8.6.1).
+        if advances || self.board.is_empty() || self.peer_window() == 0 {
+            self.unanswered = 0;
         }
         if is_of_syn {
             // The SYN's does not open the window (RFC 5681, section 3.1).
@@ -268,7 +271,6 @@ impl Sender {
     pub fn time_out(&mut self, now: Time) {
         self.estimator.back_off();
         self.timeouts += 1;
-        self.timeouts_in_row += 1;
         if self.una > 0 {
             // Not again for a segment that was sent again by the timer already.
             let is_first = match self.phase {
@@ -285,7 +287,7 @@ impl Sender {
             self.timeout_una = Some(self.una);
         }
         // A single lost SYN does not lower the initial window (RFC 6928, section 2).
-        if self.una > 0 || self.timeouts_in_row > 1 {
+        if self.una > 0 || self.unanswered > 1 {
             self.window.cwnd = 1;
         }
         self.window.cwnd_cnt = 0;

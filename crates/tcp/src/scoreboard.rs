@@ -29,6 +29,9 @@ pub(crate) struct Sent {
     sacked: bool,
     /// It counts as lost and waits to be sent again.
     lost: bool,
+    /// It was sent again by rule 4 of NextSeg(), which leaves HighRxt as it is (RFC 6675, section 5, C.3): if it counts as
+    /// lost later, it is sent again once more.
+    rescued: bool,
     /// It was sent again without counting as lost, so that both copies may be in the network: the first one's serial.
     doubled: Option<u64>,
 }
@@ -92,6 +95,7 @@ impl Scoreboard {
             retransmitted: false,
             sacked: false,
             lost: false,
+            rescued: false,
             doubled: None,
         });
     }
@@ -162,7 +166,7 @@ impl Scoreboard {
         if self.sacked.covers(start, end) {
             return;
         }
-        let from = self.segments.partition_point(|sent| sent.start < start);
+        let from = self.index(start);
         let mut marked: Option<(u64, u64)> = None;
         let mut at = from;
         while let Some(sent) = self.segments.get_mut(at) {
@@ -172,7 +176,7 @@ impl Scoreboard {
             if sent.sacked {
                 // On to the end of what is known already.
                 let known = self.sacked.around(sent.start).map_or(sent.end(), |(_, known)| known);
-                at = self.segments.partition_point(|sent| sent.start < known).max(at + 1);
+                at = self.index(known).max(at + 1);
                 continue;
             }
             sent.sacked = true;
@@ -226,16 +230,16 @@ impl Scoreboard {
             }
         }
         let Some(frontier) = frontier.filter(|frontier| *frontier > self.lost_before) else { return 0 };
-        let mut at = self.segments.partition_point(|sent| sent.start < self.lost_before);
+        let mut at = self.index(self.lost_before);
         let mut marked = 0;
         while let Some(sent) = self.segments.get_mut(at).filter(|sent| sent.start < frontier) {
             if sent.sacked {
                 let known = self.sacked.around(sent.start).map_or(sent.end(), |(_, known)| known);
-                at = self.segments.partition_point(|sent| sent.start < known).max(at + 1);
+                at = self.index(known).max(at + 1);
                 continue;
             }
-            if !sent.lost && !sent.retransmitted {
-                sent.lost = true;
+            if !sent.lost && (!sent.retransmitted || sent.rescued) {
+                (sent.lost, sent.rescued) = (true, false);
                 self.lost.insert(sent.start);
                 marked += 1;
             }
@@ -252,8 +256,8 @@ impl Scoreboard {
         let mut marked = 0;
         while let Some(&(serial, start)) = self.order.front().filter(|(serial, _)| *serial < self.newest_arrived) {
             self.order.pop_front();
-            // Its beginning may have been acknowledged since.
-            let at = self.segments.partition_point(|sent| sent.end() <= start);
+            // Its beginning may have been acknowledged since: then it is the first.
+            let at = self.index(start);
             let Some(sent) = self.segments.get_mut(at) else { continue };
             if sent.doubled == Some(serial) {
                 // The first of two copies.
@@ -262,7 +266,7 @@ impl Scoreboard {
             }
             // Not what was sent again since.
             if sent.serial == serial && sent.is_in_network() {
-                sent.lost = true;
+                (sent.lost, sent.rescued) = (true, false);
                 self.lost.insert(sent.start);
                 marked += 1;
             }
@@ -276,7 +280,7 @@ impl Scoreboard {
             && first.is_in_network()
         {
             self.doubled_count -= u32::from(first.doubled.take().is_some());
-            first.lost = true;
+            (first.lost, first.rescued) = (true, false);
             self.lost.insert(first.start);
         }
     }
@@ -290,7 +294,7 @@ impl Scoreboard {
         self.left = 0;
         self.doubled_count = 0;
         for sent in &mut self.segments {
-            sent.doubled = None;
+            (sent.doubled, sent.rescued) = (None, false);
             sent.lost = !sent.sacked;
         }
         self.lost = self.segments.iter().filter(|sent| sent.lost).map(|sent| sent.start).collect();
@@ -324,7 +328,7 @@ impl Scoreboard {
         let Some(end) = self.sacked.end() else { return false };
         // What is passed over stays so: what is sacked or was sent again never becomes unsure.
         let from = self.unsure_from.max(self.lost_before);
-        let mut at = self.segments.partition_point(|sent| sent.start < from);
+        let mut at = self.index(from);
         while let Some(sent) = self.segments.get_mut(at).filter(|sent| sent.start < end) {
             self.unsure_from = sent.end();
             if sent.is_in_network() && !sent.retransmitted {
@@ -344,13 +348,24 @@ impl Scoreboard {
             return false;
         };
         self.doubled_count += 1;
-        (last.lost, last.doubled) = (true, Some(last.serial));
+        (last.lost, last.rescued, last.doubled) = (true, true, Some(last.serial));
         self.lost.insert(last.start);
         true
     }
 
+    /// Where the first segment is that begins at `start` or later.
+    fn index(&self, start: u64) -> usize {
+        let Some(first) = self.segments.front().filter(|first| first.start < start) else { return 0 };
+        // Mostly all are as long as the first: no search, which would touch many that are far apart.
+        let guess = ((start - first.start) / u64::from(first.length.max(1))) as usize;
+        match self.segments.get(guess) {
+            Some(sent) if sent.start == start => guess,
+            _ => self.segments.partition_point(|sent| sent.start < start),
+        }
+    }
+
     fn find(&mut self, start: u64) -> Option<&mut Sent> {
-        let at = self.segments.partition_point(|sent| sent.start < start);
+        let at = self.index(start);
         self.segments.get_mut(at).filter(|sent| sent.start == start)
     }
 

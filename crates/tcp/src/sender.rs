@@ -53,8 +53,9 @@ pub(crate) struct Sender {
     /// `next` at the last measurement of a round-trip time.
     pub measured: u64,
     pub rto_at: Option<Time>,
-    /// Timeouts in a row, and `una` at the last one.
-    pub timeouts_in_row: u32,
+    /// Timeouts and probes in a row without an answer.
+    pub unanswered: u32,
+    /// `una` at the last timeout.
     pub timeout_una: Option<u64>,
     probe_at: Option<Time>,
     probes: u32,
@@ -107,7 +108,7 @@ impl Sender {
             estimator: Estimator::new(settings.rto),
             measured: 0,
             rto_at: None,
-            timeouts_in_row: 0,
+            unanswered: 0,
             timeout_una: None,
             probe_at: None,
             probes: 0,
@@ -156,11 +157,17 @@ impl Sender {
         self.window_seq = segment.seq;
         // A SYN's is not scaled (RFC 7323, section 2.2).
         let window = u64::from(segment.window) << if segment.flags.syn { 0 } else { self.scale };
+        let was_closed = self.edge <= self.next;
         self.edge = acked + window;
         self.window_most = self.window_most.max(window);
-        if self.edge > self.next {
+        if was_closed && self.edge > self.next {
             (self.probe_at, self.probes, self.probe_due) = (None, 0, false);
         }
+    }
+
+    /// The least acknowledgement that may still come (RFC 5961, section 5.2).
+    pub fn oldest_ack(&self) -> i64 {
+        self.una as i64 - self.window_most as i64
     }
 
     /// The window that the peer offers.
@@ -274,6 +281,7 @@ impl Sender {
         self.proportion.sent += 1;
         self.last_sent = now;
         self.is_limited = false;
+        (self.probes, self.probe_due) = (0, false);
         self.note_most_out();
         if self.rto_at.is_none() {
             self.arm(now);
@@ -297,8 +305,8 @@ impl Sender {
         let waits = match (is_whole, is_last) {
             (true, _) => false,
             (false, true) => payload + u64::from(fin) == 0 || self.settings.nagle && !fin && !self.board.is_empty(),
-            // The window cuts it off (RFC 9293, section 3.8.6.2.1).
-            (false, false) => payload == 0 || payload < self.window_most / 2,
+            // The window cuts it off (RFC 9293, section 3.8.6.2.1). The timer for probes is the override timeout.
+            (false, false) => payload == 0 || payload < self.window_most / 2 && !self.probe_due,
         };
         if waits {
             self.is_limited = false;
@@ -328,7 +336,7 @@ impl Sender {
         self.rto_at = Some(on_tick(now + self.estimator.rto(), self.settings.rto.tick));
     }
 
-    /// Starts or stops the timer for zero-window probes, when everything that may be sent was.
+    /// Starts or stops the timer for zero-window probes and small windows, when everything that may be sent was.
     pub fn arm_probe(&mut self, now: Time) {
         let waits = self.board.is_empty() && self.next <= self.written && (self.finished || self.next < self.written);
         match (waits, self.probe_at) {
@@ -357,16 +365,26 @@ impl Sender {
     pub fn on_time(&mut self, now: Time) -> bool {
         if self.probe_at.is_some_and(|at| at <= now) {
             self.probe_at = None;
+            if self.is_given_up() {
+                return true;
+            }
             self.probes = self.probes.saturating_add(1);
             self.probe_due = true;
         }
         if self.rto_at.is_some_and(|at| at <= now) {
-            if self.timeouts_in_row >= self.settings.retries {
+            if self.is_given_up() {
                 return true;
             }
             self.time_out(now);
         }
         false
+    }
+
+    /// One more try without an answer; or as many as there may be have been made (RFC 9293, section 3.8.3: R2).
+    fn is_given_up(&mut self) -> bool {
+        let is_over = self.unanswered >= self.settings.retries;
+        self.unanswered += u32::from(!is_over);
+        is_over
     }
 
     /// All timers stop.

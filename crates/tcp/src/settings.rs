@@ -69,7 +69,7 @@ pub struct Settings {
     pub rtt_per_window: bool,
     /// The retransmission timer.
     pub rto: Rto,
-    /// Timeouts in a row without an answer after which the connection is given up (RFC 9293, section 3.8.3: R2).
+    /// Timeouts or probes in a row without an answer after which the connection is given up (RFC 9293, section 3.8.3: R2).
     pub retries: u32,
     /// Full segments that are acknowledged together at most (RFC 5681, section 4.2: 2). 1: no delayed acknowledgements.
     pub ack_every: u32,

@@ -14,6 +14,7 @@ use std::fmt::Write as _;
 use common::{Fate, Pair};
 use ekiden_tcp::{PartialAcks, Settings, State, Transmit};
 use ekiden_units::Time;
+use ekiden_wire::SackBlock;
 
 const PAYLOAD: u64 = 100;
 /// From this initial window on, a table has one row for all that happens at the same time in the same phase.
@@ -30,8 +31,11 @@ struct Row {
     pipe: u32,
     lost: u32,
     phase: &'static str,
+    /// The window that the peer offers, in segments.
+    window: u64,
     /// Segments sent, and whether they had been sent before.
     sent: Vec<(u64, bool)>,
+    is_probe: bool,
 }
 
 struct Trace {
@@ -66,13 +70,42 @@ fn plain(settings: Settings, window: u32) -> Settings {
     Settings { mss: PAYLOAD as u32, timestamps: false, nagle: false, ack_every: 1, initial_window: window, ..settings }
 }
 
+/// What a peer does, beyond receiving.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Peer {
+    Reads,
+    /// It reads nothing until this time after the start, in milliseconds.
+    ReadsFrom(u64),
+    /// Of what it gets before segment 1, it drops 2 to 9 after it has reported them.
+    Reneges,
+}
+
 /// Sends `segments` full segments, of which these copies are lost: (number, which of its transmissions), both from 1. Compares
 /// with the table of this name.
 fn trace(name: &str, settings: &Settings, segments: u64, lost: &[(u64, u32)]) -> Trace {
+    trace_with(name, settings, segments, lost, Peer::Reads)
+}
+
+/// The same, wherever sequence numbers begin.
+fn trace_with(name: &str, settings: &Settings, segments: u64, lost: &[(u64, u32)], peer: Peer) -> Trace {
+    let trace = trace_from(7, settings, segments, lost, peer);
+    let text = table(&trace.rows, peer != Peer::Reads);
+    for before in [1, 450, 1000] {
+        let wrapped = trace_from(0u32.wrapping_sub(before), settings, segments, lost, peer);
+        assert_eq!(table(&wrapped.rows, peer != Peer::Reads), text, "{before} before numbers wrap");
+    }
+    compare(name, &text);
+    trace
+}
+
+fn trace_from(first: u32, settings: &Settings, segments: u64, lost: &[(u64, u32)], peer: Peer) -> Trace {
     let lost: BTreeSet<_> = lost.iter().copied().collect();
-    let mut pair = Pair::new([settings.clone(), settings.clone()], Time::ms(50), [7, 7]);
+    let mut pair = Pair::new([settings.clone(), settings.clone()], Time::ms(50), [first, 7]);
     let mut copies: BTreeMap<u64, u32> = BTreeMap::new();
-    let mut fate = |side: usize, transmit: &Transmit| {
+    let mut fate = |side: usize, transmit: &mut Transmit| {
+        if side == 1 && peer == Peer::Reneges {
+            renege(first, transmit);
+        }
         if side == 1 || transmit.segment.payload == 0 {
             return Fate::Arrives;
         }
@@ -93,7 +126,9 @@ fn trace(name: &str, settings: &Settings, segments: u64, lost: &[(u64, u32)]) ->
         let before = (pair.steps, pair.end(0).info());
         pair.transmit(&mut fate);
         let info = pair.end(0).info();
-        let new = pair.sent[seen..].iter().filter(|(_, side, sent)| *side == 0 && sent.segment.payload > 0);
+        let new = pair.sent[seen..].iter().filter(|(_, side, _)| *side == 0);
+        let is_probe = new.clone().any(|(_, _, sent)| sent.segment.payload == 0);
+        let new = new.filter(|(_, _, sent)| sent.segment.payload > 0);
         let sent: Vec<_> =
             new.map(|(_, _, sent)| sent.offset / PAYLOAD + 1).map(|number| (number, !known.insert(number))).collect();
         seen = pair.sent.len();
@@ -111,28 +146,41 @@ fn trace(name: &str, settings: &Settings, segments: u64, lost: &[(u64, u32)]) ->
             } else {
                 "open"
             },
+            window: info.window / PAYLOAD,
             sent,
+            is_probe,
         };
         let is_same = rows.last().is_some_and(|last| {
             (last.ack, last.cwnd, last.pipe, last.lost, last.phase)
                 == (row.ack, row.cwnd, row.pipe, row.lost, row.phase)
+                && (last.window == row.window || peer == Peer::Reads)
         });
         let is_merged = settings.initial_window >= MERGED;
         match rows.last_mut() {
             Some(last) if is_merged && (last.ms, last.phase) == (row.ms, row.phase) => {
                 *last = Row { sent: last.sent.iter().copied().chain(row.sent).collect(), ..row };
             }
-            _ if !is_same || !row.sent.is_empty() => rows.push(row),
+            _ if !is_same || !row.sent.is_empty() || is_probe && peer != Peer::Reads => rows.push(row),
             _ => {}
         }
         assert!(before.0 < 100_000, "no end: {:?}", before.1);
-        pair.read(1);
+        if !matches!(peer, Peer::ReadsFrom(ms) if pair.now.since(start) < Time::ms(ms)) {
+            pair.read(1);
+        }
         assert!(pair.step(&mut fate));
     }
     let info = pair.end(0).info();
-    let trace = Trace { rows, retransmits: info.retransmits, timeouts: info.timeouts, recoveries: info.recoveries };
-    compare(name, &table(&trace.rows));
-    trace
+    Trace { rows, retransmits: info.retransmits, timeouts: info.timeouts, recoveries: info.recoveries }
+}
+
+/// Until segment 1 has arrived, acknowledgements report 2 to 9 as well.
+fn renege(first: u32, transmit: &mut Transmit) {
+    let options = &mut transmit.segment.options;
+    let place = |number: u32| ekiden_wire::Seq(first) + 1 + (number - 1) * PAYLOAD as u32;
+    if transmit.segment.ack == Some(place(1)) && !options.sack.is_empty() {
+        let known = options.sack.iter().map(|block| SackBlock { start: place(2), ..block });
+        options.sack = known.take(1).collect();
+    }
 }
 
 /// Numbers as ranges: `1-3 7`, those sent before with `r`.
@@ -145,12 +193,15 @@ fn ranges(sent: &[(u64, bool)]) -> String {
     text.join(" ")
 }
 
-fn table(rows: &[Row]) -> String {
-    let mut text = "   ms   ack  cwnd  ssthresh  pipe  lost  phase     sent\n".to_string();
+fn table(rows: &[Row], with_window: bool) -> String {
+    let window = if with_window { "  window" } else { "" };
+    let mut text = format!("   ms   ack  cwnd  ssthresh  pipe  lost{window}  phase     sent\n");
     for row in rows {
         let Row { ms, ack, cwnd, pipe, lost, phase, .. } = row;
         let ssthresh = row.ssthresh.map_or("-".to_string(), |ssthresh| ssthresh.to_string());
-        let line = format!("{ms:5} {ack:5} {cwnd:5} {ssthresh:>9} {pipe:5} {lost:5}  {phase:8}  {}", ranges(&row.sent));
+        let window = if with_window { format!("{:8}", row.window) } else { String::new() };
+        let sent = if with_window && row.is_probe { "probe".into() } else { ranges(&row.sent) };
+        let line = format!("{ms:5} {ack:5} {cwnd:5} {ssthresh:>9} {pipe:5} {lost:5}{window}  {phase:8}  {sent}");
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text
@@ -286,4 +337,29 @@ fn a_lost_tail_waits_for_the_timer_and_starts_slowly() {
     let sizes: Vec<_> = trace.rows.iter().skip_while(|row| row.ms < 7000).map(|row| (row.ms, row.cwnd)).collect();
     assert_eq!((sizes[0], trace.rows[1].ssthresh), ((7000, 1), Some(5)));
     assert!(sizes.contains(&(7100, 2)) && sizes.contains(&(7200, 4)), "{sizes:?}");
+}
+
+#[test]
+fn a_peer_that_reneges_costs_a_timeout_and_nothing_is_missing() {
+    // RFC 2018, section 8: reports count until a timeout finds the first segment reported and not acknowledged; then
+    // everything is sent again.
+    let lost: Vec<_> = (1..=9).map(|number| (number, 1)).collect();
+    let settings = plain(Settings::rfc(), 20);
+    let trace = trace_with("sack_reneging", &settings, 60, &lost, Peer::Reneges);
+    assert_eq!((trace.recoveries, trace.timeouts), (1, 1));
+    let timeout = trace.rows.iter().find(|row| row.phase == "timeout").map(|row| (row.ms, row.ack));
+    assert_eq!(timeout, Some((1200, 2)), "a second after 1 was acknowledged");
+    assert!((2..=9).all(|number| trace.copies()[&number] == 2));
+}
+
+#[test]
+fn a_window_that_closes_and_opens() {
+    // RFC 9293, section 3.8.6.1: the peer has room for ten segments and reads nothing for five seconds. Probes after a
+    // second, then two, then four; the last one wakes it.
+    let settings = Settings { receive_buffer: 10 * PAYLOAD, ..plain(Settings::rfc(), 4) };
+    let trace = trace_with("window_closing", &settings, 30, &[], Peer::ReadsFrom(5000));
+    let probes: Vec<_> = trace.rows.iter().filter(|row| row.is_probe && row.ms > 0).map(|row| row.ms).collect();
+    assert_eq!((trace.retransmits, trace.timeouts), (0, 0));
+    assert!(trace.rows.iter().any(|row| row.window == 0 && row.pipe == 0));
+    assert_eq!(probes, [1200, 3200, 7200]);
 }

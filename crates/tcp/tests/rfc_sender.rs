@@ -111,6 +111,30 @@ fn what_is_sent_again_without_being_lost_counts_twice_in_the_pipe() {
 }
 
 #[test]
+fn what_was_rescued_is_sent_again_when_it_is_known_to_be_lost() {
+    // RFC 6675, section 5, (C.3), and NextSeg(), rule 1: rule 4 leaves HighRxt as it is.
+    let settings = Settings { initial_window: 10, ..plain(Settings::rfc()) };
+    let mut bench = Bench::established(&settings);
+    bench.end.write(10_000);
+    assert_eq!(bench.full_sent().len(), 10);
+    bench.ack(1, &[(at(2), at(10))]);
+    assert_eq!(bench.full_sent(), [1, 10], "rule 4");
+    bench.pass(Time::ms(100));
+    bench.ack(at(10), &[]);
+    bench.end.write(10_000);
+    assert_eq!(bench.full_sent(), [11, 12, 13]);
+    assert_eq!(bench.end.info().pipe, 5);
+    bench.pass(Time::ms(100));
+    bench.ack(at(10), &[(at(11), at(14))]);
+    assert_eq!(bench.full_sent(), [10, 14, 15, 16, 17], "both copies of 10 are lost");
+    assert_eq!(bench.end.info().pipe, 5);
+    // Once: after that only the timer helps.
+    bench.pass(Time::ms(100));
+    bench.ack(at(10), &[(at(11), at(18))]);
+    assert_eq!(bench.full_sent(), [18, 19, 20]);
+}
+
+#[test]
 fn a_peer_that_drops_what_it_reported_is_believed_after_a_timeout() {
     // RFC 2018, section 8.
     let settings = Settings { initial_window: 10, ..plain(Settings::rfc()) };

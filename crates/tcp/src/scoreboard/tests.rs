@@ -12,6 +12,8 @@ const MSS: u32 = 100;
 struct Copied {
     serial: u64,
     presumed_lost: bool,
+    /// By rule 4, without raising HighRxt.
+    is_rescue: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -50,7 +52,7 @@ struct Model {
 impl Model {
     fn sent(&mut self, index: usize) {
         self.serials += 1;
-        self.entries[index].copies.push(Copied { serial: self.serials, presumed_lost: false });
+        self.entries[index].copies.push(Copied { serial: self.serials, presumed_lost: false, is_rescue: false });
     }
 
     /// IsLost(): DupThresh discontiguous ranges, or more than (DupThresh - 1) * SMSS bytes, are sacked beyond.
@@ -197,7 +199,10 @@ impl Both {
                 self.board.mark_lost(self.threshold, MSS);
                 for index in 0..self.model.entries.len() {
                     if self.model.is_overtaken(index, self.threshold) {
-                        self.model.entries[index].copies[0].presumed_lost = true;
+                        let copies = self.model.entries[index].copies.iter_mut().enumerate();
+                        copies
+                            .filter(|(nth, copy)| *nth == 0 || copy.is_rescue)
+                            .for_each(|(_, copy)| copy.presumed_lost = true);
                     }
                 }
             }
@@ -233,6 +238,9 @@ impl Both {
                 let index = last.map(|_| self.model.entries.len() - 1);
                 let marked = self.board.mark_last();
                 self.retransmit_anyway(index, marked);
+                if let Some(copy) = index.and_then(|index| self.model.entries[index].copies.last_mut()) {
+                    copy.is_rescue = true;
+                }
             }
             Step::RetransmitUnsure | Step::RetransmitLast => {}
         }

@@ -5,7 +5,9 @@ pub mod peer;
 
 use std::collections::BTreeMap;
 
-use ekiden_congestion::{Algorithm, Native, Settings as Parameters, Tunables};
+use std::sync::Arc;
+
+use ekiden_congestion::{Algorithm, CongestionControl, Native, Settings as Parameters, Tunables, control};
 use ekiden_tcp::{Connection, Settings, State, Transmit, reset_for};
 use ekiden_units::Time;
 use ekiden_wire::{Segment, Seq};
@@ -13,6 +15,12 @@ use ekiden_wire::{Segment, Seq};
 pub fn reno() -> Box<Native> {
     let tunables = Tunables::new(&Parameters::default()).expect("the defaults are valid");
     Box::new(Native::new(Algorithm::Reno, tunables.into()))
+}
+
+/// A congestion control by its name.
+pub fn named(name: &str) -> Box<dyn CongestionControl + Send> {
+    let tunables = Tunables::new(&Parameters::default()).expect("the defaults are valid");
+    control(name, &Arc::new(tunables)).expect("there is one of this name")
 }
 
 /// What becomes of a segment on its way.
@@ -30,6 +38,7 @@ pub struct Pair {
     pub now: Time,
     pub ends: [Option<Connection>; 2],
     settings: [Settings; 2],
+    controls: [&'static str; 2],
     first: [Seq; 2],
     delay: Time,
     /// Under way: when and in which order they arrive, to whom.
@@ -45,17 +54,24 @@ pub struct Pair {
     /// The shift that each side announced, and how far the peer has allowed it to send, in positions: its SYN has 0.
     shifts: [Option<u8>; 2],
     allowed: [u32; 2],
+    /// The right edge of the window that each side has announced.
+    announced: [u32; 2],
     /// Bytes of payload that each side has sent, and sent again.
     pub bytes_sent: [u64; 2],
 }
 
 impl Pair {
     pub fn new(settings: [Settings; 2], delay: Time, first: [u32; 2]) -> Self {
-        let client = Connection::connect(&settings[0], reno(), (1000, 2000), Seq(first[0]));
+        Self::with_controls(settings, ["reno"; 2], delay, first)
+    }
+
+    pub fn with_controls(settings: [Settings; 2], controls: [&'static str; 2], delay: Time, first: [u32; 2]) -> Self {
+        let client = Connection::connect(&settings[0], named(controls[0]), (1000, 2000), Seq(first[0]));
         Self {
             now: Time(0),
             ends: [Some(client), None],
             settings,
+            controls,
             first: first.map(Seq),
             delay,
             flying: BTreeMap::new(),
@@ -67,8 +83,15 @@ impl Pair {
             steps: 0,
             shifts: [None; 2],
             allowed: [1; 2],
+            announced: [0; 2],
             bytes_sent: [0; 2],
         }
+    }
+
+    /// Side 1 opens the connection too.
+    pub fn open_both(&mut self) {
+        let control = named(self.controls[1]);
+        self.ends[1] = Some(Connection::connect(&self.settings[1], control, (2000, 1000), self.first[1]));
     }
 
     pub fn end(&mut self, side: usize) -> &mut Connection {
@@ -76,10 +99,10 @@ impl Pair {
     }
 
     /// Sends what there is to send.
-    pub fn transmit(&mut self, fate: &mut impl FnMut(usize, &Transmit) -> Fate) {
+    pub fn transmit(&mut self, fate: &mut impl FnMut(usize, &mut Transmit) -> Fate) {
         for side in 0..2 {
             let Some(end) = &mut self.ends[side] else { continue };
-            while let Some(transmit) = end.poll_transmit(self.now) {
+            while let Some(mut transmit) = end.poll_transmit(self.now) {
                 if self.keeps_log {
                     self.sent.push((self.now, side, transmit));
                 }
@@ -87,15 +110,23 @@ impl Pair {
                     self.shifts[side] = transmit.segment.options.window_scale;
                 }
                 self.bytes_sent[side] += u64::from(transmit.segment.payload);
+                let shift = if self.shifts[1 - side].is_some() { self.shifts[side].unwrap_or(0) } else { 0 };
+                if let Some(edge) = announces(&transmit.segment, shift, self.first[1 - side]) {
+                    // Apart from what a scaled window cannot say (RFC 7323, section 2.4).
+                    let before = self.announced[side];
+                    assert!(edge + (1 << shift) > before, "RFC 9293, section 3.8.6: {edge} after {before}");
+                    self.announced[side] = before.max(edge);
+                }
                 let end = position(transmit.segment.seq, self.first[side]) + transmit.segment.sequence_len();
                 let is_data = transmit.segment.sequence_len() > 0 && !transmit.segment.flags.syn;
                 assert!(!is_data || end <= self.allowed[side], "{end} is sent, {} allowed", self.allowed[side]);
                 let due = self.now + self.delay;
+                let fate = fate(side, &mut transmit);
                 let mut fly = |due| {
                     self.serial += 1;
                     self.flying.insert((due, self.serial), (1 - side, transmit));
                 };
-                match fate(side, &transmit) {
+                match fate {
                     Fate::Arrives => fly(due),
                     Fate::Lost => {}
                     Fate::Late(by) => fly(due + by),
@@ -109,7 +140,7 @@ impl Pair {
     }
 
     /// Goes on to the next thing that happens. `false` if nothing will.
-    pub fn step(&mut self, fate: &mut impl FnMut(usize, &Transmit) -> Fate) -> bool {
+    pub fn step(&mut self, fate: &mut impl FnMut(usize, &mut Transmit) -> Fate) -> bool {
         self.steps += 1;
         self.transmit(fate);
         let timer = self.ends.iter().flatten().filter_map(Connection::timeout).min();
@@ -132,7 +163,8 @@ impl Pair {
         let segment: &Segment = &transmit.segment;
         self.note_window(side, segment);
         let Some(end) = &mut self.ends[side] else {
-            self.ends[side] = Connection::accept(&self.settings[side], reno(), segment, self.first[side], self.now);
+            let control = named(self.controls[side]);
+            self.ends[side] = Connection::accept(&self.settings[side], control, segment, self.first[side], self.now);
             return;
         };
         if end.state() == State::Closed {
@@ -189,6 +221,12 @@ impl Pair {
         let of_side = self.sent.iter().filter(|(_, by, transmit)| *by == side && transmit.segment.payload > 0);
         of_side.map(|(at, _, transmit)| (*at, transmit.offset, transmit.segment.payload)).collect()
     }
+}
+
+/// Where the window ends that a segment announces.
+fn announces(segment: &Segment, shift: u8, first: Seq) -> Option<u32> {
+    let acked = position(segment.ack.filter(|_| !segment.flags.rst)?, first);
+    Some(acked + (u32::from(segment.window) << if segment.flags.syn { 0 } else { shift }))
 }
 
 /// Sequence numbers from the initial one, of transfers that are much shorter than 2^32.

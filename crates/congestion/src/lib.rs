@@ -7,6 +7,7 @@
 //! What the algorithms are and why their parameters have their defaults stands in `docs/congestion.md`.
 
 mod cubic;
+mod hystart;
 mod native;
 mod response;
 mod tunables;

@@ -252,6 +252,9 @@ impl Connection {
         }
         self.on_acked(now);
         let Some(receiver) = &mut self.receiver else { return Accepted::default() };
+        if let Some(rtt) = self.sender.estimator.least() {
+            receiver.tune(now, rtt);
+        }
         let accepted = receiver.take(now, segment);
         self.on_end(now);
         accepted

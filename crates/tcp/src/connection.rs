@@ -417,7 +417,7 @@ impl Connection {
         if self.failure.is_some() { 0 } else { self.sender.write(bytes) }
     }
 
-    /// How many bytes can be written now.
+    /// How many bytes can be written now, at least.
     pub fn room(&self) -> u64 {
         self.sender.room()
     }

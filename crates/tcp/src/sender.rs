@@ -163,7 +163,9 @@ impl Sender {
 
     /// The application writes. Returns how many bytes were taken.
     pub fn write(&mut self, bytes: u64) -> u64 {
-        let taken = if self.finished { 0 } else { bytes.min(self.room()) };
+        let piece = self.settings.send_piece.max(1);
+        let most = self.room().checked_next_multiple_of(piece).unwrap_or(u64::MAX);
+        let taken = if self.finished { 0 } else { bytes.min(most) };
         self.written += taken;
         if bytes > 0 {
             self.starved = self.settings.wakes_at_a_third && taken < bytes;
@@ -171,14 +173,11 @@ impl Sender {
         taken
     }
 
-    /// How many bytes the application may write now.
+    /// How many bytes the application may write now, at least: the rest of the last piece may come on top.
     pub fn room(&self) -> u64 {
-        let (buffer, piece) = (self.settings.send_buffer, self.settings.send_piece.max(1));
-        let held = self.held();
-        if self.starved && held > buffer - buffer / 3 {
-            return 0;
-        }
-        buffer.saturating_sub(held).checked_next_multiple_of(piece).unwrap_or(u64::MAX)
+        let (buffer, held) = (self.settings.send_buffer, self.held());
+        let waits = self.starved && held > buffer - buffer / 3;
+        if waits { 0 } else { buffer.saturating_sub(held) }
     }
 
     /// Bytes that were written and are not acknowledged.

@@ -118,7 +118,8 @@ impl Sender {
 
 fn settings() -> impl Strategy<Value = CubicSettings> {
     let anything = (1_u32..10_000, 300_u32..950, any::<bool>());
-    let others = anything.prop_map(|(c, beta, fast_convergence)| CubicSettings { c, beta, fast_convergence, ..NO_HYSTART });
+    let others =
+        anything.prop_map(|(c, beta, fast_convergence)| CubicSettings { c, beta, fast_convergence, ..NO_HYSTART });
     prop_oneof![Just(NO_HYSTART), others]
 }
 

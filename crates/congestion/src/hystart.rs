@@ -88,7 +88,7 @@ mod tests {
     #[test]
     fn a_train_of_half_a_round_trip_ends_slow_start() {
         // 70 Mbit/s and segments of 1400 bytes: 160 us each. The round in which 22 ms pass is the one of 160 segments, of
-        // which 138 are acknowledged then; at 18 ms the one of 80, of which 60 are. Linux: 299 to 303, and 139 to 142.
+        // which 138 are acknowledged then; at 18 ms the one of 80, of which 60 are. Linux: 298 to 301, and 139 to 142.
         assert_eq!(window_at_the_end(43_000, 160), 160 + 138);
         assert_eq!(window_at_the_end(18_000, 160), 80 + 60);
     }

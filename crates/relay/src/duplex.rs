@@ -8,6 +8,9 @@ use ekiden_relay_proto::segment::{Header, Kind};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+use crate::auto::Watch;
+use crate::config::Tcp;
+use crate::node::Node;
 use crate::pump::{Pump, PumpError};
 
 /// RESET codes (docs/protocol.md §6).
@@ -27,6 +30,8 @@ pub struct Side {
     pub stream: TcpStream,
     /// Whether a node is at the other end, so that frames are spoken.
     pub node: bool,
+    /// Looks at it, if its congestion control is chosen by what its path shows.
+    watch: Option<Box<Watch>>,
 }
 
 /// Both directions of a stream.
@@ -41,12 +46,19 @@ pub struct Duplex {
 impl Side {
     /// A host's connection.
     pub fn host(stream: TcpStream) -> Self {
-        Self { stream, node: false }
+        Self { stream, node: false, watch: None }
     }
 
     /// A node's connection.
     pub fn node(stream: TcpStream) -> Self {
-        Self { stream, node: true }
+        Self { stream, node: true, watch: None }
+    }
+
+    /// Gives it the congestion control that its path has, if `tcp` leaves that to the path; while its stream runs the path
+    /// is watched.
+    pub fn follow(&mut self, node: &Node, tcp: &Tcp) {
+        let path = if tcp.auto { node.paths.of(&self.stream) } else { None };
+        self.watch = path.map(|path| Box::new(Watch::new(path, &self.stream)));
     }
 
     /// Both directions have ended: what is queued is to be delivered, then the end.
@@ -94,6 +106,11 @@ impl Duplex {
     }
 
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), PumpError>> {
+        for Side { stream, watch, .. } in [&mut self.a, &mut self.b] {
+            if let Some(watch) = watch {
+                watch.poll(cx, stream);
+            }
+        }
         let (a, b) = (&self.a.stream, &self.b.stream);
         if self.backward.is_done() {
             self.forward.leave_end_to_close();

@@ -19,6 +19,7 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::accept;
+use crate::auto::Paths;
 use crate::config::{Config, Listener};
 use crate::congestion::{self, NotToBeHad};
 use crate::pool::Pool;
@@ -31,6 +32,8 @@ pub struct Node {
     pub started: Instant,
     /// Warm connections to peers.
     pub pool: Pool,
+    /// The paths whose congestion control is chosen by what they show.
+    pub paths: Paths,
     /// Accepted connections that are open.
     pub connections: AtomicUsize,
     /// Told when one closes while the limit is reached.
@@ -162,6 +165,7 @@ impl Relay {
             config: RwLock::new(config.clone()),
             started: Instant::now(),
             pool: Pool::default(),
+            paths: Paths::default(),
             connections: AtomicUsize::new(0),
             closed: Notify::new(),
             busy: AtomicUsize::new(0),

@@ -48,16 +48,26 @@ pub async fn connection(permit: Permit, listener: Arc<Listener>, stream: StdStre
         Err(error) => return tracing::warn!("a connection could not be watched: {error}"),
     };
     let node = permit.node();
-    let stream = match &listener.kind {
-        ListenerKind::Segment => return Box::pin(segment::serve(node, stream)).await,
-        ListenerKind::Forward { .. } => Box::pin(forward::prepare(node, &listener, stream)).await,
-        ListenerKind::Socks5 { .. } => Box::pin(socks::prepare(node, &listener, stream)).await,
-        ListenerKind::Http { .. } => Box::pin(http::prepare(node, &listener, stream)).await,
-    };
+    let stream = Box::pin(prepare(node, &listener, stream)).await;
     drop(listener);
     if let Some(stream) = stream {
         stream.run(node).await;
     }
+}
+
+/// Serves what comes before the stream. Without one, everything.
+async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpStream) -> Option<Box<Stream>> {
+    let mut stream = match &listener.kind {
+        ListenerKind::Segment => {
+            segment::serve(node, listener, stream).await;
+            return None;
+        }
+        ListenerKind::Forward { .. } => forward::prepare(node, listener, stream).await,
+        ListenerKind::Socks5 { .. } => socks::prepare(node, listener, stream).await,
+        ListenerKind::Http { .. } => Box::pin(http::prepare(node, listener, stream)).await,
+    }?;
+    stream.client.follow(node, &listener.tcp);
+    Some(Box::new(stream))
 }
 
 impl Stream {
@@ -66,8 +76,8 @@ impl Stream {
         Self { client: Side::host(client), upstream, first, busy }
     }
 
-    async fn run(self, node: &Node) {
-        let Self { client, upstream, first, busy } = self;
+    async fn run(self: Box<Self>, node: &Node) {
+        let Self { client, upstream, first, busy } = *self;
         let Upstream { side, peer, .. } = upstream;
         let duplex = Duplex::new(client, side, &first);
         drop(first);
@@ -112,7 +122,11 @@ pub async fn reach_via(node: &Node, chain: &[String], target: &Target, early: Ea
     let (stream, bound) = Box::pin(open(node, chain, target, early)).await?;
     let peer = chain.first().and_then(|first| config.peers.get_key_value(first));
     let peer = peer.map(|(name, peer)| Arc::new((name.clone(), peer.clone())));
-    Ok(Upstream { side: Side::node(stream), peer, bound: Some(bound) })
+    let mut side = Side::node(stream);
+    if let Some(peer) = &peer {
+        side.follow(node, &peer.1.tcp);
+    }
+    Ok(Upstream { side, peer, bound: Some(bound) })
 }
 
 fn refused(target: &Target) -> Failure {
@@ -124,7 +138,9 @@ async fn exit(node: &Node, target: &Target) -> Result<Upstream, Failure> {
     let config = node.config();
     let Some(rules) = config.routes.exit_rules(target) else { return Err(refused(target)) };
     let stream = dial::connect(target, &config.tcp, config.limits.connect, |address| rules.refuses(address)).await?;
-    Ok(Upstream { side: Side::host(stream), peer: None, bound: None })
+    let mut side = Side::host(stream);
+    side.follow(node, &config.tcp);
+    Ok(Upstream { side, peer: None, bound: None })
 }
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub struct Tcp {
     /// Whose TCP the simulator imitates.
     #[serde(skip_serializing_if = "is_default_profile")]
     pub profile: Profile,
-    /// The congestion control by the kernel's name, such as `reno` or `cubic`.
+    /// The congestion control by the kernel's name, such as `reno` or `cubic`; for a proxy also `auto`.
     pub congestion: String,
     /// How much unacknowledged and unsent data a socket holds at most (the kernel auto-tunes below that).
     pub send_buffer: Bytes,
@@ -54,6 +54,13 @@ pub struct Tcp {
     /// The least retransmission timeout; `None` leaves the profile's (Linux: 200 ms; RFC 6298: 1 s).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto_min: Option<Time>,
+}
+
+impl Tcp {
+    /// Whether a proxy's paths get their congestion control by what they show.
+    pub fn is_auto(&self) -> bool {
+        self.congestion == "auto"
+    }
 }
 
 /// Whose TCP the simulator imitates: details that standards leave open or that an implementation does its own way. The

@@ -5,6 +5,7 @@
 //! uses the same lines. A node forwards and serves without taking time.
 
 mod background;
+mod choice;
 mod events;
 mod gateway;
 mod network;

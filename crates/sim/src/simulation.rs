@@ -11,6 +11,7 @@ use ekiden_units::Time;
 use ekiden_wire::{Segment, Seq};
 
 use crate::background;
+use crate::choice::Choices;
 use crate::events::{Event, Events};
 use crate::gateway::Gateway;
 use crate::network::{Body, IP_HEADER, Network, Packet};
@@ -39,6 +40,7 @@ pub(crate) struct Simulation<'a> {
     background: Vec<background::Source>,
     pub samples: Vec<ekiden_record::Sample>,
     pub noted: Vec<Noted>,
+    pub choices: Choices,
     /// Sockets to be served.
     pub waiting: Vec<u32>,
 }
@@ -72,6 +74,7 @@ impl<'a> Simulation<'a> {
             background: Vec::new(),
             samples: Vec::new(),
             noted: Vec::new(),
+            choices: Choices::default(),
             waiting: Vec::new(),
         };
         let tunables = parameters()?;
@@ -87,6 +90,7 @@ impl<'a> Simulation<'a> {
             }
             simulation.background.push(source);
         }
+        simulation.add_choices();
         simulation.events.plan(options.resolution, Event::Sample);
         Ok(simulation)
     }
@@ -215,6 +219,7 @@ impl<'a> Simulation<'a> {
                 }
                 self.serve(socket);
             }
+            Event::Look => self.look(),
             Event::Sample => {
                 self.sample();
                 self.give_up();

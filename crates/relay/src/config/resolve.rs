@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ekiden_congestion::{Settings, Tunables};
+use ekiden_congestion::{Settings, Tunables, choice};
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::segment::{Key, MAX_CHAIN, is_node_name};
@@ -255,13 +255,18 @@ impl Source<'_> {
             return Err(self.error(Some(span), message));
         }
         let default = &defaults.options;
+        let auto = raw.congestion.as_ref().map_or(defaults.auto, |name| name == choice::AUTO);
+        let congestion = match auto {
+            true => Some(choice::CAREFUL.name().into()),
+            false => raw.congestion.clone().or_else(|| default.congestion.clone()),
+        };
         let options = TcpOptions {
-            congestion: raw.congestion.clone().or_else(|| default.congestion.clone()),
+            congestion,
             send_buffer: raw.send_buffer.or(default.send_buffer),
             receive_buffer: raw.receive_buffer.or(default.receive_buffer),
         };
         let congestion_fallback = raw.congestion_fallback.clone().or_else(|| defaults.congestion_fallback.clone());
-        Ok(Tcp { options, congestion_fallback })
+        Ok(Tcp { options, auto, congestion_fallback })
     }
 
     fn congestion(&self, table: &Spanned<RawCongestion>) -> Result<Settings> {

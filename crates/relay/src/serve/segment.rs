@@ -12,11 +12,12 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::{Upstream, reach_via};
+use crate::config::{Listener, Tcp};
 use crate::duplex::{Duplex, Side};
 use crate::node::Node;
 use crate::segment::{Early, fresh_nonce, invalid, read_frame};
 
-pub(super) async fn serve(node: &Arc<Node>, mut stream: TcpStream) {
+pub(super) async fn serve(node: &Arc<Node>, listener: &Listener, mut stream: TcpStream) {
     let limit = node.config().limits.handshake;
     let (name, key, mut request) = match timeout(limit, authenticate(node, &mut stream)).await {
         Ok(Ok(Some(first))) => first,
@@ -25,7 +26,7 @@ pub(super) async fn serve(node: &Arc<Node>, mut stream: TcpStream) {
         Err(_) => return,
     };
     loop {
-        let after = match serve_stream(node, stream, &request).await {
+        let after = match serve_stream(node, &listener.tcp, stream, &request).await {
             Ok(after) => after,
             Err(error) => return tracing::debug!("a stream from node {name} was reset: {error}"),
         };
@@ -83,7 +84,7 @@ async fn read_open(stream: &mut TcpStream) -> io::Result<Open> {
 }
 
 /// One stream, from OPEN to both ENDs. Returns the connection, ready for the next.
-async fn serve_stream(node: &Arc<Node>, mut stream: TcpStream, request: &Open) -> io::Result<TcpStream> {
+async fn serve_stream(node: &Arc<Node>, tcp: &Tcp, mut stream: TcpStream, request: &Open) -> io::Result<TcpStream> {
     let busy = node.begin();
     let reached = reach_via(node, &request.chain, &request.target, Early::Node(&stream)).await;
     let Upstream { side, peer, bound } = match reached {
@@ -98,7 +99,9 @@ async fn serve_stream(node: &Arc<Node>, mut stream: TcpStream, request: &Open) -
     };
     let bound = bound.or_else(|| side.stream.local_addr().ok());
     stream.write_all(&encode_opened(bound)).await?;
-    let (client, side) = Box::pin(Duplex::new(Side::node(stream), side, &[]).run()).await.map_err(io::Error::other)?;
+    let mut client = Side::node(stream);
+    client.follow(node, tcp);
+    let (client, side) = Box::pin(Duplex::new(client, side, &[]).run()).await.map_err(io::Error::other)?;
     Upstream { side, peer, bound: None }.finish(node);
     drop(busy);
     Ok(client.stream)

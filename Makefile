@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-s0 bench-choice bench-fidelity setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-s0 bench-s1 bench-choice bench-fidelity setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo:
@@ -42,6 +42,12 @@ bench-s0:
 	@scripts/setup build demo
 	cargo build --release --package ekiden
 	bench/s0/run
+
+# S1's figures and claims, simulated: two minutes.
+bench-s1:
+	@scripts/setup build demo
+	cargo build --release --package ekiden
+	bench/s1/run
 
 # Which congestion control for which path: half an hour. Continues where it was interrupted.
 bench-choice:

@@ -21,6 +21,9 @@ pub fn suits_lab(scenario: &Scenario) -> Result<(), Error> {
             );
         }
     }
+    if let Some((name, _)) = scenario.nodes.iter().find(|(_, node)| node.tcp.rtt_per_window) {
+        return only_simulated(format!("node.{name}.tcp.rtt_per_window"), "set it to false");
+    }
     for (name, link) in &scenario.links {
         suitable_link(name, link)?;
     }
@@ -108,9 +111,10 @@ enabled = false
 
     #[test]
     fn what_only_the_simulator_can_do_is_refused_with_its_key_and_what_to_do() {
-        let refused: [(&str, &[&str], &str, &str); 8] = [
+        let refused: [(&str, &[&str], &str, &str); 9] = [
             ("", &["tcp.profile=ns2"], "node.a.tcp.profile: ", "set it to \"linux\""),
             ("", &["node.b.tcp.profile=rfc"], "node.b.tcp.profile: ", "set it to \"linux\""),
+            ("", &["tcp.rtt_per_window=true"], "node.a.tcp.rtt_per_window: ", "set it to false"),
             ("", &["link.rs.discipline=codel"], "link.rs.discipline: ", "set it to \"drop_tail\""),
             ("", &["link.rs.loss=1%", "link.rs.loss_burst=4"], "link.rs.loss_burst: ", "set it to 1"),
             ("", &["link.rs.mtu=9001"], "link.rs.mtu: ", "9000 or less"),

@@ -54,6 +54,9 @@ pub struct Tcp {
     /// The least retransmission timeout; `None` leaves the profile's (Linux: 200 ms; RFC 6298: 1 s).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto_min: Option<Time>,
+    /// Whether a sender without timestamps measures the round-trip time of one segment per window only.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub rtt_per_window: bool,
 }
 
 impl Tcp {

@@ -56,6 +56,7 @@ pub(crate) struct RawTcp {
     pub window_scaling: Option<bool>,
     pub initial_window: Option<Spanned<u32>>,
     pub rto_min: Option<Spanned<Time>>,
+    pub rtt_per_window: Option<bool>,
 }
 
 #[derive(Deserialize, Clone)]

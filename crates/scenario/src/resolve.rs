@@ -32,6 +32,7 @@ fn default_tcp() -> Tcp {
         window_scaling: true,
         initial_window: None,
         rto_min: None,
+        rtt_per_window: false,
     }
 }
 
@@ -157,6 +158,7 @@ impl Checker<'_> {
             window_scaling: raw.window_scaling.unwrap_or(base.window_scaling),
             initial_window,
             rto_min,
+            rtt_per_window: raw.rtt_per_window.unwrap_or(base.rtt_per_window),
         })
     }
 

@@ -241,7 +241,7 @@ fn tcp(of: &mut Table) -> Result<&mut Table, String> {
 fn typed(leaf: &str, value: &str) -> Value {
     const NUMBERS: [&str; 8] =
         ["seed", "copies", "mtu", "loss_burst", "parallel", "initial_window", "connections", "repeats"];
-    const BOOLEANS: [&str; 4] = ["sack", "timestamps", "window_scaling", "enabled"];
+    const BOOLEANS: [&str; 5] = ["sack", "timestamps", "window_scaling", "rtt_per_window", "enabled"];
     let number = || value.parse().ok().map(Value::Integer).filter(|_| NUMBERS.contains(&leaf));
     let boolean = || value.parse().ok().map(Value::Boolean).filter(|_| BOOLEANS.contains(&leaf));
     number().or_else(boolean).unwrap_or_else(|| Value::String(value.into()))

@@ -68,6 +68,7 @@ impl Stack {
         settings.window_scaling = tcp.window_scaling;
         settings.initial_window = tcp.initial_window.unwrap_or(settings.initial_window);
         settings.rto.least = tcp.rto_min.unwrap_or(settings.rto.least);
+        settings.rtt_per_window = tcp.rtt_per_window;
         let congestion = if tcp.is_auto() { choice::CAREFUL.name().into() } else { tcp.congestion.clone() };
         Self { settings, is_auto: tcp.is_auto(), congestion, tunables: Arc::clone(tunables) }
     }

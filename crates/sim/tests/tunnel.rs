@@ -187,3 +187,27 @@ fn the_same_seed_gives_the_same_record() {
     assert_eq!(with("seed=7"), with("seed=7"));
     assert_ne!(with("seed=7").samples, with("seed=8").samples);
 }
+
+#[test]
+fn sack_in_the_tunnel_spares_the_hosts_needless_retransmissions_and_their_own_does_not() {
+    // S1, figures 2 and 6: slow start overshoots, and the tunnel stalls for longer than the hosts wait. Nothing is lost on
+    // the hosts' way, so all that they send again is needless.
+    let sent_again = |sets: &[&str]| -> u64 {
+        let starts = ["1s", "1.27s", "1.41s"].map(|start| format!("flow.bulk.start={start}"));
+        let runs = starts.iter().map(|start| {
+            let fixed = [
+                "flow.bulk.duration=20s",
+                "link.source.delay+link.sink.delay=10ms",
+                "link.backbone.delay=100ms",
+                start,
+            ];
+            let record = run_text(include_str!("../../../scenarios/s1/tunnel.toml"), &[&fixed, sets].concat());
+            assert!(record.tunnels.iter().all(|pipe| pipe.queue_drops == 0) && record.tunnels[0].retransmits > 0);
+            record.flows[0].retransmits
+        });
+        runs.sum()
+    };
+    assert!(sent_again(&[]) > 100);
+    assert!(sent_again(&["node.source.tcp.sack+node.sink.tcp.sack=true"]) > 100);
+    assert_eq!(sent_again(&["tunnel.t.tcp.sack=true"]), 0);
+}

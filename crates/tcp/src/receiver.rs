@@ -6,6 +6,7 @@ use ekiden_units::Time;
 use ekiden_wire::{SackBlock, SackBlocks, Segment, Seq, Timestamps};
 
 use crate::ranges::Ranges;
+use crate::rtt::on_tick;
 use crate::settings::Settings;
 
 /// How many received ranges are remembered by age, to be reported again (RFC 2018, section 4).
@@ -44,6 +45,7 @@ pub(crate) struct Receiver {
     quick_acks: u32,
     ack_every: u32,
     ack_delay: Time,
+    acks_by_clock: bool,
     /// The largest segment seen: the peer's effective MSS.
     largest: u64,
     sack: bool,
@@ -112,6 +114,7 @@ impl Receiver {
             quick_acks: settings.quick_acks,
             ack_every: settings.ack_every,
             ack_delay: settings.ack_delay,
+            acks_by_clock: settings.acks_by_clock,
             largest: 1,
             sack,
             timestamp: None,
@@ -234,7 +237,10 @@ impl Receiver {
         } else if self.next - self.acked > u64::from(self.ack_every - 1) * self.largest {
             self.ack_now = true;
         } else if self.ack_at.is_none() {
-            self.ack_at = Some(now + self.ack_delay);
+            self.ack_at = Some(match self.acks_by_clock {
+                true => on_tick(now + Time(1), self.ack_delay),
+                false => now + self.ack_delay,
+            });
         }
     }
 

@@ -103,7 +103,11 @@ impl Sender {
     fn measure(&mut self, now: Time, news: &News, echoed: Option<Time>) {
         let exact = news.sent_at.map(|at| now.since(at));
         let Some(rtt) = exact.or(echoed) else { return };
-        self.estimator.sample(rtt);
+        let counts = !self.settings.rtt_per_window || echoed.is_some() || self.una > self.measured;
+        if counts {
+            self.estimator.sample(rtt);
+            self.measured = self.next;
+        }
         if exact.is_some() {
             let rtt_us = u32::try_from(rtt.0 / 1000).unwrap_or(u32::MAX);
             self.control.on_rtt(&self.window, now.0 / 1000, rtt_us);

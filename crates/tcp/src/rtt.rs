@@ -6,6 +6,14 @@ use crate::settings::Rto;
 
 const FALLBACK: Time = Time::secs(3);
 
+/// When a timer for `at` runs out whose clock ticks at the multiples of `tick`; 0: at `at`.
+pub(crate) fn on_tick(at: Time, tick: Time) -> Time {
+    match tick.0 {
+        0 => at,
+        tick => Time(at.0.checked_next_multiple_of(tick).unwrap_or(u64::MAX)),
+    }
+}
+
 /// Smoothed round-trip time, its variation, and the timeout that follows.
 #[derive(Debug, Clone)]
 pub(crate) struct Estimator {
@@ -52,7 +60,7 @@ impl Estimator {
 
     /// RTO with its backoff.
     pub fn rto(&self) -> Time {
-        let Rto { initial, least, most, granularity, least_bounds_variance, backoff } = self.settings;
+        let Rto { initial, least, most, granularity, least_bounds_variance, backoff, .. } = self.settings;
         let base = match self.smoothed {
             None => initial,
             Some((srtt, rttvar)) => {
@@ -101,6 +109,15 @@ mod tests {
         assert_eq!(estimator(&Settings::rfc(), &[10]).rto(), Time::secs(1), "rule 2.4");
         // Without variation the granularity remains.
         assert_eq!(estimator(&free, &[100; 400]).rto(), Time(100_000_000 + 1_000_000));
+    }
+
+    #[test]
+    fn a_timer_with_a_clock_runs_out_at_its_next_tick() {
+        let half = Time::ms(500);
+        let ticks = [1, 499, 500, 501, 1200].map(|ms| on_tick(Time::ms(ms), half));
+        assert_eq!(ticks, [500, 500, 500, 1000, 1500].map(Time::ms));
+        assert_eq!(on_tick(Time(u64::MAX), half), Time(u64::MAX));
+        assert_eq!(on_tick(Time(7), Time(0)), Time(7));
     }
 
     #[test]

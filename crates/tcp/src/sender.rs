@@ -8,7 +8,7 @@ use ekiden_units::Time;
 use ekiden_wire::{Segment, Seq};
 
 use crate::recovery::{Phase, Proportion};
-use crate::rtt::Estimator;
+use crate::rtt::{Estimator, on_tick};
 use crate::scoreboard::{Scoreboard, Sent};
 use crate::settings::Settings;
 
@@ -48,6 +48,8 @@ pub(crate) struct Sender {
     pub recover: u64,
     pub board: Scoreboard,
     pub estimator: Estimator,
+    /// `next` at the last measurement of a round-trip time.
+    pub measured: u64,
     pub rto_at: Option<Time>,
     /// Timeouts in a row, and `una` at the last one.
     pub timeouts_in_row: u32,
@@ -100,6 +102,7 @@ impl Sender {
             recover: 0,
             board: Scoreboard::default(),
             estimator: Estimator::new(settings.rto),
+            measured: 0,
             rto_at: None,
             timeouts_in_row: 0,
             timeout_una: None,
@@ -321,7 +324,7 @@ impl Sender {
 
     /// Starts the retransmission timer anew.
     pub fn arm(&mut self, now: Time) {
-        self.rto_at = Some(now + self.estimator.rto());
+        self.rto_at = Some(on_tick(now + self.estimator.rto(), self.settings.rto.tick));
     }
 
     /// Starts or stops the timer for zero-window probes, when everything that may be sent was.

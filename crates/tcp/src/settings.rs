@@ -58,6 +58,9 @@ pub struct Settings {
     pub idle_restart: bool,
     /// Nagle's algorithm (RFC 9293, section 3.7.4).
     pub nagle: bool,
+    /// Whether a sender without timestamps measures the round-trip time of one segment per window only, as 4.3BSD did and many
+    /// after it (RFC 1323, section 3.1), rather than of each.
+    pub rtt_per_window: bool,
     /// The retransmission timer.
     pub rto: Rto,
     /// Timeouts in a row without an answer after which the connection is given up (RFC 9293, section 3.8.3: R2).
@@ -66,6 +69,9 @@ pub struct Settings {
     pub ack_every: u32,
     /// How long an acknowledgement waits at most (RFC 5681, section 4.2: below 500 ms).
     pub ack_delay: Time,
+    /// Whether delayed acknowledgements go when the clock shows a multiple of `ack_delay`, so sooner than that on average, as with
+    /// BSD's fast timer.
+    pub acks_by_clock: bool,
     /// Segments at the start of a connection that are acknowledged one by one, as Linux does.
     pub quick_acks: u32,
     /// How long the side that ended first remembers the connection: twice the MSL (RFC 9293, section 3.4.2).
@@ -104,6 +110,8 @@ pub struct Rto {
     pub most: Time,
     /// The clock's granularity: G.
     pub granularity: Time,
+    /// The timer is looked at when the clock shows a multiple of this, as with BSD's slow timer; 0: it runs out exactly on time.
+    pub tick: Time,
     /// What `least` bounds: the timeout (RFC 6298, rule 2.4), or, as in Linux, the part of it that follows from the
     /// variance, so that the timeout is at least `least` above the smoothed round-trip time.
     pub least_bounds_variance: bool,
@@ -137,17 +145,20 @@ impl Settings {
             window_validation: true,
             idle_restart: true,
             nagle: true,
+            rtt_per_window: false,
             rto: Rto {
                 initial: Time::secs(1),
                 least: Time::secs(1),
                 most: Time::secs(60),
                 granularity: Time::ms(1),
+                tick: Time(0),
                 least_bounds_variance: false,
                 backoff: 2,
             },
             retries: 15,
             ack_every: 2,
             ack_delay: Time::ms(200),
+            acks_by_clock: false,
             quick_acks: 0,
             time_wait: Time::secs(240),
         }
@@ -191,8 +202,9 @@ impl Settings {
         }
     }
 
-    /// OPNET's Reno with its defaults of the time of S1 (2003): no SACK, no timestamps, plain Reno's recovery, initial window of
-    /// one segment, RTO from 0.5 s on a clock of 0.5 s, acknowledgements delayed by at most 0.2 s.
+    /// OPNET's Reno with its defaults of about the time of S1 (2003): no SACK, no timestamps, plain Reno's recovery, initial window
+    /// of one segment, RTO from 1 s with a timer of 0.5 s, acknowledgements by a clock of 0.2 s. What is known of it, and
+    /// what is assumed, stands in docs/s1.md.
     pub fn opnet() -> Self {
         Self {
             timestamps: false,
@@ -204,13 +216,8 @@ impl Settings {
             window_validation: false,
             idle_restart: false,
             nagle: false,
-            rto: Rto {
-                initial: Time::secs(1),
-                least: Time::ms(500),
-                most: Time::secs(64),
-                granularity: Time::ms(500),
-                ..Self::rfc().rto
-            },
+            rto: Rto { most: Time::secs(64), granularity: Time(0), tick: Time::ms(500), ..Self::rfc().rto },
+            acks_by_clock: true,
             ..Self::rfc()
         }
     }

@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-sim bench-s0 bench-s1 bench-s2 bench-choice setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo:
@@ -65,6 +65,12 @@ bench-s2:
 	@scripts/setup build demo
 	cargo build --release --package ekiden
 	bench/s2/run
+
+# The same scenarios on the kernel's TCP and simulated: half an hour. Continues where it was interrupted.
+bench-fidelity:
+	@scripts/setup build demo
+	cargo build --release --package ekiden
+	bench/fidelity/run
 
 setup:
 	@scripts/setup build demo test

@@ -2,7 +2,7 @@
 //!
 //! Integers only, so that every machine computes the same: windows in 2^-32 segments, times in microseconds. Names are
 //! those of the RFC's section 4.1.2. What it leaves open, or what differs:
-//! - Slow start is Reno's, without HyStart++ (section 4.10 allows it).
+//! - Slow start ends by HyStart, as in Linux, and not by HyStart++ (section 4.10 allows either).
 //! - An acknowledgement of several segments counts as often, as in Linux: with delayed acknowledgements too the window
 //!   comes to `target` within a round trip (sections 4.4 and 4.5 say "for each received new ACK").
 //! - A stage that begins at W_max or above has K = 0 and W_max = cwnd_epoch, as after a timeout (section 4.8): the formula
@@ -10,6 +10,7 @@
 //! - In the Reno-friendly region the window never falls: it is the larger of cwnd and W_est (section 4.3).
 //! - Nothing is undone after spurious losses (section 4.9), and there is no response to ECN but to losses.
 
+use crate::hystart::HyStart;
 use crate::native::slow_start;
 use crate::{CongestionControl, Window};
 
@@ -22,11 +23,13 @@ pub struct CubicSettings {
     pub beta: u32,
     /// Whether a window that came less far than before leaves room to others (section 4.7).
     pub fast_convergence: bool,
+    /// Whether slow start ends before the first loss (section 4.10): HyStart.
+    pub hystart: bool,
 }
 
 impl Default for CubicSettings {
     fn default() -> Self {
-        Self { c: 400, beta: 700, fast_convergence: true }
+        Self { c: 400, beta: 700, fast_convergence: true, hystart: true }
     }
 }
 
@@ -51,6 +54,9 @@ pub struct Cubic {
     w_max: u64,
     cwnd_prior: u64,
     stage: Option<Stage>,
+    hystart: HyStart,
+    /// The round-trip time that came with the acknowledgement at hand.
+    fresh_us: Option<u64>,
 }
 
 /// A stage of congestion avoidance.
@@ -75,7 +81,18 @@ impl Cubic {
         let beta = settings.beta.clamp(1, 999);
         let settings = CubicSettings { c: settings.c.max(1), beta, ..settings };
         let alpha = 3 * u64::from(1000 - beta) * ONE / u64::from(1000 + beta);
-        Self { settings, alpha, now_us: 0, rtt_us: 0, srtt8_us: 0, w_max: 0, cwnd_prior: 0, stage: None }
+        Self {
+            settings,
+            alpha,
+            now_us: 0,
+            rtt_us: 0,
+            srtt8_us: 0,
+            w_max: 0,
+            cwnd_prior: 0,
+            stage: None,
+            hystart: HyStart::default(),
+            fresh_us: None,
+        }
     }
 
     /// The stage under way, its clock brought up to now; a new one if there is none.
@@ -137,6 +154,7 @@ impl CongestionControl for Cubic {
     fn on_rtt(&mut self, _window: &Window, now_us: u64, rtt_us: u32) -> bool {
         self.now_us = self.now_us.max(now_us);
         self.rtt_us = rtt_us.into();
+        self.fresh_us = Some(self.rtt_us);
         self.srtt8_us = match self.srtt8_us {
             0 => 8 * self.rtt_us,
             srtt8 => srtt8 - srtt8 / 8 + self.rtt_us,
@@ -145,8 +163,12 @@ impl CongestionControl for Cubic {
     }
 
     fn on_ack(&mut self, window: &mut Window, acked: u32) {
+        let rtt_us = self.fresh_us.take();
         if window.cwnd < window.ssthresh {
             self.stage = None;
+            if self.settings.hystart && self.hystart.ends(self.now_us, rtt_us, window.cwnd, acked) {
+                window.ssthresh = window.cwnd;
+            }
         }
         let acked = slow_start(window, acked);
         if acked == 0 {
@@ -174,6 +196,7 @@ impl CongestionControl for Cubic {
     fn on_timeout(&mut self) {
         self.w_max = 0;
         self.stage = None;
+        self.hystart = HyStart::default();
     }
 }
 

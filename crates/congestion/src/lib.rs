@@ -8,6 +8,7 @@
 
 pub mod choice;
 mod cubic;
+mod hystart;
 mod native;
 mod response;
 mod tunables;

@@ -28,6 +28,16 @@ pub(crate) fn suits(scenario: &Scenario) -> Result<(), Error> {
     }
 }
 
+/// Payload in a whole train of segments that Linux keeps and sends as one: as the lab sets it (`gso_max_size` an eighth of the
+/// buffer, 4 to 64 KiB), less room for headers (`MAX_TCP_HEADER`), in full segments (`tcp_xmit_size_goal`).
+fn train(send_buffer: u64, mss: u64, timestamps: bool) -> u64 {
+    const ROOM_FOR_HEADERS: u64 = 321;
+    const TIMESTAMPS: u64 = 12;
+    let segment = mss.saturating_sub(if timestamps { TIMESTAMPS } else { 0 }).max(1);
+    let most = (send_buffer / 8).clamp(4_096, 65_536) - ROOM_FOR_HEADERS;
+    (most / segment).max(1) * segment
+}
+
 /// The TCP of one end of a connection.
 #[derive(Clone)]
 pub(crate) struct Stack {
@@ -50,6 +60,9 @@ impl Stack {
         };
         settings.mss = mtu.saturating_sub(HEADERS);
         settings.send_buffer = tcp.send_buffer.0;
+        if tcp.profile == Profile::Linux {
+            settings.send_piece = train(tcp.send_buffer.0, u64::from(settings.mss), tcp.timestamps);
+        }
         settings.receive_buffer = tcp.receive_buffer.0;
         settings.sack = tcp.sack;
         settings.timestamps = tcp.timestamps;

@@ -252,6 +252,9 @@ impl Connection {
         }
         self.on_acked(now);
         let Some(receiver) = &mut self.receiver else { return Accepted::default() };
+        if let Some(rtt) = self.sender.estimator.least() {
+            receiver.tune(now, rtt);
+        }
         let accepted = receiver.take(now, segment);
         self.on_end(now);
         accepted
@@ -414,7 +417,7 @@ impl Connection {
         if self.failure.is_some() { 0 } else { self.sender.write(bytes) }
     }
 
-    /// How many bytes can be written now.
+    /// How many bytes can be written now, at least.
     pub fn room(&self) -> u64 {
         self.sender.room()
     }

@@ -34,7 +34,10 @@ pub(crate) struct Receiver {
     end: Option<u64>,
     /// What the application has not taken begins here.
     read: u64,
+    /// The largest window that is advertised now.
     buffer: u64,
+    /// Where its growth stands, if it grows.
+    tuning: Option<Tuning>,
     scale: u8,
     /// The largest right edge of the window that was advertised.
     edge: u64,
@@ -53,6 +56,25 @@ pub(crate) struct Receiver {
     sack: bool,
     /// TS.Recent, and when it was set.
     timestamp: Option<(u32, Time)>,
+}
+
+/// How the window grows with what the application takes.
+#[derive(Debug, Clone)]
+struct Tuning {
+    /// The most that the buffer may grow to.
+    most: u64,
+    /// When the measurement under way began, and where the application was then.
+    since: Time,
+    read: u64,
+    /// The most that it has taken in a round trip.
+    taken: u64,
+}
+
+impl Tuning {
+    /// The window before the first measurement.
+    const FIRST_WINDOW: u64 = 65_535;
+    /// What counts as taken before it: Linux's initial window, in segments.
+    const FIRST_SEGMENTS: u64 = 10;
 }
 
 /// What a segment brought.
@@ -75,7 +97,10 @@ impl Receiver {
     /// `first` is the sequence number of the peer's SYN; `scaled` and `sack` whether both ends want them.
     pub fn new(settings: &Settings, first: Seq, scaled: bool, sack: bool) -> Self {
         let scale = if scaled { scale_for(settings.receive_buffer) } else { 0 };
-        let buffer = settings.receive_buffer.min(u64::from(u16::MAX) << scale);
+        let most = settings.receive_buffer.min(u64::from(u16::MAX) << scale);
+        let buffer = if settings.tunes_window { most.min(Tuning::FIRST_WINDOW) } else { most };
+        let taken = Tuning::FIRST_SEGMENTS * u64::from(settings.mss.max(1));
+        let tuning = settings.tunes_window.then_some(Tuning { most, since: Time(0), read: 1, taken });
         Self {
             first,
             next: 1,
@@ -84,6 +109,7 @@ impl Receiver {
             end: None,
             read: 1,
             buffer,
+            tuning,
             scale,
             // The SYN's own window is not scaled (RFC 7323, section 2.2).
             edge: 1 + buffer.min(u16::MAX.into()),
@@ -148,6 +174,21 @@ impl Receiver {
     /// The peer's timestamp, to be echoed.
     pub fn timestamp(&self) -> u32 {
         self.timestamp.map_or(0, |(value, _)| value)
+    }
+
+    /// Lets the window grow, once per round trip: to twice what the application took in the last one, and as much more as
+    /// leaves a sender in slow start room to double again (Linux: `tcp_rcvbuf_grow`). What waits for a gap to be filled is
+    /// not taken, so that the window stands still meanwhile.
+    pub fn tune(&mut self, now: Time, rtt: Time) {
+        let Some(tuning) = self.tuning.as_mut().filter(|tuning| now.since(tuning.since) >= rtt) else { return };
+        let (before, taken) = (tuning.taken, self.read - tuning.read);
+        if taken > before {
+            let growth = u128::from(taken) * u128::from(taken - before) / u128::from(before);
+            let window = 2 * u128::from(taken) + 4 * growth;
+            self.buffer = self.buffer.max(window.min(tuning.most.into()) as u64);
+            tuning.taken = taken;
+        }
+        (tuning.since, tuning.read) = (now, self.read);
     }
 
     /// Takes an acceptable segment's payload and FIN.

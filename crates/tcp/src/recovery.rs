@@ -47,6 +47,7 @@ impl Sender {
         self.update_window(segment, acked);
         let mut news = News::default();
         let is_of_syn = advances && self.una == 0;
+        self.board.arrived_until = self.estimator.least().map(|least| Time(now.0.saturating_sub(least.0)));
         if advances {
             news = self.board.acknowledge(acked);
             self.una = acked;
@@ -78,6 +79,9 @@ impl Sender {
         }
         // What advances begins anew, and may be the first duplicate itself (RFC 6675, section 5).
         self.duplicates = if advances { 0 } else { self.duplicates } + u32::from(is_duplicate);
+        if advances && !matches!(self.phase, Phase::Recovery { high, .. } if acked < high) {
+            self.board.forget_duplicates();
+        }
         match self.phase {
             Phase::Open => self.on_ack_when_open(now, is_duplicate, &mut news),
             Phase::Recovery { high, restarted } => {
@@ -174,7 +178,10 @@ impl Sender {
     }
 
     /// Sets the window so that as much is sent as the reduction allows.
-    fn pace(&mut self, news: &News, advances: bool) {
+    ///
+    /// All goes well if the acknowledgement advances and tells of no further loss (`SafeACK` of RFC 9937, section 5;
+    /// `tcp_cwnd_reduction` of Linux).
+    fn pace(&mut self, news: &News, goes_well: bool) {
         let ssthresh = self.window.ssthresh;
         if self.settings.reduction == Reduction::Pipe {
             self.window.cwnd = ssthresh;
@@ -187,8 +194,8 @@ impl Sender {
             let due = (u64::from(state.delivered) * u64::from(ssthresh)).div_ceil(state.outstanding.into());
             u32::try_from(due).unwrap_or(u32::MAX).saturating_sub(state.sent)
         } else {
-            // Slow start as long as the acknowledgements say that retransmissions arrive; else one for one.
-            let limit = state.delivered.saturating_sub(state.sent).max(news.delivered) + u32::from(advances);
+            // Slow start as long as the acknowledgements say that all goes well; else one for one.
+            let limit = state.delivered.saturating_sub(state.sent).max(news.delivered) + u32::from(goes_well);
             limit.min(ssthresh - pipe)
         };
         self.window.cwnd = (pipe + more).max(1);
@@ -208,11 +215,13 @@ impl Sender {
             return;
         }
         self.counted = self.counted.saturating_sub(1 + u32::from(advances));
+        let mut goes_well = advances;
         if self.sack {
-            self.board.mark_lost(self.settings.duplicate_acks, self.mss);
+            let mut lost = self.board.mark_lost(self.settings.duplicate_acks, self.mss);
             if self.settings.lost_retransmissions {
-                self.board.mark_overtaken();
+                lost += self.board.mark_overtaken();
             }
+            goes_well &= lost == 0;
             if advances {
                 self.arm(now);
             }
@@ -230,8 +239,9 @@ impl Sender {
             self.phase = Phase::Recovery { high, restarted: true };
             self.board.mark_first();
             self.must_retransmit = true;
+            goes_well = false;
         }
-        self.pace(news, advances);
+        self.pace(news, goes_well);
     }
 
     fn leave_recovery(&mut self, now: Time) {

@@ -44,6 +44,11 @@ impl Sent {
     fn is_in_network(&self) -> bool {
         !self.sacked && !self.lost
     }
+
+    /// Whether its last transmission can be the one that arrived.
+    fn may_have_arrived(&self, until: Option<Time>) -> bool {
+        !self.retransmitted || until.is_none_or(|until| self.at <= until)
+    }
 }
 
 /// What an acknowledgement told.
@@ -76,6 +81,9 @@ pub(crate) struct Scoreboard {
     serials: u64,
     /// The latest transmission that is known to have arrived.
     newest_arrived: u64,
+    /// What was sent again after this time cannot have arrived yet: an acknowledgement of it is one of the first copy (RFC
+    /// 8985, section 6.2, step 2).
+    pub arrived_until: Option<Time>,
     /// Transmissions in their order, with the segment's start, for [`Scoreboard::mark_overtaken`].
     order: VecDeque<(u64, u64)>,
     /// Whether [`Scoreboard::mark_overtaken`] will be asked.
@@ -132,7 +140,9 @@ impl Scoreboard {
                 self.sacked_count -= 1;
             } else {
                 news.delivered += 1;
-                self.newest_arrived = self.newest_arrived.max(first.serial);
+                if first.may_have_arrived(self.arrived_until) {
+                    self.newest_arrived = self.newest_arrived.max(first.serial);
+                }
                 ambiguous |= first.retransmitted;
                 news.sent_at = news.sent_at.max(Some(first.at));
             }
@@ -183,7 +193,9 @@ impl Scoreboard {
             self.sacked_count += 1;
             news.sacked += 1;
             news.delivered += 1;
-            self.newest_arrived = self.newest_arrived.max(sent.serial);
+            if sent.may_have_arrived(self.arrived_until) {
+                self.newest_arrived = self.newest_arrived.max(sent.serial);
+            }
             if !sent.retransmitted {
                 news.sent_at = news.sent_at.max(Some(sent.at));
             }
@@ -214,6 +226,12 @@ impl Scoreboard {
             self.left += 1;
             news.delivered += 1;
         }
+    }
+
+    /// Without SACK, outside of recovery: what advances begins anew, and no duplicates are known of what remains (RFC 6582,
+    /// section 3.2, step 3: FlightSize is all that is outstanding).
+    pub fn forget_duplicates(&mut self) {
+        self.left = 0;
     }
 
     /// IsLost() of RFC 6675, section 4, for all at once: marks what `duplicate_acks` segments or ranges beyond it have

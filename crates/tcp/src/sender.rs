@@ -23,6 +23,8 @@ pub(crate) struct Sender {
     written: u64,
     /// No more will be written: a FIN follows.
     finished: bool,
+    /// The application found the send buffer full and was not let write since.
+    starved: bool,
     /// Payload in a full segment.
     pub mss: u32,
     /// The right edge of the peer's window.
@@ -88,6 +90,7 @@ impl Sender {
             next: 0,
             written: 1,
             finished: false,
+            starved: false,
             mss: 536,
             edge: 1,
             window_most: 0,
@@ -177,14 +180,26 @@ impl Sender {
 
     /// The application writes. Returns how many bytes were taken.
     pub fn write(&mut self, bytes: u64) -> u64 {
-        let taken = if self.finished { 0 } else { bytes.min(self.room()) };
+        let piece = self.settings.send_piece.max(1);
+        let most = self.room().checked_next_multiple_of(piece).unwrap_or(u64::MAX);
+        let taken = if self.finished { 0 } else { bytes.min(most) };
         self.written += taken;
+        if bytes > 0 {
+            self.starved = self.settings.wakes_at_a_third && taken < bytes;
+        }
         taken
     }
 
-    /// How many bytes the application may write now.
+    /// How many bytes the application may write now, at least: the rest of the last piece may come on top.
     pub fn room(&self) -> u64 {
-        self.settings.send_buffer.saturating_sub(self.written - self.una.clamp(1, self.written))
+        let (buffer, held) = (self.settings.send_buffer, self.held());
+        let waits = self.starved && held > buffer - buffer / 3;
+        if waits { 0 } else { buffer.saturating_sub(held) }
+    }
+
+    /// Bytes that were written and are not acknowledged.
+    fn held(&self) -> u64 {
+        self.written - self.una.clamp(1, self.written)
     }
 
     /// The application has written everything.
@@ -220,7 +235,10 @@ impl Sender {
         if let Some(new) = self.poll_new(now) {
             return Some(new);
         }
-        let may_more = self.sack && matches!(self.phase, Phase::Recovery { .. }) && self.pipe() < self.window.cwnd;
+        let may_more = self.sack
+            && self.settings.unsure_retransmissions
+            && matches!(self.phase, Phase::Recovery { .. })
+            && self.pipe() < self.window.cwnd;
         if may_more && self.board.mark_unsure() {
             return self.retransmit(now);
         }

@@ -10,8 +10,17 @@ pub struct Settings {
     pub mss: u32,
     /// Unacknowledged and unsent payload that is held at most, in bytes.
     pub send_buffer: u64,
+    /// In what pieces the send buffer takes data, in bytes: another one as long as less than the buffer is held. 1: exactly up
+    /// to its size. Linux asks for room only when it begins a new train of segments (`tcp_sendmsg_locked`).
+    pub send_piece: u64,
+    /// Whether a program that found the send buffer full can write again only when two thirds of it or less are held, as
+    /// in Linux (`sk_stream_write_space`: when what is free is at least half of what is held); otherwise at once.
+    pub wakes_at_a_third: bool,
     /// Payload that is held for the application at most, in bytes; so the largest window that is advertised.
     pub receive_buffer: u64,
+    /// Whether the advertised window begins at 64 KiB and grows with what the application takes per round trip, as in Linux
+    /// (`tcp_rcv_space_adjust`, `tcp_rcvbuf_grow`); otherwise it is the whole buffer from the start.
+    pub tunes_window: bool,
     /// Window scaling (RFC 7323, section 2). Used if both ends want it.
     pub window_scaling: bool,
     /// Timestamps (RFC 7323, section 3). Used if both ends want them.
@@ -40,6 +49,9 @@ pub struct Settings {
     /// Whether a retransmission counts as lost when something sent after it has arrived (RFC 8985 without its time for
     /// reordering). Needs SACK. Otherwise only the retransmission timer finds lost retransmissions.
     pub lost_retransmissions: bool,
+    /// Whether fast recovery with SACK, when nothing else may be sent, sends again what is not known to be lost (RFC 6675,
+    /// NextSeg(), rules 3 and 4); Linux does not (`tcp_xmit_retransmit_queue`).
+    pub unsure_retransmissions: bool,
     /// Whether a timeout during recovery lowers the slow start threshold again (RFC 5681, equation 4); Linux does not.
     pub timeout_reduces_again: bool,
     /// Whether a timeout that follows another of the same segment lowers the slow start threshold again, so that it comes to its
@@ -142,7 +154,10 @@ impl Settings {
         Self {
             mss: 1460,
             send_buffer: 4 << 20,
+            send_piece: 1,
+            wakes_at_a_third: false,
             receive_buffer: 4 << 20,
+            tunes_window: false,
             window_scaling: true,
             timestamps: true,
             sack: true,
@@ -155,6 +170,7 @@ impl Settings {
             pipe: Pipe::Scoreboard,
             timeout_forgets_sack: false,
             lost_retransmissions: false,
+            unsure_retransmissions: true,
             timeout_reduces_again: true,
             every_timeout_reduces: false,
             reduces_after_timeout: false,
@@ -183,13 +199,17 @@ impl Settings {
         }
     }
 
-    /// A current Linux: RTO from 200 ms above the smoothed round-trip time, RACK, PRR. Its reordering window, tail loss
-    /// probes, undo, HyStart and auto-tuned receive windows are not imitated.
+    /// A current Linux: RTO from 200 ms above the smoothed round-trip time, RACK, PRR, windows that grow with what is read,
+    /// writers that are woken late. Its reordering window, tail loss probes, F-RTO and undo are not imitated.
     pub fn linux() -> Self {
         Self {
+            send_piece: 64 << 10,
+            wakes_at_a_third: true,
+            tunes_window: true,
             partial_acks: PartialAcks::RestartTimer,
             reduction: Reduction::Proportional,
             lost_retransmissions: true,
+            unsure_retransmissions: false,
             timeout_reduces_again: false,
             rto: Rto { least: Time::ms(200), most: Time::secs(120), least_bounds_variance: true, ..Self::rfc().rto },
             ack_delay: Time::ms(40),

@@ -64,6 +64,33 @@ impl Arrived {
     }
 }
 
+#[test]
+fn the_window_grows_with_what_is_read_in_a_round_trip_and_stands_still_at_a_gap() {
+    // tcp_rcvbuf_grow: twice what was taken, and twice that in proportion to its growth. Initial: ten segments of 1000.
+    let settings = Settings { mss: 1000, receive_buffer: 1 << 20, tunes_window: true, ..Settings::rfc() };
+    let mut receiver = Receiver::new(&settings, FIRST, true, false);
+    let mut arrives = |ms: u64, start: u64, length: u32| {
+        let now = Time::ms(ms);
+        receiver.tune(now, Time::ms(100));
+        receiver.take(now, &data(start, length, false));
+        receiver.read(u64::MAX);
+        let ack = acknowledgement(&mut receiver, false);
+        u64::from(ack.window) << scale_for(1 << 20)
+    };
+    let rounded = |window: u64| window >> scale_for(1 << 20) << scale_for(1 << 20);
+    assert_eq!(arrives(100, 1, 10_000), rounded(65_535));
+    // Ten segments are no more than ten; then twenty, forty.
+    assert_eq!(arrives(200, 10_001, 20_000), rounded(65_535));
+    assert!(arrives(250, 30_001, 32) <= 65_535, "once per round trip");
+    assert_eq!(arrives(300, 30_033, 40_000), rounded(2 * 20_032 + 4 * 20_032 * 10_032 / 10_000));
+    let large = arrives(400, 70_033, 10);
+    assert_eq!(large, rounded(2 * 40_000 + 4 * 40_000 * 19_968 / 20_032));
+    // 70,043 is missing: nothing is read, and the right edge stays.
+    for ms in 5..20 {
+        assert_eq!(arrives(ms * 100, 70_044 + ms * 5000, 5000), large);
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 

@@ -1,0 +1,96 @@
+//! What a Linux does that the RFCs leave open, against segments made by hand.
+
+mod common;
+
+use common::peer::{Bench, at, plain};
+use ekiden_tcp::Settings;
+use ekiden_units::Time;
+
+#[test]
+fn a_writer_that_found_the_buffer_full_waits_until_a_third_is_free() {
+    // sk_stream_write_space: free space of at least half of what is held.
+    let settings = Settings { send_buffer: 9000, send_piece: 1, initial_window: 20, ..plain(Settings::linux()) };
+    let mut bench = Bench::established(&settings);
+    assert_eq!(bench.end.write(20_000), 9000);
+    assert_eq!(bench.full_sent().len(), 9);
+    for number in 2..=3 {
+        bench.ack(at(number), &[]);
+        assert_eq!((bench.end.room(), bench.end.write(11_000)), (0, 0), "{number}");
+    }
+    bench.ack(at(4), &[]);
+    assert_eq!(bench.end.write(11_000), 3000);
+    // Who did not ask for more than there was is not waiting.
+    bench.ack(at(7), &[]);
+    assert_eq!((bench.end.room(), bench.end.write(1000)), (3000, 1000));
+    bench.ack(at(8), &[]);
+    assert_eq!(bench.end.room(), 3000);
+}
+
+#[test]
+fn the_send_buffer_is_exceeded_by_less_than_a_piece() {
+    let settings = Settings { send_buffer: 10_000, send_piece: 4000, ..plain(Settings::linux()) };
+    let mut bench = Bench::established(&settings);
+    assert_eq!(bench.end.write(9000), 9000);
+    assert_eq!(bench.end.write(90_000), 4000);
+    assert_eq!(bench.end.write(90_000), 0);
+}
+
+#[test]
+fn what_is_not_known_to_be_lost_is_not_sent_again() {
+    // RFC 6675, NextSeg(), rules 3 and 4 would send 3 to 8, and 10, when nothing else is left; tcp_xmit_retransmit_queue
+    // does not.
+    for unsure_retransmissions in [true, false] {
+        let settings = Settings { unsure_retransmissions, lost_retransmissions: false, ..plain(Settings::linux()) };
+        let mut bench = Bench::established(&settings);
+        bench.end.write(10_000);
+        assert_eq!(bench.full_sent().len(), 10);
+        let blocks = [(at(9), at(10)), (at(4), at(5)), (at(2), at(3))];
+        for count in 1..=3 {
+            bench.ack(1, &blocks[3 - count..]);
+        }
+        assert_eq!(bench.full_sent(), [1]);
+        for ack in [2, 4, 5, 6, 7, 8] {
+            bench.ack(at(ack), &[(at(9), at(10))]);
+        }
+        assert_eq!(bench.full_sent().is_empty(), !unsure_retransmissions);
+    }
+}
+
+#[test]
+fn a_retransmission_that_cannot_have_arrived_yet_tells_nothing_of_others() {
+    // RFC 8985, section 6.2, step 2; tcp_rack_advance. 1 is sent again although it is only late; its acknowledgement comes
+    // sooner than a round trip after that, so it does not show that 4 to 20, sent before, were overtaken.
+    let settings = Settings { initial_window: 20, ..plain(Settings::linux()) };
+    for (passed, lost) in [(10, 0), (100, 14)] {
+        let mut bench = Bench::established(&settings);
+        bench.end.write(20_000);
+        assert_eq!(bench.full_sent().len(), 20);
+        bench.pass(Time::ms(100));
+        bench.ack(1, &[(at(2), at(5))]);
+        assert!(bench.end.info().is_recovering);
+        assert_eq!(bench.full_sent(), [1]);
+        bench.pass(Time::ms(passed));
+        bench.ack(at(7), &[]);
+        let info = bench.end.info();
+        assert_eq!((info.lost, info.outstanding), (lost, 14), "after {passed} ms");
+    }
+}
+
+#[test]
+fn duplicates_are_forgotten_when_recovery_without_sack_ends() {
+    // tcp_reset_reno_sack: all that is outstanding then counts as in the network, though the duplicates said that it had left.
+    let settings = Settings { initial_window: 20, sack: false, ..plain(Settings::linux()) };
+    let mut bench = Bench::established(&settings);
+    bench.end.write(60_000);
+    assert_eq!(bench.full_sent().len(), 20);
+    for _ in 0..18 {
+        bench.ack(1, &[]);
+    }
+    let sent = bench.full_sent();
+    assert!(sent.contains(&1) && sent.contains(&25), "{sent:?}");
+    let next = sent.iter().max().copied().unwrap_or_default() + 1;
+    bench.ack(at(21), &[]);
+    let info = bench.end.info();
+    assert!(!info.is_recovering);
+    assert_eq!((info.outstanding, info.pipe), (next - 21, next - 21));
+}

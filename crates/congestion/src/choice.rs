@@ -4,8 +4,9 @@
 //! from others. Where they come at random and find the line half empty, Reno wastes it, and BIC hurts nobody. So Reno is
 //! used until [`LOSSES`] losses in a row look random by both signs:
 //!
-//! - Hardly anything waited: by the round-trip time just before, less than [`QUEUED`] of the sender's segments were in a queue
-//!   (Vegas' estimate, cwnd·(1 − least RTT / RTT); Brakmo, Peterson 1995). A queue that overflows was full.
+//! - Hardly anything waited: by the round-trip time just before, less than [`QUEUED`] of the sender's segments, or than
+//!   [`QUEUED_PART`] of its window, were in a queue (Vegas' estimate, cwnd·(1 − least RTT / RTT); Brakmo, Peterson 1995). A queue
+//!   that overflows was full; large windows are granted more because round-trip times scatter without a queue too.
 //! - The windows that lost differed (coefficient of variation at least [`SPREAD`]). Behind a queue too short to be seen, or a
 //!   policer, losses come at one window. After random losses the spread is about 0.4.
 //!
@@ -30,8 +31,10 @@ pub const LOOK_US: u64 = 100_000;
 pub const KEPT_US: u64 = 30 * 60 * 1_000_000;
 /// How many losses are judged at once.
 pub const LOSSES: usize = 5;
-/// Losses with a median below this are not a queue's, in thousandths of a segment.
+/// Losses before which less waited than this (median) are not a queue's, in thousandths of a segment.
 pub const QUEUED: u64 = 1500;
+/// The same as a part of the mean window, in thousandths. The larger of the two counts.
+pub const QUEUED_PART: u64 = 20;
 /// Losses at windows that vary less than this are not random, as a coefficient of variation in percent.
 pub const SPREAD: u64 = 30;
 
@@ -164,7 +167,12 @@ impl Evidence {
 impl Finding {
     /// Whether the losses were random.
     pub fn is_random(&self) -> bool {
-        self.queued < QUEUED && self.spread >= SPREAD
+        self.is_empty() && self.spread >= SPREAD
+    }
+
+    /// Whether hardly anything waited.
+    fn is_empty(&self) -> bool {
+        self.queued < QUEUED.max(self.window * QUEUED_PART)
     }
 }
 
@@ -178,7 +186,7 @@ impl fmt::Display for Finding {
         )?;
         f.write_str(match self.is_random() {
             true => ": losses are random",
-            false if *queued < QUEUED => ": always the same window loses",
+            false if self.is_empty() => ": always the same window loses",
             false => ": a queue overflows",
         })
     }

@@ -35,6 +35,16 @@ fn an_overflow_is_not() {
 }
 
 #[test]
+fn the_larger_the_window_the_more_may_wait() {
+    let times = |factor: u32| [60, 31, 80, 22, 45].map(|window| (window * factor, 700)).to_vec();
+    // 1.4 % of the round-trip time: 0.6 segments of 45, or 6 of 450.
+    assert!(judge(&times(1), 1).unwrap().is_random());
+    assert!(judge(&times(10), 1).unwrap().is_random());
+    let late = [60, 31, 80, 22, 45].map(|window| (window * 10, 1500));
+    assert!(!judge(&late, 1).unwrap().is_random());
+}
+
+#[test]
 fn a_policer_is_not() {
     let finding = judge(&[(60, 0), (62, 0), (59, 90), (61, 0), (60, 0)], 1).unwrap();
     assert!(!finding.is_random() && finding.to_string().ends_with("the same window loses"), "{finding}");

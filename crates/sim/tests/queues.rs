@@ -76,7 +76,7 @@ proptest! {
         for note in &fine.queues {
             prop_assert!(note.at_us >= now_us);
             now_us = note.at_us;
-            prop_assert!(20 * note.packets <= note.bytes && note.bytes <= 1500 * note.packets);
+            prop_assert!(20 * note.packets <= note.bytes && note.bytes <= 1500 * note.packets, "{note:?}");
             let before = last.insert(name(note), note.clone());
             let before = before.map_or([0; 3], |before| [before.packets, before.bytes, before.drops]);
             prop_assert_ne!(before, [note.packets, note.bytes, note.drops]);

@@ -361,14 +361,27 @@ impl Connection {
 
     fn data(&mut self, now: Time, outgoing: &Outgoing) -> Transmit {
         let seq = self.sender.seq(outgoing.start);
+        let owes_ack = self.receiver.as_ref().is_some_and(|receiver| receiver.ack_is_due(now));
         let mut segment = self.segment(now, seq);
         segment.payload = outgoing.payload;
+        self.fit_sack(&mut segment, owes_ack);
         segment.flags.fin = outgoing.fin;
         segment.flags.psh = outgoing.push && outgoing.payload > 0;
         if outgoing.start == 0 {
             self.make_syn(now, &mut segment);
         }
         Transmit { segment, offset: outgoing.start.saturating_sub(1) }
+    }
+
+    /// A full segment has no room for SACK blocks. Those that are due follow in an acknowledgement of their own.
+    fn fit_sack(&mut self, segment: &mut Segment, owes_ack: bool) {
+        let whole = segment.header_bytes();
+        let sack = std::mem::take(&mut segment.options.sack);
+        if segment.payload + whole - segment.header_bytes() <= self.sender.mss {
+            segment.options.sack = sack;
+        } else if let Some(receiver) = self.receiver.as_mut().filter(|_| owes_ack) {
+            receiver.must_ack();
+        }
     }
 
     fn make_syn(&mut self, now: Time, segment: &mut Segment) {

@@ -109,6 +109,12 @@ impl Pair {
                 if transmit.segment.flags.syn {
                     self.shifts[side] = transmit.segment.options.window_scale;
                 }
+                let most = 20 + self.settings[0].mss.min(self.settings[1].mss);
+                let header = transmit.segment.header_bytes();
+                assert!(
+                    header + transmit.segment.payload <= most || transmit.segment.payload == 0,
+                    "larger than the MTU"
+                );
                 self.bytes_sent[side] += u64::from(transmit.segment.payload);
                 let shift = if self.shifts[1 - side].is_some() { self.shifts[side].unwrap_or(0) } else { 0 };
                 if let Some(edge) = announces(&transmit.segment, shift, self.first[1 - side]) {

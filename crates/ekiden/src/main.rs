@@ -2,9 +2,11 @@
 
 mod congestion;
 mod demo;
+mod doctor;
 mod exit;
 mod lab;
 mod out;
+mod password;
 mod proxy;
 mod record;
 mod scenario;
@@ -27,7 +29,9 @@ struct Cli {
 enum Command {
     Congestion(congestion::Args),
     Demo(demo::Args),
+    Doctor(doctor::Args),
     Lab(lab::Args),
+    Password(password::Args),
     Proxy(proxy::Args),
     Record(record::Args),
     Scenario(scenario::Args),
@@ -38,7 +42,9 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Congestion(args) => congestion::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::Doctor(args) => doctor::run(&args),
         Command::Lab(args) => lab::run(args),
+        Command::Password(args) => password::run(&args),
         Command::Proxy(args) => proxy::run(args),
         Command::Record(args) => record::run(&args),
         Command::Scenario(args) => scenario::run(args),

@@ -10,6 +10,7 @@ mod config;
 mod congestion;
 mod dial;
 mod duplex;
+mod logins;
 mod node;
 mod pool;
 mod process;
@@ -21,6 +22,7 @@ mod wire;
 
 pub use config::{Config, ConfigError, Limits, Listener, ListenerKind, Peer, Tcp};
 pub use congestion::{NotToBeHad, Reason};
+pub use logins::hash_password;
 pub use node::{Relay, StartError};
 pub use process::run;
 pub use route::{Pattern, Route, Routes, Way};

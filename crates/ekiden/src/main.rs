@@ -3,8 +3,10 @@
 mod congestion;
 mod demo;
 mod exit;
+mod keygen;
 mod lab;
 mod out;
+mod peer;
 mod proxy;
 mod record;
 mod scenario;
@@ -27,7 +29,9 @@ struct Cli {
 enum Command {
     Congestion(congestion::Args),
     Demo(demo::Args),
+    Keygen(keygen::Args),
     Lab(lab::Args),
+    Peer(peer::Args),
     Proxy(proxy::Args),
     Record(record::Args),
     Scenario(scenario::Args),
@@ -38,7 +42,9 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Congestion(args) => congestion::run(args),
         Command::Demo(args) => demo::run(args),
+        Command::Keygen(args) => keygen::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Peer(args) => peer::run(args),
         Command::Proxy(args) => proxy::run(args),
         Command::Record(args) => record::run(&args),
         Command::Scenario(args) => scenario::run(args),

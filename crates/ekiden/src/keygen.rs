@@ -12,7 +12,7 @@ use crate::out;
 /// key_file = "FILE". The fingerprint is no secret: it goes into the configurations of other nodes (`ekiden peer`). Compare it
 /// there with what is printed here, by a way that nobody can change unnoticed.
 ///
-///     ekiden keygen node.key             # prints sha256:…
+///     ekiden keygen node.key             # prints sha256:...
 ///     ekiden keygen --show node.key      # prints it again
 ///     ekiden keygen --shared line.key    # for segments without encryption: the same file on both nodes, as plain_key_file
 ///

@@ -10,8 +10,8 @@ use crate::out;
 
 /// Write other nodes into a node's configuration: those it connects to, and those that may connect to it.
 ///
-///     ekiden peer add -c island.toml city 192.0.2.1:7000 sha256:…    # [peer.city]: island connects to city
-///     ekiden peer allow -c city.toml island sha256:…                 # [listen.….nodes]: city lets island in
+///     ekiden peer add -c island.toml city 192.0.2.1:7000 sha256:...    # [peer.city]: island connects to city
+///     ekiden peer allow -c city.toml island sha256:...                 # city lets island in
 ///
 /// The fingerprint is what `ekiden keygen` has printed on the other node. Comments and order stay. What is there already is
 /// refused, and so is what would make the configuration wrong. A node that runs takes it at SIGHUP.

@@ -12,7 +12,7 @@ use crate::out;
 /// The configuration is a TOML file:
 ///
 ///     name = "island"
-///     key_file = "node.key"              # this node's own key: ekiden keygen node.key
+///     key_file = "node.key"              # made by ekiden keygen node.key
 ///
 ///     [listen.socks]
 ///     kind = "socks5"                    # or "http", "forward" (with to = "host:port"), "segment" (other nodes)
@@ -20,7 +20,7 @@ use crate::out;
 ///
 ///     [peer.osaka]
 ///     address = "198.51.100.7:7000"      # the segment listener of the node osaka
-///     fingerprint = "sha256:…"           # what ekiden keygen printed there
+///     fingerprint = "sha256:..."         # what ekiden keygen printed there
 ///
 ///     [[route]]                          # the first that matches; without one, direct
 ///     to = ["10.0.0.0/8", ".example.jp", "*:443"]

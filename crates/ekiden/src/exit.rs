@@ -60,6 +60,12 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<ekiden_congestion::Invalid>() || error.is::<congestion::NothingThere>() {
         return Some(2);
     }
+    if error.is::<ekiden_doctor::FixError>() {
+        return Some(4);
+    }
+    if error.is::<ekiden_doctor::PathError>() {
+        return Some(5);
+    }
     if error.is::<ekiden_demo::Missing>() {
         return Some(4);
     }

@@ -1,7 +1,7 @@
 //! The examples in the documentation are what they claim to be: files that are accepted, and a deployment that works.
 //!
 //! Fences are marked: `toml scenario` is a scenario file, `toml proxy [NAME]` a node's configuration, `sh lab` runs on
-//! a node of the scenario above it, `sh congestion` are calls of `ekiden congestion`, `sh simulate` runs beside
+//! a node of the scenario above it, `sh congestion` and `sh doctor` are calls of these commands, `sh simulate` runs beside
 //! `island.toml`, the first scenario of docs/scenario.md, `sh peer` beside the named configurations of the same file.
 
 use std::path::{Path, PathBuf};
@@ -66,15 +66,17 @@ fn every_scenario_file_of_the_project_is_accepted() {
 }
 
 #[test]
-fn every_call_of_ekiden_congestion_in_the_documentation_is_one() {
-    let examples = marked("sh congestion");
-    assert!(!examples.is_empty());
-    for example in examples {
-        for line in example.text.lines() {
-            // Arguments are looked at in order, so those before --help are checked.
-            let words: Vec<&str> = line.split_whitespace().collect();
-            assert!(words.starts_with(&["ekiden", "congestion"]), "{}: {line}", example.file.display());
-            accepted(&example, Command::new(EKIDEN).args(&words[1..]).arg("--help"));
+fn every_call_of_ekiden_congestion_and_doctor_in_the_documentation_is_one() {
+    for command in ["congestion", "doctor"] {
+        let examples = marked(&format!("sh {command}"));
+        assert!(!examples.is_empty());
+        for example in examples {
+            for line in example.text.lines() {
+                // Arguments are looked at in order, so those before --help are checked.
+                let words: Vec<&str> = line.split_whitespace().collect();
+                assert!(words.starts_with(&["ekiden", command]), "{}: {line}", example.file.display());
+                accepted(&example, Command::new(EKIDEN).args(&words[1..]).arg("--help"));
+            }
         }
     }
 }

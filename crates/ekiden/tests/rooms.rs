@@ -22,12 +22,27 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("bpf", &["congestion"]),
     ("relay", &["bpf", "congestion", "net", "record", "relay-proto", "units"]),
     ("bench", &["net", "units"]),
+    ("doctor", &["net", "units"]),
     ("lab", &["bpf", "congestion", "link", "net", "record", "scenario", "units"]),
     ("report", &["model", "record", "scenario", "units"]),
     ("demo", &["lab", "model", "record", "report", "scenario", "units"]),
     (
         "ekiden",
-        &["bpf", "congestion", "demo", "lab", "model", "net", "record", "relay", "report", "scenario", "sim", "units"],
+        &[
+            "bpf",
+            "congestion",
+            "demo",
+            "doctor",
+            "lab",
+            "model",
+            "net",
+            "record",
+            "relay",
+            "report",
+            "scenario",
+            "sim",
+            "units",
+        ],
     ),
 ];
 

@@ -97,7 +97,7 @@ fn is_abandoned(directory: &Path) -> io::Result<bool> {
         },
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let age = SystemTime::now().duration_since(fs::metadata(directory)?.modified()?).unwrap_or_default();
-            Ok(age > BEING_MADE && fs::read_dir(directory)?.next().is_none())
+            Ok(age > BEING_MADE)
         }
         Err(error) => Err(error),
     }
@@ -106,8 +106,10 @@ fn is_abandoned(directory: &Path) -> io::Result<bool> {
 fn make_run_directory() -> io::Result<(PathBuf, Flock<File>)> {
     let name = format!("{PREFIX}{}-", std::process::id());
     let directory = tempfile::Builder::new().prefix(&name).tempdir()?;
-    let lock = File::create_new(directory.path().join(LOCK))?;
-    let lock = Flock::lock(lock, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
+    // Locked before it has its name: others take what is called so and is not locked for a leftover.
+    let unnamed = directory.path().join("making");
+    let lock = Flock::lock(File::create_new(&unnamed)?, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
+    fs::rename(unnamed, directory.path().join(LOCK))?;
     Ok((directory.keep(), lock))
 }
 
@@ -125,4 +127,33 @@ fn private_names(directory: &Path) -> io::Result<()> {
         mount(Some(&hosts), "/etc/hosts", none, MsFlags::MS_BIND, none)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_begins_is_no_leftover() {
+        let done = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    clean().unwrap();
+                }
+            });
+            let all_stay = (0..2000).all(|_| {
+                let (directory, lock) = make_run_directory().unwrap();
+                let stays = directory.is_dir() && !is_abandoned(&directory).unwrap();
+                drop(lock);
+                // The other may have been faster.
+                let _ = fs::remove_dir_all(directory);
+                stays
+            });
+            done.store(true, Ordering::Relaxed);
+            assert!(all_stay);
+        });
+    }
 }

@@ -21,7 +21,7 @@ pub fn suits_lab(scenario: &Scenario) -> Result<(), Error> {
             );
         }
     }
-    if let Some((name, _)) = scenario.nodes.iter().find(|(_, node)| node.tcp.rtt_per_window) {
+    if let Some((name, _)) = scenario.nodes.iter().find(|(_, node)| node.tcp.rtt_per_window == Some(true)) {
         return only_simulated(format!("node.{name}.tcp.rtt_per_window"), "set it to false");
     }
     for (name, link) in &scenario.links {

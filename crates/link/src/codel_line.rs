@@ -34,7 +34,7 @@ impl<P: Length> CodelLine<P> {
     /// A line with the properties of `link`, all that is random drawn from `seed`.
     pub fn new(link: &Link, seed: u64) -> Self {
         Self {
-            wire: Wire::new(link),
+            wire: Wire::new(link, seed),
             queue: link.queue,
             codel: Codel::new(link.mtu),
             loss: Loss::new(link, seed),

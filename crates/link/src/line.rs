@@ -1,6 +1,6 @@
 //! One direction of a link whose packets' fate is settled when they arrive: when one comes out, or that it does not.
 //!
-//! The line is a first-in-first-out queue before a wire of fixed rate, followed by a fixed delay. Drop tail and RED decide
+//! The line is a first-in-first-out queue before a wire of fixed rate, followed by a delay. Drop tail and RED decide
 //! about a packet when it arrives, so all is known then. Nothing here waits or reads a clock. Times are nanoseconds of any
 //! one clock.
 
@@ -49,7 +49,7 @@ pub enum Fate {
 impl Line {
     /// A line with the properties of `link`, all that is random drawn from `seed`.
     pub fn new(link: &Link, seed: u64) -> Self {
-        let wire = Wire::new(link);
+        let wire = Wire::new(link, seed);
         let red = match link.discipline {
             Discipline::Red => Some(Box::new(Red::new(link.queue, wire.takes_ns(link.mtu), seed))),
             Discipline::DropTail | Discipline::Codel => None,

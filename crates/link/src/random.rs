@@ -28,6 +28,13 @@ impl Random {
         (billionth as u64) < part.0
     }
 
+    /// A number from 0 to `most`, evenly distributed.
+    pub(crate) fn up_to(&mut self, most: u64) -> u64 {
+        // The high half of the product, as above.
+        let product = u128::from(self.next()) * (u128::from(most) + 1);
+        (product >> 64) as u64
+    }
+
     /// The next number, evenly distributed over all of 64 bits.
     #[inline]
     pub(crate) fn next(&mut self) -> u64 {

@@ -1,11 +1,13 @@
-//! The wire: one packet after the other at a fixed rate, then a fixed delay.
+//! The wire: one packet after the other at a fixed rate, then a delay.
 
 use ekiden_scenario::Link;
+
+use crate::random::{self, Random};
 
 /// Nanoseconds that a byte takes at 1 bit/s: parts of a nanosecond of which the rate makes one.
 const PARTS_PER_BYTE: u64 = 8_000_000_000;
 
-/// A wire of fixed rate and delay. Times are nanoseconds.
+/// A wire of fixed rate, and of a fixed delay with or without jitter. Times are nanoseconds.
 #[derive(Debug, Clone)]
 pub(crate) struct Wire {
     rate_bit_s: u64,
@@ -13,11 +15,23 @@ pub(crate) struct Wire {
     /// When the wire is free: `free_ns` and `free_part` parts of a nanosecond, of which `rate_bit_s` make one.
     free_ns: u64,
     free_part: u64,
+    /// What is added to the delay.
+    jitter: Option<Jitter>,
+}
+
+/// A random addition to the delay that keeps packets in order.
+#[derive(Debug, Clone)]
+struct Jitter {
+    most_ns: u64,
+    random: Random,
+    last_due_ns: u64,
 }
 
 impl Wire {
-    pub fn new(link: &Link) -> Self {
-        Self { rate_bit_s: link.rate.0.max(1), delay_ns: link.delay.0, free_ns: 0, free_part: 0 }
+    pub fn new(link: &Link, seed: u64) -> Self {
+        let random = Random::new(random::derive(seed, "jitter", 0));
+        let jitter = (link.jitter.0 > 0).then_some(Jitter { most_ns: link.jitter.0, random, last_due_ns: 0 });
+        Self { rate_bit_s: link.rate.0.max(1), delay_ns: link.delay.0, free_ns: 0, free_part: 0, jitter }
     }
 
     /// When the next packet can begin.
@@ -26,7 +40,7 @@ impl Wire {
         self.free_ns
     }
 
-    /// When a packet that comes out at `due_ns` has left the wire free for the next.
+    /// When a packet that comes out at `due_ns` has left the wire free for the next, at the latest.
     pub fn end_ns(&self, due_ns: u64) -> u64 {
         due_ns.saturating_sub(self.delay_ns)
     }
@@ -56,6 +70,19 @@ impl Wire {
         let parts = u64::from(bytes).saturating_mul(PARTS_PER_BYTE).saturating_add(self.free_part);
         self.free_ns = self.free_ns.saturating_add(parts / self.rate_bit_s);
         self.free_part = parts % self.rate_bit_s;
-        self.free_ns.saturating_add(self.delay_ns)
+        let due_ns = self.free_ns.saturating_add(self.delay_ns);
+        match &mut self.jitter {
+            None => due_ns,
+            Some(jitter) => jitter.delay(due_ns),
+        }
+    }
+}
+
+impl Jitter {
+    /// When a packet comes out that would at `due_ns`.
+    fn delay(&mut self, due_ns: u64) -> u64 {
+        let due_ns = due_ns.saturating_add(self.random.up_to(self.most_ns));
+        self.last_due_ns = self.last_due_ns.max(due_ns);
+        self.last_due_ns
     }
 }

@@ -46,6 +46,7 @@ fn headers_take_their_part_of_the_line() {
         ends: ["a".into(), "b".into()],
         rate: BitRate::mbit(10),
         delay: Time(0),
+        jitter: Time(0),
         queue: Queue::Packets(100),
         discipline: Discipline::DropTail,
         loss: Fraction(0),

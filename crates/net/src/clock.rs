@@ -1,5 +1,6 @@
 //! The two clocks that matter: the one that never steps, and the one that the kernel stamps packets with.
 
+use std::io;
 use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
@@ -12,6 +13,20 @@ pub fn monotonic_ns() -> u64 {
 /// Nanoseconds of `CLOCK_REALTIME`, in which `SO_TIMESTAMPNS` reports.
 pub fn realtime_ns() -> u64 {
     read(ClockId::CLOCK_REALTIME)
+}
+
+/// Whether something keeps `CLOCK_REALTIME` right, as NTP does (adjtimex(2)).
+///
+/// # Errors
+/// If the kernel does not say.
+pub fn is_synchronised() -> io::Result<bool> {
+    // SAFETY: it holds integers only, for which zeros are valid; without a mode nothing is set.
+    let mut state: libc::timex = unsafe { std::mem::zeroed() };
+    // SAFETY: the pointer is to a structure that the kernel fills.
+    match unsafe { libc::adjtimex(&raw mut state) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(state.status & libc::STA_UNSYNC == 0),
+    }
 }
 
 /// Sleeps until the monotonic clock shows `at_ns`, about 50 µs longer unless the thread's timer slack is small.

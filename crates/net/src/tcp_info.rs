@@ -28,10 +28,23 @@ pub struct TcpInfo {
     pub send_window_bytes: u32,
     /// Largest segment sent, in bytes of payload.
     pub mss_bytes: u32,
+    /// The largest packet that the way to the peer is known to take, with headers.
+    pub path_mtu_bytes: u32,
+    /// Options that both ends offered: timestamps and window scaling (RFC 7323), selective acknowledgements (RFC 2018).
+    pub options: Options,
     /// Microseconds in which the peer's window held the sender back.
     pub window_limited_us: u64,
     /// Microseconds in which the sender's own buffer held it back.
     pub buffer_limited_us: u64,
+}
+
+/// What the ends agreed on in their SYNs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[allow(missing_docs)]
+pub struct Options {
+    pub timestamps: bool,
+    pub sack: bool,
+    pub window_scaling: bool,
 }
 
 /// Asks the kernel about a TCP socket. Works from any thread and namespace.
@@ -60,9 +73,21 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         delivery_bytes_s: raw.delivery_rate,
         send_window_bytes: raw.snd_wnd,
         mss_bytes: raw.snd_mss,
+        path_mtu_bytes: raw.pmtu,
+        options: Options::from_bits(raw.state_and_flags[OPTIONS_AT]),
         window_limited_us: raw.rwnd_limited,
         buffer_limited_us: raw.sndbuf_limited,
     })
+}
+
+/// Where the options stand among the first bytes.
+const OPTIONS_AT: usize = 5;
+
+impl Options {
+    /// `TCPI_OPT_…` of linux/tcp.h.
+    fn from_bits(bits: u8) -> Self {
+        Self { timestamps: bits & 1 != 0, sack: bits & 2 != 0, window_scaling: bits & 4 != 0 }
+    }
 }
 
 /// `struct tcp_info` of linux/tcp.h, up to the last member used here.

@@ -5,8 +5,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use subtle::ConstantTimeEq;
-
 use crate::target::{Host, Target};
 
 /// The most bytes any one message takes: RFC 1929's, 1 + 1 + 255 + 1 + 255.
@@ -40,7 +38,7 @@ pub enum Step {
         /// What to send.
         reply: Vec<u8>,
     },
-    /// Drop `consumed` bytes, check the password with [`same_secret`] and go on with [`Server::password`].
+    /// Drop `consumed` bytes, check the password and go on with [`Server::password`].
     Login {
         /// Bytes of the input that are done with.
         consumed: usize,
@@ -127,11 +125,6 @@ pub fn reply(code: u8, bound: Option<SocketAddr>) -> Vec<u8> {
     }
     out.extend(bound.port().to_be_bytes());
     out
-}
-
-/// Compares two secrets in a time that depends on their lengths only.
-pub fn same_secret(a: &[u8], b: &[u8]) -> bool {
-    a.ct_eq(b).into()
 }
 
 /// RFC 1929 §2.

@@ -17,6 +17,7 @@ use ekiden_relay_proto::segment::Key;
 use indexmap::IndexMap;
 
 use crate::identity::{Fingerprint, Identity};
+use crate::logins::Users;
 use crate::route::Routes;
 
 /// Everything a node was told, resolved and checked.
@@ -95,13 +96,13 @@ pub struct Listener {
 pub enum ListenerKind {
     /// SOCKS5, with a password if there are users.
     Socks5 {
-        /// Passwords by user name. Empty: no authentication.
-        users: IndexMap<String, String>,
+        /// Hashes of passwords by user name. Empty: no authentication.
+        users: Users,
     },
     /// An HTTP proxy, with Basic authentication if there are users.
     Http {
-        /// Passwords by user name. Empty: no authentication.
-        users: IndexMap<String, String>,
+        /// Hashes of passwords by user name. Empty: no authentication.
+        users: Users,
     },
     /// Every connection goes to one destination.
     Forward {

@@ -21,6 +21,7 @@ use crate::accept;
 use crate::auto::Paths;
 use crate::config::{Config, Credential, Listener, ListenerKind};
 use crate::congestion::{self, NotToBeHad};
+use crate::logins::Logins;
 use crate::pool::Pool;
 
 /// What all connections of a node share.
@@ -33,6 +34,8 @@ pub struct Node {
     pub pool: Pool,
     /// The paths whose congestion control is chosen by what they show.
     pub paths: Paths,
+    /// Passwords that were found right.
+    pub logins: Logins,
     /// Accepted connections that are open.
     pub connections: AtomicUsize,
     /// Told when one closes while the limit is reached.
@@ -173,6 +176,7 @@ impl Relay {
             started: Instant::now(),
             pool: Pool::default(),
             paths: Paths::default(),
+            logins: Logins::new()?,
             connections: AtomicUsize::new(0),
             closed: Notify::new(),
             busy: AtomicUsize::new(0),

@@ -3,7 +3,7 @@
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use serde::Serialize;
 
-use crate::show::{is_default_discipline, is_default_loss_burst, is_default_profile, whole_tcp};
+use crate::show::{is_default_discipline, is_default_jitter, is_default_loss_burst, is_default_profile, whole_tcp};
 
 /// A machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -54,9 +54,10 @@ pub struct Tcp {
     /// The least retransmission timeout; `None` leaves the profile's (Linux: 200 ms; RFC 6298: 1 s).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto_min: Option<Time>,
-    /// Whether a sender without timestamps measures the round-trip time of one segment per window only.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub rtt_per_window: bool,
+    /// Whether a sender without timestamps measures the round-trip time of one segment per window only; `None` leaves the
+    /// profile's (Linux and the RFCs: of each).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rtt_per_window: Option<bool>,
 }
 
 impl Tcp {
@@ -93,6 +94,9 @@ pub struct Link {
     pub rate: BitRate,
     /// Propagation delay one way.
     pub delay: Time,
+    /// Each packet takes longer than `delay` by a random time up to this, evenly distributed; their order is kept.
+    #[serde(skip_serializing_if = "is_default_jitter")]
+    pub jitter: Time,
     /// What waits for the line at most, whatever the discipline. The packet being sent does not count.
     pub queue: Queue,
     /// Which packets are dropped from the queue.

@@ -65,6 +65,7 @@ pub(crate) struct RawLink {
     pub ends: [Spanned<String>; 2],
     pub rate: Spanned<BitRate>,
     pub delay: Option<Spanned<Time>>,
+    pub jitter: Option<Spanned<Time>>,
     pub queue: Option<Spanned<Queue>>,
     pub discipline: Option<Discipline>,
     pub loss: Option<Spanned<Fraction>>,

@@ -32,7 +32,7 @@ fn default_tcp() -> Tcp {
         window_scaling: true,
         initial_window: None,
         rto_min: None,
-        rtt_per_window: false,
+        rtt_per_window: None,
     }
 }
 
@@ -43,6 +43,7 @@ pub(crate) const DEFAULT_LOSS_BURST: u32 = 1;
 
 const DEFAULT_KIND: NodeKind = NodeKind::Host;
 const DEFAULT_DELAY: Time = Time(0);
+pub(crate) const DEFAULT_JITTER: Time = Time(0);
 /// Linux's default transmit queue length.
 const DEFAULT_QUEUE: Queue = Queue::Packets(1000);
 const DEFAULT_LOSS: Fraction = Fraction(0);
@@ -158,7 +159,7 @@ impl Checker<'_> {
             window_scaling: raw.window_scaling.unwrap_or(base.window_scaling),
             initial_window,
             rto_min,
-            rtt_per_window: raw.rtt_per_window.unwrap_or(base.rtt_per_window),
+            rtt_per_window: raw.rtt_per_window.or(base.rtt_per_window),
         })
     }
 
@@ -182,6 +183,7 @@ impl Checker<'_> {
                     ends,
                     rate: self.rate(&link.rate)?,
                     delay: self.within("delay", &link.delay, DEFAULT_DELAY, &DELAYS)?,
+                    jitter: self.within("jitter", &link.jitter, DEFAULT_JITTER, &DELAYS)?,
                     queue: self.queue(link.queue.as_ref(), DEFAULT_QUEUE, mtu)?,
                     discipline: link.discipline.unwrap_or(DEFAULT_DISCIPLINE),
                     loss,

@@ -5,7 +5,9 @@
 
 use serde::{Serialize, Serializer};
 
-use crate::resolve::{DEFAULT_DISCIPLINE, DEFAULT_LOSS_BURST, DEFAULT_PROFILE};
+use crate::resolve::{DEFAULT_DISCIPLINE, DEFAULT_JITTER, DEFAULT_LOSS_BURST, DEFAULT_PROFILE};
+use ekiden_units::Time;
+
 use crate::{Discipline, Profile, Scenario, Tcp};
 
 pub(crate) fn to_toml(scenario: &Scenario) -> String {
@@ -18,6 +20,10 @@ pub(crate) fn is_default_profile(profile: &Profile) -> bool {
 
 pub(crate) fn is_default_discipline(discipline: &Discipline) -> bool {
     *discipline == DEFAULT_DISCIPLINE
+}
+
+pub(crate) fn is_default_jitter(jitter: &Time) -> bool {
+    *jitter == DEFAULT_JITTER
 }
 
 pub(crate) fn is_default_loss_burst(packets: &u32) -> bool {

@@ -85,7 +85,7 @@ fn every_key_arrives() {
     let (p, q) = (&scenario.nodes["p"].tcp, &scenario.nodes["q"].tcp);
     assert_eq!((p.profile, p.rto_min), (Profile::Rfc, Some(Time::secs(1))));
     assert_eq!((q.profile, q.rto_min), (Profile::Ns2, Some(Time::ms(300))));
-    assert_eq!((p.rtt_per_window, q.rtt_per_window), (true, false));
+    assert_eq!((p.rtt_per_window, q.rtt_per_window), (Some(true), None));
     let link = &scenario.links["pr"];
     assert_eq!((link.discipline, link.loss_burst, link.mtu), (Discipline::Codel, 4, 9001));
     let tunnel = &scenario.tunnels["t"];

@@ -69,7 +69,7 @@ impl Stack {
         settings.window_scaling = tcp.window_scaling;
         settings.initial_window = tcp.initial_window.unwrap_or(settings.initial_window);
         settings.rto.least = tcp.rto_min.unwrap_or(settings.rto.least);
-        settings.rtt_per_window = tcp.rtt_per_window;
+        settings.rtt_per_window = tcp.rtt_per_window.unwrap_or(settings.rtt_per_window);
         let congestion = if tcp.is_auto() { choice::CAREFUL.name().into() } else { tcp.congestion.clone() };
         let tunables = match tcp.profile {
             Profile::Ns2Linux => Arc::clone(linux_parameters()),

@@ -111,12 +111,10 @@ impl Sender {
         let exact = news.sent_at.map(|at| now.since(at));
         let Some(rtt) = exact.or(echoed) else { return };
         let timed = self.timed.filter(|(end, _)| *end <= self.una);
-        let counts = !self.settings.rtt_per_window || echoed.is_some() || self.una > self.measured;
-        if self.settings.times_one_segment && echoed.is_none() {
+        if self.settings.rtt_per_window && echoed.is_none() {
             timed.iter().for_each(|(_, at)| self.estimator.sample(now.since(*at)));
-        } else if counts {
+        } else {
             self.estimator.sample(rtt);
-            self.measured = self.next;
         }
         if timed.is_some() {
             self.timed = None;

@@ -52,8 +52,6 @@ pub(crate) struct Sender {
     pub recover: u64,
     pub board: Scoreboard,
     pub estimator: Estimator,
-    /// `next` at the last measurement of a round-trip time.
-    pub measured: u64,
     pub rto_at: Option<Time>,
     /// Timeouts and probes in a row without an answer.
     pub unanswered: u32,
@@ -109,7 +107,6 @@ impl Sender {
             recover: 0,
             board: Scoreboard::default(),
             estimator: Estimator::new(settings.rto),
-            measured: 0,
             rto_at: None,
             unanswered: 0,
             timeout_una: None,

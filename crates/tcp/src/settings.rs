@@ -70,15 +70,13 @@ pub struct Settings {
     pub idle_restart: bool,
     /// Nagle's algorithm (RFC 9293, section 3.7.4).
     pub nagle: bool,
-    /// Whether the round trip of one segment at a time is measured (RFC 6298, section 3), none that was sent before a fast
-    /// retransmit or a timeout; as in ns-2's `TcpAgent::output` and `newack`. Otherwise that of each.
-    pub times_one_segment: bool,
+    /// Whether a sender without timestamps measures the round-trip time of one segment at a time only, so once per window
+    /// (RFC 6298, section 3; RFC 1323, section 3.1), and of none that was sent before a fast retransmit or a timeout; as
+    /// in 4.3BSD and many after it, and in ns-2's `TcpAgent::output` and `newack`. Otherwise that of each.
+    pub rtt_per_window: bool,
     /// Whether every acknowledgement restarts the retransmission timer, duplicates too, as in ns-2's
     /// `LinuxTcpAgent::time_processing`. Otherwise only those that acknowledge new data do (RFC 6298, rule 5.3).
     pub every_ack_restarts_timer: bool,
-    /// Whether a sender without timestamps measures the round-trip time of one segment per window only, as 4.3BSD did and many
-    /// after it (RFC 1323, section 3.1), rather than of each.
-    pub rtt_per_window: bool,
     /// The retransmission timer.
     pub rto: Rto,
     /// Timeouts or probes in a row without an answer after which the connection is given up (RFC 9293, section 3.8.3: R2).
@@ -178,9 +176,8 @@ impl Settings {
             window_validation: true,
             idle_restart: true,
             nagle: true,
-            times_one_segment: false,
-            every_ack_restarts_timer: false,
             rtt_per_window: false,
+            every_ack_restarts_timer: false,
             rto: Rto {
                 initial: Time::secs(1),
                 least: Time::secs(1),
@@ -233,7 +230,7 @@ impl Settings {
             window_validation: false,
             idle_restart: false,
             nagle: false,
-            times_one_segment: true,
+            rtt_per_window: true,
             rto: Rto { initial: Time::secs(3), least: Time::ms(200), granularity: Time::ms(10), ..Self::rfc().rto },
             ack_every: 1,
             ..Self::rfc()

@@ -23,11 +23,13 @@ fn links() -> impl Strategy<Value = Link> {
         prop_oneof![(1_500u64..1_000_000).prop_map(|n| Queue::Bytes(Bytes(n))), (1u64..600).prop_map(Queue::Packets)];
     let discipline = prop_oneof![Just(Discipline::DropTail), Just(Discipline::Red), Just(Discipline::Codel)];
     let loss = prop_oneof![Just(0), 0u64..500_000_000, Just(1_000_000_000)];
-    (10_000u64..1_000_000_000, 0u64..500_000_000, queue, discipline, loss, 1u32..20).prop_map(
-        |(rate, delay, queue, discipline, loss, loss_burst)| Link {
+    let jitter = prop_oneof![Just(0), 0u64..50_000_000];
+    (10_000u64..1_000_000_000, 0u64..500_000_000, jitter, queue, discipline, loss, 1u32..20).prop_map(
+        |(rate, delay, jitter, queue, discipline, loss, loss_burst)| Link {
             ends: ["a".into(), "b".into()],
             rate: BitRate(rate),
             delay: Time(delay),
+            jitter: Time(jitter),
             queue,
             discipline,
             loss: Fraction(loss),
@@ -82,11 +84,12 @@ proptest! {
         for window in out.windows(2) {
             prop_assert!(window[0].1.number < window[1].1.number && window[0].0 <= window[1].0);
         }
-        // From any packet to any later one no more has come out than the wire carries. Times are rounded down.
+        // From any packet to any later one no more has come out than the wire carries and jitter holds back. Times are
+        // rounded down.
         for step in [1, 2, 7, 100] {
             for window in out.windows(step + 1) {
                 let bytes = window[1..].iter().map(|(_, packet)| u64::from(packet.bytes)).sum();
-                prop_assert!(u128::from(window[step].0 - window[0].0) + 1 >= takes(bytes));
+                prop_assert!(u128::from(window[step].0 - window[0].0 + link.jitter.0) + 1 >= takes(bytes));
             }
         }
     }
@@ -147,6 +150,7 @@ fn an_arrival_before_the_previous_one_counts_as_simultaneous() {
                 ends: ["a".into(), "b".into()],
                 rate: BitRate(8_000_000),
                 delay: Time(0),
+                jitter: Time(0),
                 queue: Queue::Packets(10),
                 discipline,
                 loss: Fraction(0),

@@ -140,6 +140,7 @@ fn link(rate: u64, delay: u64, queue: Queue) -> Link {
         ends: ["a".into(), "b".into()],
         rate: BitRate(rate),
         delay: Time(delay),
+        jitter: Time(0),
         queue,
         discipline: Discipline::Codel,
         loss: Fraction(0),

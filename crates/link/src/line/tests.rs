@@ -9,6 +9,7 @@ fn link(rate: u64, delay: u64, queue: Queue, loss: u64) -> Link {
         ends: ["a".into(), "b".into()],
         rate: BitRate(rate),
         delay: Time(delay),
+        jitter: Time(0),
         queue,
         discipline: Discipline::DropTail,
         loss: Fraction(loss),
@@ -94,6 +95,33 @@ fn an_idle_line_adds_transmission_and_delay_only() {
     assert_eq!(line.offer(1_000_000, 1000), Fate::Arrives { due_ns: 1_000_000 + 1_000_000 + 12_500_000 });
     assert_eq!(line.offer(1_500_000, 1000), Fate::Dropped);
     assert_eq!(line.offer(2_000_000, 1000), Fate::Arrives { due_ns: 2_000_000 + 1_000_000 + 12_500_000 });
+}
+
+#[test]
+fn jitter_delays_each_packet_by_up_to_itself_and_keeps_their_order() {
+    const JITTER_NS: u64 = 3_000_000;
+    let due = |gap_ns: u64, jitter_ns: u64, seed: u64| -> Vec<u64> {
+        let link = Link { jitter: Time(jitter_ns), ..link(1_000_000_000, 5_000_000, Queue::Packets(u64::MAX), 0) };
+        let mut line = Line::new(&link, seed);
+        let offer = |n| match line.offer(n * gap_ns, 1500) {
+            Fate::Arrives { due_ns } => due_ns,
+            fate => panic!("{fate:?}"),
+        };
+        (0..10_000).map(offer).collect()
+    };
+    // Far apart: each as late as it falls.
+    let late: Vec<_> =
+        due(10_000_000, JITTER_NS, 1).iter().zip(due(10_000_000, 0, 1)).map(|(with, without)| with - without).collect();
+    assert!(late.iter().all(|late| *late <= JITTER_NS));
+    let mean_ns = late.iter().sum::<u64>() / 10_000;
+    assert!((1_450_000..1_550_000).contains(&mean_ns), "{mean_ns}");
+    assert!(late.iter().any(|late| *late < JITTER_NS / 100) && late.iter().any(|late| *late > JITTER_NS / 100 * 99));
+    // Close together: none overtakes.
+    let close = due(20_000, JITTER_NS, 1);
+    assert!(close.is_sorted());
+    assert!(close.iter().zip(due(20_000, 0, 1)).all(|(with, without)| (without..=without + JITTER_NS).contains(with)));
+    assert_eq!(close, due(20_000, JITTER_NS, 1));
+    assert_ne!(close, due(20_000, JITTER_NS, 2));
 }
 
 #[test]

@@ -9,6 +9,7 @@ fn link(loss: u64, loss_burst: u32) -> Link {
         ends: ["a".into(), "b".into()],
         rate: BitRate(1_000_000),
         delay: Time(0),
+        jitter: Time(0),
         queue: Queue::Packets(1),
         discipline: Discipline::DropTail,
         loss: Fraction(loss),

@@ -50,6 +50,7 @@ fn link(rate: u64, queue: Queue) -> Link {
         ends: ["a".into(), "b".into()],
         rate: BitRate(rate),
         delay: Time(0),
+        jitter: Time(0),
         queue,
         discipline: Discipline::Red,
         loss: Fraction(0),

@@ -16,6 +16,7 @@ use serde_spanned::Spanned;
 use super::raw::{Raw, RawAction, RawCongestion, RawKind, RawLimits, RawListen, RawPeer, RawRoute, RawTcp};
 use super::{Config, ConfigError, Limits, Listener, ListenerKind, Peer, Security, SharedKey, Tcp};
 use crate::identity::{Fingerprint, Identity, NoFingerprint, load_shared};
+use crate::logins::{Users, is_hash};
 use crate::route::{Pattern, Route, Routes, Way};
 
 pub(super) fn resolve(text: &str, file: &Path) -> Result<Config, ConfigError> {
@@ -223,10 +224,13 @@ impl Source<'_> {
     }
 
     /// RFC 1929 §2 and RFC 7617 §2: what both can carry.
-    fn users(&self, users: &Spanned<IndexMap<String, String>>) -> Result<IndexMap<String, String>> {
-        let fits = |text: &str| (1..=255).contains(&text.len());
-        if !users.get_ref().iter().all(|(name, password)| fits(name) && fits(password) && !name.contains(':')) {
-            let message = "user names (without ':') and passwords must have 1 to 255 bytes".into();
+    fn users(&self, users: &Spanned<Users>) -> Result<Users> {
+        if !users.get_ref().keys().all(|name| (1..=255).contains(&name.len()) && !name.contains(':')) {
+            let message = "user names (without ':') must have 1 to 255 bytes".into();
+            return Err(self.error(Some(users.span()), message));
+        }
+        if let Some((name, _)) = users.get_ref().iter().find(|(_, hash)| !is_hash(hash)) {
+            let message = format!("the password of '{name}' must be a hash, as 'ekiden password' makes it");
             return Err(self.error(Some(users.span()), message));
         }
         Ok(users.get_ref().clone())

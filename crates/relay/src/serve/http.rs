@@ -12,17 +12,16 @@ use ekiden_relay_proto::http::{
     Body, HeadScanner, HttpError, Request, empty_lines, parse_request, parse_response, status_message,
 };
 use ekiden_relay_proto::segment::{Header, Kind};
-use indexmap::IndexMap;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::patience::{leaving, while_moving};
-use super::socks::is_user;
 use super::{Stream, Upstream, reach};
 use crate::config::{Limits, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::duplex::Side;
+use crate::logins::Users;
 use crate::node::Node;
 use crate::pump::PumpError;
 use crate::segment::{Early, read_frame};
@@ -38,7 +37,7 @@ const EARLY_HEAD: usize = 2048;
 /// A client's connection.
 struct Client<'a> {
     node: &'a Arc<Node>,
-    users: &'a IndexMap<String, String>,
+    users: &'a Users,
     limits: Limits,
     stream: Connection,
     reader: Reader,
@@ -84,7 +83,7 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpSt
             Err(_) => return None,
         };
         is_first = false;
-        let request = match client.admit(&head) {
+        let request = match client.admit(&head).await {
             Ok(request) => request,
             Err(HttpError { status, reason }) => return client.refuse(status, reason, false).await,
         };
@@ -138,12 +137,12 @@ impl Client<'_> {
     }
 
     /// Reads the head and checks who asks.
-    fn admit(&self, head: &[u8]) -> Result<Request, HttpError> {
+    async fn admit(&self, head: &[u8]) -> Result<Request, HttpError> {
         let request = parse_request(head, self.limits.headers)?;
         let credentials = request.credentials.as_deref().unwrap_or_default();
         let colon = credentials.iter().position(|&b| b == b':').unwrap_or(credentials.len());
         let (user, password) = (&credentials[..colon], credentials.get(colon + 1..).unwrap_or_default());
-        if !self.users.is_empty() && !is_user(self.users, user, password) {
+        if !self.users.is_empty() && !self.node.logins.is_right(self.users, user, password).await {
             return Err(HttpError { status: 407, reason: "user and password of the proxy are needed" });
         }
         Ok(request)

@@ -3,9 +3,8 @@
 use std::io;
 use std::sync::Arc;
 
-use ekiden_relay_proto::socks5::{MAX_MESSAGE, Server, Step, reply, same_secret};
+use ekiden_relay_proto::socks5::{MAX_MESSAGE, Server, Step, reply};
 use ekiden_relay_proto::{Failure, FailureCode, Target};
-use indexmap::IndexMap;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -13,13 +12,14 @@ use tokio::time::timeout;
 use super::{Stream, Upstream, reach};
 use crate::config::{Listener, ListenerKind};
 use crate::duplex::Side;
+use crate::logins::Users;
 use crate::node::Node;
 use crate::segment::Early;
 
 pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, mut client: TcpStream) -> Option<Stream> {
     let ListenerKind::Socks5 { users } = &listener.kind else { return None };
     let limit = node.config().limits.handshake;
-    let (target, first) = match timeout(limit, request(&mut client, users)).await {
+    let (target, first) = match timeout(limit, request(node, &mut client, users)).await {
         Ok(Ok(Some(request))) => request,
         Ok(Ok(None)) => {
             // The refusal must arrive before the connection ends.
@@ -51,7 +51,7 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, mut client: T
 }
 
 /// The client's destination and what it has sent behind it. `None` if it was refused and told so.
-async fn request(client: &mut TcpStream, users: &IndexMap<String, String>) -> io::Result<Option<(Target, Vec<u8>)>> {
+async fn request(node: &Node, client: &mut TcpStream, users: &Users) -> io::Result<Option<(Target, Vec<u8>)>> {
     let mut server = Server::new(!users.is_empty());
     let mut input = Vec::with_capacity(MAX_MESSAGE);
     loop {
@@ -68,7 +68,7 @@ async fn request(client: &mut TcpStream, users: &IndexMap<String, String>) -> io
             }
             Step::Login { consumed, user, password } => {
                 input.drain(..consumed);
-                let (reply, right) = server.password(is_user(users, &user, &password));
+                let (reply, right) = server.password(node.logins.is_right(users, &user, &password).await);
                 client.write_all(&reply).await?;
                 if !right {
                     tracing::info!("socks: wrong user or password");
@@ -86,11 +86,4 @@ async fn request(client: &mut TcpStream, users: &IndexMap<String, String>) -> io
             }
         }
     }
-}
-
-/// Looks at every user, so that the time says nothing about which exist.
-pub(super) fn is_user(users: &IndexMap<String, String>, user: &[u8], password: &[u8]) -> bool {
-    users.iter().fold(false, |found, (name, secret)| {
-        found | (same_secret(name.as_bytes(), user) & same_secret(secret.as_bytes(), password))
-    })
 }

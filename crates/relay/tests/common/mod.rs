@@ -11,7 +11,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use ekiden_relay::identity::{Fingerprint, Identity};
-use ekiden_relay::{Config, Relay};
+use ekiden_relay::{Config, Relay, hash_password};
 use socket2::SockRef;
 
 /// Nothing here takes this long; only a hang does.
@@ -76,6 +76,12 @@ pub fn fingerprint(key: &str) -> Fingerprint {
     Identity::load(&directory().join(format!("{key}.pem"))).unwrap().fingerprint()
 }
 
+/// The hash of the password "secret".
+pub fn hash_of_secret() -> &'static str {
+    static HASH: OnceLock<String> = OnceLock::new();
+    HASH.get_or_init(|| hash_password(b"secret").unwrap())
+}
+
 pub fn config(text: &str) -> Config {
     Config::parse(text, &directory().join("node.toml")).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -123,6 +129,7 @@ impl Chain {
             nodes.insert(0, relay);
         }
         let via: Vec<String> = (1..=count).map(|i| format!("n{i}")).collect();
+        let secret = hash_of_secret();
         let way = match &next {
             Some((name, address)) => {
                 let known = mode.peer("key");
@@ -134,9 +141,9 @@ impl Chain {
         let entry = node(&format!(
             "name = \"entry\"\n{own}threads = 2\n\
              [listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
-             [listen.locked]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\nusers = {{ alice = \"secret\" }}\n\
+             [listen.locked]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\nusers = {{ alice = \"{secret}\" }}\n\
              [listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n\
-             [listen.weblocked]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\nusers = {{ alice = \"secret\" }}\n{entry}\n{way}"
+             [listen.weblocked]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\nusers = {{ alice = \"{secret}\" }}\n{entry}\n{way}"
         ));
         Self { entry, nodes }
     }

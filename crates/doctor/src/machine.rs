@@ -1,0 +1,172 @@
+//! What the machine, its kernel and this process can do.
+
+use std::fs;
+use std::path::Path;
+
+use ekiden_net::clock;
+use ekiden_net::socket::raise_open_files;
+
+use crate::{Finding, Remedy, Verdict};
+
+/// Descriptors that a stream takes.
+const PER_STREAM: u64 = 2;
+/// Fewer descriptors than this are few for a relay.
+const FEW_DESCRIPTORS: u64 = 4096;
+/// A hypervisor that takes more than this part of the processors' time makes round trips longer, in percent.
+const MUCH_STOLEN_PERCENT: u64 = 2;
+/// The MTU of Ethernet.
+const USUAL_MTU: u32 = 1500;
+
+/// Capabilities, by their number in capability.h, and what is missing without them.
+const CAPABILITIES: &[(u8, &str, &str)] = &[
+    (10, "CAP_NET_BIND_SERVICE", "ports below 1024 cannot be listened on"),
+    (
+        12,
+        "CAP_NET_ADMIN",
+        "buffers beyond net.core.*mem_max and the kernel's reserved congestion controls cannot be had",
+    ),
+    (39, "CAP_BPF", "ekiden's congestion controls cannot be brought into the kernel"),
+];
+
+/// Looks at the machine.
+pub fn machine() -> Vec<Finding> {
+    let mut findings = vec![congestion(), btf()];
+    findings.extend(capabilities());
+    findings.push(descriptors());
+    findings.extend(fs::read_to_string("/proc/stat").ok().and_then(|text| stolen(&text)));
+    findings.extend(synchronised());
+    findings.extend(mtus());
+    findings
+}
+
+fn congestion() -> Finding {
+    let read = |key: &str| {
+        let text = fs::read_to_string(format!("/proc/sys/net/ipv4/tcp_{key}"));
+        text.map_or("unknown".into(), |text| text.trim().to_owned())
+    };
+    let found = format!("{}; available: {}", read("congestion_control"), read("available_congestion_control"));
+    Finding::new("congestion control", found, Verdict::Good)
+}
+
+fn btf() -> Finding {
+    match Path::new("/sys/kernel/btf/vmlinux").exists() {
+        true => Finding::new("kernel types (BTF)", "there", Verdict::Good),
+        false => Finding::new(
+            "kernel types (BTF)",
+            "not there",
+            Verdict::Note("ekiden's congestion controls cannot be brought into this kernel".into()),
+        ),
+    }
+}
+
+fn capabilities() -> Vec<Finding> {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let held = effective(&status);
+    let judge = |&(number, name, without): &(u8, &str, &str)| match held >> number & 1 {
+        1 => Finding::new(name, "held", Verdict::Good),
+        _ => Finding::new(name, "not held by this process", Verdict::Note(without.into())),
+    };
+    CAPABILITIES.iter().map(judge).collect()
+}
+
+/// The effective capabilities in a text of `/proc/PID/status`; none if it does not say.
+fn effective(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or_default()
+}
+
+fn descriptors() -> Finding {
+    // A node raises its limit by itself as far as it may; so does this process, which ends soon.
+    let Ok(most) = raise_open_files() else {
+        return Finding::new("open files", "unknown", Verdict::Good);
+    };
+    let found = format!("at most {most}, so {} streams", most / PER_STREAM);
+    let verdict = match most < FEW_DESCRIPTORS {
+        false => Verdict::Good,
+        true => Verdict::Costs {
+            what: "a node refuses streams beyond that".into(),
+            remedy: Remedy::Advice("raise the hard limit: LimitNOFILE= of its service, or ulimit -Hn"),
+        },
+    };
+    Finding::new("open files", found, verdict)
+}
+
+/// How much of the processors' time since boot a hypervisor has taken; `None` if the text does not say.
+fn stolen(stat: &str) -> Option<Finding> {
+    const STEAL: usize = 7;
+    let times = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let times: Vec<u64> = times.split_whitespace().map_while(|time| time.parse().ok()).collect();
+    // What follows it, time of guests, is counted in others already.
+    let whole: u64 = times.iter().take(STEAL + 1).sum();
+    let percent = times.get(STEAL)? * 100 / whole.max(1);
+    let found = format!("{percent} % of the processors' time since boot");
+    let verdict = match percent > MUCH_STOLEN_PERCENT {
+        false => Verdict::Good,
+        true => Verdict::Note("the machine stands still at times, and bursts follow".into()),
+    };
+    Some(Finding::new("taken by the hypervisor", found, verdict))
+}
+
+fn synchronised() -> Option<Finding> {
+    let verdict = match clock::is_synchronised().ok()? {
+        true => return Some(Finding::new("clock", "synchronised", Verdict::Good)),
+        false => Verdict::Note("logs and records of several hosts do not line up; run an NTP client".into()),
+    };
+    Some(Finding::new("clock", "not synchronised", verdict))
+}
+
+fn mtus() -> Vec<Finding> {
+    let Ok(devices) = fs::read_dir("/sys/class/net") else { return Vec::new() };
+    let mut findings: Vec<_> = devices
+        .filter_map(|device| {
+            let device = device.ok()?;
+            let read = |file| fs::read_to_string(device.path().join(file));
+            let is_up = read("operstate").is_ok_and(|state| state.trim() == "up");
+            let mtu = read("mtu").ok()?.trim().parse().ok()?;
+            is_up.then(|| judge_mtu(&device.file_name().to_string_lossy(), mtu))
+        })
+        .collect();
+    findings.sort_by(|a, b| a.subject.cmp(&b.subject));
+    findings
+}
+
+fn judge_mtu(device: &str, mtu: u32) -> Finding {
+    let verdict = match mtu < USUAL_MTU {
+        false => Verdict::Good,
+        true => Verdict::Note("smaller segments mean more of them, and slower growth of the window".into()),
+    };
+    Finding::new(format!("MTU of {device}"), mtu.to_string(), verdict)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_read_from_the_status() {
+        assert_eq!(
+            effective("Name:\tx\nCapPrm:\t0000000000000001\nCapEff:\t0000008000001400\n"),
+            1 << 39 | 1 << 12 | 1 << 10
+        );
+        assert_eq!(effective(""), 0);
+        assert_eq!(effective("CapEff:\tnonsense\n"), 0);
+    }
+
+    #[test]
+    fn stolen_time_is_a_part_of_all() {
+        let finding = stolen("cpu  10 0 20 60 0 0 0 10 5 5\ncpu0 1\n").unwrap();
+        assert!(finding.found.starts_with("10 %") && matches!(finding.verdict, Verdict::Note(_)));
+        assert_eq!(stolen("cpu  10 0 20 70 0 0 0 1 0 0\n").unwrap().verdict, Verdict::Good);
+        assert_eq!(stolen("cpu  10 0 20\n"), None);
+        assert_eq!(stolen(""), None);
+        assert!(stolen("cpu  0 0 0 0 0 0 0 0\n").is_some());
+    }
+
+    #[test]
+    fn looking_at_this_machine_finds_something_of_each_kind() {
+        let subjects: Vec<_> = machine().into_iter().map(|finding| finding.subject).collect();
+        for subject in ["congestion control", "kernel types (BTF)", "CAP_NET_ADMIN", "open files"] {
+            assert!(subjects.iter().any(|found| found == subject), "{subjects:?}");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! `ekiden password`: the hash of a password, for a node's configuration.
+
+use std::io::{self, IsTerminal, Read};
+
+use anyhow::bail;
+use ekiden_relay::hash_password;
+use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
+
+use crate::out;
+
+/// Turn a password into the hash that a node's configuration holds.
+///
+/// Reads the password from standard input, one line, without showing it on a terminal, and prints its hash (Argon2id, RFC 9106,
+/// with a new salt each time). The hash goes into `users` of a SOCKS5 or HTTP listener:
+///
+///     [listen.socks]
+///     kind = "socks5"
+///     address = "10.0.0.1:1080"
+///     users = { alice = "$argon2id$v=19$m=19456,t=2,p=1$…" }
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Args {}
+
+/// Does what the command line says.
+pub fn run(_: &Args) -> anyhow::Result<()> {
+    let text = match io::stdin().is_terminal() {
+        true => ask()?,
+        false => {
+            let mut text = String::new();
+            io::stdin().take(1024).read_to_string(&mut text)?;
+            text
+        }
+    };
+    let password = text.strip_suffix('\n').unwrap_or(&text);
+    let password = password.strip_suffix('\r').unwrap_or(password);
+    if password.is_empty() || password.len() > 255 || password.contains('\n') {
+        bail!("a password is one line of 1 to 255 bytes");
+    }
+    out::line(hash_password(password.as_bytes())?)
+}
+
+/// Reads a line from the terminal without showing it.
+fn ask() -> anyhow::Result<String> {
+    eprint!("password: ");
+    let shown = tcgetattr(io::stdin())?;
+    let mut hidden = shown.clone();
+    hidden.local_flags.remove(LocalFlags::ECHO);
+    tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &hidden)?;
+    let mut text = String::new();
+    let read = io::stdin().read_line(&mut text);
+    tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &shown)?;
+    eprintln!();
+    read?;
+    Ok(text)
+}

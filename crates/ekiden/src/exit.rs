@@ -13,7 +13,7 @@ pub const HELP: &str = "Exit codes:
   0  done
   1  failed for a reason not listed here
   2  wrong usage of the command line
-  3  a scenario, configuration or record file is wrong or unreadable
+  3  a scenario, configuration, key or record file is wrong, unreadable or in the way
   4  this machine lacks something: a privilege, a kernel feature, a program
   5  the network failed: an address cannot be bound, a peer cannot be reached, a flow broke
   6  data arrived changed, or a measurement missed its tolerance";
@@ -43,6 +43,9 @@ pub fn number(error: &anyhow::Error) -> u8 {
 
 fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<ekiden_scenario::Error>() || error.is::<ekiden_record::Error>() {
+        return Some(3);
+    }
+    if error.is::<ekiden_relay::identity::KeyFileError>() {
         return Some(3);
     }
     if error.is::<IndexError>() || error.is::<ekiden_relay::ConfigError>() || error.is::<ekiden_sim::Error>() {

@@ -4,9 +4,11 @@ mod congestion;
 mod demo;
 mod doctor;
 mod exit;
+mod keygen;
 mod lab;
 mod out;
 mod password;
+mod peer;
 mod proxy;
 mod record;
 mod scenario;
@@ -30,8 +32,10 @@ enum Command {
     Congestion(congestion::Args),
     Demo(demo::Args),
     Doctor(doctor::Args),
+    Keygen(keygen::Args),
     Lab(lab::Args),
     Password(password::Args),
+    Peer(peer::Args),
     Proxy(proxy::Args),
     Record(record::Args),
     Scenario(scenario::Args),
@@ -43,8 +47,10 @@ fn main() -> ExitCode {
         Command::Congestion(args) => congestion::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Keygen(args) => keygen::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Password(args) => password::run(&args),
+        Command::Peer(args) => peer::run(args),
         Command::Proxy(args) => proxy::run(args),
         Command::Record(args) => record::run(&args),
         Command::Scenario(args) => scenario::run(args),

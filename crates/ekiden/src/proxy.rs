@@ -12,7 +12,7 @@ use crate::out;
 /// The configuration is a TOML file:
 ///
 ///     name = "island"
-///     key_file = "ekiden.key"            # 64 hex digits, shared by all nodes, mode 600
+///     key_file = "node.key"              # made by ekiden keygen node.key
 ///
 ///     [listen.socks]
 ///     kind = "socks5"                    # or "http", "forward" (with to = "host:port"), "segment" (other nodes)
@@ -20,13 +20,14 @@ use crate::out;
 ///
 ///     [peer.osaka]
 ///     address = "198.51.100.7:7000"      # the segment listener of the node osaka
+///     fingerprint = "sha256:..."         # what ekiden keygen printed there
 ///
 ///     [[route]]                          # the first that matches; without one, direct
 ///     to = ["10.0.0.0/8", ".example.jp", "*:443"]
 ///     via = ["osaka"]                    # or action = "direct" / "refuse"
 ///
-/// docs/proxy.md describes every key. A key is made by:
-/// (umask 077; head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \n' > ekiden.key)
+/// A segment listener takes the nodes that it knows: nodes = { island = "sha256:…" }. Segments are encrypted (TLS 1.3) unless peer
+/// and listener have a plain_key_file (ekiden keygen --shared). docs/proxy.md describes every key.
 ///
 /// Prints `listening KIND ADDRESS` for every listener, then `ready`. Logs to standard error; EKIDEN_LOG sets the level
 /// (error, warn, info, debug, trace; default info).

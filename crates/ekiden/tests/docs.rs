@@ -2,7 +2,7 @@
 //!
 //! Fences are marked: `toml scenario` is a scenario file, `toml proxy [NAME]` a node's configuration, `sh lab` runs on
 //! a node of the scenario above it, `sh congestion` and `sh doctor` are calls of these commands, `sh simulate` runs beside
-//! `island.toml`, the first scenario of docs/scenario.md.
+//! `island.toml`, the first scenario of docs/scenario.md, `sh peer` beside the named configurations of the same file.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -36,8 +36,22 @@ fn every_configuration_in_the_documentation_is_accepted() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("example.toml");
         std::fs::write(&path, &example.text).unwrap();
-        write_key(folder.path());
+        write_keys(folder.path());
         accepted(&example, Command::new(EKIDEN).args(["proxy", "--check", "-c"]).arg(path));
+    }
+}
+
+#[test]
+fn every_call_of_ekiden_peer_in_the_documentation_works() {
+    let examples = marked("sh peer");
+    assert!(!examples.is_empty());
+    for example in examples {
+        let folder = tempfile::tempdir().unwrap();
+        write_keys(folder.path());
+        for config in marked("toml proxy ").iter().filter(|config| config.file == example.file) {
+            std::fs::write(folder.path().join(&config.mark["toml proxy ".len()..]), &config.text).unwrap();
+        }
+        in_shell(&example, folder.path());
     }
 }
 
@@ -76,11 +90,7 @@ fn every_simulation_in_the_documentation_runs() {
     for example in examples {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("island.toml"), &island.text).unwrap();
-        let programs = Path::new(EKIDEN).parent().unwrap().display();
-        let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
-        let mut shell = Command::new("sh");
-        shell.current_dir(folder.path()).env("PATH", path).args(["-e", "-c", &example.text]);
-        accepted(&example, &mut shell);
+        in_shell(&example, folder.path());
     }
 }
 
@@ -123,17 +133,26 @@ fn every_command_is_in_the_readme_and_has_help() {
     }
 }
 
+/// Runs it in `folder`, with this program in the `PATH`.
+fn in_shell(example: &Example, folder: &Path) {
+    let programs = Path::new(EKIDEN).parent().unwrap().display();
+    let path = format!("{programs}:{}", std::env::var("PATH").unwrap_or_default());
+    let mut shell = Command::new("sh");
+    shell.current_dir(folder).env("PATH", path).args(["-e", "-c", &example.text]);
+    accepted(example, &mut shell);
+}
+
 fn accepted(example: &Example, command: &mut Command) {
     let Output { status, stderr, .. } = command.output().unwrap();
     let said = String::from_utf8_lossy(&stderr);
     assert!(status.success(), "{} ({}): {said}\n{}", example.file.display(), example.mark, example.text);
 }
 
-fn write_key(folder: &Path) {
-    use std::os::unix::fs::PermissionsExt;
-    let path = folder.join("ekiden.key");
-    std::fs::write(&path, "0123456789abcdef".repeat(4)).unwrap();
-    std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+/// The keys that the documentation's configurations name.
+fn write_keys(folder: &Path) {
+    for arguments in [&["keygen", "node.key"][..], &["keygen", "--shared", "line.key"]] {
+        assert!(Command::new(EKIDEN).args(arguments).current_dir(folder).output().unwrap().status.success());
+    }
 }
 
 /// Every fenced block of the documentation whose mark starts with `mark`.

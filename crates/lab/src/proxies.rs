@@ -80,13 +80,15 @@ impl Lab {
 
     fn proxy_config(&self, name: &str, node: &Node) -> Result<String, Error> {
         let own = self.address(name)?;
-        let mut text = format!("name = \"{name}\"\nkey_file = \"key\"\n");
+        // Plain: the lab compares ways of going a distance, all of them without encryption.
+        let plain = "plain_key_file = \"key\"\n";
+        let mut text = format!("name = \"{name}\"\n");
         let mut listen = |label: &str, kind: &str, port: u16, more: &str| {
             let _ = write!(text, "\n[listen.{label}]\nkind = \"{kind}\"\naddress = \"{own}:{port}\"\n{more}");
         };
         listen("socks", "socks5", SOCKS_PORT, "open = true\n");
         listen("web", "http", HTTP_PORT, "open = true\n");
-        listen("segment", "segment", SEGMENT_PORT, "");
+        listen("segment", "segment", SEGMENT_PORT, plain);
         for (index, flow) in self.scenario.flows.values().enumerate() {
             let Some((_, rest)) = flow.via.split_first().filter(|(first, _)| *first == name) else { continue };
             let to = format!("{}:{}", self.address(&flow.to)?, flow::receiver_port(index));
@@ -95,7 +97,7 @@ impl Lab {
         }
         for (peer, _) in self.scenario.nodes.iter().filter(|(peer, node)| node.kind == NodeKind::Proxy && *peer != name)
         {
-            let _ = write!(text, "\n[peer.{peer}]\naddress = \"{}:{SEGMENT_PORT}\"\n", self.address(peer)?);
+            let _ = write!(text, "\n[peer.{peer}]\naddress = \"{}:{SEGMENT_PORT}\"\n{plain}", self.address(peer)?);
         }
         if node.tcp.is_auto() {
             let _ = write!(text, "\n[tcp]\ncongestion = \"{}\"\n", choice::AUTO);

@@ -20,7 +20,7 @@ pub enum FailureCode {
     Forbidden = 6,
     /// The chain names a node that the node before it does not know.
     UnknownNode = 7,
-    /// Two nodes do not share a key.
+    /// Two nodes do not know each other by their keys.
     Authentication = 8,
     /// A node of the chain cannot be reached.
     NodeUnreachable = 9,

@@ -1,5 +1,6 @@
 //! A node's configuration: one TOML file, read once into [`Config`] with every default in place.
 
+pub mod edit;
 mod raw;
 mod resolve;
 mod show;
@@ -15,6 +16,7 @@ use ekiden_relay_proto::Target;
 use ekiden_relay_proto::segment::Key;
 use indexmap::IndexMap;
 
+use crate::identity::{Fingerprint, Identity};
 use crate::logins::Users;
 use crate::route::Routes;
 
@@ -23,8 +25,8 @@ use crate::route::Routes;
 pub struct Config {
     /// This node's name, as other nodes' logs show it.
     pub name: String,
-    /// The key shared with other nodes. Present if there are peers or a segment listener.
-    pub key: Option<Key>,
+    /// This node's own key. Present if it speaks TLS to another.
+    pub identity: Option<Identity>,
     /// Worker threads, at least 1.
     pub threads: usize,
     /// The TCP settings of connections to destinations.
@@ -109,8 +111,46 @@ pub enum ListenerKind {
         /// The chain, instead of what the routes say.
         via: Option<Vec<String>>,
     },
-    /// Other nodes.
-    Segment,
+    /// Other nodes: those whose keys are known here, by name.
+    Segment(Security<IndexMap<String, Fingerprint>>),
+}
+
+/// How two nodes on a segment know each other, and whether they speak so that nobody else understands. `Known` is whom this
+/// node knows there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Security<Known> {
+    /// TLS 1.3, in which each proves to have the key that the other knows.
+    Tls {
+        /// This node's own key.
+        identity: Identity,
+        /// The others'.
+        known: Known,
+    },
+    /// Plain: a key that both share is proven when the connection begins. What follows is neither encrypted nor protected.
+    Plain(SharedKey),
+}
+
+/// A key that nodes share.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedKey {
+    /// The key.
+    pub key: Key,
+    /// Where it was read from.
+    pub file: PathBuf,
+}
+
+/// By what a node was admitted on a segment listener.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Credential {
+    /// Its key and this node's, in TLS.
+    Tls {
+        /// This node's.
+        ours: Fingerprint,
+        /// The other's.
+        theirs: Fingerprint,
+    },
+    /// A shared key.
+    Plain(Key),
 }
 
 /// Another node.
@@ -120,8 +160,9 @@ pub struct Peer {
     pub address: Target,
     /// The TCP settings of connections to it.
     pub tcp: Tcp,
-    /// The key shared with it. A warm connection made with another one is not taken.
-    pub key: Option<Key>,
+    /// How it is known. In TLS by its key; without one it is refused, and the refusal shows which key it has. A warm
+    /// connection made otherwise is not taken.
+    pub security: Security<Option<Fingerprint>>,
 }
 
 /// Why a configuration is refused: one line that says where and what.
@@ -155,9 +196,22 @@ impl Config {
         Self::parse(&text, file)
     }
 
-    /// Checks a text. `file` is what errors name and what a relative `key_file` is relative to.
+    /// Checks a text. `file` is what errors name and what the relative paths in it are relative to.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
         resolve::resolve(text, file)
+    }
+}
+
+impl Security<IndexMap<String, Fingerprint>> {
+    /// Whether a node that has `credential` is admitted.
+    pub fn admits(&self, credential: &Credential) -> bool {
+        match (self, credential) {
+            (Self::Tls { identity, known }, Credential::Tls { ours, theirs }) => {
+                identity.fingerprint() == *ours && known.values().any(|key| key == theirs)
+            }
+            (Self::Plain(shared), Credential::Plain(key)) => shared.key == *key,
+            _ => false,
+        }
     }
 }
 
@@ -168,7 +222,7 @@ impl ListenerKind {
             Self::Socks5 { .. } => "socks5",
             Self::Http { .. } => "http",
             Self::Forward { .. } => "forward",
-            Self::Segment => "segment",
+            Self::Segment(_) => "segment",
         }
     }
 }

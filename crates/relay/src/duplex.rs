@@ -3,13 +3,11 @@
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 
-use ekiden_net::socket;
 use ekiden_relay_proto::segment::{Header, Kind};
-use tokio::io::Interest;
-use tokio::net::TcpStream;
 
 use crate::auto::Watch;
 use crate::config::Tcp;
+use crate::connection::Connection;
 use crate::node::Node;
 use crate::pump::{Pump, PumpError};
 
@@ -27,7 +25,7 @@ pub enum ResetCode {
 #[derive(Debug)]
 pub struct Side {
     /// The connection. It resets when dropped, unless [`Side::end_cleanly`] was called.
-    pub stream: TcpStream,
+    pub stream: Connection,
     /// Whether a node is at the other end, so that frames are spoken.
     pub node: bool,
     /// Looks at it, if its congestion control is chosen by what its path shows.
@@ -45,35 +43,33 @@ pub struct Duplex {
 
 impl Side {
     /// A host's connection.
-    pub fn host(stream: TcpStream) -> Self {
-        Self { stream, node: false, watch: None }
+    pub fn host(stream: impl Into<Connection>) -> Self {
+        Self { stream: stream.into(), node: false, watch: None }
     }
 
     /// A node's connection.
-    pub fn node(stream: TcpStream) -> Self {
+    pub fn node(stream: Connection) -> Self {
         Self { stream, node: true, watch: None }
     }
 
     /// Gives it the congestion control that its path has, if `tcp` leaves that to the path; while its stream runs the path
     /// is watched.
     pub fn follow(&mut self, node: &Node, tcp: &Tcp) {
-        let path = if tcp.auto { node.paths.of(&self.stream) } else { None };
-        self.watch = path.map(|path| Box::new(Watch::new(path, &self.stream)));
+        let path = if tcp.auto { node.paths.of(self.stream.socket()) } else { None };
+        self.watch = path.map(|path| Box::new(Watch::new(path, self.stream.socket())));
     }
 
     /// Both directions have ended: what is queued is to be delivered, then the end.
     pub fn end_cleanly(self) {
-        // If this fails the connection resets: never a wrong end.
-        let _ = socket::reset_on_close(&self.stream, false);
+        self.stream.end_cleanly();
     }
 
     /// Tells a node why its stream is given up, if the connection takes it at once.
     fn reset(self, code: ResetCode, between_frames: bool) {
         if self.node && between_frames {
             let frame = Header { kind: Kind::Reset, length: code as u32 }.encode();
-            let sent = self.stream.try_io(Interest::WRITABLE, || socket::send(&self.stream, &frame, false));
-            if matches!(sent, Ok(n) if n == frame.len()) {
-                let _ = socket::reset_on_close(&self.stream, false);
+            if self.stream.send_last(&frame) {
+                self.stream.end_cleanly();
             }
         }
     }
@@ -108,7 +104,7 @@ impl Duplex {
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), PumpError>> {
         for Side { stream, watch, .. } in [&mut self.a, &mut self.b] {
             if let Some(watch) = watch {
-                watch.poll(cx, stream);
+                watch.poll(cx, stream.socket());
             }
         }
         let (a, b) = (&self.a.stream, &self.b.stream);

@@ -13,14 +13,13 @@ use std::time::{Duration, Instant};
 
 use ekiden_bpf::Held;
 use ekiden_net::socket::{self, SocketError};
-use ekiden_relay_proto::segment::Key;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::accept;
 use crate::auto::Paths;
-use crate::config::{Config, Listener};
+use crate::config::{Config, Credential, Listener, ListenerKind};
 use crate::congestion::{self, NotToBeHad};
 use crate::logins::Logins;
 use crate::pool::Pool;
@@ -143,10 +142,18 @@ impl Node {
         let _ = self.stopping.subscribe().wait_for(|&stopping| stopping).await;
     }
 
-    /// Completes when `key` is not, or no longer, the one in force.
-    pub async fn key_changed(&self, key: &Key) {
+    /// Whether a segment listener at `address` admits a node by `credential`.
+    pub fn admits(&self, address: SocketAddr, credential: &Credential) -> bool {
+        self.config().listeners.values().any(|listener| match &listener.kind {
+            ListenerKind::Segment(security) => listener.address == address && security.admits(credential),
+            _ => false,
+        })
+    }
+
+    /// Completes when [`Node::admits`] does not hold, or no longer.
+    pub async fn revoked(&self, address: SocketAddr, credential: &Credential) {
         let mut reloaded = self.reloaded.subscribe();
-        while self.config().key.as_ref() == Some(key) {
+        while self.admits(address, credential) {
             if reloaded.changed().await.is_err() {
                 return;
             }

@@ -4,14 +4,11 @@
 //! connection. They rest outside of any event loop; whether one is still alive is asked when it is taken.
 
 use std::collections::HashMap;
-use std::net::TcpStream as StdStream;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ekiden_net::socket;
-use tokio::net::TcpStream;
-
 use crate::config::{Config, Peer};
+use crate::connection::{Connection, Resting};
 
 /// The warm connections of a node.
 #[derive(Debug, Default)]
@@ -22,7 +19,7 @@ pub struct Pool {
 #[derive(Debug)]
 struct Warm {
     peer: Peer,
-    connections: Vec<(StdStream, Instant)>,
+    connections: Vec<(Resting, Instant)>,
     most: usize,
 }
 
@@ -39,24 +36,24 @@ impl Pool {
     }
 
     /// The connection to `peer` that was used last, if one is alive.
-    pub fn take(&self, name: &str, peer: &Peer) -> Option<StdStream> {
+    pub fn take(&self, name: &str, peer: &Peer) -> Option<Resting> {
         let mut idle = self.lock();
         let warm = idle.get_mut(name).filter(|warm| warm.peer == *peer)?;
-        while let Some((stream, _)) = warm.connections.pop() {
-            if socket::is_quiet(&stream) {
-                return Some(stream);
+        while let Some((connection, _)) = warm.connections.pop() {
+            if connection.is_quiet() {
+                return Some(connection);
             }
         }
         None
     }
 
     /// Keeps a connection whose stream has ended in both directions.
-    pub fn put(&self, name: &str, peer: &Peer, stream: TcpStream) {
-        let Ok(stream) = stream.into_std() else { return };
+    pub fn put(&self, name: &str, peer: &Peer, connection: Connection) {
+        let Some(connection) = connection.rest() else { return };
         let mut idle = self.lock();
         let Some(warm) = idle.get_mut(name).filter(|warm| warm.peer == *peer) else { return };
         if warm.connections.len() < warm.most {
-            warm.connections.push((stream, Instant::now()));
+            warm.connections.push((connection, Instant::now()));
         }
     }
 

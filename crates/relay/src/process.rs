@@ -28,6 +28,9 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut relay = Relay::start(config.clone())?;
+        if let Some(identity) = &config.identity {
+            tracing::info!("this node's key is {}", identity.fingerprint());
+        }
         announce(&config, &relay)?;
         let mut drain = config.limits.drain;
         loop {

@@ -1,7 +1,7 @@
 //! One direction of a stream: bytes from one socket to another, with or without frames on either side.
 //!
 //! Small pieces go through a buffer shared by all connections of the thread. Once pieces fill it, they go
-//! through a pooled pipe by splice, without being copied. In either case nothing is read before what was
+//! through a pooled pipe by splice, without being copied, unless there is TLS on either side. In either case nothing is read before what was
 //! read has been written, so a slow receiver slows its sender and memory stays bounded: by one piece that
 //! the kernel did not take at once.
 
@@ -10,18 +10,19 @@ use std::io;
 use std::net::Shutdown;
 use std::task::{Context, Poll, ready};
 
-use ekiden_net::socket;
 use ekiden_net::splice::PooledPipe;
 use ekiden_relay_proto::segment::{Event, HEADER_BYTES, Header, Incoming, Kind, Violation};
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+use crate::connection::{Connection, is_transient};
+
 /// A piece that fills this many bytes shows that splicing pays.
 const SMALL: usize = 16 << 10;
 
-/// What is read at once when no pipe is to be had.
-const LARGE: usize = 64 << 10;
+/// What is read at once when no pipe is to be had. With a frame's header it fills four TLS records.
+const LARGE: usize = (64 << 10) - HEADER_BYTES;
 
 /// Spliced pieces below this show that it no longer pays.
 const TOO_SMALL_TO_SPLICE: usize = 4 << 10;
@@ -145,7 +146,7 @@ impl Pump {
     }
 
     /// Moves what can be moved. Ready when the end was passed on, or at the first error.
-    pub fn poll(&mut self, cx: &mut Context<'_>, from: &TcpStream, to: &TcpStream) -> Poll<Result<(), PumpError>> {
+    pub fn poll(&mut self, cx: &mut Context<'_>, from: &Connection, to: &Connection) -> Poll<Result<(), PumpError>> {
         let mut moved = 0;
         loop {
             ready!(self.flush(cx, to)).map_err(PumpError::Send)?;
@@ -167,13 +168,13 @@ impl Pump {
     }
 
     /// Writes what is owed.
-    fn flush(&mut self, cx: &mut Context<'_>, to: &TcpStream) -> Poll<io::Result<()>> {
+    fn flush(&mut self, cx: &mut Context<'_>, to: &Connection) -> Poll<io::Result<()>> {
         while !self.is_between_frames() {
             ready!(to.poll_write_ready(cx))?;
-            let sent = to.try_io(Interest::WRITABLE, || match (&self.rest[..], &mut self.pipe) {
-                ([], Some(pipe)) => pipe.drain(to),
-                (rest, pipe) => socket::send(to, &rest[self.rest_sent as usize..], pipe.is_some()),
-            });
+            let sent = match (&self.rest[..], &mut self.pipe) {
+                ([], Some(pipe)) => to.socket().try_io(Interest::WRITABLE, || pipe.drain(to.socket())),
+                (rest, pipe) => to.try_send(&rest[self.rest_sent as usize..], pipe.is_some()),
+            };
             match sent {
                 Ok(n) if !self.rest.is_empty() => {
                     self.rest_sent += n as u32;
@@ -186,11 +187,11 @@ impl Pump {
                 Err(error) => return Poll::Ready(Err(error)),
             }
         }
-        Poll::Ready(Ok(()))
+        to.poll_flush(cx)
     }
 
     /// Reads one piece and writes what the receiver takes of it at once. Returns how much was read.
-    fn fill(&mut self, cx: &mut Context<'_>, from: &TcpStream, to: &TcpStream) -> Poll<Result<usize, PumpError>> {
+    fn fill(&mut self, cx: &mut Context<'_>, from: &Connection, to: &Connection) -> Poll<Result<usize, PumpError>> {
         let due = match self.source {
             Source::UntilEnd => u64::MAX,
             Source::Exactly(0) | Source::Frames(_, 0) => {
@@ -206,10 +207,10 @@ impl Pump {
             Source::UntilEnd => self.bulk,
             _ => due > SMALL && (self.bulk || due > LARGE),
         };
-        if worth_it {
-            ready!(from.poll_read_ready(cx)).map_err(PumpError::Receive)?;
+        if let (true, Some(socket), Some(_)) = (worth_it, from.plain(), to.plain()) {
+            ready!(socket.poll_read_ready(cx)).map_err(PumpError::Receive)?;
             if let Some(pipe) = PooledPipe::take() {
-                return self.splice(cx, pipe, due, from, to);
+                return self.splice(cx, pipe, due, socket, to);
             }
         }
         self.copy(cx, due, from, to)
@@ -222,7 +223,7 @@ impl Pump {
         mut pipe: PooledPipe,
         due: usize,
         from: &TcpStream,
-        to: &TcpStream,
+        to: &Connection,
     ) -> Poll<Result<usize, PumpError>> {
         let n = match from.try_io(Interest::READABLE, || pipe.fill(from, due)) {
             Ok(n) => n,
@@ -252,8 +253,8 @@ impl Pump {
         &mut self,
         cx: &mut Context<'_>,
         due: usize,
-        from: &TcpStream,
-        to: &TcpStream,
+        from: &Connection,
+        to: &Connection,
     ) -> Poll<Result<usize, PumpError>> {
         let piece = if self.bulk { LARGE } else { SMALL };
         // Behind a frame's payload there is always another header: reading it too saves a call per frame.
@@ -263,7 +264,7 @@ impl Pump {
         };
         SCRATCH.with_borrow_mut(|scratch| {
             let room = HEADER_BYTES..HEADER_BYTES + due.min(piece) + header;
-            let n = ready!(receive(cx, from, &mut scratch[room])).map_err(PumpError::Receive)?;
+            let n = ready!(from.poll_receive(cx, &mut scratch[room])).map_err(PumpError::Receive)?;
             if n == 0 {
                 return Poll::Ready(self.connection_ended().map(|()| 0));
             }
@@ -322,14 +323,14 @@ impl Pump {
         }
     }
 
-    fn say_end(&mut self, to: &TcpStream) -> io::Result<()> {
+    fn say_end(&mut self, to: &Connection) -> io::Result<()> {
         if self.framed {
             self.phase = Phase::Ended;
             self.says_end = false;
             self.rest = Header { kind: Kind::End, length: 0 }.encode().to_vec();
             return Ok(());
         }
-        match SockRef::from(to).shutdown(Shutdown::Write) {
+        match SockRef::from(to.socket()).shutdown(Shutdown::Write) {
             // The receiver has already gone, and its other direction will say how.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
             other => other,
@@ -337,8 +338,8 @@ impl Pump {
     }
 
     /// Sends what the socket takes now and keeps the rest.
-    fn send_or_queue(&mut self, bytes: &[u8], more: bool, to: &TcpStream) -> Result<(), PumpError> {
-        let sent = match to.try_io(Interest::WRITABLE, || socket::send(to, bytes, more)) {
+    fn send_or_queue(&mut self, bytes: &[u8], more: bool, to: &Connection) -> Result<(), PumpError> {
+        let sent = match to.try_send(bytes, more) {
             Ok(n) => n,
             Err(error) if is_transient(&error) => 0,
             Err(error) => return Err(PumpError::Send(error)),
@@ -355,30 +356,4 @@ impl Pump {
         }
         self.rest.extend(bytes);
     }
-}
-
-/// Receives once the socket has something. A short read empties the socket, so its readiness is forgotten at
-/// once: that saves the call that would find out.
-fn receive(cx: &mut Context<'_>, from: &TcpStream, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
-    loop {
-        ready!(from.poll_read_ready(cx))?;
-        let mut short = 0;
-        let got = from.try_io(Interest::READABLE, || match socket::receive(from, buffer) {
-            Ok(n) if n > 0 && n < buffer.len() => {
-                short = n;
-                Err(io::ErrorKind::WouldBlock.into())
-            }
-            other => other,
-        });
-        match got {
-            Err(_) if short > 0 => return Poll::Ready(Ok(short)),
-            Err(error) if is_transient(&error) => {}
-            other => return Poll::Ready(other),
-        }
-    }
-}
-
-/// Whether the operation is to be tried again when the socket is ready.
-pub fn is_transient(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }

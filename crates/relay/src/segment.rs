@@ -4,18 +4,17 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
 
-use ekiden_net::socket;
 use ekiden_relay_proto::segment::{
-    Dialler, HEADER_BYTES, Header, Kind, MAX_CONTROL, Nonce, Open, decode_failed, decode_opened,
+    Dialler, HEADER_BYTES, Header, Kind, MAX_CONTROL, Nonce, Open, Violation, decode_failed, decode_opened,
 };
 use ekiden_relay_proto::{Failure, FailureCode, Target};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::config::Peer;
+use crate::config::{Peer, Security};
+use crate::connection::Connection;
 use crate::dial;
 use crate::node::Node;
+use crate::tls;
 
 /// Payload that may travel with OPEN, before the answer. It is left where it is until the stream is open, so
 /// that it can be sent again on another connection.
@@ -25,9 +24,9 @@ pub enum Early<'a> {
     /// These bytes.
     Bytes(&'a [u8]),
     /// What a host has sent or sends while the stream is being opened.
-    Host(&'a TcpStream),
+    Host(&'a Connection),
     /// The same of a node: whole DATA frames.
-    Node(&'a TcpStream),
+    Node(&'a Connection),
 }
 
 /// The most payload sent before the answer, in bytes.
@@ -39,7 +38,7 @@ pub async fn open(
     chain: &[String],
     target: &Target,
     early: Early<'_>,
-) -> Result<(TcpStream, SocketAddr), Failure> {
+) -> Result<(Connection, SocketAddr), Failure> {
     let config = node.config();
     let Some((first, rest)) = chain.split_first() else {
         return Err(Failure::new(FailureCode::Other, "an empty chain"));
@@ -52,8 +51,8 @@ pub async fn open(
     // Every node on the way has `connect` to reach the next; only one of them can be the one that waits.
     let limit = config.limits.connect * 2;
     while let Some(warm) = node.pool.take(first, peer) {
-        let mut stream = TcpStream::from_std(warm).map_err(|e| lost(first, &e))?;
-        match timeout(limit, ask(&mut stream, &request, &early)).await {
+        let stream = warm.wake().map_err(|e| lost(first, &e))?;
+        match timeout(limit, ask(&stream, &request, &early)).await {
             Ok(Ok(answer)) => return answered(node, first, peer, stream, answer),
             // Nothing was answered and nothing consumed: the connection was dead, not the peer.
             Ok(Err(Unanswered::Gone(_))) => continue,
@@ -61,28 +60,39 @@ pub async fn open(
             Err(_) => return Err(no_answer(first)),
         }
     }
-    let (mut stream, mut auth) = dial_peer(node, first, peer).await?;
+    let (stream, mut auth) = dial_peer(node, first, peer).await?;
     auth.extend(&request);
-    match timeout(limit, ask(&mut stream, &auth, &early)).await {
+    match timeout(limit, ask(&stream, &auth, &early)).await {
         Ok(Ok(answer)) => answered(node, first, peer, stream, answer),
+        // The other node's verdict on this one's key comes after the handshake.
+        Ok(Err(Unanswered::Gone(error) | Unanswered::Broken(error)))
+            if error.kind() == io::ErrorKind::PermissionDenied =>
+        {
+            Err(refused(&config.name, first, &error))
+        }
         Ok(Err(Unanswered::Gone(error) | Unanswered::Broken(error))) => Err(lost(first, &error)),
         Err(_) => Err(no_answer(first)),
     }
 }
 
 /// Reads one control frame, and not a byte more.
-pub async fn read_frame(stream: &mut (impl AsyncReadExt + Unpin)) -> io::Result<(Kind, Vec<u8>)> {
-    read_rest_of_frame(stream, [0; HEADER_BYTES], 0).await
+pub async fn read_frame(stream: &Connection) -> io::Result<(Kind, Vec<u8>)> {
+    let mut header = [0; HEADER_BYTES];
+    match stream.receive(&mut header).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ if Header::is_tls(header[0]) => Err(broken(Violation::Tls)),
+        n => read_rest_of_frame(stream, header, n).await,
+    }
 }
 
 /// The same, of whose header `n` bytes were read.
 async fn read_rest_of_frame(
-    stream: &mut (impl AsyncReadExt + Unpin),
+    stream: &Connection,
     mut header: [u8; HEADER_BYTES],
     n: usize,
 ) -> io::Result<(Kind, Vec<u8>)> {
-    stream.read_exact(&mut header[n..]).await?;
-    let header = Header::decode(header).map_err(invalid)?;
+    stream.receive_exact(&mut header[n..]).await?;
+    let header = Header::decode(header).map_err(broken)?;
     if matches!(header.kind, Kind::Data) {
         return Err(invalid("payload where a control frame was due"));
     }
@@ -92,9 +102,18 @@ async fn read_rest_of_frame(
     } else if header.length > 0 {
         debug_assert!(header.length <= MAX_CONTROL);
         body.resize(header.length as usize, 0);
-        stream.read_exact(&mut body).await?;
+        stream.receive_exact(&mut body).await?;
     }
     Ok((header.kind, body))
+}
+
+fn broken(violation: Violation) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, violation)
+}
+
+/// How a frame's header broke the protocol, if `error` is about that.
+pub fn violation(error: &io::Error) -> Option<&Violation> {
+    error.get_ref()?.downcast_ref()
 }
 
 /// 32 bytes nobody can guess.
@@ -124,42 +143,44 @@ impl From<io::Error> for Unanswered {
     }
 }
 
-/// Connects and authenticates; returns the AUTH frame still to be sent.
-async fn dial_peer(node: &Node, name: &str, peer: &Peer) -> Result<(TcpStream, Vec<u8>), Failure> {
+/// Connects and authenticates; returns what is still to be sent before the first request.
+async fn dial_peer(node: &Node, name: &str, peer: &Peer) -> Result<(Connection, Vec<u8>), Failure> {
     let config = node.config();
     let connected = dial::connect(&peer.address, &peer.tcp, config.limits.connect, |_| false).await;
-    let mut stream = connected.map_err(|failure| {
+    let socket = connected.map_err(|failure| {
         let text = format_args!("node {} cannot reach node {name}: {failure}", config.name);
         Failure::new(FailureCode::NodeUnreachable, text)
     })?;
-    let Some(key) = peer.key.clone() else {
-        return Err(Failure::new(FailureCode::Authentication, "no key_file"));
-    };
-    let nonce = fresh_nonce().map_err(|error| lost(name, &error))?;
-    let dialler = Dialler::new(key, &config.name, nonce);
-    let hello = async {
-        stream.write_all(&dialler.hello()).await?;
-        read_frame(&mut stream).await
-    };
-    let refused = |why: &dyn std::fmt::Display| {
-        let text = format_args!("node {} and node {name}: {why}", config.name);
-        Failure::new(FailureCode::Authentication, text)
-    };
-    match timeout(config.limits.handshake, hello).await {
-        Ok(Ok((Kind::Hello, body))) => {
-            let auth = dialler.auth(&body).map_err(|error| refused(&error))?;
-            Ok((stream, auth))
+    let shaken = async {
+        match &peer.security {
+            Security::Tls { identity, known } => {
+                let session = tls::dial(identity, *known).map_err(invalid)?;
+                Ok((Connection::secure(socket, session).await?, Vec::new()))
+            }
+            Security::Plain(shared) => {
+                let stream = Connection::from(socket);
+                let dialler = Dialler::new(shared.key.clone(), &config.name, fresh_nonce()?);
+                stream.send_all(&dialler.hello()).await?;
+                match read_frame(&stream).await? {
+                    (Kind::Hello, body) => dialler.auth(&body).map(|auth| (stream, auth)).map_err(invalid),
+                    (Kind::Failed, body) => Err(invalid(decode_failed(&body).map_err(invalid)?.text)),
+                    _ => Err(invalid("it does not speak the segment protocol")),
+                }
+            }
         }
-        Ok(Ok((Kind::Failed, body))) => Err(decode_failed(&body).unwrap_or_else(|error| refused(&error))),
-        Ok(Ok(_)) => Err(refused(&"not the segment protocol")),
+    };
+    match timeout(config.limits.handshake, shaken).await {
+        Ok(Ok(authenticated)) => Ok(authenticated),
+        Ok(Err(error)) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied) => {
+            Err(refused(&config.name, name, &error))
+        }
         Ok(Err(error)) => Err(lost(name, &error)),
         Err(_) => Err(no_answer(name)),
     }
 }
 
 /// Sends `request` and early payload, and waits for the answer.
-async fn ask(stream: &mut TcpStream, request: &[u8], early: &Early<'_>) -> Result<Answer, Unanswered> {
-    let (mut read, mut write) = stream.split();
+async fn ask(stream: &Connection, request: &[u8], early: &Early<'_>) -> Result<Answer, Unanswered> {
     let mut request = request.to_vec();
     let (speaker, mut sent) = match early {
         Early::Nothing => (None, 0),
@@ -175,12 +196,13 @@ async fn ask(stream: &mut TcpStream, request: &[u8], early: &Early<'_>) -> Resul
             (Some(*stream), seen.bytes)
         }
     };
-    write.write_all(&request).await.map_err(Unanswered::Gone)?;
+    stream.send_all(&request).await.map_err(Unanswered::Gone)?;
     let mut answer = pin!(async {
         let mut header = [0; HEADER_BYTES];
-        match read.read(&mut header).await {
+        match stream.receive(&mut header).await {
             Ok(0) => Err(Unanswered::Gone(io::ErrorKind::UnexpectedEof.into())),
-            Ok(n) => Ok(read_rest_of_frame(&mut read, header, n).await?),
+            Ok(n) => Ok(read_rest_of_frame(stream, header, n).await?),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Unanswered::Broken(error)),
             Err(error) => Err(Unanswered::Gone(error)),
         }
     });
@@ -192,7 +214,7 @@ async fn ask(stream: &mut TcpStream, request: &[u8], early: &Early<'_>) -> Resul
             ready = speaker.readable() => {
                 ready?;
                 let seen = said(speaker, matches!(early, Early::Node(_)));
-                write.write_all(&seen.frames).await.map_err(Unanswered::Gone)?;
+                stream.send_all(&seen.frames).await.map_err(Unanswered::Gone)?;
                 sent = seen.bytes;
                 answer.await?
             }
@@ -219,14 +241,14 @@ async fn ask(stream: &mut TcpStream, request: &[u8], early: &Early<'_>) -> Resul
 struct Said {
     /// As DATA frames.
     frames: Vec<u8>,
-    /// How many bytes in the speaker's socket that is.
+    /// How many of the speaker's bytes that is.
     bytes: usize,
 }
 
-/// What the speaker has said so far, left in its socket. An end or an error shows again when the stream runs.
-fn said(speaker: &TcpStream, is_node: bool) -> Said {
+/// What the speaker has said so far, left where it is. An end or an error shows again when the stream runs.
+fn said(speaker: &Connection, is_node: bool) -> Said {
     let mut frames = vec![0; HEADER_BYTES + MAX_EARLY];
-    let Ok(n) = socket::peek(speaker, &mut frames[HEADER_BYTES..]) else { return Said::default() };
+    let Ok(n) = speaker.peek_now(&mut frames[HEADER_BYTES..]) else { return Said::default() };
     frames.truncate(HEADER_BYTES + n);
     if is_node {
         frames.drain(..HEADER_BYTES);
@@ -254,12 +276,12 @@ fn whole_frames(bytes: &[u8]) -> usize {
     whole
 }
 
-/// Takes the bytes that were sent early out of the speaker's socket, where they are known to be.
-fn consume(speaker: &TcpStream, mut n: usize) -> io::Result<()> {
+/// Takes the bytes that were sent early from the speaker, where they are known to be.
+fn consume(speaker: &Connection, mut n: usize) -> io::Result<()> {
     let mut sink = [0; 4096];
     while n > 0 {
         let most = n.min(sink.len());
-        match socket::receive(speaker, &mut sink[..most])? {
+        match speaker.receive_now(&mut sink[..most])? {
             0 => return Err(io::ErrorKind::UnexpectedEof.into()),
             got => n -= got,
         }
@@ -271,21 +293,26 @@ fn answered(
     node: &Node,
     name: &str,
     peer: &Peer,
-    stream: TcpStream,
+    stream: Connection,
     answer: Answer,
-) -> Result<(TcpStream, SocketAddr), Failure> {
+) -> Result<(Connection, SocketAddr), Failure> {
     match answer {
         Answer::Opened(bound) => Ok((stream, bound)),
         Answer::Failed(failure) => {
             // The stream is over for the peer once it hears END, also if payload was on its way.
             let end = Header { kind: Kind::End, length: 0 }.encode();
-            let sent = stream.try_io(Interest::WRITABLE, || socket::send(&stream, &end, false));
-            if matches!(sent, Ok(n) if n == end.len()) && failure.code != FailureCode::Authentication {
+            if stream.send_last(&end) && failure.code != FailureCode::Authentication {
                 node.pool.put(name, peer, stream);
             }
             Err(failure)
         }
     }
+}
+
+/// Someone must look after it: clients will go on asking.
+fn refused(own: &str, peer: &str, why: &io::Error) -> Failure {
+    tracing::warn!("segment to node {peer}: {why}");
+    Failure::new(FailureCode::Authentication, format_args!("node {own} to node {peer}: {why}"))
 }
 
 fn lost(peer: &str, error: &io::Error) -> Failure {

@@ -17,6 +17,7 @@ use tokio::net::TcpStream;
 
 use crate::accept::Permit;
 use crate::config::{Listener, ListenerKind, Peer};
+use crate::connection::Connection;
 use crate::dial;
 use crate::duplex::{Duplex, Side};
 use crate::node::{Busy, Node};
@@ -58,8 +59,8 @@ pub async fn connection(permit: Permit, listener: Arc<Listener>, stream: StdStre
 /// Serves what comes before the stream. Without one, everything.
 async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpStream) -> Option<Box<Stream>> {
     let mut stream = match &listener.kind {
-        ListenerKind::Segment => {
-            segment::serve(node, listener, stream).await;
+        ListenerKind::Segment(security) => {
+            segment::serve(node, listener, security, stream).await;
             return None;
         }
         ListenerKind::Forward { .. } => forward::prepare(node, listener, stream).await,
@@ -72,7 +73,7 @@ async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpStream) -> Op
 
 impl Stream {
     /// `busy` is from before the client was answered: draining must not miss a stream the client knows of.
-    fn new(busy: Busy, client: TcpStream, upstream: Upstream, first: Vec<u8>) -> Self {
+    fn new(busy: Busy, client: impl Into<Connection>, upstream: Upstream, first: Vec<u8>) -> Self {
         Self { client: Side::host(client), upstream, first, busy }
     }
 

@@ -5,13 +5,11 @@
 use std::future::poll_fn;
 use std::io;
 
-use ekiden_net::socket;
 use ekiden_relay_proto::http::{Body, Chunked};
 use ekiden_relay_proto::segment::{Event, HEADER_BYTES, Header, Incoming, Kind};
-use tokio::io::Interest;
-use tokio::net::TcpStream;
 
-use crate::pump::{Pump, PumpError, is_transient};
+use crate::connection::{Connection, is_transient};
+use crate::pump::{Pump, PumpError};
 
 /// What is read at once.
 const PIECE: usize = 16 << 10;
@@ -37,10 +35,10 @@ impl Reader {
     }
 
     /// Appends what there is to the buffer. False at the said end of the stream.
-    pub async fn more(&mut self, from: &TcpStream) -> Result<bool, PumpError> {
+    pub async fn more(&mut self, from: &Connection) -> Result<bool, PumpError> {
         loop {
             from.readable().await.map_err(PumpError::Receive)?;
-            match from.try_io(Interest::READABLE, || self.read_now(from)) {
+            match self.read_now(from) {
                 Ok(Some(more)) => return more,
                 Ok(None) => {}
                 Err(error) if is_transient(&error) => {}
@@ -50,7 +48,7 @@ impl Reader {
     }
 
     /// `None` if only a frame's header went by.
-    fn read_now(&mut self, from: &TcpStream) -> io::Result<Option<Result<bool, PumpError>>> {
+    fn read_now(&mut self, from: &Connection) -> io::Result<Option<Result<bool, PumpError>>> {
         let Some(incoming) = &mut self.incoming else {
             let n = read_into(&mut self.buffer, from, PIECE)?;
             return Ok(Some(Ok(n > 0)));
@@ -62,7 +60,7 @@ impl Reader {
         }
         let mut header = [0; HEADER_BYTES];
         let missing = incoming.header_missing();
-        let n = socket::receive(from, &mut header[..missing])?;
+        let n = from.try_receive(&mut header[..missing])?;
         if n == 0 {
             return Ok(Some(Err(PumpError::Truncated)));
         }
@@ -94,8 +92,8 @@ impl Reader {
         &mut self,
         body: Body,
         unchunk: bool,
-        from: &TcpStream,
-        to: &TcpStream,
+        from: &Connection,
+        to: &Connection,
         to_node: bool,
     ) -> Result<(), PumpError> {
         match body {
@@ -112,7 +110,7 @@ impl Reader {
     }
 
     /// Passes `length` bytes on.
-    async fn pass(&mut self, length: u64, from: &TcpStream, to: &TcpStream, to_node: bool) -> Result<(), PumpError> {
+    async fn pass(&mut self, length: u64, from: &Connection, to: &Connection, to_node: bool) -> Result<(), PumpError> {
         let buffered = length.min(self.buffer.len() as u64);
         if buffered > 0 {
             let rest = self.buffer.split_off(buffered as usize);
@@ -129,8 +127,8 @@ impl Reader {
     async fn pass_chunks(
         &mut self,
         unchunk: bool,
-        from: &TcpStream,
-        to: &TcpStream,
+        from: &Connection,
+        to: &Connection,
         to_node: bool,
     ) -> Result<(), PumpError> {
         let mut chunked = Chunked::default();
@@ -164,7 +162,7 @@ impl Reader {
         }
     }
 
-    async fn run(&mut self, mut pump: Pump, from: &TcpStream, to: &TcpStream) -> Result<(), PumpError> {
+    async fn run(&mut self, mut pump: Pump, from: &Connection, to: &Connection) -> Result<(), PumpError> {
         poll_fn(|cx| pump.poll(cx, from, to)).await?;
         self.incoming = pump.incoming();
         Ok(())
@@ -172,37 +170,25 @@ impl Reader {
 }
 
 /// Writes all of `bytes`, to a node as DATA frames.
-pub async fn write(to: &TcpStream, to_node: bool, bytes: &[u8]) -> Result<(), PumpError> {
+pub async fn write(to: &Connection, to_node: bool, bytes: &[u8]) -> Result<(), PumpError> {
     let written = async {
         if !to_node {
-            return write_all(to, bytes).await;
+            return to.send_all(bytes).await;
         }
         for piece in bytes.chunks(1 << 20) {
             let mut frame = Header { kind: Kind::Data, length: piece.len() as u32 }.encode().to_vec();
             frame.extend(piece);
-            write_all(to, &frame).await?;
+            to.send_all(&frame).await?;
         }
         Ok(())
     };
     written.await.map_err(PumpError::Send)
 }
 
-async fn write_all(to: &TcpStream, mut bytes: &[u8]) -> io::Result<()> {
-    while !bytes.is_empty() {
-        to.writable().await?;
-        match to.try_io(Interest::WRITABLE, || socket::send(to, bytes, false)) {
-            Ok(n) => bytes = &bytes[n..],
-            Err(error) if is_transient(&error) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
-
-fn read_into(buffer: &mut Vec<u8>, from: &TcpStream, most: usize) -> io::Result<usize> {
+fn read_into(buffer: &mut Vec<u8>, from: &Connection, most: usize) -> io::Result<usize> {
     let before = buffer.len();
     buffer.resize(before + most, 0);
-    let got = socket::receive(from, &mut buffer[before..]);
+    let got = from.try_receive(&mut buffer[before..]);
     buffer.truncate(before + *got.as_ref().unwrap_or(&0));
     got
 }

@@ -17,7 +17,7 @@ fn what_is_wrong_is_refused_with_its_line() {
     let listen = |kind: &str, address: &str, more: &str| {
         format!("\n[listen.x]\nkind = \"{kind}\"\naddress = \"{address}\"\n{more}\n")
     };
-    let peer = "key_file = \"key\"\n[peer.p]\naddress = \"h:1\"\n";
+    let peer = "[peer.p]\naddress = \"h:1\"\nplain_key_file = \"key\"\n";
     for (text, line, why) in [
         ("colour = 1".into(), 1, "unknown field `colour`"),
         ("name = ".into(), 1, ""),
@@ -46,8 +46,15 @@ fn what_is_wrong_is_refused_with_its_line() {
         (listen("http", "127.0.0.1:1", "users = { \"a:b\" = \"c\" }"), 5, "without ':'"),
         (listen("http", "127.0.0.1:1", "users = { a = \"secret\" }"), 5, "'ekiden password' makes it"),
         (listen("http", "127.0.0.1:1", "") + "[listen.y]\nkind = \"http\"\naddress = \"127.0.0.1:1\"", 8, "already"),
-        (listen("segment", "127.0.0.1:1", ""), 0, "key_file"),
-        ("[peer.p]\naddress = \"h:1\"".into(), 0, "key_file"),
+        (listen("segment", "127.0.0.1:1", ""), 2, "make one with `ekiden keygen FILE`"),
+        ("[peer.p]\naddress = \"h:1\"".into(), 1, "make one with `ekiden keygen FILE`"),
+        ("key_file = \"key\"".into(), 1, "a shared key is named in plain_key_file"),
+        ("[peer.p]\naddress = \"h:1\"\nplain_key_file = \"key.pem\"".into(), 3, "64 hexadecimal digits"),
+        ("[peer.p]\naddress = \"h:1\"\nfingerprint = \"x\"\nplain_key_file = \"key\"".into(), 3, "either fingerprint"),
+        ("key_file = \"key.pem\"\n[peer.p]\naddress = \"h:1\"\nfingerprint = \"x\"".into(), 4, "'x' is no fingerprint"),
+        (listen("segment", "127.0.0.1:1", "nodes = {}\nplain_key_file = \"key\""), 5, "either nodes"),
+        (listen("socks5", "127.0.0.1:1", "nodes = {}"), 5, "has no 'nodes'"),
+        (listen("http", "127.0.0.1:1", "plain_key_file = \"key\""), 5, "has no 'plain_key_file'"),
         ("key_file = \"missing\"".into(), 1, "No such file"),
         ("key_file = \"/etc/passwd\"".into(), 1, "chmod 600"),
         (format!("{peer}[[route]]\nto = [\"a b\"]\nvia = [\"p\"]"), 5, "not a destination"),
@@ -64,16 +71,26 @@ fn what_is_wrong_is_refused_with_its_line() {
 
 #[test]
 fn what_is_shown_is_a_configuration_without_secrets() {
-    let text = "name = \"island\"\nkey_file = \"key\"\n[tcp]\nsend_buffer = \"4MiB\"\ncongestion = \"reno\"\ncongestion_fallback = \"cubic\"\n\
+    let (key, hash) = (fingerprint("key"), hash_of_secret());
+    let text = format!(
+        "name = \"island\"\nkey_file = \"key.pem\"\n[tcp]\nsend_buffer = \"4MiB\"\ncongestion = \"reno\"\ncongestion_fallback = \"cubic\"\n\
         [congestion.hstcp]\nhigh_p = 2e-7\n[congestion.bic]\ns_max = 16\n\
-        [listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:1080\"\nusers = { alice = \"HASH\" }\n\
+        [listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:1080\"\nusers = {{ alice = \"{hash}\" }}\n\
         [listen.ssh]\nkind = \"forward\"\naddress = \"0.0.0.0:22\"\nto = \"a:22\"\nvia = [\"osaka\", \"tokyo\"]\nopen = true\n\
-        [listen.seg]\nkind = \"segment\"\naddress = \"[::]:7000\"\ntcp = { receive_buffer = \"1MiB\" }\n\
-        [peer.osaka]\naddress = \"198.51.100.7:7000\"\n\
+        [listen.seg]\nkind = \"segment\"\naddress = \"[::]:7000\"\ntcp = {{ receive_buffer = \"1MiB\" }}\n\
+        nodes = {{ tokyo = \"{key}\" }}\n\
+        [listen.line]\nkind = \"segment\"\naddress = \"[::]:7001\"\nplain_key_file = \"key\"\n\
+        [peer.osaka]\naddress = \"198.51.100.7:7000\"\nfingerprint = \"{key}\"\n\
+        [peer.kobe]\naddress = \"198.51.100.8:7000\"\n\
+        [peer.nagoya]\naddress = \"198.51.100.9:7000\"\nplain_key_file = \"key\"\n\
         [[route]]\nto = [\"10.0.0.0/8\", \".example.jp\", \"example.org:80\", \"*:25\", \"[2001:db8::/32]:1\"]\nvia = [\"osaka\"]\n\
-        [[route]]\nto = [\"*\"]\naction = \"refuse\"\n";
-    let shown = config(&text.replace("HASH", hash_of_secret())).to_string();
-    assert!(shown.contains("\"alice\" = \"***\"") && !shown.contains("argon2") && !shown.contains("aaaa"), "{shown}");
+        [[route]]\nto = [\"*\"]\naction = \"refuse\"\n"
+    );
+    let shown = config(&text).to_string();
+    let pem = std::fs::read_to_string(directory().join("key.pem")).unwrap();
+    let secret = pem.lines().nth(1).unwrap();
+    assert!(shown.contains("\"alice\" = \"***\"") && !shown.contains("argon2") && !shown.contains("aaaa") && !shown.contains(secret), "{shown}");
+    assert!(!format!("{:?}", config(&text)).contains(secret));
     assert!(shown.contains("connections = 16384") && shown.contains("handshake = \"10s\""), "{shown}");
     assert!(shown.contains("congestion_fallback = \"cubic\"") && shown.contains("high_p = 2e-7"), "{shown}");
     assert_eq!(config(&shown.replace("***", hash_of_secret())).to_string(), shown);
@@ -81,9 +98,10 @@ fn what_is_shown_is_a_configuration_without_secrets() {
 
 #[test]
 fn a_table_that_names_none_inherits_auto_and_one_that_does_has_it() {
-    let text = "name = \"island\"\nkey_file = \"key\"\n[tcp]\ncongestion = \"auto\"\n\
+    let text = "name = \"island\"\n[tcp]\ncongestion = \"auto\"\n\
         [listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:7000\"\ntcp = { receive_buffer = \"1MiB\" }\n\
-        [peer.osaka]\naddress = \"198.51.100.7:7000\"\ntcp = { congestion = \"cubic\" }\n";
+        plain_key_file = \"key\"\n\
+        [peer.osaka]\naddress = \"198.51.100.7:7000\"\nplain_key_file = \"key\"\ntcp = { congestion = \"cubic\" }\n";
     let config = config(text);
     assert!(config.tcp.auto && config.listeners["seg"].tcp.auto && !config.peers["osaka"].tcp.auto);
     assert_eq!(config.tcp.congestions().collect::<Vec<_>>(), ["reno", "ekiden_bic"]);

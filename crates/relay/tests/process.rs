@@ -14,9 +14,6 @@ use std::time::{Duration, Instant};
 use common::*;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use tracing::field::{Field, Visit};
-use tracing::span::{Attributes, Id, Record};
-use tracing::{Event, Level, Metadata, Subscriber};
 
 const CONFIG: &str = "EKIDEN_TEST_NODE";
 
@@ -25,42 +22,10 @@ const CONFIG: &str = "EKIDEN_TEST_NODE";
 fn node_process() {
     if let Some(file) = std::env::var_os(CONFIG) {
         let file = PathBuf::from(file);
-        tracing::subscriber::set_global_default(Log).unwrap();
+        log::to(|line| println!("log: {line}"));
         let config = ekiden_relay::Config::load(&file).unwrap();
         ekiden_relay::run(config, &file).unwrap();
     }
-}
-
-/// Writes what the node logs to standard output, a line each.
-struct Log;
-
-struct Message;
-
-impl Visit for Message {
-    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
-        if field.name() == "message" {
-            println!("log: {value:?}");
-        }
-    }
-}
-
-impl Subscriber for Log {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        *metadata.level() <= Level::INFO
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut Message);
-    }
-
-    fn new_span(&self, _: &Attributes<'_>) -> Id {
-        Id::from_u64(1)
-    }
-
-    fn record(&self, _: &Id, _: &Record<'_>) {}
-    fn record_follows_from(&self, _: &Id, _: &Id) {}
-    fn enter(&self, _: &Id) {}
-    fn exit(&self, _: &Id) {}
 }
 
 struct Process {
@@ -132,13 +97,19 @@ fn open(process: &Process, host: &std::net::TcpListener) -> (std::net::TcpStream
 
 #[test]
 fn a_killed_node_never_looks_like_an_end() {
-    let segment = "[listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:0\"\n";
-    let key = format!("key_file = {:?}\n", directory().join("key"));
-    for victim in ["only", "entry", "exit"] {
+    for (mode, victim) in [
+        (Mode::Plain, "only"),
+        (Mode::Plain, "entry"),
+        (Mode::Plain, "exit"),
+        (Mode::Tls, "entry"),
+        (Mode::Tls, "exit"),
+    ] {
+        let (key, nodes, known) = (mode.node("key"), mode.listener("key"), mode.peer("key"));
+        let segment = format!("[listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:0\"\n{nodes}");
         for sent in [0, 10, 8 << 20] {
             let exit = Process::start("kill-exit", &format!("{key}{segment}"));
             let via = format!(
-                "[peer.exit]\naddress = \"{}\"\n[[route]]\nto = [\"*\"]\nvia = [\"exit\"]\n",
+                "[peer.exit]\naddress = \"{}\"\n{known}[[route]]\nto = [\"*\"]\nvia = [\"exit\"]\n",
                 exit.addresses[0]
             );
             let way = if victim == "only" { String::new() } else { format!("{key}{SOCKS}{via}") };

@@ -33,9 +33,9 @@ fn accept_node(listener: &TcpListener) -> TcpStream {
 /// A node whose only peer is at `address`, and a connection to that peer that is warm in it.
 fn warmed(listener: &TcpListener, address: SocketAddr) -> (ekiden_relay::Relay, TcpStream) {
     let entry = node(&format!(
-        "key_file = \"key\"\n[listen.fwd]\nkind = \"forward\"\naddress = \"127.0.0.1:0\"\nto = \"192.0.2.1:1\"\nvia = [\"p\"]\n\
+        "[listen.fwd]\nkind = \"forward\"\naddress = \"127.0.0.1:0\"\nto = \"192.0.2.1:1\"\nvia = [\"p\"]\n\
          [listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n[[route]]\nto = [\"*\"]\nvia = [\"p\"]\n\
-         [peer.p]\naddress = \"{address}\"\n"
+         [peer.p]\naddress = \"{address}\"\nplain_key_file = \"key\"\n"
     ));
     let client = connect(entry.address("fwd").unwrap());
     let mut stream = accept_node(listener);

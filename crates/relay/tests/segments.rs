@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
 
 use common::*;
+use ekiden_relay::Relay;
 
 #[test]
 fn a_second_stream_uses_the_first_ones_connection() {
@@ -46,35 +47,20 @@ fn a_restarted_node_is_dialled_afresh() {
     assert_eq!(exchange(chain.socks(server), b"before"), b"before");
     drop(chain.nodes.remove(0));
     assert_eq!(socks(chain.address("socks"), "127.0.0.1", server.port()).0, 1, "the node is down");
-    let text = format!("key_file = \"key\"\n[listen.seg]\nkind = \"segment\"\naddress = \"{address}\"\n");
+    let (own, nodes) = (Mode::Tls.node("key"), Mode::Tls.listener("key"));
+    let text = format!("{own}[listen.seg]\nkind = \"segment\"\naddress = \"{address}\"\n{nodes}");
     chain.nodes.push(node(&text));
     assert_eq!(exchange(chain.socks(server), b"after"), b"after");
 }
 
 #[test]
-fn a_node_with_another_key_is_refused_in_both_roles() {
-    let stranger = node(
-        "name = \"stranger\"\nkey_file = \"other-key\"\n[listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:0\"\n",
-    );
-    let to_stranger = entry_to(stranger.address("seg").unwrap());
-    let server = echo();
-    let (code, _) = socks(to_stranger.address("socks").unwrap(), "127.0.0.1", server.port());
-    assert_eq!(code, 1);
-    let mut web = connect(to_stranger.address("web").unwrap());
-    write!(web, "CONNECT {server} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-    let mut answer = String::new();
-    web.read_to_string(&mut answer).unwrap();
-    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
-    assert!(answer.contains("does not have the same key"), "{answer}");
-}
-
-#[test]
 fn an_unknown_node_in_a_chain_is_named() {
-    let first = segment_node("first", None, "");
+    let first = segment_node(Mode::Tls, "first", None, "");
     let address = first.address("seg").unwrap();
+    let (own, known) = (Mode::Tls.node("key"), Mode::Tls.peer("key"));
     let entry = node(&format!(
-        "name = \"entry\"\nkey_file = \"key\"\n[listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n\
-         [peer.first]\naddress = \"{address}\"\n[[route]]\nto = [\"*\"]\nvia = [\"first\", \"nowhere\"]\n"
+        "name = \"entry\"\n{own}[listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n\
+         [peer.first]\naddress = \"{address}\"\n{known}[[route]]\nto = [\"*\"]\nvia = [\"first\", \"nowhere\"]\n"
     ));
     let mut web = connect(entry.address("web").unwrap());
     web.write_all(b"CONNECT 127.0.0.1:9 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
@@ -85,7 +71,7 @@ fn an_unknown_node_in_a_chain_is_named() {
 
 #[test]
 fn strangers_on_a_segment_listener_get_nothing() {
-    let node = segment_node("n", None, "[limits]\nhandshake = \"200ms\"\n");
+    let node = segment_node(Mode::Plain, "n", None, "[limits]\nhandshake = \"200ms\"\n");
     let address = node.address("seg").unwrap();
     for bytes in
         [&b""[..], b"GET / HTTP/1.1\r\n\r\n", &[1, 0, 0, 0, 0, 0, 0, 33], &[6, 0, 0, 0, 0, 0, 0, 1, 0], &[0xff; 64]]
@@ -101,10 +87,10 @@ fn strangers_on_a_segment_listener_get_nothing() {
 
 #[test]
 fn a_segment_cut_in_the_middle_is_a_reset_for_both_hosts() {
-    for cut_toward_exit in [true, false] {
-        let exit = segment_node("n1", None, "");
+    for (mode, cut_toward_exit) in [(Mode::Plain, true), (Mode::Plain, false), (Mode::Tls, true), (Mode::Tls, false)] {
+        let exit = segment_node(mode, "n1", None, "");
         let (wire, address) = listener();
-        let entry = entry_to(address);
+        let entry = entry_to(mode, address);
         let (host, target) = listener();
         let exit_address = exit.address("seg").unwrap();
         // The line between the two nodes, which ends cleanly on the side that is cut.
@@ -132,44 +118,52 @@ fn a_segment_cut_in_the_middle_is_a_reset_for_both_hosts() {
     }
 }
 
-fn entry_to(peer: SocketAddr) -> ekiden_relay::Relay {
-    node(&format!(
-        "name = \"entry\"\nkey_file = \"key\"\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
-         [listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n\
-         [peer.n1]\naddress = \"{peer}\"\n[[route]]\nto = [\"*\"]\nvia = [\"n1\"]\n"
-    ))
+fn entry_to(mode: Mode, peer: SocketAddr) -> Relay {
+    node(&entry_text(mode, peer, "key", "key"))
+}
+
+/// A node with the key `own`, and a peer at `peer` that it expects to have the key `theirs`.
+fn entry_text(mode: Mode, peer: SocketAddr, own: &str, theirs: &str) -> String {
+    let (own, known) = (mode.node(own), mode.peer(theirs));
+    format!(
+        "name = \"entry\"\n{own}[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
+         [peer.n1]\naddress = \"{peer}\"\n{known}[[route]]\nto = [\"*\"]\nvia = [\"n1\"]\n"
+    )
+}
+
+/// A node with the key `own` that admits those with the key `theirs`.
+fn exit_text(mode: Mode, own: &str, theirs: &str) -> String {
+    let (own, nodes) = (mode.node(own), mode.listener(theirs));
+    format!("{own}[listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:0\"\n{nodes}")
 }
 
 #[test]
 fn a_new_key_ends_what_is_warm_on_either_side() {
     let server = late_echo();
-    for entry_changes in [true, false] {
-        let exit_text =
-            |key| format!("key_file = \"{key}\"\n[listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:0\"\n");
-        let mut exit = node(&exit_text("key"));
+    for (mode, entry_changes, own, theirs) in [
+        (Mode::Plain, true, "key", "other-key"),
+        (Mode::Plain, false, "key", "other-key"),
+        (Mode::Tls, true, "key", "other-key"),
+        (Mode::Tls, true, "other-key", "key"),
+        (Mode::Tls, false, "key", "other-key"),
+        (Mode::Tls, false, "other-key", "key"),
+    ] {
+        let mut exit = node(&exit_text(mode, "key", "key"));
         let address = exit.address("seg").unwrap();
-        let entry_text = |key: &str| {
-            format!(
-                "key_file = \"{key}\"\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
-                 [peer.n1]\naddress = \"{address}\"\n[[route]]\nto = [\"*\"]\nvia = [\"n1\"]\n"
-            )
-        };
-        let mut entry = node(&entry_text("key"));
-        let stream = |entry: &ekiden_relay::Relay| {
-            socks(entry.address("socks").unwrap(), &server.ip().to_string(), server.port())
-        };
+        let mut entry = node(&entry_text(mode, address, "key", "key"));
+        let stream = |entry: &Relay| socks(entry.address("socks").unwrap(), &server.ip().to_string(), server.port());
         // One stream runs on, one connection is warm.
         let running = stream(&entry).1;
         assert_eq!(exchange(stream(&entry).1, b"x"), b"x");
         wait_until("one is warm", || exit.connections() == 2 && exit.busy() == 1);
         if entry_changes {
-            entry.reload(config(&entry_text("other-key"))).unwrap();
+            entry.reload(config(&entry_text(mode, address, own, theirs))).unwrap();
         } else {
-            exit.reload(config(&exit_text("other-key"))).unwrap();
+            exit.reload(config(&exit_text(mode, own, theirs))).unwrap();
         }
         wait_until("the warm one is closed", || exit.connections() == 1);
         assert_eq!(exchange(running, b"runs on"), b"runs on");
         wait_until("the other one is not kept", || exit.connections() == 0);
-        assert_eq!(stream(&entry).0, 1, "the keys differ");
+        assert_eq!(stream(&entry).0, 1, "{mode:?}, {entry_changes}, {own}, {theirs}: the keys differ");
     }
 }

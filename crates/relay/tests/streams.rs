@@ -11,26 +11,29 @@ use common::*;
 fn every_front_end_carries_a_half_closed_exchange_over_any_chain() {
     let server = late_echo();
     let data = noise(3_000_000, 1);
-    for count in [0, 1, 3] {
+    for (mode, count) in CHAINS {
         let via: Vec<String> = (1..=count).map(|i| format!("n{i}")).collect();
         let forward =
             format!("[listen.fwd]\nkind = \"forward\"\naddress = \"127.0.0.1:0\"\nto = \"{server}\"\nvia = {via:?}\n");
         let forward = if count == 0 { forward.replace("via = []", "") } else { forward };
-        let chain = Chain::with(count, &forward, "");
+        let chain = Chain::of(mode, count, &forward, "");
         for round in 0..3 {
-            assert!(exchange(chain.socks(server), &data) == data, "socks, {count} nodes, round {round}");
-            assert!(exchange(chain.tunnel(server), &data) == data, "http, {count} nodes, round {round}");
-            assert!(exchange(connect(chain.address("fwd")), &data) == data, "forward, {count} nodes, round {round}");
-            assert!(exchange(connect(chain.address("fwd")), b"") == b"", "empty forward, {count} nodes");
-            assert!(exchange(connect(chain.address("fwd")), b"x") == b"x", "short forward, {count} nodes");
+            assert!(exchange(chain.socks(server), &data) == data, "socks, {mode:?}, {count} nodes, round {round}");
+            assert!(exchange(chain.tunnel(server), &data) == data, "http, {mode:?}, {count} nodes, round {round}");
+            assert!(
+                exchange(connect(chain.address("fwd")), &data) == data,
+                "forward, {mode:?}, {count} nodes, round {round}"
+            );
+            assert!(exchange(connect(chain.address("fwd")), b"") == b"", "empty forward, {mode:?}, {count} nodes");
+            assert!(exchange(connect(chain.address("fwd")), b"x") == b"x", "short forward, {mode:?}, {count} nodes");
         }
     }
 }
 
 #[test]
 fn the_server_may_end_first_and_go_on_listening() {
-    for count in [0, 1, 3] {
-        let chain = Chain::new(count);
+    for (mode, count) in CHAINS {
+        let chain = Chain::of(mode, count, "", "");
         let (listener, address) = listener();
         let server = std::thread::spawn(move || {
             let mut stream = accept(&listener);
@@ -46,15 +49,15 @@ fn the_server_may_end_first_and_go_on_listening() {
         let data = noise(1_000_000, 2);
         client.write_all(&data).unwrap();
         client.shutdown(Shutdown::Write).unwrap();
-        assert!(server.join().unwrap().unwrap() == data, "{count} nodes");
+        assert!(server.join().unwrap().unwrap() == data, "{mode:?}, {count} nodes");
     }
 }
 
 #[test]
 fn small_pieces_alternate_with_large_ones() {
     let server = echo();
-    for count in [0, 1, 3] {
-        let chain = Chain::new(count);
+    for (mode, count) in CHAINS {
+        let chain = Chain::of(mode, count, "", "");
         let mut stream = chain.socks(server);
         for (i, length) in [1, 100, 16_383, 16_384, 16_385, 200_000, 3, 70_000, 1_048_577, 1].into_iter().enumerate() {
             let data = noise(length, i as u64 + 7);
@@ -64,7 +67,7 @@ fn small_pieces_alternate_with_large_ones() {
                 scope.spawn(|| writer.write_all(&data).unwrap());
                 stream.read_exact(&mut back).unwrap();
             });
-            assert!(back == data, "{length} bytes, {count} nodes");
+            assert!(back == data, "{length} bytes, {mode:?}, {count} nodes");
         }
     }
 }
@@ -73,9 +76,9 @@ fn small_pieces_alternate_with_large_ones() {
 fn sixty_four_megabytes_both_ways_at_once() {
     let server = echo();
     let data = noise(64 << 20, 3);
-    for count in [0, 3] {
-        let chain = Chain::new(count);
-        assert!(exchange(chain.socks(server), &data) == data, "{count} nodes");
+    for (mode, count) in [CHAINS[0], CHAINS[3], CHAINS[4]] {
+        let chain = Chain::of(mode, count, "", "");
+        assert!(exchange(chain.socks(server), &data) == data, "{mode:?}, {count} nodes");
     }
 }
 
@@ -102,8 +105,8 @@ fn a_slow_receiver_gets_everything() {
 
 #[test]
 fn a_reset_by_either_host_is_a_reset_for_the_other() {
-    for count in [0, 1, 3] {
-        let chain = Chain::new(count);
+    for (mode, count) in CHAINS {
+        let chain = Chain::of(mode, count, "", "");
         for server_resets in [true, false] {
             for bytes in [0, 10, 1_000_000] {
                 let (listener, address) = listener();
@@ -115,7 +118,7 @@ fn a_reset_by_either_host_is_a_reset_for_the_other() {
                 other.write_all(b"hello").unwrap();
                 resetting.read_exact(&mut [0; 5]).unwrap();
                 reset(resetting);
-                assert!(!ends_cleanly(&mut other), "{count} nodes, {server_resets}, {bytes} bytes");
+                assert!(!ends_cleanly(&mut other), "{mode:?}, {count} nodes, {server_resets}, {bytes} bytes");
             }
         }
     }
@@ -123,16 +126,16 @@ fn a_reset_by_either_host_is_a_reset_for_the_other() {
 
 #[test]
 fn failures_come_back_as_the_right_socks_replies() {
-    for count in [0, 1, 3] {
+    for (mode, count) in CHAINS {
         let refuse = "[[route]]\nto = [\"*:26\", \"forbidden.example\"]\naction = \"refuse\"\n";
-        let chain = Chain::with(count, refuse, "");
+        let chain = Chain::of(mode, count, refuse, "");
         let proxy = chain.address("socks");
         let closed = closed_port();
-        assert_eq!(socks(proxy, "127.0.0.1", closed.port()).0, 5, "{count} nodes: refused");
-        assert_eq!(socks(proxy, "localhost", closed.port()).0, 5, "{count} nodes: refused by name");
-        assert_eq!(socks(proxy, "no-such-host.invalid", 80).0, 4, "{count} nodes: no such name");
-        assert_eq!(socks(proxy, "127.0.0.1", 26).0, 2, "{count} nodes: a route refuses");
-        assert_eq!(socks(proxy, "forbidden.example", 80).0, 2, "{count} nodes: a route refuses");
+        assert_eq!(socks(proxy, "127.0.0.1", closed.port()).0, 5, "{mode:?}, {count} nodes: refused");
+        assert_eq!(socks(proxy, "localhost", closed.port()).0, 5, "{mode:?}, {count} nodes: refused by name");
+        assert_eq!(socks(proxy, "no-such-host.invalid", 80).0, 4, "{mode:?}, {count} nodes: no such name");
+        assert_eq!(socks(proxy, "127.0.0.1", 26).0, 2, "{mode:?}, {count} nodes: a route refuses");
+        assert_eq!(socks(proxy, "forbidden.example", 80).0, 2, "{mode:?}, {count} nodes: a route refuses");
         // After failures the chain still works.
         assert_eq!(exchange(chain.socks(late_echo()), b"fine"), b"fine");
     }
@@ -174,13 +177,13 @@ fn a_destination_that_does_not_answer_times_out() {
     full.listen(0).unwrap();
     let address = full.local_addr().unwrap().as_socket().unwrap();
     let _waiting = TcpStream::connect(address).unwrap();
-    for count in [0, 1, 3] {
+    for (mode, count) in CHAINS {
         let limits = "[limits]\nconnect = \"300ms\"\n";
-        let chain = Chain::with(count, limits, limits);
-        assert_eq!(socks(chain.address("socks"), "127.0.0.1", address.port()).0, 6, "{count} nodes");
+        let chain = Chain::of(mode, count, limits, limits);
+        assert_eq!(socks(chain.address("socks"), "127.0.0.1", address.port()).0, 6, "{mode:?}, {count} nodes");
         let mut stream = connect(chain.address("web"));
         write!(stream, "CONNECT {address} HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
-        assert!(read_head(&mut stream).starts_with("HTTP/1.1 504 "), "{count} nodes");
+        assert!(read_head(&mut stream).starts_with("HTTP/1.1 504 "), "{mode:?}, {count} nodes");
     }
 }
 

@@ -1,15 +1,23 @@
 # iperf3 through a forward listener, both ways. The nodes run as documented, from configuration files.
-head -c 32 /dev/urandom | od -An -vtx1 | tr -d ' \n' > key && chmod 600 key
 via=()
 for node in $ROUTERS; do
-  listen="[listen.seg]
-kind = \"segment\"
-address = \"0.0.0.0:7000\""
   [ "$node" = r1 ] || via+=("\"$node\"")
-  printf 'name = "%s"\nkey_file = "key"\n%s\n' "$node" "$listen" > $node.toml
+  "$EKIDEN" keygen $node.key > $node.print
+  cat > $node.toml <<T
+name = "$node"
+key_file = "$node.key"
+[listen.seg]
+kind = "segment"
+address = "0.0.0.0:7000"
+T
+done
+for node in $ROUTERS; do
   for other in $ROUTERS; do
-    [ "$other" = "$node" ] || printf '[peer.%s]\naddress = "%s:7000"\n' "$other" "$(getent hosts "$other" | cut -d' ' -f1)"
-  done >> $node.toml
+    [ "$other" = "$node" ] && continue
+    address=$(getent hosts "$other" | cut -d' ' -f1)
+    "$EKIDEN" peer add -c $node.toml $other $address:7000 $(cat $other.print)
+    "$EKIDEN" peer allow -c $node.toml $other $(cat $other.print)
+  done
 done
 cat >> r1.toml <<T
 [listen.iperf]

@@ -43,6 +43,9 @@ pub struct Header {
 /// Bytes that the protocol does not allow. There is no way on from here but a reset.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Violation {
+    /// A record of TLS (RFC 8446 §5.1) where a frame was due.
+    #[error("the other side speaks TLS, and plain_key_file on this side means not to")]
+    Tls,
     /// No frame has this type.
     #[error("unknown frame type {0}")]
     UnknownType(u8),
@@ -63,6 +66,11 @@ pub enum Violation {
 }
 
 impl Header {
+    /// Whether a header's first byte is that of a record of TLS, which may be shorter than a header.
+    pub fn is_tls(first: u8) -> bool {
+        (20..=23).contains(&first)
+    }
+
     /// The header on the wire.
     pub fn encode(self) -> [u8; HEADER_BYTES] {
         let [a, b, c, d] = self.length.to_be_bytes();
@@ -81,6 +89,7 @@ impl Header {
             6 => Kind::Data,
             7 => Kind::End,
             8 => Kind::Reset,
+            other if Self::is_tls(other) => return Err(Violation::Tls),
             other => return Err(Violation::UnknownType(other)),
         };
         if (flags, r0, r1) != (0, 0, 0) {

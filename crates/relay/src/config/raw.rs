@@ -68,6 +68,8 @@ pub struct RawListen {
     pub users: Option<Spanned<IndexMap<String, String>>>,
     pub to: Option<Spanned<String>>,
     pub via: Option<Spanned<Vec<Spanned<String>>>>,
+    pub nodes: Option<Spanned<IndexMap<Spanned<String>, Spanned<String>>>>,
+    pub plain_key_file: Option<Spanned<String>>,
     pub tcp: Option<Spanned<RawTcp>>,
 }
 
@@ -75,6 +77,8 @@ pub struct RawListen {
 #[serde(deny_unknown_fields)]
 pub struct RawPeer {
     pub address: Spanned<String>,
+    pub fingerprint: Option<Spanned<String>>,
+    pub plain_key_file: Option<Spanned<String>>,
     pub tcp: Option<Spanned<RawTcp>>,
 }
 

@@ -2,20 +2,20 @@
 
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ekiden_congestion::{Settings, Tunables, choice};
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
-use ekiden_relay_proto::segment::{Key, MAX_CHAIN, is_node_name};
+use ekiden_relay_proto::segment::{MAX_CHAIN, is_node_name};
 use ekiden_units::{Bytes, Time};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
 use super::raw::{Raw, RawAction, RawCongestion, RawKind, RawLimits, RawListen, RawPeer, RawRoute, RawTcp};
-use super::{Config, ConfigError, Limits, Listener, ListenerKind, Peer, Tcp};
+use super::{Config, ConfigError, Limits, Listener, ListenerKind, Peer, Security, SharedKey, Tcp};
+use crate::identity::{Fingerprint, Identity, NoFingerprint, load_shared};
 use crate::logins::{Users, is_hash};
 use crate::route::{Pattern, Route, Routes, Way};
 
@@ -34,6 +34,9 @@ struct Source<'a> {
     file: &'a Path,
 }
 
+/// A node's own key and where it was read from.
+type OwnKey = (Identity, PathBuf);
+
 type Result<T, E = ConfigError> = std::result::Result<T, E>;
 
 impl Source<'_> {
@@ -44,13 +47,14 @@ impl Source<'_> {
         };
         let kernel = Tcp::default();
         let tcp = raw.tcp.as_ref().map_or(Ok(kernel.clone()), |tcp| self.tcp(tcp, &kernel))?;
+        let own = raw.key_file.as_ref().map(|file| self.identity(file)).transpose()?;
         let mut peers = IndexMap::new();
         for (name, peer) in &raw.peer {
-            peers.insert(self.node_name(name)?, self.peer(peer.get_ref(), &tcp)?);
+            peers.insert(self.node_name(name)?, self.peer(peer, &tcp, own.as_ref())?);
         }
         let mut listeners = IndexMap::new();
         for (name, raw) in &raw.listen {
-            let listener = self.listener(raw, &tcp, &peers)?;
+            let listener = self.listener(raw, &tcp, &peers, own.as_ref())?;
             let same = |other: &Listener| other.address == listener.address && listener.address.port() != 0;
             if listeners.values().any(same) {
                 let message = format!("another listener already has the address {}", listener.address);
@@ -59,28 +63,12 @@ impl Source<'_> {
             listeners.insert(name.get_ref().clone(), listener);
         }
         let routes = raw.route.iter().map(|route| self.route(route, &peers)).collect::<Result<Vec<_>>>()?;
-        let needs_key = !peers.is_empty() || listeners.values().any(|l| l.kind == ListenerKind::Segment);
-        let (key, key_file) = match &raw.key_file {
-            Some(path) => {
-                let (key, path) = self.key(path)?;
-                (Some(key), Some(path))
-            }
-            None if needs_key => {
-                return Err(self.error(
-                    None,
-                    "peers and segment listeners need a key_file; make one with: \
-                    (umask 077; head -c 32 /dev/urandom | od -An -v -tx1 | tr -d ' \\n' > ekiden.key)"
-                        .into(),
-                ));
-            }
-            None => (None, None),
-        };
-        peers.values_mut().for_each(|peer| peer.key.clone_from(&key));
         let limits = self.limits(&raw.limits)?;
         let threads = self.threads(raw.threads)?;
         let congestion = raw.congestion.as_ref().map(|table| self.congestion(table)).transpose()?;
         let routes = Routes::new(routes);
-        Ok(Config { name, key, threads, tcp, congestion, limits, listeners, peers, routes, key_file })
+        let (identity, key_file) = own.unzip();
+        Ok(Config { name, identity, threads, tcp, congestion, limits, listeners, peers, routes, key_file })
     }
 
     fn threads(&self, threads: Option<Spanned<u16>>) -> Result<usize> {
@@ -143,13 +131,28 @@ impl Source<'_> {
         }
     }
 
-    fn peer(&self, raw: &RawPeer, defaults: &Tcp) -> Result<Peer> {
+    fn peer(&self, spanned: &Spanned<RawPeer>, defaults: &Tcp, own: Option<&OwnKey>) -> Result<Peer> {
+        let raw = spanned.get_ref();
+        let security = match (&raw.plain_key_file, &raw.fingerprint) {
+            (Some(_), Some(fingerprint)) => return Err(self.both(fingerprint.span(), "fingerprint")),
+            (Some(file), None) => Security::Plain(self.shared_key(file)?),
+            (None, fingerprint) => {
+                let known = fingerprint.as_ref().map(|text| self.fingerprint(text)).transpose()?;
+                Security::Tls { identity: self.needed(own, spanned.span())?, known }
+            }
+        };
         let address = self.target(&raw.address)?;
         let tcp = raw.tcp.as_ref().map_or(Ok(defaults.clone()), |tcp| self.tcp(tcp, defaults))?;
-        Ok(Peer { address, tcp, key: None })
+        Ok(Peer { address, tcp, security })
     }
 
-    fn listener(&self, spanned: &Spanned<RawListen>, tcp: &Tcp, peers: &IndexMap<String, Peer>) -> Result<Listener> {
+    fn listener(
+        &self,
+        spanned: &Spanned<RawListen>,
+        tcp: &Tcp,
+        peers: &IndexMap<String, Peer>,
+        own: Option<&OwnKey>,
+    ) -> Result<Listener> {
         let raw = spanned.get_ref();
         let address: SocketAddr = raw.address.get_ref().parse().map_err(|_| {
             let message = format!("'{}' is not an address and port, such as 127.0.0.1:1080", raw.address.get_ref());
@@ -165,6 +168,11 @@ impl Source<'_> {
             (_, _, Some(via)) if raw.kind != RawKind::Forward => return Err(misplaced("via", via.span())),
             _ => {}
         }
+        match (&raw.nodes, &raw.plain_key_file) {
+            (Some(nodes), _) if raw.kind != RawKind::Segment => return Err(misplaced("nodes", nodes.span())),
+            (_, Some(file)) if raw.kind != RawKind::Segment => return Err(misplaced("plain_key_file", file.span())),
+            _ => {}
+        }
         let users = raw.users.as_ref().map(|users| self.users(users)).transpose()?.unwrap_or_default();
         let guarded = raw.kind == RawKind::Segment || !users.is_empty();
         if !address.ip().is_loopback() && !guarded && !raw.open {
@@ -178,7 +186,7 @@ impl Source<'_> {
         let kind = match raw.kind {
             RawKind::Socks5 => ListenerKind::Socks5 { users },
             RawKind::Http => ListenerKind::Http { users },
-            RawKind::Segment => ListenerKind::Segment,
+            RawKind::Segment => ListenerKind::Segment(self.admission(spanned, own)?),
             RawKind::Forward => {
                 let Some(to) = &raw.to else {
                     let message = "a forward listener needs to = \"host:port\"".into();
@@ -190,6 +198,29 @@ impl Source<'_> {
         };
         let tcp = raw.tcp.as_ref().map_or(Ok(tcp.clone()), |own| self.tcp(own, tcp))?;
         Ok(Listener { kind, address, tcp })
+    }
+
+    /// Who may connect to a segment listener.
+    fn admission(
+        &self,
+        spanned: &Spanned<RawListen>,
+        own: Option<&OwnKey>,
+    ) -> Result<Security<IndexMap<String, Fingerprint>>> {
+        let raw = spanned.get_ref();
+        let mut known = IndexMap::new();
+        for (name, text) in raw.nodes.iter().flat_map(Spanned::get_ref) {
+            let fingerprint = self.fingerprint(text)?;
+            if let Some((other, _)) = known.iter().find(|(_, known)| **known == fingerprint) {
+                let message = format!("'{}' has the same key as '{other}'", name.get_ref());
+                return Err(self.error(Some(text.span()), message));
+            }
+            known.insert(self.node_name(name)?, fingerprint);
+        }
+        match (&raw.plain_key_file, &raw.nodes) {
+            (Some(_), Some(nodes)) => Err(self.both(nodes.span(), "nodes")),
+            (Some(file), None) => Ok(Security::Plain(self.shared_key(file)?)),
+            (None, _) => Ok(Security::Tls { identity: self.needed(own, spanned.span())?, known }),
+        }
     }
 
     /// RFC 1929 §2 and RFC 7617 §2: what both can carry.
@@ -286,25 +317,37 @@ impl Source<'_> {
         Ok(settings)
     }
 
-    fn key(&self, path: &Spanned<String>) -> Result<(Key, PathBuf)> {
-        let file = self.file.parent().unwrap_or(Path::new("")).join(path.get_ref());
-        let refuse = |message: String| Err(self.error(Some(path.span()), message));
-        let mode = match std::fs::metadata(&file) {
-            Ok(metadata) => metadata.permissions().mode(),
-            Err(error) => return refuse(format!("key file {}: {error}", file.display())),
-        };
-        if mode & 0o077 != 0 {
-            let shown = file.display();
-            return refuse(format!("key file {shown} can be read by others: chmod 600 {shown}"));
-        }
-        let text = match std::fs::read_to_string(&file) {
-            Ok(text) => text,
-            Err(error) => return refuse(format!("key file {}: {error}", file.display())),
-        };
-        match Key::from_hex(&text) {
-            Some(key) => Ok((key, file)),
-            None => refuse(format!("key file {}: must hold 64 hexadecimal digits", file.display())),
-        }
+    fn identity(&self, path: &Spanned<String>) -> Result<OwnKey> {
+        let file = self.beside(path);
+        let identity = Identity::load(&file).map_err(|error| self.error(Some(path.span()), error.to_string()))?;
+        Ok((identity, file))
+    }
+
+    fn shared_key(&self, path: &Spanned<String>) -> Result<SharedKey> {
+        let file = self.beside(path);
+        let key = load_shared(&file).map_err(|error| self.error(Some(path.span()), error.to_string()))?;
+        Ok(SharedKey { key, file })
+    }
+
+    fn needed(&self, own: Option<&OwnKey>, span: Range<usize>) -> Result<Identity> {
+        own.map(|(identity, _)| identity.clone()).ok_or_else(|| {
+            let message = "peers and segment listeners need this node's own key: make one with `ekiden keygen FILE`, and say \
+                           key_file = \"FILE\" at the top (or, without encryption, plain_key_file here)";
+            self.error(Some(span), message.into())
+        })
+    }
+
+    fn fingerprint(&self, text: &Spanned<String>) -> Result<Fingerprint> {
+        text.get_ref().parse().map_err(|error: NoFingerprint| self.error(Some(text.span()), error.to_string()))
+    }
+
+    fn both(&self, span: Range<usize>, key: &str) -> ConfigError {
+        self.error(Some(span), format!("either {key}, for TLS, or plain_key_file, for a segment without encryption"))
+    }
+
+    /// A path relative to the configuration.
+    fn beside(&self, path: &Spanned<String>) -> PathBuf {
+        self.file.parent().unwrap_or(Path::new("")).join(path.get_ref())
     }
 
     fn target(&self, raw: &Spanned<String>) -> Result<Target> {

@@ -5,14 +5,14 @@ use std::fmt;
 use ekiden_congestion::choice;
 use ekiden_units::{Bytes, Time};
 
-use super::{Config, ListenerKind, Tcp};
+use super::{Config, ListenerKind, Security, SharedKey, Tcp};
 use crate::route::Way;
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "name = {:?}", self.name)?;
-        if let Some(file) = &self.key_file {
-            writeln!(f, "key_file = {:?}", file.display().to_string())?;
+        if let (Some(file), Some(identity)) = (&self.key_file, &self.identity) {
+            writeln!(f, "key_file = {:?}  # {}", file.display().to_string(), identity.fingerprint())?;
         }
         writeln!(f, "threads = {}", self.threads)?;
         writeln!(f, "\n[tcp]{}", tcp_lines(&self.tcp))?;
@@ -38,6 +38,11 @@ impl fmt::Display for Config {
                         writeln!(f, "via = {via:?}")?;
                     }
                 }
+                ListenerKind::Segment(Security::Plain(shared)) => plain_key_file(f, shared)?,
+                ListenerKind::Segment(Security::Tls { known, .. }) => {
+                    let nodes: Vec<String> = known.iter().map(|(name, key)| format!("{name:?} = \"{key}\"")).collect();
+                    writeln!(f, "nodes = {{ {} }}", nodes.join(", "))?;
+                }
                 _ => {}
             }
             writeln!(f, "tcp = {}", tcp_inline(&listener.tcp))?;
@@ -45,6 +50,11 @@ impl fmt::Display for Config {
         for (name, peer) in &self.peers {
             let tcp = tcp_inline(&peer.tcp);
             writeln!(f, "\n[peer.{name:?}]\naddress = \"{}\"\ntcp = {tcp}", peer.address)?;
+            match &peer.security {
+                Security::Plain(shared) => plain_key_file(f, shared)?,
+                Security::Tls { known: Some(fingerprint), .. } => writeln!(f, "fingerprint = \"{fingerprint}\"")?,
+                Security::Tls { known: None, .. } => {}
+            }
         }
         for route in self.routes.iter() {
             let to: Vec<String> = route.patterns.iter().map(|pattern| format!("\"{pattern}\"")).collect();
@@ -85,6 +95,10 @@ impl Config {
         writeln!(f, "pool = {}", limits.pool)?;
         writeln!(f, "pool_idle = \"{}\"", Time::from(limits.pool_idle))
     }
+}
+
+fn plain_key_file(f: &mut fmt::Formatter<'_>, shared: &SharedKey) -> fmt::Result {
+    writeln!(f, "plain_key_file = {:?}", shared.file.display().to_string())
 }
 
 fn tcp_settings(tcp: &Tcp) -> Vec<String> {

@@ -6,12 +6,14 @@ use tokio::net::TcpStream;
 
 use super::{Stream, reach, reach_via};
 use crate::config::{Listener, ListenerKind};
+use crate::connection::Connection;
 use crate::node::Node;
 use crate::segment::Early;
 
 pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, client: TcpStream) -> Option<Stream> {
     let ListenerKind::Forward { to, via } = &listener.kind else { return None };
     let busy = node.begin();
+    let client = Connection::from(client);
     let reached = match via {
         Some(chain) => reach_via(node, chain, to, Early::Host(&client)).await,
         None => reach(node, to, Early::Host(&client)).await,

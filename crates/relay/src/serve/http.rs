@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ekiden_net::socket;
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::http::{
     Body, HeadScanner, HttpError, Request, empty_lines, parse_request, parse_response, status_message,
@@ -20,6 +19,7 @@ use tokio::time::timeout;
 use super::patience::{leaving, while_moving};
 use super::{Stream, Upstream, reach};
 use crate::config::{Limits, Listener, ListenerKind};
+use crate::connection::Connection;
 use crate::duplex::Side;
 use crate::logins::Users;
 use crate::node::Node;
@@ -39,7 +39,7 @@ struct Client<'a> {
     node: &'a Arc<Node>,
     users: &'a Users,
     limits: Limits,
-    stream: TcpStream,
+    stream: Connection,
     reader: Reader,
 }
 
@@ -72,7 +72,7 @@ enum Failed {
 pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpStream) -> Option<Stream> {
     let ListenerKind::Http { users } = &listener.kind else { return None };
     let limits = node.config().limits.clone();
-    let mut client = Client { node, users, limits, stream, reader: Reader::new(false) };
+    let mut client = Client { node, users, limits, stream: stream.into(), reader: Reader::new(false) };
     let mut origin = None;
     let mut is_first = true;
     loop {
@@ -206,7 +206,7 @@ impl Client<'_> {
         let receiving = respond(request, &self.limits, reader, &side.stream, &self.stream, can_repeat, &has_begun);
         let has_body = request.body != Body::Length(0);
         let exchanging = while_moving(self.limits.response, &has_begun, both(sending, has_body, receiving));
-        let leaving = leaving(&self.stream, has_body, self.limits.pool_idle, &has_begun);
+        let leaving = leaving(self.stream.socket(), has_body, self.limits.pool_idle, &has_begun);
         let ended = tokio::select! {
             biased;
             ended = exchanging => ended,
@@ -241,7 +241,7 @@ impl Client<'_> {
 
     /// Ends our direction and waits a little for the client's.
     async fn linger(&mut self) {
-        if SockRef::from(&self.stream).shutdown(std::net::Shutdown::Write).is_err() {
+        if SockRef::from(self.stream.socket()).shutdown(std::net::Shutdown::Write).is_err() {
             return;
         }
         let until_end = async {
@@ -250,14 +250,14 @@ impl Client<'_> {
             }
         };
         let _ = timeout(LINGER, until_end).await;
-        let _ = socket::reset_on_close(&self.stream, false);
+        self.stream.end_cleanly();
     }
 }
 
 impl Origin {
     /// Whether it is still there and has said nothing unasked.
     fn is_fresh(&self) -> bool {
-        self.reader.is_quiet() && socket::is_quiet(&self.upstream.side.stream)
+        self.reader.is_quiet() && self.upstream.side.stream.is_quiet()
     }
 }
 
@@ -293,8 +293,8 @@ async fn respond(
     request: &Request,
     limits: &Limits,
     reader: &mut Reader,
-    from: &TcpStream,
-    to: &TcpStream,
+    from: &Connection,
+    to: &Connection,
     can_repeat: bool,
     has_begun: &AtomicBool,
 ) -> Result<(bool, bool), Failed> {
@@ -323,7 +323,7 @@ async fn respond(
 /// A whole head. `None` at an end before its first byte.
 async fn read_head(
     reader: &mut Reader,
-    from: &TcpStream,
+    from: &Connection,
     limit: usize,
     is_request: bool,
 ) -> Result<Option<Vec<u8>>, Failed> {
@@ -361,11 +361,10 @@ fn finish(node: &Arc<Node>, origin: Option<Origin>) {
     }
     let node = node.clone();
     tokio::spawn(async move {
-        let mut upstream = upstream;
         let end = Header { kind: Kind::End, length: 0 }.encode();
-        let stream = &mut upstream.side.stream;
+        let stream = &upstream.side.stream;
         let ended = async {
-            tokio::io::AsyncWriteExt::write_all(stream, &end).await?;
+            stream.send_all(&end).await?;
             if reader.has_ended() { Ok((Kind::End, Vec::new())) } else { read_frame(stream).await }
         };
         // Only a connection on which both ends were said, and nothing else, may rest in the pool.

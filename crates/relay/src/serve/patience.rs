@@ -51,7 +51,7 @@ pub async fn leaving(client: &TcpStream, has_body: bool, patience: Duration, has
                 Ok(0) => break,
                 // Another request: its end comes behind it.
                 Ok(_) => return pending().await,
-                Err(error) if crate::pump::is_transient(&error) => {}
+                Err(error) if crate::connection::is_transient(&error) => {}
                 Err(_) => return,
             }
         }

@@ -1,30 +1,47 @@
 //! Another node's connection: authentication, then one stream after another.
 
+use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 
 use ekiden_relay_proto::segment::{
-    Acceptor, Event, HEADER_BYTES, Incoming, Key, Kind, Open, encode_failed, encode_opened,
+    Acceptor, Event, HEADER_BYTES, Incoming, Key, Kind, Open, Violation, encode_failed, encode_opened,
 };
 use ekiden_relay_proto::{Failure, FailureCode};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use indexmap::IndexMap;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::{Upstream, reach_via};
-use crate::config::{Listener, Tcp};
+use crate::config::{Credential, Listener, Security, Tcp};
+use crate::connection::Connection;
 use crate::duplex::{Duplex, Side};
+use crate::identity::Fingerprint;
 use crate::node::Node;
-use crate::segment::{Early, fresh_nonce, invalid, read_frame};
+use crate::segment::{Early, fresh_nonce, invalid, read_frame, violation};
+use crate::tls;
 
-pub(super) async fn serve(node: &Arc<Node>, listener: &Listener, mut stream: TcpStream) {
+/// Whom a listener knows.
+type Nodes = IndexMap<String, Fingerprint>;
+
+pub(super) async fn serve(node: &Arc<Node>, listener: &Listener, security: &Security<Nodes>, socket: TcpStream) {
     let limit = node.config().limits.handshake;
-    let (name, key, mut request) = match timeout(limit, authenticate(node, &mut stream)).await {
+    let from = socket.peer_addr().map_or_else(|_| "?".into(), |from| from.to_string());
+    let (name, credential, mut stream, mut request) = match timeout(limit, admit(node, security, socket)).await {
         Ok(Ok(Some(first))) => first,
-        Ok(Ok(None)) => return Side::node(stream).end_cleanly(),
+        Ok(Ok(None)) | Err(_) => return,
+        Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
+            return tracing::warn!("a node at {from} was refused: {error}");
+        }
+        Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
+            return tracing::info!("a connection from {from} to a segment listener was refused: {error}");
+        }
         Ok(Err(error)) => return tracing::debug!("a node did not get through its handshake: {error}"),
-        Err(_) => return,
     };
+    // The configuration may have changed since it was accepted.
+    if !node.admits(listener.address, &credential) {
+        return stream.end_cleanly();
+    }
     loop {
         let after = match serve_stream(node, &listener.tcp, stream, &request).await {
             Ok(after) => after,
@@ -34,49 +51,85 @@ pub(super) async fn serve(node: &Arc<Node>, listener: &Listener, mut stream: Tcp
         let idle = node.config().limits.pool_idle * 2;
         let next = tokio::select! {
             biased;
-            // What was proved with the old key does not hold any more.
-            () = node.key_changed(&key) => return Side::node(stream).end_cleanly(),
-            next = timeout(idle, read_open(&mut stream)) => next,
-            () = node.stopping() => return Side::node(stream).end_cleanly(),
+            // What was proved before does not hold any more.
+            () = node.revoked(listener.address, &credential) => return stream.end_cleanly(),
+            next = timeout(idle, read_open(&stream)) => next,
+            () = node.stopping() => return stream.end_cleanly(),
         };
         request = match next {
             Ok(Ok(open)) => open,
             // The usual end of a warm connection.
             Ok(Err(error)) if error.kind() != io::ErrorKind::InvalidData => return,
             Ok(Err(error)) => return tracing::warn!("node {name} broke the protocol: {error}"),
-            Err(_) => return Side::node(stream).end_cleanly(),
+            Err(_) => return stream.end_cleanly(),
         };
     }
 }
 
-/// The dialler's name, the key it has, and its first request. `None` if it was refused and told so.
-async fn authenticate(node: &Arc<Node>, stream: &mut TcpStream) -> io::Result<Option<(String, Key, Open)>> {
-    let config = node.config();
-    let Some(key) = config.key.clone() else { return Err(invalid("no key_file")) };
+/// The dialler's name, what it was admitted by, its connection and its first request. `None` if it was refused and told so.
+async fn admit(
+    node: &Node,
+    security: &Security<Nodes>,
+    socket: TcpStream,
+) -> io::Result<Option<(String, Credential, Connection, Open)>> {
+    match security {
+        Security::Tls { identity, known } => {
+            let stream = Connection::secure(socket, tls::accept(identity, known).map_err(invalid)?).await?;
+            let key = stream.peer_key();
+            let Some((name, key)) = known.iter().find(|(_, known)| Some(**known) == key) else {
+                return Err(invalid("a key that none of the nodes has"));
+            };
+            let open = read_open(&stream).await?;
+            Ok(Some((name.clone(), Credential::Tls { ours: identity.fingerprint(), theirs: *key }, stream, open)))
+        }
+        Security::Plain(shared) => {
+            let stream = Connection::from(socket);
+            let Some(name) = authenticate(&node.config().name, &shared.key, &stream).await? else {
+                stream.end_cleanly();
+                return Ok(None);
+            };
+            let open = read_open(&stream).await?;
+            Ok(Some((name, Credential::Plain(shared.key.clone()), stream, open)))
+        }
+    }
+}
+
+/// The dialler's name, if it has the key. `None` if it was refused and told so.
+async fn authenticate(own: &str, key: &Key, stream: &Connection) -> io::Result<Option<String>> {
+    let refused = |why: &dyn Display| {
+        tracing::warn!("a node was refused: {why}");
+        encode_failed(&Failure::new(FailureCode::Authentication, format_args!("node {own}: {why}")))
+    };
     let mut acceptor = Acceptor::new(key.clone(), fresh_nonce()?);
-    let (Kind::Hello, body) = read_frame(stream).await? else { return Err(invalid("not a HELLO")) };
+    let body = match read_frame(stream).await {
+        Ok((Kind::Hello, body)) => body,
+        Ok(_) => return Err(invalid("not a HELLO")),
+        Err(error) if violation(&error) == Some(&Violation::Tls) => {
+            // Not in its language, but it shows that this side has another.
+            stream.send_all(&refused(&Violation::Tls)).await?;
+            return Ok(None);
+        }
+        Err(error) => return Err(error),
+    };
     let hello = match acceptor.hello(&body) {
         Ok(hello) => hello,
         Err(error) => {
-            let failure = Failure::new(FailureCode::Authentication, format_args!("node {}: {error}", config.name));
-            stream.write_all(&encode_failed(&failure)).await?;
+            stream.send_all(&refused(&error)).await?;
             return Ok(None);
         }
     };
-    stream.write_all(&hello).await?;
+    stream.send_all(&hello).await?;
     let (Kind::Auth, body) = read_frame(stream).await? else { return Err(invalid("not an AUTH")) };
     match acceptor.authenticate(&body) {
-        Ok(name) => Ok(Some((name, key, read_open(stream).await?))),
+        Ok(name) => Ok(Some(name)),
         Err(error) => {
-            tracing::warn!("a node was refused: {error}");
-            let failure = Failure::new(FailureCode::Authentication, format_args!("node {}: {error}", config.name));
-            stream.write_all(&encode_failed(&failure)).await?;
+            stream.send_all(&refused(&error)).await?;
             Ok(None)
         }
     }
 }
 
-async fn read_open(stream: &mut TcpStream) -> io::Result<Open> {
+async fn read_open(stream: &Connection) -> io::Result<Open> {
     match read_frame(stream).await? {
         (Kind::Open, body) => Open::decode(&body).map_err(invalid),
         (other, _) => Err(invalid(format_args!("{other:?} instead of OPEN"))),
@@ -84,21 +137,21 @@ async fn read_open(stream: &mut TcpStream) -> io::Result<Open> {
 }
 
 /// One stream, from OPEN to both ENDs. Returns the connection, ready for the next.
-async fn serve_stream(node: &Arc<Node>, tcp: &Tcp, mut stream: TcpStream, request: &Open) -> io::Result<TcpStream> {
+async fn serve_stream(node: &Arc<Node>, tcp: &Tcp, stream: Connection, request: &Open) -> io::Result<Connection> {
     let busy = node.begin();
     let reached = reach_via(node, &request.chain, &request.target, Early::Node(&stream)).await;
     let Upstream { side, peer, bound } = match reached {
         Ok(upstream) => upstream,
         Err(failure) => {
             tracing::debug!("segment to {}: {failure}", request.target);
-            stream.write_all(&encode_failed(&failure)).await?;
+            stream.send_all(&encode_failed(&failure)).await?;
             let limit = node.config().limits.handshake;
-            timeout(limit, discard(&mut stream)).await??;
+            timeout(limit, discard(&stream)).await??;
             return Ok(stream);
         }
     };
     let bound = bound.or_else(|| side.stream.local_addr().ok());
-    stream.write_all(&encode_opened(bound)).await?;
+    stream.send_all(&encode_opened(bound)).await?;
     let mut client = Side::node(stream);
     client.follow(node, tcp);
     let (client, side) = Box::pin(Duplex::new(client, side, &[]).run()).await.map_err(io::Error::other)?;
@@ -108,13 +161,13 @@ async fn serve_stream(node: &Arc<Node>, tcp: &Tcp, mut stream: TcpStream, reques
 }
 
 /// After FAILED: throws away the payload that was on its way, up to the END behind it.
-async fn discard(stream: &mut TcpStream) -> io::Result<()> {
+async fn discard(stream: &Connection) -> io::Result<()> {
     let mut incoming = Incoming::default();
     let mut piece = [0; 4096];
     loop {
         let payload = (incoming.payload() as usize).min(piece.len());
         if payload > 0 {
-            let n = stream.read(&mut piece[..payload]).await?;
+            let n = stream.receive(&mut piece[..payload]).await?;
             if n == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
@@ -122,7 +175,7 @@ async fn discard(stream: &mut TcpStream) -> io::Result<()> {
             continue;
         }
         let mut header = [0; HEADER_BYTES];
-        stream.read_exact(&mut header).await?;
+        stream.receive_exact(&mut header).await?;
         match incoming.took_header(&header).map_err(invalid)? {
             Some(Event::End) => return Ok(()),
             Some(Event::Reset(_)) => return Err(io::ErrorKind::ConnectionReset.into()),

@@ -1,6 +1,8 @@
 //! Nodes, hosts and clients on loopback.
 #![allow(dead_code)]
 
+pub mod log;
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -8,13 +10,52 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use ekiden_relay::identity::{Fingerprint, Identity};
 use ekiden_relay::{Config, Relay, hash_password};
 use socket2::SockRef;
 
 /// Nothing here takes this long; only a hang does.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A directory with two different keys, for all tests of the process.
+/// How nodes know each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    Tls,
+    Plain,
+}
+
+/// Ways of nodes and how many there are.
+pub const CHAINS: [(Mode, usize); 5] =
+    [(Mode::Plain, 0), (Mode::Plain, 1), (Mode::Tls, 1), (Mode::Plain, 3), (Mode::Tls, 3)];
+
+impl Mode {
+    /// What a node with this key says at the top.
+    pub fn node(self, key: &str) -> String {
+        match self {
+            Self::Tls => format!("key_file = \"{key}.pem\"\n"),
+            Self::Plain => String::new(),
+        }
+    }
+
+    /// What a segment listener says that admits nodes with this key.
+    pub fn listener(self, key: &str) -> String {
+        match self {
+            Self::Tls => format!("nodes = {{ any = \"{}\" }}\n", fingerprint(key)),
+            Self::Plain => format!("plain_key_file = \"{key}\"\n"),
+        }
+    }
+
+    /// What a peer's entry says that expects this key.
+    pub fn peer(self, key: &str) -> String {
+        match self {
+            Self::Tls => format!("fingerprint = \"{}\"\n", fingerprint(key)),
+            Self::Plain => format!("plain_key_file = \"{key}\"\n"),
+        }
+    }
+}
+
+/// A directory with two different keys, `key` and `other-key`, for all tests of the process: shared ones under these names, nodes'
+/// own with `.pem`.
 pub fn directory() -> PathBuf {
     static DIRECTORY: OnceLock<tempfile::TempDir> = OnceLock::new();
     let directory = DIRECTORY.get_or_init(|| {
@@ -23,10 +64,16 @@ pub fn directory() -> PathBuf {
             let file = directory.path().join(name);
             std::fs::write(&file, digit.repeat(64)).unwrap();
             std::fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+            Identity::generate(&directory.path().join(format!("{name}.pem"))).unwrap();
         }
         directory
     });
     directory.path().into()
+}
+
+/// Of a node's own key.
+pub fn fingerprint(key: &str) -> Fingerprint {
+    Identity::load(&directory().join(format!("{key}.pem"))).unwrap().fingerprint()
 }
 
 /// The hash of the password "secret".
@@ -44,11 +91,13 @@ pub fn node(text: &str) -> Relay {
 }
 
 /// A node with nothing but a segment listener, and perhaps a peer.
-pub fn segment_node(name: &str, peer: Option<(&str, SocketAddr)>, extra: &str) -> Relay {
-    let peer = peer.map(|(peer, address)| format!("[peer.{peer}]\naddress = \"{address}\"\n")).unwrap_or_default();
+pub fn segment_node(mode: Mode, name: &str, peer: Option<(&str, SocketAddr)>, extra: &str) -> Relay {
+    let known = mode.peer("key");
+    let peer = peer.map(|(peer, address)| format!("[peer.{peer}]\naddress = \"{address}\"\n{known}"));
+    let (own, nodes, peer) = (mode.node("key"), mode.listener("key"), peer.unwrap_or_default());
     node(&format!(
-        "name = \"{name}\"\nkey_file = \"key\"\nthreads = 2\n[listen.seg]\nkind = \"segment\"\n\
-         address = \"127.0.0.1:0\"\n{peer}{extra}"
+        "name = \"{name}\"\n{own}threads = 2\n[listen.seg]\nkind = \"segment\"\n\
+         address = \"127.0.0.1:0\"\n{nodes}{peer}{extra}"
     ))
 }
 
@@ -65,12 +114,17 @@ impl Chain {
 
     /// With more configuration for the entry and for the nodes.
     pub fn with(count: usize, entry: &str, each: &str) -> Self {
+        Self::of(Mode::Tls, count, entry, each)
+    }
+
+    /// With segments of this kind.
+    pub fn of(mode: Mode, count: usize, entry: &str, each: &str) -> Self {
         let mut nodes: Vec<Relay> = Vec::new();
         let mut next: Option<(String, SocketAddr)> = None;
         for i in (1..=count).rev() {
             let name = format!("n{i}");
             let peer = next.as_ref().map(|(name, address)| (name.as_str(), *address));
-            let relay = segment_node(&name, peer, each);
+            let relay = segment_node(mode, &name, peer, each);
             next = Some((name, relay.address("seg").unwrap()));
             nodes.insert(0, relay);
         }
@@ -78,12 +132,14 @@ impl Chain {
         let secret = hash_of_secret();
         let way = match &next {
             Some((name, address)) => {
-                format!("[peer.{name}]\naddress = \"{address}\"\n[[route]]\nto = [\"*\"]\nvia = {via:?}\n")
+                let known = mode.peer("key");
+                format!("[peer.{name}]\naddress = \"{address}\"\n{known}[[route]]\nto = [\"*\"]\nvia = {via:?}\n")
             }
             None => String::new(),
         };
+        let own = mode.node("key");
         let entry = node(&format!(
-            "name = \"entry\"\nkey_file = \"key\"\nthreads = 2\n\
+            "name = \"entry\"\n{own}threads = 2\n\
              [listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
              [listen.locked]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\nusers = {{ alice = \"{secret}\" }}\n\
              [listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n\

@@ -1,0 +1,41 @@
+//! `ekiden keygen`: keys for nodes.
+
+use std::path::PathBuf;
+
+use ekiden_relay::identity::{Identity, generate_shared};
+
+use crate::out;
+
+/// Make a node's own key, and print the fingerprint by which other nodes know it.
+///
+/// The key goes into FILE, which only its owner can read and which must not be there yet; the node's configuration names it:
+/// key_file = "FILE". The fingerprint is no secret: it goes into the configurations of other nodes (`ekiden peer`). Compare it
+/// there with what is printed here, by a way that nobody can change unnoticed.
+///
+///     ekiden keygen node.key             # prints sha256:...
+///     ekiden keygen --show node.key      # prints it again
+///     ekiden keygen --shared line.key    # for segments without encryption: the same file on both nodes, as plain_key_file
+///
+/// docs/security.md says what the keys protect.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub struct Args {
+    /// The key's file.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// Make nothing: print the fingerprint of the key in FILE.
+    #[arg(long)]
+    show: bool,
+    /// Make a key for nodes to share instead, for segments without encryption. Prints nothing.
+    #[arg(long, conflicts_with = "show")]
+    shared: bool,
+}
+
+/// Makes or shows a key.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    if args.shared {
+        return Ok(generate_shared(&args.file)?);
+    }
+    let identity = if args.show { Identity::load(&args.file)? } else { Identity::generate(&args.file)? };
+    out::line(identity.fingerprint())
+}

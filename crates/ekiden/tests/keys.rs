@@ -1,0 +1,125 @@
+//! `ekiden keygen` and `ekiden peer`: what they make, keep and refuse.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+const CONFIG: &str = "# The node in the city.
+name = \"city\"  # as others see it
+key_file = \"node.key\"
+
+[listen.segment] # for other nodes
+kind = \"segment\"
+address = \"192.0.2.1:7000\"
+
+# Where it goes on.
+[peer.inland]
+address = \"192.0.2.2:7000\"
+fingerprint = \"sha256:1111111111111111111111111111111111111111111111111111111111111111\"
+
+[[route]] # all of it
+to = [\"*\"]
+via = [\"inland\"]
+";
+
+fn ekiden(folder: &Path, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ekiden")).current_dir(folder).args(arguments).output().unwrap()
+}
+
+/// What it prints.
+fn done(folder: &Path, arguments: &[&str]) -> String {
+    let output = ekiden(folder, arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Its one line.
+fn refused(folder: &Path, arguments: &[&str], code: i32) -> String {
+    let output = ekiden(folder, arguments);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+    assert!(code == 2 || said.lines().count() == 1, "{said}");
+    said
+}
+
+fn print(digit: char) -> String {
+    format!("sha256:{}", digit.to_string().repeat(64))
+}
+
+#[test]
+fn a_key_is_made_once_shown_again_and_never_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let made = done(folder, &["keygen", "node.key"]);
+    assert!(made.starts_with("sha256:") && made.len() == 7 + 64 + 1, "{made}");
+    let mode = std::fs::metadata(folder.join("node.key")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(done(folder, &["keygen", "--show", "node.key"]), made);
+    for arguments in [&["keygen", "node.key"][..], &["keygen", "--shared", "node.key"]] {
+        assert!(refused(folder, arguments, 3).contains("is there already"));
+    }
+    assert_eq!(done(folder, &["keygen", "--show", "node.key"]), made);
+    assert_ne!(done(folder, &["keygen", "other.key"]), made);
+    assert_eq!(done(folder, &["keygen", "--shared", "line.key"]), "");
+    assert!(refused(folder, &["keygen", "--show", "line.key"], 3).contains("holds a key that nodes share"));
+    assert!(refused(folder, &["keygen", "--show", "missing"], 3).contains("No such file"));
+    std::fs::set_permissions(folder.join("node.key"), PermissionsExt::from_mode(0o640)).unwrap();
+    assert!(refused(folder, &["keygen", "--show", "node.key"], 3).contains("chmod 600"));
+}
+
+#[test]
+fn nodes_are_written_into_a_configuration_and_nothing_else_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let file = folder.join("city.toml");
+    done(folder, &["keygen", "node.key"]);
+    std::fs::write(&file, CONFIG).unwrap();
+    std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).unwrap();
+    done(folder, &["peer", "add", "-c", "city.toml", "north", "[2001:db8::1]:7000", &print('2')]);
+    done(folder, &["peer", "allow", "-c", "city.toml", "island", &print('3')]);
+    done(folder, &["peer", "allow", "-c", "city.toml", "-l", "segment", "islet", &print('4')]);
+    let now = std::fs::read_to_string(&file).unwrap();
+    for line in CONFIG.lines() {
+        assert!(now.lines().any(|kept| kept == line), "{line} is gone:\n{now}");
+    }
+    assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
+    assert_eq!(std::fs::read_dir(folder).unwrap().count(), 2, "nothing is left behind");
+    let shown = done(folder, &["proxy", "--show-config", "-c", "city.toml"]);
+    let nodes = format!("nodes = {{ \"island\" = \"{}\", \"islet\" = \"{}\" }}", print('3'), print('4'));
+    assert!(shown.contains(&nodes), "{shown}");
+    assert!(shown.contains("[peer.\"north\"]\naddress = \"[2001:db8::1]:7000\""), "{shown}");
+    assert!(shown.contains(&format!("fingerprint = \"{}\"", print('2'))), "{shown}");
+
+    for (arguments, why) in [
+        (&["add", "-c", "city.toml", "inland", "a:1", &print('5')][..], "there is a [peer.inland] already"),
+        (&["add", "-c", "city.toml", "west", "no port", &print('5')], "nothing is written"),
+        (&["add", "-c", "city.toml", "we st", "a:1", &print('5')], "not a node name"),
+        (&["allow", "-c", "city.toml", "island", &print('5')], "has a node 'island' already"),
+        (&["allow", "-c", "city.toml", "isle", &print('3')], "has the same key as 'island'"),
+        (&["allow", "-c", "city.toml", "-l", "socks", "isle", &print('5')], "no segment listener [listen.socks]"),
+        (&["allow", "-c", "missing.toml", "isle", &print('5')], "cannot be read"),
+    ] {
+        let arguments = [&["peer"][..], arguments].concat();
+        let said = refused(folder, &arguments, 3);
+        assert!(said.contains(why), "{arguments:?}: {said}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), now, "{arguments:?}");
+    }
+    let said = refused(folder, &["peer", "allow", "-c", "city.toml", "isle", "md5:1"], 2);
+    assert!(said.contains("is no fingerprint"), "{said}");
+}
+
+#[test]
+fn tables_written_in_one_line_stay_in_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    done(folder, &["keygen", "node.key"]);
+    let listen = "seg = { kind = \"segment\", address = \"127.0.0.1:1\" }";
+    std::fs::write(folder.join("a.toml"), format!("key_file = \"node.key\"\nlisten = {{ {listen} }}\n")).unwrap();
+    done(folder, &["peer", "allow", "-c", "a.toml", "island", &print('3')]);
+    done(folder, &["peer", "add", "-c", "a.toml", "city", "a:1", &print('2')]);
+    let now = std::fs::read_to_string(folder.join("a.toml")).unwrap();
+    assert!(now.lines().any(|line| line.starts_with("listen = {") && line.contains(&print('3'))), "{now}");
+    assert!(now.contains("\n[peer.city]\n"), "{now}");
+    std::fs::write(folder.join("b.toml"), "name = \"b\"\n").unwrap();
+    assert!(refused(folder, &["peer", "allow", "-c", "b.toml", "x", &print('3')], 3).contains("no segment listener"));
+}

@@ -1,0 +1,110 @@
+//! Writing into a configuration that people keep: its comments and its order stay. What comes out is a configuration that a
+//! node takes, or nothing is written.
+
+use std::fs;
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, value};
+
+use super::{Config, ConfigError};
+use crate::identity::Fingerprint;
+
+/// Adds a node that this one connects to.
+///
+/// # Errors
+/// There is a peer of this name already, or the configuration is wrong without or with it.
+pub fn add_peer(file: &Path, name: &str, address: &str, fingerprint: Fingerprint) -> Result<(), ConfigError> {
+    edit(file, |document| {
+        let peers = document.entry("peer").or_insert_with(|| {
+            let mut all = Table::new();
+            all.set_implicit(true);
+            Item::Table(all)
+        });
+        if peers.get(name).is_some() {
+            return Err(format!("there is a [peer.{name}] already"));
+        }
+        let peer = table(child(peers, name)?)?;
+        peer.insert("address", value(address));
+        peer.insert("fingerprint", value(fingerprint.to_string()));
+        Ok(())
+    })
+}
+
+/// Adds a node that may connect to a segment listener; without `listener`, to the only one. Returns the listener's name.
+///
+/// # Errors
+/// The listener knows a node of this name or with this key already; there is no such listener, or more than one to choose from;
+/// the configuration is wrong without or with it.
+pub fn allow_node(
+    file: &Path,
+    listener: Option<&str>,
+    name: &str,
+    fingerprint: Fingerprint,
+) -> Result<String, ConfigError> {
+    edit(file, |document| {
+        let Some(listen) = document.get_mut("listen") else { return Err("there is no segment listener".into()) };
+        let is_segment = |item: &Item| item.get("kind").and_then(Item::as_str) == Some("segment");
+        let all = table(listen)?.iter().filter(|(_, item)| is_segment(item)).map(|(name, _)| name.to_owned());
+        let all: Vec<String> = all.collect();
+        let chosen = match (listener, &all[..]) {
+            (Some(name), _) if all.iter().any(|one| one == name) => name.to_owned(),
+            (Some(name), _) => return Err(format!("there is no segment listener [listen.{name}]")),
+            (None, [only]) => only.clone(),
+            (None, []) => return Err("there is no segment listener".into()),
+            (None, _) => return Err(format!("say --listener: there are {}", all.join(", "))),
+        };
+        let nodes = table(child(child(listen, &chosen)?, "nodes")?)?;
+        if let Some(known) = nodes.get(name) {
+            let known = known.as_str().unwrap_or_default();
+            return Err(format!("[listen.{chosen}] has a node '{name}' already: {known}"));
+        }
+        nodes.insert(name, value(fingerprint.to_string()));
+        Ok(chosen)
+    })
+}
+
+fn edit<T>(file: &Path, change: impl FnOnce(&mut DocumentMut) -> Result<T, String>) -> Result<T, ConfigError> {
+    let failed = |message: String| ConfigError { file: file.into(), line: None, message };
+    let before = fs::read_to_string(file).map_err(|error| failed(format!("cannot be read: {error}")))?;
+    let mut document: DocumentMut = match before.parse() {
+        Ok(document) => document,
+        // Its own reader says where.
+        Err(error) => return Err(Config::parse(&before, file).err().unwrap_or_else(|| failed(error.to_string()))),
+    };
+    let done = change(&mut document).map_err(failed)?;
+    let after = document.to_string();
+    Config::parse(&after, file)
+        .map_err(|error| failed(format!("nothing is written, for it would be wrong: {}", error.message)))?;
+    replace(file, &after).map_err(|error| failed(format!("cannot be written: {error}")))?;
+    Ok(done)
+}
+
+/// Puts a new file in the place of the old one, with its permissions: there is always a whole one.
+fn replace(file: &Path, text: &str) -> io::Result<()> {
+    let file = fs::canonicalize(file)?;
+    let permissions = fs::metadata(&file)?.permissions();
+    let mut new = file.clone().into_os_string();
+    new.push(format!(".{}", std::process::id()));
+    let written = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new).and_then(|mut open| {
+        open.write_all(text.as_bytes())?;
+        open.set_permissions(permissions)?;
+        open.sync_all()?;
+        fs::rename(&new, &file)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&new);
+    }
+    written
+}
+
+/// What `parent` has under `key`; if that is nothing, a table written as `parent` is.
+fn child<'a>(parent: &'a mut Item, key: &str) -> Result<&'a mut Item, String> {
+    let new = if parent.is_value() { value(InlineTable::new()) } else { Item::Table(Table::new()) };
+    Ok(table(parent)?.entry(key).or_insert(new))
+}
+
+fn table(item: &mut Item) -> Result<&mut dyn TableLike, String> {
+    item.as_table_like_mut().ok_or_else(|| "a value where a table is expected".into())
+}

@@ -84,8 +84,19 @@ pub struct Listener {
     pub kind: ListenerKind,
     /// Where.
     pub address: SocketAddr,
+    /// When the client is told that its destination is reached.
+    pub accept: Accept,
     /// The TCP settings of connections accepted here.
     pub tcp: Tcp,
+}
+
+/// When the client is told that its destination is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accept {
+    /// At once. Its first bytes travel with the request to the destination, and a failure is a reset.
+    Early,
+    /// When it is. A failure is told in the client's protocol, if it has a word for it.
+    True,
 }
 
 /// What is spoken on a listener.
@@ -168,6 +179,16 @@ impl ListenerKind {
             Self::Http { .. } => "http",
             Self::Forward { .. } => "forward",
             Self::Segment => "segment",
+        }
+    }
+}
+
+impl Accept {
+    /// The word for it in the configuration.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Early => "early",
+            Self::True => "true",
         }
     }
 }

@@ -19,7 +19,7 @@ mod segment;
 mod serve;
 mod wire;
 
-pub use config::{Config, ConfigError, Limits, Listener, ListenerKind, Peer, Tcp};
+pub use config::{Accept, Config, ConfigError, Limits, Listener, ListenerKind, Peer, Tcp};
 pub use congestion::{NotToBeHad, Reason};
 pub use node::{Relay, StartError};
 pub use process::run;

@@ -96,10 +96,11 @@ impl Pump {
         Self::new(source, to_node, true)
     }
 
-    /// The rest of a direction whose beginning was read otherwise; `incoming` is where a node's frames stand.
+    /// The rest of a direction whose beginning was read otherwise, without passing its end on; `incoming` is where a
+    /// node's frames stand.
     pub fn remainder(incoming: Option<Incoming>, to_node: bool) -> Self {
         let source = incoming.map_or(Source::UntilEnd, |incoming| Source::Frames(incoming, u64::MAX));
-        Self::new(source, to_node, true)
+        Self::new(source, to_node, false)
     }
 
     /// `n` bytes of payload, and no end; an end before is an error.
@@ -137,6 +138,11 @@ impl Pump {
     /// Whether the direction ended as it should.
     pub fn is_done(&self) -> bool {
         self.phase == Phase::Done
+    }
+
+    /// Whether it waits for the sender, so that it notices what happens to its connection.
+    pub fn is_reading(&self) -> bool {
+        self.phase == Phase::Moving && self.is_between_frames()
     }
 
     /// Whether a frame may be put on the receiving side now: no other is half written.

@@ -16,15 +16,16 @@ use tokio::time::timeout;
 use crate::config::Peer;
 use crate::dial;
 use crate::node::Node;
+use crate::pump::is_transient;
 
 /// Payload that may travel with OPEN, before the answer. It is left where it is until the stream is open, so
 /// that it can be sent again on another connection.
 pub enum Early<'a> {
     /// The client speaks only when it has been answered.
     Nothing,
-    /// These bytes.
-    Bytes(&'a [u8]),
-    /// What a host has sent or sends while the stream is being opened.
+    /// These bytes, which may arrive twice.
+    Repeatable(&'a [u8]),
+    /// What a host has sent or sends while the stream is being opened. It arrives once or not at all.
     Host(&'a TcpStream),
     /// The same of a node: whole DATA frames.
     Node(&'a TcpStream),
@@ -55,9 +56,10 @@ pub async fn open(
         let mut stream = TcpStream::from_std(warm).map_err(|e| lost(first, &e))?;
         match timeout(limit, ask(&mut stream, &request, &early)).await {
             Ok(Ok(answer)) => return answered(node, first, peer, stream, answer),
-            // Nothing was answered and nothing consumed: the connection was dead, not the peer.
-            Ok(Err(Unanswered::Gone(_))) => continue,
+            // The connection was dead, not the peer.
+            Ok(Err(Unanswered::Ended | Unanswered::Reset(_))) => continue,
             Ok(Err(Unanswered::Broken(error))) => return Err(lost(first, &error)),
+            Ok(Err(Unanswered::Abandoned(error))) => return Err(abandoned(&error)),
             Err(_) => return Err(no_answer(first)),
         }
     }
@@ -65,7 +67,9 @@ pub async fn open(
     auth.extend(&request);
     match timeout(limit, ask(&mut stream, &auth, &early)).await {
         Ok(Ok(answer)) => answered(node, first, peer, stream, answer),
-        Ok(Err(Unanswered::Gone(error) | Unanswered::Broken(error))) => Err(lost(first, &error)),
+        Ok(Err(Unanswered::Ended)) => Err(lost(first, &io::ErrorKind::UnexpectedEof.into())),
+        Ok(Err(Unanswered::Reset(error) | Unanswered::Broken(error))) => Err(lost(first, &error)),
+        Ok(Err(Unanswered::Abandoned(error))) => Err(abandoned(&error)),
         Err(_) => Err(no_answer(first)),
     }
 }
@@ -112,10 +116,15 @@ enum Answer {
 
 /// Why there is no answer to OPEN.
 enum Unanswered {
-    /// The connection ended before the first byte of an answer: another one may be tried.
-    Gone(io::Error),
-    /// An answer was begun, or something else failed.
+    /// The connection ended before the first byte of an answer. A node ends one only between two streams, so it has
+    /// taken nothing of this one.
+    Ended,
+    /// It was reset before the first byte of an answer. What was sent may have been taken.
+    Reset(io::Error),
+    /// There is no other connection to try.
     Broken(io::Error),
+    /// The one who speaks early has gone.
+    Abandoned(io::Error),
 }
 
 impl From<io::Error> for Unanswered {
@@ -159,42 +168,68 @@ async fn dial_peer(node: &Node, name: &str, peer: &Peer) -> Result<(TcpStream, V
 
 /// Sends `request` and early payload, and waits for the answer.
 async fn ask(stream: &mut TcpStream, request: &[u8], early: &Early<'_>) -> Result<Answer, Unanswered> {
+    let mut once = 0;
+    match ask_with(stream, request, early, &mut once).await {
+        Err(Unanswered::Reset(error)) if once > 0 => Err(Unanswered::Broken(error)),
+        answer => answer,
+    }
+}
+
+/// The same; counts in `once` the bytes sent that must not arrive twice.
+async fn ask_with(
+    stream: &mut TcpStream,
+    request: &[u8],
+    early: &Early<'_>,
+    once: &mut usize,
+) -> Result<Answer, Unanswered> {
     let (mut read, mut write) = stream.split();
     let mut request = request.to_vec();
-    let (speaker, mut sent) = match early {
-        Early::Nothing => (None, 0),
-        Early::Bytes(bytes) => {
+    let is_node = matches!(early, Early::Node(_));
+    let speaker = match early {
+        Early::Nothing => None,
+        Early::Repeatable(bytes) => {
             request.extend(Header { kind: Kind::Data, length: bytes.len() as u32 }.encode());
             request.extend(*bytes);
-            (None, bytes.len())
+            None
         }
         Early::Host(stream) | Early::Node(stream) => {
             // A connection just accepted is not known to be readable yet, but mostly is.
-            let seen = said(stream, matches!(early, Early::Node(_)));
-            request.extend(seen.frames);
-            (Some(*stream), seen.bytes)
+            match said(stream, is_node) {
+                Ok(seen) => {
+                    request.extend(seen.frames);
+                    *once = seen.bytes;
+                }
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(Unanswered::Abandoned(error)),
+            }
+            Some(*stream)
         }
     };
-    write.write_all(&request).await.map_err(Unanswered::Gone)?;
+    write.write_all(&request).await.map_err(Unanswered::Reset)?;
     let mut answer = pin!(async {
         let mut header = [0; HEADER_BYTES];
         match read.read(&mut header).await {
-            Ok(0) => Err(Unanswered::Gone(io::ErrorKind::UnexpectedEof.into())),
+            Ok(0) => Err(Unanswered::Ended),
             Ok(n) => Ok(read_rest_of_frame(&mut read, header, n).await?),
-            Err(error) => Err(Unanswered::Gone(error)),
+            Err(error) => Err(Unanswered::Reset(error)),
         }
     });
-    let (kind, body) = match speaker.filter(|_| sent == 0) {
+    let (kind, body) = match speaker.filter(|_| *once == 0) {
         None => answer.await?,
-        Some(speaker) => tokio::select! {
-            biased;
-            answer = &mut answer => answer?,
-            ready = speaker.readable() => {
-                ready?;
-                let seen = said(speaker, matches!(early, Early::Node(_)));
-                write.write_all(&seen.frames).await.map_err(Unanswered::Gone)?;
-                sent = seen.bytes;
-                answer.await?
+        Some(speaker) => loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => break answer?,
+                ready = speaker.readable() => ready?,
+            }
+            match speaker.try_io(Interest::READABLE, || said(speaker, is_node)) {
+                Ok(seen) => {
+                    *once = seen.bytes;
+                    write.write_all(&seen.frames).await.map_err(Unanswered::Reset)?;
+                    break answer.await?;
+                }
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(Unanswered::Abandoned(error)),
             }
         },
     };
@@ -202,7 +237,7 @@ async fn ask(stream: &mut TcpStream, request: &[u8], early: &Early<'_>) -> Resul
         Kind::Opened => {
             let bound = decode_opened(&body).map_err(invalid)?;
             if let Some(speaker) = speaker {
-                consume(speaker, sent)?;
+                consume(speaker, *once).map_err(Unanswered::Abandoned)?;
             }
             Ok(Answer::Opened(bound))
         }
@@ -223,21 +258,22 @@ struct Said {
     bytes: usize,
 }
 
-/// What the speaker has said so far, left in its socket. An end or an error shows again when the stream runs.
-fn said(speaker: &TcpStream, is_node: bool) -> Said {
+/// What the speaker has said so far, left in its socket. An end shows again when the stream runs; an error does not:
+/// the kernel tells it once, and an end after that.
+fn said(speaker: &TcpStream, is_node: bool) -> io::Result<Said> {
     let mut frames = vec![0; HEADER_BYTES + MAX_EARLY];
-    let Ok(n) = socket::peek(speaker, &mut frames[HEADER_BYTES..]) else { return Said::default() };
+    let n = socket::peek(speaker, &mut frames[HEADER_BYTES..])?;
     frames.truncate(HEADER_BYTES + n);
     if is_node {
         frames.drain(..HEADER_BYTES);
         frames.truncate(whole_frames(&frames));
-        return Said { bytes: frames.len(), frames };
+        return Ok(Said { bytes: frames.len(), frames });
     }
     if n == 0 {
-        return Said::default();
+        return Ok(Said::default());
     }
     frames[..HEADER_BYTES].copy_from_slice(&Header { kind: Kind::Data, length: n as u32 }.encode());
-    Said { frames, bytes: n }
+    Ok(Said { frames, bytes: n })
 }
 
 /// How many of `bytes` are complete DATA frames.
@@ -290,6 +326,10 @@ fn answered(
 
 fn lost(peer: &str, error: &io::Error) -> Failure {
     Failure::new(FailureCode::NodeUnreachable, format_args!("lost the connection to node {peer}: {error}"))
+}
+
+fn abandoned(error: &io::Error) -> Failure {
+    Failure::new(FailureCode::Other, format_args!("the client has gone: {error}"))
 }
 
 fn no_answer(peer: &str) -> Failure {

@@ -112,6 +112,12 @@ pub async fn reach(node: &Node, target: &Target, early: Early<'_>) -> Result<Ups
     }
 }
 
+/// Whether this node's own routes let it try to reach `target`. What is known at once is told also to a client that is
+/// answered early.
+pub fn is_allowed(node: &Node, target: &Target) -> bool {
+    *node.config().routes.way(target) != Way::Refuse
+}
+
 /// Reaches `target` through `chain`; if it is empty, directly.
 pub async fn reach_via(node: &Node, chain: &[String], target: &Target, early: Early<'_>) -> Result<Upstream, Failure> {
     if chain.is_empty() {

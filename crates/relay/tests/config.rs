@@ -43,6 +43,8 @@ fn what_is_wrong_is_refused_with_its_line() {
         (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nvia = [\"p\"]"), 6, "no [peer.p]"),
         (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nusers = { a = \"b\" }"), 6, "has no 'users'"),
         (listen("socks5", "127.0.0.1:1", "to = \"a:1\""), 5, "has no 'to'"),
+        (listen("socks5", "127.0.0.1:1", "accept = \"late\""), 5, "unknown variant `late`, expected `early` or `true`"),
+        (format!("key_file = \"key\"{}", listen("segment", "127.0.0.1:1", "accept = \"early\"")), 5, "has no 'accept'"),
         (listen("http", "127.0.0.1:1", "users = { \"a:b\" = \"c\" }"), 5, "without ':'"),
         (listen("http", "127.0.0.1:1", "") + "[listen.y]\nkind = \"http\"\naddress = \"127.0.0.1:1\"", 8, "already"),
         (listen("segment", "127.0.0.1:1", ""), 0, "key_file"),
@@ -74,6 +76,7 @@ fn what_is_shown_is_a_configuration_without_secrets() {
     let shown = config(text).to_string();
     assert!(!shown.contains("topsecret") && !shown.contains("aaaa"), "{shown}");
     assert!(shown.contains("connections = 16384") && shown.contains("handshake = \"10s\""), "{shown}");
+    assert!(shown.contains("accept = \"true\"") && shown.contains("accept = \"early\""), "{shown}");
     assert!(shown.contains("congestion_fallback = \"cubic\"") && shown.contains("high_p = 2e-7"), "{shown}");
     assert_eq!(config(&shown).to_string(), shown);
 }

@@ -58,6 +58,13 @@ pub enum RawKind {
     Segment,
 }
 
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RawAccept {
+    Early,
+    True,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawListen {
@@ -65,6 +72,7 @@ pub struct RawListen {
     pub address: Spanned<String>,
     #[serde(default)]
     pub open: bool,
+    pub accept: Option<Spanned<RawAccept>>,
     pub users: Option<Spanned<IndexMap<String, String>>>,
     pub to: Option<Spanned<String>>,
     pub via: Option<Spanned<Vec<Spanned<String>>>>,

@@ -14,8 +14,8 @@ use ekiden_units::{Bytes, Time};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
-use super::raw::{Raw, RawAction, RawCongestion, RawKind, RawLimits, RawListen, RawPeer, RawRoute, RawTcp};
-use super::{Config, ConfigError, Limits, Listener, ListenerKind, Peer, Tcp};
+use super::raw::{Raw, RawAccept, RawAction, RawCongestion, RawKind, RawLimits, RawListen, RawPeer, RawRoute, RawTcp};
+use super::{Accept, Config, ConfigError, Limits, Listener, ListenerKind, Peer, Tcp};
 use crate::route::{Pattern, Route, Routes, Way};
 
 pub(super) fn resolve(text: &str, file: &Path) -> Result<Config, ConfigError> {
@@ -187,8 +187,25 @@ impl Source<'_> {
                 ListenerKind::Forward { to: self.target(to)?, via }
             }
         };
+        let accept = self.accept(raw)?;
         let tcp = raw.tcp.as_ref().map_or(Ok(tcp.clone()), |own| self.tcp(own, tcp))?;
-        Ok(Listener { kind, address, tcp })
+        Ok(Listener { kind, address, accept, tcp })
+    }
+
+    fn accept(&self, raw: &RawListen) -> Result<Accept> {
+        match (&raw.accept, raw.kind) {
+            (Some(accept), RawKind::Segment) => {
+                let message = "a segment listener has no 'accept': other nodes are always told the truth".into();
+                Err(self.error(Some(accept.span()), message))
+            }
+            (Some(accept), _) => Ok(match accept.get_ref() {
+                RawAccept::Early => Accept::Early,
+                RawAccept::True => Accept::True,
+            }),
+            // Its kernel has accepted the client's connection already.
+            (None, RawKind::Forward) => Ok(Accept::Early),
+            (None, RawKind::Socks5 | RawKind::Http | RawKind::Segment) => Ok(Accept::True),
+        }
     }
 
     /// RFC 1929 §2 and RFC 7617 §2: what both can carry.

@@ -40,6 +40,9 @@ impl fmt::Display for Config {
                 }
                 _ => {}
             }
+            if listener.kind != ListenerKind::Segment {
+                writeln!(f, "accept = {:?}", listener.accept.word())?;
+            }
             writeln!(f, "tcp = {}", tcp_inline(&listener.tcp))?;
         }
         for (name, peer) in &self.peers {

@@ -8,6 +8,7 @@ use ekiden_relay_proto::segment::{Header, Kind};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
+use crate::alarm::Alarm;
 use crate::auto::Watch;
 use crate::config::Tcp;
 use crate::node::Node;
@@ -62,6 +63,12 @@ impl Side {
     }
 
     /// Both directions have ended: what is queued is to be delivered, then the end.
+    ///
+    /// Only here does a connection to a host lose its reset on close. Until then whatever kills this process makes the
+    /// kernel drop what is queued and reset, also after one direction was ended by shutdown, and in every state in which
+    /// something is queued. From here on the kernel delivers what is queued, and then an end that was said, whether or
+    /// not the process lives on. So it may be called only when nothing is left to be read or written: a byte unread
+    /// resets, a byte unwritten makes a false end.
     pub fn end_cleanly(self) {
         // If this fails the connection resets: never a wrong end.
         let _ = socket::reset_on_close(&self.stream, false);
@@ -90,7 +97,11 @@ impl Duplex {
     /// Runs until both directions have ended; returns the sides, still open. A host that is among them must be
     /// closed by [`Side::end_cleanly`]: it may not have heard the end before. At the first error both sides are reset.
     pub async fn run(mut self) -> Result<(Side, Side), PumpError> {
-        let result = poll_fn(|cx| self.poll(cx)).await;
+        let result = {
+            let Self { a, b, forward, backward } = &mut self;
+            let (mut a, mut b) = (Open::new(a), Open::new(b));
+            poll_fn(|cx| poll(cx, &mut a, &mut b, forward, backward)).await
+        };
         match result {
             Ok(()) => Ok((self.a, self.b)),
             Err(error) => {
@@ -104,34 +115,70 @@ impl Duplex {
             }
         }
     }
+}
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), PumpError>> {
-        for Side { stream, watch, .. } in [&mut self.a, &mut self.b] {
-            if let Some(watch) = watch {
-                watch.poll(cx, stream);
-            }
-        }
-        let (a, b) = (&self.a.stream, &self.b.stream);
-        if self.backward.is_done() {
-            self.forward.leave_end_to_close();
-        }
-        if !self.forward.is_done()
-            && let Poll::Ready(Err(error)) = self.forward.poll(cx, a, b)
-        {
-            return Poll::Ready(Err(error));
-        }
-        // All that `a` said was read up to its end, so closing `a` cannot reset it for unread bytes.
-        if self.forward.is_done() {
-            self.backward.leave_end_to_close();
-        }
-        if !self.backward.is_done()
-            && let Poll::Ready(Err(error)) = self.backward.poll(cx, b, a)
-        {
-            return Poll::Ready(Err(error));
-        }
-        match self.forward.is_done() && self.backward.is_done() {
-            true => Poll::Ready(Ok(())),
-            false => Poll::Pending,
+/// A side while its stream runs.
+struct Open<'a> {
+    stream: &'a TcpStream,
+    node: bool,
+    watch: &'a mut Option<Box<Watch>>,
+    alarm: Alarm<'a>,
+}
+
+impl<'a> Open<'a> {
+    fn new(side: &'a mut Side) -> Self {
+        let Side { stream, node, watch } = side;
+        Self { stream, node: *node, watch, alarm: Alarm::default() }
+    }
+
+    /// Lets the congestion control be looked at.
+    fn look(&mut self, cx: &mut Context<'_>) {
+        if let Some(watch) = self.watch {
+            watch.poll(cx, self.stream);
         }
     }
+
+    /// Ready if this side has broken and the direction `from` it, which does not read now, cannot notice. A node may end
+    /// its connection only after the direction `to` it has ended too.
+    fn breaks(&mut self, cx: &mut Context<'_>, from: &Pump, to: &Pump) -> Poll<PumpError> {
+        if from.is_reading() {
+            return Poll::Pending;
+        }
+        self.alarm.poll(cx, self.stream, self.node && !to.is_done()).map(PumpError::Receive)
+    }
+}
+
+fn poll(
+    cx: &mut Context<'_>,
+    a: &mut Open<'_>,
+    b: &mut Open<'_>,
+    forward: &mut Pump,
+    backward: &mut Pump,
+) -> Poll<Result<(), PumpError>> {
+    a.look(cx);
+    b.look(cx);
+    if backward.is_done() {
+        forward.leave_end_to_close();
+    }
+    if !forward.is_done()
+        && let Poll::Ready(Err(error)) = forward.poll(cx, a.stream, b.stream)
+    {
+        return Poll::Ready(Err(error));
+    }
+    // All that `a` said was read up to its end, so closing `a` cannot reset it for unread bytes.
+    if forward.is_done() {
+        backward.leave_end_to_close();
+    }
+    if !backward.is_done()
+        && let Poll::Ready(Err(error)) = backward.poll(cx, b.stream, a.stream)
+    {
+        return Poll::Ready(Err(error));
+    }
+    if forward.is_done() && backward.is_done() {
+        return Poll::Ready(Ok(()));
+    }
+    if let Poll::Ready(error) = a.breaks(cx, forward, backward) {
+        return Poll::Ready(Err(error));
+    }
+    b.breaks(cx, backward, forward).map(Err)
 }

@@ -5,6 +5,7 @@
 //! process that is a node. docs/proxy.md is for its users, docs/protocol.md for those who speak to it.
 
 mod accept;
+mod alarm;
 mod auto;
 mod config;
 mod congestion;

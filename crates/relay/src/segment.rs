@@ -54,7 +54,11 @@ pub async fn open(
     let limit = config.limits.connect * 2;
     while let Some(warm) = node.pool.take(first, peer) {
         let mut stream = TcpStream::from_std(warm).map_err(|e| lost(first, &e))?;
-        match timeout(limit, ask(&mut stream, &request, &early)).await {
+        let answer = timeout(limit, ask(&mut stream, &request, &early)).await;
+        if !matches!(answer, Ok(Ok(_) | Err(Unanswered::Ended | Unanswered::Abandoned(_)))) {
+            node.pool.forget(first);
+        }
+        match answer {
             Ok(Ok(answer)) => return answered(node, first, peer, stream, answer),
             // The connection was dead, not the peer.
             Ok(Err(Unanswered::Ended | Unanswered::Reset(_))) => continue,

@@ -33,6 +33,8 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("[congestion.vegas]\nalpha = 1".into(), 2, "there is no parameter 'vegas.alpha'"),
         ("[congestion.ghstcp]\nlow = 0.9".into(), 1, "ghstcp.low must not exceed ghstcp.high"),
         ("[tcp]\nsend_buffer = \"1B\"".into(), 1, "from 4KiB to 1GiB"),
+        ("[tcp]\nkeepalive = \"999ms\"".into(), 1, "tcp.keepalive must be from 1s to 9h"),
+        ("[tcp]\nuser_timeout = \"25h\"".into(), 1, "tcp.user_timeout must be from 1s to 24h"),
         (listen("socks4", "127.0.0.1:1", ""), 3, "unknown variant `socks4`"),
         (listen("socks5", "localhost:1", ""), 4, "not an address and port"),
         (listen("socks5", "0.0.0.0:1", ""), 4, "open = true"),
@@ -65,7 +67,7 @@ fn what_is_wrong_is_refused_with_its_line() {
 
 #[test]
 fn what_is_shown_is_a_configuration_without_secrets() {
-    let text = "name = \"island\"\nkey_file = \"key\"\n[tcp]\nsend_buffer = \"4MiB\"\ncongestion = \"reno\"\ncongestion_fallback = \"cubic\"\n\
+    let text = "name = \"island\"\nkey_file = \"key\"\n[tcp]\nsend_buffer = \"4MiB\"\ncongestion = \"reno\"\ncongestion_fallback = \"cubic\"\nuser_timeout = \"90s\"\n\
         [congestion.hstcp]\nhigh_p = 2e-7\n[congestion.bic]\ns_max = 16\n\
         [listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:1080\"\nusers = { alice = \"topsecret\" }\n\
         [listen.ssh]\nkind = \"forward\"\naddress = \"0.0.0.0:22\"\nto = \"a:22\"\nvia = [\"osaka\", \"tokyo\"]\nopen = true\n\
@@ -78,6 +80,7 @@ fn what_is_shown_is_a_configuration_without_secrets() {
     assert!(shown.contains("connections = 16384") && shown.contains("handshake = \"10s\""), "{shown}");
     assert!(shown.contains("accept = \"true\"") && shown.contains("accept = \"early\""), "{shown}");
     assert!(shown.contains("congestion_fallback = \"cubic\"") && shown.contains("high_p = 2e-7"), "{shown}");
+    assert!(shown.contains("user_timeout = \"90s\"") && shown.contains("keepalive = \"60s\""), "{shown}");
     assert_eq!(config(&shown).to_string(), shown);
 }
 

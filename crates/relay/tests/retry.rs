@@ -1,9 +1,9 @@
-//! What a node does when a warm connection fails it, seen by a peer that is this test.
+//! What a node does when its peer fails it, seen by a peer that is this test.
 
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use common::*;
@@ -197,4 +197,78 @@ fn only_idempotent_requests_are_sent_before_the_answer() {
         }
         assert_eq!(frame(&mut warm).0, Kind::Data);
     }
+}
+
+#[test]
+fn a_reset_said_by_a_node_is_heard_before_what_is_queued_ahead_of_it_is_delivered() {
+    for client_ends in [false, true] {
+        let (listener, address) = listener();
+        let entry = node(&format!(
+            "key_file = \"key\"\n[listen.fwd]\nkind = \"forward\"\naddress = \"127.0.0.1:0\"\nto = \"192.0.2.1:1\"\nvia = [\"p\"]\n\
+             tcp = {{ send_buffer = \"8KiB\" }}\n[peer.p]\naddress = \"{address}\"\ntcp = {{ receive_buffer = \"4MiB\" }}\n"
+        ));
+        let mut client = small_client(entry.address("fwd").unwrap());
+        let mut peer = accept_node(&listener);
+        peer.write_all(&encode_opened(None)).unwrap();
+        if client_ends {
+            client.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(frame(&mut peer).0, Kind::End);
+        }
+        peer.write_all(&Header::frame(Kind::Data, &[7; 1_000_000])).unwrap();
+        peer.write_all(&Header { kind: Kind::Reset, length: 1 }.encode()).unwrap();
+        drop(peer);
+        if client_ends {
+            // The end of the connection could be one that follows a stream: only what was said before it tells.
+            assert!(!ends_cleanly(&mut client));
+        } else {
+            wait_until("the client is reset without reading", || client.take_error().unwrap().is_some());
+        }
+    }
+}
+
+/// A client that takes little while it does not read.
+fn small_client(address: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(8192).unwrap();
+    socket.connect(&address.into()).unwrap();
+    let client = TcpStream::from(socket);
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client
+}
+
+#[test]
+fn one_warm_connection_that_was_reset_speaks_for_the_others() {
+    let (listener, address) = listener();
+    let (entry, mut first) = warmed(&listener, address);
+    // The first one is in use while the second one is made, and used last.
+    let clients = [connect(entry.address("fwd").unwrap()), connect(entry.address("fwd").unwrap())];
+    assert_eq!(frame(&mut first).0, Kind::Open);
+    let mut second = accept_node(&listener);
+    for stream in [&mut first, &mut second] {
+        stream.write_all(&encode_opened(None)).unwrap();
+        stream.write_all(&Header { kind: Kind::End, length: 0 }.encode()).unwrap();
+    }
+    drop(clients);
+    assert_eq!((frame(&mut first).0, frame(&mut second).0), (Kind::End, Kind::End));
+    wait_until("both streams are over", || entry.busy() == 0);
+    let mut client = answered_early(&entry, "fwd");
+    // Which one is taken is the pool's affair.
+    let mut streams = vec![first, second];
+    let mut at = None;
+    wait_until("one is taken", || {
+        at = streams.iter().position(|stream| {
+            stream.set_nonblocking(true).unwrap();
+            let is_taken = stream.peek(&mut [0]).is_ok();
+            stream.set_nonblocking(false).unwrap();
+            is_taken
+        });
+        at.is_some()
+    });
+    let mut taken = streams.remove(at.unwrap());
+    assert_eq!(frame(&mut taken).0, Kind::Open);
+    // Behind it comes what the client has said.
+    taken.read_exact(&mut [0; HEADER_BYTES + 5]).unwrap();
+    reset(taken);
+    assert!(!ends_cleanly(&mut client));
+    ends_cleanly(&mut streams[0]);
 }

@@ -33,6 +33,8 @@ pub struct RawTcp {
     pub congestion_fallback: Option<String>,
     pub send_buffer: Option<Bytes>,
     pub receive_buffer: Option<Bytes>,
+    pub keepalive: Option<Time>,
+    pub user_timeout: Option<Time>,
 }
 
 #[derive(Debug, Default, Deserialize)]

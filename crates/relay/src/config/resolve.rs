@@ -41,8 +41,9 @@ impl Source<'_> {
             Some(name) => self.node_name(name)?,
             None => "ekiden".to_owned(),
         };
-        let kernel = Tcp::default();
-        let tcp = raw.tcp.as_ref().map_or(Ok(kernel.clone()), |tcp| self.tcp(tcp, &kernel))?;
+        let options = TcpOptions { keepalive: Some(Duration::from_secs(60)), ..TcpOptions::default() };
+        let default = Tcp { options, ..Tcp::default() };
+        let tcp = raw.tcp.as_ref().map_or(Ok(default.clone()), |tcp| self.tcp(tcp, &default))?;
         let mut peers = IndexMap::new();
         for (name, peer) in &raw.peer {
             peers.insert(self.node_name(name)?, self.peer(peer.get_ref(), &tcp)?);
@@ -260,6 +261,11 @@ impl Source<'_> {
                 return Err(self.error(Some(span), format!("a buffer of {size}: must be from 4KiB to 1GiB")));
             }
         }
+        for (key, hours, time) in [("keepalive", 9, raw.keepalive), ("user_timeout", 24, raw.user_timeout)] {
+            if time.is_some_and(|time| !(Time::secs(1)..=Time::secs(hours * 3600)).contains(&time)) {
+                return Err(self.error(Some(span), format!("tcp.{key} must be from 1s to {hours}h")));
+            }
+        }
         for name in [&raw.congestion, &raw.congestion_fallback].into_iter().flatten() {
             if !is_congestion_name(name) {
                 let message = format!("'{name}' cannot be a congestion control: 1 to 15 letters, digits, '-' and '_'");
@@ -281,6 +287,8 @@ impl Source<'_> {
             congestion,
             send_buffer: raw.send_buffer.or(default.send_buffer),
             receive_buffer: raw.receive_buffer.or(default.receive_buffer),
+            keepalive: raw.keepalive.map(Duration::from).or(default.keepalive),
+            user_timeout: raw.user_timeout.map(Duration::from).or(default.user_timeout),
         };
         let congestion_fallback = raw.congestion_fallback.clone().or_else(|| defaults.congestion_fallback.clone());
         Ok(Tcp { options, auto, congestion_fallback })

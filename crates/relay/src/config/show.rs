@@ -15,7 +15,7 @@ impl fmt::Display for Config {
             writeln!(f, "key_file = {:?}", file.display().to_string())?;
         }
         writeln!(f, "threads = {}", self.threads)?;
-        writeln!(f, "\n[tcp]{}", tcp_lines(&self.tcp))?;
+        writeln!(f, "\n[tcp]\n{}", tcp_settings(&self.tcp).join("\n"))?;
         self.congestion(f)?;
         self.limits(f)?;
         for (name, listener) in &self.listeners {
@@ -97,15 +97,10 @@ fn tcp_settings(tcp: &Tcp) -> Vec<String> {
         text("congestion_fallback", tcp.congestion_fallback.clone()),
         text("send_buffer", tcp.options.send_buffer.map(|size| size.to_string())),
         text("receive_buffer", tcp.options.receive_buffer.map(|size| size.to_string())),
+        text("keepalive", tcp.options.keepalive.map(|time| Time::from(time).to_string())),
+        text("user_timeout", tcp.options.user_timeout.map(|time| Time::from(time).to_string())),
     ];
     settings.into_iter().flatten().collect()
-}
-
-fn tcp_lines(tcp: &Tcp) -> String {
-    match tcp_settings(tcp) {
-        settings if settings.is_empty() => "\n# everything as the kernel has it".into(),
-        settings => format!("\n{}", settings.join("\n")),
-    }
 }
 
 fn tcp_inline(tcp: &Tcp) -> String {

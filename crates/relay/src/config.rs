@@ -65,6 +65,10 @@ pub struct Limits {
     pub connect: Duration,
     /// Time an HTTP request may stand still, in both directions, before its response begins.
     pub response: Duration,
+    /// Time a stream may go without a receiver's taking anything; `None`: for ever.
+    pub idle: Option<Duration>,
+    /// Time a stream may run; `None`: for ever.
+    pub lifetime: Option<Duration>,
     /// Time for running streams to end after SIGTERM.
     pub drain: Duration,
     /// Bytes of an HTTP message's head.

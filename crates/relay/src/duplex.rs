@@ -11,6 +11,7 @@ use tokio::net::TcpStream;
 use crate::alarm::Alarm;
 use crate::auto::Watch;
 use crate::config::Tcp;
+use crate::expiry::Expiry;
 use crate::node::Node;
 use crate::pump::{Pump, PumpError};
 
@@ -95,12 +96,21 @@ impl Duplex {
     }
 
     /// Runs until both directions have ended; returns the sides, still open. A host that is among them must be
-    /// closed by [`Side::end_cleanly`]: it may not have heard the end before. At the first error both sides are reset.
-    pub async fn run(mut self) -> Result<(Side, Side), PumpError> {
+    /// closed by [`Side::end_cleanly`]: it may not have heard the end before. At the first error, and at the
+    /// `expiry`, both sides are reset.
+    pub async fn run(mut self, mut expiry: Option<Box<Expiry>>) -> Result<(Side, Side), PumpError> {
         let result = {
             let Self { a, b, forward, backward } = &mut self;
             let (mut a, mut b) = (Open::new(a), Open::new(b));
-            poll_fn(|cx| poll(cx, &mut a, &mut b, forward, backward)).await
+            poll_fn(|cx| {
+                if let Some(expiry) = &mut expiry
+                    && let Poll::Ready(error) = expiry.poll(cx, a.stream, b.stream)
+                {
+                    return Poll::Ready(Err(error));
+                }
+                poll(cx, &mut a, &mut b, forward, backward)
+            })
+            .await
         };
         match result {
             Ok(()) => Ok((self.a, self.b)),

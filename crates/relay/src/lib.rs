@@ -11,6 +11,7 @@ mod config;
 mod congestion;
 mod dial;
 mod duplex;
+mod expiry;
 mod node;
 mod pool;
 mod process;

@@ -81,6 +81,9 @@ pub enum PumpError {
     /// The sender's connection ended before it said so.
     #[error("the connection ended in the middle of the stream")]
     Truncated,
+    /// The configuration gives such streams up; this is the key.
+    #[error("{0} has passed")]
+    Expired(&'static str),
     /// The sending node gave the stream up.
     #[error("the other node reset the stream (code {0})")]
     Reset(u8),

@@ -19,6 +19,7 @@ use crate::accept::Permit;
 use crate::config::{Listener, ListenerKind, Peer};
 use crate::dial;
 use crate::duplex::{Duplex, Side};
+use crate::expiry::Expiry;
 use crate::node::{Busy, Node};
 use crate::route::Way;
 use crate::segment::{Early, open};
@@ -80,8 +81,9 @@ impl Stream {
         let Self { client, upstream, first, busy } = *self;
         let Upstream { side, peer, .. } = upstream;
         let duplex = Duplex::new(client, side, &first);
+        let expiry = Expiry::new(&node.config().limits);
         drop(first);
-        match duplex.run().await {
+        match duplex.run(expiry).await {
             Ok((client, side)) => {
                 client.end_cleanly();
                 Upstream { side, peer, bound: None }.finish(node);

@@ -25,6 +25,7 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("threads = 0".into(), 1, "from 1 to 256"),
         ("[limits]\nhandshake = \"0\"".into(), 2, "limits.handshake"),
         ("[limits]\nhandshake = \"10\"".into(), 2, "needs one of the units"),
+        ("[limits]\nidle = \"25h\"".into(), 2, "limits.idle must be from 1ms to 24h"),
         ("[limits]\nhead = \"2GiB\"".into(), 2, "limits.head"),
         ("[tcp]\ncongestion = \"\"".into(), 1, "cannot be a congestion control"),
         ("[tcp]\ncongestion_fallback = \"ekiden_bic\"".into(), 1, "one of the kernel's own"),
@@ -68,7 +69,7 @@ fn what_is_wrong_is_refused_with_its_line() {
 #[test]
 fn what_is_shown_is_a_configuration_without_secrets() {
     let text = "name = \"island\"\nkey_file = \"key\"\n[tcp]\nsend_buffer = \"4MiB\"\ncongestion = \"reno\"\ncongestion_fallback = \"cubic\"\nuser_timeout = \"90s\"\n\
-        [congestion.hstcp]\nhigh_p = 2e-7\n[congestion.bic]\ns_max = 16\n\
+        [limits]\nlifetime = \"12h\"\n[congestion.hstcp]\nhigh_p = 2e-7\n[congestion.bic]\ns_max = 16\n\
         [listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:1080\"\nusers = { alice = \"topsecret\" }\n\
         [listen.ssh]\nkind = \"forward\"\naddress = \"0.0.0.0:22\"\nto = \"a:22\"\nvia = [\"osaka\", \"tokyo\"]\nopen = true\n\
         [listen.seg]\nkind = \"segment\"\naddress = \"[::]:7000\"\ntcp = { receive_buffer = \"1MiB\" }\n\

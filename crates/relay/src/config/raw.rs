@@ -44,6 +44,8 @@ pub struct RawLimits {
     pub handshake: Option<Spanned<Time>>,
     pub connect: Option<Spanned<Time>>,
     pub response: Option<Spanned<Time>>,
+    pub idle: Option<Spanned<Time>>,
+    pub lifetime: Option<Spanned<Time>>,
     pub drain: Option<Spanned<Time>>,
     pub head: Option<Spanned<Bytes>>,
     pub headers: Option<Spanned<u32>>,

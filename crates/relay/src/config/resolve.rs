@@ -99,6 +99,9 @@ impl Source<'_> {
             handshake: self.time(&raw.handshake, "handshake", Time::secs(10))?,
             connect: self.time(&raw.connect, "connect", Time::secs(10))?,
             response: self.time(&raw.response, "response", Time::secs(300))?,
+            // Hosts that live may be silent, and those that do not are found by `tcp.keepalive`.
+            idle: self.time_if(&raw.idle, "idle")?,
+            lifetime: self.time_if(&raw.lifetime, "lifetime")?,
             drain: match &raw.drain {
                 Some(drain) => (*drain.get_ref()).into(),
                 None => Duration::from_secs(10),
@@ -134,12 +137,16 @@ impl Source<'_> {
     }
 
     fn time(&self, raw: &Option<Spanned<Time>>, key: &str, default: Time) -> Result<Duration> {
+        Ok(self.time_if(raw, key)?.unwrap_or(default.into()))
+    }
+
+    fn time_if(&self, raw: &Option<Spanned<Time>>, key: &str) -> Result<Option<Duration>> {
         match raw {
             Some(time) if *time.get_ref() < Time::ms(1) || *time.get_ref() > Time::secs(86_400) => {
                 Err(self.error(Some(time.span()), format!("limits.{key} must be from 1ms to 24h")))
             }
-            Some(time) => Ok((*time.get_ref()).into()),
-            None => Ok(default.into()),
+            Some(time) => Ok(Some((*time.get_ref()).into())),
+            None => Ok(None),
         }
     }
 

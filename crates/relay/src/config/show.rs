@@ -82,6 +82,11 @@ impl Config {
         writeln!(f, "handshake = \"{}\"", Time::from(limits.handshake))?;
         writeln!(f, "connect = \"{}\"", Time::from(limits.connect))?;
         writeln!(f, "response = \"{}\"", Time::from(limits.response))?;
+        for (key, time) in [("idle", limits.idle), ("lifetime", limits.lifetime)] {
+            if let Some(time) = time {
+                writeln!(f, "{key} = \"{}\"", Time::from(time))?;
+            }
+        }
         writeln!(f, "drain = \"{}\"", Time::from(limits.drain))?;
         writeln!(f, "head = \"{}\"", Bytes(limits.head as u64))?;
         writeln!(f, "headers = {}", limits.headers)?;

@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use super::{Upstream, reach_via};
 use crate::config::{Listener, Tcp};
 use crate::duplex::{Duplex, Side};
+use crate::expiry::Expiry;
 use crate::node::Node;
 use crate::segment::{Early, fresh_nonce, invalid, read_frame};
 
@@ -101,7 +102,8 @@ async fn serve_stream(node: &Arc<Node>, tcp: &Tcp, mut stream: TcpStream, reques
     stream.write_all(&encode_opened(bound)).await?;
     let mut client = Side::node(stream);
     client.follow(node, tcp);
-    let (client, side) = Box::pin(Duplex::new(client, side, &[]).run()).await.map_err(io::Error::other)?;
+    let expiry = Expiry::new(&node.config().limits);
+    let (client, side) = Box::pin(Duplex::new(client, side, &[]).run(expiry)).await.map_err(io::Error::other)?;
     Upstream { side, peer, bound: None }.finish(node);
     drop(busy);
     Ok(client.stream)

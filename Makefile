@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo:
@@ -36,6 +36,12 @@ bench-relay:
 	@scripts/setup build demo
 	cargo build --release --package ekiden
 	bench/relay/run
+
+# What receivers see when a relay is killed or a host resets, ekiden beside its peers: three minutes.
+bench-ends:
+	@scripts/setup build demo
+	cargo build --release --package ekiden
+	bench/ends/run
 
 # How fast simulations are, beside the aims: two to three minutes.
 bench-sim:

@@ -17,6 +17,7 @@ const IPERF3: &str = include_str!("clients/iperf3.sh");
 const DEPLOYMENT: &str = include_str!("clients/deployment.sh");
 const README: &str = include_str!("../../../README.md");
 const SILENT: &str = include_str!("clients/silent.sh");
+const CUT: &str = include_str!("clients/cut.sh");
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -37,6 +38,9 @@ fn main() -> ExitCode {
     }
     trials.push(Trial::test("ten thousand silent connections are dropped while clients are served", || {
         in_lab(&chain(1, "router"), SILENT, &[])
+    }));
+    trials.push(Trial::test("a line that is cut under three nodes is never an end", || {
+        in_lab(&chain(7, "router"), CUT, &[])
     }));
     trials.push(Trial::test("the deployment in the README works as written", || {
         let key =

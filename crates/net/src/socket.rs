@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::Duration;
 
 use ekiden_units::Bytes;
-use socket2::{Domain, Protocol, SockRef, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
@@ -23,6 +23,13 @@ pub struct TcpOptions {
     pub send_buffer: Option<Bytes>,
     /// Receive buffer: as for the send buffer.
     pub receive_buffer: Option<Bytes>,
+    /// How long the other end may be silent before it is probed, then six times as often, by whole seconds; at least 1 s.
+    /// Also bounds the pauses between retransmissions to a sixth of it, where the kernel can (Linux 6.15), so that a
+    /// line that is cut under data is noticed about as soon as one that is cut while nothing is sent.
+    pub keepalive: Option<Duration>,
+    /// How long what was sent, or a probe, may go without being acknowledged before the connection counts as broken
+    /// (RFC 9293 §3.9.1's user timeout). The kernel counts a receiver's closed window too, however alive it is.
+    pub user_timeout: Option<Duration>,
 }
 
 /// Why a socket could not be set up.
@@ -186,7 +193,24 @@ fn apply(socket: &Socket, options: &TcpOptions) -> Result<(), SocketError> {
     if let Some(size) = options.receive_buffer {
         set_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, size)?;
     }
+    if let Some(silence) = options.keepalive {
+        set_keepalive(socket, silence)?;
+    }
+    if options.user_timeout.is_some() {
+        socket.set_tcp_user_timeout(options.user_timeout)?;
+    }
     Ok(())
+}
+
+fn set_keepalive(socket: &Socket, silence: Duration) -> io::Result<()> {
+    /// TCP_RTO_MAX_MS of linux/tcp.h, which libc does not have yet.
+    const RTO_MAX_MS: i32 = 44;
+    let pause = (silence / 6).clamp(Duration::from_secs(1), Duration::from_secs(120));
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(silence).with_interval(pause))?;
+    match set_int(socket.as_raw_fd(), libc::IPPROTO_TCP, RTO_MAX_MS, pause.as_millis() as i32) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
+        other => other,
+    }
 }
 
 fn congestion_error(name: &str, error: io::Error) -> SocketError {
@@ -209,16 +233,18 @@ fn congestion_error(name: &str, error: io::Error) -> SocketError {
 fn set_buffer(socket: &Socket, force: i32, plain: i32, size: Bytes) -> io::Result<()> {
     // The kernel doubles the value in a signed int.
     let value = i32::try_from(size.0).unwrap_or(i32::MAX).min(i32::MAX / 2);
-    match set_int(socket.as_raw_fd(), force, value) {
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => set_int(socket.as_raw_fd(), plain, value),
+    match set_int(socket.as_raw_fd(), libc::SOL_SOCKET, force, value) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
+            set_int(socket.as_raw_fd(), libc::SOL_SOCKET, plain, value)
+        }
         other => other,
     }
 }
 
-fn set_int(fd: RawFd, option: i32, value: i32) -> io::Result<()> {
+fn set_int(fd: RawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
     let size = size_of::<i32>() as libc::socklen_t;
     // SAFETY: the pointer and the size describe `value`, which outlives the call.
-    match unsafe { libc::setsockopt(fd, libc::SOL_SOCKET, option, (&raw const value).cast(), size) } {
+    match unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), size) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
@@ -256,7 +282,14 @@ mod tests {
     fn accepted_connections_inherit_everything() {
         let size = Bytes(100_000);
         let congestion = Some("reno".to_owned());
-        let options = TcpOptions { congestion, send_buffer: Some(size), receive_buffer: Some(size) };
+        let (silence, patience) = (Duration::from_secs(18), Duration::from_millis(1500));
+        let options = TcpOptions {
+            congestion,
+            send_buffer: Some(size),
+            receive_buffer: Some(size),
+            keepalive: Some(silence),
+            user_timeout: Some(patience),
+        };
         let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)), &options).unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         // The listener does not block, and on loopback the connection is there when `connect` returns.
@@ -268,6 +301,9 @@ mod tests {
         assert_eq!(socket.tcp_congestion().unwrap().split(|&b| b == 0).next(), Some(&b"reno"[..]));
         assert_eq!(socket.send_buffer_size().unwrap(), 200_000);
         assert_eq!(socket.recv_buffer_size().unwrap(), 200_000);
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), silence);
+        assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(3));
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(patience));
         drop(client);
     }
 }

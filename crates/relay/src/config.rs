@@ -68,6 +68,10 @@ pub struct Limits {
     pub connect: Duration,
     /// Time an HTTP request may stand still, in both directions, before its response begins.
     pub response: Duration,
+    /// Time a stream may go without a receiver's taking anything; `None`: for ever.
+    pub idle: Option<Duration>,
+    /// Time a stream may run; `None`: for ever.
+    pub lifetime: Option<Duration>,
     /// Time for running streams to end after SIGTERM.
     pub drain: Duration,
     /// Bytes of an HTTP message's head.
@@ -87,8 +91,19 @@ pub struct Listener {
     pub kind: ListenerKind,
     /// Where.
     pub address: SocketAddr,
+    /// When the client is told that its destination is reached.
+    pub accept: Accept,
     /// The TCP settings of connections accepted here.
     pub tcp: Tcp,
+}
+
+/// When the client is told that its destination is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accept {
+    /// At once. Its first bytes travel with the request to the destination, and a failure is a reset.
+    Early,
+    /// When it is. A failure is told in the client's protocol, if it has a word for it.
+    True,
 }
 
 /// What is spoken on a listener.
@@ -223,6 +238,16 @@ impl ListenerKind {
             Self::Http { .. } => "http",
             Self::Forward { .. } => "forward",
             Self::Segment(_) => "segment",
+        }
+    }
+}
+
+impl Accept {
+    /// The word for it in the configuration.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Early => "early",
+            Self::True => "true",
         }
     }
 }

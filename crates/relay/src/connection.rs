@@ -141,6 +141,14 @@ impl Connection {
         }
     }
 
+    /// As [`Connection::try_receive`], leaving the bytes where they are.
+    pub fn try_peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match &self.tls {
+            None => self.socket.try_io(Interest::READABLE, || socket::peek(&self.socket, buffer)),
+            Some(tls) => tls.lock().peek(buffer, |room| receive(&self.socket, room)),
+        }
+    }
+
     /// As [`Connection::receive_now`], leaving the bytes where they are.
     pub fn peek_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.tls {
@@ -207,7 +215,8 @@ impl Connection {
         Some(Resting { socket: socket.into_std().ok()?, tls })
     }
 
-    fn owes(&self) -> bool {
+    /// Whether the socket has yet to take some of what [`Connection::try_send`] has.
+    pub fn owes(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.lock().owes())
     }
 

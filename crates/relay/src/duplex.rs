@@ -5,9 +5,11 @@ use std::task::{Context, Poll};
 
 use ekiden_relay_proto::segment::{Header, Kind};
 
+use crate::alarm::Alarm;
 use crate::auto::Watch;
 use crate::config::Tcp;
 use crate::connection::Connection;
+use crate::expiry::Expiry;
 use crate::node::Node;
 use crate::pump::{Pump, PumpError};
 
@@ -60,6 +62,12 @@ impl Side {
     }
 
     /// Both directions have ended: what is queued is to be delivered, then the end.
+    ///
+    /// Only here does a connection to a host lose its reset on close. Until then whatever kills this process makes the
+    /// kernel drop what is queued and reset, also after one direction was ended by shutdown, and in every state in which
+    /// something is queued. From here on the kernel delivers what is queued, and then an end that was said, whether or
+    /// not the process lives on. So it may be called only when nothing is left to be read or written: a byte unread
+    /// resets, a byte unwritten makes a false end.
     pub fn end_cleanly(self) {
         self.stream.end_cleanly();
     }
@@ -84,9 +92,22 @@ impl Duplex {
     }
 
     /// Runs until both directions have ended; returns the sides, still open. A host that is among them must be
-    /// closed by [`Side::end_cleanly`]: it may not have heard the end before. At the first error both sides are reset.
-    pub async fn run(mut self) -> Result<(Side, Side), PumpError> {
-        let result = poll_fn(|cx| self.poll(cx)).await;
+    /// closed by [`Side::end_cleanly`]: it may not have heard the end before. At the first error, and at the
+    /// `expiry`, both sides are reset.
+    pub async fn run(mut self, mut expiry: Option<Box<Expiry>>) -> Result<(Side, Side), PumpError> {
+        let result = {
+            let Self { a, b, forward, backward } = &mut self;
+            let (mut a, mut b) = (Open::new(a), Open::new(b));
+            poll_fn(|cx| {
+                if let Some(expiry) = &mut expiry
+                    && let Poll::Ready(error) = expiry.poll(cx, a.stream.socket(), b.stream.socket())
+                {
+                    return Poll::Ready(Err(error));
+                }
+                poll(cx, &mut a, &mut b, forward, backward)
+            })
+            .await
+        };
         match result {
             Ok(()) => Ok((self.a, self.b)),
             Err(error) => {
@@ -100,34 +121,70 @@ impl Duplex {
             }
         }
     }
+}
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), PumpError>> {
-        for Side { stream, watch, .. } in [&mut self.a, &mut self.b] {
-            if let Some(watch) = watch {
-                watch.poll(cx, stream.socket());
-            }
-        }
-        let (a, b) = (&self.a.stream, &self.b.stream);
-        if self.backward.is_done() {
-            self.forward.leave_end_to_close();
-        }
-        if !self.forward.is_done()
-            && let Poll::Ready(Err(error)) = self.forward.poll(cx, a, b)
-        {
-            return Poll::Ready(Err(error));
-        }
-        // All that `a` said was read up to its end, so closing `a` cannot reset it for unread bytes.
-        if self.forward.is_done() {
-            self.backward.leave_end_to_close();
-        }
-        if !self.backward.is_done()
-            && let Poll::Ready(Err(error)) = self.backward.poll(cx, b, a)
-        {
-            return Poll::Ready(Err(error));
-        }
-        match self.forward.is_done() && self.backward.is_done() {
-            true => Poll::Ready(Ok(())),
-            false => Poll::Pending,
+/// A side while its stream runs.
+struct Open<'a> {
+    stream: &'a Connection,
+    node: bool,
+    watch: &'a mut Option<Box<Watch>>,
+    alarm: Alarm<'a>,
+}
+
+impl<'a> Open<'a> {
+    fn new(side: &'a mut Side) -> Self {
+        let Side { stream, node, watch } = side;
+        Self { stream, node: *node, watch, alarm: Alarm::default() }
+    }
+
+    /// Lets the congestion control be looked at.
+    fn look(&mut self, cx: &mut Context<'_>) {
+        if let Some(watch) = self.watch {
+            watch.poll(cx, self.stream.socket());
         }
     }
+
+    /// Ready if this side has broken and the direction `from` it, which does not read now, cannot notice. A node may end
+    /// its connection only after the direction `to` it has ended too.
+    fn breaks(&mut self, cx: &mut Context<'_>, from: &Pump, to: &Pump, receiver: &Connection) -> Poll<PumpError> {
+        if from.is_reading() && !receiver.owes() {
+            return Poll::Pending;
+        }
+        self.alarm.poll(cx, self.stream.socket(), self.node && !to.is_done()).map(PumpError::Receive)
+    }
+}
+
+fn poll(
+    cx: &mut Context<'_>,
+    a: &mut Open<'_>,
+    b: &mut Open<'_>,
+    forward: &mut Pump,
+    backward: &mut Pump,
+) -> Poll<Result<(), PumpError>> {
+    a.look(cx);
+    b.look(cx);
+    if backward.is_done() {
+        forward.leave_end_to_close();
+    }
+    if !forward.is_done()
+        && let Poll::Ready(Err(error)) = forward.poll(cx, a.stream, b.stream)
+    {
+        return Poll::Ready(Err(error));
+    }
+    // All that `a` said was read up to its end, so closing `a` cannot reset it for unread bytes.
+    if forward.is_done() {
+        backward.leave_end_to_close();
+    }
+    if !backward.is_done()
+        && let Poll::Ready(Err(error)) = backward.poll(cx, b.stream, a.stream)
+    {
+        return Poll::Ready(Err(error));
+    }
+    if forward.is_done() && backward.is_done() {
+        return Poll::Ready(Ok(()));
+    }
+    if let Poll::Ready(error) = a.breaks(cx, forward, backward, b.stream) {
+        return Poll::Ready(Err(error));
+    }
+    b.breaks(cx, backward, forward, a.stream).map(Err)
 }

@@ -5,12 +5,14 @@
 //! process that is a node. docs/proxy.md is for its users, docs/protocol.md for those who speak to it.
 
 mod accept;
+mod alarm;
 mod auto;
 mod config;
 mod congestion;
 mod connection;
 mod dial;
 mod duplex;
+mod expiry;
 pub mod identity;
 mod logins;
 mod node;
@@ -25,7 +27,7 @@ mod tls;
 mod wire;
 
 pub use config::edit;
-pub use config::{Config, ConfigError, Limits, Listener, ListenerKind, Peer, Security, SharedKey, Tcp};
+pub use config::{Accept, Config, ConfigError, Limits, Listener, ListenerKind, Peer, Security, SharedKey, Tcp};
 pub use congestion::{NotToBeHad, Reason};
 pub use logins::hash_password;
 pub use node::{Relay, StartError};

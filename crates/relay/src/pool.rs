@@ -57,6 +57,13 @@ impl Pool {
         }
     }
 
+    /// Closes all connections to `peer`: one of them was found dead, and what killed it has probably killed others.
+    pub fn forget(&self, name: &str) {
+        if let Some(warm) = self.lock().get_mut(name) {
+            warm.connections.clear();
+        }
+    }
+
     /// Closes what was not used for `age`.
     pub fn expire(&self, age: Duration) {
         for warm in self.lock().values_mut() {

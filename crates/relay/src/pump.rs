@@ -82,6 +82,9 @@ pub enum PumpError {
     /// The sender's connection ended before it said so.
     #[error("the connection ended in the middle of the stream")]
     Truncated,
+    /// The configuration gives such streams up; this is the key.
+    #[error("{0} has passed")]
+    Expired(&'static str),
     /// The sending node gave the stream up.
     #[error("the other node reset the stream (code {0})")]
     Reset(u8),
@@ -97,10 +100,11 @@ impl Pump {
         Self::new(source, to_node, true)
     }
 
-    /// The rest of a direction whose beginning was read otherwise; `incoming` is where a node's frames stand.
+    /// The rest of a direction whose beginning was read otherwise, without passing its end on; `incoming` is where a
+    /// node's frames stand.
     pub fn remainder(incoming: Option<Incoming>, to_node: bool) -> Self {
         let source = incoming.map_or(Source::UntilEnd, |incoming| Source::Frames(incoming, u64::MAX));
-        Self::new(source, to_node, true)
+        Self::new(source, to_node, false)
     }
 
     /// `n` bytes of payload, and no end; an end before is an error.
@@ -138,6 +142,11 @@ impl Pump {
     /// Whether the direction ended as it should.
     pub fn is_done(&self) -> bool {
         self.phase == Phase::Done
+    }
+
+    /// Whether it waits for the sender, so that it notices what happens to its connection; if the receiver's owes nothing.
+    pub fn is_reading(&self) -> bool {
+        self.phase == Phase::Moving && self.is_between_frames()
     }
 
     /// Whether a frame may be put on the receiving side now: no other is half written.

@@ -12,6 +12,7 @@ use tokio::time::timeout;
 
 use crate::config::{Peer, Security};
 use crate::connection::Connection;
+use crate::connection::is_transient;
 use crate::dial;
 use crate::node::Node;
 use crate::tls;
@@ -21,9 +22,9 @@ use crate::tls;
 pub enum Early<'a> {
     /// The client speaks only when it has been answered.
     Nothing,
-    /// These bytes.
-    Bytes(&'a [u8]),
-    /// What a host has sent or sends while the stream is being opened.
+    /// These bytes, which may arrive twice.
+    Repeatable(&'a [u8]),
+    /// What a host has sent or sends while the stream is being opened. It arrives once or not at all.
     Host(&'a Connection),
     /// The same of a node: whole DATA frames.
     Node(&'a Connection),
@@ -52,11 +53,16 @@ pub async fn open(
     let limit = config.limits.connect * 2;
     while let Some(warm) = node.pool.take(first, peer) {
         let stream = warm.wake().map_err(|e| lost(first, &e))?;
-        match timeout(limit, ask(&stream, &request, &early)).await {
+        let answer = timeout(limit, ask(&stream, &request, &early)).await;
+        if !matches!(answer, Ok(Ok(_) | Err(Unanswered::Ended | Unanswered::Abandoned(_)))) {
+            node.pool.forget(first);
+        }
+        match answer {
             Ok(Ok(answer)) => return answered(node, first, peer, stream, answer),
-            // Nothing was answered and nothing consumed: the connection was dead, not the peer.
-            Ok(Err(Unanswered::Gone(_))) => continue,
+            // The connection was dead, not the peer.
+            Ok(Err(Unanswered::Ended | Unanswered::Reset(_))) => continue,
             Ok(Err(Unanswered::Broken(error))) => return Err(lost(first, &error)),
+            Ok(Err(Unanswered::Abandoned(error))) => return Err(abandoned(&error)),
             Err(_) => return Err(no_answer(first)),
         }
     }
@@ -65,12 +71,14 @@ pub async fn open(
     match timeout(limit, ask(&stream, &auth, &early)).await {
         Ok(Ok(answer)) => answered(node, first, peer, stream, answer),
         // The other node's verdict on this one's key comes after the handshake.
-        Ok(Err(Unanswered::Gone(error) | Unanswered::Broken(error)))
+        Ok(Err(Unanswered::Reset(error) | Unanswered::Broken(error)))
             if error.kind() == io::ErrorKind::PermissionDenied =>
         {
             Err(refused(&config.name, first, &error))
         }
-        Ok(Err(Unanswered::Gone(error) | Unanswered::Broken(error))) => Err(lost(first, &error)),
+        Ok(Err(Unanswered::Ended)) => Err(lost(first, &io::ErrorKind::UnexpectedEof.into())),
+        Ok(Err(Unanswered::Reset(error) | Unanswered::Broken(error))) => Err(lost(first, &error)),
+        Ok(Err(Unanswered::Abandoned(error))) => Err(abandoned(&error)),
         Err(_) => Err(no_answer(first)),
     }
 }
@@ -131,10 +139,15 @@ enum Answer {
 
 /// Why there is no answer to OPEN.
 enum Unanswered {
-    /// The connection ended before the first byte of an answer: another one may be tried.
-    Gone(io::Error),
-    /// An answer was begun, or something else failed.
+    /// The connection ended before the first byte of an answer. A node ends one only between two streams, so it has
+    /// taken nothing of this one.
+    Ended,
+    /// It was reset before the first byte of an answer. What was sent may have been taken.
+    Reset(io::Error),
+    /// There is no other connection to try.
     Broken(io::Error),
+    /// The one who speaks early has gone.
+    Abandoned(io::Error),
 }
 
 impl From<io::Error> for Unanswered {
@@ -181,42 +194,68 @@ async fn dial_peer(node: &Node, name: &str, peer: &Peer) -> Result<(Connection, 
 
 /// Sends `request` and early payload, and waits for the answer.
 async fn ask(stream: &Connection, request: &[u8], early: &Early<'_>) -> Result<Answer, Unanswered> {
+    let mut once = 0;
+    match ask_with(stream, request, early, &mut once).await {
+        Err(Unanswered::Reset(error)) if once > 0 => Err(Unanswered::Broken(error)),
+        answer => answer,
+    }
+}
+
+/// The same; counts in `once` the bytes sent that must not arrive twice.
+async fn ask_with(
+    stream: &Connection,
+    request: &[u8],
+    early: &Early<'_>,
+    once: &mut usize,
+) -> Result<Answer, Unanswered> {
     let mut request = request.to_vec();
-    let (speaker, mut sent) = match early {
-        Early::Nothing => (None, 0),
-        Early::Bytes(bytes) => {
+    let is_node = matches!(early, Early::Node(_));
+    let speaker = match early {
+        Early::Nothing => None,
+        Early::Repeatable(bytes) => {
             request.extend(Header { kind: Kind::Data, length: bytes.len() as u32 }.encode());
             request.extend(*bytes);
-            (None, bytes.len())
+            None
         }
         Early::Host(stream) | Early::Node(stream) => {
             // A connection just accepted is not known to be readable yet, but mostly is.
-            let seen = said(stream, matches!(early, Early::Node(_)));
-            request.extend(seen.frames);
-            (Some(*stream), seen.bytes)
+            match said(stream, is_node, Connection::peek_now) {
+                Ok(seen) => {
+                    request.extend(seen.frames);
+                    *once = seen.bytes;
+                }
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(Unanswered::Abandoned(error)),
+            }
+            Some(*stream)
         }
     };
-    stream.send_all(&request).await.map_err(Unanswered::Gone)?;
+    stream.send_all(&request).await.map_err(Unanswered::Reset)?;
     let mut answer = pin!(async {
         let mut header = [0; HEADER_BYTES];
         match stream.receive(&mut header).await {
-            Ok(0) => Err(Unanswered::Gone(io::ErrorKind::UnexpectedEof.into())),
+            Ok(0) => Err(Unanswered::Ended),
             Ok(n) => Ok(read_rest_of_frame(stream, header, n).await?),
             Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Unanswered::Broken(error)),
-            Err(error) => Err(Unanswered::Gone(error)),
+            Err(error) => Err(Unanswered::Reset(error)),
         }
     });
-    let (kind, body) = match speaker.filter(|_| sent == 0) {
+    let (kind, body) = match speaker.filter(|_| *once == 0) {
         None => answer.await?,
-        Some(speaker) => tokio::select! {
-            biased;
-            answer = &mut answer => answer?,
-            ready = speaker.readable() => {
-                ready?;
-                let seen = said(speaker, matches!(early, Early::Node(_)));
-                stream.send_all(&seen.frames).await.map_err(Unanswered::Gone)?;
-                sent = seen.bytes;
-                answer.await?
+        Some(speaker) => loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => break answer?,
+                ready = speaker.readable() => ready?,
+            }
+            match said(speaker, is_node, Connection::try_peek) {
+                Ok(seen) => {
+                    *once = seen.bytes;
+                    stream.send_all(&seen.frames).await.map_err(Unanswered::Reset)?;
+                    break answer.await?;
+                }
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(Unanswered::Abandoned(error)),
             }
         },
     };
@@ -224,7 +263,7 @@ async fn ask(stream: &Connection, request: &[u8], early: &Early<'_>) -> Result<A
         Kind::Opened => {
             let bound = decode_opened(&body).map_err(invalid)?;
             if let Some(speaker) = speaker {
-                consume(speaker, sent)?;
+                consume(speaker, *once).map_err(Unanswered::Abandoned)?;
             }
             Ok(Answer::Opened(bound))
         }
@@ -245,21 +284,26 @@ struct Said {
     bytes: usize,
 }
 
-/// What the speaker has said so far, left where it is. An end or an error shows again when the stream runs.
-fn said(speaker: &Connection, is_node: bool) -> Said {
+/// What the speaker has said so far, left where it is. An end shows again when the stream runs; an error does not: the
+/// kernel tells it once, and an end after that.
+fn said(
+    speaker: &Connection,
+    is_node: bool,
+    peek: impl FnOnce(&Connection, &mut [u8]) -> io::Result<usize>,
+) -> io::Result<Said> {
     let mut frames = vec![0; HEADER_BYTES + MAX_EARLY];
-    let Ok(n) = speaker.peek_now(&mut frames[HEADER_BYTES..]) else { return Said::default() };
+    let n = peek(speaker, &mut frames[HEADER_BYTES..])?;
     frames.truncate(HEADER_BYTES + n);
     if is_node {
         frames.drain(..HEADER_BYTES);
         frames.truncate(whole_frames(&frames));
-        return Said { bytes: frames.len(), frames };
+        return Ok(Said { bytes: frames.len(), frames });
     }
     if n == 0 {
-        return Said::default();
+        return Ok(Said::default());
     }
     frames[..HEADER_BYTES].copy_from_slice(&Header { kind: Kind::Data, length: n as u32 }.encode());
-    Said { frames, bytes: n }
+    Ok(Said { frames, bytes: n })
 }
 
 /// How many of `bytes` are complete DATA frames.
@@ -317,6 +361,10 @@ fn refused(own: &str, peer: &str, why: &io::Error) -> Failure {
 
 fn lost(peer: &str, error: &io::Error) -> Failure {
     Failure::new(FailureCode::NodeUnreachable, format_args!("lost the connection to node {peer}: {error}"))
+}
+
+fn abandoned(error: &io::Error) -> Failure {
+    Failure::new(FailureCode::Other, format_args!("the client has gone: {error}"))
 }
 
 fn no_answer(peer: &str) -> Failure {

@@ -20,6 +20,7 @@ use crate::config::{Listener, ListenerKind, Peer};
 use crate::connection::Connection;
 use crate::dial;
 use crate::duplex::{Duplex, Side};
+use crate::expiry::Expiry;
 use crate::node::{Busy, Node};
 use crate::route::Way;
 use crate::segment::{Early, open};
@@ -81,8 +82,9 @@ impl Stream {
         let Self { client, upstream, first, busy } = *self;
         let Upstream { side, peer, .. } = upstream;
         let duplex = Duplex::new(client, side, &first);
+        let expiry = Expiry::new(&node.config().limits);
         drop(first);
-        match duplex.run().await {
+        match duplex.run(expiry).await {
             Ok((client, side)) => {
                 client.end_cleanly();
                 Upstream { side, peer, bound: None }.finish(node);
@@ -111,6 +113,12 @@ pub async fn reach(node: &Node, target: &Target, early: Early<'_>) -> Result<Ups
         Way::Via(chain) => reach_via(node, chain, target, early).await,
         Way::Refuse => Err(refused(target)),
     }
+}
+
+/// Whether this node's own routes let it try to reach `target`. What is known at once is told also to a client that is
+/// answered early.
+pub fn is_allowed(node: &Node, target: &Target) -> bool {
+    *node.config().routes.way(target) != Way::Refuse
 }
 
 /// Reaches `target` through `chain`; if it is empty, directly.

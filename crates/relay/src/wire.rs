@@ -86,8 +86,8 @@ impl Reader {
         self.buffer.is_empty() && self.incoming.as_ref().is_none_or(between)
     }
 
-    /// Passes a whole body on. With `unchunk`, only the data of a chunked one. A body until the end of the
-    /// connection also passes the end on.
+    /// Passes a whole body on. With `unchunk`, only the data of a chunked one. The end of one that goes until the end of
+    /// the connection is left to the caller to say.
     pub async fn pass_body(
         &mut self,
         body: Body,

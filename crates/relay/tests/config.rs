@@ -25,6 +25,7 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("threads = 0".into(), 1, "from 1 to 256"),
         ("[limits]\nhandshake = \"0\"".into(), 2, "limits.handshake"),
         ("[limits]\nhandshake = \"10\"".into(), 2, "needs one of the units"),
+        ("[limits]\nidle = \"25h\"".into(), 2, "limits.idle must be from 1ms to 24h"),
         ("[limits]\nhead = \"2GiB\"".into(), 2, "limits.head"),
         ("[tcp]\ncongestion = \"\"".into(), 1, "cannot be a congestion control"),
         ("[tcp]\ncongestion_fallback = \"ekiden_bic\"".into(), 1, "one of the kernel's own"),
@@ -33,6 +34,8 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("[congestion.vegas]\nalpha = 1".into(), 2, "there is no parameter 'vegas.alpha'"),
         ("[congestion.ghstcp]\nlow = 0.9".into(), 1, "ghstcp.low must not exceed ghstcp.high"),
         ("[tcp]\nsend_buffer = \"1B\"".into(), 1, "from 4KiB to 1GiB"),
+        ("[tcp]\nkeepalive = \"999ms\"".into(), 1, "tcp.keepalive must be from 1s to 9h"),
+        ("[tcp]\nuser_timeout = \"25h\"".into(), 1, "tcp.user_timeout must be from 1s to 24h"),
         (listen("socks4", "127.0.0.1:1", ""), 3, "unknown variant `socks4`"),
         (listen("socks5", "localhost:1", ""), 4, "not an address and port"),
         (listen("socks5", "0.0.0.0:1", ""), 4, "open = true"),
@@ -43,6 +46,8 @@ fn what_is_wrong_is_refused_with_its_line() {
         (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nvia = [\"p\"]"), 6, "no [peer.p]"),
         (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nusers = { a = \"b\" }"), 6, "has no 'users'"),
         (listen("socks5", "127.0.0.1:1", "to = \"a:1\""), 5, "has no 'to'"),
+        (listen("socks5", "127.0.0.1:1", "accept = \"late\""), 5, "unknown variant `late`, expected `early` or `true`"),
+        (listen("segment", "127.0.0.1:1", "plain_key_file = \"key\"\naccept = \"early\""), 6, "has no 'accept'"),
         (listen("http", "127.0.0.1:1", "users = { \"a:b\" = \"c\" }"), 5, "without ':'"),
         (listen("http", "127.0.0.1:1", "users = { a = \"secret\" }"), 5, "'ekiden password' makes it"),
         (listen("http", "127.0.0.1:1", "") + "[listen.y]\nkind = \"http\"\naddress = \"127.0.0.1:1\"", 8, "already"),
@@ -73,8 +78,8 @@ fn what_is_wrong_is_refused_with_its_line() {
 fn what_is_shown_is_a_configuration_without_secrets() {
     let (key, hash) = (fingerprint("key"), hash_of_secret());
     let text = format!(
-        "name = \"island\"\nkey_file = \"key.pem\"\n[tcp]\nsend_buffer = \"4MiB\"\ncongestion = \"reno\"\ncongestion_fallback = \"cubic\"\n\
-        [congestion.hstcp]\nhigh_p = 2e-7\n[congestion.bic]\ns_max = 16\n\
+        "name = \"island\"\nkey_file = \"key.pem\"\n[tcp]\nsend_buffer = \"4MiB\"\ncongestion = \"reno\"\ncongestion_fallback = \"cubic\"\nuser_timeout = \"90s\"\n\
+        [limits]\nlifetime = \"12h\"\n[congestion.hstcp]\nhigh_p = 2e-7\n[congestion.bic]\ns_max = 16\n\
         [listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:1080\"\nusers = {{ alice = \"{hash}\" }}\n\
         [listen.ssh]\nkind = \"forward\"\naddress = \"0.0.0.0:22\"\nto = \"a:22\"\nvia = [\"osaka\", \"tokyo\"]\nopen = true\n\
         [listen.seg]\nkind = \"segment\"\naddress = \"[::]:7000\"\ntcp = {{ receive_buffer = \"1MiB\" }}\n\
@@ -89,10 +94,18 @@ fn what_is_shown_is_a_configuration_without_secrets() {
     let shown = config(&text).to_string();
     let pem = std::fs::read_to_string(directory().join("key.pem")).unwrap();
     let secret = pem.lines().nth(1).unwrap();
-    assert!(shown.contains("\"alice\" = \"***\"") && !shown.contains("argon2") && !shown.contains("aaaa") && !shown.contains(secret), "{shown}");
+    assert!(
+        shown.contains("\"alice\" = \"***\"")
+            && !shown.contains("argon2")
+            && !shown.contains("aaaa")
+            && !shown.contains(secret),
+        "{shown}"
+    );
     assert!(!format!("{:?}", config(&text)).contains(secret));
     assert!(shown.contains("connections = 16384") && shown.contains("handshake = \"10s\""), "{shown}");
+    assert!(shown.contains("accept = \"true\"") && shown.contains("accept = \"early\""), "{shown}");
     assert!(shown.contains("congestion_fallback = \"cubic\"") && shown.contains("high_p = 2e-7"), "{shown}");
+    assert!(shown.contains("user_timeout = \"90s\"") && shown.contains("keepalive = \"60s\""), "{shown}");
     assert_eq!(config(&shown.replace("***", hash_of_secret())).to_string(), shown);
 }
 

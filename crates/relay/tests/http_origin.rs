@@ -105,3 +105,27 @@ fn a_body_that_moves_and_a_response_that_has_begun_have_no_limit() {
     let mut body = [0; 2];
     client.read_exact(&mut body).unwrap();
 }
+
+#[test]
+fn an_origin_that_resets_while_it_is_sent_a_body_has_not_ended_its_response() {
+    for count in [0, 1] {
+        let chain = Chain::new(count);
+        let (host, origin) = listener();
+        // Which of the node's two directions hears of the reset first is up to chance.
+        for _ in 0..6 {
+            let mut client = connect(chain.address("web"));
+            write!(client, "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000000\r\n\r\n").unwrap();
+            let mut server = accept(&host);
+            read_head(&mut server);
+            // A client that writes would be told of the reset by that, and then be shown an end by its own kernel.
+            fill(&mut client);
+            server.write_all(b"HTTP/1.0 200 OK\r\n\r\na part").unwrap();
+            // The rest of the request is not read, so closing resets.
+            drop(server);
+            let mut all = Vec::new();
+            let ended = client.read_to_end(&mut all).is_ok();
+            // Where the reset has overtaken the response, the node has one of its own to give.
+            assert!(!ended || all.starts_with(b"HTTP/1.1 502 "), "{count} nodes: {}", String::from_utf8_lossy(&all));
+        }
+    }
+}

@@ -60,3 +60,28 @@ fn more_connections_than_allowed_wait() {
     assert_eq!(third.join().unwrap(), b"third");
     assert_eq!(exchange(second, b"second"), b"second");
 }
+
+#[test]
+fn a_silent_stream_and_an_old_one_are_reset_and_others_are_not() {
+    let server = echo();
+    for count in [0, 1] {
+        let idle = Chain::with(count, "[limits]\nidle = \"1s\"\n", "");
+        let begun = std::time::Instant::now();
+        let (mut silent, mut busy) = (idle.socks(server), idle.socks(server));
+        let over = std::thread::spawn(move || ends_cleanly(&mut silent));
+        while !over.is_finished() || begun.elapsed() < std::time::Duration::from_millis(1500) {
+            busy.write_all(b"x").unwrap();
+            busy.read_exact(&mut [0]).unwrap();
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        assert!(!over.join().unwrap(), "{count} nodes");
+        assert!(begun.elapsed().as_millis() >= 1000);
+
+        let old = Chain::with(count, "[limits]\nlifetime = \"1s\"\n", "");
+        let begun = std::time::Instant::now();
+        let mut busy = old.socks(server);
+        while busy.write_all(b"x").and_then(|()| busy.read_exact(&mut [0])).is_ok() {}
+        assert!(begun.elapsed().as_millis() >= 1000);
+        wait_until("nothing is left", || old.entry.busy() == 0 && old.nodes.iter().all(|node| node.busy() == 0));
+    }
+}

@@ -1,90 +1,17 @@
 //! The life of a node's process: signals, and a death that must not look like an end.
-//!
-//! The process is this test program itself, running only [`node_process`].
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
+use std::io::{Read, Write};
+use std::time::Duration;
 
+use common::process::{self, Process};
 use common::*;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::signal::Signal;
 
-const CONFIG: &str = "EKIDEN_TEST_NODE";
-
-/// Not a test but the node, when the variable names its configuration.
 #[test]
 fn node_process() {
-    if let Some(file) = std::env::var_os(CONFIG) {
-        let file = PathBuf::from(file);
-        log::to(|line| println!("log: {line}"));
-        let config = ekiden_relay::Config::load(&file).unwrap();
-        ekiden_relay::run(config, &file).unwrap();
-    }
-}
-
-struct Process {
-    child: Child,
-    /// What it writes after `ready`.
-    lines: Receiver<String>,
-    file: PathBuf,
-    addresses: Vec<SocketAddr>,
-}
-
-impl Process {
-    fn start(name: &str, text: &str) -> Self {
-        let file = directory().join(format!("{name}.toml"));
-        std::fs::write(&file, text).unwrap();
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "node_process", "--nocapture"]).env(CONFIG, &file).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut addresses = Vec::new();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        loop {
-            let line = lines.next().expect("the node ended before it was ready").unwrap();
-            // The test harness writes its own words before ours.
-            if let Some((_, rest)) = line.split_once("listening ") {
-                addresses.push(rest.split(' ').nth(1).unwrap().parse().unwrap());
-            }
-            if line.ends_with("ready") {
-                break;
-            }
-        }
-        let (sender, receiver) = channel();
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| drop(sender.send(line))));
-        Self { child, lines: receiver, file, addresses }
-    }
-
-    fn wait_for_line(&self, part: &str) {
-        while !self.lines.recv_timeout(PATIENCE).unwrap_or_else(|_| panic!("no line with '{part}'")).contains(part) {}
-    }
-
-    fn signal(&self, signal: Signal) {
-        kill(Pid::from_raw(self.child.id() as i32), signal).unwrap();
-    }
-
-    fn ends_within(&mut self, limit: Duration) -> bool {
-        let start = Instant::now();
-        while start.elapsed() < limit {
-            if self.child.try_wait().unwrap().is_some() {
-                return true;
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        false
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+    process::be_node();
 }
 
 const SOCKS: &str = "[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n";

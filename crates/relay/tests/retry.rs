@@ -1,9 +1,9 @@
-//! What a node does when a warm connection fails it, seen by a peer that is this test.
+//! What a node does when its peer fails it, seen by a peer that is this test.
 
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use common::*;
@@ -32,10 +32,17 @@ fn accept_node(listener: &TcpListener) -> TcpStream {
 
 /// A node whose only peer is at `address`, and a connection to that peer that is warm in it.
 fn warmed(listener: &TcpListener, address: SocketAddr) -> (ekiden_relay::Relay, TcpStream) {
+    let listen = |name: &str, kind: &str, more: &str| {
+        format!("[listen.{name}]\nkind = \"{kind}\"\naddress = \"127.0.0.1:0\"\n{more}\n")
+    };
+    let to = "to = \"192.0.2.1:1\"\nvia = [\"p\"]";
     let entry = node(&format!(
-        "[listen.fwd]\nkind = \"forward\"\naddress = \"127.0.0.1:0\"\nto = \"192.0.2.1:1\"\nvia = [\"p\"]\n\
-         [listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n[[route]]\nto = [\"*\"]\nvia = [\"p\"]\n\
-         [peer.p]\naddress = \"{address}\"\nplain_key_file = \"key\"\n"
+        "{}{}{}{}{}[[route]]\nto = [\"*\"]\nvia = [\"p\"]\n[peer.p]\naddress = \"{address}\"\nplain_key_file = \"key\"\n",
+        listen("fwd", "forward", to),
+        listen("fwdtrue", "forward", &format!("{to}\naccept = \"true\"")),
+        listen("web", "http", ""),
+        listen("webearly", "http", "accept = \"early\""),
+        listen("socksearly", "socks5", "accept = \"early\""),
     ));
     let client = connect(entry.address("fwd").unwrap());
     let mut stream = accept_node(listener);
@@ -48,26 +55,130 @@ fn warmed(listener: &TcpListener, address: SocketAddr) -> (ekiden_relay::Relay, 
     (entry, stream)
 }
 
+/// A client that has been answered although its destination has not, and has said `early`.
+fn answered_early(entry: &ekiden_relay::Relay, listener: &str) -> TcpStream {
+    let address = entry.address(listener).unwrap();
+    let mut client = match listener {
+        "socksearly" => {
+            let (code, stream) = socks(address, "192.0.2.1", 1);
+            assert_eq!(code, 0);
+            stream
+        }
+        "webearly" => {
+            let mut stream = connect(address);
+            stream.write_all(b"CONNECT 192.0.2.1:1 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+            assert!(read_head(&mut stream).starts_with("HTTP/1.1 200 "));
+            stream
+        }
+        _ => connect(address),
+    };
+    client.write_all(b"early").unwrap();
+    client
+}
+
+const EARLY: [&str; 3] = ["fwd", "socksearly", "webearly"];
+
 #[test]
-fn a_warm_connection_is_replaced_only_if_it_ended_before_an_answer() {
-    for (answer, again) in [(&b""[..], true), (&encode_opened(None)[..3], false), (&[0xff; 8], false)] {
+fn what_an_early_client_says_travels_with_the_request_and_arrives_once() {
+    for front in EARLY {
         let (listener, address) = listener();
         let (entry, mut warm) = warmed(&listener, address);
-        let mut client = connect(entry.address("fwd").unwrap());
-        client.write_all(b"early").unwrap();
+        let mut client = answered_early(&entry, front);
+        assert_eq!(frame(&mut warm).0, Kind::Open);
+        assert_eq!(frame(&mut warm), (Kind::Data, b"early".to_vec()), "{front}");
+        warm.write_all(&encode_opened(None)).unwrap();
+        client.write_all(b"later").unwrap();
+        assert_eq!(frame(&mut warm), (Kind::Data, b"later".to_vec()), "{front}");
+        warm.write_all(&Header::frame(Kind::Data, b"answer")).unwrap();
+        let mut answer = [0; 6];
+        client.read_exact(&mut answer).unwrap();
+        assert_eq!(&answer, b"answer");
+    }
+}
+
+#[test]
+fn a_warm_connection_that_ended_was_not_read_and_is_replaced() {
+    for front in EARLY {
+        let (listener, address) = listener();
+        let (entry, mut warm) = warmed(&listener, address);
+        let _client = answered_early(&entry, front);
         assert_eq!(frame(&mut warm).0, Kind::Open);
         assert_eq!(frame(&mut warm), (Kind::Data, b"early".to_vec()));
+        drop(warm);
+        assert_eq!(frame(&mut accept_node(&listener)), (Kind::Data, b"early".to_vec()), "{front}");
+    }
+}
+
+#[test]
+fn what_a_warm_connection_may_have_taken_before_its_reset_is_not_said_again() {
+    for front in EARLY {
+        let (listener, address) = listener();
+        let (entry, mut warm) = warmed(&listener, address);
+        let mut client = answered_early(&entry, front);
+        assert_eq!(frame(&mut warm).0, Kind::Open);
+        assert_eq!(frame(&mut warm), (Kind::Data, b"early".to_vec()));
+        reset(warm);
+        assert!(!ends_cleanly(&mut client), "{front}");
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err(), "{front}: sent again");
+    }
+    // What may arrive twice, and a request that had nothing with it, is.
+    for request in
+        ["GET http://192.0.2.1/ HTTP/1.1\r\nHost: x\r\n\r\n", "CONNECT 192.0.2.1:1 HTTP/1.1\r\nHost: x\r\n\r\n"]
+    {
+        let (listener, address) = listener();
+        let (entry, mut warm) = warmed(&listener, address);
+        let mut client = connect(entry.address("web").unwrap());
+        client.write_all(request.as_bytes()).unwrap();
+        assert_eq!(frame(&mut warm).0, Kind::Open);
+        reset(warm);
+        accept_node(&listener);
+    }
+}
+
+#[test]
+fn an_answer_that_was_begun_is_not_asked_for_again() {
+    for answer in [&encode_opened(None)[..3], &[0xff; 8]] {
+        let (listener, address) = listener();
+        let (entry, mut warm) = warmed(&listener, address);
+        let mut client = answered_early(&entry, "fwd");
+        assert_eq!(frame(&mut warm).0, Kind::Open);
         warm.write_all(answer).unwrap();
         drop(warm);
-        if again {
-            let mut next = accept_node(&listener);
-            assert_eq!(frame(&mut next), (Kind::Data, b"early".to_vec()));
-        } else {
-            ends_cleanly(&mut client);
-            listener.set_nonblocking(true).unwrap();
-            assert!(listener.accept().is_err(), "sent again after {answer:?}");
-        }
+        assert!(!ends_cleanly(&mut client));
+        listener.set_nonblocking(true).unwrap();
+        assert!(listener.accept().is_err(), "sent again after {answer:?}");
     }
+}
+
+#[test]
+fn a_forward_listener_that_accepts_true_says_nothing_before_the_answer() {
+    let (listener, address) = listener();
+    let (entry, mut warm) = warmed(&listener, address);
+    let _client = answered_early(&entry, "fwdtrue");
+    assert_eq!(frame(&mut warm).0, Kind::Open);
+    warm.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    assert!(warm.read(&mut [0]).is_err(), "sent early");
+    warm.set_read_timeout(Some(PATIENCE)).unwrap();
+    warm.write_all(&encode_opened(None)).unwrap();
+    assert_eq!(frame(&mut warm), (Kind::Data, b"early".to_vec()));
+}
+
+#[test]
+fn a_client_that_resets_before_the_answer_has_not_ended() {
+    let (listener, address) = listener();
+    let (entry, mut warm) = warmed(&listener, address);
+    let client = connect(entry.address("fwd").unwrap());
+    assert_eq!(frame(&mut warm).0, Kind::Open);
+    reset(client);
+    // It may be too late for this answer; whoever writes is told of the reset then, and whoever reads shown an end.
+    if warm.write_all(&encode_opened(None)).is_err() {
+        return;
+    }
+    let mut rest = Vec::new();
+    let ended = warm.read_to_end(&mut rest).is_ok();
+    let is_reset = if ended { rest.first() == Some(&(Kind::Reset as u8)) } else { rest.is_empty() };
+    assert!(is_reset, "{rest:?}");
 }
 
 #[test]
@@ -86,4 +197,78 @@ fn only_idempotent_requests_are_sent_before_the_answer() {
         }
         assert_eq!(frame(&mut warm).0, Kind::Data);
     }
+}
+
+#[test]
+fn a_reset_said_by_a_node_is_heard_before_what_is_queued_ahead_of_it_is_delivered() {
+    for client_ends in [false, true] {
+        let (listener, address) = listener();
+        let entry = node(&format!(
+            "[listen.fwd]\nkind = \"forward\"\naddress = \"127.0.0.1:0\"\nto = \"192.0.2.1:1\"\nvia = [\"p\"]\n\
+             tcp = {{ send_buffer = \"8KiB\" }}\n[peer.p]\naddress = \"{address}\"\nplain_key_file = \"key\"\ntcp = {{ receive_buffer = \"4MiB\" }}\n"
+        ));
+        let mut client = small_client(entry.address("fwd").unwrap());
+        let mut peer = accept_node(&listener);
+        peer.write_all(&encode_opened(None)).unwrap();
+        if client_ends {
+            client.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(frame(&mut peer).0, Kind::End);
+        }
+        peer.write_all(&Header::frame(Kind::Data, &[7; 1_000_000])).unwrap();
+        peer.write_all(&Header { kind: Kind::Reset, length: 1 }.encode()).unwrap();
+        drop(peer);
+        if client_ends {
+            // The end of the connection could be one that follows a stream: only what was said before it tells.
+            assert!(!ends_cleanly(&mut client));
+        } else {
+            wait_until("the client is reset without reading", || client.take_error().unwrap().is_some());
+        }
+    }
+}
+
+/// A client that takes little while it does not read.
+fn small_client(address: SocketAddr) -> TcpStream {
+    let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(8192).unwrap();
+    socket.connect(&address.into()).unwrap();
+    let client = TcpStream::from(socket);
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client
+}
+
+#[test]
+fn one_warm_connection_that_was_reset_speaks_for_the_others() {
+    let (listener, address) = listener();
+    let (entry, mut first) = warmed(&listener, address);
+    // The first one is in use while the second one is made, and used last.
+    let clients = [connect(entry.address("fwd").unwrap()), connect(entry.address("fwd").unwrap())];
+    assert_eq!(frame(&mut first).0, Kind::Open);
+    let mut second = accept_node(&listener);
+    for stream in [&mut first, &mut second] {
+        stream.write_all(&encode_opened(None)).unwrap();
+        stream.write_all(&Header { kind: Kind::End, length: 0 }.encode()).unwrap();
+    }
+    drop(clients);
+    assert_eq!((frame(&mut first).0, frame(&mut second).0), (Kind::End, Kind::End));
+    wait_until("both streams are over", || entry.busy() == 0);
+    let mut client = answered_early(&entry, "fwd");
+    // Which one is taken is the pool's affair.
+    let mut streams = vec![first, second];
+    let mut at = None;
+    wait_until("one is taken", || {
+        at = streams.iter().position(|stream| {
+            stream.set_nonblocking(true).unwrap();
+            let is_taken = stream.peek(&mut [0]).is_ok();
+            stream.set_nonblocking(false).unwrap();
+            is_taken
+        });
+        at.is_some()
+    });
+    let mut taken = streams.remove(at.unwrap());
+    assert_eq!(frame(&mut taken).0, Kind::Open);
+    // Behind it comes what the client has said.
+    taken.read_exact(&mut [0; HEADER_BYTES + 5]).unwrap();
+    reset(taken);
+    assert!(!ends_cleanly(&mut client));
+    ends_cleanly(&mut streams[0]);
 }

@@ -33,6 +33,8 @@ pub struct RawTcp {
     pub congestion_fallback: Option<String>,
     pub send_buffer: Option<Bytes>,
     pub receive_buffer: Option<Bytes>,
+    pub keepalive: Option<Time>,
+    pub user_timeout: Option<Time>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -42,6 +44,8 @@ pub struct RawLimits {
     pub handshake: Option<Spanned<Time>>,
     pub connect: Option<Spanned<Time>>,
     pub response: Option<Spanned<Time>>,
+    pub idle: Option<Spanned<Time>>,
+    pub lifetime: Option<Spanned<Time>>,
     pub drain: Option<Spanned<Time>>,
     pub head: Option<Spanned<Bytes>>,
     pub headers: Option<Spanned<u32>>,
@@ -58,6 +62,13 @@ pub enum RawKind {
     Segment,
 }
 
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RawAccept {
+    Early,
+    True,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawListen {
@@ -65,6 +76,7 @@ pub struct RawListen {
     pub address: Spanned<String>,
     #[serde(default)]
     pub open: bool,
+    pub accept: Option<Spanned<RawAccept>>,
     pub users: Option<Spanned<IndexMap<String, String>>>,
     pub to: Option<Spanned<String>>,
     pub via: Option<Spanned<Vec<Spanned<String>>>>,

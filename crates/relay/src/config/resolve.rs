@@ -13,8 +13,8 @@ use ekiden_units::{Bytes, Time};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
-use super::raw::{Raw, RawAction, RawCongestion, RawKind, RawLimits, RawListen, RawPeer, RawRoute, RawTcp};
-use super::{Config, ConfigError, Limits, Listener, ListenerKind, Peer, Security, SharedKey, Tcp};
+use super::raw::{Raw, RawAccept, RawAction, RawCongestion, RawKind, RawLimits, RawListen, RawPeer, RawRoute, RawTcp};
+use super::{Accept, Config, ConfigError, Limits, Listener, ListenerKind, Peer, Security, SharedKey, Tcp};
 use crate::identity::{Fingerprint, Identity, NoFingerprint, load_shared};
 use crate::logins::{Users, is_hash};
 use crate::route::{Pattern, Route, Routes, Way};
@@ -45,8 +45,9 @@ impl Source<'_> {
             Some(name) => self.node_name(name)?,
             None => "ekiden".to_owned(),
         };
-        let kernel = Tcp::default();
-        let tcp = raw.tcp.as_ref().map_or(Ok(kernel.clone()), |tcp| self.tcp(tcp, &kernel))?;
+        let options = TcpOptions { keepalive: Some(Duration::from_secs(60)), ..TcpOptions::default() };
+        let default = Tcp { options, ..Tcp::default() };
+        let tcp = raw.tcp.as_ref().map_or(Ok(default.clone()), |tcp| self.tcp(tcp, &default))?;
         let own = raw.key_file.as_ref().map(|file| self.identity(file)).transpose()?;
         let mut peers = IndexMap::new();
         for (name, peer) in &raw.peer {
@@ -87,6 +88,9 @@ impl Source<'_> {
             handshake: self.time(&raw.handshake, "handshake", Time::secs(10))?,
             connect: self.time(&raw.connect, "connect", Time::secs(10))?,
             response: self.time(&raw.response, "response", Time::secs(300))?,
+            // Hosts that live may be silent, and those that do not are found by `tcp.keepalive`.
+            idle: self.time_if(&raw.idle, "idle")?,
+            lifetime: self.time_if(&raw.lifetime, "lifetime")?,
             drain: match &raw.drain {
                 Some(drain) => (*drain.get_ref()).into(),
                 None => Duration::from_secs(10),
@@ -122,12 +126,16 @@ impl Source<'_> {
     }
 
     fn time(&self, raw: &Option<Spanned<Time>>, key: &str, default: Time) -> Result<Duration> {
+        Ok(self.time_if(raw, key)?.unwrap_or(default.into()))
+    }
+
+    fn time_if(&self, raw: &Option<Spanned<Time>>, key: &str) -> Result<Option<Duration>> {
         match raw {
             Some(time) if *time.get_ref() < Time::ms(1) || *time.get_ref() > Time::secs(86_400) => {
                 Err(self.error(Some(time.span()), format!("limits.{key} must be from 1ms to 24h")))
             }
-            Some(time) => Ok((*time.get_ref()).into()),
-            None => Ok(default.into()),
+            Some(time) => Ok(Some((*time.get_ref()).into())),
+            None => Ok(None),
         }
     }
 
@@ -196,8 +204,25 @@ impl Source<'_> {
                 ListenerKind::Forward { to: self.target(to)?, via }
             }
         };
+        let accept = self.accept(raw)?;
         let tcp = raw.tcp.as_ref().map_or(Ok(tcp.clone()), |own| self.tcp(own, tcp))?;
-        Ok(Listener { kind, address, tcp })
+        Ok(Listener { kind, address, accept, tcp })
+    }
+
+    fn accept(&self, raw: &RawListen) -> Result<Accept> {
+        match (&raw.accept, raw.kind) {
+            (Some(accept), RawKind::Segment) => {
+                let message = "a segment listener has no 'accept': other nodes are always told the truth".into();
+                Err(self.error(Some(accept.span()), message))
+            }
+            (Some(accept), _) => Ok(match accept.get_ref() {
+                RawAccept::Early => Accept::Early,
+                RawAccept::True => Accept::True,
+            }),
+            // Its kernel has accepted the client's connection already.
+            (None, RawKind::Forward) => Ok(Accept::Early),
+            (None, RawKind::Socks5 | RawKind::Http | RawKind::Segment) => Ok(Accept::True),
+        }
     }
 
     /// Who may connect to a segment listener.
@@ -278,6 +303,11 @@ impl Source<'_> {
                 return Err(self.error(Some(span), format!("a buffer of {size}: must be from 4KiB to 1GiB")));
             }
         }
+        for (key, hours, time) in [("keepalive", 9, raw.keepalive), ("user_timeout", 24, raw.user_timeout)] {
+            if time.is_some_and(|time| !(Time::secs(1)..=Time::secs(hours * 3600)).contains(&time)) {
+                return Err(self.error(Some(span), format!("tcp.{key} must be from 1s to {hours}h")));
+            }
+        }
         for name in [&raw.congestion, &raw.congestion_fallback].into_iter().flatten() {
             if !is_congestion_name(name) {
                 let message = format!("'{name}' cannot be a congestion control: 1 to 15 letters, digits, '-' and '_'");
@@ -299,6 +329,8 @@ impl Source<'_> {
             congestion,
             send_buffer: raw.send_buffer.or(default.send_buffer),
             receive_buffer: raw.receive_buffer.or(default.receive_buffer),
+            keepalive: raw.keepalive.map(Duration::from).or(default.keepalive),
+            user_timeout: raw.user_timeout.map(Duration::from).or(default.user_timeout),
         };
         let congestion_fallback = raw.congestion_fallback.clone().or_else(|| defaults.congestion_fallback.clone());
         Ok(Tcp { options, auto, congestion_fallback })

@@ -15,7 +15,7 @@ impl fmt::Display for Config {
             writeln!(f, "key_file = {:?}  # {}", file.display().to_string(), identity.fingerprint())?;
         }
         writeln!(f, "threads = {}", self.threads)?;
-        writeln!(f, "\n[tcp]{}", tcp_lines(&self.tcp))?;
+        writeln!(f, "\n[tcp]\n{}", tcp_settings(&self.tcp).join("\n"))?;
         self.congestion(f)?;
         self.limits(f)?;
         for (name, listener) in &self.listeners {
@@ -44,6 +44,9 @@ impl fmt::Display for Config {
                     writeln!(f, "nodes = {{ {} }}", nodes.join(", "))?;
                 }
                 _ => {}
+            }
+            if !matches!(listener.kind, ListenerKind::Segment { .. }) {
+                writeln!(f, "accept = {:?}", listener.accept.word())?;
             }
             writeln!(f, "tcp = {}", tcp_inline(&listener.tcp))?;
         }
@@ -89,6 +92,11 @@ impl Config {
         writeln!(f, "handshake = \"{}\"", Time::from(limits.handshake))?;
         writeln!(f, "connect = \"{}\"", Time::from(limits.connect))?;
         writeln!(f, "response = \"{}\"", Time::from(limits.response))?;
+        for (key, time) in [("idle", limits.idle), ("lifetime", limits.lifetime)] {
+            if let Some(time) = time {
+                writeln!(f, "{key} = \"{}\"", Time::from(time))?;
+            }
+        }
         writeln!(f, "drain = \"{}\"", Time::from(limits.drain))?;
         writeln!(f, "head = \"{}\"", Bytes(limits.head as u64))?;
         writeln!(f, "headers = {}", limits.headers)?;
@@ -108,15 +116,10 @@ fn tcp_settings(tcp: &Tcp) -> Vec<String> {
         text("congestion_fallback", tcp.congestion_fallback.clone()),
         text("send_buffer", tcp.options.send_buffer.map(|size| size.to_string())),
         text("receive_buffer", tcp.options.receive_buffer.map(|size| size.to_string())),
+        text("keepalive", tcp.options.keepalive.map(|time| Time::from(time).to_string())),
+        text("user_timeout", tcp.options.user_timeout.map(|time| Time::from(time).to_string())),
     ];
     settings.into_iter().flatten().collect()
-}
-
-fn tcp_lines(tcp: &Tcp) -> String {
-    match tcp_settings(tcp) {
-        settings if settings.is_empty() => "\n# everything as the kernel has it".into(),
-        settings => format!("\n{}", settings.join("\n")),
-    }
 }
 
 fn tcp_inline(tcp: &Tcp) -> String {

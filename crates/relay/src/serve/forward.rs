@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 
 use super::{Stream, reach, reach_via};
-use crate::config::{Listener, ListenerKind};
+use crate::config::{Accept, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::node::Node;
 use crate::segment::Early;
@@ -14,9 +14,13 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, client: TcpSt
     let ListenerKind::Forward { to, via } = &listener.kind else { return None };
     let busy = node.begin();
     let client = Connection::from(client);
+    let early = match listener.accept {
+        Accept::Early => Early::Host(&client),
+        Accept::True => Early::Nothing,
+    };
     let reached = match via {
-        Some(chain) => reach_via(node, chain, to, Early::Host(&client)).await,
-        None => reach(node, to, Early::Host(&client)).await,
+        Some(chain) => reach_via(node, chain, to, early).await,
+        None => reach(node, to, early).await,
     };
     match reached {
         Ok(upstream) => Some(Stream::new(busy, client, upstream, Vec::new())),

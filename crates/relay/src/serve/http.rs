@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::http::{
-    Body, HeadScanner, HttpError, Request, empty_lines, parse_request, parse_response, status_message,
+    Body, HeadScanner, HttpError, Request, Response, empty_lines, parse_request, parse_response, status_message,
 };
 use ekiden_relay_proto::segment::{Header, Kind};
 use socket2::SockRef;
@@ -17,8 +17,8 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::patience::{leaving, while_moving};
-use super::{Stream, Upstream, reach};
-use crate::config::{Limits, Listener, ListenerKind};
+use super::{Stream, Upstream, is_allowed, reach};
+use crate::config::{Accept, Limits, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::duplex::Side;
 use crate::logins::Users;
@@ -38,6 +38,7 @@ const EARLY_HEAD: usize = 2048;
 struct Client<'a> {
     node: &'a Arc<Node>,
     users: &'a Users,
+    accept: Accept,
     limits: Limits,
     stream: Connection,
     reader: Reader,
@@ -72,7 +73,8 @@ enum Failed {
 pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpStream) -> Option<Stream> {
     let ListenerKind::Http { users } = &listener.kind else { return None };
     let limits = node.config().limits.clone();
-    let mut client = Client { node, users, limits, stream: stream.into(), reader: Reader::new(false) };
+    let stream = stream.into();
+    let mut client = Client { node, users, accept: listener.accept, limits, stream, reader: Reader::new(false) };
     let mut origin = None;
     let mut is_first = true;
     loop {
@@ -149,16 +151,29 @@ impl Client<'_> {
     }
 
     async fn tunnel(mut self, request: Request) -> Option<Stream> {
+        const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
         let busy = self.node.begin();
-        let upstream = match reach(self.node, &request.target, Early::Nothing).await {
+        let first = std::mem::take(&mut self.reader.buffer);
+        let is_early = self.accept == Accept::Early && is_allowed(self.node, &request.target);
+        if is_early {
+            write(&self.stream, false, ESTABLISHED).await.ok()?;
+        }
+        let early = if is_early && first.is_empty() { Early::Host(&self.stream) } else { Early::Nothing };
+        let upstream = match reach(self.node, &request.target, early).await {
             Ok(upstream) => upstream,
             Err(failure) => {
                 tracing::debug!("http tunnel to {}: {failure}", request.target);
-                return self.refuse(failure.code.http_status(), &failure.text, false).await;
+                // One that was told otherwise is reset.
+                return if is_early {
+                    None
+                } else {
+                    self.refuse(failure.code.http_status(), &failure.text, false).await
+                };
             }
         };
-        write(&self.stream, false, b"HTTP/1.1 200 Connection established\r\n\r\n").await.ok()?;
-        let first = std::mem::take(&mut self.reader.buffer);
+        if !is_early {
+            write(&self.stream, false, ESTABLISHED).await.ok()?;
+        }
         Some(Stream::new(busy, self.stream, upstream, first))
     }
 
@@ -176,8 +191,8 @@ impl Client<'_> {
         }
         // What is sent early may be sent twice, by any node on the way.
         let may_be_early = request.is_idempotent && request.head.len() <= EARLY_HEAD;
-        let early = if may_be_early { Early::Bytes(&request.head) } else { Early::Nothing };
-        let was_early = matches!(early, Early::Bytes(_));
+        let early = if may_be_early { Early::Repeatable(&request.head) } else { Early::Nothing };
+        let was_early = matches!(early, Early::Repeatable(_));
         let upstream = reach(self.node, &request.target, early).await.map_err(|failure| {
             tracing::debug!("http to {}: {failure}", request.target);
             Failed::Tell(failure.code.http_status(), failure.text)
@@ -213,16 +228,19 @@ impl Client<'_> {
             () = leaving => return Err(Failed::Reset(PumpError::Receive(io::ErrorKind::ConnectionAborted.into()))),
         };
         let Some(ended) = ended else { return Err(Failed::Tell(504, "the origin did not answer in time".into())) };
-        let ((keeps_client, keeps_origin), sent_all) = ended?;
-        if !sent_all {
-            return Ok(Outcome::Close);
-        }
-        if !keeps_client {
-            finish(self.node, Some(origin));
-            return Ok(Outcome::Close);
+        let (response, sent) = ended?;
+        match sent {
+            Sent::All if response.keeps_client => {}
+            Sent::All => {
+                finish(self.node, Some(origin));
+                return Ok(Outcome::Close);
+            }
+            // Whoever wrote was told how the connection broke; whoever read was then shown an end.
+            Sent::Broken if response.body == Body::UntilEnd => return Err(Failed::Reset(PumpError::Truncated)),
+            Sent::Part | Sent::Broken => return Ok(Outcome::Close),
         }
         let (kept, done) =
-            if keeps_origin && origin.reader.is_quiet() { (Some(origin), None) } else { (None, Some(origin)) };
+            if response.keeps_origin && origin.reader.is_quiet() { (Some(origin), None) } else { (None, Some(origin)) };
         finish(self.node, done);
         Ok(Outcome::Next(kept))
     }
@@ -261,34 +279,41 @@ impl Origin {
     }
 }
 
-/// Sends a request's body while its response is received: either may come first. Also returns whether all of the
-/// body was sent when the response was complete.
+/// How far a request's body was sent when its response was complete.
+enum Sent {
+    All,
+    Part,
+    /// The origin's connection broke meanwhile.
+    Broken,
+}
+
+/// Sends a request's body while its response is received: either may come first.
 async fn both<T>(
     sending: impl Future<Output = Result<(), PumpError>>,
     has_body: bool,
     receiving: impl Future<Output = Result<T, Failed>>,
-) -> Result<(T, bool), Failed> {
+) -> Result<(T, Sent), Failed> {
     let (mut sending, mut receiving) = (pin!(sending), pin!(receiving));
     let mut is_sending = has_body;
-    let mut sent_all = !has_body;
+    let mut state = if has_body { Sent::Part } else { Sent::All };
     loop {
         tokio::select! {
             sent = &mut sending, if is_sending => {
                 is_sending = false;
                 match sent {
-                    Ok(()) => sent_all = true,
+                    Ok(()) => state = Sent::All,
                     // The origin may have answered before it stopped listening.
-                    Err(PumpError::Send(_)) => {}
+                    Err(PumpError::Send(_)) => state = Sent::Broken,
                     Err(error) => return Err(Failed::Reset(error)),
                 }
             }
-            answered = &mut receiving => return Ok((answered?, sent_all)),
+            answered = &mut receiving => return Ok((answered?, state)),
         }
     }
 }
 
-/// Passes the response on, with the interim ones before it. Returns whether the client's and the origin's
-/// connections can go on.
+/// Passes the response on, with the interim ones before it, and returns it. The end of a body that goes until the end of
+/// the connection is still to be said.
 async fn respond(
     request: &Request,
     limits: &Limits,
@@ -297,7 +322,7 @@ async fn respond(
     to: &Connection,
     can_repeat: bool,
     has_begun: &AtomicBool,
-) -> Result<(bool, bool), Failed> {
+) -> Result<Response, Failed> {
     loop {
         let head = match read_head(reader, from, limits.head, false).await {
             Ok(Some(head)) => head,
@@ -316,7 +341,7 @@ async fn respond(
         }
         let passed = reader.pass_body(response.body, response.unchunk, from, to, false).await;
         passed.map_err(Failed::Reset)?;
-        return Ok((response.keeps_client, response.keeps_origin));
+        return Ok(response);
     }
 }
 

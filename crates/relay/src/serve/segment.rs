@@ -16,6 +16,7 @@ use super::{Upstream, reach_via};
 use crate::config::{Credential, Listener, Security, Tcp};
 use crate::connection::Connection;
 use crate::duplex::{Duplex, Side};
+use crate::expiry::Expiry;
 use crate::identity::Fingerprint;
 use crate::node::Node;
 use crate::segment::{Early, fresh_nonce, invalid, read_frame, violation};
@@ -154,7 +155,8 @@ async fn serve_stream(node: &Arc<Node>, tcp: &Tcp, stream: Connection, request: 
     stream.send_all(&encode_opened(bound)).await?;
     let mut client = Side::node(stream);
     client.follow(node, tcp);
-    let (client, side) = Box::pin(Duplex::new(client, side, &[]).run()).await.map_err(io::Error::other)?;
+    let expiry = Expiry::new(&node.config().limits);
+    let (client, side) = Box::pin(Duplex::new(client, side, &[]).run(expiry)).await.map_err(io::Error::other)?;
     Upstream { side, peer, bound: None }.finish(node);
     drop(busy);
     Ok(client.stream)

@@ -9,8 +9,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{Stream, Upstream, reach};
-use crate::config::{Listener, ListenerKind};
+use super::{Stream, Upstream, is_allowed, reach};
+use crate::config::{Accept, Listener, ListenerKind};
+use crate::connection::Connection;
 use crate::duplex::Side;
 use crate::logins::Users;
 use crate::node::Node;
@@ -29,6 +30,19 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, mut client: T
         Ok(Err(_)) | Err(_) => return None,
     };
     let busy = node.begin();
+    if listener.accept == Accept::Early && is_allowed(node, &target) {
+        client.write_all(&reply(0, None)).await.ok()?;
+        let client = Connection::from(client);
+        let early = if first.is_empty() { Early::Host(&client) } else { Early::Nothing };
+        return match reach(node, &target, early).await {
+            Ok(upstream) => Some(Stream::new(busy, client, upstream, first)),
+            Err(failure) => {
+                // The client was told otherwise; dropping its connection resets it.
+                tracing::debug!("socks to {target}: {failure}");
+                None
+            }
+        };
+    }
     let reached = reach(node, &target, Early::Nothing).await;
     let answer = match &reached {
         Ok(Upstream { side, bound, .. }) => reply(0, bound.or_else(|| side.stream.local_addr().ok())),

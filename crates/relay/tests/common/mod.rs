@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod log;
+pub mod process;
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -293,6 +294,23 @@ pub fn read_head(stream: &mut TcpStream) -> String {
 /// Closes with a reset.
 pub fn reset(stream: TcpStream) {
     SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
+}
+
+/// Writes until nothing has been taken for a while: every buffer on the way is full.
+pub fn fill(stream: &mut TcpStream) {
+    let piece = noise(64 << 10, 9);
+    stream.set_nonblocking(true).unwrap();
+    let mut quiet_since = Instant::now();
+    while quiet_since.elapsed() < Duration::from_millis(200) {
+        match stream.write(&piece) {
+            Ok(_) => quiet_since = Instant::now(),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
+                std::thread::sleep(Duration::from_millis(5))
+            }
+            Err(error) => panic!("{error}"),
+        }
+    }
+    stream.set_nonblocking(false).unwrap();
 }
 
 /// Reads until the stream is over; whether it ended cleanly.

@@ -1,0 +1,134 @@
+# client – r1 – NODE r2 – r3 – NODE r4 – r5 – NODE r6 – r7 – server. The line is cut at each of the plain routers in the
+# middle of transfers: whoever receives sees a break, never an end that was not said.
+head -c 32 /dev/urandom | od -An -vtx1 | tr -d ' \n' > key && chmod 600 key
+address() { getent hosts "$1" | cut -d' ' -f1; }
+common='[tcp]
+keepalive = "1s"
+user_timeout = "2s"'
+segment='[listen.seg]
+kind = "segment"
+address = "0.0.0.0:7000"
+plain_key_file = "key"'
+printf '%s\n' "$common" '[listen.fwd]' 'kind = "forward"' 'address = "0.0.0.0:7001"' 'open = true' 'to = "server:9000"' \
+  'accept = "true"' \
+  'via = ["r4", "r6"]' '[peer.r4]' "address = \"$(address r4):7000\"" 'plain_key_file = "key"' > r2.toml
+printf '%s\n' "$common" "$segment" '[peer.r6]' "address = \"$(address r6):7000\"" 'plain_key_file = "key"' > r4.toml
+printf '%s\n' "$common" "$segment" > r6.toml
+for node in r2 r4 r6; do on $node "$EKIDEN" proxy -c $node.toml > $node.log 2>&1 & done
+await r2 7001; await r4 7000; await r6 7000
+ROUNDS=${ROUNDS:-8} python3 - <<'P'
+import ctypes, os, random, select, socket, time
+
+ROUNDS, STREAMS, PATIENCE = int(os.environ["ROUNDS"]), 10, 60
+draw = random.Random(5)
+data = draw.randbytes(1_000_003)
+
+
+def enter(node):
+    """Sockets made from here on are this node's."""
+    with open(f"/run/netns/{node}") as namespace:
+        assert ctypes.CDLL(None, use_errno=True).setns(namespace.fileno(), 0x40000000) == 0
+
+
+def forward(router, does):
+    """Without it the router drops what it should pass on, and says nothing."""
+    enter(router)
+    with open("/proc/sys/net/ipv4/ip_forward", "w") as file:
+        file.write("01"[does])
+    enter("client")
+
+
+class Direction:
+    def __init__(self):
+        self.length = draw.choice([0, draw.randrange(1_000_000), 1 << 60, 1 << 60])
+        self.pace = draw.choice([0, 0, 3000, 1 << 20])
+        self.sent = self.received = 0
+        self.said = False
+        self.over = None
+
+    def write(self, to):
+        at = self.sent % len(data)
+        piece = data[at:at + min(self.length - self.sent, 65536)]
+        try:
+            if piece:
+                self.sent += to.send(piece)
+            elif not self.said:
+                to.shutdown(socket.SHUT_WR)
+                self.said = True
+        except BlockingIOError:
+            pass
+
+    def read(self, source, most):
+        try:
+            piece = source.recv(most)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self.over = error.strerror
+            return
+        if not piece:
+            self.over = "end"
+        at = self.received % len(data)
+        assert piece == (data[at:] + data * 3)[:len(piece)], "other bytes than were said"
+        self.received += len(piece)
+
+
+class Stream:
+    def __init__(self, server):
+        self.client = socket.create_connection((socket.gethostbyname("r2"), 7001), timeout=PATIENCE)
+        self.client.sendall(b"!")
+        self.server, _ = server.accept()
+        self.server.settimeout(PATIENCE)
+        assert self.server.recv(1) == b"!"
+        for end in self.client, self.server:
+            end.setblocking(False)
+            # For the host that is cut off itself.
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 2000)
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 1)
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 1)
+        self.ways = [(Direction(), self.client, self.server), (Direction(), self.server, self.client)]
+
+
+enter("server")
+server = socket.create_server(("", 9000))
+server.settimeout(PATIENCE)
+enter("client")
+cuts = under_way = false_ends = whole = 0
+reasons = {}
+for turn in range(ROUNDS):
+    router = ["r3", "r5", "r1", "r7"][turn % 4]
+    streams = [Stream(server) for _ in range(STREAMS)]
+    ways = [way for stream in streams for way in stream.ways]
+    moment = time.monotonic() + 0.05 + draw.random() * 0.3
+    while time.monotonic() < moment:
+        for way, source, sink in ways:
+            way.write(source)
+            if way.pace and not way.over:
+                way.read(sink, 1 + draw.randrange(way.pace))
+    forward(router, False)
+    before = [not way.over and way.sent > way.received for way, _, _ in ways]
+    under_way += sum(before)
+    cuts += any(before)
+    end = time.monotonic() + PATIENCE
+    while any(not way.over for way, _, _ in ways):
+        assert time.monotonic() < end, f"cut at {router}: no end and no break within {PATIENCE} s"
+        readable = [sink for way, _, sink in ways if not way.over]
+        for sink in select.select(readable, [], [], 1)[0]:
+            next(way for way, _, other in ways if other is sink).read(sink, 1 << 20)
+    for way, _, _ in ways:
+        reasons[way.over] = reasons.get(way.over, 0) + 1
+        if way.over == "end":
+            if way.said and way.received == way.sent:
+                whole += 1
+            else:
+                false_ends += 1
+                print(f"cut at {router}: an end after {way.received} of {way.sent} bytes, said: {way.said}")
+    forward(router, True)
+    for stream in streams:
+        stream.client.close()
+        stream.server.close()
+print(f"{cuts} cuts under way, {under_way} directions under way, {whole} whole, {false_ends} false ends; {reasons}")
+assert false_ends == 0
+assert cuts == ROUNDS and under_way >= ROUNDS * STREAMS * 0.6
+P

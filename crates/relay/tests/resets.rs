@@ -1,0 +1,102 @@
+//! A reset by either host is a reset for the other: at any moment, through one, two and three nodes, and without its
+//! having to read or write anything to learn of it.
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+
+use common::*;
+
+/// What makes the kernel of the host that goes away reset its connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Death {
+    /// The program asks for it.
+    Asked,
+    /// The program ends, by itself or by SIGKILL, and has not read everything.
+    Unread,
+}
+
+/// How the stream stands when it happens; "one" is who resets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Open,
+    OneHasEnded,
+    OtherHasEnded,
+    /// One has written until nothing more is taken: the other does not read.
+    OneIsBlocked,
+    OtherIsBlocked,
+    BothAreBlocked,
+    OtherHasEndedAndOneIsBlocked,
+    OneHasEndedAndOtherIsBlocked,
+}
+
+use State::*;
+
+const STATES: [State; 8] = [
+    Open,
+    OneHasEnded,
+    OtherHasEnded,
+    OneIsBlocked,
+    OtherIsBlocked,
+    BothAreBlocked,
+    OtherHasEndedAndOneIsBlocked,
+    OneHasEndedAndOtherIsBlocked,
+];
+
+const BUFFERS: &str = "[tcp]\nsend_buffer = \"16KiB\"\nreceive_buffer = \"16KiB\"\n";
+
+#[test]
+fn a_reset_reaches_the_other_host_whatever_the_stream_does() {
+    let chains: Vec<_> =
+        (0..3).map(|count| std::thread::spawn(move || STATES.iter().for_each(|&state| resets(count, state)))).collect();
+    for chain in chains {
+        chain.join().expect("what went wrong stands above");
+    }
+}
+
+fn resets(count: usize, state: State) {
+    let chain = Chain::with(count, BUFFERS, BUFFERS);
+    for (client_resets, death) in
+        [(true, Death::Asked), (false, Death::Asked), (true, Death::Unread), (false, Death::Unread)]
+    {
+        let what = format!("{count} nodes behind the first, {state:?}, {death:?}, by the client: {client_resets}");
+        let (listener, address) = listener();
+        let client = chain.socks(address);
+        let server = accept(&listener);
+        let (mut one, mut other) = if client_resets { (client, server) } else { (server, client) };
+        other.write_all(b"not read").unwrap();
+        one.peek(&mut [0]).unwrap();
+        if matches!(state, OneHasEnded | OneHasEndedAndOtherIsBlocked) {
+            one.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(other.read(&mut [0]).unwrap(), 0, "{what}");
+        }
+        if matches!(state, OtherHasEnded | OtherHasEndedAndOneIsBlocked) {
+            other.shutdown(Shutdown::Write).unwrap();
+            one.read_exact(&mut [0; 8]).unwrap();
+            assert_eq!(one.read(&mut [0]).unwrap(), 0, "{what}");
+            if death == Death::Unread {
+                // Nothing can be unread.
+                continue;
+            }
+        }
+        if matches!(state, OneIsBlocked | BothAreBlocked | OtherHasEndedAndOneIsBlocked) {
+            fill(&mut one);
+        }
+        if matches!(state, OtherIsBlocked | BothAreBlocked | OneHasEndedAndOtherIsBlocked) {
+            fill(&mut other);
+        }
+        match death {
+            Death::Asked => reset(one),
+            Death::Unread => drop(one),
+        }
+        let mut found = None;
+        wait_until(&format!("the other hears of it: {what}"), || {
+            found = other.take_error().unwrap();
+            found.is_some()
+        });
+        // The kernel's word for a reset behind an end is EPIPE.
+        let kind = found.unwrap().kind();
+        assert!(matches!(kind, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{what}: {kind}");
+    }
+}

@@ -8,8 +8,9 @@ mod http;
 mod patience;
 mod segment;
 mod socks;
+mod transparent;
 
-use std::net::TcpStream as StdStream;
+use std::net::{SocketAddr, TcpStream as StdStream};
 use std::sync::Arc;
 
 use ekiden_relay_proto::{Failure, FailureCode, Target};
@@ -29,7 +30,7 @@ pub struct Upstream {
     /// The first node of the chain, if it is one, for the pool.
     peer: Option<Arc<(String, Peer)>>,
     /// The address of the exit's connection.
-    bound: Option<std::net::SocketAddr>,
+    bound: Option<SocketAddr>,
 }
 
 /// A stream ready to run.
@@ -64,6 +65,7 @@ async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpStream) -> Op
         }
         ListenerKind::Forward { .. } => forward::prepare(node, listener, stream).await,
         ListenerKind::Socks5 { .. } => socks::prepare(node, listener, stream).await,
+        ListenerKind::Transparent { .. } => transparent::prepare(node, stream).await,
         ListenerKind::Http { .. } => Box::pin(http::prepare(node, listener, stream)).await,
     }?;
     stream.client.follow(node, &listener.tcp);
@@ -104,22 +106,38 @@ impl Upstream {
 
 /// Reaches `target` by what the routes say.
 pub async fn reach(node: &Node, target: &Target, early: Early<'_>) -> Result<Upstream, Failure> {
+    reach_for(node, target, None, early).await
+}
+
+/// As [`reach`], for a `client` whose address the exit may use.
+async fn reach_for(
+    node: &Node,
+    target: &Target,
+    client: Option<SocketAddr>,
+    early: Early<'_>,
+) -> Result<Upstream, Failure> {
     let config = node.config();
     match config.routes.way(target) {
-        Way::Direct => exit(node, target).await,
-        Way::Via(chain) => reach_via(node, chain, target, early).await,
+        Way::Direct => exit(node, target, client).await,
+        Way::Via(chain) => reach_via(node, chain, target, client, early).await,
         Way::Refuse => Err(refused(target)),
     }
 }
 
 /// Reaches `target` through `chain`; if it is empty, directly.
-pub async fn reach_via(node: &Node, chain: &[String], target: &Target, early: Early<'_>) -> Result<Upstream, Failure> {
+async fn reach_via(
+    node: &Node,
+    chain: &[String],
+    target: &Target,
+    client: Option<SocketAddr>,
+    early: Early<'_>,
+) -> Result<Upstream, Failure> {
     if chain.is_empty() {
-        return exit(node, target).await;
+        return exit(node, target, client).await;
     }
     let config = node.config();
     // Boxed: a direct connection, the hot path, should not pay for its size.
-    let (stream, bound) = Box::pin(open(node, chain, target, early)).await?;
+    let (stream, bound) = Box::pin(open(node, chain, target, client, early)).await?;
     let peer = chain.first().and_then(|first| config.peers.get_key_value(first));
     let peer = peer.map(|(name, peer)| Arc::new((name.clone(), peer.clone())));
     let mut side = Side::node(stream);
@@ -133,11 +151,13 @@ fn refused(target: &Target) -> Failure {
     Failure::new(FailureCode::Forbidden, format_args!("a route refuses {target}"))
 }
 
-/// Connects to `target` from here.
-async fn exit(node: &Node, target: &Target) -> Result<Upstream, Failure> {
+/// Connects to `target` from here; where this node acts as its clients, from the address of `client`.
+async fn exit(node: &Node, target: &Target, client: Option<SocketAddr>) -> Result<Upstream, Failure> {
     let config = node.config();
     let Some(rules) = config.routes.exit_rules(target) else { return Err(refused(target)) };
-    let stream = dial::connect(target, &config.tcp, config.limits.connect, |address| rules.refuses(address)).await?;
+    let client = client.filter(|&client| config.exit.acts_as(client));
+    let refuses = |address| rules.refuses(address);
+    let stream = dial::connect(target, client, &config.tcp, config.limits.connect, refuses).await?;
     let mut side = Side::host(stream);
     side.follow(node, &config.tcp);
     Ok(Upstream { side, peer: None, bound: None })

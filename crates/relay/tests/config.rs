@@ -46,6 +46,18 @@ fn what_is_wrong_is_refused_with_its_line() {
         (listen("http", "127.0.0.1:1", "users = { \"a:b\" = \"c\" }"), 5, "without ':'"),
         (listen("http", "127.0.0.1:1", "") + "[listen.y]\nkind = \"http\"\naddress = \"127.0.0.1:1\"", 8, "already"),
         (listen("segment", "127.0.0.1:1", ""), 0, "key_file"),
+        (listen("transparent", "0.0.0.0:1", "interfaces = [\"a\"]"), 4, "127.0.0.1:PORT"),
+        (listen("transparent", "127.0.0.2:1", "interfaces = [\"a\"]"), 4, "127.0.0.1:PORT"),
+        (listen("transparent", "[::1]:0", "interfaces = [\"a\"]"), 4, "[::1]:PORT"),
+        (listen("transparent", "127.0.0.1:1", ""), 2, "needs interfaces"),
+        (listen("transparent", "127.0.0.1:1", "interfaces = []"), 2, "needs interfaces"),
+        (listen("transparent", "127.0.0.1:1", "interfaces = [\"a\", \"b}\"]"), 5, "'b}' is not the name"),
+        (listen("transparent", "127.0.0.1:1", "interfaces = [\"lo\"]"), 5, "'lo' is not the name"),
+        (listen("transparent", "127.0.0.1:1", "interfaces = [\"a\"]\nexcept = [\".jp\"]"), 6, "sees addresses"),
+        (listen("transparent", "127.0.0.1:1", "interfaces = [\"a\"]\nusers = {}"), 6, "has no 'users'"),
+        (listen("socks5", "127.0.0.1:1", "interfaces = [\"a\"]"), 5, "has no 'interfaces'"),
+        (listen("http", "127.0.0.1:1", "except = []"), 5, "has no 'except'"),
+        ("[exit]\nclient_addresses = [\"a\"]".into(), 2, "not a network"),
         ("[peer.p]\naddress = \"h:1\"".into(), 0, "key_file"),
         ("key_file = \"missing\"".into(), 1, "No such file"),
         ("key_file = \"/etc/passwd\"".into(), 1, "chmod 600"),
@@ -70,7 +82,9 @@ fn what_is_shown_is_a_configuration_without_secrets() {
         [listen.seg]\nkind = \"segment\"\naddress = \"[::]:7000\"\ntcp = { receive_buffer = \"1MiB\" }\n\
         [peer.osaka]\naddress = \"198.51.100.7:7000\"\n\
         [[route]]\nto = [\"10.0.0.0/8\", \".example.jp\", \"example.org:80\", \"*:25\", \"[2001:db8::/32]:1\"]\nvia = [\"osaka\"]\n\
-        [[route]]\nto = [\"*\"]\naction = \"refuse\"\n";
+        [[route]]\nto = [\"*\"]\naction = \"refuse\"\n\
+        [listen.lan]\nkind = \"transparent\"\naddress = \"127.0.0.1:3129\"\ninterfaces = [\"lan0\"]\nexcept = [\"10.0.0.0/8\", \"*:25\"]\n\
+        [exit]\nclient_addresses = [\"10.1.2.3/8\", \"fd00::1\"]\n";
     let shown = config(text).to_string();
     assert!(!shown.contains("topsecret") && !shown.contains("aaaa"), "{shown}");
     assert!(shown.contains("connections = 16384") && shown.contains("handshake = \"10s\""), "{shown}");

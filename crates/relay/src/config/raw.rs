@@ -21,6 +21,8 @@ pub struct Raw {
     pub peer: IndexMap<Spanned<String>, Spanned<RawPeer>>,
     #[serde(default)]
     pub route: Vec<Spanned<RawRoute>>,
+    #[serde(default)]
+    pub exit: RawExit,
 }
 
 /// Numbers by algorithm and parameter.
@@ -56,6 +58,7 @@ pub enum RawKind {
     Http,
     Forward,
     Segment,
+    Transparent,
 }
 
 #[derive(Debug, Deserialize)]
@@ -68,7 +71,16 @@ pub struct RawListen {
     pub users: Option<Spanned<IndexMap<String, String>>>,
     pub to: Option<Spanned<String>>,
     pub via: Option<Spanned<Vec<Spanned<String>>>>,
+    pub interfaces: Option<Spanned<Vec<Spanned<String>>>>,
+    pub except: Option<Spanned<Vec<Spanned<String>>>>,
     pub tcp: Option<Spanned<RawTcp>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawExit {
+    #[serde(default)]
+    pub client_addresses: Vec<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,5 +1,7 @@
 //! From the file as written to the configuration that is meant. The defaults stand here and nowhere else.
 
+mod transparent;
+
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::os::unix::fs::PermissionsExt;
@@ -79,7 +81,8 @@ impl Source<'_> {
         let threads = self.threads(raw.threads)?;
         let congestion = raw.congestion.as_ref().map(|table| self.congestion(table)).transpose()?;
         let routes = Routes::new(routes);
-        Ok(Config { name, key, threads, tcp, congestion, limits, listeners, peers, routes, key_file })
+        let exit = self.exit(&raw.exit)?;
+        Ok(Config { name, key, threads, tcp, congestion, limits, listeners, peers, routes, exit, key_file })
     }
 
     fn threads(&self, threads: Option<Spanned<u16>>) -> Result<usize> {
@@ -164,8 +167,14 @@ impl Source<'_> {
             (_, _, Some(via)) if raw.kind != RawKind::Forward => return Err(misplaced("via", via.span())),
             _ => {}
         }
+        match (&raw.interfaces, &raw.except) {
+            _ if raw.kind == RawKind::Transparent => {}
+            (Some(interfaces), _) => return Err(misplaced("interfaces", interfaces.span())),
+            (_, Some(except)) => return Err(misplaced("except", except.span())),
+            _ => {}
+        }
         let users = raw.users.as_ref().map(|users| self.users(users)).transpose()?.unwrap_or_default();
-        let guarded = raw.kind == RawKind::Segment || !users.is_empty();
+        let guarded = matches!(raw.kind, RawKind::Segment | RawKind::Transparent) || !users.is_empty();
         if !address.ip().is_loopback() && !guarded && !raw.open {
             let users = if fronts_users { "give it users, or " } else { "" };
             let message = format!(
@@ -178,6 +187,7 @@ impl Source<'_> {
             RawKind::Socks5 => ListenerKind::Socks5 { users },
             RawKind::Http => ListenerKind::Http { users },
             RawKind::Segment => ListenerKind::Segment,
+            RawKind::Transparent => self.transparent(spanned, address)?,
             RawKind::Forward => {
                 let Some(to) = &raw.to else {
                     let message = "a forward listener needs to = \"host:port\"".into();
@@ -332,5 +342,6 @@ fn word(kind: RawKind) -> &'static str {
         RawKind::Http => "http",
         RawKind::Forward => "forward",
         RawKind::Segment => "segment",
+        RawKind::Transparent => "transparent",
     }
 }

@@ -6,7 +6,7 @@ use ekiden_congestion::choice;
 use ekiden_units::{Bytes, Time};
 
 use super::{Config, ListenerKind, Tcp};
-use crate::route::Way;
+use crate::route::{Pattern, Way};
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -38,6 +38,9 @@ impl fmt::Display for Config {
                         writeln!(f, "via = {via:?}")?;
                     }
                 }
+                ListenerKind::Transparent { interfaces, except } => {
+                    writeln!(f, "interfaces = {interfaces:?}\nexcept = [{}]", patterns(except))?;
+                }
                 _ => {}
             }
             writeln!(f, "tcp = {}", tcp_inline(&listener.tcp))?;
@@ -47,15 +50,15 @@ impl fmt::Display for Config {
             writeln!(f, "\n[peer.{name:?}]\naddress = \"{}\"\ntcp = {tcp}", peer.address)?;
         }
         for route in self.routes.iter() {
-            let to: Vec<String> = route.patterns.iter().map(|pattern| format!("\"{pattern}\"")).collect();
-            writeln!(f, "\n[[route]]\nto = [{}]", to.join(", "))?;
+            writeln!(f, "\n[[route]]\nto = [{}]", patterns(&route.patterns))?;
             match &route.way {
                 Way::Direct => writeln!(f, "action = \"direct\"")?,
                 Way::Refuse => writeln!(f, "action = \"refuse\"")?,
                 Way::Via(chain) => writeln!(f, "via = {chain:?}")?,
             }
         }
-        Ok(())
+        let networks: Vec<String> = self.exit.client_addresses.iter().map(|net| format!("\"{net}\"")).collect();
+        writeln!(f, "\n[exit]\nclient_addresses = [{}]", networks.join(", "))
     }
 }
 
@@ -85,6 +88,11 @@ impl Config {
         writeln!(f, "pool = {}", limits.pool)?;
         writeln!(f, "pool_idle = \"{}\"", Time::from(limits.pool_idle))
     }
+}
+
+fn patterns(patterns: &[Pattern]) -> String {
+    let patterns: Vec<String> = patterns.iter().map(|pattern| format!("\"{pattern}\"")).collect();
+    patterns.join(", ")
 }
 
 fn tcp_settings(tcp: &Tcp) -> Vec<String> {

@@ -13,7 +13,7 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, client: TcpSt
     let ListenerKind::Forward { to, via } = &listener.kind else { return None };
     let busy = node.begin();
     let reached = match via {
-        Some(chain) => reach_via(node, chain, to, Early::Host(&client)).await,
+        Some(chain) => reach_via(node, chain, to, None, Early::Host(&client)).await,
         None => reach(node, to, Early::Host(&client)).await,
     };
     match reached {

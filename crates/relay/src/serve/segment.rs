@@ -86,7 +86,7 @@ async fn read_open(stream: &mut TcpStream) -> io::Result<Open> {
 /// One stream, from OPEN to both ENDs. Returns the connection, ready for the next.
 async fn serve_stream(node: &Arc<Node>, tcp: &Tcp, mut stream: TcpStream, request: &Open) -> io::Result<TcpStream> {
     let busy = node.begin();
-    let reached = reach_via(node, &request.chain, &request.target, Early::Node(&stream)).await;
+    let reached = reach_via(node, &request.chain, &request.target, request.client, Early::Node(&stream)).await;
     let Upstream { side, peer, bound } = match reached {
         Ok(upstream) => upstream,
         Err(failure) => {

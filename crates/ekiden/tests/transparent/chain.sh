@@ -1,0 +1,59 @@
+# An island's router and one at the exit, with a segment between them: the client's address travels with it.
+printf 0123456789abcdef%.0s 1 2 3 4 > key && chmod 600 key
+cat > island.toml <<'T'
+name = "island"
+key_file = "key"
+[listen.v4]
+kind = "transparent"
+address = "127.0.0.1:3129"
+interfaces = ["lan0"]
+[listen.v6]
+kind = "transparent"
+address = "[::1]:3129"
+interfaces = ["lan0"]
+[peer.exit]
+address = "10.2.0.2:7000"
+[[route]]
+to = ["*"]
+via = ["exit"]
+T
+segment='name = "exit"
+key_file = "key"
+[listen.segment]
+kind = "segment"
+address = "10.2.0.2:7000"'
+
+# An exit that allows nothing needs no rules, and connects as itself.
+echo "$segment" > exit.toml && node exit && exit=$pid
+node island && island=$pid
+sees 10.3.0.1 10.3.0.2:8080
+sees fd00:3::1 '[fd00:3::2]:8080'
+whole 10.3.0.2:8080
+clean exit
+stop $exit
+
+# One that allows some networks is the client for those only.
+printf '%s\n' "$segment" '[exit]' 'client_addresses = ["10.1.0.0/24", "fd00:9::/64"]' > exit.toml
+node exit && exit=$pid
+sees_client 10.1.0.2 10.3.0.2:8080
+sees fd00:3::1 '[fd00:3::2]:8080'
+stop $exit
+clean exit
+
+printf '%s\n' "$segment" '[exit]' 'client_addresses = ["10.1.0.2", "fd00:1::/64"]' > exit.toml
+node exit && exit=$pid
+before=$(accepted island)
+for _ in 1 2 3; do
+  sees_client 10.1.0.2 10.3.0.2:8080
+  sees_client fd00:1::2 '[fd00:3::2]:8080'
+done
+whole 10.3.0.2:8080
+whole '[fd00:3::2]:8080'
+[ $(($(accepted island) - before)) = 10 ] || fail "$(accepted island) connections, and $before before"
+# What cannot be reached is a reset.
+if on client curl -sS --max-time 30 http://10.3.0.2:9/ 2> error; then fail "something is at port 9"; fi
+grep -q 'reset' error || fail "$(cat error)"
+stop $island
+stop $exit
+clean island
+clean exit

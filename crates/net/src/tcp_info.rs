@@ -32,6 +32,8 @@ pub struct TcpInfo {
     pub window_limited_us: u64,
     /// Microseconds in which the sender's own buffer held it back.
     pub buffer_limited_us: u64,
+    /// Whether this side has said its end, and it has not been acknowledged (FIN_WAIT1, CLOSING, LAST_ACK).
+    pub is_ending: bool,
 }
 
 /// Asks the kernel about a TCP socket. Works from any thread and namespace.
@@ -62,6 +64,8 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         mss_bytes: raw.snd_mss,
         window_limited_us: raw.rwnd_limited,
         buffer_limited_us: raw.sndbuf_limited,
+        // As numbered in linux/tcp_states.h.
+        is_ending: matches!(raw.state_and_flags[0], 4 | 9 | 11),
     })
 }
 

@@ -54,48 +54,6 @@ pub fn is_own(address: IpAddr) -> bool {
     chosen().is_ok_and(|chosen| chosen == address)
 }
 
-/// Whether connections with addresses that are not this machine's were closed by their process and have still to
-/// deliver what was written to them, or their end.
-///
-/// # Errors
-/// If the kernel's list cannot be read.
-pub fn has_undelivered() -> io::Result<bool> {
-    for file in ["/proc/thread-self/net/tcp", "/proc/thread-self/net/tcp6"] {
-        let list = match std::fs::read_to_string(file) {
-            Ok(list) => list,
-            // A kernel without IPv6.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            Err(error) => return Err(error),
-        };
-        if list.lines().skip(1).filter_map(undelivered).any(|local| !is_own(local)) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
-}
-
-/// The local address of a line of /proc/net/tcp (proc_pid_net(5)), if it is of a connection that is on its way out
-/// without a process.
-fn undelivered(line: &str) -> Option<IpAddr> {
-    let mut fields = line.split_whitespace().skip(1);
-    let local = fields.next()?.split(':').next()?;
-    let state = fields.nth(1)?;
-    let inode = fields.nth(5)?;
-    // FIN_WAIT1, LAST_ACK, CLOSING: the end was not acknowledged yet.
-    if inode != "0" || !matches!(state, "04" | "09" | "0B") {
-        return None;
-    }
-    let word = |at: usize| Some(u32::from_str_radix(local.get(at..at + 8)?, 16).ok()?.to_ne_bytes());
-    if local.len() == 8 {
-        return Some(Ipv4Addr::from(word(0)?).into());
-    }
-    let mut bytes = [0; 16];
-    for (i, chunk) in bytes.chunks_exact_mut(4).enumerate() {
-        chunk.copy_from_slice(&word(i * 8)?);
-    }
-    Some(Ipv6Addr::from(bytes).into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,20 +62,5 @@ mod tests {
     fn own_addresses_are_known() {
         assert!(is_own([127, 0, 0, 1].into()));
         assert!(!is_own([192, 0, 2, 1].into()));
-    }
-
-    #[test]
-    fn only_orphans_that_wait_for_an_acknowledgement_count() {
-        let line = |state: &str, inode: &str| {
-            format!(
-                "   1: {:08X}:1F90 0200010A:9C41 {state} 00000000:00000000 01:0000 00000000     0        0 {inode} 1 0",
-                u32::from_ne_bytes([10, 3, 0, 2])
-            )
-        };
-        assert_eq!(undelivered(&line("04", "0")), Some([10, 3, 0, 2].into()));
-        assert_eq!(undelivered(&line("0B", "0")), Some([10, 3, 0, 2].into()));
-        assert_eq!(undelivered(&line("01", "0")), None);
-        assert_eq!(undelivered(&line("04", "4711")), None);
-        assert_eq!(undelivered("garbage"), None);
     }
 }

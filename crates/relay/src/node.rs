@@ -13,7 +13,6 @@ use std::time::{Duration, Instant};
 
 use ekiden_bpf::Held;
 use ekiden_net::socket::{self, SocketError};
-use ekiden_net::transparent;
 use ekiden_relay_proto::segment::Key;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Notify, oneshot, watch};
@@ -254,18 +253,6 @@ impl Relay {
     /// Streams and requests under way.
     pub fn busy(&self) -> usize {
         self.node.busy.load(Ordering::Relaxed)
-    }
-
-    /// Whether hosts have still to be delivered what streams that have ended wrote to them, and need the rules of this node
-    /// for that.
-    pub fn is_delivering(&self) -> bool {
-        let look = || {
-            transparent::has_undelivered().unwrap_or_else(|error| {
-                tracing::warn!("it is not known whether everything was delivered: {error}");
-                false
-            })
-        };
-        self.rules.is_some() && look()
     }
 
     /// Binds what `config` has and this node has not.

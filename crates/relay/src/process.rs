@@ -44,7 +44,7 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
         relay.stop_accepting();
         let deadline = Instant::now() + drain;
         tracing::info!("stopping: {} streams have {drain:?} to end", relay.busy());
-        while (relay.busy() > 0 || relay.is_delivering()) && Instant::now() < deadline {
+        while relay.busy() > 0 && Instant::now() < deadline {
             tokio::select! {
                 () = sleep(DRAIN_STEP) => {}
                 _ = terminate.recv() => break,

@@ -78,14 +78,14 @@ impl Stream {
         Self { client: Side::host(client), upstream, first, busy }
     }
 
-    async fn run(self: Box<Self>, node: &Node) {
+    async fn run(self: Box<Self>, node: &Arc<Node>) {
         let Self { client, upstream, first, busy } = *self;
         let Upstream { side, peer, .. } = upstream;
         let duplex = Duplex::new(client, side, &first);
         drop(first);
         match duplex.run().await {
             Ok((client, side)) => {
-                client.end_cleanly();
+                end(client, node);
                 Upstream { side, peer, bound: None }.finish(node);
             }
             Err(error) => tracing::debug!("a stream was reset: {error}"),
@@ -96,11 +96,19 @@ impl Stream {
 
 impl Upstream {
     /// Both directions have ended.
-    pub fn finish(self, node: &Node) {
+    pub fn finish(self, node: &Arc<Node>) {
         match self.peer.as_deref() {
             Some((name, peer)) => node.pool.put(name, peer, self.side.stream),
-            None => self.side.end_cleanly(),
+            None => end(self.side, node),
         }
+    }
+}
+
+/// Both directions with a host have ended.
+fn end(side: Side, node: &Arc<Node>) {
+    match side.foreign {
+        true => drop(tokio::spawn(side.deliver(node.begin()))),
+        false => side.end_cleanly(),
     }
 }
 
@@ -159,6 +167,7 @@ async fn exit(node: &Node, target: &Target, client: Option<SocketAddr>) -> Resul
     let refuses = |address| rules.refuses(address);
     let stream = dial::connect(target, client, &config.tcp, config.limits.connect, refuses).await?;
     let mut side = Side::host(stream);
+    side.foreign = client.is_some();
     side.follow(node, &config.tcp);
     Ok(Upstream { side, peer: None, bound: None })
 }

@@ -87,4 +87,6 @@ lacks 'needs CAP_NET_ADMIN' 'exec setpriv --bounding-set=-net_admin,-net_raw'
 lacks 'needs CAP_NET_ADMIN' 'exec setpriv --bounding-set=-net_admin'
 mkdir empty
 lacks 'install nftables' 'mount --bind empty /usr/sbin; exec'
+lacks 'tcp_syncookies=1' 'sysctl -qw net.ipv4.tcp_syncookies=2; exec'
+lacks 'tcp_fwmark_accept=0' 'sysctl -qw net.ipv4.tcp_fwmark_accept=1; exec'
 lacks 'src_valid_mark=0' 'ip link add lan0 type veth peer name other; sysctl -qw net.ipv4.conf.lan0.rp_filter=1 net.ipv4.conf.all.src_valid_mark=1; exec'

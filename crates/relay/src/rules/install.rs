@@ -5,7 +5,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::process::{Command, Stdio};
 
-use ekiden_net::policy_route;
+use ekiden_net::policy_route::{self, Family};
 
 use super::Rules;
 
@@ -29,14 +29,13 @@ pub enum RulesError {
         /// What was said.
         why: String,
     },
-    /// A setting of the machine's with which intercepted packets would be dropped.
-    #[error(
-        "with rp_filter and src_valid_mark of '{interface}' both on, the kernel drops what a transparent listener takes: \
-         sysctl net.ipv4.conf.{interface}.src_valid_mark=0"
-    )]
-    SourceCheck {
-        /// The interface, or `all`.
-        interface: String,
+    /// The kernel is set so that it would lose intercepted connections.
+    #[error("with {setting} the kernel loses what a transparent listener takes: sysctl {right}")]
+    Setting {
+        /// What is so.
+        setting: String,
+        /// What must be so.
+        right: String,
     },
     /// A process with rules for a node of this name runs here.
     #[error("another process has the rules of a node named '{name}' here: give this one another name, or end that one")]
@@ -60,9 +59,15 @@ impl Installed {
     /// Puts `rules` into the kernel, in the place of those that a killed process of the same node has left.
     pub fn new(rules: Rules) -> Result<Self, RulesError> {
         let name = hold_name(&rules)?;
-        check_source_check(&rules)?;
+        check_settings(&rules)?;
         // What nft refuses it refuses whole; only routes can be left.
         put(&rules).inspect_err(|_| drop(remove_routes(&rules)))?;
+        if let Some(other) =
+            [Family::V4, Family::V6].into_iter().find(|&family| rules.families().all(|one| one != family))
+        {
+            // What a predecessor with other listeners has left; where it cannot be there, that is an error too.
+            let _ = policy_route::stop_delivering(rules.mark(), other);
+        }
         tracing::info!("table inet {} is in the packet filter, mark {:#x}", rules.table(), rules.mark());
         Ok(Self { rules, _name: name })
     }
@@ -74,7 +79,7 @@ impl Installed {
         // The running streams are marked under the first name.
         let rules = Rules { node: self.rules.node.clone(), ..rules }.with_families_of(&self.rules);
         if rules != self.rules {
-            check_source_check(&rules)?;
+            check_settings(&rules)?;
             self.rules = self.rules.clone().with_families_of(&rules);
             put(&rules)?;
             self.rules = rules;
@@ -159,18 +164,28 @@ fn nft(script: &str) -> Result<(), RulesError> {
     Err(refused(format!("nft: {}", said.lines().next().unwrap_or("failed without a word"))))
 }
 
-/// The kernel checks sources by routes (RFC 3704); with src_valid_mark by those for the mark, which lead nowhere.
-fn check_source_check(rules: &Rules) -> Result<(), RulesError> {
-    let value = |interface: &str, key: &str| -> u32 {
-        let file = format!("/proc/sys/net/ipv4/conf/{interface}/{key}");
+/// Whether the kernel is set so that taken connections come about.
+fn check_settings(rules: &Rules) -> Result<(), RulesError> {
+    let value = |key: &str| -> u32 {
+        let file = format!("/proc/sys/net/ipv4/{key}");
         std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
     };
-    let taken = rules.taken.iter().filter(|taken| taken.to.is_ipv4());
-    for interface in taken.flat_map(|taken| &taken.interfaces) {
-        let checked = value(interface, "rp_filter").max(value("all", "rp_filter")) > 0;
-        let by_mark = ["all", interface].into_iter().find(|name| value(name, "src_valid_mark") > 0);
-        if let (true, Some(interface)) = (checked, by_mark) {
-            return Err(RulesError::SourceCheck { interface: interface.to_owned() });
+    let lost = |setting: String, right: String| Err(RulesError::Setting { setting, right });
+    // An answer to a cookie is not known as one of ours; an accepted connection with the mark would talk to itself.
+    for (key, wrong, right) in [("tcp_syncookies", 2, 1), ("tcp_fwmark_accept", 1, 0)] {
+        if !rules.taken.is_empty() && value(key) == wrong {
+            return lost(format!("net.ipv4.{key} = {wrong}"), format!("net.ipv4.{key}={right}"));
+        }
+    }
+    // Sources are checked by routes (RFC 3704), here by those for the mark, which lead nowhere.
+    let of_v4 = rules.taken.iter().filter(|taken| taken.to.is_ipv4());
+    for interface in of_v4.flat_map(|taken| &taken.interfaces) {
+        let read = |interface: &str, key: &str| value(&format!("conf/{interface}/{key}"));
+        let checks = read(interface, "rp_filter").max(read("all", "rp_filter")) > 0;
+        let by_mark = ["all", interface].into_iter().find(|name| read(name, "src_valid_mark") > 0);
+        if let (true, Some(name)) = (checks, by_mark) {
+            let key = format!("net.ipv4.conf.{name}.src_valid_mark");
+            return lost(format!("rp_filter on and {key} = 1"), format!("{key}=0"));
         }
     }
     Ok(())

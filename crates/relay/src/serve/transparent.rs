@@ -18,7 +18,11 @@ pub(super) async fn prepare(node: &Arc<Node>, client: TcpStream) -> Option<Strea
     }
     let busy = node.begin();
     match reach_for(node, &to.into(), Some(from), Early::Host(&client)).await {
-        Ok(upstream) => Some(Stream::new(busy, client, upstream, Vec::new())),
+        Ok(upstream) => {
+            let mut stream = Stream::new(busy, client, upstream, Vec::new());
+            stream.client.foreign = true;
+            Some(stream)
+        }
         Err(failure) => {
             // The client has no protocol to be told in; dropping its connection resets it.
             tracing::info!("{from} to {to}: {failure}");

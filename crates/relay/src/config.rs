@@ -127,6 +127,8 @@ pub enum ListenerKind {
         interfaces: Vec<String>,
         /// Those to these addresses and ports pass as if there were no listener.
         except: Vec<Pattern>,
+        /// Whether this node connects to the destination itself when a node of the chain cannot be reached.
+        bypass: bool,
     },
 }
 

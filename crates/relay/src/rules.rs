@@ -41,7 +41,7 @@ impl Rules {
     pub fn of(config: &Config) -> Option<Self> {
         let mut taken = Vec::new();
         for (name, listener) in &config.listeners {
-            if let ListenerKind::Transparent { interfaces, except } = &listener.kind {
+            if let ListenerKind::Transparent { interfaces, except, .. } = &listener.kind {
                 let (interfaces, except) = (interfaces.clone(), except.clone());
                 taken.push(Taken { name: name.clone(), to: listener.address, interfaces, except });
             }

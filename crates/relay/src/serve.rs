@@ -65,7 +65,7 @@ async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpStream) -> Op
         }
         ListenerKind::Forward { .. } => forward::prepare(node, listener, stream).await,
         ListenerKind::Socks5 { .. } => socks::prepare(node, listener, stream).await,
-        ListenerKind::Transparent { .. } => transparent::prepare(node, stream).await,
+        ListenerKind::Transparent { .. } => transparent::prepare(node, listener, stream).await,
         ListenerKind::Http { .. } => Box::pin(http::prepare(node, listener, stream)).await,
     }?;
     stream.client.follow(node, &listener.tcp);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use ekiden_relay::{Config, Pattern};
+use ekiden_relay::{Config, Pattern, Rules};
 
 fn refused(text: &str) -> String {
     match Config::parse(text, &directory().join("node.toml")) {
@@ -57,6 +57,7 @@ fn what_is_wrong_is_refused_with_its_line() {
         (listen("transparent", "127.0.0.1:1", "interfaces = [\"a\"]\nusers = {}"), 6, "has no 'users'"),
         (listen("socks5", "127.0.0.1:1", "interfaces = [\"a\"]"), 5, "has no 'interfaces'"),
         (listen("http", "127.0.0.1:1", "except = []"), 5, "has no 'except'"),
+        (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nbypass = true"), 6, "has no 'bypass'"),
         ("[exit]\nclient_addresses = [\"a\"]".into(), 2, "not a network"),
         ("[peer.p]\naddress = \"h:1\"".into(), 0, "key_file"),
         ("key_file = \"missing\"".into(), 1, "No such file"),
@@ -136,4 +137,25 @@ fn patterns_match_what_they_say() {
     for wrong in ["", ":80", "a:0", "a:x", "10.0.0.0/33", ".10.0.0.1", "a/b", "*:*"] {
         assert!(Pattern::parse(wrong).is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn rules_say_what_is_taken_and_carry_the_name_of_the_node() {
+    let rules = |text: &str| Rules::of(&config(text)).map(|rules| rules.to_string());
+    assert_eq!(rules("[listen.x]\nkind = \"socks5\"\naddress = \"127.0.0.1:1\"\n"), None);
+    let text = "name = \"isle-1\"\n[listen.x]\nkind = \"transparent\"\naddress = \"[::1]:3129\"\n\
+        interfaces = [\"lan0\", \"lan1.5\"]\nexcept = [\"*:25\", \"10.0.0.0/8\", \"[2001:db8::/32]:80\"]\n";
+    let shown = rules(text).unwrap();
+    assert!(shown.contains("table inet ekiden_isle-1 {") && shown.contains("{ \"lan0\", \"lan1.5\" }"), "{shown}");
+    assert!(shown.contains("\ttcp dport 25 return\n"), "{shown}");
+    assert!(shown.contains("\tip6 daddr 2001:db8::/32 tcp dport 80 return\n"), "{shown}");
+    assert!(
+        shown.contains("tproxy ip6 to [::1]:3129 ") && !shown.contains("ipv4") && !shown.contains("10.0.0.0"),
+        "{shown}"
+    );
+    let mark = |shown: &str| shown.split("fwmark ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    assert_ne!(mark(&shown), mark(&rules(&text.replace("isle-1", "isle-2")).unwrap()));
+    // An exit takes nothing, but its connections have other addresses than its own.
+    let exit = rules("[exit]\nclient_addresses = [\"10.0.0.0/8\"]\n").unwrap();
+    assert!(exit.contains("ipv4") && !exit.contains("ipv6") && !exit.contains("tproxy"), "{exit}");
 }

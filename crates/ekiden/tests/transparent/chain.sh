@@ -53,6 +53,21 @@ whole '[fd00:3::2]:8080'
 # What cannot be reached is a reset, before the client knows of the connection or after.
 if on client curl -sS --max-time 30 http://10.3.0.2:9/ 2> error; then fail "something is at port 9"; fi
 grep -Eq 'reset|connect to' error || fail "$(cat error)"
+# Without the node at the exit nothing passes that the island's node takes …
+kill -KILL $exit; wait $exit || true
+if on client curl -sS --max-time 30 http://10.3.0.2:8080/who 2> error; then fail "it passed"; fi
+grep -Eq 'reset|connect to' error || fail "$(cat error)"
+# … unless it may go without.
+sed -i 's/^kind = "transparent"/&\nbypass = true/' island.toml
+kill -HUP $island
+until_true grep -q 'configuration was read again' island.log
+sees 10.2.0.1 10.3.0.2:8080
+sees fd00:2::1 '[fd00:3::2]:8080'
+whole 10.3.0.2:8080
+node exit && exit=$pid
+sees_client 10.1.0.2 10.3.0.2:8080
+sees_client fd00:1::2 '[fd00:3::2]:8080'
+whole 10.3.0.2:8080
 stop $island
 stop $exit
 clean island

@@ -76,11 +76,21 @@ sees fd00:2::1 '[fd00:3::2]:8080'
 kill -KILL $pid; wait $pid || true
 eval "wait \$talker_$relayed" && fail "the flow survived its node"
 grep -q 'ConnectionResetError' $relayed.log || fail "$(cat $relayed.log)"
+until_true eval '[ "$(on server ss -Htn state established "sport = :9000" | wc -l)" = 2 ]'
 on island nft list table inet ekiden_island > /dev/null
 sees_client 10.1.0.2 10.3.0.2:8080
 sees_client fd00:1::2 '[fd00:3::2]:8080'
 whole 10.3.0.2:8080
 goes_on $before4; goes_on $before6
+
+# Who loads another filter may delete the rules: everything passes then. SIGHUP puts them back.
+node island
+on island nft flush ruleset
+sees fd00:1::2 '[fd00:3::2]:8080'
+kill -HUP $pid
+until_true grep -q 'configuration was read again' island.log
+sees fd00:2::1 '[fd00:3::2]:8080'
+kill -KILL $pid; wait $pid || true
 
 # The next start replaces them.
 node island

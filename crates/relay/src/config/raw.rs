@@ -73,6 +73,7 @@ pub struct RawListen {
     pub via: Option<Spanned<Vec<Spanned<String>>>>,
     pub interfaces: Option<Spanned<Vec<Spanned<String>>>>,
     pub except: Option<Spanned<Vec<Spanned<String>>>>,
+    pub bypass: Option<Spanned<bool>>,
     pub tcp: Option<Spanned<RawTcp>>,
 }
 

@@ -167,10 +167,11 @@ impl Source<'_> {
             (_, _, Some(via)) if raw.kind != RawKind::Forward => return Err(misplaced("via", via.span())),
             _ => {}
         }
-        match (&raw.interfaces, &raw.except) {
+        match (&raw.interfaces, &raw.except, &raw.bypass) {
             _ if raw.kind == RawKind::Transparent => {}
-            (Some(interfaces), _) => return Err(misplaced("interfaces", interfaces.span())),
-            (_, Some(except)) => return Err(misplaced("except", except.span())),
+            (Some(interfaces), _, _) => return Err(misplaced("interfaces", interfaces.span())),
+            (_, Some(except), _) => return Err(misplaced("except", except.span())),
+            (_, _, Some(bypass)) => return Err(misplaced("bypass", bypass.span())),
             _ => {}
         }
         let users = raw.users.as_ref().map(|users| self.users(users)).transpose()?.unwrap_or_default();

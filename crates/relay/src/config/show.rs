@@ -38,8 +38,8 @@ impl fmt::Display for Config {
                         writeln!(f, "via = {via:?}")?;
                     }
                 }
-                ListenerKind::Transparent { interfaces, except } => {
-                    writeln!(f, "interfaces = {interfaces:?}\nexcept = [{}]", patterns(except))?;
+                ListenerKind::Transparent { interfaces, except, bypass } => {
+                    writeln!(f, "interfaces = {interfaces:?}\nexcept = [{}]\nbypass = {bypass}", patterns(except))?;
                 }
                 _ => {}
             }

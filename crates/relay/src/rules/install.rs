@@ -72,18 +72,16 @@ impl Installed {
         Ok(Self { rules, _name: name })
     }
 
-    /// Changes what is taken, for the same node or one of another name. Connections that run stay possible. On an error
-    /// everything is as it was.
+    /// Changes what is taken, for the same node or one of another name, and puts back what others have deleted. Connections
+    /// that run stay possible. On an error everything is as it was.
     pub fn change(&mut self, rules: Option<Rules>) -> Result<(), RulesError> {
         let rules = rules.unwrap_or_else(|| self.rules.draining());
         // The running streams are marked under the first name.
         let rules = Rules { node: self.rules.node.clone(), ..rules }.with_families_of(&self.rules);
-        if rules != self.rules {
-            check_settings(&rules)?;
-            self.rules = self.rules.clone().with_families_of(&rules);
-            put(&rules)?;
-            self.rules = rules;
-        }
+        check_settings(&rules)?;
+        self.rules = self.rules.clone().with_families_of(&rules);
+        put(&rules)?;
+        self.rules = rules;
         Ok(())
     }
 

@@ -1,14 +1,18 @@
 //! A connection that was on its way through this machine: its own address here is its destination.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ekiden_relay_proto::{Failure, FailureCode};
 use tokio::net::TcpStream;
 
-use super::{Stream, reach_for};
+use super::{Stream, Upstream, exit, reach_for};
+use crate::config::{Listener, ListenerKind};
 use crate::node::Node;
 use crate::segment::Early;
 
-pub(super) async fn prepare(node: &Arc<Node>, client: TcpStream) -> Option<Stream> {
+pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, client: TcpStream) -> Option<Stream> {
+    let ListenerKind::Transparent { bypass, .. } = listener.kind else { return None };
     // An error means that the client is gone already.
     let (to, from) = (client.local_addr().ok()?, client.peer_addr().ok()?);
     if to.ip().is_loopback() {
@@ -17,7 +21,11 @@ pub(super) async fn prepare(node: &Arc<Node>, client: TcpStream) -> Option<Strea
         return None;
     }
     let busy = node.begin();
-    match reach_for(node, &to.into(), Some(from), Early::Host(&client)).await {
+    let reached = match bypass {
+        true => reach_anyhow(node, to, from).await,
+        false => reach_for(node, &to.into(), Some(from), Early::Host(&client)).await,
+    };
+    match reached {
         Ok(upstream) => {
             let mut stream = Stream::new(busy, client, upstream, Vec::new());
             stream.client.foreign = true;
@@ -28,5 +36,17 @@ pub(super) async fn prepare(node: &Arc<Node>, client: TcpStream) -> Option<Strea
             tracing::info!("{from} to {to}: {failure}");
             None
         }
+    }
+}
+
+/// By what the routes say, or from here if a node of the chain cannot be reached. Nothing is sent before it is open, so
+/// that nothing can arrive twice.
+async fn reach_anyhow(node: &Node, to: SocketAddr, from: SocketAddr) -> Result<Upstream, Failure> {
+    match reach_for(node, &to.into(), Some(from), Early::Nothing).await {
+        Err(failure) if failure.code == FailureCode::NodeUnreachable => {
+            tracing::warn!("{from} to {to} goes by no other node: {failure}");
+            exit(node, &to.into(), Some(from)).await
+        }
+        other => other,
     }
 }

@@ -53,7 +53,8 @@ impl Source<'_> {
             }
             except.push(pattern);
         }
-        Ok(ListenerKind::Transparent { interfaces, except })
+        let bypass = raw.bypass.as_ref().is_some_and(|bypass| *bypass.get_ref());
+        Ok(ListenerKind::Transparent { interfaces, except, bypass })
     }
 
     pub(super) fn exit(&self, raw: &RawExit) -> Result<Exit> {

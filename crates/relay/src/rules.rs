@@ -94,7 +94,8 @@ impl fmt::Display for Rules {
         for (i, taken) in self.taken.iter().enumerate() {
             let family = if taken.to.is_ipv4() { "ipv4" } else { "ipv6" };
             let interfaces: Vec<String> = taken.interfaces.iter().map(|name| format!("\"{name}\"")).collect();
-            // Beginnings of connections only: the others began without this node and go on without it.
+            // Beginnings of connections only: the others began without this node and go on without it. Before what is for
+            // sockets that are there: a connection in TIME_WAIT gives way to a new one only by way of the listener.
             writeln!(
                 f,
                 "\t\tiifname {{ {} }} meta nfproto {family} tcp flags & (fin | syn | rst | ack) == syn \

@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
-use ekiden_relay::{Config, Relay};
+use ekiden_relay::{Config, Relay, Rules};
 
 use crate::out;
 
@@ -15,7 +15,7 @@ use crate::out;
 ///     key_file = "node.key"              # made by ekiden keygen node.key
 ///
 ///     [listen.socks]
-///     kind = "socks5"                    # or "http", "forward" (with to = "host:port"), "segment" (other nodes)
+///     kind = "socks5"                    # or "http", "forward" (with to = "host:port"), "segment" (other nodes), "transparent"
 ///     address = "127.0.0.1:1080"
 ///
 ///     [peer.osaka]
@@ -46,6 +46,10 @@ pub struct Args {
     /// Print the configuration with every default in place and passwords masked, and exit.
     #[arg(long, conflicts_with = "check")]
     show_config: bool,
+    /// Print what transparent listeners and exits need of the packet filter, for `nft -f`, with the routes as comments, and
+    /// exit. Changes nothing.
+    #[arg(long, conflicts_with_all = ["check", "show_config"])]
+    print_rules: bool,
 }
 
 /// Runs the node until it is told to stop.
@@ -59,6 +63,13 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     let config = Config::load(&args.config)?;
     if args.show_config {
         out::text(&config)?;
+        return Ok(());
+    }
+    if args.print_rules {
+        match Rules::of(&config) {
+            Some(rules) => out::text(&rules)?,
+            None => out::line("# no rules are needed: there is no transparent listener or exit")?,
+        }
         return Ok(());
     }
     if args.check {

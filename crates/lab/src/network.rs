@@ -4,13 +4,13 @@
 //! through the first link of [`Scenario::path`]. Links carry no addresses. They need none, nor ARP: both ends of every
 //! link have the same hardware address, which is what the kernel sends to on a device without ARP.
 
-use std::future::Future;
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd};
 
 use ekiden_net::device;
 use ekiden_net::namespace::Namespace;
+use ekiden_net::netlink::{io_error, on_netlink};
 use ekiden_scenario::{Link, NodeKind, Scenario, address};
 use rtnetlink::packet_core::DefaultNla;
 use rtnetlink::packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute};
@@ -57,18 +57,6 @@ pub(crate) fn build(scenario: &Scenario) -> Result<Network, Error> {
     }
     wire.run(|| on_netlink(|handle| raise_wire(handle, scenario))).map_err(building("set up the wire's devices"))?;
     Ok(Network { nodes, wire })
-}
-
-/// Runs netlink requests in the calling thread's namespace.
-fn on_netlink<F: Future<Output = io::Result<()>>>(work: impl FnOnce(Handle) -> F) -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let (connection, handle, _) = rtnetlink::new_connection()?;
-        let connection = tokio::spawn(connection);
-        let result = work(handle).await;
-        connection.abort();
-        result
-    })
 }
 
 /// Makes the devices, address and routes of one node.
@@ -149,13 +137,6 @@ fn metrics(tcp: &ekiden_scenario::Tcp) -> Vec<RouteMetric> {
 fn device_name(link: &str, number: usize) -> String {
     let usable = link.len() <= device::NAME_BYTES_MOST && !["lo", "all", "default"].contains(&link);
     if usable { link.into() } else { format!("link{number}") }
-}
-
-fn io_error(error: rtnetlink::Error) -> io::Error {
-    match error {
-        rtnetlink::Error::NetlinkError(message) => message.to_io(),
-        other => io::Error::other(other.to_string()),
-    }
 }
 
 fn too_many() -> io::Error {

@@ -5,10 +5,13 @@
 pub mod clock;
 pub mod device;
 pub mod namespace;
+pub mod netlink;
 pub mod packet;
 pub mod ping;
+pub mod policy_route;
 pub mod sandbox;
 pub mod schedule;
 pub mod socket;
 pub mod splice;
 pub mod tcp_info;
+pub mod transparent;

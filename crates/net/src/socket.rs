@@ -14,6 +14,8 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
+use crate::transparent;
+
 /// The TCP settings of one segment. An omitted one is left to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TcpOptions {
@@ -59,6 +61,12 @@ pub enum SocketError {
         /// The kernel's reason.
         source: io::Error,
     },
+    /// The process may not use addresses that are not this machine's.
+    #[error("a transparent socket needs CAP_NET_ADMIN: {source}")]
+    Transparent {
+        /// The kernel's reason.
+        source: io::Error,
+    },
     /// Any other system call.
     #[error("cannot set up a socket: {0}")]
     Io(#[from] io::Error),
@@ -70,7 +78,18 @@ const BACKLOG: i32 = 4096;
 /// Listens on `address` with SO_REUSEPORT, so that every worker thread can have a socket of its own.
 /// Accepted connections inherit no-delay, keep-alive, linger-zero (see [`reset_on_close`]) and `options`.
 pub fn listen(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener, SocketError> {
+    listen_on(new_socket(address, options)?, address)
+}
+
+/// As [`listen`], also for connections to other addresses that the packet filter brings to this socket. Their own
+/// address is the one the client meant. Needs CAP_NET_ADMIN.
+pub fn listen_transparent(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener, SocketError> {
     let socket = new_socket(address, options)?;
+    transparent::allow_foreign(&socket, address).map_err(|source| SocketError::Transparent { source })?;
+    listen_on(socket, address)
+}
+
+fn listen_on(socket: Socket, address: SocketAddr) -> Result<TcpListener, SocketError> {
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
     if address.is_ipv6() {
@@ -233,15 +252,14 @@ fn congestion_error(name: &str, error: io::Error) -> SocketError {
 fn set_buffer(socket: &Socket, force: i32, plain: i32, size: Bytes) -> io::Result<()> {
     // The kernel doubles the value in a signed int.
     let value = i32::try_from(size.0).unwrap_or(i32::MAX).min(i32::MAX / 2);
-    match set_int(socket.as_raw_fd(), libc::SOL_SOCKET, force, value) {
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-            set_int(socket.as_raw_fd(), libc::SOL_SOCKET, plain, value)
-        }
+    let set = |option| set_int(socket.as_raw_fd(), libc::SOL_SOCKET, option, value);
+    match set(force) {
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => set(plain),
         other => other,
     }
 }
 
-fn set_int(fd: RawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
+pub(crate) fn set_int(fd: RawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
     let size = size_of::<i32>() as libc::socklen_t;
     // SAFETY: the pointer and the size describe `value`, which outlives the call.
     match unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), size) } {

@@ -36,6 +36,8 @@ pub struct TcpInfo {
     pub window_limited_us: u64,
     /// Microseconds in which the sender's own buffer held it back.
     pub buffer_limited_us: u64,
+    /// Whether this side has said its end, and it has not been acknowledged (FIN_WAIT1, CLOSING, LAST_ACK).
+    pub is_ending: bool,
 }
 
 /// What the ends agreed on in their SYNs.
@@ -77,6 +79,8 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         options: Options::from_bits(raw.state_and_flags[OPTIONS_AT]),
         window_limited_us: raw.rwnd_limited,
         buffer_limited_us: raw.sndbuf_limited,
+        // As numbered in linux/tcp_states.h.
+        is_ending: matches!(raw.state_and_flags[0], 4 | 9 | 11),
     })
 }
 

@@ -70,8 +70,14 @@ fn a_key_is_not_printed_and_must_be_64_digits() {
 
 #[test]
 fn the_byte_layouts_are_those_of_the_document() {
-    let open = Open { chain: vec!["tokyo".into()], target: Target { host: Host::Name("a.b".into()), port: 80 } };
+    let open =
+        Open { chain: vec!["tokyo".into()], target: Target { host: Host::Name("a.b".into()), port: 80 }, client: None };
     assert_eq!(open.encode(), b"\x03\0\0\0\0\0\0\x0e\x01\x05tokyo\x03\x03a.b\0\x50");
+    let client = Some("192.0.2.9:4660".parse().unwrap());
+    assert_eq!(
+        Open { client, ..open }.encode(),
+        b"\x03\0\0\0\0\0\0\x15\x01\x05tokyo\x03\x03a.b\0\x50\x01\xc0\0\x02\x09\x12\x34"
+    );
     assert_eq!(
         encode_opened(Some("192.0.2.1:258".parse().unwrap())),
         b"\x04\0\0\0\0\0\0\x07\x01\xc0\0\x02\x01\x01\x02"
@@ -91,8 +97,12 @@ fn target() -> impl Strategy<Value = Target> {
 
 proptest! {
     #[test]
-    fn messages_read_back(target in target(), chain in prop::collection::vec("[a-z0-9_.-]{1,64}", 0..=MAX_CHAIN)) {
-        let open = Open { chain, target };
+    fn messages_read_back(
+        target in target(),
+        chain in prop::collection::vec("[a-z0-9_.-]{1,64}", 0..=MAX_CHAIN),
+        client in prop::option::of((any::<std::net::IpAddr>(), 1u16..).prop_map(std::net::SocketAddr::from)),
+    ) {
+        let open = Open { chain, target, client };
         prop_assert_eq!(Open::decode(body(&open.encode(), Kind::Open)), Ok(open));
     }
 

@@ -15,10 +15,11 @@ use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::segment::Key;
 use indexmap::IndexMap;
+use ipnet::IpNet;
 
 use crate::identity::{Fingerprint, Identity};
 use crate::logins::Users;
-use crate::route::Routes;
+use crate::route::{Pattern, Routes};
 
 /// Everything a node was told, resolved and checked.
 #[derive(Debug, Clone)]
@@ -42,8 +43,18 @@ pub struct Config {
     pub peers: IndexMap<String, Peer>,
     /// How a destination is reached.
     pub routes: Routes,
+    /// What this node does where it connects to destinations.
+    pub exit: Exit,
     /// Where the key was read from.
     key_file: Option<PathBuf>,
+}
+
+/// What a node does as the exit, where it connects to destinations.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Exit {
+    /// For clients in these networks that a transparent listener has told of, here or at the other end of a chain, it
+    /// connects from their own address and port.
+    pub client_addresses: Vec<IpNet>,
 }
 
 /// The TCP settings of one segment, and what to do without its congestion control.
@@ -128,6 +139,15 @@ pub enum ListenerKind {
     },
     /// Other nodes: those whose keys are known here, by name.
     Segment(Security<IndexMap<String, Fingerprint>>),
+    /// Connections to any destination that pass through this machine.
+    Transparent {
+        /// Those that come in by these.
+        interfaces: Vec<String>,
+        /// Those to these addresses and ports pass as if there were no listener.
+        except: Vec<Pattern>,
+        /// Whether this node connects to the destination itself when a node of the chain cannot be reached.
+        bypass: bool,
+    },
 }
 
 /// How two nodes on a segment know each other, and whether they speak so that nobody else understands. `Known` is whom this
@@ -217,6 +237,13 @@ impl Config {
     }
 }
 
+impl Exit {
+    /// Whether connections for `client` are made from its own address.
+    pub fn acts_as(&self, client: SocketAddr) -> bool {
+        self.client_addresses.iter().any(|net| net.contains(&client.ip()))
+    }
+}
+
 impl Security<IndexMap<String, Fingerprint>> {
     /// Whether a node that has `credential` is admitted.
     pub fn admits(&self, credential: &Credential) -> bool {
@@ -238,6 +265,7 @@ impl ListenerKind {
             Self::Http { .. } => "http",
             Self::Forward { .. } => "forward",
             Self::Segment(_) => "segment",
+            Self::Transparent { .. } => "transparent",
         }
     }
 }

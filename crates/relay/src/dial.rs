@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use ekiden_net::socket::SocketError;
+use ekiden_net::transparent;
 use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::{Instant, timeout, timeout_at};
@@ -12,9 +13,11 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::config::Tcp;
 use crate::congestion;
 
-/// Connects to `target` within `limit`. Addresses that are `refused` are not tried.
+/// Connects to `target` within `limit`, from the address of `client` if there is one to act as. Addresses that are
+/// `refused` are not tried.
 pub async fn connect(
     target: &Target,
+    client: Option<SocketAddr>,
     tcp: &Tcp,
     limit: Duration,
     refused: impl Fn(SocketAddr) -> bool,
@@ -24,17 +27,18 @@ pub async fn connect(
         if refused(address) {
             return Err(Failure::new(FailureCode::Forbidden, format_args!("a route refuses {target}")));
         }
-        return match timeout(limit, attempt(address, tcp)).await {
+        return match timeout(limit, attempt(address, client, tcp)).await {
             Ok(connected) => connected.map_err(|error| failure(target, &error)),
             Err(_) => Err(timed_out(target)),
         };
     }
     // Names are rare on the hot path and their future is large.
-    Box::pin(connect_name(target, tcp, limit, refused)).await
+    Box::pin(connect_name(target, client, tcp, limit, refused)).await
 }
 
 async fn connect_name(
     target: &Target,
+    client: Option<SocketAddr>,
     tcp: &Tcp,
     limit: Duration,
     refused: impl Fn(SocketAddr) -> bool,
@@ -55,7 +59,7 @@ async fn connect_name(
     for (i, address) in allowed.iter().enumerate() {
         // An address that does not answer must leave time for the ones behind it.
         let share = deadline.saturating_duration_since(Instant::now()) / (allowed.len() - i) as u32;
-        last = match timeout(share, attempt(*address, tcp)).await {
+        last = match timeout(share, attempt(*address, client, tcp)).await {
             Ok(Ok(stream)) => return Ok(stream),
             Ok(Err(error)) => failure(target, &error),
             Err(_) => timed_out(target),
@@ -64,13 +68,37 @@ async fn connect_name(
     Err(last)
 }
 
-async fn attempt(address: SocketAddr, tcp: &Tcp) -> io::Result<TcpStream> {
-    let socket = match congestion::outgoing(address, tcp) {
-        Ok(socket) => socket,
-        Err(SocketError::Io(error)) => return Err(error),
-        Err(error) => return Err(io::Error::other(error.to_string())),
+async fn attempt(address: SocketAddr, client: Option<SocketAddr>, tcp: &Tcp) -> io::Result<TcpStream> {
+    // An answer from this machine itself to the client's address would not come back to the socket.
+    let client = client.filter(|client| client.is_ipv4() == address.is_ipv4() && !transparent::is_own(address.ip()));
+    if let Some(client) = client {
+        return attempt_as(client, address, tcp).await;
+    }
+    socket(address, tcp)?.connect(address).await
+}
+
+/// From the port of `client` too, unless an earlier connection to `address` still has it.
+async fn attempt_as(client: SocketAddr, address: SocketAddr, tcp: &Tcp) -> io::Result<TcpStream> {
+    let from = async |same_port| {
+        let socket = socket(address, tcp)?;
+        transparent::bind_as(&socket, client, same_port)?;
+        socket.connect(address).await
     };
-    TcpSocket::from_std_stream(socket.into()).connect(address).await
+    match from(true).await {
+        Err(error) if matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable) => {
+            tracing::debug!("another port than that of {client} for {address}: {error}");
+            from(false).await
+        }
+        other => other,
+    }
+}
+
+fn socket(address: SocketAddr, tcp: &Tcp) -> io::Result<TcpSocket> {
+    match congestion::outgoing(address, tcp) {
+        Ok(socket) => Ok(TcpSocket::from_std_stream(socket.into())),
+        Err(SocketError::Io(error)) => Err(error),
+        Err(error) => Err(io::Error::other(error.to_string())),
+    }
 }
 
 fn timed_out(target: &Target) -> Failure {

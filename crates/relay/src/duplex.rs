@@ -1,17 +1,28 @@
 //! A whole stream: both directions between two sockets, and what closing them means.
 
 use std::future::poll_fn;
+use std::net::Shutdown;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
+use ekiden_net::tcp_info::tcp_info;
 use ekiden_relay_proto::segment::{Header, Kind};
+use socket2::SockRef;
+use tokio::time::{Instant, sleep};
 
 use crate::alarm::Alarm;
 use crate::auto::Watch;
 use crate::config::Tcp;
 use crate::connection::Connection;
 use crate::expiry::Expiry;
-use crate::node::Node;
+use crate::node::{Busy, Node};
 use crate::pump::{Pump, PumpError};
+
+/// How soon, and later how often, it is looked whether the end of a stream has arrived.
+const DELIVERY_LOOK: Duration = Duration::from_millis(20);
+const DELIVERY_LOOK_MOST: Duration = Duration::from_millis(500);
+/// From then on it is left to the kernel.
+const DELIVERY_MOST: Duration = Duration::from_secs(60);
 
 /// RESET codes (docs/protocol.md §6).
 #[derive(Debug, Clone, Copy)]
@@ -30,6 +41,8 @@ pub struct Side {
     pub stream: Connection,
     /// Whether a node is at the other end, so that frames are spoken.
     pub node: bool,
+    /// Whether this end of the connection has an address that is not this machine's.
+    pub foreign: bool,
     /// Looks at it, if its congestion control is chosen by what its path shows.
     watch: Option<Box<Watch>>,
 }
@@ -46,12 +59,12 @@ pub struct Duplex {
 impl Side {
     /// A host's connection.
     pub fn host(stream: impl Into<Connection>) -> Self {
-        Self { stream: stream.into(), node: false, watch: None }
+        Self { stream: stream.into(), node: false, foreign: false, watch: None }
     }
 
     /// A node's connection.
     pub fn node(stream: Connection) -> Self {
-        Self { stream, node: true, watch: None }
+        Self { stream, node: true, foreign: false, watch: None }
     }
 
     /// Gives it the congestion control that its path has, if `tcp` leaves that to the path; while its stream runs the path
@@ -70,6 +83,20 @@ impl Side {
     /// resets, a byte unwritten makes a false end.
     pub fn end_cleanly(self) {
         self.stream.end_cleanly();
+    }
+
+    /// As [`Side::end_cleanly`], and keeps the connection until all has arrived. Whoever stops the node waits for `busy`, and
+    /// only then takes away the rules by which acknowledgements for a foreign address come here.
+    pub async fn deliver(self, busy: Busy) {
+        // It may have been said before, and the connection may be gone.
+        let _ = SockRef::from(self.stream.socket()).shutdown(Shutdown::Write);
+        let (mut pause, give_up) = (DELIVERY_LOOK, Instant::now() + DELIVERY_MOST);
+        while tcp_info(self.stream.socket()).is_ok_and(|info| info.is_ending) && Instant::now() < give_up {
+            sleep(pause).await;
+            pause = (pause * 2).min(DELIVERY_LOOK_MOST);
+        }
+        self.end_cleanly();
+        drop(busy);
     }
 
     /// Tells a node why its stream is given up, if the connection takes it at once.
@@ -133,7 +160,7 @@ struct Open<'a> {
 
 impl<'a> Open<'a> {
     fn new(side: &'a mut Side) -> Self {
-        let Side { stream, node, watch } = side;
+        let Side { stream, node, watch, .. } = side;
         Self { stream, node: *node, watch, alarm: Alarm::default() }
     }
 

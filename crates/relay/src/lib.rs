@@ -1,5 +1,5 @@
-//! The relay: takes connections (SOCKS5, HTTP, fixed forward, other nodes) and carries each to its destination,
-//! directly or over a chain of nodes.
+//! The relay: takes connections (SOCKS5, HTTP, fixed forward, transparent, other nodes) and carries each to its
+//! destination, directly or over a chain of nodes.
 //!
 //! [`Config`] says what a node does; [`Relay`] runs it on threads of its own; [`run`] is the whole life of a
 //! process that is a node. docs/proxy.md is for its users, docs/protocol.md for those who speak to it.
@@ -20,6 +20,7 @@ mod pool;
 mod process;
 mod pump;
 mod route;
+mod rules;
 mod segment;
 mod serve;
 mod session;
@@ -27,9 +28,10 @@ mod tls;
 mod wire;
 
 pub use config::edit;
-pub use config::{Accept, Config, ConfigError, Limits, Listener, ListenerKind, Peer, Security, SharedKey, Tcp};
+pub use config::{Accept, Config, ConfigError, Exit, Limits, Listener, ListenerKind, Peer, Security, SharedKey, Tcp};
 pub use congestion::{NotToBeHad, Reason};
 pub use logins::hash_password;
 pub use node::{Relay, StartError};
 pub use process::run;
 pub use route::{Pattern, Route, Routes, Way};
+pub use rules::{Rules, RulesError};

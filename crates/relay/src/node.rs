@@ -23,6 +23,7 @@ use crate::config::{Config, Credential, Listener, ListenerKind};
 use crate::congestion::{self, NotToBeHad};
 use crate::logins::Logins;
 use crate::pool::Pool;
+use crate::rules::{Installed, Rules, RulesError};
 
 /// What all connections of a node share.
 #[derive(Debug)]
@@ -76,6 +77,8 @@ pub struct Relay {
     bound: HashMap<String, Bound>,
     /// The congestion controls that this node keeps in the kernel.
     held: Vec<Held>,
+    /// The rules that transparent listeners and exits need. They outlast all connections.
+    rules: Option<Installed>,
 }
 
 /// A listener's sockets.
@@ -102,20 +105,27 @@ pub enum StartError {
     /// A congestion control cannot be had, and no fallback is named.
     #[error(transparent)]
     Congestion(#[from] NotToBeHad),
+    /// The packet filter or the routing does not do what a transparent listener or exit needs.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
     /// No thread or event loop could be had.
     #[error("cannot start a worker thread: {0}")]
     Thread(#[from] io::Error),
 }
 
 impl StartError {
-    /// Whether the machine lacks something: a privilege, such as the one to bind a port below 1024, or a congestion control.
+    /// Whether the machine lacks something: a privilege, such as the one to bind a port below 1024, a congestion control, or
+    /// what transparent connections need.
     pub fn is_lack(&self) -> bool {
         match self {
             Self::Listen { source: SocketError::Bind { source, .. }, .. } => {
                 source.kind() == io::ErrorKind::PermissionDenied
             }
-            Self::Listen { source, .. } => matches!(source, SocketError::ForbiddenCongestion { .. }),
+            Self::Listen { source, .. } => {
+                matches!(source, SocketError::ForbiddenCongestion { .. } | SocketError::Transparent { .. })
+            }
             Self::Congestion(_) => true,
+            Self::Rules(error) => !matches!(error, RulesError::Taken { .. }),
             Self::Thread(_) => false,
         }
     }
@@ -192,7 +202,8 @@ impl Relay {
             let thread = std::thread::Builder::new().name(format!("relay-{i}"));
             threads.push((stop, thread.spawn(move || work(runtime, stopped))?));
         }
-        let mut relay = Self { node, workers: workers.into(), threads, bound: HashMap::new(), held: Vec::new() };
+        let (workers, bound) = (workers.into(), HashMap::new());
+        let mut relay = Self { node, workers, threads, bound, held: Vec::new(), rules: None };
         relay.reload(config)?;
         for worker in relay.workers.iter() {
             worker.handle.spawn(expire_pool(relay.node.clone()));
@@ -216,6 +227,10 @@ impl Relay {
         let (config, held) = congestion::secure(&config, &self.held)?;
         let config = Arc::new(config);
         let fresh = self.bind_new(&config)?;
+        match (&mut self.rules, Rules::of(&config)) {
+            (Some(installed), rules) => installed.change(rules)?,
+            (none, rules) => *none = rules.map(Installed::new).transpose()?,
+        }
         self.held.extend(held);
         // Nothing can fail from here on. The configuration is in force before its listeners accept.
         *self.node.config.write().unwrap_or_else(PoisonError::into_inner) = config.clone();
@@ -237,6 +252,9 @@ impl Relay {
 
     /// Stops accepting and lets idle connections end. [`Relay::busy`] tells how much is still under way.
     pub fn stop_accepting(&mut self) {
+        if let Some(rules) = &mut self.rules {
+            rules.drain();
+        }
         for (_, bound) in self.bound.drain() {
             bound.stop();
         }
@@ -309,6 +327,7 @@ impl Bound {
     /// where the kernel chose the port only the name tells them apart.
     fn serves(&self, old: &str, name: &str, listener: &Listener) -> bool {
         let same = self.listener.address == listener.address && self.listener.tcp.options == listener.tcp.options;
+        let same = same && is_transparent(&self.listener) == is_transparent(listener);
         same && (old == name || listener.address.port() != 0)
     }
 
@@ -321,13 +340,18 @@ fn bind(listener: &Listener, workers: usize, shared: bool) -> Result<(SocketAddr
     if !shared && listener.address.port() != 0 {
         socket::ensure_free(listener.address)?;
     }
-    let first = socket::listen(listener.address, &listener.tcp.options)?;
+    let listen = if is_transparent(listener) { socket::listen_transparent } else { socket::listen };
+    let first = listen(listener.address, &listener.tcp.options)?;
     let address = first.local_addr()?;
     let mut sockets = vec![first];
     for _ in 1..workers {
-        sockets.push(socket::listen(address, &listener.tcp.options)?);
+        sockets.push(listen(address, &listener.tcp.options)?);
     }
     Ok((address, sockets))
+}
+
+fn is_transparent(listener: &Listener) -> bool {
+    matches!(listener.kind, ListenerKind::Transparent { .. })
 }
 
 fn work(runtime: Runtime, stopped: oneshot::Receiver<()>) {

@@ -131,6 +131,15 @@ impl Pattern {
         Ok(Self { hosts, port })
     }
 
+    /// The network (`None`: all addresses) and the port (`None`: all). `None` if it is about names.
+    pub fn addresses(&self) -> Option<(Option<IpNet>, Option<u16>)> {
+        match self.hosts {
+            Hosts::All => Some((None, self.port)),
+            Hosts::Net(net) => Some((Some(net), self.port)),
+            Hosts::Name(_) | Hosts::Suffix(_) => None,
+        }
+    }
+
     /// Whether `target` is in the set.
     pub fn matches(&self, target: &Target) -> bool {
         if self.port.is_some_and(|port| port != target.port) {

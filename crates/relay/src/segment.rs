@@ -33,11 +33,12 @@ pub enum Early<'a> {
 /// The most payload sent before the answer, in bytes.
 const MAX_EARLY: usize = 16 << 10;
 
-/// Opens a stream to `target` through `chain`, whose first node is a peer.
+/// Opens a stream to `target` for `client` through `chain`, whose first node is a peer.
 pub async fn open(
     node: &Node,
     chain: &[String],
     target: &Target,
+    client: Option<SocketAddr>,
     early: Early<'_>,
 ) -> Result<(Connection, SocketAddr), Failure> {
     let config = node.config();
@@ -48,7 +49,7 @@ pub async fn open(
         let text = format_args!("node {} does not know the node '{first}'", config.name);
         return Err(Failure::new(FailureCode::UnknownNode, text));
     };
-    let request = Open { chain: rest.to_vec(), target: target.clone() }.encode();
+    let request = Open { chain: rest.to_vec(), target: target.clone(), client }.encode();
     // Every node on the way has `connect` to reach the next; only one of them can be the one that waits.
     let limit = config.limits.connect * 2;
     while let Some(warm) = node.pool.take(first, peer) {
@@ -159,7 +160,7 @@ impl From<io::Error> for Unanswered {
 /// Connects and authenticates; returns what is still to be sent before the first request.
 async fn dial_peer(node: &Node, name: &str, peer: &Peer) -> Result<(Connection, Vec<u8>), Failure> {
     let config = node.config();
-    let connected = dial::connect(&peer.address, &peer.tcp, config.limits.connect, |_| false).await;
+    let connected = dial::connect(&peer.address, None, &peer.tcp, config.limits.connect, |_| false).await;
     let socket = connected.map_err(|failure| {
         let text = format_args!("node {} cannot reach node {name}: {failure}", config.name);
         Failure::new(FailureCode::NodeUnreachable, text)

@@ -8,8 +8,9 @@ mod http;
 mod patience;
 mod segment;
 mod socks;
+mod transparent;
 
-use std::net::TcpStream as StdStream;
+use std::net::{SocketAddr, TcpStream as StdStream};
 use std::sync::Arc;
 
 use ekiden_relay_proto::{Failure, FailureCode, Target};
@@ -31,7 +32,7 @@ pub struct Upstream {
     /// The first node of the chain, if it is one, for the pool.
     peer: Option<Arc<(String, Peer)>>,
     /// The address of the exit's connection.
-    bound: Option<std::net::SocketAddr>,
+    bound: Option<SocketAddr>,
 }
 
 /// A stream ready to run.
@@ -66,6 +67,7 @@ async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpStream) -> Op
         }
         ListenerKind::Forward { .. } => forward::prepare(node, listener, stream).await,
         ListenerKind::Socks5 { .. } => socks::prepare(node, listener, stream).await,
+        ListenerKind::Transparent { .. } => transparent::prepare(node, listener, stream).await,
         ListenerKind::Http { .. } => Box::pin(http::prepare(node, listener, stream)).await,
     }?;
     stream.client.follow(node, &listener.tcp);
@@ -78,7 +80,7 @@ impl Stream {
         Self { client: Side::host(client), upstream, first, busy }
     }
 
-    async fn run(self: Box<Self>, node: &Node) {
+    async fn run(self: Box<Self>, node: &Arc<Node>) {
         let Self { client, upstream, first, busy } = *self;
         let Upstream { side, peer, .. } = upstream;
         let duplex = Duplex::new(client, side, &first);
@@ -86,7 +88,7 @@ impl Stream {
         drop(first);
         match duplex.run(expiry).await {
             Ok((client, side)) => {
-                client.end_cleanly();
+                end(client, node);
                 Upstream { side, peer, bound: None }.finish(node);
             }
             Err(error) => tracing::debug!("a stream was reset: {error}"),
@@ -97,20 +99,38 @@ impl Stream {
 
 impl Upstream {
     /// Both directions have ended.
-    pub fn finish(self, node: &Node) {
+    pub fn finish(self, node: &Arc<Node>) {
         match self.peer.as_deref() {
             Some((name, peer)) => node.pool.put(name, peer, self.side.stream),
-            None => self.side.end_cleanly(),
+            None => end(self.side, node),
         }
+    }
+}
+
+/// Both directions with a host have ended.
+fn end(side: Side, node: &Arc<Node>) {
+    match side.foreign {
+        true => drop(tokio::spawn(side.deliver(node.begin()))),
+        false => side.end_cleanly(),
     }
 }
 
 /// Reaches `target` by what the routes say.
 pub async fn reach(node: &Node, target: &Target, early: Early<'_>) -> Result<Upstream, Failure> {
+    reach_for(node, target, None, early).await
+}
+
+/// As [`reach`], for a `client` whose address the exit may use.
+async fn reach_for(
+    node: &Node,
+    target: &Target,
+    client: Option<SocketAddr>,
+    early: Early<'_>,
+) -> Result<Upstream, Failure> {
     let config = node.config();
     match config.routes.way(target) {
-        Way::Direct => exit(node, target).await,
-        Way::Via(chain) => reach_via(node, chain, target, early).await,
+        Way::Direct => exit(node, target, client).await,
+        Way::Via(chain) => reach_via(node, chain, target, client, early).await,
         Way::Refuse => Err(refused(target)),
     }
 }
@@ -122,13 +142,19 @@ pub fn is_allowed(node: &Node, target: &Target) -> bool {
 }
 
 /// Reaches `target` through `chain`; if it is empty, directly.
-pub async fn reach_via(node: &Node, chain: &[String], target: &Target, early: Early<'_>) -> Result<Upstream, Failure> {
+async fn reach_via(
+    node: &Node,
+    chain: &[String],
+    target: &Target,
+    client: Option<SocketAddr>,
+    early: Early<'_>,
+) -> Result<Upstream, Failure> {
     if chain.is_empty() {
-        return exit(node, target).await;
+        return exit(node, target, client).await;
     }
     let config = node.config();
     // Boxed: a direct connection, the hot path, should not pay for its size.
-    let (stream, bound) = Box::pin(open(node, chain, target, early)).await?;
+    let (stream, bound) = Box::pin(open(node, chain, target, client, early)).await?;
     let peer = chain.first().and_then(|first| config.peers.get_key_value(first));
     let peer = peer.map(|(name, peer)| Arc::new((name.clone(), peer.clone())));
     let mut side = Side::node(stream);
@@ -142,12 +168,15 @@ fn refused(target: &Target) -> Failure {
     Failure::new(FailureCode::Forbidden, format_args!("a route refuses {target}"))
 }
 
-/// Connects to `target` from here.
-async fn exit(node: &Node, target: &Target) -> Result<Upstream, Failure> {
+/// Connects to `target` from here; where this node acts as its clients, from the address of `client`.
+async fn exit(node: &Node, target: &Target, client: Option<SocketAddr>) -> Result<Upstream, Failure> {
     let config = node.config();
     let Some(rules) = config.routes.exit_rules(target) else { return Err(refused(target)) };
-    let stream = dial::connect(target, &config.tcp, config.limits.connect, |address| rules.refuses(address)).await?;
+    let client = client.filter(|&client| config.exit.acts_as(client));
+    let refuses = |address| rules.refuses(address);
+    let stream = dial::connect(target, client, &config.tcp, config.limits.connect, refuses).await?;
     let mut side = Side::host(stream);
+    side.foreign = client.is_some();
     side.follow(node, &config.tcp);
     Ok(Upstream { side, peer: None, bound: None })
 }

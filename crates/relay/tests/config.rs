@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use ekiden_relay::{Config, Pattern};
+use ekiden_relay::{Config, Pattern, Rules};
 
 fn refused(text: &str) -> String {
     match Config::parse(text, &directory().join("node.toml")) {
@@ -51,6 +51,19 @@ fn what_is_wrong_is_refused_with_its_line() {
         (listen("http", "127.0.0.1:1", "users = { \"a:b\" = \"c\" }"), 5, "without ':'"),
         (listen("http", "127.0.0.1:1", "users = { a = \"secret\" }"), 5, "'ekiden password' makes it"),
         (listen("http", "127.0.0.1:1", "") + "[listen.y]\nkind = \"http\"\naddress = \"127.0.0.1:1\"", 8, "already"),
+        (listen("transparent", "0.0.0.0:1", "interfaces = [\"a\"]"), 4, "127.0.0.1:PORT"),
+        (listen("transparent", "127.0.0.2:1", "interfaces = [\"a\"]"), 4, "127.0.0.1:PORT"),
+        (listen("transparent", "[::1]:0", "interfaces = [\"a\"]"), 4, "[::1]:PORT"),
+        (listen("transparent", "127.0.0.1:1", ""), 2, "needs interfaces"),
+        (listen("transparent", "127.0.0.1:1", "interfaces = []"), 2, "needs interfaces"),
+        (listen("transparent", "127.0.0.1:1", "interfaces = [\"a\", \"b}\"]"), 5, "'b}' is not the name"),
+        (listen("transparent", "127.0.0.1:1", "interfaces = [\"lo\"]"), 5, "'lo' is not the name"),
+        (listen("transparent", "127.0.0.1:1", "interfaces = [\"a\"]\nexcept = [\".jp\"]"), 6, "sees addresses"),
+        (listen("transparent", "127.0.0.1:1", "interfaces = [\"a\"]\nusers = {}"), 6, "has no 'users'"),
+        (listen("socks5", "127.0.0.1:1", "interfaces = [\"a\"]"), 5, "has no 'interfaces'"),
+        (listen("http", "127.0.0.1:1", "except = []"), 5, "has no 'except'"),
+        (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nbypass = true"), 6, "has no 'bypass'"),
+        ("[exit]\nclient_addresses = [\"a\"]".into(), 2, "not a network"),
         (listen("segment", "127.0.0.1:1", ""), 2, "make one with `ekiden keygen FILE`"),
         ("[peer.p]\naddress = \"h:1\"".into(), 1, "make one with `ekiden keygen FILE`"),
         ("key_file = \"key\"".into(), 1, "a shared key is named in plain_key_file"),
@@ -89,7 +102,9 @@ fn what_is_shown_is_a_configuration_without_secrets() {
         [peer.kobe]\naddress = \"198.51.100.8:7000\"\n\
         [peer.nagoya]\naddress = \"198.51.100.9:7000\"\nplain_key_file = \"key\"\n\
         [[route]]\nto = [\"10.0.0.0/8\", \".example.jp\", \"example.org:80\", \"*:25\", \"[2001:db8::/32]:1\"]\nvia = [\"osaka\"]\n\
-        [[route]]\nto = [\"*\"]\naction = \"refuse\"\n"
+        [[route]]\nto = [\"*\"]\naction = \"refuse\"\n\
+        [listen.lan]\nkind = \"transparent\"\naddress = \"127.0.0.1:3129\"\ninterfaces = [\"lan0\"]\nexcept = [\"10.0.0.0/8\", \"*:25\"]\n\
+        [exit]\nclient_addresses = [\"10.1.2.3/8\", \"fd00::1\"]\n"
     );
     let shown = config(&text).to_string();
     let pem = std::fs::read_to_string(directory().join("key.pem")).unwrap();
@@ -154,4 +169,25 @@ fn patterns_match_what_they_say() {
     for wrong in ["", ":80", "a:0", "a:x", "10.0.0.0/33", ".10.0.0.1", "a/b", "*:*"] {
         assert!(Pattern::parse(wrong).is_err(), "{wrong}");
     }
+}
+
+#[test]
+fn rules_say_what_is_taken_and_carry_the_name_of_the_node() {
+    let rules = |text: &str| Rules::of(&config(text)).map(|rules| rules.to_string());
+    assert_eq!(rules("[listen.x]\nkind = \"socks5\"\naddress = \"127.0.0.1:1\"\n"), None);
+    let text = "name = \"isle-1\"\n[listen.x]\nkind = \"transparent\"\naddress = \"[::1]:3129\"\n\
+        interfaces = [\"lan0\", \"lan1.5\"]\nexcept = [\"*:25\", \"10.0.0.0/8\", \"[2001:db8::/32]:80\"]\n";
+    let shown = rules(text).unwrap();
+    assert!(shown.contains("table inet ekiden_isle-1 {") && shown.contains("{ \"lan0\", \"lan1.5\" }"), "{shown}");
+    assert!(shown.contains("\ttcp dport 25 return\n"), "{shown}");
+    assert!(shown.contains("\tip6 daddr 2001:db8::/32 tcp dport 80 return\n"), "{shown}");
+    assert!(
+        shown.contains("tproxy ip6 to [::1]:3129 ") && !shown.contains("ipv4") && !shown.contains("10.0.0.0"),
+        "{shown}"
+    );
+    let mark = |shown: &str| shown.split("fwmark ").nth(1).unwrap().split(' ').next().unwrap().to_owned();
+    assert_ne!(mark(&shown), mark(&rules(&text.replace("isle-1", "isle-2")).unwrap()));
+    // An exit takes nothing, but its connections have other addresses than its own.
+    let exit = rules("[exit]\nclient_addresses = [\"10.0.0.0/8\"]\n").unwrap();
+    assert!(exit.contains("ipv4") && !exit.contains("ipv6") && !exit.contains("tproxy"), "{exit}");
 }

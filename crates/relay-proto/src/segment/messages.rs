@@ -19,6 +19,8 @@ pub struct Open {
     pub chain: Vec<String>,
     /// The destination.
     pub target: Target,
+    /// Who wants to be connected, if it was connected to the destination by its own account: for exits that act as it.
+    pub client: Option<SocketAddr>,
 }
 
 /// A body that is not what its frame's type says.
@@ -47,6 +49,10 @@ impl Open {
             }
         }
         body.extend(self.target.port.to_be_bytes());
+        if let Some(client) = self.client {
+            put_ip(&mut body, client.ip());
+            body.extend(client.port().to_be_bytes());
+        }
         Header::frame(Kind::Open, &body)
     }
 
@@ -69,13 +75,7 @@ pub fn encode_opened(bound: Option<SocketAddr>) -> Vec<u8> {
 /// Reads the body of OPENED.
 pub fn decode_opened(body: &[u8]) -> Result<SocketAddr, MessageError> {
     let mut reader = Reader { rest: body };
-    let mut read = || {
-        let kind = reader.byte()?;
-        let ip = reader.ip(kind)?;
-        let port = reader.port()?;
-        reader.rest.is_empty().then_some(SocketAddr::new(ip, port))
-    };
-    read().ok_or(MessageError(Kind::Opened))
+    reader.address().filter(|_| reader.rest.is_empty()).ok_or(MessageError(Kind::Opened))
 }
 
 /// The FAILED frame.
@@ -131,7 +131,12 @@ impl<'a> Reader<'a> {
             kind => Host::Ip(self.ip(kind)?),
         };
         let port = self.port().filter(|&port| port != 0)?;
-        Some(Open { chain, target: Target { host, port } })
+        let target = Target { host, port };
+        let client = match self.rest {
+            [] => None,
+            _ => Some(self.address().filter(|client| client.port() != 0)?),
+        };
+        Some(Open { chain, target, client })
     }
 
     fn byte(&mut self) -> Option<u8> {
@@ -148,6 +153,12 @@ impl<'a> Reader<'a> {
 
     fn port(&mut self) -> Option<u16> {
         self.array().map(u16::from_be_bytes)
+    }
+
+    fn address(&mut self) -> Option<SocketAddr> {
+        let kind = self.byte()?;
+        let ip = self.ip(kind)?;
+        Some(SocketAddr::new(ip, self.port()?))
     }
 
     fn ip(&mut self, kind: u8) -> Option<IpAddr> {

@@ -21,6 +21,8 @@ pub struct Raw {
     pub peer: IndexMap<Spanned<String>, Spanned<RawPeer>>,
     #[serde(default)]
     pub route: Vec<Spanned<RawRoute>>,
+    #[serde(default)]
+    pub exit: RawExit,
 }
 
 /// Numbers by algorithm and parameter.
@@ -60,6 +62,7 @@ pub enum RawKind {
     Http,
     Forward,
     Segment,
+    Transparent,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -82,7 +85,17 @@ pub struct RawListen {
     pub via: Option<Spanned<Vec<Spanned<String>>>>,
     pub nodes: Option<Spanned<IndexMap<Spanned<String>, Spanned<String>>>>,
     pub plain_key_file: Option<Spanned<String>>,
+    pub interfaces: Option<Spanned<Vec<Spanned<String>>>>,
+    pub except: Option<Spanned<Vec<Spanned<String>>>>,
+    pub bypass: Option<Spanned<bool>>,
     pub tcp: Option<Spanned<RawTcp>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawExit {
+    #[serde(default)]
+    pub client_addresses: Vec<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -1,5 +1,7 @@
 //! From the file as written to the configuration that is meant. The defaults stand here and nowhere else.
 
+mod transparent;
+
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -68,8 +70,9 @@ impl Source<'_> {
         let threads = self.threads(raw.threads)?;
         let congestion = raw.congestion.as_ref().map(|table| self.congestion(table)).transpose()?;
         let routes = Routes::new(routes);
+        let exit = self.exit(&raw.exit)?;
         let (identity, key_file) = own.unzip();
-        Ok(Config { name, identity, threads, tcp, congestion, limits, listeners, peers, routes, key_file })
+        Ok(Config { name, identity, threads, tcp, congestion, limits, listeners, peers, routes, exit, key_file })
     }
 
     fn threads(&self, threads: Option<Spanned<u16>>) -> Result<usize> {
@@ -181,8 +184,15 @@ impl Source<'_> {
             (_, Some(file)) if raw.kind != RawKind::Segment => return Err(misplaced("plain_key_file", file.span())),
             _ => {}
         }
+        match (&raw.interfaces, &raw.except, &raw.bypass) {
+            _ if raw.kind == RawKind::Transparent => {}
+            (Some(interfaces), _, _) => return Err(misplaced("interfaces", interfaces.span())),
+            (_, Some(except), _) => return Err(misplaced("except", except.span())),
+            (_, _, Some(bypass)) => return Err(misplaced("bypass", bypass.span())),
+            _ => {}
+        }
         let users = raw.users.as_ref().map(|users| self.users(users)).transpose()?.unwrap_or_default();
-        let guarded = raw.kind == RawKind::Segment || !users.is_empty();
+        let guarded = matches!(raw.kind, RawKind::Segment | RawKind::Transparent) || !users.is_empty();
         if !address.ip().is_loopback() && !guarded && !raw.open {
             let users = if fronts_users { "give it users, or " } else { "" };
             let message = format!(
@@ -195,6 +205,7 @@ impl Source<'_> {
             RawKind::Socks5 => ListenerKind::Socks5 { users },
             RawKind::Http => ListenerKind::Http { users },
             RawKind::Segment => ListenerKind::Segment(self.admission(spanned, own)?),
+            RawKind::Transparent => self.transparent(spanned, address)?,
             RawKind::Forward => {
                 let Some(to) = &raw.to else {
                     let message = "a forward listener needs to = \"host:port\"".into();
@@ -220,7 +231,7 @@ impl Source<'_> {
                 RawAccept::True => Accept::True,
             }),
             // Its kernel has accepted the client's connection already.
-            (None, RawKind::Forward) => Ok(Accept::Early),
+            (None, RawKind::Forward | RawKind::Transparent) => Ok(Accept::Early),
             (None, RawKind::Socks5 | RawKind::Http | RawKind::Segment) => Ok(Accept::True),
         }
     }
@@ -411,5 +422,6 @@ fn word(kind: RawKind) -> &'static str {
         RawKind::Http => "http",
         RawKind::Forward => "forward",
         RawKind::Segment => "segment",
+        RawKind::Transparent => "transparent",
     }
 }

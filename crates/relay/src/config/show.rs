@@ -6,7 +6,7 @@ use ekiden_congestion::choice;
 use ekiden_units::{Bytes, Time};
 
 use super::{Config, ListenerKind, Security, SharedKey, Tcp};
-use crate::route::Way;
+use crate::route::{Pattern, Way};
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -43,6 +43,9 @@ impl fmt::Display for Config {
                     let nodes: Vec<String> = known.iter().map(|(name, key)| format!("{name:?} = \"{key}\"")).collect();
                     writeln!(f, "nodes = {{ {} }}", nodes.join(", "))?;
                 }
+                ListenerKind::Transparent { interfaces, except, bypass } => {
+                    writeln!(f, "interfaces = {interfaces:?}\nexcept = [{}]\nbypass = {bypass}", patterns(except))?;
+                }
                 _ => {}
             }
             if !matches!(listener.kind, ListenerKind::Segment { .. }) {
@@ -60,15 +63,15 @@ impl fmt::Display for Config {
             }
         }
         for route in self.routes.iter() {
-            let to: Vec<String> = route.patterns.iter().map(|pattern| format!("\"{pattern}\"")).collect();
-            writeln!(f, "\n[[route]]\nto = [{}]", to.join(", "))?;
+            writeln!(f, "\n[[route]]\nto = [{}]", patterns(&route.patterns))?;
             match &route.way {
                 Way::Direct => writeln!(f, "action = \"direct\"")?,
                 Way::Refuse => writeln!(f, "action = \"refuse\"")?,
                 Way::Via(chain) => writeln!(f, "via = {chain:?}")?,
             }
         }
-        Ok(())
+        let networks: Vec<String> = self.exit.client_addresses.iter().map(|net| format!("\"{net}\"")).collect();
+        writeln!(f, "\n[exit]\nclient_addresses = [{}]", networks.join(", "))
     }
 }
 
@@ -107,6 +110,11 @@ impl Config {
 
 fn plain_key_file(f: &mut fmt::Formatter<'_>, shared: &SharedKey) -> fmt::Result {
     writeln!(f, "plain_key_file = {:?}", shared.file.display().to_string())
+}
+
+fn patterns(patterns: &[Pattern]) -> String {
+    let patterns: Vec<String> = patterns.iter().map(|pattern| format!("\"{pattern}\"")).collect();
+    patterns.join(", ")
 }
 
 fn tcp_settings(tcp: &Tcp) -> Vec<String> {

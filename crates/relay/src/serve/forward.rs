@@ -19,7 +19,7 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, client: TcpSt
         Accept::True => Early::Nothing,
     };
     let reached = match via {
-        Some(chain) => reach_via(node, chain, to, early).await,
+        Some(chain) => reach_via(node, chain, to, None, early).await,
         None => reach(node, to, early).await,
     };
     match reached {

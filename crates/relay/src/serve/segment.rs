@@ -140,7 +140,7 @@ async fn read_open(stream: &Connection) -> io::Result<Open> {
 /// One stream, from OPEN to both ENDs. Returns the connection, ready for the next.
 async fn serve_stream(node: &Arc<Node>, tcp: &Tcp, stream: Connection, request: &Open) -> io::Result<Connection> {
     let busy = node.begin();
-    let reached = reach_via(node, &request.chain, &request.target, Early::Node(&stream)).await;
+    let reached = reach_via(node, &request.chain, &request.target, request.client, Early::Node(&stream)).await;
     let Upstream { side, peer, bound } = match reached {
         Ok(upstream) => upstream,
         Err(failure) => {

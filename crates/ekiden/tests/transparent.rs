@@ -1,0 +1,53 @@
+//! Transparent listeners and exits on real routers: client – island – exit – server, in namespaces.
+
+use std::process::{Command, ExitCode};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+const PRELUDE: &str = include_str!("transparent/prelude.sh");
+const GUIDE: &str = include_str!("../../../docs/proxy.md");
+const TRIALS: &[(&str, &str)] = &[
+    ("one router connects as itself or as the client", include_str!("transparent/single.sh")),
+    ("the client's address travels over a chain", include_str!("transparent/chain.sh")),
+    ("what is excepted passes", include_str!("transparent/except.sh")),
+    ("flows survive start, stop and death", include_str!("transparent/life.sh")),
+    ("what has ended is still delivered after SIGTERM", include_str!("transparent/rest.sh")),
+    ("the path's MTU is heard of", include_str!("transparent/mtu.sh")),
+    ("ports are used again", include_str!("transparent/ports.sh")),
+    ("the routers in docs/proxy.md work as written", include_str!("transparent/docs.sh")),
+    ("a stateful packet filter and address translation", include_str!("transparent/firewall.sh")),
+    ("two nodes share a host, and what is missing is said", include_str!("transparent/two.sh")),
+];
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        eprintln!("ignored: the tests of transparent listeners make namespaces and mounts, which needs root here");
+    }
+    let trials = TRIALS.iter().map(|&(name, script)| Trial::test(name, move || run(script)).with_ignored_flag(!root));
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+/// The guide's fenced block with this mark.
+fn block(mark: &str) -> Result<&'static str, Failed> {
+    let rest = GUIDE.split_once(&format!("```{mark}\n")).ok_or("no such block")?.1;
+    Ok(rest.split_once("```").ok_or("the block is not closed")?.0)
+}
+
+/// Runs a script behind the prelude, in namespaces that vanish with it.
+fn run(script: &str) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let output = Command::new("unshare")
+        .args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
+        .args(["bash", "-c", &format!("{PRELUDE}\n{script}")])
+        .env("EKIDEN", env!("CARGO_BIN_EXE_ekiden"))
+        .envs([("ISLAND", block("toml proxy lan.toml")?), ("CITY", block("toml proxy exit.toml")?)])
+        .current_dir(folder.path())
+        .output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    Err(format!("{}\n{}", output.status, String::from_utf8_lossy(&said)).into())
+}

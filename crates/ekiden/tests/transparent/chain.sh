@@ -1,0 +1,74 @@
+# An island's router and one at the exit, with a segment between them: the client's address travels with it.
+printf 0123456789abcdef%.0s 1 2 3 4 > key && chmod 600 key
+cat > island.toml <<'T'
+name = "island"
+[listen.v4]
+kind = "transparent"
+address = "127.0.0.1:3129"
+interfaces = ["lan0"]
+[listen.v6]
+kind = "transparent"
+address = "[::1]:3129"
+interfaces = ["lan0"]
+[peer.exit]
+address = "10.2.0.2:7000"
+plain_key_file = "key"
+[[route]]
+to = ["*"]
+via = ["exit"]
+T
+segment='name = "exit"
+[listen.segment]
+kind = "segment"
+address = "10.2.0.2:7000"
+plain_key_file = "key"'
+
+# An exit that allows nothing needs no rules, and connects as itself.
+echo "$segment" > exit.toml && node exit && exit=$pid
+node island && island=$pid
+sees 10.3.0.1 10.3.0.2:8080
+sees fd00:3::1 '[fd00:3::2]:8080'
+whole 10.3.0.2:8080
+clean exit
+stop $exit
+
+# One that allows some networks is the client for those only.
+printf '%s\n' "$segment" '[exit]' 'client_addresses = ["10.1.0.0/24", "fd00:9::/64"]' > exit.toml
+node exit && exit=$pid
+sees_client 10.1.0.2 10.3.0.2:8080
+sees fd00:3::1 '[fd00:3::2]:8080'
+stop $exit
+clean exit
+
+printf '%s\n' "$segment" '[exit]' 'client_addresses = ["10.1.0.2", "fd00:1::/64"]' > exit.toml
+node exit && exit=$pid
+before=$(accepted island)
+for _ in 1 2 3; do
+  sees_client 10.1.0.2 10.3.0.2:8080
+  sees_client fd00:1::2 '[fd00:3::2]:8080'
+done
+whole 10.3.0.2:8080
+whole '[fd00:3::2]:8080'
+[ $(($(accepted island) - before)) = 10 ] || fail "$(accepted island) connections, and $before before"
+# What cannot be reached is a reset, before the client knows of the connection or after.
+if on client curl -sS --max-time 30 http://10.3.0.2:9/ 2> error; then fail "something is at port 9"; fi
+grep -Eq 'reset|connect to' error || fail "$(cat error)"
+# Without the node at the exit nothing passes that the island's node takes …
+kill -KILL $exit; wait $exit || true
+if on client curl -sS --max-time 30 http://10.3.0.2:8080/who 2> error; then fail "it passed"; fi
+grep -Eq 'reset|connect to' error || fail "$(cat error)"
+# … unless it may go without.
+sed -i 's/^kind = "transparent"/&\nbypass = true/' island.toml
+kill -HUP $island
+until_true grep -q 'configuration was read again' island.log
+sees 10.2.0.1 10.3.0.2:8080
+sees fd00:2::1 '[fd00:3::2]:8080'
+whole 10.3.0.2:8080
+node exit && exit=$pid
+sees_client 10.1.0.2 10.3.0.2:8080
+sees_client fd00:1::2 '[fd00:3::2]:8080'
+whole 10.3.0.2:8080
+stop $island
+stop $exit
+clean island
+clean exit

@@ -1,0 +1,56 @@
+# A router with a stateful packet filter that refuses what is not allowed, as the guide says it has to be set; and one that
+# translates addresses, where the node connects as itself.
+cat > island.toml <<'T'
+name = "island"
+[listen.v4]
+kind = "transparent"
+address = "127.0.0.1:3129"
+interfaces = ["lan0"]
+[listen.v6]
+kind = "transparent"
+address = "[::1]:3129"
+interfaces = ["lan0"]
+T
+cp island.toml plain.toml
+printf '%s\n' '[exit]' 'client_addresses = ["10.0.0.0/8", "fd00:1::/64"]' >> island.toml
+mark=$("$EKIDEN" proxy -c island.toml --print-rules | grep -om1 '0x[0-9a-f]*')
+on island nft -f - <<T
+table inet filter {
+  chain input {
+    type filter hook input priority filter; policy drop;
+    meta l4proto { icmp, ipv6-icmp } accept
+    ct state established,related accept
+    meta mark $mark accept
+  }
+  chain forward { type filter hook forward priority filter; policy accept; ct state invalid drop; }
+  chain output { type filter hook output priority filter; policy accept; ct state invalid drop; }
+}
+T
+node island
+sees_client 10.1.0.2 10.3.0.2:8080
+sees_client fd00:1::2 '[fd00:3::2]:8080'
+whole 10.3.0.2:8080
+whole '[fd00:3::2]:8080'
+[ "$(accepted island)" = 6 ] || fail "$(accepted island) connections were taken"
+stop $pid
+# The filter of the others stays.
+[ "$(on island nft list tables)" = "table inet filter" ] || fail "$(on island nft list tables)"
+sees 10.1.0.2 10.3.0.2:8080
+
+on island nft -f - <<'T'
+table inet nat {
+  chain out {
+    type nat hook postrouting priority srcnat; policy accept;
+    oifname "wan0" masquerade
+  }
+}
+T
+sees 10.2.0.1 10.3.0.2:8080
+cp plain.toml island.toml && node island
+before=$(accepted island)
+sees 10.2.0.1 10.3.0.2:8080
+whole 10.3.0.2:8080
+whole '[fd00:3::2]:8080'
+[ $(($(accepted island) - before)) = 5 ] || fail "not all connections were taken"
+stop $pid
+sees 10.2.0.1 10.3.0.2:8080

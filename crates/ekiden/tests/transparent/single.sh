@@ -1,0 +1,36 @@
+# A router with ekiden between client and server: IPv4 and IPv6, as itself and as the client.
+config() {
+  cat <<T
+name = "island"
+[listen.v4]
+kind = "transparent"
+address = "127.0.0.1:3129"
+interfaces = ["lan0"]
+[listen.v6]
+kind = "transparent"
+address = "[::1]:3129"
+interfaces = ["lan0"]
+$*
+T
+}
+config > island.toml && node island
+# The address of an interface that leads to the server, as any connection from the router has.
+sees 10.2.0.1 10.3.0.2:8080
+sees fd00:2::1 '[fd00:3::2]:8080'
+whole 10.3.0.2:8080
+whole '[fd00:3::2]:8080'
+stop $pid
+clean island
+
+config '[exit]
+client_addresses = ["10.1.0.0/16", "fd00:1::/64"]' > island.toml && node island
+before=$(accepted island)
+for _ in 1 2 3; do
+  sees_client 10.1.0.2 10.3.0.2:8080
+  sees_client fd00:1::2 '[fd00:3::2]:8080'
+done
+whole 10.3.0.2:8080
+whole '[fd00:3::2]:8080'
+[ $(($(accepted island) - before)) = 10 ] || fail "$(accepted island) connections, and $before before"
+stop $pid
+clean island

@@ -1,0 +1,66 @@
+//! Sockets with addresses that are not this machine's (IP_TRANSPARENT).
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd};
+
+use socket2::SockRef;
+
+use crate::socket::set_int;
+
+/// Lets `socket`, of the family of `address`, have any address. Needs CAP_NET_ADMIN.
+///
+/// # Errors
+/// EPERM, mostly.
+pub fn allow_foreign(socket: &impl AsFd, address: SocketAddr) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    match address {
+        SocketAddr::V4(_) => socket.set_ip_transparent_v4(true),
+        SocketAddr::V6(_) => socket.set_ip_transparent_v6(true),
+    }
+}
+
+/// Gives a socket that is to connect the address `client`, with its port or, without `same_port`, one that the kernel
+/// chooses when it connects.
+///
+/// # Errors
+/// EADDRINUSE, if a listener here has the port; EPERM without CAP_NET_ADMIN.
+pub fn bind_as(socket: &impl AsFd, client: SocketAddr, same_port: bool) -> io::Result<()> {
+    allow_foreign(socket, client)?;
+    let mut address = client;
+    if !same_port {
+        address.set_port(0);
+        // Both families have the option at this level.
+        set_int(socket.as_fd().as_raw_fd(), libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
+    }
+    let socket = SockRef::from(socket);
+    // The port is in use as often as the client has connections with it to different servers.
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())
+}
+
+/// Whether `address` is one of this machine's own: the kernel reaches those from themselves.
+pub fn is_own(address: IpAddr) -> bool {
+    let any: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    // No packet is sent. The port only must not be 0.
+    let chosen = || -> io::Result<IpAddr> {
+        let socket = UdpSocket::bind((any, 0))?;
+        socket.connect((address, 9))?;
+        Ok(socket.local_addr()?.ip())
+    };
+    chosen().is_ok_and(|chosen| chosen == address)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_addresses_are_known() {
+        assert!(is_own([127, 0, 0, 1].into()));
+        assert!(!is_own([192, 0, 2, 1].into()));
+    }
+}

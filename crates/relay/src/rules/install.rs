@@ -1,0 +1,190 @@
+//! Giving the rules to the kernel, and taking them back.
+
+use std::io::{self, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::process::{Command, Stdio};
+
+use ekiden_net::policy_route::{self, Family};
+
+use super::Rules;
+
+/// Why a node's rules are not in the kernel.
+#[derive(Debug, thiserror::Error)]
+pub enum RulesError {
+    /// The program is missing.
+    #[error("a transparent listener or exit needs the program nft: install nftables")]
+    NoNft,
+    /// The kernel does not let this process change its rules.
+    #[error("{what} needs CAP_NET_ADMIN: run as root, or give that capability to ekiden and to nft, which it runs")]
+    NotAllowed {
+        /// What was tried.
+        what: &'static str,
+    },
+    /// The kernel or nft does not take them.
+    #[error("{what}: {why}")]
+    Refused {
+        /// What was tried.
+        what: &'static str,
+        /// What was said.
+        why: String,
+    },
+    /// The kernel is set so that it would lose intercepted connections.
+    #[error("with {setting} the kernel loses what a transparent listener takes: sysctl {right}")]
+    Setting {
+        /// What is so.
+        setting: String,
+        /// What must be so.
+        right: String,
+    },
+    /// A process with rules for a node of this name runs here.
+    #[error("another process has the rules of a node named '{name}' here: give this one another name, or end that one")]
+    Taken {
+        /// The node's name.
+        name: String,
+    },
+}
+
+/// Rules that are in the kernel until this is dropped. When the process is killed they stay, without effect: what they
+/// would bring to a listener passes when there is none.
+#[derive(Debug)]
+pub struct Installed {
+    rules: Rules,
+    /// Held as long as the rules are: names in this space belong to the network namespace, as the rules do, and end with
+    /// the process.
+    _name: UnixDatagram,
+}
+
+impl Installed {
+    /// Puts `rules` into the kernel, in the place of those that a killed process of the same node has left.
+    pub fn new(rules: Rules) -> Result<Self, RulesError> {
+        let name = hold_name(&rules)?;
+        check_settings(&rules)?;
+        // What nft refuses it refuses whole; only routes can be left.
+        put(&rules).inspect_err(|_| drop(remove_routes(&rules)))?;
+        if let Some(other) =
+            [Family::V4, Family::V6].into_iter().find(|&family| rules.families().all(|one| one != family))
+        {
+            // What a predecessor with other listeners has left; where it cannot be there, that is an error too.
+            let _ = policy_route::stop_delivering(rules.mark(), other);
+        }
+        tracing::info!("table inet {} is in the packet filter, mark {:#x}", rules.table(), rules.mark());
+        Ok(Self { rules, _name: name })
+    }
+
+    /// Changes what is taken, for the same node or one of another name, and puts back what others have deleted. Connections
+    /// that run stay possible. On an error everything is as it was.
+    pub fn change(&mut self, rules: Option<Rules>) -> Result<(), RulesError> {
+        let rules = rules.unwrap_or_else(|| self.rules.draining());
+        // The running streams are marked under the first name.
+        let rules = Rules { node: self.rules.node.clone(), ..rules }.with_families_of(&self.rules);
+        check_settings(&rules)?;
+        self.rules = self.rules.clone().with_families_of(&rules);
+        put(&rules)?;
+        self.rules = rules;
+        Ok(())
+    }
+
+    /// Takes no new connections any more.
+    pub fn drain(&mut self) {
+        if let Err(error) = self.change(None) {
+            tracing::warn!("new connections are still brought to this node: {error}");
+        }
+    }
+}
+
+impl Drop for Installed {
+    fn drop(&mut self) {
+        if let Err(error) = take_away(&self.rules) {
+            tracing::warn!("table inet {} or its routes stay: {error}", self.rules.table());
+        }
+    }
+}
+
+fn hold_name(rules: &Rules) -> Result<UnixDatagram, RulesError> {
+    let bound = SocketAddr::from_abstract_name(rules.table()).and_then(|name| UnixDatagram::bind_addr(&name));
+    bound.map_err(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => RulesError::Taken { name: rules.node.clone() },
+        _ => RulesError::Refused { what: "cannot hold the node's name", why: error.to_string() },
+    })
+}
+
+/// First the routes, then what needs them: a marked packet without one would be lost.
+fn put(rules: &Rules) -> Result<(), RulesError> {
+    for family in rules.families() {
+        policy_route::deliver_marked(rules.mark(), family).map_err(route_error)?;
+    }
+    nft(&rules.to_string())
+}
+
+/// The other way round. The table may have been deleted by someone.
+fn take_away(rules: &Rules) -> Result<(), RulesError> {
+    let table = rules.table();
+    nft(&format!("table inet {table}\ndelete table inet {table}\n"))?;
+    remove_routes(rules)
+}
+
+fn remove_routes(rules: &Rules) -> Result<(), RulesError> {
+    let mark = rules.mark();
+    rules.families().try_for_each(|family| policy_route::stop_delivering(mark, family).map_err(route_error))
+}
+
+fn route_error(error: io::Error) -> RulesError {
+    let what = "the route for transparent connections";
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => RulesError::NotAllowed { what },
+        _ => RulesError::Refused { what, why: error.to_string() },
+    }
+}
+
+fn nft(script: &str) -> Result<(), RulesError> {
+    let what = "the rules for transparent connections";
+    let refused = |why: String| RulesError::Refused { what, why };
+    // Where it is, other than root's, the path of a user seldom leads.
+    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
+    let mut command = Command::new("nft");
+    command.args(["-f", "-"]).env("PATH", path).env("LC_ALL", "C");
+    let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut child = child.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => RulesError::NoNft,
+        _ => refused(format!("nft cannot be run: {error}")),
+    })?;
+    // If it does not read all of it, it says why.
+    let _ = child.stdin.take().map(|mut input| input.write_all(script.as_bytes()));
+    let output = child.wait_with_output().map_err(|error| refused(error.to_string()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&output.stderr);
+    if said.contains("Operation not permitted") {
+        return Err(RulesError::NotAllowed { what });
+    }
+    Err(refused(format!("nft: {}", said.lines().next().unwrap_or("failed without a word"))))
+}
+
+/// Whether the kernel is set so that taken connections come about.
+fn check_settings(rules: &Rules) -> Result<(), RulesError> {
+    let value = |key: &str| -> u32 {
+        let file = format!("/proc/sys/net/ipv4/{key}");
+        std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    };
+    let lost = |setting: String, right: String| Err(RulesError::Setting { setting, right });
+    // An answer to a cookie is not known as one of ours; an accepted connection with the mark would talk to itself.
+    for (key, wrong, right) in [("tcp_syncookies", 2, 1), ("tcp_fwmark_accept", 1, 0)] {
+        if !rules.taken.is_empty() && value(key) == wrong {
+            return lost(format!("net.ipv4.{key} = {wrong}"), format!("net.ipv4.{key}={right}"));
+        }
+    }
+    // Sources are checked by routes (RFC 3704), here by those for the mark, which lead nowhere.
+    let of_v4 = rules.taken.iter().filter(|taken| taken.to.is_ipv4());
+    for interface in of_v4.flat_map(|taken| &taken.interfaces) {
+        let read = |interface: &str, key: &str| value(&format!("conf/{interface}/{key}"));
+        let checks = read(interface, "rp_filter").max(read("all", "rp_filter")) > 0;
+        let by_mark = ["all", interface].into_iter().find(|name| read(name, "src_valid_mark") > 0);
+        if let (true, Some(name)) = (checks, by_mark) {
+            let key = format!("net.ipv4.conf.{name}.src_valid_mark");
+            return lost(format!("rp_filter on and {key} = 1"), format!("{key}=0"));
+        }
+    }
+    Ok(())
+}

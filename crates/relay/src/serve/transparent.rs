@@ -1,0 +1,58 @@
+//! A connection that was on its way through this machine: its own address here is its destination.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ekiden_relay_proto::{Failure, FailureCode};
+use tokio::net::TcpStream;
+
+use super::{Stream, Upstream, exit, reach_for};
+use crate::config::{Accept, Listener, ListenerKind};
+use crate::connection::Connection;
+use crate::node::Node;
+use crate::segment::Early;
+
+pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, client: TcpStream) -> Option<Stream> {
+    let ListenerKind::Transparent { bypass, .. } = listener.kind else { return None };
+    // An error means that the client is gone already.
+    let (to, from) = (client.local_addr().ok()?, client.peer_addr().ok()?);
+    if to.ip().is_loopback() {
+        // Nothing on its way through is for loopback, where the listener itself is.
+        tracing::info!("{from} connected to a transparent listener's own address, {to}, and is refused");
+        return None;
+    }
+    let busy = node.begin();
+    let client = Connection::from(client);
+    let early = match listener.accept {
+        Accept::Early => Early::Host(&client),
+        Accept::True => Early::Nothing,
+    };
+    let reached = match bypass {
+        true => reach_anyhow(node, to, from).await,
+        false => reach_for(node, &to.into(), Some(from), early).await,
+    };
+    match reached {
+        Ok(upstream) => {
+            let mut stream = Stream::new(busy, client, upstream, Vec::new());
+            stream.client.foreign = true;
+            Some(stream)
+        }
+        Err(failure) => {
+            // The client has no protocol to be told in; dropping its connection resets it.
+            tracing::info!("{from} to {to}: {failure}");
+            None
+        }
+    }
+}
+
+/// By what the routes say, or from here if a node of the chain cannot be reached. Nothing is sent before it is open, so
+/// that nothing can arrive twice.
+async fn reach_anyhow(node: &Node, to: SocketAddr, from: SocketAddr) -> Result<Upstream, Failure> {
+    match reach_for(node, &to.into(), Some(from), Early::Nothing).await {
+        Err(failure) if failure.code == FailureCode::NodeUnreachable => {
+            tracing::warn!("{from} to {to} goes by no other node: {failure}");
+            exit(node, &to.into(), Some(from)).await
+        }
+        other => other,
+    }
+}

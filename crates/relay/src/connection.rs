@@ -200,8 +200,8 @@ impl Connection {
 
     /// Takes it out of the event loop. `None` if it cannot rest.
     pub fn rest(self) -> Option<Resting> {
-        let Self { socket, mut tls } = self;
-        if tls.as_mut().is_some_and(|tls| !tls.lock().is_at_rest()) {
+        let Self { socket, tls } = self;
+        if tls.as_ref().is_some_and(|tls| !tls.lock().is_at_rest()) {
             return None;
         }
         Some(Resting { socket: socket.into_std().ok()?, tls })

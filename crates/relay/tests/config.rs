@@ -89,7 +89,13 @@ fn what_is_shown_is_a_configuration_without_secrets() {
     let shown = config(&text).to_string();
     let pem = std::fs::read_to_string(directory().join("key.pem")).unwrap();
     let secret = pem.lines().nth(1).unwrap();
-    assert!(shown.contains("\"alice\" = \"***\"") && !shown.contains("argon2") && !shown.contains("aaaa") && !shown.contains(secret), "{shown}");
+    assert!(
+        shown.contains("\"alice\" = \"***\"")
+            && !shown.contains("argon2")
+            && !shown.contains("aaaa")
+            && !shown.contains(secret),
+        "{shown}"
+    );
     assert!(!format!("{:?}", config(&text)).contains(secret));
     assert!(shown.contains("connections = 16384") && shown.contains("handshake = \"10s\""), "{shown}");
     assert!(shown.contains("congestion_fallback = \"cubic\"") && shown.contains("high_p = 2e-7"), "{shown}");

@@ -97,7 +97,7 @@ impl Connection {
         self.socket.poll_write_ready(cx)
     }
 
-    /// Receives once there is something. 0 is the end of the connection.
+    /// Receives once there is something. 0 is the end of the connection; in TLS only if it was said.
     pub fn poll_receive(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
             ready!(self.poll_read_ready(cx))?;
@@ -203,13 +203,18 @@ impl Connection {
 
     /// What was sent is to be delivered, then the end of the connection. If this fails it resets: never a wrong end.
     pub fn end_cleanly(&self) {
+        if let Some(tls) = &self.tls {
+            let mut session = tls.lock();
+            // Without this the other side takes it for cut, which is never wrong.
+            let _ = session.close().and_then(|()| session.flush(|sealed| send(&self.socket, sealed, false)));
+        }
         let _ = socket::reset_on_close(&self.socket, false);
     }
 
     /// Takes it out of the event loop. `None` if it cannot rest.
     pub fn rest(self) -> Option<Resting> {
-        let Self { socket, mut tls } = self;
-        if tls.as_mut().is_some_and(|tls| !tls.lock().is_at_rest()) {
+        let Self { socket, tls } = self;
+        if tls.as_ref().is_some_and(|tls| !tls.lock().is_at_rest()) {
             return None;
         }
         Some(Resting { socket: socket.into_std().ok()?, tls })
@@ -227,7 +232,7 @@ impl Connection {
 
     async fn shake_hands(&self) -> io::Result<()> {
         let Some(tls) = &self.tls else { return Ok(()) };
-        tls.lock().advance(&[])?;
+        tls.lock().begin()?;
         poll_fn(|cx| self.poll_flush(cx)).await?;
         while tls.lock().is_handshaking() {
             self.socket.readable().await?;

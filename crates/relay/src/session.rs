@@ -38,8 +38,26 @@ pub struct Session {
     opened: Vec<u8>,
     taken: usize,
     sealed: Sealed,
-    /// The other side's connection has ended, or its TLS has said so. Neither is an end of a stream.
-    has_ended: bool,
+    /// Whether, and how, the other side's connection has ended. Neither way is an end of a stream.
+    end_of_input: Option<EndOfInput>,
+}
+
+/// How the other side's connection ended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum EndOfInput {
+    /// It has said so (close_notify, RFC 8446 §6.1).
+    Said,
+    /// It did not, and anyone on the way can make a connection end.
+    Cut,
+}
+
+/// What is to be sealed.
+#[derive(Clone, Copy)]
+enum Say<'a> {
+    Nothing,
+    Bytes(&'a [u8]),
+    /// That nothing follows.
+    End,
 }
 
 /// The two have no type in common.
@@ -90,7 +108,7 @@ impl Session {
 
     fn new(end: End) -> Self {
         let (partial, opened, sealed) = (Vec::new(), Vec::new(), Sealed::default());
-        Self { end, partial, opened, taken: 0, sealed, has_ended: false }
+        Self { end, partial, opened, taken: 0, sealed, end_of_input: None }
     }
 
     /// Whether the handshake is not over.
@@ -110,7 +128,7 @@ impl Session {
 
     /// Whether [`Session::receive`] has something to give without reading.
     pub fn has_more(&self) -> bool {
-        self.taken < self.opened.len() || self.has_ended
+        self.taken < self.opened.len() || self.end_of_input.is_some()
     }
 
     /// Whether records wait to be sent.
@@ -123,7 +141,8 @@ impl Session {
         !self.has_more() && !self.owes() && self.partial.is_empty()
     }
 
-    /// Opens what `read` gives until there is something for `buffer`. 0 is the end of the connection.
+    /// Opens what `read` gives until there is something for `buffer`. 0 is the end of the connection, if it was said;
+    /// otherwise that is [`io::ErrorKind::UnexpectedEof`].
     pub fn receive(
         &mut self,
         buffer: &mut [u8],
@@ -131,12 +150,17 @@ impl Session {
     ) -> io::Result<usize> {
         loop {
             let n = self.look(buffer);
-            if n > 0 || self.has_more() {
+            if n > 0 || self.taken < self.opened.len() {
                 self.taken += n;
                 if self.taken == self.opened.len() {
                     (self.opened, self.taken) = (Vec::new(), 0);
                 }
                 return Ok(n);
+            }
+            match self.end_of_input {
+                Some(EndOfInput::Said) => return Ok(0),
+                Some(EndOfInput::Cut) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                None => {}
             }
             let n = self.take_in(buffer, &mut read)?;
             if n > 0 {
@@ -151,21 +175,24 @@ impl Session {
         buffer: &mut [u8],
         mut read: impl FnMut(&mut [u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        while self.opened.len() - self.taken < buffer.len() && !self.has_ended {
+        while self.opened.len() - self.taken < buffer.len() && self.end_of_input.is_none() {
             match self.take_in(&mut [], &mut read) {
                 Ok(_) => {}
-                Err(_) if self.has_more() => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.has_more() => break,
                 Err(error) => return Err(error),
             }
         }
-        Ok(self.look(buffer))
+        match self.look(buffer) {
+            0 if self.end_of_input == Some(EndOfInput::Cut) => Err(io::ErrorKind::UnexpectedEof.into()),
+            n => Ok(n),
+        }
     }
 
     /// Takes as much of `bytes` as is sealed at once, and gives it to `write`; what that does not take is owed.
     pub fn send(&mut self, bytes: &[u8], mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<usize> {
         self.flush(&mut write)?;
         let bytes = &bytes[..bytes.len().min(PIECE)];
-        self.advance(bytes)?;
+        self.say(Say::Bytes(bytes))?;
         match self.flush(&mut write) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             _ => Ok(bytes.len()),
@@ -184,12 +211,21 @@ impl Session {
         Ok(())
     }
 
-    /// Begins or continues the handshake with what has been received, and seals `bytes` once it is over.
-    pub fn advance(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// Begins the handshake.
+    pub fn begin(&mut self) -> io::Result<()> {
+        self.say(Say::Nothing)
+    }
+
+    /// Says that nothing follows; it is owed then.
+    pub fn close(&mut self) -> io::Result<()> {
+        if self.is_handshaking() { Ok(()) } else { self.say(Say::End) }
+    }
+
+    fn say(&mut self, what: Say<'_>) -> io::Result<()> {
         let mut partial = std::mem::take(&mut self.partial);
         let mut over = std::mem::take(&mut self.opened);
         let mut sink = Sink { buffer: &mut [], filled: 0, over: &mut over };
-        let used = self.process(&mut partial, &mut sink, bytes);
+        let used = self.process(&mut partial, &mut sink, what);
         self.opened = over;
         partial.drain(..*used.as_ref().unwrap_or(&0));
         self.partial = partial;
@@ -216,12 +252,12 @@ impl Session {
             room[..before].copy_from_slice(&self.partial);
             let n = read(&mut room[before..before + SEALED_PIECE])?;
             if n == 0 {
-                self.has_ended = true;
+                self.end_of_input = Some(EndOfInput::Cut);
                 return Ok(0);
             }
             let mut over = std::mem::take(&mut self.opened);
             let mut sink = Sink { buffer, filled: 0, over: &mut over };
-            let used = self.process(&mut room[..before + n], &mut sink, &[]);
+            let used = self.process(&mut room[..before + n], &mut sink, Say::Nothing);
             let filled = sink.filled;
             self.opened = over;
             self.partial = room[used?..before + n].to_vec();
@@ -229,32 +265,35 @@ impl Session {
         })
     }
 
-    /// Opens what is complete in `input`, answers what TLS itself wants answered, and seals `bytes` as soon as that is
-    /// allowed. Returns how much of `input` was used.
-    fn process(&mut self, input: &mut [u8], sink: &mut Sink<'_>, bytes: &[u8]) -> io::Result<usize> {
+    /// Opens what is complete in `input`, answers what TLS itself wants answered, and seals `what` is to be said as soon as
+    /// that is allowed. Returns how much of `input` was used.
+    fn process(&mut self, input: &mut [u8], sink: &mut Sink<'_>, what: Say<'_>) -> io::Result<usize> {
         let mut used = 0;
         loop {
-            let (discard, step) = self.step(&mut input[used..], sink, bytes);
+            let (discard, step) = self.step(&mut input[used..], sink, what);
             match step {
                 Ok(Step::Again) => used += discard,
                 Ok(Step::Hungry | Step::Open) => return Ok(used + discard),
                 Ok(Step::Closed) => {
-                    self.has_ended = true;
-                    return if bytes.is_empty() { Ok(input.len()) } else { Err(io::ErrorKind::BrokenPipe.into()) };
+                    self.end_of_input = Some(EndOfInput::Said);
+                    return match what {
+                        Say::Bytes(_) => Err(io::ErrorKind::BrokenPipe.into()),
+                        Say::Nothing | Say::End => Ok(input.len()),
+                    };
                 }
                 Err(error) => {
                     // One step more seals the alert by which the other side is told.
-                    let _ = self.step(&mut input[used..], sink, &[]);
+                    let _ = self.step(&mut input[used..], sink, Say::Nothing);
                     return Err(told(&error));
                 }
             }
         }
     }
 
-    fn step(&mut self, input: &mut [u8], sink: &mut Sink<'_>, bytes: &[u8]) -> (usize, Result<Step, Error>) {
+    fn step(&mut self, input: &mut [u8], sink: &mut Sink<'_>, what: Say<'_>) -> (usize, Result<Step, Error>) {
         match &mut self.end {
-            End::Client(end) => step(end.process_tls_records(input), sink, &mut self.sealed, bytes),
-            End::Server(end) => step(end.process_tls_records(input), sink, &mut self.sealed, bytes),
+            End::Client(end) => step(end.process_tls_records(input), sink, &mut self.sealed, what),
+            End::Server(end) => step(end.process_tls_records(input), sink, &mut self.sealed, what),
         }
     }
 
@@ -270,7 +309,7 @@ fn step<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     sink: &mut Sink<'_>,
     sealed: &mut Sealed,
-    bytes: &[u8],
+    what: Say<'_>,
 ) -> (usize, Result<Step, Error>) {
     let UnbufferedStatus { mut discard, state } = status;
     let step = match state {
@@ -295,13 +334,17 @@ fn step<Data>(
             data.done();
             Ok(Step::Again)
         }
-        Ok(ConnectionState::WriteTraffic(_)) if bytes.is_empty() => Ok(Step::Open),
         Ok(ConnectionState::WriteTraffic(mut traffic)) => {
-            let sealed = sealed.fill(|room| match traffic.encrypt(bytes, room) {
+            let seal = |written: Result<usize, EncryptError>| match written {
                 Err(EncryptError::InsufficientSize(size)) => Ok(Err(size)),
                 Err(EncryptError::EncryptExhausted) => Err(Error::EncryptError),
                 Ok(n) => Ok(Ok(n)),
-            });
+            };
+            let sealed = match what {
+                Say::Nothing => Ok(Step::Open),
+                Say::Bytes(bytes) => sealed.fill(|room| seal(traffic.encrypt(bytes, room))),
+                Say::End => sealed.fill(|room| seal(traffic.queue_close_notify(room))),
+            };
             sealed.map(|_| Step::Open)
         }
         Ok(ConnectionState::BlockedHandshake) => Ok(Step::Hungry),

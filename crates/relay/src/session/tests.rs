@@ -67,7 +67,7 @@ impl Pair {
     /// The handshake to its end, or the first error on each side.
     fn shake_hands(&mut self) -> [Option<io::Error>; 2] {
         let mut errors = [None, None];
-        errors[0] = self.client.advance(&[]).err();
+        errors[0] = self.client.begin().err();
         for _ in 0..10_000 {
             let Self { client, server, up, down, most } = self;
             go_on(client, down, up, *most, &mut errors[0]);
@@ -183,21 +183,25 @@ fn keys_are_changed_on_the_way() {
 }
 
 #[test]
-fn the_end_of_tls_is_the_end_of_the_connection_and_no_more() {
-    let mut pair = Pair::established(1 << 20);
-    pair.client.send(b"x", write(&mut pair.up, 1 << 20)).unwrap();
-    let End::Client(end) = &mut pair.client.end else { panic!() };
-    let UnbufferedStatus { state: Ok(ConnectionState::WriteTraffic(mut traffic)), .. } =
-        end.process_tls_records(&mut [])
-    else {
-        panic!()
-    };
-    let mut notify = [0; 100];
-    let n = traffic.queue_close_notify(&mut notify).unwrap();
-    pair.up.extend(&notify[..n]);
-    assert_eq!(pair.server.receive(&mut [0; 9], read(&mut pair.up, 1 << 20)).unwrap(), 1);
-    assert_eq!(pair.server.receive(&mut [0; 9], read(&mut pair.up, 1 << 20)).unwrap(), 0);
-    assert!(!pair.server.is_at_rest(), "it is not kept");
+fn an_end_that_was_said_is_told_from_one_that_was_not() {
+    for said in [true, false] {
+        let mut pair = Pair::established(1 << 20);
+        pair.client.send(b"x", write(&mut pair.up, 1 << 20)).unwrap();
+        if said {
+            pair.client.close().unwrap();
+            pair.client.flush(write(&mut pair.up, 1 << 20)).unwrap();
+        }
+        let mut line = pair.up;
+        let mut end = |room: &mut [u8]| if line.is_empty() { Ok(0) } else { read(&mut line, 1 << 20)(room) };
+        assert_eq!(pair.server.receive(&mut [0; 9], &mut end).unwrap(), 1);
+        for _ in 0..2 {
+            let got = pair.server.receive(&mut [0; 9], &mut end).map_err(|error| error.kind());
+            assert_eq!(got, if said { Ok(0) } else { Err(io::ErrorKind::UnexpectedEof) });
+            let seen = pair.server.peek(&mut [0; 9], &mut end).map_err(|error| error.kind());
+            assert_eq!(seen, got);
+        }
+        assert!(!pair.server.is_at_rest(), "it is not kept");
+    }
 }
 
 #[test]
@@ -252,7 +256,7 @@ fn what_is_not_tls_is_refused_at_once() {
     // What a listener without TLS answers.
     let failed = [5, 0, 0, 0, 0, 0, 0, 9, 8, b't', b'h', b'e', b' ', b'o', b't', b'h', b'e'];
     let mut pair = Pair::new(1 << 20);
-    pair.client.advance(&[]).unwrap();
+    pair.client.begin().unwrap();
     let mut line = VecDeque::from(failed);
     let error = pair.client.peek(&mut [0], read(&mut line, 1 << 20)).unwrap_err();
     assert!(error.to_string().contains("does not speak TLS"), "{error}");

@@ -124,7 +124,7 @@ impl Duplex {
     pub async fn run(mut self, mut expiry: Option<Box<Expiry>>) -> Result<(Side, Side), PumpError> {
         let result = {
             let Self { a, b, forward, backward } = &mut self;
-            let (mut a, mut b) = (Open::new(a), Open::new(b));
+            let (mut a, mut b) = (Running::new(a), Running::new(b));
             poll_fn(|cx| {
                 if let Some(expiry) = &mut expiry
                     && let Poll::Ready(error) = expiry.poll(cx, a.stream.socket(), b.stream.socket())
@@ -151,14 +151,14 @@ impl Duplex {
 }
 
 /// A side while its stream runs.
-struct Open<'a> {
+struct Running<'a> {
     stream: &'a Connection,
     node: bool,
     watch: &'a mut Option<Box<Watch>>,
     alarm: Alarm<'a>,
 }
 
-impl<'a> Open<'a> {
+impl<'a> Running<'a> {
     fn new(side: &'a mut Side) -> Self {
         let Side { stream, node, watch, .. } = side;
         Self { stream, node: *node, watch, alarm: Alarm::default() }
@@ -183,8 +183,8 @@ impl<'a> Open<'a> {
 
 fn poll(
     cx: &mut Context<'_>,
-    a: &mut Open<'_>,
-    b: &mut Open<'_>,
+    a: &mut Running<'_>,
+    b: &mut Running<'_>,
     forward: &mut Pump,
     backward: &mut Pump,
 ) -> Poll<Result<(), PumpError>> {

@@ -17,10 +17,10 @@ use common::*;
 use nix::sys::signal::Signal;
 
 /// Chains that run side by side.
-const LANES: u64 = 3;
+const LANES: u64 = 6;
 
 /// Kills in each; a third of them strikes each of its nodes.
-const KILLS: u32 = 72;
+const KILLS: u32 = 36;
 
 /// Streams through the chain at a time.
 const STREAMS: usize = 4;
@@ -49,6 +49,28 @@ fn killed_nodes_leave_resets_and_no_false_ends() {
     assert!(all.in_midstream >= all.kills * 9 / 10, "kills that struck with bytes under way: {all:?}");
     assert!(all.cut >= all.kills, "directions with bytes under way that were cut: {all:?}");
     assert!(all.reset_after_half_close > all.kills / 10, "{all:?}");
+}
+
+#[test]
+fn a_response_that_goes_until_the_end_of_its_connection_is_not_ended_by_a_kill() {
+    let origin = server(|mut stream| {
+        read_head(&mut stream);
+        let _ = stream.write_all(b"HTTP/1.0 200 OK\r\n\r\n");
+        while stream.write_all(data()).is_ok() {}
+    });
+    let mut lane = Lane::new(LANES);
+    let web = SocketAddr::new(lane.entry.ip(), 7004);
+    for kill in 0..30 {
+        let victim = kill % 3;
+        let mut client = connect(web);
+        write!(client, "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        assert!(read_head(&mut client).starts_with("HTTP/1.1 200 "));
+        client.read_exact(&mut vec![0; lane.random.below(3 << 20)]).unwrap();
+        lane.nodes[victim].signal(Signal::SIGKILL);
+        assert!(!ends_cleanly(&mut client), "node {victim}");
+        lane.nodes[victim].child.wait().unwrap();
+        lane.nodes[victim] = lane.start(victim);
+    }
 }
 
 /// What the kills did.
@@ -106,16 +128,19 @@ impl Lane {
             "send_buffer = \"64KiB\"\nreceive_buffer = \"64KiB\"\n",
             "send_buffer = \"8KiB\"\nreceive_buffer = \"8KiB\"\n",
         ];
-        let mode = if name == 1 { Mode::Plain } else { Mode::Tls };
-        let [own, nodes, known] = [mode.node("key"), mode.listener("key"), mode.peer("key")];
-        let common = format!("{own}threads = 1\n[tcp]\n{}", buffers[name as usize]);
-        let segment = |port| format!("[listen.seg]\nkind = \"segment\"\naddress = \"{host}:{port}\"\n{nodes}");
-        let peer = |name, port| format!("[peer.{name}]\naddress = \"{host}:{port}\"\n{known}");
+        let mode = [Mode::Tls, Mode::Plain][name as usize % 2];
+        let common = format!("{}threads = 1\n[tcp]\n{}", mode.node("key"), buffers[name as usize / 2 % buffers.len()]);
+        let segment =
+            |port| format!("[listen.seg]\nkind = \"segment\"\naddress = \"{host}:{port}\"\n{}", mode.listener("key"));
+        let peer = |name, port| format!("[peer.{name}]\naddress = \"{host}:{port}\"\n{}", mode.peer("key"));
         let forward = format!(
-            "[listen.fwd]\nkind = \"forward\"\naddress = \"{host}:7001\"\nopen = true\nto = \"{target}\"\nvia = [\"middle\", \"exit\"]\n"
+            "[listen.fwd]\nkind = \"forward\"\naddress = \"{host}:7001\"\nto = \"{target}\"\nvia = [\"middle\", \"exit\"]\n"
+        );
+        let web = format!(
+            "[listen.web]\nkind = \"http\"\naddress = \"{host}:7004\"\n[[route]]\nto = [\"*\"]\nvia = [\"middle\", \"exit\"]\n"
         );
         let texts = [
-            format!("{common}{forward}{}", peer("middle", 7002)),
+            format!("{common}{forward}{web}{}", peer("middle", 7002)),
             format!("{common}{}{}", segment(7002), peer("exit", 7003)),
             format!("{common}{}", segment(7003)),
         ];

@@ -48,19 +48,21 @@ const BUFFERS: &str = "[tcp]\nsend_buffer = \"16KiB\"\nreceive_buffer = \"16KiB\
 
 #[test]
 fn a_reset_reaches_the_other_host_whatever_the_stream_does() {
-    let chains: Vec<_> =
-        (0..3).map(|count| std::thread::spawn(move || STATES.iter().for_each(|&state| resets(count, state)))).collect();
+    let ways = [(Mode::Plain, 0), (Mode::Plain, 1), (Mode::Tls, 1), (Mode::Plain, 2), (Mode::Tls, 2)];
+    let chains = ways
+        .map(|(mode, count)| std::thread::spawn(move || STATES.iter().for_each(|&state| resets(mode, count, state))));
     for chain in chains {
         chain.join().expect("what went wrong stands above");
     }
 }
 
-fn resets(count: usize, state: State) {
-    let chain = Chain::with(count, BUFFERS, BUFFERS);
+fn resets(mode: Mode, count: usize, state: State) {
+    let chain = Chain::of(mode, count, BUFFERS, BUFFERS);
     for (client_resets, death) in
         [(true, Death::Asked), (false, Death::Asked), (true, Death::Unread), (false, Death::Unread)]
     {
-        let what = format!("{count} nodes behind the first, {state:?}, {death:?}, by the client: {client_resets}");
+        let what =
+            format!("{mode:?}, {count} nodes behind the first, {state:?}, {death:?}, by the client: {client_resets}");
         let (listener, address) = listener();
         let client = chain.socks(address);
         let server = accept(&listener);

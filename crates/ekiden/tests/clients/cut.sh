@@ -1,19 +1,32 @@
 # client – r1 – NODE r2 – r3 – NODE r4 – r5 – NODE r6 – r7 – server. The line is cut at each of the plain routers in the
 # middle of transfers: whoever receives sees a break, never an end that was not said.
-head -c 32 /dev/urandom | od -An -vtx1 | tr -d ' \n' > key && chmod 600 key
-address() { getent hosts "$1" | cut -d' ' -f1; }
-common='[tcp]
+for node in r2 r4 r6; do
+  "$EKIDEN" keygen $node.key > $node.print
+  cat > $node.toml <<T
+name = "$node"
+key_file = "$node.key"
+[tcp]
 keepalive = "1s"
-user_timeout = "2s"'
-segment='[listen.seg]
+user_timeout = "2s"
+[listen.seg]
 kind = "segment"
 address = "0.0.0.0:7000"
-plain_key_file = "key"'
-printf '%s\n' "$common" '[listen.fwd]' 'kind = "forward"' 'address = "0.0.0.0:7001"' 'open = true' 'to = "server:9000"' \
-  'accept = "true"' \
-  'via = ["r4", "r6"]' '[peer.r4]' "address = \"$(address r4):7000\"" 'plain_key_file = "key"' > r2.toml
-printf '%s\n' "$common" "$segment" '[peer.r6]' "address = \"$(address r6):7000\"" 'plain_key_file = "key"' > r4.toml
-printf '%s\n' "$common" "$segment" > r6.toml
+T
+done
+cat >> r2.toml <<T
+[listen.fwd]
+kind = "forward"
+address = "0.0.0.0:7001"
+accept = "true"
+open = true
+to = "server:9000"
+via = ["r4", "r6"]
+T
+link() {
+  "$EKIDEN" peer add -c $1.toml $2 "$(getent hosts $2 | cut -d' ' -f1):7000" $(cat $2.print)
+  "$EKIDEN" peer allow -c $2.toml $1 $(cat $1.print)
+}
+link r2 r4; link r4 r6
 for node in r2 r4 r6; do on $node "$EKIDEN" proxy -c $node.toml > $node.log 2>&1 & done
 await r2 7001; await r4 7000; await r6 7000
 ROUNDS=${ROUNDS:-8} python3 - <<'P'

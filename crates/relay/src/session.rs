@@ -284,6 +284,8 @@ impl Session {
                 Err(error) => {
                     // One step more seals the alert by which the other side is told.
                     let _ = self.step(&mut input[used..], sink, Say::Nothing);
+                    // Whatever still comes is not looked at.
+                    self.end_of_input = Some(EndOfInput::Cut);
                     return Err(told(&error));
                 }
             }

@@ -212,6 +212,12 @@ fn a_changed_bit_is_found_wherever_it_is() {
         pair.up[at] ^= 1;
         let got = pair.server.receive(&mut [0; 20_000], read(&mut pair.up, 1 << 20));
         assert!(got.is_err(), "bit in byte {at}");
+        if at > 4 {
+            // What comes behind it is too late.
+            pair.client.send(b"more", write(&mut pair.up, 1 << 20)).unwrap();
+            let got = pair.server.receive(&mut [0; 9], read(&mut pair.up, 1 << 20));
+            assert_eq!(got.unwrap_err().kind(), io::ErrorKind::UnexpectedEof, "after byte {at}");
+        }
     }
 }
 

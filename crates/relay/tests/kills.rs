@@ -128,19 +128,11 @@ impl Lane {
             "send_buffer = \"64KiB\"\nreceive_buffer = \"64KiB\"\n",
             "send_buffer = \"8KiB\"\nreceive_buffer = \"8KiB\"\n",
         ];
-<<<<<<< HEAD
-        let mode = if name % 2 == 1 { Mode::Plain } else { Mode::Tls };
-        let [own, nodes, known] = [mode.node("key"), mode.listener("key"), mode.peer("key")];
-        let common = format!("{own}threads = 1\n[tcp]\n{}", buffers[name as usize % buffers.len()]);
-        let segment = |port| format!("[listen.seg]\nkind = \"segment\"\naddress = \"{host}:{port}\"\n{nodes}");
-        let peer = |name, port| format!("[peer.{name}]\naddress = \"{host}:{port}\"\n{known}");
-=======
         let mode = [Mode::Tls, Mode::Plain][name as usize % 2];
         let common = format!("{}threads = 1\n[tcp]\n{}", mode.node("key"), buffers[name as usize / 2 % buffers.len()]);
         let segment =
             |port| format!("[listen.seg]\nkind = \"segment\"\naddress = \"{host}:{port}\"\n{}", mode.listener("key"));
         let peer = |name, port| format!("[peer.{name}]\naddress = \"{host}:{port}\"\n{}", mode.peer("key"));
->>>>>>> 406e47c69ee399187833808d4a679ce7b27f3a32
         let forward = format!(
             "[listen.fwd]\nkind = \"forward\"\naddress = \"{host}:7001\"\nto = \"{target}\"\nvia = [\"middle\", \"exit\"]\n"
         );

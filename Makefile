@@ -60,7 +60,7 @@ bench-s1:
 	cargo build --release --package ekiden
 	bench/s1/run
 
-# Which congestion control for which path: three quarters of an hour. Continues where it was interrupted.
+# Which congestion control for which path: half an hour. Continues where it was interrupted.
 bench-choice:
 	@scripts/setup build demo
 	cargo build --release --package ekiden

@@ -2,11 +2,10 @@
 //!
 //! What ekiden brings into the kernel is written once, as C headers under `include/ekiden/`: integers only, no kernel types.
 //! The eBPF programs of crate `bpf` include them, and so does the native build that [`Native`] calls. What is simulated is
-//! what is deployed. [`Cubic`] is for the simulation only: the kernel has its own. [`choice`] tells which of them a path needs.
+//! what is deployed. [`Cubic`] is for the simulation only: the kernel has its own.
 //!
 //! What the algorithms are and why their parameters have their defaults stands in `docs/congestion.md`.
 
-pub mod choice;
 mod cubic;
 mod hystart;
 mod native;

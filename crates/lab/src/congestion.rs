@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ekiden_bpf::{Event, EventKind, Held, Kind, Level, Trace, hold as hold_in_kernel};
-use ekiden_congestion::{Algorithm, Settings, choice};
+use ekiden_congestion::{Algorithm, Settings};
 use ekiden_record::{Congestion, CongestionEvent, CongestionEventKind};
 use ekiden_scenario::Scenario;
 
@@ -130,9 +130,8 @@ fn uses_any(scenario: &Scenario) -> bool {
     scenario.nodes.values().any(|node| is_own(&node.tcp.congestion).is_some())
 }
 
-/// Ekiden's own congestion control of this name, or the one that may be chosen.
+/// Ekiden's own congestion control of this name.
 fn is_own(name: &str) -> Option<Algorithm> {
-    let name = if name == choice::AUTO { choice::BOLD.name() } else { name };
     Algorithm::LOADABLE.into_iter().find(|algorithm| algorithm.name() == name)
 }
 

@@ -51,8 +51,6 @@ pub struct Lab {
     names: Vec<PathBuf>,
     /// The programs' files.
     directories: Vec<TempDir>,
-    /// The logs, by node, of the proxies that choose their congestion control.
-    logs: Vec<(String, PathBuf)>,
     emulator: Emulator,
     network: Network,
     /// Ekiden's congestion controls that the scenario uses.
@@ -85,7 +83,6 @@ impl Lab {
             programs: Vec::new(),
             names: Vec::new(),
             directories: Vec::new(),
-            logs: Vec::new(),
             emulator,
             network,
             congestion,

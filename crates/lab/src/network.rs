@@ -19,7 +19,6 @@ use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBu
 
 use crate::Error;
 use crate::error::building;
-use crate::suits::first_congestion;
 use crate::tcp;
 
 /// The hardware address of every device in a node; locally administered.
@@ -128,7 +127,7 @@ async fn raise_wire(handle: Handle, scenario: &Scenario) -> io::Result<()> {
 /// kernel lets only the machine's own namespace choose a restricted one, such as cubic, as the default.
 fn metrics(tcp: &ekiden_scenario::Tcp) -> Vec<RouteMetric> {
     const RTAX_CC_ALGO: u16 = 16;
-    let congestion = [first_congestion(tcp).as_bytes(), b"\0"].concat();
+    let congestion = [tcp.congestion.as_bytes(), b"\0"].concat();
     let congestion = RouteMetric::Other(DefaultNla::new(RTAX_CC_ALGO, congestion));
     tcp.initial_window.map(RouteMetric::InitCwnd).into_iter().chain([congestion]).collect()
 }

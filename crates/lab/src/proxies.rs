@@ -8,10 +8,8 @@ use std::path::Path;
 use std::process::Stdio;
 use std::sync::mpsc;
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
-use ekiden_congestion::choice;
-use ekiden_record::Event;
 use ekiden_scenario::{Node, NodeKind};
 
 use crate::error::building;
@@ -58,9 +56,6 @@ impl Lab {
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file);
             self.start(name, &mut command)?;
             let output = self.programs.last_mut().and_then(|program| program.stdout.take());
-            if node.tcp.is_auto() {
-                self.logs.push((name.clone(), log.clone()));
-            }
             waiting.push((name.clone(), log, output.map(await_ready)));
         }
         self.directories.push(directory);
@@ -99,41 +94,11 @@ impl Lab {
         {
             let _ = write!(text, "\n[peer.{peer}]\naddress = \"{}:{SEGMENT_PORT}\"\n{plain}", self.address(peer)?);
         }
-        if node.tcp.is_auto() {
-            let _ = write!(text, "\n[tcp]\ncongestion = \"{}\"\n", choice::AUTO);
-        }
         if !node.next.is_empty() {
             let _ = write!(text, "\n[[route]]\nto = [\"*\"]\nvia = {:?}\n", node.next);
         }
         Ok(text)
     }
-}
-
-/// What the nodes with `congestion = "auto"` have chosen since `started`, by their logs, with nodes' names for addresses.
-pub(crate) fn choices(lab: &Lab, started: SystemTime) -> Vec<Event> {
-    let mut events = Vec::new();
-    for (node, log) in &lab.logs {
-        let said = fs::read_to_string(log).unwrap_or_default();
-        for (time, told) in said.lines().filter_map(|line| line.split_once(choice::TOLD)) {
-            let Some((at_us, (address, reason))) = since(started, time).zip(told.split_once(": ")) else { continue };
-            let is_it = |name: &&String| lab.address(name).is_ok_and(|own| own.to_string() == address);
-            let to = lab.scenario.nodes.keys().find(is_it).map_or(address, String::as_str);
-            let (kind, detail) = ("congestion".into(), format!("{node} to {to}: {reason}"));
-            events.push(Event { at_us, flow: None, connection: None, kind, detail });
-        }
-    }
-    events
-}
-
-/// How long after `started` a line of a log was written that begins with its time, such as 2005-12-31T23:59:59.123456Z.
-fn since(started: SystemTime, line: &str) -> Option<u64> {
-    const DAY_US: u64 = 86_400_000_000;
-    let (time, _) = line.split_once('T')?.1.split_once('Z')?;
-    let [hours, minutes, seconds] = time.split(':').collect::<Vec<_>>()[..] else { return None };
-    let (hours, minutes): (u64, u64) = (hours.parse().ok()?, minutes.parse().ok()?);
-    let of_day = (hours * 60 + minutes) * 60_000_000 + (seconds.parse::<f64>().ok()? * 1e6) as u64;
-    let started = started.duration_since(UNIX_EPOCH).ok()?.as_micros() as u64;
-    Some((of_day + DAY_US - started % DAY_US) % DAY_US)
 }
 
 /// A new random key, readable by its owner only.
@@ -158,17 +123,4 @@ fn await_ready(output: impl Read + Send + 'static) -> mpsc::Receiver<()> {
         }
     });
     told
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn times_in_logs_count_from_the_start_also_past_midnight() {
-        let started = UNIX_EPOCH + Duration::from_millis(20_000 * 86_400_000 - 500);
-        assert_eq!(since(started, "2024-10-03T23:59:59.750000Z  INFO "), Some(250_000));
-        assert_eq!(since(started, "2024-10-04T00:00:01.000000Z  INFO "), Some(1_500_000));
-        assert_eq!(since(started, "no time at all"), None);
-    }
 }

@@ -8,7 +8,7 @@ use ekiden_scenario::Scenario;
 
 use crate::congestion::Tracer;
 use crate::flow::{self, Progress};
-use crate::{Error, Lab, probe, proxies};
+use crate::{Error, Lab, probe};
 
 /// Probes of each path before the flows start.
 const PROBES: u32 = 10;
@@ -27,13 +27,10 @@ impl Lab {
             paths.push(probe::measure(self, &from, &to, PROBES)?);
         }
         self.reset_counters();
-        let started = SystemTime::now();
-        let manifest = manifest(&self.scenario, command, started);
+        let manifest = manifest(&self.scenario, command);
         let origin_us = monotonic_ns() / 1000;
         let tracer = Tracer::start(self)?;
-        let mut outcomes = flow::run_all(self, progress)?;
-        outcomes.events.extend(proxies::choices(self, started));
-        outcomes.events.sort_by_key(|event| event.at_us);
+        let outcomes = flow::run_all(self, progress)?;
         let congestion = tracer.map(|tracer| tracer.finish(origin_us));
         Ok(Record {
             format: FORMAT,
@@ -68,8 +65,8 @@ pub fn verdict(record: &Record) -> Result<(), Error> {
     Ok(())
 }
 
-fn manifest(scenario: &Scenario, command: Vec<String>, started: SystemTime) -> Manifest {
-    let started = started.duration_since(UNIX_EPOCH).unwrap_or_default();
+fn manifest(scenario: &Scenario, command: Vec<String>) -> Manifest {
+    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Manifest {
         producer: "lab".into(),
         version: env!("CARGO_PKG_VERSION").into(),

@@ -1,7 +1,6 @@
 //! Which scenarios a lab can build.
 
-use ekiden_congestion::choice;
-use ekiden_scenario::{Discipline, Link, Profile, Scenario, Tcp};
+use ekiden_scenario::{Discipline, Link, Profile, Scenario};
 
 use crate::Error;
 
@@ -37,11 +36,6 @@ pub fn suits_lab(scenario: &Scenario) -> Result<(), Error> {
         Some(name) => only_simulated(format!("background.{name}"), "leave the background out"),
         None => Ok(()),
     }
-}
-
-/// The congestion control with which a node's connections begin.
-pub(crate) fn first_congestion(tcp: &Tcp) -> &str {
-    if tcp.is_auto() { choice::CAREFUL.name() } else { &tcp.congestion }
 }
 
 fn suitable_link(name: &str, link: &Link) -> Result<(), Error> {

@@ -8,7 +8,6 @@ use ekiden_scenario::Tcp;
 use ekiden_units::{Bytes, Time};
 
 use crate::Error;
-use crate::suits::first_congestion;
 
 const IPV4: &str = "/proc/sys/net/ipv4";
 
@@ -58,12 +57,11 @@ pub(crate) fn check_congestion(namespace: &Namespace, node: &str, tcp: &Tcp) -> 
     let path = format!("{IPV4}/tcp_available_congestion_control");
     let available =
         namespace.run(|| fs::read_to_string(&path)).map_err(crate::error::building(format!("read {path}")))?;
-    let wanted = first_congestion(tcp);
-    if available.split_whitespace().any(|name| name == wanted) {
+    if available.split_whitespace().any(|name| name == tcp.congestion) {
         return Ok(());
     }
     let available = available.split_whitespace().collect::<Vec<_>>().join(", ");
-    Err(Error::Congestion { node: node.into(), name: wanted.into(), available })
+    Err(Error::Congestion { node: node.into(), name: tcp.congestion.clone(), available })
 }
 
 /// The largest train of segments that the kernel keeps and sends as one, in bytes: `gso_max_size` of the node's devices.

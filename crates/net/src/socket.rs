@@ -149,14 +149,6 @@ impl Ready<'_> {
     }
 }
 
-/// Changes the congestion control of a socket, connected or not. Its window stays.
-///
-/// # Errors
-/// As for [`check`].
-pub fn set_congestion(socket: &impl AsFd, name: &str) -> Result<(), SocketError> {
-    SockRef::from(socket).set_tcp_congestion(name.as_bytes()).map_err(|error| congestion_error(name, error))
-}
-
 /// Decides what closing the socket means: with `on`, a reset that discards what is queued (also when the
 /// process is killed); without, the queued data and then a clean end.
 pub fn reset_on_close(socket: &impl AsFd, on: bool) -> io::Result<()> {

@@ -270,8 +270,7 @@ pub struct Event {
     pub flow: Option<String>,
     /// The connection of the flow, if one.
     pub connection: Option<u32>,
-    /// What: `connected`, `finished`, `failed`; of a gateway's group, `throttled` and `let_go`; of a proxy that chooses,
-    /// `congestion`.
+    /// What: `connected`, `finished`, `failed`; of a gateway's group, `throttled` and `let_go`.
     pub kind: String,
     /// More, for people.
     pub detail: String,

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ekiden_congestion::{Settings, choice};
+use ekiden_congestion::Settings;
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::segment::Key;
@@ -62,8 +62,6 @@ pub struct Exit {
 pub struct Tcp {
     /// What its sockets get.
     pub options: TcpOptions,
-    /// Whether the congestion control in `options` is only where each path begins, and [`choice`] decides.
-    pub auto: bool,
     /// The congestion control to use when the one in `options` cannot be had; `None`: the node does not start then.
     pub congestion_fallback: Option<String>,
 }
@@ -210,14 +208,6 @@ pub struct ConfigError {
     pub line: Option<usize>,
     /// What is wrong and what would be right.
     pub message: String,
-}
-
-impl Tcp {
-    /// Every congestion control that its sockets may get.
-    pub fn congestions(&self) -> impl Iterator<Item = &str> {
-        let bold = self.auto.then_some(choice::BOLD.name());
-        self.options.congestion.as_deref().into_iter().chain(bold)
-    }
 }
 
 impl Config {

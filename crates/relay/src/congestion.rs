@@ -60,11 +60,7 @@ pub fn secure(config: &Config, held: &[Held]) -> Result<(Config, Vec<Held>), Not
     let mut config = config.clone();
     let mut names: Vec<String> = Vec::new();
     for (_, tcp) in tables(&mut config) {
-        for name in tcp.congestions() {
-            if !names.iter().any(|known| known == name) {
-                names.push(name.into());
-            }
-        }
+        names.extend(tcp.options.congestion.clone().filter(|name| !names.contains(name)));
     }
     let ours: Vec<Algorithm> = names.iter().filter_map(|name| loadable(name)).collect();
     check_fallbacks(&mut config)?;
@@ -101,8 +97,7 @@ pub fn secure(config: &Config, held: &[Held]) -> Result<(Config, Vec<Held>), Not
 pub fn check(config: &Config) -> Result<(), NotToBeHad> {
     let mut config = config.clone();
     check_fallbacks(&mut config)?;
-    let mut names: Vec<String> =
-        tables(&mut config).flat_map(|(_, tcp)| tcp.congestions().map(String::from).collect::<Vec<_>>()).collect();
+    let mut names: Vec<String> = tables(&mut config).filter_map(|(_, tcp)| tcp.options.congestion.clone()).collect();
     names.retain(|name| loadable(name).is_none());
     names
         .iter()
@@ -165,7 +160,7 @@ fn check_fallbacks(config: &mut Config) -> Result<(), NotToBeHad> {
 
 fn replace(config: &mut Config, name: &str, reason: &Reason) -> Result<(), NotToBeHad> {
     let mut said: Vec<String> = Vec::new();
-    for (place, tcp) in tables(config).filter(|(_, tcp)| tcp.congestions().any(|one| one == name)) {
+    for (place, tcp) in tables(config).filter(|(_, tcp)| tcp.options.congestion.as_deref() == Some(name)) {
         let Some(fallback) = tcp.congestion_fallback.clone() else {
             let (key, name) = ("congestion", name.to_owned());
             return Err(NotToBeHad { place, key, name, reason: reason.clone() });
@@ -177,7 +172,6 @@ fn replace(config: &mut Config, name: &str, reason: &Reason) -> Result<(), NotTo
             said.push(fallback.clone());
         }
         tcp.options.congestion = Some(fallback);
-        tcp.auto = false;
     }
     Ok(())
 }
@@ -218,7 +212,7 @@ fn hint(name: &str) -> String {
 }
 
 /// Warns, unless the same has been said before.
-pub fn once(text: &str) {
+fn once(text: &str) {
     static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
     let mut said = SAID.lock().unwrap_or_else(PoisonError::into_inner);
     if !said.iter().any(|before| before == text) {

@@ -11,11 +11,9 @@ use socket2::SockRef;
 use tokio::time::{Instant, sleep};
 
 use crate::alarm::Alarm;
-use crate::auto::Watch;
-use crate::config::Tcp;
 use crate::connection::Connection;
 use crate::expiry::Expiry;
-use crate::node::{Busy, Node};
+use crate::node::Busy;
 use crate::pump::{Pump, PumpError};
 
 /// How soon, and later how often, it is looked whether the end of a stream has arrived.
@@ -43,8 +41,6 @@ pub struct Side {
     pub node: bool,
     /// Whether this end of the connection has an address that is not this machine's.
     pub foreign: bool,
-    /// Looks at it, if its congestion control is chosen by what its path shows.
-    watch: Option<Box<Watch>>,
 }
 
 /// Both directions of a stream.
@@ -59,19 +55,12 @@ pub struct Duplex {
 impl Side {
     /// A host's connection.
     pub fn host(stream: impl Into<Connection>) -> Self {
-        Self { stream: stream.into(), node: false, foreign: false, watch: None }
+        Self { stream: stream.into(), node: false, foreign: false }
     }
 
     /// A node's connection.
     pub fn node(stream: Connection) -> Self {
-        Self { stream, node: true, foreign: false, watch: None }
-    }
-
-    /// Gives it the congestion control that its path has, if `tcp` leaves that to the path; while its stream runs the path
-    /// is watched.
-    pub fn follow(&mut self, node: &Node, tcp: &Tcp) {
-        let path = if tcp.auto { node.paths.of(self.stream.socket()) } else { None };
-        self.watch = path.map(|path| Box::new(Watch::new(path, self.stream.socket())));
+        Self { stream, node: true, foreign: false }
     }
 
     /// Both directions have ended: what is queued is to be delivered, then the end.
@@ -154,21 +143,12 @@ impl Duplex {
 struct Running<'a> {
     stream: &'a Connection,
     node: bool,
-    watch: &'a mut Option<Box<Watch>>,
     alarm: Alarm<'a>,
 }
 
 impl<'a> Running<'a> {
-    fn new(side: &'a mut Side) -> Self {
-        let Side { stream, node, watch, .. } = side;
-        Self { stream, node: *node, watch, alarm: Alarm::default() }
-    }
-
-    /// Lets the congestion control be looked at.
-    fn look(&mut self, cx: &mut Context<'_>) {
-        if let Some(watch) = self.watch {
-            watch.poll(cx, self.stream.socket());
-        }
+    fn new(side: &'a Side) -> Self {
+        Self { stream: &side.stream, node: side.node, alarm: Alarm::default() }
     }
 
     /// Ready if this side has broken and the direction `from` it, which does not read now, cannot notice. A node may end
@@ -188,8 +168,6 @@ fn poll(
     forward: &mut Pump,
     backward: &mut Pump,
 ) -> Poll<Result<(), PumpError>> {
-    a.look(cx);
-    b.look(cx);
     if backward.is_done() {
         forward.leave_end_to_close();
     }

@@ -6,7 +6,6 @@
 
 mod accept;
 mod alarm;
-mod auto;
 mod config;
 mod congestion;
 mod connection;

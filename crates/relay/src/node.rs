@@ -18,7 +18,6 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::accept;
-use crate::auto::Paths;
 use crate::config::{Config, Credential, Listener, ListenerKind};
 use crate::congestion::{self, NotToBeHad};
 use crate::logins::Logins;
@@ -33,8 +32,6 @@ pub struct Node {
     pub started: Instant,
     /// Warm connections to peers.
     pub pool: Pool,
-    /// The paths whose congestion control is chosen by what they show.
-    pub paths: Paths,
     /// Passwords that were found right.
     pub logins: Logins,
     /// Accepted connections that are open.
@@ -185,7 +182,6 @@ impl Relay {
             config: RwLock::new(config.clone()),
             started: Instant::now(),
             pool: Pool::default(),
-            paths: Paths::default(),
             logins: Logins::new()?,
             connections: AtomicUsize::new(0),
             closed: Notify::new(),

@@ -60,7 +60,7 @@ pub async fn connection(permit: Permit, listener: Arc<Listener>, stream: StdStre
 
 /// Serves what comes before the stream. Without one, everything.
 async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpStream) -> Option<Box<Stream>> {
-    let mut stream = match &listener.kind {
+    let stream = match &listener.kind {
         ListenerKind::Segment(security) => {
             segment::serve(node, listener, security, stream).await;
             return None;
@@ -70,7 +70,6 @@ async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpStream) -> Op
         ListenerKind::Transparent { .. } => transparent::prepare(node, listener, stream).await,
         ListenerKind::Http { .. } => Box::pin(http::prepare(node, listener, stream)).await,
     }?;
-    stream.client.follow(node, &listener.tcp);
     Some(Box::new(stream))
 }
 
@@ -157,11 +156,7 @@ async fn reach_via(
     let (stream, bound) = Box::pin(open(node, chain, target, client, early)).await?;
     let peer = chain.first().and_then(|first| config.peers.get_key_value(first));
     let peer = peer.map(|(name, peer)| Arc::new((name.clone(), peer.clone())));
-    let mut side = Side::node(stream);
-    if let Some(peer) = &peer {
-        side.follow(node, &peer.1.tcp);
-    }
-    Ok(Upstream { side, peer, bound: Some(bound) })
+    Ok(Upstream { side: Side::node(stream), peer, bound: Some(bound) })
 }
 
 fn refused(target: &Target) -> Failure {
@@ -177,7 +172,6 @@ async fn exit(node: &Node, target: &Target, client: Option<SocketAddr>) -> Resul
     let stream = dial::connect(target, client, &config.tcp, config.limits.connect, refuses).await?;
     let mut side = Side::host(stream);
     side.foreign = client.is_some();
-    side.follow(node, &config.tcp);
     Ok(Upstream { side, peer: None, bound: None })
 }
 

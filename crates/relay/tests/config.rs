@@ -125,20 +125,6 @@ fn what_is_shown_is_a_configuration_without_secrets() {
 }
 
 #[test]
-fn a_table_that_names_none_inherits_auto_and_one_that_does_has_it() {
-    let text = "name = \"island\"\n[tcp]\ncongestion = \"auto\"\n\
-        [listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:7000\"\ntcp = { receive_buffer = \"1MiB\" }\n\
-        plain_key_file = \"key\"\n\
-        [peer.osaka]\naddress = \"198.51.100.7:7000\"\nplain_key_file = \"key\"\ntcp = { congestion = \"cubic\" }\n";
-    let config = config(text);
-    assert!(config.tcp.auto && config.listeners["seg"].tcp.auto && !config.peers["osaka"].tcp.auto);
-    assert_eq!(config.tcp.congestions().collect::<Vec<_>>(), ["reno", "ekiden_bic"]);
-    assert_eq!(config.peers["osaka"].tcp.congestions().collect::<Vec<_>>(), ["cubic"]);
-    let shown = config.to_string();
-    assert_eq!(shown.matches("congestion = \"auto\"").count(), 2, "{shown}");
-}
-
-#[test]
 fn patterns_match_what_they_say() {
     let matches = |pattern: &str, target: &str| Pattern::parse(pattern).unwrap().matches(&target.parse().unwrap());
     for (pattern, target) in [

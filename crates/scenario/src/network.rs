@@ -36,7 +36,7 @@ pub struct Tcp {
     /// Whose TCP the simulator imitates.
     #[serde(skip_serializing_if = "is_default_profile")]
     pub profile: Profile,
-    /// The congestion control by the kernel's name, such as `reno` or `cubic`; for a proxy also `auto`.
+    /// The congestion control by the kernel's name, such as `reno` or `cubic`.
     pub congestion: String,
     /// How much unacknowledged and unsent data a socket holds at most (the kernel auto-tunes below that).
     pub send_buffer: Bytes,
@@ -58,13 +58,6 @@ pub struct Tcp {
     /// profile's (Linux and the RFCs: of each).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_per_window: Option<bool>,
-}
-
-impl Tcp {
-    /// Whether a proxy's paths get their congestion control by what they show.
-    pub fn is_auto(&self) -> bool {
-        self.congestion == "auto"
-    }
 }
 
 /// Whose TCP the simulator imitates: details that standards leave open or that an implementation does its own way. The

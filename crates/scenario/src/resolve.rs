@@ -108,22 +108,9 @@ impl Checker<'_> {
             }
             self.proxies(&node.next, raw)?;
             let next = node.next.iter().map(|proxy| proxy.get_ref().clone()).collect();
-            let tcp = self.tcp(&node.tcp, base)?;
-            if tcp.is_auto() && kind != NodeKind::Proxy {
-                return Err(self.auto_elsewhere(&format!("node '{}'", name.get_ref()), name, &node.tcp));
-            }
-            nodes.insert(name.get_ref().clone(), Node { kind, next, tcp });
+            nodes.insert(name.get_ref().clone(), Node { kind, next, tcp: self.tcp(&node.tcp, base)? });
         }
         Ok(nodes)
-    }
-
-    /// What is no proxy has no streams to choose by.
-    fn auto_elsewhere(&self, whose: &str, name: &Spanned<String>, raw: &RawTcp) -> Error {
-        let span = raw.congestion.as_ref().map_or(name.span(), Spanned::span);
-        let reason = format!(
-            "{whose} has congestion = \"auto\", which only a proxy has; give it the name of a congestion control"
-        );
-        self.source.error(&span, reason)
     }
 
     fn tcp(&self, raw: &RawTcp, base: &Tcp) -> Result<Tcp, Error> {

@@ -20,8 +20,6 @@ pub(crate) enum Event {
     Datagram(u32),
     /// The state of the senders is to be noted.
     Sample,
-    /// The senders whose congestion control is chosen are to be looked at.
-    Look,
 }
 
 /// The clock and the queue of events.

@@ -6,7 +6,6 @@
 
 mod background;
 mod capture;
-mod choice;
 mod events;
 mod gateway;
 mod network;

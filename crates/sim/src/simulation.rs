@@ -11,7 +11,6 @@ use ekiden_units::Time;
 use ekiden_wire::{Segment, Seq};
 
 use crate::background;
-use crate::choice::Choices;
 use crate::events::{Event, Events};
 use crate::gateway::Gateway;
 use crate::network::{Body, IP_HEADER, Network, Packet};
@@ -42,7 +41,6 @@ pub(crate) struct Simulation<'a> {
     pub samples: Vec<ekiden_record::Sample>,
     pub queues: Queues,
     pub noted: Vec<Noted>,
-    pub choices: Choices,
     /// Sockets to be served.
     pub waiting: Vec<u32>,
 }
@@ -77,7 +75,6 @@ impl<'a> Simulation<'a> {
             samples: Vec::new(),
             queues: Queues::new(scenario),
             noted: Vec::new(),
-            choices: Choices::default(),
             waiting: Vec::new(),
         };
         let tunables = parameters()?;
@@ -93,7 +90,6 @@ impl<'a> Simulation<'a> {
             }
             simulation.background.push(source);
         }
-        simulation.add_choices();
         simulation.events.plan(options.resolution, Event::Sample);
         Ok(simulation)
     }
@@ -222,7 +218,6 @@ impl<'a> Simulation<'a> {
                 }
                 self.serve(socket);
             }
-            Event::Look => self.look(),
             Event::Sample => {
                 self.sample();
                 self.note_queues();

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ekiden_congestion::{CongestionControl, Settings as Parameters, Tunables, choice, control};
+use ekiden_congestion::{CongestionControl, Settings as Parameters, Tunables, control};
 use ekiden_scenario::{Profile, Scenario, Tcp};
 use ekiden_tcp::Settings;
 
@@ -22,7 +22,7 @@ pub(crate) fn suits(scenario: &Scenario) -> Result<(), Error> {
     let tunables = parameters()?;
     let nodes = scenario.nodes.iter().map(|(name, node)| (format!("node.{name}"), &node.tcp));
     let tunnels = scenario.tunnels.iter().map(|(name, tunnel)| (format!("tunnel.{name}"), &tunnel.tcp));
-    match nodes.chain(tunnels).find(|(_, tcp)| !tcp.is_auto() && control(&tcp.congestion, &tunables).is_none()) {
+    match nodes.chain(tunnels).find(|(_, tcp)| control(&tcp.congestion, &tunables).is_none()) {
         Some((whose, tcp)) => Err(Error::Congestion { whose, name: tcp.congestion.clone() }),
         None => Ok(()),
     }
@@ -42,8 +42,6 @@ fn train(send_buffer: u64, mss: u64, timestamps: bool) -> u64 {
 #[derive(Clone)]
 pub(crate) struct Stack {
     pub settings: Settings,
-    /// Whether its congestion control is chosen by what its path shows.
-    pub is_auto: bool,
     congestion: String,
     tunables: Arc<Tunables>,
 }
@@ -70,22 +68,16 @@ impl Stack {
         settings.initial_window = tcp.initial_window.unwrap_or(settings.initial_window);
         settings.rto.least = tcp.rto_min.unwrap_or(settings.rto.least);
         settings.rtt_per_window = tcp.rtt_per_window.unwrap_or(settings.rtt_per_window);
-        let congestion = if tcp.is_auto() { choice::CAREFUL.name().into() } else { tcp.congestion.clone() };
         let tunables = match tcp.profile {
             Profile::Ns2Linux => Arc::clone(linux_parameters()),
             _ => Arc::clone(tunables),
         };
-        Self { settings, is_auto: tcp.is_auto(), congestion, tunables }
+        Self { settings, congestion: tcp.congestion.clone(), tunables }
     }
 
     /// The congestion control of a new connection.
     pub fn control(&self) -> Box<dyn CongestionControl + Send> {
-        self.control_of(&self.congestion)
-    }
-
-    /// The same, of this name.
-    pub fn control_of(&self, name: &str) -> Box<dyn CongestionControl + Send> {
-        control(name, &self.tunables).expect("the name is known: see `suits`")
+        control(&self.congestion, &self.tunables).expect("the name is known: see `suits`")
     }
 }
 

@@ -1,6 +1,5 @@
 //! What a connection is doing.
 
-use ekiden_congestion::CongestionControl;
 use ekiden_units::Time;
 
 use crate::Connection;
@@ -44,11 +43,6 @@ pub struct Info {
 }
 
 impl Connection {
-    /// Gives it another congestion control. Its window stays.
-    pub fn set_control(&mut self, control: Box<dyn CongestionControl + Send>) {
-        self.sender.control = control;
-    }
-
     /// What it is doing.
     pub fn info(&self) -> Info {
         let sender = &self.sender;

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ekiden_congestion::{Settings, Tunables, choice};
+use ekiden_congestion::{Settings, Tunables};
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::segment::{MAX_CHAIN, is_node_name};
@@ -331,20 +331,15 @@ impl Source<'_> {
             return Err(self.error(Some(span), message));
         }
         let default = &defaults.options;
-        let auto = raw.congestion.as_ref().map_or(defaults.auto, |name| name == choice::AUTO);
-        let congestion = match auto {
-            true => Some(choice::CAREFUL.name().into()),
-            false => raw.congestion.clone().or_else(|| default.congestion.clone()),
-        };
         let options = TcpOptions {
-            congestion,
+            congestion: raw.congestion.clone().or_else(|| default.congestion.clone()),
             send_buffer: raw.send_buffer.or(default.send_buffer),
             receive_buffer: raw.receive_buffer.or(default.receive_buffer),
             keepalive: raw.keepalive.map(Duration::from).or(default.keepalive),
             user_timeout: raw.user_timeout.map(Duration::from).or(default.user_timeout),
         };
         let congestion_fallback = raw.congestion_fallback.clone().or_else(|| defaults.congestion_fallback.clone());
-        Ok(Tcp { options, auto, congestion_fallback })
+        Ok(Tcp { options, congestion_fallback })
     }
 
     fn congestion(&self, table: &Spanned<RawCongestion>) -> Result<Settings> {

@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use ekiden_congestion::choice;
 use ekiden_units::{Bytes, Time};
 
 use super::{Config, ListenerKind, Security, SharedKey, Tcp};
@@ -120,7 +119,7 @@ fn patterns(patterns: &[Pattern]) -> String {
 fn tcp_settings(tcp: &Tcp) -> Vec<String> {
     let text = |key: &str, value: Option<String>| value.map(|value| format!("{key} = {value:?}"));
     let settings = [
-        text("congestion", if tcp.auto { Some(choice::AUTO.into()) } else { tcp.options.congestion.clone() }),
+        text("congestion", tcp.options.congestion.clone()),
         text("congestion_fallback", tcp.congestion_fallback.clone()),
         text("send_buffer", tcp.options.send_buffer.map(|size| size.to_string())),
         text("receive_buffer", tcp.options.receive_buffer.map(|size| size.to_string())),

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::{Upstream, reach_via};
-use crate::config::{Credential, Listener, Security, Tcp};
+use crate::config::{Credential, Listener, Security};
 use crate::connection::Connection;
 use crate::duplex::{Duplex, Side};
 use crate::expiry::Expiry;
@@ -44,7 +44,7 @@ pub(super) async fn serve(node: &Arc<Node>, listener: &Listener, security: &Secu
         return stream.end_cleanly();
     }
     loop {
-        let after = match serve_stream(node, &listener.tcp, stream, &request).await {
+        let after = match serve_stream(node, stream, &request).await {
             Ok(after) => after,
             Err(error) => return tracing::debug!("a stream from node {name} was reset: {error}"),
         };
@@ -138,7 +138,7 @@ async fn read_open(stream: &Connection) -> io::Result<Open> {
 }
 
 /// One stream, from OPEN to both ENDs. Returns the connection, ready for the next.
-async fn serve_stream(node: &Arc<Node>, tcp: &Tcp, stream: Connection, request: &Open) -> io::Result<Connection> {
+async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open) -> io::Result<Connection> {
     let busy = node.begin();
     let reached = reach_via(node, &request.chain, &request.target, request.client, Early::Node(&stream)).await;
     let Upstream { side, peer, bound } = match reached {
@@ -153,8 +153,7 @@ async fn serve_stream(node: &Arc<Node>, tcp: &Tcp, stream: Connection, request: 
     };
     let bound = bound.or_else(|| side.stream.local_addr().ok());
     stream.send_all(&encode_opened(bound)).await?;
-    let mut client = Side::node(stream);
-    client.follow(node, tcp);
+    let client = Side::node(stream);
     let expiry = Expiry::new(&node.config().limits);
     let (client, side) = Box::pin(Duplex::new(client, side, &[]).run(expiry)).await.map_err(io::Error::other)?;
     Upstream { side, peer, bound: None }.finish(node);

@@ -45,9 +45,6 @@ impl Checker<'_> {
             let connections = self.within("connections", &tunnel.connections, DEFAULT_CONNECTIONS, &CONNECTIONS)?;
             let queue = self.queue(tunnel.queue.as_ref(), DEFAULT_QUEUE, mtu)?;
             let tcp = self.tcp(&tunnel.tcp, &scenario.nodes[&ends[0]].tcp)?;
-            if tcp.is_auto() {
-                return Err(self.auto_elsewhere(&format!("tunnel '{}'", name.get_ref()), name, &tunnel.tcp));
-            }
             tunnels.insert(name.get_ref().clone(), Tunnel { ends, connections, queue, tcp });
         }
         Ok(tunnels)

@@ -47,7 +47,8 @@ impl Sender {
         self.update_window(segment, acked);
         let mut news = News::default();
         let is_of_syn = advances && self.una == 0;
-        self.board.arrived_until = self.estimator.least().map(|least| Time(now.0.saturating_sub(least.0)));
+        let least = self.estimator.least().filter(|_| self.settings.doubts_early_acks);
+        self.board.arrived_until = least.map(|least| Time(now.0.saturating_sub(least.0)));
         if advances {
             news = self.board.acknowledge(acked);
             self.una = acked;

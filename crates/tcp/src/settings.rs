@@ -49,6 +49,10 @@ pub struct Settings {
     /// Whether a retransmission counts as lost when something sent after it has arrived (RFC 8985 without its time for
     /// reordering). Needs SACK. Otherwise only the retransmission timer finds lost retransmissions.
     pub lost_retransmissions: bool,
+    /// Whether an acknowledgement that comes sooner after a retransmission than the least round trip is one of the first copy,
+    /// so that nothing sent before the retransmission counts as lost for it (RFC 8985, section 6.2, step 2). ns-2's
+    /// TCP-Linux does not ask.
+    pub doubts_early_acks: bool,
     /// Whether fast recovery with SACK, when nothing else may be sent, sends again what is not known to be lost (RFC 6675,
     /// NextSeg(), rules 3 and 4); Linux does not (`tcp_xmit_retransmit_queue`).
     pub unsure_retransmissions: bool,
@@ -168,6 +172,7 @@ impl Settings {
             pipe: Pipe::Scoreboard,
             timeout_forgets_sack: false,
             lost_retransmissions: false,
+            doubts_early_acks: true,
             unsure_retransmissions: true,
             timeout_reduces_again: true,
             every_timeout_reduces: false,
@@ -246,6 +251,7 @@ impl Settings {
             pipe: Pipe::Scoreboard,
             timeout_forgets_sack: false,
             lost_retransmissions: true,
+            doubts_early_acks: false,
             reduces_after_timeout: true,
             halves_in_slow_start: false,
             window_validation: true,

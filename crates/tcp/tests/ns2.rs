@@ -141,3 +141,22 @@ fn tcp_linux_recovers_with_the_window_that_a_timeout_left() {
     assert!(info.is_recovering);
     assert_eq!((info.cwnd, info.ssthresh), (2, Some(2)), "for the rest of the ten");
 }
+
+#[test]
+fn tcp_linux_believes_an_acknowledgement_that_comes_too_soon_for_a_retransmission() {
+    // 1 is late. Three acknowledgements tell of 2, 3 and 4, so 1 is sent again; 10 ms later its first copy is acknowledged. If that
+    // is taken for the second's, 5 to 10 were overtaken.
+    let lost = |settings: Settings| {
+        let mut bench = half_lost(&settings, 10);
+        bench.pass(Time::ms(100));
+        for last in 3..=5 {
+            bench.ack(1, &[(at(2), at(last))]);
+        }
+        assert_eq!(bench.full_sent().first(), Some(&1));
+        bench.pass(Time::ms(10));
+        bench.ack(at(5), &[]);
+        bench.end.info().lost
+    };
+    assert_eq!(lost(linux(10)), 6);
+    assert_eq!(lost(Settings { doubts_early_acks: true, ..linux(10) }), 0);
+}

@@ -1,0 +1,28 @@
+//! A node that says anything before a stream is open: what is read reads the same when it is written again, and nobody gets
+//! in without the key.
+#![no_main]
+
+use ekiden_relay_proto::segment::{
+    Acceptor, Dialler, HEADER_BYTES, Key, Open, decode_failed, decode_opened, encode_failed, encode_opened,
+};
+use libfuzzer_sys::fuzz_target;
+
+const KEY: Key = Key([7; 32]);
+
+fuzz_target!(|data: &[u8]| {
+    if let Ok(open) = Open::decode(data) {
+        assert_ne!(open.target.port, 0);
+        assert_eq!(Open::decode(&open.encode()[HEADER_BYTES..]), Ok(open));
+    }
+    if let Ok(bound) = decode_opened(data) {
+        assert_eq!(decode_opened(&encode_opened(Some(bound))[HEADER_BYTES..]), Ok(bound));
+    }
+    if let Ok(failure) = decode_failed(data) {
+        assert_eq!(decode_failed(&encode_failed(&failure)[HEADER_BYTES..]), Ok(failure));
+    }
+    let mut acceptor = Acceptor::new(KEY, [1; 32]);
+    // Any nonce is one; a proof has to be right.
+    let _ = acceptor.hello(data);
+    assert!(acceptor.authenticate(data).is_err());
+    assert!(Dialler::new(KEY, "name", [2; 32]).auth(data).is_err());
+});

@@ -159,17 +159,16 @@ impl Connection {
 
     /// RFC 9293, section 3.10.7.3.
     fn on_segment_in_syn_sent(&mut self, now: Time, segment: &Segment) {
-        let acked = segment.ack.map(|ack| self.sender.position(ack));
-        if let Some(acked) = acked
-            && acked != 1
+        if let Some(ack) = segment.ack
+            && !self.sender.is_ack_of_syn(ack)
         {
             if !segment.flags.rst {
-                self.reset = segment.ack.map(|seq| reset(self.ports(), seq));
+                self.reset = Some(reset(self.ports(), ack));
             }
             return;
         }
         if segment.flags.rst {
-            if acked.is_some() {
+            if segment.ack.is_some() {
                 self.close(Some(Failure::Refused));
             }
             return;
@@ -178,7 +177,7 @@ impl Connection {
             return;
         }
         self.negotiate(now, segment);
-        if acked.is_some() {
+        if segment.ack.is_some() {
             self.state = State::Established;
             let echoed = self.echoed(now, segment);
             self.sender.on_ack(now, segment, 1, echoed);
@@ -193,7 +192,7 @@ impl Connection {
     /// outside of the window).
     fn on_answer_when_both_open(&mut self, now: Time, segment: &Segment) {
         let Some(receiver) = &mut self.receiver else { return };
-        if segment.seq + 1 == receiver.next() && segment.ack.is_some_and(|ack| self.sender.position(ack) == 1) {
+        if segment.seq + 1 == receiver.next() && segment.ack.is_some_and(|ack| self.sender.is_ack_of_syn(ack)) {
             receiver.must_ack();
             let echoed = self.echoed(now, segment);
             self.sender.on_ack(now, segment, 1, echoed);
@@ -237,7 +236,7 @@ impl Connection {
         }
         let Some(ack) = segment.ack else { return Accepted::default() };
         let acked = self.sender.position(ack);
-        if self.state == State::SynReceived && acked != 1 {
+        if self.state == State::SynReceived && !self.sender.is_ack_of_syn(ack) {
             self.reset = Some(reset(self.ports(), ack));
             return Accepted::default();
         }

@@ -59,7 +59,7 @@ impl Sender {
         }
         if is_of_syn {
             // The SYN's does not open the window (RFC 5681, section 3.1).
-            news.acked = news.acked.saturating_sub(1);
+            news.acked -= 1;
         }
         if self.sack && !(self.settings.timeout_forgets_sack && matches!(self.phase, Phase::Loss { .. })) {
             self.take_blocks(segment, &mut news);

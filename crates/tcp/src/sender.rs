@@ -131,6 +131,11 @@ impl Sender {
         self.una as i64 + i64::from(seq.since(self.seq(self.una)))
     }
 
+    /// Whether `ack` acknowledges the SYN, which must have been sent for it, and nothing more.
+    pub fn is_ack_of_syn(&self, ack: Seq) -> bool {
+        self.next > 0 && self.position(ack) == 1
+    }
+
     /// The SYN, for the first time.
     fn open(&mut self, now: Time) -> Outgoing {
         self.board.push(0, 1, false, now);

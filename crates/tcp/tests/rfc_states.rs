@@ -3,9 +3,10 @@
 mod common;
 
 use common::peer::{Bench, FIN, NONE, RST, SYN, at, plain};
-use ekiden_tcp::{Failure, Settings, State};
+use common::reno;
+use ekiden_tcp::{Connection, Failure, Settings, State};
 use ekiden_units::Time;
-use ekiden_wire::Options;
+use ekiden_wire::{Options, Segment, Seq};
 
 #[test]
 fn both_may_open_at_once() {
@@ -34,6 +35,28 @@ fn an_acknowledgement_of_nothing_that_was_sent_resets_a_half_open_connection() {
         let reset = bench.sent();
         assert_eq!((reset.len(), reset[0].flags, reset[0].seq.0), (1, RST, wrong), "{wrong}");
         assert_eq!(bench.end.state(), State::SynReceived);
+    }
+}
+
+#[test]
+fn an_acknowledgement_of_a_syn_that_was_not_sent_yet_is_one_of_nothing() {
+    // RFC 9293, section 3.10.7: acceptable are those up to SND.NXT, which is the SYN's own number until it is sent.
+    let settings = plain(Settings::rfc());
+    let syn = |ack| Segment { source: 2, destination: 1, ack, flags: SYN, ..Segment::default() };
+    let mut opening = Connection::connect(&settings, reno(), (1, 2), Seq(0));
+    opening.on_segment(Time::secs(1), &syn(Some(Seq(1))));
+    assert_eq!(opening.state(), State::SynSent);
+    let ack = Segment { seq: Seq(1), ack: Some(Seq(1)), flags: NONE, ..syn(None) };
+    let mut answering = Connection::accept(&settings, reno(), &syn(None), Seq(0), Time::secs(1)).unwrap();
+    answering.on_segment(Time::secs(1), &ack);
+    assert_eq!(answering.state(), State::SynReceived);
+    let mut both = Connection::connect(&settings, reno(), (1, 2), Seq(0));
+    both.on_segment(Time::secs(1), &syn(None));
+    both.on_segment(Time::secs(1), &syn(Some(Seq(1))));
+    assert_eq!(both.state(), State::SynReceived);
+    for end in [&mut opening, &mut answering, &mut both] {
+        let sent: Vec<_> = std::iter::from_fn(|| end.poll_transmit(Time::secs(1))).map(|sent| sent.segment).collect();
+        assert!(sent.iter().any(|segment| segment.flags == SYN), "it goes on: {sent:?}");
     }
 }
 

@@ -178,7 +178,6 @@ fn carry_out(runner: &Runner<'_>, plan: &Plan) -> anyhow::Result<BTreeMap<usize,
     if missing.len() < runs.len() {
         progress.say(format_args!("{} of {} runs are there already", runs.len() - missing.len(), runs.len()));
     }
-    let done = Mutex::new(runs.len() - missing.len());
     let failed = Mutex::new(BTreeMap::new());
     let jobs = missing.len().min(runner.jobs as usize);
     let waiting = Mutex::new(missing.into_iter());
@@ -197,7 +196,6 @@ fn carry_out(runner: &Runner<'_>, plan: &Plan) -> anyhow::Result<BTreeMap<usize,
                 progress.say(format_args!("ekiden: {}: {reason}", run.label));
                 lock(&failed).insert(at, code);
             }
-            *lock(&done) += 1;
         }
     };
     let result = std::thread::scope(|scope| {
@@ -206,8 +204,9 @@ fn carry_out(runner: &Runner<'_>, plan: &Plan) -> anyhow::Result<BTreeMap<usize,
         workers.into_iter().try_for_each(joined)
     });
     progress.clear();
-    let done = *lock(&done);
     if let Some(signal) = (runner.stopped_by)() {
+        // By their records: a run may have left its record and not its end.
+        let done = runs.iter().filter(|run| run.summary(producer).is_some()).count();
         return Err(Interrupted { done, runs: runs.len(), signal }.into());
     }
     result.context("cannot start a run")?;

@@ -33,7 +33,7 @@ bench-lab:
 	for file in scenarios/check-*.toml; do $(BUILT)/ekiden lab check $$file || failed=1; done; exit $${failed:-0}
 
 bench-relay:
-	@scripts/setup build demo
+	@scripts/setup build demo bench
 	cargo build --release --package ekiden
 	bench/relay/run
 
@@ -80,7 +80,7 @@ bench-fidelity:
 
 # Mutated input for every parser of bytes from the network: ten minutes each. `fuzz/run SECONDS` for less.
 fuzz:
-	@scripts/setup build
+	@scripts/setup build fuzz
 	fuzz/run
 
 setup:

@@ -37,7 +37,7 @@ struct Args {
     /// Print JSON: all values, medians, aims.
     #[arg(long)]
     json: bool,
-    /// Measure only these relays, by name: direct, ekiden, haproxy, nginx, chain. Without peers there are no ratios.
+    /// Measure only these relays, by name: direct, ekiden, haproxy, nginx, chain, haproxy-chain, chain-tls, haproxy-tls. Without peers there are no ratios.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Only these loads.

@@ -28,12 +28,27 @@ pub enum Relay {
     Haproxy,
     /// nginx's stream module.
     Nginx,
-    /// Two ekiden nodes with a segment between them.
+    /// Two ekiden nodes with a plain segment between them.
     Chain,
+    /// Two HAProxys.
+    HaproxyChain,
+    /// Two ekiden nodes that speak TLS.
+    ChainTls,
+    /// Two HAProxys that speak TLS 1.3 and check each other's certificate.
+    HaproxyTls,
 }
 
 /// All of them, in the order of the table.
-pub const ALL: [Relay; 5] = [Relay::Ekiden, Relay::Haproxy, Relay::Nginx, Relay::Chain, Relay::Direct];
+pub const ALL: [Relay; 8] = [
+    Relay::Ekiden,
+    Relay::Haproxy,
+    Relay::Nginx,
+    Relay::Chain,
+    Relay::HaproxyChain,
+    Relay::ChainTls,
+    Relay::HaproxyTls,
+    Relay::Direct,
+];
 
 /// A process of a relay.
 struct Node {
@@ -68,12 +83,24 @@ impl Relay {
             Relay::Haproxy => "haproxy",
             Relay::Nginx => "nginx",
             Relay::Chain => "chain",
+            Relay::HaproxyChain => "haproxy-chain",
+            Relay::ChainTls => "chain-tls",
+            Relay::HaproxyTls => "haproxy-tls",
         }
     }
 
-    /// Whether ekiden is compared with it.
-    pub fn is_peer(self) -> bool {
-        matches!(self, Relay::Haproxy | Relay::Nginx)
+    /// Those it is compared with: others that do the same.
+    pub fn peers(self) -> &'static [Relay] {
+        match self {
+            Relay::Ekiden => &[Relay::Haproxy, Relay::Nginx],
+            Relay::Chain => &[Relay::HaproxyChain],
+            Relay::ChainTls => &[Relay::HaproxyTls],
+            Relay::Direct | Relay::Haproxy | Relay::Nginx | Relay::HaproxyChain | Relay::HaproxyTls => &[],
+        }
+    }
+
+    fn is_haproxy(self) -> bool {
+        matches!(self, Relay::Haproxy | Relay::HaproxyChain | Relay::HaproxyTls)
     }
 
     /// Where it takes connections from the client.
@@ -92,14 +119,26 @@ impl Relay {
                 Node { config: "ekiden-exit.toml", at_exit: true, port: 7105 },
                 Node { config: "ekiden-entry.toml", at_exit: false, port: 7104 },
             ],
+            Relay::HaproxyChain => &[
+                Node { config: "haproxy-exit.cfg", at_exit: true, port: 7107 },
+                Node { config: "haproxy-entry.cfg", at_exit: false, port: 7106 },
+            ],
+            Relay::ChainTls => &[
+                Node { config: "ekiden-tls-exit.toml", at_exit: true, port: 7109 },
+                Node { config: "ekiden-tls-entry.toml", at_exit: false, port: 7108 },
+            ],
+            Relay::HaproxyTls => &[
+                Node { config: "haproxy-tls-exit.cfg", at_exit: true, port: 7111 },
+                Node { config: "haproxy-tls-entry.cfg", at_exit: false, port: 7110 },
+            ],
         }
     }
 
     fn binary(self, args: &Args) -> PathBuf {
         match self {
-            Relay::Haproxy => args.peers.join("usr/sbin/haproxy"),
+            _ if self.is_haproxy() => args.peers.join("usr/sbin/haproxy"),
             Relay::Nginx => args.peers.join("usr/sbin/nginx"),
-            Relay::Direct | Relay::Ekiden | Relay::Chain => args.ekiden.clone(),
+            _ => args.ekiden.clone(),
         }
     }
 
@@ -107,13 +146,13 @@ impl Relay {
         let mut command = Command::new(self.binary(args));
         match self {
             // In the foreground, one process.
-            Relay::Haproxy => command.args(["-db", "-f", config]),
+            _ if self.is_haproxy() => command.args(["-db", "-f", config]),
             Relay::Nginx => {
                 command.arg("-p").arg(&args.peers).args(["-e", "stderr", "-c"]).arg(directory().join(config))
             }
-            Relay::Direct | Relay::Ekiden | Relay::Chain => command.args(["proxy", "--config", config]),
+            _ => command.args(["proxy", "--config", config]),
         };
-        if self.is_peer() {
+        if self.is_haproxy() || self == Relay::Nginx {
             command.env("LD_LIBRARY_PATH", libraries(&args.peers));
         }
         command
@@ -149,15 +188,49 @@ pub fn prepare(relays: &[Relay], args: &Args) -> Result<()> {
     nix::mount::mount(Some("tmpfs"), "/run", Some("tmpfs"), nix::mount::MsFlags::empty(), none)
         .context("cannot mount a file system for the run")?;
     fs::create_dir(directory())?;
-    for node in relays.iter().flat_map(|relay| relay.nodes()) {
-        let from = args.configs.join(node.config);
-        fs::copy(&from, directory().join(node.config)).with_context(|| format!("cannot copy {}", from.display()))?;
-    }
     // Known to anyone, and good for nothing: it never leaves the sandbox.
     let key = directory().join("ekiden.key");
     fs::write(&key, "5a".repeat(32))?;
     fs::set_permissions(&key, fs::Permissions::from_mode(0o600))?;
+    let tls = relays.contains(&Relay::ChainTls);
+    let print = |node| if tls { keygen(node, args) } else { Ok(String::new()) };
+    let (entry, exit) = (print("entry")?, print("exit")?);
+    if relays.contains(&Relay::HaproxyTls) {
+        certify("entry")?;
+        certify("exit")?;
+    }
+    for node in relays.iter().flat_map(|relay| relay.nodes()) {
+        let from = args.configs.join(node.config);
+        let text = fs::read_to_string(&from).with_context(|| format!("cannot read {}", from.display()))?;
+        let text = text.replace("FINGERPRINT-OF-ENTRY", &entry).replace("FINGERPRINT-OF-EXIT", &exit);
+        fs::write(directory().join(node.config), text)?;
+    }
     Ok(())
+}
+
+/// Makes an ekiden node's own key; returns its fingerprint.
+fn keygen(node: &str, args: &Args) -> Result<String> {
+    let mut command = Command::new(&args.ekiden);
+    let said = done(command.arg("keygen").arg(directory().join(format!("{node}.key"))))?;
+    Ok(said.trim().to_owned())
+}
+
+/// Makes a key and a certificate that signs itself, of the same kind as ekiden's keys, in one file for HAProxy.
+fn certify(node: &str) -> Result<()> {
+    let subject = format!("/CN={node}");
+    let options = ["req", "-x509", "-newkey", "ed25519", "-nodes", "-days", "2", "-keyout", "-", "-subj", &subject];
+    let both = done(Command::new("openssl").args(options))?;
+    fs::write(directory().join(format!("{node}.pem")), both)?;
+    Ok(())
+}
+
+/// What a command prints that succeeds.
+fn done(command: &mut Command) -> Result<String> {
+    let program = command.get_program().to_owned();
+    let output = command.output().with_context(|| format!("cannot run {}", program.display()))?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{} failed: {}", program.display(), said.trim());
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 /// Only root gets here, so it is nobody else's.

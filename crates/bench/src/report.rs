@@ -80,7 +80,10 @@ impl Measure {
     }
 }
 
-/// ekiden's median beside the best peer's, and whether the aim is reached.
+/// Those that are compared with peers.
+const OURS: [Relay; 3] = [Relay::Ekiden, Relay::Chain, Relay::ChainTls];
+
+/// The median of one of [`OURS`] beside the best peer's, and whether the aim is reached.
 struct Verdict {
     ratio: Option<f64>,
     reached: Option<bool>,
@@ -91,17 +94,18 @@ pub fn text(outcome: &Outcome) -> String {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
     let names = outcome.relays.iter().map(|relay| relay.name());
-    table.set_header([""].into_iter().chain(names).chain(["ekiden/best peer", "aim", ""]));
+    let ours = || OURS.into_iter().filter(|relay| outcome.relays.contains(relay));
+    let ratios: Vec<String> = ours().map(|relay| format!("{}/best peer", relay.name())).collect();
+    let ratios = ratios.iter().map(String::as_str);
+    table.set_header([""].into_iter().chain(names).chain(ratios).chain(["aim"]));
     let measured = |measure: &Measure| outcome.values.keys().any(|(_, other)| other == measure);
     for measure in ALL.into_iter().filter(measured) {
         let (_, label, decimals, aim) = measure.about();
         let value = |relay: &Relay| middle(outcome, *relay, measure).map(|value| format!("{value:.decimals$}"));
-        let verdict = verdict(outcome, measure);
         let mut row = vec![label.to_owned()];
         row.extend(outcome.relays.iter().map(|relay| value(relay).unwrap_or_default()));
-        row.push(verdict.ratio.map(|ratio| format!("{ratio:.2}")).unwrap_or_default());
+        row.extend(ours().map(|relay| verdict(outcome, measure, relay).words()));
         row.push(aim.map(Aim::words).unwrap_or_default());
-        row.push(verdict.reached.map(|reached| if reached { "reached" } else { "MISSED" }).unwrap_or_default().into());
         table.add_row(row);
     }
     for column in table.column_iter_mut().skip(1) {
@@ -109,7 +113,7 @@ pub fn text(outcome: &Outcome) -> String {
     }
     let others = |value: Option<f64>| format!("{:.0} %", 100.0 * value.unwrap_or_default());
     let mut text = format!(
-        "{table}\nMedians of {} rounds on {} CPUs, which clients, servers and relays share. chain: two ekiden nodes, both \
+        "{table}\nMedians of {} rounds on {} CPUs, which clients, servers and relays share. chain: two nodes, both \
          counted;\ndirect: the kernel forwards. Other programs took {} of the CPUs in the middle, {} in the worst case.",
         outcome.rounds,
         outcome.cpus,
@@ -135,18 +139,20 @@ pub fn text(outcome: &Outcome) -> String {
 pub fn json(outcome: &Outcome) -> Value {
     let measures = ALL.map(|measure| {
         let (key, label, _, aim) = measure.about();
-        let verdict = verdict(outcome, measure);
         let relay = |relay: &Relay| {
             let values = outcome.values.get(&(*relay, measure))?;
             Some((relay.name().to_owned(), json!({ "median": median(values), "rounds": values })))
         };
         let relays: serde_json::Map<_, _> = outcome.relays.iter().filter_map(relay).collect();
+        let against = OURS.map(|relay| {
+            let Verdict { ratio, reached } = verdict(outcome, measure, relay);
+            (relay.name().to_owned(), json!({ "ratio_to_best_peer": ratio, "reached": reached }))
+        });
         let about = json!({
             "label": label,
             "relays": relays,
-            "ratio_to_best_peer": verdict.ratio,
             "aim": aim.map(Aim::words),
-            "reached": verdict.reached,
+            "against_peers": serde_json::Map::from_iter(against),
         });
         (key.to_owned(), about)
     });
@@ -184,11 +190,18 @@ fn middle(outcome: &Outcome, relay: Relay, measure: Measure) -> Option<f64> {
     median(outcome.values.get(&(relay, measure))?)
 }
 
-fn verdict(outcome: &Outcome, measure: Measure) -> Verdict {
-    let peers = outcome.relays.iter().filter(|relay| relay.is_peer());
-    let peers = peers.filter_map(|peer| middle(outcome, *peer, measure));
+impl Verdict {
+    fn words(&self) -> String {
+        let ratio = self.ratio.map(|ratio| format!("{ratio:.2}"));
+        let reached = self.reached.map(|reached| if reached { "reached" } else { "MISSED" });
+        [ratio.as_deref(), reached].into_iter().flatten().collect::<Vec<_>>().join(" ")
+    }
+}
+
+fn verdict(outcome: &Outcome, measure: Measure, ours: Relay) -> Verdict {
+    let peers = ours.peers().iter().filter_map(|peer| middle(outcome, *peer, measure));
     let best = peers.reduce(if measure.more_is_better() { f64::max } else { f64::min });
-    let Some(own) = middle(outcome, Relay::Ekiden, measure) else { return Verdict { ratio: None, reached: None } };
+    let Some(own) = middle(outcome, ours, measure) else { return Verdict { ratio: None, reached: None } };
     let ratio = best.filter(|best| *best > 0.0).map(|best| own / best);
     Verdict { ratio, reached: measure.about().3.and_then(|aim| aim.is_reached(own, ratio)) }
 }
@@ -215,18 +228,20 @@ mod tests {
             (Relay::Haproxy, Measure::Connections, 800.0),
             (Relay::Nginx, Measure::Connections, 1000.0),
         ]);
-        let cost = verdict(&outcome, Measure::CpuPerGb1);
+        let verdict = |measure| verdict(&outcome, measure, Relay::Ekiden);
+        let cost = verdict(Measure::CpuPerGb1);
         assert!((cost.ratio.unwrap() - 0.9).abs() < 1e-9);
-        let connections = verdict(&outcome, Measure::Connections);
+        let connections = verdict(Measure::Connections);
         assert_eq!((connections.ratio, connections.reached), (Some(0.9), Some(false)));
     }
 
     #[test]
     fn without_a_peer_only_absolute_aims_are_judged() {
         let outcome = outcome(&[(Relay::Ekiden, Measure::DelayP50, 9.0), (Relay::Ekiden, Measure::IdleKilobytes, 4.0)]);
-        assert_eq!(verdict(&outcome, Measure::DelayP50).reached, None);
-        assert_eq!(verdict(&outcome, Measure::IdleKilobytes).reached, Some(true));
-        assert_eq!(verdict(&outcome, Measure::IdleKilobytes).ratio, None);
+        let verdict = |measure| verdict(&outcome, measure, Relay::Ekiden);
+        assert_eq!(verdict(Measure::DelayP50).reached, None);
+        assert_eq!(verdict(Measure::IdleKilobytes).reached, Some(true));
+        assert_eq!(verdict(Measure::IdleKilobytes).ratio, None);
     }
 
     #[test]
@@ -235,6 +250,6 @@ mod tests {
         outcome.failures.push("ekiden · 1 stream: it broke".into());
         assert!(text(&outcome).contains("FAILED  ekiden · 1 stream: it broke"));
         assert_eq!(json(&outcome)["measures"]["gbit_per_s_1"]["relays"]["haproxy"]["median"], 50.0);
-        assert!(json(&outcome)["measures"]["gbit_per_s_1"]["ratio_to_best_peer"].is_null());
+        assert!(json(&outcome)["measures"]["gbit_per_s_1"]["against_peers"]["ekiden"]["ratio_to_best_peer"].is_null());
     }
 }

@@ -72,9 +72,11 @@ impl Aim {
         Bytes(self.bdp().0.saturating_mul(2))
     }
 
-    /// What a connection with a buffer of this size carries at most at this round-trip time; `None` if that is 0.
-    pub fn carried_with(&self, buffer: Bytes) -> Option<BitRate> {
-        BitRate::of(Bytes(buffer.0 / 2), self.rtt)
+    /// What a connection carries at most at this round-trip time that has `window` in flight, for people.
+    fn carried_with(&self, window: Bytes) -> String {
+        let Some(rate) = BitRate::of(window, self.rtt) else { return "as much as there is".into() };
+        let digits = if rate.as_mbit() < 10.0 { 1 } else { 0 };
+        format!("{:.digits$}Mbit/s", rate.as_mbit())
     }
 }
 

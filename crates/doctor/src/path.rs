@@ -78,7 +78,7 @@ fn judge(address: SocketAddr, seen: &[TcpInfo], rate: BitRate) -> (Vec<Finding>,
     }
     let Some(info) = seen.first() else { return (findings, least) };
     let aim = Aim { rate, rtt: least };
-    let unscaled = BitRate::of(UNSCALED, aim.rtt).map_or("no more".into(), |rate| rate.to_string());
+    let unscaled = aim.carried_with(UNSCALED);
     let advice = "set it at the other host, or find what on the path strips it from SYNs";
     for (name, is_on, what) in [
         ("window scaling", info.options.window_scaling, format!("a connection carries at most {unscaled} (RFC 7323)")),

@@ -120,7 +120,8 @@ impl Setting {
         if most >= aim.buffer().0 {
             return Verdict::Good;
         }
-        let carried = aim.carried_with(Bytes(most)).map_or("nothing".into(), |rate| rate.to_string());
+        // Half of a buffer is for the kernel's own structures.
+        let carried = aim.carried_with(Bytes(most / 2));
         Verdict::Costs {
             what: format!("{}: at {} a connection carries at most {carried}", self.costs, aim.rtt),
             remedy: Remedy::Set(format!("{least} {default} {}", aim.buffer().0)),

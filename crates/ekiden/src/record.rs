@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn show_sweep(directory: &Path, as_json: bool) -> anyhow::Result<()> {
     let plan = planned(directory, directory)?;
-    let records: Vec<_> = plan.runs.iter().map(|run| run.summary(&plan.index.producer)).collect();
+    let records: Vec<_> = plan.runs.iter().map(|run| run.summary(&plan.index)).collect();
     sweep::show(&plan, &records, as_json)
 }
 

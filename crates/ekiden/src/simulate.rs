@@ -50,7 +50,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.pcap.is_some() {
         sweep::misused("--pcap is for a single run");
     }
-    let plan = sweep::plan(&args.sweep, "simulate")?;
+    let plan = sweep::plan(&args.sweep, "simulate", Some(args.resolution))?;
     plan.scenarios.iter().try_for_each(|scenario| suits(args, scenario))?;
     let work = |run: &Run| Ok(of_sweep(args, run).unwrap_or_else(|error| failed(&error)));
     let jobs = args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32));

@@ -20,6 +20,7 @@ use clap::error::ErrorKind;
 use ekiden_lab::verdict;
 use ekiden_record::Record;
 use ekiden_scenario::Point;
+use ekiden_units::Time;
 use nix::sys::signal::Signal;
 
 use crate::{exit, out};
@@ -122,14 +123,14 @@ pub fn misused(reason: &str) -> ! {
 }
 
 /// All runs that the arguments describe. Ends the program if their records are to be one file.
-pub fn plan(args: &Args, producer: &str) -> anyhow::Result<Plan> {
+pub fn plan(args: &Args, producer: &str, resolution: Option<Time>) -> anyhow::Result<Plan> {
     if is_file(&args.record) {
         misused("--record must name a directory when there is more than one run");
     }
     let file = args.file.display().to_string();
     let text = std::fs::read_to_string(&args.file)
         .map_err(|source| ekiden_scenario::Error::Unreadable { file: file.clone(), source })?;
-    let index = Index::new(producer, &args.set, args.repeat, text);
+    let index = Index::new(producer, &args.set, args.repeat, resolution, text);
     Plan::new(index, &file, &args.record)
 }
 
@@ -171,8 +172,8 @@ pub fn show(plan: &Plan, records: &[Option<Record>], as_json: bool) -> anyhow::R
 
 /// Runs what has no record yet. Returns the exit codes of runs that left none, by their place among `runs`.
 fn carry_out(runner: &Runner<'_>, plan: &Plan) -> anyhow::Result<BTreeMap<usize, u8>> {
-    let (runs, producer) = (&plan.runs, &plan.index.producer);
-    let missing: Vec<_> = runs.iter().enumerate().filter(|(_, run)| run.summary(producer).is_none()).collect();
+    let (runs, index) = (&plan.runs, &plan.index);
+    let missing: Vec<_> = runs.iter().enumerate().filter(|(_, run)| run.summary(index).is_none()).collect();
     let left = missing.iter().map(|(_, run)| run.expected).sum();
     let progress = Progress::new(runs.len() - missing.len(), runs.len(), left, runner.jobs);
     if missing.len() < runs.len() {
@@ -188,7 +189,7 @@ fn carry_out(runner: &Runner<'_>, plan: &Plan) -> anyhow::Result<BTreeMap<usize,
             let failure = match (runner.work)(run)? {
                 Done::Stopped => return Ok(()),
                 Done::Failed(code, reason) => Some((code, reason)),
-                Done::Finished if run.summary(producer).is_some() => None,
+                Done::Finished if run.summary(index).is_some() => None,
                 Done::Finished => Some((3, "the scenario file has changed since the sweep began".into())),
             };
             progress.done(&run.label, run.expected);
@@ -206,7 +207,7 @@ fn carry_out(runner: &Runner<'_>, plan: &Plan) -> anyhow::Result<BTreeMap<usize,
     progress.clear();
     if let Some(signal) = (runner.stopped_by)() {
         // By their records: a run may have left its record and not its end.
-        let done = runs.iter().filter(|run| run.summary(producer).is_some()).count();
+        let done = runs.iter().filter(|run| run.summary(index).is_some()).count();
         return Err(Interrupted { done, runs: runs.len(), signal }.into());
     }
     result.context("cannot start a run")?;
@@ -216,7 +217,7 @@ fn carry_out(runner: &Runner<'_>, plan: &Plan) -> anyhow::Result<BTreeMap<usize,
 /// The records of all runs, without their samples. Those with a failed flow are noted in `failed`.
 fn read(plan: &Plan, failed: &mut BTreeMap<usize, u8>) -> Vec<Option<Record>> {
     let one = |(at, run): (usize, &Run)| {
-        let record = run.summary(&plan.index.producer)?;
+        let record = run.summary(&plan.index)?;
         if let Err(error) = verdict(&record)
             && !failed.contains_key(&at)
         {

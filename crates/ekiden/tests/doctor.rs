@@ -17,6 +17,7 @@ fn main() -> ExitCode {
     }
     let trials = vec![
         Trial::test("what costs throughput is found, set, and gone", found_and_set),
+        Trial::test("the paths to a node's peers are looked at", paths),
         Trial::test("without a network there is nothing to reach", unreachable),
     ];
     let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(!root)).collect();
@@ -60,6 +61,27 @@ fn found_and_set() -> Result<(), Failed> {
     let told = String::from_utf8(told.stdout)?;
     let (_, undo) = told.split_once("To undo it:\n").ok_or("it does not say how to undo it")?;
     assert!(undo.contains("  sysctl -w net.ipv4.tcp_rmem='4096 131072 262144'\n"), "{undo}");
+    Ok(())
+}
+
+fn paths() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let config = "key_file = \"node.key\"\n[peer.city]\naddress = \"127.0.0.1:7000\"\n";
+    std::fs::write(folder.path().join("node.toml"), config)?;
+    let network = "ip link set lo up; echo 0 > /proc/sys/net/ipv4/tcp_sack; nc -lk 127.0.0.1 7000 > /dev/null & nc=$!; \
+                   while ! ss -Htln 'sport = :7000' | grep -q .; do sleep 0.05; done";
+    for options in ["-c node.toml", "--to 127.0.0.1:7000"] {
+        let script = format!(
+            "cd {}; {EKIDEN} keygen node.key > /dev/null 2>&1; {network}; {EKIDEN} doctor {options} --json; code=$?; kill $nc; exit $code",
+            folder.path().display()
+        );
+        let output = in_namespace(&script)?;
+        let found = json(&output)?;
+        assert_eq!(verdict(&found, "SACK to 127.0.0.1:7000"), ("costs", None), "{found}");
+        assert_eq!(verdict(&found, "window scaling to 127.0.0.1:7000"), ("good", None), "{found}");
+        assert_eq!(verdict(&found, "round trip to 127.0.0.1:7000"), ("good", None), "{found}");
+        assert_eq!(output.status.code(), Some(1));
+    }
     Ok(())
 }
 

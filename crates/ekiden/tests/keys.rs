@@ -1,8 +1,9 @@
 //! `ekiden keygen` and `ekiden peer`: what they make, keep and refuse.
 
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 const CONFIG: &str = "# The node in the city.
 name = \"city\"  # as others see it
@@ -122,4 +123,45 @@ fn tables_written_in_one_line_stay_in_one() {
     assert!(now.contains("\n[peer.city]\n"), "{now}");
     std::fs::write(folder.join("b.toml"), "name = \"b\"\n").unwrap();
     assert!(refused(folder, &["peer", "allow", "-c", "b.toml", "x", &print('3')], 3).contains("no segment listener"));
+}
+
+#[test]
+fn a_password_becomes_a_hash_that_a_configuration_takes() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let password = |text: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
+        let mut child = command
+            .arg("password")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    };
+    let hash = String::from_utf8(password("correct horse\n").stdout).unwrap();
+    assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$") && hash.lines().count() == 1, "{hash}");
+    assert_ne!(password("correct horse\n").stdout, hash.as_bytes(), "another salt");
+    for wrong in ["", "\n", "two\nlines\n", &"x".repeat(256)] {
+        let output = password(wrong);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{wrong:?}: {said}");
+        assert!(said.contains("a password is one line of 1 to 255 bytes") && output.stdout.is_empty(), "{said}");
+    }
+
+    let config = |secret: &str| {
+        let text =
+            format!("[listen.web]\nkind = \"http\"\naddress = \"10.0.0.1:3128\"\nusers = {{ alice = '{secret}' }}\n");
+        std::fs::write(folder.join("users.toml"), text).unwrap();
+    };
+    config(hash.trim());
+    assert_eq!(done(folder, &["proxy", "-c", "users.toml", "--check"]), "users.toml: ok\n");
+    let shown = done(folder, &["proxy", "-c", "users.toml", "--show-config"]);
+    assert!(shown.contains("alice") && !shown.contains("argon2"), "{shown}");
+    config("correct horse");
+    let said = refused(folder, &["proxy", "-c", "users.toml", "--check"], 3);
+    assert!(said.contains("the password of 'alice' must be a hash, as 'ekiden password' makes it"), "{said}");
+    assert!(!said.contains("correct horse"), "{said}");
 }

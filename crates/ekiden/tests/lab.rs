@@ -20,6 +20,7 @@ const TESTS: &[(&str, Test)] = &[
     ("round-trip time, throughput and queue are the scenario's", accuracy),
     ("a 64 KiB window bounds the throughput", window),
     ("packets are no larger than the MTU, and are lost as often as the scenario says", packets),
+    ("jitter delays packets and loses none", jitter),
     ("a flow through proxies arrives whole", through_proxies),
     ("a shell passes standard input and the exit code on", shell),
     ("nodes know each other by name, and no one else", names),
@@ -86,6 +87,18 @@ fn packets() -> Result<(), Failed> {
     assert_within(data.random_losses as f64 / data.packets as f64, 0.006, 0.016)?;
     ensure(data.overruns == 0, || format!("the emulation lost {} packets", data.overruns))?;
     ensure(record.flows[0].received_bytes == 8_000_000, || "not all arrived".into())
+}
+
+fn jitter() -> Result<(), Failed> {
+    let place = Place::small()?;
+    let text = fs::read_to_string(&place.scenario)?.replace("loss = \"0\"", "jitter = \"40ms\"");
+    fs::write(&place.scenario, text.replace("bytes = \"1B\"", "bytes = \"300KB\""))?;
+    let record = place.run()?;
+    // The sum of two times between 0 and 40 ms: that the median of all probes is below 10 is no matter of luck.
+    let rtt = record.paths[0].p50_us.ok_or("no probe came back")? / 1000.0;
+    assert_within(rtt, 10.0, 90.0)?;
+    ensure(record.paths[0].lost == 0, || "probes were lost".into())?;
+    ensure(record.flows[0].outcome == Outcome::Complete, || format!("{:?}", record.flows[0].outcome))
 }
 
 fn through_proxies() -> Result<(), Failed> {

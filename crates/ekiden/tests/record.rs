@@ -115,6 +115,10 @@ fn a_shard_does_its_runs_alone_and_continues() {
     let second = place.simulate("two", &SWEEP, &["--shard", "2/4"]);
     assert!(text(&second.stderr).contains("1 of 2 runs are there already"), "{}", text(&second.stderr));
     assert_eq!(second.stdout, first.stdout);
+    // Records with other samples are not what is asked for.
+    let finer = place.simulate("two", &SWEEP, &["--shard", "2/4", "--resolution", "10ms"]);
+    assert!(!text(&finer.stderr).contains("there already"), "{}", text(&finer.stderr));
+    assert_eq!(finer.stdout, first.stdout);
 }
 
 #[test]
@@ -152,6 +156,7 @@ fn what_does_not_belong_together_is_refused_and_nothing_is_left() {
     scenario("", "");
     succeeds(&place.simulate("longer", &[&SWEEP[..3], &["3"]].concat(), &["--shard", "1/3"]));
     succeeds(&place.simulate("other", &["--set", "seed=1,2"], &[]));
+    succeeds(&place.simulate("finer", &SWEEP, &["--shard", "2/3", "--resolution", "10ms"]));
     // A comment changes no scenario.
     scenario("[node.a]", "[node.a] # as it was");
     succeeds(&place.simulate("commented", &SWEEP, &["--shard", "1/3"]));
@@ -179,6 +184,7 @@ fn what_does_not_belong_together_is_refused_and_nothing_is_left() {
         (&["one", "faster"][..], 3, "'rate = \"10Mbit/s\"' where the other's says 'rate = \"11Mbit/s\"'"),
         (&["one", "longer"], 3, "one has 6 runs, the other 9"),
         (&["one", "other"], 3, "one has a run 'link.line.delay=1ms r0' where the other has 'seed=1 r0'"),
+        (&["one", "finer"], 3, "one has a resolution of 100ms, the other a resolution of 10ms"),
         (&["two", "cut"], 3, "cut/pair,link.line.delay=1ms,r0.json: not a record: "),
         (&["one", "changed"], 3, "changed/pair,link.line.delay=1ms,r0.json are records of the same run, and differ"),
         (&["stranger"], 3, "stranger/pair-1763711111000.json: not the record of a run of stranger/sweep.toml"),

@@ -20,7 +20,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("tcp", &["congestion", "units", "wire"]),
     ("sim", &["balance", "congestion", "link", "record", "scenario", "tcp", "units", "wire"]),
     ("bpf", &["congestion"]),
-    ("relay", &["bpf", "congestion", "net", "record", "relay-proto", "units"]),
+    ("relay", &["bpf", "congestion", "net", "relay-proto", "units"]),
     ("bench", &["net", "units"]),
     ("doctor", &["net", "units"]),
     ("lab", &["bpf", "congestion", "link", "net", "record", "scenario", "units"]),

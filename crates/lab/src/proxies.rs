@@ -94,6 +94,8 @@ impl Lab {
         {
             let _ = write!(text, "\n[peer.{peer}]\naddress = \"{}:{SEGMENT_PORT}\"\n{plain}", self.address(peer)?);
         }
+        // All addresses there are private, and nobody else is there.
+        let _ = write!(text, "\n[exit]\nallow = [\"*\"]\n");
         if !node.next.is_empty() {
             let _ = write!(text, "\n[[route]]\nto = [\"*\"]\nvia = {:?}\n", node.next);
         }

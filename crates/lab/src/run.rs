@@ -76,5 +76,6 @@ fn manifest(scenario: &Scenario, command: Vec<String>) -> Manifest {
         scenario_name: scenario.name.clone(),
         scenario: scenario.to_toml(),
         started_unix_ms: started.as_millis() as u64,
+        resolution_us: None,
     }
 }

@@ -9,6 +9,7 @@ pub mod netlink;
 pub mod packet;
 pub mod ping;
 pub mod policy_route;
+pub mod privileges;
 pub mod sandbox;
 pub mod schedule;
 pub mod socket;

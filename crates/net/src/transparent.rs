@@ -4,6 +4,8 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 
+use nix::ifaddrs::getifaddrs;
+use nix::sys::socket::SockaddrStorage;
 use socket2::SockRef;
 
 use crate::socket::set_int;
@@ -54,6 +56,19 @@ pub fn is_own(address: IpAddr) -> bool {
     chosen().is_ok_and(|chosen| chosen == address)
 }
 
+/// The addresses of this machine's network devices.
+///
+/// # Errors
+/// The kernel's.
+pub fn own_addresses() -> io::Result<Vec<IpAddr>> {
+    let ip = |address: SockaddrStorage| match (address.as_sockaddr_in(), address.as_sockaddr_in6()) {
+        (Some(v4), _) => Some(IpAddr::V4(v4.ip())),
+        (_, Some(v6)) => Some(IpAddr::V6(v6.ip())),
+        _ => None,
+    };
+    Ok(getifaddrs()?.filter_map(|device| ip(device.address?)).collect())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -62,5 +77,6 @@ mod tests {
     fn own_addresses_are_known() {
         assert!(is_own([127, 0, 0, 1].into()));
         assert!(!is_own([192, 0, 2, 1].into()));
+        assert!(own_addresses().unwrap().contains(&[127, 0, 0, 1].into()));
     }
 }

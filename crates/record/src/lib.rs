@@ -61,6 +61,8 @@ pub struct Manifest {
     pub scenario: String,
     /// When the run started, in milliseconds since 1970 (UTC).
     pub started_unix_ms: u64,
+    /// How often a simulation noted the state of senders and queues, in microseconds; absent for the lab.
+    pub resolution_us: Option<u64>,
 }
 
 /// The summary of a flow.

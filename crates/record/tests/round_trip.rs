@@ -17,6 +17,7 @@ fn record() -> Record {
             scenario_name: "far".into(),
             scenario: "name = \"far\"\n".into(),
             started_unix_ms: 1_763_711_111_000,
+            resolution_us: Some(100_000),
         },
         flows: vec![flow(Outcome::Complete), flow(Outcome::Differs { connection: 3, at_bytes: 17 })],
         paths: vec![Path {

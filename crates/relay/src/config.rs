@@ -55,6 +55,8 @@ pub struct Exit {
     /// For clients in these networks that a transparent listener has told of, here or at the other end of a chain, it
     /// connects from their own address and port.
     pub client_addresses: Vec<IpNet>,
+    /// Destinations that it connects to though their addresses are private, loopback, link-local, multicast or this host's own.
+    pub allow: Vec<Pattern>,
 }
 
 /// The TCP settings of one segment, and what to do without its congestion control.

@@ -12,20 +12,21 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::config::Tcp;
 use crate::congestion;
+use crate::exit::Refusal;
 
-/// Connects to `target` within `limit`, from the address of `client` if there is one to act as. Addresses that are
-/// `refused` are not tried.
+/// Connects to `target` within `limit`, from the address of `client` if there is one to act as. Addresses with a `refusal`
+/// are not tried.
 pub async fn connect(
     target: &Target,
     client: Option<SocketAddr>,
     tcp: &Tcp,
     limit: Duration,
-    refused: impl Fn(SocketAddr) -> bool,
+    refusal: impl Fn(SocketAddr) -> Option<Refusal>,
 ) -> Result<TcpStream, Failure> {
     if let Host::Ip(ip) = target.host {
         let address = SocketAddr::new(ip, target.port);
-        if refused(address) {
-            return Err(Failure::new(FailureCode::Forbidden, format_args!("a route refuses {target}")));
+        if let Some(refusal) = refusal(address) {
+            return Err(refusal.of(target));
         }
         return match timeout(limit, attempt(address, client, tcp)).await {
             Ok(connected) => connected.map_err(|error| failure(target, &error)),
@@ -33,7 +34,7 @@ pub async fn connect(
         };
     }
     // Names are rare on the hot path and their future is large.
-    Box::pin(connect_name(target, client, tcp, limit, refused)).await
+    Box::pin(connect_name(target, client, tcp, limit, refusal)).await
 }
 
 async fn connect_name(
@@ -41,7 +42,7 @@ async fn connect_name(
     client: Option<SocketAddr>,
     tcp: &Tcp,
     limit: Duration,
-    refused: impl Fn(SocketAddr) -> bool,
+    refusal: impl Fn(SocketAddr) -> Option<Refusal>,
 ) -> Result<TcpStream, Failure> {
     let deadline = Instant::now() + limit;
     let lookup = tokio::net::lookup_host((target.host.to_string(), target.port));
@@ -54,9 +55,10 @@ async fn connect_name(
         let text = format_args!("no address for the name {}", target.host);
         return Err(Failure::new(FailureCode::NameNotFound, text));
     }
-    let allowed: Vec<SocketAddr> = found.into_iter().filter(|&address| !refused(address)).collect();
-    let mut last = Failure::new(FailureCode::Forbidden, format_args!("a route refuses every address of {target}"));
-    for (i, address) in allowed.iter().enumerate() {
+    let (allowed, refused): (Vec<_>, Vec<_>) =
+        found.into_iter().map(|address| (address, refusal(address))).partition(|(_, refusal)| refusal.is_none());
+    let mut last = refused.iter().find_map(|(_, refusal)| *refusal).unwrap_or(Refusal::Route).of(target);
+    for (i, (address, _)) in allowed.iter().enumerate() {
         // An address that does not answer must leave time for the ones behind it.
         let share = deadline.saturating_duration_since(Instant::now()) / (allowed.len() - i) as u32;
         last = match timeout(share, attempt(*address, client, tcp)).await {

@@ -20,6 +20,7 @@ use tokio::task::AbortHandle;
 use crate::accept;
 use crate::config::{Config, Credential, Listener, ListenerKind};
 use crate::congestion::{self, NotToBeHad};
+use crate::exit::OwnAddresses;
 use crate::logins::Logins;
 use crate::pool::Pool;
 use crate::rules::{Installed, Rules, RulesError};
@@ -34,6 +35,8 @@ pub struct Node {
     pub pool: Pool,
     /// Passwords that were found right.
     pub logins: Logins,
+    /// This host's addresses.
+    pub own: OwnAddresses,
     /// Accepted connections that are open.
     pub connections: AtomicUsize,
     /// Told when one closes while the limit is reached.
@@ -70,6 +73,8 @@ pub struct Load {
 pub struct Relay {
     node: Arc<Node>,
     workers: Arc<[Worker]>,
+    /// The workers' event loops, until they have threads.
+    runtimes: Vec<Runtime>,
     threads: Vec<(oneshot::Sender<()>, std::thread::JoinHandle<()>)>,
     bound: HashMap<String, Bound>,
     /// The congestion controls that this node keeps in the kernel.
@@ -105,6 +110,9 @@ pub enum StartError {
     /// The packet filter or the routing does not do what a transparent listener or exit needs.
     #[error(transparent)]
     Rules(#[from] RulesError),
+    /// What the node does not need could not be given up.
+    #[error("cannot give up the capabilities that are not needed any more: {0}")]
+    Privileges(io::Error),
     /// No thread or event loop could be had.
     #[error("cannot start a worker thread: {0}")]
     Thread(#[from] io::Error),
@@ -123,7 +131,7 @@ impl StartError {
             }
             Self::Congestion(_) => true,
             Self::Rules(error) => !matches!(error, RulesError::Taken { .. }),
-            Self::Thread(_) => false,
+            Self::Privileges(_) | Self::Thread(_) => false,
         }
     }
 }
@@ -177,34 +185,56 @@ impl Drop for Busy {
 impl Relay {
     /// Brings the congestion controls that `config` names into the kernel, binds every listener and starts to accept.
     pub fn start(config: Config) -> Result<Self, StartError> {
+        let mut relay = Self::bind(config)?;
+        relay.serve()?;
+        Ok(relay)
+    }
+
+    /// The first part of [`Relay::start`], all that needs privileges that the node does not need afterwards. There is no
+    /// other thread yet that would keep them.
+    pub fn bind(config: Config) -> Result<Self, StartError> {
         let config = Arc::new(config);
         let node = Arc::new(Node {
             config: RwLock::new(config.clone()),
             started: Instant::now(),
             pool: Pool::default(),
             logins: Logins::new()?,
+            own: OwnAddresses::default(),
             connections: AtomicUsize::new(0),
             closed: Notify::new(),
             busy: AtomicUsize::new(0),
             stopping: watch::Sender::new(false),
             reloaded: watch::Sender::new(()),
         });
-        let mut workers = Vec::new();
-        let mut threads = Vec::new();
-        for i in 0..config.threads {
-            let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(16).build()?;
-            workers.push(Worker { handle: runtime.handle().clone(), load: Arc::default() });
-            let (stop, stopped) = oneshot::channel();
-            let thread = std::thread::Builder::new().name(format!("relay-{i}"));
-            threads.push((stop, thread.spawn(move || work(runtime, stopped))?));
+        let mut relay = Self {
+            node,
+            workers: Arc::new([]),
+            runtimes: Vec::new(),
+            threads: Vec::new(),
+            bound: HashMap::new(),
+            held: Vec::new(),
+            rules: None,
+        };
+        for _ in 0..config.threads {
+            relay.runtimes.push(Builder::new_current_thread().enable_all().max_blocking_threads(16).build()?);
         }
-        let (workers, bound) = (workers.into(), HashMap::new());
-        let mut relay = Self { node, workers, threads, bound, held: Vec::new(), rules: None };
+        let worker = |runtime: &Runtime| Worker { handle: runtime.handle().clone(), load: Arc::default() };
+        relay.workers = relay.runtimes.iter().map(worker).collect();
         relay.reload(config)?;
         for worker in relay.workers.iter() {
             worker.handle.spawn(expire_pool(relay.node.clone()));
         }
         Ok(relay)
+    }
+
+    /// The second part: accepts, on threads of its own.
+    pub fn serve(&mut self) -> Result<(), StartError> {
+        for (i, runtime) in self.runtimes.drain(..).enumerate() {
+            let (stop, stopped) = oneshot::channel();
+            let thread = std::thread::Builder::new().name(format!("relay-{i}"));
+            self.threads.push((stop, thread.spawn(move || work(runtime, stopped))?));
+        }
+        Ok(())
     }
 
     /// Whether the congestion controls that `config` names can be had; ekiden's own, which are brought into the kernel at
@@ -310,6 +340,8 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.stop_accepting();
+        // Of a node that did not get as far as serving.
+        self.runtimes.drain(..).for_each(Runtime::shutdown_background);
         for (stop, thread) in self.threads.drain(..) {
             let _ = stop.send(());
             // A worker that panicked has said so; there is nothing to add here.

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
+use ekiden_net::privileges::keep_only;
 use ekiden_net::socket;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
@@ -10,11 +11,14 @@ use tokio::time::{Instant, sleep};
 
 use crate::config::Config;
 use crate::node::{Relay, StartError};
+use crate::privileges;
 
 /// How often draining looks whether it is done.
 const DRAIN_STEP: std::time::Duration = std::time::Duration::from_millis(20);
 
 /// Runs the node that `config`, read from `file`, describes, until a signal ends it.
+///
+/// Once it listens, it gives up all privileges that the configuration does not need, for good.
 ///
 /// Writes `listening KIND ADDRESS` for every listener and then `ready` to standard output. SIGHUP reads `file`
 /// again; SIGTERM and SIGINT drain for at most `limits.drain`; a second one ends at once.
@@ -27,7 +31,9 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
         let mut hangup = signal(SignalKind::hangup())?;
         let mut terminate = signal(SignalKind::terminate())?;
         let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut relay = Relay::start(config.clone())?;
+        let mut relay = Relay::bind(config.clone())?;
+        keep_only(&privileges::needed(&config)).map_err(StartError::Privileges)?;
+        relay.serve()?;
         if let Some(identity) = &config.identity {
             tracing::info!("this node's key is {}", identity.fingerprint());
         }
@@ -74,7 +80,8 @@ fn reload(relay: &mut Relay, file: &Path) -> Option<std::time::Duration> {
     match relay.reload(config) {
         Ok(()) => tracing::warn!("the configuration was read again from {}", file.display()),
         Err(error) => {
-            tracing::error!("the configuration stays as it was: {error}");
+            let restart = "; the node gave up when it started what it did not need: restart it";
+            tracing::error!("the configuration stays as it was: {error}{}", if error.is_lack() { restart } else { "" });
             return None;
         }
     }

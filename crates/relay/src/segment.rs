@@ -160,7 +160,7 @@ impl From<io::Error> for Unanswered {
 /// Connects and authenticates; returns what is still to be sent before the first request.
 async fn dial_peer(node: &Node, name: &str, peer: &Peer) -> Result<(Connection, Vec<u8>), Failure> {
     let config = node.config();
-    let connected = dial::connect(&peer.address, None, &peer.tcp, config.limits.connect, |_| false).await;
+    let connected = dial::connect(&peer.address, None, &peer.tcp, config.limits.connect, |_| None).await;
     let socket = connected.map_err(|failure| {
         let text = format_args!("node {} cannot reach node {name}: {failure}", config.name);
         Failure::new(FailureCode::NodeUnreachable, text)

@@ -13,7 +13,7 @@ mod transparent;
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::sync::Arc;
 
-use ekiden_relay_proto::{Failure, FailureCode, Target};
+use ekiden_relay_proto::{Failure, Host, Target};
 use tokio::net::TcpStream;
 
 use crate::accept::Permit;
@@ -21,6 +21,7 @@ use crate::config::{Listener, ListenerKind, Peer};
 use crate::connection::Connection;
 use crate::dial;
 use crate::duplex::{Duplex, Side};
+use crate::exit::{Choice, Policy, Refusal};
 use crate::expiry::Expiry;
 use crate::node::{Busy, Node};
 use crate::route::Way;
@@ -70,6 +71,7 @@ async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpStream) -> Op
         ListenerKind::Transparent { .. } => transparent::prepare(node, listener, stream).await,
         ListenerKind::Http { .. } => Box::pin(http::prepare(node, listener, stream)).await,
     }?;
+    // The future of one that runs would otherwise have room for it twice.
     Some(Box::new(stream))
 }
 
@@ -114,62 +116,71 @@ fn end(side: Side, node: &Arc<Node>) {
     }
 }
 
-/// Reaches `target` by what the routes say.
-pub async fn reach(node: &Node, target: &Target, early: Early<'_>) -> Result<Upstream, Failure> {
-    reach_for(node, target, None, early).await
+/// Where a connection is to go.
+#[derive(Clone, Copy)]
+pub struct Destination<'a> {
+    target: &'a Target,
+    choice: Choice,
+    /// The client's address, if the exit may use it.
+    client: Option<SocketAddr>,
 }
 
-/// As [`reach`], for a `client` whose address the exit may use.
-async fn reach_for(
-    node: &Node,
-    target: &Target,
-    client: Option<SocketAddr>,
-    early: Early<'_>,
-) -> Result<Upstream, Failure> {
-    let config = node.config();
-    match config.routes.way(target) {
-        Way::Direct => exit(node, target, client).await,
-        Way::Via(chain) => reach_via(node, chain, target, client, early).await,
-        Way::Refuse => Err(refused(target)),
+impl<'a> Destination<'a> {
+    /// What a client asks for.
+    pub fn asked(target: &'a Target) -> Self {
+        Self { target, choice: Choice::Client, client: None }
+    }
+
+    /// What this node's configuration says.
+    fn configured(target: &'a Target) -> Self {
+        Self { target, choice: Choice::Operator, client: None }
     }
 }
 
-/// Whether this node's own routes let it try to reach `target`. What is known at once is told also to a client that is
-/// answered early.
-pub fn is_allowed(node: &Node, target: &Target) -> bool {
-    *node.config().routes.way(target) != Way::Refuse
+/// Reaches a destination by what the routes say.
+pub async fn reach(node: &Node, to: Destination<'_>, early: Early<'_>) -> Result<Upstream, Failure> {
+    let config = node.config();
+    match config.routes.way(to.target) {
+        Way::Direct => exit(node, to).await,
+        Way::Via(chain) => reach_via(node, chain, to, early).await,
+        Way::Refuse => Err(Refusal::Route.of(to.target)),
+    }
 }
 
-/// Reaches `target` through `chain`; if it is empty, directly.
-async fn reach_via(
-    node: &Node,
-    chain: &[String],
-    target: &Target,
-    client: Option<SocketAddr>,
-    early: Early<'_>,
-) -> Result<Upstream, Failure> {
+/// Whether this node would try to reach what a client asks for. What is known at once is told also to one that is answered
+/// early.
+pub fn is_allowed(node: &Node, target: &Target) -> bool {
+    let config = node.config();
+    match (config.routes.way(target), &target.host) {
+        (Way::Refuse, _) => false,
+        (Way::Direct, Host::Ip(ip)) => {
+            let policy = Policy::new(&config, &node.own, target, Choice::Client);
+            policy.is_ok_and(|policy| policy.refusal((*ip, target.port).into()).is_none())
+        }
+        (Way::Direct | Way::Via(_), _) => true,
+    }
+}
+
+/// Reaches a destination through `chain`; if it is empty, directly.
+async fn reach_via(node: &Node, chain: &[String], to: Destination<'_>, early: Early<'_>) -> Result<Upstream, Failure> {
     if chain.is_empty() {
-        return exit(node, target, client).await;
+        return exit(node, to).await;
     }
     let config = node.config();
     // Boxed: a direct connection, the hot path, should not pay for its size.
-    let (stream, bound) = Box::pin(open(node, chain, target, client, early)).await?;
+    let (stream, bound) = Box::pin(open(node, chain, to.target, to.client, early)).await?;
     let peer = chain.first().and_then(|first| config.peers.get_key_value(first));
     let peer = peer.map(|(name, peer)| Arc::new((name.clone(), peer.clone())));
     Ok(Upstream { side: Side::node(stream), peer, bound: Some(bound) })
 }
 
-fn refused(target: &Target) -> Failure {
-    Failure::new(FailureCode::Forbidden, format_args!("a route refuses {target}"))
-}
-
-/// Connects to `target` from here; where this node acts as its clients, from the address of `client`.
-async fn exit(node: &Node, target: &Target, client: Option<SocketAddr>) -> Result<Upstream, Failure> {
+/// Connects to a destination from here; where this node acts as its clients, from the client's address.
+async fn exit(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure> {
     let config = node.config();
-    let Some(rules) = config.routes.exit_rules(target) else { return Err(refused(target)) };
-    let client = client.filter(|&client| config.exit.acts_as(client));
-    let refuses = |address| rules.refuses(address);
-    let stream = dial::connect(target, client, &config.tcp, config.limits.connect, refuses).await?;
+    let policy = Policy::new(&config, &node.own, to.target, to.choice)?;
+    let client = to.client.filter(|&client| config.exit.acts_as(client));
+    let refusal = |address| policy.refusal(address);
+    let stream = dial::connect(to.target, client, &config.tcp, config.limits.connect, refusal).await?;
     let mut side = Side::host(stream);
     side.foreign = client.is_some();
     Ok(Upstream { side, peer: None, bound: None })

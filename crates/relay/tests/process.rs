@@ -112,7 +112,7 @@ fn sighup_takes_a_right_file_and_keeps_the_old_one_otherwise() {
     assert_eq!(socks(process.addresses[0], "127.0.0.1", address.port()).0, 0, "the old configuration stays");
     drop(accept(&host));
 
-    std::fs::write(&process.file, format!("{SOCKS}{more}{refuse}")).unwrap();
+    process.rewrite(&format!("{SOCKS}{more}{refuse}"));
     process.signal(Signal::SIGHUP);
     wait_until("the new listener is there", || std::net::TcpStream::connect(port).is_ok());
     assert_eq!(socks(port, "127.0.0.1", address.port()).0, 2, "the new routes hold");
@@ -123,7 +123,7 @@ fn sighup_takes_a_right_file_and_keeps_the_old_one_otherwise() {
     server.read_exact(&mut words).unwrap();
     assert_eq!(&words, b"still here");
 
-    std::fs::write(&process.file, SOCKS).unwrap();
+    process.rewrite(SOCKS);
     process.signal(Signal::SIGHUP);
     wait_until("the listener is gone", || std::net::TcpStream::connect(port).is_err());
     server.write_all(b"and here").unwrap();

@@ -42,6 +42,7 @@ fn record(goodputs: &[(&str, u64)], drops: [u64; 2], overruns: u64, p99_us: Opti
             scenario_name: "test".into(),
             scenario: String::new(),
             started_unix_ms: 0,
+            resolution_us: None,
         },
         flows: goodputs.iter().map(flow).collect(),
         paths: Vec::new(),

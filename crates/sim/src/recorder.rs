@@ -56,6 +56,7 @@ impl Simulation<'_> {
                 scenario_name: self.scenario.name.clone(),
                 scenario: self.scenario.to_toml(),
                 started_unix_ms: options.started_unix_ms,
+                resolution_us: Some(options.resolution.0 / 1000),
             },
             flows,
             paths: paths(self.scenario),

@@ -67,7 +67,7 @@ fn single(args: &Args, point: &Point) -> anyhow::Result<()> {
 
 /// Every run in a process of its own.
 fn several(args: &Args) -> anyhow::Result<()> {
-    let plan = sweep::plan(&args.sweep, "lab")?;
+    let plan = sweep::plan(&args.sweep, "lab", None)?;
     plan.scenarios.iter().try_for_each(|scenario| suits(&args.sweep.file, scenario))?;
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
     let children = Children::new().context("cannot wait for signals")?;

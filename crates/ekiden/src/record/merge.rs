@@ -78,7 +78,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     plan.index.write(&partial.directory, None)?;
     let mut missing = Vec::new();
     for run in &plan.runs {
-        match find(inputs, run, &plan.index.producer)? {
+        match find(inputs, run, &plan.index)? {
             Some(text) => partial.write(run.name(), &text)?,
             None => missing.push(run.label.as_str()),
         }
@@ -101,6 +101,11 @@ fn same_sweep(first: &Path, a: &Plan, other: &Path, b: &Plan) -> Result<(), Erro
     let differs = |reason| Err(Error::OtherSweep { first: first.into(), other: other.into(), reason });
     if a.index.producer != b.index.producer {
         return differs(format!("one is of the producer '{}', the other of '{}'", a.index.producer, b.index.producer));
+    }
+    if a.index.resolution != b.index.resolution {
+        let said =
+            |index: &Index| index.resolution.map_or("no resolution".into(), |time| format!("a resolution of {time}"));
+        return differs(format!("one has {}, the other {}", said(&a.index), said(&b.index)));
     }
     if let Some((one, two)) = a.runs.iter().zip(&b.runs).find(|(one, two)| one.name() != two.name()) {
         return differs(format!("one has a run '{}' where the other has '{}'", one.label, two.label));
@@ -133,7 +138,7 @@ fn no_strangers(directory: &Path, plan: &Plan) -> anyhow::Result<()> {
 
 /// The text of a run's record, wherever it is. All that there are must be whole, of the run, and alike but for where and
 /// when they were made.
-fn find(inputs: &[PathBuf], run: &Run, producer: &str) -> anyhow::Result<Option<String>> {
+fn find(inputs: &[PathBuf], run: &Run, index: &Index) -> anyhow::Result<Option<String>> {
     let mut found: Option<(PathBuf, String, Record)> = None;
     for input in inputs {
         let file = input.join(run.name());
@@ -143,7 +148,7 @@ fn find(inputs: &[PathBuf], run: &Run, producer: &str) -> anyhow::Result<Option<
             Err(source) => return Err(RecordError::Unreadable { file: file.display().to_string(), source }.into()),
         };
         let mut record = Record::parse(&text, &file.display().to_string())?;
-        if !run.has(producer, &record) {
+        if !run.has(index, &record) {
             return Err(Error::OtherRun { file, run: run.label.clone() }.into());
         }
         match &found {

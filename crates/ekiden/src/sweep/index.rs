@@ -4,6 +4,8 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ekiden_record::Record;
+use ekiden_units::Time;
 use serde::{Deserialize, Serialize};
 
 use super::shard::Shard;
@@ -23,6 +25,8 @@ pub struct Index {
     pub set: Vec<String>,
     /// How often each combination is run.
     pub repeat: u32,
+    /// How often a simulation notes the state of senders and queues; absent for the lab.
+    pub resolution: Option<Time>,
     /// The text of the scenario file.
     pub scenario: String,
 }
@@ -41,8 +45,14 @@ pub enum Error {
 }
 
 impl Index {
-    pub fn new(producer: &str, set: &[String], repeat: u32, scenario: String) -> Self {
-        Self { format: FORMAT, producer: producer.into(), set: set.into(), repeat, scenario }
+    pub fn new(producer: &str, set: &[String], repeat: u32, resolution: Option<Time>, scenario: String) -> Self {
+        Self { format: FORMAT, producer: producer.into(), set: set.into(), repeat, resolution, scenario }
+    }
+
+    /// Whether a record is of one of its runs, as far as the means tell by which it was made.
+    pub fn has(&self, record: &Record) -> bool {
+        let resolution_us = self.resolution.map(|resolution| resolution.0 / 1000);
+        record.manifest.producer == self.producer && record.manifest.resolution_us == resolution_us
     }
 
     /// The sweep that the records in `directory` are of.
@@ -86,14 +96,14 @@ impl Index {
 
 #[cfg(test)]
 mod tests {
-    use super::Index;
+    use super::{Index, Time};
 
     #[test]
     fn what_is_read_is_what_was_written() {
         let directory = tempfile::tempdir().unwrap();
         for scenario in ["", "name = \"x\"\n# '''\n\"\"\"\n", "a = 'b'\r\n\tc = \"\\n\"\n", "\n\nπ\u{7f}\u{0}"] {
             let set = ["link.a.queue=1 packets,'2 packets'".to_owned()];
-            let index = Index::new("simulate", &set, 3, scenario.into());
+            let index = Index::new("simulate", &set, 3, Some(Time::ms(5)), scenario.into());
             index.write(directory.path(), None).unwrap();
             assert_eq!(Index::read(directory.path()).unwrap(), index);
         }

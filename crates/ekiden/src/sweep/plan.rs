@@ -85,9 +85,9 @@ impl Run {
     }
 
     /// The record, if it is there and of this run. Without what is many values, which would fill the memory.
-    pub fn summary(&self, producer: &str) -> Option<Record> {
+    pub fn summary(&self, index: &Index) -> Option<Record> {
         let record = Record::read(&self.record).ok()?;
-        self.has(producer, &record).then(|| Record {
+        self.has(index, &record).then(|| Record {
             samples: Vec::new(),
             queues: Vec::new(),
             events: Vec::new(),
@@ -97,7 +97,7 @@ impl Run {
     }
 
     /// Whether a record is of this run.
-    pub fn has(&self, producer: &str, record: &Record) -> bool {
-        record.manifest.producer == producer && record.manifest.scenario == self.scenario
+    pub fn has(&self, index: &Index, record: &Record) -> bool {
+        index.has(record) && record.manifest.scenario == self.scenario
     }
 }

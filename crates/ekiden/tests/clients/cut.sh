@@ -11,6 +11,8 @@ user_timeout = "2s"
 [listen.seg]
 kind = "segment"
 address = "0.0.0.0:7000"
+[exit]
+allow = ["10.77.0.0/16"]
 T
 done
 cat >> r2.toml <<T

@@ -9,6 +9,8 @@ key_file = "$node.key"
 [listen.seg]
 kind = "segment"
 address = "0.0.0.0:7000"
+[exit]
+allow = ["10.77.0.0/16"]
 T
 done
 for node in $ROUTERS; do

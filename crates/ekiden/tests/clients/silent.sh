@@ -7,6 +7,8 @@ handshake = "8s"
 kind = "socks5"
 address = "0.0.0.0:1080"
 open = true
+[exit]
+allow = ["10.77.0.0/16"]
 T
 on r1 "$EKIDEN" proxy -c node.toml > node.log 2>&1 &
 await r1 1080

@@ -1,15 +1,8 @@
 # A router with a stateful packet filter that refuses what is not allowed, as the guide says it has to be set; and one that
 # translates addresses, where the node connects as itself.
-cat > island.toml <<'T'
+cat > island.toml <<T
 name = "island"
-[listen.v4]
-kind = "transparent"
-address = "127.0.0.1:3129"
-interfaces = ["lan0"]
-[listen.v6]
-kind = "transparent"
-address = "[::1]:3129"
-interfaces = ["lan0"]
+$listeners
 T
 cp island.toml plain.toml
 printf '%s\n' '[exit]' 'client_addresses = ["10.0.0.0/8", "fd00:1::/64"]' >> island.toml

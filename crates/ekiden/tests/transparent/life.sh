@@ -34,17 +34,10 @@ goes_on() {
 }
 ends_well() { touch stop-$1; eval "wait \$talker_$1" || fail "$(cat $1.log)"; }
 
-cat > island.toml <<'T'
+cat > island.toml <<T
 name = "island"
 limits = { drain = "30s" }
-[listen.v4]
-kind = "transparent"
-address = "127.0.0.1:3129"
-interfaces = ["lan0"]
-[listen.v6]
-kind = "transparent"
-address = "[::1]:3129"
-interfaces = ["lan0"]
+$listeners
 [exit]
 client_addresses = ["10.0.0.0/8"]
 T

@@ -1,14 +1,7 @@
 # A narrower link behind the next router: "packet too big" goes to the client's address, and must reach the node's sockets.
-cat > island.toml <<'T'
+cat > island.toml <<T
 name = "island"
-[listen.v4]
-kind = "transparent"
-address = "127.0.0.1:3129"
-interfaces = ["lan0"]
-[listen.v6]
-kind = "transparent"
-address = "[::1]:3129"
-interfaces = ["lan0"]
+$listeners
 [exit]
 client_addresses = ["10.0.0.0/8", "fd00:1::/64"]
 T

@@ -74,6 +74,16 @@ for kind, any in ((Server, "0.0.0.0"), (Server6, "::")):
         threading.Thread(target=kind((any, port), handler).serve_forever).start()
 P
 
+# Listeners on the island for what comes in by lan0.
+listeners='[listen.v4]
+kind = "transparent"
+address = "127.0.0.1:3129"
+interfaces = ["lan0"]
+[listen.v6]
+kind = "transparent"
+address = "[::1]:3129"
+interfaces = ["lan0"]'
+
 # Waits until something listens on a port of a node.
 await() {
   for _ in $(seq 400); do

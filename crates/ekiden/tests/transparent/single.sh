@@ -2,14 +2,7 @@
 config() {
   cat <<T
 name = "island"
-[listen.v4]
-kind = "transparent"
-address = "127.0.0.1:3129"
-interfaces = ["lan0"]
-[listen.v6]
-kind = "transparent"
-address = "[::1]:3129"
-interfaces = ["lan0"]
+$listeners
 $*
 T
 }

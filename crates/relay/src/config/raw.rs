@@ -96,6 +96,8 @@ pub struct RawListen {
 pub struct RawExit {
     #[serde(default)]
     pub client_addresses: Vec<Spanned<String>>,
+    #[serde(default)]
+    pub allow: Vec<Spanned<String>>,
 }
 
 #[derive(Debug, Deserialize)]

@@ -274,11 +274,7 @@ impl Source<'_> {
 
     fn route(&self, spanned: &Spanned<RawRoute>, peers: &IndexMap<String, Peer>) -> Result<Route> {
         let raw = spanned.get_ref();
-        let mut patterns = Vec::new();
-        for to in &raw.to {
-            let pattern = Pattern::parse(to.get_ref()).map_err(|message| self.error(Some(to.span()), message))?;
-            patterns.push(pattern);
-        }
+        let patterns = self.patterns(&raw.to)?;
         if patterns.is_empty() {
             return Err(self.error(Some(spanned.span()), "a route needs at least one destination in 'to'".into()));
         }
@@ -292,6 +288,13 @@ impl Source<'_> {
             }
         };
         Ok(Route { patterns, way })
+    }
+
+    fn patterns(&self, texts: &[Spanned<String>]) -> Result<Vec<Pattern>> {
+        let pattern = |text: &Spanned<String>| {
+            Pattern::parse(text.get_ref()).map_err(|message| self.error(Some(text.span()), message))
+        };
+        texts.iter().map(pattern).collect()
     }
 
     fn chain(&self, via: &Spanned<Vec<Spanned<String>>>, peers: &IndexMap<String, Peer>) -> Result<Vec<String>> {

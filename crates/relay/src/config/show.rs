@@ -70,7 +70,8 @@ impl fmt::Display for Config {
             }
         }
         let networks: Vec<String> = self.exit.client_addresses.iter().map(|net| format!("\"{net}\"")).collect();
-        writeln!(f, "\n[exit]\nclient_addresses = [{}]", networks.join(", "))
+        let allowed: Vec<String> = self.exit.allow.iter().map(|pattern| format!("\"{pattern}\"")).collect();
+        writeln!(f, "\n[exit]\nclient_addresses = [{}]\nallow = [{}]", networks.join(", "), allowed.join(", "))
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::net::TcpStream;
 
-use super::{Stream, reach, reach_via};
+use super::{Destination, Stream, reach, reach_via};
 use crate::config::{Accept, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::node::Node;
@@ -19,8 +19,8 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, client: TcpSt
         Accept::True => Early::Nothing,
     };
     let reached = match via {
-        Some(chain) => reach_via(node, chain, to, None, early).await,
-        None => reach(node, to, early).await,
+        Some(chain) => reach_via(node, chain, Destination::configured(to), early).await,
+        None => reach(node, Destination::configured(to), early).await,
     };
     match reached {
         Ok(upstream) => Some(Stream::new(busy, client, upstream, Vec::new())),

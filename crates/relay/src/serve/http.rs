@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::patience::{leaving, while_moving};
-use super::{Stream, Upstream, is_allowed, reach};
+use super::{Destination, Stream, Upstream, is_allowed, reach};
 use crate::config::{Accept, Limits, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::duplex::Side;
@@ -159,7 +159,7 @@ impl Client<'_> {
             write(&self.stream, false, ESTABLISHED).await.ok()?;
         }
         let early = if is_early && first.is_empty() { Early::Host(&self.stream) } else { Early::Nothing };
-        let upstream = match reach(self.node, &request.target, early).await {
+        let upstream = match reach(self.node, Destination::asked(&request.target), early).await {
             Ok(upstream) => upstream,
             Err(failure) => {
                 tracing::debug!("http tunnel to {}: {failure}", request.target);
@@ -193,7 +193,7 @@ impl Client<'_> {
         let may_be_early = request.is_idempotent && request.head.len() <= EARLY_HEAD;
         let early = if may_be_early { Early::Repeatable(&request.head) } else { Early::Nothing };
         let was_early = matches!(early, Early::Repeatable(_));
-        let upstream = reach(self.node, &request.target, early).await.map_err(|failure| {
+        let upstream = reach(self.node, Destination::asked(&request.target), early).await.map_err(|failure| {
             tracing::debug!("http to {}: {failure}", request.target);
             Failed::Tell(failure.code.http_status(), failure.text)
         })?;

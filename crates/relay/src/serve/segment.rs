@@ -12,7 +12,7 @@ use indexmap::IndexMap;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{Upstream, reach_via};
+use super::{Destination, Upstream, reach_via};
 use crate::config::{Credential, Listener, Security};
 use crate::connection::Connection;
 use crate::duplex::{Duplex, Side};
@@ -140,7 +140,8 @@ async fn read_open(stream: &Connection) -> io::Result<Open> {
 /// One stream, from OPEN to both ENDs. Returns the connection, ready for the next.
 async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open) -> io::Result<Connection> {
     let busy = node.begin();
-    let reached = reach_via(node, &request.chain, &request.target, request.client, Early::Node(&stream)).await;
+    let to = Destination { client: request.client, ..Destination::asked(&request.target) };
+    let reached = reach_via(node, &request.chain, to, Early::Node(&stream)).await;
     let Upstream { side, peer, bound } = match reached {
         Ok(upstream) => upstream,
         Err(failure) => {

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{Stream, Upstream, is_allowed, reach};
+use super::{Destination, Stream, Upstream, is_allowed, reach};
 use crate::config::{Accept, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::duplex::Side;
@@ -34,7 +34,7 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, mut client: T
         client.write_all(&reply(0, None)).await.ok()?;
         let client = Connection::from(client);
         let early = if first.is_empty() { Early::Host(&client) } else { Early::Nothing };
-        return match reach(node, &target, early).await {
+        return match reach(node, Destination::asked(&target), early).await {
             Ok(upstream) => Some(Stream::new(busy, client, upstream, first)),
             Err(failure) => {
                 // The client was told otherwise; dropping its connection resets it.
@@ -43,7 +43,7 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, mut client: T
             }
         };
     }
-    let reached = reach(node, &target, Early::Nothing).await;
+    let reached = reach(node, Destination::asked(&target), Early::Nothing).await;
     let answer = match &reached {
         Ok(Upstream { side, bound, .. }) => reply(0, bound.or_else(|| side.stream.local_addr().ok())),
         Err(Failure { code, .. }) => reply(code.socks_reply(), None),

@@ -1,12 +1,11 @@
 //! A connection that was on its way through this machine: its own address here is its destination.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ekiden_relay_proto::{Failure, FailureCode};
 use tokio::net::TcpStream;
 
-use super::{Stream, Upstream, exit, reach_for};
+use super::{Destination, Stream, Upstream, exit, reach};
 use crate::config::{Accept, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::node::Node;
@@ -27,9 +26,12 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, client: TcpSt
         Accept::Early => Early::Host(&client),
         Accept::True => Early::Nothing,
     };
+    let target = to.into();
+    // The client would reach it through this machine anyway.
+    let destination = Destination { client: Some(from), ..Destination::configured(&target) };
     let reached = match bypass {
-        true => reach_anyhow(node, to, from).await,
-        false => reach_for(node, &to.into(), Some(from), early).await,
+        true => reach_anyhow(node, destination).await,
+        false => reach(node, destination, early).await,
     };
     match reached {
         Ok(upstream) => {
@@ -47,11 +49,11 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, client: TcpSt
 
 /// By what the routes say, or from here if a node of the chain cannot be reached. Nothing is sent before it is open, so
 /// that nothing can arrive twice.
-async fn reach_anyhow(node: &Node, to: SocketAddr, from: SocketAddr) -> Result<Upstream, Failure> {
-    match reach_for(node, &to.into(), Some(from), Early::Nothing).await {
+async fn reach_anyhow(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure> {
+    match reach(node, to, Early::Nothing).await {
         Err(failure) if failure.code == FailureCode::NodeUnreachable => {
-            tracing::warn!("{from} to {to} goes by no other node: {failure}");
-            exit(node, &to.into(), Some(from)).await
+            tracing::warn!("{} goes by no other node: {failure}", to.target);
+            exit(node, to).await
         }
         other => other,
     }

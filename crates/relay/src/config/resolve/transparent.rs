@@ -63,7 +63,8 @@ impl Source<'_> {
             let message = || format!("'{}' is not a network, such as 192.168.1.0/24", text.get_ref());
             net.map(|net| net.trunc()).map_err(|_| self.error(Some(text.span()), message()))
         };
-        Ok(Exit { client_addresses: raw.client_addresses.iter().map(network).collect::<Result<_>>()? })
+        let client_addresses = raw.client_addresses.iter().map(network).collect::<Result<_>>()?;
+        Ok(Exit { client_addresses, allow: self.patterns(&raw.allow)? })
     }
 }
 

@@ -22,6 +22,7 @@ use crate::config::{Config, Credential, Listener, ListenerKind};
 use crate::congestion::{self, NotToBeHad};
 use crate::logins::Logins;
 use crate::pool::Pool;
+use crate::quota::{ClientKey, Quotas};
 use crate::rules::{Installed, Rules, RulesError};
 
 /// What all connections of a node share.
@@ -36,6 +37,10 @@ pub struct Node {
     pub logins: Logins,
     /// Accepted connections that are open.
     pub connections: AtomicUsize,
+    /// Those of each client's address ...
+    pub clients: Arc<Quotas<ClientKey>>,
+    /// ... and of each user.
+    pub users: Arc<Quotas<String>>,
     /// Told when one closes while the limit is reached.
     pub closed: Notify,
     /// Streams and requests under way: what draining waits for.
@@ -184,6 +189,8 @@ impl Relay {
             pool: Pool::default(),
             logins: Logins::new()?,
             connections: AtomicUsize::new(0),
+            clients: Arc::default(),
+            users: Arc::default(),
             closed: Notify::new(),
             busy: AtomicUsize::new(0),
             stopping: watch::Sender::new(false),

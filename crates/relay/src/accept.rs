@@ -5,15 +5,16 @@
 //! go within a moment: while they do, a worker must be far ahead.
 
 use std::io;
-use std::net::{TcpListener, TcpStream as StdStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream as StdStream};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ekiden_net::socket::Listening;
 
-use crate::config::Listener;
+use crate::config::{Listener, ListenerKind};
 use crate::node::{Load, Node, Worker};
+use crate::quota::{ClientKey, Place, Refused};
 use crate::serve;
 
 /// How long a worker does not accept after the process ran out of descriptors or memory.
@@ -33,13 +34,15 @@ pub struct Permit {
     node: Arc<Node>,
     load: Arc<Load>,
     since: Instant,
+    /// Among the connections of its client, if those are counted.
+    place: Option<Place<ClientKey>>,
 }
 
 impl Permit {
     fn new(node: &Arc<Node>, worker: &Worker) -> Self {
         node.connections.fetch_add(1, Ordering::Relaxed);
         worker.load.open.fetch_add(1, Ordering::Relaxed);
-        Self { node: node.clone(), load: worker.load.clone(), since: Instant::now() }
+        Self { node: node.clone(), load: worker.load.clone(), since: Instant::now(), place: None }
     }
 
     /// The node that accepted.
@@ -89,7 +92,7 @@ pub async fn run(
                     paused = false;
                     tracing::trace!(%from, "accepted");
                     let listener = current.read().unwrap_or_else(PoisonError::into_inner).clone();
-                    start(&node, &workers, me, stream, listener);
+                    start(&node, &workers, me, (stream, from), listener);
                 }
                 Some(Err(error)) if is_about_one_connection(&error) => {}
                 Some(Err(error)) => {
@@ -105,15 +108,41 @@ pub async fn run(
     }
 }
 
-fn start(node: &Arc<Node>, workers: &[Worker], me: usize, stream: StdStream, listener: Arc<Listener>) {
+fn start(
+    node: &Arc<Node>,
+    workers: &[Worker],
+    me: usize,
+    (stream, from): (StdStream, SocketAddr),
+    listener: Arc<Listener>,
+) {
+    // Other nodes are known by their keys, and each has many clients.
+    let place = match listener.kind {
+        ListenerKind::Segment(_) => None,
+        _ => match place(node, from.ip()) {
+            // Dropped before a byte of any protocol, it is reset.
+            None => return,
+            place => place,
+        },
+    };
     let are_short = || {
         let until = workers[me].load.short_until.load(Ordering::Relaxed);
         node.started.elapsed().as_millis() < until.into()
     };
     let open = |i: usize| workers[i].load.open.load(Ordering::Relaxed);
     let worker = &workers[pick(workers.len(), open, me, are_short)];
-    let permit = Permit::new(node, worker);
+    let mut permit = Permit::new(node, worker);
+    permit.place = place;
     worker.handle.spawn(serve::connection(permit, listener, stream));
+}
+
+/// A place for one more connection of the client at `address`, if it may have one.
+fn place(node: &Node, address: IpAddr) -> Option<Place<ClientKey>> {
+    let client = ClientKey::from(address);
+    let place = node.clients.enter(client, node.config().limits.client);
+    if let Err(Refused { limit, is_first: true }) = place {
+        tracing::warn!("client {client}: {limit} ({}); others are reset", limit.key("client"));
+    }
+    place.ok()
 }
 
 /// The worker for a new connection that arrived at `me`, by how many each has `open`.

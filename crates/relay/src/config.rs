@@ -73,6 +73,10 @@ pub struct Tcp {
 pub struct Limits {
     /// Accepted connections at one time, over all listeners.
     pub connections: u32,
+    /// What each client's address is allowed, over all listeners that hosts connect to; an IPv6 network of 64 bits is one.
+    pub client: Allowance,
+    /// What each user is allowed, over all listeners that ask for one.
+    pub user: Allowance,
     /// Time for everything a client or a node must say before its request is known.
     pub handshake: Duration,
     /// Time to reach a destination or a node, over all its addresses.
@@ -93,6 +97,15 @@ pub struct Limits {
     pub pool: usize,
     /// How long each is kept without use. The accepting side waits twice as long.
     pub pool_idle: Duration,
+}
+
+/// How many connections one client or user may have. Both numbers are at least 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowance {
+    /// At one time.
+    pub open: u32,
+    /// New ones per second, a second's worth of them at once.
+    pub rate: u32,
 }
 
 /// One listening address.

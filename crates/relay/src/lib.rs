@@ -20,6 +20,7 @@ mod pool;
 mod privileges;
 mod process;
 mod pump;
+mod quota;
 mod route;
 mod rules;
 mod segment;
@@ -29,7 +30,9 @@ mod tls;
 mod wire;
 
 pub use config::edit;
-pub use config::{Accept, Config, ConfigError, Exit, Limits, Listener, ListenerKind, Peer, Security, SharedKey, Tcp};
+pub use config::{
+    Accept, Allowance, Config, ConfigError, Exit, Limits, Listener, ListenerKind, Peer, Security, SharedKey, Tcp,
+};
 pub use congestion::{NotToBeHad, Reason};
 pub use logins::hash_password;
 pub use node::{Relay, StartError};

@@ -23,6 +23,7 @@ use crate::congestion::{self, NotToBeHad};
 use crate::exit::OwnAddresses;
 use crate::logins::Logins;
 use crate::pool::Pool;
+use crate::quota::{ClientKey, Quotas};
 use crate::rules::{Installed, Rules, RulesError};
 
 /// What all connections of a node share.
@@ -39,6 +40,10 @@ pub struct Node {
     pub own: OwnAddresses,
     /// Accepted connections that are open.
     pub connections: AtomicUsize,
+    /// Those of each client's address ...
+    pub clients: Arc<Quotas<ClientKey>>,
+    /// ... and of each user.
+    pub users: Arc<Quotas<String>>,
     /// Told when one closes while the limit is reached.
     pub closed: Notify,
     /// Streams and requests under way: what draining waits for.
@@ -201,6 +206,8 @@ impl Relay {
             logins: Logins::new()?,
             own: OwnAddresses::default(),
             connections: AtomicUsize::new(0),
+            clients: Arc::default(),
+            users: Arc::default(),
             closed: Notify::new(),
             busy: AtomicUsize::new(0),
             stopping: watch::Sender::new(false),

@@ -24,6 +24,7 @@ use crate::duplex::{Duplex, Side};
 use crate::exit::{Choice, Policy, Refusal};
 use crate::expiry::Expiry;
 use crate::node::{Busy, Node};
+use crate::quota::{Place, Refused};
 use crate::route::Way;
 use crate::segment::{Early, open};
 
@@ -43,6 +44,8 @@ struct Stream {
     /// Payload of the client that was read with its request.
     first: Vec<u8>,
     busy: Busy,
+    /// Among the connections of its user.
+    user: Option<Box<Place<String>>>,
 }
 
 /// Serves one connection until it is over.
@@ -78,11 +81,17 @@ async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpStream) -> Op
 impl Stream {
     /// `busy` is from before the client was answered: draining must not miss a stream the client knows of.
     fn new(busy: Busy, client: impl Into<Connection>, upstream: Upstream, first: Vec<u8>) -> Self {
-        Self { client: Side::host(client), upstream, first, busy }
+        Self { client: Side::host(client), upstream, first, busy, user: None }
+    }
+
+    /// The same, as one of its user's.
+    fn of(mut self, user: Option<Box<Place<String>>>) -> Self {
+        self.user = user;
+        self
     }
 
     async fn run(self: Box<Self>, node: &Arc<Node>) {
-        let Self { client, upstream, first, busy } = *self;
+        let Self { client, upstream, first, busy, user } = *self;
         let Upstream { side, peer, .. } = upstream;
         let duplex = Duplex::new(client, side, &first);
         let expiry = Expiry::new(&node.config().limits);
@@ -94,7 +103,21 @@ impl Stream {
             }
             Err(error) => tracing::debug!("a stream was reset: {error}"),
         }
-        drop(busy);
+        drop((busy, user));
+    }
+}
+
+/// A place for one more connection of `user`, if it may have one.
+fn place_for(node: &Node, user: &[u8]) -> Option<Box<Place<String>>> {
+    let user = String::from_utf8_lossy(user).into_owned();
+    match node.users.enter(user.clone(), node.config().limits.user) {
+        Ok(place) => Some(Box::new(place)),
+        Err(Refused { limit, is_first }) => {
+            if is_first {
+                tracing::warn!("user {user:?}: {limit} ({}); others are refused", limit.key("user"));
+            }
+            None
+        }
     }
 }
 

@@ -3,6 +3,8 @@ cat > node.toml <<T
 name = "r1"
 [limits]
 handshake = "8s"
+client_connections = 20000
+client_rate = 20000
 [listen.socks]
 kind = "socks5"
 address = "0.0.0.0:1080"

@@ -76,6 +76,7 @@ pub fn status_message(status: u16, text: &str) -> Vec<u8> {
         403 => "Forbidden",
         407 => "Proxy Authentication Required",
         408 => "Request Timeout",
+        429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         501 => "Not Implemented",
         503 => "Service Unavailable",

@@ -43,6 +43,10 @@ pub struct RawTcp {
 #[serde(deny_unknown_fields)]
 pub struct RawLimits {
     pub connections: Option<Spanned<u32>>,
+    pub client_connections: Option<Spanned<u32>>,
+    pub client_rate: Option<Spanned<u32>>,
+    pub user_connections: Option<Spanned<u32>>,
+    pub user_rate: Option<Spanned<u32>>,
     pub handshake: Option<Spanned<Time>>,
     pub connect: Option<Spanned<Time>>,
     pub response: Option<Spanned<Time>>,

@@ -16,7 +16,7 @@ use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
 use super::raw::{Raw, RawAccept, RawAction, RawCongestion, RawKind, RawLimits, RawListen, RawPeer, RawRoute, RawTcp};
-use super::{Accept, Config, ConfigError, Limits, Listener, ListenerKind, Peer, Security, SharedKey, Tcp};
+use super::{Accept, Allowance, Config, ConfigError, Limits, Listener, ListenerKind, Peer, Security, SharedKey, Tcp};
 use crate::identity::{Fingerprint, Identity, NoFingerprint, load_shared};
 use crate::logins::{Users, is_hash};
 use crate::route::{Pattern, Route, Routes, Way};
@@ -88,6 +88,14 @@ impl Source<'_> {
     fn limits(&self, raw: &RawLimits) -> Result<Limits> {
         Ok(Limits {
             connections: self.count(&raw.connections, "connections", 1..=1_000_000, 16_384)?,
+            client: Allowance {
+                open: self.count(&raw.client_connections, "client_connections", 1..=1_000_000, 4096)?,
+                rate: self.count(&raw.client_rate, "client_rate", 1..=1_000_000, 1000)?,
+            },
+            user: Allowance {
+                open: self.count(&raw.user_connections, "user_connections", 1..=1_000_000, 4096)?,
+                rate: self.count(&raw.user_rate, "user_rate", 1..=1_000_000, 1000)?,
+            },
             handshake: self.time(&raw.handshake, "handshake", Time::secs(10))?,
             connect: self.time(&raw.connect, "connect", Time::secs(10))?,
             response: self.time(&raw.response, "response", Time::secs(300))?,

@@ -92,6 +92,9 @@ impl Config {
     fn limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limits = &self.limits;
         writeln!(f, "\n[limits]\nconnections = {}", limits.connections)?;
+        for (who, allowance) in [("client", limits.client), ("user", limits.user)] {
+            writeln!(f, "{who}_connections = {}\n{who}_rate = {}", allowance.open, allowance.rate)?;
+        }
         writeln!(f, "handshake = \"{}\"", Time::from(limits.handshake))?;
         writeln!(f, "connect = \"{}\"", Time::from(limits.connect))?;
         writeln!(f, "response = \"{}\"", Time::from(limits.response))?;

@@ -17,13 +17,14 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::patience::{leaving, while_moving};
-use super::{Destination, Stream, Upstream, is_allowed, reach};
+use super::{Destination, Stream, Upstream, is_allowed, place_for, reach};
 use crate::config::{Accept, Limits, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::duplex::Side;
 use crate::logins::Users;
 use crate::node::Node;
 use crate::pump::PumpError;
+use crate::quota::Place;
 use crate::segment::{Early, read_frame};
 use crate::wire::{Reader, write};
 
@@ -42,6 +43,8 @@ struct Client<'a> {
     limits: Limits,
     stream: Connection,
     reader: Reader,
+    /// Its place among the connections of the user who made the last request.
+    user: Option<Box<Place<String>>>,
 }
 
 /// A connection to an origin that may serve another request.
@@ -74,7 +77,8 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpSt
     let ListenerKind::Http { users } = &listener.kind else { return None };
     let limits = node.config().limits.clone();
     let stream = stream.into();
-    let mut client = Client { node, users, accept: listener.accept, limits, stream, reader: Reader::new(false) };
+    let (accept, reader) = (listener.accept, Reader::new(false));
+    let mut client = Client { node, users, accept, limits, stream, reader, user: None };
     let mut origin = None;
     let mut is_first = true;
     loop {
@@ -139,15 +143,24 @@ impl Client<'_> {
     }
 
     /// Reads the head and checks who asks.
-    async fn admit(&self, head: &[u8]) -> Result<Request, HttpError> {
+    async fn admit(&mut self, head: &[u8]) -> Result<Request, HttpError> {
         let request = parse_request(head, self.limits.headers)?;
         let credentials = request.credentials.as_deref().unwrap_or_default();
         let colon = credentials.iter().position(|&b| b == b':').unwrap_or(credentials.len());
         let (user, password) = (&credentials[..colon], credentials.get(colon + 1..).unwrap_or_default());
-        if !self.users.is_empty() && !self.node.logins.is_right(self.users, user, password).await {
+        if self.users.is_empty() {
+            return Ok(request);
+        }
+        if !self.node.logins.is_right(self.users, user, password).await {
             return Err(HttpError { status: 407, reason: "user and password of the proxy are needed" });
         }
-        Ok(request)
+        if self.user.as_ref().is_none_or(|place| place.key().as_bytes() != user) {
+            self.user = place_for(self.node, user);
+        }
+        match self.user {
+            Some(_) => Ok(request),
+            None => Err(HttpError { status: 429, reason: "this user has too many connections" }),
+        }
     }
 
     async fn tunnel(mut self, request: Request) -> Option<Stream> {
@@ -174,7 +187,7 @@ impl Client<'_> {
         if !is_early {
             write(&self.stream, false, ESTABLISHED).await.ok()?;
         }
-        Some(Stream::new(busy, self.stream, upstream, first))
+        Some(Stream::new(busy, self.stream, upstream, first).of(self.user))
     }
 
     /// One request and its response.

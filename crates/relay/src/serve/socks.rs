@@ -9,18 +9,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::{Destination, Stream, Upstream, is_allowed, reach};
+use super::{Destination, Stream, Upstream, is_allowed, place_for, reach};
 use crate::config::{Accept, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::duplex::Side;
 use crate::logins::Users;
 use crate::node::Node;
+use crate::quota::Place;
 use crate::segment::Early;
 
 pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, mut client: TcpStream) -> Option<Stream> {
     let ListenerKind::Socks5 { users } = &listener.kind else { return None };
     let limit = node.config().limits.handshake;
-    let (target, first) = match timeout(limit, request(node, &mut client, users)).await {
+    let Request { target, first, user } = match timeout(limit, request(node, &mut client, users)).await {
         Ok(Ok(Some(request))) => request,
         Ok(Ok(None)) => {
             // The refusal must arrive before the connection ends.
@@ -35,7 +36,7 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, mut client: T
         let client = Connection::from(client);
         let early = if first.is_empty() { Early::Host(&client) } else { Early::Nothing };
         return match reach(node, Destination::asked(&target), early).await {
-            Ok(upstream) => Some(Stream::new(busy, client, upstream, first)),
+            Ok(upstream) => Some(Stream::new(busy, client, upstream, first).of(user)),
             Err(failure) => {
                 // The client was told otherwise; dropping its connection resets it.
                 tracing::debug!("socks to {target}: {failure}");
@@ -51,7 +52,7 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, mut client: T
     // A few bytes on a connection that has been written to little: this does not wait.
     let written = timeout(limit, client.write_all(&answer)).await;
     match (reached, written) {
-        (Ok(upstream), Ok(Ok(()))) => Some(Stream::new(busy, client, upstream, first)),
+        (Ok(upstream), Ok(Ok(()))) => Some(Stream::new(busy, client, upstream, first).of(user)),
         (Ok(_), _) => None,
         (Err(failure), _) => {
             match failure.code {
@@ -64,8 +65,18 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, mut client: T
     }
 }
 
-/// The client's destination and what it has sent behind it. `None` if it was refused and told so.
-async fn request(node: &Node, client: &mut TcpStream, users: &Users) -> io::Result<Option<(Target, Vec<u8>)>> {
+/// What a client wants.
+struct Request {
+    target: Target,
+    /// What it has sent behind its request.
+    first: Vec<u8>,
+    /// Its place among the connections of its user, if it has one.
+    user: Option<Box<Place<String>>>,
+}
+
+/// `None` if the client was refused and told so.
+async fn request(node: &Node, client: &mut TcpStream, users: &Users) -> io::Result<Option<Request>> {
+    let mut name = None;
     let mut server = Server::new(!users.is_empty());
     let mut input = Vec::with_capacity(MAX_MESSAGE);
     loop {
@@ -88,10 +99,21 @@ async fn request(node: &Node, client: &mut TcpStream, users: &Users) -> io::Resu
                     tracing::info!("socks: wrong user or password");
                     return Ok(None);
                 }
+                name = Some(user);
             }
             Step::Connect { consumed, target } => {
                 input.drain(..consumed);
-                return Ok(Some((target, input)));
+                let user = match &name {
+                    Some(name) => match place_for(node, name) {
+                        None => {
+                            client.write_all(&reply(FailureCode::Forbidden.socks_reply(), None)).await?;
+                            return Ok(None);
+                        }
+                        place => place,
+                    },
+                    None => None,
+                };
+                return Ok(Some(Request { target, first: input, user }));
             }
             Step::Refuse { reply, reason } => {
                 tracing::debug!("socks: {reason}");

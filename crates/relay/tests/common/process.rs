@@ -9,17 +9,23 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::{PATIENCE, directory, log};
 
 const CONFIG: &str = "EKIDEN_TEST_NODE";
+const FILES: &str = "EKIDEN_TEST_FILES";
 
 /// Is the node, when the variable names its configuration; returns otherwise.
 pub fn be_node() {
     if let Some(file) = std::env::var_os(CONFIG) {
         let file = PathBuf::from(file);
+        if let Ok(most) = std::env::var(FILES) {
+            let most = most.parse().unwrap();
+            setrlimit(Resource::RLIMIT_NOFILE, most, most).unwrap();
+        }
         log::to(|line| println!("log: {line}"));
         let config = ekiden_relay::Config::load(&file).unwrap();
         ekiden_relay::run(config, &file).unwrap();
@@ -36,10 +42,23 @@ pub struct Process {
 
 impl Process {
     pub fn start(name: &str, text: &str) -> Self {
+        Self::start_in(name, text, &[])
+    }
+
+    /// One that may have only so many open files.
+    pub fn start_with_files(name: &str, text: &str, most: u64) -> Self {
+        Self::start_in(name, text, &[(FILES, &most.to_string())])
+    }
+
+    fn start_in(name: &str, text: &str, variables: &[(&str, &str)]) -> Self {
         let file = directory().join(format!("{name}.toml"));
         write_config(&file, text);
         let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "node_process", "--nocapture"]).env(CONFIG, &file).stdout(Stdio::piped());
+        command
+            .args(["--exact", "node_process", "--nocapture"])
+            .env(CONFIG, &file)
+            .envs(variables.iter().copied())
+            .stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut addresses = Vec::new();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

@@ -1,0 +1,294 @@
+//! How many connections one client, or one user, may have at a time, and how many new ones per second.
+//!
+//! Asked twice for every accepted connection, so it is a table in parts, each with a lock that is held for a look-up. Whatever
+//! others do, it remembers no more than twice those that had a connection open, or made one within a second, at one time.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::config::Allowance;
+
+/// Parts of a table, each with a lock of its own.
+const PARTS: usize = 16;
+
+/// Entries of a part before it is first looked which are needed no more.
+const SMALL: usize = 64;
+
+/// How often it is looked in any case.
+const SWEEP: Duration = Duration::from_secs(10);
+
+/// New connections may come at once as many as in this time: the token bucket's burst.
+const BURST: Duration = Duration::from_secs(1);
+
+/// Whom a client's address counts as: an IPv6 host has a whole network of 64 bits to choose its addresses from
+/// (RFC 4291 §2.5.1), so these are one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ClientKey(IpAddr);
+
+/// Those who have connections, by who they are.
+#[derive(Debug)]
+pub struct Quotas<K> {
+    parts: [Mutex<Part<K>>; PARTS],
+    hasher: RandomState,
+    started: Instant,
+}
+
+#[derive(Debug)]
+struct Part<K> {
+    entries: HashMap<K, Entry>,
+    /// With so many entries, or at this time, those that are needed no more are dropped.
+    sweep_at: usize,
+    sweep_by: Duration,
+}
+
+/// A token bucket, as the time when it will be full (the generic cell rate algorithm of ITU-T I.371), and what is open.
+#[derive(Debug, Default)]
+struct Entry {
+    full_at: Duration,
+    open: u32,
+    /// It was logged that one was refused, and there has been no calm since.
+    told: bool,
+}
+
+/// One open connection. It counts until it is dropped.
+#[derive(Debug)]
+pub struct Place<K: Hash + Eq> {
+    quotas: Arc<Quotas<K>>,
+    key: K,
+}
+
+/// Why there is no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    /// Which of the two limits is reached.
+    pub limit: Limit,
+    /// Whether it is the first of its burst, which is to be logged.
+    pub is_first: bool,
+}
+
+/// One of the two limits, with its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// Connections at one time.
+    Open(u32),
+    /// New connections per second.
+    Rate(u32),
+}
+
+impl From<IpAddr> for ClientKey {
+    fn from(address: IpAddr) -> Self {
+        Self(match address.to_canonical() {
+            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+            v4 => v4,
+        })
+    }
+}
+
+impl fmt::Display for ClientKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            IpAddr::V4(ip) => ip.fmt(f),
+            IpAddr::V6(ip) => write!(f, "{ip}/64"),
+        }
+    }
+}
+
+impl Limit {
+    /// Its key in the configuration, for a `who` of `client` or `user`.
+    pub fn key(self, who: &str) -> String {
+        match self {
+            Self::Open(_) => format!("limits.{who}_connections"),
+            Self::Rate(_) => format!("limits.{who}_rate"),
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(most) => write!(f, "{most} connections are open"),
+            Self::Rate(most) => write!(f, "more than {most} new connections per second"),
+        }
+    }
+}
+
+impl<K> Default for Quotas<K> {
+    fn default() -> Self {
+        let part = |_| Mutex::new(Part { entries: HashMap::new(), sweep_at: SMALL, sweep_by: SWEEP });
+        Self { parts: std::array::from_fn(part), hasher: RandomState::new(), started: Instant::now() }
+    }
+}
+
+impl<K: Hash + Eq + Clone> Quotas<K> {
+    /// A place for one more connection of `key`.
+    ///
+    /// # Errors
+    /// It has as many as it is allowed.
+    pub fn enter(self: &Arc<Self>, key: K, allowance: Allowance) -> Result<Place<K>, Refused> {
+        self.count(&key, allowance, self.started.elapsed())?;
+        Ok(Place { quotas: self.clone(), key })
+    }
+
+    fn count(&self, key: &K, allowance: Allowance, now: Duration) -> Result<(), Refused> {
+        let mut part = self.part(key);
+        if !part.entries.contains_key(key) {
+            part.sweep(now);
+            part.entries.insert(key.clone(), Entry::default());
+        }
+        part.entries.get_mut(key).map_or(Ok(()), |entry| entry.enter(allowance, now))
+    }
+}
+
+impl<K: Hash + Eq> Quotas<K> {
+    fn leave(&self, key: &K, now: Duration) {
+        let mut part = self.part(key);
+        let Some(entry) = part.entries.get_mut(key) else { return };
+        entry.open -= 1;
+        if entry.is_needless(now) {
+            part.entries.remove(key);
+        }
+    }
+
+    fn part(&self, key: &K) -> MutexGuard<'_, Part<K>> {
+        let part = self.hasher.hash_one(key) as usize % PARTS;
+        self.parts[part].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Hash + Eq> Part<K> {
+    /// Looks at all entries only when they may be twice as many as are needed, so that one costs little in the mean.
+    fn sweep(&mut self, now: Duration) {
+        if self.entries.len() >= self.sweep_at || now >= self.sweep_by {
+            self.entries.retain(|_, entry| !entry.is_needless(now));
+            (self.sweep_at, self.sweep_by) = ((2 * self.entries.len()).max(SMALL), now + SWEEP);
+            self.entries.shrink_to(self.sweep_at);
+        }
+    }
+}
+
+impl Entry {
+    fn enter(&mut self, allowance: Allowance, now: Duration) -> Result<(), Refused> {
+        let full_at = self.full_at.max(now) + BURST / allowance.rate;
+        let limit = if self.open >= allowance.open {
+            Limit::Open(allowance.open)
+        } else if full_at > now + BURST {
+            Limit::Rate(allowance.rate)
+        } else {
+            let is_calm = self.open <= allowance.open / 2 && full_at <= now + BURST / 2;
+            self.told &= !is_calm;
+            (self.full_at, self.open) = (full_at, self.open + 1);
+            return Ok(());
+        };
+        Err(Refused { limit, is_first: !std::mem::replace(&mut self.told, true) })
+    }
+
+    /// Whether it says no more than a new one would.
+    fn is_needless(&self, now: Duration) -> bool {
+        self.open == 0 && self.full_at <= now
+    }
+}
+
+impl<K: Hash + Eq> Place<K> {
+    /// Whose it is.
+    pub fn key(&self) -> &K {
+        &self.key
+    }
+}
+
+impl<K: Hash + Eq> Drop for Place<K> {
+    fn drop(&mut self) {
+        self.quotas.leave(&self.key, self.quotas.started.elapsed());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOWED: Allowance = Allowance { open: 4, rate: 10 };
+
+    fn ms(n: u64) -> Duration {
+        Duration::from_millis(n)
+    }
+
+    #[test]
+    fn as_many_are_open_as_are_allowed() {
+        let quotas = Quotas::<u8>::default();
+        for _ in 0..4 {
+            quotas.count(&1, ALLOWED, ms(0)).unwrap();
+        }
+        let refused = quotas.count(&1, ALLOWED, ms(0)).unwrap_err();
+        assert_eq!(refused, Refused { limit: Limit::Open(4), is_first: true });
+        quotas.count(&2, ALLOWED, ms(0)).expect("another one is not concerned");
+        quotas.leave(&1, ms(0));
+        quotas.count(&1, ALLOWED, ms(0)).unwrap();
+        quotas.count(&1, ALLOWED, ms(0)).unwrap_err();
+    }
+
+    #[test]
+    fn a_second_s_worth_may_come_at_once_and_then_as_many_as_the_rate_lets() {
+        let quotas = Quotas::<u8>::default();
+        let comes = |at| {
+            let come = quotas.count(&1, ALLOWED, ms(at));
+            come.inspect(|()| quotas.leave(&1, ms(at)))
+        };
+        for at in 0..10 {
+            comes(at).unwrap();
+        }
+        assert_eq!(comes(10), Err(Refused { limit: Limit::Rate(10), is_first: true }));
+        assert_eq!(comes(99), Err(Refused { limit: Limit::Rate(10), is_first: false }));
+        comes(100).unwrap();
+        comes(101).unwrap_err();
+        // Nothing is saved up beyond a second's worth.
+        let after = (0..30).filter(|_| comes(60_000).is_ok()).count();
+        assert_eq!(after, 10);
+    }
+
+    #[test]
+    fn a_burst_is_told_once() {
+        let quotas = Quotas::<u8>::default();
+        let told = |at| matches!(quotas.count(&1, ALLOWED, ms(at)), Err(Refused { is_first: true, .. }));
+        // Three times a second what is allowed, for a minute: they are refused all the time.
+        let first: Vec<u64> = (0..60_000).step_by(33).filter(|&at| told(at)).collect();
+        assert_eq!(first.len(), 1, "{first:?}");
+        (0..4).for_each(|_| quotas.leave(&1, ms(60_000)));
+        assert_eq!((0..20).filter(|_| told(70_000)).count(), 1, "after calm it is another burst");
+    }
+
+    #[test]
+    fn those_who_have_gone_are_forgotten() {
+        let quotas = Quotas::<u64>::default();
+        let size = || quotas.parts.iter().map(|part| part.lock().unwrap().entries.len()).sum::<usize>();
+        let mut most = 0;
+        for key in 0..1_000_000 {
+            // A hundred in a millisecond, each gone at once: a hundred thousand in any second have not refilled.
+            let now = Duration::from_micros(key * 10);
+            quotas.count(&key, Allowance { open: 4, rate: 1 }, now).unwrap();
+            quotas.leave(&key, now);
+            most = most.max(if key % 1000 == 0 { size() } else { 0 });
+        }
+        assert!((100_000..=210_000).contains(&most), "{most}");
+        // Long after, nobody of them is remembered any more.
+        let later = Duration::from_secs(100);
+        for key in 0..1000 {
+            quotas.count(&key, Allowance { open: 4, rate: 1000 }, later).unwrap();
+            quotas.leave(&key, later + ms(1));
+        }
+        assert_eq!(size(), 0);
+    }
+
+    #[test]
+    fn an_ipv6_network_is_one_client() {
+        let key = |address: &str| ClientKey::from(address.parse::<IpAddr>().unwrap());
+        assert_eq!(key("2001:db8:1:2::1"), key("2001:db8:1:2:ffff::9"));
+        assert_ne!(key("2001:db8:1:2::1"), key("2001:db8:1:3::1"));
+        assert_eq!(key("::ffff:192.0.2.1"), key("192.0.2.1"));
+        assert_ne!(key("192.0.2.2"), key("192.0.2.1"));
+        assert_eq!(key("2001:db8:1:2::1").to_string(), "2001:db8:1:2::/64");
+        assert_eq!(key("::ffff:192.0.2.1").to_string(), "192.0.2.1");
+    }
+}

@@ -134,6 +134,24 @@ async fn reach_for(
     }
 }
 
+/// Reaches another port of a host to which `first` is a way: by the same route as `target`, the first one's, and at the same
+/// address where that is known here. The routes may refuse it.
+async fn reach_beside(node: &Node, target: &Target, first: &Upstream, port: u16) -> Result<Upstream, Failure> {
+    let beside = Target { host: target.host.clone(), port };
+    if !is_allowed(node, &beside) {
+        return Err(refused(&beside));
+    }
+    let config = node.config();
+    match config.routes.way(target) {
+        Way::Via(chain) if !chain.is_empty() => reach_via(node, chain, &beside, None, Early::Nothing).await,
+        _ => {
+            let there = first.side.stream.socket().peer_addr().ok().filter(|_| !first.side.node);
+            let there = there.map(|there| SocketAddr::new(there.ip(), port));
+            exit_at(node, &beside, there, None).await
+        }
+    }
+}
+
 /// Whether this node's own routes let it try to reach `target`. What is known at once is told also to a client that is
 /// answered early.
 pub fn is_allowed(node: &Node, target: &Target) -> bool {
@@ -165,10 +183,22 @@ fn refused(target: &Target) -> Failure {
 
 /// Connects to `target` from here; where this node acts as its clients, from the address of `client`.
 async fn exit(node: &Node, target: &Target, client: Option<SocketAddr>) -> Result<Upstream, Failure> {
+    exit_at(node, target, None, client).await
+}
+
+/// The same, at this address of `target` if it is known.
+async fn exit_at(
+    node: &Node,
+    target: &Target,
+    address: Option<SocketAddr>,
+    client: Option<SocketAddr>,
+) -> Result<Upstream, Failure> {
     let config = node.config();
     let Some(rules) = config.routes.exit_rules(target) else { return Err(refused(target)) };
     let client = client.filter(|&client| config.exit.acts_as(client));
     let refuses = |address| rules.refuses(address);
+    let address = address.map(Target::from);
+    let target = address.as_ref().unwrap_or(target);
     let stream = dial::connect(target, client, &config.tcp, config.limits.connect, refuses).await?;
     let mut side = Side::host(stream);
     side.foreign = client.is_some();

@@ -1,6 +1,7 @@
 //! A client of the HTTP proxy that says anything.
 #![no_main]
 
+use ekiden_relay_proto::ftp::command;
 use ekiden_relay_proto::http::{HeadScanner, parse_request};
 use libfuzzer_sys::fuzz_target;
 
@@ -17,7 +18,12 @@ fuzz_target!(|data: &[u8]| {
     let Ok(Some(length)) = whole else { return };
     let Ok(request) = parse_request(&bytes[..length], 32) else { return };
     assert_ne!(request.target.port, 0);
-    if !request.is_connect {
+    if let Some(fetch) = &request.ftp {
+        for word in [Some(&fetch.user), Some(&fetch.password), fetch.path.as_ref()] {
+            let line = command("X", word);
+            assert!(line.iter().position(|&byte| byte < b' ') == Some(line.len() - 2), "more than one line");
+        }
+    } else if !request.is_connect {
         // What is sent on is one head, of a request that an origin reads as one.
         assert_eq!(HeadScanner::default().find(&request.head, usize::MAX), Ok(Some(request.head.len())));
         let text = String::from_utf8_lossy(&request.head).to_ascii_lowercase();

@@ -16,6 +16,8 @@ const PRELUDE: &str = include_str!("clients/prelude.sh");
 const IPERF3: &str = include_str!("clients/iperf3.sh");
 const DEPLOYMENT: &str = include_str!("clients/deployment.sh");
 const README: &str = include_str!("../../../README.md");
+const FTP: &str = include_str!("clients/ftp.sh");
+const GUIDE: &str = include_str!("../../../docs/proxy.md");
 const SILENT: &str = include_str!("clients/silent.sh");
 const CUT: &str = include_str!("clients/cut.sh");
 
@@ -31,6 +33,9 @@ fn main() -> ExitCode {
             let name = format!("{client} works through {count} node(s)");
             trials.push(Trial::test(name, move || in_lab(&chain(count, "proxy"), script, &[])));
         }
+        trials.push(Trial::test(format!("curl and wget fetch by FTP through {count} node(s)"), move || {
+            in_lab(&chain(count, "proxy"), FTP, &[("DOCS", block(GUIDE, "sh ftp")?)])
+        }));
         trials.push(Trial::test(format!("iperf3 works through a forward listener and {count} node(s)"), move || {
             let routers: Vec<String> = (1..=count).map(|i| format!("r{i}")).collect();
             in_lab(&chain(count, "router"), IPERF3, &[("ROUTERS", &routers.join(" "))])
@@ -47,8 +52,8 @@ fn main() -> ExitCode {
             README.lines().find(|line| line.starts_with("ekiden keygen")).ok_or("no command that makes the key")?;
         let fetch = README.lines().find(|line| line.starts_with("curl --proxy")).ok_or("no curl")?;
         let blocks = [
-            ("CITY", block("toml proxy city.toml")?),
-            ("ISLAND", block("toml proxy island.toml")?),
+            ("CITY", block(README, "toml proxy city.toml")?),
+            ("ISLAND", block(README, "toml proxy island.toml")?),
             ("KEY", key),
             ("FETCH", fetch),
         ];
@@ -58,9 +63,9 @@ fn main() -> ExitCode {
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
-/// The README's fenced block with this mark.
-fn block(mark: &str) -> Result<&'static str, Failed> {
-    let rest = README.split_once(&format!("```{mark}\n")).ok_or("no such block")?.1;
+/// A document's fenced block with this mark.
+fn block(document: &'static str, mark: &str) -> Result<&'static str, Failed> {
+    let rest = document.split_once(&format!("```{mark}\n")).ok_or("no such block")?.1;
     Ok(rest.split_once("```").ok_or("the block is not closed")?.0)
 }
 

@@ -144,6 +144,8 @@ fn end(side: Side, node: &Arc<Node>) {
 pub struct Destination<'a> {
     target: &'a Target,
     choice: Choice,
+    /// Where that is, if it is known already.
+    address: Option<SocketAddr>,
     /// The client's address, if the exit may use it.
     client: Option<SocketAddr>,
 }
@@ -151,12 +153,12 @@ pub struct Destination<'a> {
 impl<'a> Destination<'a> {
     /// What a client asks for.
     pub fn asked(target: &'a Target) -> Self {
-        Self { target, choice: Choice::Client, client: None }
+        Self { target, choice: Choice::Client, address: None, client: None }
     }
 
     /// What this node's configuration says.
     fn configured(target: &'a Target) -> Self {
-        Self { target, choice: Choice::Operator, client: None }
+        Self { target, choice: Choice::Operator, address: None, client: None }
     }
 }
 
@@ -167,6 +169,24 @@ pub async fn reach(node: &Node, to: Destination<'_>, early: Early<'_>) -> Result
         Way::Direct => exit(node, to).await,
         Way::Via(chain) => reach_via(node, chain, to, early).await,
         Way::Refuse => Err(Refusal::Route.of(to.target)),
+    }
+}
+
+/// Reaches another port of a host to which `first` is a way: by the same route as `target`, the first one's, and at the same
+/// address where that is known here. The routes may refuse it.
+async fn reach_beside(node: &Node, target: &Target, first: &Upstream, port: u16) -> Result<Upstream, Failure> {
+    let beside = Target { host: target.host.clone(), port };
+    if !is_allowed(node, &beside) {
+        return Err(Refusal::Route.of(&beside));
+    }
+    let to = Destination::asked(&beside);
+    let config = node.config();
+    match config.routes.way(target) {
+        Way::Via(chain) if !chain.is_empty() => reach_via(node, chain, to, Early::Nothing).await,
+        _ => {
+            let there = first.side.stream.socket().peer_addr().ok().filter(|_| !first.side.node);
+            exit(node, Destination { address: there.map(|there| SocketAddr::new(there.ip(), port)), ..to }).await
+        }
     }
 }
 
@@ -203,7 +223,9 @@ async fn exit(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure> {
     let policy = Policy::new(&config, &node.own, to.target, to.choice)?;
     let client = to.client.filter(|&client| config.exit.acts_as(client));
     let refusal = |address| policy.refusal(address);
-    let stream = dial::connect(to.target, client, &config.tcp, config.limits.connect, refusal).await?;
+    let known = to.address.map(Target::from);
+    let target = known.as_ref().unwrap_or(to.target);
+    let stream = dial::connect(target, client, &config.tcp, config.limits.connect, refusal).await?;
     let mut side = Side::host(stream);
     side.foreign = client.is_some();
     Ok(Upstream { side, peer: None, bound: None })

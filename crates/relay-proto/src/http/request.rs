@@ -6,6 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::HttpError;
 use super::body::Body;
 use super::fields::Fields;
+use crate::ftp::Fetch;
 use crate::target::Target;
 
 /// A request, understood.
@@ -15,6 +16,8 @@ pub struct Request {
     pub is_connect: bool,
     /// Where to.
     pub target: Target,
+    /// Set for an `ftp` URL: this is to be fetched by FTP. There is no body and no head to send on.
+    pub ftp: Option<Box<Fetch>>,
     /// The head for the origin.
     pub head: Vec<u8>,
     /// The body behind it.
@@ -60,6 +63,7 @@ pub fn parse_request(head: &[u8], max_fields: usize) -> Result<Request, HttpErro
     let mut request = Request {
         is_connect: method == "CONNECT",
         target: Target { host: crate::Host::Name(String::new()), port: 0 },
+        ftp: None,
         head: Vec::new(),
         body,
         is_head: method == "HEAD",
@@ -76,6 +80,9 @@ pub fn parse_request(head: &[u8], max_fields: usize) -> Result<Request, HttpErro
         }
         return Ok(request);
     }
+    if let Some(url) = after_scheme(uri, "ftp://") {
+        return for_ftp(request, url, method, &fields);
+    }
     let (authority, path) = split_uri(uri, method)?;
     request.target = Target::parse(authority, Some(80)).map_err(|_| HttpError::bad("not a host in the URI"))?;
     let head = &mut request.head;
@@ -87,12 +94,39 @@ pub fn parse_request(head: &[u8], max_fields: usize) -> Result<Request, HttpErro
     Ok(request)
 }
 
+/// A request for an `ftp` URL.
+fn for_ftp(mut request: Request, url: &str, method: &str, fields: &Fields<'_>) -> Result<Request, HttpError> {
+    if !matches!(method, "GET" | "HEAD") {
+        return Err(HttpError { status: 405, reason: "ftp URLs can be read only, by GET and HEAD" });
+    }
+    if request.body != Body::Length(0) {
+        return Err(HttpError::bad("a request for an ftp URL has no body"));
+    }
+    let login = fields.all("authorization").next().and_then(basic);
+    let (target, mut fetch) = Fetch::parse(url, login)?;
+    // RFC 9110 §13.1.5 and §14.2: a range under a condition, and any that is not the rest of a file, may be ignored.
+    if fields.all("if-range").next().is_none() && fields.all("range").count() == 1 {
+        fetch.offset = fields.all("range").next().and_then(rest_from).unwrap_or(0);
+    }
+    (request.target, request.ftp) = (target, Some(Box::new(fetch)));
+    Ok(request)
+}
+
+/// The first byte of `bytes=N-`.
+fn rest_from(range: &[u8]) -> Option<u64> {
+    let first = std::str::from_utf8(range).ok()?.strip_prefix("bytes=")?.strip_suffix('-')?;
+    first.parse().ok().filter(|_| first.bytes().all(|byte| byte.is_ascii_digit()))
+}
+
+/// What follows this scheme, if the URI has it.
+fn after_scheme<'a>(uri: &'a str, scheme: &str) -> Option<&'a str> {
+    uri.split_at_checked(scheme.len()).filter(|(found, _)| found.eq_ignore_ascii_case(scheme)).map(|(_, rest)| rest)
+}
+
 /// The authority of an absolute `http` URI, and the origin form of the rest.
 fn split_uri<'a>(uri: &'a str, method: &str) -> Result<(&'a str, String), HttpError> {
-    let rest = match uri.split_at_checked(7) {
-        Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http://") => rest,
-        _ => return Err(HttpError::bad("a proxy takes CONNECT or a URI that begins with http://")),
-    };
+    let rest = after_scheme(uri, "http://")
+        .ok_or(HttpError::bad("a proxy takes CONNECT or a URI that begins with http:// or ftp://"))?;
     let (authority, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
     // RFC 9110 §4.2.4: user information in a URI is an error, often a deception.
     if authority.contains('@') || path.contains('#') {

@@ -73,9 +73,13 @@ pub fn parse_response(head: &[u8], max_fields: usize, request: &Request) -> Resu
 pub fn status_message(status: u16, text: &str) -> Vec<u8> {
     let reason = match status {
         400 => "Bad Request",
+        401 => "Unauthorized",
         403 => "Forbidden",
+        404 => "Not Found",
+        405 => "Method Not Allowed",
         407 => "Proxy Authentication Required",
         408 => "Request Timeout",
+        416 => "Range Not Satisfiable",
         429 => "Too Many Requests",
         431 => "Request Header Fields Too Large",
         501 => "Not Implemented",
@@ -84,8 +88,13 @@ pub fn status_message(status: u16, text: &str) -> Vec<u8> {
         505 => "HTTP Version Not Supported",
         _ => "Bad Gateway",
     };
-    let challenge = if status == 407 { "Proxy-Authenticate: Basic realm=\"ekiden\"\r\n" } else { "" };
+    let more = match status {
+        401 => "WWW-Authenticate: Basic realm=\"ftp\"\r\n",
+        405 => "Allow: GET, HEAD\r\n",
+        407 => "Proxy-Authenticate: Basic realm=\"ekiden\"\r\n",
+        _ => "",
+    };
     let length = text.len() + 1;
     let fields = "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n";
-    format!("HTTP/1.1 {status} {reason}\r\n{fields}{challenge}Content-Length: {length}\r\n\r\n{text}\n").into_bytes()
+    format!("HTTP/1.1 {status} {reason}\r\n{fields}{more}Content-Length: {length}\r\n\r\n{text}\n").into_bytes()
 }

@@ -1,6 +1,8 @@
 //! The HTTP proxy: requests one after another on a client's connection, each to its own origin, until the client
 //! closes or asks for a tunnel.
 
+mod ftp;
+
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
@@ -98,7 +100,14 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpSt
             return client.tunnel(request).await;
         }
         let _busy = node.begin();
-        match client.forward(&request, origin.take()).await {
+        let done = match &request.ftp {
+            Some(fetch) => {
+                finish(node, origin.take());
+                Box::pin(client.fetch(&request, fetch)).await
+            }
+            None => client.forward(&request, origin.take()).await,
+        };
+        match done {
             Ok(Outcome::Next(kept)) => origin = kept,
             Ok(Outcome::Close) => {
                 client.linger().await;
@@ -233,15 +242,8 @@ impl Client<'_> {
         let has_begun = AtomicBool::new(false);
         let receiving = respond(request, &self.limits, reader, &side.stream, &self.stream, can_repeat, &has_begun);
         let has_body = request.body != Body::Length(0);
-        let exchanging = while_moving(self.limits.response, &has_begun, both(sending, has_body, receiving));
-        let leaving = leaving(self.stream.socket(), has_body, self.limits.pool_idle, &has_begun);
-        let ended = tokio::select! {
-            biased;
-            ended = exchanging => ended,
-            () = leaving => return Err(Failed::Reset(PumpError::Receive(io::ErrorKind::ConnectionAborted.into()))),
-        };
-        let Some(ended) = ended else { return Err(Failed::Tell(504, "the origin did not answer in time".into())) };
-        let (response, sent) = ended?;
+        let exchanging = both(sending, has_body, receiving);
+        let (response, sent) = attended(&self.stream, &self.limits, has_body, &has_begun, exchanging).await?;
         match sent {
             Sent::All if response.keeps_client => {}
             Sent::All => {
@@ -289,6 +291,24 @@ impl Origin {
     /// Whether it is still there and has said nothing unasked.
     fn is_fresh(&self) -> bool {
         self.reader.is_quiet() && self.upstream.side.stream.is_quiet()
+    }
+}
+
+/// Does `work`, as long as the client is there and, before a response `has_begun`, as long as something moves.
+async fn attended<T>(
+    client: &Connection,
+    limits: &Limits,
+    has_body: bool,
+    has_begun: &AtomicBool,
+    work: impl Future<Output = Result<T, Failed>>,
+) -> Result<T, Failed> {
+    let leaving = leaving(client.socket(), has_body, limits.pool_idle, has_begun);
+    tokio::select! {
+        biased;
+        done = while_moving(limits.response, has_begun, work) => {
+            done.unwrap_or_else(|| Err(Failed::Tell(504, "the origin did not answer in time".into())))
+        }
+        () = leaving => Err(Failed::Reset(PumpError::Receive(io::ErrorKind::ConnectionAborted.into()))),
     }
 }
 

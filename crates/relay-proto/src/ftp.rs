@@ -1,0 +1,21 @@
+//! What an FTP client says and hears, without I/O: RFC 959, with RFC 1738 §3.2 (URLs), RFC 2428 (EPSV) and RFC 3659
+//! (SIZE, MDTM, REST); and what a proxy that fetches by FTP tells its HTTP client.
+
+mod found;
+mod reply;
+mod url;
+
+pub use found::Found;
+pub use reply::{NoReply, Replies, Reply};
+pub use url::{Fetch, Form, Word};
+
+/// A command with its argument: one line, whatever the argument came from.
+pub fn command(verb: &'static str, argument: Option<&Word>) -> Vec<u8> {
+    let mut line = verb.as_bytes().to_vec();
+    if let Some(argument) = argument {
+        line.push(b' ');
+        line.extend(argument.as_bytes());
+    }
+    line.extend(b"\r\n");
+    line
+}

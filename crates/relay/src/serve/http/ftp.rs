@@ -1,0 +1,325 @@
+//! `ftp` URLs: what an HTTP client asks for is fetched by FTP, in passive mode, over the same ways as everything else.
+//!
+//! The end of the data is no end of the transfer: a server that dies ends its connections too. The last byte, or the mark that
+//! there is no more, waits for the server's word that the transfer is complete; without it the client is reset.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ekiden_relay_proto::Target;
+use ekiden_relay_proto::ftp::{Fetch, Form, Found, NoReply, Replies, Reply, Word, command};
+use ekiden_relay_proto::http::{Body, Request};
+use ekiden_relay_proto::segment::{Header, Kind};
+use socket2::SockRef;
+use tokio::time::{Duration, timeout};
+
+use super::{Client, Failed, LINGER, Origin, Outcome, attended, finish};
+use crate::connection::Connection;
+use crate::node::Node;
+use crate::pump::PumpError;
+use crate::segment::Early;
+use crate::serve::{Destination, Upstream, reach, reach_beside};
+use crate::wire::{Reader, write};
+
+/// The last chunk of a body, without a trailer (RFC 9112 §7.1).
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// A control connection.
+struct Control<'a> {
+    node: &'a Arc<Node>,
+    target: &'a Target,
+    /// How long a transfer whose data has ended may go without being called complete.
+    patience: Duration,
+    upstream: Upstream,
+    reader: Reader,
+    replies: Replies,
+}
+
+impl Client<'_> {
+    /// One request for an `ftp` URL and its response.
+    pub(super) async fn fetch(&self, request: &Request, fetch: &Fetch) -> Result<Outcome, Failed> {
+        let has_begun = AtomicBool::new(false);
+        let fetching = async {
+            let mut control = Control::open(self.node, &request.target, self.limits.response).await?;
+            let answered = control.answer(request, fetch, &self.stream, &has_begun).await;
+            if !matches!(answered, Err(Failed::Reset(_))) {
+                control.quit();
+            }
+            answered
+        };
+        match attended(&self.stream, &self.limits, false, &has_begun, fetching).await {
+            Err(Failed::Tell(_, text)) if has_begun.load(Ordering::Relaxed) => {
+                tracing::debug!("ftp to {}: {text}", request.target);
+                Err(Failed::Reset(PumpError::Truncated))
+            }
+            Ok(()) if request.keep_alive => Ok(Outcome::Next(None)),
+            Ok(()) => Ok(Outcome::Close),
+            Err(failed) => Err(failed),
+        }
+    }
+}
+
+impl<'a> Control<'a> {
+    async fn open(node: &'a Arc<Node>, target: &'a Target, patience: Duration) -> Result<Self, Failed> {
+        let upstream = reach(node, Destination::asked(target), Early::Nothing).await;
+        let upstream = upstream.map_err(|failure| Failed::Tell(failure.code.http_status(), failure.text))?;
+        let reader = Reader::new(upstream.side.node);
+        Ok(Self { node, target, patience, upstream, reader, replies: Replies::default() })
+    }
+
+    /// The whole dialogue but its end.
+    async fn answer(
+        &mut self,
+        request: &Request,
+        fetch: &Fetch,
+        to: &Connection,
+        has_begun: &AtomicBool,
+    ) -> Result<(), Failed> {
+        self.log_in(fetch).await?;
+        let mut found = match fetch.form {
+            Form::Image | Form::Ascii => self.find_file(fetch, request.is_head).await?,
+            Form::Listing | Form::Names => self.enter_directory(fetch).await?,
+        };
+        if request.is_head {
+            has_begun.store(true, Ordering::Relaxed);
+            return write(to, false, &found.head(request)).await.map_err(Failed::Reset);
+        }
+        let data = self.data_connection().await?;
+        let verb = match fetch.form {
+            Form::Image | Form::Ascii => "RETR",
+            Form::Listing => "LIST",
+            Form::Names => "NLST",
+        };
+        if found.offset > 0 && self.say("REST", Some(&found.offset.into())).await?.code != 350 {
+            found.offset = 0;
+        }
+        // Directories are listed from inside: their names could be taken for options.
+        let path = fetch.path.as_ref().filter(|_| verb == "RETR");
+        let begun = self.say(verb, path).await?;
+        if !begun.is_preliminary() && !begun.is_done() {
+            return Err(self.refused(verb, &begun));
+        }
+        self.transfer(data, found, begun.is_done(), request, to, has_begun).await
+    }
+
+    async fn log_in(&mut self, fetch: &Fetch) -> Result<(), Failed> {
+        let greeting = self.last_reply().await?;
+        if !greeting.is_done() {
+            return Err(self.refused("the connection", &greeting));
+        }
+        let mut verb = "USER";
+        let mut reply = self.say(verb, Some(&fetch.user)).await?;
+        if reply.code == 331 {
+            verb = "PASS";
+            reply = self.say(verb, Some(&fetch.password)).await?;
+        }
+        match reply.code {
+            200..300 => Ok(()),
+            // 332 wants an account besides, for which HTTP has no place.
+            332 | 530 => Err(self.failed(401, verb, &reply)),
+            _ => Err(self.refused(verb, &reply)),
+        }
+    }
+
+    /// What is known of a file. The size of one sent as text is that of something else.
+    async fn find_file(&mut self, fetch: &Fetch, is_head: bool) -> Result<Found, Failed> {
+        let path = fetch.path.as_ref();
+        let is_image = fetch.form == Form::Image;
+        let verb = if is_image { "TYPE I" } else { "TYPE A" };
+        let reply = self.say(verb, None).await?;
+        if !reply.is_done() {
+            return Err(self.refused(verb, &reply));
+        }
+        let mut found = Found { form: fetch.form, size: None, offset: 0, modified: None };
+        if is_image {
+            let reply = self.say("SIZE", path).await?;
+            if is_head && reply.code == 550 {
+                return Err(self.refused("SIZE", &reply));
+            }
+            found.size = reply.size();
+        }
+        found.modified = self.say("MDTM", path).await?.modified();
+        if let Some(size) = found.size.filter(|_| fetch.offset > 0) {
+            if fetch.offset >= size {
+                let text = format!("ftp {}: the file has {size} bytes, none from {} on", self.target, fetch.offset);
+                return Err(Failed::Tell(416, text));
+            }
+            found.offset = fetch.offset;
+        }
+        Ok(found)
+    }
+
+    async fn enter_directory(&mut self, fetch: &Fetch) -> Result<Found, Failed> {
+        if fetch.path.is_some() {
+            let reply = self.say("CWD", fetch.path.as_ref()).await?;
+            if !reply.is_done() {
+                return Err(self.refused("CWD", &reply));
+            }
+        }
+        Ok(Found { form: fetch.form, size: None, offset: 0, modified: None })
+    }
+
+    /// A connection for data, to the host of this one: of what the server says, only the port counts.
+    async fn data_connection(&mut self) -> Result<Origin, Failed> {
+        let (mut verb, mut reply) = ("EPSV", self.say("EPSV", None).await?);
+        let mut port = reply.extended_port();
+        if reply.code >= 500 {
+            (verb, reply) = ("PASV", self.say("PASV", None).await?);
+            port = reply.passive_port();
+        }
+        let Some(port) = port else { return Err(self.refused(verb, &reply)) };
+        let upstream = reach_beside(self.node, self.target, &self.upstream, port).await;
+        let upstream = upstream.map_err(|failure| {
+            let text = format!("ftp {}: no connection for data: {}", self.target, failure.text);
+            Failed::Tell(failure.code.http_status(), text)
+        })?;
+        let reader = Reader::new(upstream.side.node);
+        Ok(Origin { target: Target { host: self.target.host.clone(), port }, upstream, reader })
+    }
+
+    /// Passes what comes on `data` to the client. `is_complete`: the server has said so already.
+    async fn transfer(
+        &mut self,
+        mut data: Origin,
+        mut found: Found,
+        is_complete: bool,
+        request: &Request,
+        to: &Connection,
+        has_begun: &AtomicBool,
+    ) -> Result<(), Failed> {
+        let Origin { upstream: Upstream { side, .. }, reader, .. } = &mut data;
+        let from = &side.stream;
+        // Before the client hears anything, so that it can be told of what fails until here.
+        let has_data = reader.more(from).await.map_err(|error| self.broken(&error))?;
+        if !has_data && found.size.is_none() {
+            found.size = Some(0);
+        }
+        let body = found.body(request);
+        let last = match body {
+            Body::Length(0) if has_data => return Err(self.wrong_size(&found)),
+            Body::Length(0) => found.head(request),
+            _ if !has_data => return Err(self.wrong_size(&found)),
+            _ => {
+                has_begun.store(true, Ordering::Relaxed);
+                write(to, false, &found.head(request)).await.map_err(Failed::Reset)?;
+                match body {
+                    Body::Length(length) => {
+                        let passed = reader.pass_body(Body::Length(length - 1), false, from, to, false).await;
+                        passed.map_err(Failed::Reset)?;
+                        while reader.buffer.is_empty() && reader.more(from).await.map_err(Failed::Reset)? {}
+                        let last = std::mem::take(&mut reader.buffer);
+                        if last.len() != 1 || reader.more(from).await.map_err(Failed::Reset)? {
+                            return Err(self.wrong_size(&found));
+                        }
+                        last
+                    }
+                    Body::Chunked => {
+                        pass_as_chunks(reader, from, to).await.map_err(Failed::Reset)?;
+                        LAST_CHUNK.to_vec()
+                    }
+                    Body::UntilEnd => {
+                        let passed = reader.pass_body(Body::UntilEnd, false, from, to, false).await;
+                        passed.map_err(Failed::Reset)?;
+                        Vec::new()
+                    }
+                }
+            }
+        };
+        if !is_complete {
+            let complete = timeout(self.patience, self.last_reply()).await;
+            let silent = |_| Failed::Tell(504, format!("ftp {}: the server does not say it is complete", self.target));
+            let reply = complete.map_err(silent)??;
+            if !reply.is_done() {
+                return Err(self.refused("the transfer", &reply));
+            }
+        }
+        finish(self.node, Some(data));
+        has_begun.store(true, Ordering::Relaxed);
+        write(to, false, &last).await.map_err(Failed::Reset)
+    }
+
+    /// Sends a command and waits for its first reply.
+    async fn say(&mut self, verb: &'static str, argument: Option<&Word>) -> Result<Reply, Failed> {
+        let side = &self.upstream.side;
+        let sent = write(&side.stream, side.node, &command(verb, argument)).await;
+        sent.map_err(|error| self.broken(&error))?;
+        self.reply().await
+    }
+
+    /// A reply that is not followed by another. One preliminary reply may come before it.
+    async fn last_reply(&mut self) -> Result<Reply, Failed> {
+        let reply = self.reply().await?;
+        if reply.is_preliminary() { self.reply().await } else { Ok(reply) }
+    }
+
+    async fn reply(&mut self) -> Result<Reply, Failed> {
+        loop {
+            let taken = self.replies.take(&mut self.reader.buffer);
+            let taken = taken.map_err(|wrong: NoReply| Failed::Tell(502, format!("ftp {}: {wrong}", self.target)))?;
+            if let Some(reply) = taken {
+                return Ok(reply);
+            }
+            let more = self.reader.more(&self.upstream.side.stream).await;
+            if !more.map_err(|error| self.broken(&error))? {
+                return Err(Failed::Tell(502, format!("ftp {}: the server closed the connection", self.target)));
+            }
+        }
+    }
+
+    /// What a reply means that is not the one hoped for.
+    fn refused(&self, what: &str, reply: &Reply) -> Failed {
+        self.failed(if reply.code == 550 { 404 } else { 502 }, what, reply)
+    }
+
+    fn failed(&self, status: u16, what: &str, reply: &Reply) -> Failed {
+        Failed::Tell(status, format!("ftp {}: {what}: {} {}", self.target, reply.code, reply.text))
+    }
+
+    fn wrong_size(&self, found: &Found) -> Failed {
+        let size = found.size.unwrap_or_default();
+        Failed::Tell(502, format!("ftp {}: the file has not the {size} bytes that SIZE says", self.target))
+    }
+
+    fn broken(&self, error: &PumpError) -> Failed {
+        Failed::Tell(502, format!("ftp {}: the connection broke: {error}", self.target))
+    }
+
+    /// Takes leave of the server and ends both directions, so that the connection below may serve another stream. Nobody
+    /// waits for it.
+    fn quit(self) {
+        let (node, Self { upstream, mut reader, .. }) = (self.node.clone(), self);
+        tokio::spawn(async move {
+            let side = &upstream.side;
+            let left = async {
+                write(&side.stream, side.node, &command("QUIT", None)).await?;
+                let ended = if side.node {
+                    side.stream.send_all(&Header { kind: Kind::End, length: 0 }.encode()).await
+                } else {
+                    SockRef::from(side.stream.socket()).shutdown(std::net::Shutdown::Write)
+                };
+                ended.map_err(PumpError::Send)?;
+                while !reader.has_ended() && reader.more(&side.stream).await? {
+                    reader.buffer.clear();
+                }
+                Ok::<(), PumpError>(())
+            };
+            if matches!(timeout(LINGER, left).await, Ok(Ok(()))) {
+                upstream.finish(&node);
+            }
+        });
+    }
+}
+
+/// Passes on all that comes, until its end, without the last chunk.
+async fn pass_as_chunks(reader: &mut Reader, from: &Connection, to: &Connection) -> Result<(), PumpError> {
+    loop {
+        let data = std::mem::take(&mut reader.buffer);
+        let mut chunk = format!("{:x}\r\n", data.len()).into_bytes();
+        chunk.extend(data);
+        chunk.extend(b"\r\n");
+        write(to, false, &chunk).await?;
+        if !reader.more(from).await? {
+            return Ok(());
+        }
+    }
+}

@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity fuzz setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-overload bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity fuzz setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo:
@@ -13,6 +13,7 @@ demo:
 # All tests. Those that need root are counted as ignored, with the reason, when not run as root.
 test:
 	@scripts/setup build test
+	@bench/relay/peers $(or $(CARGO_TARGET_DIR),target)/peers || echo "test: without HAProxy and nginx" >&2
 	cargo test --workspace --no-fail-fast
 
 # Format and lints; warnings are refused.
@@ -42,6 +43,12 @@ bench-ends:
 	@scripts/setup build demo
 	cargo build --release --package ekiden
 	bench/ends/run
+
+# Two nodes that are offered twice the connections per second that they can do: two to three minutes.
+bench-overload:
+	@scripts/setup build demo
+	cargo build --release --package ekiden
+	bench/overload/run
 
 # How fast simulations are, beside the aims: two to three minutes.
 bench-sim:

@@ -13,6 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Socket, Type};
 
 mod echo;
+pub mod flood;
 pub mod idle;
 pub mod pingpong;
 pub mod storm;

@@ -10,6 +10,7 @@ use ekiden_net::socket;
 
 mod load;
 mod network;
+mod overload;
 mod process;
 mod relay;
 mod report;
@@ -34,6 +35,9 @@ struct Args {
     /// Two rounds of short cells: a first look, no result.
     #[arg(long, conflicts_with = "rounds")]
     quick: bool,
+    /// Instead of all that: two ekiden nodes that are offered twice the connections per second that they can do.
+    #[arg(long, conflicts_with_all = ["json", "only", "loads"])]
+    overload: bool,
     /// Print JSON: all values, medians, aims.
     #[arg(long)]
     json: bool,
@@ -56,12 +60,15 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> anyhow::Result<()> {
-    let relays = relay::named(&args.only)?;
+    let relays = if args.overload { vec![relay::Relay::Chain] } else { relay::named(&args.only)? };
     relay::check_files(&relays, &args)?;
     // Everything that is started ends with the sandbox, whatever ends this process.
     sandbox::enter(Interrupt::Ends, || ())?;
     // Both ends of 5,000 idle connections are held by this process.
     socket::raise_open_files()?;
+    if args.overload {
+        return overload::run(&args);
+    }
     let outcome = rounds::run(&relays, &args)?;
     match args.json {
         true => println!("{:#}", report::json(&outcome)),

@@ -3,6 +3,7 @@
 //! - [`socks5`]: the server side of SOCKS5 (RFC 1928, RFC 1929);
 //! - [`http`]: an HTTP/1.1 forward proxy (RFC 9110, RFC 9112);
 //! - [`ftp`]: the client side of FTP (RFC 959), for `ftp` URLs that are asked for by HTTP;
+//! - [`proxy_protocol`]: whose connection it is, told before its first byte (HAProxy's PROXY protocol);
 //! - [`segment`]: the protocol between two nodes (docs/protocol.md).
 //!
 //! Every parser takes arbitrary bytes, split anywhere, within limits it states, and never panics.
@@ -10,6 +11,7 @@
 pub mod failure;
 pub mod ftp;
 pub mod http;
+pub mod proxy_protocol;
 pub mod segment;
 pub mod socks5;
 pub mod target;

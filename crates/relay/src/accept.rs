@@ -45,6 +45,12 @@ impl Permit {
         Self { node: node.clone(), load: worker.load.clone(), since: Instant::now(), place: None }
     }
 
+    /// Counts it as one of the client at `address`. Whether that may have one more; if not, it is to be reset.
+    pub fn count_for(&mut self, address: IpAddr) -> bool {
+        self.place = place(&self.node, address);
+        self.place.is_some()
+    }
+
     /// The node that accepted.
     pub fn node(&self) -> &Arc<Node> {
         &self.node
@@ -115,9 +121,10 @@ fn start(
     (stream, from): (StdStream, SocketAddr),
     listener: Arc<Listener>,
 ) {
-    // Other nodes are known by their keys, and each has many clients.
+    // Other nodes are known by their keys, and each has many clients; of others it is told whose they are.
     let place = match listener.kind {
         ListenerKind::Segment(_) => None,
+        _ if listener.is_told_by(from) => None,
         _ => match place(node, from.ip()) {
             // Dropped before a byte of any protocol, it is reset.
             None => return,
@@ -132,7 +139,7 @@ fn start(
     let worker = &workers[pick(workers.len(), open, me, are_short)];
     let mut permit = Permit::new(node, worker);
     permit.place = place;
-    worker.handle.spawn(serve::connection(permit, listener, stream));
+    worker.handle.spawn(serve::connection(permit, listener, stream, from));
 }
 
 /// A place for one more connection of the client at `address`, if it may have one.

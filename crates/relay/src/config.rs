@@ -13,6 +13,7 @@ use std::time::Duration;
 use ekiden_congestion::Settings;
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
+use ekiden_relay_proto::proxy_protocol::Version;
 use ekiden_relay_proto::segment::Key;
 use indexmap::IndexMap;
 use ipnet::IpNet;
@@ -117,6 +118,8 @@ pub struct Listener {
     pub address: SocketAddr,
     /// When the client is told that its destination is reached.
     pub accept: Accept,
+    /// Connections from these networks must begin with a PROXY protocol header, which tells who the client is.
+    pub proxy_protocol_from: Vec<IpNet>,
     /// The TCP settings of connections accepted here.
     pub tcp: Tcp,
 }
@@ -149,6 +152,8 @@ pub enum ListenerKind {
         to: Target,
         /// The chain, instead of what the routes say.
         via: Option<Vec<String>>,
+        /// How the destination is told who the client is, before the client's first byte.
+        proxy_protocol: Option<Version>,
     },
     /// Other nodes: those whose keys are known here, by name.
     Segment(Security<IndexMap<String, Fingerprint>>),
@@ -239,6 +244,13 @@ impl Config {
     /// Checks a text. `file` is what errors name and what the relative paths in it are relative to.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
         resolve::resolve(text, file)
+    }
+}
+
+impl Listener {
+    /// Whether who connects `from` there tells whose connection it is.
+    pub fn is_told_by(&self, from: SocketAddr) -> bool {
+        self.proxy_protocol_from.iter().any(|net| net.contains(&from.ip()))
     }
 }
 

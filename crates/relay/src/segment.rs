@@ -28,6 +28,8 @@ pub enum Early<'a> {
     Host(&'a Connection),
     /// The same of a node: whole DATA frames.
     Node(&'a Connection),
+    /// As [`Early::Host`], behind these bytes of this node's own, which may arrive twice.
+    Introduced(&'a [u8], &'a Connection),
 }
 
 /// The most payload sent before the answer, in bytes.
@@ -49,6 +51,8 @@ pub async fn open(
         let text = format_args!("node {} does not know the node '{first}'", config.name);
         return Err(Failure::new(FailureCode::UnknownNode, text));
     };
+    // A port of 0, which only a balancer can tell, has no place in OPEN.
+    let client = client.filter(|client| client.port() != 0);
     let request = Open { chain: rest.to_vec(), target: target.clone(), client }.encode();
     // Every node on the way has `connect` to reach the next; only one of them can be the one that waits.
     let limit = config.limits.connect * 2;
@@ -214,11 +218,13 @@ async fn ask_with(
     let speaker = match early {
         Early::Nothing => None,
         Early::Repeatable(bytes) => {
-            request.extend(Header { kind: Kind::Data, length: bytes.len() as u32 }.encode());
-            request.extend(*bytes);
+            put_payload(&mut request, bytes);
             None
         }
-        Early::Host(stream) | Early::Node(stream) => {
+        Early::Host(stream) | Early::Node(stream) | Early::Introduced(_, stream) => {
+            if let Early::Introduced(bytes, _) = early {
+                put_payload(&mut request, bytes);
+            }
             // A connection just accepted is not known to be readable yet, but mostly is.
             match said(stream, is_node, Connection::peek_now) {
                 Ok(seen) => {
@@ -274,6 +280,12 @@ async fn ask_with(
         }
         other => Err(invalid(format_args!("{other:?} frame instead of an answer to OPEN")).into()),
     }
+}
+
+/// One DATA frame.
+fn put_payload(request: &mut Vec<u8>, bytes: &[u8]) {
+    request.extend(Header { kind: Kind::Data, length: bytes.len() as u32 }.encode());
+    request.extend(bytes);
 }
 
 /// A copy of what a speaker has said.

@@ -3,6 +3,7 @@
 //! What a connection needs until its stream runs lives in a box that is gone by then: an idle stream costs
 //! two sockets and two [`crate::pump::Pump`]s.
 
+mod caller;
 mod forward;
 mod http;
 mod patience;
@@ -49,29 +50,30 @@ struct Stream {
 }
 
 /// Serves one connection until it is over.
-pub async fn connection(permit: Permit, listener: Arc<Listener>, stream: StdStream) {
+pub async fn connection(mut permit: Permit, listener: Arc<Listener>, stream: StdStream, from: SocketAddr) {
     let stream = match TcpStream::from_std(stream) {
         Ok(stream) => stream,
         Err(error) => return tracing::warn!("a connection could not be watched: {error}"),
     };
-    let node = permit.node();
-    let stream = Box::pin(prepare(node, &listener, stream)).await;
+    let stream = Box::pin(prepare(&mut permit, &listener, stream, from)).await;
     drop(listener);
     if let Some(stream) = stream {
-        stream.run(node).await;
+        stream.run(permit.node()).await;
     }
 }
 
 /// Serves what comes before the stream. Without one, everything.
-async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpStream) -> Option<Box<Stream>> {
+async fn prepare(permit: &mut Permit, listener: &Listener, stream: TcpStream, from: SocketAddr) -> Option<Box<Stream>> {
+    let caller = caller::learn(permit, listener, &stream, from).await?;
+    let node = permit.node();
     let stream = match &listener.kind {
         ListenerKind::Segment(security) => {
             segment::serve(node, listener, security, stream).await;
             return None;
         }
-        ListenerKind::Forward { .. } => forward::prepare(node, listener, stream).await,
-        ListenerKind::Socks5 { .. } => socks::prepare(node, listener, stream).await,
-        ListenerKind::Transparent { .. } => transparent::prepare(node, listener, stream).await,
+        ListenerKind::Forward { .. } => forward::prepare(node, listener, stream, caller).await,
+        ListenerKind::Socks5 { .. } => socks::prepare(node, listener, stream, caller).await,
+        ListenerKind::Transparent { .. } => transparent::prepare(node, listener, stream, caller).await,
         ListenerKind::Http { .. } => Box::pin(http::prepare(node, listener, stream)).await,
     }?;
     // The future of one that runs would otherwise have room for it twice.

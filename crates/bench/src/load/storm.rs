@@ -30,7 +30,7 @@ pub fn run(path: Path, in_flight: usize, times: Times, cpu: Cpu) -> Result<Inter
 }
 
 /// A connection under way.
-struct Call {
+pub(super) struct Call {
     socket: TcpStream,
     /// Bytes of the answer so far; none before the question was sent.
     answered: Option<usize>,
@@ -73,7 +73,7 @@ fn client(path: Path, in_flight: usize, finish: &AtomicBool, done: &AtomicU64) -
 }
 
 /// Starts a connection; edge-triggered, so that one registration serves the connect and the answer.
-fn call(address: SocketAddr, epoll: &Epoll, index: usize) -> Result<Call> {
+pub(super) fn call(address: SocketAddr, epoll: &Epoll, index: usize) -> Result<Call> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), None)?;
     match socket.connect(&address.into()) {
         Err(error) if error.raw_os_error() != Some(nix::errno::Errno::EINPROGRESS as i32) => {
@@ -88,7 +88,7 @@ fn call(address: SocketAddr, epoll: &Epoll, index: usize) -> Result<Call> {
 }
 
 /// Does what can be done now; true when the whole answer has come.
-fn progress(call: &mut Call) -> io::Result<bool> {
+pub(super) fn progress(call: &mut Call) -> io::Result<bool> {
     let Some(answered) = &mut call.answered else {
         return match call.socket.write(&[0x5a; MESSAGE_BYTES]) {
             Ok(MESSAGE_BYTES) => {

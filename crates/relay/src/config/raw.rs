@@ -76,6 +76,13 @@ pub enum RawAccept {
     True,
 }
 
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum RawVersion {
+    V1,
+    V2,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawListen {
@@ -87,6 +94,8 @@ pub struct RawListen {
     pub users: Option<Spanned<IndexMap<String, String>>>,
     pub to: Option<Spanned<String>>,
     pub via: Option<Spanned<Vec<Spanned<String>>>>,
+    pub proxy_protocol: Option<Spanned<RawVersion>>,
+    pub proxy_protocol_from: Option<Spanned<Vec<Spanned<String>>>>,
     pub nodes: Option<Spanned<IndexMap<Spanned<String>, Spanned<String>>>>,
     pub plain_key_file: Option<Spanned<String>>,
     pub interfaces: Option<Spanned<Vec<Spanned<String>>>>,

@@ -10,12 +10,15 @@ use std::time::Duration;
 use ekiden_congestion::{Settings, Tunables};
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
+use ekiden_relay_proto::proxy_protocol::Version;
 use ekiden_relay_proto::segment::{MAX_CHAIN, is_node_name};
 use ekiden_units::{Bytes, Time};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
-use super::raw::{Raw, RawAccept, RawAction, RawCongestion, RawKind, RawLimits, RawListen, RawPeer, RawRoute, RawTcp};
+use super::raw::{
+    Raw, RawAccept, RawAction, RawCongestion, RawKind, RawLimits, RawListen, RawPeer, RawRoute, RawTcp, RawVersion,
+};
 use super::{Accept, Allowance, Config, ConfigError, Limits, Listener, ListenerKind, Peer, Security, SharedKey, Tcp};
 use crate::identity::{Fingerprint, Identity, NoFingerprint, load_shared};
 use crate::logins::{Users, is_hash};
@@ -187,6 +190,13 @@ impl Source<'_> {
             (_, _, Some(via)) if raw.kind != RawKind::Forward => return Err(misplaced("via", via.span())),
             _ => {}
         }
+        match (&raw.proxy_protocol, &raw.proxy_protocol_from) {
+            (Some(out), _) if raw.kind != RawKind::Forward => return Err(misplaced("proxy_protocol", out.span())),
+            (_, Some(from)) if raw.kind == RawKind::Segment => {
+                return Err(misplaced("proxy_protocol_from", from.span()));
+            }
+            _ => {}
+        }
         match (&raw.nodes, &raw.plain_key_file) {
             (Some(nodes), _) if raw.kind != RawKind::Segment => return Err(misplaced("nodes", nodes.span())),
             (_, Some(file)) if raw.kind != RawKind::Segment => return Err(misplaced("plain_key_file", file.span())),
@@ -220,12 +230,18 @@ impl Source<'_> {
                     return Err(self.error(Some(spanned.span()), message));
                 };
                 let via = raw.via.as_ref().map(|via| self.chain(via, peers)).transpose()?;
-                ListenerKind::Forward { to: self.target(to)?, via }
+                let proxy_protocol = raw.proxy_protocol.as_ref().map(|version| match version.get_ref() {
+                    RawVersion::V1 => Version::V1,
+                    RawVersion::V2 => Version::V2,
+                });
+                ListenerKind::Forward { to: self.target(to)?, via, proxy_protocol }
             }
         };
         let accept = self.accept(raw)?;
+        let sources = raw.proxy_protocol_from.iter().flat_map(Spanned::get_ref);
+        let proxy_protocol_from = sources.map(|text| self.network(text)).collect::<Result<_>>()?;
         let tcp = raw.tcp.as_ref().map_or(Ok(tcp.clone()), |own| self.tcp(own, tcp))?;
-        Ok(Listener { kind, address, accept, tcp })
+        Ok(Listener { kind, address, accept, proxy_protocol_from, tcp })
     }
 
     fn accept(&self, raw: &RawListen) -> Result<Accept> {

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
+use ekiden_relay_proto::proxy_protocol::Version;
 use ekiden_units::{Bytes, Time};
+use ipnet::IpNet;
 
 use super::{Config, ListenerKind, Security, SharedKey, Tcp};
 use crate::route::{Pattern, Way};
@@ -28,13 +30,18 @@ impl fmt::Display for Config {
                 ListenerKind::Socks5 { .. } | ListenerKind::Http { .. } if !listener.address.ip().is_loopback() => {
                     writeln!(f, "open = true")?;
                 }
-                ListenerKind::Forward { to, via } => {
+                ListenerKind::Forward { to, via, proxy_protocol } => {
                     if !listener.address.ip().is_loopback() {
                         writeln!(f, "open = true")?;
                     }
                     writeln!(f, "to = \"{to}\"")?;
                     if let Some(via) = via {
                         writeln!(f, "via = {via:?}")?;
+                    }
+                    match proxy_protocol {
+                        Some(Version::V1) => writeln!(f, "proxy_protocol = \"v1\"")?,
+                        Some(Version::V2) => writeln!(f, "proxy_protocol = \"v2\"")?,
+                        None => {}
                     }
                 }
                 ListenerKind::Segment(Security::Plain(shared)) => plain_key_file(f, shared)?,
@@ -49,6 +56,9 @@ impl fmt::Display for Config {
             }
             if !matches!(listener.kind, ListenerKind::Segment { .. }) {
                 writeln!(f, "accept = {:?}", listener.accept.word())?;
+            }
+            if !listener.proxy_protocol_from.is_empty() {
+                writeln!(f, "proxy_protocol_from = [{}]", networks(&listener.proxy_protocol_from))?;
             }
             writeln!(f, "tcp = {}", tcp_inline(&listener.tcp))?;
         }
@@ -69,9 +79,9 @@ impl fmt::Display for Config {
                 Way::Via(chain) => writeln!(f, "via = {chain:?}")?,
             }
         }
-        let networks: Vec<String> = self.exit.client_addresses.iter().map(|net| format!("\"{net}\"")).collect();
         let allowed: Vec<String> = self.exit.allow.iter().map(|pattern| format!("\"{pattern}\"")).collect();
-        writeln!(f, "\n[exit]\nclient_addresses = [{}]\nallow = [{}]", networks.join(", "), allowed.join(", "))
+        let clients = networks(&self.exit.client_addresses);
+        writeln!(f, "\n[exit]\nclient_addresses = [{clients}]\nallow = [{}]", allowed.join(", "))
     }
 }
 
@@ -113,6 +123,11 @@ impl Config {
 
 fn plain_key_file(f: &mut fmt::Formatter<'_>, shared: &SharedKey) -> fmt::Result {
     writeln!(f, "plain_key_file = {:?}", shared.file.display().to_string())
+}
+
+fn networks(networks: &[IpNet]) -> String {
+    let networks: Vec<String> = networks.iter().map(|net| format!("\"{net}\"")).collect();
+    networks.join(", ")
 }
 
 fn patterns(patterns: &[Pattern]) -> String {

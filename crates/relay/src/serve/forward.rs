@@ -2,31 +2,47 @@
 
 use std::sync::Arc;
 
+use ekiden_relay_proto::proxy_protocol;
 use tokio::net::TcpStream;
 
+use super::caller::Caller;
 use super::{Destination, Stream, reach, reach_via};
 use crate::config::{Accept, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::node::Node;
 use crate::segment::Early;
 
-pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, client: TcpStream) -> Option<Stream> {
-    let ListenerKind::Forward { to, via } = &listener.kind else { return None };
+pub(super) async fn prepare(
+    node: &Arc<Node>,
+    listener: &Listener,
+    client: TcpStream,
+    caller: Caller,
+) -> Option<Stream> {
+    let ListenerKind::Forward { to, via, proxy_protocol } = &listener.kind else { return None };
     let busy = node.begin();
+    let header = match proxy_protocol {
+        // An error means that the client is gone already.
+        Some(version) => proxy_protocol::write(*version, &caller.addresses(&client).ok()?),
+        None => Vec::new(),
+    };
     let client = Connection::from(client);
     let early = match listener.accept {
-        Accept::Early => Early::Host(&client),
+        Accept::Early if header.is_empty() => Early::Host(&client),
+        Accept::Early => Early::Introduced(&header, &client),
         Accept::True => Early::Nothing,
     };
+    let is_early = matches!(early, Early::Introduced(..));
     let reached = match via {
         Some(chain) => reach_via(node, chain, Destination::configured(to), early).await,
         None => reach(node, Destination::configured(to), early).await,
     };
     match reached {
-        Ok(upstream) => Some(Stream::new(busy, client, upstream, Vec::new())),
+        // Only a node takes bytes early.
+        Ok(upstream) if is_early && upstream.side.node => Some(Stream::new(busy, client, upstream, Vec::new())),
+        Ok(upstream) => Some(Stream::new(busy, client, upstream, header)),
         Err(failure) => {
             // The client has no protocol to be told in; dropping its connection resets it.
-            tracing::info!("forward to {to}: {failure}");
+            tracing::info!("{} by forward to {to}: {failure}", caller.address());
             None
         }
     }

@@ -9,6 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::caller::Caller;
 use super::{Destination, Stream, Upstream, is_allowed, place_for, reach};
 use crate::config::{Accept, Listener, ListenerKind};
 use crate::connection::Connection;
@@ -18,10 +19,15 @@ use crate::node::Node;
 use crate::quota::Place;
 use crate::segment::Early;
 
-pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, mut client: TcpStream) -> Option<Stream> {
+pub(super) async fn prepare(
+    node: &Arc<Node>,
+    listener: &Listener,
+    mut client: TcpStream,
+    caller: Caller,
+) -> Option<Stream> {
     let ListenerKind::Socks5 { users } = &listener.kind else { return None };
     let limit = node.config().limits.handshake;
-    let Request { target, first, user } = match timeout(limit, request(node, &mut client, users)).await {
+    let Request { target, first, user } = match timeout(limit, request(node, &mut client, users, caller)).await {
         Ok(Ok(Some(request))) => request,
         Ok(Ok(None)) => {
             // The refusal must arrive before the connection ends.
@@ -75,7 +81,7 @@ struct Request {
 }
 
 /// `None` if the client was refused and told so.
-async fn request(node: &Node, client: &mut TcpStream, users: &Users) -> io::Result<Option<Request>> {
+async fn request(node: &Node, client: &mut TcpStream, users: &Users, caller: Caller) -> io::Result<Option<Request>> {
     let mut name = None;
     let mut server = Server::new(!users.is_empty());
     let mut input = Vec::with_capacity(MAX_MESSAGE);
@@ -96,7 +102,7 @@ async fn request(node: &Node, client: &mut TcpStream, users: &Users) -> io::Resu
                 let (reply, right) = server.password(node.logins.is_right(users, &user, &password).await);
                 client.write_all(&reply).await?;
                 if !right {
-                    tracing::info!("socks: wrong user or password");
+                    tracing::info!("socks: wrong user or password from {}", caller.address());
                     return Ok(None);
                 }
                 name = Some(user);

@@ -5,16 +5,22 @@ use std::sync::Arc;
 use ekiden_relay_proto::{Failure, FailureCode};
 use tokio::net::TcpStream;
 
+use super::caller::Caller;
 use super::{Destination, Stream, Upstream, exit, reach};
 use crate::config::{Accept, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::node::Node;
 use crate::segment::Early;
 
-pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, client: TcpStream) -> Option<Stream> {
+pub(super) async fn prepare(
+    node: &Arc<Node>,
+    listener: &Listener,
+    client: TcpStream,
+    caller: Caller,
+) -> Option<Stream> {
     let ListenerKind::Transparent { bypass, .. } = listener.kind else { return None };
     // An error means that the client is gone already.
-    let (to, from) = (client.local_addr().ok()?, client.peer_addr().ok()?);
+    let (to, from) = (client.local_addr().ok()?, caller.address());
     if to.ip().is_loopback() {
         // Nothing on its way through is for loopback, where the listener itself is.
         tracing::info!("{from} connected to a transparent listener's own address, {to}, and is refused");

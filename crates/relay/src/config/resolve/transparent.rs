@@ -58,13 +58,15 @@ impl Source<'_> {
     }
 
     pub(super) fn exit(&self, raw: &RawExit) -> Result<Exit> {
-        let network = |text: &Spanned<String>| {
-            let net = text.get_ref().parse::<IpNet>().or_else(|_| text.get_ref().parse::<IpAddr>().map(IpNet::from));
-            let message = || format!("'{}' is not a network, such as 192.168.1.0/24", text.get_ref());
-            net.map(|net| net.trunc()).map_err(|_| self.error(Some(text.span()), message()))
-        };
+        let network = |text| self.network(text);
         let client_addresses = raw.client_addresses.iter().map(network).collect::<Result<_>>()?;
         Ok(Exit { client_addresses, allow: self.patterns(&raw.allow)? })
+    }
+
+    pub(super) fn network(&self, text: &Spanned<String>) -> Result<IpNet> {
+        let net = text.get_ref().parse::<IpNet>().or_else(|_| text.get_ref().parse::<IpAddr>().map(IpNet::from));
+        let message = || format!("'{}' is not a network, such as 192.168.1.0/24", text.get_ref());
+        net.map(|net| net.trunc()).map_err(|_| self.error(Some(text.span()), message()))
     }
 }
 

@@ -1,0 +1,102 @@
+//! Twice the connections per second that two ekiden nodes can do: what they still do, and what becomes of every single one.
+//!
+//! The nodes share one CPU, so that they are what is too slow; clients and server have the others.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use comfy_table::{CellAlignment, Table, presets};
+use nix::sched::{CpuSet, sched_setaffinity};
+use nix::unistd::Pid;
+
+use crate::Args;
+use crate::load::flood::{self, Flood};
+use crate::load::{self, Times, storm};
+use crate::network::{self, Network};
+use crate::process;
+use crate::relay::{self, Relay, Running};
+use crate::stats::{median, percentile};
+
+/// What is offered, in parts of what is the most.
+const FACTORS: [f64; 3] = [0.5, 1.0, 2.0];
+/// Connections at any time when the most is found.
+const IN_FLIGHT: usize = 64;
+const OFFERING: Duration = Duration::from_secs(4);
+const MEASURED: Duration = Duration::from_secs(3);
+/// The part of the most that must be done at twice of it.
+const AIM: f64 = 0.9;
+
+/// Runs all rounds and prints the table.
+pub fn run(args: &Args) -> Result<()> {
+    relay::prepare(&[Relay::Chain], args)?;
+    let cpus = process::cpu_of_machine()?.1;
+    ensure!(cpus >= 2, "the nodes need a CPU of their own, and there is one only");
+    let network = Network::build()?;
+    let path = load::Path {
+        client: Some(&network.client),
+        server: Some(&network.server),
+        connect: Relay::Chain.address(),
+        listen: network::EVERY_ADDRESS_OF_SERVER,
+    };
+    let rounds = if args.quick { 1 } else { args.rounds };
+    let (mut most, mut floods) = (Vec::new(), FACTORS.map(|_| Vec::new()));
+    for round in 0..rounds {
+        eprintln!("round {} of {rounds}", round + 1);
+        // What is started keeps the CPUs of the thread that starts it.
+        keep_to(0..1)?;
+        let running = Running::start(Relay::Chain, &network, args);
+        keep_to(1..cpus)?;
+        let mut running = running?;
+        let times = Times { warm_up: OFFERING - MEASURED, measured: MEASURED };
+        let best = storm::run(path, IN_FLIGHT, times, &|| running.cpu()).context("the most")?;
+        let best = best.count as f64 / best.elapsed.as_secs_f64();
+        most.push(best);
+        for (factor, floods) in FACTORS.iter().zip(&mut floods) {
+            let flood = flood::run(path, factor * best, OFFERING, MEASURED);
+            floods.push((best, running.explain(flood)?));
+            running.check()?;
+        }
+    }
+    println!("{}", table(&most, &floods));
+    let ratios: Vec<f64> = floods[2].iter().map(|(best, flood)| flood.rate / best).collect();
+    let ratio = median(&ratios).unwrap_or_default();
+    let lost: u64 = floods.iter().flatten().map(|(_, flood)| flood.lost + flood.left).sum();
+    println!("At twice the most: {:.0} % of it (aim: at least {:.0} %); {lost} lost.", 100.0 * ratio, 100.0 * AIM);
+    ensure!(lost == 0, "{lost} connections were neither answered nor refused");
+    ensure!(ratio >= AIM, "throughput under overload misses its aim");
+    Ok(())
+}
+
+fn keep_to(cpus: std::ops::Range<usize>) -> Result<()> {
+    let mut set = CpuSet::new();
+    cpus.into_iter().try_for_each(|cpu| set.set(cpu))?;
+    sched_setaffinity(Pid::from_raw(0), &set).context("cannot choose CPUs")
+}
+
+fn table(most: &[f64], floods: &[Vec<(f64, Flood)>]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
+    table.set_header(["offered", "per second", "answered/s", "of the most", "wait ms, p50", "p99", "refused", "lost"]);
+    let middle = |values: Vec<f64>| median(&values).unwrap_or_default();
+    table.add_row(["64 at a time".into(), String::new(), format!("{:.0}", middle(most.to_vec())), "1.00".into()]);
+    for (factor, floods) in FACTORS.iter().zip(floods) {
+        let each = |value: &dyn Fn(&(f64, Flood)) -> f64| middle(floods.iter().map(value).collect());
+        let waits = |percent| each(&|(_, flood)| percentile(&flood.waited, percent).unwrap_or_default());
+        let refused: u64 = floods.iter().map(|(_, flood)| flood.refused).sum();
+        let lost: u64 = floods.iter().map(|(_, flood)| flood.lost + flood.left).sum();
+        table.add_row([
+            format!("{factor} × the most"),
+            format!("{:.0}", each(&|(_, flood)| flood.offered as f64 / OFFERING.as_secs_f64())),
+            format!("{:.0}", each(&|(_, flood)| flood.rate)),
+            format!("{:.2}", each(&|(best, flood)| flood.rate / best)),
+            format!("{:.1}", waits(50.0)),
+            format!("{:.1}", waits(99.0)),
+            refused.to_string(),
+            lost.to_string(),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("{table}\nMedians of {} rounds; refused and lost are of all.", most.len())
+}

@@ -1,0 +1,46 @@
+//! The PROXY protocol with HAProxy, nginx and curl on the other side, over IPv4 and IPv6.
+//!
+//! They are Debian's, unpacked by bench/relay/peers into the target directory: installed, they would start services.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+const SCRIPT: &str = include_str!("balancers/proxy-protocol.sh");
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let root = nix::unistd::geteuid().is_root();
+    let peers = peers();
+    let there = peers.join("usr/sbin/haproxy").is_file() && peers.join("usr/sbin/nginx").is_file();
+    if !root {
+        eprintln!("ignored: the tests with balancers make namespaces, which needs root here");
+    } else if !there {
+        eprintln!("ignored: no HAProxy and nginx in {0} (bench/relay/peers {0} fetches them)", peers.display());
+    }
+    let trial = Trial::test("clients' addresses arrive from HAProxy, and at HAProxy and nginx", move || run(&peers));
+    libtest_mimic::run(&arguments, vec![trial.with_ignored_flag(!root || !there)]).exit_code()
+}
+
+/// Beside the directory of the build's profile.
+fn peers() -> PathBuf {
+    let profile = Path::new(env!("CARGO_BIN_EXE_ekiden")).parent().unwrap_or(Path::new("."));
+    profile.parent().unwrap_or(profile).join("peers")
+}
+
+fn run(peers: &Path) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let output = Command::new("unshare")
+        .args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", SCRIPT])
+        .env("EKIDEN", env!("CARGO_BIN_EXE_ekiden"))
+        .env("PEERS", peers)
+        .env("TRIPLET", format!("{}-linux-gnu", std::env::consts::ARCH))
+        .current_dir(folder.path())
+        .output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    Err(format!("{}\n{}", output.status, String::from_utf8_lossy(&said)).into())
+}

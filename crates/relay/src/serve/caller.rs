@@ -1,0 +1,101 @@
+//! Whose connection it is: what the socket says, or what someone who is trusted tells before the first byte.
+
+use std::io;
+use std::net::SocketAddr;
+
+use ekiden_net::socket;
+use ekiden_relay_proto::proxy_protocol::{self, Addresses, MAX_HEADER};
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+use crate::accept::Permit;
+use crate::config::Listener;
+
+/// Whose connection it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Caller {
+    /// Who is at the other end of the connection itself.
+    from: SocketAddr,
+    /// Between whom the connection is of which it was told.
+    told: Option<Addresses>,
+}
+
+impl Caller {
+    /// The client.
+    pub fn address(&self) -> SocketAddr {
+        self.told.map_or(self.from, |told| told.source)
+    }
+
+    /// The client, and whom it connected to. `stream` is its connection.
+    pub fn addresses(&self, stream: &TcpStream) -> io::Result<Addresses> {
+        match self.told {
+            Some(told) => Ok(told),
+            None => Ok(Addresses { source: self.from, destination: stream.local_addr()? }),
+        }
+    }
+}
+
+/// Learns whose connection `stream` is, which was accepted `from` there. `None` if it is to be reset: there is no header from
+/// someone who must send one, or the client has too many connections.
+pub async fn learn(permit: &mut Permit, listener: &Listener, stream: &TcpStream, from: SocketAddr) -> Option<Caller> {
+    if !listener.is_told_by(from) {
+        return Some(Caller { from, told: None });
+    }
+    let limit = permit.node().config().limits.handshake;
+    let told = match timeout(limit, read(stream)).await {
+        Ok(Ok(told)) => told,
+        Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
+            tracing::warn!("{from} must begin with a PROXY protocol header: {error}");
+            return None;
+        }
+        Ok(Err(error)) => {
+            tracing::debug!("{from} has sent no PROXY protocol header: {error}");
+            return None;
+        }
+        Err(_) => {
+            tracing::warn!("{from} must begin with a PROXY protocol header, and has not within {limit:?}");
+            return None;
+        }
+    };
+    let caller = Caller { from, told };
+    permit.count_for(caller.address().ip()).then_some(caller)
+}
+
+/// Takes the header from the connection, and not a byte more: what follows may be spliced.
+async fn read(stream: &TcpStream) -> io::Result<Option<Addresses>> {
+    let mut header = Vec::new();
+    loop {
+        stream.readable().await?;
+        let before = header.len();
+        header.resize(MAX_HEADER, 0);
+        let seen = match stream.try_io(Interest::READABLE, || socket::peek(stream, &mut header[before..])) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(seen) => seen,
+            Err(error) if crate::connection::is_transient(&error) => 0,
+            Err(error) => return Err(error),
+        };
+        header.truncate(before + seen);
+        let complete =
+            proxy_protocol::read(&header).map_err(|malformed| io::Error::new(io::ErrorKind::InvalidData, malformed))?;
+        // Of one that is not complete, everything belongs to it.
+        let end = complete.map_or(header.len(), |complete| complete.length);
+        take(stream, end - before)?;
+        if let Some(complete) = complete {
+            return Ok(complete.addresses);
+        }
+    }
+}
+
+/// Drops bytes that were seen.
+fn take(stream: &TcpStream, mut n: usize) -> io::Result<()> {
+    let mut sink = [0; 512];
+    while n > 0 {
+        let most = n.min(sink.len());
+        match socket::receive(stream, &mut sink[..most])? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            taken => n -= taken,
+        }
+    }
+    Ok(())
+}

@@ -14,6 +14,7 @@ mod duplex;
 mod expiry;
 pub mod identity;
 mod logins;
+mod names;
 mod node;
 mod pool;
 mod process;
@@ -24,6 +25,7 @@ mod segment;
 mod serve;
 mod session;
 mod tls;
+mod warm;
 mod wire;
 
 pub use config::edit;

@@ -21,8 +21,10 @@ use crate::accept;
 use crate::config::{Config, Credential, Listener, ListenerKind};
 use crate::congestion::{self, NotToBeHad};
 use crate::logins::Logins;
+use crate::names::Names;
 use crate::pool::Pool;
 use crate::rules::{Installed, Rules, RulesError};
+use crate::warm;
 
 /// What all connections of a node share.
 #[derive(Debug)]
@@ -32,6 +34,8 @@ pub struct Node {
     pub started: Instant,
     /// Warm connections to peers.
     pub pool: Pool,
+    /// What names stand for.
+    pub names: Names,
     /// Passwords that were found right.
     pub logins: Logins,
     /// Accepted connections that are open.
@@ -182,6 +186,7 @@ impl Relay {
             config: RwLock::new(config.clone()),
             started: Instant::now(),
             pool: Pool::default(),
+            names: Names::of_system(),
             logins: Logins::new()?,
             connections: AtomicUsize::new(0),
             closed: Notify::new(),
@@ -204,6 +209,7 @@ impl Relay {
         for worker in relay.workers.iter() {
             worker.handle.spawn(expire_pool(relay.node.clone()));
         }
+        relay.workers[0].handle.spawn(warm::keep(relay.node.clone()));
         Ok(relay)
     }
 
@@ -231,6 +237,7 @@ impl Relay {
         // Nothing can fail from here on. The configuration is in force before its listeners accept.
         *self.node.config.write().unwrap_or_else(PoisonError::into_inner) = config.clone();
         self.node.pool.configure(&config);
+        self.node.names.forget();
         self.node.reloaded.send_replace(());
         self.switch_to(&config, fresh);
         Ok(())
@@ -244,6 +251,11 @@ impl Relay {
     /// Open accepted connections.
     pub fn connections(&self) -> usize {
         self.node.connections.load(Ordering::Relaxed)
+    }
+
+    /// Idle connections to a peer that are ready for a stream.
+    pub fn idle(&self, peer: &str) -> usize {
+        self.node.pool.idle(peer)
     }
 
     /// Stops accepting and lets idle connections end. [`Relay::busy`] tells how much is still under way.

@@ -169,7 +169,7 @@ async fn exit(node: &Node, target: &Target, client: Option<SocketAddr>) -> Resul
     let Some(rules) = config.routes.exit_rules(target) else { return Err(refused(target)) };
     let client = client.filter(|&client| config.exit.acts_as(client));
     let refuses = |address| rules.refuses(address);
-    let stream = dial::connect(target, client, &config.tcp, config.limits.connect, refuses).await?;
+    let stream = dial::connect(target, client, &config.tcp, &node.names, config.limits.connect, refuses).await?;
     let mut side = Side::host(stream);
     side.foreign = client.is_some();
     Ok(Upstream { side, peer: None, bound: None })

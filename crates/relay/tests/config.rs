@@ -27,6 +27,8 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("[limits]\nhandshake = \"10\"".into(), 2, "needs one of the units"),
         ("[limits]\nidle = \"25h\"".into(), 2, "limits.idle must be from 1ms to 24h"),
         ("[limits]\nhead = \"2GiB\"".into(), 2, "limits.head"),
+        (format!("{peer}warm = 17\n"), 4, "warm must be from 0 to limits.pool, which is 16"),
+        (format!("{peer}warm = -1\n"), 4, "invalid value"),
         ("[tcp]\ncongestion = \"\"".into(), 1, "cannot be a congestion control"),
         ("[tcp]\ncongestion_fallback = \"ekiden_bic\"".into(), 1, "one of the kernel's own"),
         ("[congestion.ghstcp]\nspan = 99".into(), 2, "ghstcp.span cannot be '99': it is a number from 0.05 to 8"),

@@ -94,9 +94,9 @@ pub struct Limits {
     pub head: usize,
     /// Header fields in it.
     pub headers: usize,
-    /// Warm connections kept to each peer.
+    /// The most warm connections kept to each peer.
     pub pool: usize,
-    /// How long each is kept without use. The accepting side waits twice as long.
+    /// How long each is kept without use, but for those of [`Peer::warm`].
     pub pool_idle: Duration,
 }
 
@@ -216,6 +216,8 @@ pub struct Peer {
     /// How it is known. In TLS by its key; without one it is refused, and the refusal shows which key it has. A warm
     /// connection made otherwise is not taken.
     pub security: Security<Option<Fingerprint>>,
+    /// How many idle connections to it are made before a stream wants them, and kept; at most [`Limits::pool`].
+    pub warm: usize,
 }
 
 /// Why a configuration is refused: one line that says where and what.

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream as StdStream};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
-use ekiden_net::socket;
+use ekiden_net::socket::{self, Patience};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -256,6 +256,17 @@ impl Resting {
     /// Whether it is silent and alive.
     pub fn is_quiet(&self) -> bool {
         is_quiet(&self.socket, self.tls.as_ref())
+    }
+
+    /// Probes the other end soon and often; returns what was set before. `None` if the socket does not allow it.
+    pub fn watch_closely(&self) -> Option<Patience> {
+        socket::watch_closely(&self.socket).ok()
+    }
+
+    /// Ends [`Resting::watch_closely`].
+    pub fn restore(&self, patience: &Patience) {
+        // At worst it stays less patient than it was.
+        let _ = patience.restore(&self.socket);
     }
 
     /// Brings it back into the current event loop.

@@ -1,4 +1,4 @@
-//! Connecting to a destination: by every address its name has, within one limit of time.
+//! Connecting to a destination, within one limit of time: an address, or the best of those that a name has.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,11 +8,14 @@ use ekiden_net::socket::SocketError;
 use ekiden_net::transparent;
 use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::timeout;
 
 use crate::config::Tcp;
 use crate::congestion;
 use crate::exit::Refusal;
+use crate::names::Names;
+
+mod race;
 
 /// Connects to `target` within `limit`, from the address of `client` if there is one to act as. Addresses with a `refusal`
 /// are not tried.
@@ -20,6 +23,7 @@ pub async fn connect(
     target: &Target,
     client: Option<SocketAddr>,
     tcp: &Tcp,
+    names: &Names,
     limit: Duration,
     refusal: impl Fn(SocketAddr) -> Option<Refusal>,
 ) -> Result<TcpStream, Failure> {
@@ -34,40 +38,7 @@ pub async fn connect(
         };
     }
     // Names are rare on the hot path and their future is large.
-    Box::pin(connect_name(target, client, tcp, limit, refusal)).await
-}
-
-async fn connect_name(
-    target: &Target,
-    client: Option<SocketAddr>,
-    tcp: &Tcp,
-    limit: Duration,
-    refusal: impl Fn(SocketAddr) -> Option<Refusal>,
-) -> Result<TcpStream, Failure> {
-    let deadline = Instant::now() + limit;
-    let lookup = tokio::net::lookup_host((target.host.to_string(), target.port));
-    let found: Vec<SocketAddr> = match timeout_at(deadline, lookup).await {
-        Ok(Ok(found)) => found.collect(),
-        Ok(Err(_)) => Vec::new(),
-        Err(_) => return Err(timed_out(target)),
-    };
-    if found.is_empty() {
-        let text = format_args!("no address for the name {}", target.host);
-        return Err(Failure::new(FailureCode::NameNotFound, text));
-    }
-    let (allowed, refused): (Vec<_>, Vec<_>) =
-        found.into_iter().map(|address| (address, refusal(address))).partition(|(_, refusal)| refusal.is_none());
-    let mut last = refused.iter().find_map(|(_, refusal)| *refusal).unwrap_or(Refusal::Route).of(target);
-    for (i, (address, _)) in allowed.iter().enumerate() {
-        // An address that does not answer must leave time for the ones behind it.
-        let share = deadline.saturating_duration_since(Instant::now()) / (allowed.len() - i) as u32;
-        last = match timeout(share, attempt(*address, client, tcp)).await {
-            Ok(Ok(stream)) => return Ok(stream),
-            Ok(Err(error)) => failure(target, &error),
-            Err(_) => timed_out(target),
-        };
-    }
-    Err(last)
+    Box::pin(race::connect(target, client, tcp, names, limit, refusal)).await
 }
 
 async fn attempt(address: SocketAddr, client: Option<SocketAddr>, tcp: &Tcp) -> io::Result<TcpStream> {

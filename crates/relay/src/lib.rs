@@ -15,6 +15,7 @@ mod exit;
 mod expiry;
 pub mod identity;
 mod logins;
+mod names;
 mod node;
 mod pool;
 mod privileges;
@@ -27,6 +28,7 @@ mod segment;
 mod serve;
 mod session;
 mod tls;
+mod warm;
 mod wire;
 
 pub use config::edit;

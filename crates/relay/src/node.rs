@@ -22,9 +22,11 @@ use crate::config::{Config, Credential, Listener, ListenerKind};
 use crate::congestion::{self, NotToBeHad};
 use crate::exit::OwnAddresses;
 use crate::logins::Logins;
+use crate::names::Names;
 use crate::pool::Pool;
 use crate::quota::{ClientKey, Quotas};
 use crate::rules::{Installed, Rules, RulesError};
+use crate::warm;
 
 /// What all connections of a node share.
 #[derive(Debug)]
@@ -34,6 +36,8 @@ pub struct Node {
     pub started: Instant,
     /// Warm connections to peers.
     pub pool: Pool,
+    /// What names stand for.
+    pub names: Names,
     /// Passwords that were found right.
     pub logins: Logins,
     /// This host's addresses.
@@ -203,6 +207,7 @@ impl Relay {
             config: RwLock::new(config.clone()),
             started: Instant::now(),
             pool: Pool::default(),
+            names: Names::of_system(),
             logins: Logins::new()?,
             own: OwnAddresses::default(),
             connections: AtomicUsize::new(0),
@@ -231,6 +236,7 @@ impl Relay {
         for worker in relay.workers.iter() {
             worker.handle.spawn(expire_pool(relay.node.clone()));
         }
+        relay.workers[0].handle.spawn(warm::keep(relay.node.clone()));
         Ok(relay)
     }
 
@@ -268,6 +274,7 @@ impl Relay {
         // Nothing can fail from here on. The configuration is in force before its listeners accept.
         *self.node.config.write().unwrap_or_else(PoisonError::into_inner) = config.clone();
         self.node.pool.configure(&config);
+        self.node.names.forget();
         self.node.reloaded.send_replace(());
         self.switch_to(&config, fresh);
         Ok(())
@@ -281,6 +288,11 @@ impl Relay {
     /// Open accepted connections.
     pub fn connections(&self) -> usize {
         self.node.connections.load(Ordering::Relaxed)
+    }
+
+    /// Idle connections to a peer that are ready for a stream.
+    pub fn idle(&self, peer: &str) -> usize {
+        self.node.pool.idle(peer)
     }
 
     /// Stops accepting and lets idle connections end. [`Relay::busy`] tells how much is still under way.

@@ -1,77 +1,230 @@
 //! Warm connections to peers: authenticated, idle, ready for the next stream.
 //!
 //! One pool for all threads: which thread a client lands on must not decide whether it finds a warm
-//! connection. They rest outside of any event loop; whether one is still alive is asked when it is taken.
+//! connection. They rest outside of any event loop; whether one is still alive is asked when it is taken, and every
+//! second: one that has ended, or whose line is cut, is not kept for a client to find out.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use ekiden_net::socket::Patience;
+use ekiden_relay_proto::Failure;
+use tokio::sync::Notify;
+
 use crate::config::{Config, Peer};
 use crate::connection::{Connection, Resting};
+
+/// A connection that rests for so long is probed sooner than one in use. One that is taken sooner costs nothing for it.
+const SHORT_REST: Duration = Duration::from_secs(1);
+
+/// A connection that was made ahead and ends so soon was not wanted by the other node.
+const PROBATION: Duration = Duration::from_secs(3);
+
+/// How long nothing is made ahead after a failure; twice as long after each further one.
+const PAUSE: Duration = Duration::from_secs(1);
+const PAUSE_MOST: Duration = Duration::from_secs(30);
 
 /// The warm connections of a node.
 #[derive(Debug, Default)]
 pub struct Pool {
-    idle: Mutex<HashMap<String, Warm>>,
+    peers: Mutex<HashMap<String, Warm>>,
+    /// Told when fewer are idle than are to be.
+    wanted: Notify,
 }
 
+/// Those to one peer.
 #[derive(Debug)]
 struct Warm {
     peer: Peer,
-    connections: Vec<(Resting, Instant)>,
+    /// In the order in which they are not to be used: the last one has the largest congestion window, as a rule.
+    idle: Vec<Idle>,
     most: usize,
+    /// Connections that are being made ahead.
+    coming: usize,
+    trouble: Option<Trouble>,
+}
+
+#[derive(Debug)]
+struct Idle {
+    connection: Resting,
+    since: Instant,
+    /// Whether it has carried a stream.
+    is_proven: bool,
+    /// What its socket had before it was probed sooner.
+    patience: Option<Patience>,
+}
+
+/// Connections made ahead fail.
+#[derive(Debug, Clone, Copy)]
+struct Trouble {
+    /// When it was last seen.
+    since: Instant,
+    pause: Duration,
 }
 
 impl Pool {
     /// A pool for the peers of `config`. Connections to peers that have not changed stay.
     pub fn configure(&self, config: &Config) {
-        let mut idle = self.lock();
-        let mut before = std::mem::take(&mut *idle);
+        let mut peers = self.lock();
+        let mut before = std::mem::take(&mut *peers);
         for (name, peer) in &config.peers {
             let kept = before.remove(name).filter(|warm| warm.peer == *peer);
-            let connections = kept.map(|warm| warm.connections).unwrap_or_default();
-            idle.insert(name.clone(), Warm { peer: peer.clone(), connections, most: config.limits.pool });
+            let mut warm = kept.unwrap_or_else(|| Warm::new(peer));
+            warm.most = config.limits.pool;
+            peers.insert(name.clone(), warm);
         }
+        self.wanted.notify_one();
     }
 
     /// The connection to `peer` that was used last, if one is alive.
     pub fn take(&self, name: &str, peer: &Peer) -> Option<Resting> {
-        let mut idle = self.lock();
-        let warm = idle.get_mut(name).filter(|warm| warm.peer == *peer)?;
-        while let Some((connection, _)) = warm.connections.pop() {
-            if connection.is_quiet() {
-                return Some(connection);
-            }
+        let mut peers = self.lock();
+        let warm = peers.get_mut(name).filter(|warm| warm.peer == *peer)?;
+        let found = std::iter::from_fn(|| warm.idle.pop()).find_map(Idle::wake);
+        if warm.idle.len() + warm.coming < peer.warm {
+            self.wanted.notify_one();
         }
-        None
+        found
     }
 
     /// Keeps a connection whose stream has ended in both directions.
     pub fn put(&self, name: &str, peer: &Peer, connection: Connection) {
         let Some(connection) = connection.rest() else { return };
-        let mut idle = self.lock();
-        let Some(warm) = idle.get_mut(name).filter(|warm| warm.peer == *peer) else { return };
-        if warm.connections.len() < warm.most {
-            warm.connections.push((connection, Instant::now()));
+        let mut peers = self.lock();
+        let Some(warm) = peers.get_mut(name).filter(|warm| warm.peer == *peer) else { return };
+        if warm.idle.len() < warm.most {
+            warm.idle.push(Idle::new(connection, true));
         }
+    }
+
+    /// How many connections to `peer` are kept.
+    pub fn idle(&self, name: &str) -> usize {
+        self.lock().get(name).map_or(0, |warm| warm.idle.len())
     }
 
     /// Closes all connections to `peer`: one of them was found dead, and what killed it has probably killed others.
     pub fn forget(&self, name: &str) {
         if let Some(warm) = self.lock().get_mut(name) {
-            warm.connections.clear();
+            warm.idle.clear();
+            self.wanted.notify_one();
         }
     }
 
-    /// Closes what was not used for `age`.
+    /// Closes what was not used for `age`, but for those that are to be kept.
     pub fn expire(&self, age: Duration) {
         for warm in self.lock().values_mut() {
-            warm.connections.retain(|(_, since)| since.elapsed() < age);
+            let mut surplus = warm.idle.len().saturating_sub(warm.peer.warm);
+            warm.idle.retain(|idle| {
+                let goes = surplus > 0 && idle.since.elapsed() >= age;
+                surplus -= usize::from(goes);
+                !goes
+            });
+        }
+    }
+
+    /// Lets go of what is dead, and probes what rests. To be called every second.
+    pub fn look(&self) {
+        for (name, warm) in self.lock().iter_mut() {
+            warm.look(name);
+        }
+    }
+
+    /// To which peers connections are to be made now, one for each entry. Each must be followed by [`Pool::made`].
+    pub fn missing(&self) -> Vec<(String, Peer)> {
+        let mut missing = Vec::new();
+        for (name, warm) in self.lock().iter_mut() {
+            for _ in 0..warm.missing() {
+                warm.coming += 1;
+                missing.push((name.clone(), warm.peer.clone()));
+            }
+        }
+        missing
+    }
+
+    /// Completes when [`Pool::missing`] may have changed.
+    pub async fn wanted(&self) {
+        self.wanted.notified().await;
+    }
+
+    /// What has become of a connection that was [`Pool::missing`].
+    pub fn made(&self, name: &str, peer: &Peer, made: Result<Connection, Failure>) {
+        let mut peers = self.lock();
+        let Some(warm) = peers.get_mut(name).filter(|warm| warm.peer == *peer) else { return };
+        warm.coming = warm.coming.saturating_sub(1);
+        match made {
+            // Behind those that were used: its congestion window is the initial one.
+            Ok(connection) => {
+                if let Some(connection) = connection.rest().filter(|_| warm.idle.len() < warm.most) {
+                    warm.idle.insert(0, Idle::new(connection, false));
+                }
+            }
+            Err(failure) => warm.fails(name, &failure),
         }
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<String, Warm>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.peers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Warm {
+    fn new(peer: &Peer) -> Self {
+        Self { peer: peer.clone(), idle: Vec::new(), most: 0, coming: 0, trouble: None }
+    }
+
+    /// How many connections to make now. While they fail, one at a time.
+    fn missing(&self) -> usize {
+        let missing = self.peer.warm.saturating_sub(self.idle.len() + self.coming);
+        match &self.trouble {
+            Some(trouble) if self.coming > 0 || trouble.since.elapsed() < trouble.pause => 0,
+            Some(_) => missing.min(1),
+            None => missing,
+        }
+    }
+
+    fn look(&mut self, name: &str) {
+        let (mut dies_early, mut lasts) = (false, false);
+        self.idle.retain_mut(|idle| {
+            let age = idle.since.elapsed();
+            if !idle.connection.is_quiet() {
+                dies_early |= !idle.is_proven && age < PROBATION;
+                return false;
+            }
+            if age > SHORT_REST && idle.patience.is_none() {
+                idle.patience = idle.connection.watch_closely();
+            }
+            lasts |= age >= PROBATION && self.trouble.is_some_and(|trouble| trouble.since < idle.since);
+            true
+        });
+        if dies_early {
+            self.fails(name, &"the other node closes them");
+        } else if lasts {
+            self.trouble = None;
+            tracing::info!("connections to node {name} are made ahead again");
+        }
+    }
+
+    fn fails(&mut self, name: &str, why: &dyn std::fmt::Display) {
+        if self.trouble.is_none() {
+            tracing::warn!("no connections to node {name} can be made ahead, will keep trying: {why}");
+        }
+        let pause = self.trouble.map_or(PAUSE, |trouble| (trouble.pause * 2).min(PAUSE_MOST));
+        self.trouble = Some(Trouble { since: Instant::now(), pause });
+    }
+}
+
+impl Idle {
+    fn new(connection: Resting, is_proven: bool) -> Self {
+        Self { connection, since: Instant::now(), is_proven, patience: None }
+    }
+
+    /// The connection, if it is alive.
+    fn wake(self) -> Option<Resting> {
+        let is_alive = self.connection.is_quiet();
+        if let Some(patience) = &self.patience {
+            self.connection.restore(patience);
+        }
+        is_alive.then_some(self.connection)
     }
 }

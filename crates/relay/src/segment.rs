@@ -3,7 +3,9 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::time::Duration;
 
+use ekiden_net::tcp_info::tcp_info;
 use ekiden_relay_proto::segment::{
     Dialler, HEADER_BYTES, Header, Kind, MAX_CONTROL, Nonce, Open, Violation, decode_failed, decode_opened,
 };
@@ -71,7 +73,7 @@ pub async fn open(
             Err(_) => return Err(no_answer(first)),
         }
     }
-    let (stream, mut auth) = dial_peer(node, first, peer).await?;
+    let (stream, mut auth) = dial_peer(node, first, peer).await.inspect_err(warn_if_refused)?;
     auth.extend(&request);
     match timeout(limit, ask(&stream, &auth, &early)).await {
         Ok(Ok(answer)) => answered(node, first, peer, stream, answer),
@@ -79,12 +81,49 @@ pub async fn open(
         Ok(Err(Unanswered::Reset(error) | Unanswered::Broken(error)))
             if error.kind() == io::ErrorKind::PermissionDenied =>
         {
-            Err(refused(&config.name, first, &error))
+            let failure = unaccepted(&config.name, first, &error);
+            warn_if_refused(&failure);
+            Err(failure)
         }
         Ok(Err(Unanswered::Ended)) => Err(lost(first, &io::ErrorKind::UnexpectedEof.into())),
         Ok(Err(Unanswered::Reset(error) | Unanswered::Broken(error))) => Err(lost(first, &error)),
         Ok(Err(Unanswered::Abandoned(error))) => Err(abandoned(&error)),
         Err(_) => Err(no_answer(first)),
+    }
+}
+
+/// Makes a connection to a peer on which a stream can be opened at once.
+pub async fn connect_ahead(node: &Node, name: &str, peer: &Peer) -> Result<Connection, Failure> {
+    let config = node.config();
+    let (stream, auth) = dial_peer(node, name, peer).await?;
+    stream.send_all(&auth).await.map_err(|error| lost(name, &error))?;
+    // The other node says nothing if it takes this one's key, and otherwise after one round trip.
+    let rtt = tcp_info(stream.socket()).map_or(0, |info| info.rtt_us);
+    let time = Duration::from_micros(rtt.into()) * 2 + Duration::from_millis(100);
+    let said = match timeout(time, something_said(&stream)).await {
+        Err(_) => return Ok(stream),
+        Ok(Err(error)) => Err(error),
+        Ok(Ok(())) => timeout(config.limits.handshake, read_frame(&stream)).await.map_err(|_| no_answer(name))?,
+    };
+    let error = match said {
+        Ok((Kind::Failed, body)) => invalid(decode_failed(&body).map_or_else(|e| e.to_string(), |said| said.text)),
+        Ok((kind, _)) => invalid(format_args!("{kind:?} before any OPEN")),
+        Err(error) => error,
+    };
+    match error.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied => Err(unaccepted(&config.name, name, &error)),
+        _ => Err(lost(name, &error)),
+    }
+}
+
+/// Completes when there is a byte to be read, or an end.
+async fn something_said(stream: &Connection) -> io::Result<()> {
+    loop {
+        stream.readable().await?;
+        match stream.try_peek(&mut [0]) {
+            Err(error) if is_transient(&error) => {}
+            other => return other.map(|_| ()),
+        }
     }
 }
 
@@ -164,7 +203,8 @@ impl From<io::Error> for Unanswered {
 /// Connects and authenticates; returns what is still to be sent before the first request.
 async fn dial_peer(node: &Node, name: &str, peer: &Peer) -> Result<(Connection, Vec<u8>), Failure> {
     let config = node.config();
-    let connected = dial::connect(&peer.address, None, &peer.tcp, config.limits.connect, |_| None).await;
+    let limit = config.limits.connect;
+    let connected = dial::connect(&peer.address, None, &peer.tcp, &node.names, limit, |_| None).await;
     let socket = connected.map_err(|failure| {
         let text = format_args!("node {} cannot reach node {name}: {failure}", config.name);
         Failure::new(FailureCode::NodeUnreachable, text)
@@ -190,7 +230,7 @@ async fn dial_peer(node: &Node, name: &str, peer: &Peer) -> Result<(Connection, 
     match timeout(config.limits.handshake, shaken).await {
         Ok(Ok(authenticated)) => Ok(authenticated),
         Ok(Err(error)) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied) => {
-            Err(refused(&config.name, name, &error))
+            Err(unaccepted(&config.name, name, &error))
         }
         Ok(Err(error)) => Err(lost(name, &error)),
         Err(_) => Err(no_answer(name)),
@@ -367,8 +407,13 @@ fn answered(
 }
 
 /// Someone must look after it: clients will go on asking.
-fn refused(own: &str, peer: &str, why: &io::Error) -> Failure {
-    tracing::warn!("segment to node {peer}: {why}");
+fn warn_if_refused(failure: &Failure) {
+    if failure.code == FailureCode::Authentication {
+        tracing::warn!("segment from {failure}");
+    }
+}
+
+fn unaccepted(own: &str, peer: &str, why: &io::Error) -> Failure {
     Failure::new(FailureCode::Authentication, format_args!("node {own} to node {peer}: {why}"))
 }
 

@@ -227,7 +227,7 @@ async fn exit(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure> {
     let refusal = |address| policy.refusal(address);
     let known = to.address.map(Target::from);
     let target = known.as_ref().unwrap_or(to.target);
-    let stream = dial::connect(target, client, &config.tcp, config.limits.connect, refusal).await?;
+    let stream = dial::connect(target, client, &config.tcp, &node.names, config.limits.connect, refusal).await?;
     let mut side = Side::host(stream);
     side.foreign = client.is_some();
     Ok(Upstream { side, peer: None, bound: None })

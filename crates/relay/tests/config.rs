@@ -29,6 +29,8 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("[limits]\nhead = \"2GiB\"".into(), 2, "limits.head"),
         ("[limits]\nclient_connections = 0".into(), 2, "limits.client_connections must be from 1 to 1000000"),
         ("[limits]\nuser_rate = 0".into(), 2, "limits.user_rate must be from 1 to 1000000"),
+        (format!("{peer}warm = 17\n"), 4, "warm must be from 0 to limits.pool, which is 16"),
+        (format!("{peer}warm = -1\n"), 4, "invalid value"),
         ("[tcp]\ncongestion = \"\"".into(), 1, "cannot be a congestion control"),
         ("[tcp]\ncongestion_fallback = \"ekiden_bic\"".into(), 1, "one of the kernel's own"),
         ("[congestion.ghstcp]\nspan = 99".into(), 2, "ghstcp.span cannot be '99': it is a number from 0.05 to 8"),

@@ -76,7 +76,7 @@ fn who_does_not_have_the_right_key_is_refused_in_one_clear_line_on_each_side() {
         assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
         assert!(answer.contains(&hears), "{answer}");
         assert_eq!(answer.split("\r\n\r\n").nth(1).unwrap().trim().lines().count(), 1, "{answer}");
-        wait_until("island has logged it", || is_logged(&format!("segment to node city: {hears}")));
+        wait_until("island has logged it", || is_logged(&format!("segment from node island to node city: {hears}")));
         if let Some(key) = city_says {
             let line = format!("was refused: it has presented the key {key}, which is none of this listener's nodes");
             wait_until("city has logged it", || is_logged(&line));

@@ -119,6 +119,7 @@ pub struct RawPeer {
     pub address: Spanned<String>,
     pub fingerprint: Option<Spanned<String>>,
     pub plain_key_file: Option<Spanned<String>>,
+    pub warm: Option<Spanned<u32>>,
     pub tcp: Option<Spanned<RawTcp>>,
 }
 

@@ -53,10 +53,11 @@ impl Source<'_> {
         let options = TcpOptions { keepalive: Some(Duration::from_secs(60)), ..TcpOptions::default() };
         let default = Tcp { options, ..Tcp::default() };
         let tcp = raw.tcp.as_ref().map_or(Ok(default.clone()), |tcp| self.tcp(tcp, &default))?;
+        let limits = self.limits(&raw.limits)?;
         let own = raw.key_file.as_ref().map(|file| self.identity(file)).transpose()?;
         let mut peers = IndexMap::new();
         for (name, peer) in &raw.peer {
-            peers.insert(self.node_name(name)?, self.peer(peer, &tcp, own.as_ref())?);
+            peers.insert(self.node_name(name)?, self.peer(peer, &tcp, own.as_ref(), &limits)?);
         }
         let mut listeners = IndexMap::new();
         for (name, raw) in &raw.listen {
@@ -69,7 +70,6 @@ impl Source<'_> {
             listeners.insert(name.get_ref().clone(), listener);
         }
         let routes = raw.route.iter().map(|route| self.route(route, &peers)).collect::<Result<Vec<_>>>()?;
-        let limits = self.limits(&raw.limits)?;
         let threads = self.threads(raw.threads)?;
         let congestion = raw.congestion.as_ref().map(|table| self.congestion(table)).transpose()?;
         let routes = Routes::new(routes);
@@ -153,7 +153,7 @@ impl Source<'_> {
         }
     }
 
-    fn peer(&self, spanned: &Spanned<RawPeer>, defaults: &Tcp, own: Option<&OwnKey>) -> Result<Peer> {
+    fn peer(&self, spanned: &Spanned<RawPeer>, defaults: &Tcp, own: Option<&OwnKey>, limits: &Limits) -> Result<Peer> {
         let raw = spanned.get_ref();
         let security = match (&raw.plain_key_file, &raw.fingerprint) {
             (Some(_), Some(fingerprint)) => return Err(self.both(fingerprint.span(), "fingerprint")),
@@ -165,7 +165,13 @@ impl Source<'_> {
         };
         let address = self.target(&raw.address)?;
         let tcp = raw.tcp.as_ref().map_or(Ok(defaults.clone()), |tcp| self.tcp(tcp, defaults))?;
-        Ok(Peer { address, tcp, security })
+        // Nothing is sent to a node before someone wants to go there, unless the configuration says so.
+        let warm = raw.warm.as_ref().map_or(0, |warm| *warm.get_ref() as usize);
+        if warm > limits.pool {
+            let message = format!("warm must be from 0 to limits.pool, which is {}", limits.pool);
+            return Err(self.error(raw.warm.as_ref().map(Spanned::span), message));
+        }
+        Ok(Peer { address, tcp, security, warm })
     }
 
     fn listener(

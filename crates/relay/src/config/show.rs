@@ -64,7 +64,7 @@ impl fmt::Display for Config {
         }
         for (name, peer) in &self.peers {
             let tcp = tcp_inline(&peer.tcp);
-            writeln!(f, "\n[peer.{name:?}]\naddress = \"{}\"\ntcp = {tcp}", peer.address)?;
+            writeln!(f, "\n[peer.{name:?}]\naddress = \"{}\"\nwarm = {}\ntcp = {tcp}", peer.address, peer.warm)?;
             match &peer.security {
                 Security::Plain(shared) => plain_key_file(f, shared)?,
                 Security::Tls { known: Some(fingerprint), .. } => writeln!(f, "fingerprint = \"{fingerprint}\"")?,

@@ -28,7 +28,7 @@ type Nodes = IndexMap<String, Fingerprint>;
 pub(super) async fn serve(node: &Arc<Node>, listener: &Listener, security: &Security<Nodes>, socket: TcpStream) {
     let limit = node.config().limits.handshake;
     let from = socket.peer_addr().map_or_else(|_| "?".into(), |from| from.to_string());
-    let (name, credential, mut stream, mut request) = match timeout(limit, admit(node, security, socket)).await {
+    let (name, credential, mut stream) = match timeout(limit, admit(node, security, socket)).await {
         Ok(Ok(Some(first))) => first,
         Ok(Ok(None)) | Err(_) => return,
         Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -39,40 +39,34 @@ pub(super) async fn serve(node: &Arc<Node>, listener: &Listener, security: &Secu
         }
         Ok(Err(error)) => return tracing::debug!("a node did not get through its handshake: {error}"),
     };
-    // The configuration may have changed since it was accepted.
-    if !node.admits(listener.address, &credential) {
-        return stream.end_cleanly();
-    }
     loop {
-        let after = match serve_stream(node, stream, &request).await {
-            Ok(after) => after,
-            Err(error) => return tracing::debug!("a stream from node {name} was reset: {error}"),
-        };
-        stream = after;
-        let idle = node.config().limits.pool_idle * 2;
+        // For as long as the dialler keeps it warm; one that has vanished is found by the kernel's probes.
         let next = tokio::select! {
             biased;
             // What was proved before does not hold any more.
             () = node.revoked(listener.address, &credential) => return stream.end_cleanly(),
-            next = timeout(idle, read_open(&stream)) => next,
+            next = read_open(&stream) => next,
             () = node.stopping() => return stream.end_cleanly(),
         };
-        request = match next {
-            Ok(Ok(open)) => open,
+        let request = match next {
+            Ok(open) => open,
             // The usual end of a warm connection.
-            Ok(Err(error)) if error.kind() != io::ErrorKind::InvalidData => return,
-            Ok(Err(error)) => return tracing::warn!("node {name} broke the protocol: {error}"),
-            Err(_) => return stream.end_cleanly(),
+            Err(error) if error.kind() != io::ErrorKind::InvalidData => return,
+            Err(error) => return tracing::warn!("node {name} broke the protocol: {error}"),
+        };
+        stream = match serve_stream(node, stream, &request).await {
+            Ok(after) => after,
+            Err(error) => return tracing::debug!("a stream from node {name} was reset: {error}"),
         };
     }
 }
 
-/// The dialler's name, what it was admitted by, its connection and its first request. `None` if it was refused and told so.
+/// The dialler's name, what it was admitted by, and its connection. `None` if it was refused and told so.
 async fn admit(
     node: &Node,
     security: &Security<Nodes>,
     socket: TcpStream,
-) -> io::Result<Option<(String, Credential, Connection, Open)>> {
+) -> io::Result<Option<(String, Credential, Connection)>> {
     match security {
         Security::Tls { identity, known } => {
             let stream = Connection::secure(socket, tls::accept(identity, known).map_err(invalid)?).await?;
@@ -80,8 +74,7 @@ async fn admit(
             let Some((name, key)) = known.iter().find(|(_, known)| Some(**known) == key) else {
                 return Err(invalid("a key that none of the nodes has"));
             };
-            let open = read_open(&stream).await?;
-            Ok(Some((name.clone(), Credential::Tls { ours: identity.fingerprint(), theirs: *key }, stream, open)))
+            Ok(Some((name.clone(), Credential::Tls { ours: identity.fingerprint(), theirs: *key }, stream)))
         }
         Security::Plain(shared) => {
             let stream = Connection::from(socket);
@@ -89,8 +82,7 @@ async fn admit(
                 stream.end_cleanly();
                 return Ok(None);
             };
-            let open = read_open(&stream).await?;
-            Ok(Some((name, Credential::Plain(shared.key.clone()), stream, open)))
+            Ok(Some((name, Credential::Plain(shared.key.clone()), stream)))
         }
     }
 }

@@ -10,6 +10,10 @@ fuzz_target!(|data: &[u8]| {
         let request = format!("{request}\r\nHost: a\r\n\r\n");
         let request = parse_request(request.as_bytes(), 32).expect("it is one");
         if let Ok(response) = parse_response(&data[..length], 32, &request) {
+            // An interim response is nothing to a client that does not know of them.
+            if response.is_interim && response.head.is_empty() {
+                continue;
+            }
             assert_eq!(HeadScanner::default().find(&response.head, usize::MAX), Ok(Some(response.head.len())));
         }
     }

@@ -18,6 +18,7 @@ const DEPLOYMENT: &str = include_str!("clients/deployment.sh");
 const README: &str = include_str!("../../../README.md");
 const SILENT: &str = include_str!("clients/silent.sh");
 const CUT: &str = include_str!("clients/cut.sh");
+const WARM: &str = include_str!("clients/warm.sh");
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -41,6 +42,9 @@ fn main() -> ExitCode {
     }));
     trials.push(Trial::test("a line that is cut under three nodes is never an end", || {
         in_lab(&chain(7, "router"), CUT, &[])
+    }));
+    trials.push(Trial::test("warm connections die with their line and come back with it", || {
+        in_lab(&chain(3, "router"), WARM, &[])
     }));
     trials.push(Trial::test("the deployment in the README works as written", || {
         let key =

@@ -78,7 +78,7 @@ bench-fidelity:
 	cargo build --release --package ekiden
 	bench/fidelity/run
 
-# First byte and 100 KB over a long chain, direct, cold and warm: five minutes.
+# First byte and 100 KB over a long chain, direct, cold and warm: six minutes.
 bench-warm:
 	@scripts/setup build demo
 	cargo build --release --package ekiden

@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-overload bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity fuzz setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-overload bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity bench-warm fuzz setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo:
@@ -84,6 +84,12 @@ bench-fidelity:
 	@scripts/setup build demo
 	cargo build --release --package ekiden
 	bench/fidelity/run
+
+# First byte and 100 KB over a long chain, direct, cold and warm: six minutes.
+bench-warm:
+	@scripts/setup build demo
+	cargo build --release --package ekiden
+	bench/warm/run --json $(dir $(BUILT))warm.json
 
 # Mutated input for every parser of bytes from the network: ten minutes each. `fuzz/run SECONDS` for less.
 fuzz:

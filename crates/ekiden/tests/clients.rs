@@ -20,6 +20,7 @@ const FTP: &str = include_str!("clients/ftp.sh");
 const GUIDE: &str = include_str!("../../../docs/proxy.md");
 const SILENT: &str = include_str!("clients/silent.sh");
 const CUT: &str = include_str!("clients/cut.sh");
+const WARM: &str = include_str!("clients/warm.sh");
 
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
@@ -46,6 +47,9 @@ fn main() -> ExitCode {
     }));
     trials.push(Trial::test("a line that is cut under three nodes is never an end", || {
         in_lab(&chain(7, "router"), CUT, &[])
+    }));
+    trials.push(Trial::test("warm connections die with their line and come back with it", || {
+        in_lab(&chain(3, "router"), WARM, &[])
     }));
     trials.push(Trial::test("the deployment in the README works as written", || {
         let key =

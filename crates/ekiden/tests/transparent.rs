@@ -12,6 +12,7 @@ const TRIALS: &[(&str, &str)] = &[
     ("what is excepted passes", include_str!("transparent/except.sh")),
     ("flows survive start, stop and death", include_str!("transparent/life.sh")),
     ("what has ended is still delivered after SIGTERM", include_str!("transparent/rest.sh")),
+    ("an exit finds names and the address that answers", include_str!("transparent/names.sh")),
     ("the path's MTU is heard of", include_str!("transparent/mtu.sh")),
     ("ports are used again", include_str!("transparent/ports.sh")),
     ("the routers in docs/proxy.md work as written", include_str!("transparent/docs.sh")),

@@ -37,7 +37,7 @@ pub struct Pool {
 #[derive(Debug)]
 struct Warm {
     peer: Peer,
-    /// In the order in which they are not to be used: the last one has the largest congestion window, as a rule.
+    /// Taken from the end, where those are that were used last: they have the largest congestion windows, as a rule.
     idle: Vec<Idle>,
     most: usize,
     /// Connections that are being made ahead.
@@ -93,8 +93,10 @@ impl Pool {
         let Some(connection) = connection.rest() else { return };
         let mut peers = self.lock();
         let Some(warm) = peers.get_mut(name).filter(|warm| warm.peer == *peer) else { return };
-        if warm.idle.len() < warm.most {
-            warm.idle.push(Idle::new(connection, true));
+        warm.idle.push(Idle::new(connection, true));
+        // The one that was used is worth more than one that was made up for it meanwhile.
+        if warm.idle.len() > warm.most {
+            warm.idle.remove(0);
         }
     }
 

@@ -294,7 +294,7 @@ fn failures_have_their_status_and_say_why() {
         });
         for (url, status, why) in [
             (format!("http://{closed}/"), 502, "connection refused"),
-            ("http://no-such-host.invalid/".into(), 502, "no address"),
+            ("http://no-such-host.invalid/".into(), 502, "does not exist"),
             ("http://forbidden.example/".into(), 403, "refuses"),
             (format!("http://{silent}/"), 502, "without a response"),
             (format!("http://{garbage}/"), 502, "HTTP"),

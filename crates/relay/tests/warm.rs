@@ -103,6 +103,22 @@ fn connections_are_there_before_the_first_client_and_those_that_are_taken_are_ma
 }
 
 #[test]
+fn where_there_is_no_room_for_both_the_used_connection_is_kept() {
+    let (listener, address) = listener();
+    let entry = node(&entry_text("p", address, 1, "[limits]\npool = 1\n"));
+    let mut used = accept_node(&listener);
+    wait_until("it is ready", || entry.idle("p") == 1);
+    for _ in 0..3 {
+        let client = connect(entry.address("fwd").unwrap());
+        let mut spare = accept_node(&listener);
+        wait_until("the spare one is ready", || entry.idle("p") == 1);
+        serve_one(&mut used, client);
+        ends_cleanly(&mut spare);
+        assert_eq!(entry.idle("p"), 1);
+    }
+}
+
+#[test]
 fn a_connection_that_has_died_is_replaced_without_a_client() {
     let (listener, address) = listener();
     let entry = node(&entry_text("p", address, 1, ""));

@@ -75,7 +75,7 @@ for file in first.toml second.toml; do
   on exit nft -c -f rules.nft
 done
 on exit nft -f rules.nft
-on exit nft list chain inet ekiden_second listener0 | grep -q 'tproxy ip to 127.0.0.1:3130'
+grep -q 'tproxy ip to 127.0.0.1:3130' <<< "$(on exit nft list chain inet ekiden_second listener0)"
 
 # What is missing is said in one line, with exit code 4.
 lacks() { # TEXT COMMANDS: what the commands have prepared lacks, and the text is said.

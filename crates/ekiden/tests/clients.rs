@@ -36,7 +36,7 @@ fn main() -> ExitCode {
             in_lab(&chain(count, "router"), IPERF3, &[("ROUTERS", &routers.join(" "))])
         }));
     }
-    trials.push(Trial::test("ten thousand silent connections are dropped while clients are served", || {
+    trials.push(Trial::test("nine thousand silent connections are dropped while clients are served", || {
         in_lab(&chain(1, "router"), SILENT, &[])
     }));
     trials.push(Trial::test("a line that is cut under three nodes is never an end", || {

@@ -14,6 +14,7 @@ mod duplex;
 mod expiry;
 pub mod identity;
 mod logins;
+mod memory;
 mod node;
 mod pool;
 mod process;

@@ -23,6 +23,7 @@ use crate::connection::Connection;
 use crate::dial;
 use crate::duplex::{Duplex, Side};
 use crate::expiry::Expiry;
+use crate::memory;
 use crate::node::{Busy, Node};
 use crate::quota::{Place, Refused};
 use crate::route::Way;
@@ -176,6 +177,7 @@ async fn reach_via(
     if chain.is_empty() {
         return exit(node, target, client).await;
     }
+    ensure_memory(node)?;
     let config = node.config();
     // Boxed: a direct connection, the hot path, should not pay for its size.
     let (stream, bound) = Box::pin(open(node, chain, target, client, early)).await?;
@@ -184,12 +186,24 @@ async fn reach_via(
     Ok(Upstream { side: Side::node(stream), peer, bound: Some(bound) })
 }
 
+/// Refuses what is new when streams that run hold as much as they may.
+fn ensure_memory(node: &Node) -> Result<(), Failure> {
+    match memory::is_full() {
+        true => {
+            let text = format_args!("node {} holds limits.memory", node.config().name);
+            Err(Failure::new(FailureCode::Overloaded, text))
+        }
+        false => Ok(()),
+    }
+}
+
 fn refused(target: &Target) -> Failure {
     Failure::new(FailureCode::Forbidden, format_args!("a route refuses {target}"))
 }
 
 /// Connects to `target` from here; where this node acts as its clients, from the address of `client`.
 async fn exit(node: &Node, target: &Target, client: Option<SocketAddr>) -> Result<Upstream, Failure> {
+    ensure_memory(node)?;
     let config = node.config();
     let Some(rules) = config.routes.exit_rules(target) else { return Err(refused(target)) };
     let client = client.filter(|&client| config.exit.acts_as(client));

@@ -17,6 +17,7 @@ const IPERF3: &str = include_str!("clients/iperf3.sh");
 const DEPLOYMENT: &str = include_str!("clients/deployment.sh");
 const README: &str = include_str!("../../../README.md");
 const SILENT: &str = include_str!("clients/silent.sh");
+const SHARE: &str = include_str!("clients/share.sh");
 const CUT: &str = include_str!("clients/cut.sh");
 
 fn main() -> ExitCode {
@@ -38,6 +39,11 @@ fn main() -> ExitCode {
     }
     trials.push(Trial::test("nine thousand silent connections are dropped while clients are served", || {
         in_lab(&chain(1, "router"), SILENT, &[])
+    }));
+    trials.push(Trial::test("downloads share a line between nodes, and one that stands still costs nothing", || {
+        let ends = "ends = [\"r1\", \"r2\"]\nrate = ";
+        let scenario = chain(2, "router").replace(&format!("{ends}\"1Gbit/s\""), &format!("{ends}\"40Mbit/s\""));
+        in_lab(&scenario, SHARE, &[])
     }));
     trials.push(Trial::test("a line that is cut under three nodes is never an end", || {
         in_lab(&chain(7, "router"), CUT, &[])

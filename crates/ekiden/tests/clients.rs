@@ -19,6 +19,7 @@ const README: &str = include_str!("../../../README.md");
 const FTP: &str = include_str!("clients/ftp.sh");
 const GUIDE: &str = include_str!("../../../docs/proxy.md");
 const SILENT: &str = include_str!("clients/silent.sh");
+const SHARE: &str = include_str!("clients/share.sh");
 const CUT: &str = include_str!("clients/cut.sh");
 const WARM: &str = include_str!("clients/warm.sh");
 
@@ -42,8 +43,13 @@ fn main() -> ExitCode {
             in_lab(&chain(count, "router"), IPERF3, &[("ROUTERS", &routers.join(" "))])
         }));
     }
-    trials.push(Trial::test("ten thousand silent connections are dropped while clients are served", || {
+    trials.push(Trial::test("nine thousand silent connections are dropped while clients are served", || {
         in_lab(&chain(1, "router"), SILENT, &[])
+    }));
+    trials.push(Trial::test("downloads share a line between nodes, and one that stands still costs nothing", || {
+        let ends = "ends = [\"r1\", \"r2\"]\nrate = ";
+        let scenario = chain(2, "router").replace(&format!("{ends}\"1Gbit/s\""), &format!("{ends}\"40Mbit/s\""));
+        in_lab(&scenario, SHARE, &[])
     }));
     trials.push(Trial::test("a line that is cut under three nodes is never an end", || {
         in_lab(&chain(7, "router"), CUT, &[])

@@ -224,6 +224,12 @@ pub fn raise_open_files() -> io::Result<u64> {
     Ok(hard)
 }
 
+/// How many files this process may have open.
+pub fn open_files() -> io::Result<u64> {
+    use nix::sys::resource::{Resource, getrlimit};
+    Ok(getrlimit(Resource::RLIMIT_NOFILE)?.0)
+}
+
 fn new_socket(address: SocketAddr, options: &TcpOptions) -> Result<Socket, SocketError> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_tcp_nodelay(true)?;

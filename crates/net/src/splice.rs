@@ -14,7 +14,7 @@ pub const PIPE_BYTES: usize = 1 << 20;
 const MAX_PIPES: usize = 128;
 
 /// Spare pipes a thread keeps.
-const MAX_SPARE: usize = 16;
+pub const MAX_SPARE: usize = 16;
 
 /// Below this a pipe is worse than a buffer: the user's pipe pages are used up.
 const MIN_PIPE_BYTES: usize = 64 << 10;

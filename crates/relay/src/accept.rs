@@ -86,9 +86,9 @@ pub async fn run(
     loop {
         let Ok(mut ready) = socket.ready().await else { return };
         for _ in 0..TURN {
-            while node.connections.load(Ordering::Relaxed) >= node.config().limits.connections as usize {
+            while let Some(what) = node.is_full() {
                 if !std::mem::replace(&mut paused, true) {
-                    tracing::warn!("limits.connections is reached; new connections wait");
+                    tracing::warn!("{what}; new connections wait");
                 }
                 // Bounded, so that a raised limit is seen.
                 let _ = tokio::time::timeout(PAUSE, node.closed.notified()).await;

@@ -78,6 +78,8 @@ pub struct Limits {
     pub client: Allowance,
     /// What each user is allowed, over all listeners that ask for one.
     pub user: Allowance,
+    /// Bytes that were read and not yet written, in all, from which on nothing new begins.
+    pub memory: usize,
     /// Time for everything a client or a node must say before its request is known.
     pub handshake: Duration,
     /// Time to reach a destination or a node, over all its addresses.

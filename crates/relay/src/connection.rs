@@ -225,6 +225,16 @@ impl Connection {
         self.tls.as_ref().is_some_and(|tls| tls.lock().owes())
     }
 
+    /// Bytes of memory that what was received and not yet taken occupies.
+    pub fn unread(&self) -> usize {
+        self.tls.as_ref().map_or(0, |tls| tls.lock().unread())
+    }
+
+    /// Bytes of memory that what the socket has yet to take occupies.
+    pub fn unsent(&self) -> usize {
+        self.tls.as_ref().map_or(0, |tls| tls.lock().unsent())
+    }
+
     fn try_flush(&self) -> io::Result<()> {
         let Some(tls) = &self.tls else { return Ok(()) };
         tls.lock().flush(|sealed| send(&self.socket, sealed, false))

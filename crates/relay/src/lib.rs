@@ -15,6 +15,7 @@ mod exit;
 mod expiry;
 pub mod identity;
 mod logins;
+mod memory;
 mod names;
 mod node;
 mod pool;

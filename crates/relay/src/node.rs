@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use ekiden_bpf::Held;
 use ekiden_net::socket::{self, SocketError};
+use ekiden_net::splice;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::AbortHandle;
@@ -22,11 +23,16 @@ use crate::config::{Config, Credential, Listener, ListenerKind};
 use crate::congestion::{self, NotToBeHad};
 use crate::exit::OwnAddresses;
 use crate::logins::Logins;
+use crate::memory;
 use crate::names::Names;
 use crate::pool::Pool;
 use crate::quota::{ClientKey, Quotas};
 use crate::rules::{Installed, Rules, RulesError};
 use crate::warm;
+
+/// Turns that a thread gives to streams that need not wait before it looks which others need not wait any more. With tokio's
+/// 61, streams that always have something to move leave others next to nothing.
+const TURNS: u32 = 8;
 
 /// What all connections of a node share.
 #[derive(Debug)]
@@ -44,6 +50,8 @@ pub struct Node {
     pub own: OwnAddresses,
     /// Accepted connections that are open.
     pub connections: AtomicUsize,
+    /// How many there may be if each is to find a descriptor for its destination too.
+    served_by_files: AtomicUsize,
     /// Those of each client's address ...
     pub clients: Arc<Quotas<ClientKey>>,
     /// ... and of each user.
@@ -154,6 +162,20 @@ impl Node {
         self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// What keeps this node from accepting one more connection.
+    pub fn is_full(&self) -> Option<&'static str> {
+        let open = self.connections.load(Ordering::Relaxed);
+        if open >= self.config().limits.connections as usize {
+            Some("limits.connections is reached")
+        } else if open >= self.served_by_files.load(Ordering::Relaxed) {
+            Some("the limit of open files allows no more connections")
+        } else if memory::is_full() {
+            Some("limits.memory is reached")
+        } else {
+            None
+        }
+    }
+
     /// Marks the beginning of a stream or request.
     pub fn begin(self: &Arc<Self>) -> Busy {
         self.busy.fetch_add(1, Ordering::Relaxed);
@@ -211,6 +233,7 @@ impl Relay {
             logins: Logins::new()?,
             own: OwnAddresses::default(),
             connections: AtomicUsize::new(0),
+            served_by_files: AtomicUsize::new(usize::MAX),
             clients: Arc::default(),
             users: Arc::default(),
             closed: Notify::new(),
@@ -228,7 +251,9 @@ impl Relay {
             rules: None,
         };
         for _ in 0..config.threads {
-            relay.runtimes.push(Builder::new_current_thread().enable_all().max_blocking_threads(16).build()?);
+            let mut runtime = Builder::new_current_thread();
+            runtime.enable_all().max_blocking_threads(16).event_interval(TURNS);
+            relay.runtimes.push(runtime.build()?);
         }
         let worker = |runtime: &Runtime| Worker { handle: runtime.handle().clone(), load: Arc::default() };
         relay.workers = relay.runtimes.iter().map(worker).collect();
@@ -275,6 +300,8 @@ impl Relay {
         *self.node.config.write().unwrap_or_else(PoisonError::into_inner) = config.clone();
         self.node.pool.configure(&config);
         self.node.names.forget();
+        self.node.served_by_files.store(served_by_files(&config), Ordering::Relaxed);
+        memory::limit(config.limits.memory);
         self.node.reloaded.send_replace(());
         self.switch_to(&config, fresh);
         Ok(())
@@ -399,6 +426,21 @@ fn bind(listener: &Listener, workers: usize, shared: bool) -> Result<(SocketAddr
 
 fn is_transparent(listener: &Listener) -> bool {
     matches!(listener.kind, ListenerKind::Transparent { .. })
+}
+
+/// How many connections the limit of open files lets a node serve to their ends: each takes two, besides what the node has
+/// for itself.
+fn served_by_files(config: &Config) -> usize {
+    /// Files, name look-ups, and what a thread's event loop and its spare pipes take.
+    const REST: usize = 64;
+    const THREAD: usize = 4 + 2 * splice::MAX_SPARE;
+    let Ok(files) = socket::open_files() else { return usize::MAX };
+    let kept = REST + config.threads * (THREAD + config.listeners.len()) + config.peers.len() * config.limits.pool;
+    let most = (usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(kept) / 2).max(1);
+    if most < config.limits.connections as usize {
+        tracing::info!("{files} open files are enough for {most} connections, fewer than limits.connections");
+    }
+    most
 }
 
 fn work(runtime: Runtime, stopped: oneshot::Receiver<()>) {

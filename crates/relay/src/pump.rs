@@ -3,7 +3,7 @@
 //! Small pieces go through a buffer shared by all connections of the thread. Once pieces fill it, they go
 //! through a pooled pipe by splice, without being copied, unless there is TLS on either side. In either case nothing is read before what was
 //! read has been written, so a slow receiver slows its sender and memory stays bounded: by one piece that
-//! the kernel did not take at once.
+//! the kernel did not take at once, and where all of these together are many (see [`crate::memory`]), by a small one.
 
 use std::cell::RefCell;
 use std::io;
@@ -17,6 +17,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 
 use crate::connection::{Connection, is_transient};
+use crate::memory::{self, Holding};
 
 /// A piece that fills this many bytes shows that splicing pays.
 const SMALL: usize = 16 << 10;
@@ -27,8 +28,12 @@ const LARGE: usize = (64 << 10) - HEADER_BYTES;
 /// Spliced pieces below this show that it no longer pays.
 const TOO_SMALL_TO_SPLICE: usize = 4 << 10;
 
-/// Bytes moved before other connections of the thread get their turn.
-const TURN: usize = 4 << 20;
+/// Bytes moved before other connections of the thread get their turn: about a tenth of a millisecond's. A stream that is
+/// limited by its window moves one between two turns, so these must come soon.
+const TURN: usize = 512 << 10;
+
+/// How many times as long a byte takes through memory, where mostly TLS is on one side.
+const COPYING: usize = 4;
 
 thread_local! {
     /// Room for a frame's header, then for a piece and the header behind it.
@@ -50,6 +55,8 @@ pub struct Pump {
     rest_sent: u32,
     /// Present while it holds bytes.
     pipe: Option<PooledPipe>,
+    /// What it holds while it waits.
+    holding: Holding,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -123,7 +130,8 @@ impl Pump {
 
     fn new(source: Source, framed: bool, says_end: bool) -> Self {
         let (rest, bulk, phase) = (Vec::new(), false, Phase::Moving);
-        Self { source, framed, says_end, bulk, phase, rest, rest_sent: 0, pipe: None }
+        let holding = Holding::default();
+        Self { source, framed, says_end, bulk, phase, rest, rest_sent: 0, pipe: None, holding }
     }
 
     /// Sends `bytes` first, as if they had been read.
@@ -156,7 +164,14 @@ impl Pump {
 
     /// Moves what can be moved. Ready when the end was passed on, or at the first error.
     pub fn poll(&mut self, cx: &mut Context<'_>, from: &Connection, to: &Connection) -> Poll<Result<(), PumpError>> {
-        let mut moved = 0;
+        let polled = self.advance(cx, from, to);
+        let piped = self.pipe.as_ref().map_or(0, PooledPipe::held);
+        self.holding.set(self.rest.capacity() + piped + from.unread() + to.unsent());
+        polled
+    }
+
+    fn advance(&mut self, cx: &mut Context<'_>, from: &Connection, to: &Connection) -> Poll<Result<(), PumpError>> {
+        let mut used = 0;
         loop {
             ready!(self.flush(cx, to)).map_err(PumpError::Send)?;
             match self.phase {
@@ -167,11 +182,11 @@ impl Pump {
                         self.say_end(to).map_err(PumpError::Send)?;
                     }
                 }
-                Phase::Moving if moved >= TURN => {
+                Phase::Moving if used >= TURN => {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
-                Phase::Moving => moved += ready!(self.fill(cx, from, to))?,
+                Phase::Moving => used += ready!(self.fill(cx, from, to))?,
             }
         }
     }
@@ -199,7 +214,7 @@ impl Pump {
         to.poll_flush(cx)
     }
 
-    /// Reads one piece and writes what the receiver takes of it at once. Returns how much was read.
+    /// Reads one piece and writes what the receiver takes of it at once. Returns how much of a turn it used.
     fn fill(&mut self, cx: &mut Context<'_>, from: &Connection, to: &Connection) -> Poll<Result<usize, PumpError>> {
         let due = match self.source {
             Source::UntilEnd => u64::MAX,
@@ -210,7 +225,7 @@ impl Pump {
             Source::Exactly(n) => n,
             Source::Frames(incoming, left) => left.min(incoming.payload().into()),
         };
-        let due = usize::try_from(due).unwrap_or(usize::MAX);
+        let mut due = usize::try_from(due).unwrap_or(usize::MAX);
         // The length of a frame or a body is known before its bytes: no need to see how large pieces are.
         let worth_it = match self.source {
             Source::UntilEnd => self.bulk,
@@ -219,6 +234,9 @@ impl Pump {
         if let (true, Some(socket), Some(_)) = (worth_it, from.plain(), to.plain()) {
             ready!(socket.poll_read_ready(cx)).map_err(PumpError::Receive)?;
             if let Some(pipe) = PooledPipe::take() {
+                if memory::is_scarce() {
+                    due = due.min(SMALL);
+                }
                 return self.splice(cx, pipe, due, socket, to);
             }
         }
@@ -265,7 +283,7 @@ impl Pump {
         from: &Connection,
         to: &Connection,
     ) -> Poll<Result<usize, PumpError>> {
-        let piece = if self.bulk { LARGE } else { SMALL };
+        let piece = if self.bulk && !memory::is_scarce() { LARGE } else { SMALL };
         // Behind a frame's payload there is always another header: reading it too saves a call per frame.
         let header = match self.source {
             Source::Frames(incoming, left) if due <= piece && left > due as u64 => incoming.header_missing(),
@@ -293,7 +311,7 @@ impl Pump {
             if n > payload {
                 self.took_header(&scratch[HEADER_BYTES + payload..HEADER_BYTES + n])?;
             }
-            Poll::Ready(Ok(n))
+            Poll::Ready(Ok(COPYING * n))
         })
     }
 

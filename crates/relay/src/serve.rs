@@ -24,6 +24,7 @@ use crate::dial;
 use crate::duplex::{Duplex, Side};
 use crate::exit::{Choice, Policy, Refusal};
 use crate::expiry::Expiry;
+use crate::memory;
 use crate::node::{Busy, Node};
 use crate::quota::{Place, Refused};
 use crate::route::Way;
@@ -211,6 +212,7 @@ async fn reach_via(node: &Node, chain: &[String], to: Destination<'_>, early: Ea
     if chain.is_empty() {
         return exit(node, to).await;
     }
+    ensure_memory(node)?;
     let config = node.config();
     // Boxed: a direct connection, the hot path, should not pay for its size.
     let (stream, bound) = Box::pin(open(node, chain, to.target, to.client, early)).await?;
@@ -219,8 +221,20 @@ async fn reach_via(node: &Node, chain: &[String], to: Destination<'_>, early: Ea
     Ok(Upstream { side: Side::node(stream), peer, bound: Some(bound) })
 }
 
+/// Refuses what is new when streams that run hold as much as they may.
+fn ensure_memory(node: &Node) -> Result<(), Failure> {
+    match memory::is_full() {
+        true => {
+            let text = format_args!("node {} holds limits.memory", node.config().name);
+            Err(Failure::new(FailureCode::Overloaded, text))
+        }
+        false => Ok(()),
+    }
+}
+
 /// Connects to a destination from here; where this node acts as its clients, from the client's address.
 async fn exit(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure> {
+    ensure_memory(node)?;
     let config = node.config();
     let policy = Policy::new(&config, &node.own, to.target, to.choice)?;
     let client = to.client.filter(|&client| config.exit.acts_as(client));

@@ -12,7 +12,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus};
 use rustls::{AlertDescription, CertificateError, CommonState, Error, InvalidMessage, PeerIncompatible};
 
-use crate::tls;
+use crate::{memory, tls};
 
 /// The most payload of a record (RFC 8446 §5.1), and what a record has besides: header, content type, tag.
 const RECORD: usize = 16 << 10;
@@ -141,6 +141,16 @@ impl Session {
         !self.has_more() && !self.owes() && self.partial.is_empty()
     }
 
+    /// Bytes of memory for what was received and not taken.
+    pub fn unread(&self) -> usize {
+        self.partial.capacity() + self.opened.capacity()
+    }
+
+    /// Bytes of memory for what is to be sent.
+    pub fn unsent(&self) -> usize {
+        self.sealed.bytes.capacity()
+    }
+
     /// Opens what `read` gives until there is something for `buffer`. 0 is the end of the connection, if it was said;
     /// otherwise that is [`io::ErrorKind::UnexpectedEof`].
     pub fn receive(
@@ -250,7 +260,8 @@ impl Session {
             let before = self.partial.len();
             room.resize(room.len().max(before + SEALED_PIECE), 0);
             room[..before].copy_from_slice(&self.partial);
-            let n = read(&mut room[before..before + SEALED_PIECE])?;
+            let piece = if memory::is_scarce() { RECORD + BESIDES } else { SEALED_PIECE };
+            let n = read(&mut room[before..before + piece])?;
             if n == 0 {
                 self.end_of_input = Some(EndOfInput::Cut);
                 return Ok(0);
@@ -374,12 +385,13 @@ impl Sealed {
         &mut self,
         mut write: impl FnMut(&mut [u8]) -> Result<Result<usize, InsufficientSizeError>, Error>,
     ) -> Result<Step, Error> {
-        if self.bytes.is_empty() {
+        let usual = if memory::is_scarce() { 0 } else { SEALED_PIECE };
+        if self.bytes.is_empty() && usual > 0 {
             self.bytes = SPARE.take();
         }
         let mut written = write(&mut self.bytes[self.filled..])?;
         if let Err(InsufficientSizeError { required_size }) = written {
-            self.bytes.resize((self.filled + required_size).max(SEALED_PIECE), 0);
+            self.bytes.resize((self.filled + required_size).max(usual), 0);
             written = write(&mut self.bytes[self.filled..])?;
         }
         self.filled += written.map_err(|_| Error::EncryptError)?;

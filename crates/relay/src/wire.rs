@@ -9,6 +9,7 @@ use ekiden_relay_proto::http::{Body, Chunked};
 use ekiden_relay_proto::segment::{Event, HEADER_BYTES, Header, Incoming, Kind};
 
 use crate::connection::{Connection, is_transient};
+use crate::memory::Holding;
 use crate::pump::{Pump, PumpError};
 
 /// What is read at once.
@@ -26,19 +27,27 @@ pub struct Reader {
     ended: bool,
     /// Read and not used.
     pub buffer: Vec<u8>,
+    holding: Holding,
 }
 
 impl Reader {
     /// For a connection about whose bytes nothing is known yet.
     pub fn new(from_node: bool) -> Self {
-        Self { incoming: from_node.then(Incoming::default), ended: false, buffer: Vec::new() }
+        Self {
+            incoming: from_node.then(Incoming::default),
+            ended: false,
+            buffer: Vec::new(),
+            holding: Holding::default(),
+        }
     }
 
     /// Appends what there is to the buffer. False at the said end of the stream.
     pub async fn more(&mut self, from: &Connection) -> Result<bool, PumpError> {
         loop {
             from.readable().await.map_err(PumpError::Receive)?;
-            match self.read_now(from) {
+            let read = self.read_now(from);
+            self.holding.set(self.buffer.capacity());
+            match read {
                 Ok(Some(more)) => return more,
                 Ok(None) => {}
                 Err(error) if is_transient(&error) => {}

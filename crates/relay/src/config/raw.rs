@@ -47,6 +47,7 @@ pub struct RawLimits {
     pub client_rate: Option<Spanned<u32>>,
     pub user_connections: Option<Spanned<u32>>,
     pub user_rate: Option<Spanned<u32>>,
+    pub memory: Option<Spanned<Bytes>>,
     pub handshake: Option<Spanned<Time>>,
     pub connect: Option<Spanned<Time>>,
     pub response: Option<Spanned<Time>>,

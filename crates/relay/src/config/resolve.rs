@@ -3,7 +3,7 @@
 mod transparent;
 
 use std::net::SocketAddr;
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -99,6 +99,7 @@ impl Source<'_> {
                 open: self.count(&raw.user_connections, "user_connections", 1..=1_000_000, 4096)?,
                 rate: self.count(&raw.user_rate, "user_rate", 1..=1_000_000, 1000)?,
             },
+            memory: self.size(&raw.memory, "memory", Bytes::mib(1)..=Bytes::mib(1 << 20), Bytes::mib(1024))?,
             handshake: self.time(&raw.handshake, "handshake", Time::secs(10))?,
             connect: self.time(&raw.connect, "connect", Time::secs(10))?,
             response: self.time(&raw.response, "response", Time::secs(300))?,
@@ -109,26 +110,14 @@ impl Source<'_> {
                 Some(drain) => (*drain.get_ref()).into(),
                 None => Duration::from_secs(10),
             },
-            head: match &raw.head {
-                Some(head) if !(1024..=1 << 20).contains(&head.get_ref().0) => {
-                    return Err(self.error(Some(head.span()), "limits.head must be from 1KiB to 1MiB".into()));
-                }
-                Some(head) => head.get_ref().0 as usize,
-                None => Bytes::kib(64).0 as usize,
-            },
+            head: self.size(&raw.head, "head", Bytes::kib(1)..=Bytes::mib(1), Bytes::kib(64))?,
             headers: self.count(&raw.headers, "headers", 8..=1000, 128)? as usize,
             pool: self.count(&raw.pool, "pool", 0..=1000, 16)? as usize,
             pool_idle: self.time(&raw.pool_idle, "pool_idle", Time::secs(60))?,
         })
     }
 
-    fn count(
-        &self,
-        raw: &Option<Spanned<u32>>,
-        key: &str,
-        range: std::ops::RangeInclusive<u32>,
-        default: u32,
-    ) -> Result<u32> {
+    fn count(&self, raw: &Option<Spanned<u32>>, key: &str, range: RangeInclusive<u32>, default: u32) -> Result<u32> {
         match raw {
             Some(n) if !range.contains(n.get_ref()) => {
                 let message = format!("limits.{key} must be from {} to {}", range.start(), range.end());
@@ -136,6 +125,23 @@ impl Source<'_> {
             }
             Some(n) => Ok(*n.get_ref()),
             None => Ok(default),
+        }
+    }
+
+    fn size(
+        &self,
+        raw: &Option<Spanned<Bytes>>,
+        key: &str,
+        range: RangeInclusive<Bytes>,
+        default: Bytes,
+    ) -> Result<usize> {
+        match raw {
+            Some(size) if !range.contains(size.get_ref()) => {
+                let message = format!("limits.{key} must be from {} to {}", range.start(), range.end());
+                Err(self.error(Some(size.span()), message))
+            }
+            Some(size) => Ok(size.get_ref().0 as usize),
+            None => Ok(default.0 as usize),
         }
     }
 

@@ -24,6 +24,7 @@ use crate::config::{Accept, Limits, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::duplex::Side;
 use crate::logins::Users;
+use crate::memory::Holding;
 use crate::node::Node;
 use crate::pump::PumpError;
 use crate::quota::Place;
@@ -47,6 +48,8 @@ struct Client<'a> {
     reader: Reader,
     /// Its place among the connections of the user who made the last request.
     user: Option<Box<Place<String>>>,
+    /// The head of its last request.
+    heads: Holding,
 }
 
 /// A connection to an origin that may serve another request.
@@ -80,7 +83,7 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpSt
     let limits = node.config().limits.clone();
     let stream = stream.into();
     let (accept, reader) = (listener.accept, Reader::new(false));
-    let mut client = Client { node, users, accept, limits, stream, reader, user: None };
+    let mut client = Client { node, users, accept, limits, stream, reader, user: None, heads: Holding::default() };
     let mut origin = None;
     let mut is_first = true;
     loop {
@@ -95,6 +98,7 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpSt
             Ok(request) => request,
             Err(HttpError { status, reason }) => return client.refuse(status, reason, false).await,
         };
+        client.heads.set(head.capacity() + request.head.capacity());
         if request.is_connect {
             finish(node, origin.take());
             return client.tunnel(request).await;

@@ -1,0 +1,52 @@
+# client – NODE r1 – 40 Mbit/s – NODE r2 – server. Two downloads have comparable shares of the line between the nodes, and one
+# whose client has stopped reading costs them nothing and fills no memory.
+pids=()
+truncate -s 200M served/large
+for node in r1 r2; do "$EKIDEN" keygen $node.key > $node.print; done
+cat > r1.toml <<T
+name = "r1"
+key_file = "r1.key"
+[listen.web]
+kind = "http"
+address = "0.0.0.0:8081"
+open = true
+T
+cat > r2.toml <<T
+name = "r2"
+key_file = "r2.key"
+[listen.seg]
+kind = "segment"
+address = "0.0.0.0:7000"
+T
+"$EKIDEN" peer add -c r1.toml r2 "$(getent hosts r2 | cut -d' ' -f1):7000" "$(grep -o 'sha256:[0-9a-f]*' r2.print)"
+"$EKIDEN" peer allow -c r2.toml r1 "$(grep -o 'sha256:[0-9a-f]*' r1.print)"
+printf '[[route]]\nto = ["*"]\nvia = ["r2"]\n' >> r1.toml
+for node in r1 r2; do
+  (exec ip netns exec $node "$EKIDEN" proxy -c $node.toml > $node.log 2>&1) &
+  pids+=($!)
+done
+await r1 8081; await r2 7000
+serve
+python3 - <<'P' &
+import socket, time
+still = socket.create_connection(("r1", 8081))
+still.sendall(b"GET http://server:8080/large HTTP/1.1\r\nHost: server:8080\r\n\r\n")
+assert still.recv(100).startswith(b"HTTP/1.")
+time.sleep(60)
+P
+still=$!
+sleep 2
+for i in 1 2; do
+  curl -s --max-time 10 --proxy http://r1:8081 http://server:8080/large -o part$i &
+  parts[i]=$!
+done
+wait "${parts[1]}" "${parts[2]}" || true
+kill $still
+a=$(stat -c %s part1) b=$(stat -c %s part2)
+echo "$a and $b bytes in 10 s" >&2
+# Together most of the line's 50 MB, and neither has more than three times what the other has.
+[ $((a + b)) -gt 35000000 ] && [ $a -lt $((3 * b)) ] && [ $b -lt $((3 * a)) ]
+for pid in "${pids[@]}"; do
+  kilobytes=$(sed -n 's/^RssAnon:[^0-9]*\([0-9]*\) kB/\1/p' /proc/$pid/status)
+  [ "$kilobytes" -lt 30000 ] || { echo "a node has $kilobytes kB of memory" >&2; exit 1; }
+done

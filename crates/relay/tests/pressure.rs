@@ -1,0 +1,303 @@
+//! Receivers that do not read, streams that compete, and processes that run out of descriptors or memory.
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use common::process::{self, Process};
+use common::*;
+use socket2::{Domain, Socket, Type};
+
+#[test]
+fn node_process() {
+    process::be_node();
+}
+
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// What every socket of these tests asks for; the kernel takes twice of it.
+const BUFFER: usize = 64 << 10;
+const BUFFERS: &str = "[tcp]\nsend_buffer = \"64KiB\"\nreceive_buffer = \"64KiB\"\n";
+
+const SOCKS: &str = "[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n";
+
+fn small_listener() -> (TcpListener, SocketAddr) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(BUFFER).unwrap();
+    socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    socket.listen(1024).unwrap();
+    let listener = TcpListener::from(socket);
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// Bytes of memory that are a process's alone.
+fn memory(process: &Process) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.child.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * KIB
+}
+
+/// The CPU time it has used.
+fn cpu(process: &Process) -> Duration {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.child.id())).unwrap();
+    let fields: Vec<&str> = stat.rsplit_once(')').unwrap().1.split_whitespace().collect();
+    // A tick is 10 ms on every Linux.
+    Duration::from_millis(10 * (fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()))
+}
+
+/// Processes n1 … n`count` and one before them that takes connections: the last is the exit, the first is returned first.
+fn chain(mode: Mode, count: usize, name: &str, extra: &str) -> Vec<Process> {
+    let (key, nodes, known) = (mode.node("key"), mode.listener("key"), mode.peer("key"));
+    let segment = format!("[listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:0\"\n{nodes}");
+    let mut all: Vec<Process> = Vec::new();
+    for i in (0..=count).rev() {
+        let peer = all.first().map(|next| format!("[peer.n{}]\naddress = \"{}\"\n{known}", i + 1, next.addresses[0]));
+        let via: Vec<String> = (1..=count).map(|i| format!("n{i}")).collect();
+        let front = if i == 0 { format!("{SOCKS}[[route]]\nto = [\"*\"]\nvia = {via:?}\n") } else { segment.clone() };
+        let text = format!("name = \"n{i}\"\n{key}threads = 2\n{extra}{}{front}", peer.unwrap_or_default());
+        all.insert(0, Process::start(&format!("{name}-{i}"), &text));
+    }
+    all
+}
+
+/// Writes as much as is taken, until nothing is taken from any for a while. Returns how much.
+fn write_all_that_is_taken(streams: &mut [TcpStream], quiet: Duration) -> Vec<u64> {
+    let piece = noise(64 << 10, 1);
+    let mut taken = vec![0; streams.len()];
+    let mut last = Instant::now();
+    while last.elapsed() < quiet {
+        for (stream, taken) in streams.iter_mut().zip(&mut taken) {
+            match stream.write(&piece) {
+                Ok(n) => {
+                    *taken += n as u64;
+                    last = Instant::now();
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) => panic!("{error}"),
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    taken
+}
+
+#[test]
+fn two_hundred_receivers_that_do_not_read_stop_their_senders_and_fill_no_memory() {
+    const STREAMS: usize = 200;
+    for mode in [Mode::Plain, Mode::Tls] {
+        let nodes = chain(mode, 3, "slow", BUFFERS);
+        let (listener, address) = small_listener();
+        let (mut clients, mut servers) = (Vec::new(), Vec::new());
+        for _ in 0..STREAMS {
+            let (code, client) = socks(nodes[0].addresses[0], "127.0.0.1", address.port());
+            assert_eq!(code, 0);
+            socket2::SockRef::from(&client).set_send_buffer_size(BUFFER).unwrap();
+            client.set_nonblocking(true).unwrap();
+            clients.push(client);
+            servers.push(accept(&listener));
+        }
+        let before: Vec<u64> = nodes.iter().map(memory).collect();
+        let taken = write_all_that_is_taken(&mut clients, Duration::from_secs(1));
+        let (filled, then) = (nodes.iter().map(memory).collect::<Vec<_>>(), Instant::now());
+        // Five connections, each with a buffer at both ends; and what each of four nodes holds between two of them.
+        let buffers = 5 * 2 * 2 * BUFFER as u64;
+        let held = if mode == Mode::Plain { 2 * BUFFER as u64 } else { 3 * 66 * KIB };
+        let bound = buffers + 4 * held;
+        assert!(taken.iter().all(|&n| (64 * KIB..=bound).contains(&n)), "{mode:?}: {taken:?}, at most {bound}");
+        for ((node, before), filled) in nodes.iter().zip(&before).zip(&filled) {
+            let most = before + STREAMS as u64 * 4 * 66 * KIB;
+            assert!(*filled <= most, "{mode:?}: {filled} bytes of memory, {before} before");
+            let later = write_all_that_is_taken(&mut clients, Duration::from_millis(200)).iter().sum::<u64>();
+            assert_eq!(later, 0, "{mode:?}: {:?} after all was full", then.elapsed());
+            let now = memory(node);
+            assert!(now <= filled + MIB, "{mode:?}: {now} bytes of memory, {filled} when all was full");
+        }
+        // Nothing of it is lost.
+        for ((client, mut server), taken) in clients.into_iter().zip(servers).zip(taken) {
+            client.shutdown(Shutdown::Write).unwrap();
+            let mut all = Vec::new();
+            server.read_to_end(&mut all).unwrap();
+            assert_eq!(all.len() as u64, taken, "{mode:?}");
+        }
+    }
+}
+
+#[test]
+fn streams_share_a_node_and_one_that_stands_still_stops_no_other() {
+    const STREAMS: usize = 6;
+    for mode in [Mode::Plain, Mode::Tls] {
+        let (listener, address) = listener();
+        let exit = segment_node(mode, "exit", None, "");
+        let (own, known) = (mode.node("key"), mode.peer("key"));
+        // One thread has to do it all.
+        let entry = node(&format!(
+            "{own}threads = 1\n[listen.fwd]\nkind = \"forward\"\naddress = \"127.0.0.1:0\"\nto = \"{address}\"\nvia = [\"exit\"]\n\
+             [peer.exit]\naddress = \"{}\"\n{known}",
+            exit.address("seg").unwrap()
+        ));
+        let mut still = connect(entry.address("fwd").unwrap());
+        let _not_read = accept(&listener);
+        fill(&mut still);
+        let (stop, piece) = (AtomicBool::new(false), noise(256 << 10, 2));
+        let counts: Vec<AtomicU64> = (0..STREAMS).map(|_| AtomicU64::new(0)).collect();
+        let shares: Vec<u64> = std::thread::scope(|scope| {
+            for count in &counts {
+                let mut client = connect(entry.address("fwd").unwrap());
+                let mut server = accept(&listener);
+                let (stop, piece) = (&stop, &piece);
+                scope.spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        client.write_all(piece).unwrap();
+                    }
+                });
+                scope.spawn(move || {
+                    let mut room = vec![0; 256 << 10];
+                    while let Ok(n @ 1..) = server.read(&mut room) {
+                        count.fetch_add(n as u64, Ordering::Relaxed);
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(500));
+            let before: Vec<u64> = counts.iter().map(|count| count.load(Ordering::Relaxed)).collect();
+            std::thread::sleep(Duration::from_secs(3));
+            let shares =
+                counts.iter().zip(before).map(|(count, before)| count.load(Ordering::Relaxed) - before).collect();
+            stop.store(true, Ordering::Relaxed);
+            shares
+        });
+        let mean = shares.iter().sum::<u64>() / STREAMS as u64;
+        let (sum, squares) = shares.iter().fold((0.0, 0.0), |(a, b), &n| (a + n as f64, b + (n as f64).powi(2)));
+        // Jain's index: 1 if all are equal, 1/6 if one has all.
+        let fairness = sum * sum / (STREAMS as f64 * squares);
+        eprintln!("{mode:?}: fairness {fairness:.3}, {shares:?}");
+        assert!(fairness >= 0.7 && shares.iter().all(|&share| share >= mean / 8), "{mode:?}: {fairness} {shares:?}");
+    }
+}
+
+/// Greets, asks for `to` and says something, all at once.
+fn asks(proxy: SocketAddr, to: SocketAddr) -> TcpStream {
+    let mut stream = connect(proxy);
+    let [high, low] = to.port().to_be_bytes();
+    stream.write_all(&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, high, low, b'h', b'i']).unwrap();
+    stream
+}
+
+/// The reply to that, and what came back.
+fn is_answered(mut stream: TcpStream) -> (u8, Vec<u8>) {
+    let mut head = [0; 12];
+    stream.read_exact(&mut head).unwrap();
+    stream.shutdown(Shutdown::Write).unwrap();
+    let mut back = Vec::new();
+    stream.read_to_end(&mut back).unwrap();
+    (head[3], back)
+}
+
+#[test]
+fn more_connections_than_there_are_descriptors_for_wait_and_are_served() {
+    let node = Process::start_with_files("files", &format!("threads = 1\n{SOCKS}"), 160);
+    let server = late_echo();
+    let (asked, come) = channel();
+    let asking: Vec<_> = (0..150)
+        .map(|_| {
+            let stream = asks(node.addresses[0], server);
+            let asked = asked.clone();
+            std::thread::spawn(move || {
+                let mut first = [0];
+                assert_eq!(stream.peek(&mut first).unwrap(), 1);
+                asked.send(()).unwrap();
+                stream
+            })
+        })
+        .collect();
+    let at_once = std::iter::from_fn(|| come.recv_timeout(Duration::from_secs(1)).ok()).count();
+    assert!((10..=75).contains(&at_once), "{at_once} were served at once");
+    let before = cpu(&node);
+    std::thread::sleep(Duration::from_secs(1));
+    let spent = cpu(&node) - before;
+    assert!(spent <= Duration::from_millis(300), "{spent:?} of CPU time in a second of waiting");
+    // As each ends, another has its turn.
+    let answers = asking.into_iter().map(|thread| std::thread::spawn(move || is_answered(thread.join().unwrap())));
+    for answer in answers.collect::<Vec<_>>() {
+        assert_eq!(answer.join().unwrap(), (0, b"hi".to_vec()));
+    }
+}
+
+#[test]
+fn a_process_whose_descriptors_are_taken_away_refuses_and_recovers() {
+    let node = Process::start("taken", &format!("threads = 1\n{SOCKS}"));
+    let server = late_echo();
+    let held: Vec<TcpStream> = (0..20).map(|_| asks(node.addresses[0], server)).collect();
+    let all_open = || std::fs::read_dir(format!("/proc/{}/fd", node.child.id())).unwrap().count();
+    let before = all_open();
+    wait_until("they are open", || all_open() >= before.max(45));
+    let files = |soft: &str| {
+        let limit = format!("--nofile={soft}:");
+        let status = Command::new("prlimit").args(["--pid", &node.child.id().to_string(), &limit]).status();
+        assert!(status.expect("prlimit, of util-linux").success());
+    };
+    // One more can be accepted, and none be connected.
+    files(&(all_open() + 1).to_string());
+    let refused: Vec<TcpStream> = (0..20).map(|_| asks(node.addresses[0], server)).collect();
+    let (before, begun) = (cpu(&node), Instant::now());
+    let mut first = [0; 12];
+    let mut one = &refused[0];
+    one.read_exact(&mut first).unwrap();
+    assert_eq!(first[3], 1, "told why: {first:?}");
+    std::thread::sleep(Duration::from_secs(1).saturating_sub(begun.elapsed()));
+    let spent = cpu(&node) - before;
+    assert!(spent <= Duration::from_millis(300), "{spent:?} of CPU time in a second of want");
+    files("4096");
+    for stream in held {
+        assert_eq!(is_answered(stream), (0, b"hi".to_vec()), "one that was open before");
+    }
+    for stream in refused.into_iter().skip(1) {
+        let (code, back) = is_answered(stream);
+        assert!((code, &back[..]) == (0, b"hi") || (code, &back[..]) == (1, b""), "{code} {back:?}");
+    }
+    assert_eq!(is_answered(asks(node.addresses[0], server)), (0, b"hi".to_vec()));
+}
+
+#[test]
+fn a_node_that_holds_as_much_as_it_may_begins_nothing_new_until_it_is_read() {
+    let (listener, address) = small_listener();
+    let echo = late_echo();
+    let nodes = chain(Mode::Plain, 1, "full", BUFFERS);
+    let exit = Process::start(
+        "full-exit",
+        &std::fs::read_to_string(&nodes[1].file)
+            .unwrap()
+            .replace("threads = 2\n", "threads = 2\n[limits]\nmemory = \"1MiB\"\n"),
+    );
+    let entry = std::fs::read_to_string(&nodes[0].file).unwrap();
+    let entry = entry.replace(&nodes[1].addresses[0].to_string(), &exit.addresses[0].to_string());
+    let entry = Process::start("full-entry", &entry);
+    drop(nodes);
+    let is_full = || socks(entry.addresses[0], "127.0.0.1", echo.port()).0 == 1;
+    let (mut clients, mut servers) = (Vec::new(), Vec::new());
+    for _ in 0..250 {
+        let (code, client) = socks(entry.addresses[0], "127.0.0.1", address.port());
+        assert_eq!(code, 0);
+        client.set_nonblocking(true).unwrap();
+        clients.push(client);
+        servers.push(accept(&listener));
+    }
+    assert!(!is_full());
+    let taken = write_all_that_is_taken(&mut clients, Duration::from_secs(1));
+    assert!(is_full(), "250 streams stand still");
+    assert!(taken.iter().all(|&n| n >= 64 * KIB), "each has moved: {taken:?}");
+    // What it holds goes on as soon as somebody reads.
+    for ((client, mut server), taken) in clients.into_iter().zip(servers).zip(taken) {
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut all = Vec::new();
+        server.read_to_end(&mut all).unwrap();
+        assert_eq!(all.len() as u64, taken);
+    }
+    wait_until("there is room again", || !is_full());
+}

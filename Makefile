@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-overload bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity bench-warm fuzz setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-overload bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity bench-warm soak fuzz setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo:
@@ -90,6 +90,12 @@ bench-warm:
 	@scripts/setup build demo
 	cargo build --release --package ekiden
 	bench/warm/run --json $(dir $(BUILT))warm.json
+
+# Three nodes under mixed load and random faults for half an hour. `bench/soak/run SECONDS` for less.
+soak:
+	@scripts/setup build test
+	cargo build --release --package ekiden
+	bench/soak/run
 
 # Mutated input for every parser of bytes from the network: ten minutes each. `fuzz/run SECONDS` for less.
 fuzz:

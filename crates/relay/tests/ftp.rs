@@ -205,6 +205,21 @@ fn nothing_is_a_file_too() {
 }
 
 #[test]
+fn text_has_no_size_and_names_are_asked_for_as_such() {
+    let chain = Chain::new(1);
+    let server = Server::new(Habits { content: b"one\r\n".to_vec(), ..Habits::default() });
+    let mut client = connect(chain.address("web"));
+    for path in ["f;type=a", "f;type=d"] {
+        let head = ask(&mut client, "GET", &server.url(path), "Range: bytes=1-\r\n");
+        assert!(head.contains("200 OK\r\nContent-Type: text/plain\r\n") && head.contains("chunked"), "{head}");
+        assert_eq!((chunk(&mut client), chunk(&mut client)), (Some(b"one\r\n".to_vec()), None));
+    }
+    let heard = server.heard();
+    assert!(["TYPE A", "RETR f", "CWD f", "NLST"].iter().all(|line| heard.contains(&line.to_string())), "{heard:?}");
+    assert!(!heard.iter().any(|line| line.starts_with("SIZE") || line.starts_with("REST")), "{heard:?}");
+}
+
+#[test]
 fn an_old_client_is_sent_a_directory_until_the_end() {
     let server = Server::new(Habits { content: b"one\r\ntwo\r\n".to_vec(), ..Habits::default() });
     let chain = Chain::new(0);

@@ -299,7 +299,7 @@ fn failures_have_their_status_and_say_why() {
             (format!("http://{silent}/"), 502, "without a response"),
             (format!("http://{garbage}/"), 502, "HTTP"),
             ("/local".into(), 400, "http://"),
-            ("gopher://x/".into(), 400, "http://"),
+            ("gopher://x/".into(), 400, "ftp://"),
         ] {
             let mut client = connect(chain.address("web"));
             write!(client, "GET {url} HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();

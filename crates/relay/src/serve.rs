@@ -14,7 +14,7 @@ mod transparent;
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::sync::Arc;
 
-use ekiden_relay_proto::{Failure, Host, Target};
+use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use tokio::net::TcpStream;
 
 use crate::accept::Permit;

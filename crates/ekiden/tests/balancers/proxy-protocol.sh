@@ -15,6 +15,8 @@ key_file = "exit.key"
 kind = "segment"
 address = "127.0.0.1:7000"
 nodes = { entry = "$(id entry)" }
+[exit]
+allow = ["127.0.0.1", "::1"]
 T
 cat > entry.toml <<T
 name = "entry"

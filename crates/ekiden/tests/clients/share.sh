@@ -17,6 +17,8 @@ key_file = "r2.key"
 [listen.seg]
 kind = "segment"
 address = "0.0.0.0:7000"
+[exit]
+allow = ["10.77.0.0/16"]
 T
 "$EKIDEN" peer add -c r1.toml r2 "$(getent hosts r2 | cut -d' ' -f1):7000" "$(grep -o 'sha256:[0-9a-f]*' r2.print)"
 "$EKIDEN" peer allow -c r2.toml r1 "$(grep -o 'sha256:[0-9a-f]*' r1.print)"

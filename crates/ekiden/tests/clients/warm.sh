@@ -22,6 +22,8 @@ cat >> r3.toml <<T
 kind = "segment"
 address = "0.0.0.0:7000"
 nodes = { r1 = "$(cat r1.print)" }
+[exit]
+allow = ["10.77.0.0/16"]
 T
 on r1 "$EKIDEN" proxy -c r1.toml > r1.log 2>&1 &
 # Before the other node is there.

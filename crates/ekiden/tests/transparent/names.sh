@@ -44,6 +44,8 @@ address = "0.0.0.0:3128"
 open = true
 [limits]
 connect = "20s"
+[exit]
+allow = ["10.0.0.0/8", "fd00::/16"]
 T
 node exit
 # Packets to the second address of the server disappear.

@@ -111,5 +111,7 @@ impl Drop for Process {
 
 /// Hosts are on loopback.
 fn write_config(file: &Path, text: &str) {
-    std::fs::write(file, format!("{text}\n[exit]\nallow = [\"127.0.0.0/8\", \"::1\"]\n")).unwrap();
+    let exit = "\n[exit]\nallow = [\"127.0.0.0/8\", \"::1\"]\n";
+    let exit = if text.contains("[exit]") { "" } else { exit };
+    std::fs::write(file, format!("{text}{exit}")).unwrap();
 }

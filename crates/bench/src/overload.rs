@@ -2,7 +2,7 @@
 //!
 //! The nodes share one CPU, so that they are what is too slow; clients and server have the others.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use comfy_table::{CellAlignment, Table, presets};
@@ -15,6 +15,7 @@ use crate::load::{self, Times, storm};
 use crate::network::{self, Network};
 use crate::process;
 use crate::relay::{self, Relay, Running};
+use crate::rounds::QUIET;
 use crate::stats::{median, percentile};
 
 /// What is offered, in parts of what is the most.
@@ -38,7 +39,10 @@ pub fn run(args: &Args) -> Result<()> {
         connect: Relay::Chain.address(),
         listen: network::EVERY_ADDRESS_OF_SERVER,
     };
+    let (start, machine, own) = (Instant::now(), process::cpu_of_machine()?.0, process::cpu_of_all()?);
     let rounds = if args.quick { 1 } else { args.rounds };
+    let (mut others, mut ended) = (0.0, Duration::ZERO);
+    let (mut best_cost, mut spent) = (Vec::new(), FACTORS.map(|_| Vec::new()));
     let (mut most, mut floods) = (Vec::new(), FACTORS.map(|_| Vec::new()));
     for round in 0..rounds {
         eprintln!("round {} of {rounds}", round + 1);
@@ -48,16 +52,33 @@ pub fn run(args: &Args) -> Result<()> {
         keep_to(1..cpus)?;
         let mut running = running?;
         let times = Times { warm_up: OFFERING - MEASURED, measured: MEASURED };
-        let best = storm::run(path, IN_FLIGHT, times, &|| running.cpu()).context("the most")?;
-        let best = best.count as f64 / best.elapsed.as_secs_f64();
-        most.push(best);
-        for (factor, floods) in FACTORS.iter().zip(&mut floods) {
+        for ((factor, floods), spent) in FACTORS.iter().zip(&mut floods).zip(&mut spent) {
+            // Right before, so that what disturbs one disturbs the other.
+            let best = storm::run(path, IN_FLIGHT, times, &|| running.cpu()).context("the most")?;
+            best_cost.push(cost(best.cpu, best.count));
+            let best = best.count as f64 / best.elapsed.as_secs_f64();
+            most.push(best);
+            let before = running.cpu()?;
             let flood = flood::run(path, factor * best, OFFERING, MEASURED);
-            floods.push((best, running.explain(flood)?));
+            let flood = running.explain(flood)?;
+            spent.push(cost(running.cpu()?.saturating_sub(before), flood.answered));
+            floods.push((best, flood));
             running.check()?;
         }
+        // What has ended counts no more, so each round is seen while its nodes run.
+        let ours = process::cpu_of_all()?.saturating_sub(own) + ended;
+        ended += running.cpu()?;
+        let machine = process::cpu_of_machine()?.0.saturating_sub(machine);
+        others = machine.saturating_sub(ours).as_secs_f64() / start.elapsed().as_secs_f64() / cpus as f64;
     }
-    println!("{}", table(&most, &floods));
+    println!(
+        "{}\nOther programs took {:.0} % of the CPUs.",
+        table(rounds, &most, &best_cost, &floods, &spent),
+        100.0 * others
+    );
+    if others > QUIET {
+        println!("That is too much for figures to mean anything: run it again when the machine is idle.");
+    }
     let ratios: Vec<f64> = floods[2].iter().map(|(best, flood)| flood.rate / best).collect();
     let ratio = median(&ratios).unwrap_or_default();
     let lost: u64 = floods.iter().flatten().map(|(_, flood)| flood.lost + flood.left).sum();
@@ -73,13 +94,30 @@ fn keep_to(cpus: std::ops::Range<usize>) -> Result<()> {
     sched_setaffinity(Pid::from_raw(0), &set).context("cannot choose CPUs")
 }
 
-fn table(most: &[f64], floods: &[Vec<(f64, Flood)>]) -> String {
+/// Microseconds of the nodes' CPU time for each connection.
+fn cost(cpu: Duration, connections: u64) -> f64 {
+    cpu.as_secs_f64() * 1e6 / connections.max(1) as f64
+}
+
+fn table(rounds: u8, most: &[f64], best_cost: &[f64], floods: &[Vec<(f64, Flood)>], spent: &[Vec<f64>]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
-    table.set_header(["offered", "per second", "answered/s", "of the most", "wait ms, p50", "p99", "refused", "lost"]);
+    table.set_header([
+        "offered",
+        "per second",
+        "answered/s",
+        "of the most",
+        "CPU µs each",
+        "wait ms, p50",
+        "p99",
+        "refused",
+        "lost",
+    ]);
     let middle = |values: Vec<f64>| median(&values).unwrap_or_default();
-    table.add_row(["64 at a time".into(), String::new(), format!("{:.0}", middle(most.to_vec())), "1.00".into()]);
-    for (factor, floods) in FACTORS.iter().zip(floods) {
+    let rate = format!("{:.0}", middle(most.to_vec()));
+    let cost = format!("{:.0}", middle(best_cost.to_vec()));
+    table.add_row(["64 at a time".into(), String::new(), rate, "1.00".into(), cost]);
+    for ((factor, floods), spent) in FACTORS.iter().zip(floods).zip(spent) {
         let each = |value: &dyn Fn(&(f64, Flood)) -> f64| middle(floods.iter().map(value).collect());
         let waits = |percent| each(&|(_, flood)| percentile(&flood.waited, percent).unwrap_or_default());
         let refused: u64 = floods.iter().map(|(_, flood)| flood.refused).sum();
@@ -89,6 +127,7 @@ fn table(most: &[f64], floods: &[Vec<(f64, Flood)>]) -> String {
             format!("{:.0}", each(&|(_, flood)| flood.offered as f64 / OFFERING.as_secs_f64())),
             format!("{:.0}", each(&|(_, flood)| flood.rate)),
             format!("{:.2}", each(&|(best, flood)| flood.rate / best)),
+            format!("{:.0}", middle(spent.clone())),
             format!("{:.1}", waits(50.0)),
             format!("{:.1}", waits(99.0)),
             refused.to_string(),
@@ -98,5 +137,5 @@ fn table(most: &[f64], floods: &[Vec<(f64, Flood)>]) -> String {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    format!("{table}\nMedians of {} rounds; refused and lost are of all.", most.len())
+    format!("{table}\nMedians of {rounds} rounds; refused and lost are of all.")
 }

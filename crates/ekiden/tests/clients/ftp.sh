@@ -1,5 +1,6 @@
 # ftp URLs through the HTTP listener and FTP clients in passive mode through SOCKS, with two servers: pyftpdlib, and Twisted, which
 # knows neither EPSV nor REST. $DOCS is the documentation's example.
+echo "$(getent hosts server | cut -d' ' -f1) ftp.example.org" >> /etc/hosts
 mkdir served/folder && cp served/file served/folder/inside
 head -c 50000000 /dev/urandom > served/large
 # Debian keeps both for its own Python.
@@ -46,7 +47,6 @@ head -c 1000000 served/file > rest
 http -C - ftp://server/file -o rest
 cmp served/file rest
 # As the documentation has it, but for the proxy's address.
-echo "$(getent hosts server | cut -d' ' -f1) ftp.example.org" >> /etc/hosts
 mkdir served/pub docs
 cp served/file served/pub/file.tar.gz
 (cd docs; bash -euc "${DOCS//127.0.0.1/p1}") > told

@@ -6,26 +6,13 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
+use common::peer::{accept_node, frame};
 use common::*;
-use ekiden_relay_proto::segment::{Acceptor, HEADER_BYTES, Header, Key, Kind, encode_opened};
-
-fn frame(stream: &mut TcpStream) -> (Kind, Vec<u8>) {
-    let mut header = [0; HEADER_BYTES];
-    stream.read_exact(&mut header).unwrap();
-    let header = Header::decode(header).unwrap();
-    let mut body = vec![0; header.length as usize];
-    stream.read_exact(&mut body).unwrap();
-    (header.kind, body)
-}
+use ekiden_relay_proto::segment::{HEADER_BYTES, Header, Kind, encode_opened};
 
 /// Accepts a node and its OPEN.
-fn accept_node(listener: &TcpListener) -> TcpStream {
-    let mut stream = accept(listener);
-    let mut acceptor = Acceptor::new(Key([0xaa; 32]), [7; 32]);
-    let hello = frame(&mut stream).1;
-    stream.write_all(&acceptor.hello(&hello).unwrap()).unwrap();
-    let auth = frame(&mut stream).1;
-    acceptor.authenticate(&auth).unwrap();
+fn accept_open(listener: &TcpListener) -> TcpStream {
+    let mut stream = accept_node(listener);
     assert_eq!(frame(&mut stream).0, Kind::Open);
     stream
 }
@@ -45,7 +32,7 @@ fn warmed(listener: &TcpListener, address: SocketAddr) -> (ekiden_relay::Relay, 
         listen("socksearly", "socks5", "accept = \"early\""),
     ));
     let client = connect(entry.address("fwd").unwrap());
-    let mut stream = accept_node(listener);
+    let mut stream = accept_open(listener);
     let end = Header { kind: Kind::End, length: 0 }.encode();
     stream.write_all(&encode_opened(None)).unwrap();
     stream.write_all(&end).unwrap();
@@ -105,7 +92,7 @@ fn a_warm_connection_that_ended_was_not_read_and_is_replaced() {
         assert_eq!(frame(&mut warm).0, Kind::Open);
         assert_eq!(frame(&mut warm), (Kind::Data, b"early".to_vec()));
         drop(warm);
-        assert_eq!(frame(&mut accept_node(&listener)), (Kind::Data, b"early".to_vec()), "{front}");
+        assert_eq!(frame(&mut accept_open(&listener)), (Kind::Data, b"early".to_vec()), "{front}");
     }
 }
 
@@ -132,7 +119,7 @@ fn what_a_warm_connection_may_have_taken_before_its_reset_is_not_said_again() {
         client.write_all(request.as_bytes()).unwrap();
         assert_eq!(frame(&mut warm).0, Kind::Open);
         reset(warm);
-        accept_node(&listener);
+        accept_open(&listener);
     }
 }
 
@@ -208,7 +195,7 @@ fn a_reset_said_by_a_node_is_heard_before_what_is_queued_ahead_of_it_is_delivere
              tcp = {{ send_buffer = \"8KiB\" }}\n[peer.p]\naddress = \"{address}\"\nplain_key_file = \"key\"\ntcp = {{ receive_buffer = \"4MiB\" }}\n"
         ));
         let mut client = small_client(entry.address("fwd").unwrap());
-        let mut peer = accept_node(&listener);
+        let mut peer = accept_open(&listener);
         peer.write_all(&encode_opened(None)).unwrap();
         if client_ends {
             client.shutdown(Shutdown::Write).unwrap();
@@ -243,7 +230,7 @@ fn one_warm_connection_that_was_reset_speaks_for_the_others() {
     // The first one is in use while the second one is made, and used last.
     let clients = [connect(entry.address("fwd").unwrap()), connect(entry.address("fwd").unwrap())];
     assert_eq!(frame(&mut first).0, Kind::Open);
-    let mut second = accept_node(&listener);
+    let mut second = accept_open(&listener);
     for stream in [&mut first, &mut second] {
         stream.write_all(&encode_opened(None)).unwrap();
         stream.write_all(&Header { kind: Kind::End, length: 0 }.encode()).unwrap();

@@ -2,16 +2,17 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
+use common::peer::{accept_node, frame};
 use common::process::{self, Process};
 use common::*;
 use ekiden_relay::Relay;
-use ekiden_relay_proto::segment::{Acceptor, HEADER_BYTES, Header, Key, Kind, encode_opened};
+use ekiden_relay_proto::segment::{Header, Kind, encode_opened};
 use nix::sys::signal::Signal;
 
 /// What all nodes of the process have logged.
@@ -28,26 +29,6 @@ fn log_lines() {
 #[test]
 fn node_process() {
     process::be_node();
-}
-
-fn frame(stream: &mut TcpStream) -> (Kind, Vec<u8>) {
-    let mut header = [0; HEADER_BYTES];
-    stream.read_exact(&mut header).unwrap();
-    let header = Header::decode(header).unwrap();
-    let mut body = vec![0; header.length as usize];
-    stream.read_exact(&mut body).unwrap();
-    (header.kind, body)
-}
-
-/// Accepts a node, which proves its key before it has anything to ask.
-fn accept_node(listener: &TcpListener) -> TcpStream {
-    let mut stream = accept(listener);
-    let mut acceptor = Acceptor::new(Key([0xaa; 32]), [7; 32]);
-    let hello = frame(&mut stream).1;
-    stream.write_all(&acceptor.hello(&hello).unwrap()).unwrap();
-    let auth = frame(&mut stream).1;
-    acceptor.authenticate(&auth).unwrap();
-    stream
 }
 
 fn entry_text(peer: &str, address: SocketAddr, warm: usize, limits: &str) -> String {

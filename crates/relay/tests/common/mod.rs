@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 pub mod log;
+pub mod peer;
 pub mod process;
 
 use std::io::{Read, Write};

@@ -1,0 +1,29 @@
+//! A node's peer that is the test itself, on plain segments.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+use ekiden_relay_proto::segment::{Acceptor, HEADER_BYTES, Header, Key, Kind};
+
+use super::accept;
+
+/// The next frame.
+pub fn frame(stream: &mut TcpStream) -> (Kind, Vec<u8>) {
+    let mut header = [0; HEADER_BYTES];
+    stream.read_exact(&mut header).unwrap();
+    let header = Header::decode(header).unwrap();
+    let mut body = vec![0; header.length as usize];
+    stream.read_exact(&mut body).unwrap();
+    (header.kind, body)
+}
+
+/// Accepts a node, which proves its key before it has anything to ask.
+pub fn accept_node(listener: &TcpListener) -> TcpStream {
+    let mut stream = accept(listener);
+    let mut acceptor = Acceptor::new(Key([0xaa; 32]), [7; 32]);
+    let hello = frame(&mut stream).1;
+    stream.write_all(&acceptor.hello(&hello).unwrap()).unwrap();
+    let auth = frame(&mut stream).1;
+    acceptor.authenticate(&auth).unwrap();
+    stream
+}

@@ -233,10 +233,10 @@ fn more_connections_than_there_are_descriptors_for_wait_and_are_served() {
 fn a_process_whose_descriptors_are_taken_away_refuses_and_recovers() {
     let node = Process::start("taken", &format!("threads = 1\n{SOCKS}"));
     let server = late_echo();
-    let held: Vec<TcpStream> = (0..20).map(|_| asks(node.addresses[0], server)).collect();
     let all_open = || std::fs::read_dir(format!("/proc/{}/fd", node.child.id())).unwrap().count();
-    let before = all_open();
-    wait_until("they are open", || all_open() >= before.max(45));
+    let idle = all_open();
+    let held: Vec<TcpStream> = (0..20).map(|_| asks(node.addresses[0], server)).collect();
+    wait_until("both sides of all of them are open", || all_open() >= idle + 40);
     let files = |soft: &str| {
         let limit = format!("--nofile={soft}:");
         let status = Command::new("prlimit").args(["--pid", &node.child.id().to_string(), &limit]).status();

@@ -2,12 +2,10 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-overload bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity bench-warm soak fuzz setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-overload bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity bench-warm soak fuzz release setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
-demo:
-	@scripts/setup build demo
-	cargo build --release --package ekiden
+demo: release
 	$(BUILT)/ekiden demo
 
 # All tests. Those that need root are counted as ignored, with the reason, when not run as root.
@@ -28,9 +26,7 @@ check: lint test
 # Measurements: how exact the lab is on this machine, the relay beside its peers, and the simulator's speed.
 bench: bench-lab bench-relay bench-sim
 
-bench-lab:
-	@scripts/setup build demo
-	cargo build --release --package ekiden
+bench-lab: release
 	for file in scenarios/check-*.toml; do $(BUILT)/ekiden lab check $$file || failed=1; done; exit $${failed:-0}
 
 bench-relay:
@@ -39,15 +35,11 @@ bench-relay:
 	bench/relay/run
 
 # What receivers see when a relay is killed or a host resets, ekiden beside its peers: three minutes.
-bench-ends:
-	@scripts/setup build demo
-	cargo build --release --package ekiden
+bench-ends: release
 	bench/ends/run
 
 # Two nodes that are offered twice the connections per second that they can do: two to three minutes.
-bench-overload:
-	@scripts/setup build demo
-	cargo build --release --package ekiden
+bench-overload: release
 	bench/overload/run
 
 # How fast simulations are, beside the aims: two to three minutes.
@@ -56,39 +48,27 @@ bench-sim:
 	cargo run --release --package ekiden-sim --example speed
 
 # S0's experiments, chapter 5, and 1 Gbit/s: an hour and three quarters. Continues where it was interrupted.
-bench-s0:
-	@scripts/setup build demo
-	cargo build --release --package ekiden
+bench-s0: release
 	bench/s0/run
 
 # S1's figures and claims, simulated: two minutes.
-bench-s1:
-	@scripts/setup build demo
-	cargo build --release --package ekiden
+bench-s1: release
 	bench/s1/run
 
 # Which congestion control for which path: half an hour. Continues where it was interrupted.
-bench-choice:
-	@scripts/setup build demo
-	cargo build --release --package ekiden
+bench-choice: release
 	bench/choice/run
 
 # S2's table: parallel streams with and without a gateway, simulated. Continues where it was interrupted.
-bench-s2:
-	@scripts/setup build demo
-	cargo build --release --package ekiden
+bench-s2: release
 	bench/s2/run
 
 # The same scenarios on the kernel's TCP and simulated: half an hour. Continues where it was interrupted.
-bench-fidelity:
-	@scripts/setup build demo
-	cargo build --release --package ekiden
+bench-fidelity: release
 	bench/fidelity/run
 
 # First byte and 100 KB over a long chain, direct, cold and warm: six minutes.
-bench-warm:
-	@scripts/setup build demo
-	cargo build --release --package ekiden
+bench-warm: release
 	bench/warm/run --json $(dir $(BUILT))warm.json
 
 # Three nodes under mixed load and random faults for half an hour. `bench/soak/run SECONDS` for less.
@@ -101,6 +81,11 @@ soak:
 fuzz:
 	@scripts/setup build fuzz
 	fuzz/run
+
+# The program, as it is measured and shown.
+release:
+	@scripts/setup build demo
+	cargo build --release --package ekiden
 
 setup:
 	@scripts/setup build demo test

@@ -179,11 +179,11 @@ pub async fn reach(node: &Node, to: Destination<'_>, early: Early<'_>) -> Result
 /// address where that is known here. The routes may refuse it.
 async fn reach_beside(node: &Node, target: &Target, first: &Upstream, port: u16) -> Result<Upstream, Failure> {
     let beside = Target { host: target.host.clone(), port };
-    if !is_allowed(node, &beside) {
-        return Err(Refusal::Route.of(&beside));
-    }
     let to = Destination::asked(&beside);
     let config = node.config();
+    if *config.routes.way(&beside) == Way::Refuse {
+        return Err(Refusal::Route.of(&beside));
+    }
     match config.routes.way(target) {
         Way::Via(chain) if !chain.is_empty() => reach_via(node, chain, to, Early::Nothing).await,
         _ => {

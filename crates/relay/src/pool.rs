@@ -5,7 +5,7 @@
 //! second: one that has ended, or whose line is cut, is not kept for a client to find out.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use ekiden_net::socket::Patience;
@@ -14,6 +14,11 @@ use tokio::sync::Notify;
 
 use crate::config::{Config, Peer};
 use crate::connection::{Connection, Resting};
+
+mod turns;
+
+pub use turns::Turn;
+use turns::Turns;
 
 /// A connection that rests for so long is probed sooner than one in use. One that is taken sooner costs nothing for it.
 const SHORT_REST: Duration = Duration::from_secs(1);
@@ -43,6 +48,8 @@ struct Warm {
     /// Connections that are being made ahead.
     coming: usize,
     trouble: Option<Trouble>,
+    /// To make one, for a stream that found none.
+    turns: Arc<Turns>,
 }
 
 #[derive(Debug)]
@@ -77,8 +84,24 @@ impl Pool {
         self.wanted.notify_one();
     }
 
+    /// The connection to `peer` that was used last, if one is alive; else, after those that asked before, one that comes back
+    /// or a turn to make one.
+    pub async fn get(&self, name: &str, peer: &Peer) -> Result<Resting, Option<Turn>> {
+        let turns = match self.lock().get(name) {
+            Some(warm) if warm.peer == *peer => warm.turns.clone(),
+            // The configuration has changed meanwhile.
+            _ => return Err(None),
+        };
+        if !turns.is_waited_for()
+            && let Some(connection) = self.take(name, peer)
+        {
+            return Ok(connection);
+        }
+        turns.wait(|| self.take(name, peer)).await.map_err(Some)
+    }
+
     /// The connection to `peer` that was used last, if one is alive.
-    pub fn take(&self, name: &str, peer: &Peer) -> Option<Resting> {
+    fn take(&self, name: &str, peer: &Peer) -> Option<Resting> {
         let mut peers = self.lock();
         let warm = peers.get_mut(name).filter(|warm| warm.peer == *peer)?;
         let found = std::iter::from_fn(|| warm.idle.pop()).find_map(Idle::wake);
@@ -98,6 +121,7 @@ impl Pool {
         if warm.idle.len() > warm.most {
             warm.idle.remove(0);
         }
+        warm.turns.returned();
     }
 
     /// How many connections to `peer` are kept.
@@ -159,6 +183,7 @@ impl Pool {
             Ok(connection) => {
                 if let Some(connection) = connection.rest().filter(|_| warm.idle.len() < warm.most) {
                     warm.idle.insert(0, Idle::new(connection, false));
+                    warm.turns.returned();
                 }
             }
             Err(failure) => warm.fails(name, &failure),
@@ -172,7 +197,7 @@ impl Pool {
 
 impl Warm {
     fn new(peer: &Peer) -> Self {
-        Self { peer: peer.clone(), idle: Vec::new(), most: 0, coming: 0, trouble: None }
+        Self { peer: peer.clone(), idle: Vec::new(), most: 0, coming: 0, trouble: None, turns: Turns::new() }
     }
 
     /// How many connections to make now. While they fail, one at a time.

@@ -58,7 +58,12 @@ pub async fn open(
     let request = Open { chain: rest.to_vec(), target: target.clone(), client }.encode();
     // Every node on the way has `connect` to reach the next; only one of them can be the one that waits.
     let limit = config.limits.connect * 2;
-    while let Some(warm) = node.pool.take(first, peer) {
+    let turn = loop {
+        let warm = match timeout(config.limits.connect, node.pool.get(first, peer)).await {
+            Ok(Ok(warm)) => warm,
+            Ok(Err(turn)) => break turn,
+            Err(_) => return Err(no_turn(&config.name, first)),
+        };
         let stream = warm.wake().map_err(|e| lost(first, &e))?;
         let answer = timeout(limit, ask(&stream, &request, &early)).await;
         if !matches!(answer, Ok(Ok(_) | Err(Unanswered::Ended | Unanswered::Abandoned(_)))) {
@@ -72,8 +77,11 @@ pub async fn open(
             Ok(Err(Unanswered::Abandoned(error))) => return Err(abandoned(&error)),
             Err(_) => return Err(no_answer(first)),
         }
-    }
+    };
     let (stream, mut auth) = dial_peer(node, first, peer).await.inspect_err(warn_if_refused)?;
+    if let Some(turn) = turn {
+        turn.connected();
+    }
     auth.extend(&request);
     match timeout(limit, ask(&stream, &auth, &early)).await {
         Ok(Ok(answer)) => answered(node, first, peer, stream, answer),
@@ -427,6 +435,11 @@ fn abandoned(error: &io::Error) -> Failure {
 
 fn no_answer(peer: &str) -> Failure {
     Failure::new(FailureCode::TimedOut, format_args!("node {peer} did not answer in time"))
+}
+
+fn no_turn(own: &str, peer: &str) -> Failure {
+    let text = format_args!("node {own} has too many streams to open: no connection to node {peer} in time");
+    Failure::new(FailureCode::Overloaded, text)
 }
 
 /// Bytes that break the protocol.

@@ -30,7 +30,7 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("[limits]\nmemory = \"1KiB\"".into(), 2, "limits.memory must be from 1MiB to 1TiB"),
         ("[limits]\nclient_connections = 0".into(), 2, "limits.client_connections must be from 1 to 1000000"),
         ("[limits]\nuser_rate = 0".into(), 2, "limits.user_rate must be from 1 to 1000000"),
-        (format!("{peer}warm = 17\n"), 4, "warm must be from 0 to limits.pool, which is 16"),
+        (format!("{peer}warm = 65\n"), 4, "warm must be from 0 to limits.pool, which is 64"),
         (format!("{peer}warm = -1\n"), 4, "invalid value"),
         ("[tcp]\ncongestion = \"\"".into(), 1, "cannot be a congestion control"),
         ("[tcp]\ncongestion_fallback = \"ekiden_bic\"".into(), 1, "one of the kernel's own"),

@@ -259,3 +259,51 @@ fn one_warm_connection_that_was_reset_speaks_for_the_others() {
     assert!(!ends_cleanly(&mut client));
     ends_cleanly(&mut streams[0]);
 }
+
+/// How many connections to a peer are made at a time, before it is known how long one takes.
+const TURNS: usize = 256;
+
+#[test]
+fn a_stream_beyond_the_connections_that_may_be_made_at_a_time_gets_one_that_comes_back() {
+    let (listener, address) = listener();
+    let (entry, mut warm) = warmed(&listener, address);
+    let front = entry.address("fwd").unwrap();
+    let first = answered_early(&entry, "fwd");
+    assert_eq!(frame(&mut warm).0, Kind::Open);
+    assert_eq!(frame(&mut warm), (Kind::Data, b"early".to_vec()));
+    // The peer answers none of the connections that are made for these, so that all turns are taken.
+    let others: Vec<_> = (0..=TURNS).map(|_| connect(front)).collect();
+    wait_until("all have begun", || entry.busy() == 1 + others.len());
+    warm.write_all(&encode_opened(None)).unwrap();
+    warm.write_all(&Header { kind: Kind::End, length: 0 }.encode()).unwrap();
+    drop(first);
+    assert_eq!(frame(&mut warm).0, Kind::End);
+    assert_eq!(frame(&mut warm).0, Kind::Open);
+}
+
+#[test]
+fn a_stream_that_gets_no_connection_in_time_is_refused() {
+    let (listener, address) = listener();
+    // More than the standard library's 128 are connected, and none is answered.
+    socket2::SockRef::from(&listener).listen(2 * TURNS as i32).unwrap();
+    let entry = node(&format!(
+        "[limits]\nconnect = \"1s\"\n[listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n\
+         [[route]]\nto = [\"*\"]\nvia = [\"p\"]\n[peer.p]\naddress = \"{address}\"\nplain_key_file = \"key\"\n"
+    ));
+    let mut clients: Vec<_> = (0..=TURNS).map(|_| connect(entry.address("web").unwrap())).collect();
+    for client in &mut clients {
+        client.write_all(b"CONNECT 192.0.2.1:1 HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        client.set_nonblocking(true).unwrap();
+    }
+    let mut answered = None;
+    wait_until("one is answered", || {
+        answered = clients.iter().position(|client| client.peek(&mut [0]).is_ok());
+        answered.is_some()
+    });
+    let mut client = clients.swap_remove(answered.unwrap());
+    client.set_nonblocking(false).unwrap();
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 503 "), "{answer}");
+    assert!(answer.contains("too many streams to open: no connection to node p in time"), "{answer}");
+}

@@ -112,7 +112,7 @@ impl Source<'_> {
             },
             head: self.size(&raw.head, "head", Bytes::kib(1)..=Bytes::mib(1), Bytes::kib(64))?,
             headers: self.count(&raw.headers, "headers", 8..=1000, 128)? as usize,
-            pool: self.count(&raw.pool, "pool", 0..=1000, 16)? as usize,
+            pool: self.count(&raw.pool, "pool", 0..=1000, 64)? as usize,
             pool_idle: self.time(&raw.pool_idle, "pool_idle", Time::secs(60))?,
         })
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use ekiden_net::clock;
+use ekiden_net::processors::Times;
 use ekiden_net::socket::raise_open_files;
 
 use crate::{Finding, Remedy, Verdict};
@@ -13,7 +14,7 @@ const PER_STREAM: u64 = 2;
 /// Fewer descriptors than this are few for a relay.
 const FEW_DESCRIPTORS: u64 = 4096;
 /// A hypervisor that takes more than this part of the processors' time makes round trips longer, in percent.
-const MUCH_STOLEN_PERCENT: u64 = 2;
+const MUCH_STOLEN_PERCENT: f64 = 2.0;
 /// The MTU of Ethernet.
 const USUAL_MTU: u32 = 1500;
 
@@ -33,7 +34,7 @@ pub fn machine() -> Vec<Finding> {
     let mut findings = vec![congestion(), btf()];
     findings.extend(capabilities());
     findings.push(descriptors());
-    findings.extend(fs::read_to_string("/proc/stat").ok().and_then(|text| stolen(&text)));
+    findings.extend(Times::now().as_ref().map(stolen));
     findings.extend(synchronised());
     findings.extend(mtus());
     findings
@@ -91,20 +92,15 @@ fn descriptors() -> Finding {
     Finding::new("open files", found, verdict)
 }
 
-/// How much of the processors' time since boot a hypervisor has taken; `None` if the text does not say.
-fn stolen(stat: &str) -> Option<Finding> {
-    const STEAL: usize = 7;
-    let times = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let times: Vec<u64> = times.split_whitespace().map_while(|time| time.parse().ok()).collect();
-    // What follows it, time of guests, is counted in others already.
-    let whole: u64 = times.iter().take(STEAL + 1).sum();
-    let percent = times.get(STEAL)? * 100 / whole.max(1);
-    let found = format!("{percent} % of the processors' time since boot");
+/// How much of the processors' time since boot a hypervisor has taken.
+fn stolen(times: &Times) -> Finding {
+    let percent = times.stolen_percent();
+    let found = format!("{percent:.0} % of the processors' time since boot");
     let verdict = match percent > MUCH_STOLEN_PERCENT {
         false => Verdict::Good,
         true => Verdict::Note("the machine stands still at times, and bursts follow".into()),
     };
-    Some(Finding::new("taken by the hypervisor", found, verdict))
+    Finding::new("taken by the hypervisor", found, verdict)
 }
 
 fn synchronised() -> Option<Finding> {
@@ -154,12 +150,9 @@ mod tests {
 
     #[test]
     fn stolen_time_is_a_part_of_all() {
-        let finding = stolen("cpu  10 0 20 60 0 0 0 10 5 5\ncpu0 1\n").unwrap();
+        let finding = stolen(&Times { whole: 100, stolen: 10 });
         assert!(finding.found.starts_with("10 %") && matches!(finding.verdict, Verdict::Note(_)));
-        assert_eq!(stolen("cpu  10 0 20 70 0 0 0 1 0 0\n").unwrap().verdict, Verdict::Good);
-        assert_eq!(stolen("cpu  10 0 20\n"), None);
-        assert_eq!(stolen(""), None);
-        assert!(stolen("cpu  0 0 0 0 0 0 0 0\n").is_some());
+        assert_eq!(stolen(&Times { whole: 100, stolen: 1 }).verdict, Verdict::Good);
     }
 
     #[test]

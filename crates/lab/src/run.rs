@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use ekiden_net::clock::monotonic_ns;
+use ekiden_net::processors::Times;
 use ekiden_record::{FORMAT, Manifest, Outcome, Record};
 use ekiden_scenario::Scenario;
 
@@ -30,7 +31,9 @@ impl Lab {
         let manifest = manifest(&self.scenario, command);
         let origin_us = monotonic_ns() / 1000;
         let tracer = Tracer::start(self)?;
+        let before = Times::now();
         let outcomes = flow::run_all(self, progress)?;
+        let times = Times::now().zip(before).map(|(now, before)| now.since(&before));
         let congestion = tracer.map(|tracer| tracer.finish(origin_us));
         Ok(Record {
             format: FORMAT,
@@ -39,6 +42,7 @@ impl Lab {
             paths,
             links: self.link_counters(),
             tunnels: Vec::new(),
+            stolen_percent: times.map(|times| times.stolen_percent()),
             samples: outcomes.samples,
             queues: Vec::new(),
             events: outcomes.events,

@@ -10,6 +10,7 @@ pub mod packet;
 pub mod ping;
 pub mod policy_route;
 pub mod privileges;
+pub mod processors;
 pub mod sandbox;
 pub mod schedule;
 pub mod socket;

@@ -30,6 +30,10 @@ pub struct Record {
     /// What each direction of each connection of each tunnel did; absent without tunnels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tunnels: Vec<TunnelDirection>,
+    /// The part of the processors' time that a hypervisor took for others while the flows ran, in percent; absent where time
+    /// is virtual, or the kernel does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stolen_percent: Option<f64>,
     /// The state of the senders over time, ordered by time.
     pub samples: Vec<Sample>,
     /// The queues of links and tunnels over time, ordered by time; absent where nobody looked.

@@ -60,6 +60,7 @@ fn record() -> Record {
             rtt_min_us: Some(8),
             rtt_max_us: None,
         }],
+        stolen_percent: Some(0.5),
         samples: vec![Sample {
             at_us: 100_000,
             flow: "bulk".into(),

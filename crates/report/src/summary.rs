@@ -41,6 +41,8 @@ pub struct Summary {
     pub overruns: u64,
     /// The greatest 99th percentile of the lateness over links and runs; `None` where time is virtual.
     pub lateness_p99_us: Option<f64>,
+    /// The greatest part of the processors' time that a hypervisor took during a run; `None` where it is not known.
+    pub stolen_percent: Option<f64>,
     /// Flows, in the order of the scenario.
     pub flows: Vec<FlowSummary>,
 }
@@ -73,6 +75,7 @@ pub fn summarize(records: &[Record]) -> Summary {
         queue_drops: Spread::of(records.iter().map(drops)),
         overruns: links().map(|link| link.overruns).sum(),
         lateness_p99_us: lateness.max_by(f64::total_cmp),
+        stolen_percent: records.iter().filter_map(|record| record.stolen_percent).max_by(f64::total_cmp),
         flows: names.map(|name| flow_summary(name, records)).collect(),
     }
 }

@@ -48,6 +48,7 @@ fn record(goodputs: &[(&str, u64)], drops: [u64; 2], overruns: u64, p99_us: Opti
         paths: Vec::new(),
         links: drops.map(link).into(),
         tunnels: Vec::new(),
+        stolen_percent: None,
         samples: Vec::new(),
         queues: Vec::new(),
         events: Vec::new(),
@@ -66,16 +67,18 @@ fn the_median_is_the_middle_or_the_mean_of_the_middle_two() {
 
 #[test]
 fn every_flow_is_summarised_apart_and_the_links_together() {
-    let runs = [
+    let mut runs = [
         record(&[("one", 100), ("two", 50)], [1, 2], 0, Some(20.0)),
         record(&[("one", 300), ("two", 70)], [0, 0], 0, Some(30.0)),
         record(&[("one", 200), ("two", 60)], [4, 4], 0, Some(10.0)),
     ];
+    (runs[0].stolen_percent, runs[2].stolen_percent) = (Some(9.0), Some(1.0));
     let summary = summarize(&runs);
     let spread = |least, median, greatest| Some(Spread { median, least, greatest });
     assert_eq!((summary.runs, summary.invalid, summary.overruns), (3, 0, 0));
     assert_eq!(summary.queue_drops, spread(0.0, 3.0, 8.0));
     assert_eq!(summary.lateness_p99_us, Some(30.0));
+    assert_eq!(summary.stolen_percent, Some(9.0));
     assert_eq!(summary.flows.iter().map(|flow| flow.name.as_str()).collect::<Vec<_>>(), ["one", "two"]);
     assert_eq!(summary.flows[0].goodput_bit_s, spread(100.0, 200.0, 300.0));
     assert_eq!(summary.flows[1].retransmits, spread(5.0, 6.0, 7.0));

@@ -62,6 +62,7 @@ impl Simulation<'_> {
             paths: paths(self.scenario),
             links,
             tunnels,
+            stolen_percent: None,
             samples: self.samples,
             queues: self.queues.samples,
             events,

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::slice;
 
 use ekiden_record::{Outcome, Record};
 use ekiden_report::{FlowSummary, LATENESS_P99_MOST_US, Spread, Summary, Table, summarize};
@@ -10,7 +11,7 @@ use serde::Serialize;
 use super::plan::Plan;
 use crate::out;
 
-/// One line per flow, with a head.
+/// One line per flow, with a head; then whether the machine has shaped the run.
 pub fn flows(record: &Record) -> String {
     let ms = |us: Option<u64>| us.map_or("-".into(), |us| format!("{:.1}", us as f64 / 1e3));
     let head = ["flow", "Mbit/s", "seconds", "bytes", "sent again", "RTT min ms", "RTT max ms", "outcome"];
@@ -31,7 +32,12 @@ pub fn flows(record: &Record) -> String {
             },
         ]);
     }
-    out::aligned(&rows)
+    let mut text = out::aligned(&rows);
+    let summary = summarize(slice::from_ref(record));
+    if summary.invalid > 0 {
+        text += &format!("shaped by the machine, not by the scenario alone: {}\n", why_invalid(&summary));
+    }
+    text
 }
 
 /// What came out at each point of which there are runs, in their order. `records` are of the plan's runs.
@@ -104,15 +110,23 @@ fn cells(shown: &Shown, flow: Option<&FlowSummary>) -> [String; 7] {
 
 /// How many runs are invalid, and why; empty if none is.
 fn invalid(summary: &Summary) -> String {
-    if summary.invalid == 0 {
-        return String::new();
+    match summary.invalid {
+        0 => String::new(),
+        invalid => format!("{invalid} of {}: {}", summary.runs, why_invalid(summary)),
     }
-    let mut text = format!("{} of {}:", summary.invalid, summary.runs);
+}
+
+/// What the machine did to runs.
+fn why_invalid(summary: &Summary) -> String {
+    let mut why = Vec::new();
     if summary.overruns > 0 {
-        text += &format!(" {} overruns", summary.overruns);
+        why.push(format!("{} overruns", summary.overruns));
     }
     if let Some(p99_us) = summary.lateness_p99_us.filter(|p99_us| *p99_us > LATENESS_P99_MOST_US) {
-        text += &format!(" {:.1} ms late", p99_us / 1e3);
+        why.push(format!("{:.1} ms late", p99_us / 1e3));
     }
-    text
+    if let Some(percent) = summary.stolen_percent.filter(|percent| *percent >= 1.0) {
+        why.push(format!("hypervisor took {percent:.0} %"));
+    }
+    why.join(", ")
 }

@@ -87,25 +87,30 @@ impl Pool {
     /// The connection to `peer` that was used last, if one is alive; else, after those that asked before, one that comes back
     /// or a turn to make one.
     pub async fn get(&self, name: &str, peer: &Peer) -> Result<Resting, Option<Turn>> {
-        let turns = match self.lock().get(name) {
-            Some(warm) if warm.peer == *peer => warm.turns.clone(),
-            // The configuration has changed meanwhile.
-            _ => return Err(None),
+        // Under one lock, so that nothing comes back unnoticed between looking and waiting.
+        let waiting = {
+            let mut peers = self.lock();
+            // If there is none, the configuration has changed meanwhile.
+            let warm = peers.get_mut(name).filter(|warm| warm.peer == *peer).ok_or(None)?;
+            if !warm.turns.is_waited_for()
+                && let Some(connection) = self.take_from(warm)
+            {
+                return Ok(connection);
+            }
+            warm.turns.begin()
         };
-        if !turns.is_waited_for()
-            && let Some(connection) = self.take(name, peer)
-        {
-            return Ok(connection);
-        }
-        turns.wait(|| self.take(name, peer)).await.map_err(Some)
+        waiting.end(|| self.take(name, peer)).await.map_err(Some)
     }
 
-    /// The connection to `peer` that was used last, if one is alive.
     fn take(&self, name: &str, peer: &Peer) -> Option<Resting> {
         let mut peers = self.lock();
-        let warm = peers.get_mut(name).filter(|warm| warm.peer == *peer)?;
+        self.take_from(peers.get_mut(name).filter(|warm| warm.peer == *peer)?)
+    }
+
+    /// The connection that was used last, if one is alive.
+    fn take_from(&self, warm: &mut Warm) -> Option<Resting> {
         let found = std::iter::from_fn(|| warm.idle.pop()).find_map(Idle::wake);
-        if warm.idle.len() + warm.coming < peer.warm {
+        if warm.idle.len() + warm.coming < warm.peer.warm {
             self.wanted.notify_one();
         }
         found

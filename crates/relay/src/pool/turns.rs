@@ -53,8 +53,9 @@ struct Pace {
     shortest: Option<(Duration, Instant)>,
 }
 
-/// Counts one that waits, until it is dropped.
-struct Waiting<'a>(&'a AtomicUsize);
+/// One that waits; counted until it is dropped.
+#[derive(Debug)]
+pub struct Waiting(Arc<Turns>);
 
 impl Turns {
     /// Turns for a peer to which no connection was made yet.
@@ -79,20 +80,34 @@ impl Turns {
         }
     }
 
+    /// From now on what comes back is told.
+    pub fn begin(self: &Arc<Self>) -> Waiting {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        Waiting(self.clone())
+    }
+}
+
+impl Waiting {
     /// In the order of asking, what `take` gives when a connection has come back, or else a turn to make one.
-    pub async fn wait<T>(self: &Arc<Self>, mut take: impl FnMut() -> Option<T>) -> Result<T, Turn> {
-        let _waiting = Waiting::new(&self.waiting);
-        let mut permit = pin!(self.free.clone().acquire_owned());
+    pub async fn end<T>(self, mut take: impl FnMut() -> Option<T>) -> Result<T, Turn> {
+        let turns = &self.0;
+        let mut permit = pin!(turns.free.clone().acquire_owned());
         loop {
             tokio::select! {
                 biased;
-                () = self.returned.notified() => if let Some(taken) = take() {
+                () = turns.returned.notified() => if let Some(taken) = take() {
                     return Ok(taken);
                 },
                 // The semaphore is never closed.
-                permit = &mut permit => return Err(Turn::new(self, permit.ok())),
+                permit = &mut permit => return Err(Turn::new(turns, permit.ok())),
             }
         }
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -138,19 +153,6 @@ impl Pace {
         if has_connected && counts.is_none_or(|shortest| time <= shortest) {
             self.shortest = Some((time, now));
         }
-    }
-}
-
-impl<'a> Waiting<'a> {
-    fn new(count: &'a AtomicUsize) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(count)
-    }
-}
-
-impl Drop for Waiting<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -203,7 +205,7 @@ mod tests {
         let turns = Turns::new();
         let mut taken = Vec::new();
         for _ in 0..FIRST {
-            taken.push(turns.wait(|| None::<()>).await.unwrap_err());
+            taken.push(turns.begin().end(|| None::<()>).await.unwrap_err());
         }
         assert_eq!(turns.free.available_permits(), 0);
         taken.pop().unwrap().connected();
@@ -223,13 +225,13 @@ mod tests {
         let turns = Turns::new();
         let mut held = Vec::new();
         for _ in 0..FIRST {
-            held.push(turns.wait(|| None::<()>).await.unwrap_err());
+            held.push(turns.begin().end(|| None::<()>).await.unwrap_err());
         }
         let back = Arc::new(Mutex::new(Vec::new()));
         let waiters: Vec<_> = (0..3)
             .map(|_| {
                 let (turns, back) = (turns.clone(), back.clone());
-                tokio::spawn(async move { turns.wait(|| back.lock().unwrap().pop()).await.ok() })
+                tokio::spawn(async move { turns.begin().end(|| back.lock().unwrap().pop()).await.ok() })
             })
             .collect();
         while turns.waiting.load(Ordering::Relaxed) < 3 {

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 /// How many turns there are at first, and at least.
 const FIRST: usize = 256;
-const LEAST: usize = 16;
+const LEAST: usize = 4;
 
 /// A connection that took longer than twice the shortest time, and this, was held up by work.
 const SLACK: Duration = Duration::from_millis(10);

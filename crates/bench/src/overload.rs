@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 use comfy_table::{CellAlignment, Table, presets};
 use nix::sched::{CpuSet, sched_setaffinity};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
 
 use crate::Args;
@@ -25,8 +24,6 @@ const FACTORS: [f64; 3] = [0.5, 1.0, 2.0];
 const IN_FLIGHT: usize = 64;
 const OFFERING: Duration = Duration::from_secs(4);
 const MEASURED: Duration = Duration::from_secs(3);
-/// Open files that everything started here may have: connections that wait are many.
-const FILES: u64 = 1 << 16;
 /// The part of the most that must be done at twice of it.
 const AIM: f64 = 0.9;
 
@@ -35,9 +32,6 @@ pub fn run(args: &Args) -> Result<()> {
     relay::prepare(&[Relay::Chain], args)?;
     let cpus = process::cpu_of_machine()?.1;
     ensure!(cpus >= 2, "the nodes need a CPU of their own, and there is one only");
-    let (_, files) = getrlimit(Resource::RLIMIT_NOFILE)?;
-    let files = files.max(FILES);
-    setrlimit(Resource::RLIMIT_NOFILE, files, files).context("cannot raise the limit of open files")?;
     let network = Network::build()?;
     let path = load::Path {
         client: Some(&network.client),

@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use ekiden_net::socket::open_files;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent};
 
 use super::echo::{self, BATCH};
@@ -16,13 +17,16 @@ use super::{Path, joined};
 /// Connections begun before answers are looked at again.
 const BURST: u64 = 64;
 
+/// Files that are left for the server and everything else.
+const SPARE_FILES: u64 = 4096;
+
 /// How long the last answers are waited for after the last connection has begun.
 const DRAIN: Duration = Duration::from_secs(60);
 
 /// What became of the connections.
 #[derive(Debug, Clone, Default)]
 pub struct Flood {
-    /// Begun.
+    /// Begun. Fewer than asked for, if as many were waiting as files may be open.
     pub offered: u64,
     /// Answered within the measured part, per second.
     pub rate: f64,
@@ -61,11 +65,12 @@ fn client(path: Path, rate: f64, offering: Duration, measured: Duration) -> Resu
     let (mut calls, mut free): (Vec<Option<(Call, Instant)>>, Vec<usize>) = (Vec::new(), Vec::new());
     let (mut flood, mut open, mut in_time) = (Flood::default(), 0, 0u64);
     let mut events = [EpollEvent::empty(); BATCH];
+    let most = open_files()?.saturating_sub(SPARE_FILES);
     let begun = Instant::now();
     loop {
         let now = begun.elapsed();
-        let due = (rate * now.min(offering).as_secs_f64()) as u64;
-        for _ in 0..(due - flood.offered).min(BURST) {
+        let due = if now < offering { (rate * now.as_secs_f64()) as u64 } else { 0 };
+        for _ in 0..due.saturating_sub(flood.offered).min(BURST).min(most.saturating_sub(open)) {
             let index = free.pop().unwrap_or_else(|| {
                 calls.push(None);
                 calls.len() - 1

@@ -31,7 +31,7 @@ fn demo() -> Result<(), Failed> {
         let n = outcome["group"].as_str().and_then(|group| group.split(' ').next()?.parse().ok()).unwrap_or(1.0);
         holds(
             gain(outcome) > 0.75 * n,
-            "n segments carry nearly n times as much",
+            "n segments carry more than one fewer could",
             [&outcome["group"], &outcome["gain"]],
         )?;
     }

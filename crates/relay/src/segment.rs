@@ -437,9 +437,12 @@ fn no_answer(peer: &str) -> Failure {
     Failure::new(FailureCode::TimedOut, format_args!("node {peer} did not answer in time"))
 }
 
+/// What was to be sent was not: a dead node makes those that wait for a turn wait in vain.
 fn no_turn(own: &str, peer: &str) -> Failure {
-    let text = format_args!("node {own} has too many streams to open: no connection to node {peer} in time");
-    Failure::new(FailureCode::Overloaded, text)
+    let text = format_args!(
+        "node {own} had no connection to node {peer} in time: many streams wait for one, and that node is slow or does not answer"
+    );
+    Failure::new(FailureCode::NodeUnreachable, text)
 }
 
 /// Bytes that break the protocol.

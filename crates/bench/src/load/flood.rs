@@ -26,7 +26,7 @@ const DRAIN: Duration = Duration::from_secs(60);
 /// What became of the connections.
 #[derive(Debug, Clone, Default)]
 pub struct Flood {
-    /// Begun. Fewer than asked for, if as many were waiting as files may be open.
+    /// Begun. Fewer than asked for if as many wait as files may be open.
     pub offered: u64,
     /// Answered within the measured part, per second.
     pub rate: f64,

@@ -30,7 +30,7 @@ const AIM: f64 = 0.9;
 /// Runs all rounds and prints the table.
 pub fn run(args: &Args) -> Result<()> {
     relay::prepare(&[Relay::Chain], args)?;
-    let cpus = process::cpu_of_machine()?.1;
+    let cpus = process::cpus()?;
     ensure!(cpus >= 2, "the nodes need a CPU of their own, and there is one only");
     let network = Network::build()?;
     let path = load::Path {
@@ -39,7 +39,7 @@ pub fn run(args: &Args) -> Result<()> {
         connect: Relay::Chain.address(),
         listen: network::EVERY_ADDRESS_OF_SERVER,
     };
-    let (start, machine, own) = (Instant::now(), process::cpu_of_machine()?.0, process::cpu_of_all()?);
+    let (start, machine, own) = (Instant::now(), process::cpu_of_machine()?, process::cpu_of_all()?);
     let rounds = if args.quick { 1 } else { args.rounds };
     let (mut others, mut ended) = (0.0, Duration::ZERO);
     let (mut best_cost, mut spent) = (Vec::new(), FACTORS.map(|_| Vec::new()));
@@ -68,7 +68,7 @@ pub fn run(args: &Args) -> Result<()> {
         // What has ended counts no more, so each round is seen while its nodes run.
         let ours = process::cpu_of_all()?.saturating_sub(own) + ended;
         ended += running.cpu()?;
-        let machine = process::cpu_of_machine()?.0.saturating_sub(machine);
+        let machine = process::cpu_of_machine()?.saturating_sub(machine);
         others = machine.saturating_sub(ours).as_secs_f64() / start.elapsed().as_secs_f64() / cpus as f64;
     }
     println!(

@@ -2,10 +2,10 @@
 
 use std::fs;
 use std::io;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use ekiden_net::processors::Times;
 use nix::unistd::{SysconfVar, sysconf};
 
 /// One line of /proc/PID/stat.
@@ -29,38 +29,16 @@ pub fn cpu_of_all() -> Result<Duration> {
     to_time(all()?.iter().map(|stat| stat.ticks).sum())
 }
 
-/// The time that the machine's CPUs have spent on anything, and the number of CPUs.
-pub fn cpu_of_machine() -> Result<(Duration, usize)> {
-    let text = fs::read_to_string("/proc/stat").context("cannot read /proc/stat")?;
-    let (ticks, cpus) = parse_machine(&text).context("cannot understand /proc/stat")?;
-    Ok((to_time(ticks)?, cpus))
+/// The time that the machine's CPUs have spent on anything, what a hypervisor took included.
+pub fn cpu_of_machine() -> Result<Duration> {
+    let times = Times::now().context("cannot understand /proc/stat")?;
+    to_time(times.whole - times.idle)
 }
 
-/// Keeps all CPUs from sleeping while it lives, with programs that run only when nothing else wants to. In a virtual
-/// machine a CPU that sleeps takes many times as long to wake as a relay takes to pass a message on, and whether it
-/// sleeps is up to a guess of the kernel's.
-pub struct Awake(Vec<Child>);
-
-impl Awake {
-    /// Takes effect at once.
-    pub fn keep(cpus: usize) -> Result<Self> {
-        let mut awake = Self(Vec::new());
-        for _ in 0..cpus {
-            let mut command = Command::new("chrt");
-            command.args(["--idle", "0", "sh", "-c", "while :; do :; done"]).stdin(Stdio::null());
-            awake.0.push(command.spawn().context("cannot run chrt (Debian's package util-linux)")?);
-        }
-        Ok(awake)
-    }
-}
-
-impl Drop for Awake {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
+/// The number of CPUs.
+pub fn cpus() -> Result<usize> {
+    let cpus = sysconf(SysconfVar::_NPROCESSORS_ONLN)?.context("the kernel does not say how many CPUs there are")?;
+    Ok(usize::try_from(cpus)?)
 }
 
 /// The memory of `root` and its descendants in bytes; pages shared by n processes count as 1/n.
@@ -113,15 +91,6 @@ fn parse_stat(line: &str) -> Option<Stat> {
     Some(Stat { pid: pid.parse().ok()?, parent: fields.get(1)?.parse().ok()?, ticks: number(11)? + number(12)? })
 }
 
-/// user, nice, system, irq, softirq and steal; not idle and iowait, nor guest time, which user time includes.
-fn parse_machine(text: &str) -> Option<(u64, usize)> {
-    let numbers = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let numbers: Vec<u64> = numbers.split_ascii_whitespace().map_while(|number| number.parse().ok()).collect();
-    let busy = numbers.get(..3)?.iter().chain(numbers.get(5..8)?).sum();
-    let cpus = text.lines().filter(|line| line.starts_with("cpu") && !line.starts_with("cpu ")).count();
-    Some((busy, cpus))
-}
-
 fn parse_pss(text: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
@@ -152,12 +121,6 @@ mod tests {
     }
 
     #[test]
-    fn idle_time_of_the_machine_is_not_busy_time() {
-        let text = "cpu  1 2 4 1000 2000 8 16 32 64 128\ncpu0 1 2\ncpu1 1 2\nintr 5\n";
-        assert_eq!(parse_machine(text), Some((63, 2)));
-    }
-
-    #[test]
     fn pss_is_in_kilobytes() {
         assert_eq!(parse_pss("Rss:  10 kB\nPss:                 123 kB\nPss_Dirty: 7 kB\n"), Some(123 * 1024));
     }
@@ -171,7 +134,8 @@ mod tests {
             sum = std::hint::black_box(sum + 1);
         }
         assert!(memory_of_tree(own).unwrap() > 100_000);
-        assert!(cpu_of_machine().unwrap().1 > 0);
+        assert!(cpus().unwrap() > 0);
+        assert!(cpu_of_machine().unwrap() >= before);
         assert!(cpu_of_all().unwrap() >= before);
     }
 }

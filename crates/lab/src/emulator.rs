@@ -17,6 +17,7 @@ use ekiden_link::{Fate, Line, random};
 use ekiden_net::clock::{monotonic_ns, realtime_ns, sleep_until};
 use ekiden_net::namespace::Namespace;
 use ekiden_net::packet::{BATCH, Batch, ETHERNET_HEADER, PacketSocket};
+use ekiden_net::processors::Awake;
 use ekiden_net::schedule;
 use ekiden_record::LinkDirection;
 use ekiden_scenario::Link;
@@ -48,6 +49,7 @@ pub(crate) struct Emulator {
     names: Vec<(String, [String; 2])>,
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
+    _awake: Option<Awake>,
 }
 
 struct Shared {
@@ -107,7 +109,8 @@ impl Emulator {
         let driver = Driver { shared: Arc::clone(&shared), directions, batch, load, unseen_most_ns, stop: stopping };
         let thread = thread::Builder::new().name("wire".into()).spawn(move || driver.run())?;
         let names = wires.iter().map(|wire| (wire.name.into(), wire.link.ends.clone())).collect();
-        Ok(Self { shared, names, stop: Some(stop), thread: Some(thread) })
+        // Without root the processors sleep, and the counters tell how late that made frames.
+        Ok(Self { shared, names, stop: Some(stop), thread: Some(thread), _awake: Awake::keep().ok() })
     }
 
     /// What every direction of every link has done so far, in the order of the scenario.

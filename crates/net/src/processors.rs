@@ -1,12 +1,15 @@
-//! What this machine's processors did with their time.
+//! What this machine's processors did with their time, and keeping them from sleeping.
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::{self, Write};
 
 /// Time of all processors together since the machine started, in ticks (proc_stat(5), the line `cpu`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
     /// All of it, without guests' of this machine, whose time is counted as the host's programs' already.
     pub whole: u64,
+    /// Nothing to do, or nothing but waiting for a disk.
+    pub idle: u64,
     /// What a hypervisor took for others.
     pub stolen: u64,
 }
@@ -18,11 +21,16 @@ impl Times {
     }
 
     fn parse(stat: &str) -> Option<Self> {
+        const IDLE: usize = 3;
         const STEAL: usize = 7;
         let times = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
         let times: Vec<u64> = times.split_whitespace().map_while(|time| time.parse().ok()).collect();
         // What follows it is time of guests.
-        Some(Self { whole: times.iter().take(STEAL + 1).sum(), stolen: *times.get(STEAL)? })
+        Some(Self {
+            whole: times.iter().take(STEAL + 1).sum(),
+            idle: times.get(IDLE..IDLE + 2)?.iter().sum(),
+            stolen: *times.get(STEAL)?,
+        })
     }
 
     /// The part of the time that a hypervisor took for others, in percent.
@@ -32,7 +40,34 @@ impl Times {
 
     /// The time since `before`.
     pub fn since(&self, before: &Self) -> Self {
-        Self { whole: self.whole.saturating_sub(before.whole), stolen: self.stolen.saturating_sub(before.stolen) }
+        Self {
+            whole: self.whole.saturating_sub(before.whole),
+            idle: self.idle.saturating_sub(before.idle),
+            stolen: self.stolen.saturating_sub(before.stolen),
+        }
+    }
+}
+
+/// Keeps this machine's processors from sleeping while it lives: one with nothing to do looks out for work instead. It
+/// takes up to 1 ms to wake a processor from the deepest sleep of its own, and many to have a virtual one back that has
+/// halted, for the hypervisor gives it to others meanwhile.
+///
+/// It is a promise of the kernel (Documentation/power/pm_qos_interface.rst), which ends with the process, however that
+/// ends. It costs power, and what else runs on the hypervisor's processors.
+#[derive(Debug)]
+pub struct Awake {
+    _promised: File,
+}
+
+impl Awake {
+    /// Takes effect at once.
+    ///
+    /// # Errors
+    /// `EACCES` without root (in a user namespace too), `ENOENT` where there is no such device.
+    pub fn keep() -> io::Result<Self> {
+        let mut promised = File::options().write(true).open("/dev/cpu_dma_latency")?;
+        promised.write_all(&0i32.to_ne_bytes())?;
+        Ok(Self { _promised: promised })
     }
 }
 
@@ -42,10 +77,10 @@ mod tests {
 
     #[test]
     fn stolen_time_is_a_part_of_all_without_guests() {
-        let times = Times::parse("cpu  10 0 20 60 0 0 0 10 5 5\ncpu0 1\n").unwrap();
-        assert_eq!(times, Times { whole: 100, stolen: 10 });
+        let times = Times::parse("cpu  10 0 20 50 10 0 0 10 5 5\ncpu0 1\n").unwrap();
+        assert_eq!(times, Times { whole: 100, idle: 60, stolen: 10 });
         assert_eq!(times.stolen_percent(), 10.0);
-        let later = Times { whole: 300, stolen: 20 };
+        let later = Times { whole: 300, idle: 70, stolen: 20 };
         assert_eq!(later.since(&times).stolen_percent(), 5.0);
         assert_eq!(times.since(&times).stolen_percent(), 0.0);
     }
@@ -54,6 +89,15 @@ mod tests {
     fn a_kernel_that_does_not_say_is_no_error() {
         assert_eq!(Times::parse("cpu  10 0 20\n"), None);
         assert_eq!(Times::parse(""), None);
+    }
+
+    #[test]
+    fn a_promise_is_kept_where_it_may_be_made() {
+        let promised = || fs::read("/dev/cpu_dma_latency").unwrap();
+        match Awake::keep() {
+            Ok(_awake) => assert_eq!(promised(), 0i32.to_ne_bytes()),
+            Err(error) => assert!([io::ErrorKind::NotFound, io::ErrorKind::PermissionDenied].contains(&error.kind())),
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 
 mod counters;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -64,6 +64,8 @@ struct Shared {
 struct Driver {
     shared: Arc<Shared>,
     directions: Vec<Direction>,
+    /// Of each node, those that lead to it.
+    leading_to: Vec<Vec<usize>>,
     batch: Batch,
     load: Load,
     /// How long arrivals may stay unseen under load: half the shortest delay, so that none is due before it is seen.
@@ -106,7 +108,9 @@ impl Emulator {
         let load = Load::new(monotonic_ns());
         let batch = Batch::new(mtu as usize);
         let unseen_most_ns = wires.iter().map(|wire| wire.link.delay.0 / 2).min().unwrap_or_default();
-        let driver = Driver { shared: Arc::clone(&shared), directions, batch, load, unseen_most_ns, stop: stopping };
+        let leading_to = leading_to(wires);
+        let shared_too = Arc::clone(&shared);
+        let driver = Driver { shared: shared_too, directions, leading_to, batch, load, unseen_most_ns, stop: stopping };
         let thread = thread::Builder::new().name("wire".into()).spawn(move || driver.run())?;
         let names = wires.iter().map(|wire| (wire.name.into(), wire.link.ends.clone())).collect();
         // Without root the processors sleep, and the counters tell how late that made frames.
@@ -175,20 +179,17 @@ impl Driver {
         taken
     }
 
-    /// Sends what is due by `early_ns` from now.
+    /// Sends what is due by `early_ns` from now, to each node in the order in which it is due: what a router gets last
+    /// finds its queues full more often.
     fn deliver(&mut self, early_ns: u64) {
         let mut counters = lock(&self.shared.counters);
-        for (i, (direction, counters)) in self.directions.iter_mut().zip(&mut *counters).enumerate() {
-            let far_end = &self.shared.sockets[i ^ 1];
+        for leading_to_it in &self.leading_to {
             loop {
                 let now_ns = monotonic_ns();
-                let until_ns = now_ns + early_ns;
-                let due = direction.under_way.iter().take(BATCH).take_while(|(due_ns, _)| *due_ns <= until_ns).count();
-                if due == 0 {
-                    break;
-                }
+                let Some((i, due)) = first_due(&self.directions, leading_to_it, now_ns + early_ns) else { break };
+                let (direction, counters) = (&mut self.directions[i], &mut counters[i]);
                 let frames = direction.under_way.iter().take(due).map(|(_, frame)| &**frame);
-                let sent = far_end.send(frames).unwrap_or_default();
+                let sent = self.shared.sockets[i ^ 1].send(frames).unwrap_or_default();
                 for (due_ns, frame) in direction.under_way.drain(..sent) {
                     counters.delivered(frame.len() - ETHERNET_HEADER, now_ns as i64 - due_ns as i64);
                 }
@@ -228,6 +229,28 @@ impl Driver {
         // An interruption is as good as a frame: the caller looks.
         let _ = ppoll(&mut waited, timeout, None);
     }
+}
+
+/// The directions that lead to each node, by their number.
+fn leading_to(wires: &[Wire<'_>]) -> Vec<Vec<usize>> {
+    let mut nodes = BTreeMap::<&str, Vec<usize>>::new();
+    for (at, wire) in wires.iter().enumerate() {
+        let [a, b] = &wire.link.ends;
+        nodes.entry(b).or_default().push(2 * at);
+        nodes.entry(a).or_default().push(2 * at + 1);
+    }
+    nodes.into_values().collect()
+}
+
+/// Which of these directions has the frame that is due first, and how many, at most [`BATCH`], it has that are due by
+/// `until_ns` and no later than any other direction's; `None` if nothing is due.
+fn first_due(directions: &[Direction], these: &[usize], until_ns: u64) -> Option<(usize, usize)> {
+    let front_ns = |i: &usize| directions[*i].under_way.front().map_or(u64::MAX, |(due_ns, _)| *due_ns);
+    let first = *these.iter().min_by_key(|i| front_ns(i))?;
+    let others_ns = these.iter().filter(|i| **i != first).map(front_ns).min().unwrap_or(u64::MAX);
+    let until_ns = until_ns.min(others_ns);
+    let due = directions[first].under_way.iter().take(BATCH).take_while(|(due_ns, _)| *due_ns <= until_ns).count();
+    (due > 0).then_some((first, due))
 }
 
 impl Direction {
@@ -273,4 +296,40 @@ impl Load {
 /// The counters are plain numbers: valid even if a thread panicked while it held them.
 fn lock(counters: &Mutex<Vec<Counters>>) -> MutexGuard<'_, Vec<Counters>> {
     counters.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use ekiden_scenario::Scenario;
+
+    use super::*;
+
+    const SCENARIO: &str = "name = \"star\"\n[node.a]\n[node.b]\n[node.c]\n[node.router]\nkind = \"router\"\n\
+        [link.a]\nrate = \"1Mbit/s\"\nends = [\"a\", \"router\"]\n[link.b]\nrate = \"1Mbit/s\"\nends = [\"b\", \"router\"]\n[link.c]\nrate = \"1Mbit/s\"\nends = [\"router\", \"c\"]\n\
+        [flow.f]\nfrom = \"a\"\nto = \"c\"\nbytes = \"1KB\"\n";
+
+    #[test]
+    fn a_node_gets_frames_in_the_order_in_which_they_are_due_whatever_link_they_come_by() {
+        let scenario = Scenario::parse(SCENARIO, "star.toml").unwrap();
+        let direction = |dues: &[u64]| Direction {
+            line: Line::new(&scenario.links["a"], 1),
+            under_way: dues.iter().map(|due_ns| (*due_ns, Box::default())).collect(),
+        };
+        let mut directions = [direction(&[10, 40, 50]), direction(&[1]), direction(&[20, 30, 60])];
+        let mut order = Vec::new();
+        while let Some((i, due)) = first_due(&directions, &[0, 2], 55) {
+            order.extend(directions[i].under_way.drain(..due).map(|(due_ns, _)| due_ns));
+        }
+        assert_eq!(order, [10, 20, 30, 40, 50]);
+        assert_eq!(first_due(&directions, &[], 55), None);
+    }
+
+    #[test]
+    fn directions_are_put_together_by_the_node_they_lead_to() {
+        let scenario = Scenario::parse(SCENARIO, "star.toml").unwrap();
+        let wire = |link| Wire { name: "", link, devices: Default::default() };
+        let wires: Vec<_> = scenario.links.values().map(wire).collect();
+        // To a, b, c and the router.
+        assert_eq!(leading_to(&wires), [vec![1], vec![3], vec![4], vec![0, 2, 5]]);
+    }
 }

@@ -1,0 +1,65 @@
+//! `bench/fidelity/judge`: what follows from records of the lab beside simulated ones, and what does not.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use ekiden_record::{Lateness, Record};
+
+const SCENARIO: &str = "name = \"pair\"\n[node.a]\n[node.b]\n[link.line]\nends = [\"a\", \"b\"]\nrate = \"10Mbit/s\"\ndelay = \"10ms\"\n\
+                        [flow.f]\nfrom = \"a\"\nto = \"b\"\nbytes = \"100KB\"\n";
+
+/// One simulated run.
+fn record(folder: &Path) -> Record {
+    fs::write(folder.join("pair.toml"), SCENARIO).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
+    let output = command.current_dir(folder).args(["simulate", "pair.toml", "--record", "r.json"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    Record::read(&folder.join("r.json")).unwrap()
+}
+
+/// The same as a lab's: `times` as fast, with packets `late_us` late.
+fn of_lab(record: &Record, times: f64, late_us: f64) -> Record {
+    let mut record = record.clone();
+    for flow in &mut record.flows {
+        flow.goodput_bit_s = (flow.goodput_bit_s as f64 * times) as u64;
+    }
+    for link in &mut record.links {
+        link.lateness = Some(Lateness { p50_us: 0.0, p99_us: late_us, max_us: late_us });
+    }
+    record.stolen_percent = Some(12.0);
+    record
+}
+
+fn judge(folder: &Path, simulated: &Record, lab: &[Record]) -> Output {
+    for (kind, records) in [("simulated", std::slice::from_ref(simulated)), ("lab", lab)] {
+        let case = folder.join("records").join(kind).join("pair");
+        let _ = fs::remove_dir_all(&case);
+        fs::create_dir_all(&case).unwrap();
+        for (at, record) in records.iter().enumerate() {
+            fs::write(case.join(format!("r{at}.json")), serde_json::to_string(record).unwrap()).unwrap();
+        }
+    }
+    let judge = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/fidelity/judge");
+    Command::new("python3").arg(judge).arg(folder.join("records")).output().unwrap()
+}
+
+#[test]
+fn a_difference_is_told_from_what_the_machine_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let simulated = record(folder.path());
+    let lab = |times, late_us| of_lab(&simulated, times, late_us);
+    for (runs, code, cell, said) in [
+        (vec![lab(1.0, 100.0)], 0, "| +0% |", "Of 1 goodputs 0 differ by more than 10 %, 0 could not be judged."),
+        (vec![lab(0.8, 100.0)], 1, "| **+25%** |", "1 differ"),
+        // A disturbed run counts for nothing beside a calm one.
+        (vec![lab(1.0, 100.0), lab(0.1, 5000.0)], 0, "| +0% |", "1 lab runs were disturbed"),
+        (vec![lab(0.8, 5000.0)], 2, "| (+25%) |", "a hypervisor took 12 % of the processors' time"),
+        (vec![lab(1.0, 5000.0)], 2, "| (+0%) |", "1 could not be judged"),
+    ] {
+        let output = judge(folder.path(), &simulated, &runs);
+        let [table, told] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+        assert_eq!(output.status.code(), Some(code), "{table}{told}");
+        assert!(table.contains(cell) && told.contains(said), "{table}{told}");
+    }
+}

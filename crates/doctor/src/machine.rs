@@ -150,9 +150,9 @@ mod tests {
 
     #[test]
     fn stolen_time_is_a_part_of_all() {
-        let finding = stolen(&Times { whole: 100, stolen: 10 });
+        let finding = stolen(&Times { whole: 100, idle: 0, stolen: 10 });
         assert!(finding.found.starts_with("10 %") && matches!(finding.verdict, Verdict::Note(_)));
-        assert_eq!(stolen(&Times { whole: 100, stolen: 1 }).verdict, Verdict::Good);
+        assert_eq!(stolen(&Times { whole: 100, idle: 0, stolen: 1 }).verdict, Verdict::Good);
     }
 
     #[test]

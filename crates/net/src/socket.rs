@@ -205,6 +205,33 @@ pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     receive_with(socket.as_fd().as_raw_fd(), buffer, libc::MSG_DONTWAIT)
 }
 
+/// As [`receive`], and says whether the socket may hold more: data, or the end. A receive that does not fill the buffer says
+/// nothing about that, because the kernel stops at urgent data (RFC 9293 §3.8.5) although there may be more behind it.
+pub fn receive_and_look(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
+    /// For one control message that holds an int.
+    #[repr(C, align(8))]
+    struct Control([u8; 32]);
+    let mut piece = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let mut control = Control([0; 32]);
+    // SAFETY: a msghdr of zeros is an empty message.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    (message.msg_iov, message.msg_iovlen) = (&raw mut piece, 1);
+    message.msg_control = control.0.as_mut_ptr().cast();
+    message.msg_controllen = control.0.len() as _;
+    // SAFETY: the message points at `buffer` and `control` with their lengths, and both outlive the call.
+    let n = unsafe { libc::recvmsg(socket.as_fd().as_raw_fd(), &raw mut message, libc::MSG_DONTWAIT) };
+    let n = usize::try_from(n).map_err(|_| io::Error::last_os_error())?;
+    // SAFETY: the kernel has filled in the message; the first control message lies in `control`, aligned for it.
+    let left = unsafe {
+        let first = libc::CMSG_FIRSTHDR(&raw const message);
+        let is_count =
+            !first.is_null() && (*first).cmsg_level == libc::SOL_TCP && (*first).cmsg_type == libc::TCP_CM_INQ;
+        is_count.then(|| libc::CMSG_DATA(first).cast::<libc::c_int>().read_unaligned())
+    };
+    // Without the count, on kernels before 4.18, only a full buffer is a sign of more.
+    Ok((n, left.map_or(n == buffer.len(), |left| left > 0)))
+}
+
 /// As [`receive`], leaving the bytes in the socket.
 pub fn peek(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     receive_with(socket.as_fd().as_raw_fd(), buffer, libc::MSG_DONTWAIT | libc::MSG_PEEK)
@@ -235,8 +262,17 @@ fn new_socket(address: SocketAddr, options: &TcpOptions) -> Result<Socket, Socke
     socket.set_tcp_nodelay(true)?;
     socket.set_keepalive(true)?;
     socket.set_linger(Some(Duration::ZERO))?;
+    count_what_is_left(&socket)?;
     apply(&socket, options)?;
     Ok(socket)
+}
+
+/// Makes [`receive_and_look`] exact, where the kernel can (Linux 4.18).
+fn count_what_is_left(socket: &Socket) -> io::Result<()> {
+    match set_int(socket.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INQ, 1) {
+        Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
+        other => other,
+    }
 }
 
 fn apply(socket: &Socket, options: &TcpOptions) -> Result<(), SocketError> {
@@ -347,6 +383,29 @@ mod tests {
             assert_eq!(socket.tcp_keepalive_time().unwrap(), silence);
             assert_eq!(socket.tcp_user_timeout().unwrap(), user_timeout);
         }
+    }
+
+    #[test]
+    fn what_lies_behind_urgent_data_is_seen() {
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)), &TcpOptions::default()).unwrap();
+        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (accepted, _) = accept(&listener).unwrap();
+        let client = SockRef::from(&client);
+        let mut buffer = [0; 64];
+        client.send(b"abc").unwrap();
+        assert_eq!(receive_and_look(&accepted, &mut buffer).unwrap(), (3, false));
+        client.send(b"abc").unwrap();
+        assert_eq!(receive_and_look(&accepted, &mut buffer[..2]).unwrap(), (2, true));
+        assert_eq!(receive_and_look(&accepted, &mut buffer[..1]).unwrap(), (1, false), "a full buffer that took all");
+        client.send(b"abc").unwrap();
+        client.send_out_of_band(b"!").unwrap();
+        client.send(b"def").unwrap();
+        assert_eq!(receive_and_look(&accepted, &mut buffer).unwrap(), (3, true));
+        assert_eq!(receive_and_look(&accepted, &mut buffer).unwrap(), (3, false));
+        client.send(b"x").unwrap();
+        client.shutdown(std::net::Shutdown::Write).unwrap();
+        assert_eq!(receive_and_look(&accepted, &mut buffer).unwrap(), (1, true), "the end is still to be seen");
+        assert_eq!(receive_and_look(&accepted, &mut buffer).unwrap().0, 0);
     }
 
     #[test]

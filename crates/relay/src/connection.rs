@@ -309,17 +309,17 @@ fn is_quiet(socket: &impl std::os::fd::AsFd, tls: Option<&Tls>) -> bool {
     matches!(nothing, Err(error) if error.kind() == io::ErrorKind::WouldBlock) && !session.has_more()
 }
 
-/// A short read empties the socket, so its readiness is forgotten at once: that saves the call that would find out.
+/// When the socket is known to be empty its readiness is forgotten at once: that saves the call that would find out.
 fn receive(socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut short = 0;
-    let got = socket.try_io(Interest::READABLE, || match socket::receive(socket, buffer) {
-        Ok(n) if n > 0 && n < buffer.len() => {
-            short = n;
+    let mut last = 0;
+    let got = socket.try_io(Interest::READABLE, || match socket::receive_and_look(socket, buffer) {
+        Ok((n, false)) if n > 0 => {
+            last = n;
             Err(io::ErrorKind::WouldBlock.into())
         }
-        other => other,
+        other => other.map(|(n, _)| n),
     });
-    if short > 0 { Ok(short) } else { got }
+    if last > 0 { Ok(last) } else { got }
 }
 
 fn send(socket: &TcpStream, bytes: &[u8], more: bool) -> io::Result<usize> {

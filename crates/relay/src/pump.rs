@@ -14,7 +14,6 @@ use ekiden_net::splice::PooledPipe;
 use ekiden_relay_proto::segment::{Event, HEADER_BYTES, Header, Incoming, Kind, Violation};
 use socket2::SockRef;
 use tokio::io::Interest;
-use tokio::net::TcpStream;
 
 use crate::connection::{Connection, is_transient};
 use crate::memory::{self, Holding};
@@ -65,8 +64,8 @@ enum Source {
     UntilEnd,
     /// This many bytes, and the connection must not end before.
     Exactly(u64),
-    /// This many bytes of payload in frames of a segment; [`u64::MAX`] stands for all up to END.
-    Frames(Incoming, u64),
+    /// Payload in frames of a segment: this many bytes, or all up to END.
+    Frames(Incoming, Option<u64>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,20 +102,20 @@ pub enum PumpError {
 impl Pump {
     /// From a host until its end, or from a node (`from_node`) until its END; to a host or to a node.
     pub fn whole(from_node: bool, to_node: bool) -> Self {
-        let source = if from_node { Source::Frames(Incoming::default(), u64::MAX) } else { Source::UntilEnd };
+        let source = if from_node { Source::Frames(Incoming::default(), None) } else { Source::UntilEnd };
         Self::new(source, to_node, true)
     }
 
     /// The rest of a direction whose beginning was read otherwise, without passing its end on; `incoming` is where a
     /// node's frames stand.
     pub fn remainder(incoming: Option<Incoming>, to_node: bool) -> Self {
-        let source = incoming.map_or(Source::UntilEnd, |incoming| Source::Frames(incoming, u64::MAX));
+        let source = incoming.map_or(Source::UntilEnd, |incoming| Source::Frames(incoming, None));
         Self::new(source, to_node, false)
     }
 
     /// `n` bytes of payload, and no end; an end before is an error.
     pub fn exactly(n: u64, incoming: Option<Incoming>, to_node: bool) -> Self {
-        let source = incoming.map_or(Source::Exactly(n), |incoming| Source::Frames(incoming, n));
+        let source = incoming.map_or(Source::Exactly(n), |incoming| Source::Frames(incoming, Some(n)));
         Self::new(source, to_node, false)
     }
 
@@ -218,14 +217,14 @@ impl Pump {
     fn fill(&mut self, cx: &mut Context<'_>, from: &Connection, to: &Connection) -> Poll<Result<usize, PumpError>> {
         let due = match self.source {
             Source::UntilEnd => u64::MAX,
-            Source::Exactly(0) | Source::Frames(_, 0) => {
+            Source::Exactly(0) | Source::Frames(_, Some(0)) => {
                 self.phase = Phase::Ended;
                 return Poll::Ready(Ok(0));
             }
             Source::Exactly(n) => n,
-            Source::Frames(incoming, left) => left.min(incoming.payload().into()),
+            Source::Frames(incoming, left) => left.unwrap_or(u64::MAX).min(incoming.payload().into()),
         };
-        let mut due = usize::try_from(due).unwrap_or(usize::MAX);
+        let due = usize::try_from(due).unwrap_or(usize::MAX);
         // The length of a frame or a body is known before its bytes: no need to see how large pieces are.
         let worth_it = match self.source {
             Source::UntilEnd => self.bulk,
@@ -233,38 +232,28 @@ impl Pump {
         };
         if let (true, Some(socket), Some(_)) = (worth_it, from.plain(), to.plain()) {
             ready!(socket.poll_read_ready(cx)).map_err(PumpError::Receive)?;
-            if let Some(pipe) = PooledPipe::take() {
-                if memory::is_scarce() {
-                    due = due.min(SMALL);
+            if let Some(mut pipe) = PooledPipe::take() {
+                let most = if memory::is_scarce() { due.min(SMALL) } else { due };
+                match pipe.fill(socket, most) {
+                    Ok(0) => {}
+                    Ok(n) => return Poll::Ready(self.spliced(pipe, n, to)),
+                    Err(error) if is_transient(&error) => {}
+                    Err(error) => return Poll::Ready(Err(PumpError::Receive(error))),
                 }
-                return self.splice(cx, pipe, due, socket, to);
+                // The kernel's splice goes no further than urgent data, whatever is behind: there it says that there is
+                // nothing, or after a FIN that this is the end. Only a receive can tell, and goes on behind it.
+                drop(pipe);
+                let received = self.copy(cx, due, SMALL, from, to);
+                self.bulk = true;
+                return received;
             }
         }
-        self.copy(cx, due, from, to)
+        let piece = if self.bulk && !memory::is_scarce() { LARGE } else { SMALL };
+        self.copy(cx, due, piece, from, to)
     }
 
-    /// One piece through a pipe.
-    fn splice(
-        &mut self,
-        cx: &mut Context<'_>,
-        mut pipe: PooledPipe,
-        due: usize,
-        from: &TcpStream,
-        to: &Connection,
-    ) -> Poll<Result<usize, PumpError>> {
-        let n = match from.try_io(Interest::READABLE, || pipe.fill(from, due)) {
-            Ok(n) => n,
-            Err(error) if is_transient(&error) => {
-                // The pipe goes back before this direction waits.
-                drop(pipe);
-                ready!(from.poll_read_ready(cx)).map_err(PumpError::Receive)?;
-                return Poll::Ready(Ok(0));
-            }
-            Err(error) => return Poll::Ready(Err(PumpError::Receive(error))),
-        };
-        if n == 0 {
-            return Poll::Ready(self.connection_ended().map(|()| 0));
-        }
+    /// `n` bytes are in `pipe`.
+    fn spliced(&mut self, pipe: PooledPipe, n: usize, to: &Connection) -> Result<usize, PumpError> {
         self.bulk = n >= TOO_SMALL_TO_SPLICE;
         self.took(n);
         if self.framed {
@@ -272,25 +261,27 @@ impl Pump {
             self.send_or_queue(&header, true, to)?;
         }
         self.pipe = Some(pipe);
-        Poll::Ready(Ok(n))
+        Ok(n)
     }
 
-    /// One piece through memory.
+    /// One piece through memory, of up to `most` of the `due` bytes.
     fn copy(
         &mut self,
         cx: &mut Context<'_>,
         due: usize,
+        most: usize,
         from: &Connection,
         to: &Connection,
     ) -> Poll<Result<usize, PumpError>> {
-        let piece = if self.bulk && !memory::is_scarce() { LARGE } else { SMALL };
         // Behind a frame's payload there is always another header: reading it too saves a call per frame.
         let header = match self.source {
-            Source::Frames(incoming, left) if due <= piece && left > due as u64 => incoming.header_missing(),
+            Source::Frames(incoming, left) if due <= most && left.is_none_or(|left| left > due as u64) => {
+                incoming.header_missing()
+            }
             _ => 0,
         };
         SCRATCH.with_borrow_mut(|scratch| {
-            let room = HEADER_BYTES..HEADER_BYTES + due.min(piece) + header;
+            let room = HEADER_BYTES..HEADER_BYTES + due.min(most) + header;
             let n = ready!(from.poll_receive(cx, &mut scratch[room])).map_err(PumpError::Receive)?;
             if n == 0 {
                 return Poll::Ready(self.connection_ended().map(|()| 0));
@@ -321,7 +312,7 @@ impl Pump {
             Source::Exactly(left) => *left -= n as u64,
             Source::Frames(incoming, left) => {
                 incoming.took_payload(n as u32);
-                if *left != u64::MAX {
+                if let Some(left) = left {
                     *left -= n as u64;
                 }
             }
@@ -331,7 +322,7 @@ impl Pump {
     fn took_header(&mut self, bytes: &[u8]) -> Result<(), PumpError> {
         let Source::Frames(incoming, left) = &mut self.source else { return Ok(()) };
         match incoming.took_header(bytes)? {
-            Some(Event::End) if *left != u64::MAX => return Err(PumpError::Truncated),
+            Some(Event::End) if left.is_some() => return Err(PumpError::Truncated),
             Some(Event::End) => self.phase = Phase::Ended,
             Some(Event::Reset(code)) => return Err(PumpError::Reset(code)),
             Some(Event::Data(_)) | None => {}

@@ -1,32 +1,49 @@
 //! Moving bytes between two sockets inside the kernel, through pooled pipes.
 //!
-//! A pipe is held only while it holds data: a thread needs as many as it has blocked receivers, not as many
-//! as it has connections.
+//! A pipe is held only while it holds data: a process needs as many as it has blocked receivers, not as many as it has
+//! connections. Without CAP_SYS_RESOURCE the kernel counts the pages of all pipes of a user (pipe(7)), so the more pipes there
+//! are the smaller they get.
 
 use std::cell::RefCell;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-/// What is asked of the kernel for a pipe, in bytes. Larger pipes mean fewer calls; beyond this nothing is gained.
-pub const PIPE_BYTES: usize = 1 << 20;
+/// The largest pipe, in bytes. Larger pipes mean fewer calls; beyond this nothing is gained.
+const PIPE_BYTES: usize = 1 << 20;
 
-/// Pipes one thread may have, held and spare. Each takes two descriptors and up to [`PIPE_BYTES`] of memory.
-const MAX_PIPES: usize = 128;
+/// A pipe has a place for each of its pages, but such a place takes a whole piece of a packet: up to 32 KiB where packets come
+/// joined.
+const PAGE: usize = 4096;
+const LEAST_BYTES: usize = 2 * PAGE;
+
+/// What the kernel gives to a pipe without being asked (pipe(7)).
+const USUAL_BYTES: usize = 64 << 10;
 
 /// Spare pipes a thread keeps.
-pub const MAX_SPARE: usize = 16;
+const MAX_SPARE: usize = 64;
 
-/// Below this a pipe is worse than a buffer: the user's pipe pages are used up.
-const MIN_PIPE_BYTES: usize = 64 << 10;
+/// How long no larger pipes are asked for after the kernel has refused one: other processes of the user share its quota.
+const REFUSED_FOR: Duration = Duration::from_secs(10);
+
+/// Pipes of this process, in use or spare.
+static PIPES: AtomicUsize = AtomicUsize::new(0);
+
+/// How many there may be.
+static MOST: AtomicUsize = AtomicUsize::new(1024);
+
+/// When the kernel last refused to enlarge one, in milliseconds since [`started`]; 0: never.
+static REFUSED: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    static POOL: RefCell<Pool> = const { RefCell::new(Pool { spare: Vec::new(), all: 0 }) };
+    static SPARE: RefCell<Vec<Pipe>> = const { RefCell::new(Vec::new()) };
 }
 
-struct Pool {
-    spare: Vec<Pipe>,
-    /// Pipes of this thread, in use or spare.
-    all: usize,
+/// How many pipes this process may have. Each takes two descriptors and up to [`PIPE_BYTES`] of memory, when it is full.
+pub fn limit(pipes: usize) {
+    MOST.store(pipes, Ordering::Relaxed);
 }
 
 /// A pipe between two splices. Dropping it returns it to its thread's pool if it is empty.
@@ -37,27 +54,26 @@ pub struct PooledPipe {
     held: usize,
 }
 
+/// Counted in [`PIPES`] while it lives.
 #[derive(Debug)]
 struct Pipe {
     read: OwnedFd,
     write: OwnedFd,
+    /// How large it is, or [`USUAL_BYTES`] where the kernel was not asked: beyond a user's quota it gives less.
+    bytes: usize,
 }
 
 impl PooledPipe {
-    /// An empty pipe. `None` if this thread has its share in use or the kernel gives no large one; then
-    /// bytes must be moved through memory.
+    /// An empty pipe. `None` if the process has as many as it may have, or the kernel gives none; then bytes must be moved
+    /// through memory.
     pub fn take() -> Option<Self> {
-        POOL.with_borrow_mut(|pool| {
-            if let Some(pipe) = pool.spare.pop() {
-                return Some(Self { pipe: Some(pipe), held: 0 });
-            }
-            if pool.all >= MAX_PIPES {
-                return None;
-            }
-            let pipe = Pipe::new().ok()?;
-            pool.all += 1;
-            Some(Self { pipe: Some(pipe), held: 0 })
-        })
+        let spare = SPARE.with_borrow_mut(Vec::pop);
+        let mut pipe = match spare {
+            Some(pipe) => pipe,
+            None => Pipe::new()?,
+        };
+        pipe.fit();
+        Some(Self { pipe: Some(pipe), held: 0 })
     }
 
     /// Bytes in the pipe.
@@ -89,44 +105,84 @@ impl PooledPipe {
 
 impl Drop for PooledPipe {
     fn drop(&mut self) {
-        let Some(pipe) = self.pipe.take() else { return };
-        let empty = self.held == 0;
+        let Some(pipe) = self.pipe.take().filter(|_| self.held == 0) else { return };
         // The pool is gone while its thread ends: then the pipe is simply closed.
-        let _ = POOL.try_with(|pool| {
-            let mut pool = pool.borrow_mut();
-            if empty && pool.spare.len() < MAX_SPARE {
-                pool.spare.push(pipe);
-            } else {
-                pool.all = pool.all.saturating_sub(1);
+        let _ = SPARE.try_with(|spare| {
+            let mut spare = spare.borrow_mut();
+            if spare.len() < MAX_SPARE {
+                spare.push(pipe);
             }
         });
     }
 }
 
 impl Pipe {
-    fn new() -> io::Result<Self> {
+    fn new() -> Option<Self> {
+        if PIPES.load(Ordering::Relaxed) >= MOST.load(Ordering::Relaxed) {
+            return None;
+        }
         let mut fds = [-1; 2];
         // SAFETY: `fds` has room for the two descriptors.
         if unsafe { libc::pipe2(fds.as_mut_ptr(), libc::O_NONBLOCK | libc::O_CLOEXEC) } != 0 {
-            return Err(io::Error::last_os_error());
+            return None;
         }
         // SAFETY: both are fresh descriptors that nothing else owns.
         let (read, write) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
-        let mut size = PIPE_BYTES;
-        while set_size(&write, size).is_err() {
-            size /= 2;
-            if size < MIN_PIPE_BYTES {
-                return Err(io::ErrorKind::OutOfMemory.into());
-            }
-        }
-        Ok(Self { read, write })
+        PIPES.fetch_add(1, Ordering::Relaxed);
+        Some(Self { read, write, bytes: USUAL_BYTES })
     }
+
+    /// Gives an empty pipe about its share, if it is far from that.
+    fn fit(&mut self) {
+        let share = share(PIPES.load(Ordering::Relaxed));
+        let is_large = self.bytes > 2 * share;
+        let is_small = 2 * self.bytes < share || (self.bytes < share && share == PIPE_BYTES);
+        if (is_large || (is_small && !was_refused())) && set_size(&self.write, share).is_ok() {
+            self.bytes = share;
+        }
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        PIPES.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How large each of so many pipes may be, so that all together stay within the user's quota.
+fn share(pipes: usize) -> usize {
+    let share = quota() / 4 * 3 / pipes.max(1);
+    share.checked_ilog2().map_or(LEAST_BYTES, |power| (1 << power).clamp(LEAST_BYTES, PIPE_BYTES))
+}
+
+/// What the kernel allows a user's pipes in all before it gives them next to nothing. Without limit, what it allows by default.
+fn quota() -> usize {
+    const USUAL_PAGES: usize = 16384;
+    static QUOTA: OnceLock<usize> = OnceLock::new();
+    *QUOTA.get_or_init(|| {
+        let pages = std::fs::read_to_string("/proc/sys/fs/pipe-user-pages-soft").ok();
+        let pages = pages.and_then(|pages| pages.trim().parse().ok()).filter(|&pages| pages > 0);
+        pages.unwrap_or(USUAL_PAGES).saturating_mul(PAGE)
+    })
+}
+
+fn was_refused() -> bool {
+    let refused = REFUSED.load(Ordering::Relaxed);
+    refused > 0 && started().elapsed() < Duration::from_millis(refused) + REFUSED_FOR
+}
+
+fn started() -> Instant {
+    static STARTED: OnceLock<Instant> = OnceLock::new();
+    *STARTED.get_or_init(Instant::now)
 }
 
 fn set_size(pipe: &OwnedFd, size: usize) -> io::Result<()> {
     // SAFETY: F_SETPIPE_SZ takes an int and touches no memory of ours.
     match unsafe { libc::fcntl(pipe.as_raw_fd(), libc::F_SETPIPE_SZ, size as libc::c_int) } {
-        -1 => Err(io::Error::last_os_error()),
+        -1 => {
+            REFUSED.store(started().elapsed().as_millis().max(1) as u64, Ordering::Relaxed);
+            Err(io::Error::last_os_error())
+        }
         _ => Ok(()),
     }
 }
@@ -136,4 +192,36 @@ fn splice(from: RawFd, to: RawFd, most: usize) -> io::Result<usize> {
     // SAFETY: null offsets are what sockets and pipes take; no memory of ours is touched.
     let n = unsafe { libc::splice(from, std::ptr::null_mut(), to, std::ptr::null_mut(), most, flags) };
     usize::try_from(n).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pipes_get_smaller_the_more_there_are() {
+        assert_eq!(share(0), PIPE_BYTES);
+        assert_eq!(share(1), PIPE_BYTES);
+        assert_eq!(share(usize::MAX), LEAST_BYTES);
+        for pipes in 1..quota() / LEAST_BYTES {
+            assert!(pipes * share(pipes) <= quota() || share(pipes) == LEAST_BYTES, "{pipes} pipes");
+        }
+    }
+
+    #[test]
+    fn a_spare_pipe_is_fitted_when_it_is_taken() {
+        let size = |pipe: &PooledPipe| {
+            // SAFETY: F_GETPIPE_SZ takes no argument and touches no memory of ours.
+            unsafe { libc::fcntl(pipe.pipe().write.as_raw_fd(), libc::F_GETPIPE_SZ) as usize }
+        };
+        let first = PooledPipe::take().unwrap();
+        let alone = size(&first);
+        assert_eq!(alone, PIPE_BYTES);
+        drop(first);
+        let many: Vec<_> = (0..200).map(|_| PooledPipe::take().unwrap()).collect();
+        drop(many);
+        let again = PooledPipe::take().unwrap();
+        // Most of the many were closed.
+        assert!(size(&again) >= alone / 2, "{}", size(&again));
+    }
 }

@@ -431,12 +431,16 @@ fn is_transparent(listener: &Listener) -> bool {
 /// How many connections the limit of open files lets a node serve to their ends: each takes two, besides what the node has
 /// for itself.
 fn served_by_files(config: &Config) -> usize {
-    /// Files, name look-ups, and what a thread's event loop and its spare pipes take.
+    /// Files and name look-ups, and what a thread's event loop takes.
     const REST: usize = 64;
-    const THREAD: usize = 4 + 2 * splice::MAX_SPARE;
+    const THREAD: usize = 4;
     let Ok(files) = socket::open_files() else { return usize::MAX };
+    let files = usize::try_from(files).unwrap_or(usize::MAX);
+    // A quarter of all descriptors: most streams hold no pipe.
+    let pipes = files / 8;
+    splice::limit(pipes);
     let kept = REST + config.threads * (THREAD + config.listeners.len()) + config.peers.len() * config.limits.pool;
-    let most = (usize::try_from(files).unwrap_or(usize::MAX).saturating_sub(kept) / 2).max(1);
+    let most = (files.saturating_sub(kept + 2 * pipes) / 2).max(1);
     if most < config.limits.connections as usize {
         tracing::info!("{files} open files are enough for {most} connections, fewer than limits.connections");
     }

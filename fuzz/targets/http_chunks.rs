@@ -1,4 +1,4 @@
-//! A chunked body of anything, in pieces of any length.
+//! A chunked body of anything, in pieces of any length: it goes on the same, and what goes on reads as the same again.
 #![no_main]
 
 use ekiden_relay_proto::http::Chunked;
@@ -8,21 +8,24 @@ mod cuts;
 
 fuzz_target!(|data: &[u8]| {
     let Some((bytes, cuts)) = cuts::split(data) else { return };
-    assert_eq!(follow(bytes, &cuts), follow(bytes, &[bytes.len()]));
+    for unchunk in [false, true] {
+        assert_eq!(rewrite(bytes, &cuts, unchunk), rewrite(bytes, &[bytes.len()], unchunk));
+    }
+    let Some((anew, _, true)) = rewrite(bytes, &cuts, false) else { return };
+    assert_eq!(rewrite(&anew, &[anew.len()], false), Some((anew.clone(), anew.len(), true)));
+    let body = |bytes: &[u8]| rewrite(bytes, &[bytes.len()], true).map(|(body, ..)| body);
+    assert_eq!(body(&anew), body(bytes));
 });
 
-/// The data, how many bytes were used, and how it ended.
-fn follow(bytes: &[u8], cuts: &[usize]) -> (Vec<u8>, Option<usize>, bool) {
-    let (mut chunked, mut body, mut used) = (Chunked::default(), Vec::new(), 0);
+/// What goes on, how many bytes were used, and whether the body is done. `None` if it is malformed.
+fn rewrite(bytes: &[u8], cuts: &[usize], unchunk: bool) -> Option<(Vec<u8>, usize, bool)> {
+    let (mut chunked, mut out, mut used) = (Chunked::new(unchunk), Vec::new(), 0);
     for cut in cuts {
-        while used < *cut && !chunked.is_done() {
-            let Ok(piece) = chunked.advance(&bytes[used..*cut]) else { return (body, None, false) };
-            assert!(piece.length > 0, "it stands still");
-            if piece.is_data {
-                body.extend(&bytes[used..used + piece.length]);
-            }
-            used += piece.length;
+        used += chunked.advance(&bytes[used..*cut], &mut out).ok()?;
+        assert!(used == *cut || chunked.is_done(), "it stands still");
+        if chunked.is_done() {
+            break;
         }
     }
-    (body, Some(used), chunked.is_done())
+    Some((out, used, chunked.is_done()))
 }

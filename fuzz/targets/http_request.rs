@@ -23,6 +23,9 @@ fuzz_target!(|data: &[u8]| {
             let line = command("X", word);
             assert!(line.iter().position(|&byte| byte < b' ') == Some(line.len() - 2), "more than one line");
         }
+    } else if let Some(answer) = &request.answer {
+        let text = String::from_utf8_lossy(answer).to_ascii_lowercase();
+        assert!(!text.contains("\r\nproxy-authorization:"), "a password is said back");
     } else if !request.is_connect {
         // What is sent on is one head, of a request that an origin reads as one.
         assert_eq!(HeadScanner::default().find(&request.head, usize::MAX), Ok(Some(request.head.len())));

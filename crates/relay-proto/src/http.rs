@@ -1,16 +1,19 @@
 //! An HTTP/1.1 forward proxy without I/O: RFC 9110 and RFC 9112, from which the sections are cited.
 //!
 //! What could be read in two ways is refused rather than repaired: the node behind would otherwise see other
-//! messages than this one did (request smuggling). Heads are written anew, never passed on.
+//! messages than this one did (request smuggling). Heads, and what frames chunks, are written anew, never passed on.
 
 mod body;
 mod fields;
+mod own;
 mod request;
 mod response;
 
-pub use body::{Body, Chunked, Piece};
+pub use body::{Body, Chunked};
+pub(crate) use fields::connection_line;
+pub use own::status_message;
 pub use request::{Request, parse_request};
-pub use response::{Response, parse_response, status_message};
+pub use response::{Response, check_beginning, parse_response};
 
 /// A message that is refused, and what to tell the client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -46,7 +49,7 @@ impl HeadScanner {
         while self.scanned < bytes.len() {
             let at = self.scanned;
             if at >= limit {
-                return Err(HttpError { status: 431, reason: "the head is too large" });
+                return Err(HttpError { status: 431, reason: "the head is longer than limits.head" });
             }
             self.scanned += 1;
             if bytes[at] != b'\n' {

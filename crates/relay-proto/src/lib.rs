@@ -4,6 +4,7 @@
 //! - [`http`]: an HTTP/1.1 forward proxy (RFC 9110, RFC 9112);
 //! - [`ftp`]: the client side of FTP (RFC 959), for `ftp` URLs that are asked for by HTTP;
 //! - [`proxy_protocol`]: whose connection it is, told before its first byte (HAProxy's PROXY protocol);
+//! - [`mixup`]: what a client speaks that takes a listener for another;
 //! - [`segment`]: the protocol between two nodes (docs/protocol.md).
 //!
 //! Every parser takes arbitrary bytes, split anywhere, within limits it states, and never panics.
@@ -11,6 +12,7 @@
 pub mod failure;
 pub mod ftp;
 pub mod http;
+pub mod mixup;
 pub mod proxy_protocol;
 pub mod segment;
 pub mod socks5;

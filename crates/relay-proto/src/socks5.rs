@@ -5,6 +5,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use crate::mixup::{Guess, Spoken, guess};
 use crate::target::{Host, Target};
 
 /// The most bytes any one message takes: RFC 1929's, 1 + 1 + 255 + 1 + 255.
@@ -94,10 +95,19 @@ impl Server {
 
     /// RFC 1928 §3.
     fn greeting(&self, input: &[u8]) -> Option<Step> {
-        let [version, rest @ ..] = input else { return None };
-        if *version != 5 {
-            return Some(refuse(Vec::new(), "not SOCKS version 5"));
-        }
+        let rest = match guess(input) {
+            Guess::More => return None,
+            Guess::Speaks(Spoken::Socks5) => input.get(1..)?,
+            Guess::Speaks(other) => {
+                let reason = match other {
+                    Spoken::Http => "it speaks HTTP, not SOCKS5",
+                    Spoken::Tls => "it speaks TLS, not SOCKS5",
+                    _ => "it speaks SOCKS4, not SOCKS5",
+                };
+                return Some(refuse(other.refusal(Spoken::Socks5), reason));
+            }
+            Guess::Unknown => return Some(refuse(Vec::new(), "it does not speak SOCKS5")),
+        };
         let (count, methods) = rest.split_first()?;
         let methods = methods.get(..usize::from(*count))?;
         let wanted = if self.needs_password { 2 } else { 0 };

@@ -72,7 +72,8 @@ fn everything_else_is_refused_with_its_reply() {
         Some(Step::Refuse { reply, .. }) => reply,
         other => panic!("{other:?}"),
     };
-    assert_eq!(refused(false, b"\x04\x01"), b"");
+    assert_eq!(refused(false, b"\x06\x01"), b"");
+    assert_eq!(refused(false, b"SSH-2.0"), b"");
     assert_eq!(refused(false, b"\x05\x01\x02"), b"\x05\xff");
     assert_eq!(refused(true, b"\x05\x01\x00"), b"\x05\xff");
     assert_eq!(refused(true, b"\x05\x01\x02\x02\x01u\x01p"), b"\x01\x01");
@@ -85,6 +86,24 @@ fn everything_else_is_refused_with_its_reply() {
 }
 
 #[test]
+fn other_protocols_are_refused_in_their_own_words() {
+    for cut in [1, usize::MAX] {
+        for password in [false, true] {
+            let refused = |input: &[u8]| match talk(&mut Server::new(password), input, &[cut]).0.pop() {
+                Some(Step::Refuse { reply, reason }) => (reply, reason),
+                other => panic!("{other:?}"),
+            };
+            let (reply, reason) = refused(b"CONNECT a:80 HTTP/1.1\r\n\r\n");
+            assert!(reply.starts_with(b"HTTP/1.1 400 ") && reason.contains("HTTP"));
+            let (reply, reason) = refused(b"\x04\x01\x00\x50");
+            assert!(reply == [0, 0x5b, 0, 0, 0, 0, 0, 0] && reason.contains("SOCKS4"));
+            let (reply, reason) = refused(b"\x16\x03\x01\x02\x00");
+            assert!(reply == [0x15, 3, 1, 0, 2, 2, 40] && reason.contains("TLS"));
+        }
+    }
+}
+
+#[test]
 fn replies_have_the_layout_of_the_rfc() {
     assert_eq!(reply(0, Some("1.2.3.4:5".parse().unwrap())), [5, 0, 0, 1, 1, 2, 3, 4, 0, 5]);
     assert_eq!(reply(FailureCode::Refused.socks_reply(), None), [5, 5, 0, 1, 0, 0, 0, 0, 0, 0]);
@@ -93,7 +112,7 @@ fn replies_have_the_layout_of_the_rfc() {
 proptest! {
     #[test]
     fn arbitrary_bytes_read_the_same_however_they_are_split(
-        start in prop_oneof![Just(&b""[..]), Just(&b"\x05\x01\x00"[..]), Just(&b"\x05\x01\x02"[..]), Just(&b"\x05\x01\x00\x05\x01\x00"[..])],
+        start in prop_oneof![Just(&b""[..]), Just(&b"GET"[..]), Just(&b"\x16"[..]), Just(&b"\x05\x01\x00"[..]), Just(&b"\x05\x01\x02"[..]), Just(&b"\x05\x01\x00\x05\x01\x00"[..])],
         bytes in prop::collection::vec(prop_oneof![0u8..6, any::<u8>()], 0..600),
         cuts in prop::collection::vec(1usize..20, 1..20),
         password: bool,

@@ -88,6 +88,9 @@ pub enum PumpError {
     /// The sender's connection ended before it said so.
     #[error("the connection ended in the middle of the stream")]
     Truncated,
+    /// What frames the sender's body cannot be read (RFC 9112 §7.1).
+    #[error("{0}")]
+    Malformed(&'static str),
     /// The configuration gives such streams up; this is the key.
     #[error("{0} has passed")]
     Expired(&'static str),

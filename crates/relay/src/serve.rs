@@ -75,7 +75,7 @@ async fn prepare(permit: &mut Permit, listener: &Listener, stream: TcpStream, fr
         ListenerKind::Forward { .. } => forward::prepare(node, listener, stream, caller).await,
         ListenerKind::Socks5 { .. } => socks::prepare(node, listener, stream, caller).await,
         ListenerKind::Transparent { .. } => transparent::prepare(node, listener, stream, caller).await,
-        ListenerKind::Http { .. } => Box::pin(http::prepare(node, listener, stream)).await,
+        ListenerKind::Http { .. } => Box::pin(http::prepare(node, listener, stream, caller)).await,
     }?;
     // The future of one that runs would otherwise have room for it twice.
     Some(Box::new(stream))

@@ -95,7 +95,7 @@ impl Reader {
         self.buffer.is_empty() && self.incoming.as_ref().is_none_or(between)
     }
 
-    /// Passes a whole body on. With `unchunk`, only the data of a chunked one. The end of one that goes until the end of
+    /// Passes a whole body on: a chunked one in chunks of its own, with `unchunk` only its data. The end of one that goes until the end of
     /// the connection is left to the caller to say.
     pub async fn pass_body(
         &mut self,
@@ -140,18 +140,10 @@ impl Reader {
         to: &Connection,
         to_node: bool,
     ) -> Result<(), PumpError> {
-        let mut chunked = Chunked::default();
+        let mut chunked = Chunked::new(unchunk);
         let mut out = Vec::new();
         loop {
-            let mut used = 0;
-            while used < self.buffer.len() && !chunked.is_done() {
-                let bytes = &self.buffer[used..];
-                let piece = chunked.advance(bytes).map_err(|_| PumpError::Truncated)?;
-                if piece.is_data || !unchunk {
-                    out.extend(&bytes[..piece.length]);
-                }
-                used += piece.length;
-            }
+            let used = chunked.advance(&self.buffer, &mut out).map_err(|error| PumpError::Malformed(error.reason))?;
             self.buffer.drain(..used);
             if !out.is_empty() {
                 write(to, to_node, &out).await?;

@@ -247,6 +247,9 @@ fn an_origin_that_dies_in_a_body_is_a_reset_for_the_client() {
     let ways = [
         "HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nsome",
         "HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\nsome",
+        "HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551614\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551615\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 18446744073709551615\r\n\r\nsome",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nffff\r\nhello",
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nno chunk",
@@ -323,33 +326,6 @@ fn a_password_is_asked_for_by_407() {
         assert!(head.starts_with(&format!("HTTP/1.1 {status} ")), "{head}");
         assert_eq!(head.contains("Proxy-Authenticate: Basic"), status == 407);
     }
-}
-
-#[test]
-fn what_could_smuggle_is_refused() {
-    let origin = origin(|_, stream| say(stream, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"));
-    let chain = Chain::new(0);
-    for fields in [
-        "Content-Length: 5\r\nContent-Length: 6",
-        "Content-Length: 5\r\nContent-Length: 5",
-        "Content-Length: 5, 5",
-        "Content-Length: +5",
-        "Content-Length: 5\r\nTransfer-Encoding: chunked",
-        "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked",
-        "X: a\r\n folded",
-        "X : a",
-        "X: a\nContent-Length: 5",
-        "Connection: content-length\r\nContent-Length: 5",
-        "Host: twice",
-    ] {
-        let mut client = connect(chain.address("web"));
-        write!(client, "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\n{fields}\r\n\r\n").unwrap();
-        let head = read_head(&mut client);
-        assert!(head.starts_with("HTTP/1.1 400 "), "{fields}: {head}");
-    }
-    let mut client = connect(chain.address("web"));
-    let _ = write!(client, "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\nX: {}\r\n\r\n", "y".repeat(70_000));
-    assert!(read_head(&mut client).starts_with("HTTP/1.1 431 "));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a server has, as an HTTP client is told (RFC 9110).
 
 use super::url::Form;
-use crate::http::{Body, Request};
+use crate::http::{Body, Request, connection_line};
 
 /// What is known of what will be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,6 +26,11 @@ impl Found {
         }
     }
 
+    /// Whether the client's connection can take another request.
+    pub fn keeps_client(&self, request: &Request) -> bool {
+        request.keep_alive && self.body(request) != Body::UntilEnd
+    }
+
     /// The response's head.
     pub fn head(&self, request: &Request) -> Vec<u8> {
         let status = if self.offset > 0 { "206 Partial Content" } else { "200 OK" };
@@ -48,9 +53,7 @@ impl Found {
             (Body::Chunked, _) => head += "Transfer-Encoding: chunked\r\n",
             _ => {}
         }
-        if !request.keep_alive {
-            head += "Connection: close\r\n";
-        }
+        head += connection_line(request.is_1_0, self.keeps_client(request));
         head += "\r\n";
         head.into_bytes()
     }

@@ -1,6 +1,7 @@
-//! Where a body ends (RFC 9112 §6.3), and the chunked coding (§7.1), followed while it is passed on unchanged.
+//! Where a body ends (RFC 9112 §6.3), and the chunked coding (§7.1), which is written anew on its way.
 
 use super::HttpError;
+use super::fields::write_trailer;
 
 /// How a body's end is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,19 +14,25 @@ pub enum Body {
     UntilEnd,
 }
 
-/// The most bytes of a chunk's size line, and of all trailer lines together.
+/// The most bytes of a chunk's size line, and of the whole trailer.
 const MAX_LINES: u32 = 8192;
 
-/// Follows a chunked body. Memory is constant.
-#[derive(Debug, Clone, Copy)]
+/// Reads a chunked body and writes it anew: of its framing, nothing reaches the next recipient as it came. Sizes are written
+/// without blanks and leading zeros, extensions are dropped, and of the trailer only well-formed fields that may stand there
+/// go on. Memory is constant but for the trailer, of at most 8 KiB.
+#[derive(Debug, Clone)]
 pub struct Chunked {
     state: State,
+    /// Only the data goes on.
+    unchunk: bool,
     /// Of the chunk: what is left of it.
     left: u64,
     /// Digits of its size.
     digits: u8,
     /// Bytes of lines since the last data.
     lines: u32,
+    /// The trailer as it came.
+    trailer: Vec<u8>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,22 +51,12 @@ enum State {
     Done,
 }
 
-/// Bytes at the beginning of the input that belong together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
-    /// How many.
-    pub length: usize,
-    /// Whether they are the body itself; otherwise they are the coding's.
-    pub is_data: bool,
-}
-
-impl Default for Chunked {
-    fn default() -> Self {
-        Self { state: State::Size, left: 0, digits: 0, lines: 0 }
-    }
-}
-
 impl Chunked {
+    /// A body about to begin. With `unchunk`, only its data goes on.
+    pub fn new(unchunk: bool) -> Self {
+        Self { state: State::Size, unchunk, left: 0, digits: 0, lines: 0, trailer: Vec::new() }
+    }
+
     /// Whether the last chunk and the trailer have been seen.
     pub fn is_done(&self) -> bool {
         self.state == State::Done
@@ -79,28 +76,50 @@ impl Chunked {
         }
     }
 
-    /// The next piece of `bytes`. Empty only if `bytes` is, or when the body is done: what is left is not its.
-    pub fn advance(&mut self, bytes: &[u8]) -> Result<Piece, HttpError> {
-        if self.data_due() > 0 {
-            let n = self.left.min(bytes.len() as u64);
-            if n > 0 {
+    /// Reads `bytes` and appends to `out` what goes on. Returns how many were read: all of them, unless the body is done
+    /// before; what is left is not its.
+    ///
+    /// # Errors
+    /// If the coding or the trailer is malformed. Then nothing in `out` may count as the end of the body.
+    pub fn advance(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Result<usize, HttpError> {
+        let mut used = 0;
+        while let Some(&byte) = bytes.get(used).filter(|_| !self.is_done()) {
+            if self.state == State::Data {
+                let n = self.left.min((bytes.len() - used) as u64);
+                out.extend(&bytes[used..used + n as usize]);
                 self.skipped(n);
-            }
-            return Ok(Piece { length: n as usize, is_data: true });
-        }
-        let mut length = 0;
-        for &byte in bytes {
-            if self.is_done() || self.data_due() > 0 {
-                break;
+                used += n as usize;
+                continue;
             }
             self.lines += 1;
             if self.lines > MAX_LINES {
-                return Err(HttpError::bad("a chunk's size line or the trailer is too long"));
+                return Err(HttpError::bad("a chunk's size line or the trailer is longer than 8 KiB"));
             }
+            if matches!(self.state, State::LineStart | State::Line | State::LineLf | State::LastLf) {
+                self.trailer.push(byte);
+            }
+            let before = self.state;
             self.state = self.line_byte(byte)?;
-            length += 1;
+            used += 1;
+            if !self.unchunk {
+                self.write_framing(before, out)?;
+            } else if self.is_done() {
+                write_trailer(&self.trailer, &mut Vec::new())?;
+            }
         }
-        Ok(Piece { length, is_data: false })
+        Ok(used)
+    }
+
+    /// What goes on when a line ends that began in `before`.
+    fn write_framing(&mut self, before: State, out: &mut Vec<u8>) -> Result<(), HttpError> {
+        match (before, self.state) {
+            (State::SizeLf, State::Data) => out.extend(format!("{:x}\r\n", self.left).bytes()),
+            (State::SizeLf, _) => out.extend(b"0\r\n"),
+            (State::DataLf, _) => out.extend(b"\r\n"),
+            (_, State::Done) => write_trailer(&std::mem::take(&mut self.trailer), out)?,
+            _ => {}
+        }
+        Ok(())
     }
 
     fn line_byte(&mut self, byte: u8) -> Result<State, HttpError> {

@@ -5,7 +5,8 @@ use base64::engine::general_purpose::STANDARD;
 
 use super::HttpError;
 use super::body::Body;
-use super::fields::Fields;
+use super::fields::{Fields, framing};
+use super::own::{options, trace};
 use crate::ftp::Fetch;
 use crate::target::Target;
 
@@ -18,6 +19,8 @@ pub struct Request {
     pub target: Target,
     /// Set for an `ftp` URL: this is to be fetched by FTP. There is no body and no head to send on.
     pub ftp: Option<Box<Fetch>>,
+    /// Set if the request may go no further (RFC 9110 §7.6.2): the response to it. There is no head to send on.
+    pub answer: Option<Vec<u8>>,
     /// The head for the origin.
     pub head: Vec<u8>,
     /// The body behind it.
@@ -41,9 +44,12 @@ pub fn parse_request(head: &[u8], max_fields: usize) -> Result<Request, HttpErro
     match parsed.parse(head) {
         Ok(httparse::Status::Complete(n)) if n == head.len() => {}
         Err(httparse::Error::TooManyHeaders) => {
-            return Err(HttpError { status: 431, reason: "too many header fields" });
+            return Err(HttpError { status: 431, reason: "the head has more fields than limits.headers" });
         }
         Err(httparse::Error::Version) => return Err(HttpError { status: 505, reason: "only HTTP/1.0 and HTTP/1.1" }),
+        Err(httparse::Error::HeaderName | httparse::Error::HeaderValue) => {
+            return Err(HttpError::bad("a header field is malformed"));
+        }
         _ => return Err(HttpError::bad("not an HTTP request")),
     }
     let (Some(method), Some(uri), Some(minor)) = (parsed.method, parsed.path, parsed.version) else {
@@ -55,20 +61,22 @@ pub fn parse_request(head: &[u8], max_fields: usize) -> Result<Request, HttpErro
     if fields.all("host").count() > 1 || (!is_1_0 && fields.all("host").next().is_none()) {
         return Err(HttpError::bad("there must be one Host field"));
     }
-    let body = fields.body()?.unwrap_or(Body::Length(0));
-    // RFC 9112 §6.1: a recipient of HTTP/1.0 cannot trust that chunks were understood on the way.
-    if is_1_0 && body == Body::Chunked {
+    // RFC 9112 §6.1: a recipient of HTTP/1.0 cannot trust that the coding was understood on the way.
+    if is_1_0 && fields.all("transfer-encoding").next().is_some() {
         return Err(HttpError::bad("Transfer-Encoding in HTTP/1.0"));
     }
+    let told = fields.body()?;
+    let body = told.unwrap_or(Body::Length(0));
     let mut request = Request {
         is_connect: method == "CONNECT",
         target: Target { host: crate::Host::Name(String::new()), port: 0 },
         ftp: None,
+        answer: None,
         head: Vec::new(),
         body,
         is_head: method == "HEAD",
         is_idempotent: matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE"),
-        keep_alive: !is_1_0 && !fields.connection("close"),
+        keep_alive: !fields.connection("close") && (!is_1_0 || asks_to_keep(&fields)),
         is_1_0,
         credentials: fields.all("proxy-authorization").next().and_then(basic),
     };
@@ -85,13 +93,57 @@ pub fn parse_request(head: &[u8], max_fields: usize) -> Result<Request, HttpErro
     }
     let (authority, path) = split_uri(uri, method)?;
     request.target = Target::parse(authority, Some(80)).map_err(|_| HttpError::bad("not a host in the URI"))?;
+    if method == "TRACE" && body != Body::Length(0) {
+        return Err(HttpError::bad("TRACE has no body"));
+    }
+    let forwards = max_forwards(&fields, method)?;
+    if forwards == Some(0) {
+        // Its body is not read.
+        request.keep_alive &= body == Body::Length(0);
+        let line = format!("{method} {uri} HTTP/1.{minor}\r\n");
+        let answer = if method == "TRACE" { trace(&line, &fields, &request) } else { options(&request) };
+        request.answer = Some(answer);
+        return Ok(request);
+    }
     let head = &mut request.head;
     // RFC 9112 §3.2.2: Host is what the URI says, whatever the client wrote.
     head.extend(format!("{method} {path} HTTP/1.1\r\nHost: {authority}\r\n").bytes());
-    // RFC 9110 §10.1.1: a client of HTTP/1.0 cannot wait for 100.
-    fields.write(head, if is_1_0 { &["host", "expect"] } else { &["host"] });
+    head.extend(framing(told).bytes());
+    let mut skip = vec!["host"];
+    if is_1_0 {
+        // RFC 9110 §10.1.1: a client of HTTP/1.0 cannot wait for 100.
+        skip.push("expect");
+    }
+    if let Some(forwards) = forwards {
+        skip.push("max-forwards");
+        head.extend(format!("Max-Forwards: {}\r\n", forwards - 1).bytes());
+    }
+    fields.write(head, &skip);
     head.extend(format!("Via: 1.{minor} ekiden\r\n\r\n").bytes());
     Ok(request)
+}
+
+/// Whether a client of HTTP/1.0 asks for another request on its connection.
+///
+/// RFC 9112 §9.3 forbids a proxy to grant it, because an old proxy in between may pass the field on without acting on it, and
+/// then wait for an end. Programs that ask this of a proxy today speak to it themselves, and measure or poll with it.
+fn asks_to_keep(fields: &Fields<'_>) -> bool {
+    let lists =
+        |value: &[u8]| value.split(|&byte| byte == b',').any(|v| v.trim_ascii().eq_ignore_ascii_case(b"keep-alive"));
+    fields.connection("keep-alive") || fields.all("proxy-connection").any(lists)
+}
+
+/// How far a request of the two methods that count it may go (RFC 9110 §7.6.2).
+fn max_forwards(fields: &Fields<'_>, method: &str) -> Result<Option<u64>, HttpError> {
+    let mut values = fields.all("max-forwards").filter(|_| matches!(method, "OPTIONS" | "TRACE"));
+    let Some(value) = values.next() else { return Ok(None) };
+    let is_number = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
+    if !is_number || values.next().is_some() {
+        return Err(HttpError::bad("Max-Forwards is not one number"));
+    }
+    // What is more than we can count becomes as much as we can.
+    let number = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+    Ok(Some(number.unwrap_or(u64::MAX)))
 }
 
 /// A request for an `ftp` URL.

@@ -1,7 +1,7 @@
-//! Responses on their way to the client, and the proxy's own.
+//! Responses on their way to the client.
 
 use super::body::Body;
-use super::fields::Fields;
+use super::fields::{Fields, connection_line, framing};
 use super::{HttpError, Request};
 
 /// A response, understood.
@@ -21,17 +21,38 @@ pub struct Response {
     pub keeps_client: bool,
 }
 
+const NOT_HTTP_1: HttpError = HttpError::gateway("the origin does not speak HTTP/1");
+
+/// Whether what an origin has said so far can be the beginning of a response.
+///
+/// # Errors
+/// If it cannot: an origin that speaks something else may say no more, and wait.
+pub fn check_beginning(bytes: &[u8]) -> Result<(), HttpError> {
+    const VERSION: &[u8] = b"HTTP/1.";
+    let n = bytes.len().min(VERSION.len());
+    if bytes[..n] == VERSION[..n] { Ok(()) } else { Err(NOT_HTTP_1) }
+}
+
 /// Reads a whole head, as [`super::HeadScanner`] found it, that answers `request`. Errors have status 502.
 pub fn parse_response(head: &[u8], max_fields: usize, request: &Request) -> Result<Response, HttpError> {
     let mut storage = vec![httparse::EMPTY_HEADER; max_fields];
     let mut parsed = httparse::Response::new(&mut storage);
-    match parsed.parse(head) {
+    let mut parser = httparse::ParserConfig::default();
+    // RFC 9112 §5.1: a proxy removes such blanks. Heads are written anew, without.
+    parser.allow_spaces_after_header_name_in_responses(true);
+    match parser.parse_response(&mut parsed, head) {
         Ok(httparse::Status::Complete(n)) if n == head.len() => {}
-        Err(httparse::Error::TooManyHeaders) => return Err(HttpError::gateway("the origin sent too many fields")),
-        _ => return Err(HttpError::gateway("the origin does not speak HTTP/1")),
+        Err(httparse::Error::TooManyHeaders) => {
+            return Err(HttpError::gateway("the origin's response has more fields than limits.headers"));
+        }
+        Err(httparse::Error::Version) => return Err(NOT_HTTP_1),
+        Err(httparse::Error::HeaderName | httparse::Error::HeaderValue) => {
+            return Err(HttpError::gateway("a field of the origin's response is malformed"));
+        }
+        _ => return Err(HttpError::gateway("the status line of the origin's response is malformed")),
     }
     let (Some(status), Some(minor)) = (parsed.code, parsed.version) else {
-        return Err(HttpError::gateway("the origin does not speak HTTP/1"));
+        return Err(NOT_HTTP_1);
     };
     let reason = parsed.reason.unwrap_or_default();
     let as_gateway = |error: HttpError| HttpError { status: 502, ..error };
@@ -45,56 +66,30 @@ pub fn parse_response(head: &[u8], max_fields: usize, request: &Request) -> Resu
     // RFC 9112 §6.3: these have no body, whatever their fields say.
     let bodiless = request.is_head || is_interim || status == 204 || status == 304;
     let body = if bodiless { Body::Length(0) } else { told.unwrap_or(Body::UntilEnd) };
+    // RFC 9112 §6.1: the framing is faulty, so that what comes behind the body is not to be trusted.
+    let is_faulty = minor == 0 && told == Some(Body::Chunked);
+    // RFC 9110 §8.6, RFC 9112 §6.1: an origin must not say this, and one that does may send what it has announced.
+    let must_not_frame = is_interim || status == 204;
+    let announces = must_not_frame && told.is_some_and(|told| told != Body::Length(0));
     let unchunk = body == Body::Chunked && request.is_1_0;
-    let keeps_client = request.keep_alive && body != Body::UntilEnd;
-    let mut response = Response {
-        head: Vec::new(),
-        is_interim,
-        body,
-        unchunk,
-        keeps_origin: minor == 1 && !fields.connection("close") && body != Body::UntilEnd,
-        keeps_client,
-    };
+    let has_end = body != Body::UntilEnd && !is_faulty;
+    // RFC 9112 §9.3.
+    let offers = !fields.connection("close") && (minor == 1 || fields.connection("keep-alive"));
+    let keeps_client = request.keep_alive && has_end && !unchunk;
+    let keeps_origin = offers && has_end && !announces;
+    let mut response = Response { head: Vec::new(), is_interim, body, unchunk, keeps_origin, keeps_client };
     if is_interim && request.is_1_0 {
         return Ok(response);
     }
     let out = &mut response.head;
     out.extend(format!("HTTP/1.1 {status} {reason}\r\n").bytes());
-    fields.write(out, if request.is_1_0 { &["transfer-encoding", "trailer"] } else { &[] });
+    let is_told = !must_not_frame && !(request.is_1_0 && told == Some(Body::Chunked));
+    out.extend(framing(told.filter(|_| is_told)).bytes());
+    fields.write(out, if request.is_1_0 { &["trailer"] } else { &[] });
     out.extend(format!("Via: 1.{minor} ekiden\r\n").bytes());
-    if !keeps_client && !is_interim {
-        out.extend(b"Connection: close\r\n");
+    if !is_interim {
+        out.extend(connection_line(request.is_1_0, keeps_client).bytes());
     }
     out.extend(b"\r\n");
     Ok(response)
-}
-
-/// The proxy's own response, after which it closes the connection: `text` is one line for people.
-pub fn status_message(status: u16, text: &str) -> Vec<u8> {
-    let reason = match status {
-        400 => "Bad Request",
-        401 => "Unauthorized",
-        403 => "Forbidden",
-        404 => "Not Found",
-        405 => "Method Not Allowed",
-        407 => "Proxy Authentication Required",
-        408 => "Request Timeout",
-        416 => "Range Not Satisfiable",
-        429 => "Too Many Requests",
-        431 => "Request Header Fields Too Large",
-        501 => "Not Implemented",
-        503 => "Service Unavailable",
-        504 => "Gateway Timeout",
-        505 => "HTTP Version Not Supported",
-        _ => "Bad Gateway",
-    };
-    let more = match status {
-        401 => "WWW-Authenticate: Basic realm=\"ftp\"\r\n",
-        405 => "Allow: GET, HEAD\r\n",
-        407 => "Proxy-Authenticate: Basic realm=\"ekiden\"\r\n",
-        _ => "",
-    };
-    let length = text.len() + 1;
-    let fields = "Content-Type: text/plain; charset=utf-8\r\nConnection: close\r\n";
-    format!("HTTP/1.1 {status} {reason}\r\n{fields}{more}Content-Length: {length}\r\n\r\n{text}\n").into_bytes()
 }

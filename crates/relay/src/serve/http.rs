@@ -2,23 +2,23 @@
 //! closes or asks for a tunnel.
 
 mod ftp;
+mod head;
 
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use ekiden_relay_proto::Target;
-use ekiden_relay_proto::http::{
-    Body, HeadScanner, HttpError, Request, Response, empty_lines, parse_request, parse_response, status_message,
-};
+use ekiden_relay_proto::http::{Body, HttpError, Request, Response, parse_request, parse_response, status_message};
+use ekiden_relay_proto::mixup::Spoken;
 use ekiden_relay_proto::segment::{Header, Kind};
-use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::patience::{leaving, while_moving};
+use self::head::response_head;
+use super::caller::Caller;
+use super::patience::{LINGER, leaving, linger, while_moving};
 use super::{Destination, Stream, Upstream, is_allowed, place_for, reach};
 use crate::config::{Accept, Limits, Listener, ListenerKind};
 use crate::connection::Connection;
@@ -31,10 +31,6 @@ use crate::quota::Place;
 use crate::segment::{Early, read_frame};
 use crate::wire::{Reader, write};
 
-/// How long a client may go on sending after it was told that the connection closes, so that the reset that
-/// unread bytes cause does not destroy what it was told (RFC 9112 §9.6).
-const LINGER: Duration = Duration::from_secs(2);
-
 /// The largest head that is sent along with OPEN: any receive buffer takes it.
 const EARLY_HEAD: usize = 2048;
 
@@ -45,6 +41,7 @@ struct Client<'a> {
     accept: Accept,
     limits: Limits,
     stream: Connection,
+    caller: Caller,
     reader: Reader,
     /// Its place among the connections of the user who made the last request.
     user: Option<Box<Place<String>>>,
@@ -71,6 +68,8 @@ enum Outcome {
 enum Failed {
     /// The client must be told: nothing of a response was sent.
     Tell(u16, String),
+    /// The client takes this listener for one of another protocol.
+    Mixup(Spoken),
     /// The origin's kept connection was gone before it answered, and the request may be made again.
     Again,
     /// The client's connection must be reset: a response was begun, or the client itself is gone.
@@ -78,12 +77,18 @@ enum Failed {
 }
 
 /// Serves requests. Returns the stream of a tunnel, if the client asked for one.
-pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpStream) -> Option<Stream> {
+pub(super) async fn prepare(
+    node: &Arc<Node>,
+    listener: &Listener,
+    stream: TcpStream,
+    caller: Caller,
+) -> Option<Stream> {
     let ListenerKind::Http { users } = &listener.kind else { return None };
     let limits = node.config().limits.clone();
     let stream = stream.into();
     let (accept, reader) = (listener.accept, Reader::new(false));
-    let mut client = Client { node, users, accept, limits, stream, reader, user: None, heads: Holding::default() };
+    let heads = Holding::default();
+    let mut client = Client { node, users, accept, limits, stream, caller, reader, user: None, heads };
     let mut origin = None;
     let mut is_first = true;
     loop {
@@ -91,6 +96,7 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpSt
             Ok(Some(head)) => head,
             Ok(None) => break,
             Err(Failed::Tell(status, text)) => return client.refuse(status, &text, false).await,
+            Err(Failed::Mixup(spoken)) => return client.turn_away(spoken).await,
             Err(_) => return None,
         };
         is_first = false;
@@ -104,17 +110,18 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpSt
             return client.tunnel(request).await;
         }
         let _busy = node.begin();
-        let done = match &request.ftp {
-            Some(fetch) => {
+        let done = match (&request.ftp, &request.answer) {
+            (Some(fetch), _) => {
                 finish(node, origin.take());
                 Box::pin(client.fetch(&request, fetch)).await
             }
-            None => client.forward(&request, origin.take()).await,
+            (None, Some(answer)) => client.answer(&request, answer, origin.take()).await,
+            (None, None) => client.forward(&request, origin.take()).await,
         };
         match done {
             Ok(Outcome::Next(kept)) => origin = kept,
             Ok(Outcome::Close) => {
-                client.linger().await;
+                linger(&client.stream).await;
                 return None;
             }
             Err(Failed::Tell(status, text)) => return client.refuse(status, &text, request.is_head).await,
@@ -122,7 +129,7 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpSt
                 tracing::debug!("http to {}: reset: {error}", request.target);
                 return None;
             }
-            Err(Failed::Again) => return None,
+            Err(Failed::Again | Failed::Mixup(_)) => return None,
         }
     }
     finish(node, origin);
@@ -131,30 +138,6 @@ pub(super) async fn prepare(node: &Arc<Node>, listener: &Listener, stream: TcpSt
 }
 
 impl Client<'_> {
-    /// The next request's head. `None` if there is none and the connection can end.
-    async fn head(&mut self, is_first: bool) -> Result<Option<Vec<u8>>, Failed> {
-        if !is_first && self.reader.buffer.is_empty() {
-            self.reader.buffer = Vec::new();
-            let more = tokio::select! {
-                more = timeout(self.limits.pool_idle, self.reader.more(&self.stream)) => more,
-                () = self.node.stopping() => return Ok(None),
-            };
-            match more {
-                Ok(Ok(true)) => {}
-                Ok(Ok(false)) | Err(_) => return Ok(None),
-                Ok(Err(error)) => return Err(Failed::Reset(error)),
-            }
-        }
-        let limit = self.limits.handshake;
-        match timeout(limit, read_head(&mut self.reader, &self.stream, self.limits.head, true)).await {
-            Ok(Ok(head)) => Ok(head),
-            Ok(Err(failed)) => Err(failed),
-            // A client that has said nothing is not told anything either.
-            Err(_) if self.reader.buffer.is_empty() => Ok(None),
-            Err(_) => Err(Failed::Tell(408, "the request did not arrive in time".into())),
-        }
-    }
-
     /// Reads the head and checks who asks.
     async fn admit(&mut self, head: &[u8]) -> Result<Request, HttpError> {
         let request = parse_request(head, self.limits.headers)?;
@@ -203,6 +186,16 @@ impl Client<'_> {
         Some(Stream::new(busy, self.stream, upstream, first).of(self.user))
     }
 
+    /// A request that goes no further.
+    async fn answer(&self, request: &Request, answer: &[u8], kept: Option<Origin>) -> Result<Outcome, Failed> {
+        write(&self.stream, false, answer).await.map_err(Failed::Reset)?;
+        if request.keep_alive {
+            return Ok(Outcome::Next(kept));
+        }
+        finish(self.node, kept);
+        Ok(Outcome::Close)
+    }
+
     /// One request and its response.
     async fn forward(&mut self, request: &Request, kept: Option<Origin>) -> Result<Outcome, Failed> {
         if let Some(origin) = kept {
@@ -247,7 +240,14 @@ impl Client<'_> {
         let receiving = respond(request, &self.limits, reader, &side.stream, &self.stream, can_repeat, &has_begun);
         let has_body = request.body != Body::Length(0);
         let exchanging = both(sending, has_body, receiving);
-        let (response, sent) = attended(&self.stream, &self.limits, has_body, &has_begun, exchanging).await?;
+        let exchanged = attended(&self.stream, &self.limits, has_body, &has_begun, exchanging).await;
+        let (response, sent) = exchanged.map_err(|failed| match failed {
+            // The request's body: a response's comes behind its beginning.
+            Failed::Reset(PumpError::Malformed(reason)) if !has_begun.load(Ordering::Relaxed) => {
+                Failed::Tell(400, reason.into())
+            }
+            other => other,
+        })?;
         match sent {
             Sent::All if response.keeps_client => {}
             Sent::All => {
@@ -265,29 +265,15 @@ impl Client<'_> {
     }
 
     /// Tells the client why, and ends.
-    async fn refuse(mut self, status: u16, text: &str, is_head: bool) -> Option<Stream> {
+    async fn refuse(self, status: u16, text: &str, is_head: bool) -> Option<Stream> {
         let mut message = status_message(status, text);
         if is_head {
             message.truncate(message.len() - text.len() - 1);
         }
         if timeout(self.limits.handshake, write(&self.stream, false, &message)).await.is_ok_and(|sent| sent.is_ok()) {
-            self.linger().await;
+            linger(&self.stream).await;
         }
         None
-    }
-
-    /// Ends our direction and waits a little for the client's.
-    async fn linger(&mut self) {
-        if SockRef::from(self.stream.socket()).shutdown(std::net::Shutdown::Write).is_err() {
-            return;
-        }
-        let until_end = async {
-            while let Ok(true) = self.reader.more(&self.stream).await {
-                self.reader.buffer.clear();
-            }
-        };
-        let _ = timeout(LINGER, until_end).await;
-        self.stream.end_cleanly();
     }
 }
 
@@ -310,7 +296,8 @@ async fn attended<T>(
     tokio::select! {
         biased;
         done = while_moving(limits.response, has_begun, work) => {
-            done.unwrap_or_else(|| Err(Failed::Tell(504, "the origin did not answer in time".into())))
+            let text = || format!("the origin did not answer within limits.response ({:?})", limits.response);
+            done.unwrap_or_else(|| Err(Failed::Tell(504, text())))
         }
         () = leaving => Err(Failed::Reset(PumpError::Receive(io::ErrorKind::ConnectionAborted.into()))),
     }
@@ -361,13 +348,12 @@ async fn respond(
     has_begun: &AtomicBool,
 ) -> Result<Response, Failed> {
     loop {
-        let head = match read_head(reader, from, limits.head, false).await {
+        let head = match response_head(reader, from, limits.head).await {
             Ok(Some(head)) => head,
             Ok(None) | Err(Failed::Reset(_)) if can_repeat && reader.buffer.is_empty() => return Err(Failed::Again),
             Ok(None) => return Err(Failed::Tell(502, "the origin closed the connection without a response".into())),
             Err(Failed::Reset(error)) => return Err(gone(&error)),
-            Err(Failed::Tell(_, text)) => return Err(Failed::Tell(502, format!("the origin's response: {text}"))),
-            Err(Failed::Again) => return Err(Failed::Again),
+            Err(failed) => return Err(failed),
         };
         let response = parse_response(&head, limits.headers, request)
             .map_err(|HttpError { status, reason }| Failed::Tell(status, reason.into()))?;
@@ -379,34 +365,6 @@ async fn respond(
         let passed = reader.pass_body(response.body, response.unchunk, from, to, false).await;
         passed.map_err(Failed::Reset)?;
         return Ok(response);
-    }
-}
-
-/// A whole head. `None` at an end before its first byte.
-async fn read_head(
-    reader: &mut Reader,
-    from: &Connection,
-    limit: usize,
-    is_request: bool,
-) -> Result<Option<Vec<u8>>, Failed> {
-    let mut scanner = HeadScanner::default();
-    loop {
-        let empty = if is_request { empty_lines(&reader.buffer) } else { 0 };
-        if empty > 0 {
-            reader.buffer.drain(..empty);
-            scanner = HeadScanner::default();
-        }
-        let found = scanner.find(&reader.buffer, limit);
-        if let Some(length) = found.map_err(|HttpError { status, reason }| Failed::Tell(status, reason.into()))? {
-            let rest = reader.buffer.split_off(length);
-            return Ok(Some(std::mem::replace(&mut reader.buffer, rest)));
-        }
-        match reader.more(from).await {
-            Ok(true) => {}
-            Ok(false) if reader.buffer.is_empty() => return Ok(None),
-            Ok(false) => return Err(Failed::Reset(PumpError::Truncated)),
-            Err(error) => return Err(Failed::Reset(error)),
-        }
     }
 }
 

@@ -1,18 +1,39 @@
-//! How long the HTTP proxy waits for a response: not for ever, and not for a client that has left.
+//! How long a client is waited for, and the HTTP proxy's client for a response: not for ever, and not one that has left.
 
 use std::future::{pending, poll_fn};
+use std::net::Shutdown;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use ekiden_net::socket;
+use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::connection::Connection;
+
+/// How long a client may go on sending after it was told that the connection closes, so that the reset that
+/// unread bytes cause does not destroy what it was told (RFC 9112 §9.6).
+pub const LINGER: Duration = Duration::from_secs(2);
 
 /// Most responses have begun by then, and nobody has looked whether the client ended its side.
 const SOON: Duration = Duration::from_secs(1);
+
+/// Ends our direction of a `client`'s connection and waits a little for the client's.
+pub async fn linger(client: &Connection) {
+    if SockRef::from(client.socket()).shutdown(Shutdown::Write).is_err() {
+        return;
+    }
+    let until_end = async {
+        let mut sink = vec![0; 4096];
+        while !matches!(client.receive(&mut sink).await, Ok(0) | Err(_)) {}
+    };
+    let _ = timeout(LINGER, until_end).await;
+    client.end_cleanly();
+}
 
 /// Runs `work`. `None` if nothing happened in it for `limit` before `has_begun`.
 pub async fn while_moving<T>(limit: Duration, has_begun: &AtomicBool, work: impl Future<Output = T>) -> Option<T> {

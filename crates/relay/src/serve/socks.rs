@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::caller::Caller;
+use super::patience::linger;
 use super::{Destination, Stream, Upstream, is_allowed, place_for, reach};
 use crate::config::{Accept, Listener, ListenerKind};
 use crate::connection::Connection;
@@ -31,7 +32,7 @@ pub(super) async fn prepare(
         Ok(Ok(Some(request))) => request,
         Ok(Ok(None)) => {
             // The refusal must arrive before the connection ends.
-            Side::host(client).end_cleanly();
+            linger(&client.into()).await;
             return None;
         }
         Ok(Err(_)) | Err(_) => return None,
@@ -122,7 +123,7 @@ async fn request(node: &Node, client: &mut TcpStream, users: &Users, caller: Cal
                 return Ok(Some(Request { target, first: input, user }));
             }
             Step::Refuse { reply, reason } => {
-                tracing::debug!("socks: {reason}");
+                tracing::info!("socks: {} is refused: {reason}", caller.address());
                 client.write_all(&reply).await?;
                 return Ok(None);
             }

@@ -52,8 +52,8 @@ impl Client<'_> {
                 tracing::debug!("ftp to {}: {text}", request.target);
                 Err(Failed::Reset(PumpError::Truncated))
             }
-            Ok(()) if request.keep_alive => Ok(Outcome::Next(None)),
-            Ok(()) => Ok(Outcome::Close),
+            Ok(true) => Ok(Outcome::Next(None)),
+            Ok(false) => Ok(Outcome::Close),
             Err(failed) => Err(failed),
         }
     }
@@ -67,14 +67,14 @@ impl<'a> Control<'a> {
         Ok(Self { node, target, patience, upstream, reader, replies: Replies::default() })
     }
 
-    /// The whole dialogue but its end.
+    /// The whole dialogue but its end. Whether the client's connection can take another request.
     async fn answer(
         &mut self,
         request: &Request,
         fetch: &Fetch,
         to: &Connection,
         has_begun: &AtomicBool,
-    ) -> Result<(), Failed> {
+    ) -> Result<bool, Failed> {
         self.log_in(fetch).await?;
         let mut found = match fetch.form {
             Form::Image | Form::Ascii => self.find_file(fetch, request.is_head).await?,
@@ -82,7 +82,8 @@ impl<'a> Control<'a> {
         };
         if request.is_head {
             has_begun.store(true, Ordering::Relaxed);
-            return write(to, false, &found.head(request)).await.map_err(Failed::Reset);
+            write(to, false, &found.head(request)).await.map_err(Failed::Reset)?;
+            return Ok(found.keeps_client(request));
         }
         let data = self.data_connection().await?;
         let verb = match fetch.form {
@@ -177,7 +178,8 @@ impl<'a> Control<'a> {
         Ok(Origin { target: Target { host: self.target.host.clone(), port }, upstream, reader })
     }
 
-    /// Passes what comes on `data` to the client. `is_complete`: the server has said so already.
+    /// Passes what comes on `data` to the client. `is_complete`: the server has said so already. Returns as
+    /// [`Control::answer`].
     async fn transfer(
         &mut self,
         mut data: Origin,
@@ -186,7 +188,7 @@ impl<'a> Control<'a> {
         request: &Request,
         to: &Connection,
         has_begun: &AtomicBool,
-    ) -> Result<(), Failed> {
+    ) -> Result<bool, Failed> {
         let Origin { upstream: Upstream { side, .. }, reader, .. } = &mut data;
         let from = &side.stream;
         // Before the client hears anything, so that it can be told of what fails until here.
@@ -235,7 +237,8 @@ impl<'a> Control<'a> {
         }
         finish(self.node, Some(data));
         has_begun.store(true, Ordering::Relaxed);
-        write(to, false, &last).await.map_err(Failed::Reset)
+        write(to, false, &last).await.map_err(Failed::Reset)?;
+        Ok(found.keeps_client(request))
     }
 
     /// Sends a command and waits for its first reply.

@@ -1,0 +1,109 @@
+//! Heads as they arrive: a client's requests, and before the first whatever else it says; an origin's responses.
+
+use ekiden_relay_proto::http::{HeadScanner, HttpError, check_beginning, empty_lines};
+use ekiden_relay_proto::mixup::{Guess, Spoken, guess};
+use tokio::time::timeout;
+
+use super::{Client, Failed, linger};
+use crate::connection::Connection;
+use crate::pump::PumpError;
+use crate::serve::Stream;
+use crate::wire::{Reader, write};
+
+impl Client<'_> {
+    /// The next request's head. `None` if there is none and the connection can end.
+    pub(super) async fn head(&mut self, is_first: bool) -> Result<Option<Vec<u8>>, Failed> {
+        if !is_first && self.reader.buffer.is_empty() {
+            self.reader.buffer = Vec::new();
+            let more = tokio::select! {
+                more = timeout(self.limits.pool_idle, self.reader.more(&self.stream)) => more,
+                () = self.node.stopping() => return Ok(None),
+            };
+            match more {
+                Ok(Ok(true)) => {}
+                Ok(Ok(false)) | Err(_) => return Ok(None),
+                Ok(Err(error)) => return Err(Failed::Reset(error)),
+            }
+        }
+        let limit = self.limits.handshake;
+        match timeout(limit, request_head(&mut self.reader, &self.stream, self.limits.head, is_first)).await {
+            Ok(head) => head,
+            // A client that has said nothing is not told anything either.
+            Err(_) if self.reader.buffer.is_empty() => Ok(None),
+            Err(_) => Err(Failed::Tell(408, format!("the request did not arrive within limits.handshake ({limit:?})"))),
+        }
+    }
+
+    /// Tells a client in its own words that this is no listener for it.
+    pub(super) async fn turn_away(self, spoken: Spoken) -> Option<Stream> {
+        tracing::info!("http: {} speaks {spoken}, not HTTP", self.caller.address());
+        let refusal = spoken.refusal(Spoken::Http);
+        if timeout(self.limits.handshake, write(&self.stream, false, &refusal)).await.is_ok_and(|sent| sent.is_ok()) {
+            linger(&self.stream).await;
+        }
+        None
+    }
+}
+
+/// A request's head. `None` at an end before its first byte. With `is_first`, the client may speak something else.
+async fn request_head(
+    reader: &mut Reader,
+    from: &Connection,
+    limit: usize,
+    is_first: bool,
+) -> Result<Option<Vec<u8>>, Failed> {
+    let mut scanner = HeadScanner::default();
+    loop {
+        if is_first
+            && let Guess::Speaks(spoken) = guess(&reader.buffer)
+            && spoken != Spoken::Http
+        {
+            return Err(Failed::Mixup(spoken));
+        }
+        let empty = empty_lines(&reader.buffer);
+        if empty > 0 {
+            reader.buffer.drain(..empty);
+            scanner = HeadScanner::default();
+        }
+        let found = scanner.find(&reader.buffer, limit);
+        if let Some(length) = found.map_err(|HttpError { status, reason }| Failed::Tell(status, reason.into()))? {
+            return Ok(Some(take(reader, length)));
+        }
+        if !is_more(reader, from).await? {
+            return Ok(None);
+        }
+    }
+}
+
+/// A response's head, as [`request_head`]. What is wrong with it has status 502.
+pub(super) async fn response_head(
+    reader: &mut Reader,
+    from: &Connection,
+    limit: usize,
+) -> Result<Option<Vec<u8>>, Failed> {
+    let mut scanner = HeadScanner::default();
+    let wrong = |reason: &str| Failed::Tell(502, format!("the origin's response: {reason}"));
+    loop {
+        check_beginning(&reader.buffer).map_err(|error| Failed::Tell(error.status, error.reason.into()))?;
+        let found = scanner.find(&reader.buffer, limit);
+        if let Some(length) = found.map_err(|error| wrong(error.reason))? {
+            return Ok(Some(take(reader, length)));
+        }
+        if !is_more(reader, from).await? {
+            return Ok(None);
+        }
+    }
+}
+
+/// Waits for more of a head. False at an end before its first byte.
+async fn is_more(reader: &mut Reader, from: &Connection) -> Result<bool, Failed> {
+    match reader.more(from).await {
+        Ok(false) if !reader.buffer.is_empty() => Err(Failed::Reset(PumpError::Truncated)),
+        more => more.map_err(Failed::Reset),
+    }
+}
+
+fn take(reader: &mut Reader, length: usize) -> Vec<u8> {
+    let rest = reader.buffer.split_off(length);
+    std::mem::replace(&mut reader.buffer, rest)
+}

@@ -5,7 +5,7 @@
 
 use std::fs::{self, Metadata};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -58,6 +58,9 @@ pub enum Unknown {
     /// No name server has answered in time.
     #[error("was not answered for by a name server in time")]
     Timeout,
+    /// No name server of resolv.conf can be reached.
+    #[error("cannot be asked for: no name server in resolv.conf can be reached")]
+    Unreachable,
     /// There is no descriptor to ask with.
     #[error("cannot be asked for: out of descriptors")]
     NoDescriptor,
@@ -249,7 +252,7 @@ impl Unknown {
             Self::NoSuchName | Self::NoAddress | Self::NoServer => FailureCode::NameNotFound,
             Self::Timeout => FailureCode::TimedOut,
             Self::NoDescriptor => FailureCode::Overloaded,
-            Self::Failed(_) => FailureCode::Other,
+            Self::Unreachable | Self::Failed(_) => FailureCode::Other,
         }
     }
 
@@ -260,11 +263,22 @@ impl Unknown {
                 Self::NoAddress
             }
             NetError::Timeout => Self::Timeout,
-            // EMFILE, ENFILE: 24, 23 on every Linux.
-            NetError::Io(error) if matches!(error.raw_os_error(), Some(23 | 24)) => Self::NoDescriptor,
+            NetError::Io(error) if tells_of_descriptors(error) => Self::NoDescriptor,
+            // Every server failed at once, of which the resolver tells no more.
+            NetError::NoConnections if is_out_of_descriptors() => Self::NoDescriptor,
+            NetError::NoConnections => Self::Unreachable,
             error => Self::Failed(error.to_string()),
         }
     }
+}
+
+/// EMFILE, ENFILE: 24, 23 on every Linux.
+fn tells_of_descriptors(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(23 | 24))
+}
+
+fn is_out_of_descriptors() -> bool {
+    UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).is_err_and(|error| tells_of_descriptors(&error))
 }
 
 #[cfg(test)]

@@ -59,7 +59,8 @@ fn max_forwards_counts_down_for_the_two_methods_that_have_it() {
     });
     let chain = Chain::new(0);
     let mut client = connect(chain.address("web"));
-    let most = u64::MAX.to_string();
+    // What cannot be counted becomes as much as can be.
+    let most = (u64::MAX - 1).to_string();
     let huge = "9".repeat(40);
     for (method, told, passed) in
         [("TRACE", "7", "6"), ("OPTIONS", "1", "0"), ("GET", "0", "0"), ("OPTIONS", huge.as_str(), most.as_str())]

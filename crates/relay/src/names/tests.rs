@@ -1,7 +1,7 @@
 //! Names, asked for at a name server that is this test.
 
 use std::collections::HashMap;
-use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::sync::mpsc;
 
 use hickory_resolver::config::NameServerConfig;
@@ -189,6 +189,15 @@ fn short_names_are_looked_for_in_the_search_list_first() {
     assert_eq!(find(&names, "a.web"), Ok(vec![V6]));
     assert_eq!(server.asked(), both("a.web"));
     assert_eq!(find(&names, "web."), Err(Unknown::NoSuchName));
+}
+
+#[test]
+fn name_servers_that_cannot_be_reached_are_said_to_be_the_reason() {
+    let (_, asked) = mpsc::channel();
+    // Nobody has this port any more.
+    let address = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let names = Server { address, asked }.names(&[], "");
+    assert_eq!(find(&names, "web"), Err(Unknown::Unreachable));
 }
 
 #[test]

@@ -141,10 +141,11 @@ impl Reader {
         to_node: bool,
     ) -> Result<(), PumpError> {
         let mut chunked = Chunked::new(unchunk);
-        let mut out = Vec::new();
+        let (mut out, mut trailer) = (Vec::new(), Holding::default());
         loop {
             let used = chunked.advance(&self.buffer, &mut out).map_err(|error| PumpError::Malformed(error.reason))?;
             self.buffer.drain(..used);
+            trailer.set(chunked.held());
             if !out.is_empty() {
                 write(to, to_node, &out).await?;
                 out.clear();

@@ -67,6 +67,11 @@ impl Chunked {
         if self.state == State::Data { self.left } else { 0 }
     }
 
+    /// Bytes of memory that the trailer takes until it is complete.
+    pub fn held(&self) -> usize {
+        self.trailer.capacity()
+    }
+
     /// `n` bytes of data went by without [`Chunked::advance`]; `n` ≤ [`Chunked::data_due`].
     pub fn skipped(&mut self, n: u64) {
         debug_assert!(n <= self.data_due());

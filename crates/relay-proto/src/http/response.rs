@@ -83,8 +83,8 @@ pub fn parse_response(head: &[u8], max_fields: usize, request: &Request) -> Resu
     }
     let out = &mut response.head;
     out.extend(format!("HTTP/1.1 {status} {reason}\r\n").bytes());
-    let is_told = !must_not_frame && !(request.is_1_0 && told == Some(Body::Chunked));
-    out.extend(framing(told.filter(|_| is_told)).bytes());
+    let is_hidden = must_not_frame || (request.is_1_0 && told == Some(Body::Chunked));
+    out.extend(framing(told.filter(|_| !is_hidden)).bytes());
     fields.write(out, if request.is_1_0 { &["trailer"] } else { &[] });
     out.extend(format!("Via: 1.{minor} ekiden\r\n").bytes());
     if !is_interim {

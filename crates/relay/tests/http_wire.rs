@@ -3,7 +3,7 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 
 use common::*;
@@ -112,6 +112,27 @@ fn a_body_that_cannot_be_read_is_refused_and_ends_nowhere() {
             assert!(server.read_to_end(&mut heard).is_err(), "{count} nodes, {body:?}: the origin was shown an end");
             let head = read_head(&mut client);
             assert!(head.starts_with("HTTP/1.1 400 "), "{count} nodes, {body:?}: {head}");
+        }
+    }
+}
+
+#[test]
+fn a_request_body_that_breaks_off_ends_nowhere() {
+    for count in [0, 1] {
+        let chain = Chain::new(count);
+        for framing in [
+            "Content-Length: 10",
+            "Content-Length: 18446744073709551615",
+            "Transfer-Encoding: chunked",
+            "Content-Length: 5, 5",
+        ] {
+            let (host, origin) = listener();
+            let mut client = connect(chain.address("web"));
+            write!(client, "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\n{framing}\r\n\r\n5\r\n").unwrap();
+            let mut server = accept(&host);
+            read_head(&mut server);
+            client.shutdown(Shutdown::Write).unwrap();
+            assert!(!ends_cleanly(&mut server), "{count} nodes, {framing}");
         }
     }
 }

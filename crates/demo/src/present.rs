@@ -65,6 +65,7 @@ pub fn page(outcomes: &[Outcome]) -> Page {
                        throughout. Each file's SHA-256 was compared."
             .into(),
         sections: vec![segments(outcomes), position(outcomes), osaka(outcomes)],
+        conclusion: Vec::new(),
     }
 }
 

@@ -1,28 +1,17 @@
 //! Charts as SVG documents.
 
-use plotters::coord::Shift;
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::text_anchor::{HPos, VPos};
 
-type Drawing<'a> = DrawingArea<SVGBackend<'a>, Shift>;
-type DrawError<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
+use crate::frame::{DrawError, Drawing, Frame, LINE, Sample, TEXT, builder, font, style};
+use crate::palette::{COLOURS, FAINT, INK, MARKS, PAPER, text_on};
 
-const INK: RGBColor = RGBColor(29, 35, 48);
-const FAINT: RGBColor = RGBColor(213, 217, 226);
-/// Told apart also without colour vision (after Okabe and Ito).
-const COLOURS: [RGBColor; 5] = [
-    RGBColor(0, 114, 178),
-    RGBColor(230, 159, 0),
-    RGBColor(0, 158, 115),
-    RGBColor(204, 121, 167),
-    RGBColor(86, 180, 233),
-];
-const SIZE: (u32, u32) = (860, 400);
 /// Charts with more lines have no legend.
 const SERIES_NAMED: usize = 10;
 /// Points of a line are at least so many pixels apart.
 const THINNEST: i32 = 2;
-const FONT: &str = "sans-serif";
+/// How much higher than its highest value an axis goes.
+const HEADROOM: f64 = 1.08;
 
 /// Groups of bars, one group per category, one bar in it per series.
 #[derive(Debug, Clone, Default)]
@@ -31,7 +20,7 @@ pub struct BarChart {
     pub title: String,
     /// The quantity on the vertical axis with its unit.
     pub quantity: String,
-    /// Under the groups.
+    /// Under the groups; may have several lines.
     pub categories: Vec<String>,
     /// Name and one value per category; `None` leaves a gap.
     pub bars: Vec<(String, Vec<Option<f64>>)>,
@@ -68,14 +57,18 @@ pub struct Series {
 impl BarChart {
     /// The picture.
     pub fn to_svg(&self) -> String {
-        svg(|area| self.draw(area))
+        let bars = self.bars.iter().enumerate().map(|(i, (name, _))| (name.as_str(), Sample::Bar(colour(i))));
+        let marks = self.marks.iter().enumerate().map(|(i, (name, _))| (name.as_str(), Sample::Line(mark_colour(i))));
+        let lines_below = self.categories.iter().map(|category| category.lines().count()).max().unwrap_or_default();
+        let frame = Frame { title: &self.title, legend: bars.chain(marks).collect(), lines_below };
+        frame.to_svg(|area| self.draw(area, lines_below))
     }
 
-    fn draw<'a>(&self, area: &Drawing<'a>) -> Result<(), DrawError<'a>> {
+    fn draw<'a>(&self, area: &Drawing<'a>, lines_below: usize) -> Result<(), DrawError<'a>> {
         let values = self.bars.iter().chain(&self.marks).flat_map(|(_, values)| values).flatten();
-        let top = values.copied().fold(0.0, f64::max).max(1e-9) * headroom(self.bars.len() + self.marks.len());
+        let top = values.copied().fold(0.0, f64::max).max(1e-9) * HEADROOM;
         let groups = self.categories.len() as f64;
-        let mut chart = builder(area, &self.title).build_cartesian_2d(0.0..groups, 0.0..top)?;
+        let mut chart = builder(area, lines_below).build_cartesian_2d(0.0..groups, 0.0..top)?;
         chart
             .configure_mesh()
             .disable_x_mesh()
@@ -85,67 +78,70 @@ impl BarChart {
             .x_labels(0)
             .y_desc(&self.quantity)
             .y_label_formatter(&move |y| tick(*y, top))
-            .label_style((FONT, 13, &INK))
+            .label_style(font(TEXT).color(&INK))
             .draw()?;
-        let below = area.get_pixel_range().1.end - 24;
         for (group, category) in self.categories.iter().enumerate() {
-            let middle = chart.backend_coord(&(group as f64 + 0.5, 0.0));
-            let style = (FONT, 14, &INK).into_text_style(area).pos(Pos::new(HPos::Center, VPos::Top));
-            area.draw(&Text::new(category.clone(), (middle.0, below - 6), style))?;
+            let (x, axis) = chart.backend_coord(&(group as f64 + 0.5, 0.0));
+            for (number, line) in category.lines().enumerate() {
+                // The area's own coordinates begin at its top.
+                let y = axis - area.get_base_pixel().1 + 8 + LINE * number as i32;
+                area.draw(&Text::new(line.to_owned(), (x, y), style(TEXT, INK, HPos::Center, VPos::Top)))?;
+            }
         }
-        let width = 0.8 / self.bars.len().max(1) as f64;
-        for (i, (name, values)) in self.bars.iter().enumerate() {
-            let colour = COLOURS[i % COLOURS.len()];
-            let left = |group: usize| group as f64 + 0.1 + i as f64 * width;
+        let width = 0.86 / self.bars.len().max(1) as f64;
+        for (i, (_, values)) in self.bars.iter().enumerate() {
+            let colour = colour(i);
+            let left = |group: usize| group as f64 + 0.07 + i as f64 * width;
             let present = values.iter().enumerate().filter_map(|(group, value)| Some((group, (*value)?)));
             let bars: Vec<(usize, f64)> = present.collect();
-            chart
-                .draw_series(bars.iter().map(|&(group, value)| {
-                    Rectangle::new([(left(group), 0.0), (left(group) + width * 0.94, value)], colour.filled())
-                }))?
-                .label(name)
-                .legend(move |(x, y)| Rectangle::new([(x, y - 5), (x + 14, y + 5)], colour.filled()));
-            // Inside the bar, so that marks just above it stay readable; above only where the bar is too low.
-            let inside = |value: f64| value > top * 0.08;
-            let style = |value| {
-                let (colour, below) = if inside(value) { (&WHITE, VPos::Top) } else { (&INK, VPos::Bottom) };
-                (FONT, 12, colour).into_text_style(area).pos(Pos::new(HPos::Center, below))
-            };
             chart.draw_series(bars.iter().map(|&(group, value)| {
-                let y = if inside(value) { value - top * 0.012 } else { value + top * 0.012 };
-                Text::new(short(value), (left(group) + width * 0.47, y), style(value))
+                Rectangle::new([(left(group), 0.0), (left(group) + width * 0.95, value)], colour.filled())
+            }))?;
+            // Inside the bar, so that marks just above it stay readable; above only where the bar is too low.
+            chart.draw_series(bars.iter().map(|&(group, value)| {
+                let is_inside = value > top * 0.1;
+                let (ink, vertical) = if is_inside { (text_on(colour), VPos::Top) } else { (INK, VPos::Bottom) };
+                let y = if is_inside { value - top * 0.02 } else { value + top * 0.015 };
+                Text::new(short(value), (left(group) + width * 0.475, y), style(TEXT, ink, HPos::Center, vertical))
             }))?;
         }
-        for (i, (name, values)) in self.marks.iter().enumerate() {
-            let style = level_style(i);
+        for (i, (_, values)) in self.marks.iter().enumerate() {
             let present = values.iter().enumerate().filter_map(|(group, value)| Some((group as f64, (*value)?)));
-            chart
-                .draw_series(present.map(|(x, y)| PathElement::new([(x + 0.06, y), (x + 0.94, y)], style)))?
-                .label(name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], style));
+            for (x, y) in present {
+                let line = [(x + 0.03, y), (x + 0.97, y)];
+                // With a rim of paper, to stand out from bars of any colour.
+                chart.draw_series([PathElement::new(line, PAPER.stroke_width(5))])?;
+                chart.draw_series([PathElement::new(line, mark_colour(i).stroke_width(2))])?;
+            }
         }
-        legend(&mut chart)
+        Ok(())
     }
 }
 
 impl LineChart {
     /// The picture.
     pub fn to_svg(&self) -> String {
-        svg(|area| self.draw(area))
+        // With more the legend would be larger than the plot, and colours come again.
+        let named = if self.is_crowd() { &[] } else { self.series.as_slice() };
+        let series = named.iter().enumerate().map(|(i, series)| (series.name.as_str(), Sample::Line(colour(i))));
+        let levels = self.levels.iter().enumerate();
+        let levels = levels.map(|(i, (name, _))| (name.as_str(), Sample::Line(mark_colour(i))));
+        // The numbers, and what they are.
+        let frame = Frame { title: &self.title, legend: series.chain(levels).collect(), lines_below: 2 };
+        frame.to_svg(|area| self.draw(area))
+    }
+
+    fn is_crowd(&self) -> bool {
+        self.series.len() > SERIES_NAMED
     }
 
     fn draw<'a>(&self, area: &Drawing<'a>) -> Result<(), DrawError<'a>> {
         let from = self.from;
         let points = || self.series.iter().flat_map(|series| &series.points).filter(move |point| point.0 >= from);
-        // With more the legend would cover the chart, and colours come again.
-        let is_crowd = self.series.len() > SERIES_NAMED;
-        let named = if is_crowd { 0 } else { self.series.len() };
-        let right = points().map(|point| point.0).fold(1e-9, f64::max);
+        let right = points().map(|point| point.0).fold(1e-9, f64::max).max(from + 1e-9);
         let levels = self.levels.iter().map(|level| level.1);
-        let top =
-            points().map(|point| point.1).chain(levels).fold(1e-9, f64::max) * headroom(named + self.levels.len());
-        let right = right.max(from + 1e-9);
-        let mut chart = builder(area, &self.title).build_cartesian_2d(from..right, 0.0..top)?;
+        let top = points().map(|point| point.1).chain(levels).fold(1e-9, f64::max) * HEADROOM;
+        let mut chart = builder(area, 2).build_cartesian_2d(from..right, 0.0..top)?;
         chart
             .configure_mesh()
             .light_line_style(TRANSPARENT)
@@ -155,31 +151,27 @@ impl LineChart {
             .x_label_formatter(&move |x| tick(*x, right - from))
             .y_desc(&self.quantity)
             .y_label_formatter(&move |y| tick(*y, top))
-            .label_style((FONT, 13, &INK))
+            .label_style(font(TEXT).color(&INK))
             .draw()?;
+        let thickness = if self.is_crowd() { 1 } else { 2 };
         for (i, series) in self.series.iter().enumerate() {
-            let colour = COLOURS[i % COLOURS.len()];
             let shown = series.points.iter().copied().filter(|point| point.0 >= from);
             let line = thinned(shown, |point| chart.backend_coord(point));
-            let drawn = chart.draw_series(LineSeries::new(line, colour.stroke_width(if is_crowd { 1 } else { 2 })))?;
-            if !is_crowd {
-                drawn
-                    .label(&series.name)
-                    .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], colour.stroke_width(2)));
-            }
+            chart.draw_series(LineSeries::new(line, colour(i).stroke_width(thickness)))?;
         }
-        for (i, (name, value)) in self.levels.iter().enumerate() {
-            let style = level_style(i);
-            chart
-                .draw_series([PathElement::new([(from, *value), (right, *value)], style)])?
-                .label(name)
-                .legend(move |(x, y)| PathElement::new([(x, y), (x + 14, y)], style));
+        for (i, (_, value)) in self.levels.iter().enumerate() {
+            chart.draw_series([PathElement::new([(from, *value), (right, *value)], mark_colour(i).stroke_width(2))])?;
         }
-        if named + self.levels.len() == 0 {
-            return Ok(());
-        }
-        legend(&mut chart)
+        Ok(())
     }
+}
+
+fn colour(i: usize) -> RGBColor {
+    COLOURS[i % COLOURS.len()]
+}
+
+fn mark_colour(i: usize) -> RGBColor {
+    MARKS[i % MARKS.len()]
 }
 
 /// The points without those that lie where the one before lies, to the eye. Keeps the last.
@@ -196,49 +188,6 @@ fn thinned(points: impl Iterator<Item = (f64, f64)>, at: impl Fn(&(f64, f64)) ->
         }
     }
     kept.into_iter().chain(last).map(|(point, _)| point).collect()
-}
-
-/// Runs `draw` on an SVG of the usual size. Writing into a string cannot fail, and no chart here has an empty range.
-fn svg(draw: impl for<'a> FnOnce(&Drawing<'a>) -> Result<(), DrawError<'a>>) -> String {
-    let mut text = String::new();
-    {
-        let area = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
-        area.fill(&WHITE).and_then(|()| draw(&area)).and_then(|()| area.present()).expect("drawing into memory");
-    }
-    text
-}
-
-fn builder<'a, 'b>(area: &'a Drawing<'b>, title: &str) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
-    let mut builder = ChartBuilder::on(area);
-    builder
-        .caption(title, (FONT, 17, &INK))
-        .margin(12)
-        .set_label_area_size(LabelAreaPosition::Left, 62)
-        .set_label_area_size(LabelAreaPosition::Bottom, 38);
-    builder
-}
-
-fn legend<'a, X, Y>(chart: &mut ChartContext<'a, SVGBackend<'a>, Cartesian2d<X, Y>>) -> Result<(), DrawError<'a>>
-where
-    X: Ranged<ValueType = f64>,
-    Y: Ranged<ValueType = f64>,
-{
-    chart
-        .configure_series_labels()
-        .position(SeriesLabelPosition::UpperLeft)
-        .background_style(WHITE.mix(0.85))
-        .label_font((FONT, 13, &INK))
-        .draw()
-}
-
-/// How much higher than its highest value an axis goes, for the legend to cover nothing.
-fn headroom(legend_entries: usize) -> f64 {
-    1.12 + 0.085 * legend_entries as f64
-}
-
-fn level_style(i: usize) -> ShapeStyle {
-    let colour = [INK, RGBColor(213, 94, 0), RGBColor(120, 120, 120)][i % 3];
-    colour.stroke_width(2)
 }
 
 /// Three significant digits.

@@ -1,7 +1,9 @@
 //! Tables and pictures from measured, predicted and published values.
 
 mod chart;
+mod frame;
 mod page;
+mod palette;
 mod summary;
 mod table;
 mod timeline;

@@ -42,12 +42,15 @@ impl Table {
         table.to_string()
     }
 
-    /// A `<table>` element.
+    /// A `<table>` element in one that scrolls, by keyboard too.
     pub fn to_html(&self) -> String {
         let cells = |tag: &str, row: &[String]| -> String {
             row.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect()
         };
         let rows: String = self.rows.iter().map(|row| format!("<tr>{}</tr>\n", cells("td", row))).collect();
-        format!("<table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n", cells("th", &self.header))
+        format!(
+            "<div class=\"table\" tabindex=\"0\">\n<table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n</div>\n",
+            cells("th", &self.header)
+        )
     }
 }

@@ -24,6 +24,45 @@ fn a_bar_chart_names_its_categories_series_and_values() {
 }
 
 #[test]
+fn a_chart_has_colours_for_readers_who_prefer_dark_paper() {
+    let line = Series { name: "cwnd".into(), points: vec![(0.0, 1.0), (1.0, 2.0)] };
+    let lines = LineChart { series: vec![line], levels: vec![("BDP".into(), 2.0)], ..LineChart::default() };
+    for svg in [bars().to_svg(), lines.to_svg()] {
+        let (style, picture) = svg.split_once("</style>").expect("a style sheet");
+        let (_, style) = style.split_once("@media (prefers-color-scheme:dark)").expect("a dark palette");
+        // Paper, text and grid, in the colours that the picture has.
+        for colour in ["rect[fill=\"#FFFFFF\"]", "[fill=\"#1D2330\"]", "[stroke=\"#D5D9E2\"]"] {
+            let attribute = colour.trim_start_matches("rect").trim_matches(['[', ']']);
+            assert!(style.contains(colour) && picture.contains(attribute), "{colour}");
+        }
+    }
+}
+
+#[test]
+fn a_charts_text_is_legible_on_a_screen_500_pixels_wide() {
+    let svg = bars().to_svg();
+    let numbers = |before: &str| -> Vec<f64> {
+        let values = svg.split(before).skip(1).filter_map(|rest| rest.split([' ', '"']).next());
+        values.map(|number| number.parse().unwrap()).collect()
+    };
+    let scale = 468.0 / numbers("viewBox=\"0 0 ")[0];
+    let smallest = numbers("font-size=\"").into_iter().fold(f64::MAX, f64::min) * scale;
+    assert!(smallest >= 10.5, "{smallest} px");
+}
+
+#[test]
+fn categories_may_have_several_lines() {
+    let mut chart = bars();
+    chart.categories[0] = "direct\nunder it".into();
+    let svg = chart.to_svg();
+    let y = |text: &str| -> i32 {
+        let before = svg.split(&format!("\n{text}\n")).next().unwrap();
+        before.rsplit(" y=\"").next().unwrap().split('"').next().unwrap().parse().unwrap()
+    };
+    assert!(y("under it") > y("direct"), "{svg}");
+}
+
+#[test]
 fn charts_without_values_are_drawn_empty() {
     assert!(BarChart::default().to_svg().starts_with("<svg"));
     assert!(LineChart::default().to_svg().starts_with("<svg"));
@@ -73,8 +112,16 @@ fn a_page_is_self_contained_and_escapes_text() {
             charts: vec![bars().to_svg()],
             table: Some(table),
         }],
+        conclusion: vec!["2 > 1".into()],
     };
     let html = page.to_html();
     assert!(html.contains("a &lt;b&gt;") && html.contains("x &amp; y") && html.contains("1 &lt; 2"));
+    assert!(html.contains("2 &gt; 1"));
+    // On dark paper, and on a narrow screen.
+    assert!(html.contains("@media (prefers-color-scheme:dark){:root{") && html.contains("color-scheme:light dark"));
+    assert!(
+        html.contains("figure,.table{overflow-x:auto}")
+            && html.contains("<div class=\"table\" tabindex=\"0\">\n<table>")
+    );
     assert!(!html.contains("<script") && !html.contains("src=") && !html.contains("href="));
 }

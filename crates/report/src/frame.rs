@@ -1,0 +1,123 @@
+//! What all charts have: the paper, a title, and a legend between title and plot.
+
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+use crate::page::escape;
+use crate::palette::{INK, PAPER, dark_style};
+
+pub(crate) type Drawing<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+pub(crate) type DrawError<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
+
+/// Narrow, so that the text stays legible where the whole is scaled down to a phone's width.
+const WIDTH: u32 = 640;
+/// Of the plot with its axes; title, legend and further lines under the axis come on top.
+const PLOT: u32 = 340;
+const MARGIN: i32 = 12;
+const TITLE_HEIGHT: i32 = 30;
+pub(crate) const LINE: i32 = 21;
+/// In the legend: a sample of the line or bar, and what stands apart from what.
+const SAMPLE: i32 = 20;
+const GAP: i32 = 7;
+/// Sizes of text in pixels.
+pub(crate) const TEXT: f64 = 15.0;
+const TITLE: f64 = 17.0;
+/// Of a character beside its size, in the widest of the usual fonts.
+const CHARACTER: f64 = 0.58;
+
+/// What a legend shows beside a name.
+#[derive(Clone, Copy)]
+pub(crate) enum Sample {
+    Bar(RGBColor),
+    Line(RGBColor),
+}
+
+/// A chart before it is drawn.
+pub(crate) struct Frame<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) legend: Vec<(&'a str, Sample)>,
+    /// Lines of text under the horizontal axis.
+    pub(crate) lines_below: usize,
+}
+
+/// A font of this many pixels; plotters writes its sizes divided by 1.24.
+pub(crate) fn font(pixels: f64) -> FontDesc<'static> {
+    ("sans-serif", pixels * 1.24).into_font()
+}
+
+/// Text whose `anchor` is at the place where it is drawn.
+pub(crate) fn style(pixels: f64, colour: RGBColor, horizontal: HPos, vertical: VPos) -> TextStyle<'static> {
+    font(pixels).color(&colour).pos(Pos::new(horizontal, vertical))
+}
+
+impl Frame<'_> {
+    /// Draws paper, title and legend, and then `plot` into what is left. Writing into a string cannot fail, and no chart here has
+    /// an empty range.
+    pub(crate) fn to_svg(&self, plot: impl for<'a> FnOnce(&Drawing<'a>) -> Result<(), DrawError<'a>>) -> String {
+        let rows = self.rows();
+        let above = MARGIN + TITLE_HEIGHT + LINE * rows.len() as i32;
+        let below = LINE * self.lines_below.saturating_sub(1) as i32;
+        let mut text = String::new();
+        {
+            let size = (WIDTH, PLOT + (above + below) as u32);
+            let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
+            let drawn = area.fill(&PAPER).and_then(|()| self.head(&area, &rows));
+            let (_, rest) = area.split_vertically(above);
+            drawn.and_then(|()| plot(&rest)).and_then(|()| area.present()).expect("drawing into memory");
+        }
+        let described = format!("<svg role=\"img\" aria-label=\"{}\" ", escape(self.title));
+        let text = text.replacen("<svg ", &described, 1);
+        text.replacen('\n', &format!("\n{}\n", dark_style()), 1)
+    }
+
+    /// The legend's entries with the place of each in its row.
+    fn rows(&self) -> Vec<Vec<(i32, &str, Sample)>> {
+        let mut rows: Vec<Vec<_>> = Vec::new();
+        let mut x = MARGIN;
+        for &(name, sample) in &self.legend {
+            let width = SAMPLE + 3 * GAP + (name.chars().count() as f64 * TEXT * CHARACTER) as i32;
+            let has_room = x + width <= WIDTH as i32 - MARGIN;
+            match rows.last_mut().filter(|_| has_room) {
+                Some(row) => row.push((x, name, sample)),
+                None => {
+                    x = MARGIN;
+                    rows.push(vec![(x, name, sample)]);
+                }
+            }
+            x += width;
+        }
+        rows
+    }
+
+    fn head<'a>(&self, area: &Drawing<'a>, rows: &[Vec<(i32, &str, Sample)>]) -> Result<(), DrawError<'a>> {
+        let title = style(TITLE, INK, HPos::Left, VPos::Top);
+        area.draw(&Text::new(self.title.to_owned(), (MARGIN, MARGIN), title))?;
+        for (number, row) in rows.iter().enumerate() {
+            let y = MARGIN + TITLE_HEIGHT + LINE * number as i32 + LINE / 2;
+            for &(x, name, sample) in row {
+                match sample {
+                    Sample::Bar(colour) => {
+                        area.draw(&Rectangle::new([(x, y - 6), (x + SAMPLE, y + 6)], colour.filled()))?;
+                    }
+                    Sample::Line(colour) => {
+                        area.draw(&PathElement::new([(x, y), (x + SAMPLE, y)], colour.stroke_width(3)))?;
+                    }
+                }
+                let text = style(TEXT, INK, HPos::Left, VPos::Center);
+                area.draw(&Text::new(name.to_owned(), (x + SAMPLE + GAP, y), text))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Room for axes whose numbers and names are of the usual size.
+pub(crate) fn builder<'a, 'b>(area: &'a Drawing<'b>, lines_below: usize) -> ChartBuilder<'a, 'b, SVGBackend<'b>> {
+    let mut builder = ChartBuilder::on(area);
+    builder
+        .margin(MARGIN)
+        .set_label_area_size(LabelAreaPosition::Left, 66)
+        .set_label_area_size(LabelAreaPosition::Bottom, 14 + LINE * lines_below as i32);
+    builder
+}

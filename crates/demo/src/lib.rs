@@ -3,6 +3,7 @@
 //! [`run`] carries out the cases — each in a process, and a network, of its own, which is what
 //! [`transfer`] is — and writes a page, its pictures and a JSON document.
 
+mod acts;
 mod cases;
 mod orchestrate;
 mod payload;
@@ -41,10 +42,15 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
     for program in ["curl", "python3", "ss"] {
         find(program)?;
     }
-    let cases = cases::all();
+    // Held for all transfers, which find them in the kernel.
+    let (_held, without) = own_controls()?;
+    if let (true, Some(reason)) = (options.json, &without) {
+        eprintln!("HSTCP and gentle HSTCP are left out: {reason}");
+    }
+    let cases = cases::all(without.is_none());
     let transfers = orchestrate::run(&cases)?;
     let outcomes = present::outcomes(&cases, &transfers);
-    let page = present::page(&outcomes);
+    let page = present::page(&outcomes, without.as_deref());
     let json = serde_json::to_string_pretty(&outcomes)?;
     let written = write(&options.folder, &page, &json, &cases);
     let written = written.with_context(|| format!("cannot write the results to {}", options.folder.display()))?;
@@ -52,7 +58,22 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
         return Ok(json + "\n");
     }
     let sections: String = page.sections.iter().map(|section| present::text(section) + "\n").collect();
-    Ok(format!("{sections}Every file arrived whole (SHA-256). The page with pictures: {}\n", written.display()))
+    let conclusion = page.conclusion.join("\n");
+    let page = written.display();
+    Ok(format!("{sections}{conclusion}\n\nEvery file arrived whole (SHA-256). The page with pictures: {page}\n"))
+}
+
+/// Brings ekiden's own congestion controls into the kernel, or says why they cannot be had.
+fn own_controls() -> anyhow::Result<(Vec<impl Sized + use<>>, Option<String>)> {
+    let mut held = Vec::new();
+    for scenario in acts::osaka::own_controls() {
+        match ekiden_lab::hold_congestion(&scenario) {
+            Ok(more) => held.extend(more),
+            Err(ekiden_lab::Error::OwnCongestion { source, .. }) => return Ok((held, Some(source.to_string()))),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok((held, None))
 }
 
 fn find(program: &'static str) -> Result<(), Missing> {

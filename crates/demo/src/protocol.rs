@@ -3,15 +3,23 @@
 use ekiden_units::Bytes;
 use serde::{Deserialize, Serialize};
 
-use crate::cases::Through;
+/// A listener of a proxy.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Listener {
+    /// For SOCKS5, on this node.
+    Socks(String),
+    /// For HTTP, on this node.
+    Http(String),
+}
 
 /// What is to be fetched, and how. Written to the process's standard input.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Order {
     /// The network, as a scenario file.
     pub scenario: String,
-    /// How the client reaches the server.
-    pub through: Through,
+    /// Where the client's request goes, if not to the server.
+    pub listener: Option<Listener>,
     /// Size of the file.
     pub bytes: Bytes,
     /// The node whose congestion window is watched.

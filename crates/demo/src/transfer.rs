@@ -14,9 +14,8 @@ use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use crate::Missing;
-use crate::cases::Through;
 use crate::payload;
-use crate::protocol::{Message, Order, Transfer};
+use crate::protocol::{Listener, Message, Order, Transfer};
 
 /// The folder that is served, in the run's directory, and gone with it.
 const FOLDER: &str = "served";
@@ -104,14 +103,10 @@ fn fetch(lab: &Lab, order: &Order) -> anyhow::Result<(Timing, u64, String)> {
     let url = format!("http://{}:{PORT}/{FILE}", lab.address("server")?);
     let mut command = lab.command("client", "curl")?;
     command.args(["--silent", "--show-error", "--fail", "--noproxy", "", "--write-out", "%{stderr}%{json}"]);
-    if order.through != Through::Direct {
-        let scenario = lab.scenario();
-        let way = scenario.path("client", "server").unwrap_or_default();
-        let first = way.first().map(|hop| hop.to).context("the scenario has no proxy")?;
-        let address = lab.address(first)?;
-        command.arg("--proxy").arg(match order.through {
-            Through::Http => format!("http://{address}:{}", ekiden_lab::HTTP_PORT),
-            _ => format!("socks5h://{address}:{}", ekiden_lab::SOCKS_PORT),
+    if let Some(listener) = &order.listener {
+        command.arg("--proxy").arg(match listener {
+            Listener::Http(node) => format!("http://{}:{}", lab.address(node)?, ekiden_lab::HTTP_PORT),
+            Listener::Socks(node) => format!("socks5h://{}:{}", lab.address(node)?, ekiden_lab::SOCKS_PORT),
         });
     }
     command.arg(url).stdout(Stdio::piped()).stderr(Stdio::piped());

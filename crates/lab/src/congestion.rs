@@ -20,9 +20,12 @@ const WAIT: Duration = Duration::from_millis(100);
 /// Thresholds from here on mean that none is set.
 const NO_SSTHRESH: u32 = i32::MAX as u32;
 
-/// Brings those that the scenario uses into the kernel. Whoever may not do that can use those that are there; they are
-/// missing from the result.
-pub(crate) fn hold(scenario: &Scenario) -> Result<Vec<Held>, Error> {
+/// Brings ekiden's own congestion controls that the scenario uses into the kernel, for as long as the result lives: for
+/// programs that build several labs. Whoever may not do that can use those that are there; they are missing from the result.
+///
+/// # Errors
+/// [`Error::OwnCongestion`].
+pub fn hold(scenario: &Scenario) -> Result<Vec<Held>, Error> {
     let mut held: Vec<Held> = Vec::new();
     for node in scenario.nodes.values() {
         let Some(algorithm) = is_own(&node.tcp.congestion) else { continue };

@@ -31,6 +31,7 @@ use ekiden_scenario::Scenario;
 use tempfile::TempDir;
 
 pub use check::{Check, all_passed, check};
+pub use congestion::hold as hold_congestion;
 pub use error::{Error, Kind};
 pub use flow::Progress;
 pub use proxies::{HTTP_PORT, SEGMENT_PORT, SOCKS_PORT};

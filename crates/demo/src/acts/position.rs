@@ -1,0 +1,66 @@
+//! S3's table: where on a path of 50 ms a single proxy should stand.
+
+use ekiden_model::s3;
+use ekiden_report::{BarChart, Section, Table};
+use ekiden_units::Time;
+
+use super::segments::chain;
+use crate::cases::{Act, Case, DIRECT, S3_RTT, WINDOW, size};
+use crate::present::{Outcome, groups, mbit};
+use crate::protocol::Listener;
+
+/// The transfers.
+pub fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    for ([before, after], _, per_cent) in s3::PAPER_SPLITS {
+        let direct = before + after == 0;
+        let rtts = if direct { vec![S3_RTT] } else { vec![Time::ms(before), Time::ms(after)] };
+        let model = s3::split_limit(WINDOW, &rtts).expect("there is at least one segment");
+        cases.push(Case {
+            act: Act::Position,
+            group: format!("{before}-{after}"),
+            way: if direct { DIRECT } else { "HTTP" },
+            listener: (!direct).then(|| Listener::Http("p1".into())),
+            scenario: chain(&format!("s3-split-{before}-{after}"), &rtts),
+            bytes: size(model),
+            model,
+            paper_gain: Some(f64::from(per_cent) / 100.0),
+            watch: None,
+        });
+    }
+    cases
+}
+
+/// The act as a section.
+pub fn section(outcomes: &[Outcome]) -> Section {
+    let of: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.act == Act::Position).collect();
+    let mut table = Table::new(["ms before – after", "Mbit/s", "gain, %", "model, %", "S3, %"]);
+    let direct = of.iter().find(|outcome| outcome.case.is_direct()).map_or(1, |o| o.model_bit_s);
+    let model = |outcome: &Outcome| outcome.model_bit_s as f64 / direct as f64 * 100.0;
+    for outcome in &of {
+        table.row([
+            outcome.group.to_owned(),
+            mbit(outcome.goodput_bit_s),
+            format!("{:.0}", outcome.gain * 100.0),
+            format!("{:.0}", model(outcome)),
+            outcome.paper_gain.map_or(String::new(), |gain| format!("{:.0}", gain * 100.0)),
+        ]);
+    }
+    let chart = BarChart {
+        title: "50 ms split by one proxy: gain over its position".into(),
+        quantity: "% of the direct transfer".into(),
+        categories: groups(&of),
+        bars: vec![("measured".into(), of.iter().map(|o| Some(o.gain * 100.0)).collect())],
+        marks: vec![
+            ("model: window / longest segment".into(), of.iter().map(|o| Some(model(o))).collect()),
+            ("S3, measured with squid".into(), of.iter().map(|o| Some(o.paper_gain? * 100.0)).collect()),
+        ],
+    };
+    let best = of.iter().max_by(|a, b| a.goodput_bit_s.total_cmp(&b.goodput_bit_s));
+    Section {
+        heading: "Where to put the proxy (S3's table, 50 ms)".into(),
+        text: vec![format!("The longest segment bounds the chain. Best here: {}.", best.map_or("none", |o| o.group))],
+        charts: vec![chart.to_svg()],
+        table: Some(table),
+    }
+}

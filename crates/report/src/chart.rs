@@ -97,12 +97,13 @@ impl BarChart {
             chart.draw_series(bars.iter().map(|&(group, value)| {
                 Rectangle::new([(left(group), 0.0), (left(group) + width * 0.95, value)], colour.filled())
             }))?;
-            // Inside the bar, so that marks just above it stay readable; above only where the bar is too low.
+            // At the foot of the bar, where no mark crosses it; above the bar only where that is too low.
             chart.draw_series(bars.iter().map(|&(group, value)| {
-                let is_inside = value > top * 0.1;
-                let (ink, vertical) = if is_inside { (text_on(colour), VPos::Top) } else { (INK, VPos::Bottom) };
-                let y = if is_inside { value - top * 0.02 } else { value + top * 0.015 };
-                Text::new(short(value), (left(group) + width * 0.475, y), style(TEXT, ink, HPos::Center, vertical))
+                let is_inside = value > top * 0.09;
+                let ink = if is_inside { text_on(colour) } else { INK };
+                let y = if is_inside { 0.0 } else { value } + top * 0.015;
+                let middle = left(group) + width * 0.475;
+                Text::new(short(value), (middle, y), style(TEXT, ink, HPos::Center, VPos::Bottom))
             }))?;
         }
         for (i, (_, values)) in self.marks.iter().enumerate() {

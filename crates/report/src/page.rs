@@ -37,7 +37,7 @@ body{font-family:system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0
 color:var(--ink);background:var(--paper)}\
 h1{font-size:1.6rem}h2{font-size:1.25rem;margin-top:2.5rem}\
 .conclusion{padding:.8rem 1rem;background:var(--box);border-radius:.4rem;font-size:1.1rem}\
-figure{margin:1.5rem 0}figure,.table{overflow-x:auto}svg{width:100%;max-width:44rem;min-width:26rem;height:auto;display:block}\
+figure{margin:1.5rem 0 .5rem}figure,.table{overflow-x:auto}svg{width:100%;max-width:44rem;min-width:26rem;height:auto;display:block}\
 table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}\
 th,td{padding:.25rem .7rem;border-bottom:1px solid var(--faint);text-align:right;white-space:nowrap}\
 th{white-space:normal;vertical-align:bottom}th:first-child,td:first-child{text-align:left;padding-left:0}";

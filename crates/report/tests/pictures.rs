@@ -51,6 +51,25 @@ fn a_charts_text_is_legible_on_a_screen_500_pixels_wide() {
 }
 
 #[test]
+fn no_mark_crosses_a_bars_value() {
+    // The mark is as high as the bars, and so are those of the limits that bars nearly reach.
+    let mut chart = bars();
+    chart.marks =
+        vec![("n·T".into(), chart.bars[1].1.clone()), ("less".into(), vec![None, Some(19.0), Some(29.0), None])];
+    let svg = chart.to_svg();
+    let y_of =
+        |element: &str| -> f64 { element.split(" y=\"").nth(1).unwrap().split('"').next().unwrap().parse().unwrap() };
+    let text = svg.split("<text").find(|element| element.contains("\n30.8\n")).unwrap();
+    let marks = svg.split("<polyline").skip(1).filter(|element| element.contains("stroke-width=\"2\""));
+    for mark in marks {
+        let (_, points) = mark.split_once("points=\"").unwrap();
+        let y: f64 = points.split([',', ' ']).nth(1).unwrap().parse().unwrap();
+        // The text stands on its place and is 15 pixels high.
+        assert!(y < y_of(text) - 16.0 || y > y_of(text) + 1.0, "{mark} crosses {text}");
+    }
+}
+
+#[test]
 fn categories_may_have_several_lines() {
     let mut chart = bars();
     chart.categories[0] = "direct\nunder it".into();

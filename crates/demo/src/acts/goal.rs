@@ -16,8 +16,8 @@ const LINUX: Bytes = Bytes::mib(4);
 /// [`s3::PAPER_DIRECT`], needs this much.
 const S3_HOSTS: Bytes = Bytes(232_000);
 const ACCESS: BitRate = BitRate::mbit(100);
-const MIDDLE: &str = "node in the middle";
-const BOTH: &str = "and beside the user";
+const MIDDLE: &str = "middle node";
+const BOTH: &str = "middle and home nodes";
 
 /// What bounds the hosts.
 struct Hosts {
@@ -30,9 +30,9 @@ struct Hosts {
 
 /// T = rwin / RTT in S3: the user's window is what bounds a download, from a server that can send.
 const USER: Hosts = Hosts { name: "user 64 KiB, server 4 MiB", file: "user-64KiB", user: WINDOW, server: LINUX };
-const S3: Hosts = Hosts { name: "232 KB, as in S3", file: "s3-hosts", user: S3_HOSTS, server: S3_HOSTS };
-const NARROW: Hosts = Hosts { name: "64 KiB, at both", file: "both-64KiB", user: WINDOW, server: WINDOW };
-const WIDE: Hosts = Hosts { name: "4 MiB, at both", file: "both-4MiB", user: LINUX, server: LINUX };
+const S3: Hosts = Hosts { name: "both 232 KB, as in S3", file: "s3-hosts", user: S3_HOSTS, server: S3_HOSTS };
+const NARROW: Hosts = Hosts { name: "both 64 KiB", file: "both-64KiB", user: WINDOW, server: WINDOW };
+const WIDE: Hosts = Hosts { name: "both 4 MiB", file: "both-4MiB", user: LINUX, server: LINUX };
 
 /// The transfers.
 pub fn cases() -> Vec<Case> {
@@ -110,13 +110,13 @@ pub fn section(outcomes: &[Outcome]) -> Section {
         heading: "What S3 set out to reach: 50 Mbit/s at 50 ms".into(),
         text: vec![
             "The hosts stay as they are. One node stands beside the user, one at the middle of the path; none at the \
-             server's side, where S3 found no place for one. The user's line has 100 Mbit/s. The node in the middle halves the \
+             server's side, which S3 rejects as impractical. The user's line has 100 Mbit/s. The node in the middle halves the \
              distance that each window spans. With the one beside the user as well, the user's window spans no distance at \
              all: 25 ms are left to the nodes' own buffers, and 25 ms to the server's."
                 .into(),
             "The windows: S3 explains a user's throughput by the receive window of the user's host (64 KiB without \
              window scaling); a Linux server sends up to 4 MiB ahead. S3 does not print the windows of its own hosts; its direct \
-             transfer (48.2 Mbit/s at 38.6 ms) needs 232 KB."
+             transfer (48.2 Mbit/s at 38.6 ms) needs 232 KB on average."
                 .into(),
         ],
         charts: vec![chart.to_svg()],
@@ -137,7 +137,7 @@ pub fn conclusion(outcomes: &[Outcome]) -> Vec<String> {
     let near = goal.time_for(WINDOW).0 / 1_000_000;
     vec![
         format!(
-            "At {} ms from the server a user whose host has a window of {WINDOW} gets {} with one node at home and one in the \
+            "At {} ms from the server a user whose host has a window of 64 KiB gets {} with one node at home and one in the \
              middle of the path; neither host was changed. S3's goal, {} Mbit/s: {}.",
             rtt.0 / 1_000_000,
             gain(&USER),
@@ -146,7 +146,7 @@ pub fn conclusion(outcomes: &[Outcome]) -> Vec<String> {
         ),
         format!(
             "With the windows that S3's own hosts had, 232 KB at both ends: {}; {}. Where the server, too, holds no more than \
-             {WINDOW}: {}; {}, for that window still spans the 25 ms from the server to the middle. Only a node within {near} ms of \
+             64 KiB: {}; {}, for that window still spans the 25 ms from the server to the middle. Only a node within {near} ms of \
              the server would help there. With 4 MiB at both ends and no losses the distance does not matter: {} direct, {} \
              through the nodes.",
             gain(&S3),

@@ -115,7 +115,8 @@ pub fn section(outcomes: &[Outcome], without: Option<&str>) -> Section {
          the kernel refills a send buffer only when a third of it is free. With a proxy \
          next to each host that window only spans the last metres; the distance is left to the congestion control between \
          the proxies. Reno gives half of its window away at every loss and wins one segment back per round trip. HSTCP and \
-         gentle HSTCP, which ekiden brings into the kernel, give less away and win it back faster the larger the window is."
+         gentle HSTCP, which ekiden brings into the kernel, give less away and win it back faster the larger the window is. The model has \
+         whole saw-teeth of Reno only, not what slow start loses at the beginning; for the other two it is the line itself."
             .to_owned(),
     ];
     if let Some(reason) = without {

@@ -19,7 +19,7 @@ use clap::Args as ClapArgs;
 use clap::error::ErrorKind;
 use ekiden_lab::verdict;
 use ekiden_record::Record;
-use ekiden_scenario::Point;
+use ekiden_scenario::{Point, Scenario};
 use ekiden_units::Time;
 use nix::sys::signal::Signal;
 
@@ -128,8 +128,7 @@ pub fn plan(args: &Args, producer: &str, resolution: Option<Time>) -> anyhow::Re
         misused("--record must name a directory when there is more than one run");
     }
     let file = args.file.display().to_string();
-    let text = std::fs::read_to_string(&args.file)
-        .map_err(|source| ekiden_scenario::Error::Unreadable { file: file.clone(), source })?;
+    let text = Scenario::read_text(&args.file)?;
     let index = Index::new(producer, &args.set, args.repeat, resolution, text);
     Plan::new(index, &file, &args.record)
 }

@@ -1,9 +1,9 @@
 //! Records as files.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 
+use ekiden_files::{Kind, ReadError, read, write};
 use serde::Deserialize;
 
 use crate::{FORMAT, Record};
@@ -12,12 +12,12 @@ use crate::{FORMAT, Record};
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be read.
-    #[error("{file}: cannot be read: {source}")]
+    #[error("{file}: {source}")]
     Unreadable {
         /// The file.
         file: String,
-        /// The system's answer.
-        source: io::Error,
+        /// Why not.
+        source: ReadError,
     },
     /// The file cannot be written.
     #[error("{file}: cannot be written: {source}")]
@@ -51,11 +51,15 @@ impl Record {
     /// # Errors
     /// If the file cannot be read, is no record, or has a newer format.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let file = path.display().to_string();
-        match fs::read_to_string(path) {
-            Ok(text) => Self::parse(&text, &file),
-            Err(source) => Err(Error::Unreadable { file, source }),
-        }
+        Self::parse(&Self::read_text(path)?, &path.display().to_string())
+    }
+
+    /// The text of a record's file, whatever it says.
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`].
+    pub fn read_text(path: &Path) -> Result<String, Error> {
+        read(path, Kind::Record).map_err(|source| Error::Unreadable { file: path.display().to_string(), source })
     }
 
     /// Reads a record's text; `file` is the name used in errors.
@@ -82,12 +86,7 @@ impl Record {
     /// If a directory or the file cannot be made.
     pub fn write(&self, path: &Path) -> Result<(), Error> {
         let unwritable = |source| Error::Unwritable { file: path.display().to_string(), source };
-        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-            fs::create_dir_all(directory).map_err(unwritable)?;
-        }
-        let partial = path.with_extension("partial");
-        fs::write(&partial, self.to_json()).map_err(unwritable)?;
-        fs::rename(&partial, path).map_err(unwritable)
+        write(path, self.to_json().as_bytes()).map_err(unwritable)
     }
 
     /// The record as JSON text.

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ekiden_congestion::Settings;
+use ekiden_files::{Kind, ReadError};
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::proxy_protocol::Version;
@@ -237,18 +238,19 @@ pub struct ConfigError {
 impl Config {
     /// Reads and checks a file.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(file).map_err(|error| ConfigError {
-            file: file.into(),
-            line: None,
-            message: format!("cannot be read: {error}"),
-        })?;
-        Self::parse(&text, file)
+        Self::parse(&read(file)?, file)
     }
 
     /// Checks a text. `file` is what errors name and what the relative paths in it are relative to.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
         resolve::resolve(text, file)
     }
+}
+
+/// The text of a configuration.
+fn read(file: &Path) -> Result<String, ConfigError> {
+    let failed = |error: ReadError| ConfigError { file: file.into(), line: None, message: error.to_string() };
+    ekiden_files::read(file, Kind::Config).map_err(failed)
 }
 
 impl Listener {

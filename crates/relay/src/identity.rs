@@ -4,8 +4,8 @@
 //! SHA-256 of the SubjectPublicKeyInfo (RFC 8410 §4), so that `openssl pkey -pubout -outform DER | sha256sum` shows it too.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use ekiden_files::{Kind, ReadError};
 use ekiden_relay_proto::segment::Key;
 use rustls::crypto::ring::sign::any_eddsa_type;
 use rustls::pki_types::pem::PemObject;
@@ -156,14 +157,17 @@ fn random(file: &Path) -> Result<[u8; 32], KeyFileError> {
 
 /// The text in `file`, if nobody but its owner can read it.
 fn read(file: &Path) -> Result<String, KeyFileError> {
-    let failed = |source: io::Error| error(file, source.to_string());
-    let mut open = File::open(file).map_err(failed)?;
-    if open.metadata().map_err(failed)?.permissions().mode() & 0o077 != 0 {
+    let failed = |source: ReadError| match &source {
+        ReadError::Failed(missing) if missing.kind() == io::ErrorKind::NotFound => {
+            error(file, format!("{source}; `ekiden keygen` makes keys"))
+        }
+        _ => error(file, source.to_string()),
+    };
+    let open = ekiden_files::open(file, Kind::Key).map_err(failed)?;
+    if open.metadata().permissions().mode() & 0o077 != 0 {
         return Err(error(file, format!("can be read by others: chmod 600 {}", file.display())));
     }
-    let mut text = String::new();
-    open.read_to_string(&mut text).map_err(failed)?;
-    Ok(text)
+    open.text().map_err(failed)
 }
 
 /// All of `text`, or no file.

@@ -2,16 +2,18 @@
 
 use std::ops::Range;
 
+use ekiden_files::ReadError;
+
 /// Why a scenario file was refused.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file could not be read.
-    #[error("{file}: cannot be read: {source}")]
+    #[error("{file}: {source}")]
     Unreadable {
         /// The file's name.
         file: String,
-        /// The system's reason.
-        source: std::io::Error,
+        /// Why not.
+        source: ReadError,
     },
     /// The file was read, but is not a scenario that can be run.
     #[error("{file}:{line}: {reason}")]

@@ -16,6 +16,7 @@ mod traffic;
 
 use std::path::Path;
 
+use ekiden_files::{Kind, read};
 use ekiden_units::Time;
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -72,11 +73,15 @@ impl Scenario {
     /// As [`Scenario::load`] for the file as it stands; [`Error::Set`] if it has no such key, node, link or other table, or
     /// what comes out cannot be run.
     pub fn load_with(path: &Path, point: &Point) -> Result<Self, Error> {
-        let file = path.display().to_string();
-        match std::fs::read_to_string(path) {
-            Ok(text) => Self::parse_with(&text, &file, point),
-            Err(source) => Err(Error::Unreadable { file, source }),
-        }
+        Self::parse_with(&Self::read_text(path)?, &path.display().to_string(), point)
+    }
+
+    /// The text of a scenario file, whatever it says.
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`].
+    pub fn read_text(path: &Path) -> Result<String, Error> {
+        read(path, Kind::Scenario).map_err(|source| Error::Unreadable { file: path.display().to_string(), source })
     }
 
     /// Parses a scenario's text; `file` is the name used in errors.

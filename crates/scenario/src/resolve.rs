@@ -10,6 +10,7 @@ mod tunnel;
 
 use std::ops::RangeInclusive;
 
+use ekiden_files::explain;
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
@@ -68,8 +69,8 @@ const NODES_MOST: usize = 250;
 
 pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
     let source = Source { text, file };
-    let raw: RawScenario = toml::from_str(text)
-        .map_err(|error| source.error(&error.span().unwrap_or(0..0), error.message().trim_end().replace('\n', ", ")))?;
+    let raw: RawScenario =
+        toml::from_str(text).map_err(|error| source.error(&error.span().unwrap_or(0..0), explain(text, &error)))?;
     let checker = Checker { source };
     checker.name("scenario", &raw.name)?;
     let base = checker.tcp(&raw.tcp, &default_tcp())?;
@@ -107,6 +108,10 @@ impl Checker<'_> {
                 return Err(self.source.error(&first.span(), reason));
             }
             self.proxies(&node.next, raw)?;
+            if let Some(own) = node.next.iter().find(|proxy| *proxy == name) {
+                let reason = format!("the 'next' of '{}' leads to itself; leave it out there", name.get_ref());
+                return Err(self.source.error(&own.span(), reason));
+            }
             let next = node.next.iter().map(|proxy| proxy.get_ref().clone()).collect();
             nodes.insert(name.get_ref().clone(), Node { kind, next, tcp: self.tcp(&node.tcp, base)? });
         }

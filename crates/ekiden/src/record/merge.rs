@@ -3,10 +3,11 @@
 use std::collections::HashSet;
 use std::ffi::OsString;
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use clap::Args as ClapArgs;
+use ekiden_files::ReadError;
 use ekiden_record::{Error as RecordError, Record};
 
 use super::planned;
@@ -125,7 +126,8 @@ fn same_sweep(first: &Path, a: &Plan, other: &Path, b: &Plan) -> Result<(), Erro
 
 /// Whether all records in a directory are of the sweep, as far as their names tell.
 fn no_strangers(directory: &Path, plan: &Plan) -> anyhow::Result<()> {
-    let unreadable = |source| RecordError::Unreadable { file: directory.display().to_string(), source };
+    let unreadable =
+        |source: io::Error| RecordError::Unreadable { file: directory.display().to_string(), source: source.into() };
     let known: HashSet<_> = plan.runs.iter().map(Run::name).collect();
     for entry in fs::read_dir(directory).map_err(unreadable)? {
         let file = entry.map_err(unreadable)?.path();
@@ -142,10 +144,14 @@ fn find(inputs: &[PathBuf], run: &Run, index: &Index) -> anyhow::Result<Option<S
     let mut found: Option<(PathBuf, String, Record)> = None;
     for input in inputs {
         let file = input.join(run.name());
-        let text = match fs::read_to_string(&file) {
+        let text = match Record::read_text(&file) {
             Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            Err(source) => return Err(RecordError::Unreadable { file: file.display().to_string(), source }.into()),
+            Err(RecordError::Unreadable { source: ReadError::Failed(error), .. })
+                if error.kind() == ErrorKind::NotFound =>
+            {
+                continue;
+            }
+            Err(error) => return Err(error.into()),
         };
         let mut record = Record::parse(&text, &file.display().to_string())?;
         if !run.has(index, &record) {
@@ -203,6 +209,6 @@ impl Drop for Partial {
     }
 }
 
-fn unwritable(file: &Path, source: std::io::Error) -> RecordError {
+fn unwritable(file: &Path, source: io::Error) -> RecordError {
     RecordError::Unwritable { file: file.display().to_string(), source }
 }

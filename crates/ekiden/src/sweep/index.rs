@@ -4,6 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use ekiden_files::{Kind, ReadError, read};
 use ekiden_record::Record;
 use ekiden_units::Time;
 use serde::{Deserialize, Serialize};
@@ -34,8 +35,8 @@ pub struct Index {
 /// Why a directory's sweep is not known, or cannot be noted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("{}: cannot be read, so it is not known which sweep {} is of: {source}", file.display(), directory.display())]
-    Unreadable { file: PathBuf, directory: PathBuf, source: io::Error },
+    #[error("{}: {source}; so it is not known which sweep {} is of", file.display(), directory.display())]
+    Unreadable { file: PathBuf, directory: PathBuf, source: ReadError },
     #[error("{}: not the description of a sweep: {reason}", file.display())]
     NoSweep { file: PathBuf, reason: String },
     #[error("{}: format {found}, but this ekiden reads up to {FORMAT}; use a newer one", file.display())]
@@ -63,7 +64,7 @@ impl Index {
             format: u32,
         }
         let file = Self::place(directory);
-        let text = match fs::read_to_string(&file) {
+        let text = match read(&file, Kind::Sweep) {
             Ok(text) => text,
             Err(source) => return Err(Error::Unreadable { file, directory: directory.into(), source }),
         };
@@ -79,7 +80,7 @@ impl Index {
     pub fn write(&self, directory: &Path, shard: Option<Shard>) -> Result<(), Error> {
         let file = Self::place(directory);
         let text = toml::to_string(self).expect("texts and numbers");
-        if fs::read_to_string(&file).is_ok_and(|there| there == text) {
+        if read(&file, Kind::Sweep).is_ok_and(|there| there == text) {
             return Ok(());
         }
         let who = shard.map_or(String::new(), |shard| format!("-{}", shard.to_string().replace('/', "-")));
@@ -113,7 +114,8 @@ mod tests {
     fn what_is_no_description_is_refused() {
         let directory = tempfile::tempdir().unwrap();
         let missing = Index::read(directory.path()).unwrap_err().to_string();
-        assert!(missing.contains("sweep.toml: cannot be read, so it is not known which sweep"), "{missing}");
+        assert!(missing.contains("sweep.toml: cannot be read: No such file"), "{missing}");
+        assert!(missing.contains("so it is not known which sweep"), "{missing}");
         for (text, part) in [
             ("format = 9\nall = 'different'", "format 9, but this ekiden reads up to 1"),
             ("", "not the description of a sweep"),

@@ -67,7 +67,7 @@ pub fn allow_node(
 
 fn edit<T>(file: &Path, change: impl FnOnce(&mut DocumentMut) -> Result<T, String>) -> Result<T, ConfigError> {
     let failed = |message: String| ConfigError { file: file.into(), line: None, message };
-    let before = fs::read_to_string(file).map_err(|error| failed(format!("cannot be read: {error}")))?;
+    let before = super::read(file)?;
     let mut document: DocumentMut = match before.parse() {
         Ok(document) => document,
         // Its own reader says where.

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ekiden_congestion::{Settings, Tunables};
+use ekiden_files::explain;
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::proxy_protocol::Version;
@@ -26,10 +27,7 @@ use crate::route::{Pattern, Route, Routes, Way};
 
 pub(super) fn resolve(text: &str, file: &Path) -> Result<Config, ConfigError> {
     let source = Source { text, file };
-    let raw: Raw = toml::from_str(text).map_err(|error| {
-        let message = error.message().trim().replace('\n', "; ");
-        source.error(error.span(), message)
-    })?;
+    let raw: Raw = toml::from_str(text).map_err(|error| source.error(error.span(), explain(text, &error)))?;
     source.config(raw)
 }
 

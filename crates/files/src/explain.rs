@@ -1,0 +1,224 @@
+//! What is wrong with a TOML file, for whoever wrote it: the reader's own message names a type, this one the key.
+
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, Error};
+
+/// What a reader of `text` says, in one line, with the key that it is about and what would be right.
+pub fn explain(text: &str, error: &Error) -> String {
+    let message = error.message().trim().replace('\n', "; ");
+    let Some(span) = error.span() else { return message };
+    let (root, _) = DeTable::parse_recoverable(text);
+    if message == "duplicate key" {
+        return duplicate(text, root.get_ref(), &span);
+    }
+    if message.starts_with("unknown field") {
+        return message;
+    }
+    let mut path = Vec::new();
+    find(root.get_ref(), &span, &mut path);
+    if let Some(key) = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
+        return match path.is_empty() {
+            true => format!("missing field `{key}`: the file needs {key} = …"),
+            false => format!("{}: missing field `{key}`: it needs {key} = …", path.join(".")),
+        };
+    }
+    let path = match path.is_empty() {
+        // What is no TOML has no tables to look in.
+        true => key_in_line(text, span.start).unwrap_or_default().to_owned(),
+        false => path.join("."),
+    };
+    let message = said_plainly(&message);
+    if path.is_empty() { message } else { format!("{path}: {message}") }
+}
+
+/// Adds to `path` the keys that lead to what is at `span`.
+fn find(table: &DeTable<'_>, span: &Range<usize>, path: &mut Vec<String>) {
+    for (key, value) in table {
+        let depth = path.len();
+        path.push(key.get_ref().to_string());
+        let is_within = |place: Range<usize>| place.start <= span.start && span.end <= place.end;
+        let is_here = within(value, span, path) || is_within(value.span()) || is_within(key.span());
+        if is_here {
+            return;
+        }
+        path.truncate(depth);
+    }
+}
+
+/// Whether it is within `value` that something is at `span`: the span of a table is that of its head alone.
+fn within(value: &Spanned<DeValue<'_>>, span: &Range<usize>, path: &mut Vec<String>) -> bool {
+    let depth = path.len();
+    match value.get_ref() {
+        DeValue::Table(table) => find(table, span, path),
+        DeValue::Array(array) => {
+            return array.iter().any(|item| within(item, span, path) || item.span() == *span);
+        }
+        _ => {}
+    }
+    path.len() > depth
+}
+
+/// The key at the beginning of the line of byte `at`.
+fn key_in_line(text: &str, at: usize) -> Option<&str> {
+    let start = text.get(..at)?.rfind('\n').map_or(0, |end| end + 1);
+    let (key, _) = text[start..].lines().next()?.split_once('=')?;
+    let key = key.trim();
+    let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '"');
+    (!key.is_empty() && key.chars().all(is_key)).then_some(key)
+}
+
+/// The message about a key at `span` that has been there before.
+fn duplicate(text: &str, root: &DeTable<'_>, span: &Range<usize>) -> String {
+    let line_of = |at: usize| 1 + text.bytes().take(at).filter(|&byte| byte == b'\n').count();
+    let line = text.lines().nth(line_of(span.start) - 1).unwrap_or_default().trim();
+    let first = |same: &dyn Fn(&str) -> bool| {
+        text.lines()
+            .take(line_of(span.start) - 1)
+            .position(same)
+            .map_or(String::new(), |at| format!(" in line {}", at + 1))
+    };
+    if line.starts_with('[') {
+        let head = line.split('#').next().unwrap_or_default().trim();
+        let before = first(&|other: &str| other.split('#').next().unwrap_or_default().trim() == head);
+        return format!(
+            "duplicate key: {head} is there already{before}; write each table once, or give this one another name"
+        );
+    }
+    let key = text.get(span.clone()).unwrap_or_default();
+    let mut firsts = Vec::new();
+    places(root, key.trim_matches('"'), &mut firsts);
+    // The nearest before is in the same table: the reader has kept the first of each.
+    let before = firsts.into_iter().filter(|&at| at < span.start).max();
+    let before = before.map_or(String::new(), |at| format!(" in line {}", line_of(at)));
+    format!("duplicate key `{key}`: it has a value already{before}; leave one of the two out")
+}
+
+/// Where keys of this name are.
+fn places(table: &DeTable<'_>, name: &str, found: &mut Vec<usize>) {
+    for (key, value) in table {
+        if key.get_ref() == name {
+            found.push(key.span().start);
+        }
+        inner(value, name, found);
+    }
+}
+
+fn inner(value: &Spanned<DeValue<'_>>, name: &str, found: &mut Vec<usize>) {
+    match value.get_ref() {
+        DeValue::Table(table) => places(table, name, found),
+        DeValue::Array(array) => array.iter().for_each(|item| inner(item, name, found)),
+        _ => {}
+    }
+}
+
+/// The reader's words for types, in those of a TOML file.
+fn said_plainly(message: &str) -> String {
+    if message == "wanted string or table" {
+        return "it must be a text in quotes".into();
+    }
+    let Some((found, expected)) =
+        message.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected "))
+    else {
+        return message.into();
+    };
+    let expected = match expected {
+        "a string" => "a text in quotes",
+        "a boolean" => "true or false, without quotes",
+        "a sequence" => "a list, such as [\"a\", \"b\"]",
+        "u8" | "u16" | "u32" | "u64" | "usize" | "i64" => "a whole number, without quotes",
+        "f32" | "f64" => "a number, without quotes",
+        "a map" => "a table",
+        other if other.starts_with("struct ") => "a table",
+        other => other,
+    };
+    let found = match found {
+        "map" => "a table",
+        "sequence" => "a list",
+        other => other,
+    };
+    format!("invalid type: it is {found}, and must be {expected}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde::Deserialize;
+
+    use super::explain;
+
+    #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
+    #[allow(dead_code)]
+    struct File {
+        name: String,
+        #[serde(default)]
+        threads: u16,
+        #[serde(default)]
+        node: BTreeMap<String, Node>,
+        #[serde(default)]
+        route: Vec<Node>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[allow(dead_code)]
+    struct Node {
+        kind: Kind,
+        #[serde(default)]
+        via: Vec<String>,
+    }
+
+    #[derive(Debug, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    enum Kind {
+        Host,
+    }
+
+    #[test]
+    fn every_message_names_its_key() {
+        for (text, said) in [
+            ("name = 10", "name: invalid type: it is integer `10`, and must be a text in quotes"),
+            ("name = \"a\"\nthreads = \"2\"", "threads: invalid type: it is string \"2\", and must be a whole number"),
+            (
+                "name = \"a\"\n[node.x]\nkind = \"host\"\nvia = \"b\"",
+                "node.x.via: invalid type: it is string \"b\", and must be a list",
+            ),
+            ("name = \"a\"\n[node.x]\nkind = \"hosts\"", "node.x.kind: unknown variant `hosts`, expected `host`"),
+            ("name = \"a\"\nnode.x.kind = 5", "node.x.kind: it must be a text in quotes"),
+            (
+                "name = \"a\"\n[node.x]\nkind = \"host\"\nvia = [\"b\", 3]",
+                "node.x.via: invalid type: it is integer `3`",
+            ),
+            (
+                "name = \"a\"\n[[route]]\nkind = \"host\"\n[[route]]\nkind = \"host\"\nvia = 3",
+                "route.via: invalid type: it is integer `3`",
+            ),
+            ("name = \"a\"\n[node.x]\n", "node.x: missing field `kind`: it needs kind = …"),
+            ("name = \"a\"\n[[route]]\n", "route: missing field `kind`"),
+            ("threads = 1", "missing field `name`: the file needs name = …"),
+            ("name = \"a\"\n[route]\nkind = \"host\"", "route: invalid type: it is a table, and must be a list"),
+            (
+                "name = \"a\"\n[node]\nkind = \"host\"",
+                "node.kind: invalid type: it is string \"host\", and must be a table",
+            ),
+            ("name = \"a", "name: invalid basic string"),
+            ("name = a", "name: string values must be quoted"),
+            ("nam = \"a\"", "unknown field `nam`"),
+            ("name = \"a\"\n\nname = \"b\"", "duplicate key `name`: it has a value already in line 1"),
+            (
+                "name = \"a\"\n[node.x]\nvia = []\n[node.y]\nkind = \"host\"\nvia = []\nvia = []",
+                "duplicate key `via`: it has a value already in line 6",
+            ),
+            (
+                "name = \"a\"\n[node.x] # one\nkind = \"host\"\n[node.x]\n",
+                "duplicate key: [node.x] is there already in line 2",
+            ),
+        ] {
+            let error = toml::from_str::<File>(text).unwrap_err();
+            let explained = explain(text, &error);
+            assert!(explained.starts_with(said) && !explained.contains('\n'), "{text}\n{explained}");
+        }
+    }
+}

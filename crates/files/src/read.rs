@@ -1,0 +1,201 @@
+//! Reading a file that someone has named, whatever it turns out to be.
+
+use std::fs::{self, File, FileType, Metadata, OpenOptions};
+use std::io::{self, Read};
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::Path;
+
+/// What a file holds. How long it may be follows from that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A node's configuration.
+    Config,
+    /// A key.
+    Key,
+    /// A scenario.
+    Scenario,
+    /// The description of a sweep, which holds a scenario.
+    Sweep,
+    /// A record.
+    Record,
+}
+
+/// Why a file was not read. The message does not name the file.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    /// The system refuses.
+    #[error("cannot be read: {0}")]
+    Failed(#[from] io::Error),
+    /// It is no file with a content of its own.
+    #[error("cannot be read: it is {0}, and only a regular file will do")]
+    NotRegular(&'static str),
+    /// It is longer than anything of its kind.
+    #[error("cannot be read: it has more than {} bytes, the most that {} may have", kind.bytes_most(), kind.noun())]
+    TooLong {
+        /// What it should hold.
+        kind: Kind,
+    },
+    /// It is no text.
+    #[error(
+        "cannot be read: byte {at} (in line {line}, counted from 1) is not UTF-8; is this {}? If it is, save it as UTF-8",
+        kind.noun()
+    )]
+    NotText {
+        /// What it should hold.
+        kind: Kind,
+        /// The offset of the first byte that is wrong, counted from 0.
+        at: usize,
+        /// The line it is in.
+        line: usize,
+    },
+}
+
+/// A regular file, open for reading.
+#[derive(Debug)]
+pub struct Opened {
+    file: File,
+    metadata: Metadata,
+    kind: Kind,
+}
+
+impl Kind {
+    /// The longest file of this kind, in bytes.
+    pub fn bytes_most(self) -> u64 {
+        match self {
+            Self::Key => 64 << 10,
+            Self::Config | Self::Scenario => 1 << 20,
+            // A scenario with its line ends and quotes escaped, and the values of a sweep.
+            Self::Sweep => 8 << 20,
+            // A line of some 300 bytes for each look at each connection.
+            Self::Record => 4 << 30,
+        }
+    }
+
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Config => "a node's configuration",
+            Self::Key => "a key",
+            Self::Scenario => "a scenario",
+            Self::Sweep => "the description of a sweep",
+            Self::Record => "a record",
+        }
+    }
+}
+
+/// The whole text of a file.
+///
+/// # Errors
+/// As [`open`] and [`Opened::text`].
+pub fn read(path: &Path, kind: Kind) -> Result<String, ReadError> {
+    open(path, kind)?.text()
+}
+
+/// Opens a regular file; never waits.
+///
+/// # Errors
+/// If it cannot be opened, or is something else: a directory, a device, a pipe.
+pub fn open(path: &Path, kind: Kind) -> Result<Opened, ReadError> {
+    // Looked at first, because opening a device can do something, and opened without waiting, because what is there may have
+    // changed meanwhile: opening a pipe waits for a writer.
+    regular(&fs::metadata(path)?)?;
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let metadata = file.metadata()?;
+    regular(&metadata)?;
+    Ok(Opened { file, metadata, kind })
+}
+
+impl Opened {
+    /// What the system says about it.
+    pub fn metadata(&self) -> &Metadata {
+        &self.metadata
+    }
+
+    /// All of it.
+    ///
+    /// # Errors
+    /// If it is too long for its kind, is not UTF-8, or cannot be read.
+    pub fn text(self) -> Result<String, ReadError> {
+        let (kind, most) = (self.kind, self.kind.bytes_most());
+        if self.metadata.len() > most {
+            return Err(ReadError::TooLong { kind });
+        }
+        let mut bytes = Vec::new();
+        // The kernel's own files say that they are empty, and a file may grow while it is read.
+        self.file.take(most + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > most {
+            return Err(ReadError::TooLong { kind });
+        }
+        String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            let line = 1 + error.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count();
+            ReadError::NotText { kind, at, line }
+        })
+    }
+}
+
+fn regular(metadata: &Metadata) -> Result<(), ReadError> {
+    match metadata.is_file() {
+        true => Ok(()),
+        false => Err(ReadError::NotRegular(what(metadata.file_type()))),
+    }
+}
+
+fn what(kind: FileType) -> &'static str {
+    match kind {
+        kind if kind.is_dir() => "a directory",
+        kind if kind.is_fifo() => "a pipe",
+        kind if kind.is_socket() => "a socket",
+        kind if kind.is_char_device() || kind.is_block_device() => "a device",
+        _ => "something else than a file",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
+
+    use super::*;
+
+    fn refused(path: &Path, kind: Kind) -> String {
+        read(path, kind).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_without_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        mkfifo(&pipe, Mode::S_IRWXU).unwrap();
+        assert!(refused(folder.path(), Kind::Config).contains("it is a directory"));
+        assert!(refused(&pipe, Kind::Scenario).contains("it is a pipe"));
+        assert!(refused(Path::new("/dev/zero"), Kind::Record).contains("it is a device"));
+        assert!(refused(&folder.path().join("none"), Kind::Key).contains("No such file"));
+    }
+
+    #[test]
+    fn a_file_has_the_length_of_its_kind_at_most() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let file = File::create(&path).unwrap();
+        for kind in [Kind::Key, Kind::Config, Kind::Scenario, Kind::Sweep] {
+            file.set_len(kind.bytes_most()).unwrap();
+            assert_eq!(read(&path, kind).unwrap().len() as u64, kind.bytes_most());
+            file.set_len(kind.bytes_most() + 1).unwrap();
+            assert!(refused(&path, kind).contains(&format!("more than {} bytes", kind.bytes_most())));
+        }
+        file.set_len(1 << 40).unwrap();
+        assert!(refused(&path, Kind::Record).contains("more than 4294967296 bytes"));
+        // A file of the kernel says that it is empty.
+        assert!(!read(Path::new("/proc/self/status"), Kind::Key).unwrap().is_empty());
+    }
+
+    #[test]
+    fn what_is_no_text_is_refused_with_its_place() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        fs::write(&path, b"name = \"x\"\n# caf\xe9\n").unwrap();
+        let said = refused(&path, Kind::Config);
+        assert!(said.contains("byte 16 (in line 2, counted from 1) is not UTF-8"), "{said}");
+        assert!(said.contains("is this a node's configuration?"), "{said}");
+    }
+}

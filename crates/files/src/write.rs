@@ -1,0 +1,104 @@
+//! Writing a file that someone has named: what is there stays unless it may go, and nobody ever sees half of it.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why a file cannot be written. The message does not name the file.
+#[derive(Debug, thiserror::Error)]
+pub enum TargetError {
+    /// Something has the name, and may not be replaced.
+    #[error("is there already; name another file, or say --force to replace it")]
+    Exists,
+    /// A directory has the name.
+    #[error("cannot be written: it is a directory")]
+    Directory,
+    /// The system refuses.
+    #[error("cannot be written: {0}")]
+    Failed(#[from] io::Error),
+}
+
+/// Finds out, before any work is done, whether [`write`] can make `path`. Makes missing directories, and leaves nothing else.
+///
+/// # Errors
+/// If there is something already and `replace` is not said, or its directory takes no new file.
+pub fn check_target(path: &Path, replace: bool) -> Result<(), TargetError> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => return Err(TargetError::Directory),
+        Ok(_) if !replace => return Err(TargetError::Exists),
+        _ => make_directory(path)?,
+    }
+    let partial = partial(path);
+    File::create(&partial)?;
+    Ok(fs::remove_file(partial)?)
+}
+
+/// Writes a file, whole or not at all: beside `path` first, then renamed. Makes missing directories, and replaces what was
+/// there.
+///
+/// # Errors
+/// If a directory or the file cannot be made.
+pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    make_directory(path)?;
+    let partial = partial(path);
+    let written = fs::write(&partial, content).and_then(|()| fs::rename(&partial, path));
+    if written.is_err() {
+        let _ = fs::remove_file(partial);
+    }
+    written
+}
+
+fn make_directory(path: &Path) -> io::Result<()> {
+    match path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+        Some(directory) => fs::create_dir_all(directory),
+        None => Ok(()),
+    }
+}
+
+/// Where a file is while it is being written. Of this process's own, since another may be writing the same.
+fn partial(path: &Path) -> PathBuf {
+    let mut name: OsString = path.into();
+    name.push(format!(".{}.partial", std::process::id()));
+    name.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_target_is_checked_without_a_trace() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        check_target(&place("new/a.json"), false).unwrap();
+        assert_eq!(fs::read_dir(place("new")).unwrap().count(), 0);
+
+        write(&place("old"), b"1").unwrap();
+        assert!(matches!(check_target(&place("old"), false), Err(TargetError::Exists)));
+        check_target(&place("old"), true).unwrap();
+        assert_eq!(fs::read(place("old")).unwrap(), b"1");
+        for replace in [false, true] {
+            assert!(matches!(check_target(&place("new"), replace), Err(TargetError::Directory)));
+            assert!(matches!(check_target(&place("old/a"), replace), Err(TargetError::Failed(_))));
+            assert!(matches!(check_target(Path::new("/proc/a"), replace), Err(TargetError::Failed(_))));
+        }
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_nothing_is_left_beside_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.json");
+        for text in ["first", "2"] {
+            write(&path, text.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+        }
+        assert!(write(folder.path(), b"x").is_err());
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+        assert!(!fs::read_dir(folder.path().parent().unwrap()).unwrap().flatten().any(|entry| {
+            let name = entry.file_name();
+            name.to_string_lossy().starts_with(&*folder.path().file_name().unwrap().to_string_lossy())
+                && name.to_string_lossy().ends_with(".partial")
+        }));
+    }
+}

@@ -19,27 +19,29 @@ pub struct FixError {
     pub source: io::Error,
 }
 
-/// Gives the settings below `root` that cost throughput their better values, until the next boot. Returns them with the
-/// values that they had. What was changed before an error is put back.
-///
-/// # Errors
-/// If one cannot be changed.
-pub fn fix<'a>(root: &Path, findings: &'a [Finding]) -> Result<Vec<(&'a Finding, String)>, FixError> {
-    let mut changed: Vec<(&Finding, String)> = Vec::new();
+/// What [`fix`] did.
+#[derive(Debug, Default)]
+pub struct Fixed<'a> {
+    /// The settings that have their better values now, each with the value that it had.
+    pub changed: Vec<(&'a Finding, String)>,
+    /// Those that could not be changed.
+    pub failed: Vec<FixError>,
+}
+
+/// Gives the settings below `root` that cost throughput their better values, until the next boot. Each stands for itself:
+/// one that cannot be changed keeps none of the others from being changed.
+pub fn fix<'a>(root: &Path, findings: &'a [Finding]) -> Fixed<'a> {
+    let mut fixed = Fixed::default();
     for finding in findings {
         let Some(value) = finding.fixed_value() else { continue };
         match exchange(&file(root, &finding.subject), value) {
-            Ok(before) => changed.push((finding, before)),
+            Ok(before) => fixed.changed.push((finding, before)),
             Err(source) => {
-                for (finding, before) in changed {
-                    // What could be set can be set back; if not, the error says enough.
-                    let _ = exchange(&file(root, &finding.subject), &before);
-                }
-                return Err(FixError { key: finding.subject.clone(), value: value.into(), source });
+                fixed.failed.push(FixError { key: finding.subject.clone(), value: value.into(), source });
             }
         }
     }
-    Ok(changed)
+    fixed
 }
 
 /// Writes a value and returns the one before.
@@ -70,20 +72,15 @@ mod tests {
     }
 
     #[test]
-    fn all_are_changed_or_none() {
+    fn what_cannot_be_changed_keeps_nothing_else_from_it() {
         let root = tempfile::tempdir().unwrap();
         fs::write(root.path().join("a"), "1\t2\n").unwrap();
-        let read = || fs::read_to_string(root.path().join("a")).unwrap();
-
-        let findings = [finding("a", "3"), finding("missing", "4")];
-        let error = fix(root.path(), &findings).unwrap_err();
-        assert!(error.to_string().starts_with("missing cannot be set to '4': "), "{error}");
-        assert_eq!(read(), "1 2");
-
         let good = Finding::new("b", "1", Verdict::Good);
-        let findings = [good, finding("a", "3")];
-        let changed = fix(root.path(), &findings).unwrap();
-        assert_eq!(changed, [(&findings[1], "1 2".to_owned())]);
-        assert_eq!(read(), "3");
+        let findings = [finding("missing", "4"), good, finding("a", "3")];
+        let fixed = fix(root.path(), &findings);
+        assert_eq!(fixed.changed, [(&findings[2], "1 2".to_owned())]);
+        assert_eq!(fs::read_to_string(root.path().join("a")).unwrap(), "3");
+        let [error] = &fixed.failed[..] else { panic!("{:?}", fixed.failed) };
+        assert!(error.to_string().starts_with("missing cannot be set to '4': "), "{error}");
     }
 }

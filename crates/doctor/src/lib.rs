@@ -7,7 +7,7 @@ mod machine;
 mod path;
 mod sysctl;
 
-pub use fix::{FixError, fix};
+pub use fix::{FixError, Fixed, fix};
 pub use machine::machine;
 pub use path::{PathError, path};
 pub use sysctl::{SYSCTLS, sysctls};

@@ -22,7 +22,7 @@ const USUAL_MSS: u32 = 1428;
 #[derive(Debug, thiserror::Error)]
 pub enum PathError {
     /// The name has no address, or there is no port.
-    #[error("{to}: not the HOST:PORT of anything: {source}")]
+    #[error("{to}: not the HOST:PORT of anything, such as 192.0.2.1:7000: {source}")]
     Unknown {
         /// What was asked for.
         to: String,
@@ -137,7 +137,7 @@ mod tests {
     fn what_cannot_be_reached_is_said_in_a_line() {
         for (to, part) in [
             ("127.0.0.1:1", "127.0.0.1:1: cannot be reached: "),
-            ("127.0.0.1", "127.0.0.1: not the HOST:PORT of anything: "),
+            ("127.0.0.1", "127.0.0.1: not the HOST:PORT of anything, such as 192.0.2.1:7000: "),
         ] {
             let error = path(to, BitRate(1)).unwrap_err().to_string();
             assert!(error.contains(part) && error.lines().count() == 1, "{error}");

@@ -11,6 +11,9 @@ use crate::{Aim, Finding, Remedy, Verdict};
 /// Where the kernel shows its settings.
 pub const SYSCTLS: &str = "/proc/sys";
 
+/// The largest number that tcp_rmem and tcp_wmem can have: the kernel keeps them in 32 bits with a sign.
+const BUFFER_MOST: u64 = i32::MAX as u64;
+
 /// A setting that throughput over a distance depends on.
 struct Setting {
     key: &'static str,
@@ -117,14 +120,20 @@ impl Setting {
         let &[least, default, most] = &numbers[..] else {
             return Verdict::Note("three numbers were expected".into());
         };
-        if most >= aim.buffer().0 {
+        let wanted = aim.buffer().0;
+        if most >= wanted {
             return Verdict::Good;
         }
         // Half of a buffer is for the kernel's own structures.
-        let carried = aim.carried_with(Bytes(most / 2));
+        let carried = |buffer: u64| {
+            format!("at {} a connection carries at most {}", aim.rtt, aim.carried_with(Bytes(buffer / 2)))
+        };
+        if most >= BUFFER_MOST {
+            return Verdict::Note(format!("the kernel takes no more: {}; use several at once", carried(most)));
+        }
         Verdict::Costs {
-            what: format!("{}: at {} a connection carries at most {carried}", self.costs, aim.rtt),
-            remedy: Remedy::Set(format!("{least} {default} {}", aim.buffer().0)),
+            what: format!("{}: {}", self.costs, carried(most)),
+            remedy: Remedy::Set(format!("{least} {default} {}", wanted.min(BUFFER_MOST))),
         }
     }
 
@@ -202,6 +211,19 @@ mod tests {
         let Verdict::Costs { what, .. } = &finding.verdict else { panic!() };
         // Half of it per 200 ms.
         assert!(what.ends_with("at 200ms a connection carries at most 20Mbit/s"), "{what}");
+    }
+
+    #[test]
+    fn no_more_is_asked_for_than_the_kernel_takes() {
+        let far = Aim { rate: BitRate(100_000_000_000), rtt: Time::ms(200) };
+        let rmem = |value: &str| {
+            let findings = sysctls(host(&[("net.ipv4.tcp_rmem", value)]).path(), &far).unwrap();
+            findings.into_iter().find(|finding| finding.subject == "net.ipv4.tcp_rmem").unwrap()
+        };
+        assert_eq!(rmem("4096 131072 6291456").fixed_value(), Some("4096 131072 2147483647"));
+        let Verdict::Note(what) = rmem("4096 131072 2147483647").verdict else { panic!("nothing is left to set") };
+        // 1 GiB per 200 ms.
+        assert!(what.contains("a connection carries at most 42950Mbit/s"), "{what}");
     }
 
     #[test]

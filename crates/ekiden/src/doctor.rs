@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use ekiden_doctor::{Aim, Finding, Remedy, SYSCTLS, Verdict, fix, machine, path, sysctls};
-use ekiden_relay::Config;
+use ekiden_doctor::{Aim, Finding, FixError, Fixed, Remedy, SYSCTLS, Verdict, fix, machine, path, sysctls};
+use ekiden_relay::{Config, Peer, Security};
 use ekiden_units::{BitRate, Time};
 use serde_json::{Value, json};
 
@@ -16,13 +16,15 @@ const RTT: Time = Time::ms(200);
 ///
 /// Looks at the kernel's settings, the largest buffers, congestion controls, capabilities, the limit of open files, the
 /// clock and the MTU of each device; with --to or --config also at what a few empty connections to another host show:
-/// round-trip time, segment size, and which of TCP's options both ends and all that is between them agree on.
+/// round-trip time, segment size, and which of TCP's options both ends and all that is between them agree on. With each peer
+/// of --config it shakes hands, as the node does, and says whether both take the other's key.
 ///
 /// Buffers are judged by what one connection of --rate needs at the longest round trip that is measured, or --rtt. Nothing is
 /// changed without --fix, which prints how to undo it, and how to keep it beyond the next boot. Settings are those of the
 /// network namespace in which it runs.
 ///
-/// Exit code 0 if nothing is left that costs throughput, 1 if something is.
+/// What could be found is printed whatever fails. Exit code 5 if a path or a peer failed, 4 if something could not be set, 1 if
+/// something is left that costs throughput, 0 otherwise.
 #[derive(clap::Args)]
 pub struct Args {
     /// Look at the path to this, too: a node's segment listener, or anything that listens. Can be given several times.
@@ -55,25 +57,57 @@ pub struct Costly {
     settable: usize,
 }
 
+/// A path, or a peer at its end, that is not as it should be.
+#[derive(Debug, thiserror::Error)]
+#[error("{first}{}", more(*others))]
+pub struct PathFailed {
+    first: String,
+    others: usize,
+}
+
+/// Some settings that `--fix` could not set.
+#[derive(Debug, thiserror::Error)]
+#[error("{first}{}", more(*others))]
+pub struct NotSet {
+    first: String,
+    others: usize,
+}
+
+/// What was found on the ways to other hosts.
+#[derive(Default)]
+struct Paths {
+    findings: Vec<Finding>,
+    /// The longest of their round trips.
+    rtt: Option<Time>,
+    failed: Vec<Failed>,
+}
+
+/// Why a path, or a peer at its end, is not as it should be.
+struct Failed {
+    subject: String,
+    reason: String,
+}
+
 /// Does what the command line says.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let root = Path::new(SYSCTLS);
-    let (mut paths, mut longest) = (Vec::new(), None);
-    for to in args.to.iter().cloned().chain(peers(args)?) {
-        let (findings, rtt) = path(&to, args.rate)?;
-        paths.extend(findings);
-        longest = longest.max(Some(rtt));
-    }
-    let aim = Aim { rate: args.rate, rtt: args.rtt.or(longest).unwrap_or(RTT) };
+    let paths = paths(args)?;
+    let aim = Aim { rate: args.rate, rtt: args.rtt.or(paths.rtt).unwrap_or(RTT) };
     let mut findings = sysctls(root, &aim)?;
     findings.extend(machine());
-    findings.extend(paths);
-    let changed = if args.fix { fix(root, &findings)? } else { Vec::new() };
+    findings.extend(paths.findings);
+    let fixed = if args.fix { fix(root, &findings) } else { Fixed::default() };
     match args.json {
-        true => out::line(serde_json::to_string_pretty(&json(&aim, &findings, &changed))?)?,
-        false => out::text(text(&aim, &findings, &changed))?,
+        true => out::line(serde_json::to_string_pretty(&json(&aim, &findings, &paths.failed, &fixed))?)?,
+        false => out::text(text(&aim, &findings, &paths.failed, &fixed))?,
     }
-    let left = findings.iter().filter(|finding| finding.costs() && !is_in(&changed, finding));
+    if let [first, others @ ..] = &paths.failed[..] {
+        return Err(PathFailed { first: first.reason.clone(), others: others.len() }.into());
+    }
+    if let [first, others @ ..] = &fixed.failed[..] {
+        return Err(NotSet { first: first.to_string(), others: others.len() }.into());
+    }
+    let left = findings.iter().filter(|finding| finding.costs() && !is_in(&fixed.changed, finding));
     let settable = left.clone().filter(|finding| finding.fixed_value().is_some()).count();
     match left.count() {
         0 => Ok(()),
@@ -84,16 +118,57 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 /// A setting that was changed, and its value before.
 type Changed<'a> = (&'a Finding, String);
 
-fn peers(args: &Args) -> anyhow::Result<Vec<String>> {
-    let Some(file) = &args.config else { return Ok(Vec::new()) };
-    Ok(Config::load(file)?.peers.values().map(|peer| peer.address.to_string()).collect())
+/// Looks at every path, also behind one that fails.
+fn paths(args: &Args) -> anyhow::Result<Paths> {
+    let config = args.config.as_deref().map(Config::load).transpose()?;
+    let mut paths = Paths::default();
+    for to in &args.to {
+        paths.look(to, args.rate);
+    }
+    for (name, peer) in config.iter().flat_map(|config| &config.peers) {
+        if let Some(config) = config.as_ref().filter(|_| paths.look(&peer.address.to_string(), args.rate)) {
+            paths.shake_hands(config, name, peer);
+        }
+    }
+    Ok(paths)
+}
+
+impl Paths {
+    /// Whether it could be reached.
+    fn look(&mut self, to: &str, rate: BitRate) -> bool {
+        match path(to, rate) {
+            Ok((findings, rtt)) => {
+                self.findings.extend(findings);
+                self.rtt = self.rtt.max(Some(rtt));
+                true
+            }
+            Err(error) => {
+                self.failed.push(Failed { subject: format!("path to {to}"), reason: error.to_string() });
+                false
+            }
+        }
+    }
+
+    fn shake_hands(&mut self, config: &Config, name: &str, peer: &Peer) {
+        let subject = format!("handshake with {name}");
+        match ekiden_relay::probe(config, name) {
+            Ok(()) => {
+                let found = match peer.security {
+                    Security::Tls { .. } => "it has the key that is pinned, and takes this node's",
+                    Security::Plain(_) => "it has the same plain_key_file",
+                };
+                self.findings.push(Finding { subject, found: found.into(), verdict: Verdict::Good });
+            }
+            Err(error) => self.failed.push(Failed { subject, reason: error.to_string() }),
+        }
+    }
 }
 
 fn is_in(changed: &[Changed<'_>], finding: &Finding) -> bool {
     changed.iter().any(|(one, _)| one.subject == finding.subject)
 }
 
-fn text(aim: &Aim, findings: &[Finding], changed: &[Changed<'_>]) -> String {
+fn text(aim: &Aim, findings: &[Finding], failed: &[Failed], fixed: &Fixed<'_>) -> String {
     let mut text = format!("For {} at {}: {} on the way.\n\n", aim.rate, aim.rtt, aim.bdp());
     for finding in findings {
         let (word, more) = match &finding.verdict {
@@ -103,6 +178,14 @@ fn text(aim: &Aim, findings: &[Finding], changed: &[Changed<'_>]) -> String {
         };
         text += &format!("{word}  {}: {}\n{more}", finding.subject, finding.found);
     }
+    for Failed { subject, reason } in failed {
+        text += &format!("FAILS  {subject}\n       {reason}\n");
+    }
+    if !fixed.failed.is_empty() {
+        text += "\nNot set:\n";
+        text.extend(fixed.failed.iter().map(|error| format!("  {error}\n")));
+    }
+    let changed = &fixed.changed;
     if changed.is_empty() {
         return text;
     }
@@ -128,7 +211,7 @@ fn set(key: &str, value: &str) -> String {
     format!("sysctl -w {key}='{value}'")
 }
 
-fn json(aim: &Aim, findings: &[Finding], changed: &[Changed<'_>]) -> Value {
+fn json(aim: &Aim, findings: &[Finding], failed: &[Failed], fixed: &Fixed<'_>) -> Value {
     let one = |finding: &Finding| {
         let (verdict, what, advice) = match &finding.verdict {
             Verdict::Good => ("good", None, None),
@@ -141,13 +224,21 @@ fn json(aim: &Aim, findings: &[Finding], changed: &[Changed<'_>]) -> Value {
             "set": finding.fixed_value(),
         })
     };
+    let fails = |failed: &Failed| json!({ "subject": failed.subject, "reason": failed.reason });
+    let not_set = |error: &FixError| json!({ "subject": error.key, "set": error.value, "reason": error.to_string() });
     let undo = |(finding, before): &Changed<'_>| json!({ "subject": finding.subject, "before": before });
     json!({
         "rate_bit_s": aim.rate.0,
         "rtt_ns": aim.rtt.0,
         "findings": findings.iter().map(one).collect::<Vec<_>>(),
-        "changed": changed.iter().map(undo).collect::<Vec<_>>(),
+        "failed": failed.iter().map(fails).collect::<Vec<_>>(),
+        "changed": fixed.changed.iter().map(undo).collect::<Vec<_>>(),
+        "not_set": fixed.failed.iter().map(not_set).collect::<Vec<_>>(),
     })
+}
+
+fn more(others: usize) -> String {
+    if others == 0 { String::new() } else { format!(" (and {others} more, above)") }
 }
 
 fn fixable(settable: usize) -> String {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use ekiden_lab::Kind;
 
 use crate::congestion;
+use crate::doctor::{NotSet, PathFailed};
 use crate::record::MergeError;
 use crate::sweep::{IndexError, Interrupted, SweepFailed};
 
@@ -13,9 +14,9 @@ pub const HELP: &str = "Exit codes:
   0  done
   1  failed for a reason not listed here
   2  wrong usage of the command line
-  3  a scenario, configuration, key or record file is wrong, unreadable or in the way
+  3  a scenario, configuration, key, record or other file is wrong, unreadable, unwritable or in the way
   4  this machine lacks something: a privilege, a kernel feature, a program
-  5  the network failed: an address cannot be bound, a peer cannot be reached, a flow broke
+  5  the network failed: an address cannot be bound, a peer cannot be reached or has another key, a flow broke
   6  data arrived changed, or a measurement missed its tolerance";
 
 /// The error with its causes on one line. Many errors already say their cause; none is said twice.
@@ -45,7 +46,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<ekiden_scenario::Error>() || error.is::<ekiden_record::Error>() {
         return Some(3);
     }
-    if error.is::<ekiden_relay::identity::KeyFileError>() {
+    if error.is::<ekiden_files::TargetError>() || error.is::<ekiden_relay::identity::KeyFileError>() {
         return Some(3);
     }
     if error.is::<IndexError>() || error.is::<ekiden_relay::ConfigError>() || error.is::<ekiden_sim::Error>() {
@@ -60,10 +61,10 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<ekiden_congestion::Invalid>() || error.is::<congestion::NothingThere>() {
         return Some(2);
     }
-    if error.is::<ekiden_doctor::FixError>() {
+    if error.is::<NotSet>() {
         return Some(4);
     }
-    if error.is::<ekiden_doctor::PathError>() {
+    if error.is::<PathFailed>() {
         return Some(5);
     }
     if error.is::<ekiden_demo::Missing>() {

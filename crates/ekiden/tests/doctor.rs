@@ -17,7 +17,10 @@ fn main() -> ExitCode {
     }
     let trials = vec![
         Trial::test("what costs throughput is found, set, and gone", found_and_set),
-        Trial::test("the paths to a node's peers are looked at", paths),
+        Trial::test("a path is looked at", paths),
+        Trial::test("with peers hands are shaken, and a wrong key is told with both fingerprints", peers),
+        Trial::test("with one peer down everything found is printed, then the failure", one_down),
+        Trial::test("what cannot be set is told behind the findings, and keeps nothing else from being set", not_set),
         Trial::test("without a network there is nothing to reach", unreachable),
     ];
     let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(!root)).collect();
@@ -65,23 +68,116 @@ fn found_and_set() -> Result<(), Failed> {
 }
 
 fn paths() -> Result<(), Failed> {
-    let folder = tempfile::tempdir()?;
-    let config = "key_file = \"node.key\"\n[peer.city]\naddress = \"127.0.0.1:7000\"\n";
-    std::fs::write(folder.path().join("node.toml"), config)?;
     let network = "ip link set lo up; echo 0 > /proc/sys/net/ipv4/tcp_sack; nc -lk 127.0.0.1 7000 > /dev/null & nc=$!; \
                    while ! ss -Htln 'sport = :7000' | grep -q .; do sleep 0.05; done";
-    for options in ["-c node.toml", "--to 127.0.0.1:7000"] {
-        let script = format!(
-            "cd {}; {EKIDEN} keygen node.key > /dev/null 2>&1; {network}; {EKIDEN} doctor {options} --json; code=$?; kill $nc; exit $code",
-            folder.path().display()
-        );
-        let output = in_namespace(&script)?;
+    let script = format!("{network}; {EKIDEN} doctor --to 127.0.0.1:7000 --json; code=$?; kill $nc; exit $code");
+    let output = in_namespace(&script)?;
+    let found = json(&output)?;
+    assert_eq!(verdict(&found, "SACK to 127.0.0.1:7000"), ("costs", None), "{found}");
+    assert_eq!(verdict(&found, "window scaling to 127.0.0.1:7000"), ("good", None), "{found}");
+    assert_eq!(verdict(&found, "round trip to 127.0.0.1:7000"), ("good", None), "{found}");
+    assert_eq!(output.status.code(), Some(1));
+    Ok(())
+}
+
+/// A folder with two nodes' keys and shared ones, and with `city.toml`, which lets `island` in at port 7000, and whoever has
+/// `line.key` at 7001. Returns the fingerprints of `city` and `island`.
+fn nodes() -> Result<(tempfile::TempDir, [String; 2]), Failed> {
+    let folder = tempfile::tempdir()?;
+    let keygen = |arguments: &[&str]| -> Result<String, Failed> {
+        let output = Command::new(EKIDEN).arg("keygen").args(arguments).current_dir(folder.path()).output()?;
+        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+    };
+    let prints = [keygen(&["city.key"])?, keygen(&["island.key"])?];
+    keygen(&["--shared", "line.key"])?;
+    keygen(&["--shared", "other.key"])?;
+    let city = format!(
+        "name = \"city\"\nkey_file = \"city.key\"\n[listen.tls]\nkind = \"segment\"\naddress = \"127.0.0.1:7000\"\n\
+         nodes = {{ island = \"{}\" }}\n\
+         [listen.plain]\nkind = \"segment\"\naddress = \"127.0.0.1:7001\"\nplain_key_file = \"line.key\"\n",
+        prints[1]
+    );
+    std::fs::write(folder.path().join("city.toml"), city)?;
+    Ok((folder, prints))
+}
+
+/// What `ekiden doctor -c island.toml` says while `city` runs.
+fn doctor_beside_city(folder: &tempfile::TempDir, island: &str, options: &str) -> Result<Output, Failed> {
+    std::fs::write(folder.path().join("island.toml"), format!("name = \"island\"\n{island}"))?;
+    in_namespace(&format!(
+        "cd {}; ip link set lo up; {EKIDEN} proxy -c city.toml > out 2> log & city=$!; \
+         while ! grep -q ready out; do sleep 0.05; done; \
+         {EKIDEN} doctor -c island.toml {options}; code=$?; kill $city; wait $city; exit $code",
+        folder.path().display()
+    ))
+}
+
+fn peers() -> Result<(), Failed> {
+    let (folder, [city, island]) = nodes()?;
+    let wrong = format!("sha256:{}", "1".repeat(64));
+    let tls = |key: &str, print: &str| {
+        format!("key_file = \"{key}\"\n[peer.city]\naddress = \"127.0.0.1:7000\"\nfingerprint = \"{print}\"\n")
+    };
+    let plain = |key: &str| format!("[peer.city]\naddress = \"127.0.0.1:7001\"\nplain_key_file = \"{key}\"\n");
+    for right in [tls("island.key", &city), plain("line.key")] {
+        let output = doctor_beside_city(&folder, &right, "--json")?;
         let found = json(&output)?;
-        assert_eq!(verdict(&found, "SACK to 127.0.0.1:7000"), ("costs", None), "{found}");
-        assert_eq!(verdict(&found, "window scaling to 127.0.0.1:7000"), ("good", None), "{found}");
-        assert_eq!(verdict(&found, "round trip to 127.0.0.1:7000"), ("good", None), "{found}");
-        assert_eq!(output.status.code(), Some(1));
+        assert_eq!(verdict(&found, "handshake with city"), ("good", None), "{found}");
+        assert_ne!(output.status.code(), Some(5), "{output:?}");
     }
+    for (file, parts) in [
+        // The other has another key than the pinned one.
+        (tls("island.key", &wrong), vec![&city, &wrong]),
+        // The other does not know this node's.
+        (tls("city.key", &city), vec![]),
+        (plain("other.key"), vec![]),
+    ] {
+        let output = doctor_beside_city(&folder, &file, "")?;
+        assert_eq!(output.status.code(), Some(5), "{file}\n{output:?}");
+        let (found, said) = (String::from_utf8(output.stdout)?, String::from_utf8(output.stderr)?);
+        assert!(found.contains("net.ipv4.tcp_sack") && found.contains("\nFAILS  handshake with city\n"), "{found}");
+        assert!(said.lines().count() == 1 && said.contains("city"), "{said}");
+        assert!(parts.iter().all(|part| said.contains(*part)), "{said}");
+    }
+    assert_ne!(city, island);
+    Ok(())
+}
+
+fn one_down() -> Result<(), Failed> {
+    let (folder, [city, _]) = nodes()?;
+    let island = format!(
+        "key_file = \"island.key\"\n[peer.down]\naddress = \"127.0.0.1:7999\"\nfingerprint = \"{city}\"\n\
+         [peer.city]\naddress = \"127.0.0.1:7000\"\nfingerprint = \"{city}\"\n"
+    );
+    let output = doctor_beside_city(&folder, &island, "--json")?;
+    assert_eq!(output.status.code(), Some(5), "{output:?}");
+    let found = json(&output)?;
+    assert_eq!(verdict(&found, "handshake with city"), ("good", None), "{found}");
+    assert_eq!(verdict(&found, "net.ipv4.tcp_sack"), ("good", None), "{found}");
+    assert_eq!(found["failed"][0]["subject"], "path to 127.0.0.1:7999");
+    let said = String::from_utf8(output.stderr)?;
+    assert!(said.contains("127.0.0.1:7999: cannot be reached") && said.lines().count() == 1, "{said}");
+    Ok(())
+}
+
+fn not_set() -> Result<(), Failed> {
+    // One of the two can be written to.
+    let spoil = "cd /proc/sys/net/ipv4; echo 0 > tcp_window_scaling; echo 0 > tcp_sack; \
+                 mount --bind /dev/null /proc/sys/net/ipv4/tcp_sack; mount -o remount,bind,ro /proc/sys/net/ipv4/tcp_sack";
+    let doctor = format!("{EKIDEN} doctor --json --fix --rate 1Mbit/s --rtt 10ms");
+    let script = format!(
+        "{spoil}; {doctor}; code=$?; umount /proc/sys/net/ipv4/tcp_sack; cat tcp_window_scaling >&2; exit $code"
+    );
+    let output = Command::new("unshare").args(["--net", "--mount", "sh", "-c", &script]).output()?;
+    assert_eq!(output.status.code(), Some(4), "{output:?}");
+    let found = json(&output)?;
+    assert_eq!(found["not_set"][0]["subject"], "net.ipv4.tcp_sack", "{found}");
+    let changed: Vec<_> = found["changed"].as_array().into_iter().flatten().map(|one| &one["subject"]).collect();
+    assert!(changed.iter().any(|one| *one == "net.ipv4.tcp_window_scaling"), "{found}");
+    let said = String::from_utf8(output.stderr)?;
+    let [error, scaling] = &said.lines().collect::<Vec<_>>()[..] else { panic!("{said}") };
+    assert!(error.starts_with("ekiden: net.ipv4.tcp_sack cannot be set to '1': "), "{error}");
+    assert_eq!(*scaling, "1");
     Ok(())
 }
 

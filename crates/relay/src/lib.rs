@@ -20,6 +20,7 @@ mod names;
 mod node;
 mod pool;
 mod privileges;
+mod probe;
 mod process;
 mod pump;
 mod quota;
@@ -39,6 +40,7 @@ pub use config::{
 pub use congestion::{NotToBeHad, Reason};
 pub use logins::hash_password;
 pub use node::{Relay, StartError};
+pub use probe::{ProbeError, probe};
 pub use process::run;
 pub use route::{Pattern, Route, Routes, Way};
 pub use rules::{Rules, RulesError};

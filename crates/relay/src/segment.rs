@@ -12,10 +12,11 @@ use ekiden_relay_proto::segment::{
 use ekiden_relay_proto::{Failure, FailureCode, Target};
 use tokio::time::timeout;
 
-use crate::config::{Peer, Security};
+use crate::config::{Config, Peer, Security};
 use crate::connection::Connection;
 use crate::connection::is_transient;
 use crate::dial;
+use crate::names::Names;
 use crate::node::Node;
 use crate::tls;
 
@@ -78,7 +79,7 @@ pub async fn open(
             Err(_) => return Err(no_answer(first)),
         }
     };
-    let (stream, mut auth) = dial_peer(node, first, peer).await.inspect_err(warn_if_refused)?;
+    let (stream, mut auth) = dial_peer(&config, &node.names, first, peer).await.inspect_err(warn_if_refused)?;
     if let Some(turn) = turn {
         turn.connected();
     }
@@ -102,8 +103,12 @@ pub async fn open(
 
 /// Makes a connection to a peer on which a stream can be opened at once.
 pub async fn connect_ahead(node: &Node, name: &str, peer: &Peer) -> Result<Connection, Failure> {
-    let config = node.config();
-    let (stream, auth) = dial_peer(node, name, peer).await?;
+    connect_with(&node.config(), &node.names, name, peer).await
+}
+
+/// The same with a configuration and names of the caller's.
+pub async fn connect_with(config: &Config, names: &Names, name: &str, peer: &Peer) -> Result<Connection, Failure> {
+    let (stream, auth) = dial_peer(config, names, name, peer).await?;
     stream.send_all(&auth).await.map_err(|error| lost(name, &error))?;
     // The other node says nothing if it takes this one's key, and otherwise after one round trip.
     let rtt = tcp_info(stream.socket()).map_or(0, |info| info.rtt_us);
@@ -209,10 +214,9 @@ impl From<io::Error> for Unanswered {
 }
 
 /// Connects and authenticates; returns what is still to be sent before the first request.
-async fn dial_peer(node: &Node, name: &str, peer: &Peer) -> Result<(Connection, Vec<u8>), Failure> {
-    let config = node.config();
+async fn dial_peer(config: &Config, names: &Names, name: &str, peer: &Peer) -> Result<(Connection, Vec<u8>), Failure> {
     let limit = config.limits.connect;
-    let connected = dial::connect(&peer.address, None, &peer.tcp, &node.names, limit, |_| None).await;
+    let connected = dial::connect(&peer.address, None, &peer.tcp, names, limit, |_| None).await;
     let socket = connected.map_err(|failure| {
         let text = format_args!("node {} cannot reach node {name}: {failure}", config.name);
         Failure::new(FailureCode::NodeUnreachable, text)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand};
-use ekiden_relay::edit;
+use ekiden_relay::edit::{self, Known};
 use ekiden_relay::identity::Fingerprint;
 
 use crate::out;
@@ -12,9 +12,10 @@ use crate::out;
 ///
 ///     ekiden peer add -c island.toml city 192.0.2.1:7000 sha256:...    # [peer.city]: island connects to city
 ///     ekiden peer allow -c city.toml island sha256:...                 # city lets island in
+///     ekiden peer remove -c city.toml island                           # and no more
 ///
 /// The fingerprint is what `ekiden keygen` has printed on the other node. Comments and order stay. What is there already is
-/// refused, and so is what would make the configuration wrong. A node that runs takes it at SIGHUP.
+/// refused unless --replace is said, and so is what would make the configuration wrong. A node that runs takes it at SIGHUP.
 #[derive(ClapArgs)]
 #[command(verbatim_doc_comment)]
 pub struct Args {
@@ -35,6 +36,9 @@ enum Action {
         address: String,
         /// Of its key: sha256:…
         fingerprint: Fingerprint,
+        /// Change the address and the fingerprint of a node that is there already.
+        #[arg(long)]
+        replace: bool,
     },
     /// A node that may connect to this one.
     Allow {
@@ -48,19 +52,41 @@ enum Action {
         name: String,
         /// Of its key: sha256:…
         fingerprint: Fingerprint,
+        /// Change the fingerprint of a node that is there already.
+        #[arg(long)]
+        replace: bool,
+    },
+    /// Take a node out: it is not connected to, and may not connect.
+    Remove {
+        /// The configuration to write into (TOML).
+        #[arg(short, long, value_name = "FILE")]
+        config: PathBuf,
+        /// What it is called there, as a peer or as a node of a segment listener.
+        name: String,
     },
 }
 
 /// Writes the node.
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.action {
-        Action::Add { config, name, address, fingerprint } => {
-            edit::add_peer(&config, &name, &address, fingerprint)?;
-            out::line(format_args!("{}: [peer.{name}] added", config.display()))
+        Action::Add { config, name, address, fingerprint, replace } => {
+            let was_there = edit::add_peer(&config, &name, &address, fingerprint, known(replace))?;
+            let done = if was_there { "changed" } else { "added" };
+            out::line(format_args!("{}: [peer.{name}] {done}", config.display()))
         }
-        Action::Allow { config, listener, name, fingerprint } => {
-            let listener = edit::allow_node(&config, listener.as_deref(), &name, fingerprint)?;
-            out::line(format_args!("{}: '{name}' added to the nodes of [listen.{listener}]", config.display()))
+        Action::Allow { config, listener, name, fingerprint, replace } => {
+            let listener = listener.as_deref();
+            let (listener, was_there) = edit::allow_node(&config, listener, &name, fingerprint, known(replace))?;
+            let done = if was_there { "changed in" } else { "added to" };
+            out::line(format_args!("{}: '{name}' {done} the nodes of [listen.{listener}]", config.display()))
+        }
+        Action::Remove { config, name } => {
+            let removed = edit::remove_node(&config, &name)?;
+            out::line(format_args!("{}: removed {}", config.display(), removed.join(" and ")))
         }
     }
+}
+
+fn known(replace: bool) -> Known {
+    if replace { Known::Changes } else { Known::Stays }
 }

@@ -110,6 +110,59 @@ fn nodes_are_written_into_a_configuration_and_nothing_else_changes() {
 }
 
 #[test]
+fn nodes_are_changed_and_taken_out_and_nothing_else_changes() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let now = || std::fs::read_to_string(folder.join("city.toml")).unwrap();
+    done(folder, &["keygen", "node.key"]);
+    std::fs::write(
+        folder.join("city.toml"),
+        format!(
+            "{CONFIG}[peer.north]\naddress = \"192.0.2.3:7000\" # moves soon\nfingerprint = \"{}\"\nwarm = 2\n",
+            print('5')
+        ),
+    )
+    .unwrap();
+    done(folder, &["peer", "allow", "-c", "city.toml", "island", &print('3')]);
+
+    let add = ["peer", "add", "-c", "city.toml", "north", "192.0.2.4:7000", &print('6')];
+    assert!(refused(folder, &add, 3).contains("there is a [peer.north] already; --replace changes"));
+    assert_eq!(done(folder, &[&add[..], &["--replace"]].concat()), "city.toml: [peer.north] changed\n");
+    assert!(
+        now().contains(&format!(
+            "address = \"192.0.2.4:7000\" # moves soon\nfingerprint = \"{}\"\nwarm = 2\n",
+            print('6')
+        )),
+        "{}",
+        now()
+    );
+    let allow = ["peer", "allow", "-c", "city.toml", "island", &print('4')];
+    assert!(refused(folder, &allow, 3).contains("--replace changes it"));
+    done(folder, &[&allow[..], &["--replace"]].concat());
+    assert!(now().contains(&print('4')) && !now().contains(&print('3')), "{}", now());
+    // Also a new one.
+    assert!(
+        done(folder, &["peer", "add", "--replace", "-c", "city.toml", "west", "a:1", &print('7')]).contains("added")
+    );
+
+    done(folder, &["peer", "remove", "-c", "city.toml", "west"]);
+    assert_eq!(done(folder, &["peer", "remove", "-c", "city.toml", "north"]), "city.toml: removed [peer.north]\n");
+    let said = done(folder, &["peer", "remove", "-c", "city.toml", "island"]);
+    assert_eq!(said, "city.toml: removed 'island' of the nodes of [listen.segment]\n");
+    for line in CONFIG.lines() {
+        assert!(now().lines().any(|kept| kept == line), "{line} is gone:\n{}", now());
+    }
+    assert!(!now().contains(&print('4')) && !now().contains("north") && !now().contains("west"), "{}", now());
+    // A route leads over it.
+    let before = now();
+    let said = refused(folder, &["peer", "remove", "-c", "city.toml", "inland"], 3);
+    assert!(said.contains("nothing is written, for it would be wrong: 'inland' begins a chain"), "{said}");
+    assert_eq!(now(), before);
+    let said = refused(folder, &["peer", "remove", "-c", "city.toml", "nobody"], 3);
+    assert!(said.contains("there is no [peer.nobody], and no segment listener has a node 'nobody'"), "{said}");
+}
+
+#[test]
 fn tables_written_in_one_line_stay_in_one() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -54,7 +54,7 @@ pub enum SocketError {
         allowed: String,
     },
     /// The address cannot be bound.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address}: {source}{}", listen_hint(address, source))]
     Bind {
         /// The address asked for.
         address: SocketAddr,
@@ -70,6 +70,22 @@ pub enum SocketError {
     /// Any other system call.
     #[error("cannot set up a socket: {0}")]
     Io(#[from] io::Error),
+}
+
+/// What to do when an address cannot be listened on.
+fn listen_hint(address: &SocketAddr, error: &io::Error) -> String {
+    let (any, port) = (if address.is_ipv4() { "0.0.0.0" } else { "[::]" }, address.port());
+    match error.kind() {
+        io::ErrorKind::AddrNotAvailable => format!(
+            "; it is not an address of this host. Where a router or a cloud translates a public address (NAT), listen on \
+             {any}:{port} or on the private address that `ip address` shows; peers go on to use the public one"
+        ),
+        io::ErrorKind::AddrInUse => format!("; `ss -ltnp 'sport = :{port}'` shows which program has it"),
+        io::ErrorKind::PermissionDenied => {
+            "; ports below 1024 need root or CAP_NET_BIND_SERVICE: use a higher port, or give it that".into()
+        }
+        _ => String::new(),
+    }
 }
 
 /// Connections that may wait to be accepted; the kernel caps it at net.core.somaxconn.

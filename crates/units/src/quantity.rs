@@ -1,6 +1,7 @@
 //! The four quantities. Each is a number of base units in a newtype.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::Add;
 use std::str::FromStr;
 use std::time::Duration;
@@ -284,8 +285,26 @@ fn decimals(mut rest: u64, size: u64) -> Option<String> {
     Some(digits)
 }
 
+/// Takes a quantity from a text, and says what it should look like if it is something else.
+struct FromText<Quantity> {
+    example: &'static str,
+    of: PhantomData<Quantity>,
+}
+
+impl<Quantity: FromStr<Err = ParseError>> serde::de::Visitor<'_> for FromText<Quantity> {
+    type Value = Quantity;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a text in quotes, such as \"{}\"", self.example)
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Quantity, E> {
+        text.parse().map_err(E::custom)
+    }
+}
+
 macro_rules! serde_as_text {
-    ($($quantity:ty),*) => {$(
+    ($($quantity:ty: $example:literal),*) => {$(
         impl serde::Serialize for $quantity {
             fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(self)
@@ -293,10 +312,9 @@ macro_rules! serde_as_text {
         }
         impl<'de> serde::Deserialize<'de> for $quantity {
             fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                let text = String::deserialize(deserializer)?;
-                text.parse().map_err(serde::de::Error::custom)
+                deserializer.deserialize_str(FromText { example: $example, of: PhantomData })
             }
         }
     )*};
 }
-serde_as_text!(Bytes, BitRate, Time, Fraction);
+serde_as_text!(Bytes: "64KiB", BitRate: "70Mbit/s", Time: "12.5ms", Fraction: "0.1%");

@@ -6,43 +6,61 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, value};
+use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, Value, value};
 
 use super::{Config, ConfigError};
 use crate::identity::Fingerprint;
 
-/// Adds a node that this one connects to.
+/// What becomes of a node that the configuration has already under the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// It stays as it is, and the new one is refused.
+    Stays,
+    /// It gets the new address and fingerprint, and keeps what else it has.
+    Changes,
+}
+
+/// Adds a node that this one connects to, or changes one. Whether it was there.
 ///
 /// # Errors
-/// There is a peer of this name already, or the configuration is wrong without or with it.
-pub fn add_peer(file: &Path, name: &str, address: &str, fingerprint: Fingerprint) -> Result<(), ConfigError> {
+/// There is a peer of this name that [`Known::Stays`], or the configuration is wrong without or with the new one.
+pub fn add_peer(
+    file: &Path,
+    name: &str,
+    address: &str,
+    fingerprint: Fingerprint,
+    known: Known,
+) -> Result<bool, ConfigError> {
     edit(file, |document| {
         let peers = document.entry("peer").or_insert_with(|| {
             let mut all = Table::new();
             all.set_implicit(true);
             Item::Table(all)
         });
-        if peers.get(name).is_some() {
-            return Err(format!("there is a [peer.{name}] already"));
+        let was_there = peers.get(name).is_some();
+        if was_there && known == Known::Stays {
+            return Err(format!("there is a [peer.{name}] already; --replace changes its address and fingerprint"));
         }
         let peer = table(child(peers, name)?)?;
-        peer.insert("address", value(address));
-        peer.insert("fingerprint", value(fingerprint.to_string()));
-        Ok(())
+        set(peer, "address", address);
+        set(peer, "fingerprint", &fingerprint.to_string());
+        Ok(was_there)
     })
 }
 
-/// Adds a node that may connect to a segment listener; without `listener`, to the only one. Returns the listener's name.
+/// Adds a node that may connect to a segment listener, or changes its fingerprint; without `listener`, to the only one. Returns
+/// the listener's name, and whether the node was there.
 ///
 /// # Errors
-/// The listener knows a node of this name or with this key already; there is no such listener, or more than one to choose from;
-/// the configuration is wrong without or with it.
+/// The listener knows a node of this name that [`Known::Stays`], or one with this key; there is no such listener, or more than
+/// one to choose from; the configuration is wrong without or with it.
 pub fn allow_node(
     file: &Path,
     listener: Option<&str>,
     name: &str,
     fingerprint: Fingerprint,
-) -> Result<String, ConfigError> {
+    known: Known,
+) -> Result<(String, bool), ConfigError> {
     edit(file, |document| {
         let Some(listen) = document.get_mut("listen") else { return Err("there is no segment listener".into()) };
         let is_segment = |item: &Item| item.get("kind").and_then(Item::as_str) == Some("segment");
@@ -56,13 +74,51 @@ pub fn allow_node(
             (None, _) => return Err(format!("say --listener: there are {}", all.join(", "))),
         };
         let nodes = table(child(child(listen, &chosen)?, "nodes")?)?;
-        if let Some(known) = nodes.get(name) {
-            let known = known.as_str().unwrap_or_default();
-            return Err(format!("[listen.{chosen}] has a node '{name}' already: {known}"));
+        let before = nodes.get(name).map(|before| before.as_str().unwrap_or_default());
+        if let Some(before) = before.filter(|_| known == Known::Stays) {
+            return Err(format!("[listen.{chosen}] has a node '{name}' already: {before}; --replace changes it"));
         }
-        nodes.insert(name, value(fingerprint.to_string()));
-        Ok(chosen)
+        let was_there = before.is_some();
+        set(nodes, name, &fingerprint.to_string());
+        Ok((chosen, was_there))
     })
+}
+
+/// Takes a node out: out of those that this one connects to, and of those that may connect to any segment listener. Returns what
+/// was taken out, as people call it.
+///
+/// # Errors
+/// There is no such node, or the configuration is wrong without it: a route may lead over it.
+pub fn remove_node(file: &Path, name: &str) -> Result<Vec<String>, ConfigError> {
+    edit(file, |document| {
+        let mut removed = Vec::new();
+        if let Some(peers) = document.get_mut("peer").and_then(Item::as_table_like_mut)
+            && peers.remove(name).is_some()
+        {
+            removed.push(format!("[peer.{name}]"));
+        }
+        let listeners = document.get_mut("listen").and_then(Item::as_table_like_mut);
+        for (listener, item) in listeners.into_iter().flat_map(TableLike::iter_mut) {
+            let nodes = item.get_mut("nodes").and_then(Item::as_table_like_mut);
+            if nodes.is_some_and(|nodes| nodes.remove(name).is_some()) {
+                removed.push(format!("'{name}' of the nodes of [listen.{listener}]"));
+            }
+        }
+        match removed.is_empty() {
+            true => Err(format!("there is no [peer.{name}], and no segment listener has a node '{name}'")),
+            false => Ok(removed),
+        }
+    })
+}
+
+/// Gives a key a text; a comment behind it stays.
+fn set(table: &mut dyn TableLike, key: &str, text: &str) {
+    let decor = table.get(key).and_then(Item::as_value).map(|before| before.decor().clone());
+    let mut new = Value::from(text);
+    if let Some(decor) = decor {
+        *new.decor_mut() = decor;
+    }
+    table.insert(key, Item::Value(new));
 }
 
 fn edit<T>(file: &Path, change: impl FnOnce(&mut DocumentMut) -> Result<T, String>) -> Result<T, ConfigError> {

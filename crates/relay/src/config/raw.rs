@@ -31,12 +31,12 @@ pub type RawCongestion = IndexMap<Spanned<String>, IndexMap<Spanned<String>, Spa
 #[derive(Debug, Default, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RawTcp {
-    pub congestion: Option<String>,
-    pub congestion_fallback: Option<String>,
-    pub send_buffer: Option<Bytes>,
-    pub receive_buffer: Option<Bytes>,
-    pub keepalive: Option<Time>,
-    pub user_timeout: Option<Time>,
+    pub congestion: Option<Spanned<String>>,
+    pub congestion_fallback: Option<Spanned<String>>,
+    pub send_buffer: Option<Spanned<Bytes>>,
+    pub receive_buffer: Option<Spanned<Bytes>>,
+    pub keepalive: Option<Spanned<Time>>,
+    pub user_timeout: Option<Spanned<Time>>,
 }
 
 #[derive(Debug, Default, Deserialize)]

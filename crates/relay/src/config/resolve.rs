@@ -344,38 +344,44 @@ impl Source<'_> {
     }
 
     fn tcp(&self, raw: &Spanned<RawTcp>, defaults: &Tcp) -> Result<Tcp> {
-        let span = raw.span();
         let raw = raw.get_ref();
-        for size in [raw.send_buffer, raw.receive_buffer].into_iter().flatten() {
-            if !(4096..=1 << 30).contains(&size.0) {
-                return Err(self.error(Some(span), format!("a buffer of {size}: must be from 4KiB to 1GiB")));
+        for (key, size) in [("send_buffer", &raw.send_buffer), ("receive_buffer", &raw.receive_buffer)] {
+            if let Some(size) = size.as_ref().filter(|size| !(4096..=1 << 30).contains(&size.get_ref().0)) {
+                let message = format!("tcp.{key} = {}: a buffer must be from 4KiB to 1GiB", size.get_ref());
+                return Err(self.error(Some(size.span()), message));
             }
         }
-        for (key, hours, time) in [("keepalive", 9, raw.keepalive), ("user_timeout", 24, raw.user_timeout)] {
-            if time.is_some_and(|time| !(Time::secs(1)..=Time::secs(hours * 3600)).contains(&time)) {
-                return Err(self.error(Some(span), format!("tcp.{key} must be from 1s to {hours}h")));
+        for (key, hours, time) in [("keepalive", 9, &raw.keepalive), ("user_timeout", 24, &raw.user_timeout)] {
+            let range = Time::secs(1)..=Time::secs(hours * 3600);
+            if let Some(time) = time.as_ref().filter(|time| !range.contains(time.get_ref())) {
+                return Err(self.error(Some(time.span()), format!("tcp.{key} must be from 1s to {hours}h")));
             }
         }
-        for name in [&raw.congestion, &raw.congestion_fallback].into_iter().flatten() {
-            if !is_congestion_name(name) {
-                let message = format!("'{name}' cannot be a congestion control: 1 to 15 letters, digits, '-' and '_'");
-                return Err(self.error(Some(span), message));
+        for (key, name) in [("congestion", &raw.congestion), ("congestion_fallback", &raw.congestion_fallback)] {
+            if let Some(name) = name.as_ref().filter(|name| !is_congestion_name(name.get_ref())) {
+                let message = format!(
+                    "tcp.{key}: '{}' cannot be a congestion control: 1 to 15 letters, digits, '-' and '_'",
+                    name.get_ref()
+                );
+                return Err(self.error(Some(name.span()), message));
             }
         }
-        if let Some(name) = raw.congestion_fallback.as_deref().filter(|name| name.starts_with("ekiden_")) {
-            let message =
-                format!("tcp.congestion_fallback must be one of the kernel's own, such as reno, not '{name}'");
-            return Err(self.error(Some(span), message));
+        if let Some(name) = raw.congestion_fallback.as_ref().filter(|name| name.get_ref().starts_with("ekiden_")) {
+            let message = format!(
+                "tcp.congestion_fallback must be one of the kernel's own, such as reno, not '{}'",
+                name.get_ref()
+            );
+            return Err(self.error(Some(name.span()), message));
         }
         let default = &defaults.options;
         let options = TcpOptions {
-            congestion: raw.congestion.clone().or_else(|| default.congestion.clone()),
-            send_buffer: raw.send_buffer.or(default.send_buffer),
-            receive_buffer: raw.receive_buffer.or(default.receive_buffer),
-            keepalive: raw.keepalive.map(Duration::from).or(default.keepalive),
-            user_timeout: raw.user_timeout.map(Duration::from).or(default.user_timeout),
+            congestion: given(&raw.congestion).or_else(|| default.congestion.clone()),
+            send_buffer: given(&raw.send_buffer).or(default.send_buffer),
+            receive_buffer: given(&raw.receive_buffer).or(default.receive_buffer),
+            keepalive: given(&raw.keepalive).map(Duration::from).or(default.keepalive),
+            user_timeout: given(&raw.user_timeout).map(Duration::from).or(default.user_timeout),
         };
-        let congestion_fallback = raw.congestion_fallback.clone().or_else(|| defaults.congestion_fallback.clone());
+        let congestion_fallback = given(&raw.congestion_fallback).or_else(|| defaults.congestion_fallback.clone());
         Ok(Tcp { options, congestion_fallback })
     }
 
@@ -441,6 +447,11 @@ impl Source<'_> {
         let line = span.map(|span| 1 + self.text.bytes().take(span.start).filter(|&b| b == b'\n').count());
         ConfigError { file: self.file.into(), line, message }
     }
+}
+
+/// The value of a key, if it is there.
+fn given<T: Clone>(raw: &Option<Spanned<T>>) -> Option<T> {
+    raw.as_ref().map(|raw| raw.get_ref().clone())
 }
 
 /// What the kernel can have as a name (TCP_CA_NAME_MAX).

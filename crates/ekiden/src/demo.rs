@@ -2,6 +2,9 @@
 
 use std::path::PathBuf;
 
+use anyhow::Context;
+use ekiden_files::check_target;
+
 use crate::out;
 
 /// Show on this machine what a relay makes of a long distance.
@@ -29,6 +32,11 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.transfer {
         true => ekiden_demo::transfer(),
-        false => out::text(ekiden_demo::run(&ekiden_demo::Options { json: args.json, folder: args.output })?),
+        // Noticed before two minutes of work.
+        false => {
+            let page = args.output.join("index.html");
+            check_target(&page, true).with_context(|| args.output.display().to_string())?;
+            out::text(ekiden_demo::run(&ekiden_demo::Options { json: args.json, folder: args.output })?)
+        }
     }
 }

@@ -4,13 +4,14 @@ mod chart;
 mod children;
 mod run;
 
+use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, exit};
 
 use anyhow::Context;
 use clap::{Args as ClapArgs, Subcommand};
-use ekiden_lab::{Error, Interrupt, Lab, all_passed, clean, isolate, suits_lab};
+use ekiden_lab::{Error, Interrupt, Lab, all_passed, clean, isolate, run_directory, suits_lab};
 use ekiden_scenario::{Point, Scenario};
 
 use crate::out;
@@ -39,7 +40,7 @@ enum Action {
 /// Open a shell in a node, with the proxies running.
 ///
 /// Other nodes are reached by their names (`ping server`), and entered with `ip netns exec NODE PROGRAM`. Proxies
-/// listen on port 1080 (SOCKS5) and 3128 (HTTP).
+/// listen on port 1080 (SOCKS5) and 3128 (HTTP). The prompt of bash and sh names the scenario and the node.
 #[derive(ClapArgs)]
 struct Shell {
     /// The scenario file (TOML).
@@ -126,6 +127,9 @@ fn shell(args: &Shell) -> anyhow::Result<()> {
     };
     let mut command: Command = lab.command(&args.node, program)?;
     command.args(arguments).env("EKIDEN_NODE", &args.node);
+    if args.program.is_empty() {
+        set_prompt(&mut command, &shell, &format!("[{}:{}]", scenario.name, args.node));
+    }
     let status = command.status().map_err(|source| Error::Program {
         node: args.node.clone(),
         program: program.clone(),
@@ -133,6 +137,20 @@ fn shell(args: &Shell) -> anyhow::Result<()> {
     })?;
     drop(lab);
     exit(exit_code(status))
+}
+
+/// Gives a shell a prompt that tells it from those of the host.
+fn set_prompt(command: &mut Command, shell: &str, place: &str) {
+    command.env("PS1", format!("{place} $ "));
+    let is_bash = Path::new(shell).file_name().is_some_and(|name| name == "bash");
+    // bash reads a file of the user's, which mostly has a prompt of its own: ours comes behind it.
+    if let Some(directory) = run_directory().filter(|_| is_bash) {
+        let file = directory.join("bashrc");
+        let text = format!("[ -r ~/.bashrc ] && . ~/.bashrc\nPROMPT_COMMAND=\nPS1='{place} \\w\\$ '\n");
+        if fs::write(&file, text).is_ok() {
+            command.arg("--rcfile").arg(file);
+        }
+    }
 }
 
 /// A program's end as a shell reports it: its exit code, or 128 + the signal.

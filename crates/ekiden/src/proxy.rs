@@ -18,13 +18,13 @@ use crate::out;
 ///     kind = "socks5"                    # or "http", "forward" (with to = "host:port"), "segment" (other nodes), "transparent"
 ///     address = "127.0.0.1:1080"
 ///
-///     [peer.osaka]
-///     address = "198.51.100.7:7000"      # the segment listener of the node osaka
+///     [peer.city]
+///     address = "192.0.2.1:7000"         # the segment listener of the node city
 ///     fingerprint = "sha256:..."         # what ekiden keygen printed there
 ///
 ///     [[route]]                          # the first that matches; without one, direct
 ///     to = ["10.0.0.0/8", ".example.jp", "*:443"]
-///     via = ["osaka"]                    # or action = "direct" / "refuse"
+///     via = ["city"]                     # or action = "direct" / "refuse"
 ///
 /// A segment listener takes the nodes that it knows: nodes = { island = "sha256:…" }. Segments are encrypted (TLS 1.3) unless peer
 /// and listener have a plain_key_file (ekiden keygen --shared). docs/proxy.md describes every key.

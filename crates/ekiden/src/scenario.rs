@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand};
+use ekiden_lab::{has_congestion, suits_lab};
 use ekiden_scenario::Scenario;
 
-use crate::out;
+use crate::{out, sweep};
 
 /// Check a scenario file, or show it with every default written out.
 ///
@@ -20,7 +21,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Say whether the file can be run; if not, where and why not.
+    /// Say whether the file can be run, by the lab here and by the simulator; if not, where and why not.
     Check {
         /// The scenario file (TOML).
         file: PathBuf,
@@ -40,14 +41,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     match args.action {
         Action::Check { file } => {
             let scenario = Scenario::load(&file)?;
-            out::line(format_args!(
-                "{}: '{}' can be run: {} nodes, {} links, {} flows",
-                file.display(),
-                scenario.name,
-                scenario.nodes.len(),
-                scenario.links.len(),
-                scenario.flows.len()
-            ))?;
+            sweep::warn(&scenario);
+            check(&file.display().to_string(), &scenario)?;
         }
         Action::Show { file, json } => {
             let scenario = Scenario::load(&file)?;
@@ -58,4 +53,20 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Says who can run it.
+fn check(file: &str, scenario: &Scenario) -> anyhow::Result<()> {
+    let in_lab = suits_lab(scenario).and_then(|()| has_congestion(scenario));
+    let can = match (in_lab, ekiden_sim::suits(scenario)) {
+        (Ok(()), Ok(())) => "can be run".to_owned(),
+        (Ok(()), Err(why)) => format!("can be run in the lab, but not be simulated ({why})"),
+        (Err(why), Ok(())) => format!("can be simulated, but not be run in the lab ({why})"),
+        (Err(lab), Err(simulator)) => {
+            let neither = format!("{file}: can neither be simulated ({simulator}) nor be run in the lab");
+            return Err(anyhow::Error::from(lab).context(neither));
+        }
+    };
+    let (nodes, links, flows) = (scenario.nodes.len(), scenario.links.len(), scenario.flows.len());
+    out::line(format_args!("{file}: '{}' {can}: {nodes} nodes, {links} links, {flows} flows", scenario.name))
 }

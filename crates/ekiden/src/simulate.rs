@@ -45,13 +45,17 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let points = Sweep::parse(&args.sweep.set)?.points();
     if let Some(point) = sweep::single(&args.sweep, &points) {
-        return single(args, &load(args, point)?);
+        let scenario = load(args, point)?;
+        sweep::check_record(&args.sweep)?;
+        sweep::warn(&scenario);
+        return single(args, &scenario);
     }
     if args.pcap.is_some() {
         sweep::misused("--pcap is for a single run");
     }
     let plan = sweep::plan(&args.sweep, "simulate", Some(args.resolution))?;
     plan.scenarios.iter().try_for_each(|scenario| suits(args, scenario))?;
+    plan.scenarios.first().into_iter().for_each(sweep::warn);
     let work = |run: &Run| Ok(of_sweep(args, run).unwrap_or_else(|error| failed(&error)));
     let jobs = args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32));
     sweep::run(&args.sweep, plan, &Runner { jobs, work: &work, stopped_by: &|| None })

@@ -17,6 +17,7 @@ use std::thread::ScopedJoinHandle;
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use clap::error::ErrorKind;
+use ekiden_files::check_target;
 use ekiden_lab::verdict;
 use ekiden_record::Record;
 use ekiden_scenario::{Point, Scenario};
@@ -53,6 +54,9 @@ pub struct Args {
     /// Where the record goes: a file if it ends in .json (a single run only), else a directory.
     #[arg(long, value_name = "FILE|DIR", default_value = "record")]
     pub record: PathBuf,
+    /// Replace the FILE of --record if it is there already.
+    #[arg(long)]
+    pub force: bool,
     /// Print the record, or what the table would hold, as JSON instead of a table.
     #[arg(long)]
     pub json: bool,
@@ -231,6 +235,23 @@ fn read(plan: &Plan, failed: &mut BTreeMap<usize, u8>) -> Vec<Option<Record>> {
 /// Whether `place` names a record's file rather than a directory for it.
 pub fn is_file(place: &Path) -> bool {
     place.extension().is_some_and(|extension| extension == "json")
+}
+
+/// Finds out, before a single run begins, whether its record can be written.
+pub fn check_record(args: &Args) -> anyhow::Result<()> {
+    let checked = match is_file(&args.record) {
+        true => check_target(&args.record, args.force),
+        // Records in a directory have the times of their runs in their names: none is there already.
+        false => check_target(&args.record.join("record.json"), true),
+    };
+    checked.with_context(|| args.record.display().to_string())
+}
+
+/// Says on standard error what of a scenario may be meant otherwise.
+pub fn warn(scenario: &Scenario) {
+    for warning in scenario.warnings() {
+        eprintln!("ekiden: warning: {warning}");
+    }
 }
 
 /// Writes the record of a single run, and shows it.

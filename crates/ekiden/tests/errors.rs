@@ -3,6 +3,8 @@
 use std::process::Command;
 
 const PAIR: &str = "name = \"pair\"\n[node.a]\n[node.b]\n[link.line]\nends = [\"a\", \"b\"]\nrate = \"1Mbit/s\"\n";
+const PROXY: &str = "name = \"x\"\n[node.p]\nkind = \"proxy\"\nnext = [\"p\"]\n[node.b]\n[link.l]\nends = [\"p\", \"b\"]\nrate = \"1Mbit/s\"\n";
+const NOPE: &str = "name = \"x\"\n[tcp]\ncongestion = \"nope\"\n[node.a]\n[node.b]\n[link.l]\nends = [\"a\", \"b\"]\nrate = \"1Mbit/s\"\n";
 
 /// (what is written to the file, how ekiden is called with FILE, exit code, part of the line)
 const CASES: &[(&str, &[&str], i32, &str)] = &[
@@ -54,8 +56,114 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         "name = \"x\"\n[listen.s]\nkind = \"socks5\"\naddress = \"192.0.2.9:1080\"\nopen = true",
         &["proxy", "-c", "FILE"],
         5,
-        "cannot listen on 192.0.2.9:1080",
+        "cannot listen on 192.0.2.9:1080: Cannot assign requested address (os error 99); it is not an address of this host. \
+         Where a router or a cloud translates a public address (NAT), listen on 0.0.0.0:1080",
     ),
+    // A file's type and length, and whether it is text.
+    ("", &["proxy", "-c", "/tmp"], 3, "/tmp: cannot be read: it is a directory, and only a regular file will do"),
+    ("", &["proxy", "-c", "/dev/zero"], 3, "/dev/zero: cannot be read: it is a device"),
+    (
+        "key_file = \"/dev/zero\"",
+        &["proxy", "-c", "FILE"],
+        3,
+        "FILE:1: key file /dev/zero: cannot be read: it is a device",
+    ),
+    ("key_file = \"/tmp\"", &["proxy", "-c", "FILE"], 3, "key file /tmp: cannot be read: it is a directory"),
+    (
+        "",
+        &["keygen", "--show", "/nonexistent"],
+        3,
+        "No such file or directory (os error 2); `ekiden keygen` makes keys",
+    ),
+    ("", &["scenario", "check", "/dev/zero"], 3, "/dev/zero: cannot be read: it is a device"),
+    ("", &["record", "show", "/dev/zero"], 3, "/dev/zero: cannot be read: it is a device"),
+    ("", &["lab", "chart", "/dev/zero"], 3, "/dev/zero: cannot be read: it is a device"),
+    // A configuration's keys.
+    (
+        "threads = \"2\"",
+        &["proxy", "-c", "FILE"],
+        3,
+        "FILE:1: threads: invalid type: it is string \"2\", and must be a whole",
+    ),
+    (
+        "[limits]\nhandshake = 10",
+        &["proxy", "-c", "FILE"],
+        3,
+        "FILE:2: limits.handshake: invalid type: it is integer `10`, and must be a text in quotes, such as \"12.5ms\"",
+    ),
+    (
+        "[limits]\nhandshake = \"10\"",
+        &["proxy", "-c", "FILE"],
+        3,
+        "FILE:2: limits.handshake: '10' needs one of the units",
+    ),
+    (
+        "name = \"a\"\nname = \"b\"",
+        &["proxy", "-c", "FILE"],
+        3,
+        "FILE:2: duplicate key `name`: it has a value already in line 1",
+    ),
+    (
+        "[listen.a]\n[listen.a]\n",
+        &["proxy", "-c", "FILE"],
+        3,
+        "FILE:2: duplicate key: [listen.a] is there already in line 1",
+    ),
+    ("[listen.a]\nkind = \"http\"", &["proxy", "-c", "FILE"], 3, "FILE:1: listen.a: missing field `address`"),
+    (
+        "[listen]\nkind = \"http\"",
+        &["proxy", "-c", "FILE"],
+        3,
+        "FILE:2: listen.kind: invalid type: it is string \"http\", and must be a table",
+    ),
+    ("[listen.a]\nkind = 5", &["proxy", "-c", "FILE"], 3, "FILE:2: listen.a.kind: it must be a text in quotes"),
+    ("[listen.a]\nkind = \"sock5\"", &["proxy", "-c", "FILE"], 3, "FILE:2: listen.a.kind: unknown variant `sock5`"),
+    (
+        "[[route]]\nto = \"*\"",
+        &["proxy", "-c", "FILE"],
+        3,
+        "FILE:2: route.to: invalid type: it is string \"*\", and must be a list",
+    ),
+    (
+        "[route]\nto = [\"*\"]",
+        &["proxy", "-c", "FILE"],
+        3,
+        "FILE:1: route: invalid type: it is a table, and must be a list",
+    ),
+    ("name = \"a", &["proxy", "-c", "FILE"], 3, "FILE:1: name: invalid basic string"),
+    // A scenario's.
+    (
+        "name = \"x\"\n[link.l]\nends = [\"a\"]\nrate = \"1Mbit/s\"",
+        &["scenario", "check", "FILE"],
+        3,
+        "FILE:3: link.l.ends: invalid length 1",
+    ),
+    (
+        "name = \"x\"\n[link.l]\nends = [\"a\", \"b\"]\nrate = 5",
+        &["scenario", "check", "FILE"],
+        3,
+        "FILE:4: link.l.rate: invalid type: it is integer `5`, and must be a text in quotes, such as \"70Mbit/s\"",
+    ),
+    (PROXY, &["scenario", "check", "FILE"], 3, "FILE:4: the 'next' of 'p' leads to itself"),
+    (
+        NOPE,
+        &["scenario", "check", "FILE"],
+        4,
+        "FILE: can neither be simulated (node.a.tcp.congestion: the simulator has no 'nope'",
+    ),
+    // What cannot be written, and what is there.
+    (PAIR, &["simulate", "FILE", "--record", "/proc/x.json"], 3, "/proc/x.json: cannot be written: "),
+    (PAIR, &["simulate", "FILE", "--record", "/dev/full"], 3, "/dev/full: cannot be written: "),
+    (PAIR, &["lab", "run", "FILE", "--record", "/proc/x.json"], 3, "/proc/x.json: cannot be written: "),
+    (PAIR, &["lab", "chart", "FILE", "-o", "/proc/x.svg"], 3, "/proc/x.svg: cannot be written: "),
+    (
+        PAIR,
+        &["lab", "chart", "FILE", "--output", "FILE"],
+        3,
+        "FILE: is there already; name another file, or say --force",
+    ),
+    (PAIR, &["lab", "chart", "FILE", "--from", "5s", "--to", "2s"], 2, "--to must be later than --from"),
+    (PAIR, &["demo", "--output", "/proc/demo"], 3, "/proc/demo: cannot be written: "),
 ];
 
 #[test]
@@ -74,6 +182,113 @@ fn every_kind_of_failure_has_its_line_and_exit_code() {
         assert!(*code == 2 || said.lines().count() == 1, "{arguments:?}: {said}");
         assert!(!said.contains("panicked"), "{said}");
     }
+}
+
+#[test]
+fn a_pipe_and_a_file_that_is_no_text_or_too_long_are_refused_at_once() {
+    use std::time::{Duration, Instant};
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name).display().to_string();
+    nix::unistd::mkfifo(&folder.path().join("pipe"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    std::fs::write(place("latin1"), b"# caf\xe9\n").unwrap();
+    std::fs::File::create(place("long")).unwrap().set_len((1 << 20) + 1).unwrap();
+    for (name, said) in [("pipe", "it is a pipe"), ("latin1", "byte 5 (in line 1"), ("long", "more than 1048576 bytes")]
+    {
+        for command in [&["proxy", "--check", "-c"][..], &["scenario", "check"], &["peer", "remove", "x", "-c"]] {
+            let started = Instant::now();
+            let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"))
+                .args(command)
+                .arg(place(name))
+                .stderr(std::process::Stdio::piped())
+                .spawn()
+                .unwrap();
+            while command.try_wait().unwrap().is_none() {
+                if started.elapsed() > Duration::from_secs(20) {
+                    command.kill().unwrap();
+                    panic!("{name}: it waits");
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            let output = command.wait_with_output().unwrap();
+            let error = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(output.status.code(), Some(3), "{error}");
+            assert!(error.contains(said) && error.lines().count() == 1, "{error}");
+        }
+    }
+}
+
+#[test]
+fn a_record_that_is_there_is_replaced_only_if_that_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
+        command.current_dir(folder.path()).args(["simulate", "pair.toml", "--record", "x.json"]).args(arguments);
+        let output = command.output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    std::fs::write(folder.path().join("pair.toml"), PAIR).unwrap();
+    std::fs::write(folder.path().join("x.json"), "mine").unwrap();
+    let (code, said) = run(&[]);
+    assert!(code == Some(3) && said.contains("x.json: is there already; name another file, or say --force"), "{said}");
+    assert_eq!(std::fs::read_to_string(folder.path().join("x.json")).unwrap(), "mine");
+    assert_eq!(run(&["--force"]), (Some(0), String::new()));
+    assert!(std::fs::read_to_string(folder.path().join("x.json")).unwrap().contains("\"producer\": \"simulate\""));
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left beside it");
+}
+
+#[test]
+fn a_flow_that_begins_while_another_drains_is_told_before_the_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let flows = "[flow.one]\nfrom = \"a\"\nto = \"b\"\nduration = \"1s\"\n[flow.two]\nfrom = \"a\"\nto = \"b\"\nstart = \"1s\"\nbytes = \"1B\"\n";
+    std::fs::write(folder.path().join("pair.toml"), format!("{PAIR}{flows}")).unwrap();
+    for arguments in [&["scenario", "check", "pair.toml"][..], &["simulate", "pair.toml"]] {
+        let output =
+            Command::new(env!("CARGO_BIN_EXE_ekiden")).current_dir(folder.path()).args(arguments).output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{said}");
+        assert!(said.starts_with("ekiden: warning: flow 'two' starts at 1s, when what flow 'one' has sent"), "{said}");
+    }
+}
+
+#[test]
+fn what_only_one_of_lab_and_simulator_can_run_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pair.toml");
+    std::fs::write(&file, format!("{PAIR}discipline = \"red\"\n")).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_ekiden")).args(["scenario", "check"]).arg(&file).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success()
+            && said.contains("'pair' can be simulated, but not be run in the lab (link.line.discipline: "),
+        "{said}"
+    );
+}
+
+#[test]
+fn records_of_the_same_connections_are_told_apart_in_a_picture() {
+    let folder = tempfile::tempdir().unwrap();
+    let ekiden = |arguments: &[&str]| {
+        Command::new(env!("CARGO_BIN_EXE_ekiden")).current_dir(folder.path()).args(arguments).output().unwrap()
+    };
+    let flow = "[flow.one]\nfrom = \"a\"\nto = \"b\"\nduration = \"3s\"\n";
+    std::fs::write(folder.path().join("pair.toml"), format!("{PAIR}{flow}")).unwrap();
+    for record in ["first.json", "second.json"] {
+        let output = ekiden(&["simulate", "pair.toml", "--record", record]);
+        assert!(output.status.success(), "{output:?}");
+    }
+    assert!(ekiden(&["lab", "chart", "first.json", "second.json"]).status.success());
+    let picture = std::fs::read_to_string(folder.path().join("chart.svg")).unwrap();
+    for name in ["first: flow one 0", "second: flow one 0"] {
+        assert!(picture.contains(name), "{name} is missing");
+    }
+    let output = ekiden(&["lab", "chart", "first.json"]);
+    assert_eq!(output.status.code(), Some(3), "{output:?}");
+    assert!(ekiden(&["lab", "chart", "first.json", "--force"]).status.success());
+    let output = ekiden(&["lab", "chart", "first.json", "--from", "1h", "-o", "late.svg"]);
+    assert!(
+        String::from_utf8_lossy(&output.stderr).contains("no connection lasted long enough to be drawn in this time"),
+        "{output:?}"
+    );
 }
 
 #[test]

@@ -23,6 +23,7 @@ const TESTS: &[(&str, Test)] = &[
     ("jitter delays packets and loses none", jitter),
     ("a flow through proxies arrives whole", through_proxies),
     ("a shell passes standard input and the exit code on", shell),
+    ("the prompt of a shell names the scenario and the node", prompt),
     ("nodes know each other by name, and no one else", names),
     ("a node that is not there is a usage error that names those that are", no_such_node),
     ("an unknown congestion control is refused with what there is", no_such_congestion),
@@ -157,6 +158,25 @@ fn shell() -> Result<(), Failed> {
     let output = child.wait_with_output()?;
     ensure(output.status.code() == Some(42), || format!("{:?}", output.status))?;
     ensure(output.stdout == b"got hello\n", || String::from_utf8_lossy(&output.stdout).into())
+}
+
+fn prompt() -> Result<(), Failed> {
+    let place = Place::small()?;
+    let home = tempfile::tempdir()?;
+    fs::write(home.path().join(".bashrc"), "PS1='of the host '; OWN=kept\n")?;
+    for (shell, expected) in [("/bin/bash", "[test:client] "), ("/bin/sh", "[test:client] $ ")] {
+        let name = place.scenario.display();
+        let line = format!("{} lab shell {name} client", env!("CARGO_BIN_EXE_ekiden"));
+        // A shell has a prompt on a terminal only.
+        let mut command = Command::new("script");
+        command.args(["-qec", &line, "/dev/null"]).env("SHELL", shell).env("HOME", home.path());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        child.stdin.take().ok_or("no stdin")?.write_all(b"echo own=$OWN.\nexit\n")?;
+        let said = String::from_utf8(child.wait_with_output()?.stdout)?;
+        ensure(said.contains(expected) && !said.contains("of the host"), || format!("{shell}: {said}"))?;
+        ensure(shell == "/bin/sh" || said.contains("own=kept."), || format!("{shell}: {said}"))?;
+    }
+    Ok(())
 }
 
 fn names() -> Result<(), Failed> {

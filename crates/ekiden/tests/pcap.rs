@@ -49,7 +49,7 @@ impl Seen {
 fn simulate(folder: &Path, scenario: &str, arguments: &[&str]) -> Output {
     fs::write(folder.join("pair.toml"), scenario).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
-    command.current_dir(folder).args(["simulate", "pair.toml", "--record", "r.json"]).args(arguments);
+    command.current_dir(folder).args(["simulate", "pair.toml", "--force", "--record", "r.json"]).args(arguments);
     command.output().unwrap()
 }
 

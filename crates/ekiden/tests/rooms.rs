@@ -24,7 +24,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("relay", &["bpf", "congestion", "files", "net", "relay-proto", "units"]),
     ("bench", &["net", "units"]),
     ("doctor", &["net", "units"]),
-    ("lab", &["bpf", "congestion", "link", "net", "record", "scenario", "units"]),
+    ("lab", &["bpf", "congestion", "link", "net", "record", "relay-proto", "scenario", "units"]),
     ("report", &["model", "record", "scenario", "units"]),
     ("demo", &["lab", "model", "record", "report", "scenario", "units"]),
     (

@@ -9,4 +9,4 @@ mod write;
 
 pub use explain::explain;
 pub use read::{Kind, Opened, ReadError, open, read};
-pub use write::{TargetError, check_target, write};
+pub use write::{TargetError, check_target, remove_partial, write};

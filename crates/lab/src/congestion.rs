@@ -134,7 +134,7 @@ fn uses_any(scenario: &Scenario) -> bool {
 }
 
 /// Ekiden's own congestion control of this name.
-fn is_own(name: &str) -> Option<Algorithm> {
+pub(crate) fn is_own(name: &str) -> Option<Algorithm> {
     Algorithm::LOADABLE.into_iter().find(|algorithm| algorithm.name() == name)
 }
 

@@ -32,8 +32,8 @@ pub struct Progress<'a> {
     pub flow: &'a str,
     /// Bytes that have arrived and were right, over all connections.
     pub received_bytes: u64,
-    /// Since the start of the run.
-    pub elapsed: Duration,
+    /// From the first connection's first SYN to the last byte's arrival, as the record counts it.
+    pub moving: Duration,
 }
 
 /// What running all flows gave.
@@ -266,8 +266,14 @@ impl<'a> Running<'a> {
     }
 
     fn progress(&self) -> Progress<'_> {
-        let elapsed = Duration::from_nanos(monotonic_ns() - self.origin_ns);
-        Progress { flow: self.name, received_bytes: self.received_bytes(), elapsed }
+        let began_ns = self.connections.iter().filter_map(|connection| lock(&connection.sender).began_ns).min();
+        Progress { flow: self.name, received_bytes: self.received_bytes(), moving: self.moving(began_ns) }
+    }
+
+    /// From `began_ns` to the last byte's arrival; nothing before there are both.
+    fn moving(&self, began_ns: Option<u64>) -> Duration {
+        let last_ns = self.last_arrival_ns.load(Ordering::Relaxed);
+        Duration::from_nanos(last_ns.saturating_sub(began_ns.unwrap_or(u64::MAX)))
     }
 
     fn received_bytes(&self) -> u64 {
@@ -276,8 +282,7 @@ impl<'a> Running<'a> {
 
     fn summary(&self, samples: &[Sample]) -> ekiden_record::Flow {
         let senders: Vec<_> = self.connections.iter().map(|connection| lock(&connection.sender)).collect();
-        let began_ns = senders.iter().filter_map(|sender| sender.began_ns).min().unwrap_or(self.origin_ns);
-        let duration_us = self.last_arrival_ns.load(Ordering::Relaxed).saturating_sub(began_ns) / 1_000;
+        let duration_us = self.moving(senders.iter().filter_map(|sender| sender.began_ns).min()).as_micros() as u64;
         let received_bytes = self.received_bytes();
         let rtt_min_us = senders.iter().map(|sender| u64::from(sender.last.rtt_min_us));
         let own_samples = samples.iter().filter(|sample| sample.flow == self.name);

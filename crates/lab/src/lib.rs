@@ -37,7 +37,7 @@ pub use flow::Progress;
 pub use proxies::{HTTP_PORT, SEGMENT_PORT, SOCKS_PORT};
 pub use run::verdict;
 pub use sandbox::{Interrupt, clean, isolate, run_directory};
-pub use suits::suits_lab;
+pub use suits::{has_congestion, suits_lab};
 
 use emulator::{Emulator, Wire};
 use error::building;

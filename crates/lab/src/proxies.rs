@@ -58,13 +58,15 @@ impl Lab {
             let output = self.programs.last_mut().and_then(|program| program.stdout.take());
             waiting.push((name.clone(), log, output.map(await_ready)));
         }
+        let place = directory.path().to_owned();
         self.directories.push(directory);
         for (node, log, ready) in waiting {
             let is_ready = ready.is_some_and(|ready| ready.recv_timeout(START_LIMIT).is_ok());
             if !is_ready {
                 let said = fs::read_to_string(&log).unwrap_or_default();
                 let reason = match said.trim().lines().last() {
-                    Some(line) => line.into(),
+                    // Nobody has written the file that it may name, and it is gone with the lab.
+                    Some(line) => line.replace(&format!("{}/", place.display()), ""),
                     None => format!("it did not get ready within {} s, and said nothing", START_LIMIT.as_secs()),
                 };
                 return Err(Error::Proxy { node, reason });

@@ -1,8 +1,10 @@
 //! Which scenarios a lab can build.
 
+use ekiden_relay_proto::segment::MAX_CHAIN;
 use ekiden_scenario::{Discipline, Link, Profile, Scenario};
 
-use crate::Error;
+use crate::congestion::is_own;
+use crate::{Error, tcp};
 
 /// The largest packets that the emulation is made for.
 const MTU_MOST: u32 = 9000;
@@ -26,6 +28,7 @@ pub fn suits_lab(scenario: &Scenario) -> Result<(), Error> {
     for (name, link) in &scenario.links {
         suitable_link(name, link)?;
     }
+    chains(scenario)?;
     if let Some(name) = scenario.tunnels.keys().next() {
         return only_simulated(format!("tunnel.{name}"), "leave the tunnel out");
     }
@@ -34,6 +37,32 @@ pub fn suits_lab(scenario: &Scenario) -> Result<(), Error> {
     }
     match scenario.background.keys().next() {
         Some(name) => only_simulated(format!("background.{name}"), "leave the background out"),
+        None => Ok(()),
+    }
+}
+
+/// Whether this machine's kernel has every congestion control that the scenario uses, or ekiden can bring it in.
+///
+/// # Errors
+/// [`Error::Congestion`] for the first that is neither.
+pub fn has_congestion(scenario: &Scenario) -> Result<(), Error> {
+    let available = tcp::available();
+    let lacks = |name: &str| is_own(name).is_none() && !available.iter().any(|available| available == name);
+    match scenario.nodes.iter().find(|(_, node)| lacks(&node.tcp.congestion)) {
+        Some((name, node)) => Err(tcp::no_congestion(name, &node.tcp, &available)),
+        None => Ok(()),
+    }
+}
+
+/// The proxies are nodes as any other: no chain may be longer than these take.
+fn chains(scenario: &Scenario) -> Result<(), Error> {
+    let instead = |most: usize| format!("name at most {most} proxies");
+    if let Some((name, _)) = scenario.nodes.iter().find(|(_, node)| node.next.len() > MAX_CHAIN) {
+        return only_simulated(format!("node.{name}.next"), instead(MAX_CHAIN));
+    }
+    // The first is connected to, and not told.
+    match scenario.flows.iter().find(|(_, flow)| flow.via.len() > MAX_CHAIN + 1) {
+        Some((name, _)) => only_simulated(format!("flow.{name}.via"), instead(MAX_CHAIN + 1)),
         None => Ok(()),
     }
 }
@@ -122,5 +151,40 @@ enabled = false
             assert!(message.contains("only `ekiden simulate` can") && message.contains(instead), "{message}");
             assert!(!message.contains('\n'), "one line: {message}");
         }
+    }
+
+    #[test]
+    fn chains_that_the_nodes_refuse_are_refused_with_their_key() {
+        let chain = |length: usize, more: &str| {
+            let names: Vec<String> = (0..length).map(|i| format!("\"p{i}\"")).collect();
+            let nodes: String = (0..length)
+                .map(|i| {
+                    format!(
+                        "[node.p{i}]\nkind = \"proxy\"\n[link.l{i}]\nends = [\"r\", \"p{i}\"]\nrate = \"1Gbit/s\"\n"
+                    )
+                })
+                .collect();
+            verdict(&(nodes + &more.replace("CHAIN", &names.join(", "))), &[])
+        };
+        let flow = "[flow.f]\nfrom = \"a\"\nto = \"b\"\nbytes = \"1B\"\nvia = [CHAIN]\n";
+        chain(17, flow).unwrap();
+        let message = chain(18, flow).unwrap_err();
+        assert!(message.starts_with("flow.f.via: ") && message.contains("at most 17 proxies"), "{message}");
+        let next = "[node.q]\nkind = \"proxy\"\nnext = [CHAIN]\n[link.q]\nends = [\"r\", \"q\"]\nrate = \"1Gbit/s\"\n";
+        chain(16, next).unwrap();
+        let message = chain(17, next).unwrap_err();
+        assert!(message.starts_with("node.q.next: ") && message.contains("at most 16 proxies"), "{message}");
+    }
+
+    #[test]
+    fn a_congestion_control_that_no_kernel_has_is_known_before_the_run() {
+        let of = |name: &str| {
+            let text = format!("[tcp]\ncongestion = \"{name}\"\n{FILE}").replacen("\nname = \"all\"\n", "", 1);
+            super::has_congestion(&Scenario::parse(&format!("name = \"all\"\n{text}"), "test.toml").unwrap())
+        };
+        of("reno").unwrap();
+        of("ekiden_bic").unwrap();
+        let message = of("nope").unwrap_err().to_string();
+        assert!(message.contains("node 'a': this kernel has no congestion control 'nope' (it has: "), "{message}");
     }
 }

@@ -46,22 +46,31 @@ pub(crate) fn no_ipv6() -> io::Result<()> {
     Ok(())
 }
 
+/// The congestion controls of the kernel, as the calling thread's namespace sees them; none if it does not say.
+pub(crate) fn available() -> Vec<String> {
+    let available = fs::read_to_string(format!("{IPV4}/tcp_available_congestion_control")).unwrap_or_default();
+    available.split_whitespace().map(str::to_owned).collect()
+}
+
 /// Whether the kernel has a congestion control of this name.
 pub(crate) fn is_available(name: &str) -> bool {
-    let available = fs::read_to_string(format!("{IPV4}/tcp_available_congestion_control")).unwrap_or_default();
-    available.split_whitespace().any(|available| available == name)
+    available().iter().any(|available| available == name)
+}
+
+/// That the kernel does not have the congestion control that the node asks for.
+pub(crate) fn no_congestion(node: &str, tcp: &Tcp, available: &[String]) -> Error {
+    Error::Congestion { node: node.into(), name: tcp.congestion.clone(), available: available.join(", ") }
 }
 
 /// Whether the kernel has the congestion control that the node asks for.
 pub(crate) fn check_congestion(namespace: &Namespace, node: &str, tcp: &Tcp) -> Result<(), Error> {
-    let path = format!("{IPV4}/tcp_available_congestion_control");
-    let available =
-        namespace.run(|| fs::read_to_string(&path)).map_err(crate::error::building(format!("read {path}")))?;
-    if available.split_whitespace().any(|name| name == tcp.congestion) {
-        return Ok(());
+    let available = namespace
+        .run(|| Ok(available()))
+        .map_err(crate::error::building(format!("look at the congestion controls of node '{node}'")))?;
+    match available.contains(&tcp.congestion) {
+        true => Ok(()),
+        false => Err(no_congestion(node, tcp, &available)),
     }
-    let available = available.split_whitespace().collect::<Vec<_>>().join(", ");
-    Err(Error::Congestion { node: node.into(), name: tcp.congestion.clone(), available })
 }
 
 /// The largest train of segments that the kernel keeps and sends as one, in bytes: `gso_max_size` of the node's devices.

@@ -13,6 +13,7 @@ mod route;
 mod show;
 mod sweep;
 mod traffic;
+mod warn;
 
 use std::path::Path;
 
@@ -111,6 +112,12 @@ impl Scenario {
     pub fn base_rtt(&self, from: &str, to: &str) -> Option<Time> {
         let path = self.path(from, to)?;
         Some(Time(path.iter().map(|hop| hop.link.delay.0 * 2).sum()))
+    }
+
+    /// What may be meant otherwise than it will be run, a line each: flows that last for a time and go on sending into the time
+    /// of the next.
+    pub fn warnings(&self) -> Vec<String> {
+        warn::overlaps(self)
     }
 
     /// The scenario as a file in which defaults are written out, but for those that leave a thing as a lab has it

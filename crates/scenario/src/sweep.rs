@@ -184,7 +184,12 @@ fn changed(text: &str, settings: &[Setting]) -> Result<Scenario, String> {
     // Written out again, for only from text are there errors that name the key.
     let text = toml::to_string(&table).map_err(|error| error.to_string())?;
     resolve::scenario(&text, "").map_err(|error| match error {
-        Error::Invalid { reason, .. } => reason,
+        // The setting has said the key.
+        Error::Invalid { reason, .. } => {
+            let keys = settings.iter().flat_map(|setting| &setting.keys);
+            let shorter = keys.filter_map(|key| reason.strip_prefix(&format!("{key}: "))).next();
+            shorter.map(str::to_owned).unwrap_or(reason)
+        }
         other => other.to_string(),
     })
 }

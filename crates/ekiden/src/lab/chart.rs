@@ -1,20 +1,21 @@
 //! `ekiden lab chart`: what connections did over time, as a picture.
 
-use std::fs;
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::{Args as ClapArgs, ValueEnum};
+use ekiden_files::{TargetError, check_target, write};
 use ekiden_record::Record;
-use ekiden_report::{LineChart, Quantity, timeline};
+use ekiden_report::{LineChart, Quantity, Series, timeline};
 use ekiden_units::Time;
 
-use crate::out;
+use crate::{out, sweep};
 
 /// Draw a record's connections over time, as SVG.
 ///
 /// There is a line for every connection with one of ekiden's congestion controls, between proxies too, and for every
-/// flow's sender. Several records share one picture.
+/// flow's sender. Several records share one picture, where each line begins with the name of its record's file.
 #[derive(ClapArgs)]
 pub struct Args {
     /// Records that `ekiden lab run` has written.
@@ -32,6 +33,9 @@ pub struct Args {
     /// Where the picture goes.
     #[arg(long, short, value_name = "FILE.svg", default_value = "chart.svg")]
     output: PathBuf,
+    /// Replace a picture that is there already.
+    #[arg(long)]
+    force: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -54,20 +58,44 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         What::Acked => Quantity::Acked,
         What::Rtt => Quantity::Rtt,
     };
+    if args.to.is_some_and(|to| to <= args.from) {
+        sweep::misused("--to must be later than --from");
+    }
+    let output = || args.output.display().to_string();
+    check_target(&args.output, args.force).with_context(output)?;
     let from = args.from.as_secs();
+    let labels = labels(&args.records);
     let mut chart =
         LineChart { across: "seconds".into(), quantity: quantity.label().into(), from, ..LineChart::default() };
-    for path in &args.records {
+    let mut titles: Vec<String> = Vec::new();
+    for (path, label) in args.records.iter().zip(labels) {
         let record = Record::read(path)?;
-        chart.title = record.manifest.scenario_name.clone();
-        chart.series.extend(timeline(&record, quantity));
+        let name = |series: Series| Series { name: format!("{label}{}", series.name), ..series };
+        chart.series.extend(timeline(&record, quantity).into_iter().map(name));
+        if !titles.contains(&record.manifest.scenario_name) {
+            titles.push(record.manifest.scenario_name);
+        }
     }
+    chart.title = titles.join(", ");
     if let Some(to) = args.to {
         chart.series.iter_mut().for_each(|series| series.points.retain(|point| point.0 <= to.as_secs()));
     }
+    chart.series.retain(|series| series.points.iter().any(|point| point.0 >= from));
     if chart.series.is_empty() {
-        anyhow::bail!("{}: no connection lasted long enough to be drawn", args.records[0].display());
+        anyhow::bail!("{}: no connection lasted long enough to be drawn in this time", args.records[0].display());
     }
-    fs::write(&args.output, chart.to_svg()).with_context(|| format!("{} cannot be written", args.output.display()))?;
+    write(&args.output, chart.to_svg().as_bytes()).map_err(TargetError::from).with_context(output)?;
     out::line(format_args!("{} lines: {}", chart.series.len(), args.output.display()))
+}
+
+/// What tells the lines of several records apart: their files' names, as far as these are different.
+fn labels(records: &[PathBuf]) -> Vec<String> {
+    let stem = |path: &PathBuf| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let stems: HashSet<String> = records.iter().map(stem).collect();
+    let label = |path: &PathBuf| match records {
+        [_] => String::new(),
+        _ if stems.len() == records.len() => format!("{}: ", stem(path)),
+        _ => format!("{}: ", path.display()),
+    };
+    records.iter().map(label).collect()
 }

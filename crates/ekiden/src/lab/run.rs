@@ -6,8 +6,10 @@ use std::process::{Command, exit};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
+use ekiden_files::remove_partial;
 use ekiden_lab::{Interrupt, Lab, Progress, isolate};
 use ekiden_scenario::{Amount, Point, Scenario, Sweep};
+use ekiden_units::Time;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
@@ -50,8 +52,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn single(args: &Args, point: &Point) -> anyhow::Result<()> {
     let scenario = load(&args.sweep.file, point)?;
+    sweep::check_record(&args.sweep)?;
     if let Some(parent) = args.ends_with {
         end_with(parent);
+    }
+    if args.ends_with.is_none() {
+        sweep::warn(&scenario);
     }
     isolate(Interrupt::Ends)?;
     let mut lab = Lab::build(&scenario)?;
@@ -69,12 +75,13 @@ fn single(args: &Args, point: &Point) -> anyhow::Result<()> {
 fn several(args: &Args) -> anyhow::Result<()> {
     let plan = sweep::plan(&args.sweep, "lab", None)?;
     plan.scenarios.iter().try_for_each(|scenario| suits(&args.sweep.file, scenario))?;
+    plan.scenarios.first().into_iter().for_each(sweep::warn);
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
     let children = Children::new().context("cannot wait for signals")?;
     let work = |run: &Run| {
         let Some(ended) = children.run(&mut child(&program, run, &args.sweep.file))? else {
             // Whatever the run was about to write; a whole record has another name.
-            let _ = std::fs::remove_file(run.record.with_extension("partial"));
+            remove_partial(&run.record);
             return Ok(Done::Stopped);
         };
         Ok(if ended.code == 0 { Done::Finished } else { Done::Failed(ended.code, ended.said) })
@@ -90,7 +97,8 @@ fn several(args: &Args) -> anyhow::Result<()> {
 fn child(program: &Path, run: &Run, file: &Path) -> Command {
     let mut command = Command::new(program);
     command.args(["lab", "run"]).arg(format!("{ENDS_WITH}{}", std::process::id()));
-    command.args(run.settings.settings().iter().map(|setting| format!("--set={setting}")));
+    // The sweep has looked at what is there.
+    command.arg("--force").args(run.settings.settings().iter().map(|setting| format!("--set={setting}")));
     let mut record = OsString::from("--record=");
     record.push(&run.record);
     command.arg(record).arg("--").arg(file);
@@ -103,6 +111,12 @@ fn end_with(parent: i32) {
     if getppid().as_raw() != parent {
         exit(1);
     }
+}
+
+/// What a flow has carried so far, as the table at the end counts it: without the time before its start.
+fn goodput(progress: &Progress<'_>) -> Option<String> {
+    let rate = progress.received_bytes as f64 * 8.0 / progress.moving.as_secs_f64();
+    rate.is_finite().then(|| format!("{:.2} Mbit/s", rate / 1e6))
 }
 
 /// A bar per flow on standard error, if that is a terminal.
@@ -119,9 +133,13 @@ impl Bars {
                 Amount::Bytes(bytes) => ProgressBar::new(bytes.0.saturating_mul(flow.parallel.into())),
                 Amount::Duration(_) => ProgressBar::no_length(),
             };
-            let template = "{prefix} {wide_bar} {bytes} {bytes_per_sec}";
+            let template = "{prefix} {wide_bar} {bytes} {msg}";
             bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar.set_prefix(name.clone());
+            bar.set_message(match flow.start {
+                Time(0) => String::new(),
+                start => format!("starts at {start}"),
+            });
             (name.clone(), all.add(bar))
         });
         let flows = flows.collect();
@@ -131,10 +149,28 @@ impl Bars {
     fn show(&self, progress: &Progress<'_>) {
         if let Some((_, bar)) = self.flows.iter().find(|(name, _)| name == progress.flow) {
             bar.set_position(progress.received_bytes);
+            if let Some(rate) = goodput(progress) {
+                bar.set_message(rate);
+            }
         }
     }
 
     fn clear(self) {
         let _ = self.all.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn progress_is_in_the_units_of_the_table_and_without_the_time_before_the_start() {
+        let at =
+            |received_bytes, moving| Progress { flow: "late", received_bytes, moving: Duration::from_secs(moving) };
+        assert_eq!(goodput(&at(5_000_000, 4)).as_deref(), Some("10.00 Mbit/s"));
+        assert_eq!(goodput(&at(0, 0)), None);
     }
 }

@@ -1,0 +1,123 @@
+//! What of a scenario may be meant otherwise.
+//!
+//! A flow with a `duration` ends when its sender has written its last byte. What lies in buffers then still travels: a flow that is
+//! to begin after it begins beside it, and both figures are of a shared line.
+
+use ekiden_units::{BitRate, Bytes, Time};
+
+use crate::{Amount, Flow, Scenario};
+
+/// A line for each flow that lasts for a time, in the file's order, with the first flow that begins while it still drains.
+pub(crate) fn overlaps(scenario: &Scenario) -> Vec<String> {
+    let warning = |(name, flow): (&String, &Flow)| {
+        let Amount::Duration(lasts) = flow.amount else { return None };
+        let end = Time(flow.start.0.saturating_add(lasts.0));
+        let drained = Time(end.0.saturating_add(drain(scenario, flow).0));
+        let begins_meanwhile = |(other, late): &(&String, &Flow)| {
+            *other != name && (end..drained).contains(&late.start) && share_a_link(scenario, flow, late)
+        };
+        let (other, late) = scenario.flows.iter().filter(begins_meanwhile).min_by_key(|(_, late)| late.start)?;
+        Some(format!(
+            "flow '{other}' starts at {}, when what flow '{name}' has sent until {end} may still be on its way: it can take until \
+             {drained} to leave the buffers; start '{other}' then, or give '{name}' bytes in place of a duration",
+            late.start
+        ))
+    };
+    scenario.flows.iter().filter_map(warning).collect()
+}
+
+/// How long the data in the buffers of a flow takes at most: all of them full, at the pace of the slowest stretch.
+fn drain(scenario: &Scenario, flow: &Flow) -> Time {
+    let buffers = |node: &str| scenario.nodes.get(node).map(|node| (node.tcp.send_buffer.0, node.tcp.receive_buffer.0));
+    let stops: Vec<&str> = stops(flow).collect();
+    let mut held = 0u64;
+    let mut slowest = u64::MAX;
+    for stretch in stops.windows(2) {
+        let (Some((send, _)), Some((_, receive))) = (buffers(stretch[0]), buffers(stretch[1])) else { continue };
+        // What a proxy has received and not sent on waits too; a receiver takes what comes.
+        held = held.saturating_add(send);
+        if stretch[1] != flow.to {
+            held = held.saturating_add(receive);
+        }
+        let path = scenario.path(stretch[0], stretch[1]).unwrap_or_default();
+        let line = path.iter().map(|hop| hop.link.rate.0).min().unwrap_or(u64::MAX);
+        let rtt = scenario.base_rtt(stretch[0], stretch[1]).unwrap_or_default();
+        let window = BitRate::of(Bytes(send.min(receive)), rtt).map_or(u64::MAX, |rate| rate.0);
+        slowest = slowest.min(line).min(window);
+    }
+    let bits = u128::from(held) * u128::from(flow.parallel) * 8;
+    Time((bits * 1_000_000_000 / u128::from(slowest.max(1))).try_into().unwrap_or(u64::MAX))
+}
+
+fn stops(flow: &Flow) -> impl Iterator<Item = &str> {
+    [&flow.from].into_iter().chain(&flow.via).chain([&flow.to]).map(String::as_str)
+}
+
+/// Whether the data of both passes over one link in the same direction.
+fn share_a_link(scenario: &Scenario, one: &Flow, other: &Flow) -> bool {
+    let links = |flow: &Flow| {
+        let stops: Vec<&str> = stops(flow).collect();
+        let paths = stops.windows(2).filter_map(|stretch| scenario.path(stretch[0], stretch[1]));
+        paths.flatten().map(|hop| (hop.name.to_owned(), hop.from.to_owned())).collect::<Vec<_>>()
+    };
+    let others = links(other);
+    links(one).iter().any(|link| others.contains(link))
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Scenario;
+
+    fn warnings(direct: &str, relayed: &str) -> Vec<String> {
+        let text = format!(
+            r#"
+name = "x"
+[node.a]
+tcp = {{ receive_buffer = "64KiB" }}
+[node.p]
+kind = "proxy"
+[node.b]
+[link.near]
+ends = ["a", "p"]
+rate = "1Gbit/s"
+[link.far]
+ends = ["p", "b"]
+rate = "70Mbit/s"
+delay = "17ms"
+[flow.direct]
+from = "b"
+to = "a"
+{direct}
+[flow.relayed]
+from = "b"
+to = "a"
+via = ["p"]
+{relayed}
+"#
+        );
+        Scenario::parse(&text, "x.toml").unwrap().warnings()
+    }
+
+    #[test]
+    fn a_flow_that_begins_while_another_drains_is_told() {
+        // 4 MiB at 64 KiB per 34 ms: 2.2 s.
+        let [warning] = &warnings("duration = \"5s\"", "start = \"6s\"\nduration = \"5s\"")[..] else { panic!() };
+        assert!(
+            warning.starts_with("flow 'relayed' starts at 6s, when what flow 'direct' has sent until 5s"),
+            "{warning}"
+        );
+        assert!(warning.contains("until 7.1") && !warning.contains('\n'), "{warning}");
+    }
+
+    #[test]
+    fn flows_that_are_meant_to_overlap_or_do_not_are_not() {
+        for (direct, relayed) in [
+            ("duration = \"5s\"", "start = \"8s\"\nduration = \"5s\""),
+            ("duration = \"5s\"", "start = \"4s\"\nduration = \"5s\""),
+            ("duration = \"5s\"", "duration = \"5s\""),
+            ("bytes = \"5MB\"", "start = \"6s\"\nduration = \"5s\""),
+        ] {
+            assert_eq!(warnings(direct, relayed), [] as [String; 0], "{direct} {relayed}");
+        }
+    }
+}

@@ -46,7 +46,6 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let points = Sweep::parse(&args.sweep.set)?.points();
     if let Some(point) = sweep::single(&args.sweep, &points) {
         let scenario = load(args, point)?;
-        sweep::check_record(&args.sweep)?;
         sweep::warn(&scenario);
         return single(args, &scenario);
     }
@@ -65,14 +64,19 @@ fn single(args: &Args, scenario: &Scenario) -> anyhow::Result<()> {
     if let Some(unknown) = args.pcap_nodes.iter().find(|node| !scenario.nodes.contains_key(*node)) {
         sweep::misused(&format!("--pcap-nodes: the scenario has no node '{unknown}'"));
     }
+    // What cannot be written is noticed before a run that may take hours.
+    let capture = match &args.pcap {
+        Some(directory) => Some((pcap::capture(scenario, directory, &args.pcap_nodes)?, directory)),
+        None => None,
+    };
+    sweep::check_record(&args.sweep)?;
     let bar = bar(scenario);
     let mut progress = |progress| show(&bar, progress);
-    let Some(directory) = &args.pcap else {
+    let Some((mut capture, directory)) = capture else {
         let record = ekiden_sim::simulate(scenario, &options(args), &mut progress)?;
         bar.finish_and_clear();
         return sweep::show_one(&args.sweep, &record);
     };
-    let mut capture = pcap::capture(scenario, directory, &args.pcap_nodes)?;
     let record = ekiden_sim::simulate_captured(scenario, &options(args), &mut capture, &mut progress)?;
     let finished = pcap::finish(capture, directory);
     bar.finish_and_clear();

@@ -166,9 +166,7 @@ fn not_set() -> Result<(), Failed> {
     let spoil = "cd /proc/sys/net/ipv4; echo 0 > tcp_window_scaling; echo 0 > tcp_sack; \
                  mount --bind tcp_sack tcp_sack; mount -o remount,bind,ro tcp_sack";
     let doctor = format!("{EKIDEN} doctor --json --fix --rate 1Mbit/s --rtt 10ms");
-    let script = format!(
-        "{spoil}; {doctor}; code=$?; cat tcp_window_scaling >&2; exit $code"
-    );
+    let script = format!("{spoil}; {doctor}; code=$?; cat tcp_window_scaling >&2; exit $code");
     let output = Command::new("unshare").args(["--net", "--mount", "sh", "-c", &script]).output()?;
     assert_eq!(output.status.code(), Some(4), "{output:?}");
     let found = json(&output)?;

@@ -13,11 +13,16 @@ pub fn explain(text: &str, error: &Error) -> String {
     if message == "duplicate key" {
         return duplicate(text, root.get_ref(), &span);
     }
-    if message.starts_with("unknown field") {
-        return message;
-    }
     let mut path = Vec::new();
-    find(root.get_ref(), &span, &mut path);
+    // What the file itself lacks is said to be at its beginning, where something else stands.
+    if !span.is_empty() {
+        find(root.get_ref(), &span, &mut path);
+    }
+    if let Some((field, expected)) = message.strip_prefix("unknown field ").and_then(|rest| rest.split_once(", ")) {
+        path.pop();
+        let place = if path.is_empty() { String::new() } else { format!(" in {}", path.join(".")) };
+        return format!("unknown field {field}{place}, {expected}");
+    }
     if let Some(key) = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
         return match path.is_empty() {
             true => format!("missing field `{key}`: the file needs {key} = …"),
@@ -118,6 +123,19 @@ fn said_plainly(message: &str) -> String {
     if message == "wanted string or table" {
         return "it must be a text in quotes".into();
     }
+    let whole = |kind: &str| match kind {
+        "u8" => Some(u64::from(u8::MAX)),
+        "u16" => Some(u64::from(u16::MAX)),
+        "u32" => Some(u64::from(u32::MAX)),
+        "u64" | "usize" => Some(i64::MAX as u64),
+        _ => None,
+    };
+    if let Some((found, expected)) =
+        message.strip_prefix("invalid value: ").and_then(|rest| rest.split_once(", expected "))
+        && let Some(most) = whole(expected)
+    {
+        return format!("invalid value: it is {found}, and must be a whole number from 0 to {most}");
+    }
     let Some((found, expected)) =
         message.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected "))
     else {
@@ -127,7 +145,7 @@ fn said_plainly(message: &str) -> String {
         "a string" => "a text in quotes",
         "a boolean" => "true or false, without quotes",
         "a sequence" => "a list, such as [\"a\", \"b\"]",
-        "u8" | "u16" | "u32" | "u64" | "usize" | "i64" => "a whole number, without quotes",
+        _ if whole(expected).is_some() => "a whole number, without quotes",
         "f32" | "f64" => "a number, without quotes",
         "a map" => "a table",
         other if other.starts_with("struct ") => "a table",
@@ -163,6 +181,7 @@ mod tests {
     }
 
     #[derive(Debug, Deserialize)]
+    #[serde(deny_unknown_fields)]
     #[allow(dead_code)]
     struct Node {
         kind: Kind,
@@ -205,7 +224,12 @@ mod tests {
             ),
             ("name = \"a", "name: invalid basic string"),
             ("name = a", "name: string values must be quoted"),
-            ("nam = \"a\"", "unknown field `nam`"),
+            ("nam = \"a\"", "unknown field `nam`, expected one of `name`, "),
+            ("name = \"a\"\n[node.x]\nkid = 1", "unknown field `kid` in node.x, expected `kind` or `via`"),
+            (
+                "name = \"a\"\nthreads = -1",
+                "threads: invalid value: it is integer `-1`, and must be a whole number from 0 to 65535",
+            ),
             ("name = \"a\"\n\nname = \"b\"", "duplicate key `name`: it has a value already in line 1"),
             (
                 "name = \"a\"\n[node.x]\nvia = []\n[node.y]\nkind = \"host\"\nvia = []\nvia = []",

@@ -63,13 +63,15 @@ impl Identity {
 
     /// Reads the key in `file`.
     pub fn load(file: &Path) -> Result<Self, KeyFileError> {
-        let text = read(file)?;
+        let (text, access) = read(file)?;
         if Key::from_hex(&text).is_some() {
             let reason = "holds a key that nodes share, not one of a node's own: `ekiden keygen FILE` makes one. For segments \
                           without encryption a shared key is named in plain_key_file of the peer and of the segment listener";
             return Err(error(file, reason));
         }
-        Self::from_pem(text.as_bytes()).map_err(|reason| error(file, reason))
+        let identity = Self::from_pem(text.as_bytes()).map_err(|reason| error(file, reason))?;
+        access.owner_only(file)?;
+        Ok(identity)
     }
 
     /// What others pin.
@@ -141,8 +143,26 @@ pub fn generate_shared(file: &Path) -> Result<(), KeyFileError> {
 
 /// Reads a key that nodes share.
 pub(crate) fn load_shared(file: &Path) -> Result<Key, KeyFileError> {
-    Key::from_hex(&read(file)?)
-        .ok_or_else(|| error(file, "must hold 64 hexadecimal digits, as `ekiden keygen --shared` makes them"))
+    let (text, access) = read(file)?;
+    let key = Key::from_hex(&text)
+        .ok_or_else(|| error(file, "must hold 64 hexadecimal digits, as `ekiden keygen --shared` makes them"))?;
+    access.owner_only(file)?;
+    Ok(key)
+}
+
+/// Who can read a file.
+struct Access {
+    mode: u32,
+}
+
+impl Access {
+    /// To be asked of files that are known to hold a key: of others, the advice would do harm.
+    fn owner_only(&self, file: &Path) -> Result<(), KeyFileError> {
+        match self.mode & 0o077 {
+            0 => Ok(()),
+            _ => Err(error(file, format!("can be read by others: chmod 600 {}", file.display()))),
+        }
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -155,8 +175,8 @@ fn random(file: &Path) -> Result<[u8; 32], KeyFileError> {
     Ok(bytes)
 }
 
-/// The text in `file`, if nobody but its owner can read it.
-fn read(file: &Path) -> Result<String, KeyFileError> {
+/// The text in `file`.
+fn read(file: &Path) -> Result<(String, Access), KeyFileError> {
     let failed = |source: ReadError| match &source {
         ReadError::Failed(missing) if missing.kind() == io::ErrorKind::NotFound => {
             error(file, format!("{source}; `ekiden keygen` makes keys"))
@@ -164,10 +184,8 @@ fn read(file: &Path) -> Result<String, KeyFileError> {
         _ => error(file, source.to_string()),
     };
     let open = ekiden_files::open(file, Kind::Key).map_err(failed)?;
-    if open.metadata().permissions().mode() & 0o077 != 0 {
-        return Err(error(file, format!("can be read by others: chmod 600 {}", file.display())));
-    }
-    open.text().map_err(failed)
+    let access = Access { mode: open.metadata().permissions().mode() };
+    Ok((open.text().map_err(failed)?, access))
 }
 
 /// All of `text`, or no file.

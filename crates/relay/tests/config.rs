@@ -83,7 +83,7 @@ fn what_is_wrong_is_refused_with_its_line() {
         (listen("socks5", "127.0.0.1:1", "nodes = {}"), 5, "has no 'nodes'"),
         (listen("http", "127.0.0.1:1", "plain_key_file = \"key\""), 5, "has no 'plain_key_file'"),
         ("key_file = \"missing\"".into(), 1, "No such file"),
-        ("key_file = \"/etc/passwd\"".into(), 1, "chmod 600"),
+        ("key_file = \"/etc/passwd\"".into(), 1, "key file /etc/passwd: holds no private key"),
         (format!("{peer}[[route]]\nto = [\"a b\"]\nvia = [\"p\"]"), 5, "not a destination"),
         (format!("{peer}[[route]]\nto = []\nvia = [\"p\"]"), 4, "at least one destination"),
         (format!("{peer}[[route]]\nto = [\"*\"]"), 4, "either via"),

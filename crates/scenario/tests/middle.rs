@@ -217,7 +217,7 @@ fn a_wrong_set_of_a_new_key_is_refused_with_the_reason() {
         ("gateway=1", "is a table"),
         ("gateway.x.part=1%", "there is no gateway 'x'; there is: g"),
         ("gateway.g.tcp.sack=true", "there is no key 'gateway.g.tcp.sack'"),
-        ("gateway.g.enabled=perhaps", "expected a boolean"),
+        ("gateway.g.enabled=perhaps", "must be true or false"),
         ("background.udp.on=1s", "needs both 'on' and 'off'"),
         ("background.x.rate=1Mbit/s", "there is no background 'x'; there is: udp"),
         ("tunnel.t.connections=many", "invalid type"),

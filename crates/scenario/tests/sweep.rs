@@ -165,8 +165,8 @@ const WRONG: &[(&[&str], &str, &str)] = &[
     (&["link.line.delay=1ms,5h"], "--set link.line.delay=5h: ", "out of range: 0ns to 60s"),
     (&["seed=1", "link.line.delay=5"], "--set link.line.delay=5: ", "needs one of the units"),
     (&["link.line.mtu=big"], "--set link.line.mtu=big: ", "invalid type"),
-    (&["tcp.sack=maybe"], "--set tcp.sack=maybe: ", "expected a boolean"),
-    (&["flow.bulk.via=a"], "--set flow.bulk.via=a: ", "expected a sequence"),
+    (&["tcp.sack=maybe"], "--set tcp.sack=maybe: ", "must be true or false"),
+    (&["flow.bulk.via=a"], "--set flow.bulk.via=a: ", "must be a list"),
     (&["node.a.kind=hots"], "--set node.a.kind=hots: ", "unknown variant `hots`"),
     (
         &["link.line.mtu=1800", "link.line.queue=1700B"],

@@ -51,7 +51,13 @@ pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
 
 fn make_directory(path: &Path) -> io::Result<()> {
     match path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
-        Some(directory) => fs::create_dir_all(directory),
+        Some(directory) => fs::create_dir_all(directory).map_err(|error| match error.kind() {
+            // What the system says of a file where a directory is wanted.
+            io::ErrorKind::AlreadyExists => {
+                io::Error::new(error.kind(), format!("{} is no directory", directory.display()))
+            }
+            _ => error,
+        }),
         None => Ok(()),
     }
 }

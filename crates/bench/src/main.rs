@@ -1,4 +1,4 @@
-//! The relay benchmark: ekiden, HAProxy and nginx relay the same loads between namespaces of this machine, interleaved
+//! The relay benchmark: ekiden, HAProxy, nginx and a bare relay, which is the floor, relay the same loads between namespaces of this machine, interleaved
 //! in one run. docs/benchmarks.md says what is measured, and how.
 
 use std::path::PathBuf;
@@ -26,6 +26,9 @@ struct Args {
     /// Where the peers' packages are unpacked (usr/sbin/haproxy, usr/sbin/nginx ...).
     #[arg(long)]
     peers: PathBuf,
+    /// The bare relay, built from bench/relay/bare.c.
+    #[arg(long, default_value = "bare-relay")]
+    bare: PathBuf,
     /// The relays' configurations.
     #[arg(long)]
     configs: PathBuf,
@@ -41,7 +44,7 @@ struct Args {
     /// Print JSON: all values, medians, aims.
     #[arg(long)]
     json: bool,
-    /// Measure only these relays, by name: direct, ekiden, haproxy, nginx, chain, haproxy-chain, chain-tls, haproxy-tls. Without peers there are no ratios.
+    /// Measure only these relays, by name: direct, ekiden, haproxy, nginx, bare, bare-lowat, chain, haproxy-chain, chain-tls, haproxy-tls. Without peers there are no ratios.
     #[arg(long, value_delimiter = ',')]
     only: Vec<String>,
     /// Only these loads.

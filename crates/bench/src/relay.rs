@@ -28,6 +28,10 @@ pub enum Relay {
     Haproxy,
     /// nginx's stream module.
     Nginx,
+    /// The floor: bench/relay/bare.c, which does nothing but relay.
+    Bare,
+    /// The same with SO_RCVLOWAT on bulk sources. Measured only if it is named.
+    BareLowat,
     /// Two ekiden nodes with a plain segment between them.
     Chain,
     /// Two HAProxys.
@@ -39,10 +43,12 @@ pub enum Relay {
 }
 
 /// All of them, in the order of the table.
-pub const ALL: [Relay; 8] = [
+const ALL: [Relay; 10] = [
     Relay::Ekiden,
     Relay::Haproxy,
     Relay::Nginx,
+    Relay::Bare,
+    Relay::BareLowat,
     Relay::Chain,
     Relay::HaproxyChain,
     Relay::ChainTls,
@@ -50,9 +56,12 @@ pub const ALL: [Relay; 8] = [
     Relay::Direct,
 ];
 
+/// What [`Relay::BareLowat`] waits for on a bulk source, in bytes: half of its pipe.
+const LOW_WATER: &str = "524288";
+
 /// A process of a relay.
 struct Node {
-    /// Its configuration in bench/relay, which says where it listens ...
+    /// Its configuration in bench/relay, or source, if it takes none. It says where it listens ...
     config: &'static str,
     /// ... and whether that is at the exit instead of the relay's node.
     at_exit: bool,
@@ -82,6 +91,8 @@ impl Relay {
             Relay::Ekiden => "ekiden",
             Relay::Haproxy => "haproxy",
             Relay::Nginx => "nginx",
+            Relay::Bare => "bare",
+            Relay::BareLowat => "bare-lowat",
             Relay::Chain => "chain",
             Relay::HaproxyChain => "haproxy-chain",
             Relay::ChainTls => "chain-tls",
@@ -95,7 +106,7 @@ impl Relay {
             Relay::Ekiden => &[Relay::Haproxy, Relay::Nginx],
             Relay::Chain => &[Relay::HaproxyChain],
             Relay::ChainTls => &[Relay::HaproxyTls],
-            Relay::Direct | Relay::Haproxy | Relay::Nginx | Relay::HaproxyChain | Relay::HaproxyTls => &[],
+            _ => &[],
         }
     }
 
@@ -115,6 +126,8 @@ impl Relay {
             Relay::Ekiden => &[Node { config: "ekiden.toml", at_exit: false, port: 7103 }],
             Relay::Haproxy => &[Node { config: "haproxy.cfg", at_exit: false, port: 7101 }],
             Relay::Nginx => &[Node { config: "nginx.conf", at_exit: false, port: 7102 }],
+            Relay::Bare => &[Node { config: "bare.c", at_exit: false, port: 7112 }],
+            Relay::BareLowat => &[Node { config: "bare.c", at_exit: false, port: 7113 }],
             Relay::Chain => &[
                 Node { config: "ekiden-exit.toml", at_exit: true, port: 7105 },
                 Node { config: "ekiden-entry.toml", at_exit: false, port: 7104 },
@@ -138,6 +151,7 @@ impl Relay {
         match self {
             _ if self.is_haproxy() => args.peers.join("usr/sbin/haproxy"),
             Relay::Nginx => args.peers.join("usr/sbin/nginx"),
+            Relay::Bare | Relay::BareLowat => args.bare.clone(),
             _ => args.ekiden.clone(),
         }
     }
@@ -150,6 +164,13 @@ impl Relay {
             Relay::Nginx => {
                 command.arg("-p").arg(&args.peers).args(["-e", "stderr", "-c"]).arg(directory().join(config))
             }
+            Relay::Bare | Relay::BareLowat => {
+                let low_water: &[&str] = if self == Relay::BareLowat { &["-l", LOW_WATER] } else { &[] };
+                command.args(low_water).args([self.address(), SERVER].into_iter().flat_map(|end| {
+                    // As it wants them.
+                    [end.ip().to_string(), end.port().to_string()]
+                }))
+            }
             _ => command.args(["proxy", "--config", config]),
         };
         if self.is_haproxy() || self == Relay::Nginx {
@@ -159,7 +180,7 @@ impl Relay {
     }
 }
 
-/// The relays called `names`; all if there are no names.
+/// The relays called `names`; without names all but [`Relay::BareLowat`].
 pub fn named(names: &[String]) -> Result<Vec<Relay>> {
     let find = |name: &String| ALL.into_iter().find(|relay| relay.name() == name);
     if let Some(name) = names.iter().find(|name| find(name).is_none()) {
@@ -167,7 +188,11 @@ pub fn named(names: &[String]) -> Result<Vec<Relay>> {
         bail!("there is no relay called '{name}' (there are {known})");
     }
     // In the order of the table, each once, whatever was typed.
-    Ok(ALL.into_iter().filter(|relay| names.is_empty() || names.iter().any(|name| name == relay.name())).collect())
+    let wanted = |relay: &Relay| match names {
+        [] => *relay != Relay::BareLowat,
+        _ => names.iter().any(|name| name == relay.name()),
+    };
+    Ok(ALL.into_iter().filter(wanted).collect())
 }
 
 /// Refuses before anything is started if a relay cannot run.

@@ -114,7 +114,7 @@ pub fn text(outcome: &Outcome) -> String {
     let others = |value: Option<f64>| format!("{:.0} %", 100.0 * value.unwrap_or_default());
     let mut text = format!(
         "{table}\nMedians of {} rounds on {} CPUs, which clients, servers and relays share. chain: two nodes, both \
-         counted;\ndirect: the kernel forwards. Other programs took {} of the CPUs in the middle, {} in the worst case.",
+         counted;\nbare: a relay that does nothing but splice, the floor; direct: the kernel forwards. Other programs took {} of the CPUs in the middle, {} in the worst case.",
         outcome.rounds,
         outcome.cpus,
         others(median(&outcome.others)),

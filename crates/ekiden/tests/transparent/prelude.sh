@@ -13,7 +13,8 @@ fail() { echo "$*" >&2; tail -n 30 *.log >&2; exit 1; }
 for node in client island exit server; do
   ip netns add $node
   on $node sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv6.conf.default.accept_dad=0 \
-    net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0
+    net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.default.rp_filter=0 \
+    'net.ipv4.ip_local_port_range=32768 39999' # ports that tests choose themselves are above
   ip -n $node link set lo up
 done
 # link NODE DEVICE ADDRESS NODE DEVICE ADDRESS: addresses are the last numbers.

@@ -346,7 +346,7 @@ fn of_a_passive_address_only_the_port_counts() {
 fn both_connections_go_by_the_same_route_and_no_route_is_broken() {
     // Each server waits for data on a port of its own, which a route refuses.
     let refused_data = || {
-        let data_port = closed_port().port();
+        let data_port = spare_port().port();
         let server = Server::new(Habits { content: vec![7], data_port, ..Habits::default() });
         (server, format!("[[route]]\nto = [\"127.0.0.1:{data_port}\"]\naction = \"refuse\"\n"))
     };

@@ -102,7 +102,7 @@ fn sighup_takes_a_right_file_and_keeps_the_old_one_otherwise() {
     let (host, address) = listener();
     let process = Process::start("hup", SOCKS);
     let (mut client, mut server) = open(&process, &host);
-    let port = closed_port();
+    let port = spare_port();
     let more = format!("[listen.more]\nkind = \"socks5\"\naddress = \"{port}\"\n");
     let refuse = format!("[[route]]\nto = [\"{address}\"]\naction = \"refuse\"\n");
 

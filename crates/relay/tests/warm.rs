@@ -122,7 +122,9 @@ fn a_connection_that_has_died_is_replaced_without_a_client() {
 #[test]
 fn a_node_that_is_down_is_tried_less_and_less_and_the_log_says_so_once() {
     log_lines();
-    let (listener, address) = listener();
+    // The same port again after the pause.
+    let address = spare_port();
+    let listener = TcpListener::bind(address).unwrap();
     let entry = node(&entry_text("downer", address, 3, ""));
     let streams = [(); 3].map(|()| accept_node(&listener));
     drop((listener, streams));

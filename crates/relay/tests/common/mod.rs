@@ -6,15 +6,16 @@ pub mod peer;
 pub mod process;
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use ekiden_relay::identity::{Fingerprint, Identity};
 use ekiden_relay::{Config, Pattern, Relay, hash_password};
-use socket2::SockRef;
+use socket2::{Domain, SockRef, Socket, Type};
 
 /// Nothing here takes this long; only a hang does.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -219,9 +220,26 @@ pub fn accept(listener: &TcpListener) -> TcpStream {
     stream
 }
 
-/// A port on which nobody listens.
+/// A port on which nobody listens, nor will while the test runs: it stays bound.
 pub fn closed_port() -> SocketAddr {
-    listener().1
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    std::mem::forget(socket);
+    address
+}
+
+/// A port to listen on later. The kernel chooses none below 32768 (`net.ipv4.ip_local_port_range`), so that meanwhile
+/// nobody's connection gets it.
+pub fn spare_port() -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = std::process::id().wrapping_mul(61).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 12000 + (number % 20000) as u16));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
 }
 
 /// A server that does `serve` with every connection, on threads of its own.

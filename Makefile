@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-overload bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity bench-warm soak fuzz release setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-overload bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity bench-warm soak fuzz release setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo: release
@@ -29,16 +29,22 @@ bench: bench-lab bench-relay bench-sim
 bench-lab: release
 	for file in scenarios/check-*.toml; do $(BUILT)/ekiden lab check $$file || failed=1; done; exit $${failed:-0}
 
+# The relay beside its peers and the floor, with up to 2,000 streams: fifteen rounds, an hour. `bench/relay/run --rounds 5` for less.
 bench-relay:
 	@scripts/setup build demo bench
 	cargo build --release --package ekiden
 	bench/relay/run
 
-# What receivers see when a relay is killed or a host resets, ekiden beside its peers: three minutes.
+# What receivers see when a relay is killed, a host resets, they read late, or a byte is urgent, ekiden beside its peers: six minutes.
+# `bench/ends/run --trials 112` kills chains of ekiden nodes a thousand times.
 bench-ends: release
 	bench/ends/run
 
-# Two nodes that are offered twice the connections per second that they can do: two to three minutes.
+# What honest clients get while strangers attack a node: four minutes.
+bench-hostile: release
+	bench/hostile/run
+
+# Two nodes that are offered twice the connections per second, and twice the files, that they can do: six minutes.
 bench-overload: release
 	bench/overload/run
 

@@ -2,8 +2,9 @@
 //
 //   bare [-l BYTES] LISTEN-IP PORT TO-IP PORT
 //
-// Two threads, each with a SO_REUSEPORT listener and an edge-triggered epoll of its own; one pipe for each direction, kept
-// as long as the connection; splice in, splice out, up to four pieces a turn. -l sets SO_RCVLOWAT on a source once 1 MiB has
+// Two threads, each with a SO_REUSEPORT listener and an edge-triggered epoll of its own; splice in, splice out, up to four
+// pieces a turn. A direction keeps its pipe while there is something in it; pipes are of 1 MiB, or of an even share of what
+// the kernel gives a user if there are more. -l sets SO_RCVLOWAT on a source once 1 MiB has
 // come from it, and back to 1 when nothing has come for 2 ms: the tail of a burst would not wake the relay.
 //
 // It passes bytes and half-closes on and waits for both sides. It is no relay to use: a reset on one side becomes a clean
@@ -17,6 +18,7 @@
 #include <netinet/tcp.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -26,11 +28,16 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { THREADS = 2, PIECES = 4, BATCH = 256, PIPE = 1 << 20, SMALLEST = 2 * 4096, BULK = 1 << 20, QUIET_MS = 2 };
+enum { THREADS = 2, PIECES = 4, BATCH = 256, PAGE = 4096, PIPE = 1 << 20, SMALLEST = 2 * PAGE, RETRY = 64, BULK = 1 << 20, QUIET_MS = 2 };
 
+struct tube {
+  int pipe[2], size, wait; // uses before a larger size is asked for again
+  struct tube *next;
+};
 // From one socket to the other.
 struct way {
-  int from, to, pipe[2], held, room, readable, writable, end, done, mark, moved;
+  struct tube *tube; // while there is something in it
+  int from, to, held, readable, writable, end, done, mark, moved;
   long long came;
 };
 // A socket's name among epoll's events.
@@ -46,6 +53,7 @@ struct link {
 };
 struct worker {
   int epoll, listener, count, size;
+  struct tube *spare;
   struct link **turn; // with work left, to go on with after the next look at events
   struct link marked; // the head of a ring
   long long swept;
@@ -53,6 +61,8 @@ struct worker {
 
 static struct sockaddr_in listen_at, to;
 static int lowat;
+static long pages; // that one user's pipes may have; 0: no limit
+static atomic_int pipes;
 
 static long long now_ms(void) {
   struct timespec t;
@@ -72,21 +82,41 @@ static void mark(struct way *w, int bytes) {
   w->mark = bytes > 1;
 }
 
-// As large as the kernel gives; once the user's pipe pages are used up that is two pages.
-static int open_pipe(struct way *w) {
-  if (w->pipe[0] >= 0) return 0;
-  if (pipe2(w->pipe, O_NONBLOCK | O_CLOEXEC) < 0) return -1;
-  int size = PIPE;
-  while (size >= SMALLEST && fcntl(w->pipe[1], F_SETPIPE_SZ, size) < 0) size /= 2;
-  return 0;
+// What each pipe may have if all are to have the same. A pipe that is made when the user's pages are used up has two.
+static int share(void) {
+  int size = PIPE, count = pipes;
+  while (pages && size > SMALLEST && (long)size / PAGE * count > pages) size /= 2;
+  return size;
+}
+
+// An empty one with its share, or as much as is left.
+static struct tube *take(struct worker *worker) {
+  struct tube *t = worker->spare;
+  if (t) {
+    worker->spare = t->next;
+  } else {
+    if (!(t = calloc(1, sizeof *t)) || pipe2(t->pipe, O_NONBLOCK | O_CLOEXEC) < 0) return free(t), NULL;
+    pipes++;
+  }
+  int size = share();
+  if (size == t->size || (size > t->size && t->wait-- > 0)) return t;
+  // Pipes that still have more than their share, or other processes of this user, may leave less.
+  while (size > SMALLEST && fcntl(t->pipe[1], F_SETPIPE_SZ, size) < 0) size /= 2;
+  t->size = size, t->wait = RETRY;
+  return t;
+}
+
+static void give_back(struct worker *worker, struct way *w) {
+  if (!w->tube || w->held) return;
+  w->tube->next = worker->spare, worker->spare = w->tube, w->tube = NULL;
 }
 
 // Moves up to PIECES pieces: 1 if there may be more, 0 if a socket has to become ready first, -1 if the connection broke.
-static int move(struct way *w) {
+static int move(struct worker *worker, struct way *w) {
   for (int piece = 0; piece < PIECES; piece++) {
     if (!w->held && !w->end && w->readable) {
-      if (open_pipe(w) < 0) return -1;
-      ssize_t n = splice(w->from, 0, w->pipe[1], 0, PIPE, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+      if (!w->tube && !(w->tube = take(worker))) return -1;
+      ssize_t n = splice(w->from, 0, w->tube->pipe[1], 0, PIPE, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
       if (n > 0) w->held = n, w->came += n, w->moved = 1;
       else if (n == 0) w->end = 1;
       else if (errno == EAGAIN) w->readable = 0; // the pipe is empty, so it is the socket that has nothing
@@ -94,7 +124,7 @@ static int move(struct way *w) {
       if (lowat && !w->mark && w->came >= BULK) mark(w, lowat);
     }
     while (w->held && w->writable) {
-      ssize_t n = splice(w->pipe[0], 0, w->to, 0, w->held, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+      ssize_t n = splice(w->tube->pipe[0], 0, w->to, 0, w->held, SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
       if (n > 0) w->held -= n;
       else if (n < 0 && errno == EAGAIN) w->writable = 0;
       else return -1;
@@ -118,7 +148,8 @@ static void unlink_marked(struct link *l) {
 static void serve(struct worker *worker, struct link *l) {
   int more = 0;
   for (int i = 0; i < 2 && !l->dead; i++) {
-    int result = move(&l->way[i]);
+    int result = move(worker, &l->way[i]);
+    give_back(worker, &l->way[i]);
     if (result < 0) l->dead = 1;
     more |= result > 0;
   }
@@ -142,7 +173,8 @@ static void finish(struct link *l) {
   unlink_marked(l);
   for (int i = 0; i < 2; i++) {
     close(l->way[i].from);
-    if (l->way[i].pipe[0] >= 0) close(l->way[i].pipe[0]), close(l->way[i].pipe[1]);
+    struct tube *t = l->way[i].tube;
+    if (t) close(t->pipe[0]), close(t->pipe[1]), free(t), pipes--;
   }
   free(l);
 }
@@ -158,8 +190,8 @@ static void welcome(struct worker *worker) {
       close(client), close(server), free(l);
       continue;
     }
-    l->way[0] = (struct way){ .from = client, .to = server, .pipe = { -1, -1 } };
-    l->way[1] = (struct way){ .from = server, .to = client, .pipe = { -1, -1 } };
+    l->way[0] = (struct way){ .from = client, .to = server };
+    l->way[1] = (struct way){ .from = server, .to = client };
     for (int i = 0; i < 2; i++) {
       l->side[i] = (struct side){ l, &l->way[i], &l->way[!i] };
       struct epoll_event e = { EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, { .ptr = &l->side[i] } };
@@ -239,6 +271,9 @@ int main(int count, char **args) {
   struct __user_cap_header_struct header = { _LINUX_CAPABILITY_VERSION_3, 0 };
   struct __user_cap_data_struct none[2] = { 0 };
   if (syscall(SYS_capset, &header, none) < 0) die("capset");
+  FILE *soft = fopen("/proc/sys/fs/pipe-user-pages-soft", "r");
+  if (!soft || fscanf(soft, "%ld", &pages) != 1) die("/proc/sys/fs/pipe-user-pages-soft");
+  fclose(soft);
   pthread_t thread;
   for (int i = 1; i < THREADS; i++)
     if (pthread_create(&thread, NULL, work, NULL)) die("thread");

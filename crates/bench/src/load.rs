@@ -13,6 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Socket, Type};
 
 mod echo;
+pub mod files;
 pub mod flood;
 pub mod idle;
 pub mod pingpong;
@@ -105,13 +106,27 @@ impl Path<'_> {
     }
 }
 
-/// Counts from the end of the warm-up on.
-fn observe(counter: &AtomicU64, times: Times, cpu: Cpu) -> Result<Interval> {
+/// What was seen at the end of the warm-up, and at the end of the measured time.
+struct Observed<T> {
+    before: T,
+    after: T,
+    elapsed: Duration,
+    cpu: Duration,
+}
+
+impl<T> Observed<T> {
+    fn interval(&self, count: u64) -> Interval {
+        Interval { count, elapsed: self.elapsed, cpu: self.cpu }
+    }
+}
+
+/// Looks at the end of the warm-up, and at the end of the measured time.
+fn observe<T>(look: &dyn Fn() -> T, times: Times, cpu: Cpu) -> Result<Observed<T>> {
     thread::sleep(times.warm_up);
-    let (count, before, start) = (counter.load(Ordering::Relaxed), cpu()?, Instant::now());
+    let (before, spent, start) = (look(), cpu()?, Instant::now());
     thread::sleep(times.measured);
-    let (elapsed, after) = (start.elapsed(), cpu()?);
-    Ok(Interval { count: counter.load(Ordering::Relaxed) - count, elapsed, cpu: after.saturating_sub(before) })
+    let (after, elapsed) = (look(), start.elapsed());
+    Ok(Observed { before, after, elapsed, cpu: cpu()?.saturating_sub(spent) })
 }
 
 /// Waits until something can be read or accepted, or patience ends.

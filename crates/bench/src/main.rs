@@ -8,7 +8,9 @@ use clap::Parser;
 use ekiden_net::sandbox::{self, Interrupt};
 use ekiden_net::socket;
 
+mod aims;
 mod load;
+mod measure;
 mod network;
 mod overload;
 mod process;
@@ -32,13 +34,13 @@ struct Args {
     /// The relays' configurations.
     #[arg(long)]
     configs: PathBuf,
-    /// Rounds; every relay is measured once in each.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u8).range(1..=50))]
-    rounds: u8,
+    /// Rounds; every relay is measured once in each. Without it 15, and 5 with --overload.
+    #[arg(long, value_parser = clap::value_parser!(u8).range(1..=50))]
+    rounds: Option<u8>,
     /// Two rounds of short cells: a first look, no result.
     #[arg(long, conflicts_with = "rounds")]
     quick: bool,
-    /// Instead of all that: two ekiden nodes that are offered twice the connections per second that they can do.
+    /// Instead of all that: two ekiden nodes that are offered twice the connections per second, and the files, that they can do.
     #[arg(long, conflicts_with_all = ["json", "only", "loads"])]
     overload: bool,
     /// Print JSON: all values, medians, aims.
@@ -49,7 +51,11 @@ struct Args {
     only: Vec<String>,
     /// Only these loads.
     #[arg(long, value_delimiter = ',', value_enum)]
-    loads: Vec<rounds::Load>,
+    loads: Vec<rounds::Kind>,
+    /// Numbers of bulk streams at once.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 8, 64, 512, 2000],
+        value_parser = clap::value_parser!(u16).range(1..=2000))]
+    streams: Vec<u16>,
 }
 
 fn main() -> ExitCode {
@@ -63,7 +69,7 @@ fn main() -> ExitCode {
 }
 
 fn run(args: Args) -> anyhow::Result<()> {
-    let relays = if args.overload { vec![relay::Relay::Chain] } else { relay::named(&args.only)? };
+    let relays = if args.overload { overload::RELAYS.to_vec() } else { relay::named(&args.only)? };
     relay::check_files(&relays, &args)?;
     // Everything that is started ends with the sandbox, whatever ends this process.
     sandbox::enter(Interrupt::Ends, || ())?;
@@ -73,10 +79,13 @@ fn run(args: Args) -> anyhow::Result<()> {
         return overload::run(&args);
     }
     let outcome = rounds::run(&relays, &args)?;
+    let verdicts = aims::judged(&aims::all(&args.streams), &outcome);
     match args.json {
-        true => println!("{:#}", report::json(&outcome)),
-        false => println!("{}", report::text(&outcome)),
+        true => println!("{:#}", report::json(&outcome, &verdicts)),
+        false => println!("{}", report::text(&outcome, &verdicts)),
     }
     anyhow::ensure!(outcome.failures.is_empty(), "{} measurements failed", outcome.failures.len());
+    let missed = verdicts.iter().filter(|verdict| verdict.reached() == Some(false)).count();
+    anyhow::ensure!(missed == 0, "{missed} aims are missed");
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Twice the connections per second that two ekiden nodes can do: what they still do, and what becomes of every single one.
 //!
-//! The nodes share one CPU, so that they are what is too slow; clients and server have the others.
+//! Then files, with limits and without: `files.rs`. The nodes share one CPU, so that they are what is too slow; clients and server have the others.
 
 use std::time::{Duration, Instant};
 
@@ -18,6 +18,13 @@ use crate::relay::{self, Relay, Running};
 use crate::rounds::QUIET;
 use crate::stats::{median, percentile};
 
+mod files;
+
+/// What is put under it.
+pub const RELAYS: [Relay; 2] = [Relay::Chain, files::RELAY];
+
+/// Rounds, unless another number is asked for.
+const ROUNDS: u8 = 5;
 /// What is offered, in parts of what is the most.
 const FACTORS: [f64; 3] = [0.5, 1.0, 2.0];
 /// Connections at any time when the most is found.
@@ -29,18 +36,19 @@ const AIM: f64 = 0.9;
 
 /// Runs all rounds and prints the table.
 pub fn run(args: &Args) -> Result<()> {
-    relay::prepare(&[Relay::Chain], args)?;
+    relay::prepare(&RELAYS, args)?;
     let cpus = process::cpus()?;
     ensure!(cpus >= 2, "the nodes need a CPU of their own, and there is one only");
     let network = Network::build()?;
-    let path = load::Path {
+    let to = |relay: Relay| load::Path {
         client: Some(&network.client),
         server: Some(&network.server),
-        connect: Relay::Chain.address(),
+        connect: relay.address(),
         listen: network::EVERY_ADDRESS_OF_SERVER,
     };
+    let path = to(Relay::Chain);
     let (start, machine, own) = (Instant::now(), process::cpu_of_machine()?, process::cpu_of_all()?);
-    let rounds = if args.quick { 1 } else { args.rounds };
+    let rounds = if args.quick { 1 } else { args.rounds.unwrap_or(ROUNDS) };
     let (mut others, mut ended) = (0.0, Duration::ZERO);
     let (mut best_cost, mut spent) = (Vec::new(), FACTORS.map(|_| Vec::new()));
     let (mut most, mut floods) = (Vec::new(), FACTORS.map(|_| Vec::new()));
@@ -79,12 +87,21 @@ pub fn run(args: &Args) -> Result<()> {
     if others > QUIET {
         println!("That is too much for figures to mean anything: run it again when the machine is idle.");
     }
+    let mut of_files = files::Files::default();
+    for round in 0..rounds {
+        eprintln!("files, round {} of {rounds}", round + 1);
+        of_files
+            .round(to(files::RELAY), &network, args, &|for_nodes| keep_to(if for_nodes { 0..1 } else { 1..cpus }))?;
+    }
+    println!("{}", of_files.text());
     let ratios: Vec<f64> = floods[2].iter().map(|(best, flood)| flood.rate / best).collect();
     let ratio = median(&ratios).unwrap_or_default();
     let lost: u64 = floods.iter().flatten().map(|(_, flood)| flood.lost + flood.left).sum();
     println!("At twice the most: {:.0} % of it (aim: at least {:.0} %); {lost} lost.", 100.0 * ratio, 100.0 * AIM);
     ensure!(lost == 0, "{lost} connections were neither answered nor refused");
+    ensure!(of_files.lost() == 0, "{} files neither arrived nor were refused", of_files.lost());
     ensure!(ratio >= AIM, "throughput under overload misses its aim");
+    ensure!(of_files.is_reached(), "a limit makes transfers take longer under overload");
     Ok(())
 }
 

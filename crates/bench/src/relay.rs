@@ -100,14 +100,18 @@ impl Relay {
         }
     }
 
-    /// Those it is compared with: others that do the same.
-    pub fn peers(self) -> &'static [Relay] {
+    /// What it is called in tables.
+    pub fn title(self) -> &'static str {
         match self {
-            Relay::Ekiden => &[Relay::Haproxy, Relay::Nginx],
-            Relay::Chain => &[Relay::HaproxyChain],
-            Relay::ChainTls => &[Relay::HaproxyTls],
-            _ => &[],
+            Relay::Bare => "bare relay",
+            Relay::BareLowat => "bare relay, lowat",
+            _ => self.name(),
         }
+    }
+
+    /// Whether there is one process at most between client and server.
+    pub fn is_single(self) -> bool {
+        self.nodes().len() <= 1
     }
 
     fn is_haproxy(self) -> bool {
@@ -231,6 +235,11 @@ pub fn prepare(relays: &[Relay], args: &Args) -> Result<()> {
         fs::write(directory().join(node.config), text)?;
     }
     Ok(())
+}
+
+/// The configuration of the node that takes connections from the client, as it is read at its next start.
+pub fn entry_file(relay: Relay) -> Option<PathBuf> {
+    relay.nodes().last().map(|node| directory().join(node.config))
 }
 
 /// Makes an ekiden node's own key; returns its fingerprint.

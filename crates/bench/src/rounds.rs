@@ -10,21 +10,26 @@ use ekiden_net::processors::Awake;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::Args;
-use crate::load::{self, Interval, Times, idle, pingpong, storm, stream};
+use crate::load::{self, Times, idle, pingpong, storm, stream};
+use crate::measure::{self, Measure, counted};
 use crate::network::{self, Network};
 use crate::process;
 use crate::relay::{self, Relay, Running};
-use crate::report::Measure;
-use crate::stats::percentile;
 
 /// Connections of the storm at any time.
 const IN_FLIGHT: usize = 64;
+/// Rounds, unless another number is asked for.
+const ROUNDS: u8 = 15;
 /// Idle connections whose memory is measured.
 const IDLE: usize = 5_000;
+/// Streams that two nodes in a row are measured with at most.
+const FEW: u16 = 8;
 /// The part of the machine that other programs may take before a figure says nothing.
 pub const QUIET: f64 = 0.15;
-/// Disturbed measurements that a run repeats at most: they cost about two seconds each.
-const REPEATS: u32 = 25;
+/// Disturbed measurements that a run repeats at most, for each round: they cost about three seconds each.
+const REPEATS_A_ROUND: u32 = 5;
+/// From so many streams on a short interval would show their turns, not their shares.
+const MANY: u16 = 512;
 /// Memory hardly varies, and takes long to measure.
 const IDLE_ROUNDS: u8 = 3;
 
@@ -48,12 +53,18 @@ pub struct Outcome {
     pub cpus: usize,
 }
 
-/// What a relay is put under in every round.
+impl Outcome {
+    /// Nothing yet.
+    pub fn new(relays: Vec<Relay>, rounds: u8, quick: bool, cpus: usize) -> Self {
+        let (values, failures, others) = Default::default();
+        Self { values, failures, others, relays, rounds, repeats: 0, quick, cpus }
+    }
+}
+
+/// Kinds of loads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Load {
-    /// One connection's bulk data.
-    Stream,
-    /// Eight connections' bulk data at once.
+pub enum Kind {
+    /// Bulk data of some connections at once, as many as --streams says.
     Streams,
     /// Short connections.
     Storm,
@@ -63,11 +74,30 @@ pub enum Load {
     Idle,
 }
 
+/// What a relay is put under in every round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Load {
+    Streams(u16),
+    Storm,
+    Pingpong,
+    Idle,
+}
+
+impl Load {
+    /// Whether this relay is put under it.
+    fn suits(self, relay: Relay) -> bool {
+        match self {
+            Load::Streams(count) => count <= FEW || relay.is_single(),
+            Load::Idle => relay != Relay::Direct,
+            Load::Storm | Load::Pingpong => true,
+        }
+    }
+}
+
 impl fmt::Display for Load {
     fn fmt(&self, formatter: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Load::Stream => write!(formatter, "1 stream"),
-            Load::Streams => write!(formatter, "8 streams"),
+            Load::Streams(count) => formatter.write_str(&counted(*count)),
             Load::Storm => write!(formatter, "short connections"),
             Load::Pingpong => write!(formatter, "ping-pong"),
             Load::Idle => write!(formatter, "idle connections"),
@@ -75,22 +105,23 @@ impl fmt::Display for Load {
     }
 }
 
-/// All but the idle connections, which want a fresh process.
-const LOADS: [Load; 4] = [Load::Stream, Load::Streams, Load::Storm, Load::Pingpong];
+/// All that were asked for, but the idle connections, which want a fresh process.
+fn loads(args: &Args) -> Vec<Load> {
+    let streams = args.streams.iter().map(|count| Load::Streams(*count)).filter(|_| wanted(args, Kind::Streams));
+    let storm = wanted(args, Kind::Storm).then_some(Load::Storm);
+    let pingpong = wanted(args, Kind::Pingpong).then_some(Load::Pingpong);
+    streams.chain(storm).chain(pingpong).collect()
+}
+
+fn wanted(args: &Args, kind: Kind) -> bool {
+    args.loads.is_empty() || args.loads.contains(&kind)
+}
 
 /// Runs all rounds. A relay that fails under a load is reported and does not stop the others.
 pub fn run(relays: &[Relay], args: &Args) -> Result<Outcome> {
     relay::prepare(relays, args)?;
-    let outcome = Outcome {
-        values: BTreeMap::new(),
-        failures: Vec::new(),
-        others: Vec::new(),
-        relays: relays.to_vec(),
-        rounds: if args.quick { 2 } else { args.rounds },
-        repeats: 0,
-        quick: args.quick,
-        cpus: process::cpus()?,
-    };
+    let rounds = if args.quick { 2 } else { args.rounds.unwrap_or(ROUNDS) };
+    let outcome = Outcome::new(relays.to_vec(), rounds, args.quick, process::cpus()?);
     let network = Network::build()?;
     let mut bench = Bench { network, args, progress: progress(relays, outcome.rounds, args), outcome };
     for round in 0..bench.outcome.rounds {
@@ -104,15 +135,12 @@ pub fn run(relays: &[Relay], args: &Args) -> Result<Outcome> {
 }
 
 fn progress(relays: &[Relay], rounds: u8, args: &Args) -> ProgressBar {
-    let loads = LOADS.iter().filter(|load| wanted(args, **load)).count();
-    let holders = relays.iter().filter(|relay| **relay != Relay::Direct && wanted(args, Load::Idle)).count();
-    let cells = relays.len() * loads * usize::from(rounds) + holders * usize::from(rounds.min(IDLE_ROUNDS));
+    let cells = |load: Load| relays.iter().filter(|relay| load.suits(**relay)).count();
+    let in_all_rounds: usize = loads(args).into_iter().map(cells).sum();
+    let idle = if wanted(args, Kind::Idle) { cells(Load::Idle) } else { 0 };
+    let cells = in_all_rounds * usize::from(rounds) + idle * usize::from(rounds.min(IDLE_ROUNDS));
     let style = ProgressStyle::with_template("{bar:30} {pos}/{len}  {msg}").expect("a constant template");
     ProgressBar::new(cells as u64).with_style(style)
-}
-
-fn wanted(args: &Args, load: Load) -> bool {
-    args.loads.is_empty() || args.loads.contains(&load)
 }
 
 struct Bench<'a> {
@@ -127,21 +155,17 @@ impl Bench<'_> {
         if self.progress.is_hidden() {
             eprintln!("round {} of {}", round + 1, self.outcome.rounds);
         }
-        let mut running = Vec::new();
-        for relay in order {
-            running.push((*relay, self.start(*relay)?));
-        }
-        for load in LOADS.into_iter().filter(|load| wanted(self.args, *load)) {
-            for (relay, running) in &mut running {
-                let result = self.undisturbed(*relay, running, load);
+        for load in loads(self.args) {
+            for relay in order.iter().filter(|relay| load.suits(**relay)) {
+                // Alone: all relays' pipes count against one user's pages (fs.pipe-user-pages-soft).
+                let mut running = self.start(*relay)?;
+                let result = self.undisturbed(*relay, &mut running, load);
                 self.note(*relay, load, running.explain(result));
             }
         }
-        drop(running);
-        let idle = wanted(self.args, Load::Idle) && round < IDLE_ROUNDS;
-        let idle = order.iter().filter(|relay| **relay != Relay::Direct && idle);
+        let idle = wanted(self.args, Kind::Idle) && round < IDLE_ROUNDS;
+        let idle = order.iter().filter(|relay| Load::Idle.suits(**relay) && idle);
         for relay in idle {
-            // A fresh process: what other loads have left in its pools is not what idle connections cost.
             let mut running = self.start(*relay)?;
             let result = self.cell(*relay, &mut running, Load::Idle);
             self.note(*relay, Load::Idle, running.explain(result));
@@ -157,7 +181,7 @@ impl Bench<'_> {
     fn undisturbed(&mut self, relay: Relay, running: &mut Running, load: Load) -> Result<Cell> {
         let mut best = self.cell(relay, running, load)?;
         for _ in 0..2 {
-            if best.others > QUIET && self.outcome.repeats < REPEATS {
+            if best.others > QUIET && self.outcome.repeats < REPEATS_A_ROUND * u32::from(self.outcome.rounds) {
                 self.outcome.repeats += 1;
                 let again = self.cell(relay, running, load)?;
                 best = if again.others < best.others { again } else { best };
@@ -185,10 +209,13 @@ impl Bench<'_> {
                 .println(format!("/dev/cpu_dma_latency: {error}, so CPUs may sleep, which makes delays longer"));
         });
         let values = match load {
-            Load::Stream => bulk(&stream::run(path, 1, times, &|| running.cpu())?, Measure::Rate1, Measure::CpuPerGb1),
-            Load::Streams => bulk(&stream::run(path, 8, times, &|| running.cpu())?, Measure::Rate8, Measure::CpuPerGb8),
-            Load::Storm => short(&storm::run(path, IN_FLIGHT, times, &|| running.cpu())?),
-            Load::Pingpong => delays(&pingpong::run(path, times)?),
+            Load::Streams(count) => {
+                let streams = usize::from(count);
+                let bulk = stream::run(path, streams, times, &|| running.cpu(), &|| running.memory())?;
+                measure::of_bulk(count, &bulk)
+            }
+            Load::Storm => measure::of_connections(&storm::run(path, IN_FLIGHT, times, &|| running.cpu())?),
+            Load::Pingpong => measure::of_delays(&pingpong::run(path, times)?),
             Load::Idle => vec![(Measure::IdleKilobytes, idle::run(path, IDLE, || running.memory())? / 1024.0)],
         };
         running.check()?;
@@ -200,7 +227,9 @@ impl Bench<'_> {
 
     fn times(&self, load: Load) -> Times {
         let millis = match (load, self.outcome.quick) {
+            (Load::Streams(MANY..), true) => (500, 1500),
             (_, true) => (200, 800),
+            (Load::Streams(MANY..), false) => (1000, 4000),
             (Load::Pingpong, false) => (200, 1000),
             (_, false) => (400, 2000),
         };
@@ -228,22 +257,4 @@ impl Bench<'_> {
 struct Cell {
     values: Vec<(Measure, f64)>,
     others: f64,
-}
-
-fn bulk(interval: &Interval, rate: Measure, cost: Measure) -> Vec<(Measure, f64)> {
-    let bytes = interval.count as f64;
-    vec![(rate, bytes * 8.0 / 1e9 / interval.elapsed.as_secs_f64()), (cost, interval.cpu.as_secs_f64() / (bytes / 1e9))]
-}
-
-fn short(interval: &Interval) -> Vec<(Measure, f64)> {
-    let connections = interval.count as f64;
-    vec![
-        (Measure::Connections, connections / interval.elapsed.as_secs_f64()),
-        (Measure::CpuPerConnection, interval.cpu.as_secs_f64() * 1e6 / connections),
-    ]
-}
-
-fn delays(samples: &[f64]) -> Vec<(Measure, f64)> {
-    let at = |percent, measure| percentile(samples, percent).map(|value| (measure, value));
-    [at(50.0, Measure::DelayP50), at(99.0, Measure::DelayP99)].into_iter().flatten().collect()
 }

@@ -19,13 +19,14 @@ pub fn run(path: Path, in_flight: usize, times: Times, cpu: Cpu) -> Result<Inter
     thread::scope(|scope| {
         let server = scope.spawn(|| echo::serve(&listener, &stop));
         let client = scope.spawn(|| client(path, in_flight, &finish, &done));
-        let interval = observe(&done, times, cpu);
+        let observed = observe(&|| done.load(Ordering::Relaxed), times, cpu);
         finish.store(true, Ordering::Relaxed);
         let finished = joined(client);
         stop.store(true, Ordering::Relaxed);
         joined(server)?;
         finished?;
-        interval
+        let observed = observed?;
+        Ok(observed.interval(observed.after - observed.before))
     })
 }
 
@@ -74,6 +75,14 @@ fn client(path: Path, in_flight: usize, finish: &AtomicBool, done: &AtomicU64) -
 
 /// Starts a connection; edge-triggered, so that one registration serves the connect and the answer.
 pub(super) fn call(address: SocketAddr, epoll: &Epoll, index: usize) -> Result<Call> {
+    let socket = connect(address)?;
+    let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLET;
+    epoll.add(&socket, EpollEvent::new(flags, index as u64))?;
+    Ok(Call { socket, answered: None })
+}
+
+/// A connection that may still be under way.
+pub(super) fn connect(address: SocketAddr) -> Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking().cloexec(), None)?;
     match socket.connect(&address.into()) {
         Err(error) if error.raw_os_error() != Some(nix::errno::Errno::EINPROGRESS as i32) => {
@@ -81,10 +90,7 @@ pub(super) fn call(address: SocketAddr, epoll: &Epoll, index: usize) -> Result<C
         }
         _ => {}
     }
-    let socket = TcpStream::from(socket);
-    let flags = EpollFlags::EPOLLIN | EpollFlags::EPOLLOUT | EpollFlags::EPOLLET;
-    epoll.add(&socket, EpollEvent::new(flags, index as u64))?;
-    Ok(Call { socket, answered: None })
+    Ok(TcpStream::from(socket))
 }
 
 /// Does what can be done now; true when the whole answer has come.

@@ -1,16 +1,24 @@
 //! The generators against themselves, on loopback: no relay, no root.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use anyhow::Result;
 
+use super::files::{self, Begin};
 use super::{Path, Times, idle, pingpong, storm, stream};
 
 const TIMES: Times = Times { warm_up: Duration::from_millis(20), measured: Duration::from_millis(100) };
 
+/// On a port below those that the kernel chooses, so that no connection of another test has it.
 fn loopback() -> Path<'static> {
-    let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let port = || {
+        let number = std::process::id().wrapping_mul(61).wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed));
+        SocketAddr::from((Ipv4Addr::LOCALHOST, 12000 + (number % 20000) as u16))
+    };
+    let free = std::iter::repeat_with(port).find(|address| TcpListener::bind(address).is_ok()).unwrap();
     Path { client: None, server: None, connect: free, listen: free }
 }
 
@@ -21,9 +29,16 @@ fn no_relay() -> Result<Duration> {
 #[test]
 fn streams_deliver_every_byte_they_send() {
     // The load itself compares what was sent with what arrived.
-    let interval = stream::run(loopback(), 3, TIMES, &no_relay).unwrap();
-    assert!(interval.count > 1_000_000, "{interval:?}");
-    assert!(interval.elapsed >= TIMES.measured && interval.cpu.is_zero());
+    let bulk = stream::run(loopback(), 3, TIMES, &no_relay, &|| Ok(7)).unwrap();
+    assert!(bulk.interval.count > 1_000_000, "{bulk:?}");
+    assert!(bulk.interval.elapsed >= TIMES.measured && bulk.interval.cpu.is_zero());
+    assert!(bulk.fairness > 1.0 / 3.0 && bulk.fairness <= 1.0 && bulk.memory == 7, "{bulk:?}");
+}
+
+#[test]
+fn more_streams_than_threads_are_all_served() {
+    let bulk = stream::run(loopback(), 100, TIMES, &no_relay, &|| Ok(0)).unwrap();
+    assert!(bulk.fairness > 0.02, "some streams alone carry everything: {bulk:?}");
 }
 
 #[test]
@@ -49,7 +64,22 @@ fn a_storm_at_a_closed_port_fails() {
 
 #[test]
 fn idle_connections_are_held_while_memory_is_read() {
-    let calls = std::sync::atomic::AtomicU64::new(0);
-    let memory = || Ok(1000 * calls.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+    let calls = AtomicU64::new(0);
+    let memory = || Ok(1000 * calls.fetch_add(1, Ordering::Relaxed));
     assert_eq!(idle::run(loopback(), 20, memory).unwrap(), 50.0);
+}
+
+#[test]
+fn files_arrive_in_whole_at_a_rate_and_some_at_a_time() {
+    for begin in [Begin::PerSecond(200.0), Begin::AtATime(3)] {
+        let transfers = files::run(loopback(), begin, Duration::from_millis(100)).unwrap();
+        assert!(transfers.begun >= 3 && transfers.took.len() as u64 == transfers.begun, "{transfers:?}");
+        assert_eq!((transfers.refused, transfers.lost), (0, 0));
+    }
+}
+
+#[test]
+fn files_from_a_closed_port_are_refused_and_no_result() {
+    let path = Path { connect: loopback().connect, ..loopback() };
+    assert!(files::run(path, Begin::PerSecond(100.0), Duration::from_millis(50)).is_err());
 }

@@ -33,7 +33,8 @@ class Machine:
         run("ip", "link", "set", "void0", "arp", "off", "up")
         run("ip", "link", "set", "void1", "up")
         run("ip", "address", "add", "10.66.9.254/24", "dev", "void0")
-        run("sysctl", "-qw", "net.core.somaxconn=4096", "net.ipv4.ip_local_port_range=32768 65000", "net.ipv4.tcp_tw_reuse=1")
+        for name, value in (("core/somaxconn", "4096"), ("ipv4/ip_local_port_range", "32768 65000"), ("ipv4/tcp_tw_reuse", "1")):
+            Path(f"/proc/sys/net/{name}").write_text(value)
         (folder / "resolv.conf").write_text(f"nameserver {NODE}\n")
         (folder / "hosts").write_text("127.0.0.1 localhost\n")
         for file in ("resolv.conf", "hosts"):

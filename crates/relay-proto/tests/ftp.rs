@@ -198,6 +198,10 @@ fn what_was_found_is_told_in_http() {
     let old = parse_request(b"GET ftp://a/ HTTP/1.0\r\n\r\n", 4).unwrap();
     assert_eq!(listing.body(&old), Body::UntilEnd);
     assert!(head(&listing, &old).ends_with("Connection: close\r\n\r\n"));
+    // It may keep its connection only behind a body whose end it can see.
+    let old = parse_request(b"GET ftp://a/ HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", 4).unwrap();
+    assert!(!listing.keeps_client(&old) && head(&listing, &old).ends_with("Connection: close\r\n\r\n"));
+    assert!(found.keeps_client(&old) && head(&found, &old).ends_with("Connection: keep-alive\r\n\r\n"));
 }
 
 proptest! {

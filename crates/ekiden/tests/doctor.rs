@@ -106,7 +106,7 @@ fn doctor_beside_city(folder: &tempfile::TempDir, island: &str, options: &str) -
     let socks = "[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:1080\"\n";
     std::fs::write(folder.path().join("island.toml"), format!("name = \"island\"\n{island}{socks}"))?;
     in_namespace(&format!(
-        "cd {}; ip link set lo up; {EKIDEN} proxy -c city.toml > out 2> log & city=$!; \
+        "cd {}; ip link set lo up; : > out; {EKIDEN} proxy -c city.toml > out 2> log & city=$!; \
          while ! grep -q ready out; do sleep 0.05; done; \
          {EKIDEN} doctor -c island.toml {options}; code=$?; kill $city; wait $city; exit $code",
         folder.path().display()

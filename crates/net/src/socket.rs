@@ -259,6 +259,17 @@ pub fn send(socket: &impl AsFd, bytes: &[u8], more: bool) -> io::Result<usize> {
     SockRef::from(socket).send_with_flags(bytes, flags)
 }
 
+/// Whether the kernel holds bytes of a TCP connection that it has not sent yet: the receiver's window, or the path, does
+/// not take them. A connection that has broken may keep its last answer.
+pub fn has_unsent(socket: &impl AsFd) -> bool {
+    // `linux/sockios.h`; tcp(7) has its sibling SIOCOUTQ.
+    const SIOCOUTQNSD: libc::c_ulong = 0x894b;
+    let mut unsent: libc::c_int = 0;
+    // SAFETY: the kernel writes one int there, and nothing if it fails.
+    let asked = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), SIOCOUTQNSD as _, &raw mut unsent) };
+    asked == 0 && unsent > 0
+}
+
 /// Raises this process's limit of open files to the most it may have, and returns it.
 pub fn raise_open_files() -> io::Result<u64> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};

@@ -6,6 +6,7 @@
 use std::future::poll_fn;
 use std::io;
 use std::net::{SocketAddr, TcpStream as StdStream};
+use std::os::fd::AsFd;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
@@ -23,10 +24,11 @@ pub struct Connection {
     tls: Option<Tls>,
 }
 
-/// A connection that rests outside of any event loop.
+/// A connection that rests outside of any event loop. Dropped, it ends.
 #[derive(Debug)]
 pub struct Resting {
-    socket: StdStream,
+    /// There until it wakes.
+    socket: Option<StdStream>,
     tls: Option<Tls>,
 }
 
@@ -203,12 +205,7 @@ impl Connection {
 
     /// What was sent is to be delivered, then the end of the connection. If this fails it resets: never a wrong end.
     pub fn end_cleanly(&self) {
-        if let Some(tls) = &self.tls {
-            let mut session = tls.lock();
-            // Without this the other side takes it for cut, which is never wrong.
-            let _ = session.close().and_then(|()| session.flush(|sealed| send(&self.socket, sealed, false)));
-        }
-        let _ = socket::reset_on_close(&self.socket, false);
+        end_cleanly(&self.socket, self.tls.as_ref());
     }
 
     /// Takes it out of the event loop. `None` if it cannot rest.
@@ -217,7 +214,7 @@ impl Connection {
         if tls.as_ref().is_some_and(|tls| !tls.lock().is_at_rest()) {
             return None;
         }
-        Some(Resting { socket: socket.into_std().ok()?, tls })
+        Some(Resting { socket: Some(socket.into_std().ok()?), tls })
     }
 
     /// Whether the socket has yet to take some of what [`Connection::try_send`] has.
@@ -265,23 +262,32 @@ impl Connection {
 impl Resting {
     /// Whether it is silent and alive.
     pub fn is_quiet(&self) -> bool {
-        is_quiet(&self.socket, self.tls.as_ref())
+        self.socket.as_ref().is_some_and(|socket| is_quiet(socket, self.tls.as_ref()))
     }
 
     /// Probes the other end soon and often; returns what was set before. `None` if the socket does not allow it.
     pub fn watch_closely(&self) -> Option<Patience> {
-        socket::watch_closely(&self.socket).ok()
+        socket::watch_closely(self.socket.as_ref()?).ok()
     }
 
     /// Ends [`Resting::watch_closely`].
     pub fn restore(&self, patience: &Patience) {
         // At worst it stays less patient than it was.
-        let _ = patience.restore(&self.socket);
+        let _ = self.socket.as_ref().map(|socket| patience.restore(socket));
     }
 
     /// Brings it back into the current event loop.
-    pub fn wake(self) -> io::Result<Connection> {
-        Ok(Connection { socket: TcpStream::from_std(self.socket)?, tls: self.tls })
+    pub fn wake(mut self) -> io::Result<Connection> {
+        let socket = self.socket.take().ok_or(io::ErrorKind::NotConnected)?;
+        Ok(Connection { socket: TcpStream::from_std(socket)?, tls: self.tls.take() })
+    }
+}
+
+impl Drop for Resting {
+    fn drop(&mut self) {
+        if let Some(socket) = &self.socket {
+            end_cleanly(socket, self.tls.as_ref());
+        }
     }
 }
 
@@ -302,7 +308,16 @@ pub fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-fn is_quiet(socket: &impl std::os::fd::AsFd, tls: Option<&Tls>) -> bool {
+fn end_cleanly(socket: &impl AsFd, tls: Option<&Tls>) {
+    if let Some(tls) = tls {
+        let mut session = tls.lock();
+        // Without this the other side takes it for cut, which is never wrong.
+        let _ = session.close().and_then(|()| session.flush(|sealed| socket::send(socket, sealed, false)));
+    }
+    let _ = socket::reset_on_close(socket, false);
+}
+
+fn is_quiet(socket: &impl AsFd, tls: Option<&Tls>) -> bool {
     let Some(tls) = tls else { return socket::is_quiet(socket) };
     let mut session = tls.lock();
     let nothing = session.peek(&mut [0], |room| socket::receive(socket, room));

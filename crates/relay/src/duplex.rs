@@ -3,24 +3,18 @@
 use std::future::poll_fn;
 use std::net::Shutdown;
 use std::task::{Context, Poll};
-use std::time::Duration;
 
+use ekiden_net::socket;
 use ekiden_net::tcp_info::tcp_info;
-use ekiden_relay_proto::segment::{Header, Kind};
+use ekiden_relay_proto::segment::{Header, Incoming, Kind, Violation};
 use socket2::SockRef;
-use tokio::time::{Instant, sleep};
+use tokio::time::sleep;
 
 use crate::alarm::Alarm;
 use crate::connection::Connection;
-use crate::expiry::Expiry;
-use crate::node::Busy;
+use crate::ended::{LOOK, LOOK_MOST};
+use crate::expiry::{self, Expiry};
 use crate::pump::{Pump, PumpError};
-
-/// How soon, and later how often, it is looked whether the end of a stream has arrived.
-const DELIVERY_LOOK: Duration = Duration::from_millis(20);
-const DELIVERY_LOOK_MOST: Duration = Duration::from_millis(500);
-/// From then on it is left to the kernel.
-const DELIVERY_MOST: Duration = Duration::from_secs(60);
 
 /// RESET codes (docs/protocol.md §6).
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +44,21 @@ pub struct Duplex {
     b: Side,
     forward: Pump,
     backward: Pump,
+    /// The end of `backward` is to be said by whoever runs the stream.
+    owes_end: bool,
+}
+
+/// A stream whose directions have both ended. Its connections are still open.
+#[derive(Debug)]
+pub struct Finished {
+    /// The side that asked for the stream. A host may not have heard the end before [`Side::end_cleanly`].
+    pub a: Side,
+    /// The other. The same holds.
+    pub b: Side,
+    /// `a` is a node to which END, or DELIVERED in its place, is still to be said.
+    pub owes_end: bool,
+    /// `b` is a node that has said DELIVERED.
+    pub is_delivered: bool,
 }
 
 impl Side {
@@ -74,18 +83,43 @@ impl Side {
         self.stream.end_cleanly();
     }
 
-    /// As [`Side::end_cleanly`], and keeps the connection until all has arrived. Whoever stops the node waits for `busy`, and
-    /// only then takes away the rules by which acknowledgements for a foreign address come here.
-    pub async fn deliver(self, busy: Busy) {
-        // It may have been said before, and the connection may be gone.
-        let _ = SockRef::from(self.stream.socket()).shutdown(Shutdown::Write);
-        let (mut pause, give_up) = (DELIVERY_LOOK, Instant::now() + DELIVERY_MOST);
-        while tcp_info(self.stream.socket()).is_ok_and(|info| info.is_ending) && Instant::now() < give_up {
-            sleep(pause).await;
-            pause = (pause * 2).min(DELIVERY_LOOK_MOST);
+    /// As [`Side::end_cleanly`], if the kernel has sent all to the host and so needs nobody to keep the connection; otherwise
+    /// [`Side::deliver`] is to follow.
+    pub fn end_if_sent(self) -> Result<(), Self> {
+        if self.foreign || socket::has_unsent(self.stream.socket()) {
+            return Err(self);
         }
         self.end_cleanly();
-        drop(busy);
+        Ok(())
+    }
+
+    /// Says the end to a host whose connection is kept until [`Side::deliver`]: from here on the kernel delivers what is
+    /// queued, as by [`Side::end_cleanly`].
+    pub fn say_end(&self) {
+        self.stream.end_cleanly();
+        // It may have been said before, and the connection may be gone.
+        let _ = SockRef::from(self.stream.socket()).shutdown(Shutdown::Write);
+    }
+
+    /// As [`Side::end_cleanly`], and keeps the connection until all has arrived, or the limits pass.
+    ///
+    /// The kernel gives up a closed connection whose receiver has had no room for some minutes, but not one that a process
+    /// has. And only here do acknowledgements for a foreign address arrive while the rules stand; whoever stops the node
+    /// waits for this before taking them away.
+    pub async fn deliver(self, expiry: &mut Option<Box<Expiry>>) {
+        self.say_end();
+        let socket = self.stream.socket();
+        let arrived = async {
+            let mut pause = LOOK;
+            while tcp_info(socket).is_ok_and(|info| info.is_ending) {
+                sleep(pause).await;
+                pause = (pause * 2).min(LOOK_MOST);
+            }
+        };
+        tokio::select! {
+            () = arrived => {}
+            () = expiry::passed(expiry, socket) => {}
+        }
     }
 
     /// Tells a node why its stream is given up, if the connection takes it at once.
@@ -100,32 +134,33 @@ impl Side {
 }
 
 impl Duplex {
-    /// A stream between `a` and `b`; `first` was already read from `a`.
+    /// A stream that `a` asked for, to `b`; `first` was already read from `a`.
     pub fn new(a: Side, b: Side, first: &[u8]) -> Self {
-        let forward = Pump::whole(a.node, b.node).with_first(first);
-        let backward = Pump::whole(b.node, a.node);
-        Self { a, b, forward, backward }
+        let forward = Pump::whole(a.node.then(Incoming::from_dialler), b.node).with_first(first);
+        let backward = Pump::whole(b.node.then(Incoming::from_acceptor), a.node);
+        Self { a, b, forward, backward, owes_end: false }
     }
 
-    /// Runs until both directions have ended; returns the sides, still open. A host that is among them must be
-    /// closed by [`Side::end_cleanly`]: it may not have heard the end before. At the first error, and at the
-    /// `expiry`, both sides are reset.
-    pub async fn run(mut self, mut expiry: Option<Box<Expiry>>) -> Result<(Side, Side), PumpError> {
+    /// Runs until both directions have ended. At the first error, and at the `expiry`, both sides are reset.
+    pub async fn run(mut self, expiry: &mut Option<Box<Expiry>>) -> Result<Finished, PumpError> {
         let result = {
-            let Self { a, b, forward, backward } = &mut self;
+            let Self { a, b, forward, backward, owes_end } = &mut self;
             let (mut a, mut b) = (Running::new(a), Running::new(b));
             poll_fn(|cx| {
-                if let Some(expiry) = &mut expiry
+                if let Some(expiry) = expiry
                     && let Poll::Ready(error) = expiry.poll(cx, a.stream.socket(), b.stream.socket())
                 {
                     return Poll::Ready(Err(error));
                 }
-                poll(cx, &mut a, &mut b, forward, backward)
+                poll(cx, &mut a, &mut b, forward, backward, owes_end)
             })
             .await
         };
         match result {
-            Ok(()) => Ok((self.a, self.b)),
+            Ok(()) => {
+                let Self { a, b, backward, owes_end, .. } = self;
+                Ok(Finished { a, b, owes_end, is_delivered: backward.is_delivered() })
+            }
             Err(error) => {
                 let code = match error {
                     PumpError::Violation(_) => ResetCode::Violation,
@@ -167,6 +202,7 @@ fn poll(
     b: &mut Running<'_>,
     forward: &mut Pump,
     backward: &mut Pump,
+    owes_end: &mut bool,
 ) -> Poll<Result<(), PumpError>> {
     if backward.is_done() {
         forward.leave_end_to_close();
@@ -176,14 +212,19 @@ fn poll(
     {
         return Poll::Ready(Err(error));
     }
-    // All that `a` said was read up to its end, so closing `a` cannot reset it for unread bytes.
-    if forward.is_done() {
-        backward.leave_end_to_close();
+    // All that `a` said was read up to its end, so closing `a` cannot reset it for unread bytes. A node may be told with its
+    // end that all was delivered.
+    if forward.is_done() && backward.leave_end() {
+        *owes_end = a.node;
     }
     if !backward.is_done()
         && let Poll::Ready(Err(error)) = backward.poll(cx, b.stream, a.stream)
     {
         return Poll::Ready(Err(error));
+    }
+    // Not of what has not been said.
+    if backward.is_delivered() && !forward.is_done() {
+        return Poll::Ready(Err(Violation::OutOfPlace(Kind::Delivered).into()));
     }
     if forward.is_done() && backward.is_done() {
         return Poll::Ready(Ok(()));

@@ -1,5 +1,6 @@
 //! Gives up streams on which nothing moves, and those that have run long enough, where the configuration says so.
 
+use std::future::{pending, poll_fn};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -50,6 +51,14 @@ impl Expiry {
             let Some(at) = next(now, self.idle, self.end) else { return Poll::Pending };
             self.next.as_mut().reset(at);
         }
+    }
+}
+
+/// Completes when the limits give up what is left of a stream: bytes that the other end of `socket` has yet to take.
+pub async fn passed(expiry: &mut Option<Box<Expiry>>, socket: &TcpStream) {
+    match expiry {
+        Some(expiry) => drop(poll_fn(|cx| expiry.poll(cx, socket, socket)).await),
+        None => pending().await,
     }
 }
 

@@ -11,6 +11,7 @@ mod congestion;
 mod connection;
 mod dial;
 mod duplex;
+mod ended;
 mod exit;
 mod expiry;
 pub mod identity;

@@ -15,7 +15,7 @@ use ekiden_bpf::Held;
 use ekiden_net::socket::{self, SocketError};
 use ekiden_net::splice;
 use tokio::runtime::{Builder, Handle, Runtime};
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::sync::{Notify, Semaphore, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::accept;
@@ -33,6 +33,9 @@ use crate::warm;
 /// Turns that a thread gives to streams that need not wait before it looks which others need not wait any more. With tokio's
 /// 61, streams that always have something to move leave others next to nothing.
 const TURNS: u32 = 8;
+
+/// How many origins may take their time at once with what their clients, of whom some are gone, have said.
+const LATE_ORIGINS: usize = 64;
 
 /// What all connections of a node share.
 #[derive(Debug)]
@@ -58,6 +61,8 @@ pub struct Node {
     pub users: Arc<Quotas<String>>,
     /// Told when one closes while the limit is reached.
     pub closed: Notify,
+    /// Origins over nodes that are waited for although their requests are long over.
+    pub late_origins: Semaphore,
     /// Streams and requests under way: what draining waits for.
     busy: AtomicUsize,
     stopping: watch::Sender<bool>,
@@ -237,6 +242,7 @@ impl Relay {
             clients: Arc::default(),
             users: Arc::default(),
             closed: Notify::new(),
+            late_origins: Semaphore::new(LATE_ORIGINS),
             busy: AtomicUsize::new(0),
             stopping: watch::Sender::new(false),
             reloaded: watch::Sender::new(()),
@@ -331,6 +337,7 @@ impl Relay {
             bound.stop();
         }
         self.node.stopping.send_replace(true);
+        self.node.pool.close();
     }
 
     /// Streams and requests under way.

@@ -84,6 +84,14 @@ impl Pool {
         self.wanted.notify_one();
     }
 
+    /// Ends all connections, and keeps none from now on.
+    pub fn close(&self) {
+        for warm in self.lock().values_mut() {
+            warm.most = 0;
+            warm.idle.clear();
+        }
+    }
+
     /// The connection to `peer` that was used last, if one is alive; else, after those that asked before, one that comes back
     /// or a turn to make one.
     pub async fn get(&self, name: &str, peer: &Peer) -> Result<Resting, Option<Turn>> {
@@ -116,7 +124,7 @@ impl Pool {
         found
     }
 
-    /// Keeps a connection whose stream has ended in both directions.
+    /// Keeps a connection on which nothing is under way: whose stream was delivered, or failed before it was open.
     pub fn put(&self, name: &str, peer: &Peer, connection: Connection) {
         let Some(connection) = connection.rest() else { return };
         let mut peers = self.lock();

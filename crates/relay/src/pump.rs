@@ -47,6 +47,8 @@ pub struct Pump {
     framed: bool,
     /// Whether the end is passed on, or only means that this pump is done.
     says_end: bool,
+    /// The end was said by DELIVERED.
+    is_delivered: bool,
     bulk: bool,
     phase: Phase,
     /// Bytes that go out before the pipe's; how many of them already have.
@@ -103,17 +105,18 @@ pub enum PumpError {
 }
 
 impl Pump {
-    /// From a host until its end, or from a node (`from_node`) until its END; to a host or to a node.
-    pub fn whole(from_node: bool, to_node: bool) -> Self {
-        let source = if from_node { Source::Frames(Incoming::default(), None) } else { Source::UntilEnd };
+    /// From a host until its end, or from a node (`incoming`) until its END; to a host or to a node.
+    pub fn whole(incoming: Option<Incoming>, to_node: bool) -> Self {
+        let source = incoming.map_or(Source::UntilEnd, |incoming| Source::Frames(incoming, None));
         Self::new(source, to_node, true)
     }
 
     /// The rest of a direction whose beginning was read otherwise, without passing its end on; `incoming` is where a
     /// node's frames stand.
     pub fn remainder(incoming: Option<Incoming>, to_node: bool) -> Self {
-        let source = incoming.map_or(Source::UntilEnd, |incoming| Source::Frames(incoming, None));
-        Self::new(source, to_node, false)
+        let mut pump = Self::whole(incoming, to_node);
+        pump.leave_end();
+        pump
     }
 
     /// `n` bytes of payload, and no end; an end before is an error.
@@ -133,7 +136,7 @@ impl Pump {
     fn new(source: Source, framed: bool, says_end: bool) -> Self {
         let (rest, bulk, phase) = (Vec::new(), false, Phase::Moving);
         let holding = Holding::default();
-        Self { source, framed, says_end, bulk, phase, rest, rest_sent: 0, pipe: None, holding }
+        Self { source, framed, says_end, is_delivered: false, bulk, phase, rest, rest_sent: 0, pipe: None, holding }
     }
 
     /// Sends `bytes` first, as if they had been read.
@@ -149,9 +152,19 @@ impl Pump {
         self.says_end &= self.framed;
     }
 
+    /// The end is left to the caller to say. Whether there is one: not if it has been said, or has begun to be.
+    pub fn leave_end(&mut self) -> bool {
+        std::mem::take(&mut self.says_end)
+    }
+
     /// Whether the direction ended as it should.
     pub fn is_done(&self) -> bool {
         self.phase == Phase::Done
+    }
+
+    /// Whether a node said by the end that it holds nothing any more of the other direction.
+    pub fn is_delivered(&self) -> bool {
+        self.is_delivered
     }
 
     /// Whether it waits for the sender, so that it notices what happens to its connection; if the receiver's owes nothing.
@@ -325,8 +338,11 @@ impl Pump {
     fn took_header(&mut self, bytes: &[u8]) -> Result<(), PumpError> {
         let Source::Frames(incoming, left) = &mut self.source else { return Ok(()) };
         match incoming.took_header(bytes)? {
-            Some(Event::End) if left.is_some() => return Err(PumpError::Truncated),
-            Some(Event::End) => self.phase = Phase::Ended,
+            Some(Event::End | Event::Delivered) if left.is_some() => return Err(PumpError::Truncated),
+            Some(event @ (Event::End | Event::Delivered)) => {
+                self.phase = Phase::Ended;
+                self.is_delivered = event == Event::Delivered;
+            }
             Some(Event::Reset(code)) => return Err(PumpError::Reset(code)),
             Some(Event::Data(_)) | None => {}
         }

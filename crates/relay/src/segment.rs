@@ -16,6 +16,7 @@ use crate::config::{Config, Peer, Security};
 use crate::connection::Connection;
 use crate::connection::is_transient;
 use crate::dial;
+use crate::ended::Ended;
 use crate::names::Names;
 use crate::node::Node;
 use crate::tls;
@@ -110,11 +111,12 @@ pub async fn connect_ahead(node: &Node, name: &str, peer: &Peer) -> Result<Conne
 pub async fn connect_with(config: &Config, names: &Names, name: &str, peer: &Peer) -> Result<Connection, Failure> {
     let (stream, auth) = dial_peer(config, names, name, peer).await?;
     stream.send_all(&auth).await.map_err(|error| lost(name, &error))?;
+    let stream = Ended::new(stream);
     // The other node says nothing if it takes this one's key, and otherwise after one round trip.
     let rtt = tcp_info(stream.socket()).map_or(0, |info| info.rtt_us);
     let time = Duration::from_micros(rtt.into()) * 2 + Duration::from_millis(100);
     let said = match timeout(time, something_said(&stream)).await {
-        Err(_) => return Ok(stream),
+        Err(_) => return Ok(stream.into_inner()),
         Ok(Err(error)) => Err(error),
         Ok(Ok(())) => timeout(config.limits.handshake, read_frame(&stream)).await.map_err(|_| no_answer(name))?,
     };
@@ -136,6 +138,18 @@ async fn something_said(stream: &Connection) -> io::Result<()> {
         match stream.try_peek(&mut [0]) {
             Err(error) if is_transient(&error) => {}
             other => return other.map(|_| ()),
+        }
+    }
+}
+
+/// Waits until the acceptor has said that it holds nothing any more of a stream in which this side has said END; `has_ended`
+/// is whether the acceptor has said END too.
+pub async fn delivered(stream: &Connection, mut has_ended: bool) -> io::Result<()> {
+    loop {
+        match read_frame(stream).await? {
+            (Kind::Delivered, _) => return Ok(()),
+            (Kind::End, _) if !has_ended => has_ended = true,
+            (other, _) => return Err(invalid(format_args!("{other:?} where DELIVERED was due"))),
         }
     }
 }

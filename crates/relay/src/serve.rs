@@ -11,6 +11,7 @@ mod segment;
 mod socks;
 mod transparent;
 
+use std::io;
 use std::net::{SocketAddr, TcpStream as StdStream};
 use std::sync::Arc;
 
@@ -21,14 +22,15 @@ use crate::accept::Permit;
 use crate::config::{Listener, ListenerKind, Peer};
 use crate::connection::Connection;
 use crate::dial;
-use crate::duplex::{Duplex, Side};
+use crate::duplex::{Duplex, Finished, Side};
+use crate::ended::Ended;
 use crate::exit::{Choice, Policy, Refusal};
-use crate::expiry::Expiry;
+use crate::expiry::{self, Expiry};
 use crate::memory;
 use crate::node::{Busy, Node};
 use crate::quota::{Place, Refused};
 use crate::route::Way;
-use crate::segment::{Early, open};
+use crate::segment::{Early, delivered, open};
 
 /// A way to the destination, open.
 pub struct Upstream {
@@ -97,16 +99,37 @@ impl Stream {
         let Self { client, upstream, first, busy, user } = *self;
         let Upstream { side, peer, .. } = upstream;
         let duplex = Duplex::new(client, side, &first);
-        let expiry = Expiry::new(&node.config().limits);
+        let mut expiry = Expiry::new(&node.config().limits);
         drop(first);
-        match duplex.run(expiry).await {
-            Ok((client, side)) => {
-                end(client, node);
-                Upstream { side, peer, bound: None }.finish(node);
+        match duplex.run(&mut expiry).await {
+            Ok(Finished { a: client, b: side, is_delivered, .. }) => {
+                let upstream = Upstream { side, peer, bound: None };
+                let client = client.end_if_sent().err();
+                let upstream = upstream.finish_now(node, is_delivered).err();
+                if client.is_some() || upstream.is_some() {
+                    // Boxed: a stream that runs should not pay for its size.
+                    Box::pin(deliver(node, client, upstream, &mut expiry)).await;
+                }
             }
             Err(error) => tracing::debug!("a stream was reset: {error}"),
         }
         drop((busy, user));
+    }
+}
+
+/// Keeps what must be kept of a stream that is over until all that was said has been taken.
+async fn deliver(node: &Node, client: Option<Side>, upstream: Option<Upstream>, expiry: &mut Option<Box<Expiry>>) {
+    // Both have been told the end before the one is waited for and then the other.
+    if let Some(client) = &client {
+        client.say_end();
+    }
+    if let Some(upstream) = upstream
+        && let Err(error) = upstream.finish(node, expiry).await
+    {
+        tracing::debug!("a stream was not delivered: {error}");
+    }
+    if let Some(client) = client {
+        client.deliver(expiry).await;
     }
 }
 
@@ -125,20 +148,48 @@ fn place_for(node: &Node, user: &[u8]) -> Option<Box<Place<String>>> {
 }
 
 impl Upstream {
-    /// Both directions have ended.
-    pub fn finish(self, node: &Arc<Node>) {
+    /// Both directions have ended: lets go of it, if nothing of the stream is left to be delivered; `is_delivered` is what a
+    /// node has said. Otherwise [`Upstream::finish`] is to follow.
+    fn finish_now(self, node: &Node, is_delivered: bool) -> Result<(), Self> {
+        match self.side.node {
+            true if is_delivered => self.rest(node),
+            true => return Err(self),
+            false => {
+                let Self { side, peer, bound } = self;
+                return side.end_if_sent().map_err(|side| Self { side, peer, bound });
+            }
+        }
+        Ok(())
+    }
+
+    /// Both directions have ended, and a node has not said DELIVERED yet: waits until all has been delivered, and lets go.
+    ///
+    /// # Errors
+    /// The connection to a node broke, the node broke the protocol, or the limits have passed. Nobody is left to whom it
+    /// could be told but the node before this one.
+    async fn finish(self, node: &Node, expiry: &mut Option<Box<Expiry>>) -> io::Result<()> {
+        if !self.side.node {
+            self.side.deliver(expiry).await;
+            return Ok(());
+        }
+        let Self { side, peer, bound } = self;
+        let stream = Ended::new(side.stream);
+        tokio::select! {
+            biased;
+            said = delivered(&stream, true) => said?,
+            () = expiry::passed(expiry, stream.socket()) => return Err(io::ErrorKind::TimedOut.into()),
+        }
+        Self { side: Side::node(stream.into_inner()), peer, bound }.rest(node);
+        Ok(())
+    }
+
+    /// A node's connection is free.
+    fn rest(self, node: &Node) {
         match self.peer.as_deref() {
             Some((name, peer)) => node.pool.put(name, peer, self.side.stream),
-            None => end(self.side, node),
+            // The configuration had changed by the time the stream was open.
+            None => self.side.end_cleanly(),
         }
-    }
-}
-
-/// Both directions with a host have ended.
-fn end(side: Side, node: &Arc<Node>) {
-    match side.foreign {
-        true => drop(tokio::spawn(side.deliver(node.begin()))),
-        false => side.end_cleanly(),
     }
 }
 

@@ -19,26 +19,23 @@ const PIECE: usize = 16 << 10;
 const WORTH_PUMPING: u64 = 64 << 10;
 
 /// The reading half: where frames stand, and what was read and not used.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Reader {
     /// Present if a node is at the other end.
     incoming: Option<Incoming>,
-    /// The end of the stream was said.
+    /// The end of the stream was said, and whether by DELIVERED.
     ended: bool,
+    delivered: bool,
     /// Read and not used.
     pub buffer: Vec<u8>,
     holding: Holding,
 }
 
 impl Reader {
-    /// For a connection about whose bytes nothing is known yet.
+    /// For a connection about whose bytes nothing is known yet; with `from_node`, one to an acceptor.
     pub fn new(from_node: bool) -> Self {
-        Self {
-            incoming: from_node.then(Incoming::default),
-            ended: false,
-            buffer: Vec::new(),
-            holding: Holding::default(),
-        }
+        let incoming = from_node.then(Incoming::from_acceptor);
+        Self { incoming, ended: false, delivered: false, buffer: Vec::new(), holding: Holding::default() }
     }
 
     /// Appends what there is to the buffer. False at the said end of the stream.
@@ -74,8 +71,8 @@ impl Reader {
             return Ok(Some(Err(PumpError::Truncated)));
         }
         Ok(match incoming.took_header(&header[..n]) {
-            Ok(Some(Event::End)) => {
-                self.ended = true;
+            Ok(Some(event @ (Event::End | Event::Delivered))) => {
+                (self.ended, self.delivered) = (true, event == Event::Delivered);
                 Some(Ok(false))
             }
             Ok(Some(Event::Reset(code))) => Some(Err(PumpError::Reset(code))),
@@ -87,6 +84,11 @@ impl Reader {
     /// Whether the end of the stream was said.
     pub fn has_ended(&self) -> bool {
         self.ended
+    }
+
+    /// Whether the node said by it that it holds nothing any more of what it was sent.
+    pub fn is_delivered(&self) -> bool {
+        self.delivered
     }
 
     /// Whether nothing is buffered and no frame has begun: the connection may rest.
@@ -167,6 +169,7 @@ impl Reader {
     async fn run(&mut self, mut pump: Pump, from: &Connection, to: &Connection) -> Result<(), PumpError> {
         poll_fn(|cx| pump.poll(cx, from, to)).await?;
         self.incoming = pump.incoming();
+        self.delivered |= pump.is_delivered();
         Ok(())
     }
 }

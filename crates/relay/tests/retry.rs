@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
-use common::peer::{accept_node, frame};
+use common::peer::{accept_node, frame, say};
 use common::*;
 use ekiden_relay_proto::segment::{HEADER_BYTES, Header, Kind, encode_opened};
 
@@ -33,11 +33,11 @@ fn warmed(listener: &TcpListener, address: SocketAddr) -> (ekiden_relay::Relay, 
     ));
     let client = connect(entry.address("fwd").unwrap());
     let mut stream = accept_open(listener);
-    let end = Header { kind: Kind::End, length: 0 }.encode();
     stream.write_all(&encode_opened(None)).unwrap();
-    stream.write_all(&end).unwrap();
+    say(&stream, Kind::End);
     drop(client);
     assert_eq!(frame(&mut stream).0, Kind::End);
+    say(&stream, Kind::Delivered);
     wait_until("the stream is over", || entry.busy() == 0);
     (entry, stream)
 }
@@ -233,10 +233,12 @@ fn one_warm_connection_that_was_reset_speaks_for_the_others() {
     let mut second = accept_open(&listener);
     for stream in [&mut first, &mut second] {
         stream.write_all(&encode_opened(None)).unwrap();
-        stream.write_all(&Header { kind: Kind::End, length: 0 }.encode()).unwrap();
+        say(stream, Kind::End);
     }
     drop(clients);
     assert_eq!((frame(&mut first).0, frame(&mut second).0), (Kind::End, Kind::End));
+    say(&first, Kind::Delivered);
+    say(&second, Kind::Delivered);
     wait_until("both streams are over", || entry.busy() == 0);
     let mut client = answered_early(&entry, "fwd");
     // Which one is taken is the pool's affair.
@@ -275,9 +277,9 @@ fn a_stream_beyond_the_connections_that_may_be_made_at_a_time_gets_one_that_come
     let others: Vec<_> = (0..=TURNS).map(|_| connect(front)).collect();
     wait_until("all have begun", || entry.busy() == 1 + others.len());
     warm.write_all(&encode_opened(None)).unwrap();
-    warm.write_all(&Header { kind: Kind::End, length: 0 }.encode()).unwrap();
     drop(first);
     assert_eq!(frame(&mut warm).0, Kind::End);
+    say(&warm, Kind::Delivered);
     assert_eq!(frame(&mut warm).0, Kind::Open);
 }
 

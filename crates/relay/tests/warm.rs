@@ -8,11 +8,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use common::peer::{accept_node, frame};
+use common::peer::{accept_node, frame, say};
 use common::process::{self, Process};
 use common::*;
 use ekiden_relay::Relay;
-use ekiden_relay_proto::segment::{Header, Kind, encode_opened};
+use ekiden_relay_proto::segment::{Kind, encode_opened};
 use nix::sys::signal::Signal;
 
 /// What all nodes of the process have logged.
@@ -56,13 +56,14 @@ fn stirred(streams: &mut Vec<TcpStream>) -> TcpStream {
     streams.swap_remove(at.unwrap())
 }
 
-/// A stream on a connection, from OPEN to both ENDs.
+/// A stream on a connection, from OPEN to DELIVERED.
 fn serve_one(stream: &mut TcpStream, client: TcpStream) {
     assert_eq!(frame(stream).0, Kind::Open);
     stream.write_all(&encode_opened(None)).unwrap();
-    stream.write_all(&Header { kind: Kind::End, length: 0 }.encode()).unwrap();
+    say(stream, Kind::End);
     drop(client);
     assert_eq!(frame(stream).0, Kind::End);
+    say(stream, Kind::Delivered);
 }
 
 #[test]
@@ -94,7 +95,7 @@ fn where_there_is_no_room_for_both_the_used_connection_is_kept() {
         let mut spare = accept_node(&listener);
         wait_until("the spare one is ready", || entry.idle("p") == 1);
         serve_one(&mut used, client);
-        ends_cleanly(&mut spare);
+        assert!(ends_cleanly(&mut spare));
         assert_eq!(entry.idle("p"), 1);
     }
 }
@@ -215,6 +216,6 @@ fn they_do_not_hold_up_a_node_that_stops() {
     process.signal(Signal::SIGTERM);
     assert!(process.ends_within(PATIENCE));
     for stream in &mut idle {
-        ends_cleanly(stream);
+        assert!(ends_cleanly(stream));
     }
 }

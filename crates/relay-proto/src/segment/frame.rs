@@ -29,6 +29,8 @@ pub enum Kind {
     End = 7,
     /// The sender gives the stream up; the length field is a failure code, there is no body.
     Reset = 8,
+    /// The acceptor has said END, or says it with this, and holds nothing any more of what it was sent.
+    Delivered = 9,
 }
 
 /// A frame's header.
@@ -89,6 +91,7 @@ impl Header {
             6 => Kind::Data,
             7 => Kind::End,
             8 => Kind::Reset,
+            9 => Kind::Delivered,
             other if Self::is_tls(other) => return Err(Violation::Tls),
             other => return Err(Violation::UnknownType(other)),
         };
@@ -98,7 +101,7 @@ impl Header {
         let length = u32::from_be_bytes(length);
         let allowed = match kind {
             Kind::Data => 1..=MAX_DATA,
-            Kind::End => 0..=0,
+            Kind::End | Kind::Delivered => 0..=0,
             Kind::Reset => 0..=255,
             _ => 1..=MAX_CONTROL,
         };
@@ -121,11 +124,13 @@ impl Header {
 ///
 /// The receiver reads at most [`Incoming::payload`] + [`Incoming::header_missing`] bytes at a time and so
 /// never takes bytes that belong to the next stream.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct Incoming {
     payload: u32,
     header: [u8; HEADER_BYTES],
     have: u8,
+    /// DELIVERED is the acceptor's to say.
+    may_be_delivered: bool,
 }
 
 /// What a complete header means in an open stream.
@@ -135,11 +140,23 @@ pub enum Event {
     Data(u32),
     /// The other side has ended its direction.
     End,
+    /// The same, and it holds nothing any more of what it was sent: the stream is over.
+    Delivered,
     /// The other side has given up, with this code.
     Reset(u8),
 }
 
 impl Incoming {
+    /// What an acceptor receives.
+    pub fn from_dialler() -> Self {
+        Self { payload: 0, header: [0; HEADER_BYTES], have: 0, may_be_delivered: false }
+    }
+
+    /// What a dialler receives.
+    pub fn from_acceptor() -> Self {
+        Self { may_be_delivered: true, ..Self::from_dialler() }
+    }
+
     /// The bytes of payload that come next.
     pub fn payload(&self) -> u32 {
         self.payload
@@ -174,6 +191,7 @@ impl Incoming {
                 Ok(Some(Event::Data(header.length)))
             }
             Kind::End => Ok(Some(Event::End)),
+            Kind::Delivered if self.may_be_delivered => Ok(Some(Event::Delivered)),
             Kind::Reset => Ok(Some(Event::Reset(header.length as u8))),
             other => Err(Violation::OutOfPlace(other)),
         }

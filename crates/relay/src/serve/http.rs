@@ -23,12 +23,13 @@ use super::{Destination, Stream, Upstream, is_allowed, place_for, reach};
 use crate::config::{Accept, Limits, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::duplex::Side;
+use crate::ended::Ended;
 use crate::logins::Users;
 use crate::memory::Holding;
 use crate::node::Node;
 use crate::pump::PumpError;
 use crate::quota::Place;
-use crate::segment::{Early, read_frame};
+use crate::segment::{Early, delivered};
 use crate::wire::{Reader, write};
 
 /// The largest head that is sent along with OPEN: any receive buffer takes it.
@@ -372,24 +373,39 @@ fn gone(error: &PumpError) -> Failed {
     Failed::Tell(502, format!("the origin's connection broke: {error}"))
 }
 
-/// Lets go of an origin between two requests. A node is told the end and given a moment to answer, so that the
-/// connection can serve the next stream.
+/// Lets go of an origin between two requests. A node is told the end, and the connection serves the next stream once the
+/// node has delivered all. Draining waits for that.
 fn finish(node: &Arc<Node>, origin: Option<Origin>) {
     let Some(Origin { upstream, reader, .. }) = origin else { return };
     if !upstream.side.node {
         return upstream.side.end_cleanly();
     }
-    let node = node.clone();
+    // What was said unasked resets it.
+    if !reader.is_quiet() || reader.is_delivered() {
+        return;
+    }
+    let (busy, node) = (node.begin(), node.clone());
     tokio::spawn(async move {
         let end = Header { kind: Kind::End, length: 0 }.encode();
-        let stream = &upstream.side.stream;
-        let ended = async {
-            stream.send_all(&end).await?;
-            if reader.has_ended() { Ok((Kind::End, Vec::new())) } else { read_frame(stream).await }
-        };
-        // Only a connection on which both ends were said, and nothing else, may rest in the pool.
-        if reader.is_quiet() && matches!(timeout(LINGER, ended).await, Ok(Ok((Kind::End, _)))) {
-            upstream.finish(&node);
+        if upstream.side.stream.send_all(&end).await.is_err() {
+            return;
         }
+        let Upstream { side, peer, bound } = upstream;
+        let stream = Ended::new(side.stream);
+        let is_delivered = async {
+            let mut told = pin!(delivered(&stream, reader.has_ended()));
+            match timeout(LINGER, &mut told).await {
+                Ok(told) => told.is_ok(),
+                // The origin reads late, or goes on speaking. The client may be gone, so its limits do not bound these.
+                Err(_) => match node.late_origins.try_acquire() {
+                    Ok(_late) => told.await.is_ok(),
+                    Err(_) => false,
+                },
+            }
+        };
+        if is_delivered.await {
+            Upstream { side: Side::node(stream.into_inner()), peer, bound }.rest(&node);
+        }
+        drop(busy);
     });
 }

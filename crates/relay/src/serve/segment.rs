@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use ekiden_relay_proto::segment::{
-    Acceptor, Event, HEADER_BYTES, Incoming, Key, Kind, Open, Violation, encode_failed, encode_opened,
+    Acceptor, Event, HEADER_BYTES, Header, Incoming, Key, Kind, Open, Violation, encode_failed, encode_opened,
 };
 use ekiden_relay_proto::{Failure, FailureCode};
 use indexmap::IndexMap;
@@ -15,7 +15,8 @@ use tokio::time::timeout;
 use super::{Destination, Upstream, reach_via};
 use crate::config::{Credential, Listener, Security};
 use crate::connection::Connection;
-use crate::duplex::{Duplex, Side};
+use crate::duplex::{Duplex, Finished, Side};
+use crate::ended::Ended;
 use crate::expiry::Expiry;
 use crate::identity::Fingerprint;
 use crate::node::Node;
@@ -28,7 +29,7 @@ type Nodes = IndexMap<String, Fingerprint>;
 pub(super) async fn serve(node: &Arc<Node>, listener: &Listener, security: &Security<Nodes>, socket: TcpStream) {
     let limit = node.config().limits.handshake;
     let from = socket.peer_addr().map_or_else(|_| "?".into(), |from| from.to_string());
-    let (name, credential, mut stream) = match timeout(limit, admit(node, security, socket)).await {
+    let (name, credential, stream) = match timeout(limit, admit(node, security, socket)).await {
         Ok(Ok(Some(first))) => first,
         Ok(Ok(None)) | Err(_) => return,
         Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -39,22 +40,26 @@ pub(super) async fn serve(node: &Arc<Node>, listener: &Listener, security: &Secu
         }
         Ok(Err(error)) => return tracing::debug!("a node did not get through its handshake: {error}"),
     };
+    let mut stream = Ended::new(stream);
     loop {
         // For as long as the dialler keeps it warm; one that has vanished is found by the kernel's probes.
         let next = tokio::select! {
             biased;
             // What was proved before does not hold any more.
-            () = node.revoked(listener.address, &credential) => return stream.end_cleanly(),
+            () = node.revoked(listener.address, &credential) => return,
             next = read_open(&stream) => next,
-            () = node.stopping() => return stream.end_cleanly(),
+            () = node.stopping() => return,
         };
         let request = match next {
             Ok(open) => open,
             // The usual end of a warm connection.
             Err(error) if error.kind() != io::ErrorKind::InvalidData => return,
-            Err(error) => return tracing::warn!("node {name} broke the protocol: {error}"),
+            Err(error) => {
+                drop(stream.into_inner());
+                return tracing::warn!("node {name} broke the protocol: {error}");
+            }
         };
-        stream = match serve_stream(node, stream, &request).await {
+        stream = match serve_stream(node, stream.into_inner(), &request).await {
             Ok(after) => after,
             Err(error) => return tracing::debug!("a stream from node {name} was reset: {error}"),
         };
@@ -130,7 +135,7 @@ async fn read_open(stream: &Connection) -> io::Result<Open> {
 }
 
 /// One stream, from OPEN to both ENDs. Returns the connection, ready for the next.
-async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open) -> io::Result<Connection> {
+async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open) -> io::Result<Ended> {
     let busy = node.begin();
     let to = Destination { client: request.client, ..Destination::asked(&request.target) };
     let reached = reach_via(node, &request.chain, to, Early::Node(&stream)).await;
@@ -141,22 +146,37 @@ async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open) -> i
             stream.send_all(&encode_failed(&failure)).await?;
             let limit = node.config().limits.handshake;
             timeout(limit, discard(&stream)).await??;
-            return Ok(stream);
+            return Ok(Ended::new(stream));
         }
     };
     let bound = bound.or_else(|| side.stream.local_addr().ok());
     stream.send_all(&encode_opened(bound)).await?;
     let client = Side::node(stream);
-    let expiry = Expiry::new(&node.config().limits);
-    let (client, side) = Box::pin(Duplex::new(client, side, &[]).run(expiry)).await.map_err(io::Error::other)?;
-    Upstream { side, peer, bound: None }.finish(node);
+    let mut expiry = Expiry::new(&node.config().limits);
+    let finished = Box::pin(Duplex::new(client, side, &[]).run(&mut expiry)).await.map_err(io::Error::other)?;
+    let Finished { a: client, b: side, owes_end, is_delivered } = finished;
+    let stream = Ended::new(client.stream);
+    if let Err(upstream) = (Upstream { side, peer, bound: None }).finish_now(node, is_delivered) {
+        let end = async { if owes_end { say(&stream, Kind::End).await } else { Ok(()) } };
+        // The dialler's END was heard: what it said is delivered also if it is gone by now.
+        let (said, delivered) = Box::pin(async { tokio::join!(end, upstream.finish(node, &mut expiry)) }).await;
+        said.and(delivered)?;
+    }
+    say(&stream, Kind::Delivered).await?;
+    // What the dialler has yet to read is lost if this node stops before it is on its way.
+    stream.sent(&mut expiry).await;
     drop(busy);
-    Ok(client.stream)
+    Ok(stream)
+}
+
+/// A frame without a body.
+async fn say(stream: &Connection, kind: Kind) -> io::Result<()> {
+    stream.send_all(&Header { kind, length: 0 }.encode()).await
 }
 
 /// After FAILED: throws away the payload that was on its way, up to the END behind it.
 async fn discard(stream: &Connection) -> io::Result<()> {
-    let mut incoming = Incoming::default();
+    let mut incoming = Incoming::from_dialler();
     let mut piece = [0; 4096];
     loop {
         let payload = (incoming.payload() as usize).min(piece.len());
@@ -171,7 +191,7 @@ async fn discard(stream: &Connection) -> io::Result<()> {
         let mut header = [0; HEADER_BYTES];
         stream.receive_exact(&mut header).await?;
         match incoming.took_header(&header).map_err(invalid)? {
-            Some(Event::End) => return Ok(()),
+            Some(Event::End | Event::Delivered) => return Ok(()),
             Some(Event::Reset(_)) => return Err(io::ErrorKind::ConnectionReset.into()),
             Some(Event::Data(_)) | None => {}
         }

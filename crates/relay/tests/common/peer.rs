@@ -17,6 +17,11 @@ pub fn frame(stream: &mut TcpStream) -> (Kind, Vec<u8>) {
     (header.kind, body)
 }
 
+/// Says a frame without a body.
+pub fn say(mut stream: &TcpStream, kind: Kind) {
+    stream.write_all(&Header { kind, length: 0 }.encode()).unwrap();
+}
+
 /// Accepts a node, which proves its key before it has anything to ask.
 pub fn accept_node(listener: &TcpListener) -> TcpStream {
     let mut stream = accept(listener);

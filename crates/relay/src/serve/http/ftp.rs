@@ -15,6 +15,7 @@ use tokio::time::{Duration, timeout};
 
 use super::{Client, Failed, LINGER, Origin, Outcome, attended, finish};
 use crate::connection::Connection;
+use crate::expiry::Expiry;
 use crate::node::Node;
 use crate::pump::PumpError;
 use crate::segment::Early;
@@ -307,7 +308,11 @@ impl<'a> Control<'a> {
                 Ok::<(), PumpError>(())
             };
             if matches!(timeout(LINGER, left).await, Ok(Ok(()))) {
-                upstream.finish(&node);
+                let mut expiry = Expiry::new(&node.config().limits);
+                if let Err(upstream) = upstream.finish_now(&node, reader.is_delivered()) {
+                    // Nobody is left to be told how it went.
+                    let _ = upstream.finish(&node, &mut expiry).await;
+                }
             }
         });
     }

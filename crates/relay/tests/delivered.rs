@@ -1,0 +1,237 @@
+//! What was said to a server that ends its side first and reads late arrives, whatever becomes of the entry's connection
+//! to the next node after the client has left; and streams that come later do not wait behind it.
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use common::process::{self, Process};
+use common::*;
+use ekiden_relay::Relay;
+use nix::sys::signal::Signal;
+
+/// More than the sockets on the way to a server that does not read take at first.
+const SAID: usize = 5_000_000;
+
+/// Nodes behind the entry.
+const COUNTS: [usize; 3] = [1, 2, 3];
+
+#[test]
+fn node_process() {
+    process::be_node();
+}
+
+/// The nodes behind an entry, and what the entry's file says.
+struct Way {
+    mode: Mode,
+    nodes: Vec<Relay>,
+    text: String,
+}
+
+impl Way {
+    fn new(mode: Mode, count: usize) -> Self {
+        let mut nodes: Vec<Relay> = Vec::new();
+        for i in (1..=count).rev() {
+            let next = format!("n{}", i + 1);
+            let peer = nodes.first().map(|node| (next.as_str(), node.address("seg").unwrap()));
+            nodes.insert(0, segment_node(mode, &format!("n{i}"), peer, ""));
+        }
+        let via: Vec<String> = (1..=count).map(|i| format!("n{i}")).collect();
+        let (own, known, address) = (mode.node("key"), mode.peer("key"), nodes[0].address("seg").unwrap());
+        let text = format!(
+            "name = \"entry\"\n{own}threads = 2\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
+             [listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n\
+             [[route]]\nto = [\"*\"]\nvia = {via:?}\n[peer.n1]\naddress = \"{address}\"\n{known}"
+        );
+        Self { mode, nodes, text }
+    }
+
+    /// The entry's file with more behind the entry of its peer.
+    fn with(&self, more: &str) -> String {
+        format!("{}{more}", self.text)
+    }
+}
+
+/// Plain and TLS, one node, two and three.
+fn ways() -> impl Iterator<Item = Way> {
+    [Mode::Plain, Mode::Tls].into_iter().flat_map(|mode| COUNTS.map(|count| Way::new(mode, count)))
+}
+
+/// A stream whose server has said its end and not read a byte, and whose client has said [`SAID`] bytes, seen the server's
+/// end and left.
+struct Late {
+    server: TcpStream,
+    data: Vec<u8>,
+}
+
+/// What the server got.
+#[derive(Debug, PartialEq, Eq)]
+enum Got {
+    All,
+    Reset,
+}
+
+impl Late {
+    fn new(socks_listener: SocketAddr) -> Self {
+        let (listener, target) = listener();
+        let (code, mut client) = socks(socks_listener, "127.0.0.1", target.port());
+        assert_eq!(code, 0);
+        let late = Self { server: Self::accept(&listener), data: noise(SAID, 9) };
+        client.write_all(&late.data).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        let mut end = Vec::new();
+        client.read_to_end(&mut end).unwrap();
+        assert_eq!(end, b"that is all");
+        late
+    }
+
+    fn accept(listener: &TcpListener) -> TcpStream {
+        let mut server = accept(listener);
+        server.write_all(b"that is all").unwrap();
+        server.shutdown(Shutdown::Write).unwrap();
+        server
+    }
+
+    /// Reads at last. An end before the last byte is nobody's to say.
+    fn read(mut self) -> Got {
+        let mut all = Vec::new();
+        match self.server.read_to_end(&mut all) {
+            Ok(_) => {
+                assert!(all == self.data, "{} of {SAID} bytes and an end", all.len());
+                Got::All
+            }
+            Err(error) => {
+                assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+                eprintln!("{} of {SAID} bytes and a reset", all.len());
+                Got::Reset
+            }
+        }
+    }
+}
+
+/// Time for the entry to do whatever it does to a connection.
+fn a_moment() {
+    sleep(Duration::from_millis(400));
+}
+
+#[test]
+fn nothing_is_lost_where_no_connection_is_kept() {
+    for way in ways() {
+        let entry = node(&way.with("[limits]\npool = 0\n"));
+        let late = Late::new(entry.address("socks").unwrap());
+        a_moment();
+        assert_eq!(late.read(), Got::All, "{:?}, {} nodes", way.mode, way.nodes.len());
+        wait_until("the entry is done", || entry.connections() == 0 && entry.busy() == 0);
+        assert_eq!(entry.idle("n1"), 0);
+    }
+}
+
+#[test]
+fn nothing_is_lost_when_the_peer_changes() {
+    for way in ways() {
+        let mut entry = node(&way.text);
+        let late = Late::new(entry.address("socks").unwrap());
+        a_moment();
+        entry.reload(config(&way.with("tcp = { keepalive = \"7s\" }\n"))).unwrap();
+        a_moment();
+        assert_eq!(late.read(), Got::All, "{:?}, {} nodes", way.mode, way.nodes.len());
+    }
+}
+
+#[test]
+fn nothing_is_lost_when_kept_connections_expire() {
+    for way in ways() {
+        let entry = node(&way.with("[limits]\npool_idle = \"100ms\"\n"));
+        let late = Late::new(entry.address("socks").unwrap());
+        sleep(Duration::from_millis(800));
+        assert_eq!(late.read(), Got::All, "{:?}, {} nodes", way.mode, way.nodes.len());
+    }
+}
+
+#[test]
+fn an_entry_that_is_stopped_waits_until_all_has_been_delivered() {
+    for way in ways() {
+        let mut entry = Process::start(
+            &format!("delivered-stop-{:?}-{}", way.mode, way.nodes.len()),
+            &way.with("[limits]\ndrain = \"1h\"\n"),
+        );
+        let late = Late::new(entry.addresses[0]);
+        a_moment();
+        entry.signal(Signal::SIGTERM);
+        assert!(!entry.ends_within(Duration::from_millis(500)), "{:?}, {} nodes", way.mode, way.nodes.len());
+        assert_eq!(late.read(), Got::All, "{:?}, {} nodes", way.mode, way.nodes.len());
+        assert!(entry.ends_within(PATIENCE));
+    }
+}
+
+#[test]
+fn an_entry_that_stops_waiting_leaves_what_is_on_its_way_to_the_kernel() {
+    for way in ways() {
+        let mut entry = Process::start(
+            &format!("delivered-leave-{:?}-{}", way.mode, way.nodes.len()),
+            &way.with("[limits]\ndrain = \"100ms\"\n"),
+        );
+        let late = Late::new(entry.addresses[0]);
+        a_moment();
+        entry.signal(Signal::SIGTERM);
+        assert!(entry.ends_within(PATIENCE));
+        assert_eq!(late.read(), Got::All, "{:?}, {} nodes", way.mode, way.nodes.len());
+    }
+}
+
+#[test]
+fn an_entry_that_goes_leaves_what_is_on_its_way_to_the_kernel() {
+    for way in ways() {
+        let entry = node(&way.text);
+        let late = Late::new(entry.address("socks").unwrap());
+        a_moment();
+        drop(entry);
+        a_moment();
+        assert_eq!(late.read(), Got::All, "{:?}, {} nodes", way.mode, way.nodes.len());
+    }
+}
+
+#[test]
+fn a_killed_entry_leaves_no_false_end() {
+    for way in ways() {
+        let mut entry = Process::start(&format!("delivered-kill-{:?}-{}", way.mode, way.nodes.len()), &way.text);
+        let late = Late::new(entry.addresses[0]);
+        a_moment();
+        entry.signal(Signal::SIGKILL);
+        entry.child.wait().unwrap();
+        a_moment();
+        // With an end it is all.
+        late.read();
+    }
+}
+
+#[test]
+fn streams_that_come_later_do_not_wait_behind_it() {
+    let echo = late_echo();
+    for way in ways() {
+        let entry = node(&way.text);
+        let socks_listener = entry.address("socks").unwrap();
+        let mut late = Vec::new();
+        // Forty of these made every other client fail for 20 s.
+        let many = if way.nodes.len() == 1 { 40 } else { 2 };
+        for _ in 0..many {
+            late.push(Late::new(socks_listener));
+        }
+        let begun = Instant::now();
+        for _ in 0..many {
+            let (code, stream) = socks(socks_listener, "127.0.0.1", echo.port());
+            assert_eq!((code, exchange(stream, b"hello")), (0, b"hello".to_vec()));
+        }
+        let took = begun.elapsed();
+        assert!(took < Duration::from_secs(5), "{took:?}, {:?}, {} nodes", way.mode, way.nodes.len());
+        for late in late {
+            assert_eq!(late.read(), Got::All, "{:?}, {} nodes", way.mode, way.nodes.len());
+        }
+        // What is free afterwards is what there is.
+        wait_until("all are done", || entry.busy() == 0);
+        assert!(entry.idle("n1") > 0);
+    }
+}

@@ -22,6 +22,7 @@ use ipnet::IpNet;
 use crate::identity::{Fingerprint, Identity};
 use crate::logins::Users;
 use crate::route::{Pattern, Routes};
+use crate::tls::Prepared;
 
 /// Everything a node was told, resolved and checked.
 #[derive(Debug, Clone)]
@@ -181,6 +182,8 @@ pub enum Security<Known> {
         identity: Identity,
         /// The others'.
         known: Known,
+        /// What follows from both.
+        prepared: Prepared,
     },
     /// Plain: a key that both share is proven when the connection begins. What follows is neither encrypted nor protected.
     Plain(SharedKey),
@@ -271,7 +274,7 @@ impl Security<IndexMap<String, Fingerprint>> {
     /// Whether a node that has `credential` is admitted.
     pub fn admits(&self, credential: &Credential) -> bool {
         match (self, credential) {
-            (Self::Tls { identity, known }, Credential::Tls { ours, theirs }) => {
+            (Self::Tls { identity, known, .. }, Credential::Tls { ours, theirs }) => {
                 identity.fingerprint() == *ours && known.values().any(|key| key == theirs)
             }
             (Self::Plain(shared), Credential::Plain(key)) => shared.key == *key,

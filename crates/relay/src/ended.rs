@@ -8,7 +8,6 @@ use tokio::io::Interest;
 use tokio::time::sleep;
 
 use crate::connection::Connection;
-use crate::expiry::{self, Expiry};
 
 /// How soon, and later how often, a node looks whether a receiver has taken what it was sent.
 pub const LOOK: Duration = Duration::from_millis(20);
@@ -30,12 +29,9 @@ impl Ended {
         self.0.take().expect("it is there until it is taken or dropped")
     }
 
-    /// Waits until the kernel has sent all that was said, or the connection broke, or the stream's limits have passed. Until
-    /// then the other side has not read it, and can ask for nothing new.
-    pub async fn sent(&self, expiry: &mut Option<Box<Expiry>>) {
-        if !socket::has_unsent(self.socket()) {
-            return;
-        }
+    /// Waits until the kernel has sent all that was said, or the connection broke. The kernel gives up a closed connection
+    /// whose receiver has had no room for some minutes, but not one that a process has.
+    pub async fn sent(&self) {
         let sent = async {
             let mut pause = LOOK;
             while socket::has_unsent(self.socket()) {
@@ -46,7 +42,6 @@ impl Ended {
         tokio::select! {
             () = sent => {}
             _ = self.socket().ready(Interest::ERROR) => {}
-            () = expiry::passed(expiry, self.socket()) => {}
         }
     }
 }

@@ -53,11 +53,15 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
         relay.stop_accepting();
         let deadline = Instant::now() + drain;
         tracing::info!("stopping: {} streams have {drain:?} to end", relay.busy());
-        while relay.busy() > 0 && Instant::now() < deadline {
+        loop {
+            // Before the first look, idle connections that have something left to send become busy.
             tokio::select! {
                 () = sleep(DRAIN_STEP) => {}
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
+            }
+            if relay.busy() == 0 || Instant::now() >= deadline {
+                break;
             }
         }
         if relay.busy() > 0 {

@@ -19,7 +19,6 @@ use crate::dial;
 use crate::ended::Ended;
 use crate::names::Names;
 use crate::node::Node;
-use crate::tls;
 
 /// Payload that may travel with OPEN, before the answer. It is left where it is until the stream is open, so
 /// that it can be sent again on another connection.
@@ -237,8 +236,8 @@ async fn dial_peer(config: &Config, names: &Names, name: &str, peer: &Peer) -> R
     })?;
     let shaken = async {
         match &peer.security {
-            Security::Tls { identity, known } => {
-                let session = tls::dial(identity, *known).map_err(invalid)?;
+            Security::Tls { identity, known, prepared } => {
+                let session = prepared.dial(identity, *known).map_err(invalid)?;
                 Ok((Connection::secure(socket, session).await?, Vec::new()))
             }
             Security::Plain(shared) => {

@@ -12,6 +12,7 @@ use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus};
 use rustls::{AlertDescription, CertificateError, CommonState, Error, InvalidMessage, PeerIncompatible};
 
+use crate::tls::OursRefused;
 use crate::{memory, tls};
 
 /// The most payload of a record (RFC 8446 §5.1), and what a record has besides: header, content type, tag.
@@ -408,9 +409,7 @@ fn told(error: &Error) -> io::Error {
         Error::InvalidCertificate(CertificateError::Other(stranger)) => {
             io::Error::new(PermissionDenied, stranger.to_string())
         }
-        Error::AlertReceived(AlertDescription::CertificateUnknown) => {
-            io::Error::new(PermissionDenied, "it does not take this node's key")
-        }
+        Error::AlertReceived(AlertDescription::CertificateUnknown) => io::Error::new(PermissionDenied, OursRefused),
         Error::AlertReceived(AlertDescription::NoApplicationProtocol) | Error::NoApplicationProtocol => {
             io::Error::new(InvalidData, "it speaks another version of the segment protocol")
         }

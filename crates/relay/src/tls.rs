@@ -2,6 +2,7 @@
 //! Nothing is resumed and nothing is sent before the handshake ends.
 
 use std::sync::{Arc, OnceLock};
+use std::{fmt, io};
 
 use ekiden_relay_proto::segment::VERSION;
 use indexmap::IndexMap;
@@ -41,8 +42,70 @@ pub enum Stranger {
     NotAllowed(Fingerprint),
 }
 
-/// A session with the node that was dialled, which must have the `pinned` key.
-pub fn dial(identity: &Identity, pinned: Option<Fingerprint>) -> Result<Session, Error> {
+/// The other node's refusal of this one's key.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("it does not take this node's key")]
+pub struct OursRefused;
+
+/// Whether a handshake failed because the other node refused this one, and not this one the other.
+pub fn is_refusal_of_ours(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|error| error.is::<OursRefused>())
+}
+
+/// What the sessions with a peer, or of a listener, have in common. It is made for the first of them and follows from the
+/// keys that stand beside it in the configuration, so any two are equal.
+#[derive(Clone, Default)]
+pub struct Prepared(Arc<Common>);
+
+#[derive(Default)]
+struct Common {
+    client: OnceLock<Arc<ClientConfig>>,
+    server: OnceLock<Arc<ServerConfig>>,
+}
+
+impl Prepared {
+    /// A session with the node that was dialled, which must have the `pinned` key.
+    pub fn dial(&self, identity: &Identity, pinned: Option<Fingerprint>) -> Result<Session, Error> {
+        let config = match self.0.client.get() {
+            Some(config) => config.clone(),
+            None => {
+                let fresh = Arc::new(client(identity, pinned)?);
+                self.0.client.get_or_init(|| fresh).clone()
+            }
+        };
+        // Of no meaning here: nodes are known by their keys.
+        let name = ServerName::try_from("ekiden").map_err(|_| Error::General("the name of a node".into()))?;
+        Ok(Session::client(UnbufferedClientConnection::new(config, name)?))
+    }
+
+    /// A session with a node that has connected, which must have one of the keys in `nodes`.
+    pub fn accept(&self, identity: &Identity, nodes: &IndexMap<String, Fingerprint>) -> Result<Session, Error> {
+        let config = match self.0.server.get() {
+            Some(config) => config.clone(),
+            None => {
+                let fresh = Arc::new(server(identity, nodes)?);
+                self.0.server.get_or_init(|| fresh).clone()
+            }
+        };
+        Ok(Session::server(UnbufferedServerConnection::new(config)?))
+    }
+}
+
+impl PartialEq for Prepared {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Prepared {}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Prepared")
+    }
+}
+
+fn client(identity: &Identity, pinned: Option<Fingerprint>) -> Result<ClientConfig, Error> {
     let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13])?;
     let mut config = builder
         .dangerous()
@@ -51,13 +114,10 @@ pub fn dial(identity: &Identity, pinned: Option<Fingerprint>) -> Result<Session,
     config.alpn_protocols = vec![protocol()];
     config.resumption = Resumption::disabled();
     config.enable_sni = false;
-    // Of no meaning here: nodes are known by their keys.
-    let name = ServerName::try_from("ekiden").map_err(|_| Error::General("the name of a node".into()))?;
-    Ok(Session::client(UnbufferedClientConnection::new(Arc::new(config), name)?))
+    Ok(config)
 }
 
-/// A session with a node that has connected, which must have one of the keys in `nodes`.
-pub fn accept(identity: &Identity, nodes: &IndexMap<String, Fingerprint>) -> Result<Session, Error> {
+fn server(identity: &Identity, nodes: &IndexMap<String, Fingerprint>) -> Result<ServerConfig, Error> {
     let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13])?;
     let allowed = nodes.values().copied().collect();
     let mut config = builder
@@ -66,7 +126,7 @@ pub fn accept(identity: &Identity, nodes: &IndexMap<String, Fingerprint>) -> Res
     config.alpn_protocols = vec![protocol()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
-    Ok(Session::server(UnbufferedServerConnection::new(Arc::new(config))?))
+    Ok(config)
 }
 
 /// The segment protocol and its version (RFC 7301).

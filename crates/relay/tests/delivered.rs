@@ -112,6 +112,37 @@ impl Late {
     }
 }
 
+/// An origin that answers before it reads the body, keeps its connection, and reads after the client has left.
+#[test]
+fn a_request_whose_origin_reads_late_arrives_whole() {
+    let lanes: Vec<_> = ways().map(|way| std::thread::spawn(move || late_origin(&way))).collect();
+    lanes.into_iter().for_each(|lane| lane.join().unwrap());
+}
+
+fn late_origin(way: &Way) {
+    let entry = node(&way.text);
+    let (listener, origin) = listener();
+    // The sockets on the way take it all, so that the request is over for the client.
+    let body = noise(1_500_000, 10);
+    let mut client = connect(entry.address("web").unwrap());
+    write!(client, "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len()).unwrap();
+    let mut server = accept(&listener);
+    read_head(&mut server);
+    client.write_all(&body).unwrap();
+    a_moment();
+    server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+    assert!(read_head(&mut client).starts_with("HTTP/1.1 200 "));
+    client.read_exact(&mut [0; 2]).unwrap();
+    drop(client);
+    // Longer than an origin is waited for in passing.
+    sleep(Duration::from_millis(3500));
+    let mut all = Vec::new();
+    server.read_to_end(&mut all).unwrap();
+    assert!(all == body, "{} of {} bytes, {:?}, {} nodes", all.len(), body.len(), way.mode, way.nodes.len());
+    drop(server);
+    wait_until("the connection is free", || entry.idle("n1") == 1);
+}
+
 /// Time for the entry to do whatever it does to a connection.
 fn a_moment() {
     sleep(Duration::from_millis(400));

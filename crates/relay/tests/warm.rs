@@ -208,6 +208,25 @@ fn a_key_that_is_not_taken_is_said_once() {
 }
 
 #[test]
+fn who_refused_whom_is_said_where_both_sides_log() {
+    log_lines();
+    let exit = segment_node(Mode::Tls, "refused", None, "");
+    let (own, pinned) = (Mode::Tls.node("other-key"), Mode::Tls.peer("other-key"));
+    let _entry = node(&format!(
+        "name = \"refuser\"\n{own}[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
+         [peer.refused]\naddress = \"{}\"\n{pinned}warm = 1\n",
+        exit.address("seg").unwrap()
+    ));
+    wait_until("the dialler says that it refused", || {
+        logged(&format!("node refuser to node refused: it has presented the key {}", fingerprint("key"))) == 1
+    });
+    wait_until("the acceptor says that it was refused", || {
+        logged("refused this node: it does not take this node's key") >= 1
+    });
+    assert_eq!(logged("was refused: it does not take"), 0);
+}
+
+#[test]
 fn they_do_not_hold_up_a_node_that_stops() {
     let (listener, address) = listener();
     let text = entry_text("p", address, 2, "[limits]\ndrain = \"1h\"\n");

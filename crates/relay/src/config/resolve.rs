@@ -24,6 +24,7 @@ use super::{Accept, Allowance, Config, ConfigError, Limits, Listener, ListenerKi
 use crate::identity::{Fingerprint, Identity, NoFingerprint, load_shared};
 use crate::logins::{Users, is_hash};
 use crate::route::{Pattern, Route, Routes, Way};
+use crate::tls::Prepared;
 
 pub(super) fn resolve(text: &str, file: &Path) -> Result<Config, ConfigError> {
     let source = Source { text, file };
@@ -164,7 +165,7 @@ impl Source<'_> {
             (Some(file), None) => Security::Plain(self.shared_key(file)?),
             (None, fingerprint) => {
                 let known = fingerprint.as_ref().map(|text| self.fingerprint(text)).transpose()?;
-                Security::Tls { identity: self.needed(own, spanned.span())?, known }
+                Security::Tls { identity: self.needed(own, spanned.span())?, known, prepared: Prepared::default() }
             }
         };
         let address = self.target(&raw.address)?;
@@ -289,7 +290,10 @@ impl Source<'_> {
         match (&raw.plain_key_file, &raw.nodes) {
             (Some(_), Some(nodes)) => Err(self.both(nodes.span(), "nodes")),
             (Some(file), None) => Ok(Security::Plain(self.shared_key(file)?)),
-            (None, _) => Ok(Security::Tls { identity: self.needed(own, spanned.span())?, known }),
+            (None, _) => {
+                let identity = self.needed(own, spanned.span())?;
+                Ok(Security::Tls { identity, known, prepared: Prepared::default() })
+            }
         }
     }
 

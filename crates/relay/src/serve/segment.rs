@@ -32,6 +32,11 @@ pub(super) async fn serve(node: &Arc<Node>, listener: &Listener, security: &Secu
     let (name, credential, stream) = match timeout(limit, admit(node, security, socket)).await {
         Ok(Ok(Some(first))) => first,
         Ok(Ok(None)) | Err(_) => return,
+        Ok(Err(error)) if tls::is_refusal_of_ours(&error) => {
+            let known =
+                "its peer entry for this node must have the fingerprint that `ekiden keygen --show` prints here";
+            return tracing::warn!("a node at {from} refused this node: {error}; {known}");
+        }
         Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
             return tracing::warn!("a node at {from} was refused: {error}");
         }
@@ -48,7 +53,11 @@ pub(super) async fn serve(node: &Arc<Node>, listener: &Listener, security: &Secu
             // What was proved before does not hold any more.
             () = node.revoked(listener.address, &credential) => return,
             next = read_open(&stream) => next,
-            () = node.stopping() => return,
+            () = node.stopping() => {
+                // The dialler may not have read all of the last stream yet.
+                let _busy = node.begin();
+                return stream.sent().await;
+            }
         };
         let request = match next {
             Ok(open) => open,
@@ -73,8 +82,9 @@ async fn admit(
     socket: TcpStream,
 ) -> io::Result<Option<(String, Credential, Connection)>> {
     match security {
-        Security::Tls { identity, known } => {
-            let stream = Connection::secure(socket, tls::accept(identity, known).map_err(invalid)?).await?;
+        Security::Tls { identity, known, prepared } => {
+            let session = prepared.accept(identity, known).map_err(invalid)?;
+            let stream = Connection::secure(socket, session).await?;
             let key = stream.peer_key();
             let Some((name, key)) = known.iter().find(|(_, known)| Some(**known) == key) else {
                 return Err(invalid("a key that none of the nodes has"));
@@ -163,8 +173,6 @@ async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open) -> i
         said.and(delivered)?;
     }
     say(&stream, Kind::Delivered).await?;
-    // What the dialler has yet to read is lost if this node stops before it is on its way.
-    stream.sent(&mut expiry).await;
     drop(busy);
     Ok(stream)
 }

@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 
 use super::*;
 use crate::identity::{Fingerprint, Identity};
+use crate::tls::Prepared;
 
 /// A line in each direction, of which no call takes or gives more than `most`.
 struct Pair {
@@ -59,8 +60,8 @@ impl Pair {
     fn new(most: usize) -> Self {
         let (here, there) = (identity(), identity());
         let nodes = IndexMap::from([("here".to_owned(), here.fingerprint())]);
-        let client = tls::dial(&here, Some(there.fingerprint())).unwrap();
-        let server = tls::accept(&there, &nodes).unwrap();
+        let client = Prepared::default().dial(&here, Some(there.fingerprint())).unwrap();
+        let server = Prepared::default().accept(&there, &nodes).unwrap();
         Self { client, server, up: VecDeque::new(), down: VecDeque::new(), most }
     }
 
@@ -226,10 +227,15 @@ fn strangers_are_told_so_on_both_sides() {
     let (here, there, other) = (identity(), identity(), identity());
     let nodes = IndexMap::from([("here".to_owned(), here.fingerprint())]);
     let shake = |own: &Identity, pinned: Option<Fingerprint>| {
-        let client = tls::dial(own, pinned).unwrap();
-        let server = tls::accept(&there, &nodes).unwrap();
+        let client = Prepared::default().dial(own, pinned).unwrap();
+        let server = Prepared::default().accept(&there, &nodes).unwrap();
         let mut pair = Pair { client, server, up: VecDeque::new(), down: VecDeque::new(), most: 1 << 20 };
-        pair.shake_hands().map(|error| error.map(|error| (error.kind(), error.to_string())))
+        pair.shake_hands().map(|error| {
+            error.map(|error| {
+                assert_eq!(tls::is_refusal_of_ours(&error), error.to_string().contains("take this node's key"));
+                (error.kind(), error.to_string())
+            })
+        })
     };
     let there = there.fingerprint();
     assert_eq!(shake(&here, Some(there)), [None, None]);

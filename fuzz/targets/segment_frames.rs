@@ -8,12 +8,16 @@ mod cuts;
 
 fuzz_target!(|data: &[u8]| {
     let Some((bytes, cuts)) = cuts::split(data) else { return };
-    assert_eq!(receive(bytes, &cuts), receive(bytes, &[bytes.len()]));
+    let mut dialler = Incoming::default();
+    dialler.said_end();
+    for incoming in [Incoming::default(), dialler] {
+        assert_eq!(receive(incoming, bytes, &cuts), receive(incoming, bytes, &[bytes.len()]));
+    }
 });
 
 /// The payload's length, how the stream ended, and how many bytes were used.
-fn receive(bytes: &[u8], cuts: &[usize]) -> (u64, Option<Result<Event, Violation>>, usize) {
-    let (mut incoming, mut payload, mut used) = (Incoming::default(), 0, 0);
+fn receive(mut incoming: Incoming, bytes: &[u8], cuts: &[usize]) -> (u64, Option<Result<Event, Violation>>, usize) {
+    let (mut payload, mut used) = (0, 0);
     for cut in cuts {
         while used < *cut {
             let there = cut - used;

@@ -85,6 +85,8 @@ fn the_byte_layouts_are_those_of_the_document() {
     let failure = Failure::new(FailureCode::Refused, "no");
     assert_eq!(encode_failed(&failure), b"\x05\0\0\0\0\0\0\x03\x01no");
     assert_eq!(Header { kind: Kind::Data, length: 258 }.encode(), *b"\x06\0\0\0\0\0\x01\x02");
+    assert_eq!(Header { kind: Kind::Delivered, length: 0 }.encode(), *b"\x09\0\0\0\0\0\0\0");
+    assert!(Header::decode(*b"\x09\0\0\0\0\0\0\x01").is_err());
 }
 
 fn target() -> impl Strategy<Value = Target> {
@@ -128,6 +130,7 @@ proptest! {
     #[test]
     fn a_stream_reads_the_same_however_it_is_split(
         pieces in prop::collection::vec(1u32..2000, 0..8),
+        end in prop_oneof![Just(Kind::End), Just(Kind::Delivered)],
         tail in prop::collection::vec(any::<u8>(), 0..20),
         cuts in prop::collection::vec(1usize..700, 1..40),
     ) {
@@ -136,25 +139,40 @@ proptest! {
             wire.extend(Header { kind: Kind::Data, length }.encode());
             wire.extend(vec![0xab; length as usize]);
         }
-        wire.extend(Header { kind: Kind::End, length: 0 }.encode());
+        wire.extend(Header { kind: end, length: 0 }.encode());
+        let length = wire.len();
         wire.extend(tail);
-        let whole = receive(&wire, &[usize::MAX]);
-        prop_assert_eq!(receive(&wire, &cuts), whole);
+        let event = if end == Kind::End { Event::End } else { Event::Delivered };
+        let by_dialler = receive(dialler(), &wire, &[usize::MAX]);
+        prop_assert_eq!((&by_dialler.1, by_dialler.2), (&Some(Ok(event)), length));
+        prop_assert_eq!(receive(dialler(), &wire, &cuts), by_dialler);
+        let by_acceptor = receive(Incoming::default(), &wire, &[usize::MAX]);
+        let expected = if end == Kind::End { Ok(Event::End) } else { Err(Violation::OutOfPlace(end)) };
+        prop_assert_eq!((&by_acceptor.1, by_acceptor.2), (&Some(expected), length));
+        prop_assert_eq!(receive(Incoming::default(), &wire, &cuts), by_acceptor);
     }
 
     #[test]
     fn arbitrary_bytes_read_the_same_however_they_are_split(
-        wire in prop::collection::vec(prop_oneof![Just(0u8), 0u8..9, any::<u8>()], 0..400),
+        wire in prop::collection::vec(prop_oneof![Just(0u8), 0u8..11, any::<u8>()], 0..400),
         cuts in prop::collection::vec(1usize..30, 1..40),
     ) {
-        prop_assert_eq!(receive(&wire, &cuts), receive(&wire, &[usize::MAX]));
+        for incoming in [Incoming::default(), dialler()] {
+            prop_assert_eq!(receive(incoming, &wire, &cuts), receive(incoming, &wire, &[usize::MAX]));
+        }
     }
+}
+
+/// A dialler's receiving half after its END.
+fn dialler() -> Incoming {
+    let mut incoming = Incoming::default();
+    incoming.said_end();
+    incoming
 }
 
 /// What a receiver that reads at most as many bytes at once as `cuts` say (again and again) makes of `wire`: the payload's
 /// length, how it ended, and how many bytes it took.
-fn receive(wire: &[u8], cuts: &[usize]) -> (usize, Option<Result<Event, Violation>>, usize) {
-    let mut incoming = Incoming::default();
+fn receive(mut incoming: Incoming, wire: &[u8], cuts: &[usize]) -> (usize, Option<Result<Event, Violation>>, usize) {
     let mut payload = 0;
     let mut at = 0;
     let mut cuts = cuts.iter().cycle();

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use ekiden_net::socket;
 use ekiden_net::tcp_info::tcp_info;
-use ekiden_relay_proto::segment::{Header, Incoming, Kind, Violation};
+use ekiden_relay_proto::segment::{Header, Incoming, Kind};
 use socket2::SockRef;
 use tokio::time::sleep;
 
@@ -136,8 +136,8 @@ impl Side {
 impl Duplex {
     /// A stream that `a` asked for, to `b`; `first` was already read from `a`.
     pub fn new(a: Side, b: Side, first: &[u8]) -> Self {
-        let forward = Pump::whole(a.node.then(Incoming::from_dialler), b.node).with_first(first);
-        let backward = Pump::whole(b.node.then(Incoming::from_acceptor), a.node);
+        let forward = Pump::whole(a.node.then(Incoming::default), b.node).with_first(first);
+        let backward = Pump::whole(b.node.then(Incoming::default), a.node);
         Self { a, b, forward, backward, owes_end: false }
     }
 
@@ -214,17 +214,14 @@ fn poll(
     }
     // All that `a` said was read up to its end, so closing `a` cannot reset it for unread bytes. A node may be told with its
     // end that all was delivered.
-    if forward.is_done() && backward.leave_end() {
-        *owes_end = a.node;
+    if forward.is_done() {
+        backward.said_end();
+        *owes_end |= backward.leave_end() && a.node;
     }
     if !backward.is_done()
         && let Poll::Ready(Err(error)) = backward.poll(cx, b.stream, a.stream)
     {
         return Poll::Ready(Err(error));
-    }
-    // Not of what has not been said.
-    if backward.is_delivered() && !forward.is_done() {
-        return Poll::Ready(Err(Violation::OutOfPlace(Kind::Delivered).into()));
     }
     if forward.is_done() && backward.is_done() {
         return Poll::Ready(Ok(()));

@@ -162,6 +162,13 @@ impl Pump {
         self.phase == Phase::Done
     }
 
+    /// The other direction's END has been said to the node that this one comes from, an acceptor.
+    pub fn said_end(&mut self) {
+        if let Source::Frames(incoming, _) = &mut self.source {
+            incoming.said_end();
+        }
+    }
+
     /// Whether a node said by the end that it holds nothing any more of the other direction.
     pub fn is_delivered(&self) -> bool {
         self.is_delivered

@@ -101,35 +101,50 @@ impl Stream {
         let duplex = Duplex::new(client, side, &first);
         let mut expiry = Expiry::new(&node.config().limits);
         drop(first);
-        match duplex.run(&mut expiry).await {
-            Ok(Finished { a: client, b: side, is_delivered, .. }) => {
-                let upstream = Upstream { side, peer, bound: None };
-                let client = client.end_if_sent().err();
-                let upstream = upstream.finish_now(node, is_delivered).err();
-                if client.is_some() || upstream.is_some() {
-                    // Boxed: a stream that runs should not pay for its size.
-                    Box::pin(deliver(node, client, upstream, &mut expiry)).await;
-                }
+        let late = match duplex.run(&mut expiry).await {
+            Ok(finished) => Late::of(finished, peer, node),
+            Err(error) => {
+                tracing::debug!("a stream was reset: {error}");
+                None
             }
-            Err(error) => tracing::debug!("a stream was reset: {error}"),
+        };
+        if let Some(late) = late {
+            Box::pin(late.deliver(node, &mut expiry)).await;
         }
         drop((busy, user));
     }
 }
 
-/// Keeps what must be kept of a stream that is over until all that was said has been taken.
-async fn deliver(node: &Node, client: Option<Side>, upstream: Option<Upstream>, expiry: &mut Option<Box<Expiry>>) {
-    // Both have been told the end before the one is waited for and then the other.
-    if let Some(client) = &client {
-        client.say_end();
+/// What is left of a stream that has ended in both directions. Boxed: a stream that runs should not pay for it.
+struct Late {
+    client: Option<Side>,
+    upstream: Option<Upstream>,
+}
+
+impl Late {
+    /// Lets go of what can go now. `None` if all of it can.
+    fn of(finished: Finished, peer: Option<Arc<(String, Peer)>>, node: &Node) -> Option<Box<Self>> {
+        let Finished { a: client, b: side, is_delivered, .. } = finished;
+        let client = client.end_if_sent().err();
+        let upstream = Upstream { side, peer, bound: None }.finish_now(node, is_delivered).err();
+        (client.is_some() || upstream.is_some()).then(|| Box::new(Self { client, upstream }))
     }
-    if let Some(upstream) = upstream
-        && let Err(error) = upstream.finish(node, expiry).await
-    {
-        tracing::debug!("a stream was not delivered: {error}");
-    }
-    if let Some(client) = client {
-        client.deliver(expiry).await;
+
+    /// Keeps it until all that was said has been taken.
+    async fn deliver(self: Box<Self>, node: &Node, expiry: &mut Option<Box<Expiry>>) {
+        let Self { client, upstream } = *self;
+        // Both hear the end before one is waited for and then the other.
+        if let Some(client) = &client {
+            client.say_end();
+        }
+        if let Some(upstream) = upstream
+            && let Err(error) = upstream.finish(node, expiry).await
+        {
+            tracing::debug!("a stream was not delivered: {error}");
+        }
+        if let Some(client) = client {
+            client.deliver(expiry).await;
+        }
     }
 }
 

@@ -34,7 +34,7 @@ pub struct Reader {
 impl Reader {
     /// For a connection about whose bytes nothing is known yet; with `from_node`, one to an acceptor.
     pub fn new(from_node: bool) -> Self {
-        let incoming = from_node.then(Incoming::from_acceptor);
+        let incoming = from_node.then(Incoming::default);
         Self { incoming, ended: false, delivered: false, buffer: Vec::new(), holding: Holding::default() }
     }
 
@@ -84,6 +84,13 @@ impl Reader {
     /// Whether the end of the stream was said.
     pub fn has_ended(&self) -> bool {
         self.ended
+    }
+
+    /// This side has said END to the node.
+    pub fn said_end(&mut self) {
+        if let Some(incoming) = &mut self.incoming {
+            incoming.said_end();
+        }
     }
 
     /// Whether the node said by it that it holds nothing any more of what it was sent.
@@ -169,7 +176,6 @@ impl Reader {
     async fn run(&mut self, mut pump: Pump, from: &Connection, to: &Connection) -> Result<(), PumpError> {
         poll_fn(|cx| pump.poll(cx, from, to)).await?;
         self.incoming = pump.incoming();
-        self.delivered |= pump.is_delivered();
         Ok(())
     }
 }

@@ -8,9 +8,11 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+use common::peer::{accept_node, ask_for, frame, open_at, say};
 use common::process::{self, Process};
 use common::*;
 use ekiden_relay::Relay;
+use ekiden_relay_proto::segment::{Header, Kind, encode_opened};
 use nix::sys::signal::Signal;
 
 /// More than the sockets on the way to a server that does not read take at first.
@@ -265,4 +267,145 @@ fn streams_that_come_later_do_not_wait_behind_it() {
         wait_until("all are done", || entry.busy() == 0);
         assert!(entry.idle("n1") > 0);
     }
+}
+
+/// What the test says to a node as its dialler.
+fn payload(bytes: &[u8]) -> Vec<u8> {
+    Header::frame(Kind::Data, bytes)
+}
+
+/// Whether nothing comes within a moment.
+fn is_silent(stream: &TcpStream) -> bool {
+    stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let seen = stream.peek(&mut [0]);
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    seen.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+}
+
+#[test]
+fn an_exit_says_delivered_once_in_place_of_its_end_or_behind_it() {
+    let exit = segment_node(Mode::Plain, "exit", None, "");
+    let (listener, target) = listener();
+    let mut stream = open_at(exit.address("seg").unwrap(), target);
+    for round in 0..2 {
+        // The dialler's side ends first.
+        let mut server = accept(&listener);
+        stream.write_all(&payload(b"hello")).unwrap();
+        say(&stream, Kind::End);
+        assert!(ends_cleanly(&mut server));
+        assert!(is_silent(&stream));
+        server.write_all(b"bye").unwrap();
+        drop(server);
+        assert_eq!(frame(&mut stream), (Kind::Data, b"bye".to_vec()), "round {round}");
+        assert_eq!(frame(&mut stream).0, Kind::Delivered, "round {round}");
+        assert!(is_silent(&stream));
+        // The server's does.
+        ask_for(&mut stream, target);
+        let mut server = accept(&listener);
+        server.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(frame(&mut stream).0, Kind::End, "round {round}");
+        stream.write_all(&payload(b"late")).unwrap();
+        assert!(is_silent(&stream));
+        say(&stream, Kind::End);
+        assert_eq!(frame(&mut stream).0, Kind::Delivered, "round {round}");
+        assert!(ends_cleanly(&mut server));
+        ask_for(&mut stream, target);
+    }
+}
+
+#[test]
+fn an_exit_says_nothing_while_its_host_has_no_room() {
+    let exit = segment_node(Mode::Plain, "exit", None, "");
+    for server_resets in [false, true] {
+        let (listener, target) = listener();
+        let mut stream = open_at(exit.address("seg").unwrap(), target);
+        let mut server = accept(&listener);
+        server.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(frame(&mut stream).0, Kind::End);
+        // More than a receiver takes that does not read, and less than the exit's own socket does besides.
+        let data = noise(1_500_000, 11);
+        data.chunks(1 << 20).for_each(|piece| stream.write_all(&payload(piece)).unwrap());
+        say(&stream, Kind::End);
+        assert!(is_silent(&stream));
+        assert_eq!(exit.busy(), 1);
+        if server_resets {
+            reset(server);
+        } else {
+            let mut all = Vec::new();
+            server.read_to_end(&mut all).unwrap();
+            assert!(all == data);
+        }
+        // There is nobody to tell of a reset, and nothing left.
+        assert_eq!(frame(&mut stream).0, Kind::Delivered);
+        wait_until("the stream is over", || exit.busy() == 0);
+    }
+}
+
+#[test]
+fn a_host_gets_all_also_from_an_exit_whose_dialler_has_gone() {
+    let exit = segment_node(Mode::Plain, "exit", None, "");
+    let (listener, target) = listener();
+    let mut stream = open_at(exit.address("seg").unwrap(), target);
+    let mut server = accept(&listener);
+    server.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(frame(&mut stream).0, Kind::End);
+    let data = noise(1_500_000, 12);
+    data.chunks(1 << 20).for_each(|piece| stream.write_all(&payload(piece)).unwrap());
+    say(&stream, Kind::End);
+    a_moment();
+    reset(stream);
+    a_moment();
+    let mut all = Vec::new();
+    server.read_to_end(&mut all).unwrap();
+    assert!(all == data);
+}
+
+#[test]
+fn delivered_out_of_place_resets_the_stream() {
+    // A dialler has nothing to say it of.
+    let exit = segment_node(Mode::Plain, "exit", None, "");
+    let (host, target) = listener();
+    let stream = open_at(exit.address("seg").unwrap(), target);
+    let mut server = accept(&host);
+    say(&stream, Kind::Delivered);
+    assert!(!ends_cleanly(&mut server));
+    // Nor has an acceptor before all was said.
+    let (listener, address) = listener();
+    let entry = node(&format!(
+        "[listen.fwd]\nkind = \"forward\"\naddress = \"127.0.0.1:0\"\nto = \"192.0.2.1:1\"\nvia = [\"p\"]\n\
+         [peer.p]\naddress = \"{address}\"\nplain_key_file = \"key\"\n"
+    ));
+    let mut client = connect(entry.address("fwd").unwrap());
+    let mut peer = accept_node(&listener);
+    assert_eq!(frame(&mut peer).0, Kind::Open);
+    peer.write_all(&encode_opened(None)).unwrap();
+    say(&peer, Kind::Delivered);
+    assert!(!ends_cleanly(&mut client));
+}
+
+#[test]
+fn a_connection_is_not_used_again_before_delivered() {
+    let (listener, address) = listener();
+    let entry = node(&format!(
+        "[listen.fwd]\nkind = \"forward\"\naddress = \"127.0.0.1:0\"\nto = \"192.0.2.1:1\"\nvia = [\"p\"]\n\
+         [peer.p]\naddress = \"{address}\"\nplain_key_file = \"key\"\n"
+    ));
+    let front = entry.address("fwd").unwrap();
+    let mut client = connect(front);
+    let mut first = accept_node(&listener);
+    assert_eq!(frame(&mut first).0, Kind::Open);
+    first.write_all(&encode_opened(None)).unwrap();
+    say(&first, Kind::End);
+    client.shutdown(Shutdown::Write).unwrap();
+    assert_eq!(frame(&mut first).0, Kind::End);
+    // The client is not made to wait.
+    assert!(ends_cleanly(&mut client));
+    assert_eq!((entry.idle("p"), entry.busy(), entry.connections()), (0, 1, 1));
+    let _second = connect(front);
+    let mut other = accept_node(&listener);
+    assert_eq!(frame(&mut other).0, Kind::Open);
+    say(&first, Kind::Delivered);
+    wait_until("it is free", || entry.idle("p") == 1);
+    let _third = connect(front);
+    assert_eq!(frame(&mut first).0, Kind::Open);
 }

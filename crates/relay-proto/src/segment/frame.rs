@@ -124,13 +124,13 @@ impl Header {
 ///
 /// The receiver reads at most [`Incoming::payload`] + [`Incoming::header_missing`] bytes at a time and so
 /// never takes bytes that belong to the next stream.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Incoming {
     payload: u32,
     header: [u8; HEADER_BYTES],
     have: u8,
-    /// DELIVERED is the acceptor's to say.
-    may_be_delivered: bool,
+    /// The receiver is a dialler that has said END.
+    has_said_end: bool,
 }
 
 /// What a complete header means in an open stream.
@@ -147,14 +147,9 @@ pub enum Event {
 }
 
 impl Incoming {
-    /// What an acceptor receives.
-    pub fn from_dialler() -> Self {
-        Self { payload: 0, header: [0; HEADER_BYTES], have: 0, may_be_delivered: false }
-    }
-
-    /// What a dialler receives.
-    pub fn from_acceptor() -> Self {
-        Self { may_be_delivered: true, ..Self::from_dialler() }
+    /// The receiver is a dialler, and has said END: from here on it may hear DELIVERED.
+    pub fn said_end(&mut self) {
+        self.has_said_end = true;
     }
 
     /// The bytes of payload that come next.
@@ -191,7 +186,7 @@ impl Incoming {
                 Ok(Some(Event::Data(header.length)))
             }
             Kind::End => Ok(Some(Event::End)),
-            Kind::Delivered if self.may_be_delivered => Ok(Some(Event::Delivered)),
+            Kind::Delivered if self.has_said_end => Ok(Some(Event::Delivered)),
             Kind::Reset => Ok(Some(Event::Reset(header.length as u8))),
             other => Err(Violation::OutOfPlace(other)),
         }

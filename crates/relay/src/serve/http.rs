@@ -381,7 +381,7 @@ fn finish(node: &Arc<Node>, origin: Option<Origin>) {
         return upstream.side.end_cleanly();
     }
     // What was said unasked resets it.
-    if !reader.is_quiet() || reader.is_delivered() {
+    if !reader.is_quiet() {
         return;
     }
     let (busy, node) = (node.begin(), node.clone());

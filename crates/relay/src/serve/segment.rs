@@ -184,7 +184,7 @@ async fn say(stream: &Connection, kind: Kind) -> io::Result<()> {
 
 /// After FAILED: throws away the payload that was on its way, up to the END behind it.
 async fn discard(stream: &Connection) -> io::Result<()> {
-    let mut incoming = Incoming::from_dialler();
+    let mut incoming = Incoming::default();
     let mut piece = [0; 4096];
     loop {
         let payload = (incoming.payload() as usize).min(piece.len());

@@ -1,11 +1,11 @@
 //! A node's peer that is the test itself, on plain segments.
 
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use ekiden_relay_proto::segment::{Acceptor, HEADER_BYTES, Header, Key, Kind};
+use ekiden_relay_proto::segment::{Acceptor, Dialler, HEADER_BYTES, Header, Key, Kind, Open};
 
-use super::accept;
+use super::{accept, connect};
 
 /// The next frame.
 pub fn frame(stream: &mut TcpStream) -> (Kind, Vec<u8>) {
@@ -15,6 +15,24 @@ pub fn frame(stream: &mut TcpStream) -> (Kind, Vec<u8>) {
     let mut body = vec![0; header.length as usize];
     stream.read_exact(&mut body).unwrap();
     (header.kind, body)
+}
+
+/// Connects to a node's plain segment listener and opens a stream to `target`.
+pub fn open_at(node: SocketAddr, target: SocketAddr) -> TcpStream {
+    let mut stream = connect(node);
+    let dialler = Dialler::new(Key([0xaa; 32]), "test", [8; 32]);
+    stream.write_all(&dialler.hello()).unwrap();
+    let hello = frame(&mut stream).1;
+    stream.write_all(&dialler.auth(&hello).unwrap()).unwrap();
+    ask_for(&mut stream, target);
+    stream
+}
+
+/// Opens another stream on the connection.
+pub fn ask_for(stream: &mut TcpStream, target: SocketAddr) {
+    let open = Open { chain: Vec::new(), target: target.into(), client: None };
+    stream.write_all(&open.encode()).unwrap();
+    assert_eq!(frame(stream).0, Kind::Opened);
 }
 
 /// Says a frame without a body.

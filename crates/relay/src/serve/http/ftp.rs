@@ -302,6 +302,7 @@ impl<'a> Control<'a> {
                     SockRef::from(side.stream.socket()).shutdown(std::net::Shutdown::Write)
                 };
                 ended.map_err(PumpError::Send)?;
+                reader.said_end();
                 while !reader.has_ended() && reader.more(&side.stream).await? {
                     reader.buffer.clear();
                 }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use ekiden_net::socket;
 use ekiden_net::tcp_info::tcp_info;
-use ekiden_relay_proto::segment::{Header, Incoming, Kind};
+use ekiden_relay_proto::segment::{Header, Kind};
 use socket2::SockRef;
 use tokio::time::sleep;
 
@@ -136,8 +136,8 @@ impl Side {
 impl Duplex {
     /// A stream that `a` asked for, to `b`; `first` was already read from `a`.
     pub fn new(a: Side, b: Side, first: &[u8]) -> Self {
-        let forward = Pump::whole(a.node.then(Incoming::default), b.node).with_first(first);
-        let backward = Pump::whole(b.node.then(Incoming::default), a.node);
+        let forward = Pump::whole(a.node, b.node).with_first(first);
+        let backward = Pump::whole(b.node, a.node);
         Self { a, b, forward, backward, owes_end: false }
     }
 

@@ -105,18 +105,17 @@ pub enum PumpError {
 }
 
 impl Pump {
-    /// From a host until its end, or from a node (`incoming`) until its END; to a host or to a node.
-    pub fn whole(incoming: Option<Incoming>, to_node: bool) -> Self {
-        let source = incoming.map_or(Source::UntilEnd, |incoming| Source::Frames(incoming, None));
+    /// From a host until its end, or from a node (`from_node`) until its END; to a host or to a node.
+    pub fn whole(from_node: bool, to_node: bool) -> Self {
+        let source = if from_node { Source::Frames(Incoming::default(), None) } else { Source::UntilEnd };
         Self::new(source, to_node, true)
     }
 
     /// The rest of a direction whose beginning was read otherwise, without passing its end on; `incoming` is where a
     /// node's frames stand.
     pub fn remainder(incoming: Option<Incoming>, to_node: bool) -> Self {
-        let mut pump = Self::whole(incoming, to_node);
-        pump.leave_end();
-        pump
+        let source = incoming.map_or(Source::UntilEnd, |incoming| Source::Frames(incoming, None));
+        Self::new(source, to_node, false)
     }
 
     /// `n` bytes of payload, and no end; an end before is an error.

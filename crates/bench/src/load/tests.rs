@@ -1,6 +1,7 @@
 //! The generators against themselves, on loopback: no relay, no root.
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::process::{Child, Command};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -82,4 +83,38 @@ fn files_arrive_in_whole_at_a_rate_and_some_at_a_time() {
 fn files_from_a_closed_port_are_refused_and_no_result() {
     let path = Path { connect: loopback().connect, ..loopback() };
     assert!(files::run(path, Begin::PerSecond(100.0), Duration::from_millis(50)).is_err());
+}
+
+/// A process that ends with the test.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_bare_relay_passes_bytes_and_ends_on() {
+    let program = std::env::temp_dir().join(format!("bare-relay-{}", std::process::id()));
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/relay/bare.c");
+    let built = Command::new("gcc").args(["-O2", "-Wall", "-Werror", "-pthread", source, "-o"]).arg(&program).status();
+    assert!(built.unwrap().success());
+    for low_water in [&[][..], &["-l", "524288"]] {
+        let (relay, server) = (loopback().connect, loopback());
+        let ends = [relay, server.listen].map(|end| [end.ip().to_string(), end.port().to_string()]);
+        let process = Command::new(&program).args(low_water).args(ends.as_flattened()).spawn().unwrap();
+        let _process = Running(process);
+        while TcpStream::connect(relay).is_err() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let path = Path { connect: relay, ..server };
+        // Every byte that was sent must arrive, and every end.
+        let bulk = stream::run(path, 20, TIMES, &no_relay, &|| Ok(0)).unwrap();
+        assert!(bulk.interval.count > 1_000_000, "{bulk:?}");
+        assert!(pingpong::run(path, TIMES).unwrap().len() > 10);
+        assert!(storm::run(path, 16, TIMES, &no_relay).unwrap().count > 16);
+    }
+    std::fs::remove_file(&program).unwrap();
 }

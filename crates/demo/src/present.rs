@@ -111,3 +111,51 @@ pub fn bars(groups: &[String], outcomes: &[&Outcome]) -> Vec<(String, Vec<Option
 pub fn mbit(bit_s: f64) -> String {
     format!("{:.1}", bit_s / 1e6)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases;
+
+    /// Transfers that ran as their models say.
+    fn as_modelled(cases: &[Case]) -> Vec<Transfer> {
+        let transfer = |case: &Case| Transfer {
+            bytes: case.bytes.0,
+            seconds: case.model.time_for(case.bytes).as_secs(),
+            connect_s: 0.0,
+            first_byte_s: 0.0,
+            sha256: String::new(),
+            drops: 0,
+            samples: Vec::new(),
+        };
+        cases.iter().map(transfer).collect()
+    }
+
+    #[test]
+    fn the_conclusion_says_where_s3s_goal_is_reached_and_by_how_much_it_is_missed() {
+        let cases = cases::all(true);
+        let transfers = as_modelled(&cases);
+        let outcomes = outcomes(&cases, &transfers);
+        let page = page(&outcomes, None);
+        let [first, more] = page.conclusion.as_slice() else { panic!("{:?}", page.conclusion) };
+        assert!(first.contains("96.5 Mbit/s instead of 10.5 ") && first.ends_with("50 Mbit/s: reached."), "{first}");
+        assert!(
+            more.contains("74.2 Mbit/s instead of 37.1; reached.") && more.contains("missed by 29.0 Mbit/s"),
+            "{more}"
+        );
+        assert!(!page.to_html().contains("left out") && !page.to_html().contains("NaN"));
+    }
+
+    #[test]
+    fn a_demo_without_own_congestion_controls_says_why_once() {
+        let cases = cases::all(false);
+        let transfers = as_modelled(&cases);
+        let outcomes = outcomes(&cases, &transfers);
+        let page = page(&outcomes, Some("it needs root"));
+        let lines: Vec<String> = page.sections.iter().flat_map(|section| section.text.clone()).collect();
+        let said: Vec<&String> = lines.iter().filter(|line| line.contains("it needs root")).collect();
+        assert_eq!(said, ["HSTCP and gentle HSTCP are left out here: it needs root."]);
+        assert!(outcomes.iter().all(|outcome| !outcome.way.contains("HSTCP")));
+        assert!(!page.to_html().contains("NaN"));
+    }
+}

@@ -24,7 +24,7 @@ const GAP: i32 = 7;
 pub(crate) const TEXT: f64 = 15.0;
 const TITLE: f64 = 17.0;
 /// Of a character beside its size, in the widest of the usual fonts.
-const CHARACTER: f64 = 0.58;
+const CHARACTER: f64 = 0.62;
 
 /// What a legend shows beside a name.
 #[derive(Clone, Copy)]

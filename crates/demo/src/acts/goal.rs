@@ -116,7 +116,9 @@ pub fn section(outcomes: &[Outcome]) -> Section {
                 .into(),
             "The windows: S3 explains a user's throughput by the receive window of the user's host (64 KiB without \
              window scaling); a Linux server sends up to 4 MiB ahead. S3 does not print the windows of its own hosts; its direct \
-             transfer (48.2 Mbit/s at 38.6 ms) needs 232 KB on average."
+             transfer (48.2 Mbit/s at 38.6 ms) needs 232 KB on average. Where the server's buffer is the limit a direct transfer \
+             stays below the model: the kernel refills the buffer a third at a time, and such a burst waits before the user's \
+             line."
                 .into(),
         ],
         charts: vec![chart.to_svg()],
@@ -145,10 +147,10 @@ pub fn conclusion(outcomes: &[Outcome]) -> Vec<String> {
             reached(&USER),
         ),
         format!(
-            "With the windows that S3's own hosts had, 232 KB at both ends: {}; {}. Where the server, too, holds no more than \
-             64 KiB: {}; {}, for that window still spans the 25 ms from the server to the middle. Only a node within {near} ms of \
-             the server would help there. With 4 MiB at both ends and no losses the distance does not matter: {} direct, {} \
-             through the nodes.",
+            "With 232 KB at both ends, which is what S3's own direct transfer needs: {}; {}. Where the server, too, holds no \
+             more than 64 KiB: {}; {}, for that window still spans the 25 ms from the server to the middle. Only a node within \
+             {near} ms of the server would help there. With 4 MiB at both ends and no losses the distance does not matter: {} \
+             direct, {} through the nodes.",
             gain(&S3),
             reached(&S3),
             gain(&NARROW),

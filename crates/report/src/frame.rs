@@ -15,7 +15,7 @@ const WIDTH: u32 = 640;
 /// Of the plot with its axes; title, legend and further lines under the axis come on top.
 const PLOT: u32 = 340;
 const MARGIN: i32 = 12;
-const TITLE_HEIGHT: i32 = 30;
+const TITLE_LINE: i32 = 23;
 pub(crate) const LINE: i32 = 21;
 /// In the legend: a sample of the line or bar, and what stands apart from what.
 const SAMPLE: i32 = 20;
@@ -24,7 +24,7 @@ const GAP: i32 = 7;
 pub(crate) const TEXT: f64 = 15.0;
 const TITLE: f64 = 17.0;
 /// Of a character beside its size, in the widest of the usual fonts.
-const CHARACTER: f64 = 0.62;
+const CHARACTER: f64 = 0.6;
 
 /// What a legend shows beside a name.
 #[derive(Clone, Copy)]
@@ -55,14 +55,16 @@ impl Frame<'_> {
     /// Draws paper, title and legend, and then `plot` into what is left. Writing into a string cannot fail, and no chart here has
     /// an empty range.
     pub(crate) fn to_svg(&self, plot: impl for<'a> FnOnce(&Drawing<'a>) -> Result<(), DrawError<'a>>) -> String {
+        let title = lines(self.title);
         let rows = self.rows();
-        let above = MARGIN + TITLE_HEIGHT + LINE * rows.len() as i32;
+        let legend_top = MARGIN + 7 + TITLE_LINE * title.len() as i32;
+        let above = legend_top + LINE * rows.len() as i32;
         let below = LINE * self.lines_below.saturating_sub(1) as i32;
         let mut text = String::new();
         {
             let size = (WIDTH, PLOT + (above + below) as u32);
             let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
-            let drawn = area.fill(&PAPER).and_then(|()| self.head(&area, &rows));
+            let drawn = area.fill(&PAPER).and_then(|()| head(&area, &title, &rows, legend_top));
             let (_, rest) = area.split_vertically(above);
             drawn.and_then(|()| plot(&rest)).and_then(|()| area.present()).expect("drawing into memory");
         }
@@ -72,7 +74,7 @@ impl Frame<'_> {
     }
 
     /// The legend's entries with the place of each in its row.
-    fn rows(&self) -> Vec<Vec<(i32, &str, Sample)>> {
+    fn rows(&self) -> Vec<Vec<Entry<'_>>> {
         let mut rows: Vec<Vec<_>> = Vec::new();
         let mut x = MARGIN;
         for &(name, sample) in &self.legend {
@@ -89,27 +91,49 @@ impl Frame<'_> {
         }
         rows
     }
+}
 
-    fn head<'a>(&self, area: &Drawing<'a>, rows: &[Vec<(i32, &str, Sample)>]) -> Result<(), DrawError<'a>> {
-        let title = style(TITLE, INK, HPos::Left, VPos::Top);
-        area.draw(&Text::new(self.title.to_owned(), (MARGIN, MARGIN), title))?;
-        for (number, row) in rows.iter().enumerate() {
-            let y = MARGIN + TITLE_HEIGHT + LINE * number as i32 + LINE / 2;
-            for &(x, name, sample) in row {
-                match sample {
-                    Sample::Bar(colour) => {
-                        area.draw(&Rectangle::new([(x, y - 6), (x + SAMPLE, y + 6)], colour.filled()))?;
-                    }
-                    Sample::Line(colour) => {
-                        area.draw(&PathElement::new([(x, y), (x + SAMPLE, y)], colour.stroke_width(3)))?;
-                    }
-                }
-                let text = style(TEXT, INK, HPos::Left, VPos::Center);
-                area.draw(&Text::new(name.to_owned(), (x + SAMPLE + GAP, y), text))?;
-            }
-        }
-        Ok(())
+/// A legend's entry: where it begins in its row, and what it is.
+type Entry<'a> = (i32, &'a str, Sample);
+
+fn head<'a>(area: &Drawing<'a>, title: &[String], rows: &[Vec<Entry>], top: i32) -> Result<(), DrawError<'a>> {
+    for (number, line) in title.iter().enumerate() {
+        let y = MARGIN + TITLE_LINE * number as i32;
+        area.draw(&Text::new(line.clone(), (MARGIN, y), style(TITLE, INK, HPos::Left, VPos::Top)))?;
     }
+    for (number, row) in rows.iter().enumerate() {
+        let y = top + LINE * number as i32 + LINE / 2;
+        for &(x, name, sample) in row {
+            match sample {
+                Sample::Bar(colour) => {
+                    area.draw(&Rectangle::new([(x, y - 6), (x + SAMPLE, y + 6)], colour.filled()))?;
+                }
+                Sample::Line(colour) => {
+                    area.draw(&PathElement::new([(x, y), (x + SAMPLE, y)], colour.stroke_width(3)))?;
+                }
+            }
+            let text = style(TEXT, INK, HPos::Left, VPos::Center);
+            area.draw(&Text::new(name.to_owned(), (x + SAMPLE + GAP, y), text))?;
+        }
+    }
+    Ok(())
+}
+
+/// A title in lines as wide as the picture; none ends within a word.
+fn lines(title: &str) -> Vec<String> {
+    let most = (f64::from(WIDTH as i32 - 2 * MARGIN) / (TITLE * CHARACTER)) as usize;
+    let mut lines = vec![String::new()];
+    for word in title.split_whitespace() {
+        let line = lines.last_mut().expect("there is a line");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= most {
+            line.extend([" ", word]);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines
 }
 
 /// Room for axes whose numbers and names are of the usual size.

@@ -70,6 +70,16 @@ fn no_mark_crosses_a_bars_value() {
 }
 
 #[test]
+fn a_long_title_is_broken_into_lines() {
+    let title = ["parallel-streams"; 6].join(", ");
+    let svg = BarChart { title: title.clone(), ..bars() }.to_svg();
+    let texts: Vec<&str> = svg.split("<text").skip(1).filter_map(|element| element.split('\n').nth(1)).collect();
+    let lines: Vec<&str> = texts.iter().copied().filter(|text| text.contains("parallel-streams")).collect();
+    assert!(lines.len() > 1 && lines.iter().all(|line| line.len() < 64), "{lines:?}");
+    assert_eq!(lines.join(" "), title);
+}
+
+#[test]
 fn categories_may_have_several_lines() {
     let mut chart = bars();
     chart.categories[0] = "direct\nunder it".into();

@@ -6,15 +6,16 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream as StdStream};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ekiden_net::socket::Listening;
+use tokio::sync::watch;
 
-use crate::config::{Listener, ListenerKind};
+use crate::config::{Allowance, Listener, ListenerKind};
 use crate::node::{Load, Node, Worker};
-use crate::quota::{ClientKey, Place, Refused};
+use crate::quota::{ClientKey, Limit, Place};
 use crate::serve;
 
 /// How long a worker does not accept after the process ran out of descriptors or memory.
@@ -29,6 +30,17 @@ const SHORT: Duration = Duration::from_millis(100);
 /// How long after the end of a short connection more of them are expected.
 const MEMORY: Duration = Duration::from_millis(100);
 
+/// One in so many of `limits.connections` may be strangers' on segment listeners.
+const STRANGERS: u32 = 2;
+
+/// What an address may have on segment listeners before it has proven a key, if hosts may not have more anyway: as many as
+/// a node makes at a time.
+const HANDSHAKES: Allowance = Allowance { open: 256, rate: 1000 };
+
+/// A listener as the configuration in force has it; its sender is gone when the listener was removed. Shared, to be
+/// small in what an open connection costs.
+pub type Current = Arc<watch::Receiver<Arc<Listener>>>;
+
 /// Counts an accepted connection until it is dropped.
 pub struct Permit {
     node: Arc<Node>,
@@ -36,13 +48,21 @@ pub struct Permit {
     since: Instant,
     /// Among the connections of its client, if those are counted.
     place: Option<Place<ClientKey>>,
+    /// Of a connection to a segment listener, until it has proven a key.
+    stranger: Option<Box<Stranger>>,
+}
+
+/// A connection that may be another node's. Counts as a stranger's until dropped.
+struct Stranger {
+    node: Arc<Node>,
+    place: Option<Place<ClientKey>>,
 }
 
 impl Permit {
     fn new(node: &Arc<Node>, worker: &Worker) -> Self {
         node.connections.fetch_add(1, Ordering::Relaxed);
         worker.load.open.fetch_add(1, Ordering::Relaxed);
-        Self { node: node.clone(), load: worker.load.clone(), since: Instant::now(), place: None }
+        Self { node: node.clone(), load: worker.load.clone(), since: Instant::now(), place: None, stranger: None }
     }
 
     /// Counts it as one of the client at `address`. Whether that may have one more; if not, it is to be reset.
@@ -51,9 +71,49 @@ impl Permit {
         self.place.is_some()
     }
 
+    /// It is another node's, which has proven it: it counts for nobody any more.
+    pub fn is_proven(&mut self) {
+        if let Some(place) = self.stranger.take().and_then(|mut stranger| stranger.place.take()) {
+            place.give_back();
+        }
+    }
+
     /// The node that accepted.
     pub fn node(&self) -> &Arc<Node> {
         &self.node
+    }
+}
+
+impl Stranger {
+    /// One more that comes from `address`, if there may be one.
+    fn new(node: &Arc<Node>, address: IpAddr) -> Option<Self> {
+        let limits = &node.config().limits;
+        // Counts itself from here on.
+        let before = node.unproven.fetch_add(1, Ordering::Relaxed);
+        let mut stranger = Self { node: node.clone(), place: None };
+        let most = limits.connections.div_ceil(STRANGERS);
+        let client = ClientKey::from(address);
+        if before >= most as usize {
+            let line = format_args!(
+                "{client}: {most} connections to segment listeners have not proven a key yet (a half of limits.connections); others are reset"
+            );
+            node.lines.warn("strangers", client, line);
+            return None;
+        }
+        let open = limits.client.open.max(HANDSHAKES.open);
+        let allowance = Allowance { open, rate: limits.client.rate.max(HANDSHAKES.rate) };
+        let place = node.strangers.enter(client, allowance).map_err(|limit| {
+            let line = format_args!("client {client}: {limit} to segment listeners without a key; others are reset");
+            node.lines.warn("stranger", client, line);
+        });
+        stranger.place = Some(place.ok()?);
+        Some(stranger)
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.node.unproven.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -76,8 +136,9 @@ pub async fn run(
     workers: Arc<[Worker]>,
     me: usize,
     socket: TcpListener,
-    current: Arc<RwLock<Arc<Listener>>>,
+    current: watch::Receiver<Arc<Listener>>,
 ) {
+    let current = Arc::new(current);
     let socket = match Listening::new(socket) {
         Ok(socket) => socket,
         Err(error) => return tracing::error!("a listener could not be watched: {error}"),
@@ -97,8 +158,7 @@ pub async fn run(
                 Some(Ok((stream, from))) => {
                     paused = false;
                     tracing::trace!(%from, "accepted");
-                    let listener = current.read().unwrap_or_else(PoisonError::into_inner).clone();
-                    start(&node, &workers, me, (stream, from), listener);
+                    start(&node, &workers, me, (stream, from), &current);
                 }
                 Some(Err(error)) if is_about_one_connection(&error) => {}
                 Some(Err(error)) => {
@@ -114,23 +174,23 @@ pub async fn run(
     }
 }
 
-fn start(
-    node: &Arc<Node>,
-    workers: &[Worker],
-    me: usize,
-    (stream, from): (StdStream, SocketAddr),
-    listener: Arc<Listener>,
-) {
-    // Other nodes are known by their keys, and each has many clients; of others it is told whose they are.
-    let place = match listener.kind {
-        ListenerKind::Segment(_) => None,
-        _ if listener.is_told_by(from) => None,
-        _ => match place(node, from.ip()) {
-            // Dropped before a byte of any protocol, it is reset.
+fn start(node: &Arc<Node>, workers: &[Worker], me: usize, (stream, from): (StdStream, SocketAddr), current: &Current) {
+    let listener = current.borrow().clone();
+    let (mut counted, mut stranger) = (None, None);
+    // Without a place it is dropped before a byte of any protocol, which resets it.
+    match listener.kind {
+        // Nodes are known by their keys, and each has many clients. Until one has proven its key it may be anybody.
+        ListenerKind::Segment(_) => match Stranger::new(node, from.ip()) {
             None => return,
-            place => place,
+            taken => stranger = taken,
         },
-    };
+        // It will be told whose connection it is.
+        _ if listener.is_told_by(from) => {}
+        _ => match place(node, from.ip()) {
+            None => return,
+            taken => counted = taken,
+        },
+    }
     let are_short = || {
         let until = workers[me].load.short_until.load(Ordering::Relaxed);
         node.started.elapsed().as_millis() < until.into()
@@ -138,18 +198,25 @@ fn start(
     let open = |i: usize| workers[i].load.open.load(Ordering::Relaxed);
     let worker = &workers[pick(workers.len(), open, me, are_short)];
     let mut permit = Permit::new(node, worker);
-    permit.place = place;
-    worker.handle.spawn(serve::connection(permit, listener, stream, from));
+    (permit.place, permit.stranger) = (counted, stranger.map(Box::new));
+    worker.handle.spawn(serve::connection(permit, current.clone(), stream, from));
 }
 
 /// A place for one more connection of the client at `address`, if it may have one.
 fn place(node: &Node, address: IpAddr) -> Option<Place<ClientKey>> {
     let client = ClientKey::from(address);
-    let place = node.clients.enter(client, node.config().limits.client);
-    if let Err(Refused { limit, is_first: true }) = place {
-        tracing::warn!("client {client}: {limit} ({}); others are reset", limit.key("client"));
-    }
-    place.ok()
+    let limits = &node.config().limits;
+    let is_own = address.to_canonical().is_loopback();
+    let rate = if is_own { limits.loopback_rate } else { limits.client.rate };
+    let place = node.clients.enter(client, Allowance { rate, ..limits.client });
+    let refused = place.map_err(|limit| {
+        let key = match limit {
+            Limit::Rate(_) if is_own => "limits.loopback_rate".into(),
+            _ => limit.key("client"),
+        };
+        node.lines.warn("client", client, format_args!("client {client}: {limit} ({key}); others are reset"));
+    });
+    refused.ok()
 }
 
 /// The worker for a new connection that arrived at `me`, by how many each has `open`.

@@ -78,6 +78,8 @@ pub struct Limits {
     pub connections: u32,
     /// What each client's address is allowed, over all listeners that hosts connect to; an IPv6 network of 64 bits is one.
     pub client: Allowance,
+    /// New connections per second, a second's worth of them at once, of a client on this machine (a loopback address).
+    pub loopback_rate: u32,
     /// What each user is allowed, over all listeners that ask for one.
     pub user: Allowance,
     /// Bytes that were read and not yet written, in all, from which on nothing new begins.

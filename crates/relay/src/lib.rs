@@ -30,6 +30,7 @@ mod rules;
 mod segment;
 mod serve;
 mod session;
+mod throttle;
 mod tls;
 mod warm;
 mod wire;

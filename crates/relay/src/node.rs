@@ -28,6 +28,7 @@ use crate::names::Names;
 use crate::pool::Pool;
 use crate::quota::{ClientKey, Quotas};
 use crate::rules::{Installed, Rules, RulesError};
+use crate::throttle::Throttle;
 use crate::warm;
 
 /// Turns that a thread gives to streams that need not wait before it looks which others need not wait any more. With tokio's
@@ -41,6 +42,8 @@ const LATE_ORIGINS: usize = 64;
 #[derive(Debug)]
 pub struct Node {
     config: RwLock<Arc<Config>>,
+    /// Grows with each new configuration.
+    generation: AtomicU64,
     /// What times are counted from.
     pub started: Instant,
     /// Warm connections to peers.
@@ -59,6 +62,12 @@ pub struct Node {
     pub clients: Arc<Quotas<ClientKey>>,
     /// ... and of each user.
     pub users: Arc<Quotas<String>>,
+    /// Connections to segment listeners that have not proven a key yet, by address ...
+    pub strangers: Arc<Quotas<ClientKey>>,
+    /// ... and in all.
+    pub unproven: AtomicUsize,
+    /// Lines of the log that others cause.
+    pub lines: Throttle,
     /// Told when one closes while the limit is reached.
     pub closed: Notify,
     /// Origins over nodes that are waited for although their requests are long over.
@@ -99,6 +108,8 @@ pub struct Relay {
     runtimes: Vec<Runtime>,
     threads: Vec<(oneshot::Sender<()>, std::thread::JoinHandle<()>)>,
     bound: HashMap<String, Bound>,
+    /// Of listeners that accept no more because the node is to end.
+    stopped: Vec<watch::Sender<Arc<Listener>>>,
     /// The congestion controls that this node keeps in the kernel.
     held: Vec<Held>,
     /// The rules that transparent listeners and exits need. They outlast all connections.
@@ -110,8 +121,8 @@ struct Bound {
     listener: Arc<Listener>,
     /// With the port the kernel chose, where the configuration says 0.
     address: SocketAddr,
-    /// What connections accepted from now on are served as.
-    current: Arc<RwLock<Arc<Listener>>>,
+    /// What connections are served as. Dropped when the listener is removed.
+    current: watch::Sender<Arc<Listener>>,
     tasks: Vec<AbortHandle>,
 }
 
@@ -165,6 +176,11 @@ impl Node {
     /// The configuration in force.
     pub fn config(&self) -> Arc<Config> {
         self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Which configuration is in force. What was decided under an earlier one may not hold any more.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
     }
 
     /// What keeps this node from accepting one more connection.
@@ -232,6 +248,7 @@ impl Relay {
         let config = Arc::new(config);
         let node = Arc::new(Node {
             config: RwLock::new(config.clone()),
+            generation: AtomicU64::new(0),
             started: Instant::now(),
             pool: Pool::default(),
             names: Names::of_system(),
@@ -241,6 +258,9 @@ impl Relay {
             served_by_files: AtomicUsize::new(usize::MAX),
             clients: Arc::default(),
             users: Arc::default(),
+            strangers: Arc::default(),
+            unproven: AtomicUsize::new(0),
+            lines: Throttle::default(),
             closed: Notify::new(),
             late_origins: Semaphore::new(LATE_ORIGINS),
             busy: AtomicUsize::new(0),
@@ -253,6 +273,7 @@ impl Relay {
             runtimes: Vec::new(),
             threads: Vec::new(),
             bound: HashMap::new(),
+            stopped: Vec::new(),
             held: Vec::new(),
             rules: None,
         };
@@ -304,6 +325,7 @@ impl Relay {
         self.held.extend(held);
         // Nothing can fail from here on. The configuration is in force before its listeners accept.
         *self.node.config.write().unwrap_or_else(PoisonError::into_inner) = config.clone();
+        self.node.generation.fetch_add(1, Ordering::Release);
         self.node.pool.configure(&config);
         self.node.names.forget();
         self.node.served_by_files.store(served_by_files(&config), Ordering::Relaxed);
@@ -333,8 +355,9 @@ impl Relay {
         if let Some(rules) = &mut self.rules {
             rules.drain();
         }
+        // What was accepted is served to its end: these listeners were not removed.
         for (_, bound) in self.bound.drain() {
-            bound.stop();
+            self.stopped.push(bound.stop());
         }
         self.node.stopping.send_replace(true);
         self.node.pool.close();
@@ -374,16 +397,16 @@ impl Relay {
             let Some(at) = before.iter().position(|(old, bound)| bound.serves(old, name, listener)) else { continue };
             let (_, mut bound) = before.swap_remove(at);
             bound.listener = Arc::new(listener.clone());
-            *bound.current.write().unwrap_or_else(PoisonError::into_inner) = bound.listener.clone();
+            bound.current.send_replace(bound.listener.clone());
             self.bound.insert(name.clone(), bound);
         }
-        before.into_iter().for_each(|(_, bound)| bound.stop());
+        before.into_iter().for_each(|(_, bound)| drop(bound.stop()));
     }
 
     fn accept_on(&self, listener: Arc<Listener>, address: SocketAddr, sockets: Sockets) -> Bound {
-        let current = Arc::new(RwLock::new(listener.clone()));
+        let current = watch::Sender::new(listener.clone());
         let tasks = sockets.into_iter().enumerate().map(|(me, socket)| {
-            let task = accept::run(self.node.clone(), self.workers.clone(), me, socket, current.clone());
+            let task = accept::run(self.node.clone(), self.workers.clone(), me, socket, current.subscribe());
             self.workers[me].handle.spawn(task).abort_handle()
         });
         Bound { tasks: tasks.collect(), listener, address, current }
@@ -412,8 +435,9 @@ impl Bound {
         same && (old == name || listener.address.port() != 0)
     }
 
-    fn stop(self) {
+    fn stop(self) -> watch::Sender<Arc<Listener>> {
         self.tasks.iter().for_each(AbortHandle::abort);
+        self.current
     }
 }
 
@@ -467,5 +491,6 @@ async fn expire_pool(node: Arc<Node>) {
         let age = node.config().limits.pool_idle;
         tokio::time::sleep((age / 4).clamp(Duration::from_millis(100), Duration::from_secs(1))).await;
         node.pool.expire(age);
+        node.lines.flush();
     }
 }

@@ -50,8 +50,6 @@ struct Part<K> {
 struct Entry {
     full_at: Duration,
     open: u32,
-    /// It was logged that one was refused, and there has been no calm since.
-    told: bool,
 }
 
 /// One open connection. It counts until it is dropped.
@@ -59,18 +57,11 @@ struct Entry {
 pub struct Place<K: Hash + Eq> {
     quotas: Arc<Quotas<K>>,
     key: K,
+    /// By which it was let in.
+    rate: u32,
 }
 
-/// Why there is no place.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Refused {
-    /// Which of the two limits is reached.
-    pub limit: Limit,
-    /// Whether it is the first of its burst, which is to be logged.
-    pub is_first: bool,
-}
-
-/// One of the two limits, with its value.
+/// Why there is no place: one of the two limits, with its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     /// Connections at one time.
@@ -128,12 +119,12 @@ impl<K: Hash + Eq + Clone> Quotas<K> {
     ///
     /// # Errors
     /// It has as many as it is allowed.
-    pub fn enter(self: &Arc<Self>, key: K, allowance: Allowance) -> Result<Place<K>, Refused> {
+    pub fn enter(self: &Arc<Self>, key: K, allowance: Allowance) -> Result<Place<K>, Limit> {
         self.count(&key, allowance, self.started.elapsed())?;
-        Ok(Place { quotas: self.clone(), key })
+        Ok(Place { quotas: self.clone(), key, rate: allowance.rate })
     }
 
-    fn count(&self, key: &K, allowance: Allowance, now: Duration) -> Result<(), Refused> {
+    fn count(&self, key: &K, allowance: Allowance, now: Duration) -> Result<(), Limit> {
         let mut part = self.part(key);
         if !part.entries.contains_key(key) {
             part.sweep(now);
@@ -171,19 +162,17 @@ impl<K: Hash + Eq> Part<K> {
 }
 
 impl Entry {
-    fn enter(&mut self, allowance: Allowance, now: Duration) -> Result<(), Refused> {
+    fn enter(&mut self, allowance: Allowance, now: Duration) -> Result<(), Limit> {
         let full_at = self.full_at.max(now) + BURST / allowance.rate;
         let limit = if self.open >= allowance.open {
             Limit::Open(allowance.open)
         } else if full_at > now + BURST {
             Limit::Rate(allowance.rate)
         } else {
-            let is_calm = self.open <= allowance.open / 2 && full_at <= now + BURST / 2;
-            self.told &= !is_calm;
             (self.full_at, self.open) = (full_at, self.open + 1);
             return Ok(());
         };
-        Err(Refused { limit, is_first: !std::mem::replace(&mut self.told, true) })
+        Err(limit)
     }
 
     /// Whether it says no more than a new one would.
@@ -193,6 +182,14 @@ impl Entry {
 }
 
 impl<K: Hash + Eq> Place<K> {
+    /// Ends it as if it had never been: it does not count for the rate either.
+    pub fn give_back(self) {
+        let mut part = self.quotas.part(&self.key);
+        if let Some(entry) = part.entries.get_mut(&self.key) {
+            entry.full_at = entry.full_at.saturating_sub(BURST / self.rate);
+        }
+    }
+
     /// Whose it is.
     pub fn key(&self) -> &K {
         &self.key
@@ -222,7 +219,7 @@ mod tests {
             quotas.count(&1, ALLOWED, ms(0)).unwrap();
         }
         let refused = quotas.count(&1, ALLOWED, ms(0)).unwrap_err();
-        assert_eq!(refused, Refused { limit: Limit::Open(4), is_first: true });
+        assert_eq!(refused, Limit::Open(4));
         quotas.count(&2, ALLOWED, ms(0)).expect("another one is not concerned");
         quotas.leave(&1, ms(0));
         quotas.count(&1, ALLOWED, ms(0)).unwrap();
@@ -239,8 +236,8 @@ mod tests {
         for at in 0..10 {
             comes(at).unwrap();
         }
-        assert_eq!(comes(10), Err(Refused { limit: Limit::Rate(10), is_first: true }));
-        assert_eq!(comes(99), Err(Refused { limit: Limit::Rate(10), is_first: false }));
+        assert_eq!(comes(10), Err(Limit::Rate(10)));
+        assert_eq!(comes(99), Err(Limit::Rate(10)));
         comes(100).unwrap();
         comes(101).unwrap_err();
         // Nothing is saved up beyond a second's worth.
@@ -249,14 +246,14 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_told_once() {
-        let quotas = Quotas::<u8>::default();
-        let told = |at| matches!(quotas.count(&1, ALLOWED, ms(at)), Err(Refused { is_first: true, .. }));
-        // Three times a second what is allowed, for a minute: they are refused all the time.
-        let first: Vec<u64> = (0..60_000).step_by(33).filter(|&at| told(at)).collect();
-        assert_eq!(first.len(), 1, "{first:?}");
-        (0..4).for_each(|_| quotas.leave(&1, ms(60_000)));
-        assert_eq!((0..20).filter(|_| told(70_000)).count(), 1, "after calm it is another burst");
+    fn what_is_given_back_was_never_taken() {
+        let quotas = Arc::new(Quotas::<u8>::default());
+        let allowance = Allowance { open: 1, rate: 1 };
+        for _ in 0..100 {
+            quotas.enter(1, allowance).unwrap().give_back();
+        }
+        quotas.enter(1, allowance).unwrap();
+        assert_eq!(quotas.enter(1, allowance).unwrap_err(), Limit::Rate(1), "this one was only dropped");
     }
 
     #[test]

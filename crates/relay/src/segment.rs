@@ -79,7 +79,8 @@ pub async fn open(
             Err(_) => return Err(no_answer(first)),
         }
     };
-    let (stream, mut auth) = dial_peer(&config, &node.names, first, peer).await.inspect_err(warn_if_refused)?;
+    let dialled = dial_peer(&config, &node.names, first, peer).await;
+    let (stream, mut auth) = dialled.inspect_err(|failure| warn(node, first, failure))?;
     if let Some(turn) = turn {
         turn.connected();
     }
@@ -91,7 +92,7 @@ pub async fn open(
             if error.kind() == io::ErrorKind::PermissionDenied =>
         {
             let failure = unaccepted(&config.name, first, &error);
-            warn_if_refused(&failure);
+            warn(node, first, &failure);
             Err(failure)
         }
         Ok(Err(Unanswered::Ended)) => Err(lost(first, &io::ErrorKind::UnexpectedEof.into())),
@@ -431,10 +432,13 @@ fn answered(
     }
 }
 
-/// Someone must look after it: clients will go on asking.
-fn warn_if_refused(failure: &Failure) {
-    if failure.code == FailureCode::Authentication {
-        tracing::warn!("segment from {failure}");
+/// Someone must look after a peer that is dead or refuses: clients will go on asking.
+fn warn(node: &Node, peer: &str, failure: &Failure) {
+    match failure.code {
+        FailureCode::Authentication => node.lines.warn("refused", peer, format_args!("segment from {failure}")),
+        _ => {
+            node.lines.warn("dead", peer, format_args!("{failure}; streams through node {peer} fail until it is back"))
+        }
     }
 }
 

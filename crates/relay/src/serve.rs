@@ -6,6 +6,7 @@
 mod caller;
 mod forward;
 mod http;
+mod login;
 mod patience;
 mod segment;
 mod socks;
@@ -18,8 +19,8 @@ use std::sync::Arc;
 use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use tokio::net::TcpStream;
 
-use crate::accept::Permit;
-use crate::config::{Listener, ListenerKind, Peer};
+use crate::accept::{Current, Permit};
+use crate::config::{ListenerKind, Peer};
 use crate::connection::Connection;
 use crate::dial;
 use crate::duplex::{Duplex, Finished, Side};
@@ -28,7 +29,7 @@ use crate::exit::{Choice, Policy, Refusal};
 use crate::expiry::{self, Expiry};
 use crate::memory;
 use crate::node::{Busy, Node};
-use crate::quota::{Place, Refused};
+use crate::quota::Place;
 use crate::route::Way;
 use crate::segment::{Early, delivered, open};
 
@@ -52,32 +53,33 @@ struct Stream {
     user: Option<Box<Place<String>>>,
 }
 
-/// Serves one connection until it is over.
-pub async fn connection(mut permit: Permit, listener: Arc<Listener>, stream: StdStream, from: SocketAddr) {
+/// Serves one connection until it is over. `current` is the listener it was accepted by, as the configuration in force has it.
+pub async fn connection(mut permit: Permit, current: Current, stream: StdStream, from: SocketAddr) {
     let stream = match TcpStream::from_std(stream) {
         Ok(stream) => stream,
         Err(error) => return tracing::warn!("a connection could not be watched: {error}"),
     };
-    let stream = Box::pin(prepare(&mut permit, &listener, stream, from)).await;
-    drop(listener);
+    let stream = Box::pin(prepare(&mut permit, current, stream, from)).await;
     if let Some(stream) = stream {
         stream.run(permit.node()).await;
     }
 }
 
 /// Serves what comes before the stream. Without one, everything.
-async fn prepare(permit: &mut Permit, listener: &Listener, stream: TcpStream, from: SocketAddr) -> Option<Box<Stream>> {
-    let caller = caller::learn(permit, listener, &stream, from).await?;
+async fn prepare(permit: &mut Permit, current: Current, stream: TcpStream, from: SocketAddr) -> Option<Box<Stream>> {
+    let listener = current.borrow().clone();
+    let caller = caller::learn(permit, &listener, &stream, from).await?;
+    if let ListenerKind::Segment(security) = &listener.kind {
+        segment::serve(permit, &listener, security, stream).await;
+        return None;
+    }
     let node = permit.node();
     let stream = match &listener.kind {
-        ListenerKind::Segment(security) => {
-            segment::serve(node, listener, security, stream).await;
-            return None;
-        }
-        ListenerKind::Forward { .. } => forward::prepare(node, listener, stream, caller).await,
-        ListenerKind::Socks5 { .. } => socks::prepare(node, listener, stream, caller).await,
-        ListenerKind::Transparent { .. } => transparent::prepare(node, listener, stream, caller).await,
-        ListenerKind::Http { .. } => Box::pin(http::prepare(node, listener, stream, caller)).await,
+        ListenerKind::Segment(_) => None,
+        ListenerKind::Forward { .. } => forward::prepare(node, &listener, stream, caller).await,
+        ListenerKind::Socks5 { .. } => socks::prepare(node, &listener, current, stream, caller).await,
+        ListenerKind::Transparent { .. } => transparent::prepare(node, &listener, stream, caller).await,
+        ListenerKind::Http { .. } => Box::pin(http::prepare(node, listener, current, stream, caller)).await,
     }?;
     // The future of one that runs would otherwise have room for it twice.
     Some(Box::new(stream))
@@ -153,10 +155,9 @@ fn place_for(node: &Node, user: &[u8]) -> Option<Box<Place<String>>> {
     let user = String::from_utf8_lossy(user).into_owned();
     match node.users.enter(user.clone(), node.config().limits.user) {
         Ok(place) => Some(Box::new(place)),
-        Err(Refused { limit, is_first }) => {
-            if is_first {
-                tracing::warn!("user {user:?}: {limit} ({}); others are refused", limit.key("user"));
-            }
+        Err(limit) => {
+            let line = format_args!("user {user:?}: {limit} ({}); others are refused", limit.key("user"));
+            node.lines.warn("user", &user, line);
             None
         }
     }

@@ -73,6 +73,50 @@ fn a_client_connects_as_often_as_it_is_allowed() {
 }
 
 #[test]
+fn whoever_has_not_proven_a_key_leaves_room_on_a_segment_listener_for_others() {
+    log::to(|line| LINES.lock().unwrap().push(line));
+    for (limits, from) in [("connections = 40", 1), ("connections = 40\nclient_connections = 4", 2)] {
+        let text = format!("[limits]\n{limits}\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n");
+        let relay = segment_node(Mode::Tls, "n1", None, &text);
+        let (segment, socks) = (relay.address("seg").unwrap(), relay.address("socks").unwrap());
+        let open: Vec<TcpStream> = (0..40).map(|_| connect_from([127, 0, 4, from], segment)).collect();
+        wait_until("half of them are refused", || relay.connections() == 20);
+        assert!(is_served(&connect_from([127, 0, 4, 9], socks)));
+        drop(open);
+        wait_until("all are gone", || relay.connections() == 0);
+    }
+    let lines = logged("127.0.4.1: 20 connections to segment listeners have not proven a key yet");
+    assert!((1..=2).contains(&lines), "the first, and how many more there were: {lines}");
+}
+
+#[test]
+fn an_address_has_only_so_many_connections_without_a_key() {
+    log::to(|line| LINES.lock().unwrap().push(line));
+    let relay = segment_node(Mode::Plain, "n1", None, "[limits]\nclient_connections = 4\n");
+    let segment = relay.address("seg").unwrap();
+    let _open: Vec<TcpStream> = (0..300).map(|_| connect_from([127, 0, 5, 1], segment)).collect();
+    let line = "client 127.0.5.1: 256 connections are open to segment listeners without a key";
+    wait_until("some are refused", || logged(line) == 1);
+    wait_until("the others are there", || relay.connections() == 256);
+    let mut other = connect_from([127, 0, 5, 2], segment);
+    wait_until("another address is not concerned", || relay.connections() == 257);
+    other.write_all(&[0; 64]).unwrap();
+    let _ = other.read_to_end(&mut Vec::new());
+}
+
+#[test]
+fn clients_on_this_machine_come_as_often_as_they_like() {
+    let served = |limits: &str, from: u8| {
+        let address = Chain::with(0, limits, "");
+        let address = (address.address("socks"), address);
+        (0..1500).filter(|_| is_served(&connect_from([127, 0, 6, from], address.0))).count()
+    };
+    assert_eq!(served("", 1), 1500);
+    assert_eq!(served("[limits]\nclient_rate = 5\nloopback_rate = 1000000\n", 2), 1500);
+    assert!(served("[limits]\nloopback_rate = 5\n", 3) < 1500);
+}
+
+#[test]
 fn other_nodes_are_no_clients() {
     let limits = "[limits]\nclient_connections = 1\nclient_rate = 1\n";
     let chain = Chain::with(2, "", limits);

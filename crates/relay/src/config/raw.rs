@@ -45,6 +45,7 @@ pub struct RawLimits {
     pub connections: Option<Spanned<u32>>,
     pub client_connections: Option<Spanned<u32>>,
     pub client_rate: Option<Spanned<u32>>,
+    pub loopback_rate: Option<Spanned<u32>>,
     pub user_connections: Option<Spanned<u32>>,
     pub user_rate: Option<Spanned<u32>>,
     pub memory: Option<Spanned<Bytes>>,

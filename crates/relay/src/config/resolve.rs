@@ -22,7 +22,7 @@ use super::raw::{
 };
 use super::{Accept, Allowance, Config, ConfigError, Limits, Listener, ListenerKind, Peer, Security, SharedKey, Tcp};
 use crate::identity::{Fingerprint, Identity, NoFingerprint, load_shared};
-use crate::logins::{Users, is_hash};
+use crate::logins::{Users, validate_hash};
 use crate::route::{Pattern, Route, Routes, Way};
 use crate::tls::Prepared;
 
@@ -93,6 +93,11 @@ impl Source<'_> {
             client: Allowance {
                 open: self.count(&raw.client_connections, "client_connections", 1..=1_000_000, 4096)?,
                 rate: self.count(&raw.client_rate, "client_rate", 1..=1_000_000, 1000)?,
+            },
+            // Who runs on this machine is no stranger; whoever limits clients nevertheless may mean these, too.
+            loopback_rate: {
+                let default = raw.client_rate.as_ref().map_or(1_000_000, |rate| *rate.get_ref());
+                self.count(&raw.loopback_rate, "loopback_rate", 1..=1_000_000, default)?
             },
             user: Allowance {
                 open: self.count(&raw.user_connections, "user_connections", 1..=1_000_000, 4096)?,
@@ -303,9 +308,9 @@ impl Source<'_> {
             let message = "user names (without ':') must have 1 to 255 bytes".into();
             return Err(self.error(Some(users.span()), message));
         }
-        if let Some((name, _)) = users.get_ref().iter().find(|(_, hash)| !is_hash(hash)) {
-            let message = format!("the password of '{name}' must be a hash, as 'ekiden password' makes it");
-            return Err(self.error(Some(users.span()), message));
+        for (name, hash) in users.get_ref() {
+            let refused = |why| self.error(Some(users.span()), format!("the password of '{name}' {why}"));
+            validate_hash(hash).map_err(refused)?;
         }
         Ok(users.get_ref().clone())
     }

@@ -105,6 +105,7 @@ impl Config {
         for (who, allowance) in [("client", limits.client), ("user", limits.user)] {
             writeln!(f, "{who}_connections = {}\n{who}_rate = {}", allowance.open, allowance.rate)?;
         }
+        writeln!(f, "loopback_rate = {}", limits.loopback_rate)?;
         writeln!(f, "memory = \"{}\"", Bytes(limits.memory as u64))?;
         writeln!(f, "handshake = \"{}\"", Time::from(limits.handshake))?;
         writeln!(f, "connect = \"{}\"", Time::from(limits.connect))?;

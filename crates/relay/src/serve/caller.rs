@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::accept::Permit;
 use crate::config::Listener;
+use crate::quota::ClientKey;
 
 /// Whose connection it is.
 #[derive(Debug, Clone, Copy)]
@@ -42,11 +43,13 @@ pub async fn learn(permit: &mut Permit, listener: &Listener, stream: &TcpStream,
     if !listener.is_told_by(from) {
         return Some(Caller { from, told: None });
     }
-    let limit = permit.node().config().limits.handshake;
+    let (node, client) = (permit.node(), ClientKey::from(from.ip()));
+    let limit = node.config().limits.handshake;
     let told = match timeout(limit, read(stream)).await {
         Ok(Ok(told)) => told,
         Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
-            tracing::warn!("{from} must begin with a PROXY protocol header: {error}");
+            let line = format_args!("{from} must begin with a PROXY protocol header: {error}");
+            node.lines.warn("header", client, line);
             return None;
         }
         Ok(Err(error)) => {
@@ -54,7 +57,8 @@ pub async fn learn(permit: &mut Permit, listener: &Listener, stream: &TcpStream,
             return None;
         }
         Err(_) => {
-            tracing::warn!("{from} must begin with a PROXY protocol header, and has not within {limit:?}");
+            let line = format_args!("{from} must begin with a PROXY protocol header, and has not within {limit:?}");
+            node.lines.warn("header", client, line);
             return None;
         }
     };

@@ -10,6 +10,7 @@ use super::{Destination, Stream, reach, reach_via};
 use crate::config::{Accept, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::node::Node;
+use crate::quota::ClientKey;
 use crate::segment::Early;
 
 pub(super) async fn prepare(
@@ -42,7 +43,9 @@ pub(super) async fn prepare(
         Ok(upstream) => Some(Stream::new(busy, client, upstream, header)),
         Err(failure) => {
             // The client has no protocol to be told in; dropping its connection resets it.
-            tracing::info!("{} by forward to {to}: {failure}", caller.address());
+            let from = caller.address();
+            let line = format_args!("{from} by forward to {to}: {failure}");
+            node.lines.info("forward", ClientKey::from(from.ip()), line);
             None
         }
     }

@@ -18,13 +18,15 @@ use tokio::time::timeout;
 
 use self::head::response_head;
 use super::caller::Caller;
-use super::patience::{LINGER, leaving, linger, while_moving};
+use super::login::{self, Login};
+use super::patience::{LINGER, leaving, left, linger, while_moving};
 use super::{Destination, Stream, Upstream, is_allowed, place_for, reach};
+use crate::accept::Current;
 use crate::config::{Accept, Limits, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::duplex::Side;
 use crate::ended::Ended;
-use crate::logins::Users;
+use crate::logins::Crowded;
 use crate::memory::Holding;
 use crate::node::Node;
 use crate::pump::PumpError;
@@ -38,8 +40,13 @@ const EARLY_HEAD: usize = 2048;
 /// A client's connection.
 struct Client<'a> {
     node: &'a Arc<Node>,
-    users: &'a Users,
-    accept: Accept,
+    caller: Caller,
+    /// What it was accepted by, as the configuration says now ...
+    listener: Arc<Listener>,
+    /// ... and where that is to be seen.
+    current: Current,
+    /// Of the configuration in which the request was read.
+    generation: u64,
     limits: Limits,
     stream: Connection,
     caller: Caller,
@@ -55,6 +62,8 @@ struct Origin {
     target: Target,
     upstream: Upstream,
     reader: Reader,
+    /// The configuration that allowed it, or one before.
+    generation: u64,
 }
 
 /// How a request ended.
@@ -80,16 +89,14 @@ enum Failed {
 /// Serves requests. Returns the stream of a tunnel, if the client asked for one.
 pub(super) async fn prepare(
     node: &Arc<Node>,
-    listener: &Listener,
+    listener: Arc<Listener>,
+    current: Current,
     stream: TcpStream,
     caller: Caller,
 ) -> Option<Stream> {
-    let ListenerKind::Http { users } = &listener.kind else { return None };
-    let limits = node.config().limits.clone();
-    let stream = stream.into();
-    let (accept, reader) = (listener.accept, Reader::new(false));
-    let heads = Holding::default();
-    let mut client = Client { node, users, accept, limits, stream, caller, reader, user: None, heads };
+    let (generation, limits) = (node.generation(), node.config().limits.clone());
+    let (stream, reader, heads) = (stream.into(), Reader::new(false), Holding::default());
+    let mut client = Client { node, caller, listener, current, generation, limits, stream, reader, user: None, heads };
     let mut origin = None;
     let mut is_first = true;
     loop {
@@ -139,17 +146,45 @@ pub(super) async fn prepare(
 }
 
 impl Client<'_> {
-    /// Reads the head and checks who asks.
+    /// Takes what the configuration says now. Whether there is still such a listener.
+    fn renew(&mut self) -> bool {
+        let generation = self.node.generation();
+        if generation != self.generation {
+            (self.generation, self.limits) = (generation, self.node.config().limits.clone());
+        }
+        self.listener = self.current.borrow().clone();
+        self.current.has_changed().is_ok() && matches!(self.listener.kind, ListenerKind::Http { .. })
+    }
+
+    /// Reads the head and checks who asks, by the configuration in force: a connection may have seen others.
     async fn admit(&mut self, head: &[u8]) -> Result<Request, HttpError> {
+        if !self.renew() {
+            return Err(HttpError { status: 503, reason: "this proxy does not listen here any more" });
+        }
         let request = parse_request(head, self.limits.headers)?;
-        let credentials = request.credentials.as_deref().unwrap_or_default();
-        let colon = credentials.iter().position(|&b| b == b':').unwrap_or(credentials.len());
-        let (user, password) = (&credentials[..colon], credentials.get(colon + 1..).unwrap_or_default());
-        if self.users.is_empty() {
+        if login::users(&self.listener).is_none() {
+            self.user = None;
             return Ok(request);
         }
-        if !self.node.logins.is_right(self.users, user, password).await {
+        let Some(credentials) = request.credentials.as_deref() else {
             return Err(HttpError { status: 407, reason: "user and password of the proxy are needed" });
+        };
+        let colon = credentials.iter().position(|&b| b == b':').unwrap_or(credentials.len());
+        let (user, password) = (&credentials[..colon], credentials.get(colon + 1..).unwrap_or_default());
+        // One that has ended its side may wait for its answer.
+        let leaves = left(self.stream.socket(), false);
+        let login = login::check(self.node, &self.listener, self.caller, (user, password), leaves);
+        match timeout(self.limits.handshake, login).await {
+            Ok(Login::Right) => {}
+            Ok(Login::Wrong | Login::Left) => {
+                return Err(HttpError { status: 407, reason: "wrong user or password for the proxy" });
+            }
+            Ok(Login::Refused(Crowded::Client)) => {
+                return Err(HttpError { status: 429, reason: "too many logins from this address wait to be checked" });
+            }
+            Ok(Login::Refused(Crowded::Node | Crowded::NoThread)) | Err(_) => {
+                return Err(HttpError { status: 503, reason: "too many logins wait to be checked, try again later" });
+            }
         }
         if self.user.as_ref().is_none_or(|place| place.key().as_bytes() != user) {
             self.user = place_for(self.node, user);
@@ -164,7 +199,7 @@ impl Client<'_> {
         const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
         let busy = self.node.begin();
         let first = std::mem::take(&mut self.reader.buffer);
-        let is_early = self.accept == Accept::Early && is_allowed(self.node, &request.target);
+        let is_early = self.listener.accept == Accept::Early && is_allowed(self.node, &request.target);
         if is_early {
             write(&self.stream, false, ESTABLISHED).await.ok()?;
         }
@@ -200,7 +235,7 @@ impl Client<'_> {
     /// One request and its response.
     async fn forward(&mut self, request: &Request, kept: Option<Origin>) -> Result<Outcome, Failed> {
         if let Some(origin) = kept {
-            if origin.target == request.target && origin.is_fresh() {
+            if origin.target == request.target && origin.is_fresh(self.node) {
                 match self.exchange(request, origin, false, true).await {
                     Err(Failed::Again) => {}
                     other => return other,
@@ -209,6 +244,7 @@ impl Client<'_> {
                 finish(self.node, Some(origin));
             }
         }
+        let generation = self.node.generation();
         // What is sent early may be sent twice, by any node on the way.
         let may_be_early = request.is_idempotent && request.head.len() <= EARLY_HEAD;
         let early = if may_be_early { Early::Repeatable(&request.head) } else { Early::Nothing };
@@ -220,7 +256,7 @@ impl Client<'_> {
         // Only a node takes bytes early.
         let is_sent = was_early && upstream.side.node;
         let reader = Reader::new(upstream.side.node);
-        let origin = Origin { target: request.target.clone(), upstream, reader };
+        let origin = Origin { target: request.target.clone(), upstream, reader, generation };
         self.exchange(request, origin, is_sent, false).await
     }
 
@@ -279,9 +315,9 @@ impl Client<'_> {
 }
 
 impl Origin {
-    /// Whether it is still there and has said nothing unasked.
-    fn is_fresh(&self) -> bool {
-        self.reader.is_quiet() && self.upstream.side.stream.is_quiet()
+    /// Whether it is still there and has said nothing unasked, and the rules are those by which it was reached.
+    fn is_fresh(&self, node: &Node) -> bool {
+        self.generation == node.generation() && self.reader.is_quiet() && self.upstream.side.stream.is_quiet()
     }
 }
 

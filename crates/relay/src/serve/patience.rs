@@ -55,6 +55,29 @@ pub async fn while_moving<T>(limit: Duration, has_begun: &AtomicBool, work: impl
     .await
 }
 
+/// Completes when `client`'s connection breaks; if it `may_not_end`, also when it has ended its side and said nothing before.
+pub async fn left(client: &TcpStream, may_not_end: bool) {
+    tokio::select! {
+        _ = client.ready(Interest::ERROR) => {}
+        () = ended(client), if may_not_end => {}
+    }
+}
+
+/// Completes when `client` has ended its side, unless something else comes before the end.
+async fn ended(client: &TcpStream) {
+    loop {
+        if client.readable().await.is_err() {
+            return;
+        }
+        match client.try_io(Interest::READABLE, || socket::peek(client, &mut [0])) {
+            Ok(0) => return,
+            Ok(_) => return pending().await,
+            Err(error) if crate::connection::is_transient(&error) => {}
+            Err(_) => return,
+        }
+    }
+}
+
 /// Completes when `client`'s connection breaks, or `patience` after it ended its side when no response `has_begun`:
 /// a client may say that it has no more requests and wait, but one that left looks the same. With a body, whoever
 /// reads that notices the end.
@@ -64,18 +87,8 @@ pub async fn leaving(client: &TcpStream, has_body: bool, patience: Duration, has
             return pending().await;
         }
         sleep(SOON.min(patience)).await;
-        loop {
-            if client.readable().await.is_err() {
-                return;
-            }
-            match client.try_io(Interest::READABLE, || socket::peek(client, &mut [0])) {
-                Ok(0) => break,
-                // Another request: its end comes behind it.
-                Ok(_) => return pending().await,
-                Err(error) if crate::connection::is_transient(&error) => {}
-                Err(_) => return,
-            }
-        }
+        // Behind another request the end of that one counts.
+        ended(client).await;
         sleep(patience).await;
         if has_begun.load(Ordering::Relaxed) {
             pending().await

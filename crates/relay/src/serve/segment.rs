@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use ekiden_relay_proto::segment::{
@@ -13,6 +14,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::{Destination, Upstream, reach_via};
+use crate::accept::Permit;
 use crate::config::{Credential, Listener, Security};
 use crate::connection::Connection;
 use crate::duplex::{Duplex, Finished, Side};
@@ -20,16 +22,21 @@ use crate::ended::Ended;
 use crate::expiry::Expiry;
 use crate::identity::Fingerprint;
 use crate::node::Node;
+use crate::quota::ClientKey;
 use crate::segment::{Early, fresh_nonce, invalid, read_frame, violation};
 use crate::tls;
 
 /// Whom a listener knows.
 type Nodes = IndexMap<String, Fingerprint>;
 
-pub(super) async fn serve(node: &Arc<Node>, listener: &Listener, security: &Security<Nodes>, socket: TcpStream) {
+/// Until it has proven its key the connection counts among those of strangers.
+pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &Security<Nodes>, socket: TcpStream) {
+    let node = &permit.node().clone();
     let limit = node.config().limits.handshake;
-    let from = socket.peer_addr().map_or_else(|_| "?".into(), |from| from.to_string());
-    let (name, credential, stream) = match timeout(limit, admit(node, security, socket)).await {
+    // An error means that the other side is gone already.
+    let Ok(from) = socket.peer_addr() else { return };
+    let client = ClientKey::from(from.ip());
+    let (name, credential, stream) = match timeout(limit, admit(node, security, socket, from)).await {
         Ok(Ok(Some(first))) => first,
         Ok(Ok(None)) | Err(_) => return,
         Ok(Err(error)) if tls::is_refusal_of_ours(&error) => {
@@ -38,13 +45,15 @@ pub(super) async fn serve(node: &Arc<Node>, listener: &Listener, security: &Secu
             return tracing::warn!("a node at {from} refused this node: {error}; {known}");
         }
         Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
-            return tracing::warn!("a node at {from} was refused: {error}");
+            return node.lines.warn("node", client, format_args!("a node at {from} was refused: {error}"));
         }
         Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
-            return tracing::info!("a connection from {from} to a segment listener was refused: {error}");
+            let line = format_args!("a connection from {from} to a segment listener was refused: {error}");
+            return node.lines.info("no node", client, line);
         }
         Ok(Err(error)) => return tracing::debug!("a node did not get through its handshake: {error}"),
     };
+    permit.is_proven();
     let mut stream = Ended::new(stream);
     loop {
         // For as long as the dialler keeps it warm; one that has vanished is found by the kernel's probes.
@@ -65,7 +74,8 @@ pub(super) async fn serve(node: &Arc<Node>, listener: &Listener, security: &Secu
             Err(error) if error.kind() != io::ErrorKind::InvalidData => return,
             Err(error) => {
                 drop(stream.into_inner());
-                return tracing::warn!("node {name} broke the protocol: {error}");
+                let line = format_args!("node {name} at {from} broke the protocol: {error}");
+                return node.lines.warn("protocol", client, line);
             }
         };
         stream = match serve_stream(node, stream.into_inner(), &request).await {
@@ -80,6 +90,7 @@ async fn admit(
     node: &Node,
     security: &Security<Nodes>,
     socket: TcpStream,
+    from: SocketAddr,
 ) -> io::Result<Option<(String, Credential, Connection)>> {
     match security {
         Security::Tls { identity, known, prepared } => {
@@ -93,7 +104,7 @@ async fn admit(
         }
         Security::Plain(shared) => {
             let stream = Connection::from(socket);
-            let Some(name) = authenticate(&node.config().name, &shared.key, &stream).await? else {
+            let Some(name) = authenticate(node, &shared.key, &stream, from).await? else {
                 stream.end_cleanly();
                 return Ok(None);
             };
@@ -103,9 +114,11 @@ async fn admit(
 }
 
 /// The dialler's name, if it has the key. `None` if it was refused and told so.
-async fn authenticate(own: &str, key: &Key, stream: &Connection) -> io::Result<Option<String>> {
+async fn authenticate(node: &Node, key: &Key, stream: &Connection, from: SocketAddr) -> io::Result<Option<String>> {
     let refused = |why: &dyn Display| {
-        tracing::warn!("a node was refused: {why}");
+        let line = format_args!("a node at {from} was refused: {why}");
+        node.lines.warn("node", ClientKey::from(from.ip()), line);
+        let own = &node.config().name;
         encode_failed(&Failure::new(FailureCode::Authentication, format_args!("node {own}: {why}")))
     };
     let mut acceptor = Acceptor::new(key.clone(), fresh_nonce()?);

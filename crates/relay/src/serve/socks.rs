@@ -10,25 +10,27 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::caller::Caller;
-use super::patience::linger;
+use super::login::{self, Login};
+use super::patience::{left, linger};
 use super::{Destination, Stream, Upstream, is_allowed, place_for, reach};
-use crate::config::{Accept, Listener, ListenerKind};
+use crate::accept::Current;
+use crate::config::{Accept, Listener};
 use crate::connection::Connection;
 use crate::duplex::Side;
-use crate::logins::Users;
 use crate::node::Node;
-use crate::quota::Place;
+use crate::quota::{ClientKey, Place};
 use crate::segment::Early;
 
 pub(super) async fn prepare(
     node: &Arc<Node>,
     listener: &Listener,
+    current: Current,
     mut client: TcpStream,
     caller: Caller,
 ) -> Option<Stream> {
-    let ListenerKind::Socks5 { users } = &listener.kind else { return None };
     let limit = node.config().limits.handshake;
-    let Request { target, first, user } = match timeout(limit, request(node, &mut client, users, caller)).await {
+    let asked = request(node, &mut client, listener, current, caller);
+    let Request { target, first, user } = match timeout(limit, asked).await {
         Ok(Ok(Some(request))) => request,
         Ok(Ok(None)) => {
             // The refusal must arrive before the connection ends.
@@ -63,7 +65,10 @@ pub(super) async fn prepare(
         (Ok(_), _) => None,
         (Err(failure), _) => {
             match failure.code {
-                FailureCode::Forbidden => tracing::info!("socks to {target}: {failure}"),
+                FailureCode::Forbidden => {
+                    let (from, key) = (caller.address(), ClientKey::from(caller.address().ip()));
+                    node.lines.info("forbidden", key, format_args!("{from} by socks to {target}: {failure}"));
+                }
                 _ => tracing::debug!("socks to {target}: {failure}"),
             }
             Side::host(client).end_cleanly();
@@ -82,9 +87,16 @@ struct Request {
 }
 
 /// `None` if the client was refused and told so.
-async fn request(node: &Node, client: &mut TcpStream, users: &Users, caller: Caller) -> io::Result<Option<Request>> {
+async fn request(
+    node: &Node,
+    client: &mut TcpStream,
+    listener: &Listener,
+    current: Current,
+    caller: Caller,
+) -> io::Result<Option<Request>> {
+    let users = login::users(listener);
     let mut name = None;
-    let mut server = Server::new(!users.is_empty());
+    let mut server = Server::new(users.is_some());
     let mut input = Vec::with_capacity(MAX_MESSAGE);
     loop {
         match server.step(&input) {
@@ -100,16 +112,26 @@ async fn request(node: &Node, client: &mut TcpStream, users: &Users, caller: Cal
             }
             Step::Login { consumed, user, password } => {
                 input.drain(..consumed);
-                let (reply, right) = server.password(node.logins.is_right(users, &user, &password).await);
+                // Behind a request that was sent ahead an end is one of the stream.
+                let leaves = left(client, input.is_empty());
+                let login = login::check(node, listener, caller, (&user, &password), leaves).await;
+                if !matches!(login, Login::Right | Login::Wrong) {
+                    // SOCKS has no word for "later".
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
+                let (reply, right) = server.password(login == Login::Right);
                 client.write_all(&reply).await?;
                 if !right {
-                    tracing::info!("socks: wrong user or password from {}", caller.address());
                     return Ok(None);
                 }
                 name = Some(user);
             }
             Step::Connect { consumed, target } => {
                 input.drain(..consumed);
+                // Who was let in by a configuration that has changed since has to come again.
+                if current.has_changed().is_err() || login::users(&current.borrow()) != users {
+                    return Err(io::ErrorKind::ConnectionAborted.into());
+                }
                 let user = match &name {
                     Some(name) => match place_for(node, name) {
                         None => {
@@ -123,7 +145,9 @@ async fn request(node: &Node, client: &mut TcpStream, users: &Users, caller: Cal
                 return Ok(Some(Request { target, first: input, user }));
             }
             Step::Refuse { reply, reason } => {
-                tracing::info!("socks: {} is refused: {reason}", caller.address());
+                let from = caller.address();
+                let line = format_args!("socks: {from} is refused: {reason}");
+                node.lines.info("mixup", ClientKey::from(from.ip()), line);
                 client.write_all(&reply).await?;
                 return Ok(None);
             }

@@ -10,6 +10,7 @@ use super::{Destination, Stream, Upstream, exit, reach};
 use crate::config::{Accept, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::node::Node;
+use crate::quota::ClientKey;
 use crate::segment::Early;
 
 pub(super) async fn prepare(
@@ -23,7 +24,8 @@ pub(super) async fn prepare(
     let (to, from) = (client.local_addr().ok()?, caller.address());
     if to.ip().is_loopback() {
         // Nothing on its way through is for loopback, where the listener itself is.
-        tracing::info!("{from} connected to a transparent listener's own address, {to}, and is refused");
+        let line = format_args!("{from} connected to a transparent listener's own address, {to}, and is refused");
+        node.lines.info("own address", ClientKey::from(from.ip()), line);
         return None;
     }
     let busy = node.begin();
@@ -47,7 +49,7 @@ pub(super) async fn prepare(
         }
         Err(failure) => {
             // The client has no protocol to be told in; dropping its connection resets it.
-            tracing::info!("{from} to {to}: {failure}");
+            node.lines.info("transparent", ClientKey::from(from.ip()), format_args!("{from} to {to}: {failure}"));
             None
         }
     }
@@ -58,7 +60,7 @@ pub(super) async fn prepare(
 async fn reach_anyhow(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure> {
     match reach(node, to, Early::Nothing).await {
         Err(failure) if failure.code == FailureCode::NodeUnreachable => {
-            tracing::warn!("{} goes by no other node: {failure}", to.target);
+            node.lines.warn("bypass", "", format_args!("{} goes by no other node: {failure}", to.target));
             exit(node, to).await
         }
         other => other,

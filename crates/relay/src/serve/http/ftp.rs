@@ -170,13 +170,14 @@ impl<'a> Control<'a> {
             port = reply.passive_port();
         }
         let Some(port) = port else { return Err(self.refused(verb, &reply)) };
+        let generation = self.node.generation();
         let upstream = reach_beside(self.node, self.target, &self.upstream, port).await;
         let upstream = upstream.map_err(|failure| {
             let text = format!("ftp {}: no connection for data: {}", self.target, failure.text);
             Failed::Tell(failure.code.http_status(), text)
         })?;
         let reader = Reader::new(upstream.side.node);
-        Ok(Origin { target: Target { host: self.target.host.clone(), port }, upstream, reader })
+        Ok(Origin { target: Target { host: self.target.host.clone(), port }, upstream, reader, generation })
     }
 
     /// Passes what comes on `data` to the client. `is_complete`: the server has said so already. Returns as

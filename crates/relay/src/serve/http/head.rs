@@ -7,6 +7,7 @@ use tokio::time::timeout;
 use super::{Client, Failed, linger};
 use crate::connection::Connection;
 use crate::pump::PumpError;
+use crate::quota::ClientKey;
 use crate::serve::Stream;
 use crate::wire::{Reader, write};
 
@@ -15,9 +16,12 @@ impl Client<'_> {
     pub(super) async fn head(&mut self, is_first: bool) -> Result<Option<Vec<u8>>, Failed> {
         if !is_first && self.reader.buffer.is_empty() {
             self.reader.buffer = Vec::new();
+            let mut current = (*self.current).clone();
+            let removed = async { while current.changed().await.is_ok() {} };
             let more = tokio::select! {
                 more = timeout(self.limits.pool_idle, self.reader.more(&self.stream)) => more,
                 () = self.node.stopping() => return Ok(None),
+                () = removed => return Ok(None),
             };
             match more {
                 Ok(Ok(true)) => {}
@@ -36,7 +40,9 @@ impl Client<'_> {
 
     /// Tells a client in its own words that this is no listener for it.
     pub(super) async fn turn_away(self, spoken: Spoken) -> Option<Stream> {
-        tracing::info!("http: {} speaks {spoken}, not HTTP", self.caller.address());
+        let from = self.caller.address();
+        let line = format_args!("http: {from} speaks {spoken}, not HTTP");
+        self.node.lines.info("mixup", ClientKey::from(from.ip()), line);
         let refusal = spoken.refusal(Spoken::Http);
         if timeout(self.limits.handshake, write(&self.stream, false, &refusal)).await.is_ok_and(|sent| sent.is_ok()) {
             linger(&self.stream).await;

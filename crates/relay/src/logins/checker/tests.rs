@@ -1,0 +1,100 @@
+use std::net::{IpAddr, Ipv4Addr};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, Waker};
+
+use super::*;
+
+fn client(n: u32) -> ClientKey {
+    IpAddr::from(Ipv4Addr::from_bits(0xc000_0200 + n)).into()
+}
+
+fn guess(password: &str) -> Guess {
+    Guess { hash: String::new(), password: password.into() }
+}
+
+/// A queue that nobody works off, and the answers that are waited for.
+#[derive(Default)]
+struct Still {
+    queue: Queue,
+    answers: Vec<oneshot::Receiver<bool>>,
+}
+
+impl Still {
+    fn enter(&mut self, n: u32, password: &str) -> Result<u64, Crowded> {
+        let (answer, answered) = oneshot::channel();
+        self.answers.push(answered);
+        self.queue.enter(client(n), guess(password), answer)
+    }
+
+    fn order(&mut self) -> Vec<String> {
+        let next = || self.queue.take().map(|job| String::from_utf8(job.guess.password).unwrap());
+        std::iter::from_fn(next).collect()
+    }
+}
+
+#[test]
+fn addresses_take_turns() {
+    let mut still = Still::default();
+    for (n, password) in [(1, "a1"), (1, "a2"), (1, "a3"), (2, "b1"), (3, "c1"), (3, "c2")] {
+        still.enter(n, password).unwrap();
+    }
+    assert_eq!(still.order(), ["a1", "b1", "c1", "a2", "c2", "a3"]);
+    assert_eq!(still.queue.waiting, 0);
+}
+
+#[test]
+fn the_queue_is_bounded_for_each_address_and_in_all() {
+    let mut still = Still::default();
+    for n in 0..(WAITING / WAITING_EACH) as u32 {
+        (0..WAITING_EACH).for_each(|_| assert!(still.enter(n, "x").is_ok()));
+        assert_eq!(still.enter(n, "x"), Err(Crowded::Client));
+    }
+    // The queue is full: room is made by those that have most, until all have the same.
+    for n in 100..100 + WAITING as u32 {
+        let entered = still.enter(n, "y");
+        assert_eq!(still.queue.waiting, WAITING);
+        let most = still.queue.clients.values().map(VecDeque::len).max().unwrap();
+        assert!(entered.is_ok() || most == 1, "{n}: {entered:?} with {most}");
+    }
+    let given_up = still.answers.iter_mut().filter_map(|answer| answer.try_recv().err().filter(is_closed)).count();
+    assert!(given_up > WAITING / 2, "{given_up} had to make room");
+    assert_eq!(still.order().len(), WAITING);
+}
+
+fn is_closed(error: &oneshot::error::TryRecvError) -> bool {
+    *error == oneshot::error::TryRecvError::Closed
+}
+
+fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn whoever_stops_waiting_leaves_the_queue() {
+    let checker = Checker::new(|| Box::new(|_| true));
+    // As if a thread were busy.
+    checker.shared.lock().has_thread = true;
+    {
+        let mut futures: Vec<_> = (0..WAITING_EACH).map(|_| Box::pin(checker.check(client(1), guess("x")))).collect();
+        assert!(futures.iter_mut().all(|future| poll(future.as_mut()).is_pending()));
+        assert!(matches!(poll(pin!(checker.check(client(1), guess("x")))), Poll::Ready(Err(Crowded::Client))));
+        assert_eq!(checker.shared.lock().waiting, WAITING_EACH);
+    }
+    let queue = checker.shared.lock();
+    assert!(queue.waiting == 0 && queue.clients.is_empty());
+}
+
+#[tokio::test]
+async fn a_check_that_panics_is_no_end_of_all() {
+    let checker = Checker::new(|| Box::new(|guess| if guess.password == b"bad" { panic!("on purpose") } else { true }));
+    assert_eq!(checker.check(client(1), guess("good")).await, Ok(true));
+    assert_eq!(checker.check(client(1), guess("bad")).await, Err(Crowded::Node));
+    // The thread may have to end first.
+    let checked = tokio::time::timeout(Duration::from_secs(30), async {
+        while checker.shared.lock().has_thread {
+            tokio::task::yield_now().await;
+        }
+        checker.check(client(1), guess("good")).await
+    });
+    assert_eq!(checked.await, Ok(Ok(true)));
+}

@@ -1,0 +1,58 @@
+//! Asking whether a client is the user that it says.
+
+use std::net::SocketAddr;
+
+use super::caller::Caller;
+use crate::config::{Listener, ListenerKind};
+use crate::logins::{Crowded, Users};
+use crate::node::Node;
+use crate::quota::ClientKey;
+
+/// What became of a login.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Login {
+    Right,
+    Wrong,
+    /// It was not checked: too many wait to be.
+    Refused(Crowded),
+    /// The client has left.
+    Left,
+}
+
+/// Who may use a listener. `None` if it asks nobody who he is.
+pub fn users(listener: &Listener) -> Option<&Users> {
+    match &listener.kind {
+        ListenerKind::Socks5 { users } | ListenerKind::Http { users } if !users.is_empty() => Some(users),
+        _ => None,
+    }
+}
+
+/// Checks the password of `user`, unless the client `leaves` before.
+pub async fn check(
+    node: &Node,
+    listener: &Listener,
+    caller: Caller,
+    (user, password): (&[u8], &[u8]),
+    leaves: impl Future<Output = ()>,
+) -> Login {
+    let Some(users) = users(listener) else { return Login::Wrong };
+    let from: SocketAddr = caller.address();
+    let (client, kind) = (ClientKey::from(from.ip()), listener.kind.word());
+    let checked = tokio::select! {
+        biased;
+        checked = node.logins.is_right(users, client, user, password) => checked,
+        () = leaves => return Login::Left,
+    };
+    match checked {
+        Ok(true) => Login::Right,
+        Ok(false) => {
+            node.lines.warn("login", client, format_args!("wrong user or password from {from} on a {kind} listener"));
+            Login::Wrong
+        }
+        Err(crowded) => {
+            let line = format_args!("a login from {from} on a {kind} listener was refused: {crowded}");
+            node.lines.warn("crowded", client, line);
+            Login::Refused(crowded)
+        }
+    }
+}

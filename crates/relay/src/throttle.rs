@@ -1,0 +1,169 @@
+//! Lines of the log that strangers can cause, as often as they like.
+//!
+//! The first line of a kind about somebody is logged at once. Those that follow within ten seconds are counted, and the count is
+//! logged with the first line's text. Memory is bounded, and so is the log: beyond a number of addresses, all others count as one.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use tracing::Level;
+
+/// At most one line of a kind about somebody in this time.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+/// Lines that are remembered; what else comes within [`INTERVAL`] is one more entry for each kind.
+const REMEMBERED: usize = 256;
+
+/// The lines of one node.
+#[derive(Debug)]
+pub struct Throttle {
+    started: Instant,
+    lines: Mutex<Lines>,
+}
+
+/// What was logged within the last interval, by the kind of line and whom it is about.
+#[derive(Debug, Default)]
+struct Lines(HashMap<(&'static str, String), Line>);
+
+#[derive(Debug)]
+struct Line {
+    level: Level,
+    text: String,
+    /// When it was logged.
+    at: Duration,
+    /// How many came since.
+    more: u64,
+}
+
+impl Default for Throttle {
+    fn default() -> Self {
+        Self { started: Instant::now(), lines: Mutex::default() }
+    }
+}
+
+impl Throttle {
+    /// A warning of this kind about `whom`. `line` names whom it is about.
+    pub fn warn(&self, kind: &'static str, whom: impl fmt::Display, line: fmt::Arguments<'_>) {
+        self.log(Level::WARN, kind, &whom, line);
+    }
+
+    /// The same at the level info.
+    pub fn info(&self, kind: &'static str, whom: impl fmt::Display, line: fmt::Arguments<'_>) {
+        self.log(Level::INFO, kind, &whom, line);
+    }
+
+    /// Logs the counts that are due. To be called about once a second.
+    pub fn flush(&self) {
+        let due = self.lock().due(self.started.elapsed());
+        due.iter().for_each(|(level, text)| emit(*level, text));
+    }
+
+    fn log(&self, level: Level, kind: &'static str, whom: &dyn fmt::Display, line: fmt::Arguments<'_>) {
+        let text = self.lock().take(level, (kind, whom.to_string()), line, self.started.elapsed());
+        if let Some(text) = text {
+            emit(level, &text);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Throttle {
+    fn drop(&mut self) {
+        let due = self.lock().due(Duration::MAX);
+        due.iter().for_each(|(level, text)| emit(*level, text));
+    }
+}
+
+impl Lines {
+    /// The text to log now, if any.
+    fn take(
+        &mut self,
+        level: Level,
+        mut key: (&'static str, String),
+        line: fmt::Arguments<'_>,
+        now: Duration,
+    ) -> Option<String> {
+        if self.0.len() >= REMEMBERED && !self.0.contains_key(&key) {
+            key.1.clear();
+        }
+        if let Some(line) = self.0.get_mut(&key) {
+            line.more += 1;
+            return None;
+        }
+        let text = line.to_string();
+        self.0.insert(key, Line { level, text: text.clone(), at: now, more: 0 });
+        Some(text)
+    }
+
+    /// The counts to log now. A line that did not come again is forgotten.
+    fn due(&mut self, now: Duration) -> Vec<(Level, String)> {
+        let mut due = Vec::new();
+        self.0.retain(|(_, whom), line| {
+            if now - line.at < INTERVAL {
+                return true;
+            }
+            if line.more == 0 {
+                return false;
+            }
+            let others = if whom.is_empty() { ", also from other addresses" } else { "" };
+            due.push((line.level, format!("{} (and {} more within {INTERVAL:?}{others})", line.text, line.more)));
+            (line.at, line.more) = (now, 0);
+            true
+        });
+        due
+    }
+}
+
+fn emit(level: Level, text: &str) {
+    match level {
+        Level::WARN => tracing::warn!("{text}"),
+        _ => tracing::info!("{text}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KIND: &str = "test";
+
+    fn take(lines: &mut Lines, whom: &str, at: u64) -> Option<String> {
+        let line = format_args!("{whom} did it");
+        lines.take(Level::WARN, (KIND, whom.into()), line, Duration::from_secs(at))
+    }
+
+    fn due(lines: &mut Lines, at: u64) -> Vec<String> {
+        lines.due(Duration::from_secs(at)).into_iter().map(|(_, text)| text).collect()
+    }
+
+    #[test]
+    fn the_first_line_is_logged_at_once_and_the_others_are_counted() {
+        let mut lines = Lines::default();
+        assert_eq!(take(&mut lines, "192.0.2.1", 0).unwrap(), "192.0.2.1 did it");
+        assert_eq!(take(&mut lines, "192.0.2.2", 0).unwrap(), "192.0.2.2 did it");
+        assert!((0..57).all(|_| take(&mut lines, "192.0.2.1", 5).is_none()));
+        assert!(due(&mut lines, 9).is_empty());
+        assert_eq!(due(&mut lines, 10), ["192.0.2.1 did it (and 57 more within 10s)"]);
+        assert!(take(&mut lines, "192.0.2.1", 11).is_none(), "the count was a line, too");
+        assert!(take(&mut lines, "192.0.2.2", 11).is_some(), "it has been calm");
+        assert_eq!(due(&mut lines, 20), ["192.0.2.1 did it (and 1 more within 10s)"]);
+        assert!(due(&mut lines, 30).is_empty());
+        assert!(lines.0.is_empty());
+    }
+
+    #[test]
+    fn many_addresses_cost_neither_memory_nor_log() {
+        let mut lines = Lines::default();
+        let logged = (0..100_000).filter(|i| take(&mut lines, &i.to_string(), 0).is_some()).count();
+        assert_eq!((logged, lines.0.len()), (REMEMBERED + 1, REMEMBERED + 1));
+        let counted = (100_000 - logged).to_string();
+        let told = due(&mut lines, 10);
+        assert!(told.len() == 1 && told[0].contains(&format!("and {counted} more")), "{told:?}");
+        assert!(told[0].ends_with("also from other addresses)"), "{told:?}");
+    }
+}

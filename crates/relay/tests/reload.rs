@@ -1,0 +1,154 @@
+//! What a new configuration means for connections that are open.
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use base64::Engine;
+use common::*;
+use ekiden_relay::{Relay, hash_password};
+
+/// A server that answers every request, and how many connections it has had.
+fn origin() -> (SocketAddr, Arc<AtomicUsize>) {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    let address = server(move |mut stream| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let mut head = Vec::new();
+        let mut byte = [0];
+        while stream.read(&mut byte).is_ok_and(|n| n == 1) {
+            head.push(byte[0]);
+            if head.ends_with(b"\r\n\r\n") {
+                head.clear();
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+            }
+        }
+    });
+    (address, count)
+}
+
+/// The status of one request on a connection that may go on.
+fn get(stream: &mut TcpStream, server: SocketAddr, login: &str) -> u16 {
+    let credentials = base64::engine::general_purpose::STANDARD.encode(login);
+    let head = format!("GET http://{server}/ HTTP/1.1\r\nHost: {server}\r\nProxy-Authorization: Basic {credentials}");
+    write!(stream, "{head}\r\n\r\n").unwrap();
+    let head = read_head(stream);
+    if head.contains("\r\nContent-Length: 2\r\n") {
+        stream.read_exact(&mut [0; 2]).unwrap();
+    }
+    head[9..12].parse().unwrap()
+}
+
+fn web(users: &str) -> String {
+    format!("[listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\nusers = {{ {users} }}\n")
+}
+
+fn with_connection(relay: &Relay, server: SocketAddr) -> TcpStream {
+    let mut client = connect(relay.address("web").unwrap());
+    assert_eq!(get(&mut client, server, "alice:secret"), 200);
+    client
+}
+
+#[test]
+fn a_user_who_was_removed_or_has_another_password_is_asked_on_a_kept_connection() {
+    let (secret, other) = (hash_of_secret(), hash_password(b"other").unwrap());
+    let (server, _) = origin();
+    let alice = format!("alice = \"{secret}\"");
+    let mut relay = node(&web(&alice));
+    let mut bob = with_connection(&relay, server);
+    relay.reload(config(&web(&format!("bob = \"{secret}\"")))).unwrap();
+    assert_eq!(get(&mut bob, server, "alice:secret"), 407);
+
+    relay.reload(config(&web(&alice))).unwrap();
+    let (mut old, mut new) = (with_connection(&relay, server), with_connection(&relay, server));
+    relay.reload(config(&web(&format!("alice = \"{other}\"")))).unwrap();
+    assert_eq!(get(&mut old, server, "alice:secret"), 407);
+    assert_eq!(get(&mut new, server, "alice:other"), 200);
+
+    // Who was asked nothing before is asked now.
+    relay.reload(config(&web(""))).unwrap();
+    let mut open = with_connection(&relay, server);
+    relay.reload(config(&web(&alice))).unwrap();
+    assert_eq!(get(&mut open, server, "bob:secret"), 407);
+}
+
+#[test]
+fn a_kept_origin_is_asked_about_again_by_the_new_routes_and_exit() {
+    let (server, count) = origin();
+    let text = web("");
+    let refuse = format!("{text}[[route]]\nto = [\"{server}\"]\naction = \"refuse\"\n");
+    let private = format!("{text}[exit]\nallow = [\"192.0.2.1\"]\n");
+    for (then, status) in [(&refuse, 403), (&private, 403), (&text, 200)] {
+        let mut relay = node(&text);
+        let mut client = with_connection(&relay, server);
+        let before = count.load(Ordering::Relaxed);
+        assert_eq!(get(&mut client, server, "alice:secret"), 200);
+        assert_eq!(count.load(Ordering::Relaxed), before, "the origin's connection was kept");
+        relay.reload(config(then)).unwrap();
+        assert_eq!(get(&mut client, server, "alice:secret"), status);
+        assert_eq!(count.load(Ordering::Relaxed), before + usize::from(status == 200));
+    }
+}
+
+#[test]
+fn a_kept_origin_through_a_peer_that_was_removed_is_let_go() {
+    let (server, _) = origin();
+    for mode in [Mode::Plain, Mode::Tls] {
+        let exit = segment_node(mode, "exit", None, "");
+        let peer = |known: &str| {
+            let address = exit.address("seg").unwrap();
+            format!("[peer.exit]\naddress = \"{address}\"\n{known}[[route]]\nto = [\"*\"]\nvia = [\"exit\"]\n")
+        };
+        let text = |peer: &str| format!("{}{}{peer}", mode.node("key"), web(""));
+        let mut relay = node(&text(&peer(&mode.peer("key"))));
+        let mut client = with_connection(&relay, server);
+        relay.reload(config(&text(&peer(&mode.peer("other-key"))))).unwrap();
+        assert_eq!(get(&mut client, server, "alice:secret"), 502, "{mode:?}: the peer has another key now");
+    }
+}
+
+#[test]
+fn a_connection_to_a_listener_that_was_removed_ends_and_streams_go_on() {
+    let (server, _) = origin();
+    let mut relay = node(&web(""));
+    let mut idle = with_connection(&relay, server);
+    let mut tunnel = connect(relay.address("web").unwrap());
+    let echo = echo();
+    write!(tunnel, "CONNECT {echo} HTTP/1.1\r\nHost: {echo}\r\n\r\n").unwrap();
+    assert!(read_head(&mut tunnel).starts_with("HTTP/1.1 200 "));
+    let mut fresh = connect(relay.address("web").unwrap());
+    wait_until("all are accepted", || relay.connections() == 3);
+    relay.reload(config("[listen.other]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n")).unwrap();
+    assert!(ends_cleanly(&mut idle));
+    assert_eq!(get(&mut fresh, server, "alice:secret"), 503);
+    tunnel.write_all(b"goes on").unwrap();
+    tunnel.read_exact(&mut [0; 7]).unwrap();
+}
+
+#[test]
+fn a_socks_client_who_is_not_done_is_served_by_the_new_configuration() {
+    let secret = hash_of_secret();
+    let socks =
+        |users: &str| format!("[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\nusers = {{ {users} }}\n");
+    for (users, method) in [(format!("alice = \"{secret}\""), 2), (String::new(), 0)] {
+        let mut relay = node(&socks(&users));
+        let mut client = connect(relay.address("socks").unwrap());
+        client.write_all(&[5, 1, method]).unwrap();
+        client.read_exact(&mut [0; 2]).unwrap();
+        if method == 2 {
+            client.write_all(b"\x01\x05alice\x06secret").unwrap();
+            let mut answer = [0; 2];
+            client.read_exact(&mut answer).unwrap();
+            assert_eq!(answer, [1, 0]);
+        }
+        relay.reload(config(&socks(&format!("bob = \"{secret}\"")))).unwrap();
+        let mut request = b"\x05\x01\x00\x01\x7f\x00\x00\x01".to_vec();
+        request.extend(echo().port().to_be_bytes());
+        client.write_all(&request).unwrap();
+        let error = client.read_exact(&mut [0; 4]).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof), "{error}");
+    }
+}

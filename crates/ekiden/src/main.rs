@@ -6,6 +6,7 @@ mod doctor;
 mod exit;
 mod keygen;
 mod lab;
+mod log;
 mod out;
 mod password;
 mod peer;
@@ -15,6 +16,7 @@ mod scenario;
 mod simulate;
 mod sweep;
 
+use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -59,7 +61,8 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("ekiden: {}", exit::message(&error));
+            // The exit code tells it, too, where nobody reads.
+            let _ = writeln!(std::io::stderr(), "ekiden: {}", exit::message(&error));
             exit::code(&error)
         }
     }

@@ -1,11 +1,10 @@
 //! `ekiden proxy`: a node of the overlay.
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use ekiden_relay::{Config, Relay, Rules};
 
-use crate::out;
+use crate::{log, out};
 
 /// Run a node of the overlay: take connections and relay each to its destination, directly or over other nodes.
 ///
@@ -54,12 +53,7 @@ pub struct Args {
 
 /// Runs the node until it is told to stop.
 pub fn run(args: Args) -> anyhow::Result<()> {
-    let filter = tracing_subscriber::EnvFilter::builder().with_env_var("EKIDEN_LOG");
-    let filter = filter.with_default_directive(tracing::Level::INFO.into()).from_env_lossy();
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // Whoever has set up a log before keeps it.
-    let _ = log.with_target(false).with_ansi(std::io::stderr().is_terminal()).try_init();
-
+    let _log = log::start()?;
     let config = Config::load(&args.config)?;
     if args.show_config {
         out::text(&config)?;

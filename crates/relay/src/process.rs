@@ -1,6 +1,7 @@
 //! The life of a process that is a node: start, signals, end.
 
-use std::io::{self, Write};
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use ekiden_net::privileges::keep_only;
@@ -37,7 +38,7 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
         if let Some(identity) = &config.identity {
             tracing::info!("this node's key is {}", identity.fingerprint());
         }
-        announce(&config, &relay)?;
+        announce(&config, &relay);
         let mut drain = config.limits.drain;
         loop {
             tokio::select! {
@@ -92,13 +93,23 @@ fn reload(relay: &mut Relay, file: &Path) -> Option<std::time::Duration> {
     Some(drain)
 }
 
-fn announce(config: &Config, relay: &Relay) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+/// Says on standard output where the node listens. Whoever read it may have gone, or not read: the node does not wait for it.
+fn announce(config: &Config, relay: &Relay) {
+    let mut text = String::new();
     for (name, listener) in &config.listeners {
         if let Some(address) = relay.address(name) {
-            writeln!(out, "listening {} {address}", listener.kind.word())?;
+            // A string takes whatever is written to it.
+            let _ = writeln!(text, "listening {} {address}", listener.kind.word());
         }
     }
-    writeln!(out, "ready")?;
-    out.flush()
+    text.push_str("ready\n");
+    let say = move || {
+        let mut out = io::stdout().lock();
+        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+            tracing::warn!("nobody could be told on standard output that this node is ready: {error}");
+        }
+    };
+    if let Err(error) = std::thread::Builder::new().name("announce".into()).spawn(say) {
+        tracing::warn!("nobody could be told on standard output that this node is ready: {error}");
+    }
 }

@@ -1,0 +1,190 @@
+//! A node's log: lines to standard error, written by a thread of its own.
+//!
+//! The node never waits for whoever reads its log, and goes on when the log cannot be written. Lines that find no room are
+//! lost; how many is said as soon as the log can be written again.
+
+use std::collections::VecDeque;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use ekiden_net::privileges::keep_only;
+use tracing_subscriber::fmt::format;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
+use tracing_subscriber::util::SubscriberInitExt;
+
+/// Bytes of lines that wait to be written.
+const ROOM: usize = 256 << 10;
+
+/// How long the end of the process waits for the last lines to be written.
+const LAST: Duration = Duration::from_millis(500);
+
+/// The log. Dropping it waits a little for what is still to be written.
+pub struct Log(Arc<Shared>);
+
+/// Takes one whole line with each write, as the formatter makes them.
+struct Lines(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Told of each line that comes, and of each that was written.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Queue {
+    lines: VecDeque<Vec<u8>>,
+    bytes: usize,
+    lost: u64,
+    is_writing: bool,
+}
+
+/// Sends what is traced to standard error from now on, at the level that EKIDEN_LOG says.
+///
+/// # Errors
+/// The thread cannot be had.
+pub fn start() -> io::Result<Log> {
+    let shared = Arc::new(Shared::default());
+    let filter = tracing_subscriber::EnvFilter::builder().with_env_var("EKIDEN_LOG");
+    let filter = filter.with_default_directive(tracing::Level::INFO.into()).from_env_lossy();
+    let lines = shared.clone();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || Lines(lines.clone()));
+    let log = log.with_target(false).with_ansi(io::stderr().is_terminal()).log_internal_errors(false);
+    // Whoever has set up a log before keeps it.
+    let _ = log.finish().try_init();
+    // Not std's stderr, whose lock others would wait for while a write waits.
+    let file = File::from(io::stderr().as_fd().try_clone_to_owned()?);
+    let writing = shared.clone();
+    thread::Builder::new().name("log".into()).spawn(move || {
+        // It begins before the node knows what it needs, and needs nothing itself.
+        if let Err(error) = keep_only(&[]) {
+            tracing::warn!("the log's thread cannot give up its capabilities: {error}");
+        }
+        writing.write(file);
+    })?;
+    Ok(Log(shared))
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        let is_busy = |queue: &mut Queue| queue.is_writing || !queue.lines.is_empty();
+        drop(self.0.changed.wait_timeout_while(self.0.lock(), LAST, is_busy));
+    }
+}
+
+impl Write for Lines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let mut queue = self.0.lock();
+        if queue.bytes + line.len() > ROOM {
+            queue.lost += 1;
+        } else {
+            queue.bytes += line.len();
+            queue.lines.push_back(line.into());
+            self.0.changed.notify_all();
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Shared {
+    /// Writes lines for ever.
+    fn write(&self, mut file: impl Write) {
+        loop {
+            let line = {
+                let mut queue = self.lock();
+                queue.is_writing = false;
+                self.changed.notify_all();
+                let is_empty = |queue: &mut Queue| queue.lines.is_empty();
+                let mut queue = self.changed.wait_while(queue, is_empty).unwrap_or_else(PoisonError::into_inner);
+                queue.is_writing = true;
+                let line = queue.lines.pop_front().unwrap_or_default();
+                queue.bytes -= line.len();
+                line
+            };
+            if file.write_all(&line).is_err() {
+                self.lock().lost += 1;
+                continue;
+            }
+            let lost = std::mem::take(&mut self.lock().lost);
+            if lost > 0 && file.write_all(notice(lost).as_bytes()).is_err() {
+                self.lock().lost += lost;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// In the form of the other lines.
+fn notice(lost: u64) -> String {
+    let mut text = String::new();
+    // A string takes whatever is written to it.
+    let _ = SystemTime.format_time(&mut format::Writer::new(&mut text));
+    let _ = writeln!(text, "  WARN {lost} lines of the log were lost: it could not be written, or was not read");
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// A file whose writes each wait to be allowed, and say what they wrote.
+    struct Slow {
+        allowed: Receiver<bool>,
+        written: Sender<String>,
+    }
+
+    impl Write for Slow {
+        fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+            if !self.allowed.recv().unwrap_or(true) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            let _ = self.written.send(String::from_utf8_lossy(line).into_owned());
+            Ok(line.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_written_or_finds_no_room_is_counted_and_nobody_waits() {
+        let shared = Arc::new(Shared::default());
+        let (allow, allowed) = channel();
+        let (written, lines) = channel();
+        let writing = shared.clone();
+        thread::spawn(move || writing.write(Slow { allowed, written }));
+        let mut log = Lines(shared.clone());
+        log.write_all(b"first\n").unwrap();
+        let most = ROOM / 1024;
+        (0..most + 100).for_each(|_| log.write_all(&[b'x'; 1024]).unwrap());
+        // The first may be on its way or not.
+        assert!((99..=101).contains(&shared.lock().lost), "{}", shared.lock().lost);
+        let before = shared.lock().lost;
+        // The disk is full for three lines.
+        (0..3).for_each(|_| allow.send(false).unwrap());
+        (0..2).for_each(|_| allow.send(true).unwrap());
+        assert_eq!(lines.recv().unwrap().len(), 1024);
+        let told = lines.recv().unwrap();
+        assert!(told.contains(&format!("WARN {} lines of the log were lost", before + 3)), "{told}");
+        drop(allow);
+        drop(Log(shared.clone()));
+        let rest = most + 101 - before as usize - 4;
+        assert_eq!(lines.try_iter().count(), rest, "the rest is written, and nothing more is lost");
+        assert_eq!(shared.lock().lost, 0);
+    }
+}

@@ -4,6 +4,9 @@
 //! the limit nothing new begins; none that runs ever waits for another to let go.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use ekiden_net::allocator;
 
 /// Of all nodes of the process: memory is the process's.
 static HELD: AtomicUsize = AtomicUsize::new(0);
@@ -32,6 +35,46 @@ impl Drop for Holding {
     }
 }
 
+/// Gives memory back to the kernel after many connections have ended: the allocator would keep pages of which any part is in
+/// use, and with them most of what a crowd left behind.
+#[derive(Debug)]
+pub struct Crowd {
+    /// The most connections since memory was last given back.
+    most: usize,
+    given_back: Instant,
+}
+
+impl Crowd {
+    /// So many connections that have gone are a crowd, if they are half of all.
+    const GONE: usize = 256;
+
+    /// Giving back costs milliseconds.
+    const PAUSE: Duration = Duration::from_secs(5);
+
+    /// Nobody is there yet.
+    pub fn new() -> Self {
+        Self { most: 0, given_back: Instant::now() }
+    }
+
+    /// Looks how many connections are open. To be called about once a second.
+    pub fn look(&mut self, open: usize) {
+        let now = Instant::now();
+        if self.has_gone(open, now) {
+            // Beside the event loops, which wait only where they share an arena.
+            tokio::task::spawn_blocking(allocator::give_back);
+        }
+    }
+
+    fn has_gone(&mut self, open: usize, now: Instant) -> bool {
+        self.most = self.most.max(open);
+        let has_gone = self.most - open >= Self::GONE.max(self.most / 2) && now - self.given_back >= Self::PAUSE;
+        if has_gone {
+            (self.most, self.given_back) = (open, now);
+        }
+        has_gone
+    }
+}
+
 /// Sets the limit, in bytes.
 pub fn limit(bytes: usize) {
     LIMIT.store(bytes, Ordering::Relaxed);
@@ -45,4 +88,23 @@ pub fn is_full() -> bool {
 /// Whether streams must do with little.
 pub fn is_scarce() -> bool {
     HELD.load(Ordering::Relaxed) >= LIMIT.load(Ordering::Relaxed) / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_given_back_when_a_crowd_has_gone_and_not_all_the_time() {
+        let mut crowd = Crowd::new();
+        let start = crowd.given_back;
+        let mut gone = |open, seconds| crowd.has_gone(open, start + Duration::from_secs(seconds));
+        assert!(!gone(8000, 10));
+        assert!(!gone(4001, 11));
+        assert!(gone(4000, 12));
+        assert!(!gone(10, 13), "not yet again");
+        assert!(gone(10, 17));
+        assert!(!gone(255, 30) && !gone(0, 40), "these are few");
+        assert!(!gone(256, 50) && gone(0, 60));
+    }
 }

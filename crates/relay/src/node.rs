@@ -23,7 +23,7 @@ use crate::config::{Config, Credential, Listener, ListenerKind};
 use crate::congestion::{self, NotToBeHad};
 use crate::exit::OwnAddresses;
 use crate::logins::Logins;
-use crate::memory;
+use crate::memory::{self, Crowd};
 use crate::names::Names;
 use crate::pool::Pool;
 use crate::quota::{ClientKey, Quotas};
@@ -487,10 +487,12 @@ fn work(runtime: Runtime, stopped: oneshot::Receiver<()>) {
 /// Runs on every worker although one would do: while a nearer timer is pending, tokio need not interrupt its own
 /// event loop for each connection's limit, which saves two system calls per connection.
 async fn expire_pool(node: Arc<Node>) {
+    let mut crowd = Crowd::new();
     loop {
         let age = node.config().limits.pool_idle;
         tokio::time::sleep((age / 4).clamp(Duration::from_millis(100), Duration::from_secs(1))).await;
         node.pool.expire(age);
         node.lines.flush();
+        crowd.look(node.connections.load(Ordering::Relaxed));
     }
 }

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::Path;
 
+use ekiden_net::allocator;
 use ekiden_net::privileges::keep_only;
 use ekiden_net::socket;
 use tokio::runtime::Builder;
@@ -24,6 +25,7 @@ const DRAIN_STEP: std::time::Duration = std::time::Duration::from_millis(20);
 /// Writes `listening KIND ADDRESS` for every listener and then `ready` to standard output. SIGHUP reads `file`
 /// again; SIGTERM and SIGINT drain for at most `limits.drain`; a second one ends at once.
 pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
+    allocator::limit_spare();
     if let Err(error) = socket::raise_open_files() {
         tracing::warn!("the limit of open files stays as it is: {error}");
     }

@@ -176,6 +176,20 @@ fn a_node_whose_log_is_not_read_ends_when_it_is_told_to() {
 }
 
 #[test]
+fn a_new_configuration_is_no_warning() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("log");
+    let node = Node::start(File::create(&file).unwrap());
+    node.signal(Signal::SIGHUP);
+    let line = || {
+        let text = fs::read_to_string(&file).unwrap();
+        text.lines().find(|line| line.contains("the configuration was read again")).map(str::to_owned)
+    };
+    wait_until("it is read again", || line().is_some());
+    assert!(line().unwrap().contains(" INFO "), "{:?}", line());
+}
+
+#[test]
 fn a_node_whose_standard_output_nobody_reads_goes_on() {
     let directory = tempfile::tempdir().unwrap();
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();

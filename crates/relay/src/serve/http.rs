@@ -49,7 +49,6 @@ struct Client<'a> {
     generation: u64,
     limits: Limits,
     stream: Connection,
-    caller: Caller,
     reader: Reader,
     /// Its place among the connections of the user who made the last request.
     user: Option<Box<Place<String>>>,

@@ -145,9 +145,8 @@ async fn request(
                 return Ok(Some(Request { target, first: input, user }));
             }
             Step::Refuse { reply, reason } => {
-                let from = caller.address();
-                let line = format_args!("socks: {from} is refused: {reason}");
-                node.lines.info("mixup", ClientKey::from(from.ip()), line);
+                let (from, key) = (caller.address(), ClientKey::from(caller.address().ip()));
+                node.lines.info("mixup", key, format_args!("socks: {from} is refused: {reason}"));
                 client.write_all(&reply).await?;
                 return Ok(None);
             }

@@ -40,9 +40,8 @@ impl Client<'_> {
 
     /// Tells a client in its own words that this is no listener for it.
     pub(super) async fn turn_away(self, spoken: Spoken) -> Option<Stream> {
-        let from = self.caller.address();
-        let line = format_args!("http: {from} speaks {spoken}, not HTTP");
-        self.node.lines.info("mixup", ClientKey::from(from.ip()), line);
+        let (from, key) = (self.caller.address(), ClientKey::from(self.caller.address().ip()));
+        self.node.lines.info("mixup", key, format_args!("http: {from} speaks {spoken}, not HTTP"));
         let refusal = spoken.refusal(Spoken::Http);
         if timeout(self.limits.handshake, write(&self.stream, false, &refusal)).await.is_ok_and(|sent| sent.is_ok()) {
             linger(&self.stream).await;

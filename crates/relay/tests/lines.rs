@@ -1,0 +1,81 @@
+//! What the log says of strangers and of peers, and how often.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::sync::Mutex;
+
+use common::*;
+
+static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The lines of the log that have this part.
+fn logged(part: &str) -> Vec<String> {
+    LINES.lock().unwrap().iter().filter(|line| line.contains(part)).cloned().collect()
+}
+
+#[test]
+fn a_dead_peer_is_in_the_log_and_not_once_for_each_stream() {
+    log::to(|line| LINES.lock().unwrap().push(line));
+    let dead = closed_port();
+    for (listener, kind) in [("socks", "socks5"), ("web", "http")] {
+        let name = format!("dead-{kind}");
+        let entry = node(&format!(
+            "name = \"e-{kind}\"\nkey_file = \"key.pem\"\n[listen.{listener}]\nkind = \"{kind}\"\naddress = \"127.0.0.1:0\"\n\
+             [peer.{name}]\naddress = \"{dead}\"\n{}[[route]]\nto = [\"*\"]\nvia = [\"{name}\"]\n",
+            Mode::Tls.peer("key")
+        ));
+        let proxy = entry.address(listener).unwrap();
+        for _ in 0..20 {
+            if kind == "socks5" {
+                assert_ne!(socks(proxy, "192.0.2.1", 80).0, 0);
+            } else {
+                let mut stream = connect(proxy);
+                stream.write_all(b"CONNECT 192.0.2.1:80 HTTP/1.1\r\nHost: 192.0.2.1\r\n\r\n").unwrap();
+                assert!(read_head(&mut stream).starts_with("HTTP/1.1 5"));
+            }
+        }
+        let part = format!("node e-{kind} cannot reach node {name}: {dead}: connection refused");
+        assert_eq!(logged(&part).len(), 1);
+        // The end of the node says how many there were.
+        drop(entry);
+        assert!(logged(&part)[1].contains("(and 19 more within 10s)"), "{:?}", logged(&part));
+    }
+}
+
+#[test]
+fn a_wrong_password_is_logged_in_the_same_form_wherever() {
+    log::to(|line| LINES.lock().unwrap().push(line));
+    let chain = Chain::new(0);
+    let mut web = connect(chain.address("weblocked"));
+    write!(web, "GET http://192.0.2.1/ HTTP/1.1\r\nHost: 192.0.2.1\r\nProxy-Authorization: Basic YWxpY2U6eA==\r\n\r\n")
+        .unwrap();
+    assert!(read_head(&mut web).starts_with("HTTP/1.1 407 "));
+    let from = web.local_addr().unwrap();
+    assert_eq!(logged(&format!("wrong user or password from {from} on a http listener")).len(), 1);
+
+    let chain = Chain::new(0);
+    let mut socks = connect(chain.address("locked"));
+    socks.write_all(b"\x05\x01\x02\x01\x05alice\x01x").unwrap();
+    let mut answer = [0; 4];
+    socks.read_exact(&mut answer).unwrap();
+    assert_eq!(answer, [5, 2, 1, 1]);
+    let from = socks.local_addr().unwrap();
+    assert_eq!(logged(&format!("wrong user or password from {from} on a socks5 listener")).len(), 1);
+}
+
+#[test]
+fn nodes_that_are_refused_do_not_fill_the_log() {
+    log::to(|line| LINES.lock().unwrap().push(line));
+    for mode in [Mode::Plain, Mode::Tls] {
+        let relay = segment_node(mode, "n1", None, "");
+        let before = logged("segment listener was refused").len();
+        for _ in 0..50 {
+            let mut stream = connect(relay.address("seg").unwrap());
+            let _ = stream.write_all(&[0x55; 200]);
+            let _ = stream.read_to_end(&mut Vec::new());
+        }
+        let lines = logged("segment listener was refused").len() - before;
+        assert!((1..=2).contains(&lines), "{mode:?}: {lines}");
+    }
+}

@@ -42,7 +42,8 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
         Ok(Err(error)) if tls::is_refusal_of_ours(&error) => {
             let known =
                 "its peer entry for this node must have the fingerprint that `ekiden keygen --show` prints here";
-            return tracing::warn!("a node at {from} refused this node: {error}; {known}");
+            let line = format_args!("a node at {from} refused this node: {error}; {known}");
+            return node.lines.warn("refuses", client, line);
         }
         Ok(Err(error)) if error.kind() == io::ErrorKind::PermissionDenied => {
             return node.lines.warn("node", client, format_args!("a node at {from} was refused: {error}"));

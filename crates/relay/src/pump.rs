@@ -47,8 +47,6 @@ pub struct Pump {
     framed: bool,
     /// Whether the end is passed on, or only means that this pump is done.
     says_end: bool,
-    /// The end was said by DELIVERED.
-    is_delivered: bool,
     bulk: bool,
     phase: Phase,
     /// Bytes that go out before the pipe's; how many of them already have.
@@ -135,7 +133,7 @@ impl Pump {
     fn new(source: Source, framed: bool, says_end: bool) -> Self {
         let (rest, bulk, phase) = (Vec::new(), false, Phase::Moving);
         let holding = Holding::default();
-        Self { source, framed, says_end, is_delivered: false, bulk, phase, rest, rest_sent: 0, pipe: None, holding }
+        Self { source, framed, says_end, bulk, phase, rest, rest_sent: 0, pipe: None, holding }
     }
 
     /// Sends `bytes` first, as if they had been read.
@@ -170,7 +168,7 @@ impl Pump {
 
     /// Whether a node said by the end that it holds nothing any more of the other direction.
     pub fn is_delivered(&self) -> bool {
-        self.is_delivered
+        matches!(self.source, Source::Frames(incoming, _) if incoming.is_delivered())
     }
 
     /// Whether it waits for the sender, so that it notices what happens to its connection; if the receiver's owes nothing.
@@ -345,10 +343,7 @@ impl Pump {
         let Source::Frames(incoming, left) = &mut self.source else { return Ok(()) };
         match incoming.took_header(bytes)? {
             Some(Event::End | Event::Delivered) if left.is_some() => return Err(PumpError::Truncated),
-            Some(event @ (Event::End | Event::Delivered)) => {
-                self.phase = Phase::Ended;
-                self.is_delivered = event == Event::Delivered;
-            }
+            Some(Event::End | Event::Delivered) => self.phase = Phase::Ended,
             Some(Event::Reset(code)) => return Err(PumpError::Reset(code)),
             Some(Event::Data(_)) | None => {}
         }

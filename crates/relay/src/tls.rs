@@ -256,3 +256,23 @@ fn refused(stranger: Stranger) -> Error {
 fn only_tls13() -> Error {
     Error::General("only TLS 1.3 is spoken here".into())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_sessions_have_in_common_is_made_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let identity = Identity::generate(&directory.path().join("key.pem")).unwrap();
+        let (prepared, nodes) = (Prepared::default(), IndexMap::new());
+        let used = || {
+            prepared.dial(&identity, None).unwrap();
+            prepared.clone().accept(&identity, &nodes).unwrap();
+            (prepared.0.client.get().map(Arc::as_ptr), prepared.0.server.get().map(Arc::as_ptr))
+        };
+        let first = used();
+        assert!(first.0.is_some() && first.1.is_some());
+        assert_eq!(used(), first);
+    }
+}

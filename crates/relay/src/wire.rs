@@ -23,9 +23,8 @@ const WORTH_PUMPING: u64 = 64 << 10;
 pub struct Reader {
     /// Present if a node is at the other end.
     incoming: Option<Incoming>,
-    /// The end of the stream was said, and whether by DELIVERED.
+    /// The end of the stream was said.
     ended: bool,
-    delivered: bool,
     /// Read and not used.
     pub buffer: Vec<u8>,
     holding: Holding,
@@ -35,7 +34,7 @@ impl Reader {
     /// For a connection about whose bytes nothing is known yet; with `from_node`, one to an acceptor.
     pub fn new(from_node: bool) -> Self {
         let incoming = from_node.then(Incoming::default);
-        Self { incoming, ended: false, delivered: false, buffer: Vec::new(), holding: Holding::default() }
+        Self { incoming, ended: false, buffer: Vec::new(), holding: Holding::default() }
     }
 
     /// Appends what there is to the buffer. False at the said end of the stream.
@@ -71,8 +70,8 @@ impl Reader {
             return Ok(Some(Err(PumpError::Truncated)));
         }
         Ok(match incoming.took_header(&header[..n]) {
-            Ok(Some(event @ (Event::End | Event::Delivered))) => {
-                (self.ended, self.delivered) = (true, event == Event::Delivered);
+            Ok(Some(Event::End | Event::Delivered)) => {
+                self.ended = true;
                 Some(Ok(false))
             }
             Ok(Some(Event::Reset(code))) => Some(Err(PumpError::Reset(code))),
@@ -95,7 +94,7 @@ impl Reader {
 
     /// Whether the node said by it that it holds nothing any more of what it was sent.
     pub fn is_delivered(&self) -> bool {
-        self.delivered
+        self.incoming.as_ref().is_some_and(Incoming::is_delivered)
     }
 
     /// Whether nothing is buffered and no frame has begun: the connection may rest.

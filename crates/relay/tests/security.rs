@@ -83,7 +83,7 @@ fn who_does_not_have_the_right_key_is_refused_in_one_clear_line_on_each_side() {
         }
         wait_until("nothing is left", || exit.connections() == 0);
     }
-    wait_until("city has heard it", || is_logged("was refused: it does not take this node's key"));
+    wait_until("city has heard it", || is_logged("refused this node: it does not take this node's key"));
 }
 
 #[test]

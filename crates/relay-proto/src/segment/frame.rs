@@ -131,6 +131,7 @@ pub struct Incoming {
     have: u8,
     /// The receiver is a dialler that has said END.
     has_said_end: bool,
+    is_delivered: bool,
 }
 
 /// What a complete header means in an open stream.
@@ -150,6 +151,11 @@ impl Incoming {
     /// The receiver is a dialler, and has said END: from here on it may hear DELIVERED.
     pub fn said_end(&mut self) {
         self.has_said_end = true;
+    }
+
+    /// Whether DELIVERED was heard.
+    pub fn is_delivered(&self) -> bool {
+        self.is_delivered
     }
 
     /// The bytes of payload that come next.
@@ -186,7 +192,10 @@ impl Incoming {
                 Ok(Some(Event::Data(header.length)))
             }
             Kind::End => Ok(Some(Event::End)),
-            Kind::Delivered if self.has_said_end => Ok(Some(Event::Delivered)),
+            Kind::Delivered if self.has_said_end => {
+                self.is_delivered = true;
+                Ok(Some(Event::Delivered))
+            }
             Kind::Reset => Ok(Some(Event::Reset(header.length as u8))),
             other => Err(Violation::OutOfPlace(other)),
         }

@@ -271,7 +271,8 @@ def measure(machine, attack):
             cpu = sum(node.cpu() for node in scene.nodes)
             measured.waited_ms, measured.asked = ask_honestly(scene.honest, scene.rate, machine.seconds)
             cpu = sum(node.cpu() for node in scene.nodes) - cpu
-            measured.cpu_ms_each = cpu * 1e3 / max(1, measured.asked)
+            # A node that is gone says nothing of what it took.
+            measured.cpu_ms_each = max(0, cpu) * 1e3 / max(1, measured.asked)
             measured.mib = max(node.peak_mib for node in scene.nodes)
             measured.files = max(node.peak_files for node in scene.nodes)
             measured.log_kib = sum(node.log_bytes() for node in scene.nodes) / 1024

@@ -19,7 +19,7 @@ const PIPE_BYTES: usize = 1 << 20;
 const PAGE: usize = 4096;
 const LEAST_BYTES: usize = 2 * PAGE;
 
-/// What the kernel gives to a pipe without being asked (pipe(7)).
+/// What the kernel gives to a pipe without being asked (pipe(7)), and about what is moved through memory at once.
 const USUAL_BYTES: usize = 64 << 10;
 
 /// Spare pipes a thread keeps.
@@ -28,8 +28,13 @@ const MAX_SPARE: usize = 64;
 /// How long no larger pipes are asked for after the kernel has refused one: other processes of the user share its quota.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
 
-/// Pipes of this process, in use or spare.
+/// The part of what is left of the user's quota that one pipe takes at most: those that are full keep what they have, and
+/// must not leave others without.
+const PART: usize = 32;
+
+/// Pipes of this process, in use or spare, and the bytes of all of them.
 static PIPES: AtomicUsize = AtomicUsize::new(0);
+static BYTES: AtomicUsize = AtomicUsize::new(0);
 
 /// How many there may be.
 static MOST: AtomicUsize = AtomicUsize::new(1024);
@@ -51,7 +56,7 @@ pub fn limit(pipes: usize) {
 pub struct PooledPipe {
     pipe: Option<Pipe>,
     /// Bytes in the pipe.
-    held: usize,
+    held: u32,
 }
 
 /// Counted in [`PIPES`] while it lives.
@@ -59,8 +64,8 @@ pub struct PooledPipe {
 struct Pipe {
     read: OwnedFd,
     write: OwnedFd,
-    /// How large it is, or [`USUAL_BYTES`] where the kernel was not asked: beyond a user's quota it gives less.
-    bytes: usize,
+    /// How large it is.
+    bytes: u32,
 }
 
 impl PooledPipe {
@@ -78,7 +83,12 @@ impl PooledPipe {
 
     /// Bytes in the pipe.
     pub fn held(&self) -> usize {
-        self.held
+        self.held as usize
+    }
+
+    /// Whether it is smaller than what is usually moved through memory at once.
+    pub fn is_small(&self) -> bool {
+        self.pipe().bytes() < USUAL_BYTES
     }
 
     /// Moves up to `most` bytes from `socket` into the pipe, which must be empty: only then does
@@ -86,15 +96,15 @@ impl PooledPipe {
     pub fn fill(&mut self, socket: &impl AsFd, most: usize) -> io::Result<usize> {
         debug_assert_eq!(self.held, 0);
         let n = splice(socket.as_fd().as_raw_fd(), self.pipe().write.as_raw_fd(), most.min(PIPE_BYTES))?;
-        self.held = n;
+        self.held = n as u32;
         Ok(n)
     }
 
     /// Moves what the pipe holds to `socket`, or part of it.
     pub fn drain(&mut self, socket: &impl AsFd) -> io::Result<usize> {
         // The exact length: asking for more makes the kernel wait for it before it pushes the last packet.
-        let n = splice(self.pipe().read.as_raw_fd(), socket.as_fd().as_raw_fd(), self.held)?;
-        self.held -= n;
+        let n = splice(self.pipe().read.as_raw_fd(), socket.as_fd().as_raw_fd(), self.held())?;
+        self.held -= n as u32;
         Ok(n)
     }
 
@@ -128,17 +138,29 @@ impl Pipe {
         }
         // SAFETY: both are fresh descriptors that nothing else owns.
         let (read, write) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
+        // Beyond the user's quota it has two pages.
+        // SAFETY: F_GETPIPE_SZ takes no argument and touches no memory of ours.
+        let bytes = unsafe { libc::fcntl(write.as_raw_fd(), libc::F_GETPIPE_SZ) };
+        let bytes = u32::try_from(bytes).unwrap_or(LEAST_BYTES as u32);
         PIPES.fetch_add(1, Ordering::Relaxed);
-        Some(Self { read, write, bytes: USUAL_BYTES })
+        BYTES.fetch_add(bytes as usize, Ordering::Relaxed);
+        Some(Self { read, write, bytes })
+    }
+
+    fn bytes(&self) -> usize {
+        self.bytes as usize
     }
 
     /// Gives an empty pipe about its share, if it is far from that.
     fn fit(&mut self) {
-        let share = share(PIPES.load(Ordering::Relaxed));
-        let is_large = self.bytes > 2 * share;
-        let is_small = 2 * self.bytes < share || (self.bytes < share && share == PIPE_BYTES);
+        let others = BYTES.load(Ordering::Relaxed).saturating_sub(self.bytes());
+        let share = share(PIPES.load(Ordering::Relaxed), others);
+        let is_large = self.bytes() > 2 * share;
+        let is_small = 2 * self.bytes() < share || (self.bytes() < share && share == PIPE_BYTES);
         if (is_large || (is_small && !was_refused())) && set_size(&self.write, share).is_ok() {
-            self.bytes = share;
+            BYTES.fetch_add(share, Ordering::Relaxed);
+            BYTES.fetch_sub(self.bytes(), Ordering::Relaxed);
+            self.bytes = share as u32;
         }
     }
 }
@@ -146,13 +168,16 @@ impl Pipe {
 impl Drop for Pipe {
     fn drop(&mut self) {
         PIPES.fetch_sub(1, Ordering::Relaxed);
+        BYTES.fetch_sub(self.bytes(), Ordering::Relaxed);
     }
 }
 
-/// How large each of so many pipes may be, so that all together stay within the user's quota.
-fn share(pipes: usize) -> usize {
-    let share = quota() / 4 * 3 / pipes.max(1);
-    share.checked_ilog2().map_or(LEAST_BYTES, |power| (1 << power).clamp(LEAST_BYTES, PIPE_BYTES))
+/// How large one of so many pipes may be of which the others have `others` bytes: all together stay within the user's quota,
+/// and leave some of it.
+fn share(pipes: usize, others: usize) -> usize {
+    let (even, left) = (quota() / 4 * 3 / pipes.max(1), quota().saturating_sub(others) / PART);
+    let share = even.min(left).checked_ilog2();
+    share.map_or(LEAST_BYTES, |power| (1 << power).clamp(LEAST_BYTES, PIPE_BYTES))
 }
 
 /// What the kernel allows a user's pipes in all before it gives them next to nothing. Without limit, what it allows by default.
@@ -200,11 +225,22 @@ mod tests {
 
     #[test]
     fn pipes_get_smaller_the_more_there_are() {
-        assert_eq!(share(0), PIPE_BYTES);
-        assert_eq!(share(1), PIPE_BYTES);
-        assert_eq!(share(usize::MAX), LEAST_BYTES);
+        assert_eq!(share(1, 0), PIPE_BYTES);
+        assert_eq!(share(usize::MAX, 0), LEAST_BYTES);
+        assert_eq!(share(1, usize::MAX), LEAST_BYTES);
         for pipes in 1..quota() / LEAST_BYTES {
-            assert!(pipes * share(pipes) <= quota() || share(pipes) == LEAST_BYTES, "{pipes} pipes");
+            let share = share(pipes, 0);
+            assert!(pipes * share <= quota() || share == LEAST_BYTES, "{pipes} pipes");
+        }
+    }
+
+    #[test]
+    fn full_pipes_leave_some_of_the_quota() {
+        let mut used = 0;
+        for pipe in 1..=200 {
+            let next = share(pipe, used);
+            used += next;
+            assert!(used <= quota() && (pipe > 100 || next >= USUAL_BYTES), "{pipe} pipes with {used} bytes");
         }
     }
 

@@ -27,6 +27,11 @@ const LARGE: usize = (64 << 10) - HEADER_BYTES;
 /// Spliced pieces below this show that it no longer pays.
 const TOO_SMALL_TO_SPLICE: usize = 4 << 10;
 
+/// If a small pipe takes less than this at once, so many pieces go through memory before one is tried again: a pipe has room
+/// for so many parts of packets, and packets may have small parts.
+const LITTLE: usize = 32 << 10;
+const COPIES: u8 = 16;
+
 /// Bytes moved before other connections of the thread get their turn: about a tenth of a millisecond's. A stream that is
 /// limited by its window moves one between two turns, so these must come soon.
 const TURN: usize = 512 << 10;
@@ -48,6 +53,8 @@ pub struct Pump {
     /// Whether the end is passed on, or only means that this pump is done.
     says_end: bool,
     bulk: bool,
+    /// Pieces that go through memory in any case.
+    copies: u8,
     phase: Phase,
     /// Bytes that go out before the pipe's; how many of them already have.
     rest: Vec<u8>,
@@ -133,7 +140,7 @@ impl Pump {
     fn new(source: Source, framed: bool, says_end: bool) -> Self {
         let (rest, bulk, phase) = (Vec::new(), false, Phase::Moving);
         let holding = Holding::default();
-        Self { source, framed, says_end, bulk, phase, rest, rest_sent: 0, pipe: None, holding }
+        Self { source, framed, says_end, bulk, phase, rest, rest_sent: 0, copies: 0, pipe: None, holding }
     }
 
     /// Sends `bytes` first, as if they had been read.
@@ -250,7 +257,8 @@ impl Pump {
             Source::UntilEnd => self.bulk,
             _ => due > SMALL && (self.bulk || due > LARGE),
         };
-        if let (true, Some(socket), Some(_)) = (worth_it, from.plain(), to.plain()) {
+        let tries = worth_it && self.copies == 0;
+        if let (true, Some(socket), Some(_)) = (tries, from.plain(), to.plain()) {
             ready!(socket.poll_read_ready(cx)).map_err(PumpError::Receive)?;
             if let Some(mut pipe) = PooledPipe::take() {
                 let most = if memory::is_scarce() { due.min(SMALL) } else { due };
@@ -268,6 +276,7 @@ impl Pump {
                 return received;
             }
         }
+        self.copies = self.copies.saturating_sub(1);
         let piece = if self.bulk && !memory::is_scarce() { LARGE } else { SMALL };
         self.copy(cx, due, piece, from, to)
     }
@@ -275,6 +284,9 @@ impl Pump {
     /// `n` bytes are in `pipe`.
     fn spliced(&mut self, pipe: PooledPipe, n: usize, to: &Connection) -> Result<usize, PumpError> {
         self.bulk = n >= TOO_SMALL_TO_SPLICE;
+        if n < LITTLE && pipe.is_small() {
+            self.copies = COPIES;
+        }
         self.took(n);
         if self.framed {
             let header = Header { kind: Kind::Data, length: n as u32 }.encode();

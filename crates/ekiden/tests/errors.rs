@@ -38,9 +38,14 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         3,
         "FILE:2: ghstcp.span cannot be '99': it is a number from 0.05 to 8: ",
     ),
-    ("[tcp]\ncongestion = \"bic\"", &["proxy", "-c", "FILE", "--check"], 4, "; did you mean ekiden_bic?"),
     (
-        "[tcp]\ncongestion = \"warp\"",
+        "[tcp]\ncongestion = \"bic\"\n[listen.s]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"",
+        &["proxy", "-c", "FILE", "--check"],
+        4,
+        "; did you mean ekiden_bic?",
+    ),
+    (
+        "[tcp]\ncongestion = \"warp\"\n[listen.s]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"",
         &["proxy", "-c", "FILE"],
         4,
         "[tcp]: congestion 'warp' cannot be had: this kernel",

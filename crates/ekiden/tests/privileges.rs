@@ -81,6 +81,45 @@ fn a_node_keeps_no_privilege_that_its_configuration_does_not_need() {
     }
 }
 
+/// Starts it without CAP_NET_ADMIN. Its exit code and what it says.
+fn without_net_admin(text: &str, arguments: &[&str]) -> (Option<i32>, String) {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("node.toml");
+    fs::write(&file, text).unwrap();
+    let ekiden = env!("CARGO_BIN_EXE_ekiden");
+    let mut command = match geteuid().is_root() {
+        true => {
+            let mut command = Command::new("setpriv");
+            command.args(["--bounding-set=-net_admin", ekiden]);
+            command
+        }
+        false => Command::new(ekiden),
+    };
+    let output = command.args(["proxy", "-c"]).arg(&file).args(arguments).output().unwrap();
+    (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+}
+
+#[test]
+fn a_buffer_that_the_kernel_would_cap_is_refused_with_the_remedy() {
+    for (key, sysctl) in [("receive_buffer", "rmem_max"), ("send_buffer", "wmem_max")] {
+        let most: u64 = fs::read_to_string(format!("/proc/sys/net/core/{sysctl}")).unwrap().trim().parse().unwrap();
+        if most >= 1 << 29 {
+            eprintln!("ignored: net.core.{sysctl} is so large that there is nothing beyond it to ask for");
+            continue;
+        }
+        let size = most / 1024 + 1;
+        let text = format!("{SOCKS}tcp = {{ {key} = \"{size}KiB\" }}\n");
+        for arguments in [&["--check"][..], &[]] {
+            let (code, said) = without_net_admin(&text, arguments);
+            assert_eq!(code, Some(4), "{said}");
+            let remedy = format!("(it is {most}): sysctl net.core.{sysctl}={}", size * 1024);
+            assert!(said.contains("[listen.socks]: tcp.") && said.contains(&remedy), "{said}");
+        }
+        let text = format!("{SOCKS}tcp = {{ {key} = \"{}KiB\" }}\n", most / 1024);
+        assert_eq!(without_net_admin(&text, &["--check"]).0, Some(0));
+    }
+}
+
 #[test]
 fn what_was_given_up_does_not_come_back_by_sighup() {
     if !geteuid().is_root() {

@@ -17,6 +17,8 @@ const TRIALS: &[(&str, &str)] = &[
     ("ports are used again", include_str!("transparent/ports.sh")),
     ("the routers in docs/proxy.md work as written", include_str!("transparent/docs.sh")),
     ("a stateful packet filter and address translation", include_str!("transparent/firewall.sh")),
+    ("a user other than root changes and removes the rules", include_str!("transparent/user.sh")),
+    ("what could not work is refused", include_str!("transparent/refused.sh")),
     ("two nodes share a host, and what is missing is said", include_str!("transparent/two.sh")),
 ];
 

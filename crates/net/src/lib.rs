@@ -16,5 +16,6 @@ pub mod sandbox;
 pub mod schedule;
 pub mod socket;
 pub mod splice;
+pub mod steer;
 pub mod tcp_info;
 pub mod transparent;

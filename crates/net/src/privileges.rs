@@ -27,3 +27,37 @@ pub fn keep_only(keep: &[Capability]) -> io::Result<()> {
     caps::set(None, CapSet::Effective, &left).map_err(failed)?;
     caps::set(None, CapSet::Permitted, &left).map_err(failed)
 }
+
+/// Does `start`, which starts programs. If this thread has `capability`, so have they, also those of a user other than root:
+/// as an ambient capability, which this thread has only meanwhile.
+pub fn lend<T>(capability: Capability, start: impl FnOnce() -> T) -> T {
+    // What it has for long, from whoever started it, it keeps.
+    let has = |set| caps::has_cap(None, set, capability).unwrap_or(false);
+    let lent = [CapSet::Inheritable, CapSet::Ambient].map(|set| {
+        let lent = !has(set) && has(CapSet::Permitted) && caps::raise(None, set, capability).is_ok();
+        lent.then_some(set)
+    });
+    let done = start();
+    // In this order the kernel takes both away at once.
+    for set in lent.into_iter().flatten() {
+        if let Err(error) = caps::drop(None, set, capability) {
+            debug_assert!(false, "a thread may always give up what it has: {error}");
+        }
+    }
+    done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_capability_is_lent_and_taken_back() {
+        let sets = || [CapSet::Inheritable, CapSet::Ambient].map(|set| caps::read(None, set).unwrap());
+        let before = sets();
+        let has = caps::has_cap(None, CapSet::Permitted, Capability::CAP_NET_ADMIN).unwrap();
+        let meanwhile = lend(Capability::CAP_NET_ADMIN, sets);
+        assert!(meanwhile.iter().all(|set| set.contains(&Capability::CAP_NET_ADMIN) == has));
+        assert_eq!(sets(), before);
+    }
+}

@@ -5,8 +5,9 @@
 //! set up once and an accepted connection costs no system call for its options.
 
 use std::io;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 use ekiden_units::Bytes;
@@ -61,6 +62,21 @@ pub enum SocketError {
         /// The kernel's reason.
         source: io::Error,
     },
+    /// The kernel gives this process no buffer of this size.
+    #[error(
+        "{key} = {size} needs CAP_NET_ADMIN here, or net.core.{sysctl} of at least {} (it is {most}): sysctl net.core.{sysctl}={}",
+        size.0, size.0
+    )]
+    Buffer {
+        /// The setting.
+        key: &'static str,
+        /// What was asked for.
+        size: Bytes,
+        /// What there is at most, in bytes.
+        most: u64,
+        /// By which setting of the kernel's.
+        sysctl: &'static str,
+    },
     /// The process may not use addresses that are not this machine's.
     #[error("a transparent socket needs CAP_NET_ADMIN: {source}")]
     Transparent {
@@ -91,10 +107,11 @@ fn listen_hint(address: &SocketAddr, error: &io::Error) -> String {
 /// Connections that may wait to be accepted; the kernel caps it at net.core.somaxconn.
 const BACKLOG: i32 = 4096;
 
-/// Listens on `address` with SO_REUSEPORT, so that every worker thread can have a socket of its own.
+/// Listens on `address` with SO_REUSEPORT, so that every worker thread can have a socket of its own. On `[::]` it takes IPv4 too,
+/// unless `only_v6`; its clients' addresses are then plain IPv4 addresses.
 /// Accepted connections inherit no-delay, keep-alive, linger-zero (see [`reset_on_close`]) and `options`.
-pub fn listen(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener, SocketError> {
-    listen_on(new_socket(address, options)?, address)
+pub fn listen(address: SocketAddr, only_v6: bool, options: &TcpOptions) -> Result<TcpListener, SocketError> {
+    listen_on(new_socket(address, options)?, address, only_v6)
 }
 
 /// As [`listen`], also for connections to other addresses that the packet filter brings to this socket. Their own
@@ -102,14 +119,14 @@ pub fn listen(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener, 
 pub fn listen_transparent(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener, SocketError> {
     let socket = new_socket(address, options)?;
     transparent::allow_foreign(&socket, address).map_err(|source| SocketError::Transparent { source })?;
-    listen_on(socket, address)
+    listen_on(socket, address, true)
 }
 
-fn listen_on(socket: Socket, address: SocketAddr) -> Result<TcpListener, SocketError> {
+fn listen_on(socket: Socket, address: SocketAddr, only_v6: bool) -> Result<TcpListener, SocketError> {
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
     if address.is_ipv6() {
-        socket.set_only_v6(true)?;
+        socket.set_only_v6(only_v6)?;
     }
     let bound = socket.bind(&address.into()).and_then(|()| socket.listen(BACKLOG));
     bound.map_err(|source| SocketError::Bind { address, source })?;
@@ -118,11 +135,11 @@ fn listen_on(socket: Socket, address: SocketAddr) -> Result<TcpListener, SocketE
 
 /// Fails if someone already listens on `address`. SO_REUSEPORT alone would silently share the port with
 /// another process of the same user.
-pub fn ensure_free(address: SocketAddr) -> Result<(), SocketError> {
+pub fn ensure_free(address: SocketAddr, only_v6: bool) -> Result<(), SocketError> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
     if address.is_ipv6() {
-        socket.set_only_v6(true)?;
+        socket.set_only_v6(only_v6)?;
     }
     let bound = socket.bind(&address.into()).and_then(|()| socket.listen(1));
     bound.map_err(|source| SocketError::Bind { address, source })
@@ -140,14 +157,14 @@ pub fn check(options: &TcpOptions) -> Result<(), SocketError> {
 
 /// A listener watched by the current tokio runtime, whose connections are not: they may go to another one.
 #[derive(Debug)]
-pub struct Listening(AsyncFd<TcpListener>);
+pub struct Listening(AsyncFd<Arc<TcpListener>>);
 
 /// A listener that was ready.
-pub struct Ready<'a>(AsyncFdReadyGuard<'a, TcpListener>);
+pub struct Ready<'a>(AsyncFdReadyGuard<'a, Arc<TcpListener>>);
 
 impl Listening {
     /// Must be called within a runtime with I/O enabled.
-    pub fn new(listener: TcpListener) -> io::Result<Self> {
+    pub fn new(listener: Arc<TcpListener>) -> io::Result<Self> {
         // SAFETY: a TcpListener owns its one descriptor and keeps it until it is dropped.
         Ok(Self(unsafe { AsyncFd::register_with_interest(listener, Interest::READABLE) }?))
     }
@@ -156,12 +173,41 @@ impl Listening {
     pub async fn ready(&self) -> io::Result<Ready<'_>> {
         self.0.readable().await.map(Ready)
     }
+
+    /// As [`Ready::accept`], whether or not it was ready.
+    pub fn accept(&self) -> Option<io::Result<(TcpStream, SocketAddr)>> {
+        match accept(self.0.get_ref()) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            other => Some(other),
+        }
+    }
+
+    /// The listener.
+    pub fn socket(&self) -> &TcpListener {
+        self.0.get_ref()
+    }
 }
 
 impl Ready<'_> {
     /// Accepts one connection, non-blocking. `None` if there is none after all.
     pub fn accept(&mut self) -> Option<io::Result<(TcpStream, SocketAddr)>> {
         self.0.try_io(|listener| accept(listener.get_ref())).ok()
+    }
+}
+
+/// Whether a connection waits to be accepted.
+pub fn has_waiting(listener: &TcpListener) -> bool {
+    let mut asked = libc::pollfd { fd: listener.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: the pointer and the count describe `asked`, which outlives the call.
+    unsafe { libc::poll(&raw mut asked, 1, 0) > 0 }
+}
+
+/// An IPv4 address as such, also where a socket for both families has it as IPv4-mapped IPv6.
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        v4 @ IpAddr::V4(_) => SocketAddr::new(v4, address.port()),
+        // With its scope.
+        IpAddr::V6(_) => address,
     }
 }
 
@@ -307,10 +353,10 @@ fn apply(socket: &Socket, options: &TcpOptions) -> Result<(), SocketError> {
         socket.set_tcp_congestion(name.as_bytes()).map_err(|error| congestion_error(name, error))?;
     }
     if let Some(size) = options.send_buffer {
-        set_buffer(socket, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF, size)?;
+        set_buffer(socket, &SEND, size)?;
     }
     if let Some(size) = options.receive_buffer {
-        set_buffer(socket, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF, size)?;
+        set_buffer(socket, &RECEIVE, size)?;
     }
     if let Some(silence) = options.keepalive {
         set_keepalive(socket, silence)?;
@@ -348,15 +394,35 @@ fn congestion_error(name: &str, error: io::Error) -> SocketError {
     }
 }
 
-/// The forced variant goes beyond net.core.*mem_max and needs CAP_NET_ADMIN; without, the kernel's cap holds.
-fn set_buffer(socket: &Socket, force: i32, plain: i32, size: Bytes) -> io::Result<()> {
+/// One of a socket's two buffers.
+struct Buffer {
+    key: &'static str,
+    /// Goes beyond what everyone may have, and needs CAP_NET_ADMIN.
+    force: i32,
+    plain: i32,
+    sysctl: &'static str,
+}
+
+const SEND: Buffer =
+    Buffer { key: "tcp.send_buffer", force: libc::SO_SNDBUFFORCE, plain: libc::SO_SNDBUF, sysctl: "wmem_max" };
+const RECEIVE: Buffer =
+    Buffer { key: "tcp.receive_buffer", force: libc::SO_RCVBUFFORCE, plain: libc::SO_RCVBUF, sysctl: "rmem_max" };
+
+/// A buffer that is smaller than was asked for would be worse than none that is set: the kernel no longer makes it larger.
+fn set_buffer(socket: &Socket, buffer: &Buffer, size: Bytes) -> Result<(), SocketError> {
+    let &Buffer { key, force, plain, sysctl } = buffer;
     // The kernel doubles the value in a signed int.
     let value = i32::try_from(size.0).unwrap_or(i32::MAX).min(i32::MAX / 2);
     let set = |option| set_int(socket.as_raw_fd(), libc::SOL_SOCKET, option, value);
     match set(force) {
-        Err(error) if error.raw_os_error() == Some(libc::EPERM) => set(plain),
-        other => other,
+        Err(error) if error.raw_os_error() == Some(libc::EPERM) => set(plain)?,
+        other => return Ok(other?),
     }
+    let got = if plain == libc::SO_SNDBUF { socket.send_buffer_size() } else { socket.recv_buffer_size() }? / 2;
+    if got < value as usize {
+        return Err(SocketError::Buffer { key, size, most: got as u64, sysctl });
+    }
+    Ok(())
 }
 
 pub(crate) fn set_int(fd: RawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
@@ -389,78 +455,8 @@ fn accept(listener: &TcpListener) -> io::Result<(TcpStream, SocketAddr)> {
     // SAFETY: the kernel filled `storage` with `len` bytes of address.
     let address = unsafe { socket2::SockAddr::new(storage, len) };
     let address = address.as_socket().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidData))?;
-    Ok((stream, address))
+    Ok((stream, canonical(address)))
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_connection_that_is_watched_closely_gets_its_patience_back() {
-        for (silence, user_timeout, watched) in [(60, None, (5, 9)), (3, Some(4), (3, 4)), (60, Some(40), (5, 9))] {
-            let [silence, keepalive, timeout] = [silence, watched.0, watched.1].map(Duration::from_secs);
-            let user_timeout = user_timeout.map(Duration::from_secs);
-            let options = TcpOptions { keepalive: Some(silence), user_timeout, ..TcpOptions::default() };
-            let socket = new_socket(SocketAddr::from(([127, 0, 0, 1], 0)), &options).unwrap();
-            let patience = watch_closely(&socket).unwrap();
-            assert_eq!(socket.tcp_keepalive_time().unwrap(), keepalive);
-            assert_eq!(socket.tcp_user_timeout().unwrap(), Some(timeout));
-            patience.restore(&socket).unwrap();
-            assert_eq!(socket.tcp_keepalive_time().unwrap(), silence);
-            assert_eq!(socket.tcp_user_timeout().unwrap(), user_timeout);
-        }
-    }
-
-    #[test]
-    fn what_lies_behind_urgent_data_is_seen() {
-        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)), &TcpOptions::default()).unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        let (accepted, _) = accept(&listener).unwrap();
-        let client = SockRef::from(&client);
-        let mut buffer = [0; 64];
-        client.send(b"abc").unwrap();
-        assert_eq!(receive_and_look(&accepted, &mut buffer).unwrap(), (3, false));
-        client.send(b"abc").unwrap();
-        assert_eq!(receive_and_look(&accepted, &mut buffer[..2]).unwrap(), (2, true));
-        assert_eq!(receive_and_look(&accepted, &mut buffer[..1]).unwrap(), (1, false), "a full buffer that took all");
-        client.send(b"abc").unwrap();
-        client.send_out_of_band(b"!").unwrap();
-        client.send(b"def").unwrap();
-        assert_eq!(receive_and_look(&accepted, &mut buffer).unwrap(), (3, true));
-        assert_eq!(receive_and_look(&accepted, &mut buffer).unwrap(), (3, false));
-        client.send(b"x").unwrap();
-        client.shutdown(std::net::Shutdown::Write).unwrap();
-        assert_eq!(receive_and_look(&accepted, &mut buffer).unwrap(), (1, true), "the end is still to be seen");
-        assert_eq!(receive_and_look(&accepted, &mut buffer).unwrap().0, 0);
-    }
-
-    #[test]
-    fn accepted_connections_inherit_everything() {
-        let size = Bytes(100_000);
-        let congestion = Some("reno".to_owned());
-        let (silence, patience) = (Duration::from_secs(18), Duration::from_millis(1500));
-        let options = TcpOptions {
-            congestion,
-            send_buffer: Some(size),
-            receive_buffer: Some(size),
-            keepalive: Some(silence),
-            user_timeout: Some(patience),
-        };
-        let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)), &options).unwrap();
-        let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-        // The listener does not block, and on loopback the connection is there when `connect` returns.
-        let (accepted, _) = accept(&listener).unwrap();
-        let socket = SockRef::from(&accepted);
-        assert!(socket.tcp_nodelay().unwrap());
-        assert!(socket.keepalive().unwrap());
-        assert_eq!(socket.linger().unwrap(), Some(Duration::ZERO));
-        assert_eq!(socket.tcp_congestion().unwrap().split(|&b| b == 0).next(), Some(&b"reno"[..]));
-        assert_eq!(socket.send_buffer_size().unwrap(), 200_000);
-        assert_eq!(socket.recv_buffer_size().unwrap(), 200_000);
-        assert_eq!(socket.tcp_keepalive_time().unwrap(), silence);
-        assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(3));
-        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(patience));
-        drop(client);
-    }
-}
+mod tests;

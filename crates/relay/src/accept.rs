@@ -11,15 +11,19 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use ekiden_net::socket::Listening;
-use tokio::sync::watch;
+use ekiden_net::steer;
+use tokio::sync::{oneshot, watch};
 
 use crate::config::{Allowance, Listener, ListenerKind};
-use crate::node::{Load, Node, Worker};
+use crate::node::{Busy, Load, Node, Steering, Worker};
 use crate::quota::{ClientKey, Limit, Place};
 use crate::serve;
 
 /// How long a worker does not accept after the process ran out of descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(100);
+
+/// How long a socket that is to be closed waits for handshakes that have begun.
+const UNDER_WAY: Duration = Duration::from_secs(1);
 
 /// Connections accepted before others of the thread get their turn.
 const TURN: usize = 32;
@@ -130,51 +134,126 @@ impl Drop for Permit {
     }
 }
 
-/// Accepts on one worker's socket for ever. `current` says what is spoken.
+/// What a socket's worker is told when it is to close it.
+pub struct LastOrders {
+    /// Until its queue has been emptied, if anyone waits in it.
+    pub busy: Option<Busy>,
+    /// New connections come to other sockets while this is there; without it there is none to come to.
+    pub steering: Option<Arc<Steering>>,
+    /// What it is accepted for, until the queue is empty, where the listener was removed.
+    pub removed: Option<watch::Sender<Arc<Listener>>>,
+}
+
+/// Accepts on one worker's socket until it is `called` to close it, or the caller is gone. `current` says what is spoken.
 pub async fn run(
     node: Arc<Node>,
     workers: Arc<[Worker]>,
     me: usize,
-    socket: TcpListener,
+    socket: Arc<TcpListener>,
     current: watch::Receiver<Arc<Listener>>,
+    mut called: oneshot::Receiver<LastOrders>,
 ) {
     let current = Arc::new(current);
     let socket = match Listening::new(socket) {
         Ok(socket) => socket,
         Err(error) => return tracing::error!("a listener could not be watched: {error}"),
     };
-    let mut paused = false;
+    let mut acceptor = Acceptor { node, workers, me, current, paused: false };
     loop {
-        let Ok(mut ready) = socket.ready().await else { return };
+        let mut ready = tokio::select! {
+            biased;
+            ready = socket.ready() => match ready {
+                Ok(ready) => ready,
+                Err(_) => return,
+            },
+            last = &mut called => match last {
+                Ok(last) => return acceptor.close(&socket, last).await,
+                Err(_) => return,
+            },
+        };
         for _ in 0..TURN {
-            while let Some(what) = node.is_full() {
-                if !std::mem::replace(&mut paused, true) {
-                    tracing::warn!("{what}; new connections wait");
-                }
-                // Bounded, so that a raised limit is seen.
-                let _ = tokio::time::timeout(PAUSE, node.closed.notified()).await;
-            }
-            match ready.accept() {
-                Some(Ok((stream, from))) => {
-                    paused = false;
-                    tracing::trace!(%from, "accepted");
-                    start(&node, &workers, me, (stream, from), &current);
-                }
-                Some(Err(error)) if is_about_one_connection(&error) => {}
-                Some(Err(error)) => {
-                    if !std::mem::replace(&mut paused, true) {
-                        tracing::warn!("cannot accept, will keep trying: {error}");
-                    }
-                    tokio::time::sleep(PAUSE).await;
-                }
-                None => break,
+            if !acceptor.take(|| ready.accept(), false).await {
+                break;
             }
         }
         tokio::task::yield_now().await;
     }
 }
 
-fn start(node: &Arc<Node>, workers: &[Worker], me: usize, (stream, from): (StdStream, SocketAddr), current: &Current) {
+/// One worker's accepting.
+struct Acceptor {
+    node: Arc<Node>,
+    workers: Arc<[Worker]>,
+    me: usize,
+    current: Current,
+    /// Whether it was said that connections wait.
+    paused: bool,
+}
+
+impl Acceptor {
+    /// Accepts one connection, when there is room for it. Whether there may be more of them. One of the `last` keeps a node
+    /// that stops until its request is known.
+    async fn take(&mut self, accept: impl FnOnce() -> Option<io::Result<(StdStream, SocketAddr)>>, last: bool) -> bool {
+        while let Some(what) = self.node.is_full() {
+            if !std::mem::replace(&mut self.paused, true) {
+                tracing::warn!("{what}; new connections wait");
+            }
+            // Bounded, so that a raised limit is seen.
+            let _ = tokio::time::timeout(PAUSE, self.node.closed.notified()).await;
+        }
+        match accept() {
+            Some(Ok((stream, from))) => {
+                self.paused = false;
+                tracing::trace!(%from, "accepted");
+                start(&self.node, &self.workers, self.me, (stream, from), &self.current, last);
+            }
+            Some(Err(error)) if is_about_one_connection(&error) => {}
+            Some(Err(error)) => {
+                if !std::mem::replace(&mut self.paused, true) {
+                    tracing::warn!("cannot accept, will keep trying: {error}");
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+            None => return false,
+        }
+        true
+    }
+
+    /// Accepts what is in the queue and what was on its way there, and closes.
+    async fn close(mut self, socket: &Listening, last: LastOrders) {
+        let LastOrders { busy, steering, removed } = last;
+        if let Some(sender) = &removed {
+            self.current = Arc::new(sender.subscribe());
+        }
+        while self.take(|| socket.accept(), true).await {}
+        drop(busy);
+        let begun = async {
+            while let Ok(mut ready) = socket.ready().await {
+                while self.take(|| ready.accept(), true).await {}
+            }
+        };
+        let _ = tokio::time::timeout(UNDER_WAY, begun).await;
+        ignore_new(socket.socket());
+        drop(steering);
+        while self.take(|| socket.accept(), true).await {}
+    }
+}
+
+/// Lets no connection begin on `socket` from now on.
+pub fn ignore_new(socket: &TcpListener) {
+    if let Err(error) = steer::ignore_new(socket) {
+        tracing::debug!("connections that begin now may be reset: {error}");
+    }
+}
+
+fn start(
+    node: &Arc<Node>,
+    workers: &[Worker],
+    me: usize,
+    (stream, from): (StdStream, SocketAddr),
+    current: &Current,
+    last: bool,
+) {
     let listener = current.borrow().clone();
     let (mut counted, mut stranger) = (None, None);
     // Without a place it is dropped before a byte of any protocol, which resets it.
@@ -199,7 +278,11 @@ fn start(node: &Arc<Node>, workers: &[Worker], me: usize, (stream, from): (StdSt
     let worker = &workers[pick(workers.len(), open, me, are_short)];
     let mut permit = Permit::new(node, worker);
     (permit.place, permit.stranger) = (counted, stranger.map(Box::new));
-    worker.handle.spawn(serve::connection(permit, current.clone(), stream, from));
+    if last {
+        worker.handle.spawn(serve::last_connection(node.begin(), permit, current.clone(), stream, from));
+    } else {
+        worker.handle.spawn(serve::connection(permit, current.clone(), stream, from));
+    }
 }
 
 /// A place for one more connection of the client at `address`, if it may have one.

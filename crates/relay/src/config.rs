@@ -122,6 +122,8 @@ pub struct Listener {
     pub kind: ListenerKind,
     /// Where.
     pub address: SocketAddr,
+    /// Whether `[::]` leaves IPv4 to another listener with its port.
+    pub only_v6: bool,
     /// When the client is told that its destination is reached.
     pub accept: Accept,
     /// Connections from these networks must begin with a PROXY protocol header, which tells who the client is.
@@ -167,6 +169,8 @@ pub enum ListenerKind {
     Transparent {
         /// Those that come in by these.
         interfaces: Vec<String>,
+        /// Whether these may come later than the node.
+        late: bool,
         /// Those to these addresses and ports pass as if there were no listener.
         except: Vec<Pattern>,
         /// Whether this node connects to the destination itself when a node of the chain cannot be reached.
@@ -241,12 +245,17 @@ pub struct ConfigError {
 }
 
 impl Config {
-    /// Reads and checks a file.
+    /// Reads and checks a file that a node is to run from.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
-        Self::parse(&read(file)?, file)
+        let config = Self::parse(&read(file)?, file)?;
+        if config.listeners.is_empty() {
+            let message = "there is no listener, so nothing would ever come to this node: add a [listen.NAME]".into();
+            return Err(ConfigError { file: file.into(), line: None, message });
+        }
+        Ok(config)
     }
 
-    /// Checks a text. `file` is what errors name and what the relative paths in it are relative to.
+    /// Checks a text, which need not have a listener. `file` is what errors name and what the relative paths in it are relative to.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
         resolve::resolve(text, file)
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use ekiden_net::socket::SocketError;
+use ekiden_net::socket::{SocketError, canonical};
 use ekiden_net::transparent;
 use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use tokio::net::{TcpSocket, TcpStream};
@@ -12,33 +12,48 @@ use tokio::time::timeout;
 
 use crate::config::Tcp;
 use crate::congestion;
-use crate::exit::Refusal;
+use crate::exit::Policy;
 use crate::names::Names;
+use crate::spare::Spare;
 
 mod race;
 
-/// Connects to `target` within `limit`, from the address of `client` if there is one to act as. Addresses with a `refusal`
-/// are not tried.
-pub async fn connect(
-    target: &Target,
-    client: Option<SocketAddr>,
-    tcp: &Tcp,
-    names: &Names,
-    limit: Duration,
-    refusal: impl Fn(SocketAddr) -> Option<Refusal>,
-) -> Result<TcpStream, Failure> {
-    if let Host::Ip(ip) = target.host {
-        let address = SocketAddr::new(ip, target.port);
-        if let Some(refusal) = refusal(address) {
-            return Err(refusal.of(target));
+/// How a connection is made.
+#[derive(Clone, Copy)]
+pub struct Dial<'a> {
+    /// Whose address it has, if not this node's.
+    pub client: Option<SocketAddr>,
+    /// Its TCP settings.
+    pub tcp: &'a Tcp,
+    /// What names stand for.
+    pub names: &'a Names,
+    /// What it may open beside its own socket.
+    pub spare: &'a Spare,
+    /// The time there is, over all addresses.
+    pub limit: Duration,
+    /// Which addresses are refused; `None`: none is.
+    pub policy: Option<&'a Policy<'a>>,
+}
+
+impl Dial<'_> {
+    /// Connects to `target`. Addresses that are refused are not tried.
+    ///
+    /// # Errors
+    /// What says most about the destination.
+    pub async fn connect(&self, target: &Target) -> Result<TcpStream, Failure> {
+        if let Host::Ip(ip) = target.host {
+            let address = canonical(SocketAddr::new(ip, target.port));
+            if let Some(refusal) = self.policy.and_then(|policy| policy.refusal(address)) {
+                return Err(refusal.of(target));
+            }
+            return match timeout(self.limit, attempt(address, self.client, self.tcp)).await {
+                Ok(connected) => connected.map_err(|error| failure(target, &error)),
+                Err(_) => Err(timed_out(target)),
+            };
         }
-        return match timeout(limit, attempt(address, client, tcp)).await {
-            Ok(connected) => connected.map_err(|error| failure(target, &error)),
-            Err(_) => Err(timed_out(target)),
-        };
+        // Names are rare on the hot path and their future is large.
+        Box::pin(race::connect(self, target)).await
     }
-    // Names are rare on the hot path and their future is large.
-    Box::pin(race::connect(target, client, tcp, names, limit, refusal)).await
 }
 
 async fn attempt(address: SocketAddr, client: Option<SocketAddr>, tcp: &Tcp) -> io::Result<TcpStream> {

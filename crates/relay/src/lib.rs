@@ -5,6 +5,7 @@
 //! process that is a node. docs/proxy.md is for its users, docs/protocol.md for those who speak to it.
 
 mod accept;
+mod address;
 mod alarm;
 mod config;
 mod congestion;
@@ -30,6 +31,7 @@ mod rules;
 mod segment;
 mod serve;
 mod session;
+mod spare;
 mod throttle;
 mod tls;
 mod warm;

@@ -102,11 +102,12 @@ impl Names {
         *self.lock() = None;
     }
 
-    /// Gives every address of `host` to `tell`, each family's as soon as they are known.
+    /// Gives every address of `host` to `tell`, each family's as soon as they are known. Each name that the search list makes
+    /// of it, and it itself, is looked for only if `wanted`; the addresses told are those of the last one that was.
     ///
     /// # Errors
     /// If there is none.
-    pub async fn find(&self, host: &str, tell: impl Fn(IpAddr)) -> Result<(), Unknown> {
+    pub async fn find(&self, host: &str, wanted: impl Fn(&str) -> bool, tell: impl Fn(IpAddr)) -> Result<(), Unknown> {
         let loaded = self.current();
         if loaded.tell_known(host, &tell) {
             return Ok(());
@@ -115,7 +116,7 @@ impl Names {
             return Err(Unknown::NoServer);
         };
         let mut unknown = Unknown::NoSuchName;
-        for name in servers.names(host) {
+        for name in servers.names(host).into_iter().filter(|name| wanted(&name.to_ascii())) {
             match servers.ask(&name, &tell).await {
                 Err(why @ (Unknown::NoSuchName | Unknown::NoAddress)) => unknown = why,
                 other => return other,

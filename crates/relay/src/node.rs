@@ -16,20 +16,26 @@ use ekiden_net::socket::{self, SocketError};
 use ekiden_net::splice;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
-use tokio::task::AbortHandle;
 
-use crate::accept;
-use crate::config::{Config, Credential, Listener, ListenerKind};
+use crate::config::{Config, Credential, ListenerKind, Tcp};
 use crate::congestion::{self, NotToBeHad};
-use crate::exit::OwnAddresses;
+use crate::dial::Dial;
+use crate::exit::{OwnAddresses, Policy};
 use crate::logins::Logins;
 use crate::memory::{self, Crowd};
 use crate::names::Names;
 use crate::pool::Pool;
 use crate::quota::{ClientKey, Quotas};
 use crate::rules::{Installed, Rules, RulesError};
+use crate::spare::{self, Counted, Spare};
 use crate::throttle::Throttle;
 use crate::warm;
+use listening::{After, Bound, Closing, Sockets};
+
+mod buffers;
+mod listening;
+
+pub use listening::Steering;
 
 /// Turns that a thread gives to streams that need not wait before it looks which others need not wait any more. With tokio's
 /// 61, streams that always have something to move leave others next to nothing.
@@ -50,6 +56,8 @@ pub struct Node {
     pub pool: Pool,
     /// What names stand for.
     pub names: Names,
+    /// Descriptors for more than a connection's own two.
+    pub spare: Spare,
     /// Passwords that were found right.
     pub logins: Logins,
     /// This host's addresses.
@@ -108,22 +116,12 @@ pub struct Relay {
     runtimes: Vec<Runtime>,
     threads: Vec<(oneshot::Sender<()>, std::thread::JoinHandle<()>)>,
     bound: HashMap<String, Bound>,
-    /// Of listeners that accept no more because the node is to end.
-    stopped: Vec<watch::Sender<Arc<Listener>>>,
+    /// Sockets that are being closed.
+    closing: Vec<Closing>,
     /// The congestion controls that this node keeps in the kernel.
     held: Vec<Held>,
     /// The rules that transparent listeners and exits need. They outlast all connections.
     rules: Option<Installed>,
-}
-
-/// A listener's sockets.
-struct Bound {
-    listener: Arc<Listener>,
-    /// With the port the kernel chose, where the configuration says 0.
-    address: SocketAddr,
-    /// What connections are served as. Dropped when the listener is removed.
-    current: watch::Sender<Arc<Listener>>,
-    tasks: Vec<AbortHandle>,
 }
 
 /// Why a node did not start, or why a new configuration was not taken.
@@ -140,6 +138,14 @@ pub enum StartError {
     /// A congestion control cannot be had, and no fallback is named.
     #[error(transparent)]
     Congestion(#[from] NotToBeHad),
+    /// A buffer is larger than this process may have.
+    #[error("{place}: {source}")]
+    Buffer {
+        /// Which table of the configuration names it.
+        place: String,
+        /// What went wrong.
+        source: SocketError,
+    },
     /// The packet filter or the routing does not do what a transparent listener or exit needs.
     #[error(transparent)]
     Rules(#[from] RulesError),
@@ -162,15 +168,12 @@ impl StartError {
             Self::Listen { source, .. } => {
                 matches!(source, SocketError::ForbiddenCongestion { .. } | SocketError::Transparent { .. })
             }
-            Self::Congestion(_) => true,
+            Self::Congestion(_) | Self::Buffer { .. } => true,
             Self::Rules(error) => !matches!(error, RulesError::Taken { .. }),
             Self::Privileges(_) | Self::Thread(_) => false,
         }
     }
 }
-
-/// One listening socket for each worker, before anything is accepted.
-type Sockets = Vec<std::net::TcpListener>;
 
 impl Node {
     /// The configuration in force.
@@ -195,6 +198,23 @@ impl Node {
         } else {
             None
         }
+    }
+
+    /// A way to make connections: with these TCP settings, from the address of `client` if there is one, within `limit`, and
+    /// not to addresses that `policy` refuses.
+    pub fn dial<'a>(
+        &'a self,
+        tcp: &'a Tcp,
+        client: Option<SocketAddr>,
+        limit: Duration,
+        policy: Option<&'a Policy<'a>>,
+    ) -> Dial<'a> {
+        Dial { client, tcp, names: &self.names, spare: &self.spare, limit, policy }
+    }
+
+    /// A descriptor more than those that a connection is reckoned with, unless there is none to spare.
+    pub fn one_more(&self) -> Option<Counted<'_>> {
+        self.spare.one()
     }
 
     /// Marks the beginning of a stream or request.
@@ -252,6 +272,7 @@ impl Relay {
             started: Instant::now(),
             pool: Pool::default(),
             names: Names::of_system(),
+            spare: Spare::new(spare::kept()),
             logins: Logins::new()?,
             own: OwnAddresses::default(),
             connections: AtomicUsize::new(0),
@@ -273,7 +294,7 @@ impl Relay {
             runtimes: Vec::new(),
             threads: Vec::new(),
             bound: HashMap::new(),
-            stopped: Vec::new(),
+            closing: Vec::new(),
             held: Vec::new(),
             rules: None,
         };
@@ -302,25 +323,31 @@ impl Relay {
         Ok(())
     }
 
-    /// Whether the congestion controls that `config` names can be had; ekiden's own, which are brought into the kernel at
-    /// the start, are not tried.
+    /// Whether the congestion controls and buffers that `config` names can be had; ekiden's own controls, which are brought
+    /// into the kernel at the start, are not tried.
     ///
     /// # Errors
-    /// [`StartError::Congestion`].
+    /// [`StartError::Congestion`] and [`StartError::Buffer`].
     pub fn check(config: &Config) -> Result<(), StartError> {
-        Ok(congestion::check(config)?)
+        congestion::check(config)?;
+        buffers::check(config)
     }
 
     /// Takes a new configuration: listeners, peers, routes, users and limits. Running streams go on. If a new
     /// listener cannot be bound, or a congestion control not be had, everything stays as it was. `threads` does not change.
     pub fn reload(&mut self, config: impl Into<Arc<Config>>) -> Result<(), StartError> {
         let config = config.into();
+        buffers::check(&config)?;
         let (config, held) = congestion::secure(&config, &self.held)?;
         let config = Arc::new(config);
         let fresh = self.bind_new(&config)?;
-        match (&mut self.rules, Rules::of(&config)) {
-            (Some(installed), rules) => installed.change(rules)?,
-            (none, rules) => *none = rules.map(Installed::new).transpose()?,
+        let ruled = match (&mut self.rules, Rules::of(&config)) {
+            (Some(installed), rules) => installed.change(rules),
+            (none, rules) => rules.map(Installed::new).transpose().map(|installed| *none = installed),
+        };
+        if let Err(error) = ruled {
+            self.give_back(fresh);
+            return Err(error.into());
         }
         self.held.extend(held);
         // Nothing can fail from here on. The configuration is in force before its listeners accept.
@@ -357,7 +384,7 @@ impl Relay {
         }
         // What was accepted is served to its end: these listeners were not removed.
         for (_, bound) in self.bound.drain() {
-            self.stopped.push(bound.stop());
+            self.closing.push(bound.close(&self.node, None, After::Stop));
         }
         self.node.stopping.send_replace(true);
         self.node.pool.close();
@@ -369,7 +396,8 @@ impl Relay {
     }
 
     /// Binds what `config` has and this node has not.
-    fn bind_new(&self, config: &Config) -> Result<HashMap<String, (SocketAddr, Sockets)>, StartError> {
+    fn bind_new(&mut self, config: &Config) -> Result<HashMap<String, Sockets>, StartError> {
+        self.closing.retain(|closing| !closing.is_over());
         let mut fresh = HashMap::new();
         for (name, listener) in &config.listeners {
             let stays = self.bound.iter().any(|(old, bound)| bound.serves(old, name, listener));
@@ -377,39 +405,58 @@ impl Relay {
                 continue;
             }
             // With other TCP settings the old sockets are still there while the new ones are made.
-            let ours = self.bound.values().any(|bound| bound.listener.address == listener.address);
-            let sockets = bind(listener, self.workers.len(), ours);
+            let ours = self.bound.values().any(|bound| bound.overlaps(listener.address))
+                || self.closing.iter().any(|closing| closing.overlaps(listener.address));
+            let sockets = Sockets::bind(listener, self.workers.len(), ours);
             let sockets = sockets.map_err(|source| StartError::Listen { name: name.clone(), source })?;
             fresh.insert(name.clone(), sockets);
         }
         Ok(fresh)
     }
 
+    /// Closes new sockets that will not be needed. What has come to them beside old ones is served as by those.
+    fn give_back(&mut self, fresh: HashMap<String, Sockets>) {
+        for sockets in fresh.into_values() {
+            let old = self.bound.values().find(|bound| bound.count_at(sockets.address) > 0);
+            if let Some((listener, current)) = old.map(|bound| (bound.listener(), bound.current())) {
+                let bound = sockets.accept(&self.node, &self.workers, listener, Some(current));
+                self.closing.push(bound.close(&self.node, None, After::Change));
+            }
+        }
+    }
+
+    fn sockets_at(&self, address: SocketAddr) -> usize {
+        let bound: usize = self.bound.values().map(|bound| bound.count_at(address)).sum();
+        bound + self.closing.iter().map(|closing| closing.count_at(address)).sum::<usize>()
+    }
+
     /// Accepts on what is new, changes what stays and closes what goes.
-    fn switch_to(&mut self, config: &Config, mut fresh: HashMap<String, (SocketAddr, Sockets)>) {
+    fn switch_to(&mut self, config: &Config, mut fresh: HashMap<String, Sockets>) {
+        let mut steerings = HashMap::new();
+        for sockets in fresh.values() {
+            let steering = sockets.steer_here(self.sockets_at(sockets.address));
+            steerings.extend(steering.map(|steering| (sockets.address, steering)));
+        }
         let mut before: Vec<(String, Bound)> = std::mem::take(&mut self.bound).into_iter().collect();
         for (name, listener) in &config.listeners {
-            if let Some((address, sockets)) = fresh.remove(name) {
-                let bound = self.accept_on(Arc::new(listener.clone()), address, sockets);
+            if let Some(sockets) = fresh.remove(name) {
+                let old = before.iter().find(|(_, bound)| bound.count_at(sockets.address) > 0);
+                let current = old.map(|(_, bound)| bound.current());
+                let bound = sockets.accept(&self.node, &self.workers, listener.clone(), current);
                 self.bound.insert(name.clone(), bound);
                 continue;
             }
             let Some(at) = before.iter().position(|(old, bound)| bound.serves(old, name, listener)) else { continue };
             let (_, mut bound) = before.swap_remove(at);
-            bound.listener = Arc::new(listener.clone());
-            bound.current.send_replace(bound.listener.clone());
+            bound.change(listener);
             self.bound.insert(name.clone(), bound);
         }
-        before.into_iter().for_each(|(_, bound)| drop(bound.stop()));
-    }
-
-    fn accept_on(&self, listener: Arc<Listener>, address: SocketAddr, sockets: Sockets) -> Bound {
-        let current = watch::Sender::new(listener.clone());
-        let tasks = sockets.into_iter().enumerate().map(|(me, socket)| {
-            let task = accept::run(self.node.clone(), self.workers.clone(), me, socket, current.subscribe());
-            self.workers[me].handle.spawn(task).abort_handle()
-        });
-        Bound { tasks: tasks.collect(), listener, address, current }
+        for (_, bound) in before {
+            let goes_on = self.bound.values().any(|other| other.count_at(bound.address) > 0);
+            let after = if goes_on { After::Change } else { After::Removal };
+            let steering = steerings.get(&bound.address);
+            self.closing.push(bound.close(&self.node, steering, after));
+        }
     }
 }
 
@@ -426,43 +473,10 @@ impl Drop for Relay {
     }
 }
 
-impl Bound {
-    /// Whether these sockets, bound for the listener `old`, can serve `listener`: the TCP settings are the sockets', and
-    /// where the kernel chose the port only the name tells them apart.
-    fn serves(&self, old: &str, name: &str, listener: &Listener) -> bool {
-        let same = self.listener.address == listener.address && self.listener.tcp.options == listener.tcp.options;
-        let same = same && is_transparent(&self.listener) == is_transparent(listener);
-        same && (old == name || listener.address.port() != 0)
-    }
-
-    fn stop(self) -> watch::Sender<Arc<Listener>> {
-        self.tasks.iter().for_each(AbortHandle::abort);
-        self.current
-    }
-}
-
-fn bind(listener: &Listener, workers: usize, shared: bool) -> Result<(SocketAddr, Sockets), SocketError> {
-    if !shared && listener.address.port() != 0 {
-        socket::ensure_free(listener.address)?;
-    }
-    let listen = if is_transparent(listener) { socket::listen_transparent } else { socket::listen };
-    let first = listen(listener.address, &listener.tcp.options)?;
-    let address = first.local_addr()?;
-    let mut sockets = vec![first];
-    for _ in 1..workers {
-        sockets.push(listen(address, &listener.tcp.options)?);
-    }
-    Ok((address, sockets))
-}
-
-fn is_transparent(listener: &Listener) -> bool {
-    matches!(listener.kind, ListenerKind::Transparent { .. })
-}
-
 /// How many connections the limit of open files lets a node serve to their ends: each takes two, besides what the node has
 /// for itself.
 fn served_by_files(config: &Config) -> usize {
-    /// Files and name look-ups, and what a thread's event loop takes.
+    /// Files, and what a thread's event loop takes.
     const REST: usize = 64;
     const THREAD: usize = 4;
     let Ok(files) = socket::open_files() else { return usize::MAX };
@@ -470,7 +484,10 @@ fn served_by_files(config: &Config) -> usize {
     // A quarter of all descriptors: most streams hold no pipe.
     let pipes = files / 8;
     splice::limit(pipes);
-    let kept = REST + config.threads * (THREAD + config.listeners.len()) + config.peers.len() * config.limits.pool;
+    let kept = REST
+        + spare::kept()
+        + config.threads * (THREAD + config.listeners.len())
+        + config.peers.len() * config.limits.pool;
     let most = (files.saturating_sub(kept + 2 * pipes) / 2).max(1);
     if most < config.limits.connections as usize {
         tracing::info!("{files} open files are enough for {most} connections, fewer than limits.connections");

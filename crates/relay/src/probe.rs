@@ -8,6 +8,7 @@ use tokio::runtime::Builder;
 use crate::config::{Config, Peer, Tcp};
 use crate::names::Names;
 use crate::segment;
+use crate::spare::{self, Spare};
 
 /// Why a peer cannot be used: one line that names both nodes, and both fingerprints if the keys do not fit.
 #[derive(Debug, thiserror::Error)]
@@ -31,8 +32,8 @@ pub fn probe(config: &Config, name: &str) -> Result<(), ProbeError> {
     let peer = Peer { tcp: Tcp::default(), ..peer.clone() };
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let names = Names::of_system();
-        let connected = segment::connect_with(config, &names, name, &peer).await;
+        let (names, spare) = (Names::of_system(), Spare::new(spare::kept()));
+        let connected = segment::connect_with(config, &names, &spare, name, &peer).await;
         connected.map(|connection| connection.end_cleanly()).map_err(ProbeError::Refused)
     })
 }

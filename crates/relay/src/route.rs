@@ -1,10 +1,12 @@
 //! Which way a destination is reached: the first route that matches, else directly.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ekiden_relay_proto::{Host, Target};
-use ipnet::IpNet;
+use ipnet::{IpNet, Ipv4Net};
+
+use crate::address::embedded_v4;
 
 /// The routes of a node, in the order of its file.
 #[derive(Debug, Clone, Default)]
@@ -91,8 +93,14 @@ impl ExitRules<'_> {
 }
 
 impl Route {
+    /// A refused network is refused in every form of its addresses. A route that lets through is for no other form: it could
+    /// hide a refusal of that form behind it.
     fn is_for(&self, target: &Target) -> bool {
-        self.patterns.iter().any(|pattern| pattern.matches(target))
+        let matches = |pattern: &Pattern| match self.way {
+            Way::Refuse => pattern.reaches(target),
+            Way::Direct | Way::Via(_) => pattern.matches(target),
+        };
+        self.patterns.iter().any(matches)
     }
 }
 
@@ -116,16 +124,16 @@ impl Pattern {
         let hosts = if hosts == "*" {
             Hosts::All
         } else if bare.contains('/') {
-            Hosts::Net(bare.parse::<IpNet>().map_err(|_| wrong())?.trunc())
+            Hosts::Net(canonical(bare.parse::<IpNet>().map_err(|_| wrong())?.trunc()))
         } else if let Some(domain) = hosts.strip_prefix('.') {
             match Host::parse(domain).map_err(|_| wrong())? {
-                Host::Name(name) => Hosts::Suffix(name),
+                Host::Name(name) => Hosts::Suffix(without_dot(&name).into()),
                 Host::Ip(_) => return Err(wrong()),
             }
         } else {
             match Host::parse(hosts).map_err(|_| wrong())? {
-                Host::Name(name) => Hosts::Name(name),
-                Host::Ip(ip) => Hosts::Net(ip.into()),
+                Host::Name(name) => Hosts::Name(without_dot(&name).into()),
+                Host::Ip(ip) => Hosts::Net(ip.to_canonical().into()),
             }
         };
         Ok(Self { hosts, port })
@@ -149,13 +157,35 @@ impl Pattern {
             (Hosts::All, _) => true,
             // An IPv4 network also means its addresses written as IPv4-mapped IPv6.
             (Hosts::Net(net), Host::Ip(ip)) => net.contains(&ip.to_canonical()) || net.contains(ip),
-            (Hosts::Name(name), Host::Name(host)) => name == host.trim_end_matches('.'),
+            (Hosts::Name(name), Host::Name(host)) => name == without_dot(host),
             (Hosts::Suffix(domain), Host::Name(host)) => {
-                let rest = host.trim_end_matches('.').strip_suffix(domain.as_str());
+                let rest = without_dot(host).strip_suffix(domain.as_str());
                 rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
             }
             _ => false,
         }
+    }
+
+    /// Whether `target` is in the set, or an IPv6 address by which packets may reach an IPv4 address in it.
+    fn reaches(&self, target: &Target) -> bool {
+        if self.matches(target) {
+            return true;
+        }
+        let Host::Ip(ip) = target.host else { return false };
+        embedded_v4(ip).is_some_and(|v4| self.matches(&Target { host: Host::Ip(v4.into()), port: target.port }))
+    }
+}
+
+/// A name with or without the root's dot is the same name (RFC 1034 §3.1).
+fn without_dot(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+/// A network of IPv4-mapped addresses as the IPv4 network that it is.
+fn canonical(net: IpNet) -> IpNet {
+    match (net.addr().to_canonical(), net.prefix_len().checked_sub(96)) {
+        (IpAddr::V4(v4), Some(length)) if net.addr().is_ipv6() => Ipv4Net::new(v4, length).map_or(net, IpNet::from),
+        _ => net,
     }
 }
 
@@ -169,5 +199,58 @@ impl fmt::Display for Pattern {
             (Hosts::Name(name), _) => f.write_str(name)?,
         }
         self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routes(routes: &[(&str, Way)]) -> Routes {
+        let route = |(to, way): &(&str, Way)| Route { patterns: vec![Pattern::parse(to).unwrap()], way: way.clone() };
+        Routes::new(routes.iter().map(route).collect())
+    }
+
+    fn way(routes: &Routes, host: &str) -> Way {
+        routes.way(&Target { host: Host::parse(host).unwrap(), port: 80 }).clone()
+    }
+
+    #[test]
+    fn a_trailing_dot_in_a_pattern_or_a_request_makes_no_difference() {
+        for pattern in ["localhost", "localhost.", ".test", ".test.", "localhost.:80", ".test.:80"] {
+            let refuse = routes(&[(pattern, Way::Refuse)]);
+            let hosts = if pattern.starts_with('.') { ["test", "a.test"] } else { ["localhost"; 2] };
+            for host in hosts {
+                for host in [host.to_owned(), format!("{host}.")] {
+                    assert_eq!(way(&refuse, &host), Way::Refuse, "{pattern} {host}");
+                }
+            }
+            assert_eq!(way(&refuse, "other"), Way::Direct, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_network_that_is_refused_is_refused_in_every_form_of_its_addresses() {
+        let forms =
+            ["10.1.2.3", "::ffff:10.1.2.3", "::10.1.2.3", "::ffff:0:10.1.2.3", "64:ff9b::10.1.2.3", "2002:a01:203::1"];
+        for pattern in ["10.0.0.0/8", "10.1.2.3", "::ffff:10.0.0.0/104"] {
+            let refuse = routes(&[(pattern, Way::Refuse)]);
+            for form in forms {
+                let host = if form.contains(':') { format!("[{form}]") } else { form.to_owned() };
+                assert_eq!(way(&refuse, &host), Way::Refuse, "{pattern} {form}");
+                let address = SocketAddr::new(form.parse().unwrap(), 80);
+                let name: Target = "name.example:80".parse().unwrap();
+                assert!(refuse.exit_rules(&name).unwrap().refuses(address), "{pattern} {form}");
+            }
+            assert_eq!(way(&refuse, "[64:ff9b::11.1.2.3]"), Way::Direct);
+        }
+    }
+
+    #[test]
+    fn a_translated_address_is_no_address_of_a_network_that_is_let_through() {
+        // Otherwise the first of these would open what the second closes.
+        let both = routes(&[("0.0.0.0/0", Way::Direct), ("64:ff9b::/96", Way::Refuse)]);
+        assert_eq!(way(&both, "[64:ff9b::10.1.2.3]"), Way::Refuse);
+        assert_eq!(way(&both, "[::ffff:10.1.2.3]"), Way::Direct);
     }
 }

@@ -33,6 +33,8 @@ struct Taken {
     name: String,
     to: SocketAddr,
     interfaces: Vec<String>,
+    /// Whether they may come later.
+    late: bool,
     except: Vec<Pattern>,
 }
 
@@ -41,9 +43,9 @@ impl Rules {
     pub fn of(config: &Config) -> Option<Self> {
         let mut taken = Vec::new();
         for (name, listener) in &config.listeners {
-            if let ListenerKind::Transparent { interfaces, except, .. } = &listener.kind {
+            if let ListenerKind::Transparent { interfaces, late, except, .. } = &listener.kind {
                 let (interfaces, except) = (interfaces.clone(), except.clone());
-                taken.push(Taken { name: name.clone(), to: listener.address, interfaces, except });
+                taken.push(Taken { name: name.clone(), to: listener.address, interfaces, late: *late, except });
             }
         }
         let clients = &config.exit.client_addresses;

@@ -15,10 +15,11 @@ use tokio::time::timeout;
 use crate::config::{Config, Peer, Security};
 use crate::connection::Connection;
 use crate::connection::is_transient;
-use crate::dial;
+use crate::dial::Dial;
 use crate::ended::Ended;
 use crate::names::Names;
 use crate::node::Node;
+use crate::spare::Spare;
 
 /// Payload that may travel with OPEN, before the answer. It is left where it is until the stream is open, so
 /// that it can be sent again on another connection.
@@ -79,7 +80,7 @@ pub async fn open(
             Err(_) => return Err(no_answer(first)),
         }
     };
-    let dialled = dial_peer(&config, &node.names, first, peer).await;
+    let dialled = dial_peer(&config, &node.names, &node.spare, first, peer).await;
     let (stream, mut auth) = dialled.inspect_err(|failure| warn(node, first, failure))?;
     if let Some(turn) = turn {
         turn.connected();
@@ -104,12 +105,18 @@ pub async fn open(
 
 /// Makes a connection to a peer on which a stream can be opened at once.
 pub async fn connect_ahead(node: &Node, name: &str, peer: &Peer) -> Result<Connection, Failure> {
-    connect_with(&node.config(), &node.names, name, peer).await
+    connect_with(&node.config(), &node.names, &node.spare, name, peer).await
 }
 
-/// The same with a configuration and names of the caller's.
-pub async fn connect_with(config: &Config, names: &Names, name: &str, peer: &Peer) -> Result<Connection, Failure> {
-    let (stream, auth) = dial_peer(config, names, name, peer).await?;
+/// The same with a configuration, names and spare descriptors of the caller's.
+pub async fn connect_with(
+    config: &Config,
+    names: &Names,
+    spare: &Spare,
+    name: &str,
+    peer: &Peer,
+) -> Result<Connection, Failure> {
+    let (stream, auth) = dial_peer(config, names, spare, name, peer).await?;
     stream.send_all(&auth).await.map_err(|error| lost(name, &error))?;
     let stream = Ended::new(stream);
     // The other node says nothing if it takes this one's key, and otherwise after one round trip.
@@ -228,9 +235,16 @@ impl From<io::Error> for Unanswered {
 }
 
 /// Connects and authenticates; returns what is still to be sent before the first request.
-async fn dial_peer(config: &Config, names: &Names, name: &str, peer: &Peer) -> Result<(Connection, Vec<u8>), Failure> {
+async fn dial_peer(
+    config: &Config,
+    names: &Names,
+    spare: &Spare,
+    name: &str,
+    peer: &Peer,
+) -> Result<(Connection, Vec<u8>), Failure> {
     let limit = config.limits.connect;
-    let connected = dial::connect(&peer.address, None, &peer.tcp, names, limit, |_| None).await;
+    let dial = Dial { client: None, tcp: &peer.tcp, names, spare, limit, policy: None };
+    let connected = dial.connect(&peer.address).await;
     let socket = connected.map_err(|failure| {
         let text = format_args!("node {} cannot reach node {name}: {failure}", config.name);
         Failure::new(FailureCode::NodeUnreachable, text)

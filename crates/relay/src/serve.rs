@@ -4,6 +4,7 @@
 //! two sockets and two [`crate::pump::Pump`]s.
 
 mod caller;
+mod departure;
 mod forward;
 mod http;
 mod login;
@@ -18,11 +19,11 @@ use std::sync::Arc;
 
 use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 use crate::accept::{Current, Permit};
 use crate::config::{ListenerKind, Peer};
 use crate::connection::Connection;
-use crate::dial;
 use crate::duplex::{Duplex, Finished, Side};
 use crate::ended::Ended;
 use crate::exit::{Choice, Policy, Refusal};
@@ -62,6 +63,17 @@ pub async fn connection(mut permit: Permit, current: Current, stream: StdStream,
     let stream = Box::pin(prepare(&mut permit, current, stream, from)).await;
     if let Some(stream) = stream {
         stream.run(permit.node()).await;
+    }
+}
+
+/// The same; keeps a node that stops, by `busy`, for as long as it may take until the request is known. From then on what is
+/// under way does.
+pub async fn last_connection(busy: Busy, permit: Permit, current: Current, stream: StdStream, from: SocketAddr) {
+    let limit = permit.node().config().limits.handshake;
+    let mut serving = Box::pin(connection(permit, current, stream, from));
+    if timeout(limit, &mut serving).await.is_err() {
+        drop(busy);
+        serving.await;
     }
 }
 
@@ -303,12 +315,11 @@ fn ensure_memory(node: &Node) -> Result<(), Failure> {
 async fn exit(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure> {
     ensure_memory(node)?;
     let config = node.config();
-    let policy = Policy::new(&config, &node.own, to.target, to.choice)?;
+    let policy = Policy::new(&config, &node.own, to.target, to.choice).map_err(|refusal| refusal.of(to.target))?;
     let client = to.client.filter(|&client| config.exit.acts_as(client));
-    let refusal = |address| policy.refusal(address);
     let known = to.address.map(Target::from);
     let target = known.as_ref().unwrap_or(to.target);
-    let stream = dial::connect(target, client, &config.tcp, &node.names, config.limits.connect, refusal).await?;
+    let stream = node.dial(&config.tcp, client, config.limits.connect, Some(&policy)).connect(target).await?;
     let mut side = Side::host(stream);
     side.foreign = client.is_some();
     Ok(Upstream { side, peer: None, bound: None })

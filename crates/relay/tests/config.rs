@@ -70,6 +70,26 @@ fn what_is_wrong_is_refused_with_its_line() {
         (listen("transparent", "127.0.0.1:1", "interfaces = [\"a\"]\nexcept = [\".jp\"]"), 6, "sees addresses"),
         (listen("transparent", "127.0.0.1:1", "interfaces = [\"a\"]\nusers = {}"), 6, "has no 'users'"),
         (listen("socks5", "127.0.0.1:1", "interfaces = [\"a\"]"), 5, "has no 'interfaces'"),
+        (listen("socks5", "127.0.0.1:1", "late_interfaces = true"), 5, "has no 'late_interfaces'"),
+        (listen("forward", "127.0.0.1:9", "to = \"127.0.0.1:9\""), 5, "would connect to itself"),
+        (listen("forward", "127.0.0.1:9", "to = \"[::ffff:127.0.0.1]:9\""), 5, "would connect to itself"),
+        (listen("forward", "127.0.0.1:9", "to = \"0.0.0.0:9\""), 5, "would connect to itself"),
+        (listen("forward", "127.0.0.1:9", "to = \"localhost.:9\""), 5, "would connect to itself"),
+        (listen("forward", "[::]:9", "open = true\nto = \"127.8.7.6:9\""), 6, "would connect to itself"),
+        (
+            listen("forward", "127.0.0.1:9", "to = \"127.0.0.1:8\"")
+                + "[listen.y]\nkind = \"forward\"\naddress = \"127.0.0.1:8\"\nto = \"127.0.0.1:9\"\n",
+            5,
+            "[listen.x] would connect to itself",
+        ),
+        (format!("{peer}[[route]]\nto = [\"*\"]\nvia = [\"p\", \"q\", \"p\"]"), 6, "'p' is in this chain twice"),
+        (format!("name = \"q\"\n{peer}[[route]]\nto = [\"*\"]\nvia = [\"p\", \"q\"]"), 7, "'q' is this node"),
+        (
+            listen("segment", "127.0.0.1:9", "plain_key_file = \"key\"")
+                + "[peer.p]\naddress = \"localhost:9\"\nplain_key_file = \"key\"",
+            7,
+            "[listen.x] takes what comes there",
+        ),
         (listen("http", "127.0.0.1:1", "except = []"), 5, "has no 'except'"),
         (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nbypass = true"), 6, "has no 'bypass'"),
         ("[exit]\nclient_addresses = [\"a\"]".into(), 2, "not a network"),
@@ -185,4 +205,28 @@ fn rules_say_what_is_taken_and_carry_the_name_of_the_node() {
     // An exit takes nothing, but its connections have other addresses than its own.
     let exit = rules("[exit]\nclient_addresses = [\"10.0.0.0/8\"]\n").unwrap();
     assert!(exit.contains("ipv4") && !exit.contains("ipv6") && !exit.contains("tproxy"), "{exit}");
+}
+
+#[test]
+fn forwards_that_lead_elsewhere_are_taken() {
+    let peer = "[peer.p]\naddress = \"h:1\"\nplain_key_file = \"key\"\n";
+    for (address, more) in [
+        ("127.0.0.1:9", "to = \"127.0.0.1:8\""),
+        ("127.0.0.1:9", "to = \"127.0.0.2:9\""),
+        ("127.0.0.1:9", "to = \"192.0.2.1:9\""),
+        // At the other end of a chain, this is another host.
+        ("127.0.0.1:9", "to = \"127.0.0.1:9\"\nvia = [\"p\"]"),
+        ("127.0.0.1:9", "to = \"127.0.0.1:9\"\n[[route]]\nto = [\"*\"]\nvia = [\"p\"]"),
+        ("[::1]:9", "to = \"127.0.0.1:9\""),
+    ] {
+        config(&format!("{peer}[listen.x]\nkind = \"forward\"\naddress = \"{address}\"\n{more}\n"));
+    }
+}
+
+#[test]
+fn a_file_without_a_listener_is_refused() {
+    let file = directory().join("idle.toml");
+    std::fs::write(&file, "name = \"idle\"\n").unwrap();
+    let error = Config::load(&file).unwrap_err().to_string();
+    assert!(error.ends_with("add a [listen.NAME]"), "{error}");
 }

@@ -5,6 +5,7 @@ name = "island"
 kind = "transparent"
 address = "127.0.0.1:3129"
 interfaces = ["lan0", "not-there"]
+late_interfaces = true
 except = ["10.3.0.3", "*:8081", "10.9.0.0/16", "10.3.0.0/24:9000"]
 [listen.v6]
 kind = "transparent"

@@ -51,6 +51,9 @@ until_true test -e connected
 until_true eval '[ "$(accepted first)" -ge 3 ]'
 cat > first.toml <<'T'
 name = "first"
+[listen.socks]
+kind = "socks5"
+address = "127.0.0.1:1080"
 T
 kill -HUP $first
 until_true grep -q 'configuration was read again' first.log
@@ -80,7 +83,7 @@ grep -q 'tproxy ip to 127.0.0.1:3130' <<< "$(on exit nft list chain inet ekiden_
 # What is missing is said in one line, with exit code 4.
 lacks() { # TEXT COMMANDS: what the commands have prepared lacks, and the text is said.
   local code=0
-  unshare --net --mount sh -c "ip link set lo up; $2 \"\$@\"" sh "$EKIDEN" proxy -c first.toml > lacks.out 2> lacks.log || code=$?
+  unshare --net --mount sh -c "ip link set lo up; ip link add lan0 type veth peer name other; sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1; $2 \"\$@\"" sh "$EKIDEN" proxy -c first.toml > lacks.out 2> lacks.log || code=$?
   [ $code = 4 ] && [ $(wc -l < lacks.log) = 1 ] && grep -q "$1" lacks.log || fail "$code: $(cat lacks.log)"
 }
 lacks 'needs CAP_NET_ADMIN' 'exec setpriv --bounding-set=-net_admin,-net_raw'
@@ -89,4 +92,4 @@ mkdir empty
 lacks 'install nftables' 'mount --bind empty /usr/sbin; exec'
 lacks 'tcp_syncookies=1' 'sysctl -qw net.ipv4.tcp_syncookies=2; exec'
 lacks 'tcp_fwmark_accept=0' 'sysctl -qw net.ipv4.tcp_fwmark_accept=1; exec'
-lacks 'src_valid_mark=0' 'ip link add lan0 type veth peer name other; sysctl -qw net.ipv4.conf.lan0.rp_filter=1 net.ipv4.conf.all.src_valid_mark=1; exec'
+lacks 'src_valid_mark=0' 'sysctl -qw net.ipv4.conf.lan0.rp_filter=1 net.ipv4.conf.all.src_valid_mark=1; exec'

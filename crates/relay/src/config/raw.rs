@@ -101,6 +101,7 @@ pub struct RawListen {
     pub nodes: Option<Spanned<IndexMap<Spanned<String>, Spanned<String>>>>,
     pub plain_key_file: Option<Spanned<String>>,
     pub interfaces: Option<Spanned<Vec<Spanned<String>>>>,
+    pub late_interfaces: Option<Spanned<bool>>,
     pub except: Option<Spanned<Vec<Spanned<String>>>>,
     pub bypass: Option<Spanned<bool>>,
     pub tcp: Option<Spanned<RawTcp>>,

@@ -1,5 +1,6 @@
 //! From the file as written to the configuration that is meant. The defaults stand here and nowhere else.
 
+mod loops;
 mod transparent;
 
 use std::net::SocketAddr;
@@ -68,10 +69,12 @@ impl Source<'_> {
             }
             listeners.insert(name.get_ref().clone(), listener);
         }
+        leave_ipv4(&mut listeners);
         let routes = raw.route.iter().map(|route| self.route(route, &peers)).collect::<Result<Vec<_>>>()?;
+        let routes = Routes::new(routes);
+        self.refuse_loops(&raw, &listeners, &peers, &routes)?;
         let threads = self.threads(raw.threads)?;
         let congestion = raw.congestion.as_ref().map(|table| self.congestion(table)).transpose()?;
-        let routes = Routes::new(routes);
         let exit = self.exit(&raw.exit)?;
         let (identity, key_file) = own.unzip();
         Ok(Config { name, identity, threads, tcp, congestion, limits, listeners, peers, routes, exit, key_file })
@@ -225,6 +228,9 @@ impl Source<'_> {
             (_, _, Some(bypass)) => return Err(misplaced("bypass", bypass.span())),
             _ => {}
         }
+        if let Some(late) = raw.late_interfaces.as_ref().filter(|_| raw.kind != RawKind::Transparent) {
+            return Err(misplaced("late_interfaces", late.span()));
+        }
         let users = raw.users.as_ref().map(|users| self.users(users)).transpose()?.unwrap_or_default();
         let guarded = matches!(raw.kind, RawKind::Segment | RawKind::Transparent) || !users.is_empty();
         if !address.ip().is_loopback() && !guarded && !raw.open {
@@ -257,7 +263,7 @@ impl Source<'_> {
         let sources = raw.proxy_protocol_from.iter().flat_map(Spanned::get_ref);
         let proxy_protocol_from = sources.map(|text| self.network(text)).collect::<Result<_>>()?;
         let tcp = raw.tcp.as_ref().map_or(Ok(tcp.clone()), |own| self.tcp(own, tcp))?;
-        Ok(Listener { kind, address, accept, proxy_protocol_from, tcp })
+        Ok(Listener { kind, address, only_v6: false, accept, proxy_protocol_from, tcp })
     }
 
     fn accept(&self, raw: &RawListen) -> Result<Accept> {
@@ -344,6 +350,10 @@ impl Source<'_> {
         let chain = via.get_ref().iter().map(|name| self.node_name(name)).collect::<Result<Vec<_>>>()?;
         if chain.len() > MAX_CHAIN {
             return Err(self.error(Some(via.span()), format!("a chain has at most {MAX_CHAIN} nodes")));
+        }
+        if let Some(at) = (1..chain.len()).find(|&i| chain[..i].contains(&chain[i])) {
+            let message = format!("'{}' is in this chain twice", chain[at]);
+            return Err(self.error(Some(via.get_ref()[at].span()), message));
         }
         if let Some(first) = chain.first().filter(|first| !peers.contains_key(*first)) {
             let message = format!("'{first}' begins a chain but there is no [peer.{first}]");
@@ -461,6 +471,15 @@ impl Source<'_> {
 /// The value of a key, if it is there.
 fn given<T: Clone>(raw: &Option<Spanned<T>>) -> Option<T> {
     raw.as_ref().map(|raw| raw.get_ref().clone())
+}
+
+/// Listeners on `[::]` take IPv4 too, unless another one has an IPv4 address with their port.
+fn leave_ipv4(listeners: &mut IndexMap<String, Listener>) {
+    let v4 = listeners.values().map(|listener| listener.address).filter(SocketAddr::is_ipv4);
+    let ports: Vec<u16> = v4.map(|address| address.port()).filter(|&port| port != 0).collect();
+    for listener in listeners.values_mut() {
+        listener.only_v6 = ports.contains(&listener.address.port());
+    }
 }
 
 /// What the kernel can have as a name (TCP_CA_NAME_MAX).

@@ -49,8 +49,12 @@ impl fmt::Display for Config {
                     let nodes: Vec<String> = known.iter().map(|(name, key)| format!("{name:?} = \"{key}\"")).collect();
                     writeln!(f, "nodes = {{ {} }}", nodes.join(", "))?;
                 }
-                ListenerKind::Transparent { interfaces, except, bypass } => {
-                    writeln!(f, "interfaces = {interfaces:?}\nexcept = [{}]\nbypass = {bypass}", patterns(except))?;
+                ListenerKind::Transparent { interfaces, late, except, bypass } => {
+                    writeln!(
+                        f,
+                        "interfaces = {interfaces:?}\nlate_interfaces = {late}\nexcept = [{}]\nbypass = {bypass}",
+                        patterns(except)
+                    )?;
                 }
                 _ => {}
             }

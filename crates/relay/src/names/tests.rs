@@ -115,7 +115,7 @@ fn both(name: &str) -> Vec<(String, RecordType)> {
 fn find(names: &Names, host: &str) -> Result<Vec<IpAddr>, Unknown> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let found = Mutex::new(Vec::new());
-    runtime.block_on(names.find(host, |ip| found.lock().unwrap().push(ip)))?;
+    runtime.block_on(names.find(host, |_| true, |ip| found.lock().unwrap().push(ip)))?;
     let mut found = found.into_inner().unwrap();
     found.sort();
     Ok(found)

@@ -3,20 +3,41 @@
 use std::io::{self, Write};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
 use std::process::{Command, Stdio};
 
+use ekiden_net::device;
 use ekiden_net::policy_route::{self, Family};
+use ekiden_net::privileges::{Capability, lend};
 
-use super::Rules;
+use super::{Rules, Taken};
+
+/// Where the program nft may be. No other folder is looked into, whatever PATH says: the program gets a privilege.
+const NFT: [&str; 7] = [
+    "/usr/sbin/nft",
+    "/usr/bin/nft",
+    "/sbin/nft",
+    "/bin/nft",
+    "/usr/local/sbin/nft",
+    "/usr/local/bin/nft",
+    "/run/current-system/sw/bin/nft",
+];
+
+fn folders() -> String {
+    NFT.map(|program| program.trim_end_matches("/nft")).join(", ")
+}
 
 /// Why a node's rules are not in the kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
     /// The program is missing.
-    #[error("a transparent listener or exit needs the program nft: install nftables")]
+    #[error(
+        "a transparent listener or exit needs the program nft, which is in none of {}: install nftables",
+        folders()
+    )]
     NoNft,
     /// The kernel does not let this process change its rules.
-    #[error("{what} needs CAP_NET_ADMIN: run as root, or give that capability to ekiden and to nft, which it runs")]
+    #[error("{what} needs CAP_NET_ADMIN: run as root, or give that capability to ekiden")]
     NotAllowed {
         /// What was tried.
         what: &'static str,
@@ -36,6 +57,23 @@ pub enum RulesError {
         setting: String,
         /// What must be so.
         right: String,
+    },
+    /// There is no such interface.
+    #[error(
+        "listener '{listener}': there is no network interface '{interface}' here: name one that 'ip link' shows, or say \
+         late_interfaces = true if it comes later"
+    )]
+    NoInterface {
+        /// The listener's name.
+        listener: String,
+        /// The interface's.
+        interface: String,
+    },
+    /// This machine is no router.
+    #[error("{setting} = 0: what a transparent listener does not take would go nowhere: sysctl {setting}=1")]
+    NoForwarding {
+        /// The setting that says so.
+        setting: &'static str,
     },
     /// A process with rules for a node of this name runs here.
     #[error("another process has the rules of a node named '{name}' here: give this one another name, or end that one")]
@@ -140,15 +178,14 @@ fn route_error(error: io::Error) -> RulesError {
 fn nft(script: &str) -> Result<(), RulesError> {
     let what = "the rules for transparent connections";
     let refused = |why: String| RulesError::Refused { what, why };
-    // Where it is, other than root's, the path of a user seldom leads.
-    let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
-    let mut command = Command::new("nft");
-    command.args(["-f", "-"]).env("PATH", path).env("LC_ALL", "C");
-    let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
-    let mut child = child.map_err(|error| match error.kind() {
-        io::ErrorKind::NotFound => RulesError::NoNft,
-        _ => refused(format!("nft cannot be run: {error}")),
-    })?;
+    let Some(program) = NFT.iter().map(Path::new).find(|program| program.exists()) else {
+        return Err(RulesError::NoNft);
+    };
+    let mut command = Command::new(program);
+    command.args(["-f", "-"]).env_clear().env("LC_ALL", "C");
+    command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+    let child = lend(Capability::CAP_NET_ADMIN, || command.spawn());
+    let mut child = child.map_err(|error| refused(format!("{} cannot be run: {error}", program.display())))?;
     // If it does not read all of it, it says why.
     let _ = child.stdin.take().map(|mut input| input.write_all(script.as_bytes()));
     let output = child.wait_with_output().map_err(|error| refused(error.to_string()))?;
@@ -175,6 +212,9 @@ fn check_settings(rules: &Rules) -> Result<(), RulesError> {
             return lost(format!("net.ipv4.{key} = {wrong}"), format!("net.ipv4.{key}={right}"));
         }
     }
+    for taken in &rules.taken {
+        check_interfaces(taken)?;
+    }
     // Sources are checked by routes (RFC 3704), here by those for the mark, which lead nowhere.
     let of_v4 = rules.taken.iter().filter(|taken| taken.to.is_ipv4());
     for interface in of_v4.flat_map(|taken| &taken.interfaces) {
@@ -184,6 +224,29 @@ fn check_settings(rules: &Rules) -> Result<(), RulesError> {
         if let (true, Some(name)) = (checks, by_mark) {
             let key = format!("net.ipv4.conf.{name}.src_valid_mark");
             return lost(format!("rp_filter on and {key} = 1"), format!("{key}=0"));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a listener's interfaces are there, and what comes in by them goes on if it is not taken.
+fn check_interfaces(taken: &Taken) -> Result<(), RulesError> {
+    let (family, setting) = match taken.to.is_ipv4() {
+        true => ("ipv4", "net.ipv4.ip_forward"),
+        false => ("ipv6", "net.ipv6.conf.all.forwarding"),
+    };
+    let forwards = |interface: &str| {
+        let file = format!("/proc/sys/net/{family}/conf/{interface}/forwarding");
+        std::fs::read_to_string(file).is_ok_and(|text| text.trim() != "0")
+    };
+    for interface in &taken.interfaces {
+        let is_there = device::index(interface).is_ok();
+        if !is_there && !taken.late {
+            return Err(RulesError::NoInterface { listener: taken.name.clone(), interface: interface.clone() });
+        }
+        let may_pass = forwards("all") || is_there && forwards(interface);
+        if !may_pass {
+            return Err(RulesError::NoForwarding { setting });
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 
-use ekiden_net::socket;
+use ekiden_net::socket::{self, canonical};
 use ekiden_relay_proto::proxy_protocol::{self, Addresses, MAX_HEADER};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -32,7 +32,7 @@ impl Caller {
     pub fn addresses(&self, stream: &TcpStream) -> io::Result<Addresses> {
         match self.told {
             Some(told) => Ok(told),
-            None => Ok(Addresses { source: self.from, destination: stream.local_addr()? }),
+            None => Ok(Addresses { source: self.from, destination: canonical(stream.local_addr()?) }),
         }
     }
 }

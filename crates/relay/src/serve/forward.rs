@@ -6,6 +6,7 @@ use ekiden_relay_proto::proxy_protocol;
 use tokio::net::TcpStream;
 
 use super::caller::Caller;
+use super::departure::{End, unless_it_leaves};
 use super::{Destination, Stream, reach, reach_via};
 use crate::config::{Accept, Listener, ListenerKind};
 use crate::connection::Connection;
@@ -33,10 +34,13 @@ pub(super) async fn prepare(
         Accept::True => Early::Nothing,
     };
     let is_early = matches!(early, Early::Introduced(..));
-    let reached = match via {
-        Some(chain) => reach_via(node, chain, Destination::configured(to), early).await,
-        None => reach(node, Destination::configured(to), early).await,
+    let reaching = async {
+        match via {
+            Some(chain) => reach_via(node, chain, Destination::configured(to), early).await,
+            None => reach(node, Destination::configured(to), early).await,
+        }
     };
+    let reached = unless_it_leaves(client.socket(), End::Half, reaching).await;
     match reached {
         // Only a node takes bytes early.
         Ok(upstream) if is_early && upstream.side.node => Some(Stream::new(busy, client, upstream, Vec::new())),

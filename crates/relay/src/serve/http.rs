@@ -18,6 +18,7 @@ use tokio::time::timeout;
 
 use self::head::response_head;
 use super::caller::Caller;
+use super::departure::{End, unless_it_leaves};
 use super::login::{self, Login};
 use super::patience::{LINGER, leaving, left, linger, while_moving};
 use super::{Destination, Stream, Upstream, is_allowed, place_for, reach};
@@ -203,7 +204,10 @@ impl Client<'_> {
             write(&self.stream, false, ESTABLISHED).await.ok()?;
         }
         let early = if is_early && first.is_empty() { Early::Host(&self.stream) } else { Early::Nothing };
-        let upstream = match reach(self.node, Destination::asked(&request.target), early).await {
+        // A tunnel's client that ends its side has closed the tunnel (RFC 9110 §9.3.6), unless it sent something into it.
+        let end = if is_early || !first.is_empty() { End::Half } else { End::Left };
+        let reaching = reach(self.node, Destination::asked(&request.target), early);
+        let upstream = match unless_it_leaves(self.stream.socket(), end, reaching).await {
             Ok(upstream) => upstream,
             Err(failure) => {
                 tracing::debug!("http tunnel to {}: {failure}", request.target);
@@ -248,7 +252,9 @@ impl Client<'_> {
         let may_be_early = request.is_idempotent && request.head.len() <= EARLY_HEAD;
         let early = if may_be_early { Early::Repeatable(&request.head) } else { Early::Nothing };
         let was_early = matches!(early, Early::Repeatable(_));
-        let upstream = reach(self.node, Destination::asked(&request.target), early).await.map_err(|failure| {
+        let reaching = reach(self.node, Destination::asked(&request.target), early);
+        let reached = unless_it_leaves(self.stream.socket(), End::Half, reaching).await;
+        let upstream = reached.map_err(|failure| {
             tracing::debug!("http to {}: {failure}", request.target);
             Failed::Tell(failure.code.http_status(), failure.text)
         })?;

@@ -5,6 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ekiden_net::socket::canonical;
 use ekiden_relay_proto::segment::{
     Acceptor, Event, HEADER_BYTES, Header, Incoming, Key, Kind, Open, Violation, encode_failed, encode_opened,
 };
@@ -13,6 +14,7 @@ use indexmap::IndexMap;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use super::departure::{End, unless_it_leaves};
 use super::{Destination, Upstream, reach_via};
 use crate::accept::Permit;
 use crate::config::{Credential, Listener, Security};
@@ -34,7 +36,7 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
     let node = &permit.node().clone();
     let limit = node.config().limits.handshake;
     // An error means that the other side is gone already.
-    let Ok(from) = socket.peer_addr() else { return };
+    let Ok(from) = socket.peer_addr().map(canonical) else { return };
     let client = ClientKey::from(from.ip());
     let (name, credential, stream) = match timeout(limit, admit(node, security, socket, from)).await {
         Ok(Ok(Some(first))) => first,
@@ -162,7 +164,9 @@ async fn read_open(stream: &Connection) -> io::Result<Open> {
 async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open) -> io::Result<Ended> {
     let busy = node.begin();
     let to = Destination { client: request.client, ..Destination::asked(&request.target) };
-    let reached = reach_via(node, &request.chain, to, Early::Node(&stream)).await;
+    let reaching = reach_via(node, &request.chain, to, Early::Node(&stream));
+    // A node says the end of a stream; one that ends the connection has given it up.
+    let reached = unless_it_leaves(stream.socket(), End::Left, reaching).await;
     let Upstream { side, peer, bound } = match reached {
         Ok(upstream) => upstream,
         Err(failure) => {

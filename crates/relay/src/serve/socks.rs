@@ -10,6 +10,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::caller::Caller;
+use super::departure::{End, unless_it_leaves};
 use super::login::{self, Login};
 use super::patience::{left, linger};
 use super::{Destination, Stream, Upstream, is_allowed, place_for, reach};
@@ -44,7 +45,8 @@ pub(super) async fn prepare(
         client.write_all(&reply(0, None)).await.ok()?;
         let client = Connection::from(client);
         let early = if first.is_empty() { Early::Host(&client) } else { Early::Nothing };
-        return match reach(node, Destination::asked(&target), early).await {
+        let reaching = reach(node, Destination::asked(&target), early);
+        return match unless_it_leaves(client.socket(), End::Half, reaching).await {
             Ok(upstream) => Some(Stream::new(busy, client, upstream, first).of(user)),
             Err(failure) => {
                 // The client was told otherwise; dropping its connection resets it.
@@ -53,7 +55,10 @@ pub(super) async fn prepare(
             }
         };
     }
-    let reached = reach(node, Destination::asked(&target), Early::Nothing).await;
+    // Without a reply it cannot go on, unless it has not waited for one.
+    let end = if first.is_empty() { End::Left } else { End::Half };
+    let reaching = reach(node, Destination::asked(&target), Early::Nothing);
+    let reached = unless_it_leaves(&client, end, reaching).await;
     let answer = match &reached {
         Ok(Upstream { side, bound, .. }) => reply(0, bound.or_else(|| side.stream.local_addr().ok())),
         Err(Failure { code, .. }) => reply(code.socks_reply(), None),

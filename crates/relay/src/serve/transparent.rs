@@ -6,6 +6,7 @@ use ekiden_relay_proto::{Failure, FailureCode};
 use tokio::net::TcpStream;
 
 use super::caller::Caller;
+use super::departure::{End, unless_it_leaves};
 use super::{Destination, Stream, Upstream, exit, reach};
 use crate::config::{Accept, Listener, ListenerKind};
 use crate::connection::Connection;
@@ -37,10 +38,13 @@ pub(super) async fn prepare(
     let target = to.into();
     // The client would reach it through this machine anyway.
     let destination = Destination { client: Some(from), ..Destination::configured(&target) };
-    let reached = match bypass {
-        true => reach_anyhow(node, destination).await,
-        false => reach(node, destination, early).await,
+    let reaching = async {
+        match bypass {
+            true => reach_anyhow(node, destination).await,
+            false => reach(node, destination, early).await,
+        }
     };
+    let reached = unless_it_leaves(client.socket(), End::Half, reaching).await;
     match reached {
         Ok(upstream) => {
             let mut stream = Stream::new(busy, client, upstream, Vec::new());

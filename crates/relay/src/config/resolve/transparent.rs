@@ -54,7 +54,8 @@ impl Source<'_> {
             except.push(pattern);
         }
         let bypass = raw.bypass.as_ref().is_some_and(|bypass| *bypass.get_ref());
-        Ok(ListenerKind::Transparent { interfaces, except, bypass })
+        let late = raw.late_interfaces.as_ref().is_some_and(|late| *late.get_ref());
+        Ok(ListenerKind::Transparent { interfaces, late, except, bypass })
     }
 
     pub(super) fn exit(&self, raw: &RawExit) -> Result<Exit> {

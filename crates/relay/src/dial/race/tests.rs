@@ -2,11 +2,19 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream as StdStream};
 
+use std::path::Path;
+
 use ekiden_net::socket::TcpOptions;
+use ekiden_net::steer::ignore_new;
 use socket2::{Domain, Socket, Type};
 
 use super::*;
+use crate::config::{Config, Tcp};
+use crate::exit::{Choice, OwnAddresses};
+use crate::names::Names;
 use crate::names::tests::{Says, Server};
+use crate::route::Pattern;
+use crate::spare::Spare;
 
 /// Only a hang takes so long.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -47,16 +55,39 @@ fn beside(ip: IpAddr, silent: &[IpAddr]) -> (TcpListener, Vec<Silent>) {
     }
 }
 
-/// Connects to a name with these addresses; also tells the order in which they were considered.
+/// Routes that refuse these addresses and names, and leave to connect to all others.
+fn refusing(refused: &[String]) -> Config {
+    let routes = match refused {
+        [] => String::new(),
+        all => format!("[[route]]\nto = {all:?}\naction = \"refuse\"\n"),
+    };
+    let listener = "[listen.x]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n";
+    Config::parse(&format!("{listener}[exit]\nallow = [\"*\"]\n{routes}"), Path::new("node.toml")).unwrap()
+}
+
+/// Connects to `target`, under these rules.
+fn try_name(
+    target: &str,
+    names: &Names,
+    limit: Duration,
+    config: &Config,
+    spare: &Spare,
+) -> Result<SocketAddr, Failure> {
+    let target: Target = target.parse().unwrap();
+    let own = OwnAddresses::default();
+    let policy = Policy::new(config, &own, &target, Choice::Client).unwrap();
+    let tcp = Tcp { options: TcpOptions::default(), ..Tcp::default() };
+    let dial = Dial { client: None, tcp: &tcp, names, spare, limit, policy: Some(&policy) };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    Ok(runtime.block_on(connect(&dial, &target))?.peer_addr().unwrap())
+}
+
+/// Connects to a name with these addresses.
 fn try_all(ips: &[IpAddr], port: u16, limit: Duration, refused: &[IpAddr]) -> Result<SocketAddr, Failure> {
     let server = Server::new(&[("host.example", Says::Addresses(60, ips.to_vec()))]);
+    let refused: Vec<String> = refused.iter().map(IpAddr::to_string).collect();
     let names = server.names(&[], "");
-    let target: Target = format!("host.example:{port}").parse().unwrap();
-    let tcp = Tcp { options: TcpOptions::default(), ..Tcp::default() };
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let refusal = |address: SocketAddr| refused.contains(&address.ip()).then_some(Refusal::Route);
-    let stream = runtime.block_on(connect(&target, None, &tcp, &names, limit, refusal))?;
-    Ok(stream.peer_addr().unwrap())
+    try_name(&format!("host.example:{port}"), &names, limit, &refusing(&refused), &Spare::new(100))
 }
 
 #[test]
@@ -124,4 +155,108 @@ fn a_name_makes_this_node_try_no_more_than_a_few_addresses() {
     let many: Vec<IpAddr> = (1..=40).map(|i| IpAddr::V4(Ipv4Addr::new(127, 0, 1, i))).collect();
     assert_eq!(try_all(&many, port, PATIENCE, &[]).unwrap_err().code, FailureCode::Refused);
     assert!(try_all(&many[25..], port, PATIENCE, &[]).is_ok());
+}
+
+/// 127.0.2.1 and so on.
+fn loopbacks(count: u8) -> Vec<IpAddr> {
+    (1..=count).map(|i| IpAddr::V4(Ipv4Addr::new(127, 0, 2, i))).collect()
+}
+
+/// A listener at `alive`, and at each of `silent`, on the same port, one that lets nobody in.
+fn among(alive: IpAddr, silent: &[IpAddr]) -> (TcpListener, Vec<TcpListener>) {
+    loop {
+        let listener = TcpListener::bind((alive, 0)).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let silent: Result<Vec<_>, _> = silent.iter().map(|&ip| TcpListener::bind((ip, port))).collect();
+        if let Ok(silent) = silent {
+            silent.iter().for_each(|listener| ignore_new(listener).unwrap());
+            return (listener, silent);
+        }
+    }
+}
+
+/// Sockets of this machine that try to connect to `port`.
+fn connecting(port: u16) -> usize {
+    const SYN_SENT: &str = "02";
+    let port = format!(":{port:04X}");
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let tries = |line: &&str| {
+        let mut fields = line.split_whitespace().skip(2);
+        fields.next().is_some_and(|remote| remote.ends_with(&port)) && fields.next() == Some(SYN_SENT)
+    };
+    table.lines().filter(tries).count()
+}
+
+/// How many connections `clients` have begun after a while in which no address's share of the time ends: each asks for a name
+/// with 16 dead addresses.
+fn begun(clients: usize, spare: &Spare) -> usize {
+    let (listener, _silent) = among(V4, &loopbacks(16));
+    let port = listener.local_addr().unwrap().port();
+    let server = Server::new(&[("host.example", Says::Addresses(60, loopbacks(16)))]);
+    let names = server.names(&[], "");
+    let (tcp, limit) = (Tcp::default(), Duration::from_secs(600));
+    let dial = Dial { client: None, tcp: &tcp, names: &names, spare, limit, policy: None };
+    let target: Target = format!("host.example:{port}").parse().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut all: Vec<_> = (0..clients).map(|_| Box::pin(connect(&dial, &target))).collect();
+        let together = poll_fn(|cx| {
+            assert!(all.iter_mut().all(|one| one.as_mut().poll(cx).is_pending()));
+            Poll::<()>::Pending
+        });
+        tokio::select! {
+            () = together => 0,
+            () = sleep(8 * HEAD_START) => connecting(port),
+        }
+    })
+}
+
+#[test]
+fn a_name_with_many_dead_addresses_takes_few_descriptors_at_a_time() {
+    assert_eq!(begun(1, &Spare::new(100)), AT_ONCE);
+}
+
+#[test]
+fn descriptors_for_more_than_one_address_at_a_time_are_counted_over_all_requests() {
+    assert_eq!(begun(8, &Spare::new(6)), 8 + 6);
+}
+
+#[test]
+fn an_address_behind_dead_ones_gets_its_turn() {
+    let alive = IpAddr::V4(Ipv4Addr::new(127, 0, 3, 1));
+    let (listener, silent) = among(alive, &loopbacks(7));
+    let address = listener.local_addr().unwrap();
+    let ips = [loopbacks(silent.len() as u8), vec![alive]].concat();
+    assert_eq!(try_all(&ips, address.port(), Duration::from_secs(8), &[]), Ok(address));
+}
+
+#[test]
+fn what_the_search_list_makes_of_a_name_is_refused_as_if_it_had_been_asked_for() {
+    let (listener, _) = beside(V4, &[]);
+    let port = listener.local_addr().unwrap().port();
+    let here = |name| (name, Says::Addresses(60, vec![V4]));
+    let server = Server::new(&[here("www.corp.example"), here("www.b.example"), here("only.corp.example")]);
+    let names = server.names(&["corp.example", "b.example"], "");
+    let config = refusing(&[".corp.example".into()]);
+    let spare = Spare::new(100);
+    let connect = |name: &str| try_name(&format!("{name}:{port}"), &names, PATIENCE, &config, &spare);
+    assert_eq!(connect("only").unwrap_err().code, FailureCode::Forbidden);
+    assert!(server.asked().iter().all(|(name, _)| !name.ends_with("corp.example.")), "it was looked for");
+    // The next name of the list may be connected to.
+    assert_eq!(connect("www"), Ok(SocketAddr::new(V4, port)));
+    assert_eq!(connect("nobody").unwrap_err().code, FailureCode::Forbidden);
+}
+
+#[test]
+fn leave_for_either_name_is_leave_for_its_addresses() {
+    let (listener, _) = beside(V4, &[]);
+    let port = listener.local_addr().unwrap().port();
+    let server = Server::new(&[("www.corp.example", Says::Addresses(60, vec![V4]))]);
+    let names = server.names(&["corp.example"], "");
+    for (allowed, code) in [("www", None), (".corp.example", None), (".b.example", Some(FailureCode::Forbidden))] {
+        let mut config = refusing(&[]);
+        config.exit.allow = vec![Pattern::parse(allowed).unwrap()];
+        let reached = try_name(&format!("www:{port}"), &names, PATIENCE, &config, &Spare::new(100));
+        assert_eq!(reached.err().map(|failure| failure.code), code, "{allowed}");
+    }
 }

@@ -86,6 +86,10 @@ impl<'a> Control<'a> {
             write(to, false, &found.head(request)).await.map_err(Failed::Reset)?;
             return Ok(found.keeps_client(request));
         }
+        // Besides the two that the client's connection is reckoned with.
+        let Some(_counted) = self.node.one_more() else {
+            return Err(Failed::Tell(503, format!("ftp {}: out of descriptors", self.target)));
+        };
         let data = self.data_connection().await?;
         let verb = match fetch.form {
             Form::Image | Form::Ascii => "RETR",

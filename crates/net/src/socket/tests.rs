@@ -1,0 +1,71 @@
+//! Options as sockets have them, and what is queued in them.
+
+use super::*;
+
+#[test]
+fn a_connection_that_is_watched_closely_gets_its_patience_back() {
+    for (silence, user_timeout, watched) in [(60, None, (5, 9)), (3, Some(4), (3, 4)), (60, Some(40), (5, 9))] {
+        let [silence, keepalive, timeout] = [silence, watched.0, watched.1].map(Duration::from_secs);
+        let user_timeout = user_timeout.map(Duration::from_secs);
+        let options = TcpOptions { keepalive: Some(silence), user_timeout, ..TcpOptions::default() };
+        let socket = new_socket(SocketAddr::from(([127, 0, 0, 1], 0)), &options).unwrap();
+        let patience = watch_closely(&socket).unwrap();
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), keepalive);
+        assert_eq!(socket.tcp_user_timeout().unwrap(), Some(timeout));
+        patience.restore(&socket).unwrap();
+        assert_eq!(socket.tcp_keepalive_time().unwrap(), silence);
+        assert_eq!(socket.tcp_user_timeout().unwrap(), user_timeout);
+    }
+}
+
+#[test]
+fn what_lies_behind_urgent_data_is_seen() {
+    let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)), true, &TcpOptions::default()).unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (accepted, _) = accept(&listener).unwrap();
+    let client = SockRef::from(&client);
+    let mut buffer = [0; 64];
+    client.send(b"abc").unwrap();
+    assert_eq!(receive_and_look(&accepted, &mut buffer).unwrap(), (3, false));
+    client.send(b"abc").unwrap();
+    assert_eq!(receive_and_look(&accepted, &mut buffer[..2]).unwrap(), (2, true));
+    assert_eq!(receive_and_look(&accepted, &mut buffer[..1]).unwrap(), (1, false), "a full buffer that took all");
+    client.send(b"abc").unwrap();
+    client.send_out_of_band(b"!").unwrap();
+    client.send(b"def").unwrap();
+    assert_eq!(receive_and_look(&accepted, &mut buffer).unwrap(), (3, true));
+    assert_eq!(receive_and_look(&accepted, &mut buffer).unwrap(), (3, false));
+    client.send(b"x").unwrap();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    assert_eq!(receive_and_look(&accepted, &mut buffer).unwrap(), (1, true), "the end is still to be seen");
+    assert_eq!(receive_and_look(&accepted, &mut buffer).unwrap().0, 0);
+}
+
+#[test]
+fn accepted_connections_inherit_everything() {
+    let size = Bytes(100_000);
+    let congestion = Some("reno".to_owned());
+    let (silence, patience) = (Duration::from_secs(18), Duration::from_millis(1500));
+    let options = TcpOptions {
+        congestion,
+        send_buffer: Some(size),
+        receive_buffer: Some(size),
+        keepalive: Some(silence),
+        user_timeout: Some(patience),
+    };
+    let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)), true, &options).unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    // The listener does not block, and on loopback the connection is there when `connect` returns.
+    let (accepted, _) = accept(&listener).unwrap();
+    let socket = SockRef::from(&accepted);
+    assert!(socket.tcp_nodelay().unwrap());
+    assert!(socket.keepalive().unwrap());
+    assert_eq!(socket.linger().unwrap(), Some(Duration::ZERO));
+    assert_eq!(socket.tcp_congestion().unwrap().split(|&b| b == 0).next(), Some(&b"reno"[..]));
+    assert_eq!(socket.send_buffer_size().unwrap(), 200_000);
+    assert_eq!(socket.recv_buffer_size().unwrap(), 200_000);
+    assert_eq!(socket.tcp_keepalive_time().unwrap(), silence);
+    assert_eq!(socket.tcp_keepalive_interval().unwrap(), Duration::from_secs(3));
+    assert_eq!(socket.tcp_user_timeout().unwrap(), Some(patience));
+    drop(client);
+}

@@ -1,0 +1,87 @@
+//! Configurations whose connections would come back to the node that they left.
+
+use std::net::IpAddr;
+
+use ekiden_net::transparent::is_own;
+use ekiden_relay_proto::{Host, Target};
+use indexmap::IndexMap;
+use serde_spanned::Spanned;
+
+use super::super::raw::Raw;
+use super::super::{Listener, ListenerKind, Peer};
+use super::{Result, Source};
+use crate::route::{Routes, Way};
+
+impl Source<'_> {
+    /// Refuses chains that this node is in, peers that are this node, and forwards that lead back to themselves.
+    pub(super) fn refuse_loops(
+        &self,
+        raw: &Raw,
+        listeners: &IndexMap<String, Listener>,
+        peers: &IndexMap<String, Peer>,
+        routes: &Routes,
+    ) -> Result<()> {
+        let chains = raw.listen.values().filter_map(|listen| listen.get_ref().via.as_ref());
+        let chains = chains.chain(raw.route.iter().filter_map(|route| route.get_ref().via.as_ref()));
+        for name in chains.flat_map(Spanned::get_ref) {
+            if raw.name.as_ref().is_some_and(|own| own.get_ref() == name.get_ref()) {
+                let message = format!("'{}' is this node: a chain has the nodes behind it only", name.get_ref());
+                return Err(self.error(Some(name.span()), message));
+            }
+        }
+        for (written, peer) in raw.peer.values().zip(peers.values()) {
+            let is_here = |listener: &Listener| matches!(listener.kind, ListenerKind::Segment(_));
+            let own = listeners.iter().find(|(_, listener)| is_here(listener) && takes(listener, &peer.address));
+            if let Some((name, _)) = own {
+                let message = format!("{} is this node's own: [listen.{name}] takes what comes there", peer.address);
+                return Err(self.error(Some(written.get_ref().address.span()), message));
+            }
+        }
+        for (written, (name, listener)) in raw.listen.values().zip(listeners) {
+            if leads_back(listener, listeners, routes) {
+                let to = written.get_ref().to.as_ref().map(Spanned::span);
+                let message = format!("[listen.{name}] would connect to itself: 'to' must lead to another address");
+                return Err(self.error(to, message));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether what comes to `first` comes to it again, by way of other forwards perhaps.
+fn leads_back(first: &Listener, listeners: &IndexMap<String, Listener>, routes: &Routes) -> bool {
+    let mut at = first;
+    for _ in 0..listeners.len() {
+        let ListenerKind::Forward { to, via, .. } = &at.kind else { return false };
+        let is_direct = match via {
+            Some(chain) => chain.is_empty(),
+            None => match routes.way(to) {
+                Way::Direct => true,
+                Way::Via(chain) => chain.is_empty(),
+                Way::Refuse => false,
+            },
+        };
+        let Some(next) = listeners.values().find(|next| is_direct && takes(next, to)) else { return false };
+        if std::ptr::eq(next, first) {
+            return true;
+        }
+        at = next;
+    }
+    false
+}
+
+/// Whether a connection from here to `target` comes to `listener`, as far as that can be known without asking for names.
+fn takes(listener: &Listener, target: &Target) -> bool {
+    let own = listener.address.ip();
+    let at = |ip: IpAddr| {
+        // The kernel connects to this host by the unspecified address.
+        let here = ip.is_loopback() || ip.is_unspecified() || own.is_unspecified() && is_own(ip);
+        let family = own.is_ipv4() == ip.is_ipv4() || own.is_ipv6() && !listener.only_v6;
+        ip == own || here && family && (own.is_unspecified() || own.is_loopback() && ip.is_unspecified())
+    };
+    let host = match &target.host {
+        Host::Ip(ip) => at(ip.to_canonical()),
+        Host::Name(name) => name.trim_end_matches('.') == "localhost" && (own.is_loopback() || own.is_unspecified()),
+    };
+    host && listener.address.port() == target.port
+}

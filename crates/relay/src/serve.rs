@@ -55,13 +55,16 @@ struct Stream {
 }
 
 /// Serves one connection until it is over. `current` is the listener it was accepted by, as the configuration in force has it.
-pub async fn connection(mut permit: Permit, current: Current, stream: StdStream, from: SocketAddr) {
-    let stream = match TcpStream::from_std(stream) {
-        Ok(stream) => stream,
-        Err(error) => return tracing::warn!("a connection could not be watched: {error}"),
-    };
-    let stream = Box::pin(prepare(&mut permit, current, stream, from)).await;
-    if let Some(stream) = stream {
+pub fn connection(
+    permit: Permit,
+    current: Current,
+    stream: StdStream,
+    from: SocketAddr,
+) -> impl Future<Output = ()> + Send {
+    // No async function: what it is called with would stay for as long as the stream runs.
+    let prepared = Box::pin(prepare(permit, current, stream, from));
+    async move {
+        let Some((permit, stream)) = prepared.await else { return };
         stream.run(permit.node()).await;
     }
 }
@@ -78,11 +81,18 @@ pub async fn last_connection(busy: Busy, permit: Permit, current: Current, strea
 }
 
 /// Serves what comes before the stream. Without one, everything.
-async fn prepare(permit: &mut Permit, current: Current, stream: TcpStream, from: SocketAddr) -> Option<Box<Stream>> {
+async fn prepare(
+    mut permit: Permit,
+    current: Current,
+    stream: StdStream,
+    from: SocketAddr,
+) -> Option<(Permit, Box<Stream>)> {
+    let watched = TcpStream::from_std(stream);
+    let stream = watched.inspect_err(|error| tracing::warn!("a connection could not be watched: {error}")).ok()?;
     let listener = current.borrow().clone();
-    let caller = caller::learn(permit, &listener, &stream, from).await?;
+    let caller = caller::learn(&mut permit, &listener, &stream, from).await?;
     if let ListenerKind::Segment(security) = &listener.kind {
-        segment::serve(permit, &listener, security, stream).await;
+        segment::serve(&mut permit, &listener, security, stream).await;
         return None;
     }
     let node = permit.node();
@@ -94,7 +104,8 @@ async fn prepare(permit: &mut Permit, current: Current, stream: TcpStream, from:
         ListenerKind::Http { .. } => Box::pin(http::prepare(node, listener, current, stream, caller)).await,
     }?;
     // The future of one that runs would otherwise have room for it twice.
-    Some(Box::new(stream))
+    let stream = Box::new(stream);
+    Some((permit, stream))
 }
 
 impl Stream {

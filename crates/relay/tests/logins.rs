@@ -3,12 +3,11 @@
 mod common;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 
 use base64::Engine;
 use common::process::{self, Process};
 use common::*;
-use socket2::{Domain, Socket, Type};
 
 #[test]
 fn node_process() {
@@ -17,15 +16,6 @@ fn node_process() {
 
 /// More than one address may have waiting is not what these tests are about.
 const GUESSES: usize = 24;
-
-fn connect_from(from: [u8; 4], to: SocketAddr) -> TcpStream {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    socket.bind(&SocketAddr::new(IpAddr::from(from), 0).into()).unwrap();
-    socket.connect(&to.into()).unwrap();
-    let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream
-}
 
 fn request(password: Option<&str>) -> String {
     let credentials = password.map_or(String::new(), |password| {

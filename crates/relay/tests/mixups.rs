@@ -24,6 +24,8 @@ fn another_protocol_is_told_so_at_once() {
     let start = Instant::now();
     let connect_request = b"CONNECT a:80 HTTP/1.1\r\nHost: a\r\n\r\n".to_vec();
     let long = [b"GET http://a/ HTTP/1.1\r\nHost: a\r\nX: ".to_vec(), vec![b'y'; 9000], b"\r\n\r\n".to_vec()].concat();
+    // Each from an address of its own: lines about one are counted, not repeated.
+    let mut address = 0;
     for (listener, says, answer, logged) in [
         ("socks", connect_request.as_slice(), b"HTTP/1.1 400 ".as_slice(), "HTTP"),
         ("locked", &long, b"HTTP/1.1 400 ", "HTTP"),
@@ -37,7 +39,8 @@ fn another_protocol_is_told_so_at_once() {
     ] {
         // In one piece, and byte by byte. Neither client ends its side.
         for piece in [says.len(), 1] {
-            let mut client = connect(chain.address(listener));
+            address += 1;
+            let mut client = connect_from([127, 0, 8, address], chain.address(listener));
             let mut writer = client.try_clone().unwrap();
             for piece in says.chunks(piece) {
                 // The answer may come before all is sent.

@@ -3,28 +3,18 @@
 mod common;
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use base64::Engine;
 use common::*;
-use socket2::{Domain, Socket, Type};
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// How many lines of the log have this part.
 fn logged(part: &str) -> usize {
     LINES.lock().unwrap().iter().filter(|line| line.contains(part)).count()
-}
-
-fn connect_from(from: [u8; 4], to: SocketAddr) -> TcpStream {
-    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-    socket.bind(&SocketAddr::new(IpAddr::from(from), 0).into()).unwrap();
-    socket.connect(&to.into()).unwrap();
-    let stream = TcpStream::from(socket);
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream
 }
 
 /// Whether it is served: the method's answer, or a reset before any byte.

@@ -5,7 +5,7 @@ use crate::pump::Pump;
 
 #[test]
 fn an_open_connection_is_small() {
-    fn size<A, B, F>(_: impl Fn(A, B, StdStream, SocketAddr) -> F) -> usize {
+    fn size<A, B, F: Future>(_: impl Fn(A, B, StdStream, SocketAddr) -> F) -> usize {
         size_of::<F>()
     }
     let (pump, stream, whole) = (size_of::<Pump>(), size_of::<Stream>(), size(connection));

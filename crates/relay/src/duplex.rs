@@ -94,9 +94,12 @@ impl Side {
     }
 
     /// Says the end to a host whose connection is kept until [`Side::deliver`]: from here on the kernel delivers what is
-    /// queued, as by [`Side::end_cleanly`].
+    /// queued, as by [`Side::end_cleanly`]. Not with a foreign address: nothing is acknowledged any more when this process is
+    /// gone and its rules with it, so the host must be reset then.
     pub fn say_end(&self) {
-        self.stream.end_cleanly();
+        if !self.foreign {
+            self.stream.end_cleanly();
+        }
         // It may have been said before, and the connection may be gone.
         let _ = SockRef::from(self.stream.socket()).shutdown(Shutdown::Write);
     }
@@ -117,7 +120,7 @@ impl Side {
             }
         };
         tokio::select! {
-            () = arrived => {}
+            () = arrived => self.stream.end_cleanly(),
             () = expiry::passed(expiry, socket) => {}
         }
     }

@@ -41,6 +41,8 @@ impl Drop for Holding {
 pub struct Crowd {
     /// The most connections since memory was last given back.
     most: usize,
+    /// How many there were when it was last looked.
+    last: usize,
     given_back: Instant,
 }
 
@@ -53,12 +55,13 @@ impl Crowd {
 
     /// Nobody is there yet.
     pub fn new() -> Self {
-        Self { most: 0, given_back: Instant::now() }
+        Self { most: 0, last: 0, given_back: Instant::now() }
     }
 
-    /// Looks how many connections are open. To be called about once a second.
-    pub fn look(&mut self, open: usize) {
+    /// So many connections are `open`, and `most` were at one time since the last call. To be called about once a second.
+    pub fn look(&mut self, open: usize, most: usize) {
         let now = Instant::now();
+        self.most = self.most.max(most);
         if self.has_gone(open, now) {
             // Beside the event loops, which wait only where they share an arena.
             tokio::task::spawn_blocking(allocator::give_back);
@@ -67,7 +70,10 @@ impl Crowd {
 
     fn has_gone(&mut self, open: usize, now: Instant) -> bool {
         self.most = self.most.max(open);
-        let has_gone = self.most - open >= Self::GONE.max(self.most / 2) && now - self.given_back >= Self::PAUSE;
+        // The rest of it may be about to go.
+        let is_going = open < std::mem::replace(&mut self.last, open);
+        let are_many = self.most - open >= Self::GONE.max(self.most / 2);
+        let has_gone = are_many && !is_going && now - self.given_back >= Self::PAUSE;
         if has_gone {
             (self.most, self.given_back) = (open, now);
         }
@@ -100,11 +106,12 @@ mod tests {
         let start = crowd.given_back;
         let mut gone = |open, seconds| crowd.has_gone(open, start + Duration::from_secs(seconds));
         assert!(!gone(8000, 10));
-        assert!(!gone(4001, 11));
-        assert!(gone(4000, 12));
-        assert!(!gone(10, 13), "not yet again");
-        assert!(gone(10, 17));
-        assert!(!gone(255, 30) && !gone(0, 40), "these are few");
-        assert!(!gone(256, 50) && gone(0, 60));
+        assert!(!gone(4001, 11) && !gone(4001, 12));
+        assert!(!gone(3000, 13), "more may go at once");
+        assert!(gone(3000, 14));
+        assert!(!gone(10, 15) && !gone(10, 16), "not yet again");
+        assert!(gone(10, 19));
+        assert!(!gone(255, 30) && !gone(0, 40) && !gone(0, 41), "these are few");
+        assert!(!gone(256, 50) && !gone(0, 60) && gone(0, 61));
     }
 }

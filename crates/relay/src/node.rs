@@ -12,13 +12,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ekiden_bpf::Held;
-use ekiden_net::socket::{self, SocketError};
+use ekiden_net::socket;
 use ekiden_net::splice;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::{Notify, Semaphore, oneshot, watch};
 
 use crate::config::{Config, Credential, ListenerKind, Tcp};
-use crate::congestion::{self, NotToBeHad};
+use crate::congestion;
 use crate::dial::Dial;
 use crate::exit::{OwnAddresses, Policy};
 use crate::logins::Logins;
@@ -26,13 +26,15 @@ use crate::memory::{self, Crowd};
 use crate::names::Names;
 use crate::pool::Pool;
 use crate::quota::{ClientKey, Quotas};
-use crate::rules::{Installed, Rules, RulesError};
+use crate::rules::{Installed, Rules};
 use crate::spare::{self, Counted, Spare};
 use crate::throttle::Throttle;
 use crate::warm;
+pub use error::StartError;
 use listening::{After, Bound, Closing, Sockets};
 
 mod buffers;
+mod error;
 mod listening;
 
 pub use listening::Steering;
@@ -64,6 +66,8 @@ pub struct Node {
     pub own: OwnAddresses,
     /// Accepted connections that are open.
     pub connections: AtomicUsize,
+    /// The most of them at one time since [`Crowd`] looked.
+    pub most_connections: AtomicUsize,
     /// How many there may be if each is to find a descriptor for its destination too.
     served_by_files: AtomicUsize,
     /// Those of each client's address ...
@@ -122,57 +126,6 @@ pub struct Relay {
     held: Vec<Held>,
     /// The rules that transparent listeners and exits need. They outlast all connections.
     rules: Option<Installed>,
-}
-
-/// Why a node did not start, or why a new configuration was not taken.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    /// A listener could not be set up.
-    #[error("listener '{name}': {source}")]
-    Listen {
-        /// The listener's name.
-        name: String,
-        /// What went wrong.
-        source: SocketError,
-    },
-    /// A congestion control cannot be had, and no fallback is named.
-    #[error(transparent)]
-    Congestion(#[from] NotToBeHad),
-    /// A buffer is larger than this process may have.
-    #[error("{place}: {source}")]
-    Buffer {
-        /// Which table of the configuration names it.
-        place: String,
-        /// What went wrong.
-        source: SocketError,
-    },
-    /// The packet filter or the routing does not do what a transparent listener or exit needs.
-    #[error(transparent)]
-    Rules(#[from] RulesError),
-    /// What the node does not need could not be given up.
-    #[error("cannot give up the capabilities that are not needed any more: {0}")]
-    Privileges(io::Error),
-    /// No thread or event loop could be had.
-    #[error("cannot start a worker thread: {0}")]
-    Thread(#[from] io::Error),
-}
-
-impl StartError {
-    /// Whether the machine lacks something: a privilege, such as the one to bind a port below 1024, a congestion control, or
-    /// what transparent connections need.
-    pub fn is_lack(&self) -> bool {
-        match self {
-            Self::Listen { source: SocketError::Bind { source, .. }, .. } => {
-                source.kind() == io::ErrorKind::PermissionDenied
-            }
-            Self::Listen { source, .. } => {
-                matches!(source, SocketError::ForbiddenCongestion { .. } | SocketError::Transparent { .. })
-            }
-            Self::Congestion(_) | Self::Buffer { .. } => true,
-            Self::Rules(error) => !matches!(error, RulesError::Taken { .. }),
-            Self::Privileges(_) | Self::Thread(_) => false,
-        }
-    }
 }
 
 impl Node {
@@ -276,6 +229,7 @@ impl Relay {
             logins: Logins::new()?,
             own: OwnAddresses::default(),
             connections: AtomicUsize::new(0),
+            most_connections: AtomicUsize::new(0),
             served_by_files: AtomicUsize::new(usize::MAX),
             clients: Arc::default(),
             users: Arc::default(),
@@ -510,6 +464,7 @@ async fn expire_pool(node: Arc<Node>) {
         tokio::time::sleep((age / 4).clamp(Duration::from_millis(100), Duration::from_secs(1))).await;
         node.pool.expire(age);
         node.lines.flush();
-        crowd.look(node.connections.load(Ordering::Relaxed));
+        let open = node.connections.load(Ordering::Relaxed);
+        crowd.look(open, node.most_connections.swap(open, Ordering::Relaxed));
     }
 }

@@ -1,0 +1,59 @@
+//! Why a node does not start.
+
+use std::io;
+
+use ekiden_net::socket::SocketError;
+
+use crate::congestion::NotToBeHad;
+use crate::rules::RulesError;
+
+/// Why a node did not start, or why a new configuration was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// A listener could not be set up.
+    #[error("listener '{name}': {source}")]
+    Listen {
+        /// The listener's name.
+        name: String,
+        /// What went wrong.
+        source: SocketError,
+    },
+    /// A congestion control cannot be had, and no fallback is named.
+    #[error(transparent)]
+    Congestion(#[from] NotToBeHad),
+    /// A buffer is larger than this process may have.
+    #[error("{place}: {source}")]
+    Buffer {
+        /// Which table of the configuration names it.
+        place: String,
+        /// What went wrong.
+        source: SocketError,
+    },
+    /// The packet filter or the routing does not do what a transparent listener or exit needs.
+    #[error(transparent)]
+    Rules(#[from] RulesError),
+    /// What the node does not need could not be given up.
+    #[error("cannot give up the capabilities that are not needed any more: {0}")]
+    Privileges(io::Error),
+    /// No thread or event loop could be had.
+    #[error("cannot start a worker thread: {0}")]
+    Thread(#[from] io::Error),
+}
+
+impl StartError {
+    /// Whether the machine lacks something: a privilege, such as the one to bind a port below 1024, a congestion control, or
+    /// what transparent connections need.
+    pub fn is_lack(&self) -> bool {
+        match self {
+            Self::Listen { source: SocketError::Bind { source, .. }, .. } => {
+                source.kind() == io::ErrorKind::PermissionDenied
+            }
+            Self::Listen { source, .. } => {
+                matches!(source, SocketError::ForbiddenCongestion { .. } | SocketError::Transparent { .. })
+            }
+            Self::Congestion(_) | Self::Buffer { .. } => true,
+            Self::Rules(error) => !matches!(error, RulesError::Taken { .. }),
+            Self::Privileges(_) | Self::Thread(_) => false,
+        }
+    }
+}

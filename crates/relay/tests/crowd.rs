@@ -1,0 +1,39 @@
+//! What a crowd leaves behind when it has gone.
+
+mod common;
+
+use std::io::Write;
+use std::net::TcpStream;
+
+use common::process::{self, Process};
+use common::*;
+
+#[test]
+fn node_process() {
+    process::be_node();
+}
+
+/// Memory of its own that a process has, in kilobytes.
+fn resident(process: &Process) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", process.child.id())).unwrap();
+    let line = status.lines().find(|line| line.starts_with("RssAnon:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn memory_goes_back_to_the_kernel_when_a_crowd_has_gone() {
+    let process = Process::start("crowd", "threads = 2\n[listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n");
+    let before = resident(&process);
+    let mut open: Vec<TcpStream> = (0..700).map(|_| connect(process.addresses[0])).collect();
+    // A head that never ends, in small pieces, all of them at the same time.
+    for stream in &mut open {
+        stream.write_all(b"GET http://192.0.2.1/ HTTP/1.1\r\nX: ").unwrap();
+    }
+    for _ in 0..60 {
+        open.iter_mut().for_each(|stream| stream.write_all(&[b'x'; 1000]).unwrap());
+    }
+    wait_until("they take memory", || resident(&process) > before + 30_000);
+    let most = resident(&process);
+    drop(open);
+    wait_until("it is given back", || resident(&process) < before + (most - before) / 4);
+}

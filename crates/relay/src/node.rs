@@ -5,7 +5,6 @@
 //! kernel spreads connections by hash, which is uneven when they are few: see [`crate::accept`].
 
 use std::collections::HashMap;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};

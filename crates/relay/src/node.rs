@@ -45,6 +45,9 @@ const TURNS: u32 = 8;
 /// How many origins may take their time at once with what their clients, of whom some are gone, have said.
 const LATE_ORIGINS: usize = 64;
 
+/// How many streams are delivered at once although their diallers have gone.
+const ABANDONED: usize = 64;
+
 /// What all connections of a node share.
 #[derive(Debug)]
 pub struct Node {
@@ -83,6 +86,8 @@ pub struct Node {
     pub closed: Notify,
     /// Origins over nodes that are waited for although their requests are long over.
     pub late_origins: Semaphore,
+    /// Streams that are still delivered although their diallers have gone.
+    pub abandoned: Semaphore,
     /// Streams and requests under way: what draining waits for.
     busy: AtomicUsize,
     stopping: watch::Sender<bool>,
@@ -237,6 +242,7 @@ impl Relay {
             lines: Throttle::default(),
             closed: Notify::new(),
             late_origins: Semaphore::new(LATE_ORIGINS),
+            abandoned: Semaphore::new(ABANDONED),
             busy: AtomicUsize::new(0),
             stopping: watch::Sender::new(false),
             reloaded: watch::Sender::new(()),

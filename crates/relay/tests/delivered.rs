@@ -14,6 +14,7 @@ use common::*;
 use ekiden_relay::Relay;
 use ekiden_relay_proto::segment::{Header, Kind, encode_opened};
 use nix::sys::signal::Signal;
+use socket2::{Domain, Socket, Type};
 
 /// More than the sockets on the way to a server that does not read take at first.
 const SAID: usize = 5_000_000;
@@ -358,6 +359,45 @@ fn a_host_gets_all_also_from_an_exit_whose_dialler_has_gone() {
     let mut all = Vec::new();
     server.read_to_end(&mut all).unwrap();
     assert!(all == data);
+}
+
+#[test]
+fn one_client_whose_origins_read_late_does_not_fill_the_nodes_behind_the_entry() {
+    const REQUESTS: usize = 300;
+    // As many as the entry waits for, and as each node does whose dialler has gone.
+    const EACH: usize = 64;
+    const KEPT: usize = 8;
+    let way = Way::new(Mode::Tls, 2);
+    let entry = node(&way.text);
+    let small = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    small.set_recv_buffer_size(4096).unwrap();
+    small.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    small.listen(16).unwrap();
+    let listener = TcpListener::from(small);
+    let origin = listener.local_addr().unwrap();
+    let body = noise(60_000, 13);
+    let mut client = connect(entry.address("web").unwrap());
+    let mut servers = Vec::new();
+    for _ in 0..REQUESTS {
+        write!(client, "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\nContent-Length: {}\r\n\r\n", body.len()).unwrap();
+        client.write_all(&body).unwrap();
+        let mut server = accept(&listener);
+        read_head(&mut server);
+        server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").unwrap();
+        server.shutdown(Shutdown::Write).unwrap();
+        assert!(read_head(&mut client).starts_with("HTTP/1.1 200 "));
+        client.read_exact(&mut [0; 2]).unwrap();
+        servers.push(server);
+    }
+    wait_until("the nodes have few of them", || {
+        way.nodes.iter().zip(2..).all(|(node, before)| node.connections() <= before * EACH + KEPT)
+    });
+    for mut server in servers {
+        let mut all = Vec::new();
+        server.read_to_end(&mut all).unwrap();
+        assert!(all == body, "{} bytes", all.len());
+    }
+    wait_until("all have been delivered", || way.nodes.iter().all(|node| node.busy() == 0));
 }
 
 #[test]

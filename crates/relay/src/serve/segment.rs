@@ -1,6 +1,7 @@
 //! Another node's connection: authentication, then one stream after another.
 
 use std::fmt::Display;
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use ekiden_relay_proto::segment::{
 };
 use ekiden_relay_proto::{Failure, FailureCode};
 use indexmap::IndexMap;
+use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -187,12 +189,29 @@ async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open) -> i
     if let Err(upstream) = (Upstream { side, peer, bound: None }).finish_now(node, is_delivered) {
         let end = async { if owes_end { say(&stream, Kind::End).await } else { Ok(()) } };
         // The dialler's END was heard: what it said is delivered also if it is gone by now.
-        let (said, delivered) = Box::pin(async { tokio::join!(end, upstream.finish(node, &mut expiry)) }).await;
+        let delivering = async {
+            tokio::select! {
+                biased;
+                delivered = upstream.finish(node, &mut expiry) => delivered,
+                () = abandoned(node, &stream) => Err(io::ErrorKind::ConnectionAborted.into()),
+            }
+        };
+        let (said, delivered) = Box::pin(async { tokio::join!(end, delivering) }).await;
         said.and(delivered)?;
     }
     say(&stream, Kind::Delivered).await?;
     drop(busy);
     Ok(stream)
+}
+
+/// Completes when the dialler has gone, and as many streams as may be are delivered for nobody already: what is left of this
+/// one is for the next node or the kernel to deliver. Whoever asked for it does not count any more, and could ask without end.
+async fn abandoned(node: &Node, dialler: &Connection) {
+    // An error means that the event loop ends.
+    let _ = dialler.socket().ready(Interest::ERROR | Interest::PRIORITY).await;
+    if let Ok(_one) = node.abandoned.try_acquire() {
+        pending().await
+    }
 }
 
 /// A frame without a body.

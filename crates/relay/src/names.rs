@@ -20,6 +20,8 @@ use hickory_resolver::proto::rr::{Name, RecordType};
 use hickory_resolver::system_conf::parse_resolv_conf;
 use hickory_resolver::{Hosts, Resolver, TokioResolver};
 
+use crate::spare::Spare;
+
 /// Answers remembered, positive and negative; the one that was not asked for longest goes first.
 const REMEMBERED: u64 = 1024;
 
@@ -61,6 +63,9 @@ pub enum Unknown {
     /// No name server of resolv.conf can be reached.
     #[error("cannot be asked for: no name server in resolv.conf can be reached")]
     Unreachable,
+    /// It takes long, and others wait to ask.
+    #[error("was not answered for while others waited to ask")]
+    Crowded,
     /// There is no descriptor to ask with.
     #[error("cannot be asked for: out of descriptors")]
     NoDescriptor,
@@ -103,11 +108,18 @@ impl Names {
     }
 
     /// Gives every address of `host` to `tell`, each family's as soon as they are known. Each name that the search list makes
-    /// of it, and it itself, is looked for only if `wanted`; the addresses told are those of the last one that was.
+    /// of it, and it itself, is looked for only if `wanted`; the addresses told are those of the last one that was. What name
+    /// servers are asked with is of the `spare` descriptors: it waits for them, and gives way to others that do.
     ///
     /// # Errors
     /// If there is none.
-    pub async fn find(&self, host: &str, wanted: impl Fn(&str) -> bool, tell: impl Fn(IpAddr)) -> Result<(), Unknown> {
+    pub async fn find(
+        &self,
+        host: &str,
+        spare: &Spare,
+        wanted: impl Fn(&str) -> bool,
+        tell: impl Fn(IpAddr),
+    ) -> Result<(), Unknown> {
         let loaded = self.current();
         if loaded.tell_known(host, &tell) {
             return Ok(());
@@ -115,14 +127,22 @@ impl Names {
         let Some(servers) = &loaded.servers else {
             return Err(Unknown::NoServer);
         };
-        let mut unknown = Unknown::NoSuchName;
-        for name in servers.names(host).into_iter().filter(|name| wanted(&name.to_ascii())) {
-            match servers.ask(&name, &tell).await {
-                Err(why @ (Unknown::NoSuchName | Unknown::NoAddress)) => unknown = why,
-                other => return other,
+        let asking = async {
+            let mut unknown = Unknown::NoSuchName;
+            for name in servers.names(host).into_iter().filter(|name| wanted(&name.to_ascii())) {
+                match servers.ask(&name, &tell).await {
+                    Err(why @ (Unknown::NoSuchName | Unknown::NoAddress)) => unknown = why,
+                    other => return other,
+                }
             }
+            Err(unknown)
+        };
+        let _counted = spare.look_up().await;
+        tokio::select! {
+            biased;
+            found = asking => found,
+            () = spare.give_way() => Err(Unknown::Crowded),
         }
-        Err(unknown)
     }
 
     fn current(&self) -> Arc<Loaded> {
@@ -252,7 +272,7 @@ impl Unknown {
         match self {
             Self::NoSuchName | Self::NoAddress | Self::NoServer => FailureCode::NameNotFound,
             Self::Timeout => FailureCode::TimedOut,
-            Self::NoDescriptor => FailureCode::Overloaded,
+            Self::NoDescriptor | Self::Crowded => FailureCode::Overloaded,
             Self::Unreachable | Self::Failed(_) => FailureCode::Other,
         }
     }

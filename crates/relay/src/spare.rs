@@ -2,8 +2,12 @@
 //! connection. Each connection is reckoned with two, its own and one towards its destination: what takes more is counted here
 //! before it is opened.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use ekiden_net::socket;
 use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::sleep;
 
 /// Part of the open files, and how many that is at least and at most.
 const PART: usize = 8;
@@ -13,9 +17,21 @@ const MOST: usize = 4096;
 /// What a look-up takes: two families, each asked for at two name servers at once.
 const LOOK_UP: u32 = 4;
 
+/// How long a look-up may take while others wait for their turn: whoever is master of a name decides how slowly it is answered
+/// for. Then all wait for a few turns at most, however many ask: a client may have some times as many connections as there are
+/// look-ups at a time.
+const WHILE_OTHERS_WAIT: Duration = Duration::from_secs(1);
+
+/// How often one that takes longer looks whether any wait.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// Descriptors that may still be opened. One for all threads.
 #[derive(Debug)]
-pub struct Spare(Semaphore);
+pub struct Spare {
+    free: Semaphore,
+    /// Look-ups that wait for theirs.
+    waiting: AtomicUsize,
+}
 
 /// Descriptors that are counted until this is dropped.
 pub type Counted<'a> = SemaphorePermit<'a>;
@@ -29,16 +45,44 @@ pub fn kept() -> usize {
 impl Spare {
     /// With so many.
     pub fn new(descriptors: usize) -> Self {
-        Self(Semaphore::new(descriptors))
+        Self { free: Semaphore::new(descriptors), waiting: AtomicUsize::new(0) }
     }
 
     /// One, unless all are in use.
     pub fn one(&self) -> Option<Counted<'_>> {
-        self.0.try_acquire().ok()
+        self.free.try_acquire().ok()
     }
 
     /// What a look-up takes, when it is free. `None`: never.
     pub async fn look_up(&self) -> Option<Counted<'_>> {
-        self.0.acquire_many(LOOK_UP).await.ok()
+        if let Ok(counted) = self.free.try_acquire_many(LOOK_UP) {
+            return Some(counted);
+        }
+        let _waiting = Waiting::new(&self.waiting);
+        self.free.acquire_many(LOOK_UP).await.ok()
+    }
+
+    /// Completes when a look-up that begins now has taken long and others wait to begin.
+    pub async fn give_way(&self) {
+        sleep(WHILE_OTHERS_WAIT).await;
+        while self.waiting.load(Ordering::Relaxed) == 0 {
+            sleep(LOOK).await;
+        }
+    }
+}
+
+/// One more that waits, until it is dropped.
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl<'a> Waiting<'a> {
+    fn new(all: &'a AtomicUsize) -> Self {
+        all.fetch_add(1, Ordering::Relaxed);
+        Self(all)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }

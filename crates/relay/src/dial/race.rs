@@ -40,10 +40,7 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
     let tell = move |ip| tell.send(ip).unwrap_or_default();
     let expansion = Mutex::new(Expansion::default());
     let wanted = |name: &str| dial.policy.is_none_or(|policy| lock(&expansion).enter(policy, name));
-    let mut lookup = pin!(async {
-        let _counted = dial.spare.look_up().await;
-        dial.names.find(&host, wanted, tell).await
-    });
+    let mut lookup = pin!(dial.names.find(&host, dial.spare, wanted, tell));
     let mut deadline = pin!(sleep(dial.limit));
     let mut race = Race::new(dial);
     loop {

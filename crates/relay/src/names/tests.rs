@@ -51,6 +51,11 @@ impl Server {
 
     /// Names that know what this server and these hosts say.
     pub fn names(&self, search: &[&str], hosts: &str) -> Names {
+        self.names_within(Duration::from_millis(500), search, hosts)
+    }
+
+    /// The same; this server has so long for an answer.
+    pub fn names_within(&self, limit: Duration, search: &[&str], hosts: &str) -> Names {
         let mut server = NameServerConfig::udp_and_tcp(self.address.ip());
         for connection in &mut server.connections {
             connection.port = self.address.port();
@@ -58,7 +63,7 @@ impl Server {
         let search = search.iter().map(|name| Name::from_ascii(name).unwrap()).collect();
         let config = ResolverConfig::from_parts(None, search, vec![server]);
         let mut options = ResolverOpts::default();
-        options.timeout = Duration::from_millis(500);
+        options.timeout = limit;
         options.attempts = 1;
         let mut known = Hosts::default();
         known.read_hosts_conf(hosts.as_bytes()).unwrap();
@@ -115,7 +120,7 @@ fn both(name: &str) -> Vec<(String, RecordType)> {
 fn find(names: &Names, host: &str) -> Result<Vec<IpAddr>, Unknown> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let found = Mutex::new(Vec::new());
-    runtime.block_on(names.find(host, |_| true, |ip| found.lock().unwrap().push(ip)))?;
+    runtime.block_on(names.find(host, &Spare::new(4), |_| true, |ip| found.lock().unwrap().push(ip)))?;
     let mut found = found.into_inner().unwrap();
     found.sort();
     Ok(found)

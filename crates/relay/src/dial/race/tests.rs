@@ -260,3 +260,54 @@ fn leave_for_either_name_is_leave_for_its_addresses() {
         assert_eq!(reached.err().map(|failure| failure.code), code, "{allowed}");
     }
 }
+
+/// Connects to the listener by `name` beside so many clients that ask for names about which the server says nothing, with
+/// descriptors for two look-ups at a time.
+fn beside_slow_names(name: &str, clients: usize) -> Duration {
+    let (listener, _) = beside(V4, &[]);
+    let port = listener.local_addr().unwrap().port();
+    let slow: Vec<String> = (0..clients).map(|i| format!("n{i}.slow.example")).collect();
+    let mut says: Vec<(&str, Says)> = slow.iter().map(|name| (name.as_str(), Says::Nothing)).collect();
+    says.push(("host.example", Says::Addresses(60, vec![V4])));
+    let server = Server::new(&says);
+    let names = server.names_within(PATIENCE, &[], "127.0.0.1 known.example\n");
+    let (tcp, spare, limit) = (Tcp::default(), Spare::new(8), PATIENCE);
+    let dial = Dial { client: None, tcp: &tcp, names: &names, spare: &spare, limit, policy: None };
+    let target = |name: &str| -> Target { format!("{name}:{port}").parse().unwrap() };
+    let slow: Vec<Target> = slow.iter().map(|name| target(name)).collect();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let mut all: Vec<_> = slow.iter().map(|target| Some(Box::pin(connect(&dial, target)))).collect();
+        let mut others = pin!(poll_fn(|cx| {
+            for other in &mut all {
+                other.take_if(|other| other.as_mut().poll(cx).is_ready());
+            }
+            Poll::<()>::Pending
+        }));
+        // All of them are there first.
+        poll_fn(|cx| {
+            assert!(others.as_mut().poll(cx).is_pending());
+            Poll::Ready(())
+        })
+        .await;
+        let start = Instant::now();
+        let target = target(name);
+        tokio::select! {
+            () = others => unreachable!(),
+            reached = connect(&dial, &target) => drop(reached.unwrap()),
+        }
+        start.elapsed()
+    })
+}
+
+#[test]
+fn names_that_nobody_answers_for_leave_others_their_turns() {
+    let took = beside_slow_names("host.example", 8);
+    assert!(took < PATIENCE / 2, "{took:?}");
+}
+
+#[test]
+fn a_name_in_the_hosts_file_waits_for_no_turn() {
+    let took = beside_slow_names("known.example", 100);
+    assert!(took < PATIENCE / 10, "{took:?}");
+}

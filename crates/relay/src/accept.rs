@@ -34,8 +34,8 @@ const SHORT: Duration = Duration::from_millis(100);
 /// How long after the end of a short connection more of them are expected.
 const MEMORY: Duration = Duration::from_millis(100);
 
-/// One in so many of `limits.connections` may be strangers' on segment listeners.
-const STRANGERS: u32 = 2;
+/// One in so many of all possible connections may be a stranger's on a segment listener.
+const STRANGERS: usize = 2;
 
 /// What an address may have on segment listeners before it has proven a key, if hosts may not have more anyway: as many as
 /// a node makes at a time.
@@ -98,11 +98,11 @@ impl Stranger {
         // Counts itself from here on.
         let before = node.unproven.fetch_add(1, Ordering::Relaxed);
         let mut stranger = Self { node: node.clone(), place: None };
-        let most = limits.connections.div_ceil(STRANGERS);
+        let most = node.most_connections().div_ceil(STRANGERS);
         let client = ClientKey::from(address);
-        if before >= most as usize {
+        if before >= most {
             let line = format_args!(
-                "{client}: {most} connections to segment listeners have not proven a key yet (a half of limits.connections); others are reset"
+                "{client}: {most} connections to segment listeners have not proven a key yet (a half of limits.connections, or of what the open files allow); others are reset"
             );
             node.lines.warn("strangers", client, line);
             return None;

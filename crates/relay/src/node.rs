@@ -143,6 +143,12 @@ impl Node {
         self.generation.load(Ordering::Acquire)
     }
 
+    /// How many accepted connections may be open at one time.
+    pub fn most_connections(&self) -> usize {
+        let most = self.config().limits.connections as usize;
+        most.min(self.served_by_files.load(Ordering::Relaxed))
+    }
+
     /// What keeps this node from accepting one more connection.
     pub fn is_full(&self) -> Option<&'static str> {
         let open = self.connections.load(Ordering::Relaxed);

@@ -230,6 +230,18 @@ fn more_connections_than_there_are_descriptors_for_wait_and_are_served() {
 }
 
 #[test]
+fn strangers_on_a_segment_listener_leave_room_also_where_descriptors_are_few() {
+    let segment = "[listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:0\"\nplain_key_file = \"key\"\n";
+    // They may stay for longer than a client waits here.
+    let limits = "[limits]\nhandshake = \"300s\"\n";
+    let node = Process::start_with_files("few", &format!("threads = 1\n{SOCKS}{segment}{limits}"), 160);
+    let (socks, segment) = (node.addresses[0], node.addresses[1]);
+    let strangers: Vec<TcpStream> = (0..150).map(|_| connect(segment)).collect();
+    assert_eq!(is_answered(asks(socks, late_echo())), (0, b"hi".to_vec()));
+    drop(strangers);
+}
+
+#[test]
 fn a_process_whose_descriptors_are_taken_away_refuses_and_recovers() {
     let node = Process::start("taken", &format!("threads = 1\n{SOCKS}"));
     let server = late_echo();

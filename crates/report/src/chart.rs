@@ -43,6 +43,8 @@ pub struct LineChart {
     pub levels: Vec<(String, f64)>,
     /// Where the horizontal axis begins; what lies before it is not drawn.
     pub from: f64,
+    /// Which colour the first line has, counted from 0: that of the bars of the same name in a chart beside it.
+    pub first_colour: usize,
 }
 
 /// One line of a [`LineChart`].
@@ -124,12 +126,16 @@ impl LineChart {
     pub fn to_svg(&self) -> String {
         // With more the legend would be larger than the plot, and colours come again.
         let named = if self.is_crowd() { &[] } else { self.series.as_slice() };
-        let series = named.iter().enumerate().map(|(i, series)| (series.name.as_str(), Sample::Line(colour(i))));
+        let series = named.iter().enumerate().map(|(i, series)| (series.name.as_str(), Sample::Line(self.colour(i))));
         let levels = self.levels.iter().enumerate();
         let levels = levels.map(|(i, (name, _))| (name.as_str(), Sample::Line(mark_colour(i))));
         // The numbers, and what they are.
         let frame = Frame { title: &self.title, legend: series.chain(levels).collect(), lines_below: 2 };
         frame.to_svg(|area| self.draw(area))
+    }
+
+    fn colour(&self, i: usize) -> RGBColor {
+        colour(self.first_colour + i)
     }
 
     fn is_crowd(&self) -> bool {
@@ -158,7 +164,7 @@ impl LineChart {
         for (i, series) in self.series.iter().enumerate() {
             let shown = series.points.iter().copied().filter(|point| point.0 >= from);
             let line = thinned(shown, |point| chart.backend_coord(point));
-            chart.draw_series(LineSeries::new(line, colour(i).stroke_width(thickness)))?;
+            chart.draw_series(LineSeries::new(line, self.colour(i).stroke_width(thickness)))?;
         }
         for (i, (_, value)) in self.levels.iter().enumerate() {
             chart.draw_series([PathElement::new([(from, *value), (right, *value)], mark_colour(i).stroke_width(2))])?;

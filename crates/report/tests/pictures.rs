@@ -39,6 +39,22 @@ fn a_chart_has_colours_for_readers_who_prefer_dark_paper() {
 }
 
 #[test]
+fn a_line_has_the_colour_of_the_bars_of_the_same_name() {
+    // The second bars and the first line.
+    let bars = bars().to_svg();
+    let line = Series { name: "SOCKS5".into(), points: vec![(0.0, 1.0), (1.0, 2.0)] };
+    let lines = |first_colour| LineChart { series: vec![line.clone()], first_colour, ..LineChart::default() }.to_svg();
+    let filled: Vec<&str> = bars.split("fill=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    let stroke = |svg: String| {
+        let line = svg.split("<polyline").skip(1).find(|rest| rest.contains("stroke-width=\"2\"")).unwrap().to_owned();
+        line.split("stroke=\"").nth(1).unwrap().split('"').next().unwrap().to_owned()
+    };
+    let (direct, socks) = (stroke(lines(0)), stroke(lines(1)));
+    assert_ne!(direct, socks);
+    assert!(filled.contains(&direct.as_str()) && filled.contains(&socks.as_str()), "{direct} {socks}");
+}
+
+#[test]
 fn a_charts_text_is_legible_on_a_screen_500_pixels_wide() {
     let svg = bars().to_svg();
     let numbers = |before: &str| -> Vec<f64> {

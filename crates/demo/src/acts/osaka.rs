@@ -89,15 +89,18 @@ pub fn section(outcomes: &[Outcome], without: Option<&str>) -> Section {
         ]);
     }
     let names = groups(&of);
+    let bars = bars(&names, &of);
+    let bar_of = |outcome: &Outcome| bars.iter().position(|(name, _)| *name == outcome.way);
+    let is_long = |outcome: &&&Outcome| outcome.group == RTTS[1].0 && !outcome.case.is_direct();
+    let long: Vec<&Outcome> = of.iter().filter(is_long).copied().collect();
+    let first_colour = long.first().and_then(|outcome| bar_of(outcome)).unwrap_or_default();
     let chart = BarChart {
         title: "70 Mbit/s, 100 KB drop tail: direct, and over two proxies".into(),
         quantity: "Mbit/s".into(),
-        bars: bars(&names, &of),
+        bars,
         categories: on_axis(&names),
         marks: vec![("the line's payload rate".into(), vec![Some(line / 1e6); names.len()])],
     };
-    let is_long = |outcome: &&&Outcome| outcome.group == RTTS[1].0 && !outcome.case.is_direct();
-    let long: Vec<&Outcome> = of.iter().filter(is_long).copied().collect();
     let windows = LineChart {
         title: "Congestion window between the proxies, 43 ms".into(),
         across: "seconds".into(),
@@ -108,6 +111,7 @@ pub fn section(outcomes: &[Outcome], without: Option<&str>) -> Section {
             .map(|outcome| ("fills the empty path".into(), bdp_segments(outcome)))
             .into_iter()
             .collect(),
+        first_colour,
         ..LineChart::default()
     };
     let mut text = vec![

@@ -19,7 +19,9 @@ pub fn explain(text: &str, error: &Error) -> String {
         find(root.get_ref(), &span, &mut path);
     }
     if let Some((field, expected)) = message.strip_prefix("unknown field ").and_then(|rest| rest.split_once(", ")) {
-        path.pop();
+        // A table's head may name tables below the one that is unknown.
+        let own = path.iter().rposition(|key| key == field.trim_matches('`'));
+        path.truncate(own.unwrap_or(path.len().saturating_sub(1)));
         let place = if path.is_empty() { String::new() } else { format!(" in {}", path.join(".")) };
         return format!("unknown field {field}{place}, {expected}");
     }
@@ -29,12 +31,13 @@ pub fn explain(text: &str, error: &Error) -> String {
             false => format!("{}: missing field `{key}`: it needs {key} = …", path.join(".")),
         };
     }
+    let written = as_written(&message, &path);
     let path = match path.is_empty() {
         // What is no TOML has no tables to look in.
         true => key_in_line(text, span.start).unwrap_or_default().to_owned(),
         false => path.join("."),
     };
-    let message = said_plainly(&message);
+    let message = said_plainly(&message) + &written;
     if path.is_empty() { message } else { format!("{path}: {message}") }
 }
 
@@ -118,6 +121,23 @@ fn inner(value: &Spanned<DeValue<'_>>, name: &str, found: &mut Vec<usize>) {
     }
 }
 
+/// How the table at `path`, or the one that it stands in, is begun, where that is what is wrong.
+fn as_written(message: &str, path: &[String]) -> String {
+    let Some((found, expected)) =
+        message.strip_prefix("invalid type: ").and_then(|rest| rest.split_once(", expected "))
+    else {
+        return String::new();
+    };
+    match path {
+        [list] if found == "map" && expected == "a sequence" => format!("; begin each with [[{list}]]"),
+        [tables] if expected == "a map" => format!("; begin each with [{tables}.NAME]"),
+        [tables, _] if expected == "a map" || expected.starts_with("struct ") => {
+            format!("; begin each with [{tables}.NAME]")
+        }
+        _ => String::new(),
+    }
+}
+
 /// The reader's words for types, in those of a TOML file.
 fn said_plainly(message: &str) -> String {
     if message == "wanted string or table" {
@@ -144,6 +164,7 @@ fn said_plainly(message: &str) -> String {
     let expected = match expected {
         "a string" => "a text in quotes",
         "a boolean" => "true or false, without quotes",
+        "a sequence" if found == "map" => "a list",
         "a sequence" => "a list, such as [\"a\", \"b\"]",
         _ if whole(expected).is_some() => "a whole number, without quotes",
         "f32" | "f64" => "a number, without quotes",
@@ -217,11 +238,19 @@ mod tests {
             ("name = \"a\"\n[node.x]\n", "node.x: missing field `kind`: it needs kind = …"),
             ("name = \"a\"\n[[route]]\n", "route: missing field `kind`"),
             ("threads = 1", "missing field `name`: the file needs name = …"),
-            ("name = \"a\"\n[route]\nkind = \"host\"", "route: invalid type: it is a table, and must be a list"),
+            (
+                "name = \"a\"\n[route]\nkind = \"host\"",
+                "route: invalid type: it is a table, and must be a list; begin each with [[route]]",
+            ),
             (
                 "name = \"a\"\n[node]\nkind = \"host\"",
-                "node.kind: invalid type: it is string \"host\", and must be a table",
+                "node.kind: invalid type: it is string \"host\", and must be a table; begin each with [node.NAME]",
             ),
+            (
+                "name = \"a\"\n[[node]]\nkind = \"host\"",
+                "node: invalid type: it is a list, and must be a table; begin each with [node.NAME]",
+            ),
+            ("name = \"a\"\n[nodes.x]\nkind = \"host\"", "unknown field `nodes`, expected one of `name`, "),
             ("name = \"a", "name: invalid basic string"),
             ("name = a", "name: string values must be quoted"),
             ("nam = \"a\"", "unknown field `nam`, expected one of `name`, "),

@@ -441,6 +441,7 @@ fn answered(
             if stream.send_last(&end) && failure.code != FailureCode::Authentication {
                 node.pool.put(name, peer, stream);
             }
+            warn_beyond(node, name, &failure);
             Err(failure)
         }
     }
@@ -453,6 +454,17 @@ fn warn(node: &Node, peer: &str, failure: &Failure) {
         _ => {
             node.lines.warn("dead", peer, format_args!("{failure}; streams through node {peer} fail until it is back"))
         }
+    }
+}
+
+/// What is wrong behind `peer`: its own log says so too, but who looks after this node may not see that one, and a SOCKS client
+/// is told nothing but a number.
+fn warn_beyond(node: &Node, peer: &str, failure: &Failure) {
+    if matches!(
+        failure.code,
+        FailureCode::UnknownNode | FailureCode::Authentication | FailureCode::NodeUnreachable | FailureCode::Overloaded
+    ) {
+        node.lines.warn("beyond", peer, format_args!("a stream over node {peer} failed behind it: {failure}"));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Lines of the log that strangers can cause, as often as they like.
 //!
 //! The first line of a kind about somebody is logged at once. Those that follow within ten seconds are counted, and the count is
-//! logged with the first line's text. Memory is bounded, and so is the log: beyond a number of addresses, all others count as one.
+//! logged with the last one's text: what holds by then may be another reason than the first. Memory is bounded, and so is the log: beyond a number of addresses, all others count as one.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -91,11 +91,12 @@ impl Lines {
         if self.0.len() >= REMEMBERED && !self.0.contains_key(&key) {
             key.1.clear();
         }
+        let text = line.to_string();
         if let Some(line) = self.0.get_mut(&key) {
             line.more += 1;
+            (line.level, line.text) = (level, text);
             return None;
         }
-        let text = line.to_string();
         self.0.insert(key, Line { level, text: text.clone(), at: now, more: 0 });
         Some(text)
     }
@@ -154,6 +155,16 @@ mod tests {
         assert_eq!(due(&mut lines, 20), ["192.0.2.1 did it (and 1 more within 10s)"]);
         assert!(due(&mut lines, 30).is_empty());
         assert!(lines.0.is_empty());
+    }
+
+    #[test]
+    fn what_is_counted_is_told_with_the_last_reason() {
+        let mut lines = Lines::default();
+        for (i, why) in ["refused", "refused", "no answer"].into_iter().enumerate() {
+            let line = format_args!("node b is dead: {why}");
+            lines.take(Level::WARN, (KIND, "b".into()), line, Duration::from_secs(i as u64));
+        }
+        assert_eq!(due(&mut lines, 10), ["node b is dead: no answer (and 2 more within 10s)"]);
     }
 
     #[test]

@@ -44,6 +44,48 @@ fn a_dead_peer_is_in_the_log_and_not_once_for_each_stream() {
 }
 
 #[test]
+fn what_is_wrong_further_on_in_a_chain_is_in_the_log_of_the_first_node() {
+    log::to(|line| LINES.lock().unwrap().push(line));
+    let dead = closed_port();
+    for mode in [Mode::Plain, Mode::Tls] {
+        let middle = segment_node(mode, "middle", Some(("last", dead)), "");
+        let entry = node(&format!(
+            "name = \"first\"\n{}[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
+             [peer.mid]\naddress = \"{}\"\n{}[[route]]\nto = [\"192.0.2.1\"]\nvia = [\"mid\", \"last\"]\n\
+             [[route]]\nto = [\"192.0.2.2\"]\nvia = [\"mid\", \"nobody\"]\n",
+            mode.node("key"),
+            middle.address("seg").unwrap(),
+            mode.peer("key")
+        ));
+        let proxy = entry.address("socks").unwrap();
+        let part = "a stream over node mid failed behind it: ";
+        let before = logged(part).len();
+        for to in ["192.0.2.1", "192.0.2.1", "192.0.2.2"] {
+            assert_ne!(socks(proxy, to, 80).0, 0);
+        }
+        let lines = &logged(part)[before..];
+        assert_eq!(lines.len(), 1, "{lines:?}");
+        assert!(lines[0].contains(&format!("node middle cannot reach node last: {dead}")), "{lines:?}");
+        drop(entry);
+        let lines = &logged(part)[before..];
+        assert!(lines[1].contains("does not know the node 'nobody' (and 2 more"), "the last reason is told: {lines:?}");
+    }
+}
+
+#[test]
+fn a_login_that_is_missing_does_not_hide_a_mixup() {
+    log::to(|line| LINES.lock().unwrap().push(line));
+    let chain = Chain::new(0);
+    let before = logged("speaks HTTP, not SOCKS5").len();
+    for said in [&b"\x05\x01\x00"[..], b"GET http://192.0.2.1/ HTTP/1.1\r\n\r\n"] {
+        let mut socks = connect(chain.address("locked"));
+        socks.write_all(said).unwrap();
+        let _ = socks.read_to_end(&mut Vec::new());
+    }
+    assert_eq!(logged("speaks HTTP, not SOCKS5").len(), before + 1);
+}
+
+#[test]
 fn a_wrong_password_is_logged_in_the_same_form_wherever() {
     log::to(|line| LINES.lock().unwrap().push(line));
     let chain = Chain::new(0);

@@ -151,7 +151,7 @@ async fn request(
             }
             Step::Refuse { reply, reason } => {
                 let (from, key) = (caller.address(), ClientKey::from(caller.address().ip()));
-                node.lines.info("mixup", key, format_args!("socks: {from} is refused: {reason}"));
+                node.lines.info(reason, key, format_args!("socks: {from} is refused: {reason}"));
                 client.write_all(&reply).await?;
                 return Ok(None);
             }

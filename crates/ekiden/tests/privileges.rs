@@ -121,6 +121,19 @@ fn a_buffer_that_the_kernel_would_cap_is_refused_with_the_remedy() {
 }
 
 #[test]
+fn what_a_restart_would_not_bring_is_not_told_to_be_had_by_one() {
+    let node = Node::start(SOCKS);
+    fs::write(node.directory.path().join("node.toml"), format!("[tcp]\ncongestion = \"nosuch\"\n{SOCKS}")).unwrap();
+    kill(Pid::from_raw(node.child.id() as i32), Signal::SIGHUP).unwrap();
+    let start = Instant::now();
+    while !node.log().contains("the configuration stays as it was") {
+        assert!(start.elapsed() < Duration::from_secs(20), "{}", node.log());
+        sleep(Duration::from_millis(20));
+    }
+    assert!(!node.log().contains("restart"), "{}", node.log());
+}
+
+#[test]
 fn what_was_given_up_does_not_come_back_by_sighup() {
     if !geteuid().is_root() {
         eprintln!("ignored: only root has something to give up");

@@ -88,7 +88,10 @@ fn reload(relay: &mut Relay, file: &Path) -> Option<std::time::Duration> {
         Ok(()) => tracing::info!("the configuration was read again from {}", file.display()),
         Err(error) => {
             let restart = "; the node gave up when it started what it did not need: restart it";
-            tracing::error!("the configuration stays as it was: {error}{}", if error.is_lack() { restart } else { "" });
+            tracing::error!(
+                "the configuration stays as it was: {error}{}",
+                if error.is_privilege() { restart } else { "" }
+            );
             return None;
         }
     }

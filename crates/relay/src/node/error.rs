@@ -4,7 +4,7 @@ use std::io;
 
 use ekiden_net::socket::SocketError;
 
-use crate::congestion::NotToBeHad;
+use crate::congestion::{NotToBeHad, Reason};
 use crate::rules::RulesError;
 
 /// Why a node did not start, or why a new configuration was not taken.
@@ -54,6 +54,19 @@ impl StartError {
             Self::Congestion(_) | Self::Buffer { .. } => true,
             Self::Rules(error) => !matches!(error, RulesError::Taken { .. }),
             Self::Privileges(_) | Self::Thread(_) => false,
+        }
+    }
+
+    /// Whether a privilege is what is lacking, so that a node which has given it up may have what it wants when it starts again.
+    pub(crate) fn is_privilege(&self) -> bool {
+        match self {
+            Self::Congestion(NotToBeHad { reason, .. }) => match reason {
+                Reason::Forbidden { .. } => true,
+                Reason::Load(error) => matches!(**error, ekiden_bpf::Error::Capabilities),
+                Reason::Unknown { .. } | Reason::Socket(_) => false,
+            },
+            Self::Rules(error) => matches!(error, RulesError::NotAllowed { .. } | RulesError::Refused { .. }),
+            _ => self.is_lack(),
         }
     }
 }

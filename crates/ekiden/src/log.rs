@@ -13,6 +13,8 @@ use std::thread;
 use std::time::Duration;
 
 use ekiden_net::privileges::keep_only;
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::fmt::format;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::util::SubscriberInitExt;
@@ -50,13 +52,19 @@ struct Queue {
 /// The thread cannot be had.
 pub fn start() -> io::Result<Log> {
     let shared = Arc::new(Shared::default());
-    let filter = tracing_subscriber::EnvFilter::builder().with_env_var("EKIDEN_LOG");
-    let filter = filter.with_default_directive(tracing::Level::INFO.into()).from_env_lossy();
+    let said = std::env::var_os("EKIDEN_LOG").unwrap_or_default();
+    let said = said.to_string_lossy();
+    let filter = filter(&said);
+    let is_wrong = filter.is_none();
+    let filter = filter.unwrap_or_else(|| EnvFilter::new("info"));
     let lines = shared.clone();
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(move || Lines(lines.clone()));
     let log = log.with_target(false).with_ansi(io::stderr().is_terminal()).log_internal_errors(false);
     // Whoever has set up a log before keeps it.
     let _ = log.finish().try_init();
+    if is_wrong {
+        tracing::warn!("EKIDEN_LOG: '{said}' is none of error, warn, info, debug, trace and off; the level is info");
+    }
     // Not std's stderr, whose lock others would wait for while a write waits.
     let file = File::from(io::stderr().as_fd().try_clone_to_owned()?);
     let writing = shared.clone();
@@ -68,6 +76,17 @@ pub fn start() -> io::Result<Log> {
         writing.write(file);
     })?;
     Ok(Log(shared))
+}
+
+/// What EKIDEN_LOG says; `None` if that is wrong. A word alone that is no level would be taken for the name of a module, of which
+/// everything is logged, and of all others nothing.
+fn filter(said: &str) -> Option<EnvFilter> {
+    let is_known = |part: &str| part.contains('=') || part.trim().parse::<LevelFilter>().is_ok();
+    let builder = EnvFilter::builder().with_default_directive(LevelFilter::INFO.into());
+    match said.trim() {
+        "" => Some(builder.parse_lossy("")),
+        said => said.split(',').all(is_known).then(|| builder.parse(said).ok()).flatten(),
+    }
 }
 
 impl Drop for Log {

@@ -126,6 +126,29 @@ fn full_pipe() -> (PipeReader, PipeWriter) {
 }
 
 #[test]
+fn a_level_that_does_not_exist_is_told_and_leaves_the_log_as_it_is() {
+    for (level, is_wrong) in [
+        ("warning", true),
+        ("verbose", true),
+        ("debug=x", true),
+        ("", false),
+        ("warn", false),
+        ("info,ekiden=debug", false),
+    ] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
+        let said = command.args(["proxy", "-c", "/nonexistent"]).env("EKIDEN_LOG", level).output().unwrap().stderr;
+        let said = String::from_utf8(said).unwrap();
+        assert!(said.contains("ekiden: /nonexistent: cannot be read"), "{said}");
+        assert_eq!(
+            said.contains(&format!("EKIDEN_LOG: '{level}' is none of error, warn, ")),
+            is_wrong,
+            "{level}: {said}"
+        );
+        assert_eq!(said.lines().count(), 1 + usize::from(is_wrong), "{said}");
+    }
+}
+
+#[test]
 fn a_node_whose_log_cannot_be_written_goes_on() {
     let node = Node::start(File::create("/dev/full").unwrap());
     let stream = node.stream();

@@ -30,13 +30,21 @@ pub enum PathError {
         source: io::Error,
     },
     /// None of its addresses answers.
-    #[error("{address}: cannot be reached: {source}; is something listening there?")]
+    #[error("{address}: cannot be reached: {source}{}", hint(source))]
     Unreachable {
         /// The last one tried.
         address: SocketAddr,
         /// What the kernel said.
         source: io::Error,
     },
+}
+
+fn hint(source: &io::Error) -> &'static str {
+    match source.kind() {
+        io::ErrorKind::ConnectionRefused => "; is something listening there?",
+        io::ErrorKind::TimedOut => "; does a packet filter between here and there drop it, or is the host down?",
+        _ => "",
+    }
 }
 
 /// Looks at the path to `to`, a `host:port` where something listens, and returns the least round-trip time too. Nothing is sent

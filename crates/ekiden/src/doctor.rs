@@ -97,9 +97,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     findings.extend(machine());
     findings.extend(paths.findings);
     let fixed = if args.fix { fix(root, &findings) } else { Fixed::default() };
+    let assumed = args.rtt.is_none() && paths.rtt.is_none();
     match args.json {
         true => out::line(serde_json::to_string_pretty(&json(&aim, &findings, &paths.failed, &fixed))?)?,
-        false => out::text(text(&aim, &findings, &paths.failed, &fixed))?,
+        false => out::text(text(&aim, assumed, &findings, &paths.failed, &fixed))?,
     }
     if let [first, others @ ..] = &paths.failed[..] {
         return Err(PathFailed { first: first.reason.clone(), others: others.len() }.into());
@@ -168,8 +169,12 @@ fn is_in(changed: &[Changed<'_>], finding: &Finding) -> bool {
     changed.iter().any(|(one, _)| one.subject == finding.subject)
 }
 
-fn text(aim: &Aim, findings: &[Finding], failed: &[Failed], fixed: &Fixed<'_>) -> String {
-    let mut text = format!("For {} at {}: {} on the way.\n\n", aim.rate, aim.rtt, aim.bdp());
+fn text(aim: &Aim, assumed: bool, findings: &[Finding], failed: &[Failed], fixed: &Fixed<'_>) -> String {
+    let mut text = format!("For {} at {}: {} on the way.\n", aim.rate, aim.rtt, aim.bdp());
+    if assumed {
+        text += "This round-trip time is assumed, for none was measured: say --rtt, or --to or --config with a host that answers.\n";
+    }
+    text.push('\n');
     for finding in findings {
         let (word, more) = match &finding.verdict {
             Verdict::Good => ("good ", String::new()),

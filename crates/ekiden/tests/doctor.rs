@@ -185,6 +185,11 @@ fn unreachable() -> Result<(), Failed> {
     assert_eq!(output.status.code(), Some(5));
     let error = String::from_utf8(output.stderr)?;
     assert!(error.starts_with("ekiden: 192.0.2.1:7000: cannot be reached: ") && error.lines().count() == 1, "{error}");
+    assert!(!error.contains("listening there"), "no packet got there: {error}");
+    let assumed = "This round-trip time is assumed, for none was measured";
+    assert!(String::from_utf8(output.stdout)?.contains(assumed));
+    let told = in_namespace(&format!("{EKIDEN} doctor --rtt 50ms || true"))?;
+    assert!(!String::from_utf8(told.stdout)?.contains(assumed));
     Ok(())
 }
 

@@ -66,23 +66,26 @@ enum Action {
     },
 }
 
+/// A node reads its file when it starts.
+const TAKEN: &str = "; a node that runs takes it at SIGHUP";
+
 /// Writes the node.
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.action {
         Action::Add { config, name, address, fingerprint, replace } => {
             let was_there = edit::add_peer(&config, &name, &address, fingerprint, known(replace))?;
             let done = if was_there { "changed" } else { "added" };
-            out::line(format_args!("{}: [peer.{name}] {done}", config.display()))
+            out::line(format_args!("{}: [peer.{name}] {done}{TAKEN}", config.display()))
         }
         Action::Allow { config, listener, name, fingerprint, replace } => {
             let listener = listener.as_deref();
             let (listener, was_there) = edit::allow_node(&config, listener, &name, fingerprint, known(replace))?;
             let done = if was_there { "changed in" } else { "added to" };
-            out::line(format_args!("{}: '{name}' {done} the nodes of [listen.{listener}]", config.display()))
+            out::line(format_args!("{}: '{name}' {done} the nodes of [listen.{listener}]{TAKEN}", config.display()))
         }
         Action::Remove { config, name } => {
             let removed = edit::remove_node(&config, &name)?;
-            out::line(format_args!("{}: removed {}", config.display(), removed.join(" and ")))
+            out::line(format_args!("{}: removed {}{TAKEN}", config.display(), removed.join(" and ")))
         }
     }
 }

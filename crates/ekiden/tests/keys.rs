@@ -127,7 +127,10 @@ fn nodes_are_changed_and_taken_out_and_nothing_else_changes() {
 
     let add = ["peer", "add", "-c", "city.toml", "north", "192.0.2.4:7000", &print('6')];
     assert!(refused(folder, &add, 3).contains("there is a [peer.north] already; --replace changes"));
-    assert_eq!(done(folder, &[&add[..], &["--replace"]].concat()), "city.toml: [peer.north] changed\n");
+    assert_eq!(
+        done(folder, &[&add[..], &["--replace"]].concat()),
+        "city.toml: [peer.north] changed; a node that runs takes it at SIGHUP\n"
+    );
     assert!(
         now().contains(&format!(
             "address = \"192.0.2.4:7000\" # moves soon\nfingerprint = \"{}\"\nwarm = 2\n",
@@ -146,9 +149,15 @@ fn nodes_are_changed_and_taken_out_and_nothing_else_changes() {
     );
 
     done(folder, &["peer", "remove", "-c", "city.toml", "west"]);
-    assert_eq!(done(folder, &["peer", "remove", "-c", "city.toml", "north"]), "city.toml: removed [peer.north]\n");
+    assert_eq!(
+        done(folder, &["peer", "remove", "-c", "city.toml", "north"]),
+        "city.toml: removed [peer.north]; a node that runs takes it at SIGHUP\n"
+    );
     let said = done(folder, &["peer", "remove", "-c", "city.toml", "island"]);
-    assert_eq!(said, "city.toml: removed 'island' of the nodes of [listen.segment]\n");
+    assert_eq!(
+        said,
+        "city.toml: removed 'island' of the nodes of [listen.segment]; a node that runs takes it at SIGHUP\n"
+    );
     for line in CONFIG.lines() {
         assert!(now().lines().any(|kept| kept == line), "{line} is gone:\n{}", now());
     }

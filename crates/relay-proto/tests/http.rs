@@ -186,6 +186,20 @@ fn a_trailer_has_no_fields_that_belong_into_a_head() {
 }
 
 #[test]
+fn a_trailer_has_no_fields_that_the_heads_connection_lists() {
+    let head = "POST http://a/ HTTP/1.1\r\nHost: a\r\nConnection: close, X-Hop\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let asked = request(head).unwrap();
+    let head = "HTTP/1.1 200 OK\r\nConnection: X-Hop\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n";
+    let answered = response(head, &asked).unwrap();
+    for listed in [&asked.listed, &answered.listed] {
+        let mut out = Vec::new();
+        let wire = b"0\r\nx-hop: 1\r\nX-Sum: 1\r\nClose: 1\r\n\r\n";
+        Chunked::new(false).without(listed).advance(wire, &mut out).unwrap();
+        assert_eq!(String::from_utf8(out).unwrap(), "0\r\nX-Sum: 1\r\n\r\n");
+    }
+}
+
+#[test]
 fn data_that_went_by_otherwise_counts() {
     let mut chunked = Chunked::new(false);
     let mut out = Vec::new();

@@ -103,19 +103,19 @@ impl Reader {
         self.buffer.is_empty() && self.incoming.as_ref().is_none_or(between)
     }
 
-    /// Passes a whole body on: a chunked one in chunks of its own, with `unchunk` only its data. The end of one that goes until the end of
-    /// the connection is left to the caller to say.
+    /// Passes a whole body on, a chunked one as `chunked` writes it anew. The end of one that goes until the end of the
+    /// connection is left to the caller to say.
     pub async fn pass_body(
         &mut self,
         body: Body,
-        unchunk: bool,
+        chunked: Chunked,
         from: &Connection,
         to: &Connection,
         to_node: bool,
     ) -> Result<(), PumpError> {
         match body {
             Body::Length(length) => self.pass(length, from, to, to_node).await,
-            Body::Chunked => self.pass_chunks(unchunk, from, to, to_node).await,
+            Body::Chunked => self.pass_chunks(chunked, from, to, to_node).await,
             Body::UntilEnd => {
                 let first = std::mem::take(&mut self.buffer);
                 let pump = Pump::remainder(self.incoming, to_node).with_first(&first);
@@ -143,12 +143,11 @@ impl Reader {
 
     async fn pass_chunks(
         &mut self,
-        unchunk: bool,
+        mut chunked: Chunked,
         from: &Connection,
         to: &Connection,
         to_node: bool,
     ) -> Result<(), PumpError> {
-        let mut chunked = Chunked::new(unchunk);
         let (mut out, mut trailer) = (Vec::new(), Holding::default());
         loop {
             let used = chunked.advance(&self.buffer, &mut out).map_err(|error| PumpError::Malformed(error.reason))?;

@@ -196,3 +196,35 @@ fn what_meets_a_limit_is_told_which() {
         assert!(all.starts_with(&format!("HTTP/1.1 {status} ")) && all.contains(limit), "{request:?}: {all}");
     }
 }
+
+/// Reads a chunked body as it came.
+fn read_chunks(stream: &mut impl Read) -> String {
+    let mut all = Vec::new();
+    let mut byte = [0];
+    while !all.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).unwrap();
+        all.push(byte[0]);
+    }
+    String::from_utf8(all).unwrap()
+}
+
+#[test]
+fn a_trailers_fields_for_one_hop_go_no_further() {
+    const BODY: &str = "3;x=y\r\nabc\r\n0\r\nX-Hop: 1\r\nX-Sum: 1\r\nContent-Length: 9\r\n\r\n";
+    const ANEW: &str = "3\r\nabc\r\n0\r\nX-Sum: 1\r\n\r\n";
+    let fields = "Connection: X-Hop\r\nTransfer-Encoding: chunked";
+    let (sender, bodies) = channel();
+    let origin = server(move |mut stream| {
+        read_head(&mut stream);
+        sender.send(read_chunks(&mut stream)).unwrap();
+        write!(stream, "HTTP/1.1 200 OK\r\n{fields}\r\n\r\n{BODY}").unwrap();
+    });
+    for count in [0, 1] {
+        let chain = Chain::new(count);
+        let mut client = connect(chain.address("web"));
+        write!(client, "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\n{fields}\r\n\r\n{BODY}").unwrap();
+        assert!(read_head(&mut client).starts_with("HTTP/1.1 200 "));
+        assert_eq!(bodies.recv().unwrap(), ANEW);
+        assert_eq!(read_chunks(&mut client), ANEW);
+    }
+}

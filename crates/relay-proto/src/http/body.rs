@@ -33,6 +33,8 @@ pub struct Chunked {
     lines: u32,
     /// The trailer as it came.
     trailer: Vec<u8>,
+    /// Fields of the trailer that are for this hop only.
+    listed: Vec<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,7 +56,14 @@ enum State {
 impl Chunked {
     /// A body about to begin. With `unchunk`, only its data goes on.
     pub fn new(unchunk: bool) -> Self {
-        Self { state: State::Size, unchunk, left: 0, digits: 0, lines: 0, trailer: Vec::new() }
+        Self { state: State::Size, unchunk, left: 0, digits: 0, lines: 0, trailer: Vec::new(), listed: Vec::new() }
+    }
+
+    /// The same; of the trailer, what the head's Connection has `listed` does not go on (RFC 9110 §7.6.1).
+    #[must_use]
+    pub fn without(mut self, listed: &[String]) -> Self {
+        self.listed = listed.to_vec();
+        self
     }
 
     /// Whether the last chunk and the trailer have been seen.
@@ -109,7 +118,7 @@ impl Chunked {
             if !self.unchunk {
                 self.write_framing(before, out)?;
             } else if self.is_done() {
-                write_trailer(&self.trailer, &mut Vec::new())?;
+                write_trailer(&self.trailer, &self.listed, &mut Vec::new())?;
             }
         }
         Ok(used)
@@ -121,7 +130,7 @@ impl Chunked {
             (State::SizeLf, State::Data) => out.extend(format!("{:x}\r\n", self.left).bytes()),
             (State::SizeLf, _) => out.extend(b"0\r\n"),
             (State::DataLf, _) => out.extend(b"\r\n"),
-            (_, State::Done) => write_trailer(&std::mem::take(&mut self.trailer), out)?,
+            (_, State::Done) => write_trailer(&std::mem::take(&mut self.trailer), &self.listed, out)?,
             _ => {}
         }
         Ok(())

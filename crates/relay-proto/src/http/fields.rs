@@ -64,6 +64,11 @@ impl<'a> Fields<'a> {
         self.listed.iter().any(|token| token == option)
     }
 
+    /// What Connection lists, in lower case.
+    pub fn into_listed(self) -> Vec<String> {
+        self.listed
+    }
+
     /// All values of one field.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         self.fields.iter().filter(move |f| f.name.eq_ignore_ascii_case(name)).map(|f| f.value)
@@ -129,8 +134,9 @@ pub fn connection_line(is_1_0: bool, goes_on: bool) -> &'static str {
     }
 }
 
-/// Writes of a `trailer`, which ends with an empty line, the fields that may stand in one, and the empty line.
-pub fn write_trailer(trailer: &[u8], out: &mut Vec<u8>) -> Result<(), HttpError> {
+/// Writes of a `trailer`, which ends with an empty line, the fields that may stand in one, and the empty line; but not those
+/// that the head's Connection has `listed`.
+pub fn write_trailer(trailer: &[u8], listed: &[String], out: &mut Vec<u8>) -> Result<(), HttpError> {
     let mut storage = vec![EMPTY_HEADER; trailer.iter().filter(|&&byte| byte == b'\n').count()];
     let Ok(Status::Complete((_, fields))) = parse_headers(trailer, &mut storage) else {
         return Err(HttpError::bad("the trailer is malformed"));
@@ -138,7 +144,7 @@ pub fn write_trailer(trailer: &[u8], out: &mut Vec<u8>) -> Result<(), HttpError>
     for field in fields {
         let name = field.name.to_ascii_lowercase();
         let is_of_head = [&HOP_BY_HOP[..], &FRAMING, &HEAD_ONLY].iter().any(|names| names.contains(&name.as_str()));
-        if !is_of_head && !name.starts_with("if-") {
+        if !is_of_head && !name.starts_with("if-") && !listed.contains(&name) {
             write_field(field, out);
         }
     }

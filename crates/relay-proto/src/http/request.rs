@@ -25,6 +25,8 @@ pub struct Request {
     pub head: Vec<u8>,
     /// The body behind it.
     pub body: Body,
+    /// What Connection lists, in lower case: fields of the trailer, too, that are for this hop only (RFC 9110 §7.6.1).
+    pub listed: Vec<String>,
     /// HEAD: the response has no body.
     pub is_head: bool,
     /// Asking twice does what asking once does (RFC 9110 §9.2.2).
@@ -74,6 +76,7 @@ pub fn parse_request(head: &[u8], max_fields: usize) -> Result<Request, HttpErro
         answer: None,
         head: Vec::new(),
         body,
+        listed: Vec::new(),
         is_head: method == "HEAD",
         is_idempotent: matches!(method, "GET" | "HEAD" | "OPTIONS" | "TRACE" | "PUT" | "DELETE"),
         keep_alive: !fields.connection("close") && (!is_1_0 || asks_to_keep(&fields)),
@@ -120,6 +123,7 @@ pub fn parse_request(head: &[u8], max_fields: usize) -> Result<Request, HttpErro
     }
     fields.write(head, &skip);
     head.extend(format!("Via: 1.{minor} ekiden\r\n\r\n").bytes());
+    request.listed = fields.into_listed();
     Ok(request)
 }
 

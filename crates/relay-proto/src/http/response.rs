@@ -13,6 +13,8 @@ pub struct Response {
     pub is_interim: bool,
     /// The body behind it.
     pub body: Body,
+    /// What Connection lists, in lower case: fields of the trailer, too, that are for this hop only (RFC 9110 §7.6.1).
+    pub listed: Vec<String>,
     /// The coding must be taken off: the client does not know chunks.
     pub unchunk: bool,
     /// The origin's connection can take another request.
@@ -77,7 +79,8 @@ pub fn parse_response(head: &[u8], max_fields: usize, request: &Request) -> Resu
     let offers = !fields.connection("close") && (minor == 1 || fields.connection("keep-alive"));
     let keeps_client = request.keep_alive && has_end && !unchunk;
     let keeps_origin = offers && has_end && !announces;
-    let mut response = Response { head: Vec::new(), is_interim, body, unchunk, keeps_origin, keeps_client };
+    let (head, listed) = (Vec::new(), Vec::new());
+    let mut response = Response { head, is_interim, body, listed, unchunk, keeps_origin, keeps_client };
     if is_interim && request.is_1_0 {
         return Ok(response);
     }
@@ -91,5 +94,6 @@ pub fn parse_response(head: &[u8], max_fields: usize, request: &Request) -> Resu
         out.extend(connection_line(request.is_1_0, keeps_client).bytes());
     }
     out.extend(b"\r\n");
+    response.listed = fields.into_listed();
     Ok(response)
 }

@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ekiden_relay_proto::Target;
-use ekiden_relay_proto::http::{Body, HttpError, Request, Response, parse_request, parse_response, status_message};
+use ekiden_relay_proto::http::{
+    Body, Chunked, HttpError, Request, Response, parse_request, parse_response, status_message,
+};
 use ekiden_relay_proto::mixup::Spoken;
 use ekiden_relay_proto::segment::{Header, Kind};
 use tokio::net::TcpStream;
@@ -277,7 +279,8 @@ impl Client<'_> {
         if !is_sent && let Err(error) = write(&side.stream, side.node, &request.head).await {
             return Err(if can_repeat { Failed::Again } else { gone(&error) });
         }
-        let sending = self.reader.pass_body(request.body, false, &self.stream, &side.stream, side.node);
+        let chunked = Chunked::new(false).without(&request.listed);
+        let sending = self.reader.pass_body(request.body, chunked, &self.stream, &side.stream, side.node);
         let has_begun = AtomicBool::new(false);
         let receiving = respond(request, &self.limits, reader, &side.stream, &self.stream, can_repeat, &has_begun);
         let has_body = request.body != Body::Length(0);
@@ -404,7 +407,8 @@ async fn respond(
         if response.is_interim {
             continue;
         }
-        let passed = reader.pass_body(response.body, response.unchunk, from, to, false).await;
+        let chunked = Chunked::new(response.unchunk).without(&response.listed);
+        let passed = reader.pass_body(response.body, chunked, from, to, false).await;
         passed.map_err(Failed::Reset)?;
         return Ok(response);
     }

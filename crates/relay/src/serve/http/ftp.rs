@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::ftp::{Fetch, Form, Found, NoReply, Replies, Reply, Word, command};
-use ekiden_relay_proto::http::{Body, Request};
+use ekiden_relay_proto::http::{Body, Chunked, Request};
 use ekiden_relay_proto::segment::{Header, Kind};
 use socket2::SockRef;
 use tokio::time::{Duration, timeout};
@@ -212,7 +212,8 @@ impl<'a> Control<'a> {
                 write(to, false, &found.head(request)).await.map_err(Failed::Reset)?;
                 match body {
                     Body::Length(length) => {
-                        let passed = reader.pass_body(Body::Length(length - 1), false, from, to, false).await;
+                        let passed =
+                            reader.pass_body(Body::Length(length - 1), Chunked::new(false), from, to, false).await;
                         passed.map_err(Failed::Reset)?;
                         while reader.buffer.is_empty() && reader.more(from).await.map_err(Failed::Reset)? {}
                         let last = std::mem::take(&mut reader.buffer);
@@ -226,7 +227,7 @@ impl<'a> Control<'a> {
                         LAST_CHUNK.to_vec()
                     }
                     Body::UntilEnd => {
-                        let passed = reader.pass_body(Body::UntilEnd, false, from, to, false).await;
+                        let passed = reader.pass_body(Body::UntilEnd, Chunked::new(false), from, to, false).await;
                         passed.map_err(Failed::Reset)?;
                         Vec::new()
                     }

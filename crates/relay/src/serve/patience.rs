@@ -58,6 +58,7 @@ pub async fn while_moving<T>(limit: Duration, has_begun: &AtomicBool, work: impl
 /// Completes when `client`'s connection breaks; if it `may_not_end`, also when it has ended its side and said nothing before.
 pub async fn left(client: &TcpStream, may_not_end: bool) {
     tokio::select! {
+        // An error means that the event loop ends.
         _ = client.ready(Interest::ERROR) => {}
         () = ended(client), if may_not_end => {}
     }

@@ -449,3 +449,26 @@ fn a_connection_is_not_used_again_before_delivered() {
     let _third = connect(front);
     assert_eq!(frame(&mut first).0, Kind::Open);
 }
+
+#[test]
+fn a_peer_that_never_says_delivered_is_left_by_a_fin_when_the_limits_pass() {
+    for limit in ["idle", "lifetime"] {
+        let (listener, address) = listener();
+        let entry = node(&format!(
+            "[limits]\n{limit} = \"2s\"\n\
+             [listen.fwd]\nkind = \"forward\"\naddress = \"127.0.0.1:0\"\nto = \"192.0.2.1:1\"\nvia = [\"p\"]\n\
+             [peer.p]\naddress = \"{address}\"\nplain_key_file = \"key\"\n"
+        ));
+        let mut client = connect(entry.address("fwd").unwrap());
+        let mut peer = accept_node(&listener);
+        assert_eq!(frame(&mut peer).0, Kind::Open);
+        peer.write_all(&encode_opened(None)).unwrap();
+        say(&peer, Kind::End);
+        client.shutdown(Shutdown::Write).unwrap();
+        assert_eq!(frame(&mut peer).0, Kind::End);
+        assert!(ends_cleanly(&mut client));
+        assert!(ends_cleanly(&mut peer), "{limit}");
+        wait_until("nothing is busy", || entry.busy() == 0);
+        assert_eq!(entry.idle("p"), 0);
+    }
+}

@@ -61,6 +61,18 @@ fn a_listener_that_changes_its_tcp_settings_serves_those_that_wait() {
 }
 
 #[test]
+fn new_connections_do_not_come_to_sockets_that_are_being_closed() {
+    let (mut relay, address, _stream, waiting) = full();
+    relay.reload(config(&text(Some(address), 1, "keepalive = \"30s\""))).unwrap();
+    // There a SYN would be dropped, and sent again after a second.
+    let soon = Duration::from_millis(500);
+    let new: Vec<TcpStream> = (0..40).map(|_| TcpStream::connect_timeout(&address, soon).unwrap()).collect();
+    relay.reload(config(&text(Some(address), 1000, "keepalive = \"30s\""))).unwrap();
+    all_are_served(waiting);
+    drop(new);
+}
+
+#[test]
 fn a_listener_that_is_removed_serves_those_that_wait_and_its_address_is_free_then() {
     let (mut relay, address, _stream, waiting) = full();
     relay.reload(config(&text(None, 1000, ""))).unwrap();

@@ -46,7 +46,7 @@ thread_local! {
     static SPARE: RefCell<Vec<Pipe>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How many pipes this process may have. Each takes two descriptors and up to [`PIPE_BYTES`] of memory, when it is full.
+/// How many pipes this process may have. Each takes two descriptors and up to 1 MiB of memory, when it is full.
 pub fn limit(pipes: usize) {
     MOST.store(pipes, Ordering::Relaxed);
 }

@@ -1,6 +1,6 @@
 //! The files that people name on the command line and in configurations.
 //!
-//! [`read`] takes regular files only, up to a size that follows from what they hold. [`check_target`] and [`write`] make files
+//! [`read`] takes regular files only, up to a size that follows from what they hold. [`check_target`] and [`write()`] make files
 //! that are whole or not there. [`explain`] says which key of a TOML file its reader refuses.
 
 mod explain;

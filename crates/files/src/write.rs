@@ -19,7 +19,7 @@ pub enum TargetError {
     Failed(#[from] io::Error),
 }
 
-/// Finds out, before any work is done, whether [`write`] can make `path`. Makes missing directories, and leaves nothing else.
+/// Finds out, before any work is done, whether [`write()`] can make `path`. Makes missing directories, and leaves nothing else.
 ///
 /// # Errors
 /// If there is something already and `replace` is not said, or its directory takes no new file.

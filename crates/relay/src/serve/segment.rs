@@ -188,12 +188,14 @@ async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open) -> i
     let stream = Ended::new(client.stream);
     if let Err(upstream) = (Upstream { side, peer, bound: None }).finish_now(node, is_delivered) {
         let end = async { if owes_end { say(&stream, Kind::End).await } else { Ok(()) } };
-        // The dialler's END was heard: what it said is delivered also if it is gone by now.
+        // The dialler's END was heard: what it said is delivered also if it is gone by now. At a foreign address only this
+        // process can: a drop resets it.
+        let may_be_left = !upstream.side.foreign;
         let delivering = async {
             tokio::select! {
                 biased;
                 delivered = upstream.finish(node, &mut expiry) => delivered,
-                () = abandoned(node, &stream) => Err(io::ErrorKind::ConnectionAborted.into()),
+                () = abandoned(node, &stream), if may_be_left => Err(io::ErrorKind::ConnectionAborted.into()),
             }
         };
         let (said, delivered) = Box::pin(async { tokio::join!(end, delivering) }).await;

@@ -28,7 +28,8 @@ pub struct Section {
     pub table: Option<Table>,
 }
 
-/// What needs more room than a narrow screen has scrolls inside the page. Pictures are not made smaller than their text
+/// What needs more room than a narrow screen has scrolls inside the page; of tables the first column stays, and is broken into
+/// lines, so that figures beside it are not cut. Pictures are not made smaller than their text
 /// allows.
 const STYLE: &str = "\
 :root{color-scheme:light dark;--ink:#1d2330;--paper:#fff;--faint:#d5d9e2;--box:#eef3f9}\
@@ -40,7 +41,9 @@ h1{font-size:1.6rem}h2{font-size:1.25rem;margin-top:2.5rem}\
 figure{margin:1.5rem 0 .5rem}figure,.table{overflow-x:auto}svg{width:100%;max-width:44rem;min-width:26rem;height:auto;display:block}\
 table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}\
 th,td{padding:.25rem .7rem;border-bottom:1px solid var(--faint);text-align:right;white-space:nowrap}\
-th{white-space:normal;vertical-align:bottom}th:first-child,td:first-child{text-align:left;padding-left:0}";
+th{white-space:normal;vertical-align:bottom}th:first-child,td:first-child{text-align:left;padding-left:0}\
+@media (max-width:40rem){th,td{padding:.25rem .35rem}th:first-child,td:first-child{white-space:normal;min-width:7rem;\
+position:sticky;left:0;background:var(--paper)}}";
 
 impl Page {
     /// The whole document.

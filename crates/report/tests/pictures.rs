@@ -168,5 +168,9 @@ fn a_page_is_self_contained_and_escapes_text() {
         html.contains("figure,.table{overflow-x:auto}")
             && html.contains("<div class=\"table\" tabindex=\"0\">\n<table>")
     );
+    let (_, narrow) = html.split_once("@media (max-width:40rem){").expect("rules for narrow screens");
+    let (_, first) = narrow.split_once("td:first-child{").expect("one for the first column");
+    let first = first.split('}').next().unwrap_or_default();
+    assert!(first.contains("white-space:normal") && first.contains("position:sticky"), "{first}");
     assert!(!html.contains("<script") && !html.contains("src=") && !html.contains("href="));
 }

@@ -65,8 +65,8 @@ struct Stranger {
 impl Permit {
     fn new(node: &Arc<Node>, worker: &Worker) -> Self {
         let open = node.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        if open > node.most_connections.load(Ordering::Relaxed) {
-            node.most_connections.fetch_max(open, Ordering::Relaxed);
+        if open > node.peak_connections.load(Ordering::Relaxed) {
+            node.peak_connections.fetch_max(open, Ordering::Relaxed);
         }
         worker.load.open.fetch_add(1, Ordering::Relaxed);
         Self { node: node.clone(), load: worker.load.clone(), since: Instant::now(), place: None, stranger: None }

@@ -69,7 +69,7 @@ pub struct Node {
     /// Accepted connections that are open.
     pub connections: AtomicUsize,
     /// The most of them at one time since [`Crowd`] looked.
-    pub most_connections: AtomicUsize,
+    pub peak_connections: AtomicUsize,
     /// How many there may be if each is to find a descriptor for its destination too.
     served_by_files: AtomicUsize,
     /// Those of each client's address ...
@@ -239,7 +239,7 @@ impl Relay {
             logins: Logins::new()?,
             own: OwnAddresses::default(),
             connections: AtomicUsize::new(0),
-            most_connections: AtomicUsize::new(0),
+            peak_connections: AtomicUsize::new(0),
             served_by_files: AtomicUsize::new(usize::MAX),
             clients: Arc::default(),
             users: Arc::default(),
@@ -476,6 +476,6 @@ async fn expire_pool(node: Arc<Node>) {
         node.pool.expire(age);
         node.lines.flush();
         let open = node.connections.load(Ordering::Relaxed);
-        crowd.look(open, node.most_connections.swap(open, Ordering::Relaxed));
+        crowd.look(open, node.peak_connections.swap(open, Ordering::Relaxed));
     }
 }

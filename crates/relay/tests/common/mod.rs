@@ -5,7 +5,7 @@ pub mod log;
 pub mod peer;
 pub mod process;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
@@ -177,11 +177,15 @@ impl Chain {
     }
 }
 
-/// As [`connect`], as the client that has this address.
+/// As [`connect`], as the client that has this address. One that is refused may have been reset by now: then nothing can be
+/// written.
 pub fn connect_from(from: [u8; 4], to: SocketAddr) -> TcpStream {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.bind(&SocketAddr::from((from, 0)).into()).unwrap();
-    socket.connect(&to.into()).unwrap();
+    match socket.connect(&to.into()) {
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+        other => other.unwrap(),
+    }
     let stream = TcpStream::from(socket);
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.set_write_timeout(Some(PATIENCE)).unwrap();

@@ -344,9 +344,7 @@ pub fn fill(stream: &mut TcpStream) {
     while quiet_since.elapsed() < Duration::from_millis(200) {
         match stream.write(&piece) {
             Ok(_) => quiet_since = Instant::now(),
-            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {
-                std::thread::sleep(Duration::from_millis(5))
-            }
+            Err(error) if error.kind() == ErrorKind::WouldBlock => std::thread::sleep(Duration::from_millis(5)),
             Err(error) => panic!("{error}"),
         }
     }
@@ -361,7 +359,7 @@ pub fn ends_cleanly(stream: &mut TcpStream) -> bool {
             Ok(0) => return true,
             Ok(_) => {}
             Err(error) => {
-                assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{error}");
+                assert_eq!(error.kind(), ErrorKind::ConnectionReset, "{error}");
                 return false;
             }
         }

@@ -12,6 +12,8 @@ use ekiden_net::namespace::Namespace;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Socket, Type};
 
+use crate::process;
+
 mod echo;
 pub mod files;
 pub mod flood;
@@ -60,6 +62,8 @@ pub struct Interval {
     pub elapsed: Duration,
     /// The relay's CPU time in it.
     pub cpu: Duration,
+    /// The CPU time of the whole machine: what relays cause in others is in it, whomever the kernel charges.
+    pub machine: Duration,
 }
 
 /// Asks for the CPU time that the relay has used so far.
@@ -112,21 +116,23 @@ struct Observed<T> {
     after: T,
     elapsed: Duration,
     cpu: Duration,
+    machine: Duration,
 }
 
 impl<T> Observed<T> {
     fn interval(&self, count: u64) -> Interval {
-        Interval { count, elapsed: self.elapsed, cpu: self.cpu }
+        Interval { count, elapsed: self.elapsed, cpu: self.cpu, machine: self.machine }
     }
 }
 
 /// Looks at the end of the warm-up, and at the end of the measured time.
 fn observe<T>(look: &dyn Fn() -> T, times: Times, cpu: Cpu) -> Result<Observed<T>> {
     thread::sleep(times.warm_up);
-    let (before, spent, start) = (look(), cpu()?, Instant::now());
+    let (before, spent, machine, start) = (look(), cpu()?, process::cpu_of_machine()?, Instant::now());
     thread::sleep(times.measured);
-    let (after, elapsed) = (look(), start.elapsed());
-    Ok(Observed { before, after, elapsed, cpu: cpu()?.saturating_sub(spent) })
+    let (after, elapsed, machine_after) = (look(), start.elapsed(), process::cpu_of_machine()?);
+    let (cpu, machine) = (cpu()?.saturating_sub(spent), machine_after.saturating_sub(machine));
+    Ok(Observed { before, after, elapsed, cpu, machine })
 }
 
 /// Waits until something can be read or accepted, or patience ends.

@@ -9,6 +9,8 @@ use crate::stats::percentile;
 pub enum Measure {
     /// Seconds of CPU that the relay spends on 10⁹ bytes of so many streams at once.
     CpuPerGb(u16),
+    /// Seconds of CPU that the whole machine spends on them.
+    MachinePerGb(u16),
     /// Gbit/s of all of them.
     Rate(u16),
     /// Jain's index of fairness over them.
@@ -32,6 +34,7 @@ impl Measure {
     pub fn key(self) -> String {
         match self {
             Measure::CpuPerGb(streams) => format!("cpu_s_per_gb_{streams}"),
+            Measure::MachinePerGb(streams) => format!("machine_s_per_gb_{streams}"),
             Measure::Rate(streams) => format!("gbit_per_s_{streams}"),
             Measure::Fairness(streams) => format!("jain_{streams}"),
             Measure::Memory(streams) => format!("relay_mib_{streams}"),
@@ -47,6 +50,7 @@ impl Measure {
     pub fn label(self) -> String {
         match self {
             Measure::CpuPerGb(streams) => format!("relay CPU s/GB, {}", counted(streams)),
+            Measure::MachinePerGb(streams) => format!("machine CPU s/GB, {}", counted(streams)),
             Measure::Rate(streams) => format!("Gbit/s, {}", counted(streams)),
             Measure::Fairness(streams) => format!("Jain's index, {}", counted(streams)),
             Measure::Memory(streams) => format!("relay MiB, {}", counted(streams)),
@@ -61,7 +65,7 @@ impl Measure {
     /// The decimals that mean something.
     pub fn decimals(self) -> usize {
         match self {
-            Measure::CpuPerGb(_) => 3,
+            Measure::CpuPerGb(_) | Measure::MachinePerGb(_) => 3,
             Measure::Fairness(_) | Measure::IdleKilobytes => 2,
             Measure::Connections => 0,
             _ => 1,
@@ -82,10 +86,11 @@ pub fn counted(streams: u16) -> String {
 
 /// What bulk streams are measured by. One stream is as fair as can be.
 pub fn of_bulk(streams: u16, bulk: &Bulk) -> Vec<(Measure, f64)> {
-    let (bytes, Interval { elapsed, cpu, .. }) = (bulk.interval.count as f64, bulk.interval);
+    let (bytes, Interval { elapsed, cpu, machine, .. }) = (bulk.interval.count as f64, bulk.interval);
     let mut values = vec![
         (Measure::Rate(streams), bytes * 8.0 / 1e9 / elapsed.as_secs_f64()),
         (Measure::CpuPerGb(streams), cpu.as_secs_f64() / (bytes / 1e9)),
+        (Measure::MachinePerGb(streams), machine.as_secs_f64() / (bytes / 1e9)),
         (Measure::Memory(streams), bulk.memory as f64 / f64::from(1 << 20)),
     ];
     if streams > 1 {

@@ -333,7 +333,6 @@ pub fn open_files() -> io::Result<u64> {
 fn new_socket(address: SocketAddr, options: &TcpOptions) -> Result<Socket, SocketError> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM.nonblocking(), Some(Protocol::TCP))?;
     socket.set_tcp_nodelay(true)?;
-    socket.set_keepalive(true)?;
     socket.set_linger(Some(Duration::ZERO))?;
     count_what_is_left(&socket)?;
     apply(&socket, options)?;
@@ -358,8 +357,9 @@ fn apply(socket: &Socket, options: &TcpOptions) -> Result<(), SocketError> {
     if let Some(size) = options.receive_buffer {
         set_buffer(socket, &RECEIVE, size)?;
     }
-    if let Some(silence) = options.keepalive {
-        set_keepalive(socket, silence)?;
+    match options.keepalive {
+        Some(silence) => set_keepalive(socket, silence)?,
+        None => socket.set_keepalive(true)?,
     }
     if options.user_timeout.is_some() {
         socket.set_tcp_user_timeout(options.user_timeout)?;

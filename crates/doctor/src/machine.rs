@@ -9,8 +9,9 @@ use ekiden_net::socket::raise_open_files;
 
 use crate::{Finding, Remedy, Verdict};
 
-/// Descriptors that a stream takes.
-const PER_STREAM: u64 = 2;
+/// Streams that a node serves at one time with ten descriptors, about: each takes two, a quarter of all is for pipes, and up to
+/// an eighth for looking up names and the like.
+const STREAMS_OF_TEN: u64 = 3;
 /// Fewer descriptors than this are few for a relay.
 const FEW_DESCRIPTORS: u64 = 4096;
 /// A hypervisor that takes more than this part of the processors' time makes round trips longer, in percent.
@@ -81,11 +82,11 @@ fn descriptors() -> Finding {
     let Ok(most) = raise_open_files() else {
         return Finding::new("open files", "unknown", Verdict::Good);
     };
-    let found = format!("at most {most}, so {} streams", most / PER_STREAM);
+    let found = format!("at most {most}, so about {} streams at one time", most / 10 * STREAMS_OF_TEN);
     let verdict = match most < FEW_DESCRIPTORS {
         false => Verdict::Good,
         true => Verdict::Costs {
-            what: "a node refuses streams beyond that".into(),
+            what: "more than that wait until others end".into(),
             remedy: Remedy::Advice("raise the hard limit: LimitNOFILE= of its service, or ulimit -Hn"),
         },
     };

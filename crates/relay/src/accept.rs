@@ -294,9 +294,12 @@ fn place(node: &Node, address: IpAddr) -> Option<Place<ClientKey>> {
     let limits = &node.config().limits;
     let is_own = address.to_canonical().is_loopback();
     let rate = if is_own { limits.loopback_rate } else { limits.client.rate };
-    let place = node.clients.enter(client, Allowance { rate, ..limits.client });
+    // Those on this machine are one address, and take files from it in any case.
+    let most = if is_own { u32::MAX } else { node.most_of_one_client() };
+    let place = node.clients.enter(client, Allowance { rate, open: limits.client.open.min(most) });
     let refused = place.map_err(|limit| {
         let key = match limit {
+            Limit::Open(_) if most < limits.client.open => "half of what the limit of open files allows".into(),
             Limit::Rate(_) if is_own => "limits.loopback_rate".into(),
             _ => limit.key("client"),
         };

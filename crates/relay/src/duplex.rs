@@ -48,6 +48,16 @@ pub struct Duplex {
     owes_end: bool,
 }
 
+/// Why a stream was reset.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Broken {
+    /// What happened first.
+    pub error: PumpError,
+    /// Whether it happened to the connection towards the side that was asked for.
+    pub is_beyond: bool,
+}
+
 /// A stream whose directions have both ended. Its connections are still open.
 #[derive(Debug)]
 pub struct Finished {
@@ -145,7 +155,7 @@ impl Duplex {
     }
 
     /// Runs until both directions have ended. At the first error, and at the `expiry`, both sides are reset.
-    pub async fn run(mut self, expiry: &mut Option<Box<Expiry>>) -> Result<Finished, PumpError> {
+    pub async fn run(mut self, expiry: &mut Option<Box<Expiry>>) -> Result<Finished, Broken> {
         let result = {
             let Self { a, b, forward, backward, owes_end } = &mut self;
             let (mut a, mut b) = (Running::new(a), Running::new(b));
@@ -153,7 +163,7 @@ impl Duplex {
                 if let Some(expiry) = expiry
                     && let Poll::Ready(error) = expiry.poll(cx, a.stream.socket(), b.stream.socket())
                 {
-                    return Poll::Ready(Err(error));
+                    return Poll::Ready(Err(Broken { error, is_beyond: false }));
                 }
                 poll(cx, &mut a, &mut b, forward, backward, owes_end)
             })
@@ -164,14 +174,14 @@ impl Duplex {
                 let Self { a, b, backward, owes_end, .. } = self;
                 Ok(Finished { a, b, owes_end, is_delivered: backward.is_delivered() })
             }
-            Err(error) => {
-                let code = match error {
+            Err(broken) => {
+                let code = match broken.error {
                     PumpError::Violation(_) => ResetCode::Violation,
                     _ => ResetCode::Broken,
                 };
                 self.a.reset(code, self.backward.is_between_frames() && !self.backward.is_done());
                 self.b.reset(code, self.forward.is_between_frames() && !self.forward.is_done());
-                Err(error)
+                Err(broken)
             }
         }
     }
@@ -206,14 +216,15 @@ fn poll(
     forward: &mut Pump,
     backward: &mut Pump,
     owes_end: &mut bool,
-) -> Poll<Result<(), PumpError>> {
+) -> Poll<Result<(), Broken>> {
     if backward.is_done() {
         forward.leave_end_to_close();
     }
     if !forward.is_done()
         && let Poll::Ready(Err(error)) = forward.poll(cx, a.stream, b.stream)
     {
-        return Poll::Ready(Err(error));
+        let is_beyond = matches!(error, PumpError::Send(_));
+        return Poll::Ready(Err(Broken { error, is_beyond }));
     }
     // All that `a` said was read up to its end, so closing `a` cannot reset it for unread bytes. A node may be told with its
     // end that all was delivered.
@@ -224,13 +235,14 @@ fn poll(
     if !backward.is_done()
         && let Poll::Ready(Err(error)) = backward.poll(cx, b.stream, a.stream)
     {
-        return Poll::Ready(Err(error));
+        let is_beyond = !matches!(error, PumpError::Send(_));
+        return Poll::Ready(Err(Broken { error, is_beyond }));
     }
     if forward.is_done() && backward.is_done() {
         return Poll::Ready(Ok(()));
     }
     if let Poll::Ready(error) = a.breaks(cx, forward, backward, b.stream) {
-        return Poll::Ready(Err(error));
+        return Poll::Ready(Err(Broken { error, is_beyond: false }));
     }
-    b.breaks(cx, backward, forward, a.stream).map(Err)
+    b.breaks(cx, backward, forward, a.stream).map(|error| Err(Broken { error, is_beyond: true }))
 }

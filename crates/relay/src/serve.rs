@@ -24,13 +24,14 @@ use tokio::time::timeout;
 use crate::accept::{Current, Permit};
 use crate::config::{ListenerKind, Peer};
 use crate::connection::Connection;
-use crate::duplex::{Duplex, Finished, Side};
+use crate::duplex::{Broken, Duplex, Finished, Side};
 use crate::ended::Ended;
 use crate::exit::{Choice, Policy, Refusal};
 use crate::expiry::{self, Expiry};
 use crate::memory;
 use crate::node::{Busy, Node};
-use crate::quota::Place;
+use crate::pump::PumpError;
+use crate::quota::{ClientKey, Place};
 use crate::route::Way;
 use crate::segment::{Early, delivered, open};
 
@@ -128,8 +129,8 @@ impl Stream {
         drop(first);
         let late = match duplex.run(&mut expiry).await {
             Ok(finished) => Late::of(finished, peer, node),
-            Err(error) => {
-                tracing::debug!("a stream was reset: {error}");
+            Err(broken) => {
+                broken.log(peer.as_deref(), node);
                 None
             }
         };
@@ -137,6 +138,18 @@ impl Stream {
             Box::pin(late.deliver(node, &mut expiry)).await;
         }
         drop((busy, user));
+    }
+}
+
+impl Broken {
+    /// Hosts reset their connections every day. That a node's breaks while it carries a stream is worth a line.
+    fn log(&self, peer: Option<&(String, Peer)>, node: &Node) {
+        match peer {
+            Some((name, _)) if self.is_beyond && !matches!(self.error, PumpError::Reset(_)) => {
+                node.lines.info("broke", name, format_args!("a stream over node {name} was reset: {self}"));
+            }
+            _ => tracing::debug!("a stream was reset: {self}"),
+        }
     }
 }
 
@@ -170,6 +183,17 @@ impl Late {
         if let Some(client) = client {
             client.deliver(expiry).await;
         }
+    }
+}
+
+/// Says in the log why someone at `from` was not taken to `target`: that it is forbidden is worth a line.
+fn log_failure(node: &Node, from: SocketAddr, by: &str, target: &Target, failure: &Failure) {
+    match failure.code {
+        FailureCode::Forbidden => {
+            let line = format_args!("{from} by {by} to {target}: {failure}");
+            node.lines.info("forbidden", ClientKey::from(from.ip()), line);
+        }
+        _ => tracing::debug!("{by} to {target}: {failure}"),
     }
 }
 

@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::sync::Mutex;
 
 use common::*;
+use ekiden_relay_proto::segment::{Kind, encode_opened};
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -120,4 +121,45 @@ fn nodes_that_are_refused_do_not_fill_the_log() {
         let lines = logged("segment listener was refused").len() - before;
         assert!((1..=2).contains(&lines), "{mode:?}: {lines}");
     }
+}
+
+#[test]
+fn what_an_exit_forbids_is_in_its_log() {
+    log::to(|line| LINES.lock().unwrap().push(line));
+    let private = "192.168.77.1";
+    let entry = node(
+        "name = \"forbids\"\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
+         [listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n[exit]\nallow = []\n",
+    );
+    assert_ne!(socks(entry.address("socks").unwrap(), private, 81).0, 0);
+    for request in ["CONNECT 192.168.77.1:82 HTTP/1.1", "GET http://192.168.77.1:83/ HTTP/1.1"] {
+        let mut stream = connect(entry.address("web").unwrap());
+        write!(stream, "{request}\r\nHost: {private}\r\n\r\n").unwrap();
+        assert!(read_head(&mut stream).starts_with("HTTP/1.1 403"));
+    }
+    // The first of each client is said at once, how many more there were at the end.
+    drop(entry);
+    assert_eq!(logged(&format!("to {private}:81")).len(), 1);
+    assert!(!logged("(and 2 more").is_empty(), "{:?}", logged(private));
+}
+
+#[test]
+fn a_node_that_dies_under_its_streams_is_in_the_log() {
+    log::to(|line| LINES.lock().unwrap().push(line));
+    let (listener, address) = listener();
+    let entry = node(&format!(
+        "name = \"alone\"\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
+         [peer.mortal]\naddress = \"{address}\"\nplain_key_file = \"key\"\n[[route]]\nto = [\"*\"]\nvia = [\"mortal\"]\n"
+    ));
+    let proxy = entry.address("socks").unwrap();
+    let asking = std::thread::spawn(move || socks(proxy, "192.0.2.1", 80));
+    let mut mortal = peer::accept_node(&listener);
+    assert_eq!(peer::frame(&mut mortal).0, Kind::Open);
+    mortal.write_all(&encode_opened(None)).unwrap();
+    let (code, mut client) = asking.join().unwrap();
+    assert_eq!(code, 0);
+    reset(mortal);
+    assert!(!ends_cleanly(&mut client));
+    let line = "a stream over node mortal was reset: receiving: ";
+    wait_until("it is said", || logged(line).len() == 1);
 }

@@ -242,6 +242,24 @@ fn strangers_on_a_segment_listener_leave_room_also_where_descriptors_are_few() {
 }
 
 #[test]
+fn one_client_leaves_room_for_others_where_descriptors_are_few() {
+    let listen = format!("{SOCKS}proxy_protocol_from = [\"127.0.0.1\"]\n");
+    let node = Process::start_with_files("one-client", &format!("threads = 1\n{listen}"), 160);
+    let server = late_echo();
+    let asks = |client: &str| {
+        let mut stream = connect(node.addresses[0]);
+        let [high, low] = server.port().to_be_bytes();
+        write!(stream, "PROXY TCP4 {client} 192.0.2.1 1000 1080\r\n").unwrap();
+        // It may be reset by now.
+        let _ = stream.write_all(&[5, 1, 0, 5, 1, 0, 1, 127, 0, 0, 1, high, low, b'h', b'i']);
+        stream
+    };
+    let held: Vec<TcpStream> = (0..100).map(|_| asks("192.0.2.7")).collect();
+    assert_eq!(is_answered(asks("192.0.2.8")), (0, b"hi".to_vec()), "another client is served");
+    drop(held);
+}
+
+#[test]
 fn a_process_whose_descriptors_are_taken_away_refuses_and_recovers() {
     let node = Process::start("taken", &format!("threads = 1\n{SOCKS}"));
     let server = late_echo();

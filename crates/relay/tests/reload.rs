@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use base64::Engine;
 use common::*;
 use ekiden_relay::{Relay, hash_password};
+use ekiden_relay_proto::segment::Kind;
 
 /// A server that answers every request, and how many connections it has had.
 fn origin() -> (SocketAddr, Arc<AtomicUsize>) {
@@ -151,4 +152,51 @@ fn a_socks_client_who_is_not_done_is_served_by_the_new_configuration() {
         let error = client.read_exact(&mut [0; 4]).unwrap_err();
         assert!(matches!(error.kind(), ErrorKind::ConnectionReset | ErrorKind::UnexpectedEof), "{error}");
     }
+}
+
+#[test]
+fn a_user_who_is_removed_while_the_login_waits_is_asked_again() {
+    let secret = hash_of_secret();
+    let (server, _) = origin();
+    let before = web(&format!("alice = \"{secret}\", bob = \"{secret}\""));
+    for attempt in 1.. {
+        let mut relay = node(&before);
+        let web_address = relay.address("web").unwrap();
+        let ask = |from: [u8; 4], login: &str| {
+            let mut stream = connect_from(from, web_address);
+            let credentials = base64::engine::general_purpose::STANDARD.encode(login);
+            let head = format!("GET http://{server}/ HTTP/1.1\r\nHost: {server}\r\n");
+            write!(stream, "{head}Proxy-Authorization: Basic {credentials}\r\n\r\n").unwrap();
+            stream
+        };
+        // Addresses take turns, and each of these has one guess before hers.
+        let guesses: Vec<TcpStream> = (1..30).map(|i| ask([127, 0, 9, i], "bob:wrong")).collect();
+        let mut alice = ask([127, 0, 9, 99], "alice:secret");
+        wait_until("all are accepted", || relay.connections() == 30);
+        relay.reload(config(&web(&format!("bob = \"{secret}\"")))).unwrap();
+        alice.set_nonblocking(true).unwrap();
+        let had_waited = alice.peek(&mut [0]).is_err();
+        alice.set_nonblocking(false).unwrap();
+        let status = read_head(&mut alice)[9..12].to_owned();
+        drop(guesses);
+        if had_waited {
+            assert_eq!(status, "407");
+            break;
+        }
+        assert!(attempt < 5, "her login never waits");
+    }
+}
+
+#[test]
+fn a_node_whose_key_was_taken_away_is_let_go_of_at_once() {
+    let listen = |key: &str| {
+        format!("[listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:0\"\nplain_key_file = \"{key}\"\n")
+    };
+    let mut relay = node(&listen("key"));
+    let mut dialler = peer::open_at(relay.address("seg").unwrap(), echo());
+    // Its stream goes on; the connection between two streams does not.
+    peer::say(&dialler, Kind::End);
+    while !matches!(peer::frame(&mut dialler).0, Kind::Delivered) {}
+    relay.reload(config(&listen("other-key"))).unwrap();
+    assert!(matches!(dialler.read(&mut [0]), Ok(0) | Err(_)), "the connection has ended");
 }

@@ -23,7 +23,7 @@ use super::caller::Caller;
 use super::departure::{End, unless_it_leaves};
 use super::login::{self, Login};
 use super::patience::{LINGER, leaving, left, linger, while_moving};
-use super::{Destination, Stream, Upstream, is_allowed, place_for, reach};
+use super::{Destination, Stream, Upstream, is_allowed, log_failure, place_for, reach};
 use crate::accept::Current;
 use crate::config::{Accept, Limits, Listener, ListenerKind};
 use crate::connection::Connection;
@@ -160,13 +160,24 @@ impl Client<'_> {
 
     /// Reads the head and checks who asks, by the configuration in force: a connection may have seen others.
     async fn admit(&mut self, head: &[u8]) -> Result<Request, HttpError> {
-        if !self.renew() {
-            return Err(HttpError { status: 503, reason: "this proxy does not listen here any more" });
+        loop {
+            if !self.renew() {
+                return Err(HttpError { status: 503, reason: "this proxy does not listen here any more" });
+            }
+            let request = parse_request(head, self.limits.headers)?;
+            self.log_in(&request).await?;
+            // A login may have waited while the configuration changed.
+            if self.generation == self.node.generation() {
+                return Ok(request);
+            }
         }
-        let request = parse_request(head, self.limits.headers)?;
+    }
+
+    /// Checks who asks, if the listener has users.
+    async fn log_in(&mut self, request: &Request) -> Result<(), HttpError> {
         if login::users(&self.listener).is_none() {
             self.user = None;
-            return Ok(request);
+            return Ok(());
         }
         let Some(credentials) = request.credentials.as_deref() else {
             return Err(HttpError { status: 407, reason: "user and password of the proxy are needed" });
@@ -192,7 +203,7 @@ impl Client<'_> {
             self.user = place_for(self.node, user);
         }
         match self.user {
-            Some(_) => Ok(request),
+            Some(_) => Ok(()),
             None => Err(HttpError { status: 429, reason: "this user has too many connections" }),
         }
     }
@@ -212,7 +223,7 @@ impl Client<'_> {
         let upstream = match unless_it_leaves(self.stream.socket(), end, reaching).await {
             Ok(upstream) => upstream,
             Err(failure) => {
-                tracing::debug!("http tunnel to {}: {failure}", request.target);
+                log_failure(self.node, self.caller.address(), "http tunnel", &request.target, &failure);
                 // One that was told otherwise is reset.
                 return if is_early {
                     None
@@ -257,7 +268,7 @@ impl Client<'_> {
         let reaching = reach(self.node, Destination::asked(&request.target), early);
         let reached = unless_it_leaves(self.stream.socket(), End::Half, reaching).await;
         let upstream = reached.map_err(|failure| {
-            tracing::debug!("http to {}: {failure}", request.target);
+            log_failure(self.node, self.caller.address(), "http", &request.target, &failure);
             Failed::Tell(failure.code.http_status(), failure.text)
         })?;
         // Only a node takes bytes early.

@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::departure::{End, unless_it_leaves};
-use super::{Destination, Upstream, reach_via};
+use super::{Destination, Upstream, log_failure, reach_via};
 use crate::accept::Permit;
 use crate::config::{Credential, Listener, Security};
 use crate::connection::Connection;
@@ -83,7 +83,7 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
                 return node.lines.warn("protocol", client, line);
             }
         };
-        stream = match serve_stream(node, stream.into_inner(), &request).await {
+        stream = match serve_stream(node, stream.into_inner(), &request, from).await {
             Ok(after) => after,
             Err(error) => return tracing::debug!("a stream from node {name} was reset: {error}"),
         };
@@ -163,7 +163,7 @@ async fn read_open(stream: &Connection) -> io::Result<Open> {
 }
 
 /// One stream, from OPEN to both ENDs. Returns the connection, ready for the next.
-async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open) -> io::Result<Ended> {
+async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open, from: SocketAddr) -> io::Result<Ended> {
     let busy = node.begin();
     let to = Destination { client: request.client, ..Destination::asked(&request.target) };
     let reaching = reach_via(node, &request.chain, to, Early::Node(&stream));
@@ -172,7 +172,7 @@ async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open) -> i
     let Upstream { side, peer, bound } = match reached {
         Ok(upstream) => upstream,
         Err(failure) => {
-            tracing::debug!("segment to {}: {failure}", request.target);
+            log_failure(node, from, "a segment", &request.target, &failure);
             stream.send_all(&encode_failed(&failure)).await?;
             let limit = node.config().limits.handshake;
             timeout(limit, discard(&stream)).await??;

@@ -13,7 +13,7 @@ use super::caller::Caller;
 use super::departure::{End, unless_it_leaves};
 use super::login::{self, Login};
 use super::patience::{left, linger};
-use super::{Destination, Stream, Upstream, is_allowed, place_for, reach};
+use super::{Destination, Stream, Upstream, is_allowed, log_failure, place_for, reach};
 use crate::accept::Current;
 use crate::config::{Accept, Listener};
 use crate::connection::Connection;
@@ -69,13 +69,7 @@ pub(super) async fn prepare(
         (Ok(upstream), Ok(Ok(()))) => Some(Stream::new(busy, client, upstream, first).of(user)),
         (Ok(_), _) => None,
         (Err(failure), _) => {
-            match failure.code {
-                FailureCode::Forbidden => {
-                    let (from, key) = (caller.address(), ClientKey::from(caller.address().ip()));
-                    node.lines.info("forbidden", key, format_args!("{from} by socks to {target}: {failure}"));
-                }
-                _ => tracing::debug!("socks to {target}: {failure}"),
-            }
+            log_failure(node, caller.address(), "socks", &target, &failure);
             Side::host(client).end_cleanly();
             None
         }

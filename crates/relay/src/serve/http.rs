@@ -204,7 +204,7 @@ impl Client<'_> {
         }
         match self.user {
             Some(_) => Ok(()),
-            None => Err(HttpError { status: 429, reason: "this user has too many connections" }),
+            None => Err(HttpError { status: 429, reason: "this user has as many connections as limits.user_connections and limits.user_rate allow" }),
         }
     }
 

@@ -204,7 +204,10 @@ impl Client<'_> {
         }
         match self.user {
             Some(_) => Ok(()),
-            None => Err(HttpError { status: 429, reason: "this user has as many connections as limits.user_connections and limits.user_rate allow" }),
+            None => Err(HttpError {
+                status: 429,
+                reason: "this user has as many connections as limits.user_connections and limits.user_rate allow",
+            }),
         }
     }
 

@@ -71,6 +71,9 @@ pub struct Tcp {
     pub congestion_fallback: Option<String>,
 }
 
+/// Connections of one client's address at a time, where the configuration does not say.
+pub const CLIENT_CONNECTIONS: u32 = 4096;
+
 /// Bounds on everything that others could make grow. Each is one key in `[limits]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {

@@ -149,8 +149,8 @@ impl Node {
         most.min(self.served_by_files.load(Ordering::Relaxed))
     }
 
-    /// How many of them one client's address may have, whatever the configuration says: where open files are few, it must
-    /// leave some to others.
+    /// How many of them one client's address may have where the configuration does not say: it must leave some to others
+    /// where open files are few.
     pub fn most_of_one_client(&self) -> u32 {
         u32::try_from(self.served_by_files.load(Ordering::Relaxed).div_ceil(2)).unwrap_or(u32::MAX)
     }

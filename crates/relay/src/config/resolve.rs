@@ -94,7 +94,12 @@ impl Source<'_> {
         Ok(Limits {
             connections: self.count(&raw.connections, "connections", 1..=1_000_000, 16_384)?,
             client: Allowance {
-                open: self.count(&raw.client_connections, "client_connections", 1..=1_000_000, 4096)?,
+                open: self.count(
+                    &raw.client_connections,
+                    "client_connections",
+                    1..=1_000_000,
+                    super::CLIENT_CONNECTIONS,
+                )?,
                 rate: self.count(&raw.client_rate, "client_rate", 1..=1_000_000, 1000)?,
             },
             // Who runs on this machine is no stranger; whoever limits clients nevertheless may mean these, too.

@@ -91,15 +91,11 @@ impl Source<'_> {
     }
 
     fn limits(&self, raw: &RawLimits) -> Result<Limits> {
+        let open = super::CLIENT_CONNECTIONS;
         Ok(Limits {
             connections: self.count(&raw.connections, "connections", 1..=1_000_000, 16_384)?,
             client: Allowance {
-                open: self.count(
-                    &raw.client_connections,
-                    "client_connections",
-                    1..=1_000_000,
-                    super::CLIENT_CONNECTIONS,
-                )?,
+                open: self.count(&raw.client_connections, "client_connections", 1..=1_000_000, open)?,
                 rate: self.count(&raw.client_rate, "client_rate", 1..=1_000_000, 1000)?,
             },
             // Who runs on this machine is no stranger; whoever limits clients nevertheless may mean these, too.

@@ -106,6 +106,24 @@ fn every_parameter_of_the_congestion_controls_is_in_the_documentation() {
 }
 
 #[test]
+fn every_message_that_the_troubleshooting_page_explains_is_one() {
+    let crates = std::fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path().join("src"));
+    let source: String = crates.map(|folder| sources_below(&folder)).collect();
+    let text = std::fs::read_to_string(root().join("docs/troubleshooting.md")).unwrap();
+    let mut seen = 0;
+    for cell in text.lines().filter_map(|line| line.strip_prefix("| ")?.split('|').next()) {
+        for message in cell.split('`').skip(1).step_by(2) {
+            for piece in message.split('…').map(|piece| piece.trim_matches([' ', '\''])).filter(|piece| piece.len() > 5)
+            {
+                assert!(source.contains(piece), "nothing says '{piece}'");
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 20, "found only {seen}");
+}
+
+#[test]
 fn every_link_in_the_documentation_leads_somewhere() {
     for file in documents() {
         let text = std::fs::read_to_string(&file).unwrap();
@@ -188,6 +206,14 @@ fn files_in(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = entries.filter(|path| path.extension().is_some_and(|e| e == extension)).collect();
     files.sort();
     files
+}
+
+/// All that is written in the Rust files of a folder and those below it.
+fn sources_below(folder: &Path) -> String {
+    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let below: String = entries.filter(|path| path.is_dir()).map(|path| sources_below(&path)).collect();
+    let files = files_in(folder, "rs").into_iter().map(|file| std::fs::read_to_string(file).unwrap());
+    files.fold(below, |all, text| all + &text)
 }
 
 fn root() -> PathBuf {

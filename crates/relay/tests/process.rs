@@ -62,8 +62,8 @@ fn a_killed_node_never_looks_like_an_end() {
 #[test]
 fn sigterm_lets_streams_end_and_resets_those_that_do_not() {
     let (host, _) = listener();
-    for ends in [true, false] {
-        let mut process = Process::start(&format!("term-{ends}"), &format!("[limits]\ndrain = \"1s\"\n{SOCKS}"));
+    for (ends, drain) in [(true, "300s"), (false, "1s")] {
+        let mut process = Process::start(&format!("term-{ends}"), &format!("[limits]\ndrain = \"{drain}\"\n{SOCKS}"));
         let (mut client, mut server) = open(&process, &host);
         process.signal(Signal::SIGTERM);
         wait_until("nobody accepts", || std::net::TcpStream::connect(process.addresses[0]).is_err());

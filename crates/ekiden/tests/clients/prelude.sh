@@ -6,7 +6,7 @@ on() { ip netns exec "$@"; }
 # Waits until something listens on a port of a node.
 await() {
   for _ in $(seq 200); do
-    on "$1" ss -Htln "sport = :$2" | grep -q . && return
+    on "$1" ss -Htln "sport = :$2" | grep . > /dev/null && return
     sleep 0.05
   done
   echo "nothing listens on $1:$2" >&2

@@ -32,7 +32,7 @@ while True:
 P
 : > dns.log
 on exit python3 dns.py 2> dns-errors.log &
-until_true sh -c 'ip netns exec exit ss -Hlun "sport = :53" | grep -q .'
+until_true sh -c 'ip netns exec exit ss -Hlun "sport = :53" | grep . > /dev/null'
 echo "nameserver 127.0.0.1" > resolv.conf
 mount --bind resolv.conf /etc/resolv.conf
 echo "127.0.0.1 localhost" > hosts

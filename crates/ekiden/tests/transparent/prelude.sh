@@ -88,7 +88,7 @@ interfaces = ["lan0"]'
 # Waits until something listens on a port of a node.
 await() {
   for _ in $(seq 400); do
-    on "$1" ss -Htln "sport = :$2" | grep -q . && return
+    on "$1" ss -Htln "sport = :$2" | grep . > /dev/null && return
     sleep 0.05
   done
   fail "nothing listens on $1:$2"
@@ -145,7 +145,7 @@ clean() {
   [ -z "$(on $1 nft list tables)" ] || fail "$(on $1 nft list ruleset)"
   local family
   for family in -4 -6; do
-    if ip -n $1 $family rule | grep -q fwmark; then fail "$(ip -n $1 $family rule)"; fi
-    if ip -n $1 $family route show table all | grep -q 'local default'; then fail "$(ip -n $1 $family route show table all)"; fi
+    if ip -n $1 $family rule | grep fwmark > /dev/null; then fail "$(ip -n $1 $family rule)"; fi
+    if ip -n $1 $family route show table all | grep 'local default' > /dev/null; then fail "$(ip -n $1 $family route show table all)"; fi
   done
 }

@@ -24,7 +24,7 @@ sees_client 10.1.0.2 10.3.0.2:8080
 sed -i 's/interfaces = \["lan0"\]/&\nexcept = ["*:8081"]/' island.toml
 kill -HUP $pid
 until_true grep -q 'configuration was read again' island.log
-on island nft list table inet ekiden_island | grep -q 'tcp dport 8081 return' || fail "$(on island nft list ruleset)"
+on island nft list table inet ekiden_island | grep 'tcp dport 8081 return' > /dev/null || fail "$(on island nft list ruleset)"
 
 # What it lends nft, none of its threads keeps.
 for status in /proc/$pid/task/*/status; do

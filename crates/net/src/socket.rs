@@ -109,7 +109,7 @@ const BACKLOG: i32 = 4096;
 
 /// Listens on `address` with SO_REUSEPORT, so that every worker thread can have a socket of its own. On `[::]` it takes IPv4 too,
 /// unless `only_v6`; its clients' addresses are then plain IPv4 addresses.
-/// Accepted connections inherit no-delay, keep-alive, linger-zero (see [`reset_on_close`]) and `options`.
+/// Accepted connections inherit no-delay, keep-alive, linger-zero (see [`end_on_close`]) and `options`.
 pub fn listen(address: SocketAddr, only_v6: bool, options: &TcpOptions) -> Result<TcpListener, SocketError> {
     listen_on(new_socket(address, options)?, address, only_v6)
 }
@@ -211,10 +211,17 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Decides what closing the socket means: with `on`, a reset that discards what is queued (also when the
-/// process is killed); without, the queued data and then a clean end.
-pub fn reset_on_close(socket: &impl AsFd, on: bool) -> io::Result<()> {
-    SockRef::from(socket).set_linger(on.then_some(Duration::ZERO))
+/// From now on closing the socket means the queued data and then a clean end. Before, it is a reset that discards what is
+/// queued, also when the process is killed.
+pub fn end_on_close(socket: &impl AsFd) -> io::Result<()> {
+    SockRef::from(socket).set_linger(None)
+}
+
+/// For a socket that is about to be closed with data queued: gives the kernel its own bound of the pauses between
+/// retransmissions back. It gives up a closed socket whose receiver has no room as soon as they reach their bound, and tells
+/// nobody: after 25 s with the 10 s that a keep-alive of 60 s means, after three minutes with its own.
+pub fn pause_longest(socket: &impl AsFd) -> io::Result<()> {
+    set_longest_pause(&SockRef::from(socket), LONGEST_PAUSE)
 }
 
 /// Whether a connection that should be silent is silent and alive: nothing to read, no end, no error.
@@ -367,11 +374,19 @@ fn apply(socket: &Socket, options: &TcpOptions) -> Result<(), SocketError> {
     Ok(())
 }
 
+/// The most that the pauses between retransmissions can be bounded by, and what they are unless they are (TCP_RTO_MAX).
+const LONGEST_PAUSE: Duration = Duration::from_secs(120);
+
 fn set_keepalive(socket: &Socket, silence: Duration) -> io::Result<()> {
+    let pause = (silence / 6).clamp(Duration::from_secs(1), LONGEST_PAUSE);
+    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(silence).with_interval(pause))?;
+    set_longest_pause(socket, pause)
+}
+
+/// Bounds the pauses between retransmissions, where the kernel can (Linux 6.15).
+fn set_longest_pause(socket: &Socket, pause: Duration) -> io::Result<()> {
     /// TCP_RTO_MAX_MS of linux/tcp.h, which libc does not have yet.
     const RTO_MAX_MS: i32 = 44;
-    let pause = (silence / 6).clamp(Duration::from_secs(1), Duration::from_secs(120));
-    socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(silence).with_interval(pause))?;
     match set_int(socket.as_raw_fd(), libc::IPPROTO_TCP, RTO_MAX_MS, pause.as_millis() as i32) {
         Err(error) if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(()),
         other => other,

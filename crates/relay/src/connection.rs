@@ -208,6 +208,13 @@ impl Connection {
         end_cleanly(&self.socket, self.tls.as_ref());
     }
 
+    /// As [`Connection::end_cleanly`], for a connection that is closed with data that the other side may have no room for yet.
+    pub fn leave_to_kernel(&self) {
+        self.end_cleanly();
+        // Without, it gives up sooner.
+        let _ = socket::pause_longest(&self.socket);
+    }
+
     /// Takes it out of the event loop. `None` if it cannot rest.
     pub fn rest(self) -> Option<Resting> {
         let Self { socket, tls } = self;
@@ -314,7 +321,7 @@ fn end_cleanly(socket: &impl AsFd, tls: Option<&Tls>) {
         // Without this the other side takes it for cut, which is never wrong.
         let _ = session.close().and_then(|()| session.flush(|sealed| socket::send(socket, sealed, false)));
     }
-    let _ = socket::reset_on_close(socket, false);
+    let _ = socket::end_on_close(socket);
 }
 
 fn is_quiet(socket: &impl AsFd, tls: Option<&Tls>) -> bool {

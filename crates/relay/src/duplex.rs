@@ -114,13 +114,15 @@ impl Side {
         let _ = SockRef::from(self.stream.socket()).shutdown(Shutdown::Write);
     }
 
-    /// As [`Side::end_cleanly`], and keeps the connection until all has arrived, or the limits pass.
+    /// As [`Side::end_cleanly`], and keeps the connection until all has arrived, or the limits pass. Whoever stops waiting leaves
+    /// the rest to the kernel.
     ///
     /// The kernel gives up a closed connection whose receiver has had no room for some minutes, but not one that a process
     /// has. And only here do acknowledgements for a foreign address arrive while the rules stand; whoever stops the node
     /// waits for this before taking them away.
     pub async fn deliver(self, expiry: &mut Option<Box<Expiry>>) {
         self.say_end();
+        let _left = (!self.foreign).then_some(Left(&self.stream));
         let socket = self.stream.socket();
         let arrived = async {
             let mut pause = LOOK;
@@ -143,6 +145,15 @@ impl Side {
                 self.stream.end_cleanly();
             }
         }
+    }
+}
+
+/// Leaves the connection to the kernel when dropped.
+struct Left<'a>(&'a Connection);
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        self.0.leave_to_kernel();
     }
 }
 

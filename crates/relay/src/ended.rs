@@ -57,7 +57,7 @@ impl Deref for Ended {
 impl Drop for Ended {
     fn drop(&mut self) {
         if let Some(connection) = &self.0 {
-            connection.end_cleanly();
+            connection.leave_to_kernel();
         }
     }
 }

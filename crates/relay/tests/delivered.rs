@@ -36,11 +36,16 @@ struct Way {
 
 impl Way {
     fn new(mode: Mode, count: usize) -> Self {
+        Self::having(mode, count, "")
+    }
+
+    /// With more configuration for each of the nodes.
+    fn having(mode: Mode, count: usize, each: &str) -> Self {
         let mut nodes: Vec<Relay> = Vec::new();
         for i in (1..=count).rev() {
             let next = format!("n{}", i + 1);
             let peer = nodes.first().map(|node| (next.as_str(), node.address("seg").unwrap()));
-            nodes.insert(0, segment_node(mode, &format!("n{i}"), peer, ""));
+            nodes.insert(0, segment_node(mode, &format!("n{i}"), peer, each));
         }
         let via: Vec<String> = (1..=count).map(|i| format!("n{i}")).collect();
         let (own, known, address) = (mode.node("key"), mode.peer("key"), nodes[0].address("seg").unwrap());
@@ -367,8 +372,10 @@ fn one_client_whose_origins_read_late_does_not_fill_the_nodes_behind_the_entry()
     // As many as the entry waits for, and as each node does whose dialler has gone.
     const EACH: usize = 64;
     const KEPT: usize = 8;
-    let way = Way::new(Mode::Tls, 2);
-    let entry = node(&way.text);
+    // The pauses between retransmissions grow to 1 s: what the kernel is left with would be given up after about 3 s.
+    let tcp = "[tcp]\nkeepalive = \"6s\"\n";
+    let way = Way::having(Mode::Tls, 2, tcp);
+    let entry = node(&way.with(tcp));
     let small = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     small.set_recv_buffer_size(4096).unwrap();
     small.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
@@ -392,6 +399,7 @@ fn one_client_whose_origins_read_late_does_not_fill_the_nodes_behind_the_entry()
     wait_until("the nodes have few of them", || {
         way.nodes.iter().zip(2..).all(|(node, before)| node.connections() <= before * EACH + KEPT)
     });
+    sleep(Duration::from_secs(5));
     for mut server in servers {
         let mut all = Vec::new();
         server.read_to_end(&mut all).unwrap();

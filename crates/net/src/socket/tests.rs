@@ -69,3 +69,31 @@ fn accepted_connections_inherit_everything() {
     assert_eq!(socket.tcp_user_timeout().unwrap(), Some(patience));
     drop(client);
 }
+
+#[test]
+fn a_closed_socket_outlives_a_receiver_that_has_no_room_for_a_while() {
+    let listener = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    listener.set_recv_buffer_size(8192).unwrap();
+    listener.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    listener.listen(1).unwrap();
+    let address = listener.local_addr().unwrap();
+    // With its bound of 1 s the kernel would give up after about 3 s.
+    let options = TcpOptions { keepalive: Some(Duration::from_secs(6)), ..TcpOptions::default() };
+    let sender = new_socket(address.as_socket().unwrap(), &options).unwrap();
+    let _ = sender.connect(&address);
+    let (receiver, _) = listener.accept().unwrap();
+    let mut sent = 0;
+    while let Ok(n) = sender.send(&[7; 100_000]) {
+        sent += n;
+    }
+    assert!(sent > 0);
+    pause_longest(&sender).unwrap();
+    end_on_close(&sender).unwrap();
+    drop(sender);
+    std::thread::sleep(Duration::from_secs(5));
+    let mut receiver = TcpStream::from(receiver);
+    receiver.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut all = Vec::new();
+    io::Read::read_to_end(&mut receiver, &mut all).unwrap();
+    assert_eq!(all.len(), sent);
+}

@@ -22,13 +22,14 @@ use self::head::response_head;
 use super::caller::Caller;
 use super::departure::{End, unless_it_leaves};
 use super::login::{self, Login};
-use super::patience::{LINGER, leaving, left, linger, while_moving};
+use super::patience::{LINGER, end_first, leaving, left, linger, while_moving};
 use super::{Destination, Stream, Upstream, is_allowed, log_failure, place_for, reach};
 use crate::accept::Current;
 use crate::config::{Accept, Limits, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::duplex::Side;
 use crate::ended::Ended;
+use crate::expiry::Expiry;
 use crate::logins::Crowded;
 use crate::memory::Holding;
 use crate::node::Node;
@@ -131,8 +132,8 @@ pub(super) async fn prepare(
         match done {
             Ok(Outcome::Next(kept)) => origin = kept,
             Ok(Outcome::Close) => {
-                linger(&client.stream).await;
-                return None;
+                end_first(&client.stream).await;
+                break;
             }
             Err(Failed::Tell(status, text)) => return client.refuse(status, &text, request.is_head).await,
             Err(Failed::Reset(error)) => {
@@ -143,7 +144,7 @@ pub(super) async fn prepare(
         }
     }
     finish(node, origin);
-    Side::host(client.stream).end_cleanly();
+    client.end().await;
     None
 }
 
@@ -323,6 +324,14 @@ impl Client<'_> {
         Ok(Outcome::Next(kept))
     }
 
+    /// Ends the connection once the client has taken all that it was answered, or the limits pass.
+    async fn end(self) {
+        if let Err(late) = Side::host(self.stream).end_if_sent() {
+            let _busy = self.node.begin();
+            late.deliver(&mut Expiry::new(&self.node.config().limits)).await;
+        }
+    }
+
     /// Tells the client why, and ends.
     async fn refuse(self, status: u16, text: &str, is_head: bool) -> Option<Stream> {
         let mut message = status_message(status, text);
@@ -433,38 +442,42 @@ fn gone(error: &PumpError) -> Failed {
 }
 
 /// Lets go of an origin between two requests. A node is told the end, and the connection serves the next stream once the
-/// node has delivered all. Draining waits for that.
+/// node has delivered all. Draining waits for that, and for an origin that has yet to take what it was sent.
 fn finish(node: &Arc<Node>, origin: Option<Origin>) {
     let Some(Origin { upstream, reader, .. }) = origin else { return };
-    if !upstream.side.node {
-        return upstream.side.end_cleanly();
-    }
-    // What was said unasked resets it.
-    if !reader.is_quiet() {
+    let Upstream { side, peer, bound } = upstream;
+    // What a node said unasked resets it.
+    if side.node && !reader.is_quiet() {
         return;
     }
+    let side = if side.node { Err(side) } else { side.end_if_sent() };
+    let Err(side) = side else { return };
     let (busy, node) = (node.begin(), node.clone());
     tokio::spawn(async move {
-        let end = Header { kind: Kind::End, length: 0 }.encode();
-        if upstream.side.stream.send_all(&end).await.is_err() {
+        if !side.node {
+            while_late(&node, side.deliver(&mut None)).await;
             return;
         }
-        let Upstream { side, peer, bound } = upstream;
+        let end = Header { kind: Kind::End, length: 0 }.encode();
+        if side.stream.send_all(&end).await.is_err() {
+            return;
+        }
         let stream = Ended::new(side.stream);
-        let is_delivered = async {
-            let mut told = pin!(delivered(&stream, reader.has_ended()));
-            match timeout(LINGER, &mut told).await {
-                Ok(told) => told.is_ok(),
-                // The origin reads late, or goes on speaking. The client may be gone, so its limits do not bound these.
-                Err(_) => match node.late_origins.try_acquire() {
-                    Ok(_late) => told.await.is_ok(),
-                    Err(_) => false,
-                },
-            }
-        };
-        if is_delivered.await {
+        let told = while_late(&node, delivered(&stream, reader.has_ended())).await;
+        if told.is_some_and(|told| told.is_ok()) {
             Upstream { side: Side::node(stream.into_inner()), peer, bound }.rest(&node);
         }
         drop(busy);
     });
+}
+
+/// Waits for an origin that reads late, or goes on speaking. The client may be gone, so its limits do not bound these: beyond a
+/// moment only so many are waited for.
+async fn while_late<T>(node: &Node, taken: impl Future<Output = T>) -> Option<T> {
+    let mut taken = pin!(taken);
+    if let Ok(taken) = timeout(LINGER, &mut taken).await {
+        return Some(taken);
+    }
+    let _late = node.late_origins.try_acquire().ok()?;
+    Some(taken.await)
 }

@@ -22,8 +22,14 @@ pub const LINGER: Duration = Duration::from_secs(2);
 /// Most responses have begun by then, and nobody has looked whether the client ended its side.
 const SOON: Duration = Duration::from_secs(1);
 
-/// Ends our direction of a `client`'s connection and waits a little for the client's.
+/// Ends a connection to a `client` that was refused.
 pub async fn linger(client: &Connection) {
+    end_first(client).await;
+    client.end_cleanly();
+}
+
+/// Ends our direction of a `client`'s connection and waits a little for the client's.
+pub async fn end_first(client: &Connection) {
     if SockRef::from(client.socket()).shutdown(Shutdown::Write).is_err() {
         return;
     }
@@ -32,7 +38,6 @@ pub async fn linger(client: &Connection) {
         while !matches!(client.receive(&mut sink).await, Ok(0) | Err(_)) {}
     };
     let _ = timeout(LINGER, until_end).await;
-    client.end_cleanly();
 }
 
 /// Runs `work`. `None` if nothing happened in it for `limit` before `has_begun`.

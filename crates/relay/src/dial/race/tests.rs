@@ -1,7 +1,7 @@
 //! Names whose addresses are alive, dead, silent or refused.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, TcpListener, TcpStream as StdStream};
-
 use std::path::Path;
 
 use ekiden_net::socket::TcpOptions;
@@ -175,16 +175,15 @@ fn among(alive: IpAddr, silent: &[IpAddr]) -> (TcpListener, Vec<TcpListener>) {
     }
 }
 
-/// Sockets of this machine that try to connect to `port`.
+/// Sockets of this machine that try to connect to `port`. The kernel's table names some of them twice, where others come or
+/// go while it is read: one has the local address of its own.
 fn connecting(port: u16) -> usize {
     const SYN_SENT: &str = "02";
     let port = format!(":{port:04X}");
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let tries = |line: &&str| {
-        let mut fields = line.split_whitespace().skip(2);
-        fields.next().is_some_and(|remote| remote.ends_with(&port)) && fields.next() == Some(SYN_SENT)
-    };
-    table.lines().filter(tries).count()
+    let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let tries = rows.filter(|row| row[2].ends_with(&port) && row[3] == SYN_SENT);
+    tries.map(|row| row[1].to_owned()).collect::<BTreeSet<_>>().len()
 }
 
 /// How many connections `clients` have begun after a while in which no address's share of the time ends: each asks for a name

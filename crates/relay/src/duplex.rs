@@ -122,7 +122,7 @@ impl Side {
     /// waits for this before taking them away.
     pub async fn deliver(self, expiry: &mut Option<Box<Expiry>>) {
         self.say_end();
-        let _left = (!self.foreign).then_some(Left(&self.stream));
+        let _left = (!self.foreign).then(|| Left(&self.stream));
         let socket = self.stream.socket();
         let arrived = async {
             let mut pause = LOOK;

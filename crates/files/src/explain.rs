@@ -143,6 +143,10 @@ fn said_plainly(message: &str) -> String {
     if message == "wanted string or table" {
         return "it must be a text in quotes".into();
     }
+    // A word without quotes that begins as one of the words of TOML does.
+    if message.starts_with("invalid float, expected `") || message.starts_with("invalid boolean, expected `") {
+        return "string values must be quoted".into();
+    }
     let whole = |kind: &str| match kind {
         "u8" => Some(u64::from(u8::MAX)),
         "u16" => Some(u64::from(u16::MAX)),
@@ -253,6 +257,8 @@ mod tests {
             ("name = \"a\"\n[nodes.x]\nkind = \"host\"", "unknown field `nodes`, expected one of `name`, "),
             ("name = \"a", "name: invalid basic string"),
             ("name = a", "name: string values must be quoted"),
+            ("name = island", "name: string values must be quoted"),
+            ("name = tokyo", "name: string values must be quoted"),
             ("nam = \"a\"", "unknown field `nam`, expected one of `name`, "),
             ("name = \"a\"\n[node.x]\nkid = 1", "unknown field `kid` in node.x, expected `kind` or `via`"),
             (

@@ -14,7 +14,7 @@ use ekiden_net::socket::Listening;
 use ekiden_net::steer;
 use tokio::sync::{oneshot, watch};
 
-use crate::config::{Allowance, CLIENT_CONNECTIONS, Listener, ListenerKind};
+use crate::config::{Allowance, Listener, ListenerKind};
 use crate::node::{Busy, Load, Node, Steering, Worker};
 use crate::quota::{ClientKey, Limit, Place};
 use crate::serve;
@@ -295,8 +295,7 @@ fn place(node: &Node, address: IpAddr) -> Option<Place<ClientKey>> {
     let is_own = address.to_canonical().is_loopback();
     let rate = if is_own { limits.loopback_rate } else { limits.client.rate };
     // Those on this machine are one address, and take files from it in any case. Who sets the limit knows the clients.
-    let is_default = limits.client.open == CLIENT_CONNECTIONS;
-    let most = if is_own || !is_default { u32::MAX } else { node.most_of_one_client() };
+    let most = if is_own || limits.limits_clients { u32::MAX } else { node.most_of_one_client() };
     let place = node.clients.enter(client, Allowance { rate, open: limits.client.open.min(most) });
     let refused = place.map_err(|limit| {
         let key = match limit {

@@ -71,9 +71,6 @@ pub struct Tcp {
     pub congestion_fallback: Option<String>,
 }
 
-/// Connections of one client's address at a time, where the configuration does not say.
-pub const CLIENT_CONNECTIONS: u32 = 4096;
-
 /// Bounds on everything that others could make grow. Each is one key in `[limits]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
@@ -81,6 +78,8 @@ pub struct Limits {
     pub connections: u32,
     /// What each client's address is allowed, over all listeners that hosts connect to; an IPv6 network of 64 bits is one.
     pub client: Allowance,
+    /// Whether the configuration says how many connections a client may have. If not, it also leaves others room.
+    pub limits_clients: bool,
     /// New connections per second, a second's worth of them at once, of a client on this machine (a loopback address).
     pub loopback_rate: u32,
     /// What each user is allowed, over all listeners that ask for one.

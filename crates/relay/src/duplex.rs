@@ -1,6 +1,6 @@
 //! A whole stream: both directions between two sockets, and what closing them means.
 
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::net::Shutdown;
 use std::task::{Context, Poll};
 
@@ -131,7 +131,15 @@ impl Side {
                 pause = (pause * 2).min(LOOK_MOST);
             }
         };
+        // What it still says would stand in the way: it may read only when it has said all, and a close with something unread
+        // resets.
+        let discarding = async {
+            let mut sink = vec![0; 4096];
+            while !matches!(self.stream.receive(&mut sink).await, Ok(0) | Err(_)) {}
+            pending::<()>().await;
+        };
         tokio::select! {
+            () = discarding => {}
             () = arrived => self.stream.end_cleanly(),
             () = expiry::passed(expiry, socket) => {}
         }

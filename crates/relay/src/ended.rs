@@ -30,7 +30,7 @@ impl Ended {
     }
 
     /// Waits until the kernel has sent all that was said, or the connection broke. The kernel gives up a closed connection
-    /// whose receiver has had no room for some minutes, but not one that a process has.
+    /// whose receiver has no room (see [`socket::pause_longest`]), but not one that a process has.
     pub async fn sent(&self) {
         let sent = async {
             let mut pause = LOOK;

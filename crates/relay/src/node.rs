@@ -52,7 +52,7 @@ const ABANDONED: usize = 64;
 #[derive(Debug)]
 pub struct Node {
     config: RwLock<Arc<Config>>,
-    /// Grows with each new configuration.
+    /// Grows with each new configuration. Odd while it changes.
     generation: AtomicU64,
     /// What times are counted from.
     pub started: Instant,
@@ -141,6 +141,14 @@ impl Node {
     /// Which configuration is in force. What was decided under an earlier one may not hold any more.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
+    }
+
+    /// Waits while the configuration changes: its users are in force a moment after its routes, and nobody is let in by the one
+    /// and served by the other.
+    pub async fn settled(&self) {
+        while !self.generation().is_multiple_of(2) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
     }
 
     /// How many accepted connections may be open at one time.
@@ -322,14 +330,16 @@ impl Relay {
         }
         self.held.extend(held);
         // Nothing can fail from here on. The configuration is in force before its listeners accept.
+        self.node.generation.fetch_add(1, Ordering::AcqRel);
         *self.node.config.write().unwrap_or_else(PoisonError::into_inner) = config.clone();
-        self.node.generation.fetch_add(1, Ordering::Release);
         self.node.pool.configure(&config);
         self.node.names.forget();
+        self.node.lines.forget();
         self.node.served_by_files.store(served_by_files(&config), Ordering::Relaxed);
         memory::limit(config.limits.memory);
         self.node.reloaded.send_replace(());
         self.switch_to(&config, fresh);
+        self.node.generation.fetch_add(1, Ordering::AcqRel);
         Ok(())
     }
 
@@ -359,6 +369,11 @@ impl Relay {
         }
         self.node.stopping.send_replace(true);
         self.node.pool.close();
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<Config> {
+        self.node.config()
     }
 
     /// Streams and requests under way.

@@ -68,7 +68,10 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
             }
         }
         if relay.busy() > 0 {
-            tracing::warn!("{} streams did not end and are reset", relay.busy());
+            tracing::warn!(
+                "{} streams did not end: those that run are reset, what others have yet to take is left to the kernel",
+                relay.busy()
+            );
         }
         Ok(())
     })
@@ -84,8 +87,19 @@ fn reload(relay: &mut Relay, file: &Path) -> Option<std::time::Duration> {
         }
     };
     let drain = config.limits.drain;
+    let before = relay.config();
+    let fingerprint = |config: &Config| config.identity.as_ref().map(|identity| identity.fingerprint());
+    let (threads, key) = (config.threads, fingerprint(&config));
     match relay.reload(config) {
-        Ok(()) => tracing::info!("the configuration was read again from {}", file.display()),
+        Ok(()) => {
+            tracing::info!("the configuration was read again from {}", file.display());
+            if threads != before.threads {
+                tracing::warn!("threads = {threads} is taken at the next start");
+            }
+            if let Some(key) = key.filter(|key| Some(key) != fingerprint(&before).as_ref()) {
+                tracing::info!("this node's key is {key}");
+            }
+        }
         Err(error) => {
             let restart = "; the node gave up when it started what it did not need: restart it";
             tracing::error!(

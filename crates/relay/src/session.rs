@@ -404,7 +404,7 @@ impl Sealed {
 /// taken; [`io::ErrorKind::InvalidData`]: anything else.
 fn told(error: &Error) -> io::Error {
     use io::ErrorKind::{InvalidData, PermissionDenied};
-    let plain = "it does not speak TLS: an ekiden listener with plain_key_file, or something else";
+    let plain = "it does not speak TLS: it has a plain_key_file, or is no ekiden node";
     match error {
         Error::InvalidCertificate(CertificateError::Other(stranger)) => {
             io::Error::new(PermissionDenied, stranger.to_string())
@@ -412,6 +412,10 @@ fn told(error: &Error) -> io::Error {
         Error::AlertReceived(AlertDescription::CertificateUnknown) => io::Error::new(PermissionDenied, OursRefused),
         Error::AlertReceived(AlertDescription::NoApplicationProtocol) | Error::NoApplicationProtocol => {
             io::Error::new(InvalidData, "it speaks another version of the segment protocol")
+        }
+        // So a listener for clients says that it speaks something else.
+        Error::AlertReceived(AlertDescription::HandshakeFailure) => {
+            io::Error::new(InvalidData, "it refuses to speak TLS: its address is not that of a segment listener")
         }
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => io::Error::new(InvalidData, plain),
         Error::PeerIncompatible(

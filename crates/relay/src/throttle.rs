@@ -60,6 +60,12 @@ impl Throttle {
         due.iter().for_each(|(level, text)| emit(*level, text));
     }
 
+    /// Logs all counts. What comes next is logged at once: whoever has changed something looks whether it helped.
+    pub fn forget(&self) {
+        let due = self.lock().all();
+        due.iter().for_each(|(level, text)| emit(*level, text));
+    }
+
     fn log(&self, level: Level, kind: &'static str, whom: &dyn fmt::Display, line: fmt::Arguments<'_>) {
         let text = self.lock().take(level, (kind, whom.to_string()), line, self.started.elapsed());
         if let Some(text) = text {
@@ -74,8 +80,7 @@ impl Throttle {
 
 impl Drop for Throttle {
     fn drop(&mut self) {
-        let due = self.lock().due(Duration::MAX);
-        due.iter().for_each(|(level, text)| emit(*level, text));
+        self.forget();
     }
 }
 
@@ -99,6 +104,13 @@ impl Lines {
         }
         self.0.insert(key, Line { level, text: text.clone(), at: now, more: 0 });
         Some(text)
+    }
+
+    /// All counts, which are forgotten.
+    fn all(&mut self) -> Vec<(Level, String)> {
+        let due = self.due(Duration::MAX);
+        self.0.clear();
+        due
     }
 
     /// The counts to log now. A line that did not come again is forgotten.
@@ -165,6 +177,14 @@ mod tests {
             lines.take(Level::WARN, (KIND, "b".into()), line, Duration::from_secs(i as u64));
         }
         assert_eq!(due(&mut lines, 10), ["node b is dead: no answer (and 2 more within 10s)"]);
+    }
+
+    #[test]
+    fn what_comes_after_a_reload_is_logged_at_once() {
+        let mut lines = Lines::default();
+        assert!(take(&mut lines, "192.0.2.1", 0).is_some() && take(&mut lines, "192.0.2.1", 1).is_none());
+        assert_eq!(lines.all(), [(Level::WARN, "192.0.2.1 did it (and 1 more within 10s)".to_owned())]);
+        assert!(take(&mut lines, "192.0.2.1", 2).is_some());
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::session::Session;
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Stranger {
     /// The node that was dialled has another key than the pinned one.
-    #[error("it has presented the key {presented}, but {pinned} is pinned")]
+    #[error("it has presented the key {presented}, but its peer entry has the fingerprint {pinned}")]
     Other {
         /// What it has.
         presented: Fingerprint,
@@ -38,7 +38,9 @@ pub enum Stranger {
     )]
     NotPinned(Fingerprint),
     /// The node that connects is not among those that may.
-    #[error("it has presented the key {0}, which is none of this listener's nodes: `ekiden peer allow` adds it")]
+    #[error(
+        "it has presented the key {0}, which is none of this listener's nodes; if `ekiden keygen --show` says so on a node that may connect, add it with `ekiden peer allow`"
+    )]
     NotAllowed(Fingerprint),
 }
 

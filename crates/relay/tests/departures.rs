@@ -25,7 +25,7 @@ fn connecting(to: SocketAddr) -> usize {
     let remote = format!(":{:04X} 02 ", to.port());
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let tries = table.lines().filter(|line| line.contains(&remote));
-    tries.filter_map(|line| line.split_whitespace().nth(1)).collect::<BTreeSet<_>>().len()
+    tries.map(|line| line.split_whitespace().take(3).skip(1).collect::<Vec<_>>()).collect::<BTreeSet<_>>().len()
 }
 
 /// Something that a client sends, or nothing.

@@ -62,10 +62,10 @@ fn private_addresses_and_names_that_have_them_are_refused_however_they_are_asked
         ] {
             let answer = answer(&chain, &request);
             assert!(answer.starts_with("HTTP/1.1 403 "), "{mode:?}, {count} nodes: {request}: {answer}");
-            assert!(
-                answer.contains("does not connect to a loopback address unless its [exit] allow says so"),
-                "{answer}"
-            );
+            // With the name of the exit, behind nodes.
+            let exit = if count == 0 { String::new() } else { format!("node n{count}: ") };
+            let why = "the exit does not connect to a loopback address unless its [exit] allow says so";
+            assert!(answer.contains(&format!("\n{exit}{why}")), "{answer}");
         }
         if count == 0 {
             // A client that is answered early is told what is known at once.

@@ -76,31 +76,108 @@ fn a_client_that_reads_late_gets_all_of_its_last_response() {
 }
 
 #[test]
+fn a_client_that_reads_late_gets_all_of_it_also_when_its_next_request_is_refused() {
+    let origin = origin("HTTP/1.1 200 OK\r\nContent-Length: 400000\r\n\r\n");
+    let dead = closed_port();
+    let node = Chain::with(0, TCP, "").entry;
+    let web = node.address("web").unwrap();
+    let unreachable = format!("GET http://{dead}/ HTTP/1.1\r\nHost: x\r\n\r\n");
+    scope(|scope| {
+        for (next, status) in [("BAD\r\n\r\n", "400"), (&unreachable, "502")] {
+            scope.spawn(move || {
+                let mut client = small_client(web);
+                write!(client, "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n{next}").unwrap();
+                sleep(PAUSE);
+                read_head(&mut client);
+                let mut body = vec![0; BYTES];
+                client.read_exact(&mut body).unwrap();
+                assert!(body == noise(BYTES, 1));
+                let answer = read_head(&mut client);
+                assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{next}: {answer}");
+            });
+        }
+    });
+}
+
+#[test]
+fn a_client_that_says_all_before_it_reads_gets_an_early_answer() {
+    const PIECES: usize = 40;
+    let origin = server(|mut stream| {
+        read_head(&mut stream);
+        stream
+            .write_all(b"HTTP/1.1 413 Content Too Large\r\nConnection: close\r\nContent-Length: 400000\r\n\r\n")
+            .unwrap();
+        stream.write_all(&noise(BYTES, 1)).unwrap();
+        // A close with something unread would reset.
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    let node = Chain::with(0, TCP, "").entry;
+    let mut client = small_client(node.address("web").unwrap());
+    client.set_write_timeout(Some(PATIENCE)).unwrap();
+    let piece = noise(1 << 20, 3);
+    let length = PIECES * piece.len();
+    write!(client, "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n").unwrap();
+    for _ in 0..PIECES {
+        client.write_all(&piece).unwrap();
+        // Longer, in all, than a client that was answered is waited for.
+        sleep(Duration::from_millis(100));
+    }
+    assert!(read_head(&mut client).starts_with("HTTP/1.1 413 "));
+    let mut body = vec![0; BYTES];
+    client.read_exact(&mut body).unwrap();
+    assert!(body == noise(BYTES, 1));
+}
+
+/// Waits until the node at the other end of `client` has read all that it was sent.
+fn wait_until_read(client: &TcpStream) {
+    let [ours, nodes] =
+        [client.local_addr(), client.peer_addr()].map(|address| format!(":{:04X}", address.unwrap().port()));
+    // Columns of /proc/net/tcp: the row's number, both addresses, the state, and what is queued to be sent and to be read.
+    let all_read = || {
+        let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+        let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let queued = |from: &str, to: &str, part: usize| {
+            let row = rows.clone().find(|row| row[1].ends_with(from) && row[2].ends_with(to));
+            row.is_some_and(|row| row[4].split(':').nth(part) != Some("00000000"))
+        };
+        !queued(&ours, &nodes, 0) && !queued(&nodes, &ours, 1)
+    };
+    wait_until("all was read", all_read);
+    sleep(Duration::from_millis(200));
+}
+
+#[test]
 fn an_origin_that_reads_late_gets_all_of_a_request_that_it_has_answered() {
     let chains = [0, 1].map(|count| Chain::with(count, TCP, TCP));
     scope(|scope| {
         for chain in &chains {
-            scope.spawn(|| {
-                let socket = small();
-                socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
-                socket.listen(16).unwrap();
-                let listener = TcpListener::from(socket);
-                let mut client = connect(chain.address("web"));
-                let origin = listener.local_addr().unwrap();
-                write!(client, "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\nContent-Length: {BYTES}\r\n\r\n").unwrap();
-                client.write_all(&noise(BYTES, 2)).unwrap();
-                let mut server = accept(&listener);
-                read_head(&mut server);
-                server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok").unwrap();
-                server.shutdown(Shutdown::Write).unwrap();
-                assert!(read_head(&mut client).starts_with("HTTP/1.1 200 "));
-                client.read_exact(&mut [0; 2]).unwrap();
-                drop(client);
-                sleep(PAUSE);
-                let mut body = Vec::new();
-                server.read_to_end(&mut body).unwrap();
-                assert!(body == noise(BYTES, 2), "{} bytes", body.len());
-            });
+            // The client leaves, or asks for what is refused.
+            for next in ["", "BAD\r\n\r\n"] {
+                scope.spawn(move || {
+                    let socket = small();
+                    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+                    socket.listen(16).unwrap();
+                    let listener = TcpListener::from(socket);
+                    let mut client = connect(chain.address("web"));
+                    let origin = listener.local_addr().unwrap();
+                    write!(client, "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\nContent-Length: {BYTES}\r\n\r\n")
+                        .unwrap();
+                    client.write_all(&noise(BYTES, 2)).unwrap();
+                    let mut server = accept(&listener);
+                    read_head(&mut server);
+                    // An answer before the node has sent all is one to a part, and resets.
+                    wait_until_read(&client);
+                    server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+                    assert!(read_head(&mut client).starts_with("HTTP/1.1 200 "));
+                    client.read_exact(&mut [0; 2]).unwrap();
+                    client.write_all(next.as_bytes()).unwrap();
+                    sleep(PAUSE);
+                    drop(client);
+                    let mut body = vec![0; BYTES];
+                    server.read_exact(&mut body).unwrap();
+                    assert!(body == noise(BYTES, 2));
+                });
+            }
         }
     });
 }

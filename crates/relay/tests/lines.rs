@@ -144,22 +144,30 @@ fn what_an_exit_forbids_is_in_its_log() {
 }
 
 #[test]
-fn a_node_that_dies_under_its_streams_is_in_the_log() {
+fn a_node_that_dies_under_its_streams_is_in_the_log_of_the_one_before() {
     log::to(|line| LINES.lock().unwrap().push(line));
-    let (listener, address) = listener();
-    let entry = node(&format!(
-        "name = \"alone\"\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
-         [peer.mortal]\naddress = \"{address}\"\nplain_key_file = \"key\"\n[[route]]\nto = [\"*\"]\nvia = [\"mortal\"]\n"
-    ));
-    let proxy = entry.address("socks").unwrap();
-    let asking = std::thread::spawn(move || socks(proxy, "192.0.2.1", 80));
-    let mut mortal = peer::accept_node(&listener);
-    assert_eq!(peer::frame(&mut mortal).0, Kind::Open);
-    mortal.write_all(&encode_opened(None)).unwrap();
-    let (code, mut client) = asking.join().unwrap();
-    assert_eq!(code, 0);
-    reset(mortal);
-    assert!(!ends_cleanly(&mut client));
-    let line = "a stream over node mortal was reset: receiving: ";
-    wait_until("it is said", || logged(line).len() == 1);
+    for (name, is_behind) in [("mortal", false), ("transient", true)] {
+        let (listener, address) = listener();
+        let middle = segment_node(Mode::Plain, "middle", Some((name, address)), "");
+        let middle = middle.address("seg").map(|address| (middle, address)).unwrap();
+        let (first, to, via) = match is_behind {
+            true => ("middle", middle.1, format!("\"middle\", \"{name}\"")),
+            false => (name, address, format!("\"{name}\"")),
+        };
+        let entry = node(&format!(
+            "name = \"alone\"\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
+             [peer.{first}]\naddress = \"{to}\"\nplain_key_file = \"key\"\n[[route]]\nto = [\"*\"]\nvia = [{via}]\n"
+        ));
+        let proxy = entry.address("socks").unwrap();
+        let asking = std::thread::spawn(move || socks(proxy, "192.0.2.1", 80));
+        let mut dying = peer::accept_node(&listener);
+        assert_eq!(peer::frame(&mut dying).0, Kind::Open);
+        dying.write_all(&encode_opened(None)).unwrap();
+        let (code, mut client) = asking.join().unwrap();
+        assert_eq!(code, 0);
+        reset(dying);
+        assert!(!ends_cleanly(&mut client));
+        let line = format!("a stream over node {name} was reset: receiving: ");
+        wait_until("it is said", || logged(&line).len() == 1);
+    }
 }

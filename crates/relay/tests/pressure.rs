@@ -2,6 +2,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
@@ -263,17 +264,22 @@ fn one_client_leaves_room_for_others_where_descriptors_are_few() {
 fn a_process_whose_descriptors_are_taken_away_refuses_and_recovers() {
     let node = Process::start("taken", &format!("threads = 1\n{SOCKS}"));
     let server = late_echo();
-    let all_open = || std::fs::read_dir(format!("/proc/{}/fd", node.child.id())).unwrap().count();
-    let idle = all_open();
+    let all_open = || -> BTreeSet<usize> {
+        let entries = std::fs::read_dir(format!("/proc/{}/fd", node.child.id())).unwrap();
+        entries.map(|entry| entry.unwrap().file_name().to_str().unwrap().parse().unwrap()).collect()
+    };
+    let idle = all_open().len();
     let held: Vec<TcpStream> = (0..20).map(|_| asks(node.addresses[0], server)).collect();
-    wait_until("both sides of all of them are open", || all_open() >= idle + 40);
+    wait_until("both sides of all of them are open", || all_open().len() >= idle + 40);
     let files = |soft: &str| {
         let limit = format!("--nofile={soft}:");
         let status = Command::new("prlimit").args(["--pid", &node.child.id().to_string(), &limit]).status();
         assert!(status.expect("prlimit, of util-linux").success());
     };
-    // One more can be accepted, and none be connected.
-    files(&(all_open() + 1).to_string());
+    // One more can be accepted, and none be connected: numbers below the limit are given out, and only the first free one is.
+    let open = all_open();
+    let second = (0..).filter(|number| !open.contains(number)).nth(1).unwrap();
+    files(&second.to_string());
     let refused: Vec<TcpStream> = (0..20).map(|_| asks(node.addresses[0], server)).collect();
     let (before, begun) = (cpu(&node), Instant::now());
     let mut first = [0; 12];

@@ -91,13 +91,13 @@ impl Source<'_> {
     }
 
     fn limits(&self, raw: &RawLimits) -> Result<Limits> {
-        let open = super::CLIENT_CONNECTIONS;
         Ok(Limits {
             connections: self.count(&raw.connections, "connections", 1..=1_000_000, 16_384)?,
             client: Allowance {
-                open: self.count(&raw.client_connections, "client_connections", 1..=1_000_000, open)?,
+                open: self.count(&raw.client_connections, "client_connections", 1..=1_000_000, 4096)?,
                 rate: self.count(&raw.client_rate, "client_rate", 1..=1_000_000, 1000)?,
             },
+            limits_clients: raw.client_connections.is_some(),
             // Who runs on this machine is no stranger; whoever limits clients nevertheless may mean these, too.
             loopback_rate: {
                 let default = raw.client_rate.as_ref().map_or(1_000_000, |rate| *rate.get_ref());

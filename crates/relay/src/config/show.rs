@@ -106,8 +106,11 @@ impl Config {
     fn limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let limits = &self.limits;
         writeln!(f, "\n[limits]\nconnections = {}", limits.connections)?;
-        for (who, allowance) in [("client", limits.client), ("user", limits.user)] {
-            writeln!(f, "{who}_connections = {}\n{who}_rate = {}", allowance.open, allowance.rate)?;
+        for (who, allowance, is_set) in [("client", limits.client, limits.limits_clients), ("user", limits.user, true)]
+        {
+            // Not set, it means more than the number.
+            let mark = if is_set { "" } else { "# " };
+            writeln!(f, "{mark}{who}_connections = {}\n{who}_rate = {}", allowance.open, allowance.rate)?;
         }
         writeln!(f, "loopback_rate = {}", limits.loopback_rate)?;
         writeln!(f, "memory = \"{}\"", Bytes(limits.memory as u64))?;

@@ -22,14 +22,14 @@ use self::head::response_head;
 use super::caller::Caller;
 use super::departure::{End, unless_it_leaves};
 use super::login::{self, Login};
-use super::patience::{LINGER, end_first, leaving, left, linger, while_moving};
+use super::patience::{LINGER, end_first, leaving, left, while_moving};
 use super::{Destination, Stream, Upstream, is_allowed, log_failure, place_for, reach};
 use crate::accept::Current;
 use crate::config::{Accept, Limits, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::duplex::Side;
 use crate::ended::Ended;
-use crate::expiry::Expiry;
+use crate::expiry::{self, Expiry};
 use crate::logins::Crowded;
 use crate::memory::Holding;
 use crate::node::Node;
@@ -58,6 +58,8 @@ struct Client<'a> {
     user: Option<Box<Place<String>>>,
     /// The head of its last request.
     heads: Holding,
+    /// Whether one of its requests was admitted.
+    is_known: bool,
 }
 
 /// A connection to an origin that may serve another request.
@@ -89,6 +91,18 @@ enum Failed {
     Reset(PumpError),
 }
 
+/// How a client's connection ends.
+enum Last {
+    /// All that it asked for was answered.
+    Answered,
+    /// It is told why not, and whether that is in answer to HEAD.
+    Refused(u16, String, bool),
+    /// It is told in its own words that this is no listener for it.
+    Mixup(Spoken),
+    /// It is reset.
+    Broken,
+}
+
 /// Serves requests. Returns the stream of a tunnel, if the client asked for one.
 pub(super) async fn prepare(
     node: &Arc<Node>,
@@ -99,28 +113,42 @@ pub(super) async fn prepare(
 ) -> Option<Stream> {
     let (generation, limits) = (node.generation(), node.config().limits.clone());
     let (stream, reader, heads) = (stream.into(), Reader::new(false), Holding::default());
-    let mut client = Client { node, caller, listener, current, generation, limits, stream, reader, user: None, heads };
+    let mut client = Client {
+        node,
+        caller,
+        listener,
+        current,
+        generation,
+        limits,
+        stream,
+        reader,
+        user: None,
+        heads,
+        is_known: false,
+    };
     let mut origin = None;
     let mut is_first = true;
-    loop {
+    let mut busy = None;
+    let last = loop {
         let head = match client.head(is_first).await {
             Ok(Some(head)) => head,
-            Ok(None) => break,
-            Err(Failed::Tell(status, text)) => return client.refuse(status, &text, false).await,
-            Err(Failed::Mixup(spoken)) => return client.turn_away(spoken).await,
-            Err(_) => return None,
+            Ok(None) => break Last::Answered,
+            Err(Failed::Tell(status, text)) => break Last::Refused(status, text, false),
+            Err(Failed::Mixup(spoken)) => break Last::Mixup(spoken),
+            Err(_) => break Last::Broken,
         };
         is_first = false;
         let request = match client.admit(&head).await {
             Ok(request) => request,
-            Err(HttpError { status, reason }) => return client.refuse(status, reason, false).await,
+            Err(HttpError { status, reason }) => break Last::Refused(status, reason.into(), false),
         };
+        client.is_known = true;
         client.heads.set(head.capacity() + request.head.capacity());
         if request.is_connect {
             finish(node, origin.take());
             return client.tunnel(request).await;
         }
-        let _busy = node.begin();
+        busy = Some(node.begin());
         let done = match (&request.ftp, &request.answer) {
             (Some(fetch), _) => {
                 finish(node, origin.take());
@@ -133,18 +161,26 @@ pub(super) async fn prepare(
             Ok(Outcome::Next(kept)) => origin = kept,
             Ok(Outcome::Close) => {
                 end_first(&client.stream).await;
-                break;
+                break Last::Answered;
             }
-            Err(Failed::Tell(status, text)) => return client.refuse(status, &text, request.is_head).await,
+            Err(Failed::Tell(status, text)) => break Last::Refused(status, text, request.is_head),
             Err(Failed::Reset(error)) => {
                 tracing::debug!("http to {}: reset: {error}", request.target);
-                return None;
+                break Last::Broken;
             }
-            Err(Failed::Again | Failed::Mixup(_)) => return None,
+            Err(Failed::Again | Failed::Mixup(_)) => break Last::Broken,
         }
-    }
+        busy = None;
+    };
+    // What it was sent is the origin's, whatever became of the client.
     finish(node, origin);
-    client.end().await;
+    match last {
+        Last::Answered => client.end().await,
+        Last::Refused(status, text, is_head) => client.refuse(status, &text, is_head).await,
+        Last::Mixup(spoken) => client.turn_away(spoken).await,
+        Last::Broken => {}
+    }
+    drop(busy);
     None
 }
 
@@ -162,6 +198,7 @@ impl Client<'_> {
     /// Reads the head and checks who asks, by the configuration in force: a connection may have seen others.
     async fn admit(&mut self, head: &[u8]) -> Result<Request, HttpError> {
         loop {
+            self.node.settled().await;
             if !self.renew() {
                 return Err(HttpError { status: 503, reason: "this proxy does not listen here any more" });
             }
@@ -229,11 +266,10 @@ impl Client<'_> {
             Err(failure) => {
                 log_failure(self.node, self.caller.address(), "http tunnel", &request.target, &failure);
                 // One that was told otherwise is reset.
-                return if is_early {
-                    None
-                } else {
-                    self.refuse(failure.code.http_status(), &failure.text, false).await
-                };
+                if !is_early {
+                    self.refuse(failure.code.http_status(), &failure.text, false).await;
+                }
+                return None;
             }
         };
         if !is_early {
@@ -326,22 +362,34 @@ impl Client<'_> {
 
     /// Ends the connection once the client has taken all that it was answered, or the limits pass.
     async fn end(self) {
-        if let Err(late) = Side::host(self.stream).end_if_sent() {
-            let _busy = self.node.begin();
-            late.deliver(&mut Expiry::new(&self.node.config().limits)).await;
+        let Self { node, stream, reader, heads, .. } = self;
+        // This may take long.
+        drop((reader, heads));
+        if let Err(late) = Side::host(stream).end_if_sent() {
+            let _busy = node.begin();
+            late.deliver(&mut Expiry::new(&node.config().limits)).await;
         }
     }
 
     /// Tells the client why, and ends.
-    async fn refuse(self, status: u16, text: &str, is_head: bool) -> Option<Stream> {
+    async fn refuse(self, status: u16, text: &str, is_head: bool) {
         let mut message = status_message(status, text);
         if is_head {
             message.truncate(message.len() - text.len() - 1);
         }
-        if timeout(self.limits.handshake, write(&self.stream, false, &message)).await.is_ok_and(|sent| sent.is_ok()) {
-            linger(&self.stream).await;
+        self.say_last(&message).await;
+    }
+
+    /// Tells the client something, and ends. One that was let in may have earlier answers to take; others are not waited for.
+    async fn say_last(self, message: &[u8]) {
+        if !timeout(self.limits.handshake, write(&self.stream, false, message)).await.is_ok_and(|sent| sent.is_ok()) {
+            return;
         }
-        None
+        end_first(&self.stream).await;
+        match self.is_known {
+            true => self.end().await,
+            false => self.stream.end_cleanly(),
+        }
     }
 }
 
@@ -441,43 +489,41 @@ fn gone(error: &PumpError) -> Failed {
     Failed::Tell(502, format!("the origin's connection broke: {error}"))
 }
 
-/// Lets go of an origin between two requests. A node is told the end, and the connection serves the next stream once the
-/// node has delivered all. Draining waits for that, and for an origin that has yet to take what it was sent.
+/// Lets go of an origin between two requests. What it has yet to take of a request that it has answered is left to the kernel. A
+/// node is told the end, and the connection serves the next stream once the node has delivered all. Draining waits for that.
 fn finish(node: &Arc<Node>, origin: Option<Origin>) {
     let Some(Origin { upstream, reader, .. }) = origin else { return };
-    let Upstream { side, peer, bound } = upstream;
-    // What a node said unasked resets it.
-    if side.node && !reader.is_quiet() {
+    if !upstream.side.node {
+        return upstream.side.stream.leave_to_kernel();
+    }
+    // What was said unasked resets it.
+    if !reader.is_quiet() {
         return;
     }
-    let side = if side.node { Err(side) } else { side.end_if_sent() };
-    let Err(side) = side else { return };
     let (busy, node) = (node.begin(), node.clone());
     tokio::spawn(async move {
-        if !side.node {
-            while_late(&node, side.deliver(&mut None)).await;
-            return;
-        }
         let end = Header { kind: Kind::End, length: 0 }.encode();
-        if side.stream.send_all(&end).await.is_err() {
+        if upstream.side.stream.send_all(&end).await.is_err() {
             return;
         }
+        let Upstream { side, peer, bound } = upstream;
         let stream = Ended::new(side.stream);
-        let told = while_late(&node, delivered(&stream, reader.has_ended())).await;
-        if told.is_some_and(|told| told.is_ok()) {
+        let mut expiry = Expiry::new(&node.config().limits);
+        let is_delivered = async {
+            let mut told = pin!(delivered(&stream, reader.has_ended()));
+            if let Ok(told) = timeout(LINGER, &mut told).await {
+                return told.is_ok();
+            }
+            // The origin reads late, or goes on speaking. The client may be gone: nobody counts for these but the node.
+            let Ok(_late) = node.late_origins.try_acquire() else { return false };
+            tokio::select! {
+                told = told => told.is_ok(),
+                () = expiry::passed(&mut expiry, stream.socket()) => false,
+            }
+        };
+        if is_delivered.await {
             Upstream { side: Side::node(stream.into_inner()), peer, bound }.rest(&node);
         }
         drop(busy);
     });
-}
-
-/// Waits for an origin that reads late, or goes on speaking. The client may be gone, so its limits do not bound these: beyond a
-/// moment only so many are waited for.
-async fn while_late<T>(node: &Node, taken: impl Future<Output = T>) -> Option<T> {
-    let mut taken = pin!(taken);
-    if let Ok(taken) = timeout(LINGER, &mut taken).await {
-        return Some(taken);
-    }
-    let _late = node.late_origins.try_acquire().ok()?;
-    Some(taken.await)
 }

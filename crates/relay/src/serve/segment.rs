@@ -173,6 +173,7 @@ async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open, from
         Ok(upstream) => upstream,
         Err(failure) => {
             log_failure(node, from, "a segment", &request.target, &failure);
+            let failure = if request.chain.is_empty() { named(node, failure) } else { failure };
             stream.send_all(&encode_failed(&failure)).await?;
             let limit = node.config().limits.handshake;
             timeout(limit, discard(&stream)).await??;
@@ -183,7 +184,11 @@ async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open, from
     stream.send_all(&encode_opened(bound)).await?;
     let client = Side::node(stream);
     let mut expiry = Expiry::new(&node.config().limits);
-    let finished = Box::pin(Duplex::new(client, side, &[]).run(&mut expiry)).await.map_err(io::Error::other)?;
+    let run = Box::pin(Duplex::new(client, side, &[]).run(&mut expiry)).await;
+    let finished = run.map_err(|broken| {
+        broken.log(peer.as_deref(), node);
+        io::Error::other(broken)
+    })?;
     let Finished { a: client, b: side, owes_end, is_delivered } = finished;
     let stream = Ended::new(client.stream);
     if let Err(upstream) = (Upstream { side, peer, bound: None }).finish_now(node, is_delivered) {
@@ -204,6 +209,15 @@ async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open, from
     say(&stream, Kind::Delivered).await?;
     drop(busy);
     Ok(stream)
+}
+
+/// With the name of this node, the exit: whoever reads it several nodes away looks for the one whose configuration to change.
+fn named(node: &Node, failure: Failure) -> Failure {
+    let name = format!("node {}", node.config().name);
+    match failure.text.starts_with(&name) {
+        true => failure,
+        false => Failure::new(failure.code, format_args!("{name}: {}", failure.text)),
+    }
 }
 
 /// Completes when the dialler has gone, and as many streams as may be are delivered for nobody already: what is left of this

@@ -128,6 +128,7 @@ async fn request(
             Step::Connect { consumed, target } => {
                 input.drain(..consumed);
                 // Who was let in by a configuration that has changed since has to come again.
+                node.settled().await;
                 if current.has_changed().is_err() || login::users(&current.borrow()) != users {
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 }

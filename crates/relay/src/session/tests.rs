@@ -243,7 +243,10 @@ fn strangers_are_told_so_on_both_sides() {
         (
             &here,
             Some(other.fingerprint()),
-            [format!("the key {there}, but {} is pinned", other.fingerprint()), "take this node's key".into()],
+            [
+                format!("the key {there}, but its peer entry has the fingerprint {}", other.fingerprint()),
+                "take this node's key".into(),
+            ],
         ),
         (&here, None, [format!("presented {there}"), "take this node's key".into()]),
         (&other, Some(there), ["take this node's key".into(), format!("presented the key {}", other.fingerprint())]),

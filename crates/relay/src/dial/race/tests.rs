@@ -176,14 +176,14 @@ fn among(alive: IpAddr, silent: &[IpAddr]) -> (TcpListener, Vec<TcpListener>) {
 }
 
 /// Sockets of this machine that try to connect to `port`. The kernel's table names some of them twice, where others come or
-/// go while it is read: one has the local address of its own.
+/// go while it is read: each pair of addresses counts once.
 fn connecting(port: u16) -> usize {
     const SYN_SENT: &str = "02";
     let port = format!(":{port:04X}");
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
     let rows = table.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let tries = rows.filter(|row| row[2].ends_with(&port) && row[3] == SYN_SENT);
-    tries.map(|row| row[1].to_owned()).collect::<BTreeSet<_>>().len()
+    tries.map(|row| [row[1], row[2]].map(str::to_owned)).collect::<BTreeSet<_>>().len()
 }
 
 /// How many connections `clients` have begun after a while in which no address's share of the time ends: each asks for a name

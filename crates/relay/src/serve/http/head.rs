@@ -4,12 +4,11 @@ use ekiden_relay_proto::http::{HeadScanner, HttpError, check_beginning, empty_li
 use ekiden_relay_proto::mixup::{Guess, Spoken, guess};
 use tokio::time::timeout;
 
-use super::{Client, Failed, linger};
+use super::{Client, Failed};
 use crate::connection::Connection;
 use crate::pump::PumpError;
 use crate::quota::ClientKey;
-use crate::serve::Stream;
-use crate::wire::{Reader, write};
+use crate::wire::Reader;
 
 impl Client<'_> {
     /// The next request's head. `None` if there is none and the connection can end.
@@ -39,14 +38,10 @@ impl Client<'_> {
     }
 
     /// Tells a client in its own words that this is no listener for it.
-    pub(super) async fn turn_away(self, spoken: Spoken) -> Option<Stream> {
+    pub(super) async fn turn_away(self, spoken: Spoken) {
         let (from, key) = (self.caller.address(), ClientKey::from(self.caller.address().ip()));
         self.node.lines.info("mixup", key, format_args!("http: {from} speaks {spoken}, not HTTP"));
-        let refusal = spoken.refusal(Spoken::Http);
-        if timeout(self.limits.handshake, write(&self.stream, false, &refusal)).await.is_ok_and(|sent| sent.is_ok()) {
-            linger(&self.stream).await;
-        }
-        None
+        self.say_last(&spoken.refusal(Spoken::Http)).await;
     }
 }
 

@@ -30,13 +30,12 @@ use crate::spare::{self, Counted, Spare};
 use crate::throttle::Throttle;
 use crate::warm;
 pub use error::StartError;
+pub use listening::Steering;
 use listening::{After, Bound, Closing, Sockets};
 
 mod buffers;
 mod error;
 mod listening;
-
-pub use listening::Steering;
 
 /// Turns that a thread gives to streams that need not wait before it looks which others need not wait any more. With tokio's
 /// 61, streams that always have something to move leave others next to nothing.
@@ -138,13 +137,12 @@ impl Node {
         self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Which configuration is in force. What was decided under an earlier one may not hold any more.
+    /// Which configuration is in force. What an earlier one decided may not hold any more.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
-    /// Waits while the configuration changes: its users are in force a moment after its routes, and nobody is let in by the one
-    /// and served by the other.
+    /// Waits while the configuration changes: new users are in force a moment after new routes.
     pub async fn settled(&self) {
         while !self.generation().is_multiple_of(2) {
             tokio::time::sleep(Duration::from_millis(1)).await;

@@ -125,7 +125,7 @@ const WRONG: &[(&str, &str, usize, &str)] = &[
     ("[node.client]", "[node.\"two words\"]", 5, "cannot name a node"),
     ("[node.client]", "[node.client]\n[node.alone]", 6, "'alone' has no link"),
     ("name = \"three\"", "", 1, "missing field `name`"),
-    ("name = \"three\"", "name = three", 2, "invalid"),
+    ("name = \"three\"", "name = three", 2, "string values must be quoted"),
 ];
 
 #[test]

@@ -3,22 +3,22 @@
 
 mod ftp;
 mod head;
+mod origin;
 
 use std::io;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ekiden_relay_proto::Target;
 use ekiden_relay_proto::http::{
     Body, Chunked, HttpError, Request, Response, parse_request, parse_response, status_message,
 };
 use ekiden_relay_proto::mixup::Spoken;
-use ekiden_relay_proto::segment::{Header, Kind};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use self::head::response_head;
+use self::origin::{Origin, finish};
 use super::caller::Caller;
 use super::departure::{End, unless_it_leaves};
 use super::login::{self, Login};
@@ -28,14 +28,13 @@ use crate::accept::Current;
 use crate::config::{Accept, Limits, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::duplex::Side;
-use crate::ended::Ended;
-use crate::expiry::{self, Expiry};
+use crate::expiry::Expiry;
 use crate::logins::Crowded;
 use crate::memory::Holding;
 use crate::node::Node;
 use crate::pump::PumpError;
 use crate::quota::Place;
-use crate::segment::{Early, delivered};
+use crate::segment::Early;
 use crate::wire::{Reader, write};
 
 /// The largest head that is sent along with OPEN: any receive buffer takes it.
@@ -60,15 +59,6 @@ struct Client<'a> {
     heads: Holding,
     /// Whether one of its requests was admitted.
     is_known: bool,
-}
-
-/// A connection to an origin that may serve another request.
-struct Origin {
-    target: Target,
-    upstream: Upstream,
-    reader: Reader,
-    /// The configuration that allowed it, or one before.
-    generation: u64,
 }
 
 /// How a request ended.
@@ -393,13 +383,6 @@ impl Client<'_> {
     }
 }
 
-impl Origin {
-    /// Whether it is still there and has said nothing unasked, and the rules are those by which it was reached.
-    fn is_fresh(&self, node: &Node) -> bool {
-        self.generation == node.generation() && self.reader.is_quiet() && self.upstream.side.stream.is_quiet()
-    }
-}
-
 /// Does `work`, as long as the client is there and, before a response `has_begun`, as long as something moves.
 async fn attended<T>(
     client: &Connection,
@@ -487,43 +470,4 @@ async fn respond(
 
 fn gone(error: &PumpError) -> Failed {
     Failed::Tell(502, format!("the origin's connection broke: {error}"))
-}
-
-/// Lets go of an origin between two requests. What it has yet to take of a request that it has answered is left to the kernel. A
-/// node is told the end, and the connection serves the next stream once the node has delivered all. Draining waits for that.
-fn finish(node: &Arc<Node>, origin: Option<Origin>) {
-    let Some(Origin { upstream, reader, .. }) = origin else { return };
-    if !upstream.side.node {
-        return upstream.side.stream.leave_to_kernel();
-    }
-    // What was said unasked resets it.
-    if !reader.is_quiet() {
-        return;
-    }
-    let (busy, node) = (node.begin(), node.clone());
-    tokio::spawn(async move {
-        let end = Header { kind: Kind::End, length: 0 }.encode();
-        if upstream.side.stream.send_all(&end).await.is_err() {
-            return;
-        }
-        let Upstream { side, peer, bound } = upstream;
-        let stream = Ended::new(side.stream);
-        let mut expiry = Expiry::new(&node.config().limits);
-        let is_delivered = async {
-            let mut told = pin!(delivered(&stream, reader.has_ended()));
-            if let Ok(told) = timeout(LINGER, &mut told).await {
-                return told.is_ok();
-            }
-            // The origin reads late, or goes on speaking. The client may be gone: nobody counts for these but the node.
-            let Ok(_late) = node.late_origins.try_acquire() else { return false };
-            tokio::select! {
-                told = told => told.is_ok(),
-                () = expiry::passed(&mut expiry, stream.socket()) => false,
-            }
-        };
-        if is_delivered.await {
-            Upstream { side: Side::node(stream.into_inner()), peer, bound }.rest(&node);
-        }
-        drop(busy);
-    });
 }

@@ -28,9 +28,10 @@ fn demo() -> Result<(), Failed> {
     let segments = of("segments");
     holds(segments.len() == 7, "seven transfers over one to four segments", segments.len())?;
     for outcome in segments {
-        let n = outcome["group"].as_str().and_then(|group| group.split(' ').next()?.parse().ok()).unwrap_or(1.0);
+        let n: f64 = outcome["group"].as_str().and_then(|group| group.split(' ').next()?.parse().ok()).unwrap_or(1.0);
+        // Very nearly n where nothing else runs.
         holds(
-            gain(outcome) > 0.75 * n,
+            gain(outcome) > (0.95 * (n - 1.0)).max(0.75),
             "n segments carry more than one fewer could",
             [&outcome["group"], &outcome["gain"]],
         )?;

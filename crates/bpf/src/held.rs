@@ -6,7 +6,7 @@ use ekiden_congestion::{Algorithm, Settings, Tunables};
 use libbpf_rs::query::{LinkInfo, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
-use crate::error::libbpf;
+use crate::error::{failed, libbpf};
 use crate::{Error, links, object};
 
 /// How often to look again when another process registers and unregisters at the same time.
@@ -64,7 +64,7 @@ pub fn hold(algorithms: &[Algorithm], settings: &Settings) -> Result<Vec<Held>, 
 /// # Errors
 /// If this process may not look.
 pub fn registered(algorithm: Algorithm) -> Result<Option<Held>, Error> {
-    for link in links::all()? {
+    for link in links::all().map_err(failed("look at the kernel's eBPF links"))? {
         if let Some(held) = Held::of(algorithm, link)? {
             return Ok(Some(held));
         }

@@ -6,20 +6,17 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crate::Error;
-use crate::error::failed;
-
 /// How often to try a link that is being made, and how long to wait in between.
 const TRIES: u32 = 20;
 const WAIT: Duration = Duration::from_millis(5);
 
 /// Whether this process may see the kernel's eBPF links.
-pub(crate) fn may_look() -> Result<(), Error> {
+pub(crate) fn may_look() -> io::Result<()> {
     next(0).map(drop)
 }
 
 /// All links that there are. Some may be gone soon.
-pub(crate) fn all() -> Result<Vec<OwnedFd>, Error> {
+pub(crate) fn all() -> io::Result<Vec<OwnedFd>> {
     let mut links = Vec::new();
     let mut last = 0;
     while let Some(id) = next(last)? {
@@ -30,19 +27,19 @@ pub(crate) fn all() -> Result<Vec<OwnedFd>, Error> {
 }
 
 /// The least number above `last` that a link has.
-fn next(last: u32) -> Result<Option<u32>, Error> {
+fn next(last: u32) -> io::Result<Option<u32>> {
     let mut id = 0;
     // SAFETY: takes a number and writes one to a place that lives.
     let result = unsafe { libbpf_sys::bpf_link_get_next_id(last, &raw mut id) };
     match result {
         0 => Ok(Some(id)),
         error if error == -nix::libc::ENOENT => Ok(None),
-        error => Err(failed("look at the kernel's eBPF links")(io::Error::from_raw_os_error(-error))),
+        error => Err(io::Error::from_raw_os_error(-error)),
     }
 }
 
 /// The link of this number; `None` if it is gone.
-fn open(id: u32) -> Result<Option<OwnedFd>, Error> {
+fn open(id: u32) -> io::Result<Option<OwnedFd>> {
     for _ in 0..TRIES {
         // SAFETY: takes a number and returns a new descriptor, or minus the error's number.
         let fd = unsafe { libbpf_sys::bpf_link_get_fd_by_id(id) };
@@ -52,7 +49,7 @@ fn open(id: u32) -> Result<Option<OwnedFd>, Error> {
             error if error == -nix::libc::ENOENT => return Ok(None),
             // It is being made.
             error if error == -nix::libc::EAGAIN => sleep(WAIT),
-            error => return Err(failed("look at the kernel's eBPF links")(io::Error::from_raw_os_error(-error))),
+            error => return Err(io::Error::from_raw_os_error(-error)),
         }
     }
     Ok(None)

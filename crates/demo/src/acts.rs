@@ -1,6 +1,68 @@
 //! The demo's acts: the transfers of each, and how what came of them is shown.
 
-pub mod goal;
+mod goal;
 pub mod osaka;
-pub mod position;
-pub mod segments;
+mod position;
+mod segments;
+
+use ekiden_report::Page;
+
+use crate::cases::Case;
+use crate::present::Outcome;
+
+/// All transfers, in the order in which they are shown; with ekiden's own congestion controls if the kernel takes them.
+pub fn cases(has_own_controls: bool) -> Vec<Case> {
+    let mut cases = segments::cases();
+    cases.extend(position::cases());
+    cases.extend(osaka::cases(has_own_controls));
+    cases.extend(goal::cases());
+    cases
+}
+
+/// The whole demo as a page. `without` says why ekiden's own congestion controls do not take part, if they do not.
+pub fn page(outcomes: &[Outcome], without: Option<&str>) -> Page {
+    Page {
+        title: "ekiden: what a relay makes of a long distance".into(),
+        introduction: "Every figure is a real file, fetched by curl from a real HTTP server through the running \
+                       system's TCP over links emulated on this machine. The end hosts' buffers are held to 64 KiB \
+                       unless a table says otherwise. Each file's SHA-256 was compared."
+            .into(),
+        sections: vec![
+            segments::section(outcomes),
+            position::section(outcomes),
+            osaka::section(outcomes, without),
+            goal::section(outcomes),
+        ],
+        conclusion: goal::conclusion(outcomes),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cases::{Act, S3_RTT};
+
+    #[test]
+    fn every_case_is_valid_and_has_the_papers_round_trip_time() {
+        let all = cases(true);
+        assert_eq!(all.len(), 7 + 6 + 6 + 11);
+        for case in all {
+            let rtt = case.scenario.base_rtt("client", "server").unwrap();
+            match case.act {
+                Act::Osaka => assert!(osaka::RTTS.iter().any(|(_, expected)| *expected == rtt)),
+                _ => assert!(rtt.0.abs_diff(S3_RTT.0) <= 8, "{}: {rtt}", case.title()),
+            }
+        }
+    }
+
+    #[test]
+    fn every_path_that_is_compared_has_a_direct_transfer() {
+        for own in [true, false] {
+            let all = cases(own);
+            let is_its_direct = |case: &Case, other: &Case| {
+                other.is_direct() && other.act == case.act && (other.group == case.group || case.act.has_one_path())
+            };
+            assert!(all.iter().all(|case| all.iter().any(|other| is_its_direct(case, other))));
+        }
+    }
+}

@@ -4,7 +4,6 @@ use ekiden_scenario::Scenario;
 use ekiden_units::{BitRate, Bytes, Time};
 use serde::{Deserialize, Serialize};
 
-use crate::acts::{goal, osaka, position, segments};
 use crate::protocol::Listener;
 
 /// The window that bounds the end hosts wherever nothing else is said.
@@ -77,15 +76,6 @@ impl Case {
     }
 }
 
-/// All transfers, in the order in which they are shown; with ekiden's own congestion controls if the kernel takes them.
-pub fn all(has_own_controls: bool) -> Vec<Case> {
-    let mut cases = segments::cases();
-    cases.extend(position::cases());
-    cases.extend(osaka::cases(has_own_controls));
-    cases.extend(goal::cases());
-    cases
-}
-
 /// The size of a file that takes the usual time at this rate.
 pub fn size(rate: BitRate) -> Bytes {
     Bytes::mib(Bytes::at(rate, S3_DURATION).0.div_ceil(1 << 20))
@@ -94,33 +84,4 @@ pub fn size(rate: BitRate) -> Bytes {
 /// A scenario of the demo's own.
 pub fn parse(text: &str) -> Scenario {
     Scenario::parse(text, "demo").expect("the demo's scenarios are valid")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_case_is_valid_and_has_the_papers_round_trip_time() {
-        let cases = all(true);
-        assert_eq!(cases.len(), 7 + 6 + 6 + 11);
-        for case in cases {
-            let rtt = case.scenario.base_rtt("client", "server").unwrap();
-            match case.act {
-                Act::Osaka => assert!(osaka::RTTS.iter().any(|(_, expected)| *expected == rtt)),
-                _ => assert!(rtt.0.abs_diff(S3_RTT.0) <= 8, "{}: {rtt}", case.title()),
-            }
-        }
-    }
-
-    #[test]
-    fn every_path_that_is_compared_has_a_direct_transfer() {
-        for own in [true, false] {
-            let cases = all(own);
-            let is_its_direct = |case: &Case, other: &Case| {
-                other.is_direct() && other.act == case.act && (other.group == case.group || case.act.has_one_path())
-            };
-            assert!(cases.iter().all(|case| cases.iter().any(|other| is_its_direct(case, other))));
-        }
-    }
 }

@@ -47,10 +47,10 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
     if let (true, Some(reason)) = (options.json, &without) {
         eprintln!("HSTCP and gentle HSTCP are left out: {reason}");
     }
-    let cases = cases::all(without.is_none());
+    let cases = acts::cases(without.is_none());
     let transfers = orchestrate::run(&cases)?;
     let outcomes = present::outcomes(&cases, &transfers);
-    let page = present::page(&outcomes, without.as_deref());
+    let page = acts::page(&outcomes, without.as_deref());
     let json = serde_json::to_string_pretty(&outcomes)?;
     let written = write(&options.folder, &page, &json, &cases);
     let written = written.with_context(|| format!("cannot write the results to {}", options.folder.display()))?;

@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn a_file_that_arrives_changed_or_short_is_refused() {
-        let case = &crate::cases::all(false)[0];
+        let case = &crate::acts::cases(false)[0];
         let sent = payload::sha256(case.bytes);
         let arrived = |bytes, sha256: &str| Transfer {
             bytes,

@@ -1,9 +1,8 @@
 //! Results as tables for the terminal, a page with pictures, and JSON.
 
-use ekiden_report::{Page, Section, Table};
+use ekiden_report::{Section, Table};
 use serde::Serialize;
 
-use crate::acts::{goal, osaka, position, segments};
 use crate::cases::{Act, Case};
 use crate::protocol::Transfer;
 
@@ -53,24 +52,6 @@ pub fn outcomes<'a>(cases: &'a [Case], transfers: &'a [Transfer]) -> Vec<Outcome
     cases.iter().zip(transfers).map(outcome).collect()
 }
 
-/// The whole demo as a page. `without` says why ekiden's own congestion controls do not take part, if they do not.
-pub fn page(outcomes: &[Outcome], without: Option<&str>) -> Page {
-    Page {
-        title: "ekiden: what a relay makes of a long distance".into(),
-        introduction: "Every figure is a real file, fetched by curl from a real HTTP server through the running \
-                       system's TCP over links emulated on this machine. The end hosts' buffers are held to 64 KiB \
-                       unless a table says otherwise. Each file's SHA-256 was compared."
-            .into(),
-        sections: vec![
-            segments::section(outcomes),
-            position::section(outcomes),
-            osaka::section(outcomes, without),
-            goal::section(outcomes),
-        ],
-        conclusion: goal::conclusion(outcomes),
-    }
-}
-
 /// A section as text for a terminal.
 pub fn text(section: &Section) -> String {
     let table = section.table.as_ref().map(Table::to_text).unwrap_or_default();
@@ -115,7 +96,7 @@ pub fn mbit(bit_s: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cases;
+    use crate::acts;
 
     /// Transfers that ran as their models say.
     fn as_modelled(cases: &[Case]) -> Vec<Transfer> {
@@ -133,10 +114,10 @@ mod tests {
 
     #[test]
     fn the_conclusion_says_where_s3s_goal_is_reached_and_by_how_much_it_is_missed() {
-        let cases = cases::all(true);
+        let cases = acts::cases(true);
         let transfers = as_modelled(&cases);
         let outcomes = outcomes(&cases, &transfers);
-        let page = page(&outcomes, None);
+        let page = acts::page(&outcomes, None);
         let [first, more] = page.conclusion.as_slice() else { panic!("{:?}", page.conclusion) };
         assert!(first.contains("96.5 Mbit/s instead of 10.5 ") && first.ends_with("50 Mbit/s: reached."), "{first}");
         assert!(
@@ -148,10 +129,10 @@ mod tests {
 
     #[test]
     fn a_demo_without_own_congestion_controls_says_why_once() {
-        let cases = cases::all(false);
+        let cases = acts::cases(false);
         let transfers = as_modelled(&cases);
         let outcomes = outcomes(&cases, &transfers);
-        let page = page(&outcomes, Some("it needs root"));
+        let page = acts::page(&outcomes, Some("it needs root"));
         let lines: Vec<String> = page.sections.iter().flat_map(|section| section.text.clone()).collect();
         let said: Vec<&String> = lines.iter().filter(|line| line.contains("it needs root")).collect();
         assert_eq!(said, ["HSTCP and gentle HSTCP are left out here: it needs root."]);

@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     plan.scenarios.first().into_iter().for_each(sweep::warn);
     let work = |run: &Run| Ok(of_sweep(args, run).unwrap_or_else(|error| failed(&error)));
     let jobs = args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32));
-    sweep::run(&args.sweep, plan, &Runner { jobs, work: &work, stopped_by: &|| None })
+    sweep::run(&args.sweep, plan, &Runner { jobs, work: &work, stopped_by: &|| None, code_of: exit::number })
 }
 
 fn single(args: &Args, scenario: &Scenario) -> anyhow::Result<()> {

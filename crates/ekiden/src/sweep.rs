@@ -24,7 +24,7 @@ use ekiden_scenario::{Point, Scenario};
 use ekiden_units::Time;
 use nix::sys::signal::Signal;
 
-use crate::{exit, out};
+use crate::out;
 use progress::Progress;
 use shard::Shard;
 use table::{shown, table};
@@ -70,6 +70,8 @@ pub struct Runner<'a> {
     pub work: &'a (dyn Fn(&Run) -> io::Result<Done> + Sync),
     /// The signal that has ended the sweep, if one has.
     pub stopped_by: &'a dyn Fn() -> Option<Signal>,
+    /// The exit code that stands for an error.
+    pub code_of: fn(&anyhow::Error) -> u8,
 }
 
 /// How a run went.
@@ -147,7 +149,7 @@ pub fn run(args: &Args, mut plan: Plan, runner: &Runner<'_>) -> anyhow::Result<(
         plan.runs = shard.part(plan.runs);
     }
     let mut failed = carry_out(runner, &plan)?;
-    let records = read(&plan, &mut failed);
+    let records = read(&plan, &mut failed, runner.code_of);
     show(&plan, &records, args.json)?;
     if !args.json {
         let place = args.record.display();
@@ -218,14 +220,14 @@ fn carry_out(runner: &Runner<'_>, plan: &Plan) -> anyhow::Result<BTreeMap<usize,
 }
 
 /// The records of all runs, without their samples. Those with a failed flow are noted in `failed`.
-fn read(plan: &Plan, failed: &mut BTreeMap<usize, u8>) -> Vec<Option<Record>> {
+fn read(plan: &Plan, failed: &mut BTreeMap<usize, u8>, code_of: fn(&anyhow::Error) -> u8) -> Vec<Option<Record>> {
     let one = |(at, run): (usize, &Run)| {
         let record = run.summary(&plan.index)?;
         if let Err(error) = verdict(&record)
             && !failed.contains_key(&at)
         {
             eprintln!("ekiden: {}: {error} (in {})", run.label, run.record.display());
-            failed.insert(at, exit::number(&error.into()));
+            failed.insert(at, code_of(&error.into()));
         }
         Some(record)
     };

@@ -7,6 +7,7 @@ pub mod clock;
 pub mod device;
 pub mod namespace;
 pub mod netlink;
+mod option;
 pub mod packet;
 pub mod ping;
 pub mod policy_route;

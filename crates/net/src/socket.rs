@@ -15,6 +15,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
+use crate::option::set_int;
 use crate::transparent;
 
 /// The TCP settings of one segment. An omitted one is left to the kernel.
@@ -439,15 +440,6 @@ fn set_buffer(socket: &Socket, buffer: &Buffer, size: Bytes) -> Result<(), Socke
         return Err(SocketError::Buffer { key, size, most: got as u64, sysctl });
     }
     Ok(())
-}
-
-pub(crate) fn set_int(fd: RawFd, level: i32, option: i32, value: i32) -> io::Result<()> {
-    let size = size_of::<i32>() as libc::socklen_t;
-    // SAFETY: the pointer and the size describe `value`, which outlives the call.
-    match unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), size) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 fn receive_with(fd: RawFd, buffer: &mut [u8], flags: i32) -> io::Result<usize> {

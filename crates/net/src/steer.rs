@@ -61,7 +61,7 @@ pub fn steer(listener: &impl AsFd, before: u32, count: u32) -> io::Result<()> {
 pub fn stop_steering(listener: &impl AsFd) -> io::Result<()> {
     /// SO_DETACH_REUSEPORT_BPF of asm-generic/socket.h.
     const DETACH: i32 = 68;
-    crate::socket::set_int(listener.as_fd().as_raw_fd(), libc::SOL_SOCKET, DETACH, 0)
+    crate::option::set_int(listener.as_fd().as_raw_fd(), libc::SOL_SOCKET, DETACH, 0)
 }
 
 fn attach(listener: &impl AsFd, option: i32, program: &mut [libc::sock_filter]) -> io::Result<()> {

@@ -8,7 +8,7 @@ use nix::ifaddrs::getifaddrs;
 use nix::sys::socket::SockaddrStorage;
 use socket2::SockRef;
 
-use crate::socket::set_int;
+use crate::option::set_int;
 
 /// Lets `socket`, of the family of `address`, have any address. Needs CAP_NET_ADMIN.
 ///

@@ -1,13 +1,10 @@
-//! What an FTP client says and hears, without I/O: RFC 959, with RFC 1738 §3.2 (URLs), RFC 2428 (EPSV) and RFC 3659
-//! (SIZE, MDTM, REST); and what a proxy that fetches by FTP tells its HTTP client.
+//! What an FTP client says and hears, without I/O: RFC 959, with RFC 2428 (EPSV) and RFC 3659 (SIZE, MDTM, REST).
 
-mod found;
 mod reply;
-mod url;
+mod word;
 
-pub use found::Found;
 pub use reply::{NoReply, Replies, Reply};
-pub use url::{Fetch, Form, Word};
+pub use word::Word;
 
 /// A command with its argument: one line, whatever the argument came from.
 pub fn command(verb: &'static str, argument: Option<&Word>) -> Vec<u8> {

@@ -5,6 +5,7 @@
 
 mod body;
 mod fields;
+pub mod ftp;
 mod own;
 mod request;
 mod response;

@@ -1,6 +1,7 @@
 //! FTP: URLs, commands, replies; arbitrary bytes, split anywhere.
 
 use ekiden_relay_proto::ftp::*;
+use ekiden_relay_proto::http::ftp::*;
 use ekiden_relay_proto::http::{Body, HttpError, Request, parse_request};
 use proptest::prelude::*;
 

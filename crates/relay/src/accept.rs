@@ -14,9 +14,9 @@ use ekiden_net::socket::Listening;
 use ekiden_net::steer;
 use tokio::sync::{oneshot, watch};
 
-use crate::config::{Allowance, Listener, ListenerKind};
+use crate::config::{Listener, ListenerKind};
 use crate::node::{Busy, Load, Node, Steering, Worker};
-use crate::quota::{ClientKey, Limit, Place};
+use crate::quota::{Allowance, ClientKey, Limit, Place};
 use crate::serve;
 
 /// How long a worker does not accept after the process ran out of descriptors or memory.

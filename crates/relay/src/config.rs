@@ -21,6 +21,7 @@ use ipnet::IpNet;
 
 use crate::identity::{Fingerprint, Identity};
 use crate::logins::Users;
+use crate::quota::Allowance;
 use crate::route::{Pattern, Routes};
 use crate::tls::Prepared;
 
@@ -106,15 +107,6 @@ pub struct Limits {
     pub pool: usize,
     /// How long each is kept without use, but for those of [`Peer::warm`].
     pub pool_idle: Duration,
-}
-
-/// How many connections one client or user may have. Both numbers are at least 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Allowance {
-    /// At one time.
-    pub open: u32,
-    /// New ones per second, a second's worth of them at once.
-    pub rate: u32,
 }
 
 /// One listening address.

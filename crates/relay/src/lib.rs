@@ -26,6 +26,7 @@ mod probe;
 mod process;
 mod pump;
 mod quota;
+mod random;
 mod route;
 mod rules;
 mod segment;
@@ -38,13 +39,12 @@ mod warm;
 mod wire;
 
 pub use config::edit;
-pub use config::{
-    Accept, Allowance, Config, ConfigError, Exit, Limits, Listener, ListenerKind, Peer, Security, SharedKey, Tcp,
-};
+pub use config::{Accept, Config, ConfigError, Exit, Limits, Listener, ListenerKind, Peer, Security, SharedKey, Tcp};
 pub use congestion::{NotToBeHad, Reason};
 pub use logins::hash_password;
 pub use node::{Relay, StartError};
 pub use probe::{ProbeError, probe};
 pub use process::run;
+pub use quota::Allowance;
 pub use route::{Pattern, Route, Routes, Way};
 pub use rules::{Rules, RulesError};

@@ -13,7 +13,7 @@ use indexmap::IndexMap;
 use sha2::Sha256;
 
 use crate::quota::ClientKey;
-use crate::segment::fresh_nonce;
+use crate::random::unguessable;
 
 mod checker;
 
@@ -60,7 +60,7 @@ impl Logins {
     /// # Errors
     /// If the system has no random numbers.
     pub fn new() -> std::io::Result<Self> {
-        Ok(Self { secret: fresh_nonce()?, right: Mutex::default(), checker: Checker::new(check) })
+        Ok(Self { secret: unguessable()?, right: Mutex::default(), checker: Checker::new(check) })
     }
 
     /// Whether `user` is one of `users` and has this password; asked by `client`. An unknown user takes as long as a wrong
@@ -115,7 +115,7 @@ impl Logins {
 /// # Errors
 /// If the system has no random numbers.
 pub fn hash_password(password: &[u8]) -> std::io::Result<String> {
-    Ok(hash_with(&fresh_nonce()?, password))
+    Ok(hash_with(&unguessable()?, password))
 }
 
 /// Whether a text is a hash that can be checked.

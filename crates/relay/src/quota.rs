@@ -10,8 +10,6 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::config::Allowance;
-
 /// Parts of a table, each with a lock of its own.
 const PARTS: usize = 16;
 
@@ -23,6 +21,15 @@ const SWEEP: Duration = Duration::from_secs(10);
 
 /// New connections may come at once as many as in this time: the token bucket's burst.
 const BURST: Duration = Duration::from_secs(1);
+
+/// How many connections one client or user may have. Both numbers are at least 1.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowance {
+    /// At one time.
+    pub open: u32,
+    /// New ones per second, a second's worth of them at once.
+    pub rate: u32,
+}
 
 /// Whom a client's address counts as: an IPv6 host has a whole network of 64 bits to choose its addresses from
 /// (RFC 4291 §2.5.1), so these are one.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_relay_proto::segment::{
-    Dialler, HEADER_BYTES, Header, Kind, MAX_CONTROL, Nonce, Open, Violation, decode_failed, decode_opened,
+    Dialler, HEADER_BYTES, Header, Kind, MAX_CONTROL, Open, Violation, decode_failed, decode_opened,
 };
 use ekiden_relay_proto::{Failure, FailureCode, Target};
 use tokio::time::timeout;
@@ -19,6 +19,7 @@ use crate::dial::Dial;
 use crate::ended::Ended;
 use crate::names::Names;
 use crate::node::Node;
+use crate::random::unguessable;
 use crate::spare::Spare;
 
 /// Payload that may travel with OPEN, before the answer. It is left where it is until the stream is open, so
@@ -202,13 +203,6 @@ pub fn violation(error: &io::Error) -> Option<&Violation> {
     error.get_ref()?.downcast_ref()
 }
 
-/// 32 bytes nobody can guess.
-pub fn fresh_nonce() -> io::Result<Nonce> {
-    let mut nonce = Nonce::default();
-    getrandom::fill(&mut nonce).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(nonce)
-}
-
 /// What a peer said to OPEN.
 enum Answer {
     Opened(SocketAddr),
@@ -257,7 +251,7 @@ async fn dial_peer(
             }
             Security::Plain(shared) => {
                 let stream = Connection::from(socket);
-                let dialler = Dialler::new(shared.key.clone(), &config.name, fresh_nonce()?);
+                let dialler = Dialler::new(shared.key.clone(), &config.name, unguessable()?);
                 stream.send_all(&dialler.hello()).await?;
                 match read_frame(&stream).await? {
                     (Kind::Hello, body) => dialler.auth(&body).map(|auth| (stream, auth)).map_err(invalid),

@@ -6,14 +6,14 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 
+use ekiden_relay_proto::segment::VERSION;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::CertificateDer;
 use rustls::server::UnbufferedServerConnection;
 use rustls::unbuffered::{ConnectionState, EncodeError, EncryptError, InsufficientSizeError, UnbufferedStatus};
 use rustls::{AlertDescription, CertificateError, CommonState, Error, InvalidMessage, PeerIncompatible};
 
-use crate::tls::OursRefused;
-use crate::{memory, tls};
+use crate::memory;
 
 /// The most payload of a record (RFC 8446 §5.1), and what a record has besides: header, content type, tag.
 const RECORD: usize = 16 << 10;
@@ -124,7 +124,7 @@ impl Session {
 
     /// Whether both sides mean the same protocol by what is inside.
     pub fn is_our_protocol(&self) -> bool {
-        self.common().alpn_protocol() == Some(&tls::protocol())
+        self.common().alpn_protocol() == Some(&protocol())
     }
 
     /// Whether [`Session::receive`] has something to give without reading.
@@ -398,6 +398,21 @@ impl Sealed {
         self.filled += written.map_err(|_| Error::EncryptError)?;
         Ok(Step::Again)
     }
+}
+
+/// The segment protocol and its version (RFC 7301).
+pub fn protocol() -> Vec<u8> {
+    format!("ekiden/{VERSION}").into_bytes()
+}
+
+/// The other node's refusal of this one's key.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+#[error("it does not take this node's key")]
+pub struct OursRefused;
+
+/// Whether a handshake failed because the other node refused this one, and not this one the other.
+pub fn is_refusal_of_ours(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|error| error.is::<OursRefused>())
 }
 
 /// What a failure of TLS means to someone who runs a node. [`io::ErrorKind::PermissionDenied`]: one of the two keys is not

@@ -1,10 +1,9 @@
 //! TLS 1.3 between nodes (RFC 8446): who is at the other end is known by its key alone, sent as a raw public key (RFC 7250).
 //! Nothing is resumed and nothing is sent before the handshake ends.
 
+use std::fmt;
 use std::sync::{Arc, OnceLock};
-use std::{fmt, io};
 
-use ekiden_relay_proto::segment::VERSION;
 use indexmap::IndexMap;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption, UnbufferedClientConnection};
@@ -19,7 +18,7 @@ use rustls::{
 };
 
 use crate::identity::{Fingerprint, Identity};
-use crate::session::Session;
+use crate::session::{self, Session};
 
 /// Why a node's key was not taken: the line that says so to whoever runs this node.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -42,16 +41,6 @@ pub enum Stranger {
         "it has presented the key {0}, which is none of this listener's nodes; if `ekiden keygen --show` says so on a node that may connect, add it with `ekiden peer allow`"
     )]
     NotAllowed(Fingerprint),
-}
-
-/// The other node's refusal of this one's key.
-#[derive(Debug, Clone, Copy, thiserror::Error)]
-#[error("it does not take this node's key")]
-pub struct OursRefused;
-
-/// Whether a handshake failed because the other node refused this one, and not this one the other.
-pub fn is_refusal_of_ours(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|error| error.is::<OursRefused>())
 }
 
 /// What the sessions with a peer, or of a listener, have in common. It is made for the first of them and follows from the
@@ -113,7 +102,7 @@ fn client(identity: &Identity, pinned: Option<Fingerprint>) -> Result<ClientConf
         .dangerous()
         .with_custom_certificate_verifier(Arc::new(Pinned(pinned)))
         .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(identity.key())));
-    config.alpn_protocols = vec![protocol()];
+    config.alpn_protocols = vec![session::protocol()];
     config.resumption = Resumption::disabled();
     config.enable_sni = false;
     Ok(config)
@@ -125,15 +114,10 @@ fn server(identity: &Identity, nodes: &IndexMap<String, Fingerprint>) -> Result<
     let mut config = builder
         .with_client_cert_verifier(Arc::new(Allowed(allowed)))
         .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(identity.key())));
-    config.alpn_protocols = vec![protocol()];
+    config.alpn_protocols = vec![session::protocol()];
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.send_tls13_tickets = 0;
     Ok(config)
-}
-
-/// The segment protocol and its version (RFC 7301).
-pub fn protocol() -> Vec<u8> {
-    format!("ekiden/{VERSION}").into_bytes()
 }
 
 fn provider() -> Arc<CryptoProvider> {

@@ -17,6 +17,7 @@ use nix::unistd::getppid;
 
 use super::children::Children;
 use super::{load, suits};
+use crate::exit;
 use crate::sweep::{self, Done, Run, Runner};
 
 /// Prefix of the argument that a sweep gives to its children; see [`Args::ends_with`].
@@ -90,7 +91,8 @@ fn several(args: &Args) -> anyhow::Result<()> {
         children.over();
         children.stopped_by()
     };
-    sweep::run(&args.sweep, plan, &Runner { jobs: args.jobs, work: &work, stopped_by: &stopped_by })
+    let code_of = exit::number;
+    sweep::run(&args.sweep, plan, &Runner { jobs: args.jobs, work: &work, stopped_by: &stopped_by, code_of })
 }
 
 /// The command that does a run of a sweep.

@@ -6,8 +6,8 @@ use base64::engine::general_purpose::STANDARD;
 use super::HttpError;
 use super::body::Body;
 use super::fields::{Fields, framing};
+use super::ftp::Fetch;
 use super::own::{options, trace};
-use crate::ftp::Fetch;
 use crate::target::Target;
 
 /// A request, understood.

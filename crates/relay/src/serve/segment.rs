@@ -27,8 +27,9 @@ use crate::expiry::Expiry;
 use crate::identity::Fingerprint;
 use crate::node::Node;
 use crate::quota::ClientKey;
-use crate::segment::{Early, fresh_nonce, invalid, read_frame, violation};
-use crate::tls;
+use crate::random::unguessable;
+use crate::segment::{Early, invalid, read_frame, violation};
+use crate::session;
 
 /// Whom a listener knows.
 type Nodes = IndexMap<String, Fingerprint>;
@@ -43,7 +44,7 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
     let (name, credential, stream) = match timeout(limit, admit(node, security, socket, from)).await {
         Ok(Ok(Some(first))) => first,
         Ok(Ok(None)) | Err(_) => return,
-        Ok(Err(error)) if tls::is_refusal_of_ours(&error) => {
+        Ok(Err(error)) if session::is_refusal_of_ours(&error) => {
             let known =
                 "its peer entry for this node must have the fingerprint that `ekiden keygen --show` prints here";
             let line = format_args!("a node at {from} refused this node: {error}; {known}");
@@ -126,7 +127,7 @@ async fn authenticate(node: &Node, key: &Key, stream: &Connection, from: SocketA
         let own = &node.config().name;
         encode_failed(&Failure::new(FailureCode::Authentication, format_args!("node {own}: {why}")))
     };
-    let mut acceptor = Acceptor::new(key.clone(), fresh_nonce()?);
+    let mut acceptor = Acceptor::new(key.clone(), unguessable()?);
     let body = match read_frame(stream).await {
         Ok((Kind::Hello, body)) => body,
         Ok(_) => return Err(invalid("not a HELLO")),

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ekiden_relay_proto::Target;
-use ekiden_relay_proto::ftp::{Fetch, Form, Found, NoReply, Replies, Reply, Word, command};
+use ekiden_relay_proto::ftp::{NoReply, Replies, Reply, Word, command};
+use ekiden_relay_proto::http::ftp::{Fetch, Form, Found};
 use ekiden_relay_proto::http::{Body, Chunked, Request};
 use ekiden_relay_proto::segment::{Header, Kind};
 use socket2::SockRef;

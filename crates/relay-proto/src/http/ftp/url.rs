@@ -1,12 +1,8 @@
 //! `ftp` URLs (RFC 1738 §3.2): who asks, and for what.
 
+use crate::ftp::Word;
 use crate::http::HttpError;
 use crate::target::Target;
-
-/// An argument of a command, of any bytes but control characters and 0xFF (in Telnet the beginning of a command, RFC 959 §3.3):
-/// it cannot end its line or hold another command.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Word(Vec<u8>);
 
 /// What is to be fetched, and as whom.
 #[derive(Clone, PartialEq, Eq)]
@@ -34,27 +30,6 @@ pub enum Form {
     Listing,
     /// The names in a directory (`;type=d`).
     Names,
-}
-
-impl Word {
-    /// Refuses what could not be said in one line.
-    pub fn new(bytes: Vec<u8>) -> Result<Self, HttpError> {
-        match bytes.iter().any(|&byte| byte.is_ascii_control() || byte == 0xff) {
-            true => Err(HttpError::bad("an ftp URL, user or password has a control character")),
-            false => Ok(Self(bytes)),
-        }
-    }
-
-    /// What is sent.
-    pub fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl From<u64> for Word {
-    fn from(number: u64) -> Self {
-        Self(number.to_string().into_bytes())
-    }
 }
 
 impl Fetch {
@@ -87,9 +62,13 @@ impl Fetch {
             _ if is_directory => Form::Listing,
             wanted => wanted.unwrap_or(Form::Image),
         };
-        let path = if path.is_empty() { None } else { Some(Word::new(path)?) };
-        Ok((target, Self { user: Word::new(user)?, password: Word::new(password)?, path, form, offset: 0 }))
+        let path = if path.is_empty() { None } else { Some(word(path)?) };
+        Ok((target, Self { user: word(user)?, password: word(password)?, path, form, offset: 0 }))
     }
+}
+
+fn word(bytes: Vec<u8>) -> Result<Word, HttpError> {
+    Word::new(bytes).ok_or_else(|| HttpError::bad("an ftp URL, user or password has a control character"))
 }
 
 /// RFC 7617 §2: the first colon ends the user's name.
@@ -132,7 +111,7 @@ fn decode(text: &str) -> Result<Vec<u8>, HttpError> {
 impl std::fmt::Debug for Fetch {
     /// Without the user and the password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let path = self.path.as_ref().map(|path| String::from_utf8_lossy(&path.0));
+        let path = self.path.as_ref().map(|path| String::from_utf8_lossy(path.as_bytes()));
         write!(f, "Fetch {{ path: {path:?}, form: {:?}, offset: {} }}", self.form, self.offset)
     }
 }

@@ -4,7 +4,6 @@
 //! [`Config`] says what a node does; [`Relay`] runs it on threads of its own; [`run`] is the whole life of a
 //! process that is a node. docs/proxy.md is for its users, docs/protocol.md for those who speak to it.
 
-mod accept;
 mod address;
 mod alarm;
 mod config;
@@ -32,6 +31,7 @@ mod rules;
 mod segment;
 mod serve;
 mod session;
+mod shared;
 mod spare;
 mod throttle;
 mod tls;

@@ -18,8 +18,8 @@ use crate::connection::is_transient;
 use crate::dial::Dial;
 use crate::ended::Ended;
 use crate::names::Names;
-use crate::node::Node;
 use crate::random::unguessable;
+use crate::shared::Node;
 use crate::spare::Spare;
 
 /// Payload that may travel with OPEN, before the answer. It is left where it is until the stream is open, so

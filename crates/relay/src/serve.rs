@@ -21,7 +21,6 @@ use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::accept::{Current, Permit};
 use crate::config::{ListenerKind, Peer};
 use crate::connection::Connection;
 use crate::duplex::{Broken, Duplex, Finished, Side};
@@ -29,11 +28,11 @@ use crate::ended::Ended;
 use crate::exit::{Choice, Policy, Refusal};
 use crate::expiry::{self, Expiry};
 use crate::memory;
-use crate::node::{Busy, Node};
 use crate::pump::PumpError;
 use crate::quota::{ClientKey, Place};
 use crate::route::Way;
 use crate::segment::{Early, delivered, open};
+use crate::shared::{Busy, Current, Node, Permit};
 
 /// A way to the destination, open.
 pub struct Upstream {

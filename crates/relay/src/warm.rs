@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::time::interval;
 
 use crate::config::Peer;
-use crate::node::Node;
 use crate::segment;
+use crate::shared::Node;
 
 /// How often it is looked whether the connections live.
 const LOOK: Duration = Duration::from_secs(1);

@@ -9,9 +9,9 @@ use ekiden_net::steer;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
-use super::{Node, Worker};
-use crate::accept::{self, LastOrders};
+use super::accept::{self, LastOrders};
 use crate::config::{Listener, ListenerKind};
+use crate::shared::{Node, Worker};
 
 /// One listening socket for each worker, before anything is accepted.
 pub struct Sockets {

@@ -9,9 +9,9 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::accept::Permit;
 use crate::config::Listener;
 use crate::quota::ClientKey;
+use crate::shared::Permit;
 
 /// Whose connection it is.
 #[derive(Debug, Clone, Copy)]

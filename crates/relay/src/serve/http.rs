@@ -24,17 +24,17 @@ use super::departure::{End, unless_it_leaves};
 use super::login::{self, Login};
 use super::patience::{LINGER, end_first, leaving, left, while_moving};
 use super::{Destination, Stream, Upstream, is_allowed, log_failure, place_for, reach};
-use crate::accept::Current;
 use crate::config::{Accept, Limits, Listener, ListenerKind};
 use crate::connection::Connection;
 use crate::duplex::Side;
 use crate::expiry::Expiry;
 use crate::logins::Crowded;
 use crate::memory::Holding;
-use crate::node::Node;
 use crate::pump::PumpError;
 use crate::quota::Place;
 use crate::segment::Early;
+use crate::shared::Current;
+use crate::shared::Node;
 use crate::wire::{Reader, write};
 
 /// The largest head that is sent along with OPEN: any receive buffer takes it.

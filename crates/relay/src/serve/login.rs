@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use super::caller::Caller;
 use crate::config::{Listener, ListenerKind};
 use crate::logins::{Crowded, Users};
-use crate::node::Node;
 use crate::quota::ClientKey;
+use crate::shared::Node;
 
 /// What became of a login.
 #[derive(Debug, PartialEq, Eq)]

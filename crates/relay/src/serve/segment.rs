@@ -18,18 +18,18 @@ use tokio::time::timeout;
 
 use super::departure::{End, unless_it_leaves};
 use super::{Destination, Upstream, log_failure, reach_via};
-use crate::accept::Permit;
 use crate::config::{Credential, Listener, Security};
 use crate::connection::Connection;
 use crate::duplex::{Duplex, Finished, Side};
 use crate::ended::Ended;
 use crate::expiry::Expiry;
 use crate::identity::Fingerprint;
-use crate::node::Node;
 use crate::quota::ClientKey;
 use crate::random::unguessable;
 use crate::segment::{Early, invalid, read_frame, violation};
 use crate::session;
+use crate::shared::Node;
+use crate::shared::Permit;
 
 /// Whom a listener knows.
 type Nodes = IndexMap<String, Fingerprint>;

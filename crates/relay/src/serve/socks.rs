@@ -14,13 +14,13 @@ use super::departure::{End, unless_it_leaves};
 use super::login::{self, Login};
 use super::patience::{left, linger};
 use super::{Destination, Stream, Upstream, is_allowed, log_failure, place_for, reach};
-use crate::accept::Current;
 use crate::config::{Accept, Listener};
 use crate::connection::Connection;
 use crate::duplex::Side;
-use crate::node::Node;
 use crate::quota::{ClientKey, Place};
 use crate::segment::Early;
+use crate::shared::Current;
+use crate::shared::Node;
 
 pub(super) async fn prepare(
     node: &Arc<Node>,

@@ -10,9 +10,9 @@ use super::departure::{End, unless_it_leaves};
 use super::{Destination, Stream, Upstream, exit, reach};
 use crate::config::{Accept, Listener, ListenerKind};
 use crate::connection::Connection;
-use crate::node::Node;
 use crate::quota::ClientKey;
 use crate::segment::Early;
+use crate::shared::Node;
 
 pub(super) async fn prepare(
     node: &Arc<Node>,

@@ -17,10 +17,10 @@ use tokio::time::{Duration, timeout};
 use super::{Client, Failed, LINGER, Origin, Outcome, attended, finish};
 use crate::connection::Connection;
 use crate::expiry::Expiry;
-use crate::node::Node;
 use crate::pump::PumpError;
 use crate::segment::Early;
 use crate::serve::{Destination, Upstream, reach, reach_beside};
+use crate::shared::Node;
 use crate::wire::{Reader, write};
 
 /// The last chunk of a body, without a trailer (RFC 9112 §7.1).

@@ -10,10 +10,10 @@ use tokio::time::timeout;
 use crate::duplex::Side;
 use crate::ended::Ended;
 use crate::expiry::{self, Expiry};
-use crate::node::Node;
 use crate::segment::delivered;
 use crate::serve::Upstream;
 use crate::serve::patience::LINGER;
+use crate::shared::Node;
 use crate::wire::Reader;
 
 /// A connection to an origin that may serve another request.

@@ -5,19 +5,19 @@
 //! go within a moment: while they do, a worker must be far ahead.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream as StdStream};
+use std::net::{SocketAddr, TcpListener, TcpStream as StdStream};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ekiden_net::socket::Listening;
 use ekiden_net::steer;
 use tokio::sync::{oneshot, watch};
 
-use crate::config::{Listener, ListenerKind};
-use crate::node::{Busy, Load, Node, Steering, Worker};
-use crate::quota::{Allowance, ClientKey, Limit, Place};
+use super::listening::Steering;
+use crate::config::Listener;
 use crate::serve;
+use crate::shared::{Busy, Claim, Current, Node, Permit, Worker};
 
 /// How long a worker does not accept after the process ran out of descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -27,115 +27,6 @@ const UNDER_WAY: Duration = Duration::from_secs(1);
 
 /// Connections accepted before others of the thread get their turn.
 const TURN: usize = 32;
-
-/// A connection that ends sooner was short.
-const SHORT: Duration = Duration::from_millis(100);
-
-/// How long after the end of a short connection more of them are expected.
-const MEMORY: Duration = Duration::from_millis(100);
-
-/// One in so many of all possible connections may be a stranger's on a segment listener.
-const STRANGERS: usize = 2;
-
-/// What an address may have on segment listeners before it has proven a key, if hosts may not have more anyway: as many as
-/// a node makes at a time.
-const HANDSHAKES: Allowance = Allowance { open: 256, rate: 1000 };
-
-/// A listener as the configuration in force has it; its sender is gone when the listener was removed. Shared, to be
-/// small in what an open connection costs.
-pub type Current = Arc<watch::Receiver<Arc<Listener>>>;
-
-/// Counts an accepted connection until it is dropped.
-pub struct Permit {
-    node: Arc<Node>,
-    load: Arc<Load>,
-    since: Instant,
-    /// Among the connections of its client, if those are counted.
-    place: Option<Place<ClientKey>>,
-    /// Of a connection to a segment listener, until it has proven a key.
-    stranger: Option<Box<Stranger>>,
-}
-
-/// A connection that may be another node's. Counts as a stranger's until dropped.
-struct Stranger {
-    node: Arc<Node>,
-    place: Option<Place<ClientKey>>,
-}
-
-impl Permit {
-    fn new(node: &Arc<Node>, worker: &Worker) -> Self {
-        let open = node.connections.fetch_add(1, Ordering::Relaxed) + 1;
-        if open > node.peak_connections.load(Ordering::Relaxed) {
-            node.peak_connections.fetch_max(open, Ordering::Relaxed);
-        }
-        worker.load.open.fetch_add(1, Ordering::Relaxed);
-        Self { node: node.clone(), load: worker.load.clone(), since: Instant::now(), place: None, stranger: None }
-    }
-
-    /// Counts it as one of the client at `address`. Whether that may have one more; if not, it is to be reset.
-    pub fn count_for(&mut self, address: IpAddr) -> bool {
-        self.place = place(&self.node, address);
-        self.place.is_some()
-    }
-
-    /// It is another node's, which has proven it: it counts for nobody any more.
-    pub fn is_proven(&mut self) {
-        if let Some(place) = self.stranger.take().and_then(|mut stranger| stranger.place.take()) {
-            place.give_back();
-        }
-    }
-
-    /// The node that accepted.
-    pub fn node(&self) -> &Arc<Node> {
-        &self.node
-    }
-}
-
-impl Stranger {
-    /// One more that comes from `address`, if there may be one.
-    fn new(node: &Arc<Node>, address: IpAddr) -> Option<Self> {
-        let limits = &node.config().limits;
-        // Counts itself from here on.
-        let before = node.unproven.fetch_add(1, Ordering::Relaxed);
-        let mut stranger = Self { node: node.clone(), place: None };
-        let most = node.most_connections().div_ceil(STRANGERS);
-        let client = ClientKey::from(address);
-        if before >= most {
-            let line = format_args!(
-                "{client}: {most} connections to segment listeners have not proven a key yet (a half of limits.connections, or of what the open files allow); others are reset"
-            );
-            node.lines.warn("strangers", client, line);
-            return None;
-        }
-        let open = limits.client.open.max(HANDSHAKES.open);
-        let allowance = Allowance { open, rate: limits.client.rate.max(HANDSHAKES.rate) };
-        let place = node.strangers.enter(client, allowance).map_err(|limit| {
-            let line = format_args!("client {client}: {limit} to segment listeners without a key; others are reset");
-            node.lines.warn("stranger", client, line);
-        });
-        stranger.place = Some(place.ok()?);
-        Some(stranger)
-    }
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        self.node.unproven.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        self.load.open.fetch_sub(1, Ordering::Relaxed);
-        let now = Instant::now();
-        if now - self.since < SHORT {
-            let until = (now - self.node.started + MEMORY).as_millis() as u64;
-            self.load.short_until.store(until, Ordering::Relaxed);
-        }
-        self.node.connections.fetch_sub(1, Ordering::Relaxed);
-        self.node.closed.notify_one();
-    }
-}
 
 /// What a socket's worker is told when it is to close it.
 pub struct LastOrders {
@@ -258,54 +149,20 @@ fn start(
     last: bool,
 ) {
     let listener = current.borrow().clone();
-    let (mut counted, mut stranger) = (None, None);
-    // Without a place it is dropped before a byte of any protocol, which resets it.
-    match listener.kind {
-        // Nodes are known by their keys, and each has many clients. Until one has proven its key it may be anybody.
-        ListenerKind::Segment(_) => match Stranger::new(node, from.ip()) {
-            None => return,
-            taken => stranger = taken,
-        },
-        // It will be told whose connection it is.
-        _ if listener.is_told_by(from) => {}
-        _ => match place(node, from.ip()) {
-            None => return,
-            taken => counted = taken,
-        },
-    }
+    // Without a claim it is dropped before a byte of any protocol, which resets it.
+    let Some(claim) = Claim::of(node, &listener, from) else { return };
     let are_short = || {
         let until = workers[me].load.short_until.load(Ordering::Relaxed);
         node.started.elapsed().as_millis() < until.into()
     };
     let open = |i: usize| workers[i].load.open.load(Ordering::Relaxed);
     let worker = &workers[pick(workers.len(), open, me, are_short)];
-    let mut permit = Permit::new(node, worker);
-    (permit.place, permit.stranger) = (counted, stranger.map(Box::new));
+    let permit = Permit::new(node, worker, claim);
     if last {
         worker.handle.spawn(serve::last_connection(node.begin(), permit, current.clone(), stream, from));
     } else {
         worker.handle.spawn(serve::connection(permit, current.clone(), stream, from));
     }
-}
-
-/// A place for one more connection of the client at `address`, if it may have one.
-fn place(node: &Node, address: IpAddr) -> Option<Place<ClientKey>> {
-    let client = ClientKey::from(address);
-    let limits = &node.config().limits;
-    let is_own = address.to_canonical().is_loopback();
-    let rate = if is_own { limits.loopback_rate } else { limits.client.rate };
-    // Those on this machine are one address, and take files from it in any case. Who sets the limit knows the clients.
-    let most = if is_own || limits.limits_clients { u32::MAX } else { node.most_of_one_client() };
-    let place = node.clients.enter(client, Allowance { rate, open: limits.client.open.min(most) });
-    let refused = place.map_err(|limit| {
-        let key = match limit {
-            Limit::Open(_) if most < limits.client.open => "half of what the limit of open files allows".into(),
-            Limit::Rate(_) if is_own => "limits.loopback_rate".into(),
-            _ => limit.key("client"),
-        };
-        node.lines.warn("client", client, format_args!("client {client}: {limit} ({key}); others are reset"));
-    });
-    refused.ok()
 }
 
 /// The worker for a new connection that arrived at `me`, by how many each has `open`.

@@ -1,0 +1,272 @@
+//! What all connections of a node share.
+
+mod permit;
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use ekiden_net::{socket, splice};
+use tokio::runtime::Handle;
+use tokio::sync::{Notify, Semaphore, watch};
+
+pub use self::permit::{Claim, Current, Permit};
+use crate::config::{Config, Credential, ListenerKind, Tcp};
+use crate::dial::Dial;
+use crate::exit::{OwnAddresses, Policy};
+use crate::logins::Logins;
+use crate::memory;
+use crate::names::Names;
+use crate::pool::Pool;
+use crate::quota::{ClientKey, Quotas};
+use crate::spare::{self, Counted, Spare};
+use crate::throttle::Throttle;
+
+/// How many origins may take their time at once with what their clients, of whom some are gone, have said.
+const LATE_ORIGINS: usize = 64;
+
+/// How many streams are delivered at once although their diallers have gone.
+const ABANDONED: usize = 64;
+
+/// What all connections of a node share.
+#[derive(Debug)]
+pub struct Node {
+    config: RwLock<Arc<Config>>,
+    /// Grows with each new configuration. Odd while it changes.
+    generation: AtomicU64,
+    /// What times are counted from.
+    pub started: Instant,
+    /// Warm connections to peers.
+    pub pool: Pool,
+    /// What names stand for.
+    pub names: Names,
+    /// Descriptors for more than a connection's own two.
+    pub spare: Spare,
+    /// Passwords that were found right.
+    pub logins: Logins,
+    /// This host's addresses.
+    pub own: OwnAddresses,
+    /// Accepted connections that are open.
+    pub connections: AtomicUsize,
+    /// The most of them at one time since [`memory::Crowd`] looked.
+    pub peak_connections: AtomicUsize,
+    /// How many there may be if each is to find a descriptor for its destination too.
+    served_by_files: AtomicUsize,
+    /// Those of each client's address ...
+    pub clients: Arc<Quotas<ClientKey>>,
+    /// ... and of each user.
+    pub users: Arc<Quotas<String>>,
+    /// Connections to segment listeners that have not proven a key yet, by address ...
+    pub strangers: Arc<Quotas<ClientKey>>,
+    /// ... and in all.
+    pub unproven: AtomicUsize,
+    /// Lines of the log that others cause.
+    pub lines: Throttle,
+    /// Told when one closes while the limit is reached.
+    pub closed: Notify,
+    /// Origins over nodes that are waited for although their requests are long over.
+    pub late_origins: Semaphore,
+    /// Streams that are still delivered although their diallers have gone.
+    pub abandoned: Semaphore,
+    /// Streams and requests under way: what draining waits for.
+    busy: AtomicUsize,
+    stopping: watch::Sender<bool>,
+    /// Told of each new configuration.
+    reloaded: watch::Sender<()>,
+}
+
+/// A stream or request under way, until dropped.
+pub struct Busy(Arc<Node>);
+
+/// A worker as the others see it.
+#[derive(Debug, Clone)]
+pub struct Worker {
+    /// To spawn on it.
+    pub handle: Handle,
+    /// What it has to do.
+    pub load: Arc<Load>,
+}
+
+/// What a worker has to do, for whoever accepts.
+#[derive(Debug, Default)]
+pub struct Load {
+    /// Its open connections.
+    pub open: AtomicUsize,
+    /// Until when more short connections are expected, in milliseconds since the node started.
+    pub short_until: AtomicU64,
+}
+
+impl Node {
+    /// Of a node that will have this configuration.
+    pub fn new(config: Arc<Config>) -> io::Result<Self> {
+        Ok(Self {
+            config: RwLock::new(config),
+            generation: AtomicU64::new(0),
+            started: Instant::now(),
+            pool: Pool::default(),
+            names: Names::of_system(),
+            spare: Spare::new(spare::kept()),
+            logins: Logins::new()?,
+            own: OwnAddresses::default(),
+            connections: AtomicUsize::new(0),
+            peak_connections: AtomicUsize::new(0),
+            served_by_files: AtomicUsize::new(usize::MAX),
+            clients: Arc::default(),
+            users: Arc::default(),
+            strangers: Arc::default(),
+            unproven: AtomicUsize::new(0),
+            lines: Throttle::default(),
+            closed: Notify::new(),
+            late_origins: Semaphore::new(LATE_ORIGINS),
+            abandoned: Semaphore::new(ABANDONED),
+            busy: AtomicUsize::new(0),
+            stopping: watch::Sender::new(false),
+            reloaded: watch::Sender::new(()),
+        })
+    }
+
+    /// The configuration in force.
+    pub fn config(&self) -> Arc<Config> {
+        self.config.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Takes a new configuration, and `switch`es the listeners to it.
+    pub fn change(&self, config: &Arc<Config>, switch: impl FnOnce()) {
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        *self.config.write().unwrap_or_else(PoisonError::into_inner) = config.clone();
+        self.pool.configure(config);
+        self.names.forget();
+        self.lines.forget();
+        self.served_by_files.store(served_by_files(config), Ordering::Relaxed);
+        memory::limit(config.limits.memory);
+        self.reloaded.send_replace(());
+        switch();
+        self.generation.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Which configuration is in force. What an earlier one decided may not hold any more.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// Waits while the configuration changes: new users are in force a moment after new routes.
+    pub async fn settled(&self) {
+        while !self.generation().is_multiple_of(2) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// How many accepted connections may be open at one time.
+    pub fn most_connections(&self) -> usize {
+        let most = self.config().limits.connections as usize;
+        most.min(self.served_by_files.load(Ordering::Relaxed))
+    }
+
+    /// How many of them one client's address may have where the configuration does not say: it must leave some to others
+    /// where open files are few.
+    pub fn most_of_one_client(&self) -> u32 {
+        u32::try_from(self.served_by_files.load(Ordering::Relaxed).div_ceil(2)).unwrap_or(u32::MAX)
+    }
+
+    /// What keeps this node from accepting one more connection.
+    pub fn is_full(&self) -> Option<&'static str> {
+        let open = self.connections.load(Ordering::Relaxed);
+        if open >= self.config().limits.connections as usize {
+            Some("limits.connections is reached")
+        } else if open >= self.served_by_files.load(Ordering::Relaxed) {
+            Some("the limit of open files allows no more connections")
+        } else if memory::is_full() {
+            Some("limits.memory is reached")
+        } else {
+            None
+        }
+    }
+
+    /// A way to make connections: with these TCP settings, from the address of `client` if there is one, within `limit`, and
+    /// not to addresses that `policy` refuses.
+    pub fn dial<'a>(
+        &'a self,
+        tcp: &'a Tcp,
+        client: Option<SocketAddr>,
+        limit: Duration,
+        policy: Option<&'a Policy<'a>>,
+    ) -> Dial<'a> {
+        Dial { client, tcp, names: &self.names, spare: &self.spare, limit, policy }
+    }
+
+    /// A descriptor more than those that a connection is reckoned with, unless there is none to spare.
+    pub fn one_more(&self) -> Option<Counted<'_>> {
+        self.spare.one()
+    }
+
+    /// Marks the beginning of a stream or request.
+    pub fn begin(self: &Arc<Self>) -> Busy {
+        self.busy.fetch_add(1, Ordering::Relaxed);
+        Busy(self.clone())
+    }
+
+    /// Streams and requests under way.
+    pub fn busy(&self) -> usize {
+        self.busy.load(Ordering::Relaxed)
+    }
+
+    /// Tells what waits idle for more work to end.
+    pub fn stop(&self) {
+        self.stopping.send_replace(true);
+        self.pool.close();
+    }
+
+    /// Completes when the node is told to stop: what waits idle for more work should end.
+    pub async fn stopping(&self) {
+        // An error means that the sender is gone, with the node.
+        let _ = self.stopping.subscribe().wait_for(|&stopping| stopping).await;
+    }
+
+    /// Whether a segment listener at `address` admits a node by `credential`.
+    pub fn admits(&self, address: SocketAddr, credential: &Credential) -> bool {
+        self.config().listeners.values().any(|listener| match &listener.kind {
+            ListenerKind::Segment(security) => listener.address == address && security.admits(credential),
+            _ => false,
+        })
+    }
+
+    /// Completes when [`Node::admits`] does not hold, or no longer.
+    pub async fn revoked(&self, address: SocketAddr, credential: &Credential) {
+        let mut reloaded = self.reloaded.subscribe();
+        while self.admits(address, credential) {
+            if reloaded.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.busy.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How many connections the limit of open files lets a node serve to their ends: each takes two, besides what the node has
+/// for itself.
+fn served_by_files(config: &Config) -> usize {
+    /// Files, and what a thread's event loop takes.
+    const REST: usize = 64;
+    const THREAD: usize = 4;
+    let Ok(files) = socket::open_files() else { return usize::MAX };
+    let files = usize::try_from(files).unwrap_or(usize::MAX);
+    // A quarter of all descriptors: most streams hold no pipe.
+    let pipes = files / 8;
+    splice::limit(pipes);
+    let kept = REST
+        + spare::kept()
+        + config.threads * (THREAD + config.listeners.len())
+        + config.peers.len() * config.limits.pool;
+    let most = (files.saturating_sub(kept + 2 * pipes) / 2).max(1);
+    if most < config.limits.connections as usize {
+        tracing::info!("{files} open files are enough for {most} connections, fewer than limits.connections");
+    }
+    most
+}

@@ -1,0 +1,169 @@
+//! Accepted connections, as they are counted: in all, for their clients, and as strangers' until a key is proven.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tokio::sync::watch;
+
+use super::{Load, Node, Worker};
+use crate::config::{Listener, ListenerKind};
+use crate::quota::{Allowance, ClientKey, Limit, Place};
+
+/// A connection that ends sooner was short.
+const SHORT: Duration = Duration::from_millis(100);
+
+/// How long after the end of a short connection more of them are expected.
+const MEMORY: Duration = Duration::from_millis(100);
+
+/// One in so many of all possible connections may be a stranger's on a segment listener.
+const STRANGERS: usize = 2;
+
+/// What an address may have on segment listeners before it has proven a key, if hosts may not have more anyway: as many as
+/// a node makes at a time.
+const HANDSHAKES: Allowance = Allowance { open: 256, rate: 1000 };
+
+/// A listener as the configuration in force has it; its sender is gone when the listener was removed. Shared, to be
+/// small in what an open connection costs.
+pub type Current = Arc<watch::Receiver<Arc<Listener>>>;
+
+/// Counts an accepted connection until it is dropped.
+pub struct Permit {
+    node: Arc<Node>,
+    load: Arc<Load>,
+    since: Instant,
+    /// Among the connections of its client, if those are counted.
+    place: Option<Place<ClientKey>>,
+    /// Of a connection to a segment listener, until it has proven a key.
+    stranger: Option<Box<Stranger>>,
+}
+
+/// A connection that may be another node's. Counts as a stranger's until dropped.
+struct Stranger {
+    node: Arc<Node>,
+    place: Option<Place<ClientKey>>,
+}
+
+/// What a connection counts as before anything is known of it but where it comes from.
+pub struct Claim {
+    place: Option<Place<ClientKey>>,
+    stranger: Option<Box<Stranger>>,
+}
+
+impl Claim {
+    /// Of a connection from `from` to `listener`. `None` if it is to be reset.
+    pub fn of(node: &Arc<Node>, listener: &Listener, from: SocketAddr) -> Option<Self> {
+        let (mut counted, mut stranger) = (None, None);
+        match listener.kind {
+            // Nodes are known by their keys, and each has many clients. Until one has proven its key it may be anybody.
+            ListenerKind::Segment(_) => stranger = Some(Box::new(Stranger::new(node, from.ip())?)),
+            // It will be told whose connection it is.
+            _ if listener.is_told_by(from) => {}
+            _ => counted = Some(place(node, from.ip())?),
+        }
+        Some(Self { place: counted, stranger })
+    }
+}
+
+impl Permit {
+    /// For a connection that `worker` serves.
+    pub fn new(node: &Arc<Node>, worker: &Worker, claim: Claim) -> Self {
+        let open = node.connections.fetch_add(1, Ordering::Relaxed) + 1;
+        if open > node.peak_connections.load(Ordering::Relaxed) {
+            node.peak_connections.fetch_max(open, Ordering::Relaxed);
+        }
+        worker.load.open.fetch_add(1, Ordering::Relaxed);
+        Self {
+            node: node.clone(),
+            load: worker.load.clone(),
+            since: Instant::now(),
+            place: claim.place,
+            stranger: claim.stranger,
+        }
+    }
+
+    /// Counts it as one of the client at `address`. Whether that may have one more; if not, it is to be reset.
+    pub fn count_for(&mut self, address: IpAddr) -> bool {
+        self.place = place(&self.node, address);
+        self.place.is_some()
+    }
+
+    /// It is another node's, which has proven it: it counts for nobody any more.
+    pub fn is_proven(&mut self) {
+        if let Some(place) = self.stranger.take().and_then(|mut stranger| stranger.place.take()) {
+            place.give_back();
+        }
+    }
+
+    /// The node that accepted.
+    pub fn node(&self) -> &Arc<Node> {
+        &self.node
+    }
+}
+
+impl Stranger {
+    /// One more that comes from `address`, if there may be one.
+    fn new(node: &Arc<Node>, address: IpAddr) -> Option<Self> {
+        let limits = &node.config().limits;
+        // Counts itself from here on.
+        let before = node.unproven.fetch_add(1, Ordering::Relaxed);
+        let mut stranger = Self { node: node.clone(), place: None };
+        let most = node.most_connections().div_ceil(STRANGERS);
+        let client = ClientKey::from(address);
+        if before >= most {
+            let line = format_args!(
+                "{client}: {most} connections to segment listeners have not proven a key yet (a half of limits.connections, or of what the open files allow); others are reset"
+            );
+            node.lines.warn("strangers", client, line);
+            return None;
+        }
+        let open = limits.client.open.max(HANDSHAKES.open);
+        let allowance = Allowance { open, rate: limits.client.rate.max(HANDSHAKES.rate) };
+        let place = node.strangers.enter(client, allowance).map_err(|limit| {
+            let line = format_args!("client {client}: {limit} to segment listeners without a key; others are reset");
+            node.lines.warn("stranger", client, line);
+        });
+        stranger.place = Some(place.ok()?);
+        Some(stranger)
+    }
+}
+
+impl Drop for Stranger {
+    fn drop(&mut self) {
+        self.node.unproven.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.load.open.fetch_sub(1, Ordering::Relaxed);
+        let now = Instant::now();
+        if now - self.since < SHORT {
+            let until = (now - self.node.started + MEMORY).as_millis() as u64;
+            self.load.short_until.store(until, Ordering::Relaxed);
+        }
+        self.node.connections.fetch_sub(1, Ordering::Relaxed);
+        self.node.closed.notify_one();
+    }
+}
+
+/// A place for one more connection of the client at `address`, if it may have one.
+fn place(node: &Node, address: IpAddr) -> Option<Place<ClientKey>> {
+    let client = ClientKey::from(address);
+    let limits = &node.config().limits;
+    let is_own = address.to_canonical().is_loopback();
+    let rate = if is_own { limits.loopback_rate } else { limits.client.rate };
+    // Those on this machine are one address, and take files from it in any case. Who sets the limit knows the clients.
+    let most = if is_own || limits.limits_clients { u32::MAX } else { node.most_of_one_client() };
+    let place = node.clients.enter(client, Allowance { rate, open: limits.client.open.min(most) });
+    let refused = place.map_err(|limit| {
+        let key = match limit {
+            Limit::Open(_) if most < limits.client.open => "half of what the limit of open files allows".into(),
+            Limit::Rate(_) if is_own => "limits.loopback_rate".into(),
+            _ => limit.key("client"),
+        };
+        node.lines.warn("client", client, format_args!("client {client}: {limit} ({key}); others are reset"));
+    });
+    refused.ok()
+}

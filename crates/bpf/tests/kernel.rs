@@ -1,7 +1,10 @@
 //! The programs in the running kernel: the verifier takes them, connections use them, and nothing is left. Needs root.
 
+#[path = "../../ekiden/tests/alone/mod.rs"]
+mod alone;
+
 use std::collections::HashSet;
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::thread;
@@ -10,7 +13,6 @@ use std::time::{Duration, Instant};
 use ekiden_bpf::{Error, Event, EventKind, Held, Level, Trace, hold, registered, try_load};
 use ekiden_congestion::{Algorithm, Settings};
 use libtest_mimic::{Arguments, Failed, Trial};
-use nix::fcntl::{Flock, FlockArg};
 use nix::unistd::geteuid;
 use socket2::{Domain, Socket, Type};
 
@@ -19,7 +21,7 @@ const SIZE: usize = 20 << 20;
 
 fn main() {
     let mut arguments = Arguments::from_args();
-    let _alone = alone();
+    let _alone = alone::alone();
     // The names are one for the whole machine.
     arguments.test_threads = Some(1);
     let root = geteuid().is_root();
@@ -36,12 +38,6 @@ fn main() {
         trial("one_trace_at_a_time", one_trace_at_a_time),
     ];
     libtest_mimic::run(&arguments, trials).exit();
-}
-
-/// The names and traces of congestion controls are the machine's: these tests wait for those of another run beside this one.
-fn alone() -> Option<Flock<File>> {
-    let file = File::create(std::env::temp_dir().join("ekiden-kernel-tests.lock")).ok()?;
-    Flock::lock(file, FlockArg::LockExclusive).ok()
 }
 
 fn the_verifier_accepts_all_programs() -> Result<(), Failed> {

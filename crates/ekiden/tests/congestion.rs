@@ -3,6 +3,8 @@
 //! Their names are the whole machine's, so others may hold them at the same time: what these tests expect to be gone may
 //! also be held by a process that is not theirs.
 
+mod alone;
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -12,7 +14,6 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Failed, Trial};
-use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -45,16 +46,10 @@ fn main() -> ExitCode {
         eprintln!("ignored: congestion controls are brought into the kernel, which needs root");
     }
     let trial = |&(name, test): &(&str, Test)| Trial::test(name, test).with_ignored_flag(!root);
-    let _alone = alone();
+    let _alone = alone::alone();
     // One at a time: the names are the machine's.
     let arguments = Arguments { test_threads: Some(1), ..arguments };
     libtest_mimic::run(&arguments, TESTS.iter().map(trial).collect()).exit_code()
-}
-
-/// The names and traces of congestion controls are the machine's: these tests wait for those of another run beside this one.
-fn alone() -> Option<Flock<File>> {
-    let file = File::create(std::env::temp_dir().join("ekiden-kernel-tests.lock")).ok()?;
-    Flock::lock(file, FlockArg::LockExclusive).ok()
 }
 
 fn round_trip() -> Result<(), Failed> {

@@ -1,5 +1,7 @@
 //! What a running node may do that other processes may not.
 
+mod alone;
+
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -85,6 +87,7 @@ impl Drop for Node {
 
 #[test]
 fn a_node_keeps_no_privilege_that_its_configuration_does_not_need() {
+    let _alone = alone::alone();
     let threads = "threads = 2\n";
     Node::start(&format!("{threads}{SOCKS}")).has(0);
     Node::start(&format!("{threads}[tcp]\ncongestion = \"reno\"\n{SOCKS}")).has(NET_ADMIN);
@@ -152,6 +155,13 @@ fn what_was_given_up_does_not_come_back_by_sighup() {
     if !geteuid().is_root() {
         eprintln!("ignored: only root has something to give up");
         return;
+    }
+    let _alone = alone::alone();
+    let start = Instant::now();
+    let available = || fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control").unwrap();
+    while available().contains("ekiden_bic") {
+        assert!(start.elapsed() < Duration::from_secs(20), "a node that has ended still holds it");
+        sleep(Duration::from_millis(20));
     }
     let node = Node::start(&format!("threads = 2\n{SOCKS}"));
     let more = format!("[tcp]\ncongestion = \"ekiden_bic\"\n{SOCKS}");

@@ -1,8 +1,10 @@
 //! One arithmetic: what the programs in the kernel decided on real connections, decided again by the native build from what
 //! they were given.
 
+mod alone;
+
 use std::collections::HashMap;
-use std::fs::{self, File};
+use std::fs;
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +12,6 @@ use std::time::Duration;
 use ekiden_bpf::{Event, EventKind, Level, Trace, hold};
 use ekiden_congestion::{Algorithm, CongestionControl, Native, Settings, Tunables, Window};
 use libtest_mimic::{Arguments, Failed, Trial};
-use nix::fcntl::{Flock, FlockArg};
 
 /// Three senders with short queues and random losses: windows below and above HSTCP's first row, many losses.
 const SCENARIO: &str = r#"
@@ -65,15 +66,9 @@ fn main() -> ExitCode {
     if !root {
         eprintln!("ignored: loading eBPF needs root");
     }
-    let _alone = alone();
+    let _alone = alone::alone();
     let trial = Trial::test("the kernel and the native build decide alike on real connections", replay);
     libtest_mimic::run(&arguments, vec![trial.with_ignored_flag(!root)]).exit_code()
-}
-
-/// The names and traces of congestion controls are the machine's: these tests wait for those of another run beside this one.
-fn alone() -> Option<Flock<File>> {
-    let file = File::create(std::env::temp_dir().join("ekiden-kernel-tests.lock")).ok()?;
-    Flock::lock(file, FlockArg::LockExclusive).ok()
 }
 
 fn replay() -> Result<(), Failed> {

@@ -132,6 +132,8 @@ fn what_an_exit_forbids_is_in_its_log() {
          [listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n[exit]\nallow = []\n",
     );
     assert_ne!(socks(entry.address("socks").unwrap(), private, 81).0, 0);
+    // The client is told first.
+    wait_until("it is logged", || logged(&format!("to {private}:81")).len() == 1);
     for request in ["CONNECT 192.168.77.1:82 HTTP/1.1", "GET http://192.168.77.1:83/ HTTP/1.1"] {
         let mut stream = connect(entry.address("web").unwrap());
         write!(stream, "{request}\r\nHost: {private}\r\n\r\n").unwrap();

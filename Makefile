@@ -13,7 +13,7 @@ demo: release
 test:
 	@scripts/setup build test
 	@bench/relay/peers $(or $(CARGO_TARGET_DIR),target)/peers || echo "test: without HAProxy and nginx" >&2
-	cargo test --workspace --no-fail-fast -- --test-threads 6
+	cargo test --workspace --no-fail-fast -- --test-threads 4
 
 # Format and lints; warnings are refused.
 lint:

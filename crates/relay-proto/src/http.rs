@@ -10,7 +10,8 @@ mod own;
 mod request;
 mod response;
 
-pub use body::{Body, Chunked};
+pub use body::Chunked;
+pub use fields::Body;
 pub(crate) use fields::connection_line;
 pub use own::status_message;
 pub use request::{Request, parse_request};

@@ -3,17 +3,6 @@
 use super::HttpError;
 use super::fields::write_trailer;
 
-/// How a body's end is told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Body {
-    /// After this many bytes; 0 is no body.
-    Length(u64),
-    /// By the chunked coding.
-    Chunked,
-    /// By the end of the connection (responses only).
-    UntilEnd,
-}
-
 /// The most bytes of a chunk's size line, and of the whole trailer.
 const MAX_LINES: u32 = 8192;
 

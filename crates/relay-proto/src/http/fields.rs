@@ -3,7 +3,6 @@
 use httparse::{EMPTY_HEADER, Header, Status, parse_headers};
 
 use super::HttpError;
-use super::body::Body;
 
 /// RFC 9110 §7.6.1, and what older clients send to proxies.
 const HOP_BY_HOP: [&str; 7] =
@@ -38,6 +37,17 @@ const HEAD_ONLY: [&str; 22] = [
     "warning",
     "www-authenticate",
 ];
+
+/// How a body's end is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Body {
+    /// After this many bytes; 0 is no body.
+    Length(u64),
+    /// By the chunked coding.
+    Chunked,
+    /// By the end of the connection (responses only).
+    UntilEnd,
+}
 
 /// The parsed fields of a head.
 pub struct Fields<'a> {

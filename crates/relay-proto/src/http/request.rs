@@ -4,8 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::HttpError;
-use super::body::Body;
-use super::fields::{Fields, framing};
+use super::fields::{Body, Fields, framing};
 use super::ftp::Fetch;
 use super::own::{options, trace};
 use crate::target::Target;

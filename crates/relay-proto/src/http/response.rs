@@ -1,7 +1,6 @@
 //! Responses on their way to the client.
 
-use super::body::Body;
-use super::fields::{Fields, connection_line, framing};
+use super::fields::{Body, Fields, connection_line, framing};
 use super::{HttpError, Request};
 
 /// A response, understood.

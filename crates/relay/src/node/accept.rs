@@ -14,7 +14,6 @@ use ekiden_net::socket::Listening;
 use ekiden_net::steer;
 use tokio::sync::{oneshot, watch};
 
-use super::listening::Steering;
 use crate::config::Listener;
 use crate::serve;
 use crate::shared::{Busy, Claim, Current, Node, Permit, Worker};
@@ -27,6 +26,16 @@ const UNDER_WAY: Duration = Duration::from_secs(1);
 
 /// Connections accepted before others of the thread get their turn.
 const TURN: usize = 32;
+
+/// While this is there, new connections to an address come to its newest sockets only.
+pub struct Steering(pub TcpListener);
+
+impl Drop for Steering {
+    fn drop(&mut self) {
+        // An error means that all of these sockets are closed.
+        let _ = steer::stop_steering(&self.0);
+    }
+}
 
 /// What a socket's worker is told when it is to close it.
 pub struct LastOrders {

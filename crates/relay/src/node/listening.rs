@@ -9,7 +9,7 @@ use ekiden_net::steer;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
-use super::accept::{self, LastOrders};
+use super::accept::{self, LastOrders, Steering};
 use crate::config::{Listener, ListenerKind};
 use crate::shared::{Node, Worker};
 
@@ -49,9 +49,6 @@ pub enum After {
     /// Nothing: the node ends, and serves to its end what it has accepted.
     Stop,
 }
-
-/// While this is there, new connections to an address come to its newest sockets only.
-pub struct Steering(TcpListener);
 
 impl Sockets {
     /// Binds for `listener`. `shared`: this node has sockets there already.
@@ -183,13 +180,6 @@ impl Closing {
     /// Whether all are closed.
     pub fn is_over(&self) -> bool {
         self.count_at(self.address) == 0
-    }
-}
-
-impl Drop for Steering {
-    fn drop(&mut self) {
-        // An error means that all of these sockets are closed.
-        let _ = steer::stop_steering(&self.0);
     }
 }
 

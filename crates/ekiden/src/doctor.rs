@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use ekiden_doctor::{Aim, Finding, FixError, Fixed, Remedy, SYSCTLS, Verdict, fix, machine, path, sysctls};
-use ekiden_relay::{Config, Peer, Security};
+use ekiden_relay::{Config, Peer};
+use ekiden_transport::Security;
 use ekiden_units::{BitRate, Time};
 use serde_json::{Value, json};
 

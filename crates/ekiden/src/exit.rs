@@ -46,7 +46,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<ekiden_scenario::Error>() || error.is::<ekiden_record::Error>() {
         return Some(3);
     }
-    if error.is::<ekiden_files::TargetError>() || error.is::<ekiden_relay::identity::KeyFileError>() {
+    if error.is::<ekiden_files::TargetError>() || error.is::<ekiden_keys::KeyFileError>() {
         return Some(3);
     }
     if error.is::<IndexError>() || error.is::<ekiden_relay::ConfigError>() || error.is::<ekiden_sim::Error>() {

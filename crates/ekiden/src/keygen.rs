@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ekiden_relay::identity::{Identity, generate_shared};
+use ekiden_keys::{Identity, generate_shared};
 
 use crate::out;
 

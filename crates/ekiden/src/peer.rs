@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand};
+use ekiden_keys::Fingerprint;
 use ekiden_relay::edit::{self, Known};
-use ekiden_relay::identity::Fingerprint;
 
 use crate::out;
 

@@ -1,8 +1,10 @@
 //! A node's configuration: one TOML file, read once into [`Config`] with every default in place.
 
+pub mod address;
 pub mod edit;
 mod raw;
 mod resolve;
+pub mod route;
 mod show;
 
 use std::fmt;
@@ -12,18 +14,17 @@ use std::time::Duration;
 
 use ekiden_congestion::Settings;
 use ekiden_files::{Kind, ReadError};
+use ekiden_keys::{Fingerprint, Identity};
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::proxy_protocol::Version;
-use ekiden_relay_proto::segment::Key;
+use ekiden_transport::Security;
 use indexmap::IndexMap;
 use ipnet::IpNet;
 
-use crate::identity::{Fingerprint, Identity};
-use crate::logins::Users;
-use crate::quota::Allowance;
-use crate::route::{Pattern, Routes};
-use crate::tls::Prepared;
+use crate::access::logins::Users;
+use crate::access::quota::Allowance;
+use crate::config::route::{Pattern, Routes};
 
 /// Everything a node was told, resolved and checked.
 #[derive(Debug, Clone)]
@@ -172,46 +173,6 @@ pub enum ListenerKind {
     },
 }
 
-/// How two nodes on a segment know each other, and whether they speak so that nobody else understands. `Known` is whom this
-/// node knows there.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Security<Known> {
-    /// TLS 1.3, in which each proves to have the key that the other knows.
-    Tls {
-        /// This node's own key.
-        identity: Identity,
-        /// The others'.
-        known: Known,
-        /// What follows from both.
-        prepared: Prepared,
-    },
-    /// Plain: a key that both share is proven when the connection begins. What follows is neither encrypted nor protected.
-    Plain(SharedKey),
-}
-
-/// A key that nodes share.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SharedKey {
-    /// The key.
-    pub key: Key,
-    /// Where it was read from.
-    pub file: PathBuf,
-}
-
-/// By what a node was admitted on a segment listener.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Credential {
-    /// Its key and this node's, in TLS.
-    Tls {
-        /// This node's.
-        ours: Fingerprint,
-        /// The other's.
-        theirs: Fingerprint,
-    },
-    /// A shared key.
-    Plain(Key),
-}
-
 /// Another node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
@@ -272,19 +233,6 @@ impl Exit {
     /// Whether connections for `client` are made from its own address.
     pub fn acts_as(&self, client: SocketAddr) -> bool {
         self.client_addresses.iter().any(|net| net.contains(&client.ip()))
-    }
-}
-
-impl Security<IndexMap<String, Fingerprint>> {
-    /// Whether a node that has `credential` is admitted.
-    pub fn admits(&self, credential: &Credential) -> bool {
-        match (self, credential) {
-            (Self::Tls { identity, known, .. }, Credential::Tls { ours, theirs }) => {
-                identity.fingerprint() == *ours && known.values().any(|key| key == theirs)
-            }
-            (Self::Plain(shared), Credential::Plain(key)) => shared.key == *key,
-            _ => false,
-        }
     }
 }
 

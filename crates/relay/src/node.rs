@@ -15,17 +15,20 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
 use crate::config::Config;
-use crate::memory::Crowd;
-use crate::rules::{Installed, Rules};
+use crate::host::congestion;
+use crate::host::rules::{Installed, Rules};
 use crate::shared::{Node, Worker};
-use crate::{congestion, warm};
+use crowd::Crowd;
 pub use error::StartError;
 use listening::{After, Bound, Closing, Sockets};
 
 mod accept;
 mod buffers;
+mod crowd;
 mod error;
 mod listening;
+pub mod process;
+mod warm;
 
 /// Turns that a thread gives to streams that need not wait before it looks which others need not wait any more. With tokio's
 /// 61, streams that always have something to move leave others next to nothing.

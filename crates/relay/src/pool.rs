@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use ekiden_net::socket::Patience;
 use ekiden_relay_proto::Failure;
+use ekiden_transport::{Connection, Resting};
 use tokio::sync::Notify;
 
 use crate::config::{Config, Peer};
-use crate::connection::{Connection, Resting};
 
 mod turns;
 

@@ -1,6 +1,7 @@
 //! What all connections of a node share.
 
 mod permit;
+mod throttle;
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,20 +10,21 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ekiden_net::{socket, splice};
+use ekiden_transport::Credential;
+use ekiden_transport::budget;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, watch};
 
 pub use self::permit::{Claim, Current, Permit};
-use crate::config::{Config, Credential, ListenerKind, Tcp};
-use crate::dial::Dial;
-use crate::exit::{OwnAddresses, Policy};
-use crate::logins::Logins;
-use crate::memory;
-use crate::names::Names;
+use crate::access::logins::Logins;
+use crate::access::quota::{ClientKey, Quotas};
+use crate::config::{Config, ListenerKind, Tcp};
+use crate::exit::dial::Dial;
+use crate::exit::names::Names;
+use crate::exit::policy::{OwnAddresses, Policy};
+use crate::exit::spare::{self, Counted, Spare};
 use crate::pool::Pool;
-use crate::quota::{ClientKey, Quotas};
-use crate::spare::{self, Counted, Spare};
-use crate::throttle::Throttle;
+use throttle::Throttle;
 
 /// How many origins may take their time at once with what their clients, of whom some are gone, have said.
 const LATE_ORIGINS: usize = 64;
@@ -50,7 +52,7 @@ pub struct Node {
     pub own: OwnAddresses,
     /// Accepted connections that are open.
     pub connections: AtomicUsize,
-    /// The most of them at one time since [`memory::Crowd`] looked.
+    /// The most of them at one time since the node looked.
     pub peak_connections: AtomicUsize,
     /// How many there may be if each is to find a descriptor for its destination too.
     served_by_files: AtomicUsize,
@@ -140,7 +142,7 @@ impl Node {
         self.names.forget();
         self.lines.forget();
         self.served_by_files.store(served_by_files(config), Ordering::Relaxed);
-        memory::limit(config.limits.memory);
+        budget::limit(config.limits.memory);
         self.reloaded.send_replace(());
         switch();
         self.generation.fetch_add(1, Ordering::AcqRel);
@@ -177,7 +179,7 @@ impl Node {
             Some("limits.connections is reached")
         } else if open >= self.served_by_files.load(Ordering::Relaxed) {
             Some("the limit of open files allows no more connections")
-        } else if memory::is_full() {
+        } else if budget::is_full() {
             Some("limits.memory is reached")
         } else {
             None

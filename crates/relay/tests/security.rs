@@ -7,8 +7,8 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Mutex;
 
 use common::*;
+use ekiden_keys::Identity;
 use ekiden_relay::Relay;
-use ekiden_relay::identity::Identity;
 
 /// What all nodes of the process have logged.
 static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());

@@ -6,10 +6,10 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
+use ekiden_keys::Fingerprint;
 use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, Value, value};
 
 use super::{Config, ConfigError};
-use crate::identity::Fingerprint;
 
 /// What becomes of a node that the configuration has already under the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,10 +10,12 @@ use std::time::Duration;
 
 use ekiden_congestion::{Settings, Tunables};
 use ekiden_files::explain;
+use ekiden_keys::{Fingerprint, Identity, NoFingerprint, load_shared};
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::proxy_protocol::Version;
 use ekiden_relay_proto::segment::{MAX_CHAIN, is_node_name};
+use ekiden_transport::{Prepared, Security, SharedKey};
 use ekiden_units::{Bytes, Time};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
@@ -21,11 +23,10 @@ use serde_spanned::Spanned;
 use super::raw::{
     Raw, RawAccept, RawAction, RawCongestion, RawKind, RawLimits, RawListen, RawPeer, RawRoute, RawTcp, RawVersion,
 };
-use super::{Accept, Allowance, Config, ConfigError, Limits, Listener, ListenerKind, Peer, Security, SharedKey, Tcp};
-use crate::identity::{Fingerprint, Identity, NoFingerprint, load_shared};
-use crate::logins::{Users, validate_hash};
-use crate::route::{Pattern, Route, Routes, Way};
-use crate::tls::Prepared;
+use super::{Accept, Config, ConfigError, Limits, Listener, ListenerKind, Peer, Tcp};
+use crate::access::logins::{Users, validate_hash};
+use crate::access::quota::Allowance;
+use crate::config::route::{Pattern, Route, Routes, Way};
 
 pub(super) fn resolve(text: &str, file: &Path) -> Result<Config, ConfigError> {
     let source = Source { text, file };

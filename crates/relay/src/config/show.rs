@@ -3,11 +3,12 @@
 use std::fmt;
 
 use ekiden_relay_proto::proxy_protocol::Version;
+use ekiden_transport::{Security, SharedKey};
 use ekiden_units::{Bytes, Time};
 use ipnet::IpNet;
 
-use super::{Config, ListenerKind, Security, SharedKey, Tcp};
-use crate::route::{Pattern, Way};
+use super::{Config, ListenerKind, Tcp};
+use crate::config::route::{Pattern, Way};
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

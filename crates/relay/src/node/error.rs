@@ -4,8 +4,8 @@ use std::io;
 
 use ekiden_net::socket::SocketError;
 
-use crate::congestion::{NotToBeHad, Reason};
-use crate::rules::RulesError;
+use crate::host::congestion::{NotToBeHad, Reason};
+use crate::host::rules::RulesError;
 
 /// Why a node did not start, or why a new configuration was not taken.
 #[derive(Debug, thiserror::Error)]

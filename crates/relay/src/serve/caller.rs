@@ -9,8 +9,8 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
+use crate::access::quota::ClientKey;
 use crate::config::Listener;
-use crate::quota::ClientKey;
 use crate::shared::Permit;
 
 /// Whose connection it is.
@@ -76,7 +76,7 @@ async fn read(stream: &TcpStream) -> io::Result<Option<Addresses>> {
         let seen = match stream.try_io(Interest::READABLE, || socket::peek(stream, &mut header[before..])) {
             Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
             Ok(seen) => seen,
-            Err(error) if crate::connection::is_transient(&error) => 0,
+            Err(error) if ekiden_transport::is_transient(&error) => 0,
             Err(error) => return Err(error),
         };
         header.truncate(before + seen);

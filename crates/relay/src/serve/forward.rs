@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use ekiden_relay_proto::proxy_protocol;
+use ekiden_transport::Connection;
 use tokio::net::TcpStream;
 
+use super::Stream;
 use super::caller::Caller;
 use super::departure::{End, unless_it_leaves};
-use super::{Destination, Stream, reach, reach_via};
+use crate::access::quota::ClientKey;
 use crate::config::{Accept, Listener, ListenerKind};
-use crate::connection::Connection;
-use crate::quota::ClientKey;
-use crate::segment::Early;
+use crate::peer::Early;
+use crate::reach::{Destination, reach, reach_via};
 use crate::shared::Node;
 
 pub(super) async fn prepare(

@@ -1,6 +1,7 @@
 //! The HTTP proxy: requests one after another on a client's connection, each to its own origin, until the client
 //! closes or asks for a tunnel.
 
+mod body;
 mod ftp;
 mod head;
 mod origin;
@@ -14,6 +15,8 @@ use ekiden_relay_proto::http::{
     Body, Chunked, HttpError, Request, Response, parse_request, parse_response, status_message,
 };
 use ekiden_relay_proto::mixup::Spoken;
+use ekiden_transport::Connection;
+use ekiden_transport::budget::Holding;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -23,19 +26,18 @@ use super::caller::Caller;
 use super::departure::{End, unless_it_leaves};
 use super::login::{self, Login};
 use super::patience::{LINGER, end_first, leaving, left, while_moving};
-use super::{Destination, Stream, Upstream, is_allowed, log_failure, place_for, reach};
+use super::{Stream, log_failure, place_for};
+use crate::access::logins::Crowded;
+use crate::access::quota::Place;
 use crate::config::{Accept, Limits, Listener, ListenerKind};
-use crate::connection::Connection;
-use crate::duplex::Side;
-use crate::expiry::Expiry;
-use crate::logins::Crowded;
-use crate::memory::Holding;
-use crate::pump::PumpError;
-use crate::quota::Place;
-use crate::segment::Early;
+use crate::peer::Early;
+use crate::reach::{Destination, Upstream, is_allowed, reach};
+use crate::serve::http::body::{Reader, write};
 use crate::shared::Current;
 use crate::shared::Node;
-use crate::wire::{Reader, write};
+use crate::stream::duplex::Side;
+use crate::stream::expiry::Expiry;
+use crate::stream::pump::PumpError;
 
 /// The largest head that is sent along with OPEN: any receive buffer takes it.
 const EARLY_HEAD: usize = 2048;

@@ -3,9 +3,9 @@
 use std::net::SocketAddr;
 
 use super::caller::Caller;
+use crate::access::logins::{Crowded, Users};
+use crate::access::quota::ClientKey;
 use crate::config::{Listener, ListenerKind};
-use crate::logins::{Crowded, Users};
-use crate::quota::ClientKey;
 use crate::shared::Node;
 
 /// What became of a login.

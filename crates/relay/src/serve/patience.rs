@@ -8,12 +8,11 @@ use std::task::Poll;
 use std::time::Duration;
 
 use ekiden_net::socket;
+use ekiden_transport::Connection;
 use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
-
-use crate::connection::Connection;
 
 /// How long a client may go on sending after it was told that the connection closes, so that the reset that
 /// unread bytes cause does not destroy what it was told (RFC 9112 §9.6).
@@ -78,7 +77,7 @@ async fn ended(client: &TcpStream) {
         match client.try_io(Interest::READABLE, || socket::peek(client, &mut [0])) {
             Ok(0) => return,
             Ok(_) => return pending().await,
-            Err(error) if crate::connection::is_transient(&error) => {}
+            Err(error) if ekiden_transport::is_transient(&error) => {}
             Err(_) => return,
         }
     }

@@ -1,35 +1,31 @@
 //! Another node's connection: authentication, then one stream after another.
 
-use std::fmt::Display;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ekiden_keys::Fingerprint;
 use ekiden_net::socket::canonical;
-use ekiden_relay_proto::segment::{
-    Acceptor, Event, HEADER_BYTES, Header, Incoming, Key, Kind, Open, Violation, encode_failed, encode_opened,
-};
-use ekiden_relay_proto::{Failure, FailureCode};
+use ekiden_relay_proto::Failure;
+use ekiden_relay_proto::segment::{Event, HEADER_BYTES, Incoming, Kind, Open, encode_failed, encode_opened};
+use ekiden_transport::frames::{invalid, read_frame, send};
+use ekiden_transport::{Admission, Connection, Security, accept};
 use indexmap::IndexMap;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::departure::{End, unless_it_leaves};
-use super::{Destination, Upstream, log_failure, reach_via};
-use crate::config::{Credential, Listener, Security};
-use crate::connection::Connection;
-use crate::duplex::{Duplex, Finished, Side};
-use crate::ended::Ended;
-use crate::expiry::Expiry;
-use crate::identity::Fingerprint;
-use crate::quota::ClientKey;
-use crate::random::unguessable;
-use crate::segment::{Early, invalid, read_frame, violation};
-use crate::session;
-use crate::shared::Node;
-use crate::shared::Permit;
+use super::log_failure;
+use crate::access::quota::ClientKey;
+use crate::config::Listener;
+use crate::peer::Early;
+use crate::reach::{Destination, Upstream, reach_via};
+use crate::shared::{Node, Permit};
+use crate::stream::duplex::{Duplex, Finished, Side};
+use crate::stream::ended::Ended;
+use crate::stream::expiry::Expiry;
 
 /// Whom a listener knows.
 type Nodes = IndexMap<String, Fingerprint>;
@@ -41,10 +37,14 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
     // An error means that the other side is gone already.
     let Ok(from) = socket.peer_addr().map(canonical) else { return };
     let client = ClientKey::from(from.ip());
-    let (name, credential, stream) = match timeout(limit, admit(node, security, socket, from)).await {
-        Ok(Ok(Some(first))) => first,
-        Ok(Ok(None)) | Err(_) => return,
-        Ok(Err(error)) if session::is_refusal_of_ours(&error) => {
+    let own = node.config().name.clone();
+    let (name, credential, stream) = match timeout(limit, accept(socket, security, &own)).await {
+        Ok(Ok(Admission::Admitted { name, credential, connection })) => (name, credential, connection),
+        Ok(Ok(Admission::Refused(why))) => {
+            return node.lines.warn("node", client, format_args!("a node at {from} was refused: {why}"));
+        }
+        Err(_) => return,
+        Ok(Err(error)) if ekiden_transport::is_refusal_of_ours(&error) => {
             let known =
                 "its peer entry for this node must have the fingerprint that `ekiden keygen --show` prints here";
             let line = format_args!("a node at {from} refused this node: {error}; {known}");
@@ -91,71 +91,6 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
     }
 }
 
-/// The dialler's name, what it was admitted by, and its connection. `None` if it was refused and told so.
-async fn admit(
-    node: &Node,
-    security: &Security<Nodes>,
-    socket: TcpStream,
-    from: SocketAddr,
-) -> io::Result<Option<(String, Credential, Connection)>> {
-    match security {
-        Security::Tls { identity, known, prepared } => {
-            let session = prepared.accept(identity, known).map_err(invalid)?;
-            let stream = Connection::secure(socket, session).await?;
-            let key = stream.peer_key();
-            let Some((name, key)) = known.iter().find(|(_, known)| Some(**known) == key) else {
-                return Err(invalid("a key that none of the nodes has"));
-            };
-            Ok(Some((name.clone(), Credential::Tls { ours: identity.fingerprint(), theirs: *key }, stream)))
-        }
-        Security::Plain(shared) => {
-            let stream = Connection::from(socket);
-            let Some(name) = authenticate(node, &shared.key, &stream, from).await? else {
-                stream.end_cleanly();
-                return Ok(None);
-            };
-            Ok(Some((name, Credential::Plain(shared.key.clone()), stream)))
-        }
-    }
-}
-
-/// The dialler's name, if it has the key. `None` if it was refused and told so.
-async fn authenticate(node: &Node, key: &Key, stream: &Connection, from: SocketAddr) -> io::Result<Option<String>> {
-    let refused = |why: &dyn Display| {
-        let line = format_args!("a node at {from} was refused: {why}");
-        node.lines.warn("node", ClientKey::from(from.ip()), line);
-        let own = &node.config().name;
-        encode_failed(&Failure::new(FailureCode::Authentication, format_args!("node {own}: {why}")))
-    };
-    let mut acceptor = Acceptor::new(key.clone(), unguessable()?);
-    let body = match read_frame(stream).await {
-        Ok((Kind::Hello, body)) => body,
-        Ok(_) => return Err(invalid("not a HELLO")),
-        Err(error) if violation(&error) == Some(&Violation::Tls) => {
-            // Not in its language, but it shows that this side has another.
-            stream.send_all(&refused(&Violation::Tls)).await?;
-            return Ok(None);
-        }
-        Err(error) => return Err(error),
-    };
-    let hello = match acceptor.hello(&body) {
-        Ok(hello) => hello,
-        Err(error) => {
-            stream.send_all(&refused(&error)).await?;
-            return Ok(None);
-        }
-    };
-    stream.send_all(&hello).await?;
-    let (Kind::Auth, body) = read_frame(stream).await? else { return Err(invalid("not an AUTH")) };
-    match acceptor.authenticate(&body) {
-        Ok(name) => Ok(Some(name)),
-        Err(error) => {
-            stream.send_all(&refused(&error)).await?;
-            Ok(None)
-        }
-    }
-}
-
 async fn read_open(stream: &Connection) -> io::Result<Open> {
     match read_frame(stream).await? {
         (Kind::Open, body) => Open::decode(&body).map_err(invalid),
@@ -166,7 +101,7 @@ async fn read_open(stream: &Connection) -> io::Result<Open> {
 /// One stream, from OPEN to both ENDs. Returns the connection, ready for the next.
 async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open, from: SocketAddr) -> io::Result<Ended> {
     let busy = node.begin();
-    let to = Destination { client: request.client, ..Destination::asked(&request.target) };
+    let to = Destination::asked(&request.target).on_behalf_of(request.client);
     let reaching = reach_via(node, &request.chain, to, Early::Node(&stream));
     // A node says the end of a stream; one that ends the connection has given it up.
     let reached = unless_it_leaves(stream.socket(), End::Left, reaching).await;
@@ -193,7 +128,7 @@ async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open, from
     let Finished { a: client, b: side, owes_end, is_delivered } = finished;
     let stream = Ended::new(client.stream);
     if let Err(upstream) = (Upstream { side, peer, bound: None }).finish_now(node, is_delivered) {
-        let end = async { if owes_end { say(&stream, Kind::End).await } else { Ok(()) } };
+        let end = async { if owes_end { send(&stream, Kind::End).await } else { Ok(()) } };
         // The dialler's END was heard: what it said is delivered also if it is gone by now. At a foreign address only this
         // process can: a drop resets it.
         let may_be_left = !upstream.side.foreign;
@@ -207,7 +142,7 @@ async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open, from
         let (said, delivered) = Box::pin(async { tokio::join!(end, delivering) }).await;
         said.and(delivered)?;
     }
-    say(&stream, Kind::Delivered).await?;
+    send(&stream, Kind::Delivered).await?;
     drop(busy);
     Ok(stream)
 }
@@ -229,11 +164,6 @@ async fn abandoned(node: &Node, dialler: &Connection) {
     if let Ok(_one) = node.abandoned.try_acquire() {
         pending().await
     }
-}
-
-/// A frame without a body.
-async fn say(stream: &Connection, kind: Kind) -> io::Result<()> {
-    stream.send_all(&Header { kind, length: 0 }.encode()).await
 }
 
 /// After FAILED: throws away the payload that was on its way, up to the END behind it.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use ekiden_relay_proto::socks5::{MAX_MESSAGE, Server, Step, reply};
 use ekiden_relay_proto::{Failure, FailureCode, Target};
+use ekiden_transport::Connection;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
@@ -13,14 +14,14 @@ use super::caller::Caller;
 use super::departure::{End, unless_it_leaves};
 use super::login::{self, Login};
 use super::patience::{left, linger};
-use super::{Destination, Stream, Upstream, is_allowed, log_failure, place_for, reach};
+use super::{Stream, log_failure, place_for};
+use crate::access::quota::{ClientKey, Place};
 use crate::config::{Accept, Listener};
-use crate::connection::Connection;
-use crate::duplex::Side;
-use crate::quota::{ClientKey, Place};
-use crate::segment::Early;
+use crate::peer::Early;
+use crate::reach::{Destination, Upstream, is_allowed, reach};
 use crate::shared::Current;
 use crate::shared::Node;
+use crate::stream::duplex::Side;
 
 pub(super) async fn prepare(
     node: &Arc<Node>,

@@ -1,7 +1,7 @@
 //! What an open connection costs in memory.
 
 use super::*;
-use crate::pump::Pump;
+use crate::stream::pump::Pump;
 
 #[test]
 fn an_open_connection_is_small() {

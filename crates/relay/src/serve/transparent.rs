@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use ekiden_relay_proto::{Failure, FailureCode};
+use ekiden_transport::Connection;
 use tokio::net::TcpStream;
 
+use super::Stream;
 use super::caller::Caller;
 use super::departure::{End, unless_it_leaves};
-use super::{Destination, Stream, Upstream, exit, reach};
+use crate::access::quota::ClientKey;
 use crate::config::{Accept, Listener, ListenerKind};
-use crate::connection::Connection;
-use crate::quota::ClientKey;
-use crate::segment::Early;
+use crate::peer::Early;
+use crate::reach::{Destination, Upstream, exit, reach};
 use crate::shared::Node;
 
 pub(super) async fn prepare(
@@ -37,7 +38,7 @@ pub(super) async fn prepare(
     };
     let target = to.into();
     // The client would reach it through this machine anyway.
-    let destination = Destination { client: Some(from), ..Destination::configured(&target) };
+    let destination = Destination::configured(&target).on_behalf_of(Some(from));
     let reaching = async {
         match bypass {
             true => reach_anyhow(node, destination).await,

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::{Load, Node, Worker};
+use crate::access::quota::{Allowance, ClientKey, Limit, Place};
 use crate::config::{Listener, ListenerKind};
-use crate::quota::{Allowance, ClientKey, Limit, Place};
 
 /// A connection that ends sooner was short.
 const SHORT: Duration = Duration::from_millis(100);

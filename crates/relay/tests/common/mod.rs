@@ -13,7 +13,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use ekiden_relay::identity::{Fingerprint, Identity};
+use ekiden_keys::{Fingerprint, Identity};
 use ekiden_relay::{Config, Pattern, Relay, hash_password};
 use socket2::{Domain, SockRef, Socket, Type};
 

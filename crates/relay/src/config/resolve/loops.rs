@@ -10,7 +10,7 @@ use serde_spanned::Spanned;
 use super::super::raw::Raw;
 use super::super::{Listener, ListenerKind, Peer};
 use super::{Result, Source};
-use crate::route::{Routes, Way};
+use crate::config::route::{Routes, Way};
 
 impl Source<'_> {
     /// Refuses chains that this node is in, peers that are this node, and forwards that lead back to themselves.

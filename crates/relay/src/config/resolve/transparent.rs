@@ -9,7 +9,7 @@ use serde_spanned::Spanned;
 use super::super::raw::{RawExit, RawListen};
 use super::super::{Exit, ListenerKind};
 use super::{Result, Source};
-use crate::route::Pattern;
+use crate::config::route::Pattern;
 
 impl Source<'_> {
     /// The listener's own address takes no part in what it takes. On loopback nobody else can connect to it, and a

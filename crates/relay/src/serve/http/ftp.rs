@@ -11,17 +11,17 @@ use ekiden_relay_proto::ftp::{NoReply, Replies, Reply, Word, command};
 use ekiden_relay_proto::http::ftp::{Fetch, Form, Found};
 use ekiden_relay_proto::http::{Body, Chunked, Request};
 use ekiden_relay_proto::segment::{Header, Kind};
+use ekiden_transport::Connection;
 use socket2::SockRef;
 use tokio::time::{Duration, timeout};
 
 use super::{Client, Failed, LINGER, Origin, Outcome, attended, finish};
-use crate::connection::Connection;
-use crate::expiry::Expiry;
-use crate::pump::PumpError;
-use crate::segment::Early;
-use crate::serve::{Destination, Upstream, reach, reach_beside};
+use crate::peer::Early;
+use crate::reach::{Destination, Upstream, reach, reach_beside};
+use crate::serve::http::body::{Reader, write};
 use crate::shared::Node;
-use crate::wire::{Reader, write};
+use crate::stream::expiry::Expiry;
+use crate::stream::pump::PumpError;
 
 /// The last chunk of a body, without a trailer (RFC 9112 §7.1).
 const LAST_CHUNK: &[u8] = b"0\r\n\r\n";

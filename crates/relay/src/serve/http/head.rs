@@ -2,13 +2,13 @@
 
 use ekiden_relay_proto::http::{HeadScanner, HttpError, check_beginning, empty_lines};
 use ekiden_relay_proto::mixup::{Guess, Spoken, guess};
+use ekiden_transport::Connection;
 use tokio::time::timeout;
 
 use super::{Client, Failed};
-use crate::connection::Connection;
-use crate::pump::PumpError;
-use crate::quota::ClientKey;
-use crate::wire::Reader;
+use crate::access::quota::ClientKey;
+use crate::serve::http::body::Reader;
+use crate::stream::pump::PumpError;
 
 impl Client<'_> {
     /// The next request's head. `None` if there is none and the connection can end.

@@ -7,14 +7,14 @@ use ekiden_relay_proto::Target;
 use ekiden_relay_proto::segment::{Header, Kind};
 use tokio::time::timeout;
 
-use crate::duplex::Side;
-use crate::ended::Ended;
-use crate::expiry::{self, Expiry};
-use crate::segment::delivered;
-use crate::serve::Upstream;
+use crate::peer::delivered;
+use crate::reach::Upstream;
+use crate::serve::http::body::Reader;
 use crate::serve::patience::LINGER;
 use crate::shared::Node;
-use crate::wire::Reader;
+use crate::stream::duplex::Side;
+use crate::stream::ended::Ended;
+use crate::stream::expiry::{self, Expiry};
 
 /// A connection to an origin that may serve another request.
 pub struct Origin {

@@ -1,0 +1,4 @@
+//! Who may use this node, and how much of it.
+
+pub mod logins;
+pub mod quota;

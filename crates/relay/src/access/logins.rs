@@ -1,0 +1,239 @@
+//! Who may use a listener. Passwords are kept as Argon2id hashes (RFC 9106) in the form `$argon2id$v=19$m=…,t=…,p=…$SALT$HASH`.
+//!
+//! A hash is slow to check, on purpose, so what was found right is remembered, as a keyed digest, for as long as the node
+//! runs.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use argon2::password_hash::{Output, PasswordHash, PasswordHasher, Salt, SaltString};
+use argon2::{Algorithm, Argon2, Block, Params, Version};
+use ekiden_keys::unguessable;
+use hmac::{Hmac, Mac};
+use indexmap::IndexMap;
+use sha2::Sha256;
+
+use crate::access::quota::ClientKey;
+
+mod checker;
+
+pub use checker::Crowded;
+use checker::{Check, Checker, Guess};
+
+/// Hashes by user name.
+pub type Users = IndexMap<String, String>;
+
+/// Logins remembered at most; beyond that all are forgotten and checked anew.
+const REMEMBERED: usize = 4096;
+
+/// What a hash may ask for at most, in KiB: its memory, which the node holds while it checks, and the memory times the passes,
+/// which is the time that all others wait.
+const MEMORY_KIB: u64 = 256 << 10;
+const WORK_KIB: u64 = 1 << 20;
+
+/// What this node knows of passwords it was given.
+#[derive(Debug)]
+pub struct Logins {
+    secret: [u8; 32],
+    right: Mutex<HashSet<[u8; 32]>>,
+    checker: Checker,
+}
+
+/// Why a text is not taken as a user's hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum BadHash {
+    /// It is none, or one of another kind.
+    #[error("must be a hash, as 'ekiden password' makes it")]
+    Kind,
+    /// Whoever guesses passwords could make the node do too much.
+    #[error(
+        "asks for too much: at most {} MiB of memory, and {} MiB times passes; 'ekiden password' makes one that does not",
+        MEMORY_KIB >> 10,
+        WORK_KIB >> 10
+    )]
+    Cost,
+}
+
+impl Logins {
+    /// Nothing is known yet.
+    ///
+    /// # Errors
+    /// If the system has no random numbers.
+    pub fn new() -> std::io::Result<Self> {
+        Ok(Self { secret: unguessable()?, right: Mutex::default(), checker: Checker::new(check) })
+    }
+
+    /// Whether `user` is one of `users` and has this password; asked by `client`. An unknown user takes as long as a wrong
+    /// password. What was right before is known at once. Dropping the future gives up the place in the queue.
+    ///
+    /// # Errors
+    /// Too many wait to be checked.
+    pub async fn is_right(
+        &self,
+        users: &Users,
+        client: ClientKey,
+        user: &[u8],
+        password: &[u8],
+    ) -> Result<bool, Crowded> {
+        let hash = std::str::from_utf8(user).ok().and_then(|user| users.get(user));
+        let digest = hash.map(|hash| self.digest(hash, password));
+        if digest.is_some_and(|digest| self.remembered().contains(&digest)) {
+            return Ok(true);
+        }
+        let hash = hash.cloned().unwrap_or_else(|| nobodys().into());
+        let is_right = self.checker.check(client, Guess { hash, password: password.into() }).await?;
+        match digest {
+            Some(digest) if is_right => {
+                let mut right = self.remembered();
+                if right.len() >= REMEMBERED {
+                    right.clear();
+                }
+                right.insert(digest);
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    fn digest(&self, hash: &str, password: &[u8]) -> [u8; 32] {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret).expect("any length will do");
+        // A hash holds no zero.
+        mac.update(hash.as_bytes());
+        mac.update(&[0]);
+        mac.update(password);
+        mac.finalize().into_bytes().into()
+    }
+
+    fn remembered(&self) -> MutexGuard<'_, HashSet<[u8; 32]>> {
+        self.right.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The hash of a password, with a new salt and the library's parameters: 19 MiB, two passes, one lane. RFC 9106 section 4 would
+/// have 64 MiB and three passes; each check, a stranger's wrong guess too, would cost the node five times as much.
+///
+/// # Errors
+/// If the system has no random numbers.
+pub fn hash_password(password: &[u8]) -> std::io::Result<String> {
+    Ok(hash_with(&unguessable()?, password))
+}
+
+/// Whether a text is a hash that can be checked.
+///
+/// # Errors
+/// It is not, or it asks for more than a node gives.
+pub fn validate_hash(text: &str) -> Result<(), BadHash> {
+    let hash = PasswordHash::new(text).map_err(|_| BadHash::Kind)?;
+    let is_ours = Algorithm::try_from(hash.algorithm) == Ok(Algorithm::Argon2id) && hash.hash.is_some();
+    let params = Params::try_from(&hash).ok().filter(|_| is_ours && hash.salt.is_some()).ok_or(BadHash::Kind)?;
+    let (memory, passes) = (u64::from(params.m_cost()), u64::from(params.t_cost()));
+    if memory > MEMORY_KIB || memory * passes > WORK_KIB { Err(BadHash::Cost) } else { Ok(()) }
+}
+
+fn hash_with(salt: &[u8], password: &[u8]) -> String {
+    let salt = SaltString::encode_b64(&salt[..16]).expect("16 bytes are a salt");
+    let hash = Argon2::default().hash_password(password, &salt);
+    hash.expect("the parameters are the library's own, and passwords are short").to_string()
+}
+
+/// Checks guesses with the same memory.
+fn check() -> Check {
+    let mut memory = Vec::new();
+    Box::new(move |guess| matches(guess, &mut memory).unwrap_or(false))
+}
+
+/// `None` if the hash is none that [`validate_hash`] accepts.
+fn matches(guess: &Guess, memory: &mut Vec<Block>) -> Option<bool> {
+    let hash = PasswordHash::new(&guess.hash).ok()?;
+    let version = hash.version.map_or(Ok(Version::default()), Version::try_from).ok()?;
+    let params = Params::try_from(&hash).ok()?;
+    let (salt, right) = (hash.salt?, hash.hash?);
+    let mut salt_bytes = [0; Salt::MAX_LENGTH];
+    let salt = salt.decode_b64(&mut salt_bytes).ok()?;
+    if memory.len() < params.block_count() {
+        *memory = Vec::new();
+        memory.resize(params.block_count(), Block::default());
+    }
+    let mut out = [0; Output::MAX_LENGTH];
+    let out = out.get_mut(..right.len())?;
+    let argon2 = Argon2::new(Algorithm::Argon2id, version, params);
+    argon2.hash_password_into_with_memory(&guess.password, salt, out, memory).ok()?;
+    // Compared in constant time.
+    Some(Output::new(out).ok()? == right)
+}
+
+/// A hash that is checked where there is no user, for the time that it takes.
+fn nobodys() -> &'static str {
+    static HASH: OnceLock<String> = OnceLock::new();
+    HASH.get_or_init(|| hash_with(&[0; 16], b""))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::IpAddr;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_the_right_password_of_a_known_user_is_right() {
+        let logins = Logins::new().unwrap();
+        let users = Users::from([("alice".into(), hash_password(b"secret").unwrap())]);
+        let is_right = async |users: &Users, user: &[u8], password: &[u8]| {
+            let client = "192.0.2.1".parse::<IpAddr>().unwrap().into();
+            logins.is_right(users, client, user, password).await.unwrap()
+        };
+        // The second time it is remembered.
+        for _ in 0..2 {
+            assert!(is_right(&users, b"alice", b"secret").await);
+            assert!(!is_right(&users, b"alice", b"secre").await);
+            assert!(!is_right(&users, b"bob", b"secret").await);
+            assert!(!is_right(&users, b"bob", b"").await);
+            assert!(!is_right(&users, b"\xff", b"secret").await);
+        }
+        assert_eq!(logins.remembered().len(), 1);
+        // What was right with another hash is not with this one.
+        let changed = Users::from([("alice".into(), hash_password(b"other").unwrap())]);
+        assert!(!is_right(&changed, b"alice", b"secret").await);
+    }
+
+    #[test]
+    fn hashes_of_all_costs_are_checked_with_the_same_memory() {
+        let mut memory = Vec::new();
+        for (m, t, p) in [(19_456, 2, 1), (8, 1, 1), (64, 3, 4), (32_768, 1, 2), (19_456, 2, 1)] {
+            let params = Params::new(m, t, p, None).unwrap();
+            let argon2 = Argon2::new(Algorithm::Argon2id, Version::V0x13, params);
+            let salt = SaltString::encode_b64(&[7; 16]).unwrap();
+            let hash = argon2.hash_password(b"secret", &salt).unwrap().to_string();
+            validate_hash(&hash).unwrap();
+            for (password, is_right) in [("secret", true), ("other", false), ("", false)] {
+                let guess = Guess { hash: hash.clone(), password: password.into() };
+                assert_eq!(matches(&guess, &mut memory), Some(is_right), "{password} for {hash}");
+            }
+        }
+        assert_eq!(memory.len(), 32_768);
+    }
+
+    #[test]
+    fn hashes_are_told_from_passwords() {
+        let hash = hash_password(b"secret").unwrap();
+        assert_eq!(validate_hash(&hash), Ok(()));
+        assert!(hash.starts_with("$argon2id$v=19$") && hash != hash_password(b"secret").unwrap());
+        let cut = &hash[..hash.len() - 44];
+        for text in
+            ["secret", "", "$argon2id$", cut, "$argon2i$v=19$m=8,t=1,p=1$AAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAA", "$6$x$y"]
+        {
+            assert_eq!(validate_hash(text), Err(BadHash::Kind), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_hash_may_not_ask_for_all_memory_or_for_minutes() {
+        let hash = hash_password(b"secret").unwrap();
+        let asking = |costs: &str| validate_hash(&hash.replace("m=19456,t=2,p=1", costs));
+        assert_eq!(asking("m=262144,t=4,p=1"), Ok(()));
+        assert_eq!(asking("m=65536,t=3,p=4"), Ok(()), "RFC 9106 section 4, the second choice");
+        for costs in ["m=262145,t=1,p=1", "m=2097152,t=1,p=4", "m=19456,t=54,p=1", "m=8,t=4294967295,p=1"] {
+            assert_eq!(asking(costs), Err(BadHash::Cost), "{costs}");
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Checks passwords one at a time, on a thread of its own, with memory that is used again.
+//!
+//! Clients' addresses take turns, so that one that guesses delays another by one guess at most. The queue is bounded, for each
+//! address and in all. Whoever stops waiting leaves it at once.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use indexmap::IndexMap;
+use tokio::sync::oneshot;
+
+use crate::access::quota::ClientKey;
+
+/// Passwords of one address that wait.
+pub const WAITING_EACH: usize = 32;
+
+/// Passwords that wait in all: some seconds' work.
+pub const WAITING: usize = 256;
+
+/// The thread ends, and its memory is given back, when there was nothing to check for this time.
+const CALM: Duration = Duration::from_secs(10);
+
+/// A password and the hash that it may belong to.
+#[derive(Debug)]
+pub struct Guess {
+    pub hash: String,
+    pub password: Vec<u8>,
+}
+
+/// Why a password was not checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Crowded {
+    /// The client's address has as many waiting as it may.
+    #[error("{WAITING_EACH} passwords from this address wait to be checked")]
+    Client,
+    /// The node has.
+    #[error("{WAITING} passwords wait to be checked")]
+    Node,
+    /// There is no thread to check it.
+    #[error("no thread can be started to check passwords")]
+    NoThread,
+}
+
+/// What checks a guess; made anew for each thread.
+pub type Check = Box<dyn FnMut(&Guess) -> bool>;
+
+/// The queue and its thread, which runs only while there is something to check.
+#[derive(Debug)]
+pub struct Checker {
+    shared: Arc<Shared>,
+    /// Makes the check, on the thread.
+    check: fn() -> Check,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    queue: Mutex<Queue>,
+    /// Told when the queue is not empty any more, or over.
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// In the order of their turns.
+    clients: IndexMap<ClientKey, VecDeque<Job>>,
+    waiting: usize,
+    last: u64,
+    has_thread: bool,
+    is_over: bool,
+}
+
+#[derive(Debug)]
+struct Job {
+    number: u64,
+    guess: Guess,
+    answer: oneshot::Sender<bool>,
+}
+
+/// A job's place in the queue, given up when dropped.
+struct Waiting<'a> {
+    shared: &'a Shared,
+    client: ClientKey,
+    number: u64,
+}
+
+impl Checker {
+    /// A queue of guesses that `check` decides.
+    pub fn new(check: fn() -> Check) -> Self {
+        Self { shared: Arc::default(), check }
+    }
+
+    /// Whether the password of `guess` belongs to its hash. Dropping the future takes it out of the queue.
+    ///
+    /// # Errors
+    /// It cannot be checked now.
+    pub async fn check(&self, client: ClientKey, guess: Guess) -> Result<bool, Crowded> {
+        let (answer, answered) = oneshot::channel();
+        let number = {
+            let mut queue = self.shared.lock();
+            let number = queue.enter(client, guess, answer)?;
+            if !queue.has_thread {
+                queue.has_thread = self.start();
+            }
+            if !queue.has_thread {
+                queue.leave(client, number);
+                return Err(Crowded::NoThread);
+            }
+            number
+        };
+        self.shared.changed.notify_one();
+        let _waiting = Waiting { shared: &self.shared, client, number };
+        // Without an answer it had to make room for another address's.
+        answered.await.map_err(|_| Crowded::Node)
+    }
+
+    fn start(&self) -> bool {
+        let (shared, check) = (self.shared.clone(), self.check);
+        let thread = std::thread::Builder::new().name("logins".into());
+        thread.spawn(move || shared.work(check())).is_ok()
+    }
+}
+
+impl Drop for Checker {
+    fn drop(&mut self) {
+        self.shared.lock().is_over = true;
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Shared {
+    fn work(&self, mut check: Check) {
+        // Another thread takes over from one that panicked.
+        struct Unwinding<'a>(&'a Shared);
+        impl Drop for Unwinding<'_> {
+            fn drop(&mut self) {
+                if std::thread::panicking() {
+                    self.0.lock().has_thread = false;
+                }
+            }
+        }
+        let _unwinding = Unwinding(self);
+        while let Some(Job { guess, answer, .. }) = self.next() {
+            // Whoever waited may have left.
+            let _ = answer.send(check(&guess));
+        }
+    }
+
+    /// The next job. `None` if the thread is to end.
+    fn next(&self) -> Option<Job> {
+        let mut queue = self.lock();
+        loop {
+            if queue.is_over {
+                return None;
+            }
+            if let Some(job) = queue.take() {
+                return Some(job);
+            }
+            let (after, wait) = self.changed.wait_timeout(queue, CALM).unwrap_or_else(PoisonError::into_inner);
+            queue = after;
+            if wait.timed_out() && queue.waiting == 0 {
+                queue.has_thread = false;
+                return None;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    fn enter(&mut self, client: ClientKey, guess: Guess, answer: oneshot::Sender<bool>) -> Result<u64, Crowded> {
+        let own = self.clients.get(&client).map_or(0, VecDeque::len);
+        if own >= WAITING_EACH {
+            return Err(Crowded::Client);
+        }
+        if self.waiting >= WAITING {
+            let (&longest, most) = self.clients.iter().max_by_key(|(_, jobs)| jobs.len()).ok_or(Crowded::Node)?;
+            let last = most.back().filter(|_| most.len() > own + 1).ok_or(Crowded::Node)?.number;
+            self.leave(longest, last);
+        }
+        self.last += 1;
+        self.waiting += 1;
+        self.clients.entry(client).or_default().push_back(Job { number: self.last, guess, answer });
+        Ok(self.last)
+    }
+
+    /// The first job of the client whose turn it is. Its next turn comes after all others'.
+    fn take(&mut self) -> Option<Job> {
+        let (client, mut jobs) = self.clients.shift_remove_index(0)?;
+        let job = jobs.pop_front()?;
+        self.waiting -= 1;
+        if !jobs.is_empty() {
+            self.clients.insert(client, jobs);
+        }
+        Some(job)
+    }
+
+    fn leave(&mut self, client: ClientKey, number: u64) {
+        let Some(jobs) = self.clients.get_mut(&client) else { return };
+        let Some(at) = jobs.iter().position(|job| job.number == number) else { return };
+        jobs.remove(at);
+        self.waiting -= 1;
+        if jobs.is_empty() {
+            self.clients.shift_remove(&client);
+        }
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.shared.lock().leave(self.client, self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests;

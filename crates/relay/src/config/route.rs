@@ -1,0 +1,256 @@
+//! Which way a destination is reached: the first route that matches, else directly.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use ekiden_relay_proto::{Host, Target};
+use ipnet::{IpNet, Ipv4Net};
+
+use crate::config::address::embedded_v4;
+
+/// The routes of a node, in the order of its file.
+#[derive(Debug, Clone, Default)]
+pub struct Routes(Vec<Route>);
+
+/// One `[[route]]`.
+#[derive(Debug, Clone)]
+pub struct Route {
+    /// The destinations it is for.
+    pub patterns: Vec<Pattern>,
+    /// The way there.
+    pub way: Way,
+}
+
+/// A way to a destination.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Way {
+    /// This node connects to the destination.
+    Direct,
+    /// Through these nodes; the last one connects. Empty is the same as direct.
+    Via(Vec<String>),
+    /// Not at all.
+    Refuse,
+}
+
+/// A set of destinations: `10.0.0.0/8`, `192.0.2.1`, `.example.jp` (the domain and all below it),
+/// `example.org` (that name), `*` (all); each optionally with `:port`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pattern {
+    hosts: Hosts,
+    port: Option<u16>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Hosts {
+    All,
+    Net(IpNet),
+    Suffix(String),
+    Name(String),
+}
+
+impl Routes {
+    /// Routes in order of precedence.
+    pub fn new(routes: Vec<Route>) -> Self {
+        Self(routes)
+    }
+
+    /// In order of precedence.
+    pub fn iter(&self) -> impl Iterator<Item = &Route> {
+        self.0.iter()
+    }
+
+    /// The way to `target`. Names are not resolved: networks match addresses, domains match names.
+    pub fn way(&self, target: &Target) -> &Way {
+        let route = self.0.iter().find(|route| route.is_for(target));
+        route.map_or(&Way::Direct, |route| &route.way)
+    }
+
+    /// The routes that may keep this node, as the exit, from connecting to an address of `target`. `None` if the
+    /// name itself is refused. A route that lets a name go directly hides those behind it.
+    pub fn exit_rules(&self, target: &Target) -> Option<ExitRules<'_>> {
+        let found = self.0.iter().position(|route| route.is_for(target));
+        match found.map(|at| (at, &self.0[at].way)) {
+            Some((_, Way::Refuse)) => None,
+            Some((at, Way::Direct)) => Some(ExitRules(&self.0[..at])),
+            Some((_, Way::Via(_))) | None => Some(ExitRules(&self.0)),
+        }
+    }
+}
+
+/// Routes as they bind an exit.
+#[derive(Debug, Clone, Copy)]
+pub struct ExitRules<'a>(&'a [Route]);
+
+impl ExitRules<'_> {
+    /// Whether this node must not connect to `address`.
+    pub fn refuses(&self, address: SocketAddr) -> bool {
+        if self.0.is_empty() {
+            return false;
+        }
+        let target = address.into();
+        self.0.iter().find(|route| route.is_for(&target)).is_some_and(|route| route.way == Way::Refuse)
+    }
+}
+
+impl Route {
+    /// A refused network is refused in every form of its addresses. A route that lets through is for no other form: it could
+    /// hide a refusal of that form behind it.
+    fn is_for(&self, target: &Target) -> bool {
+        let matches = |pattern: &Pattern| match self.way {
+            Way::Refuse => pattern.reaches(target),
+            Way::Direct | Way::Via(_) => pattern.matches(target),
+        };
+        self.patterns.iter().any(matches)
+    }
+}
+
+impl Pattern {
+    /// Reads a pattern. The error is a sentence.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!(
+                "'{text}' is not a destination: use a network (10.0.0.0/8), an address, a domain (.example.jp), a name or *, with or without :port"
+            )
+        };
+        let (hosts, port) = match text.rsplit_once(':') {
+            Some((hosts, port)) if !hosts.contains(':') || hosts.ends_with(']') => (hosts, Some(port)),
+            _ => (text, None),
+        };
+        let port = match port {
+            Some(port) => Some(port.parse().ok().filter(|&port| port != 0u16).ok_or_else(wrong)?),
+            None => None,
+        };
+        let bare = hosts.strip_prefix('[').and_then(|h| h.strip_suffix(']')).unwrap_or(hosts);
+        let hosts = if hosts == "*" {
+            Hosts::All
+        } else if bare.contains('/') {
+            Hosts::Net(canonical(bare.parse::<IpNet>().map_err(|_| wrong())?.trunc()))
+        } else if let Some(domain) = hosts.strip_prefix('.') {
+            match Host::parse(domain).map_err(|_| wrong())? {
+                Host::Name(name) => Hosts::Suffix(without_dot(&name).into()),
+                Host::Ip(_) => return Err(wrong()),
+            }
+        } else {
+            match Host::parse(hosts).map_err(|_| wrong())? {
+                Host::Name(name) => Hosts::Name(without_dot(&name).into()),
+                Host::Ip(ip) => Hosts::Net(ip.to_canonical().into()),
+            }
+        };
+        Ok(Self { hosts, port })
+    }
+
+    /// The network (`None`: all addresses) and the port (`None`: all). `None` if it is about names.
+    pub fn addresses(&self) -> Option<(Option<IpNet>, Option<u16>)> {
+        match self.hosts {
+            Hosts::All => Some((None, self.port)),
+            Hosts::Net(net) => Some((Some(net), self.port)),
+            Hosts::Name(_) | Hosts::Suffix(_) => None,
+        }
+    }
+
+    /// Whether `target` is in the set.
+    pub fn matches(&self, target: &Target) -> bool {
+        if self.port.is_some_and(|port| port != target.port) {
+            return false;
+        }
+        match (&self.hosts, &target.host) {
+            (Hosts::All, _) => true,
+            // An IPv4 network also means its addresses written as IPv4-mapped IPv6.
+            (Hosts::Net(net), Host::Ip(ip)) => net.contains(&ip.to_canonical()) || net.contains(ip),
+            (Hosts::Name(name), Host::Name(host)) => name == without_dot(host),
+            (Hosts::Suffix(domain), Host::Name(host)) => {
+                let rest = without_dot(host).strip_suffix(domain.as_str());
+                rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether `target` is in the set, or an IPv6 address by which packets may reach an IPv4 address in it.
+    fn reaches(&self, target: &Target) -> bool {
+        if self.matches(target) {
+            return true;
+        }
+        let Host::Ip(ip) = target.host else { return false };
+        embedded_v4(ip).is_some_and(|v4| self.matches(&Target { host: Host::Ip(v4.into()), port: target.port }))
+    }
+}
+
+/// A name with or without the root's dot is the same name (RFC 1034 §3.1).
+fn without_dot(name: &str) -> &str {
+    name.strip_suffix('.').unwrap_or(name)
+}
+
+/// A network of IPv4-mapped addresses as the IPv4 network that it is.
+fn canonical(net: IpNet) -> IpNet {
+    match (net.addr().to_canonical(), net.prefix_len().checked_sub(96)) {
+        (IpAddr::V4(v4), Some(length)) if net.addr().is_ipv6() => Ipv4Net::new(v4, length).map_or(net, IpNet::from),
+        _ => net,
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.hosts, self.port) {
+            (Hosts::All, _) => f.write_str("*")?,
+            (Hosts::Net(net @ IpNet::V6(_)), Some(_)) => write!(f, "[{net}]")?,
+            (Hosts::Net(net), _) => write!(f, "{net}")?,
+            (Hosts::Suffix(domain), _) => write!(f, ".{domain}")?,
+            (Hosts::Name(name), _) => f.write_str(name)?,
+        }
+        self.port.map_or(Ok(()), |port| write!(f, ":{port}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routes(routes: &[(&str, Way)]) -> Routes {
+        let route = |(to, way): &(&str, Way)| Route { patterns: vec![Pattern::parse(to).unwrap()], way: way.clone() };
+        Routes::new(routes.iter().map(route).collect())
+    }
+
+    fn way(routes: &Routes, host: &str) -> Way {
+        routes.way(&Target { host: Host::parse(host).unwrap(), port: 80 }).clone()
+    }
+
+    #[test]
+    fn a_trailing_dot_in_a_pattern_or_a_request_makes_no_difference() {
+        for pattern in ["localhost", "localhost.", ".test", ".test.", "localhost.:80", ".test.:80"] {
+            let refuse = routes(&[(pattern, Way::Refuse)]);
+            let hosts = if pattern.starts_with('.') { ["test", "a.test"] } else { ["localhost"; 2] };
+            for host in hosts {
+                for host in [host.to_owned(), format!("{host}.")] {
+                    assert_eq!(way(&refuse, &host), Way::Refuse, "{pattern} {host}");
+                }
+            }
+            assert_eq!(way(&refuse, "other"), Way::Direct, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn a_network_that_is_refused_is_refused_in_every_form_of_its_addresses() {
+        let forms =
+            ["10.1.2.3", "::ffff:10.1.2.3", "::10.1.2.3", "::ffff:0:10.1.2.3", "64:ff9b::10.1.2.3", "2002:a01:203::1"];
+        for pattern in ["10.0.0.0/8", "10.1.2.3", "::ffff:10.0.0.0/104"] {
+            let refuse = routes(&[(pattern, Way::Refuse)]);
+            for form in forms {
+                let host = if form.contains(':') { format!("[{form}]") } else { form.to_owned() };
+                assert_eq!(way(&refuse, &host), Way::Refuse, "{pattern} {form}");
+                let address = SocketAddr::new(form.parse().unwrap(), 80);
+                let name: Target = "name.example:80".parse().unwrap();
+                assert!(refuse.exit_rules(&name).unwrap().refuses(address), "{pattern} {form}");
+            }
+            assert_eq!(way(&refuse, "[64:ff9b::11.1.2.3]"), Way::Direct);
+        }
+    }
+
+    #[test]
+    fn a_translated_address_is_no_address_of_a_network_that_is_let_through() {
+        // Otherwise the first of these would open what the second closes.
+        let both = routes(&[("0.0.0.0/0", Way::Direct), ("64:ff9b::/96", Way::Refuse)]);
+        assert_eq!(way(&both, "[64:ff9b::10.1.2.3]"), Way::Refuse);
+        assert_eq!(way(&both, "[::ffff:10.1.2.3]"), Way::Direct);
+    }
+}

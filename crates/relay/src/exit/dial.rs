@@ -1,0 +1,109 @@
+//! Connecting to a destination, within one limit of time: an address, or the best of those that a name has.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use ekiden_net::socket::{SocketError, canonical};
+use ekiden_net::transparent;
+use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::time::timeout;
+
+use crate::config::Tcp;
+use crate::exit::names::Names;
+use crate::exit::policy::Policy;
+use crate::exit::spare::Spare;
+use crate::host::congestion;
+
+mod race;
+
+/// How a connection is made.
+#[derive(Clone, Copy)]
+pub struct Dial<'a> {
+    /// Whose address it has, if not this node's.
+    pub client: Option<SocketAddr>,
+    /// Its TCP settings.
+    pub tcp: &'a Tcp,
+    /// What names stand for.
+    pub names: &'a Names,
+    /// What it may open beside its own socket.
+    pub spare: &'a Spare,
+    /// The time there is, over all addresses.
+    pub limit: Duration,
+    /// Which addresses are refused; `None`: none is.
+    pub policy: Option<&'a Policy<'a>>,
+}
+
+impl Dial<'_> {
+    /// Connects to `target`. Addresses that are refused are not tried.
+    ///
+    /// # Errors
+    /// What says most about the destination.
+    pub async fn connect(&self, target: &Target) -> Result<TcpStream, Failure> {
+        if let Host::Ip(ip) = target.host {
+            let address = canonical(SocketAddr::new(ip, target.port));
+            if let Some(refusal) = self.policy.and_then(|policy| policy.refusal(address)) {
+                return Err(refusal.of(target));
+            }
+            return match timeout(self.limit, attempt(address, self.client, self.tcp)).await {
+                Ok(connected) => connected.map_err(|error| failure(target, &error)),
+                Err(_) => Err(timed_out(target)),
+            };
+        }
+        // Names are rare on the hot path and their future is large.
+        Box::pin(race::connect(self, target)).await
+    }
+}
+
+async fn attempt(address: SocketAddr, client: Option<SocketAddr>, tcp: &Tcp) -> io::Result<TcpStream> {
+    // An answer from this machine itself to the client's address would not come back to the socket.
+    let client = client.filter(|client| client.is_ipv4() == address.is_ipv4() && !transparent::is_own(address.ip()));
+    if let Some(client) = client {
+        return attempt_as(client, address, tcp).await;
+    }
+    socket(address, tcp)?.connect(address).await
+}
+
+/// From the port of `client` too, unless an earlier connection to `address` still has it.
+async fn attempt_as(client: SocketAddr, address: SocketAddr, tcp: &Tcp) -> io::Result<TcpStream> {
+    let from = async |same_port| {
+        let socket = socket(address, tcp)?;
+        transparent::bind_as(&socket, client, same_port)?;
+        socket.connect(address).await
+    };
+    match from(true).await {
+        Err(error) if matches!(error.kind(), io::ErrorKind::AddrInUse | io::ErrorKind::AddrNotAvailable) => {
+            tracing::debug!("another port than that of {client} for {address}: {error}");
+            from(false).await
+        }
+        other => other,
+    }
+}
+
+fn socket(address: SocketAddr, tcp: &Tcp) -> io::Result<TcpSocket> {
+    match congestion::outgoing(address, tcp) {
+        Ok(socket) => Ok(TcpSocket::from_std_stream(socket.into())),
+        Err(SocketError::Io(error)) => Err(error),
+        Err(error) => Err(io::Error::other(error.to_string())),
+    }
+}
+
+fn timed_out(target: &Target) -> Failure {
+    Failure::new(FailureCode::TimedOut, format_args!("{target} did not answer in time"))
+}
+
+fn failure(target: &Target, error: &io::Error) -> Failure {
+    use io::ErrorKind as K;
+    let (code, what) = match error.kind() {
+        K::ConnectionRefused => (FailureCode::Refused, "connection refused"),
+        K::NetworkUnreachable => (FailureCode::NetworkUnreachable, "network unreachable"),
+        K::HostUnreachable => (FailureCode::HostUnreachable, "host unreachable"),
+        K::TimedOut => (FailureCode::TimedOut, "timed out"),
+        // EMFILE, ENFILE: 24, 23 on every Linux.
+        _ if matches!(error.raw_os_error(), Some(23 | 24)) => (FailureCode::Overloaded, "out of descriptors"),
+        K::OutOfMemory => (FailureCode::Overloaded, "out of memory"),
+        _ => return Failure::new(FailureCode::Other, format_args!("{target}: {error}")),
+    };
+    Failure::new(code, format_args!("{target}: {what}"))
+}

@@ -1,0 +1,264 @@
+//! Connecting to a name (RFC 8305, "happy eyeballs"): its addresses, IPv6 and IPv4 in turn, are tried a moment apart, and
+//! the first that answers is the connection. One that is dead costs that moment and not the whole limit.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io;
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::{Mutex, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use ekiden_net::socket::canonical;
+use ekiden_relay_proto::{Failure, FailureCode, Target};
+use tokio::net::TcpStream;
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::{Dial, attempt, failure, timed_out};
+use crate::exit::names::Unknown;
+use crate::exit::policy::{Policy, Refusal};
+use crate::exit::spare::Counted;
+
+/// How long an address has before the next one is tried beside it (RFC 8305 §5, Connection Attempt Delay).
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// How long IPv6 addresses are waited for when IPv4 addresses are there (RFC 8305 §3, Resolution Delay).
+const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
+
+/// The most addresses of a name that are tried, and the most at a time: whoever is master of a name does not decide how many
+/// connections a request makes.
+const MOST: usize = 16;
+const AT_ONCE: usize = 3;
+
+/// Connects to a name, as [`Dial::connect`].
+pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Failure> {
+    let host = target.host.to_string();
+    let (tell, mut found) = unbounded_channel();
+    // Whoever receives lives as long as whoever tells.
+    let tell = move |ip| tell.send(ip).unwrap_or_default();
+    let expansion = Mutex::new(Expansion::default());
+    let wanted = |name: &str| dial.policy.is_none_or(|policy| lock(&expansion).enter(policy, name));
+    let mut lookup = pin!(dial.names.find(&host, dial.spare, wanted, tell));
+    let mut deadline = pin!(sleep(dial.limit));
+    let mut race = Race::new(dial);
+    loop {
+        let (next, is_open, is_waiting) = (race.next, race.is_open, race.is_waiting());
+        tokio::select! {
+            biased;
+            () = &mut deadline => {
+                race.note(timed_out(target));
+                return Err(race.outcome(target));
+            }
+            (address, done) = race.first_done() => match done {
+                Ok(stream) => return Ok(stream),
+                Err(error) => {
+                    tracing::trace!("{target} at {address}: {error}");
+                    race.note(failure(target, &error));
+                    // The next one need not wait.
+                    race.next = Instant::now();
+                }
+            },
+            Some(ip) = found.recv() => {
+                let address = canonical(SocketAddr::new(ip, target.port));
+                match dial.policy.and_then(|policy| lock(&expansion).refusal(policy, address)) {
+                    Some(refusal) => race.refusal = Some(refusal),
+                    None => race.enter(address),
+                }
+            }
+            looked_up = &mut lookup, if is_open => {
+                if let Err(unknown) = looked_up {
+                    return Err(match (lock(&expansion).refusal, &unknown) {
+                        (Some(refusal), Unknown::NoSuchName | Unknown::NoAddress) => refusal.of(target),
+                        _ => Failure::new(unknown.code(), format_args!("the name {host} {unknown}")),
+                    });
+                }
+                race.close();
+            }
+            () = sleep_until(next), if is_waiting => race.start(target),
+        }
+        if !race.is_open && found.is_empty() && !race.is_waiting() && race.running.is_empty() {
+            return Err(race.outcome(target));
+        }
+    }
+}
+
+/// The name that is looked for, which the search list may have made of the one that was asked for.
+#[derive(Default)]
+struct Expansion<'a> {
+    policy: Option<Policy<'a>>,
+    /// Why a name was not looked for, if one was not.
+    refusal: Option<Refusal>,
+}
+
+impl<'a> Expansion<'a> {
+    /// Goes on to `name`. Whether it may be looked for.
+    fn enter(&mut self, asked: &'a Policy<'a>, name: &str) -> bool {
+        match asked.of_expanded(name) {
+            Ok(policy) => self.policy = Some(policy),
+            Err(refusal) => {
+                self.refusal = Some(refusal);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn refusal(&self, asked: &Policy<'_>, address: SocketAddr) -> Option<Refusal> {
+        let refusal = asked.refusal(address)?;
+        self.policy.as_ref().map_or(Some(refusal), |policy| policy.refusal(address))
+    }
+}
+
+fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A connection that is being tried.
+struct Attempt<'a> {
+    address: SocketAddr,
+    since: Instant,
+    connecting: Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send + 'a>>,
+    /// Its descriptor, but for the one that the connection is reckoned with.
+    counted: Option<Counted<'a>>,
+}
+
+/// Addresses that wait, and those that are being tried.
+struct Race<'a> {
+    dial: &'a Dial<'a>,
+    six: VecDeque<SocketAddr>,
+    four: VecDeque<SocketAddr>,
+    /// The oldest first.
+    running: Vec<Attempt<'a>>,
+    /// How many addresses were let in.
+    entered: usize,
+    /// Whether more addresses may come.
+    is_open: bool,
+    /// Why an address was not let in, if one was not.
+    refusal: Option<Refusal>,
+    /// When the next one may start.
+    next: Instant,
+    /// Whether the next one is to be IPv6, if there is one.
+    six_is_next: bool,
+    /// The failure that says most so far.
+    failure: Option<Failure>,
+}
+
+impl<'a> Race<'a> {
+    fn new(dial: &'a Dial<'a>) -> Self {
+        Self {
+            dial,
+            six: VecDeque::new(),
+            four: VecDeque::new(),
+            running: Vec::new(),
+            entered: 0,
+            is_open: true,
+            refusal: None,
+            next: Instant::now(),
+            six_is_next: true,
+            failure: None,
+        }
+    }
+
+    fn enter(&mut self, address: SocketAddr) {
+        if self.entered == MOST {
+            return;
+        }
+        self.entered += 1;
+        match address {
+            SocketAddr::V6(_) => {
+                self.six.push_back(address);
+                // What was waited for is there.
+                if self.running.is_empty() {
+                    self.next = Instant::now();
+                }
+            }
+            SocketAddr::V4(_) => {
+                self.four.push_back(address);
+                if self.entered == 1 && self.is_open {
+                    self.next = Instant::now() + RESOLUTION_DELAY;
+                }
+            }
+        }
+    }
+
+    /// No more addresses will come, but those that were told already.
+    fn close(&mut self) {
+        self.is_open = false;
+        if self.running.is_empty() {
+            self.next = Instant::now();
+        }
+    }
+
+    fn is_waiting(&self) -> bool {
+        !self.six.is_empty() || !self.four.is_empty()
+    }
+
+    /// Tries the next address, if there is room for it: in the place of the oldest, where that has had its share of the time.
+    fn start(&mut self, target: &Target) {
+        // Each of all there can be has one, and what is left over goes to the last.
+        let share = self.dial.limit * AT_ONCE as u32 / (MOST + AT_ONCE) as u32;
+        let counted = if self.running.is_empty() {
+            None
+        } else if let Some(counted) = (self.running.len() < AT_ONCE).then(|| self.dial.spare.one()).flatten() {
+            Some(counted)
+        } else if self.running[0].since.elapsed() >= share {
+            self.note(timed_out(target));
+            self.running.remove(0).counted
+        } else {
+            self.next = self.running[0].since + share;
+            return;
+        };
+        let (first, second) = match self.six_is_next {
+            true => (&mut self.six, &mut self.four),
+            false => (&mut self.four, &mut self.six),
+        };
+        let Some(address) = first.pop_front().or_else(|| second.pop_front()) else { return };
+        self.six_is_next = address.is_ipv4();
+        let connecting = Box::pin(attempt(address, self.dial.client, self.dial.tcp));
+        self.running.push(Attempt { address, since: Instant::now(), connecting, counted });
+        self.next = Instant::now() + HEAD_START;
+    }
+
+    /// The first attempt that is over; never, if there is none.
+    async fn first_done(&mut self) -> (SocketAddr, io::Result<TcpStream>) {
+        poll_fn(|cx| {
+            for i in 0..self.running.len() {
+                if let Poll::Ready(done) = self.running[i].connecting.as_mut().poll(cx) {
+                    return Poll::Ready((self.running.remove(i).address, done));
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    fn note(&mut self, failure: Failure) {
+        if self.failure.as_ref().is_none_or(|other| says(failure.code) > says(other.code)) {
+            self.failure = Some(failure);
+        }
+    }
+
+    fn outcome(self, target: &Target) -> Failure {
+        let refused = self.refusal.map(|refusal| refusal.of(target));
+        let none = || Failure::new(FailureCode::NameNotFound, format_args!("no address for the name {}", target.host));
+        self.failure.or(refused).unwrap_or_else(none)
+    }
+}
+
+/// How much a failure says about the destination: an answer from it says more than silence, and silence more than that
+/// this node has no way to one of its addresses.
+fn says(code: FailureCode) -> u8 {
+    match code {
+        FailureCode::Refused => 5,
+        FailureCode::Overloaded => 4,
+        FailureCode::HostUnreachable => 3,
+        FailureCode::TimedOut => 2,
+        FailureCode::NetworkUnreachable => 1,
+        _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+//! Keeps connections to peers warm before a stream wants them: makes as many as a peer's `warm` says, and makes new ones
+//! for those that are taken or have died.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::interval;
+
+use crate::config::Peer;
+use crate::peer;
+use crate::shared::Node;
+
+/// How often it is looked whether the connections live.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Runs until the node stops.
+pub async fn keep(node: Arc<Node>) {
+    let mut looks = interval(LOOK);
+    loop {
+        for (name, peer) in node.pool.missing() {
+            tokio::spawn(make(node.clone(), name, peer));
+        }
+        tokio::select! {
+            _ = looks.tick() => node.pool.look(),
+            () = node.pool.wanted() => {}
+            () = node.stopping() => return,
+        }
+    }
+}
+
+/// Bounded in time by `limits.connect` and `limits.handshake`.
+async fn make(node: Arc<Node>, name: String, peer: Peer) {
+    let made = peer::connect_ahead(&node, &name, &peer).await;
+    node.pool.made(&name, &peer, made);
+}

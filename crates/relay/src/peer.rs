@@ -1,0 +1,427 @@
+//! Opening streams to other nodes: on a warm connection of the pool, or on a new one.
+
+use std::io;
+use std::net::SocketAddr;
+use std::pin::pin;
+use std::time::Duration;
+
+use ekiden_net::tcp_info::tcp_info;
+use ekiden_relay_proto::segment::{HEADER_BYTES, Header, Kind, Open, decode_failed, decode_opened};
+use ekiden_relay_proto::{Failure, FailureCode, Target};
+use ekiden_transport::frames::{invalid, read_frame, read_rest};
+use ekiden_transport::{Connection, is_transient};
+use tokio::time::timeout;
+
+use crate::config::{Config, Peer};
+use crate::exit::dial::Dial;
+use crate::exit::names::Names;
+use crate::exit::spare::Spare;
+use crate::shared::Node;
+use crate::stream::ended::Ended;
+
+pub mod probe;
+
+/// Payload that may travel with OPEN, before the answer. It is left where it is until the stream is open, so
+/// that it can be sent again on another connection.
+pub enum Early<'a> {
+    /// The client speaks only when it has been answered.
+    Nothing,
+    /// These bytes, which may arrive twice.
+    Repeatable(&'a [u8]),
+    /// What a host has sent or sends while the stream is being opened. It arrives once or not at all.
+    Host(&'a Connection),
+    /// The same of a node: whole DATA frames.
+    Node(&'a Connection),
+    /// As [`Early::Host`], behind these bytes of this node's own, which may arrive twice.
+    Introduced(&'a [u8], &'a Connection),
+}
+
+/// The most payload sent before the answer, in bytes.
+const MAX_EARLY: usize = 16 << 10;
+
+/// Opens a stream to `target` for `client` through `chain`, whose first node is a peer.
+pub async fn open(
+    node: &Node,
+    chain: &[String],
+    target: &Target,
+    client: Option<SocketAddr>,
+    early: Early<'_>,
+) -> Result<(Connection, SocketAddr), Failure> {
+    let config = node.config();
+    let Some((first, rest)) = chain.split_first() else {
+        return Err(Failure::new(FailureCode::Other, "an empty chain"));
+    };
+    let Some(peer) = config.peers.get(first) else {
+        let text = format_args!("node {} does not know the node '{first}'", config.name);
+        return Err(Failure::new(FailureCode::UnknownNode, text));
+    };
+    // A port of 0, which only a balancer can tell, has no place in OPEN.
+    let client = client.filter(|client| client.port() != 0);
+    let request = Open { chain: rest.to_vec(), target: target.clone(), client }.encode();
+    // Every node on the way has `connect` to reach the next; only one of them can be the one that waits.
+    let limit = config.limits.connect * 2;
+    let turn = loop {
+        let warm = match timeout(config.limits.connect, node.pool.get(first, peer)).await {
+            Ok(Ok(warm)) => warm,
+            Ok(Err(turn)) => break turn,
+            Err(_) => return Err(no_turn(&config.name, first)),
+        };
+        let stream = warm.wake().map_err(|e| lost(first, &e))?;
+        let answer = timeout(limit, ask(&stream, &request, &early)).await;
+        if !matches!(answer, Ok(Ok(_) | Err(Unanswered::Ended | Unanswered::Abandoned(_)))) {
+            node.pool.forget(first);
+        }
+        match answer {
+            Ok(Ok(answer)) => return answered(node, first, peer, stream, answer),
+            // The connection was dead, not the peer.
+            Ok(Err(Unanswered::Ended | Unanswered::Reset(_))) => continue,
+            Ok(Err(Unanswered::Broken(error))) => return Err(lost(first, &error)),
+            Ok(Err(Unanswered::Abandoned(error))) => return Err(abandoned(&error)),
+            Err(_) => return Err(no_answer(first)),
+        }
+    };
+    let dialled = dial_peer(&config, &node.names, &node.spare, first, peer).await;
+    let (stream, mut auth) = dialled.inspect_err(|failure| warn(node, first, failure))?;
+    if let Some(turn) = turn {
+        turn.connected();
+    }
+    auth.extend(&request);
+    match timeout(limit, ask(&stream, &auth, &early)).await {
+        Ok(Ok(answer)) => answered(node, first, peer, stream, answer),
+        // The other node's verdict on this one's key comes after the handshake.
+        Ok(Err(Unanswered::Reset(error) | Unanswered::Broken(error)))
+            if error.kind() == io::ErrorKind::PermissionDenied =>
+        {
+            let failure = unaccepted(&config.name, first, &error);
+            warn(node, first, &failure);
+            Err(failure)
+        }
+        Ok(Err(Unanswered::Ended)) => Err(lost(first, &io::ErrorKind::UnexpectedEof.into())),
+        Ok(Err(Unanswered::Reset(error) | Unanswered::Broken(error))) => Err(lost(first, &error)),
+        Ok(Err(Unanswered::Abandoned(error))) => Err(abandoned(&error)),
+        Err(_) => Err(no_answer(first)),
+    }
+}
+
+/// Makes a connection to a peer on which a stream can be opened at once.
+pub async fn connect_ahead(node: &Node, name: &str, peer: &Peer) -> Result<Connection, Failure> {
+    connect_with(&node.config(), &node.names, &node.spare, name, peer).await
+}
+
+/// The same with a configuration, names and spare descriptors of the caller's.
+pub async fn connect_with(
+    config: &Config,
+    names: &Names,
+    spare: &Spare,
+    name: &str,
+    peer: &Peer,
+) -> Result<Connection, Failure> {
+    let (stream, auth) = dial_peer(config, names, spare, name, peer).await?;
+    stream.send_all(&auth).await.map_err(|error| lost(name, &error))?;
+    let stream = Ended::new(stream);
+    // The other node says nothing if it takes this one's key, and otherwise after one round trip.
+    let rtt = tcp_info(stream.socket()).map_or(0, |info| info.rtt_us);
+    let time = Duration::from_micros(rtt.into()) * 2 + Duration::from_millis(100);
+    let said = match timeout(time, something_said(&stream)).await {
+        Err(_) => return Ok(stream.into_inner()),
+        Ok(Err(error)) => Err(error),
+        Ok(Ok(())) => timeout(config.limits.handshake, read_frame(&stream)).await.map_err(|_| no_answer(name))?,
+    };
+    let error = match said {
+        Ok((Kind::Failed, body)) => invalid(decode_failed(&body).map_or_else(|e| e.to_string(), |said| said.text)),
+        Ok((kind, _)) => invalid(format_args!("{kind:?} before any OPEN")),
+        Err(error) => error,
+    };
+    match error.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied => Err(unaccepted(&config.name, name, &error)),
+        _ => Err(lost(name, &error)),
+    }
+}
+
+/// Completes when there is a byte to be read, or an end.
+async fn something_said(stream: &Connection) -> io::Result<()> {
+    loop {
+        stream.readable().await?;
+        match stream.try_peek(&mut [0]) {
+            Err(error) if is_transient(&error) => {}
+            other => return other.map(|_| ()),
+        }
+    }
+}
+
+/// Waits until the acceptor has said that it holds nothing any more of a stream in which this side has said END; `has_ended`
+/// is whether the acceptor has said END too.
+pub async fn delivered(stream: &Connection, mut has_ended: bool) -> io::Result<()> {
+    loop {
+        match read_frame(stream).await? {
+            (Kind::Delivered, _) => return Ok(()),
+            (Kind::End, _) if !has_ended => has_ended = true,
+            (other, _) => return Err(invalid(format_args!("{other:?} where DELIVERED was due"))),
+        }
+    }
+}
+
+/// What a peer said to OPEN.
+enum Answer {
+    Opened(SocketAddr),
+    Failed(Failure),
+}
+
+/// Why there is no answer to OPEN.
+enum Unanswered {
+    /// The connection ended before the first byte of an answer. A node ends one only between two streams, so it has
+    /// taken nothing of this one.
+    Ended,
+    /// It was reset before the first byte of an answer. What was sent may have been taken.
+    Reset(io::Error),
+    /// There is no other connection to try.
+    Broken(io::Error),
+    /// The one who speaks early has gone.
+    Abandoned(io::Error),
+}
+
+impl From<io::Error> for Unanswered {
+    fn from(error: io::Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+/// Connects and authenticates; returns what is still to be sent before the first request.
+async fn dial_peer(
+    config: &Config,
+    names: &Names,
+    spare: &Spare,
+    name: &str,
+    peer: &Peer,
+) -> Result<(Connection, Vec<u8>), Failure> {
+    let limit = config.limits.connect;
+    let dial = Dial { client: None, tcp: &peer.tcp, names, spare, limit, policy: None };
+    let connected = dial.connect(&peer.address).await;
+    let socket = connected.map_err(|failure| {
+        let text = format_args!("node {} cannot reach node {name}: {failure}", config.name);
+        Failure::new(FailureCode::NodeUnreachable, text)
+    })?;
+    match timeout(config.limits.handshake, ekiden_transport::dial(socket, &peer.security, &config.name)).await {
+        Ok(Ok(authenticated)) => Ok(authenticated),
+        Ok(Err(error)) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied) => {
+            Err(unaccepted(&config.name, name, &error))
+        }
+        Ok(Err(error)) => Err(lost(name, &error)),
+        Err(_) => Err(no_answer(name)),
+    }
+}
+
+/// Sends `request` and early payload, and waits for the answer.
+async fn ask(stream: &Connection, request: &[u8], early: &Early<'_>) -> Result<Answer, Unanswered> {
+    let mut once = 0;
+    match ask_with(stream, request, early, &mut once).await {
+        Err(Unanswered::Reset(error)) if once > 0 => Err(Unanswered::Broken(error)),
+        answer => answer,
+    }
+}
+
+/// The same; counts in `once` the bytes sent that must not arrive twice.
+async fn ask_with(
+    stream: &Connection,
+    request: &[u8],
+    early: &Early<'_>,
+    once: &mut usize,
+) -> Result<Answer, Unanswered> {
+    let mut request = request.to_vec();
+    let is_node = matches!(early, Early::Node(_));
+    let speaker = match early {
+        Early::Nothing => None,
+        Early::Repeatable(bytes) => {
+            put_payload(&mut request, bytes);
+            None
+        }
+        Early::Host(stream) | Early::Node(stream) | Early::Introduced(_, stream) => {
+            if let Early::Introduced(bytes, _) = early {
+                put_payload(&mut request, bytes);
+            }
+            // A connection just accepted is not known to be readable yet, but mostly is.
+            match said(stream, is_node, Connection::peek_now) {
+                Ok(seen) => {
+                    request.extend(seen.frames);
+                    *once = seen.bytes;
+                }
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(Unanswered::Abandoned(error)),
+            }
+            Some(*stream)
+        }
+    };
+    stream.send_all(&request).await.map_err(Unanswered::Reset)?;
+    let mut answer = pin!(async {
+        let mut header = [0; HEADER_BYTES];
+        match stream.receive(&mut header).await {
+            Ok(0) => Err(Unanswered::Ended),
+            Ok(n) => Ok(read_rest(stream, header, n).await?),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Err(Unanswered::Broken(error)),
+            Err(error) => Err(Unanswered::Reset(error)),
+        }
+    });
+    let (kind, body) = match speaker.filter(|_| *once == 0) {
+        None => answer.await?,
+        Some(speaker) => loop {
+            tokio::select! {
+                biased;
+                answer = &mut answer => break answer?,
+                ready = speaker.readable() => ready?,
+            }
+            match said(speaker, is_node, Connection::try_peek) {
+                Ok(seen) => {
+                    *once = seen.bytes;
+                    stream.send_all(&seen.frames).await.map_err(Unanswered::Reset)?;
+                    break answer.await?;
+                }
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(Unanswered::Abandoned(error)),
+            }
+        },
+    };
+    match kind {
+        Kind::Opened => {
+            let bound = decode_opened(&body).map_err(invalid)?;
+            if let Some(speaker) = speaker {
+                consume(speaker, *once).map_err(Unanswered::Abandoned)?;
+            }
+            Ok(Answer::Opened(bound))
+        }
+        Kind::Failed => {
+            let failure = decode_failed(&body).map_err(invalid)?;
+            Ok(Answer::Failed(failure))
+        }
+        other => Err(invalid(format_args!("{other:?} frame instead of an answer to OPEN")).into()),
+    }
+}
+
+/// One DATA frame.
+fn put_payload(request: &mut Vec<u8>, bytes: &[u8]) {
+    request.extend(Header { kind: Kind::Data, length: bytes.len() as u32 }.encode());
+    request.extend(bytes);
+}
+
+/// A copy of what a speaker has said.
+#[derive(Default)]
+struct Said {
+    /// As DATA frames.
+    frames: Vec<u8>,
+    /// How many of the speaker's bytes that is.
+    bytes: usize,
+}
+
+/// What the speaker has said so far, left where it is. An end shows again when the stream runs; an error does not: the
+/// kernel tells it once, and an end after that.
+fn said(
+    speaker: &Connection,
+    is_node: bool,
+    peek: impl FnOnce(&Connection, &mut [u8]) -> io::Result<usize>,
+) -> io::Result<Said> {
+    let mut frames = vec![0; HEADER_BYTES + MAX_EARLY];
+    let n = peek(speaker, &mut frames[HEADER_BYTES..])?;
+    frames.truncate(HEADER_BYTES + n);
+    if is_node {
+        frames.drain(..HEADER_BYTES);
+        frames.truncate(whole_frames(&frames));
+        return Ok(Said { bytes: frames.len(), frames });
+    }
+    if n == 0 {
+        return Ok(Said::default());
+    }
+    frames[..HEADER_BYTES].copy_from_slice(&Header { kind: Kind::Data, length: n as u32 }.encode());
+    Ok(Said { frames, bytes: n })
+}
+
+/// How many of `bytes` are complete DATA frames.
+fn whole_frames(bytes: &[u8]) -> usize {
+    let mut whole = 0;
+    while let Some((header, rest)) = bytes[whole..].split_first_chunk::<HEADER_BYTES>() {
+        match Header::decode(*header) {
+            Ok(Header { kind: Kind::Data, length }) if rest.len() >= length as usize => {
+                whole += HEADER_BYTES + length as usize;
+            }
+            _ => break,
+        }
+    }
+    whole
+}
+
+/// Takes the bytes that were sent early from the speaker, where they are known to be.
+fn consume(speaker: &Connection, mut n: usize) -> io::Result<()> {
+    let mut sink = [0; 4096];
+    while n > 0 {
+        let most = n.min(sink.len());
+        match speaker.receive_now(&mut sink[..most])? {
+            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+            got => n -= got,
+        }
+    }
+    Ok(())
+}
+
+fn answered(
+    node: &Node,
+    name: &str,
+    peer: &Peer,
+    stream: Connection,
+    answer: Answer,
+) -> Result<(Connection, SocketAddr), Failure> {
+    match answer {
+        Answer::Opened(bound) => Ok((stream, bound)),
+        Answer::Failed(failure) => {
+            // The stream is over for the peer once it hears END, also if payload was on its way.
+            let end = Header { kind: Kind::End, length: 0 }.encode();
+            if stream.send_last(&end) && failure.code != FailureCode::Authentication {
+                node.pool.put(name, peer, stream);
+            }
+            warn_beyond(node, name, &failure);
+            Err(failure)
+        }
+    }
+}
+
+/// Someone must look after a peer that is dead or refuses: clients will go on asking.
+fn warn(node: &Node, peer: &str, failure: &Failure) {
+    match failure.code {
+        FailureCode::Authentication => node.lines.warn("refused", peer, format_args!("segment from {failure}")),
+        _ => {
+            node.lines.warn("dead", peer, format_args!("{failure}; streams through node {peer} fail until it is back"))
+        }
+    }
+}
+
+/// What is wrong behind `peer`: its own log says so too, but who looks after this node may not see that one, and a SOCKS client
+/// is told nothing but a number.
+fn warn_beyond(node: &Node, peer: &str, failure: &Failure) {
+    if matches!(
+        failure.code,
+        FailureCode::UnknownNode | FailureCode::Authentication | FailureCode::NodeUnreachable | FailureCode::Overloaded
+    ) {
+        node.lines.warn("beyond", peer, format_args!("a stream over node {peer} failed behind it: {failure}"));
+    }
+}
+
+fn unaccepted(own: &str, peer: &str, why: &io::Error) -> Failure {
+    Failure::new(FailureCode::Authentication, format_args!("node {own} to node {peer}: {why}"))
+}
+
+fn lost(peer: &str, error: &io::Error) -> Failure {
+    Failure::new(FailureCode::NodeUnreachable, format_args!("lost the connection to node {peer}: {error}"))
+}
+
+fn abandoned(error: &io::Error) -> Failure {
+    Failure::new(FailureCode::Other, format_args!("the client has gone: {error}"))
+}
+
+fn no_answer(peer: &str) -> Failure {
+    Failure::new(FailureCode::TimedOut, format_args!("node {peer} did not answer in time"))
+}
+
+/// What was to be sent was not: a dead node makes those that wait for a turn wait in vain.
+fn no_turn(own: &str, peer: &str) -> Failure {
+    let text = format_args!(
+        "node {own} had no connection to node {peer} in time: many streams wait for one, and that node is slow or does not answer"
+    );
+    Failure::new(FailureCode::NodeUnreachable, text)
+}

@@ -1,0 +1,39 @@
+//! Whether a peer is the node that the configuration says: found out by shaking hands with it, as a node does.
+
+use std::io;
+
+use ekiden_relay_proto::Failure;
+use tokio::runtime::Builder;
+
+use crate::config::{Config, Peer, Tcp};
+use crate::exit::names::Names;
+use crate::exit::spare::{self, Spare};
+use crate::peer;
+
+/// Why a peer cannot be used: one line that names both nodes, and both fingerprints if the keys do not fit.
+#[derive(Debug, thiserror::Error)]
+pub enum ProbeError {
+    /// The configuration has no such peer.
+    #[error("there is no [peer.{0}]")]
+    NoPeer(String),
+    /// It cannot be reached, or one of the two does not take the other's key.
+    #[error("{0}")]
+    Refused(Failure),
+    /// There is no event loop to be had.
+    #[error("cannot try a connection: {0}")]
+    Failed(#[from] io::Error),
+}
+
+/// Connects to the peer called `name`, lets both sides prove who they are, and ends the connection. No stream is opened. Takes as
+/// long as `limits.connect` and `limits.handshake` allow.
+pub fn probe(config: &Config, name: &str) -> Result<(), ProbeError> {
+    let peer = config.peers.get(name).ok_or_else(|| ProbeError::NoPeer(name.into()))?;
+    // Its congestion control may not be in the kernel yet, and nothing is carried.
+    let peer = Peer { tcp: Tcp::default(), ..peer.clone() };
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let (names, spare) = (Names::of_system(), Spare::new(spare::kept()));
+        let connected = peer::connect_with(config, &names, &spare, name, &peer).await;
+        connected.map(|connection| connection.end_cleanly()).map_err(ProbeError::Refused)
+    })
+}

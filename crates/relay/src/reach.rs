@@ -1,0 +1,187 @@
+//! From a destination to an open way there: by the routes to a chain of nodes, or from here.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
+use ekiden_transport::budget;
+
+use crate::config::Peer;
+use crate::config::route::Way;
+use crate::exit::policy::{Choice, Policy, Refusal};
+use crate::peer::{Early, delivered, open};
+use crate::shared::Node;
+use crate::stream::duplex::Side;
+use crate::stream::ended::Ended;
+use crate::stream::expiry::{self, Expiry};
+
+/// A way to the destination, open.
+pub struct Upstream {
+    pub side: Side,
+    /// The first node of the chain, if it is one, for the pool.
+    pub peer: Option<Arc<(String, Peer)>>,
+    /// The address of the exit's connection.
+    pub bound: Option<SocketAddr>,
+}
+
+impl Upstream {
+    /// Both directions have ended: lets go of it, if nothing of the stream is left to be delivered; `is_delivered` is what a
+    /// node has said. Otherwise [`Upstream::finish`] is to follow.
+    pub fn finish_now(self, node: &Node, is_delivered: bool) -> Result<(), Self> {
+        match self.side.node {
+            true if is_delivered => self.rest(node),
+            true => return Err(self),
+            false => {
+                let Self { side, peer, bound } = self;
+                return side.end_if_sent().map_err(|side| Self { side, peer, bound });
+            }
+        }
+        Ok(())
+    }
+
+    /// Both directions have ended, and a node has not said DELIVERED yet: waits until all has been delivered, and lets go.
+    ///
+    /// # Errors
+    /// The connection to a node broke, the node broke the protocol, or the limits have passed. Nobody is left to whom it
+    /// could be told but the node before this one.
+    pub async fn finish(self, node: &Node, expiry: &mut Option<Box<Expiry>>) -> io::Result<()> {
+        if !self.side.node {
+            self.side.deliver(expiry).await;
+            return Ok(());
+        }
+        let Self { side, peer, bound } = self;
+        let stream = Ended::new(side.stream);
+        tokio::select! {
+            biased;
+            said = delivered(&stream, true) => said?,
+            () = expiry::passed(expiry, stream.socket()) => return Err(io::ErrorKind::TimedOut.into()),
+        }
+        Self { side: Side::node(stream.into_inner()), peer, bound }.rest(node);
+        Ok(())
+    }
+
+    /// A node's connection is free.
+    pub fn rest(self, node: &Node) {
+        match self.peer.as_deref() {
+            Some((name, peer)) => node.pool.put(name, peer, self.side.stream),
+            // The configuration had changed by the time the stream was open.
+            None => self.side.end_cleanly(),
+        }
+    }
+}
+
+/// Where a connection is to go.
+#[derive(Clone, Copy)]
+pub struct Destination<'a> {
+    /// What was asked for.
+    pub target: &'a Target,
+    choice: Choice,
+    /// Where that is, if it is known already.
+    address: Option<SocketAddr>,
+    /// The client's address, if the exit may use it.
+    client: Option<SocketAddr>,
+}
+
+impl<'a> Destination<'a> {
+    /// What a client asks for.
+    pub fn asked(target: &'a Target) -> Self {
+        Self { target, choice: Choice::Client, address: None, client: None }
+    }
+
+    /// The same for the client at this address, which the exit may use.
+    pub fn on_behalf_of(self, client: Option<SocketAddr>) -> Self {
+        Self { client, ..self }
+    }
+
+    /// What this node's configuration says.
+    pub fn configured(target: &'a Target) -> Self {
+        Self { target, choice: Choice::Operator, address: None, client: None }
+    }
+}
+
+/// Reaches a destination by what the routes say.
+pub async fn reach(node: &Node, to: Destination<'_>, early: Early<'_>) -> Result<Upstream, Failure> {
+    let config = node.config();
+    match config.routes.way(to.target) {
+        Way::Direct => exit(node, to).await,
+        Way::Via(chain) => reach_via(node, chain, to, early).await,
+        Way::Refuse => Err(Refusal::Route.of(to.target)),
+    }
+}
+
+/// Reaches another port of a host to which `first` is a way: by the same route as `target`, the first one's, and at the same
+/// address where that is known here. The routes may refuse it.
+pub async fn reach_beside(node: &Node, target: &Target, first: &Upstream, port: u16) -> Result<Upstream, Failure> {
+    let beside = Target { host: target.host.clone(), port };
+    let to = Destination::asked(&beside);
+    let config = node.config();
+    if *config.routes.way(&beside) == Way::Refuse {
+        return Err(Refusal::Route.of(&beside));
+    }
+    match config.routes.way(target) {
+        Way::Via(chain) if !chain.is_empty() => reach_via(node, chain, to, Early::Nothing).await,
+        _ => {
+            let there = first.side.stream.socket().peer_addr().ok().filter(|_| !first.side.node);
+            exit(node, Destination { address: there.map(|there| SocketAddr::new(there.ip(), port)), ..to }).await
+        }
+    }
+}
+
+/// Whether this node would try to reach what a client asks for. What is known at once is told also to one that is answered
+/// early.
+pub fn is_allowed(node: &Node, target: &Target) -> bool {
+    let config = node.config();
+    match (config.routes.way(target), &target.host) {
+        (Way::Refuse, _) => false,
+        (Way::Direct, Host::Ip(ip)) => {
+            let policy = Policy::new(&config, &node.own, target, Choice::Client);
+            policy.is_ok_and(|policy| policy.refusal((*ip, target.port).into()).is_none())
+        }
+        (Way::Direct | Way::Via(_), _) => true,
+    }
+}
+
+/// Reaches a destination through `chain`; if it is empty, directly.
+pub async fn reach_via(
+    node: &Node,
+    chain: &[String],
+    to: Destination<'_>,
+    early: Early<'_>,
+) -> Result<Upstream, Failure> {
+    if chain.is_empty() {
+        return exit(node, to).await;
+    }
+    ensure_memory(node)?;
+    let config = node.config();
+    // Boxed: a direct connection, the hot path, should not pay for its size.
+    let (stream, bound) = Box::pin(open(node, chain, to.target, to.client, early)).await?;
+    let peer = chain.first().and_then(|first| config.peers.get_key_value(first));
+    let peer = peer.map(|(name, peer)| Arc::new((name.clone(), peer.clone())));
+    Ok(Upstream { side: Side::node(stream), peer, bound: Some(bound) })
+}
+
+/// Refuses what is new when streams that run hold as much as they may.
+fn ensure_memory(node: &Node) -> Result<(), Failure> {
+    match budget::is_full() {
+        true => {
+            let text = format_args!("node {} holds limits.memory", node.config().name);
+            Err(Failure::new(FailureCode::Overloaded, text))
+        }
+        false => Ok(()),
+    }
+}
+
+/// Connects to a destination from here; where this node acts as its clients, from the client's address.
+pub async fn exit(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure> {
+    ensure_memory(node)?;
+    let config = node.config();
+    let policy = Policy::new(&config, &node.own, to.target, to.choice).map_err(|refusal| refusal.of(to.target))?;
+    let client = to.client.filter(|&client| config.exit.acts_as(client));
+    let known = to.address.map(Target::from);
+    let target = known.as_ref().unwrap_or(to.target);
+    let stream = node.dial(&config.tcp, client, config.limits.connect, Some(&policy)).connect(target).await?;
+    let mut side = Side::host(stream);
+    side.foreign = client.is_some();
+    Ok(Upstream { side, peer: None, bound: None })
+}

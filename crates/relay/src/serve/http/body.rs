@@ -1,0 +1,203 @@
+//! A connection read in pieces, where its bytes must be looked at: heads and chunked bodies of HTTP.
+//!
+//! Writing and reading borrow different things, so that a message may be received while another is sent.
+
+use std::future::poll_fn;
+use std::io;
+
+use ekiden_relay_proto::http::{Body, Chunked};
+use ekiden_relay_proto::segment::{Event, HEADER_BYTES, Header, Incoming, Kind};
+use ekiden_transport::budget::Holding;
+use ekiden_transport::{Connection, is_transient};
+
+use crate::stream::pump::{Pump, PumpError};
+
+/// What is read at once.
+const PIECE: usize = 16 << 10;
+
+/// From this on, bytes of known number go through the pump rather than through the buffer.
+const WORTH_PUMPING: u64 = 64 << 10;
+
+/// The reading half: where frames stand, and what was read and not used.
+#[derive(Debug)]
+pub struct Reader {
+    /// Present if a node is at the other end.
+    incoming: Option<Incoming>,
+    /// The end of the stream was said.
+    ended: bool,
+    /// Read and not used.
+    pub buffer: Vec<u8>,
+    holding: Holding,
+}
+
+impl Reader {
+    /// For a connection about whose bytes nothing is known yet; with `from_node`, one to an acceptor.
+    pub fn new(from_node: bool) -> Self {
+        let incoming = from_node.then(Incoming::default);
+        Self { incoming, ended: false, buffer: Vec::new(), holding: Holding::default() }
+    }
+
+    /// Appends what there is to the buffer. False at the said end of the stream.
+    pub async fn more(&mut self, from: &Connection) -> Result<bool, PumpError> {
+        loop {
+            from.readable().await.map_err(PumpError::Receive)?;
+            let read = self.read_now(from);
+            self.holding.set(self.buffer.capacity());
+            match read {
+                Ok(Some(more)) => return more,
+                Ok(None) => {}
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Err(PumpError::Receive(error)),
+            }
+        }
+    }
+
+    /// `None` if only a frame's header went by.
+    fn read_now(&mut self, from: &Connection) -> io::Result<Option<Result<bool, PumpError>>> {
+        let Some(incoming) = &mut self.incoming else {
+            let n = read_into(&mut self.buffer, from, PIECE)?;
+            return Ok(Some(Ok(n > 0)));
+        };
+        if incoming.payload() > 0 {
+            let n = read_into(&mut self.buffer, from, PIECE.min(incoming.payload() as usize))?;
+            incoming.took_payload(n as u32);
+            return Ok(Some(if n > 0 { Ok(true) } else { Err(PumpError::Truncated) }));
+        }
+        let mut header = [0; HEADER_BYTES];
+        let missing = incoming.header_missing();
+        let n = from.try_receive(&mut header[..missing])?;
+        if n == 0 {
+            return Ok(Some(Err(PumpError::Truncated)));
+        }
+        Ok(match incoming.took_header(&header[..n]) {
+            Ok(Some(Event::End | Event::Delivered)) => {
+                self.ended = true;
+                Some(Ok(false))
+            }
+            Ok(Some(Event::Reset(code))) => Some(Err(PumpError::Reset(code))),
+            Ok(Some(Event::Data(_)) | None) => None,
+            Err(violation) => Some(Err(violation.into())),
+        })
+    }
+
+    /// Whether the end of the stream was said.
+    pub fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// This side has said END to the node.
+    pub fn said_end(&mut self) {
+        if let Some(incoming) = &mut self.incoming {
+            incoming.said_end();
+        }
+    }
+
+    /// Whether the node said by it that it holds nothing any more of what it was sent.
+    pub fn is_delivered(&self) -> bool {
+        self.incoming.as_ref().is_some_and(Incoming::is_delivered)
+    }
+
+    /// Whether nothing is buffered and no frame has begun: the connection may rest.
+    pub fn is_quiet(&self) -> bool {
+        let between = |incoming: &Incoming| incoming.payload() == 0 && incoming.header_missing() == HEADER_BYTES;
+        self.buffer.is_empty() && self.incoming.as_ref().is_none_or(between)
+    }
+
+    /// Passes a whole body on, a chunked one as `chunked` writes it anew. The end of one that goes until the end of the
+    /// connection is left to the caller to say.
+    pub async fn pass_body(
+        &mut self,
+        body: Body,
+        chunked: Chunked,
+        from: &Connection,
+        to: &Connection,
+        to_node: bool,
+    ) -> Result<(), PumpError> {
+        match body {
+            Body::Length(length) => self.pass(length, from, to, to_node).await,
+            Body::Chunked => self.pass_chunks(chunked, from, to, to_node).await,
+            Body::UntilEnd => {
+                let first = std::mem::take(&mut self.buffer);
+                let pump = Pump::remainder(self.incoming, to_node).with_first(&first);
+                self.run(pump, from, to).await?;
+                self.ended = true;
+                Ok(())
+            }
+        }
+    }
+
+    /// Passes `length` bytes on.
+    async fn pass(&mut self, length: u64, from: &Connection, to: &Connection, to_node: bool) -> Result<(), PumpError> {
+        let buffered = length.min(self.buffer.len() as u64);
+        if buffered > 0 {
+            let rest = self.buffer.split_off(buffered as usize);
+            let first = std::mem::replace(&mut self.buffer, rest);
+            write(to, to_node, &first).await?;
+        }
+        if length > buffered {
+            let pump = Pump::exactly(length - buffered, self.incoming, to_node);
+            self.run(pump, from, to).await?;
+        }
+        Ok(())
+    }
+
+    async fn pass_chunks(
+        &mut self,
+        mut chunked: Chunked,
+        from: &Connection,
+        to: &Connection,
+        to_node: bool,
+    ) -> Result<(), PumpError> {
+        let (mut out, mut trailer) = (Vec::new(), Holding::default());
+        loop {
+            let used = chunked.advance(&self.buffer, &mut out).map_err(|error| PumpError::Malformed(error.reason))?;
+            self.buffer.drain(..used);
+            trailer.set(chunked.held());
+            if !out.is_empty() {
+                write(to, to_node, &out).await?;
+                out.clear();
+            }
+            if chunked.is_done() {
+                return Ok(());
+            }
+            let due = chunked.data_due();
+            if due >= WORTH_PUMPING {
+                self.pass(due, from, to, to_node).await?;
+                chunked.skipped(due);
+            }
+            if !self.more(from).await? {
+                return Err(PumpError::Truncated);
+            }
+        }
+    }
+
+    async fn run(&mut self, mut pump: Pump, from: &Connection, to: &Connection) -> Result<(), PumpError> {
+        poll_fn(|cx| pump.poll(cx, from, to)).await?;
+        self.incoming = pump.incoming();
+        Ok(())
+    }
+}
+
+/// Writes all of `bytes`, to a node as DATA frames.
+pub async fn write(to: &Connection, to_node: bool, bytes: &[u8]) -> Result<(), PumpError> {
+    let written = async {
+        if !to_node {
+            return to.send_all(bytes).await;
+        }
+        for piece in bytes.chunks(1 << 20) {
+            let mut frame = Header { kind: Kind::Data, length: piece.len() as u32 }.encode().to_vec();
+            frame.extend(piece);
+            to.send_all(&frame).await?;
+        }
+        Ok(())
+    };
+    written.await.map_err(PumpError::Send)
+}
+
+fn read_into(buffer: &mut Vec<u8>, from: &Connection, most: usize) -> io::Result<usize> {
+    let before = buffer.len();
+    buffer.resize(before + most, 0);
+    let got = from.try_receive(&mut buffer[before..]);
+    buffer.truncate(before + *got.as_ref().unwrap_or(&0));
+    got
+}

@@ -1,0 +1,7 @@
+//! The data path: both directions of a stream between two connections, until both have ended.
+
+pub mod alarm;
+pub mod duplex;
+pub mod ended;
+pub mod expiry;
+pub mod pump;

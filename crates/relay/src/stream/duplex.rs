@@ -1,0 +1,267 @@
+//! A whole stream: both directions between two sockets, and what closing them means.
+
+use std::future::{pending, poll_fn};
+use std::net::Shutdown;
+use std::task::{Context, Poll};
+
+use ekiden_net::socket;
+use ekiden_net::tcp_info::tcp_info;
+use ekiden_relay_proto::segment::{Header, Kind};
+use ekiden_transport::Connection;
+use socket2::SockRef;
+use tokio::time::sleep;
+
+use crate::stream::alarm::Alarm;
+use crate::stream::ended::{LOOK, LOOK_MOST};
+use crate::stream::expiry::{self, Expiry};
+use crate::stream::pump::{Pump, PumpError};
+
+/// RESET codes (docs/protocol.md §6).
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+pub enum ResetCode {
+    /// A connection further along broke or was reset.
+    Broken = 1,
+    /// The other node broke the protocol.
+    Violation = 2,
+}
+
+/// One end of a stream at this node.
+#[derive(Debug)]
+pub struct Side {
+    /// The connection. It resets when dropped, unless [`Side::end_cleanly`] was called.
+    pub stream: Connection,
+    /// Whether a node is at the other end, so that frames are spoken.
+    pub node: bool,
+    /// Whether this end of the connection has an address that is not this machine's.
+    pub foreign: bool,
+}
+
+/// Both directions of a stream.
+#[derive(Debug)]
+pub struct Duplex {
+    a: Side,
+    b: Side,
+    forward: Pump,
+    backward: Pump,
+    /// The end of `backward` is to be said by whoever runs the stream.
+    owes_end: bool,
+}
+
+/// Why a stream was reset.
+#[derive(Debug, thiserror::Error)]
+#[error("{error}")]
+pub struct Broken {
+    /// What happened first.
+    pub error: PumpError,
+    /// Whether it happened to the connection towards the side that was asked for.
+    pub is_beyond: bool,
+}
+
+/// A stream whose directions have both ended. Its connections are still open.
+#[derive(Debug)]
+pub struct Finished {
+    /// The side that asked for the stream. A host may not have heard the end before [`Side::end_cleanly`].
+    pub a: Side,
+    /// The other. The same holds.
+    pub b: Side,
+    /// `a` is a node to which END, or DELIVERED in its place, is still to be said.
+    pub owes_end: bool,
+    /// `b` is a node that has said DELIVERED.
+    pub is_delivered: bool,
+}
+
+impl Side {
+    /// A host's connection.
+    pub fn host(stream: impl Into<Connection>) -> Self {
+        Self { stream: stream.into(), node: false, foreign: false }
+    }
+
+    /// A node's connection.
+    pub fn node(stream: Connection) -> Self {
+        Self { stream, node: true, foreign: false }
+    }
+
+    /// Both directions have ended: what is queued is to be delivered, then the end.
+    ///
+    /// Only here does a connection to a host lose its reset on close. Until then whatever kills this process makes the
+    /// kernel drop what is queued and reset, also after one direction was ended by shutdown, and in every state in which
+    /// something is queued. From here on the kernel delivers what is queued, and then an end that was said, whether or
+    /// not the process lives on. So it may be called only when nothing is left to be read or written: a byte unread
+    /// resets, a byte unwritten makes a false end.
+    pub fn end_cleanly(self) {
+        self.stream.end_cleanly();
+    }
+
+    /// As [`Side::end_cleanly`], if the kernel has sent all to the host and so needs nobody to keep the connection; otherwise
+    /// [`Side::deliver`] is to follow.
+    pub fn end_if_sent(self) -> Result<(), Self> {
+        if self.foreign || socket::has_unsent(self.stream.socket()) {
+            return Err(self);
+        }
+        self.end_cleanly();
+        Ok(())
+    }
+
+    /// Says the end to a host whose connection is kept until [`Side::deliver`]: from here on the kernel delivers what is
+    /// queued, as by [`Side::end_cleanly`]. Not with a foreign address: nothing is acknowledged any more when this process is
+    /// gone and its rules with it, so the host must be reset then.
+    pub fn say_end(&self) {
+        if !self.foreign {
+            self.stream.end_cleanly();
+        }
+        // It may have been said before, and the connection may be gone.
+        let _ = SockRef::from(self.stream.socket()).shutdown(Shutdown::Write);
+    }
+
+    /// As [`Side::end_cleanly`], and keeps the connection until all has arrived, or the limits pass. Whoever stops waiting leaves
+    /// the rest to the kernel.
+    ///
+    /// The kernel gives up a closed connection whose receiver has had no room for some minutes, but not one that a process
+    /// has. And only here do acknowledgements for a foreign address arrive while the rules stand; whoever stops the node
+    /// waits for this before taking them away.
+    pub async fn deliver(self, expiry: &mut Option<Box<Expiry>>) {
+        self.say_end();
+        let _left = (!self.foreign).then(|| Left(&self.stream));
+        let socket = self.stream.socket();
+        let arrived = async {
+            let mut pause = LOOK;
+            while tcp_info(socket).is_ok_and(|info| info.is_ending) {
+                sleep(pause).await;
+                pause = (pause * 2).min(LOOK_MOST);
+            }
+        };
+        // What it still says would stand in the way: it may read only when it has said all, and a close with something unread
+        // resets.
+        let discarding = async {
+            let mut sink = vec![0; 4096];
+            while !matches!(self.stream.receive(&mut sink).await, Ok(0) | Err(_)) {}
+            pending::<()>().await;
+        };
+        tokio::select! {
+            () = discarding => {}
+            () = arrived => self.stream.end_cleanly(),
+            () = expiry::passed(expiry, socket) => {}
+        }
+    }
+
+    /// Tells a node why its stream is given up, if the connection takes it at once.
+    fn reset(self, code: ResetCode, between_frames: bool) {
+        if self.node && between_frames {
+            let frame = Header { kind: Kind::Reset, length: code as u32 }.encode();
+            if self.stream.send_last(&frame) {
+                self.stream.end_cleanly();
+            }
+        }
+    }
+}
+
+/// Leaves the connection to the kernel when dropped.
+struct Left<'a>(&'a Connection);
+
+impl Drop for Left<'_> {
+    fn drop(&mut self) {
+        self.0.leave_to_kernel();
+    }
+}
+
+impl Duplex {
+    /// A stream that `a` asked for, to `b`; `first` was already read from `a`.
+    pub fn new(a: Side, b: Side, first: &[u8]) -> Self {
+        let forward = Pump::whole(a.node, b.node).with_first(first);
+        let backward = Pump::whole(b.node, a.node);
+        Self { a, b, forward, backward, owes_end: false }
+    }
+
+    /// Runs until both directions have ended. At the first error, and at the `expiry`, both sides are reset.
+    pub async fn run(mut self, expiry: &mut Option<Box<Expiry>>) -> Result<Finished, Broken> {
+        let result = {
+            let Self { a, b, forward, backward, owes_end } = &mut self;
+            let (mut a, mut b) = (Running::new(a), Running::new(b));
+            poll_fn(|cx| {
+                if let Some(expiry) = expiry
+                    && let Poll::Ready(error) = expiry.poll(cx, a.stream.socket(), b.stream.socket())
+                {
+                    return Poll::Ready(Err(Broken { error, is_beyond: false }));
+                }
+                poll(cx, &mut a, &mut b, forward, backward, owes_end)
+            })
+            .await
+        };
+        match result {
+            Ok(()) => {
+                let Self { a, b, backward, owes_end, .. } = self;
+                Ok(Finished { a, b, owes_end, is_delivered: backward.is_delivered() })
+            }
+            Err(broken) => {
+                let code = match broken.error {
+                    PumpError::Violation(_) => ResetCode::Violation,
+                    _ => ResetCode::Broken,
+                };
+                self.a.reset(code, self.backward.is_between_frames() && !self.backward.is_done());
+                self.b.reset(code, self.forward.is_between_frames() && !self.forward.is_done());
+                Err(broken)
+            }
+        }
+    }
+}
+
+/// A side while its stream runs.
+struct Running<'a> {
+    stream: &'a Connection,
+    node: bool,
+    alarm: Alarm<'a>,
+}
+
+impl<'a> Running<'a> {
+    fn new(side: &'a Side) -> Self {
+        Self { stream: &side.stream, node: side.node, alarm: Alarm::default() }
+    }
+
+    /// Ready if this side has broken and the direction `from` it, which does not read now, cannot notice. A node may end
+    /// its connection only after the direction `to` it has ended too.
+    fn breaks(&mut self, cx: &mut Context<'_>, from: &Pump, to: &Pump, receiver: &Connection) -> Poll<PumpError> {
+        if from.is_reading() && !receiver.owes() {
+            return Poll::Pending;
+        }
+        self.alarm.poll(cx, self.stream.socket(), self.node && !to.is_done()).map(PumpError::Receive)
+    }
+}
+
+fn poll(
+    cx: &mut Context<'_>,
+    a: &mut Running<'_>,
+    b: &mut Running<'_>,
+    forward: &mut Pump,
+    backward: &mut Pump,
+    owes_end: &mut bool,
+) -> Poll<Result<(), Broken>> {
+    if backward.is_done() {
+        forward.leave_end_to_close();
+    }
+    if !forward.is_done()
+        && let Poll::Ready(Err(error)) = forward.poll(cx, a.stream, b.stream)
+    {
+        let is_beyond = matches!(error, PumpError::Send(_));
+        return Poll::Ready(Err(Broken { error, is_beyond }));
+    }
+    // All that `a` said was read up to its end, so closing `a` cannot reset it for unread bytes. A node may be told with its
+    // end that all was delivered.
+    if forward.is_done() {
+        backward.said_end();
+        *owes_end |= backward.leave_end() && a.node;
+    }
+    if !backward.is_done()
+        && let Poll::Ready(Err(error)) = backward.poll(cx, b.stream, a.stream)
+    {
+        let is_beyond = !matches!(error, PumpError::Send(_));
+        return Poll::Ready(Err(Broken { error, is_beyond }));
+    }
+    if forward.is_done() && backward.is_done() {
+        return Poll::Ready(Ok(()));
+    }
+    if let Poll::Ready(error) = a.breaks(cx, forward, backward, b.stream) {
+        return Poll::Ready(Err(Broken { error, is_beyond: false }));
+    }
+    b.breaks(cx, backward, forward, a.stream).map(|error| Err(Broken { error, is_beyond: true }))
+}

@@ -1,0 +1,62 @@
+//! A connection between nodes on which no stream is under way.
+
+use std::ops::Deref;
+use std::time::Duration;
+
+use ekiden_net::socket;
+use ekiden_transport::Connection;
+use tokio::io::Interest;
+use tokio::time::sleep;
+
+/// How soon, and later how often, a node looks whether a receiver has taken what it was sent.
+pub const LOOK: Duration = Duration::from_millis(20);
+pub const LOOK_MOST: Duration = Duration::from_millis(500);
+
+/// A node's connection on which this side has said all it had to say, END included. Dropped, it ends with a FIN behind what
+/// is still on its way; a reset would destroy that.
+#[derive(Debug)]
+pub struct Ended(Option<Connection>);
+
+impl Ended {
+    /// From here on a drop of `connection` does not reset it.
+    pub fn new(connection: Connection) -> Self {
+        Self(Some(connection))
+    }
+
+    /// The connection for another stream: it resets again when dropped.
+    pub fn into_inner(mut self) -> Connection {
+        self.0.take().expect("it is there until it is taken or dropped")
+    }
+
+    /// Waits until the kernel has sent all that was said, or the connection broke. The kernel gives up a closed connection
+    /// whose receiver has no room (see [`socket::pause_longest`]), but not one that a process has.
+    pub async fn sent(&self) {
+        let sent = async {
+            let mut pause = LOOK;
+            while socket::has_unsent(self.socket()) {
+                sleep(pause).await;
+                pause = (pause * 2).min(LOOK_MOST);
+            }
+        };
+        tokio::select! {
+            () = sent => {}
+            _ = self.socket().ready(Interest::ERROR) => {}
+        }
+    }
+}
+
+impl Deref for Ended {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        self.0.as_ref().expect("it is there until it is taken or dropped")
+    }
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        if let Some(connection) = &self.0 {
+            connection.leave_to_kernel();
+        }
+    }
+}

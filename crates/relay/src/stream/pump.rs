@@ -1,0 +1,408 @@
+//! One direction of a stream: bytes from one socket to another, with or without frames on either side.
+//!
+//! Small pieces go through a buffer shared by all connections of the thread. Once pieces fill it, they go
+//! through a pooled pipe by splice, without being copied, unless there is TLS on either side. In either case nothing is read before what was
+//! read has been written, so a slow receiver slows its sender and memory stays bounded: by one piece that
+//! the kernel did not take at once, and where all of these together are many (see [`ekiden_transport::budget`]), by a small one.
+
+use std::cell::RefCell;
+use std::io;
+use std::net::Shutdown;
+use std::task::{Context, Poll, ready};
+
+use ekiden_net::splice::PooledPipe;
+use ekiden_relay_proto::segment::{Event, HEADER_BYTES, Header, Incoming, Kind, Violation};
+use ekiden_transport::budget::{self, Holding};
+use ekiden_transport::{Connection, is_transient};
+use socket2::SockRef;
+use tokio::io::Interest;
+
+/// A piece that fills this many bytes shows that splicing pays.
+const SMALL: usize = 16 << 10;
+
+/// What is read at once when no pipe is to be had. With a frame's header it fills four TLS records.
+const LARGE: usize = (64 << 10) - HEADER_BYTES;
+
+/// Spliced pieces below this show that it no longer pays.
+const TOO_SMALL_TO_SPLICE: usize = 4 << 10;
+
+/// If a small pipe takes less than this at once, so many pieces go through memory before one is tried again: a pipe has room
+/// for so many parts of packets, and packets may have small parts.
+const LITTLE: usize = 32 << 10;
+const COPIES: u8 = 16;
+
+/// Bytes moved before other connections of the thread get their turn: about a tenth of a millisecond's. A stream that is
+/// limited by its window moves one between two turns, so these must come soon.
+const TURN: usize = 512 << 10;
+
+/// How many times as long a byte takes through memory, where mostly TLS is on one side.
+const COPYING: usize = 4;
+
+thread_local! {
+    /// Room for a frame's header, then for a piece and the header behind it.
+    static SCRATCH: RefCell<Vec<u8>> = RefCell::new(vec![0; HEADER_BYTES + LARGE + HEADER_BYTES]);
+}
+
+/// One direction of a stream.
+#[derive(Debug)]
+pub struct Pump {
+    source: Source,
+    /// Whether the receiving side wants frames.
+    framed: bool,
+    /// Whether the end is passed on, or only means that this pump is done.
+    says_end: bool,
+    bulk: bool,
+    /// Pieces that go through memory in any case.
+    copies: u8,
+    phase: Phase,
+    /// Bytes that go out before the pipe's; how many of them already have.
+    rest: Vec<u8>,
+    rest_sent: u32,
+    /// Present while it holds bytes.
+    pipe: Option<PooledPipe>,
+    /// What it holds while it waits.
+    holding: Holding,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    /// Bytes until the end of the connection.
+    UntilEnd,
+    /// This many bytes, and the connection must not end before.
+    Exactly(u64),
+    /// Payload in frames of a segment: this many bytes, or all up to END.
+    Frames(Incoming, Option<u64>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Moving,
+    /// Everything was read; what is left must be written.
+    Ended,
+    Done,
+}
+
+/// Why a direction broke. Everything but a said end is one of these.
+#[derive(Debug, thiserror::Error)]
+pub enum PumpError {
+    /// The sender's connection broke.
+    #[error("receiving: {0}")]
+    Receive(io::Error),
+    /// The receiver's connection broke.
+    #[error("sending: {0}")]
+    Send(io::Error),
+    /// The sender's connection ended before it said so.
+    #[error("the connection ended in the middle of the stream")]
+    Truncated,
+    /// What frames the sender's body cannot be read (RFC 9112 §7.1).
+    #[error("{0}")]
+    Malformed(&'static str),
+    /// The configuration gives such streams up; this is the key.
+    #[error("{0} has passed")]
+    Expired(&'static str),
+    /// The sending node gave the stream up.
+    #[error("the other node reset the stream (code {0})")]
+    Reset(u8),
+    /// The sending node broke the protocol.
+    #[error("{0}")]
+    Violation(#[from] Violation),
+}
+
+impl Pump {
+    /// From a host until its end, or from a node (`from_node`) until its END; to a host or to a node.
+    pub fn whole(from_node: bool, to_node: bool) -> Self {
+        let source = if from_node { Source::Frames(Incoming::default(), None) } else { Source::UntilEnd };
+        Self::new(source, to_node, true)
+    }
+
+    /// The rest of a direction whose beginning was read otherwise, without passing its end on; `incoming` is where a
+    /// node's frames stand.
+    pub fn remainder(incoming: Option<Incoming>, to_node: bool) -> Self {
+        let source = incoming.map_or(Source::UntilEnd, |incoming| Source::Frames(incoming, None));
+        Self::new(source, to_node, false)
+    }
+
+    /// `n` bytes of payload, and no end; an end before is an error.
+    pub fn exactly(n: u64, incoming: Option<Incoming>, to_node: bool) -> Self {
+        let source = incoming.map_or(Source::Exactly(n), |incoming| Source::Frames(incoming, Some(n)));
+        Self::new(source, to_node, false)
+    }
+
+    /// Where a node's frames stand now.
+    pub fn incoming(&self) -> Option<Incoming> {
+        match self.source {
+            Source::Frames(incoming, _) => Some(incoming),
+            Source::UntilEnd | Source::Exactly(_) => None,
+        }
+    }
+
+    fn new(source: Source, framed: bool, says_end: bool) -> Self {
+        let (rest, bulk, phase) = (Vec::new(), false, Phase::Moving);
+        let holding = Holding::default();
+        Self { source, framed, says_end, bulk, phase, rest, rest_sent: 0, copies: 0, pipe: None, holding }
+    }
+
+    /// Sends `bytes` first, as if they had been read.
+    pub fn with_first(mut self, bytes: &[u8]) -> Self {
+        if !bytes.is_empty() {
+            self.queue(bytes);
+        }
+        self
+    }
+
+    /// The receiver's connection will be closed cleanly as soon as this direction has ended, and that says the end too.
+    pub fn leave_end_to_close(&mut self) {
+        self.says_end &= self.framed;
+    }
+
+    /// The end is left to the caller to say. Whether there is one: not if it has been said, or has begun to be.
+    pub fn leave_end(&mut self) -> bool {
+        std::mem::take(&mut self.says_end)
+    }
+
+    /// Whether the direction ended as it should.
+    pub fn is_done(&self) -> bool {
+        self.phase == Phase::Done
+    }
+
+    /// The other direction's END has been said to the node that this one comes from, an acceptor.
+    pub fn said_end(&mut self) {
+        if let Source::Frames(incoming, _) = &mut self.source {
+            incoming.said_end();
+        }
+    }
+
+    /// Whether a node said by the end that it holds nothing any more of the other direction.
+    pub fn is_delivered(&self) -> bool {
+        matches!(self.source, Source::Frames(incoming, _) if incoming.is_delivered())
+    }
+
+    /// Whether it waits for the sender, so that it notices what happens to its connection; if the receiver's owes nothing.
+    pub fn is_reading(&self) -> bool {
+        self.phase == Phase::Moving && self.is_between_frames()
+    }
+
+    /// Whether a frame may be put on the receiving side now: no other is half written.
+    pub fn is_between_frames(&self) -> bool {
+        self.rest.is_empty() && self.pipe.is_none()
+    }
+
+    /// Moves what can be moved. Ready when the end was passed on, or at the first error.
+    pub fn poll(&mut self, cx: &mut Context<'_>, from: &Connection, to: &Connection) -> Poll<Result<(), PumpError>> {
+        let polled = self.advance(cx, from, to);
+        let piped = self.pipe.as_ref().map_or(0, PooledPipe::held);
+        self.holding.set(self.rest.capacity() + piped + from.unread() + to.unsent());
+        polled
+    }
+
+    fn advance(&mut self, cx: &mut Context<'_>, from: &Connection, to: &Connection) -> Poll<Result<(), PumpError>> {
+        let mut used = 0;
+        loop {
+            ready!(self.flush(cx, to)).map_err(PumpError::Send)?;
+            match self.phase {
+                Phase::Done => return Poll::Ready(Ok(())),
+                Phase::Ended => {
+                    self.phase = Phase::Done;
+                    if self.says_end {
+                        self.say_end(to).map_err(PumpError::Send)?;
+                    }
+                }
+                Phase::Moving if used >= TURN => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Phase::Moving => used += ready!(self.fill(cx, from, to))?,
+            }
+        }
+    }
+
+    /// Writes what is owed.
+    fn flush(&mut self, cx: &mut Context<'_>, to: &Connection) -> Poll<io::Result<()>> {
+        while !self.is_between_frames() {
+            ready!(to.poll_write_ready(cx))?;
+            let sent = match (&self.rest[..], &mut self.pipe) {
+                ([], Some(pipe)) => to.socket().try_io(Interest::WRITABLE, || pipe.drain(to.socket())),
+                (rest, pipe) => to.try_send(&rest[self.rest_sent as usize..], pipe.is_some()),
+            };
+            match sent {
+                Ok(n) if !self.rest.is_empty() => {
+                    self.rest_sent += n as u32;
+                    if self.rest_sent as usize == self.rest.len() {
+                        (self.rest, self.rest_sent) = (Vec::new(), 0);
+                    }
+                }
+                Ok(_) => drop(self.pipe.take_if(|pipe| pipe.held() == 0)),
+                Err(error) if is_transient(&error) => {}
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+        to.poll_flush(cx)
+    }
+
+    /// Reads one piece and writes what the receiver takes of it at once. Returns how much of a turn it used.
+    fn fill(&mut self, cx: &mut Context<'_>, from: &Connection, to: &Connection) -> Poll<Result<usize, PumpError>> {
+        let due = match self.source {
+            Source::UntilEnd => u64::MAX,
+            Source::Exactly(0) | Source::Frames(_, Some(0)) => {
+                self.phase = Phase::Ended;
+                return Poll::Ready(Ok(0));
+            }
+            Source::Exactly(n) => n,
+            Source::Frames(incoming, left) => left.unwrap_or(u64::MAX).min(incoming.payload().into()),
+        };
+        let due = usize::try_from(due).unwrap_or(usize::MAX);
+        // The length of a frame or a body is known before its bytes: no need to see how large pieces are.
+        let worth_it = match self.source {
+            Source::UntilEnd => self.bulk,
+            _ => due > SMALL && (self.bulk || due > LARGE),
+        };
+        let tries = worth_it && self.copies == 0;
+        if let (true, Some(socket), Some(_)) = (tries, from.plain(), to.plain()) {
+            ready!(socket.poll_read_ready(cx)).map_err(PumpError::Receive)?;
+            if let Some(mut pipe) = PooledPipe::take() {
+                let most = if budget::is_scarce() { due.min(SMALL) } else { due };
+                match pipe.fill(socket, most) {
+                    Ok(0) => {}
+                    Ok(n) => return Poll::Ready(self.spliced(pipe, n, to)),
+                    Err(error) if is_transient(&error) => {}
+                    Err(error) => return Poll::Ready(Err(PumpError::Receive(error))),
+                }
+                // The kernel's splice goes no further than urgent data, whatever is behind: there it says that there is
+                // nothing, or after a FIN that this is the end. Only a receive can tell, and goes on behind it.
+                drop(pipe);
+                let received = self.copy(cx, due, SMALL, from, to);
+                self.bulk = true;
+                return received;
+            }
+        }
+        self.copies = self.copies.saturating_sub(1);
+        let piece = if self.bulk && !budget::is_scarce() { LARGE } else { SMALL };
+        self.copy(cx, due, piece, from, to)
+    }
+
+    /// `n` bytes are in `pipe`.
+    fn spliced(&mut self, pipe: PooledPipe, n: usize, to: &Connection) -> Result<usize, PumpError> {
+        self.bulk = n >= TOO_SMALL_TO_SPLICE;
+        if n < LITTLE && pipe.is_small() {
+            self.copies = COPIES;
+        }
+        self.took(n);
+        if self.framed {
+            let header = Header { kind: Kind::Data, length: n as u32 }.encode();
+            self.send_or_queue(&header, true, to)?;
+        }
+        self.pipe = Some(pipe);
+        Ok(n)
+    }
+
+    /// One piece through memory, of up to `most` of the `due` bytes.
+    fn copy(
+        &mut self,
+        cx: &mut Context<'_>,
+        due: usize,
+        most: usize,
+        from: &Connection,
+        to: &Connection,
+    ) -> Poll<Result<usize, PumpError>> {
+        // Behind a frame's payload there is always another header: reading it too saves a call per frame.
+        let header = match self.source {
+            Source::Frames(incoming, left) if due <= most && left.is_none_or(|left| left > due as u64) => {
+                incoming.header_missing()
+            }
+            _ => 0,
+        };
+        SCRATCH.with_borrow_mut(|scratch| {
+            let room = HEADER_BYTES..HEADER_BYTES + due.min(most) + header;
+            let n = ready!(from.poll_receive(cx, &mut scratch[room])).map_err(PumpError::Receive)?;
+            if n == 0 {
+                return Poll::Ready(self.connection_ended().map(|()| 0));
+            }
+            let payload = n.min(due);
+            if payload > 0 {
+                self.bulk = payload >= SMALL;
+                self.took(payload);
+                let start = if self.framed {
+                    let header = Header { kind: Kind::Data, length: payload as u32 }.encode();
+                    scratch[..HEADER_BYTES].copy_from_slice(&header);
+                    0
+                } else {
+                    HEADER_BYTES
+                };
+                self.send_or_queue(&scratch[start..HEADER_BYTES + payload], false, to)?;
+            }
+            if n > payload {
+                self.took_header(&scratch[HEADER_BYTES + payload..HEADER_BYTES + n])?;
+            }
+            Poll::Ready(Ok(COPYING * n))
+        })
+    }
+
+    fn took(&mut self, n: usize) {
+        match &mut self.source {
+            Source::UntilEnd => {}
+            Source::Exactly(left) => *left -= n as u64,
+            Source::Frames(incoming, left) => {
+                incoming.took_payload(n as u32);
+                if let Some(left) = left {
+                    *left -= n as u64;
+                }
+            }
+        }
+    }
+
+    fn took_header(&mut self, bytes: &[u8]) -> Result<(), PumpError> {
+        let Source::Frames(incoming, left) = &mut self.source else { return Ok(()) };
+        match incoming.took_header(bytes)? {
+            Some(Event::End | Event::Delivered) if left.is_some() => return Err(PumpError::Truncated),
+            Some(Event::End | Event::Delivered) => self.phase = Phase::Ended,
+            Some(Event::Reset(code)) => return Err(PumpError::Reset(code)),
+            Some(Event::Data(_)) | None => {}
+        }
+        Ok(())
+    }
+
+    /// The end of a connection ends the stream only where nothing else is agreed to say so.
+    fn connection_ended(&mut self) -> Result<(), PumpError> {
+        match self.source {
+            Source::UntilEnd => {
+                self.phase = Phase::Ended;
+                Ok(())
+            }
+            _ => Err(PumpError::Truncated),
+        }
+    }
+
+    fn say_end(&mut self, to: &Connection) -> io::Result<()> {
+        if self.framed {
+            self.phase = Phase::Ended;
+            self.says_end = false;
+            self.rest = Header { kind: Kind::End, length: 0 }.encode().to_vec();
+            return Ok(());
+        }
+        match SockRef::from(to.socket()).shutdown(Shutdown::Write) {
+            // The receiver has already gone, and its other direction will say how.
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
+            other => other,
+        }
+    }
+
+    /// Sends what the socket takes now and keeps the rest.
+    fn send_or_queue(&mut self, bytes: &[u8], more: bool, to: &Connection) -> Result<(), PumpError> {
+        let sent = match to.try_send(bytes, more) {
+            Ok(n) => n,
+            Err(error) if is_transient(&error) => 0,
+            Err(error) => return Err(PumpError::Send(error)),
+        };
+        if sent < bytes.len() {
+            self.rest = bytes[sent..].to_vec();
+        }
+        Ok(())
+    }
+
+    fn queue(&mut self, bytes: &[u8]) {
+        if self.framed {
+            self.rest.extend(Header { kind: Kind::Data, length: bytes.len() as u32 }.encode());
+        }
+        self.rest.extend(bytes);
+    }
+}

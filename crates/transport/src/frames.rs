@@ -1,0 +1,65 @@
+//! Control frames of the segment protocol (docs/protocol.md) on a connection. Payload is the caller's to move.
+
+use std::fmt::Display;
+use std::io;
+
+use ekiden_relay_proto::segment::{HEADER_BYTES, Header, Kind, MAX_CONTROL, Violation};
+
+use crate::connection::Connection;
+
+/// Reads one control frame, and not a byte more.
+///
+/// # Errors
+/// [`io::ErrorKind::UnexpectedEof`]: the connection ended. [`io::ErrorKind::InvalidData`]: what came is no control frame, see
+/// [`violation`].
+pub async fn read_frame(stream: &Connection) -> io::Result<(Kind, Vec<u8>)> {
+    let mut header = [0; HEADER_BYTES];
+    match stream.receive(&mut header).await? {
+        0 => Err(io::ErrorKind::UnexpectedEof.into()),
+        _ if Header::is_tls(header[0]) => Err(broken(Violation::Tls)),
+        n => read_rest(stream, header, n).await,
+    }
+}
+
+/// The same, of whose header `n` bytes were read.
+///
+/// # Errors
+/// As [`read_frame`].
+pub async fn read_rest(stream: &Connection, mut header: [u8; HEADER_BYTES], n: usize) -> io::Result<(Kind, Vec<u8>)> {
+    stream.receive_exact(&mut header[n..]).await?;
+    let header = Header::decode(header).map_err(broken)?;
+    if matches!(header.kind, Kind::Data) {
+        return Err(invalid("payload where a control frame was due"));
+    }
+    let mut body = Vec::new();
+    if header.kind == Kind::Reset {
+        body.push(header.length as u8);
+    } else if header.length > 0 {
+        debug_assert!(header.length <= MAX_CONTROL);
+        body.resize(header.length as usize, 0);
+        stream.receive_exact(&mut body).await?;
+    }
+    Ok((header.kind, body))
+}
+
+/// Sends a frame without a body.
+///
+/// # Errors
+/// The connection's.
+pub async fn send(stream: &Connection, kind: Kind) -> io::Result<()> {
+    stream.send_all(&Header { kind, length: 0 }.encode()).await
+}
+
+/// How a frame's header broke the protocol, if `error` is about that.
+pub fn violation(error: &io::Error) -> Option<&Violation> {
+    error.get_ref()?.downcast_ref()
+}
+
+/// The error of bytes that break the protocol: [`io::ErrorKind::InvalidData`].
+pub fn invalid(what: impl Display) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what.to_string())
+}
+
+fn broken(violation: Violation) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, violation)
+}

@@ -1,0 +1,118 @@
+//! The beginning of a connection between two nodes: each proves to the other who it is.
+
+use std::fmt::Display;
+use std::io;
+
+use ekiden_keys::{Fingerprint, unguessable};
+use ekiden_relay_proto::segment::{Acceptor, Dialler, Key, Kind, Violation, decode_failed, encode_failed};
+use ekiden_relay_proto::{Failure, FailureCode};
+use indexmap::IndexMap;
+use tokio::net::TcpStream;
+
+use crate::connection::Connection;
+use crate::frames::{invalid, read_frame, violation};
+use crate::security::{Credential, Security};
+
+/// What became of a node that connected.
+pub enum Admission {
+    /// It has proven a key that may connect.
+    Admitted {
+        /// Its name: the listener's in TLS, its own where the key is shared.
+        name: String,
+        /// What it has proven.
+        credential: Credential,
+        /// The connection, ready for its first request.
+        connection: Connection,
+    },
+    /// It has not, and was told so. The text says why.
+    Refused(String),
+}
+
+/// Proves to the node at the other end of `socket` who this one, called `own`, is, and learns that it is the one that `security`
+/// wants. Returns the connection, and what is to be sent before the first request.
+///
+/// # Errors
+/// [`io::ErrorKind::PermissionDenied`]: one of the two does not take the other's key. [`io::ErrorKind::InvalidData`]: it speaks
+/// something else, or has refused a shared key. Anything else is the connection's.
+pub async fn dial(
+    socket: TcpStream,
+    security: &Security<Option<Fingerprint>>,
+    own: &str,
+) -> io::Result<(Connection, Vec<u8>)> {
+    match security {
+        Security::Tls { identity, known, prepared } => {
+            let session = prepared.dial(identity, *known).map_err(invalid)?;
+            Ok((Connection::secure(socket, session).await?, Vec::new()))
+        }
+        Security::Plain(shared) => {
+            let stream = Connection::from(socket);
+            let dialler = Dialler::new(shared.key.clone(), own, unguessable()?);
+            stream.send_all(&dialler.hello()).await?;
+            match read_frame(&stream).await? {
+                (Kind::Hello, body) => dialler.auth(&body).map(|auth| (stream, auth)).map_err(invalid),
+                (Kind::Failed, body) => Err(invalid(decode_failed(&body).map_err(invalid)?.text)),
+                _ => Err(invalid("it does not speak the segment protocol")),
+            }
+        }
+    }
+}
+
+/// Learns which node is at the other end of `socket`, and proves to it who this one, called `own`, is.
+///
+/// # Errors
+/// As [`dial`]; see [`crate::is_refusal_of_ours`].
+pub async fn accept(
+    socket: TcpStream,
+    security: &Security<IndexMap<String, Fingerprint>>,
+    own: &str,
+) -> io::Result<Admission> {
+    match security {
+        Security::Tls { identity, known, prepared } => {
+            let session = prepared.accept(identity, known).map_err(invalid)?;
+            let connection = Connection::secure(socket, session).await?;
+            let key = connection.peer_key();
+            let Some((name, key)) = known.iter().find(|(_, known)| Some(**known) == key) else {
+                return Err(invalid("a key that none of the nodes has"));
+            };
+            let credential = Credential::Tls { ours: identity.fingerprint(), theirs: *key };
+            Ok(Admission::Admitted { name: name.clone(), credential, connection })
+        }
+        Security::Plain(shared) => {
+            let connection = Connection::from(socket);
+            let name = match prove(&shared.key, &connection).await? {
+                Ok(name) => name,
+                Err(why) => {
+                    let failure = Failure::new(FailureCode::Authentication, format_args!("node {own}: {why}"));
+                    // Whoever has gone is refused all the same.
+                    let _ = connection.send_all(&encode_failed(&failure)).await;
+                    connection.end_cleanly();
+                    return Ok(Admission::Refused(why));
+                }
+            };
+            Ok(Admission::Admitted { name, credential: Credential::Plain(shared.key.clone()), connection })
+        }
+    }
+}
+
+/// The dialler's name, if it has the key; otherwise why it is refused.
+async fn prove(key: &Key, stream: &Connection) -> io::Result<Result<String, String>> {
+    let refused = |why: &dyn Display| Ok(Err(why.to_string()));
+    let mut acceptor = Acceptor::new(key.clone(), unguessable()?);
+    let body = match read_frame(stream).await {
+        Ok((Kind::Hello, body)) => body,
+        Ok(_) => return Err(invalid("not a HELLO")),
+        // It is told not in its language, but that shows that this side has another.
+        Err(error) if violation(&error) == Some(&Violation::Tls) => return refused(&Violation::Tls),
+        Err(error) => return Err(error),
+    };
+    let hello = match acceptor.hello(&body) {
+        Ok(hello) => hello,
+        Err(error) => return refused(&error),
+    };
+    stream.send_all(&hello).await?;
+    let (Kind::Auth, body) = read_frame(stream).await? else { return Err(invalid("not an AUTH")) };
+    match acceptor.authenticate(&body) {
+        Ok(name) => Ok(Ok(name)),
+        Err(error) => refused(&error),
+    }
+}

@@ -1,0 +1,18 @@
+//! Connections between nodes: who is at the other end, TLS or a plain proof of a shared key, and control frames.
+//!
+//! [`dial`] and [`accept`] turn a TCP connection into a [`Connection`] whose other end has proven its key. What is spoken on it
+//! afterwards is the caller's. docs/protocol.md says what is on the wire.
+
+pub mod budget;
+mod connection;
+pub mod frames;
+mod handshake;
+mod security;
+mod session;
+mod tls;
+
+pub use connection::{Connection, Resting, is_transient};
+pub use handshake::{Admission, accept, dial};
+pub use security::{Credential, Security, SharedKey};
+pub use session::{OursRefused, is_refusal_of_ours};
+pub use tls::{Prepared, Stranger};

@@ -1,0 +1,264 @@
+//! TLS 1.3 between nodes (RFC 8446): who is at the other end is known by its key alone, sent as a raw public key (RFC 7250).
+//! Nothing is resumed and nothing is sent before the handshake ends.
+
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+use ekiden_keys::{Fingerprint, Identity};
+use indexmap::IndexMap;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{AlwaysResolvesClientRawPublicKeys, Resumption, UnbufferedClientConnection};
+use rustls::crypto::{CryptoProvider, WebPkiSupportedAlgorithms, ring, verify_tls13_signature_with_raw_key};
+use rustls::pki_types::{CertificateDer, ServerName, SubjectPublicKeyInfoDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{AlwaysResolvesServerRawPublicKeys, NoServerSessionStorage, UnbufferedServerConnection};
+use rustls::version::TLS13;
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, Error, OtherError, ServerConfig,
+    SignatureScheme,
+};
+
+use crate::session::{self, Session};
+
+/// Why a node's key was not taken: the line that says so to whoever runs this node.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum Stranger {
+    /// The node that was dialled has another key than the pinned one.
+    #[error("it has presented the key {presented}, but its peer entry has the fingerprint {pinned}")]
+    Other {
+        /// What it has.
+        presented: Fingerprint,
+        /// What its peer entry says.
+        pinned: Fingerprint,
+    },
+    /// The node that was dialled has no pinned key.
+    #[error(
+        "its fingerprint is not pinned; it has presented {0}: add that to the peer if `ekiden keygen --show` says so there"
+    )]
+    NotPinned(Fingerprint),
+    /// The node that connects is not among those that may.
+    #[error(
+        "it has presented the key {0}, which is none of this listener's nodes; if `ekiden keygen --show` says so on a node that may connect, add it with `ekiden peer allow`"
+    )]
+    NotAllowed(Fingerprint),
+}
+
+/// What the sessions with a peer, or of a listener, have in common. It is made for the first of them and follows from the
+/// keys that stand beside it in the configuration, so any two are equal.
+#[derive(Clone, Default)]
+pub struct Prepared(Arc<Common>);
+
+#[derive(Default)]
+struct Common {
+    client: OnceLock<Arc<ClientConfig>>,
+    server: OnceLock<Arc<ServerConfig>>,
+}
+
+impl Prepared {
+    /// A session with the node that was dialled, which must have the `pinned` key.
+    pub fn dial(&self, identity: &Identity, pinned: Option<Fingerprint>) -> Result<Session, Error> {
+        let config = match self.0.client.get() {
+            Some(config) => config.clone(),
+            None => {
+                let fresh = Arc::new(client(identity, pinned)?);
+                self.0.client.get_or_init(|| fresh).clone()
+            }
+        };
+        // Of no meaning here: nodes are known by their keys.
+        let name = ServerName::try_from("ekiden").map_err(|_| Error::General("the name of a node".into()))?;
+        Ok(Session::client(UnbufferedClientConnection::new(config, name)?))
+    }
+
+    /// A session with a node that has connected, which must have one of the keys in `nodes`.
+    pub fn accept(&self, identity: &Identity, nodes: &IndexMap<String, Fingerprint>) -> Result<Session, Error> {
+        let config = match self.0.server.get() {
+            Some(config) => config.clone(),
+            None => {
+                let fresh = Arc::new(server(identity, nodes)?);
+                self.0.server.get_or_init(|| fresh).clone()
+            }
+        };
+        Ok(Session::server(UnbufferedServerConnection::new(config)?))
+    }
+}
+
+impl PartialEq for Prepared {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Prepared {}
+
+impl fmt::Debug for Prepared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Prepared")
+    }
+}
+
+fn client(identity: &Identity, pinned: Option<Fingerprint>) -> Result<ClientConfig, Error> {
+    let builder = ClientConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13])?;
+    let mut config = builder
+        .dangerous()
+        .with_custom_certificate_verifier(Arc::new(Pinned(pinned)))
+        .with_client_cert_resolver(Arc::new(AlwaysResolvesClientRawPublicKeys::new(identity.key())));
+    config.alpn_protocols = vec![session::protocol()];
+    config.resumption = Resumption::disabled();
+    config.enable_sni = false;
+    Ok(config)
+}
+
+fn server(identity: &Identity, nodes: &IndexMap<String, Fingerprint>) -> Result<ServerConfig, Error> {
+    let builder = ServerConfig::builder_with_provider(provider()).with_protocol_versions(&[&TLS13])?;
+    let allowed = nodes.values().copied().collect();
+    let mut config = builder
+        .with_client_cert_verifier(Arc::new(Allowed(allowed)))
+        .with_cert_resolver(Arc::new(AlwaysResolvesServerRawPublicKeys::new(identity.key())));
+    config.alpn_protocols = vec![session::protocol()];
+    config.session_storage = Arc::new(NoServerSessionStorage {});
+    config.send_tls13_tickets = 0;
+    Ok(config)
+}
+
+fn provider() -> Arc<CryptoProvider> {
+    static PROVIDER: OnceLock<Arc<CryptoProvider>> = OnceLock::new();
+    PROVIDER.get_or_init(|| Arc::new(ring::default_provider())).clone()
+}
+
+fn algorithms() -> WebPkiSupportedAlgorithms {
+    provider().signature_verification_algorithms
+}
+
+/// The dialled node's key must be this one.
+#[derive(Debug)]
+struct Pinned(Option<Fingerprint>);
+
+/// The connecting node's key must be one of these.
+#[derive(Debug)]
+struct Allowed(Vec<Fingerprint>);
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        key: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        let presented = Fingerprint::of(key);
+        match self.0 {
+            Some(pinned) if pinned == presented => Ok(ServerCertVerified::assertion()),
+            Some(pinned) => Err(refused(Stranger::Other { presented, pinned })),
+            None => Err(refused(Stranger::NotPinned(presented))),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(only_tls13())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify(message, key, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+impl ClientCertVerifier for Allowed {
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        key: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let presented = Fingerprint::of(key);
+        match self.0.contains(&presented) {
+            true => Ok(ClientCertVerified::assertion()),
+            false => Err(refused(Stranger::NotAllowed(presented))),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(only_tls13())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        key: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        verify(message, key, signature)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        vec![SignatureScheme::ED25519]
+    }
+
+    fn requires_raw_public_keys(&self) -> bool {
+        true
+    }
+}
+
+fn verify(
+    message: &[u8],
+    key: &CertificateDer<'_>,
+    signature: &DigitallySignedStruct,
+) -> Result<HandshakeSignatureValid, Error> {
+    let key = SubjectPublicKeyInfoDer::from(key.as_ref());
+    verify_tls13_signature_with_raw_key(message, &key, signature, &algorithms())
+}
+
+fn refused(stranger: Stranger) -> Error {
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(stranger))))
+}
+
+fn only_tls13() -> Error {
+    Error::General("only TLS 1.3 is spoken here".into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_sessions_have_in_common_is_made_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let identity = Identity::generate(&directory.path().join("key.pem")).unwrap();
+        let (prepared, nodes) = (Prepared::default(), IndexMap::new());
+        let used = || {
+            prepared.dial(&identity, None).unwrap();
+            prepared.clone().accept(&identity, &nodes).unwrap();
+            (prepared.0.client.get().map(Arc::as_ptr), prepared.0.server.get().map(Arc::as_ptr))
+        };
+        let first = used();
+        assert!(first.0.is_some() && first.1.is_some());
+        assert_eq!(used(), first);
+    }
+}

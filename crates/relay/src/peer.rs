@@ -18,6 +18,7 @@ use crate::exit::names::Names;
 use crate::exit::spare::Spare;
 use crate::shared::Node;
 use crate::stream::ended::Ended;
+use crate::stream::framing::Framing;
 
 pub mod probe;
 
@@ -228,7 +229,7 @@ async fn ask_with(
     once: &mut usize,
 ) -> Result<Answer, Unanswered> {
     let mut request = request.to_vec();
-    let is_node = matches!(early, Early::Node(_));
+    let framing = if matches!(early, Early::Node(_)) { Framing::Segment } else { Framing::Raw };
     let speaker = match early {
         Early::Nothing => None,
         Early::Repeatable(bytes) => {
@@ -240,7 +241,7 @@ async fn ask_with(
                 put_payload(&mut request, bytes);
             }
             // A connection just accepted is not known to be readable yet, but mostly is.
-            match said(stream, is_node, Connection::peek_now) {
+            match said(stream, framing, Connection::peek_now) {
                 Ok(seen) => {
                     request.extend(seen.frames);
                     *once = seen.bytes;
@@ -269,7 +270,7 @@ async fn ask_with(
                 answer = &mut answer => break answer?,
                 ready = speaker.readable() => ready?,
             }
-            match said(speaker, is_node, Connection::try_peek) {
+            match said(speaker, framing, Connection::try_peek) {
                 Ok(seen) => {
                     *once = seen.bytes;
                     stream.send_all(&seen.frames).await.map_err(Unanswered::Reset)?;
@@ -315,13 +316,13 @@ struct Said {
 /// kernel tells it once, and an end after that.
 fn said(
     speaker: &Connection,
-    is_node: bool,
+    framing: Framing,
     peek: impl FnOnce(&Connection, &mut [u8]) -> io::Result<usize>,
 ) -> io::Result<Said> {
     let mut frames = vec![0; HEADER_BYTES + MAX_EARLY];
     let n = peek(speaker, &mut frames[HEADER_BYTES..])?;
     frames.truncate(HEADER_BYTES + n);
-    if is_node {
+    if framing == Framing::Segment {
         frames.drain(..HEADER_BYTES);
         frames.truncate(whole_frames(&frames));
         return Ok(Said { bytes: frames.len(), frames });

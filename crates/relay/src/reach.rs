@@ -29,7 +29,7 @@ impl Upstream {
     /// Both directions have ended: lets go of it, if nothing of the stream is left to be delivered; `is_delivered` is what a
     /// node has said. Otherwise [`Upstream::finish`] is to follow.
     pub fn finish_now(self, node: &Node, is_delivered: bool) -> Result<(), Self> {
-        match self.side.node {
+        match self.side.is_node() {
             true if is_delivered => self.rest(node),
             true => return Err(self),
             false => {
@@ -46,7 +46,7 @@ impl Upstream {
     /// The connection to a node broke, the node broke the protocol, or the limits have passed. Nobody is left to whom it
     /// could be told but the node before this one.
     pub async fn finish(self, node: &Node, expiry: &mut Option<Box<Expiry>>) -> io::Result<()> {
-        if !self.side.node {
+        if !self.side.is_node() {
             self.side.deliver(expiry).await;
             return Ok(());
         }
@@ -122,7 +122,7 @@ pub async fn reach_beside(node: &Node, target: &Target, first: &Upstream, port: 
     match config.routes.way(target) {
         Way::Via(chain) if !chain.is_empty() => reach_via(node, chain, to, Early::Nothing).await,
         _ => {
-            let there = first.side.stream.socket().peer_addr().ok().filter(|_| !first.side.node);
+            let there = first.side.stream.socket().peer_addr().ok().filter(|_| !first.side.is_node());
             exit(node, Destination { address: there.map(|there| SocketAddr::new(there.ip(), port)), ..to }).await
         }
     }

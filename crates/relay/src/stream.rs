@@ -4,4 +4,6 @@ pub mod alarm;
 pub mod duplex;
 pub mod ended;
 pub mod expiry;
+pub mod framing;
+pub mod output;
 pub mod pump;

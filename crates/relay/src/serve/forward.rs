@@ -44,7 +44,7 @@ pub(super) async fn prepare(
     let reached = unless_it_leaves(client.socket(), End::Half, reaching).await;
     match reached {
         // Only a node takes bytes early.
-        Ok(upstream) if is_early && upstream.side.node => Some(Stream::new(busy, client, upstream, Vec::new())),
+        Ok(upstream) if is_early && upstream.side.is_node() => Some(Stream::new(busy, client, upstream, Vec::new())),
         Ok(upstream) => Some(Stream::new(busy, client, upstream, header)),
         Err(failure) => {
             // The client has no protocol to be told in; dropping its connection resets it.

@@ -32,11 +32,13 @@ use crate::access::quota::Place;
 use crate::config::{Accept, Limits, Listener, ListenerKind};
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, is_allowed, reach};
-use crate::serve::http::body::{Reader, write};
+use crate::serve::http::body::Reader;
 use crate::shared::Current;
 use crate::shared::Node;
 use crate::stream::duplex::Side;
 use crate::stream::expiry::Expiry;
+use crate::stream::framing::Framing;
+use crate::stream::output::Output;
 use crate::stream::pump::PumpError;
 
 /// The largest head that is sent along with OPEN: any receive buffer takes it.
@@ -104,7 +106,7 @@ pub(super) async fn prepare(
     caller: Caller,
 ) -> Option<Stream> {
     let (generation, limits) = (node.generation(), node.config().limits.clone());
-    let (stream, reader, heads) = (stream.into(), Reader::new(false), Holding::default());
+    let (stream, reader, heads) = (stream.into(), Reader::new(Framing::Raw), Holding::default());
     let mut client = Client {
         node,
         caller,
@@ -247,7 +249,7 @@ impl Client<'_> {
         let first = std::mem::take(&mut self.reader.buffer);
         let is_early = self.listener.accept == Accept::Early && is_allowed(self.node, &request.target);
         if is_early {
-            write(&self.stream, false, ESTABLISHED).await.ok()?;
+            Output::raw(&self.stream).write(ESTABLISHED).await.ok()?;
         }
         let early = if is_early && first.is_empty() { Early::Host(&self.stream) } else { Early::Nothing };
         // A tunnel's client that ends its side has closed the tunnel (RFC 9110 §9.3.6), unless it sent something into it.
@@ -265,14 +267,14 @@ impl Client<'_> {
             }
         };
         if !is_early {
-            write(&self.stream, false, ESTABLISHED).await.ok()?;
+            Output::raw(&self.stream).write(ESTABLISHED).await.ok()?;
         }
         Some(Stream::new(busy, self.stream, upstream, first).of(self.user))
     }
 
     /// A request that goes no further.
     async fn answer(&self, request: &Request, answer: &[u8], kept: Option<Origin>) -> Result<Outcome, Failed> {
-        write(&self.stream, false, answer).await.map_err(Failed::Reset)?;
+        Output::raw(&self.stream).write(answer).await.map_err(Failed::Reset)?;
         if request.keep_alive {
             return Ok(Outcome::Next(kept));
         }
@@ -304,8 +306,8 @@ impl Client<'_> {
             Failed::Tell(failure.code.http_status(), failure.text)
         })?;
         // Only a node takes bytes early.
-        let is_sent = was_early && upstream.side.node;
-        let reader = Reader::new(upstream.side.node);
+        let is_sent = was_early && upstream.side.is_node();
+        let reader = Reader::new(upstream.side.framing);
         let origin = Origin { target: request.target.clone(), upstream, reader, generation };
         self.exchange(request, origin, is_sent, false).await
     }
@@ -319,11 +321,11 @@ impl Client<'_> {
     ) -> Result<Outcome, Failed> {
         let Origin { upstream: Upstream { side, .. }, reader, .. } = &mut origin;
         let can_repeat = is_kept && request.is_idempotent && request.body == Body::Length(0);
-        if !is_sent && let Err(error) = write(&side.stream, side.node, &request.head).await {
+        if !is_sent && let Err(error) = side.output().write(&request.head).await {
             return Err(if can_repeat { Failed::Again } else { gone(&error) });
         }
         let chunked = Chunked::new(false).without(&request.listed);
-        let sending = self.reader.pass_body(request.body, chunked, &self.stream, &side.stream, side.node);
+        let sending = self.reader.pass_body(request.body, chunked, &self.stream, side.output());
         let has_begun = AtomicBool::new(false);
         let receiving = respond(request, &self.limits, reader, &side.stream, &self.stream, can_repeat, &has_begun);
         let has_body = request.body != Body::Length(0);
@@ -374,7 +376,10 @@ impl Client<'_> {
 
     /// Tells the client something, and ends. One that was let in may have earlier answers to take; others are not waited for.
     async fn say_last(self, message: &[u8]) {
-        if !timeout(self.limits.handshake, write(&self.stream, false, message)).await.is_ok_and(|sent| sent.is_ok()) {
+        if !timeout(self.limits.handshake, Output::raw(&self.stream).write(message))
+            .await
+            .is_ok_and(|sent| sent.is_ok())
+        {
             return;
         }
         end_first(&self.stream).await;
@@ -459,12 +464,12 @@ async fn respond(
         let response = parse_response(&head, limits.headers, request)
             .map_err(|HttpError { status, reason }| Failed::Tell(status, reason.into()))?;
         has_begun.store(!response.is_interim, Ordering::Relaxed);
-        write(to, false, &response.head).await.map_err(Failed::Reset)?;
+        Output::raw(to).write(&response.head).await.map_err(Failed::Reset)?;
         if response.is_interim {
             continue;
         }
         let chunked = Chunked::new(response.unchunk).without(&response.listed);
-        let passed = reader.pass_body(response.body, chunked, from, to, false).await;
+        let passed = reader.pass_body(response.body, chunked, from, Output::raw(to)).await;
         passed.map_err(Failed::Reset)?;
         return Ok(response);
     }

@@ -14,6 +14,8 @@ use tokio::time::sleep;
 use crate::stream::alarm::Alarm;
 use crate::stream::ended::{LOOK, LOOK_MOST};
 use crate::stream::expiry::{self, Expiry};
+use crate::stream::framing::Framing;
+use crate::stream::output::Output;
 use crate::stream::pump::{Pump, PumpError};
 
 /// RESET codes (docs/protocol.md §6).
@@ -31,8 +33,8 @@ pub enum ResetCode {
 pub struct Side {
     /// The connection. It resets when dropped, unless [`Side::end_cleanly`] was called.
     pub stream: Connection,
-    /// Whether a node is at the other end, so that frames are spoken.
-    pub node: bool,
+    /// What is spoken on it.
+    pub framing: Framing,
     /// Whether this end of the connection has an address that is not this machine's.
     pub foreign: bool,
 }
@@ -74,12 +76,22 @@ pub struct Finished {
 impl Side {
     /// A host's connection.
     pub fn host(stream: impl Into<Connection>) -> Self {
-        Self { stream: stream.into(), node: false, foreign: false }
+        Self { stream: stream.into(), framing: Framing::Raw, foreign: false }
     }
 
     /// A node's connection.
     pub fn node(stream: Connection) -> Self {
-        Self { stream, node: true, foreign: false }
+        Self { stream, framing: Framing::Segment, foreign: false }
+    }
+
+    /// Whether a node is at the other end.
+    pub fn is_node(&self) -> bool {
+        self.framing == Framing::Segment
+    }
+
+    /// To write to it.
+    pub fn output(&self) -> Output<'_> {
+        Output { connection: &self.stream, framing: self.framing }
     }
 
     /// Both directions have ended: what is queued is to be delivered, then the end.
@@ -147,7 +159,7 @@ impl Side {
 
     /// Tells a node why its stream is given up, if the connection takes it at once.
     fn reset(self, code: ResetCode, between_frames: bool) {
-        if self.node && between_frames {
+        if self.is_node() && between_frames {
             let frame = Header { kind: Kind::Reset, length: code as u32 }.encode();
             if self.stream.send_last(&frame) {
                 self.stream.end_cleanly();
@@ -168,8 +180,8 @@ impl Drop for Left<'_> {
 impl Duplex {
     /// A stream that `a` asked for, to `b`; `first` was already read from `a`.
     pub fn new(a: Side, b: Side, first: &[u8]) -> Self {
-        let forward = Pump::whole(a.node, b.node).with_first(first);
-        let backward = Pump::whole(b.node, a.node);
+        let forward = Pump::whole(a.framing, b.framing).with_first(first);
+        let backward = Pump::whole(b.framing, a.framing);
         Self { a, b, forward, backward, owes_end: false }
     }
 
@@ -209,13 +221,13 @@ impl Duplex {
 /// A side while its stream runs.
 struct Running<'a> {
     stream: &'a Connection,
-    node: bool,
+    framing: Framing,
     alarm: Alarm<'a>,
 }
 
 impl<'a> Running<'a> {
     fn new(side: &'a Side) -> Self {
-        Self { stream: &side.stream, node: side.node, alarm: Alarm::default() }
+        Self { stream: &side.stream, framing: side.framing, alarm: Alarm::default() }
     }
 
     /// Ready if this side has broken and the direction `from` it, which does not read now, cannot notice. A node may end
@@ -224,7 +236,9 @@ impl<'a> Running<'a> {
         if from.is_reading() && !receiver.owes() {
             return Poll::Pending;
         }
-        self.alarm.poll(cx, self.stream.socket(), self.node && !to.is_done()).map(PumpError::Receive)
+        self.alarm
+            .poll(cx, self.stream.socket(), self.framing == Framing::Segment && !to.is_done())
+            .map(PumpError::Receive)
     }
 }
 
@@ -249,7 +263,7 @@ fn poll(
     // end that all was delivered.
     if forward.is_done() {
         backward.said_end();
-        *owes_end |= backward.leave_end() && a.node;
+        *owes_end |= backward.leave_end() && a.framing == Framing::Segment;
     }
     if !backward.is_done()
         && let Poll::Ready(Err(error)) = backward.poll(cx, b.stream, a.stream)

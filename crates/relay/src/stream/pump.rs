@@ -17,6 +17,8 @@ use ekiden_transport::{Connection, is_transient};
 use socket2::SockRef;
 use tokio::io::Interest;
 
+use crate::stream::framing::Framing;
+
 /// A piece that fills this many bytes shows that splicing pays.
 const SMALL: usize = 16 << 10;
 
@@ -47,8 +49,8 @@ thread_local! {
 #[derive(Debug)]
 pub struct Pump {
     source: Source,
-    /// Whether the receiving side wants frames.
-    framed: bool,
+    /// What the receiving side is spoken to in.
+    framing: Framing,
     /// Whether the end is passed on, or only means that this pump is done.
     says_end: bool,
     bulk: bool,
@@ -109,23 +111,23 @@ pub enum PumpError {
 }
 
 impl Pump {
-    /// From a host until its end, or from a node (`from_node`) until its END; to a host or to a node.
-    pub fn whole(from_node: bool, to_node: bool) -> Self {
-        let source = if from_node { Source::Frames(Incoming::default(), None) } else { Source::UntilEnd };
-        Self::new(source, to_node, true)
+    /// From a host until its end, or from a node until its END.
+    pub fn whole(from: Framing, to: Framing) -> Self {
+        let source = from.incoming().map_or(Source::UntilEnd, |incoming| Source::Frames(incoming, None));
+        Self::new(source, to, true)
     }
 
     /// The rest of a direction whose beginning was read otherwise, without passing its end on; `incoming` is where a
     /// node's frames stand.
-    pub fn remainder(incoming: Option<Incoming>, to_node: bool) -> Self {
+    pub fn remainder(incoming: Option<Incoming>, to: Framing) -> Self {
         let source = incoming.map_or(Source::UntilEnd, |incoming| Source::Frames(incoming, None));
-        Self::new(source, to_node, false)
+        Self::new(source, to, false)
     }
 
     /// `n` bytes of payload, and no end; an end before is an error.
-    pub fn exactly(n: u64, incoming: Option<Incoming>, to_node: bool) -> Self {
+    pub fn exactly(n: u64, incoming: Option<Incoming>, to: Framing) -> Self {
         let source = incoming.map_or(Source::Exactly(n), |incoming| Source::Frames(incoming, Some(n)));
-        Self::new(source, to_node, false)
+        Self::new(source, to, false)
     }
 
     /// Where a node's frames stand now.
@@ -136,10 +138,10 @@ impl Pump {
         }
     }
 
-    fn new(source: Source, framed: bool, says_end: bool) -> Self {
+    fn new(source: Source, framing: Framing, says_end: bool) -> Self {
         let (rest, bulk, phase) = (Vec::new(), false, Phase::Moving);
         let holding = Holding::default();
-        Self { source, framed, says_end, bulk, phase, rest, rest_sent: 0, copies: 0, pipe: None, holding }
+        Self { source, framing, says_end, bulk, phase, rest, rest_sent: 0, copies: 0, pipe: None, holding }
     }
 
     /// Sends `bytes` first, as if they had been read.
@@ -152,7 +154,7 @@ impl Pump {
 
     /// The receiver's connection will be closed cleanly as soon as this direction has ended, and that says the end too.
     pub fn leave_end_to_close(&mut self) {
-        self.says_end &= self.framed;
+        self.says_end &= self.framing == Framing::Segment;
     }
 
     /// The end is left to the caller to say. Whether there is one: not if it has been said, or has begun to be.
@@ -287,7 +289,7 @@ impl Pump {
             self.copies = COPIES;
         }
         self.took(n);
-        if self.framed {
+        if self.framing == Framing::Segment {
             let header = Header { kind: Kind::Data, length: n as u32 }.encode();
             self.send_or_queue(&header, true, to)?;
         }
@@ -321,7 +323,7 @@ impl Pump {
             if payload > 0 {
                 self.bulk = payload >= SMALL;
                 self.took(payload);
-                let start = if self.framed {
+                let start = if self.framing == Framing::Segment {
                     let header = Header { kind: Kind::Data, length: payload as u32 }.encode();
                     scratch[..HEADER_BYTES].copy_from_slice(&header);
                     0
@@ -373,7 +375,7 @@ impl Pump {
     }
 
     fn say_end(&mut self, to: &Connection) -> io::Result<()> {
-        if self.framed {
+        if self.framing == Framing::Segment {
             self.phase = Phase::Ended;
             self.says_end = false;
             self.rest = Header { kind: Kind::End, length: 0 }.encode().to_vec();
@@ -400,7 +402,7 @@ impl Pump {
     }
 
     fn queue(&mut self, bytes: &[u8]) {
-        if self.framed {
+        if self.framing == Framing::Segment {
             self.rest.extend(Header { kind: Kind::Data, length: bytes.len() as u32 }.encode());
         }
         self.rest.extend(bytes);

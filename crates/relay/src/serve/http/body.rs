@@ -6,10 +6,12 @@ use std::future::poll_fn;
 use std::io;
 
 use ekiden_relay_proto::http::{Body, Chunked};
-use ekiden_relay_proto::segment::{Event, HEADER_BYTES, Header, Incoming, Kind};
+use ekiden_relay_proto::segment::{Event, HEADER_BYTES, Incoming};
 use ekiden_transport::budget::Holding;
 use ekiden_transport::{Connection, is_transient};
 
+use crate::stream::framing::Framing;
+use crate::stream::output::Output;
 use crate::stream::pump::{Pump, PumpError};
 
 /// What is read at once.
@@ -31,10 +33,9 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// For a connection about whose bytes nothing is known yet; with `from_node`, one to an acceptor.
-    pub fn new(from_node: bool) -> Self {
-        let incoming = from_node.then(Incoming::default);
-        Self { incoming, ended: false, buffer: Vec::new(), holding: Holding::default() }
+    /// For a connection about whose bytes nothing is known yet.
+    pub fn new(framing: Framing) -> Self {
+        Self { incoming: framing.incoming(), ended: false, buffer: Vec::new(), holding: Holding::default() }
     }
 
     /// Appends what there is to the buffer. False at the said end of the stream.
@@ -110,15 +111,14 @@ impl Reader {
         body: Body,
         chunked: Chunked,
         from: &Connection,
-        to: &Connection,
-        to_node: bool,
+        to: Output<'_>,
     ) -> Result<(), PumpError> {
         match body {
-            Body::Length(length) => self.pass(length, from, to, to_node).await,
-            Body::Chunked => self.pass_chunks(chunked, from, to, to_node).await,
+            Body::Length(length) => self.pass(length, from, to).await,
+            Body::Chunked => self.pass_chunks(chunked, from, to).await,
             Body::UntilEnd => {
                 let first = std::mem::take(&mut self.buffer);
-                let pump = Pump::remainder(self.incoming, to_node).with_first(&first);
+                let pump = Pump::remainder(self.incoming, to.framing).with_first(&first);
                 self.run(pump, from, to).await?;
                 self.ended = true;
                 Ok(())
@@ -127,34 +127,28 @@ impl Reader {
     }
 
     /// Passes `length` bytes on.
-    async fn pass(&mut self, length: u64, from: &Connection, to: &Connection, to_node: bool) -> Result<(), PumpError> {
+    async fn pass(&mut self, length: u64, from: &Connection, to: Output<'_>) -> Result<(), PumpError> {
         let buffered = length.min(self.buffer.len() as u64);
         if buffered > 0 {
             let rest = self.buffer.split_off(buffered as usize);
             let first = std::mem::replace(&mut self.buffer, rest);
-            write(to, to_node, &first).await?;
+            to.write(&first).await?;
         }
         if length > buffered {
-            let pump = Pump::exactly(length - buffered, self.incoming, to_node);
+            let pump = Pump::exactly(length - buffered, self.incoming, to.framing);
             self.run(pump, from, to).await?;
         }
         Ok(())
     }
 
-    async fn pass_chunks(
-        &mut self,
-        mut chunked: Chunked,
-        from: &Connection,
-        to: &Connection,
-        to_node: bool,
-    ) -> Result<(), PumpError> {
+    async fn pass_chunks(&mut self, mut chunked: Chunked, from: &Connection, to: Output<'_>) -> Result<(), PumpError> {
         let (mut out, mut trailer) = (Vec::new(), Holding::default());
         loop {
             let used = chunked.advance(&self.buffer, &mut out).map_err(|error| PumpError::Malformed(error.reason))?;
             self.buffer.drain(..used);
             trailer.set(chunked.held());
             if !out.is_empty() {
-                write(to, to_node, &out).await?;
+                to.write(&out).await?;
                 out.clear();
             }
             if chunked.is_done() {
@@ -162,7 +156,7 @@ impl Reader {
             }
             let due = chunked.data_due();
             if due >= WORTH_PUMPING {
-                self.pass(due, from, to, to_node).await?;
+                self.pass(due, from, to).await?;
                 chunked.skipped(due);
             }
             if !self.more(from).await? {
@@ -171,27 +165,11 @@ impl Reader {
         }
     }
 
-    async fn run(&mut self, mut pump: Pump, from: &Connection, to: &Connection) -> Result<(), PumpError> {
-        poll_fn(|cx| pump.poll(cx, from, to)).await?;
+    async fn run(&mut self, mut pump: Pump, from: &Connection, to: Output<'_>) -> Result<(), PumpError> {
+        poll_fn(|cx| pump.poll(cx, from, to.connection)).await?;
         self.incoming = pump.incoming();
         Ok(())
     }
-}
-
-/// Writes all of `bytes`, to a node as DATA frames.
-pub async fn write(to: &Connection, to_node: bool, bytes: &[u8]) -> Result<(), PumpError> {
-    let written = async {
-        if !to_node {
-            return to.send_all(bytes).await;
-        }
-        for piece in bytes.chunks(1 << 20) {
-            let mut frame = Header { kind: Kind::Data, length: piece.len() as u32 }.encode().to_vec();
-            frame.extend(piece);
-            to.send_all(&frame).await?;
-        }
-        Ok(())
-    };
-    written.await.map_err(PumpError::Send)
 }
 
 fn read_into(buffer: &mut Vec<u8>, from: &Connection, most: usize) -> io::Result<usize> {

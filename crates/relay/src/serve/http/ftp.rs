@@ -18,9 +18,10 @@ use tokio::time::{Duration, timeout};
 use super::{Client, Failed, LINGER, Origin, Outcome, attended, finish};
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, reach, reach_beside};
-use crate::serve::http::body::{Reader, write};
+use crate::serve::http::body::Reader;
 use crate::shared::Node;
 use crate::stream::expiry::Expiry;
+use crate::stream::output::Output;
 use crate::stream::pump::PumpError;
 
 /// The last chunk of a body, without a trailer (RFC 9112 §7.1).
@@ -65,7 +66,7 @@ impl<'a> Control<'a> {
     async fn open(node: &'a Arc<Node>, target: &'a Target, patience: Duration) -> Result<Self, Failed> {
         let upstream = reach(node, Destination::asked(target), Early::Nothing).await;
         let upstream = upstream.map_err(|failure| Failed::Tell(failure.code.http_status(), failure.text))?;
-        let reader = Reader::new(upstream.side.node);
+        let reader = Reader::new(upstream.side.framing);
         Ok(Self { node, target, patience, upstream, reader, replies: Replies::default() })
     }
 
@@ -84,7 +85,7 @@ impl<'a> Control<'a> {
         };
         if request.is_head {
             has_begun.store(true, Ordering::Relaxed);
-            write(to, false, &found.head(request)).await.map_err(Failed::Reset)?;
+            Output::raw(to).write(&found.head(request)).await.map_err(Failed::Reset)?;
             return Ok(found.keeps_client(request));
         }
         // Besides the two that the client's connection is reckoned with.
@@ -181,7 +182,7 @@ impl<'a> Control<'a> {
             let text = format!("ftp {}: no connection for data: {}", self.target, failure.text);
             Failed::Tell(failure.code.http_status(), text)
         })?;
-        let reader = Reader::new(upstream.side.node);
+        let reader = Reader::new(upstream.side.framing);
         Ok(Origin { target: Target { host: self.target.host.clone(), port }, upstream, reader, generation })
     }
 
@@ -210,11 +211,12 @@ impl<'a> Control<'a> {
             _ if !has_data => return Err(self.wrong_size(&found)),
             _ => {
                 has_begun.store(true, Ordering::Relaxed);
-                write(to, false, &found.head(request)).await.map_err(Failed::Reset)?;
+                Output::raw(to).write(&found.head(request)).await.map_err(Failed::Reset)?;
                 match body {
                     Body::Length(length) => {
-                        let passed =
-                            reader.pass_body(Body::Length(length - 1), Chunked::new(false), from, to, false).await;
+                        let passed = reader
+                            .pass_body(Body::Length(length - 1), Chunked::new(false), from, Output::raw(to))
+                            .await;
                         passed.map_err(Failed::Reset)?;
                         while reader.buffer.is_empty() && reader.more(from).await.map_err(Failed::Reset)? {}
                         let last = std::mem::take(&mut reader.buffer);
@@ -228,7 +230,7 @@ impl<'a> Control<'a> {
                         LAST_CHUNK.to_vec()
                     }
                     Body::UntilEnd => {
-                        let passed = reader.pass_body(Body::UntilEnd, Chunked::new(false), from, to, false).await;
+                        let passed = reader.pass_body(Body::UntilEnd, Chunked::new(false), from, Output::raw(to)).await;
                         passed.map_err(Failed::Reset)?;
                         Vec::new()
                     }
@@ -245,14 +247,14 @@ impl<'a> Control<'a> {
         }
         finish(self.node, Some(data));
         has_begun.store(true, Ordering::Relaxed);
-        write(to, false, &last).await.map_err(Failed::Reset)?;
+        Output::raw(to).write(&last).await.map_err(Failed::Reset)?;
         Ok(found.keeps_client(request))
     }
 
     /// Sends a command and waits for its first reply.
     async fn say(&mut self, verb: &'static str, argument: Option<&Word>) -> Result<Reply, Failed> {
         let side = &self.upstream.side;
-        let sent = write(&side.stream, side.node, &command(verb, argument)).await;
+        let sent = side.output().write(&command(verb, argument)).await;
         sent.map_err(|error| self.broken(&error))?;
         self.reply().await
     }
@@ -302,8 +304,8 @@ impl<'a> Control<'a> {
         tokio::spawn(async move {
             let side = &upstream.side;
             let left = async {
-                write(&side.stream, side.node, &command("QUIT", None)).await?;
-                let ended = if side.node {
+                side.output().write(&command("QUIT", None)).await?;
+                let ended = if side.is_node() {
                     side.stream.send_all(&Header { kind: Kind::End, length: 0 }.encode()).await
                 } else {
                     SockRef::from(side.stream.socket()).shutdown(std::net::Shutdown::Write)
@@ -333,7 +335,7 @@ async fn pass_as_chunks(reader: &mut Reader, from: &Connection, to: &Connection)
         let mut chunk = format!("{:x}\r\n", data.len()).into_bytes();
         chunk.extend(data);
         chunk.extend(b"\r\n");
-        write(to, false, &chunk).await?;
+        Output::raw(to).write(&chunk).await?;
         if !reader.more(from).await? {
             return Ok(());
         }

@@ -36,7 +36,7 @@ impl Origin {
 /// node is told the end, and the connection serves the next stream once the node has delivered all. Draining waits for that.
 pub fn finish(node: &Arc<Node>, origin: Option<Origin>) {
     let Some(Origin { upstream, reader, .. }) = origin else { return };
-    if !upstream.side.node {
+    if !upstream.side.is_node() {
         return upstream.side.stream.leave_to_kernel();
     }
     // What was said unasked resets it.

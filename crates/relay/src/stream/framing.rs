@@ -1,0 +1,22 @@
+//! What is spoken on a connection of a stream.
+
+use ekiden_relay_proto::segment::Incoming;
+
+/// What is spoken on a connection of a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// The stream's bytes, with a host. The end of the connection is the end of the stream.
+    Raw,
+    /// Frames of the segment protocol, with a node. The end of the stream is said.
+    Segment,
+}
+
+impl Framing {
+    /// Where a node's frames stand at the beginning of a stream.
+    pub fn incoming(self) -> Option<Incoming> {
+        match self {
+            Self::Raw => None,
+            Self::Segment => Some(Incoming::default()),
+        }
+    }
+}

@@ -1,5 +1,5 @@
 //! The relay benchmark: ekiden, HAProxy, nginx and a bare relay, which is the floor, relay the same loads between namespaces of this machine, interleaved
-//! in one run. docs/benchmarks.md says what is measured, and how.
+//! in one run. docs/measurements/relay.md says what is measured, and how.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -4,7 +4,7 @@
 //! The eBPF programs of crate `bpf` include them, and so does the native build that [`Native`] calls. What is simulated is
 //! what is deployed. [`Cubic`] is for the simulation only: the kernel has its own.
 //!
-//! What the algorithms are and why their parameters have their defaults stands in `docs/congestion.md`.
+//! What the algorithms are and why their parameters have their defaults stands in `docs/guide/congestion.md`.
 
 mod cubic;
 mod hystart;

@@ -60,7 +60,7 @@ const BIC_S_MIN: usize = 13;
 const BIC_DECREASE: usize = 14;
 const BIC_FAST_CONVERGENCE: usize = 15;
 
-/// All parameters. docs/congestion.md argues for the defaults.
+/// All parameters. docs/guide/congestion.md argues for the defaults.
 pub const KEYS: [Key; 16] = [
     count("hstcp.low_window", 38.0, 2.0, 1e6, "Reno up to this window, in segments (RFC 3649: Low_Window)"),
     count("hstcp.high_window", 83_000.0, 4.0, 1e6, "the window held at high_p, in segments (RFC 3649: High_Window)"),

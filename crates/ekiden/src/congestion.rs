@@ -16,7 +16,7 @@ use crate::out;
 /// `ekiden lab` bring those that they use into the kernel by themselves, for as long as they run; `load` is for programs
 /// that are not ekiden, and for nodes that may not do it. Needs root, and Linux 6.4 or newer with BTF.
 ///
-/// docs/congestion.md says what they are and describes every parameter.
+/// docs/guide/congestion.md says what they are and describes every parameter.
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(subcommand)]

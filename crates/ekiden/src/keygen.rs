@@ -16,7 +16,7 @@ use crate::out;
 ///     ekiden keygen --show node.key      # prints it again
 ///     ekiden keygen --shared line.key    # for segments without encryption: the same file on both nodes, as plain_key_file
 ///
-/// docs/security.md says what the keys protect.
+/// docs/design/security.md says what the keys protect.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub struct Args {

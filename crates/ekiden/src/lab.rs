@@ -20,7 +20,7 @@ use crate::out;
 ///
 /// Nodes are network namespaces with the real kernel's TCP; links are emulated with their rate, delay, queue and loss;
 /// proxies are this same program. Everything is private to the command and vanishes with it. Needs root, or a kernel
-/// that lets users make namespaces. docs/lab.md says how exact it is.
+/// that lets users make namespaces. docs/guide/lab.md says how exact it is.
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(subcommand)]

@@ -26,7 +26,7 @@ use crate::{log, out};
 ///     via = ["city"]                     # or action = "direct" / "refuse"
 ///
 /// A segment listener takes the nodes that it knows: nodes = { island = "sha256:…" }. Segments are encrypted (TLS 1.3) unless peer
-/// and listener have a plain_key_file (ekiden keygen --shared). docs/proxy.md describes every key.
+/// and listener have a plain_key_file (ekiden keygen --shared). docs/guide/reference.md describes every key.
 ///
 /// Prints `listening KIND ADDRESS` for every listener, then `ready`. Logs to standard error; EKIDEN_LOG sets the level
 /// (error, warn, info, debug, trace; default info).

@@ -15,7 +15,7 @@ pub use merge::Error as MergeError;
 /// Show records again, and bring those of a sweep's shards together.
 ///
 /// `ekiden lab run` and `ekiden simulate` write a record of each run, and of a sweep a directory of them. Their format is
-/// described in docs/record.md.
+/// described in docs/guide/record.md.
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(subcommand)]

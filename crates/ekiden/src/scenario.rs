@@ -12,7 +12,7 @@ use crate::{out, sweep};
 ///
 /// A scenario describes nodes (hosts, routers, proxies) with their TCP settings, the links, tunnels and gateways between
 /// them, and the flows over those. The same file is run by `ekiden lab`, and by `ekiden simulate`, which can do more.
-/// docs/scenario.md describes every key.
+/// docs/guide/scenario.md describes every key.
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(subcommand)]

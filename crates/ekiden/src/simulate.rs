@@ -18,7 +18,7 @@ use crate::{exit, out};
 /// Run a scenario in virtual time, packet by packet, and write the record of what came out.
 ///
 /// The same file as for `ekiden lab run`, and the same record; no kernel, no privileges, and the same result on every
-/// machine. What is simulated, and how far it agrees with the lab, stands in docs/simulate.md.
+/// machine. What is simulated, and how far it agrees with the lab, stands in docs/guide/simulation.md.
 ///
 /// With several values of a --set, or --repeat, every combination is run, and what came out is shown as one table. Runs
 /// whose record is there already are not run again, so the same command continues a sweep that was interrupted.

@@ -17,7 +17,8 @@ const IPERF3: &str = include_str!("clients/iperf3.sh");
 const DEPLOYMENT: &str = include_str!("clients/deployment.sh");
 const README: &str = include_str!("../../../README.md");
 const FTP: &str = include_str!("clients/ftp.sh");
-const GUIDE: &str = include_str!("../../../docs/proxy.md");
+const GUIDE: &str = include_str!("../../../docs/guide/http-ftp.md");
+const QUICK_START: &str = include_str!("../../../docs/guide/quick-start.md");
 const SILENT: &str = include_str!("clients/silent.sh");
 const SHARE: &str = include_str!("clients/share.sh");
 const CUT: &str = include_str!("clients/cut.sh");
@@ -57,18 +58,18 @@ fn main() -> ExitCode {
     trials.push(Trial::test("warm connections die with their line and come back with it", || {
         in_lab(&chain(3, "router"), WARM, &[])
     }));
-    trials.push(Trial::test("the deployment in the README works as written", || {
-        let key =
-            README.lines().find(|line| line.starts_with("ekiden keygen")).ok_or("no command that makes the key")?;
-        let fetch = README.lines().find(|line| line.starts_with("curl --proxy")).ok_or("no curl")?;
-        let blocks = [
-            ("CITY", block(README, "toml proxy city.toml")?),
-            ("ISLAND", block(README, "toml proxy island.toml")?),
-            ("KEY", key),
-            ("FETCH", fetch),
-        ];
-        in_lab(&chain(1, "router"), DEPLOYMENT, &blocks)
-    }));
+    for (name, document) in [("README", README), ("quick start", QUICK_START)] {
+        trials.push(Trial::test(format!("the deployment in the {name} works as written"), move || {
+            let line = |start| document.lines().find(|line| line.starts_with(start)).ok_or(format!("no {start}"));
+            let blocks = [
+                ("CITY", block(document, "toml proxy city.toml")?),
+                ("ISLAND", block(document, "toml proxy island.toml")?),
+                ("KEY", line("ekiden keygen")?),
+                ("FETCH", line("curl --proxy")?),
+            ];
+            in_lab(&chain(1, "router"), DEPLOYMENT, &blocks)
+        }));
+    }
     let trials = trials.into_iter().map(|trial| trial.with_ignored_flag(!root)).collect();
     libtest_mimic::run(&arguments, trials).exit_code()
 }

@@ -2,7 +2,7 @@
 //!
 //! Fences are marked: `toml scenario` is a scenario file, `toml proxy [NAME]` a node's configuration, `sh lab` runs on
 //! a node of the scenario above it, `sh congestion` and `sh doctor` are calls of these commands, `sh simulate` runs beside
-//! `island.toml`, the first scenario of docs/scenario.md, `sh peer` beside the named configurations of the same file.
+//! `island.toml`, the first scenario of docs/guide/scenario.md, `sh peer` beside the named configurations of the same file.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -96,12 +96,12 @@ fn every_simulation_in_the_documentation_runs() {
 
 #[test]
 fn every_parameter_of_the_congestion_controls_is_in_the_documentation() {
-    let text = std::fs::read_to_string(root().join("docs/congestion.md")).unwrap();
+    let text = std::fs::read_to_string(root().join("docs/guide/congestion.md")).unwrap();
     let number = |value: f64| if value > 0.0 && value < 1e-3 { format!("{value:e}") } else { value.to_string() };
     for key in ekiden_congestion::KEYS {
         let [default, least, most] = [key.default, key.least, key.most].map(number);
         let row = format!("| `{}` | {default} | {least} – {most} | {} |", key.name, key.meaning);
-        assert!(text.lines().any(|line| line == row), "docs/congestion.md has no row\n{row}");
+        assert!(text.lines().any(|line| line == row), "docs/guide/congestion.md has no row\n{row}");
     }
 }
 
@@ -109,7 +109,7 @@ fn every_parameter_of_the_congestion_controls_is_in_the_documentation() {
 fn every_message_that_the_troubleshooting_page_explains_is_one() {
     let crates = std::fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path().join("src"));
     let source: String = crates.map(|folder| sources_below(&folder)).collect();
-    let text = std::fs::read_to_string(root().join("docs/troubleshooting.md")).unwrap();
+    let text = std::fs::read_to_string(root().join("docs/guide/troubleshooting.md")).unwrap();
     let mut seen = 0;
     for cell in text.lines().filter_map(|line| line.strip_prefix("| ")?.split('|').next()) {
         for message in cell.split('`').skip(1).step_by(2) {
@@ -125,14 +125,48 @@ fn every_message_that_the_troubleshooting_page_explains_is_one() {
 
 #[test]
 fn every_link_in_the_documentation_leads_somewhere() {
+    let mut seen = 0;
     for file in documents() {
         let text = std::fs::read_to_string(&file).unwrap();
-        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
-            let path = link.split('#').next().unwrap_or_default();
-            let found = path.is_empty() || file.parent().unwrap().join(path).exists();
-            assert!(found, "{}: no such file: {link}", file.display());
+        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+        for link in links.filter(|link| !link.contains("://")) {
+            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = if path.is_empty() { file.clone() } else { file.parent().unwrap().join(path) };
+            assert!(target.exists(), "{}: no such file: {link}", file.display());
+            let found = anchor.is_empty() || anchors(&target).iter().any(|known| known == anchor);
+            assert!(found, "{}: no such heading: {link}", file.display());
+            seen += 1;
         }
     }
+    assert!(seen > 100, "found only {seen}");
+}
+
+#[test]
+fn every_page_is_linked_from_the_list_of_pages() {
+    let list = std::fs::read_to_string(root().join("docs/README.md")).unwrap();
+    let docs = root().join("docs");
+    for file in documents().iter().filter_map(|file| file.strip_prefix(&docs).ok()) {
+        let name = file.display().to_string();
+        assert!(name == "README.md" || list.contains(&format!("]({name})")), "docs/README.md does not list {name}");
+    }
+}
+
+#[test]
+fn every_page_that_the_sources_name_is_there() {
+    let mut seen = 0;
+    for folder in ["crates", "bench", "scenarios", "fuzz/targets"] {
+        for (file, text) in texts_below(&root().join(folder)) {
+            for rest in text.split("docs/").skip(1) {
+                let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"/-_.".contains(c)).unwrap_or(rest.len());
+                let name = rest[..end].trim_end_matches('.');
+                if [".md", ".svg"].iter().any(|extension| name.ends_with(extension)) {
+                    assert!(root().join("docs").join(name).exists(), "{}: no docs/{name}", file.display());
+                    seen += 1;
+                }
+            }
+        }
+    }
+    assert!(seen > 20, "found only {seen}");
 }
 
 #[test]
@@ -196,9 +230,30 @@ fn marked(mark: &str) -> Vec<Example> {
 }
 
 fn documents() -> Vec<PathBuf> {
-    let mut files = files_in(&root().join("docs"), "md");
-    files.extend(["README.md", "ARCHITECTURE.md"].map(|name| root().join(name)));
+    let mut files: Vec<PathBuf> = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md"].map(|name| root().join(name)).into();
+    for folder in ["docs", "docs/guide", "docs/design", "docs/measurements"] {
+        files.extend(files_in(&root().join(folder), "md"));
+    }
     files
+}
+
+/// The anchors of a page's headings, as GitHub makes them.
+fn anchors(file: &Path) -> Vec<String> {
+    let text = std::fs::read_to_string(file).unwrap();
+    let mut anchors: Vec<String> = Vec::new();
+    let mut in_fence = false;
+    for line in text.lines() {
+        in_fence ^= line.starts_with("```");
+        let title = line.trim_start_matches('#');
+        if in_fence || title.len() == line.len() || !title.starts_with(' ') {
+            continue;
+        }
+        let title = title.trim().to_lowercase().replace(' ', "-");
+        let plain: String = title.chars().filter(|c| c.is_alphanumeric() || matches!(c, '-' | '_')).collect();
+        let again = anchors.iter().filter(|known| **known == plain).count();
+        anchors.push(if again == 0 { plain } else { format!("{plain}-{again}") });
+    }
+    anchors
 }
 
 fn files_in(folder: &Path, extension: &str) -> Vec<PathBuf> {
@@ -210,10 +265,21 @@ fn files_in(folder: &Path, extension: &str) -> Vec<PathBuf> {
 
 /// All that is written in the Rust files of a folder and those below it.
 fn sources_below(folder: &Path) -> String {
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let below: String = entries.filter(|path| path.is_dir()).map(|path| sources_below(&path)).collect();
-    let files = files_in(folder, "rs").into_iter().map(|file| std::fs::read_to_string(file).unwrap());
-    files.fold(below, |all, text| all + &text)
+    let files = texts_below(folder).into_iter().filter(|(file, _)| file.extension().is_some_and(|e| e == "rs"));
+    files.map(|(_, text)| text).collect()
+}
+
+/// The files of a folder and those below it that are text, with what is in them.
+fn texts_below(folder: &Path) -> Vec<(PathBuf, String)> {
+    let mut texts = Vec::new();
+    for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+        if path.is_dir() {
+            texts.extend(texts_below(&path));
+        } else if let Ok(text) = std::fs::read_to_string(&path) {
+            texts.push((path, text));
+        }
+    }
+    texts
 }
 
 fn root() -> PathBuf {

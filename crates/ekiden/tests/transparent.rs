@@ -5,7 +5,7 @@ use std::process::{Command, ExitCode};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 const PRELUDE: &str = include_str!("transparent/prelude.sh");
-const GUIDE: &str = include_str!("../../../docs/proxy.md");
+const GUIDE: &str = include_str!("../../../docs/guide/transparent.md");
 const TRIALS: &[(&str, &str)] = &[
     ("one router connects as itself or as the client", include_str!("transparent/single.sh")),
     ("the client's address travels over a chain", include_str!("transparent/chain.sh")),
@@ -15,7 +15,7 @@ const TRIALS: &[(&str, &str)] = &[
     ("an exit finds names and the address that answers", include_str!("transparent/names.sh")),
     ("the path's MTU is heard of", include_str!("transparent/mtu.sh")),
     ("ports are used again", include_str!("transparent/ports.sh")),
-    ("the routers in docs/proxy.md work as written", include_str!("transparent/docs.sh")),
+    ("the routers in docs/guide/transparent.md work as written", include_str!("transparent/docs.sh")),
     ("a stateful packet filter and address translation", include_str!("transparent/firewall.sh")),
     ("a user other than root changes and removes the rules", include_str!("transparent/user.sh")),
     ("what could not work is refused", include_str!("transparent/refused.sh")),

@@ -2,7 +2,7 @@
 //! programs run in the nodes.
 //!
 //! [`isolate`] first, before any thread; then [`Lab::build`]. Several labs may live at once. What the accuracy is, and how
-//! it comes about, stands in `docs/lab.md`.
+//! it comes about, stands in `docs/guide/lab.md`.
 
 mod check;
 mod congestion;

@@ -115,7 +115,7 @@ fn packet_memory(mtu: u32) -> u64 {
 ///
 /// The limit counts what the kernel keeps beside each train. The last train may exceed it by anything up to a whole one.
 /// And a program that waits for room is woken when a third is free, so what is held swings below the limit; the tenth on
-/// top is measured (docs/lab.md).
+/// top is measured (docs/guide/lab.md).
 fn send_space(tcp: &Tcp) -> u64 {
     const BESIDE_TRAIN: u64 = 1_280;
     let train = u64::from(train_bytes(tcp));

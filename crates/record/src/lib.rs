@@ -1,6 +1,6 @@
 //! What came out of a run: one JSON document, written alike by the lab and by the simulator.
 //!
-//! The format is described in `docs/record.md`. Names of quantities end in their unit; times count from the start of the
+//! The format is described in `docs/guide/record.md`. Names of quantities end in their unit; times count from the start of the
 //! run on one clock.
 
 mod file;

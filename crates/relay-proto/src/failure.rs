@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The kind of a failure. The numbers are the ones on the wire (docs/protocol.md).
+/// The kind of a failure. The numbers are the ones on the wire (docs/design/protocol.md).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum FailureCode {

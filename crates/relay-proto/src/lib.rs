@@ -5,7 +5,7 @@
 //! - [`ftp`]: the client side of FTP (RFC 959), for `ftp` URLs that are asked for by HTTP;
 //! - [`proxy_protocol`]: whose connection it is, told before its first byte (HAProxy's PROXY protocol);
 //! - [`mixup`]: what a client speaks that takes a listener for another;
-//! - [`segment`]: the protocol between two nodes (docs/protocol.md).
+//! - [`segment`]: the protocol between two nodes (docs/design/protocol.md).
 //!
 //! Every parser takes arbitrary bytes, split anywhere, within limits it states, and never panics.
 

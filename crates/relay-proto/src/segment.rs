@@ -1,4 +1,4 @@
-//! The protocol between two nodes: docs/protocol.md, whose sections the parts of this module name.
+//! The protocol between two nodes: docs/design/protocol.md, whose sections the parts of this module name.
 //!
 //! A connection is authenticated once ([`Dialler`] against [`Acceptor`]) and then carries one stream after
 //! another: [`Open`], an answer, data in both directions ([`Incoming`]), an end said in each.

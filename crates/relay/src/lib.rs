@@ -2,7 +2,7 @@
 //! destination, directly or over a chain of nodes.
 //!
 //! [`Config`] says what a node does; [`Relay`] runs it on threads of its own; [`run`] is the whole life of a
-//! process that is a node. docs/proxy.md is for its users, docs/protocol.md for those who speak to it.
+//! process that is a node. docs/guide/reference.md is for its users, docs/design/protocol.md for those who speak to it.
 
 mod access;
 mod config;

@@ -2,7 +2,7 @@
 //!
 //! A [`Scenario`] names nodes, the links between them, what stands in the middle (tunnels, gateways), and the flows and
 //! background over all that. The same file is planned, simulated and run in the lab. [`Scenario::load`] parses a TOML file, resolves every default, and refuses what cannot be
-//! run, naming file, line and reason. The format is described in `docs/scenario.md`.
+//! run, naming file, line and reason. The format is described in `docs/guide/scenario.md`.
 
 mod address;
 mod error;

@@ -262,7 +262,7 @@ impl Settings {
 
     /// OPNET's Reno with its defaults of about the time of S1 (2003): no SACK, no timestamps, plain Reno's recovery, initial window
     /// of one segment, RTO from 1 s with a timer of 0.5 s, acknowledgements by a clock of 0.2 s. What is known of it, and
-    /// what is assumed, stands in docs/s1.md.
+    /// what is assumed, stands in docs/measurements/s1.md.
     pub fn opnet() -> Self {
         Self {
             timestamps: false,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
 /* Gentle HighSpeed TCP (Zhang, Hasegawa, Murata, MASCOTS 2004; IEICE Trans. Commun. E88-B(6), 2005): HighSpeed TCP while the
  * line has room, Reno once round-trip times rise, so that a full queue is approached gently and Reno beside it keeps
- * its part. What the papers leave open is a parameter; docs/congestion.md argues for the defaults. */
+ * its part. What the papers leave open is a parameter; docs/guide/congestion.md argues for the defaults. */
 #ifndef EKIDEN_GHSTCP_H
 #define EKIDEN_GHSTCP_H
 

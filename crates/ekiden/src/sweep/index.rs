@@ -16,7 +16,7 @@ const NAME: &str = "sweep.toml";
 /// The version that this program writes, and the newest it reads.
 const FORMAT: u32 = 1;
 
-/// A sweep: a scenario and what of it varies. Described in docs/record.md.
+/// A sweep: a scenario and what of it varies. Described in docs/guide/record.md.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Index {
     format: u32,

@@ -1,4 +1,4 @@
-# The README's deployment, as it is written there: $CITY, $ISLAND, $KEY and $FETCH are its blocks and commands. Only the fingerprints
+# The deployment of the README and of the quick start, as it is written there: $CITY, $ISLAND, $KEY and $FETCH are its blocks and commands. Only the fingerprints
 # are those of the keys that it makes.
 city=$(getent hosts r1 | cut -d' ' -f1)
 on r1 ip address add 192.0.2.1/32 dev lo

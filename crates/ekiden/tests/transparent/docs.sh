@@ -1,4 +1,4 @@
-# The two routers of docs/proxy.md, as they are written there: $ISLAND and $CITY are its blocks. Only the fingerprints are that of
+# The two routers of docs/guide/transparent.md, as they are written there: $ISLAND and $CITY are its blocks. Only the fingerprints are that of
 # the key that is made here, which serves both.
 print=$("$EKIDEN" keygen node.key)
 known() { sed -E "s/sha256:[0-9a-f]{64}/$print/"; }

@@ -1,4 +1,4 @@
-//! Frames (docs/protocol.md §2): an 8-byte header, then as many bytes as it says.
+//! Frames (docs/design/protocol.md §2): an 8-byte header, then as many bytes as it says.
 
 /// The bytes of a frame's header.
 pub const HEADER_BYTES: usize = 8;
@@ -120,7 +120,7 @@ impl Header {
     }
 }
 
-/// One direction of an open stream as its receiver sees it (docs/protocol.md §5).
+/// One direction of an open stream as its receiver sees it (docs/design/protocol.md §5).
 ///
 /// The receiver reads at most [`Incoming::payload`] + [`Incoming::header_missing`] bytes at a time and so
 /// never takes bytes that belong to the next stream.

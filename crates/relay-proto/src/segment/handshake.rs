@@ -1,4 +1,4 @@
-//! Authentication without TLS (docs/protocol.md §3): a mutual challenge and response over a shared key.
+//! Authentication without TLS (docs/design/protocol.md §3): a mutual challenge and response over a shared key.
 //!
 //! Both proofs cover both nonces and the prover's role and name, so that neither a recorded proof nor one
 //! reflected at its sender is worth anything.

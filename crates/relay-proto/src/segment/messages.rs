@@ -1,4 +1,4 @@
-//! The bodies of OPEN, OPENED and FAILED (docs/protocol.md §4).
+//! The bodies of OPEN, OPENED and FAILED (docs/design/protocol.md §4).
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

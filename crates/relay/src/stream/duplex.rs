@@ -18,7 +18,7 @@ use crate::stream::framing::Framing;
 use crate::stream::output::Output;
 use crate::stream::pump::{Pump, PumpError};
 
-/// RESET codes (docs/protocol.md §6).
+/// RESET codes (docs/design/protocol.md §6).
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
 pub enum ResetCode {

@@ -1,4 +1,4 @@
-//! How fast simulations are, beside what is wanted of them: `make bench-sim`. docs/benchmarks.md says what came out.
+//! How fast simulations are, beside what is wanted of them: `make bench-sim`. docs/measurements/simulator.md says what came out.
 //!
 //! Times are the processor time of this process, so that other programs disturb them less; each is the median of some rounds.
 //! S2's first row comes first, so that the greatest memory is its own. With an argument, only what has it in its name is

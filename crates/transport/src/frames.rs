@@ -1,4 +1,4 @@
-//! Control frames of the segment protocol (docs/protocol.md) on a connection. Payload is the caller's to move.
+//! Control frames of the segment protocol (docs/design/protocol.md) on a connection. Payload is the caller's to move.
 
 use std::fmt::Display;
 use std::io;

@@ -1,7 +1,7 @@
 //! Connections between nodes: who is at the other end, TLS or a plain proof of a shared key, and control frames.
 //!
 //! [`dial`] and [`accept`] turn a TCP connection into a [`Connection`] whose other end has proven its key. What is spoken on it
-//! afterwards is the caller's. docs/protocol.md says what is on the wire.
+//! afterwards is the caller's. docs/design/protocol.md says what is on the wire.
 
 pub mod budget;
 mod connection;

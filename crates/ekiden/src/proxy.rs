@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ekiden_relay::{Config, Relay, Rules};
+use ekiden_relay::{Config, Relay, Rules, sections};
 
 use crate::{log, out};
 
@@ -26,7 +26,7 @@ use crate::{log, out};
 ///     via = ["city"]                     # or action = "direct" / "refuse"
 ///
 /// A segment listener takes the nodes that it knows: nodes = { island = "sha256:…" }. Segments are encrypted (TLS 1.3) unless peer
-/// and listener have a plain_key_file (ekiden keygen --shared). docs/guide/reference.md describes every key.
+/// and listener have a plain_key_file (ekiden keygen --shared). `ekiden proxy --keys` lists every key.
 ///
 /// Prints `listening KIND ADDRESS` for every listener, then `ready`. Logs to standard error; EKIDEN_LOG sets the level
 /// (error, warn, info, debug, trace; default info).
@@ -37,8 +37,11 @@ use crate::{log, out};
 #[command(verbatim_doc_comment)]
 pub struct Args {
     /// The node's configuration (TOML).
-    #[arg(short, long, value_name = "FILE")]
-    config: PathBuf,
+    #[arg(short, long, value_name = "FILE", required_unless_present = "keys")]
+    config: Option<PathBuf>,
+    /// Print every key of a configuration with its values, its default and its meaning, and exit.
+    #[arg(long, exclusive = true)]
+    keys: bool,
     /// Say whether the configuration can be used, and exit. Brings nothing into the kernel.
     #[arg(long)]
     check: bool,
@@ -54,7 +57,13 @@ pub struct Args {
 /// Runs the node until it is told to stop.
 pub fn run(args: Args) -> anyhow::Result<()> {
     let _log = log::start()?;
-    let config = Config::load(&args.config)?;
+    let Some(file) = args.config else {
+        for section in sections() {
+            out::line(section)?;
+        }
+        return Ok(());
+    };
+    let config = Config::load(&file)?;
     if args.show_config {
         out::text(&config)?;
         return Ok(());
@@ -68,9 +77,9 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     if args.check {
         Relay::check(&config)?;
-        out::line(format_args!("{}: ok", args.config.display()))?;
+        out::line(format_args!("{}: ok", file.display()))?;
         return Ok(());
     }
-    ekiden_relay::run(config, &args.config)?;
+    ekiden_relay::run(config, &file)?;
     Ok(())
 }

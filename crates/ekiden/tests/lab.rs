@@ -109,7 +109,11 @@ fn jitter() -> Result<(), Failed> {
     // The sum of two times between 0 and 40 ms: that the median of all probes is below 10 is no matter of luck.
     let rtt = record.paths[0].p50_us.ok_or("no probe came back")? / 1000.0;
     assert_within(rtt, 10.0, 90.0)?;
-    ensure(record.paths[0].lost == 0, || "probes were lost".into())?;
+    let dropped: u64 = record.links.iter().map(|link| link.queue_drops + link.random_losses).sum();
+    ensure(dropped == 0, || format!("{dropped} packets were dropped"))?;
+    // On a busy machine an answer may come too late to count.
+    let path = &record.paths[0];
+    ensure(path.lost * 10 <= path.probes, || format!("{} of {} probes were lost", path.lost, path.probes))?;
     ensure(record.flows[0].outcome == Outcome::Complete, || format!("{:?}", record.flows[0].outcome))
 }
 

@@ -51,7 +51,7 @@ impl HeadScanner {
         while self.scanned < bytes.len() {
             let at = self.scanned;
             if at >= limit {
-                return Err(HttpError { status: 431, reason: "the head is longer than limits.head" });
+                return Err(HttpError { status: 431, reason: "the head is longer than limits.http_head_size" });
             }
             self.scanned += 1;
             if bytes[at] != b'\n' {

@@ -2,6 +2,8 @@
 
 pub mod address;
 pub mod edit;
+mod keys;
+mod limits;
 mod raw;
 mod resolve;
 pub mod route;
@@ -10,7 +12,6 @@ mod show;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use ekiden_congestion::Settings;
 use ekiden_files::{Kind, ReadError};
@@ -23,8 +24,10 @@ use indexmap::IndexMap;
 use ipnet::IpNet;
 
 use crate::access::logins::Users;
-use crate::access::quota::Allowance;
 use crate::config::route::{Pattern, Routes};
+pub use keys::{Key, Section};
+pub use limits::Limits;
+pub use raw::sections;
 
 /// Everything a node was told, resolved and checked.
 #[derive(Debug, Clone)]
@@ -71,43 +74,6 @@ pub struct Tcp {
     pub options: TcpOptions,
     /// The congestion control to use when the one in `options` cannot be had; `None`: the node does not start then.
     pub congestion_fallback: Option<String>,
-}
-
-/// Bounds on everything that others could make grow. Each is one key in `[limits]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Limits {
-    /// Accepted connections at one time, over all listeners.
-    pub connections: u32,
-    /// What each client's address is allowed, over all listeners that hosts connect to; an IPv6 network of 64 bits is one.
-    pub client: Allowance,
-    /// Whether the configuration says how many connections a client may have. If not, it also leaves others room.
-    pub limits_clients: bool,
-    /// New connections per second, a second's worth of them at once, of a client on this machine (a loopback address).
-    pub loopback_rate: u32,
-    /// What each user is allowed, over all listeners that ask for one.
-    pub user: Allowance,
-    /// Bytes that were read and not yet written, in all, from which on nothing new begins.
-    pub memory: usize,
-    /// Time for everything a client or a node must say before its request is known.
-    pub handshake: Duration,
-    /// Time to reach a destination or a node, over all its addresses.
-    pub connect: Duration,
-    /// Time an HTTP request may stand still, in both directions, before its response begins.
-    pub response: Duration,
-    /// Time a stream may go without a receiver's taking anything; `None`: for ever.
-    pub idle: Option<Duration>,
-    /// Time a stream may run; `None`: for ever.
-    pub lifetime: Option<Duration>,
-    /// Time for running streams to end after SIGTERM.
-    pub drain: Duration,
-    /// Bytes of an HTTP message's head.
-    pub head: usize,
-    /// Header fields in it.
-    pub headers: usize,
-    /// The most warm connections kept to each peer.
-    pub pool: usize,
-    /// How long each is kept without use, but for those of [`Peer::warm`].
-    pub pool_idle: Duration,
 }
 
 /// One listening address.

@@ -20,7 +20,9 @@ pub use access::logins::hash_password;
 pub use access::quota::Allowance;
 pub use config::edit;
 pub use config::route::{Pattern, Route, Routes, Way};
-pub use config::{Accept, Config, ConfigError, Exit, Limits, Listener, ListenerKind, Peer, Tcp};
+pub use config::{
+    Accept, Config, ConfigError, Exit, Key, Limits, Listener, ListenerKind, Peer, Section, Tcp, sections,
+};
 pub use host::congestion::{NotToBeHad, Reason};
 pub use host::rules::{Rules, RulesError};
 pub use node::process::run;

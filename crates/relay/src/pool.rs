@@ -78,7 +78,7 @@ impl Pool {
         for (name, peer) in &config.peers {
             let kept = before.remove(name).filter(|warm| warm.peer == *peer);
             let mut warm = kept.unwrap_or_else(|| Warm::new(peer));
-            warm.most = config.limits.pool;
+            warm.most = config.limits.pool as usize;
             peers.insert(name.clone(), warm);
         }
         self.wanted.notify_one();

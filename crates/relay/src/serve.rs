@@ -185,7 +185,7 @@ fn log_failure(node: &Node, from: SocketAddr, by: &str, target: &Target, failure
 /// A place for one more connection of `user`, if it may have one.
 fn place_for(node: &Node, user: &[u8]) -> Option<Box<Place<String>>> {
     let user = String::from_utf8_lossy(user).into_owned();
-    match node.users.enter(user.clone(), node.config().limits.user) {
+    match node.users.enter(user.clone(), node.config().limits.user()) {
         Ok(place) => Some(Box::new(place)),
         Err(limit) => {
             let line = format_args!("user {user:?}: {limit} ({}); others are refused", limit.key("user"));

@@ -265,7 +265,7 @@ fn served_by_files(config: &Config) -> usize {
     let kept = REST
         + spare::kept()
         + config.threads * (THREAD + config.listeners.len())
-        + config.peers.len() * config.limits.pool;
+        + config.peers.len() * config.limits.pool as usize;
     let most = (files.saturating_sub(kept + 2 * pipes) / 2).max(1);
     if most < config.limits.connections as usize {
         tracing::info!("{files} open files are enough for {most} connections, fewer than limits.connections");

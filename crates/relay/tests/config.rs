@@ -26,7 +26,7 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("[limits]\nhandshake = \"0\"".into(), 2, "limits.handshake"),
         ("[limits]\nhandshake = \"10\"".into(), 2, "needs one of the units"),
         ("[limits]\nidle = \"25h\"".into(), 2, "limits.idle must be from 1ms to 24h"),
-        ("[limits]\nhead = \"2GiB\"".into(), 2, "limits.head"),
+        ("[limits]\nhttp_head_size = \"2GiB\"".into(), 2, "limits.http_head_size"),
         ("[limits]\nmemory = \"1KiB\"".into(), 2, "limits.memory must be from 1MiB to 1TiB"),
         ("[limits]\nclient_connections = 0".into(), 2, "limits.client_connections must be from 1 to 1000000"),
         ("[limits]\nuser_rate = 0".into(), 2, "limits.user_rate must be from 1 to 1000000"),

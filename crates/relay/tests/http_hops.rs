@@ -176,18 +176,22 @@ fn only_an_origin_that_does_not_speak_http_1_is_said_not_to() {
 
 #[test]
 fn what_meets_a_limit_is_told_which() {
-    let limits = "[limits]\nhead = \"1KiB\"\nheaders = 8\nresponse = \"300ms\"\nhandshake = \"300ms\"\n";
+    let limits = "[limits]\nhttp_head_size = \"1KiB\"\nhttp_fields = 8\nresponse = \"300ms\"\nhandshake = \"300ms\"\n";
     let chain = Chain::with(0, limits, "");
     let long: &str = Box::leak(format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "y".repeat(2000)).into_boxed_str());
     let many: &str = Box::leak(format!("HTTP/1.1 200 OK\r\n{}\r\n", "X: y\r\n".repeat(9)).into_boxed_str());
-    assert!(told_of(&chain, long).contains("limits.head"));
-    assert!(told_of(&chain, many).contains("limits.headers"));
+    assert!(told_of(&chain, long).contains("limits.http_head_size"));
+    assert!(told_of(&chain, many).contains("limits.http_fields"));
     let (_silent, silent) = listener();
     for (request, status, limit) in [
         (format!("GET http://{silent}/ HTTP/1.1\r\nHost: x\r\n\r\n"), 504, "limits.response"),
         (format!("GET http://{silent}/ HTTP/1.1\r\nHost: x\r\n"), 408, "limits.handshake"),
-        (format!("GET http://{silent}/{} HTTP/1.1\r\n", "y".repeat(1100)), 431, "limits.head"),
-        (format!("GET http://{silent}/ HTTP/1.1\r\nHost: x\r\n{}\r\n", "X: y\r\n".repeat(8)), 431, "limits.headers"),
+        (format!("GET http://{silent}/{} HTTP/1.1\r\n", "y".repeat(1100)), 431, "limits.http_head_size"),
+        (
+            format!("GET http://{silent}/ HTTP/1.1\r\nHost: x\r\n{}\r\n", "X: y\r\n".repeat(8)),
+            431,
+            "limits.http_fields",
+        ),
     ] {
         let mut client = connect(chain.address("web"));
         client.write_all(request.as_bytes()).unwrap();

@@ -45,7 +45,7 @@ pub fn parse_request(head: &[u8], max_fields: usize) -> Result<Request, HttpErro
     match parsed.parse(head) {
         Ok(httparse::Status::Complete(n)) if n == head.len() => {}
         Err(httparse::Error::TooManyHeaders) => {
-            return Err(HttpError { status: 431, reason: "the head has more fields than limits.headers" });
+            return Err(HttpError { status: 431, reason: "the head has more fields than limits.http_fields" });
         }
         Err(httparse::Error::Version) => return Err(HttpError { status: 505, reason: "only HTTP/1.0 and HTTP/1.1" }),
         Err(httparse::Error::HeaderName | httparse::Error::HeaderValue) => {

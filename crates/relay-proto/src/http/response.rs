@@ -44,7 +44,7 @@ pub fn parse_response(head: &[u8], max_fields: usize, request: &Request) -> Resu
     match parser.parse_response(&mut parsed, head) {
         Ok(httparse::Status::Complete(n)) if n == head.len() => {}
         Err(httparse::Error::TooManyHeaders) => {
-            return Err(HttpError::gateway("the origin's response has more fields than limits.headers"));
+            return Err(HttpError::gateway("the origin's response has more fields than limits.http_fields"));
         }
         Err(httparse::Error::Version) => return Err(NOT_HTTP_1),
         Err(httparse::Error::HeaderName | httparse::Error::HeaderValue) => {

@@ -1,16 +1,31 @@
-//! The configuration file as it is written. [`super::resolve`] gives it its meaning.
+//! The configuration file as it is written, with what each key means. [`super::resolve`] gives it its meaning.
+
+use std::ops::RangeInclusive;
 
 use ekiden_units::{Bytes, Time};
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_spanned::Spanned;
 
+use super::keys::{Key, Section, range, section};
+pub use super::limits::RawLimits;
+
+/// Worker threads.
+pub const THREADS: RangeInclusive<u32> = 1..=256;
+
+/// How long the other end may be silent before it is probed, where the file does not say.
+pub const KEEPALIVE: Time = Time::secs(60);
+
+pub const BUFFERS: RangeInclusive<Bytes> = Bytes::kib(4)..=Bytes::mib(1024);
+pub const KEEPALIVES: RangeInclusive<Time> = Time::secs(1)..=Time::secs(9 * 3600);
+pub const USER_TIMEOUTS: RangeInclusive<Time> = Time::secs(1)..=Time::secs(24 * 3600);
+
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Raw {
     pub name: Option<Spanned<String>>,
     pub key_file: Option<Spanned<String>>,
-    pub threads: Option<Spanned<u16>>,
+    pub threads: Option<Spanned<u32>>,
     pub tcp: Option<Spanned<RawTcp>>,
     pub congestion: Option<Spanned<RawCongestion>>,
     #[serde(default)]
@@ -28,37 +43,21 @@ pub struct Raw {
 /// Numbers by algorithm and parameter.
 pub type RawCongestion = IndexMap<Spanned<String>, IndexMap<Spanned<String>, Spanned<f64>>>;
 
-#[derive(Debug, Default, Clone, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawTcp {
-    pub congestion: Option<Spanned<String>>,
-    pub congestion_fallback: Option<Spanned<String>>,
-    pub send_buffer: Option<Spanned<Bytes>>,
-    pub receive_buffer: Option<Spanned<Bytes>>,
-    pub keepalive: Option<Spanned<Time>>,
-    pub user_timeout: Option<Spanned<Time>>,
-}
-
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawLimits {
-    pub connections: Option<Spanned<u32>>,
-    pub client_connections: Option<Spanned<u32>>,
-    pub client_rate: Option<Spanned<u32>>,
-    pub loopback_rate: Option<Spanned<u32>>,
-    pub user_connections: Option<Spanned<u32>>,
-    pub user_rate: Option<Spanned<u32>>,
-    pub memory: Option<Spanned<Bytes>>,
-    pub handshake: Option<Spanned<Time>>,
-    pub connect: Option<Spanned<Time>>,
-    pub response: Option<Spanned<Time>>,
-    pub idle: Option<Spanned<Time>>,
-    pub lifetime: Option<Spanned<Time>>,
-    pub drain: Option<Spanned<Time>>,
-    pub head: Option<Spanned<Bytes>>,
-    pub headers: Option<Spanned<u32>>,
-    pub pool: Option<Spanned<u32>>,
-    pub pool_idle: Option<Spanned<Time>>,
+section! {
+    #[derive(Default, Clone)]
+    RawTcp: "[tcp], and tcp = { ... } of a listener or peer"
+    /// Congestion control: the kernel's, or one of ekiden's own, which the node brings into the kernel. With one that cannot be had the node does not start.
+    congestion: Option<Spanned<String>> = "a name such as \"reno\"", default "the kernel's";
+    /// One of the kernel's own, used instead, with a warning in the log.
+    congestion_fallback: Option<Spanned<String>> = "a name";
+    /// Setting it turns auto-tuning off. Beyond `net.core.wmem_max` it needs CAP_NET_ADMIN.
+    send_buffer: Option<Spanned<Bytes>> = range(&BUFFERS), default "the kernel's auto-tuning";
+    /// Setting it turns auto-tuning off. Beyond `net.core.rmem_max` it needs CAP_NET_ADMIN.
+    receive_buffer: Option<Spanned<Bytes>> = range(&BUFFERS), default "the kernel's auto-tuning";
+    /// How long the other end may be silent before it is probed, then six times as often. Also bounds the pauses between retransmissions to a sixth of it.
+    keepalive: Option<Spanned<Time>> = range(&KEEPALIVES), default KEEPALIVE;
+    /// How long what was sent may go unacknowledged before the connection counts as broken (TCP_USER_TIMEOUT). It also ends connections whose receiver lives and reads nothing for so long.
+    user_timeout: Option<Spanned<Time>> = range(&USER_TIMEOUTS), default "the kernel's";
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -85,53 +84,73 @@ pub enum RawVersion {
     V2,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawListen {
-    pub kind: RawKind,
-    pub address: Spanned<String>,
-    #[serde(default)]
-    pub open: bool,
-    pub accept: Option<Spanned<RawAccept>>,
-    pub users: Option<Spanned<IndexMap<String, String>>>,
-    pub to: Option<Spanned<String>>,
-    pub via: Option<Spanned<Vec<Spanned<String>>>>,
-    pub proxy_protocol: Option<Spanned<RawVersion>>,
-    pub proxy_protocol_from: Option<Spanned<Vec<Spanned<String>>>>,
-    pub nodes: Option<Spanned<IndexMap<Spanned<String>, Spanned<String>>>>,
-    pub plain_key_file: Option<Spanned<String>>,
-    pub interfaces: Option<Spanned<Vec<Spanned<String>>>>,
-    pub late_interfaces: Option<Spanned<bool>>,
-    pub except: Option<Spanned<Vec<Spanned<String>>>>,
-    pub bypass: Option<Spanned<bool>>,
-    pub tcp: Option<Spanned<RawTcp>>,
+section! {
+    RawListen: "[listen.NAME]"
+    /// What is spoken there.
+    kind: RawKind = "\"socks5\", \"http\", \"forward\", \"segment\" or \"transparent\"";
+    /// Where. `[::]:PORT` takes IPv4 too. A transparent listener has `127.0.0.1:PORT` or `[::1]:PORT`.
+    address: Spanned<String> = "ip:port";
+    /// Whether a socks5, http or forward listener without users may have an address that is not loopback.
+    open: Option<bool> = "true or false", default "false";
+    /// When the client is told that its destination is reached: at once, or when it is. Not of a segment listener.
+    accept: Option<Spanned<RawAccept>> = "\"early\" or \"true\"", default "true; early of forward and transparent";
+    /// Of socks5 and http: hashes of passwords by user name, as `ekiden password` makes them.
+    users: Option<Spanned<IndexMap<String, String>>> = "{ name = \"hash\" }";
+    /// Of forward: where every connection goes.
+    to: Option<Spanned<String>> = "host:port";
+    /// Of forward: the nodes on the way, instead of what the routes say.
+    via: Option<Spanned<Vec<Spanned<String>>>> = "[nodes]";
+    /// Of forward: how the destination is told who the client is.
+    proxy_protocol: Option<Spanned<RawVersion>> = "\"v1\" or \"v2\"";
+    /// Connections from these networks begin with a PROXY protocol header, which says who the client is. Not of a segment listener.
+    proxy_protocol_from: Option<Spanned<Vec<Spanned<String>>>> = "[networks]";
+    /// Of segment: the nodes that may connect, each by the fingerprint of its key; without any, none.
+    nodes: Option<Spanned<IndexMap<Spanned<String>, Spanned<String>>>> = "{ name = \"sha256:...\" }";
+    /// Of segment, instead of `nodes`: every node that has the same key may connect, without encryption.
+    plain_key_file: Option<Spanned<String>> = "a file, made by `ekiden keygen --shared`";
+    /// Of transparent: the network interfaces by which its clients' connections come in.
+    interfaces: Option<Spanned<Vec<Spanned<String>>>> = "[names]";
+    /// Of transparent: whether the interfaces may come later than the node.
+    late_interfaces: Option<Spanned<bool>> = "true or false", default "false";
+    /// Of transparent: networks and ports, as in a route, that pass as if there were no node.
+    except: Option<Spanned<Vec<Spanned<String>>>> = "[destinations]";
+    /// Of transparent: whether this node connects itself when a node of the chain cannot be reached.
+    bypass: Option<Spanned<bool>> = "true or false", default "false";
+    /// TCP settings of the connections accepted here.
+    tcp: Option<Spanned<RawTcp>> = "{ ... }", default "[tcp]";
 }
 
-#[derive(Debug, Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawExit {
-    #[serde(default)]
-    pub client_addresses: Vec<Spanned<String>>,
-    #[serde(default)]
-    pub allow: Vec<Spanned<String>>,
+section! {
+    #[derive(Default)]
+    RawExit: "[exit]"
+    /// For clients in these networks that a transparent listener has told of, it connects from the client's own address and port.
+    client_addresses: Option<Vec<Spanned<String>>> = "[networks]";
+    /// Destinations that it connects to although their addresses are not public, or are this host's own.
+    allow: Option<Vec<Spanned<String>>> = "[destinations]";
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawPeer {
-    pub address: Spanned<String>,
-    pub fingerprint: Option<Spanned<String>>,
-    pub plain_key_file: Option<Spanned<String>>,
-    pub warm: Option<Spanned<u32>>,
-    pub tcp: Option<Spanned<RawTcp>>,
+section! {
+    RawPeer: "[peer.NAME]"
+    /// Where its segment listener is.
+    address: Spanned<String> = "host:port";
+    /// Of its key. Without one it is dialled only to show which it has.
+    fingerprint: Option<Spanned<String>> = "\"sha256:...\"";
+    /// Instead of `fingerprint`: the key that both share, for a segment without encryption.
+    plain_key_file: Option<Spanned<String>> = "a file, made by `ekiden keygen --shared`";
+    /// Idle connections to it that are made before a stream wants them, and kept.
+    warm: Option<Spanned<u32>> = "0 to limits.pool", default "0";
+    /// TCP settings of the connections to it.
+    tcp: Option<Spanned<RawTcp>> = "{ ... }", default "[tcp]";
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RawRoute {
-    pub to: Vec<Spanned<String>>,
-    pub via: Option<Spanned<Vec<Spanned<String>>>>,
-    pub action: Option<RawAction>,
+section! {
+    RawRoute: "[[route]]"
+    /// The first route that matches a destination decides: networks, names, `.domain` for a domain and all below it, `*` for everything, each with or without `:port`.
+    to: Vec<Spanned<String>> = "[destinations]";
+    /// The nodes on the way, in the order in which they are passed. The first is a peer.
+    via: Option<Spanned<Vec<Spanned<String>>>> = "[nodes]";
+    /// Instead of `via`: connect from here, or not at all. Without a matching route this node connects directly.
+    action: Option<RawAction> = "\"direct\" or \"refuse\"";
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -139,4 +158,22 @@ pub struct RawRoute {
 pub enum RawAction {
     Direct,
     Refuse,
+}
+
+/// Every key of a configuration, by section.
+pub fn sections() -> Vec<Section> {
+    let key = |name, values: String, default: &str, meaning| Key { name, values, default: default.into(), meaning };
+    let top = vec![
+        key("name", "a word".into(), "ekiden", "This node's name in the logs and errors of others."),
+        key(
+            "key_file",
+            "a file, made by `ekiden keygen`".into(),
+            "",
+            "This node's own key. Relative to the configuration, and not readable by others. Needed with peers or a segment listener.",
+        ),
+        key("threads", range(&THREADS), "one per core", "Worker threads. SIGHUP does not change them."),
+    ];
+    let top = Section { name: "", keys: top };
+    let [tcp, limits, exit] = [RawTcp::section(), RawLimits::section(), RawExit::section()];
+    vec![top, tcp, limits, RawListen::section(), RawPeer::section(), RawRoute::section(), exit]
 }

@@ -1,10 +1,10 @@
-//! From the file as written to the configuration that is meant. The defaults stand here and nowhere else.
+//! From the file as written to the configuration that is meant. Ranges and defaults of numbers stand in `raw.rs` and `limits.rs`.
 
 mod loops;
 mod transparent;
 
 use std::net::SocketAddr;
-use std::ops::{Range, RangeInclusive};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ use ekiden_relay_proto::Target;
 use ekiden_relay_proto::proxy_protocol::Version;
 use ekiden_relay_proto::segment::{MAX_CHAIN, is_node_name};
 use ekiden_transport::{Prepared, Security, SharedKey};
-use ekiden_units::{Bytes, Time};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
+use super::keys::range;
 use super::raw::{
-    Raw, RawAccept, RawAction, RawCongestion, RawKind, RawLimits, RawListen, RawPeer, RawRoute, RawTcp, RawVersion,
+    BUFFERS, KEEPALIVE, KEEPALIVES, Raw, RawAccept, RawAction, RawCongestion, RawKind, RawLimits, RawListen, RawPeer,
+    RawRoute, RawTcp, RawVersion, THREADS, USER_TIMEOUTS,
 };
 use super::{Accept, Config, ConfigError, Limits, Listener, ListenerKind, Peer, Tcp};
 use crate::access::logins::{Users, validate_hash};
-use crate::access::quota::Allowance;
 use crate::config::route::{Pattern, Route, Routes, Way};
 
 pub(super) fn resolve(text: &str, file: &Path) -> Result<Config, ConfigError> {
@@ -51,7 +51,7 @@ impl Source<'_> {
             Some(name) => self.node_name(name)?,
             None => "ekiden".to_owned(),
         };
-        let options = TcpOptions { keepalive: Some(Duration::from_secs(60)), ..TcpOptions::default() };
+        let options = TcpOptions { keepalive: Some(KEEPALIVE.into()), ..TcpOptions::default() };
         let default = Tcp { options, ..Tcp::default() };
         let tcp = raw.tcp.as_ref().map_or(Ok(default.clone()), |tcp| self.tcp(tcp, &default))?;
         let limits = self.limits(&raw.limits)?;
@@ -81,91 +81,23 @@ impl Source<'_> {
         Ok(Config { name, identity, threads, tcp, congestion, limits, listeners, peers, routes, exit, key_file })
     }
 
-    fn threads(&self, threads: Option<Spanned<u16>>) -> Result<usize> {
+    fn threads(&self, threads: Option<Spanned<u32>>) -> Result<usize> {
         match threads {
-            Some(n) if !(1..=256).contains(n.get_ref()) => {
-                Err(self.error(Some(n.span()), "threads must be from 1 to 256".into()))
+            Some(n) if !THREADS.contains(n.get_ref()) => {
+                Err(self.error(Some(n.span()), format!("threads must be from {}", range(&THREADS))))
             }
-            Some(n) => Ok(usize::from(n.into_inner())),
+            Some(n) => Ok(n.into_inner() as usize),
             None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
         }
     }
 
     fn limits(&self, raw: &RawLimits) -> Result<Limits> {
-        Ok(Limits {
-            connections: self.count(&raw.connections, "connections", 1..=1_000_000, 16_384)?,
-            client: Allowance {
-                open: self.count(&raw.client_connections, "client_connections", 1..=1_000_000, 4096)?,
-                rate: self.count(&raw.client_rate, "client_rate", 1..=1_000_000, 1000)?,
-            },
-            limits_clients: raw.client_connections.is_some(),
-            // Who runs on this machine is no stranger; whoever limits clients nevertheless may mean these, too.
-            loopback_rate: {
-                let default = raw.client_rate.as_ref().map_or(1_000_000, |rate| *rate.get_ref());
-                self.count(&raw.loopback_rate, "loopback_rate", 1..=1_000_000, default)?
-            },
-            user: Allowance {
-                open: self.count(&raw.user_connections, "user_connections", 1..=1_000_000, 4096)?,
-                rate: self.count(&raw.user_rate, "user_rate", 1..=1_000_000, 1000)?,
-            },
-            memory: self.size(&raw.memory, "memory", Bytes::mib(1)..=Bytes::mib(1 << 20), Bytes::mib(1024))?,
-            handshake: self.time(&raw.handshake, "handshake", Time::secs(10))?,
-            connect: self.time(&raw.connect, "connect", Time::secs(10))?,
-            response: self.time(&raw.response, "response", Time::secs(300))?,
-            // Hosts that live may be silent, and those that do not are found by `tcp.keepalive`.
-            idle: self.time_if(&raw.idle, "idle")?,
-            lifetime: self.time_if(&raw.lifetime, "lifetime")?,
-            drain: match &raw.drain {
-                Some(drain) => (*drain.get_ref()).into(),
-                None => Duration::from_secs(10),
-            },
-            head: self.size(&raw.head, "head", Bytes::kib(1)..=Bytes::mib(1), Bytes::kib(64))?,
-            headers: self.count(&raw.headers, "headers", 8..=1000, 128)? as usize,
-            pool: self.count(&raw.pool, "pool", 0..=1000, 64)? as usize,
-            pool_idle: self.time(&raw.pool_idle, "pool_idle", Time::secs(60))?,
-        })
-    }
-
-    fn count(&self, raw: &Option<Spanned<u32>>, key: &str, range: RangeInclusive<u32>, default: u32) -> Result<u32> {
-        match raw {
-            Some(n) if !range.contains(n.get_ref()) => {
-                let message = format!("limits.{key} must be from {} to {}", range.start(), range.end());
-                Err(self.error(Some(n.span()), message))
-            }
-            Some(n) => Ok(*n.get_ref()),
-            None => Ok(default),
+        let mut limits = raw.resolve().map_err(|(span, message)| self.error(Some(span), message))?;
+        // Who runs on this machine is no stranger; whoever limits clients nevertheless may mean these, too.
+        if raw.client_rate.is_some() && raw.loopback_rate.is_none() {
+            limits.loopback_rate = limits.client_rate;
         }
-    }
-
-    fn size(
-        &self,
-        raw: &Option<Spanned<Bytes>>,
-        key: &str,
-        range: RangeInclusive<Bytes>,
-        default: Bytes,
-    ) -> Result<usize> {
-        match raw {
-            Some(size) if !range.contains(size.get_ref()) => {
-                let message = format!("limits.{key} must be from {} to {}", range.start(), range.end());
-                Err(self.error(Some(size.span()), message))
-            }
-            Some(size) => Ok(size.get_ref().0 as usize),
-            None => Ok(default.0 as usize),
-        }
-    }
-
-    fn time(&self, raw: &Option<Spanned<Time>>, key: &str, default: Time) -> Result<Duration> {
-        Ok(self.time_if(raw, key)?.unwrap_or(default.into()))
-    }
-
-    fn time_if(&self, raw: &Option<Spanned<Time>>, key: &str) -> Result<Option<Duration>> {
-        match raw {
-            Some(time) if *time.get_ref() < Time::ms(1) || *time.get_ref() > Time::secs(86_400) => {
-                Err(self.error(Some(time.span()), format!("limits.{key} must be from 1ms to 24h")))
-            }
-            Some(time) => Ok(Some((*time.get_ref()).into())),
-            None => Ok(None),
-        }
+        Ok(limits)
     }
 
     fn peer(&self, spanned: &Spanned<RawPeer>, defaults: &Tcp, own: Option<&OwnKey>, limits: &Limits) -> Result<Peer> {
@@ -182,7 +114,7 @@ impl Source<'_> {
         let tcp = raw.tcp.as_ref().map_or(Ok(defaults.clone()), |tcp| self.tcp(tcp, defaults))?;
         // Nothing is sent to a node before someone wants to go there, unless the configuration says so.
         let warm = raw.warm.as_ref().map_or(0, |warm| *warm.get_ref() as usize);
-        if warm > limits.pool {
+        if warm > limits.pool as usize {
             let message = format!("warm must be from 0 to limits.pool, which is {}", limits.pool);
             return Err(self.error(raw.warm.as_ref().map(Spanned::span), message));
         }
@@ -235,7 +167,7 @@ impl Source<'_> {
         }
         let users = raw.users.as_ref().map(|users| self.users(users)).transpose()?.unwrap_or_default();
         let guarded = matches!(raw.kind, RawKind::Segment | RawKind::Transparent) || !users.is_empty();
-        if !address.ip().is_loopback() && !guarded && !raw.open {
+        if !address.ip().is_loopback() && !guarded && !raw.open.unwrap_or_default() {
             let users = if fronts_users { "give it users, or " } else { "" };
             let message = format!(
                 "anyone who can reach {address} could use this {} listener: {users}bind it to 127.0.0.1, or say open = true",
@@ -367,15 +299,15 @@ impl Source<'_> {
     fn tcp(&self, raw: &Spanned<RawTcp>, defaults: &Tcp) -> Result<Tcp> {
         let raw = raw.get_ref();
         for (key, size) in [("send_buffer", &raw.send_buffer), ("receive_buffer", &raw.receive_buffer)] {
-            if let Some(size) = size.as_ref().filter(|size| !(4096..=1 << 30).contains(&size.get_ref().0)) {
-                let message = format!("tcp.{key} = {}: a buffer must be from 4KiB to 1GiB", size.get_ref());
+            if let Some(size) = size.as_ref().filter(|size| !BUFFERS.contains(size.get_ref())) {
+                let message = format!("tcp.{key} = {}: a buffer must be from {}", size.get_ref(), range(&BUFFERS));
                 return Err(self.error(Some(size.span()), message));
             }
         }
-        for (key, hours, time) in [("keepalive", 9, &raw.keepalive), ("user_timeout", 24, &raw.user_timeout)] {
-            let range = Time::secs(1)..=Time::secs(hours * 3600);
-            if let Some(time) = time.as_ref().filter(|time| !range.contains(time.get_ref())) {
-                return Err(self.error(Some(time.span()), format!("tcp.{key} must be from 1s to {hours}h")));
+        let times = [("keepalive", KEEPALIVES, &raw.keepalive), ("user_timeout", USER_TIMEOUTS, &raw.user_timeout)];
+        for (key, allowed, time) in times {
+            if let Some(time) = time.as_ref().filter(|time| !allowed.contains(time.get_ref())) {
+                return Err(self.error(Some(time.span()), format!("tcp.{key} must be from {}", range(&allowed))));
             }
         }
         for (key, name) in [("congestion", &raw.congestion), ("congestion_fallback", &raw.congestion_fallback)] {

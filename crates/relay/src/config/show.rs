@@ -4,7 +4,7 @@ use std::fmt;
 
 use ekiden_relay_proto::proxy_protocol::Version;
 use ekiden_transport::{Security, SharedKey};
-use ekiden_units::{Bytes, Time};
+use ekiden_units::Time;
 use ipnet::IpNet;
 
 use super::{Config, ListenerKind, Tcp};
@@ -105,29 +105,13 @@ impl Config {
     }
 
     fn limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let limits = &self.limits;
-        writeln!(f, "\n[limits]\nconnections = {}", limits.connections)?;
-        for (who, allowance, is_set) in [("client", limits.client, limits.limits_clients), ("user", limits.user, true)]
-        {
+        writeln!(f, "\n[limits]")?;
+        for (key, value) in self.limits.written() {
             // Not set, it means more than the number.
-            let mark = if is_set { "" } else { "# " };
-            writeln!(f, "{mark}{who}_connections = {}\n{who}_rate = {}", allowance.open, allowance.rate)?;
+            let mark = if key == "client_connections" && !self.limits.limits_clients { "# " } else { "" };
+            writeln!(f, "{mark}{key} = {value}")?;
         }
-        writeln!(f, "loopback_rate = {}", limits.loopback_rate)?;
-        writeln!(f, "memory = \"{}\"", Bytes(limits.memory as u64))?;
-        writeln!(f, "handshake = \"{}\"", Time::from(limits.handshake))?;
-        writeln!(f, "connect = \"{}\"", Time::from(limits.connect))?;
-        writeln!(f, "response = \"{}\"", Time::from(limits.response))?;
-        for (key, time) in [("idle", limits.idle), ("lifetime", limits.lifetime)] {
-            if let Some(time) = time {
-                writeln!(f, "{key} = \"{}\"", Time::from(time))?;
-            }
-        }
-        writeln!(f, "drain = \"{}\"", Time::from(limits.drain))?;
-        writeln!(f, "head = \"{}\"", Bytes(limits.head as u64))?;
-        writeln!(f, "headers = {}", limits.headers)?;
-        writeln!(f, "pool = {}", limits.pool)?;
-        writeln!(f, "pool_idle = \"{}\"", Time::from(limits.pool_idle))
+        Ok(())
     }
 }
 

@@ -196,7 +196,7 @@ impl Client<'_> {
             if !self.renew() {
                 return Err(HttpError { status: 503, reason: "this proxy does not listen here any more" });
             }
-            let request = parse_request(head, self.limits.headers)?;
+            let request = parse_request(head, self.limits.http_fields as usize)?;
             self.log_in(&request).await?;
             // A login may have waited while the configuration changed.
             if self.generation == self.node.generation() {
@@ -454,14 +454,14 @@ async fn respond(
     has_begun: &AtomicBool,
 ) -> Result<Response, Failed> {
     loop {
-        let head = match response_head(reader, from, limits.head).await {
+        let head = match response_head(reader, from, limits.http_head_size).await {
             Ok(Some(head)) => head,
             Ok(None) | Err(Failed::Reset(_)) if can_repeat && reader.buffer.is_empty() => return Err(Failed::Again),
             Ok(None) => return Err(Failed::Tell(502, "the origin closed the connection without a response".into())),
             Err(Failed::Reset(error)) => return Err(gone(&error)),
             Err(failed) => return Err(failed),
         };
-        let response = parse_response(&head, limits.headers, request)
+        let response = parse_response(&head, limits.http_fields as usize, request)
             .map_err(|HttpError { status, reason }| Failed::Tell(status, reason.into()))?;
         has_begun.store(!response.is_interim, Ordering::Relaxed);
         Output::raw(to).write(&response.head).await.map_err(Failed::Reset)?;

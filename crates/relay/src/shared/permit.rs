@@ -118,8 +118,8 @@ impl Stranger {
             node.lines.warn("strangers", client, line);
             return None;
         }
-        let open = limits.client.open.max(HANDSHAKES.open);
-        let allowance = Allowance { open, rate: limits.client.rate.max(HANDSHAKES.rate) };
+        let open = limits.client_connections.max(HANDSHAKES.open);
+        let allowance = Allowance { open, rate: limits.client_rate.max(HANDSHAKES.rate) };
         let place = node.strangers.enter(client, allowance).map_err(|limit| {
             let line = format_args!("client {client}: {limit} to segment listeners without a key; others are reset");
             node.lines.warn("stranger", client, line);
@@ -153,13 +153,13 @@ fn place(node: &Node, address: IpAddr) -> Option<Place<ClientKey>> {
     let client = ClientKey::from(address);
     let limits = &node.config().limits;
     let is_own = address.to_canonical().is_loopback();
-    let rate = if is_own { limits.loopback_rate } else { limits.client.rate };
+    let rate = if is_own { limits.loopback_rate } else { limits.client_rate };
     // Those on this machine are one address, and take files from it in any case. Who sets the limit knows the clients.
     let most = if is_own || limits.limits_clients { u32::MAX } else { node.most_of_one_client() };
-    let place = node.clients.enter(client, Allowance { rate, open: limits.client.open.min(most) });
+    let place = node.clients.enter(client, Allowance { rate, open: limits.client_connections.min(most) });
     let refused = place.map_err(|limit| {
         let key = match limit {
-            Limit::Open(_) if most < limits.client.open => "half of what the limit of open files allows".into(),
+            Limit::Open(_) if most < limits.client_connections => "half of what the limit of open files allows".into(),
             Limit::Rate(_) if is_own => "limits.loopback_rate".into(),
             _ => limit.key("client"),
         };

@@ -60,8 +60,8 @@ impl Source<'_> {
 
     pub(super) fn exit(&self, raw: &RawExit) -> Result<Exit> {
         let network = |text| self.network(text);
-        let client_addresses = raw.client_addresses.iter().map(network).collect::<Result<_>>()?;
-        Ok(Exit { client_addresses, allow: self.patterns(&raw.allow)? })
+        let client_addresses = raw.client_addresses.iter().flatten().map(network).collect::<Result<_>>()?;
+        Ok(Exit { client_addresses, allow: self.patterns(raw.allow.as_deref().unwrap_or_default())? })
     }
 
     pub(super) fn network(&self, text: &Spanned<String>) -> Result<IpNet> {

@@ -29,7 +29,7 @@ impl Client<'_> {
             }
         }
         let limit = self.limits.handshake;
-        match timeout(limit, request_head(&mut self.reader, &self.stream, self.limits.head, is_first)).await {
+        match timeout(limit, request_head(&mut self.reader, &self.stream, self.limits.http_head_size, is_first)).await {
             Ok(head) => head,
             // A client that has said nothing is not told anything either.
             Err(_) if self.reader.buffer.is_empty() => Ok(None),

@@ -1,0 +1,142 @@
+//! What the keys of a configuration are called, what they hold and what they mean: defined once, where the file is read, for
+//! `ekiden proxy --keys` and for the reference in the docs.
+
+use std::fmt::{self, Display};
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use ekiden_units::{Bytes, Time};
+
+/// One key of a section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Key {
+    /// As it is written.
+    pub name: &'static str,
+    /// Which values it takes.
+    pub values: String,
+    /// What holds without it; empty where that is nothing.
+    pub default: String,
+    /// What it does, in a sentence or two.
+    pub meaning: &'static str,
+}
+
+/// The keys of one table of the file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Section {
+    /// As it is written; empty for what stands at the top of the file.
+    pub name: &'static str,
+    /// Its keys, in the order in which they are best read.
+    pub keys: Vec<Key>,
+}
+
+/// A kind of value that has a range.
+pub trait Quantity: Copy + PartialOrd + Display {
+    /// What the rest of the program uses.
+    type Value;
+
+    /// The value that is meant.
+    fn value(self) -> Self::Value;
+
+    /// As the file writes it.
+    fn written(value: &Self::Value) -> String;
+
+    /// For people.
+    fn shown(self) -> String {
+        self.to_string()
+    }
+}
+
+impl Quantity for u32 {
+    type Value = Self;
+
+    fn value(self) -> Self {
+        self
+    }
+
+    fn written(value: &Self) -> String {
+        value.to_string()
+    }
+}
+
+impl Quantity for Bytes {
+    type Value = usize;
+
+    fn value(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+
+    fn written(value: &usize) -> String {
+        format!("\"{}\"", Self(*value as u64))
+    }
+}
+
+impl Quantity for Time {
+    type Value = Duration;
+
+    fn value(self) -> Duration {
+        self.into()
+    }
+
+    fn written(value: &Duration) -> String {
+        format!("\"{}\"", Self::from(*value))
+    }
+
+    fn shown(self) -> String {
+        const HOUR: u64 = 3600 * 1_000_000_000;
+        if self.0 > 0 && self.0.is_multiple_of(HOUR) { format!("{}h", self.0 / HOUR) } else { self.to_string() }
+    }
+}
+
+/// As an error and the reference say it.
+pub fn range<Q: Quantity>(range: &RangeInclusive<Q>) -> String {
+    format!("{} to {}", range.start().shown(), range.end().shown())
+}
+
+impl Display for Section {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.name.is_empty() {
+            writeln!(f, "{}", self.name)?;
+        }
+        for key in &self.keys {
+            write!(f, "  {} = {}", key.name, key.values)?;
+            if !key.default.is_empty() {
+                write!(f, "; default {}", key.default)?;
+            }
+            writeln!(f, "\n      {}", key.meaning)?;
+        }
+        Ok(())
+    }
+}
+
+/// Defines a table of the file: the structure that it is read into, and its keys with what they hold, their default and what
+/// they mean. Its doc comment is each key's meaning.
+macro_rules! section {
+    (
+        $(#[$attribute:meta])*
+        $name:ident: $title:literal
+        $(#[doc = $help:literal] $key:ident: $type:ty = $values:expr $(, default $default:expr)?;)+
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug, serde::Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct $name {
+            $(#[doc = $help] pub $key: $type,)+
+        }
+
+        impl $name {
+            /// Its keys.
+            pub fn section() -> $crate::config::keys::Section {
+                $crate::config::keys::Section {
+                    name: $title,
+                    keys: vec![$($crate::config::keys::Key {
+                        name: stringify!($key),
+                        values: $values.into(),
+                        default: Vec::<String>::from([$($default.to_string())?]).concat(),
+                        meaning: $help.trim_ascii(),
+                    }),+],
+                }
+            }
+        }
+    };
+}
+pub(super) use section;

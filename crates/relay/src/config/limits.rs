@@ -1,0 +1,136 @@
+//! `[limits]`: each key once, with its range, its default and its meaning.
+
+use std::ops::{Range, RangeInclusive};
+
+use ekiden_units::{Bytes, Time};
+use serde::Deserialize;
+use serde_spanned::Spanned;
+
+use super::keys::{Key, Quantity, Section, range};
+use crate::access::quota::Allowance;
+
+/// No wait is longer.
+const DAY: Time = Time::secs(86_400);
+
+/// A key that is not in its range: where, and what to say.
+pub type OutOfRange = (Range<usize>, String);
+
+/// `none` stands for a limit that does not hold unless it is set.
+macro_rules! limits {
+    (@type $kind:ty, none) => { Option<<$kind as Quantity>::Value> };
+    (@type $kind:ty, $default:expr) => { <$kind as Quantity>::Value };
+    (@resolve $raw:expr, none) => { $raw.map(Quantity::value) };
+    (@resolve $raw:expr, $default:expr) => { $raw.unwrap_or($default).value() };
+    (@default none) => { String::new() };
+    (@default $default:expr) => { $default.shown() };
+    (@written $kind:ty, $value:expr, none) => { $value.as_ref().map(<$kind as Quantity>::written) };
+    (@written $kind:ty, $value:expr, $default:expr) => { Some(<$kind as Quantity>::written(&$value)) };
+    ($(#[doc = $help:literal] $key:ident: $kind:ty = $default:tt, $range:expr;)+) => {
+        /// `[limits]` as it is written.
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub struct RawLimits {
+            $(pub $key: Option<Spanned<$kind>>,)+
+        }
+
+        /// Bounds on everything that others could make grow. Each is one key in `[limits]`.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct Limits {
+            $(#[doc = $help] pub $key: limits!(@type $kind, $default),)+
+            /// Whether the configuration says how many connections a client may have. If not, it also leaves others room.
+            pub limits_clients: bool,
+        }
+
+        impl RawLimits {
+            pub fn resolve(&self) -> Result<Limits, OutOfRange> {
+                Ok(Limits {
+                    $($key: limits!(@resolve within(&self.$key, stringify!($key), $range)?, $default),)+
+                    limits_clients: self.client_connections.is_some(),
+                })
+            }
+
+            /// Its keys.
+            pub fn section() -> Section {
+                let keys = vec![$(Key {
+                    name: stringify!($key),
+                    values: range(&$range),
+                    default: limits!(@default $default),
+                    meaning: $help.trim_ascii(),
+                }),+];
+                Section { name: "[limits]", keys }
+            }
+        }
+
+        impl Limits {
+            /// Each key that holds, with its value as the file writes it.
+            pub fn written(&self) -> impl Iterator<Item = (&'static str, String)> {
+                let all = [$((stringify!($key), limits!(@written $kind, self.$key, $default))),+];
+                all.into_iter().filter_map(|(key, value)| Some((key, value?)))
+            }
+        }
+    };
+}
+
+limits! {
+    /// Accepted connections at one time, each until its stream has been delivered, or as many as there are descriptors for. More wait in the kernel's queue.
+    connections: u32 = 16_384, 1..=1_000_000;
+    /// Of them, those of one client's address; an IPv6 network of 64 bits counts as one.
+    client_connections: u32 = 4096, 1..=1_000_000;
+    /// New connections per second of one client's address, and as many at once.
+    client_rate: u32 = 1000, 1..=1_000_000;
+    /// The same for clients on this machine, whose address is a loopback one. With `client_rate` set, that is the default.
+    loopback_rate: u32 = 1_000_000, 1..=1_000_000;
+    /// Connections at one time of each user, where a listener has `users`.
+    user_connections: u32 = 4096, 1..=1_000_000;
+    /// New connections per second of each user, and as many at once.
+    user_rate: u32 = 1000, 1..=1_000_000;
+    /// Bytes that were read and not yet taken by their receivers, in all streams together, from which on nothing new begins.
+    memory: Bytes = (Bytes::mib(1024)), Bytes::mib(1)..=Bytes::mib(1 << 20);
+    /// For everything a client or node says before its request is known, and for its password to be checked.
+    handshake: Time = (Time::secs(10)), Time::ms(1)..=DAY;
+    /// To reach a destination or a node, its name's lookup and all its addresses included.
+    connect: Time = (Time::secs(10)), Time::ms(1)..=DAY;
+    /// How long an HTTP request may stand still before its response begins; then 504.
+    response: Time = (Time::secs(300)), Time::ms(1)..=DAY;
+    /// How long a stream may go without its receivers' taking anything, in both directions; then it is reset, a quarter of this later at most.
+    idle: Time = none, Time::ms(1)..=DAY;
+    /// How long a stream may run; then it is reset.
+    lifetime: Time = none, Time::ms(1)..=DAY;
+    /// For running streams after SIGTERM, until their hosts have taken all.
+    drain: Time = (Time::secs(10)), Time::ms(0)..=DAY;
+    /// Bytes of an HTTP message's head. A longer one of a client gets 431, of an origin 502.
+    http_head_size: Bytes = (Bytes::kib(64)), Bytes::kib(1)..=Bytes::mib(1);
+    /// Header fields in it; likewise.
+    http_fields: u32 = 128, 8..=1000;
+    /// The most warm connections kept to each peer.
+    pool: u32 = 64, 0..=1000;
+    /// How long each is kept unused, but for as many as the peer's `warm` says; and a client's idle HTTP connection.
+    pool_idle: Time = (Time::secs(60)), Time::ms(1)..=DAY;
+}
+
+impl Limits {
+    /// What each client's address is allowed, over all listeners that hosts connect to.
+    pub fn client(&self) -> Allowance {
+        Allowance { open: self.client_connections, rate: self.client_rate }
+    }
+
+    /// What each user is allowed, over all listeners that ask for one.
+    pub fn user(&self) -> Allowance {
+        Allowance { open: self.user_connections, rate: self.user_rate }
+    }
+}
+
+fn within<Q: Quantity>(
+    raw: &Option<Spanned<Q>>,
+    key: &str,
+    allowed: RangeInclusive<Q>,
+) -> Result<Option<Q>, OutOfRange> {
+    match raw {
+        Some(value) if !allowed.contains(value.get_ref()) => {
+            let message = format!("limits.{key} must be from {}", range(&allowed));
+            Err((value.span(), message))
+        }
+        Some(value) => Ok(Some(*value.get_ref())),
+        None => Ok(None),
+    }
+}

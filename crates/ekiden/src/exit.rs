@@ -6,8 +6,7 @@ use ekiden_lab::Kind;
 
 use crate::congestion;
 use crate::doctor::{NotSet, PathFailed};
-use crate::record::MergeError;
-use crate::sweep::{IndexError, Interrupted, SweepFailed};
+use crate::sweep::SweepFailed;
 
 /// Printed by `ekiden --help`. Code 2 is clap's own.
 pub const HELP: &str = "Exit codes:
@@ -49,7 +48,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<ekiden_files::TargetError>() || error.is::<ekiden_keys::KeyFileError>() {
         return Some(3);
     }
-    if error.is::<IndexError>() || error.is::<ekiden_relay::ConfigError>() || error.is::<ekiden_sim::Error>() {
+    if error.is::<ekiden_relay::ConfigError>() || error.is::<ekiden_sim::Error>() {
         return Some(3);
     }
     if let Some(error) = error.downcast_ref::<ekiden_relay::StartError>() {
@@ -76,14 +75,11 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if let Some(failed) = error.downcast_ref::<ekiden_demo::Failed>() {
         return Some(failed.code);
     }
-    if let Some(error) = error.downcast_ref::<MergeError>() {
-        return Some(error.code());
-    }
     if let Some(failed) = error.downcast_ref::<SweepFailed>() {
         return Some(failed.code);
     }
-    if let Some(interrupted) = error.downcast_ref::<Interrupted>() {
-        return Some(interrupted.code());
+    if let Some(error) = error.downcast_ref::<ekiden_sweep::Error>() {
+        return Some(of_sweep(error));
     }
     if let Some(error) = error.downcast_ref::<ekiden_lab::Error>() {
         return Some(match error.kind() {
@@ -95,4 +91,15 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
         });
     }
     None
+}
+
+fn of_sweep(error: &ekiden_sweep::Error) -> u8 {
+    use ekiden_sweep::{Error, Kind};
+    match (error, error.kind()) {
+        // As if the signal had not been waited for.
+        (Error::Interrupted { signal, .. }, _) => 128_u8.saturating_add(u8::try_from(*signal).unwrap_or_default()),
+        (_, Kind::Usage) => 2,
+        (_, Kind::File) => 3,
+        (_, Kind::Other) => 1,
+    }
 }

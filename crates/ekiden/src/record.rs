@@ -1,16 +1,16 @@
 //! `ekiden record`: what runs have left.
 
-mod merge;
-
 use std::path::{Path, PathBuf};
 
+use anyhow::bail;
 use clap::{Args as ClapArgs, Subcommand};
 use ekiden_record::Record;
+use ekiden_sweep::Plan;
 
-use crate::out;
-use crate::sweep::{self, Index, Plan};
+use crate::{out, sweep};
 
-pub use merge::Error as MergeError;
+/// How many missing runs are named.
+const NAMED_MOST: usize = 5;
 
 /// Show records again, and bring those of a sweep's shards together.
 ///
@@ -24,8 +24,22 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    Merge(merge::Args),
+    Merge(Merge),
     Show(Show),
+}
+
+/// Bring the records of a sweep's shards together in one directory, as if the sweep had not been split.
+///
+/// All that is there is checked first: whether the directories are of the same sweep, every record whole and of its run,
+/// and alike where several have one. Then OUT appears at once, or not at all. If runs are missing in all of them, this is
+/// said, with exit code 1, but what is there is merged: the sweep's command with --record OUT does the others.
+#[derive(ClapArgs)]
+struct Merge {
+    /// The directory to make. It may be there if it is empty.
+    out: PathBuf,
+    /// Directories of records: one per shard, or merged before.
+    #[arg(value_name = "IN", required = true)]
+    inputs: Vec<PathBuf>,
 }
 
 /// Show what came out of a run or of a sweep, as the table that was there at its end.
@@ -42,16 +56,30 @@ struct Show {
 /// Does what the command line says.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.action {
-        Action::Merge(args) => merge::run(args),
+        Action::Merge(args) => merge(args),
         Action::Show(Show { place, json }) if place.is_dir() => show_sweep(place, *json),
         Action::Show(Show { place, json }) => show_record(&Record::read(place)?, *json),
     }
 }
 
+fn merge(args: &Merge) -> anyhow::Result<()> {
+    let out = args.out.display();
+    let merged = ekiden_sweep::merge(&args.out, &args.inputs)?;
+    let (all, missing) = (merged.runs, merged.missing);
+    if missing.is_empty() {
+        return out::line(format_args!("{all} runs: {out}"));
+    }
+    let more = missing.len().saturating_sub(NAMED_MOST);
+    let mut named = missing[..missing.len() - more].join(", ");
+    if more > 0 {
+        named += &format!(" and {more} more");
+    }
+    bail!("{out} has {} of {all} runs; missing: {named}", all - missing.len())
+}
+
 fn show_sweep(directory: &Path, as_json: bool) -> anyhow::Result<()> {
-    let plan = planned(directory, directory)?;
-    let records: Vec<_> = plan.runs.iter().map(|run| run.summary(&plan.index)).collect();
-    sweep::show(&plan, &records, as_json)
+    let plan = Plan::read(directory, directory)?;
+    sweep::show(&plan, &plan.summaries(), as_json)
 }
 
 fn show_record(record: &Record, as_json: bool) -> anyhow::Result<()> {
@@ -59,10 +87,4 @@ fn show_record(record: &Record, as_json: bool) -> anyhow::Result<()> {
         true => out::text(record.to_json()),
         false => out::text(sweep::flows(record)),
     }
-}
-
-/// The sweep that `directory` is of, with records in `place`.
-fn planned(directory: &Path, place: &Path) -> anyhow::Result<Plan> {
-    let index = Index::read(directory)?;
-    Plan::new(index, &format!("{}, the scenario in it", Index::place(directory).display()), place)
 }

@@ -9,11 +9,11 @@ use anyhow::Context;
 use clap::Args as ClapArgs;
 use ekiden_scenario::{Point, Scenario, Sweep};
 use ekiden_sim::{Options, Progress};
+use ekiden_sweep::{Done, Run, Runner};
 use ekiden_units::Time;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::sweep::{self, Done, Run, Runner};
-use crate::{exit, out};
+use crate::{exit, out, sweep};
 
 /// Run a scenario in virtual time, packet by packet, and write the record of what came out.
 ///
@@ -57,7 +57,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     plan.scenarios.first().into_iter().for_each(sweep::warn);
     let work = |run: &Run| Ok(of_sweep(args, run).unwrap_or_else(|error| failed(&error)));
     let jobs = args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32));
-    sweep::run(&args.sweep, plan, &Runner { jobs, work: &work, stopped_by: &|| None, code_of: exit::number })
+    sweep::run(&args.sweep, plan, &Runner { jobs, work: &work, stopped_by: &|| None }, exit::number)
 }
 
 fn single(args: &Args, scenario: &Scenario) -> anyhow::Result<()> {
@@ -107,7 +107,7 @@ fn of_sweep(args: &Args, run: &Run) -> anyhow::Result<Done> {
 }
 
 fn failed(error: &anyhow::Error) -> Done {
-    Done::Failed(exit::number(error), exit::message(error))
+    Done::Failed { code: exit::number(error), reason: exit::message(error) }
 }
 
 fn options(args: &Args) -> Options {
@@ -121,7 +121,7 @@ fn options(args: &Args) -> Options {
 
 /// Progress in virtual time on standard error, if that is a terminal.
 fn bar(scenario: &Scenario) -> ProgressBar {
-    let bar = ProgressBar::new(sweep::expected(scenario).as_millis() as u64);
+    let bar = ProgressBar::new(ekiden_sweep::expected(scenario).as_millis() as u64);
     let style = ProgressStyle::with_template("{prefix} {wide_bar} {msg} ({eta} left)");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     bar.set_prefix(scenario.name.clone());

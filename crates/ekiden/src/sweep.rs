@@ -1,18 +1,10 @@
-//! Many runs of a scenario, in the lab or simulated: every point of a sweep several times, with what is already there left
-//! out, and one table at the end.
+//! Many runs of a scenario, in the lab or simulated: their flags, and how what comes out is shown.
 
-mod index;
-mod plan;
+mod flows;
 mod progress;
-mod shard;
-mod table;
 
 use std::collections::BTreeMap;
-use std::io;
-use std::panic::resume_unwind;
-use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
-use std::thread::ScopedJoinHandle;
+use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
@@ -21,18 +13,13 @@ use ekiden_files::check_target;
 use ekiden_lab::verdict;
 use ekiden_record::Record;
 use ekiden_scenario::{Point, Scenario};
+use ekiden_sweep::{Failure, Index, Plan, Runner, Shard, carry_out, is_file, shown, table};
 use ekiden_units::Time;
-use nix::sys::signal::Signal;
 
 use crate::out;
 use progress::Progress;
-use shard::Shard;
-use table::{shown, table};
 
-pub use index::{Error as IndexError, Index};
-pub use plan::{Plan, Run};
-pub use progress::expected;
-pub use table::flows;
+pub use flows::flows;
 
 /// What to run, and where to put what comes out.
 #[derive(ClapArgs)]
@@ -62,28 +49,6 @@ pub struct Args {
     pub json: bool,
 }
 
-/// Who runs.
-pub struct Runner<'a> {
-    /// How many runs at once.
-    pub jobs: u32,
-    /// Does a run, which leaves its record in its place.
-    pub work: &'a (dyn Fn(&Run) -> io::Result<Done> + Sync),
-    /// The signal that has ended the sweep, if one has.
-    pub stopped_by: &'a dyn Fn() -> Option<Signal>,
-    /// The exit code that stands for an error.
-    pub code_of: fn(&anyhow::Error) -> u8,
-}
-
-/// How a run went.
-pub enum Done {
-    /// To its end; the record tells how.
-    Finished,
-    /// It failed: exit code and reason.
-    Failed(u8, String),
-    /// The sweep is over before it.
-    Stopped,
-}
-
 /// Some runs of a sweep failed; each was told when it did.
 #[derive(Debug, thiserror::Error)]
 #[error("{failed} of {runs} runs failed")]
@@ -92,22 +57,6 @@ pub struct SweepFailed {
     runs: usize,
     /// The exit code of the first that failed.
     pub code: u8,
-}
-
-/// A signal has ended a sweep.
-#[derive(Debug, thiserror::Error)]
-#[error("interrupted with {done} of {runs} runs done; the same command does the others")]
-pub struct Interrupted {
-    done: usize,
-    runs: usize,
-    signal: Signal,
-}
-
-impl Interrupted {
-    /// The exit code, as if the signal had not been waited for.
-    pub fn code(&self) -> u8 {
-        128 + self.signal as u8
-    }
 }
 
 /// The point of a single run; `None` if there are several. Ends the program if a shard of a single one is wanted.
@@ -136,11 +85,12 @@ pub fn plan(args: &Args, producer: &str, resolution: Option<Time>) -> anyhow::Re
     let file = args.file.display().to_string();
     let text = Scenario::read_text(&args.file)?;
     let index = Index::new(producer, &args.set, args.repeat, resolution, text);
-    Plan::new(index, &file, &args.record)
+    Ok(Plan::new(index, &file, &args.record)?)
 }
 
-/// Runs what has no record yet of the plan, or of a shard of it, and shows the records of all that.
-pub fn run(args: &Args, mut plan: Plan, runner: &Runner<'_>) -> anyhow::Result<()> {
+/// Runs what has no record yet of the plan, or of a shard of it, and shows the records of all that. `code_of` tells the exit
+/// code of an error.
+pub fn run(args: &Args, mut plan: Plan, runner: &Runner<'_>, code_of: fn(&anyhow::Error) -> u8) -> anyhow::Result<()> {
     std::fs::create_dir_all(&args.record)
         .map_err(|source| ekiden_record::Error::Unwritable { file: args.record.display().to_string(), source })?;
     plan.index.write(&args.record, args.shard)?;
@@ -148,8 +98,13 @@ pub fn run(args: &Args, mut plan: Plan, runner: &Runner<'_>) -> anyhow::Result<(
     if let Some(shard) = args.shard {
         plan.runs = shard.part(plan.runs);
     }
-    let mut failed = carry_out(runner, &plan)?;
-    let records = read(&plan, &mut failed, runner.code_of);
+    let missing = plan.missing();
+    let progress = Progress::new(&plan, &missing, runner.jobs);
+    let failures = carry_out(&plan, &missing, runner, &progress);
+    progress.clear();
+    let mut failed: BTreeMap<usize, u8> = failures?.into_iter().map(|(at, failure)| (at, code(&failure))).collect();
+    let records = plan.summaries();
+    note_incomplete(&plan, &records, &mut failed, code_of);
     show(&plan, &records, args.json)?;
     if !args.json {
         let place = args.record.display();
@@ -175,68 +130,28 @@ pub fn show(plan: &Plan, records: &[Option<Record>], as_json: bool) -> anyhow::R
     }
 }
 
-/// Runs what has no record yet. Returns the exit codes of runs that left none, by their place among `runs`.
-fn carry_out(runner: &Runner<'_>, plan: &Plan) -> anyhow::Result<BTreeMap<usize, u8>> {
-    let (runs, index) = (&plan.runs, &plan.index);
-    let missing: Vec<_> = runs.iter().enumerate().filter(|(_, run)| run.summary(index).is_none()).collect();
-    let left = missing.iter().map(|(_, run)| run.expected).sum();
-    let progress = Progress::new(runs.len() - missing.len(), runs.len(), left, runner.jobs);
-    if missing.len() < runs.len() {
-        progress.say(format_args!("{} of {} runs are there already", runs.len() - missing.len(), runs.len()));
+/// The exit code of a run that failed.
+fn code(failure: &Failure) -> u8 {
+    match failure {
+        Failure::Run { code, .. } => *code,
+        Failure::Changed => 3,
     }
-    let failed = Mutex::new(BTreeMap::new());
-    let jobs = missing.len().min(runner.jobs as usize);
-    let waiting = Mutex::new(missing.into_iter());
-    let worker = || -> io::Result<()> {
-        loop {
-            let next = lock(&waiting).next();
-            let Some((at, run)) = next else { return Ok(()) };
-            let failure = match (runner.work)(run)? {
-                Done::Stopped => return Ok(()),
-                Done::Failed(code, reason) => Some((code, reason)),
-                Done::Finished if run.summary(index).is_some() => None,
-                Done::Finished => Some((3, "the scenario file has changed since the sweep began".into())),
-            };
-            progress.done(&run.label, run.expected);
-            if let Some((code, reason)) = failure {
-                progress.say(format_args!("ekiden: {}: {reason}", run.label));
-                lock(&failed).insert(at, code);
-            }
-        }
-    };
-    let result = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..jobs).map(|_| scope.spawn(worker)).collect();
-        let joined = |worker: ScopedJoinHandle<'_, _>| worker.join().unwrap_or_else(|payload| resume_unwind(payload));
-        workers.into_iter().try_for_each(joined)
-    });
-    progress.clear();
-    if let Some(signal) = (runner.stopped_by)() {
-        // By their records: a run may have left its record and not its end.
-        let done = runs.iter().filter(|run| run.summary(index).is_some()).count();
-        return Err(Interrupted { done, runs: runs.len(), signal }.into());
-    }
-    result.context("cannot start a run")?;
-    Ok(failed.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// The records of all runs, without their samples. Those with a failed flow are noted in `failed`.
-fn read(plan: &Plan, failed: &mut BTreeMap<usize, u8>, code_of: fn(&anyhow::Error) -> u8) -> Vec<Option<Record>> {
-    let one = |(at, run): (usize, &Run)| {
-        let record = run.summary(&plan.index)?;
-        if let Err(error) = verdict(&record)
-            && !failed.contains_key(&at)
-        {
+/// Says which records have a flow that failed, and notes their runs in `failed`.
+fn note_incomplete(
+    plan: &Plan,
+    records: &[Option<Record>],
+    failed: &mut BTreeMap<usize, u8>,
+    code_of: fn(&anyhow::Error) -> u8,
+) {
+    for (at, (run, record)) in plan.runs.iter().zip(records).enumerate() {
+        let error = record.as_ref().and_then(|record| verdict(record).err());
+        if let Some(error) = error.filter(|_| !failed.contains_key(&at)) {
             eprintln!("ekiden: {}: {error} (in {})", run.label, run.record.display());
             failed.insert(at, code_of(&error.into()));
         }
-        Some(record)
-    };
-    plan.runs.iter().enumerate().map(one).collect()
-}
-
-/// Whether `place` names a record's file rather than a directory for it.
-pub fn is_file(place: &Path) -> bool {
-    place.extension().is_some_and(|extension| extension == "json")
+    }
 }
 
 /// Finds out, before a single run begins, whether its record can be written.
@@ -274,9 +189,4 @@ pub fn show_one(args: &Args, record: &Record) -> anyhow::Result<()> {
         }
     }
     Ok(verdict(record)?)
-}
-
-/// No worker leaves a value half changed.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -28,6 +28,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("doctor", &["net", "units"]),
     ("lab", &["bpf", "congestion", "link", "net", "record", "relay-proto", "scenario", "units"]),
     ("report", &["record"]),
+    ("sweep", &["files", "record", "report", "scenario", "units"]),
     ("demo", &["lab", "model", "report", "scenario", "units"]),
     (
         "ekiden",
@@ -45,6 +46,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "report",
             "scenario",
             "sim",
+            "sweep",
             "transport",
             "units",
         ],

@@ -47,6 +47,23 @@ pub struct Summary {
     pub flows: Vec<FlowSummary>,
 }
 
+impl Summary {
+    /// What the machine did to the invalid runs, for people.
+    pub fn why_invalid(&self) -> String {
+        let mut why = Vec::new();
+        if self.overruns > 0 {
+            why.push(format!("{} overruns", self.overruns));
+        }
+        if let Some(p99_us) = self.lateness_p99_us.filter(|p99_us| *p99_us > LATENESS_P99_MOST_US) {
+            why.push(format!("{:.1} ms late", p99_us / 1e3));
+        }
+        if let Some(percent) = self.stolen_percent.filter(|percent| *percent >= 1.0) {
+            why.push(format!("hypervisor took {percent:.0} %"));
+        }
+        why.join(", ")
+    }
+}
+
 /// A flow over several runs. Runs in which it failed count for nothing but `failed`; invalid runs count.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FlowSummary {

@@ -9,6 +9,7 @@ use clap::Args as ClapArgs;
 use ekiden_files::remove_partial;
 use ekiden_lab::{Interrupt, Lab, Progress, isolate};
 use ekiden_scenario::{Amount, Point, Scenario, Sweep};
+use ekiden_sweep::{Done, Run, Runner};
 use ekiden_units::Time;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use nix::sys::prctl::set_pdeathsig;
@@ -18,7 +19,7 @@ use nix::unistd::getppid;
 use super::children::Children;
 use super::{load, suits};
 use crate::exit;
-use crate::sweep::{self, Done, Run, Runner};
+use crate::sweep;
 
 /// Prefix of the argument that a sweep gives to its children; see [`Args::ends_with`].
 const ENDS_WITH: &str = "--ends-with=";
@@ -85,14 +86,14 @@ fn several(args: &Args) -> anyhow::Result<()> {
             remove_partial(&run.record);
             return Ok(Done::Stopped);
         };
-        Ok(if ended.code == 0 { Done::Finished } else { Done::Failed(ended.code, ended.said) })
+        Ok(if ended.code == 0 { Done::Finished } else { Done::Failed { code: ended.code, reason: ended.said } })
     };
     let stopped_by = || {
         children.over();
-        children.stopped_by()
+        children.stopped_by().map(|signal| signal as i32)
     };
-    let code_of = exit::number;
-    sweep::run(&args.sweep, plan, &Runner { jobs: args.jobs, work: &work, stopped_by: &stopped_by, code_of })
+    let runner = Runner { jobs: args.jobs, work: &work, stopped_by: &stopped_by };
+    sweep::run(&args.sweep, plan, &runner, exit::number)
 }
 
 /// The command that does a run of a sweep.

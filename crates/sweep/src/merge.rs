@@ -1,4 +1,4 @@
-//! `ekiden record merge`: the records of a sweep's shards in one directory, as if it had not been split.
+//! Merging: the records of a sweep's shards in one directory, as if it had not been split.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -6,71 +6,37 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use clap::Args as ClapArgs;
 use ekiden_files::ReadError;
 use ekiden_record::{Error as RecordError, Record};
 
-use super::planned;
-use crate::out;
-use crate::sweep::{Index, Plan, Run, is_file};
+use crate::error::Error;
+use crate::index::Index;
+use crate::plan::{Plan, Run, is_file};
 
-/// How many missing runs are named.
-const NAMED_MOST: usize = 5;
+/// What was merged.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Merged {
+    /// How many runs the sweep has.
+    pub runs: usize,
+    /// What those are called of which no directory has a record.
+    pub missing: Vec<String>,
+}
 
-/// Bring the records of a sweep's shards together in one directory, as if the sweep had not been split.
+/// Brings the records of the directories `inputs` together in `out`, which is not there or empty, as if their sweep had not been
+/// split. First all that is there is checked: whether the directories are of the same sweep, every record whole and of its run, and
+/// alike where several have one. Then `out` appears at once, or not at all.
 ///
-/// All that is there is checked first: whether the directories are of the same sweep, every record whole and of its run,
-/// and alike where several have one. Then OUT appears at once, or not at all. If runs are missing in all of them, this is
-/// said, with exit code 1, but what is there is merged: the sweep's command with --record OUT does the others.
-#[derive(ClapArgs)]
-pub struct Args {
-    /// The directory to make. It may be there if it is empty.
-    out: PathBuf,
-    /// Directories of records: one per shard, or merged before.
-    #[arg(value_name = "IN", required = true)]
-    inputs: Vec<PathBuf>,
-}
-
-/// Why records cannot be merged, or are not complete.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("{}: is there already; name a new directory", out.display())]
-    Exists { out: PathBuf },
-    #[error("{}: is there already: another merge is at work, or was killed; if so, remove it", partial.display())]
-    AtWork { partial: PathBuf },
-    #[error("{} and {} are not of the same sweep: {reason}", first.display(), other.display())]
-    OtherSweep { first: PathBuf, other: PathBuf, reason: String },
-    #[error("{}: not the record of a run of {}", file.display(), index.display())]
-    Stranger { file: PathBuf, index: PathBuf },
-    #[error("{}: a record of another scenario than the sweep's run '{run}'", file.display())]
-    OtherRun { file: PathBuf, run: String },
-    #[error("{} and {} are records of the same run, and differ", first.display(), other.display())]
-    Differ { first: PathBuf, other: PathBuf },
-    #[error("{} has {there} of {all} runs; missing: {missing}", out.display())]
-    Incomplete { out: PathBuf, there: usize, all: usize, missing: String },
-}
-
-impl Error {
-    /// The exit code.
-    pub fn code(&self) -> u8 {
-        match self {
-            Self::Incomplete { .. } => 1,
-            Self::Exists { .. } | Self::AtWork { .. } => 2,
-            Self::OtherSweep { .. } | Self::Stranger { .. } | Self::OtherRun { .. } | Self::Differ { .. } => 3,
-        }
+/// # Errors
+/// If `out` is in the way or cannot be written, or what is there does not belong together.
+pub fn merge(out: &Path, inputs: &[PathBuf]) -> Result<Merged, Error> {
+    let is_there = fs::exists(out).map_err(|source| unreadable(out, source))?;
+    if is_there && !fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_none()) {
+        return Err(Error::Exists { out: out.into() });
     }
-}
-
-/// Does what the command line says.
-pub fn run(args: &Args) -> anyhow::Result<()> {
-    let Args { out, inputs } = args;
-    if fs::exists(out)? && !fs::read_dir(out).is_ok_and(|mut entries| entries.next().is_none()) {
-        return Err(Error::Exists { out: out.clone() }.into());
-    }
-    let [first, others @ ..] = &inputs[..] else { return Ok(()) };
-    let plan = planned(first, out)?;
+    let [first, others @ ..] = inputs else { return Ok(Merged { runs: 0, missing: Vec::new() }) };
+    let plan = Plan::read(first, out)?;
     for other in others {
-        same_sweep(first, &plan, other, &planned(other, out)?)?;
+        same_sweep(first, &plan, other, &Plan::read(other, out)?)?;
     }
     for input in inputs {
         no_strangers(input, &plan)?;
@@ -81,20 +47,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for run in &plan.runs {
         match find(inputs, run, &plan.index)? {
             Some(text) => partial.write(run.name(), &text)?,
-            None => missing.push(run.label.as_str()),
+            None => missing.push(run.label.clone()),
         }
     }
     partial.become_whole(out)?;
-    let (there, all) = (plan.runs.len() - missing.len(), plan.runs.len());
-    if missing.is_empty() {
-        return out::line(format_args!("{all} runs: {}", out.display()));
-    }
-    let more = missing.len().saturating_sub(NAMED_MOST);
-    let mut named = missing[..missing.len() - more].join(", ");
-    if more > 0 {
-        named += &format!(" and {more} more");
-    }
-    Err(Error::Incomplete { out: out.clone(), there, all, missing: named }.into())
+    Ok(Merged { runs: plan.runs.len(), missing })
 }
 
 /// Whether two directories are of the same sweep: the same runs of the same scenarios, by the same means.
@@ -125,14 +82,13 @@ fn same_sweep(first: &Path, a: &Plan, other: &Path, b: &Plan) -> Result<(), Erro
 }
 
 /// Whether all records in a directory are of the sweep, as far as their names tell.
-fn no_strangers(directory: &Path, plan: &Plan) -> anyhow::Result<()> {
-    let unreadable =
-        |source: io::Error| RecordError::Unreadable { file: directory.display().to_string(), source: source.into() };
+fn no_strangers(directory: &Path, plan: &Plan) -> Result<(), Error> {
+    let unreadable = |source| unreadable(directory, source);
     let known: HashSet<_> = plan.runs.iter().map(Run::name).collect();
     for entry in fs::read_dir(directory).map_err(unreadable)? {
         let file = entry.map_err(unreadable)?.path();
         if is_file(&file) && file.file_name().is_some_and(|name| !known.contains(name)) {
-            return Err(Error::Stranger { file, index: Index::place(directory) }.into());
+            return Err(Error::Stranger { file, index: Index::place(directory) });
         }
     }
     Ok(())
@@ -140,7 +96,7 @@ fn no_strangers(directory: &Path, plan: &Plan) -> anyhow::Result<()> {
 
 /// The text of a run's record, wherever it is. All that there are must be whole, of the run, and alike but for where and
 /// when they were made.
-fn find(inputs: &[PathBuf], run: &Run, index: &Index) -> anyhow::Result<Option<String>> {
+fn find(inputs: &[PathBuf], run: &Run, index: &Index) -> Result<Option<String>, Error> {
     let mut found: Option<(PathBuf, String, Record)> = None;
     for input in inputs {
         let file = input.join(run.name());
@@ -155,7 +111,7 @@ fn find(inputs: &[PathBuf], run: &Run, index: &Index) -> anyhow::Result<Option<S
         };
         let mut record = Record::parse(&text, &file.display().to_string())?;
         if !run.has(index, &record) {
-            return Err(Error::OtherRun { file, run: run.label.clone() }.into());
+            return Err(Error::OtherRun { file, run: run.label.clone() });
         }
         match &found {
             None => found = Some((file, text, record)),
@@ -163,7 +119,7 @@ fn find(inputs: &[PathBuf], run: &Run, index: &Index) -> anyhow::Result<Option<S
                 record.manifest.command.clone_from(&one.manifest.command);
                 record.manifest.started_unix_ms = one.manifest.started_unix_ms;
                 if record != *one {
-                    return Err(Error::Differ { first: first.clone(), other: file }.into());
+                    return Err(Error::Differ { first: first.clone(), other: file });
                 }
             }
         }
@@ -177,7 +133,7 @@ struct Partial {
 }
 
 impl Partial {
-    fn new(out: &Path) -> anyhow::Result<Self> {
+    fn new(out: &Path) -> Result<Self, Error> {
         if let Some(parent) = out.parent() {
             fs::create_dir_all(parent).map_err(|source| unwritable(parent, source))?;
         }
@@ -187,7 +143,7 @@ impl Partial {
         let directory = PathBuf::from(name);
         match fs::create_dir(&directory) {
             Ok(()) => Ok(Self { directory }),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Error::AtWork { partial: directory }.into()),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Error::AtWork { partial: directory }),
             Err(source) => Err(unwritable(&directory, source).into()),
         }
     }
@@ -211,4 +167,8 @@ impl Drop for Partial {
 
 fn unwritable(file: &Path, source: io::Error) -> RecordError {
     RecordError::Unwritable { file: file.display().to_string(), source }
+}
+
+fn unreadable(file: &Path, source: io::Error) -> RecordError {
+    RecordError::Unreadable { file: file.display().to_string(), source: source.into() }
 }

@@ -1,44 +1,13 @@
-//! What came out, as tables: of a single run, and of a sweep.
+//! What came out of a sweep, as a table and for other programs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::slice;
 
-use ekiden_record::{Outcome, Record};
-use ekiden_report::{FlowSummary, LATENESS_P99_MOST_US, Spread, Summary, Table, summarize};
+use ekiden_record::Record;
+use ekiden_report::{FlowSummary, Spread, Summary, Table, summarize};
 use serde::Serialize;
 
-use super::plan::Plan;
-use crate::out;
-
-/// One line per flow, with a head; then whether the machine has shaped the run.
-pub fn flows(record: &Record) -> String {
-    let ms = |us: Option<u64>| us.map_or("-".into(), |us| format!("{:.1}", us as f64 / 1e3));
-    let head = ["flow", "Mbit/s", "seconds", "bytes", "sent again", "RTT min ms", "RTT max ms", "outcome"];
-    let mut rows = vec![head.map(String::from)];
-    for flow in &record.flows {
-        rows.push([
-            flow.name.clone(),
-            format!("{:.2}", flow.goodput_bit_s as f64 / 1e6),
-            format!("{:.2}", flow.duration_us as f64 / 1e6),
-            flow.received_bytes.to_string(),
-            flow.retransmits.to_string(),
-            ms(flow.rtt_min_us),
-            ms(flow.rtt_max_us),
-            match flow.outcome {
-                Outcome::Complete => "complete".into(),
-                Outcome::Differs { .. } => "DIFFERS".into(),
-                Outcome::Failed { .. } => "failed".into(),
-            },
-        ]);
-    }
-    let mut text = out::aligned(&rows);
-    let summary = summarize(slice::from_ref(record));
-    if summary.invalid > 0 {
-        text += &format!("shaped by the machine, not by the scenario alone: {}\n", why_invalid(&summary));
-    }
-    text
-}
+use crate::plan::Plan;
 
 /// What came out at each point of which there are runs, in their order. `records` are of the plan's runs.
 pub fn shown(plan: &Plan, records: &[Option<Record>]) -> Vec<Shown> {
@@ -112,21 +81,6 @@ fn cells(shown: &Shown, flow: Option<&FlowSummary>) -> [String; 7] {
 fn invalid(summary: &Summary) -> String {
     match summary.invalid {
         0 => String::new(),
-        invalid => format!("{invalid} of {}: {}", summary.runs, why_invalid(summary)),
+        invalid => format!("{invalid} of {}: {}", summary.runs, summary.why_invalid()),
     }
-}
-
-/// What the machine did to runs.
-fn why_invalid(summary: &Summary) -> String {
-    let mut why = Vec::new();
-    if summary.overruns > 0 {
-        why.push(format!("{} overruns", summary.overruns));
-    }
-    if let Some(p99_us) = summary.lateness_p99_us.filter(|p99_us| *p99_us > LATENESS_P99_MOST_US) {
-        why.push(format!("{:.1} ms late", p99_us / 1e3));
-    }
-    if let Some(percent) = summary.stolen_percent.filter(|percent| *percent >= 1.0) {
-        why.push(format!("hypervisor took {percent:.0} %"));
-    }
-    why.join(", ")
 }

@@ -5,12 +5,14 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::bail;
 use ekiden_record::Record;
-use ekiden_scenario::{Point, Scenario, Sweep};
+use ekiden_scenario::{Amount, Point, Scenario, Sweep};
 
-use super::index::Index;
-use super::progress::expected;
+use crate::error::Error;
+use crate::index::Index;
+
+/// Building the network, probing the idle paths, and taking it down.
+const BESIDES_FLOWS: Duration = Duration::from_secs(1);
 
 /// Every run of a sweep, or of a shard of it.
 pub struct Plan {
@@ -18,6 +20,7 @@ pub struct Plan {
     pub index: Index,
     /// What varies, a column each.
     pub keys: Vec<String>,
+    /// What is set at each point.
     pub points: Vec<Point>,
     /// The points' scenarios.
     pub scenarios: Vec<Scenario>,
@@ -37,12 +40,16 @@ pub struct Run {
     pub scenario: String,
     /// Where the record is, or will be.
     pub record: PathBuf,
+    /// How long it takes about.
     pub expected: Duration,
 }
 
 impl Plan {
     /// All runs of a sweep whose records are in `directory`. `file` names the scenario in errors.
-    pub fn new(index: Index, file: &str, directory: &Path) -> anyhow::Result<Self> {
+    ///
+    /// # Errors
+    /// If the scenario or what varies is wrong, or two runs would have the same record.
+    pub fn new(index: Index, file: &str, directory: &Path) -> Result<Self, Error> {
         let sweep = Sweep::parse(&index.set)?;
         let points = sweep.points();
         let scenarios = points.iter().map(|point| Scenario::parse_with(&index.scenario, file, point));
@@ -53,13 +60,33 @@ impl Plan {
             for (at, (point, scenario)) in points.iter().zip(&scenarios).enumerate() {
                 let run = Run::new(at, point, scenario.clone(), repetition, directory);
                 if let Some(other) = names.insert(run.record.clone(), runs.len()) {
-                    let other = &runs[other].label;
-                    bail!("'{other}' and '{}' would have the same record, {}", run.label, run.record.display());
+                    let first = runs[other].label.clone();
+                    return Err(Error::SameRecord { first, other: run.label, record: run.record });
                 }
                 runs.push(run);
             }
         }
         Ok(Self { index, keys: sweep.keys(), points, scenarios, runs })
+    }
+
+    /// The sweep that the records in `directory` are of, as if they were in `place`.
+    ///
+    /// # Errors
+    /// As [`Index::read`] and [`Plan::new`].
+    pub fn read(directory: &Path, place: &Path) -> Result<Self, Error> {
+        let index = Index::read(directory)?;
+        Self::new(index, &format!("{}, the scenario in it", Index::place(directory).display()), place)
+    }
+
+    /// The numbers of the runs that have no record yet.
+    pub fn missing(&self) -> Vec<usize> {
+        let missing = self.runs.iter().enumerate().filter(|(_, run)| run.summary(&self.index).is_none());
+        missing.map(|(at, _)| at).collect()
+    }
+
+    /// The records of all runs, as [`Run::summary`] gives them.
+    pub fn summaries(&self) -> Vec<Option<Record>> {
+        self.runs.iter().map(|run| run.summary(&self.index)).collect()
     }
 }
 
@@ -100,4 +127,26 @@ impl Run {
     pub fn has(&self, index: &Index, record: &Record) -> bool {
         index.has(record) && record.manifest.scenario == self.scenario
     }
+}
+
+/// How long a run of this scenario takes about: what its flows need if they fill the slowest line.
+pub fn expected(scenario: &Scenario) -> Duration {
+    let slowest = scenario.links.values().map(|link| link.rate.0).min().unwrap_or(1).max(1);
+    let ends = scenario.flows.values().map(|flow| {
+        let lasts = match flow.amount {
+            Amount::Duration(time) => Duration::from_nanos(time.0),
+            Amount::Bytes(bytes) => {
+                let bits = bytes.0 as f64 * 8.0 * f64::from(flow.parallel);
+                // A year is more than anyone waits for, and still can be added up.
+                Duration::from_secs_f64((bits / slowest as f64).min(3e7))
+            }
+        };
+        Duration::from_nanos(flow.start.0) + lasts
+    });
+    ends.max().unwrap_or_default() + BESIDES_FLOWS
+}
+
+/// Whether `place` names a record's file rather than a directory for it.
+pub fn is_file(place: &Path) -> bool {
+    place.extension().is_some_and(|extension| extension == "json")
 }

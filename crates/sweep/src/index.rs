@@ -1,20 +1,19 @@
 //! What a directory of records is of: a file beside them from which the sweep can be planned again.
 
 use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 
-use ekiden_files::{Kind, ReadError, read};
+use ekiden_files::{Kind, read};
 use ekiden_record::Record;
 use ekiden_units::Time;
 use serde::{Deserialize, Serialize};
 
-use super::shard::Shard;
+use crate::FORMAT;
+use crate::error::Error;
+use crate::shard::Shard;
 
 /// The name of the file; not `.json`, as the records' are.
 const NAME: &str = "sweep.toml";
-/// The version that this program writes, and the newest it reads.
-const FORMAT: u32 = 1;
 
 /// A sweep: a scenario and what of it varies. Described in docs/guide/record.md.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -32,20 +31,8 @@ pub struct Index {
     pub scenario: String,
 }
 
-/// Why a directory's sweep is not known, or cannot be noted.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("{}: {source}; so it is not known which sweep {} is of", file.display(), directory.display())]
-    Unreadable { file: PathBuf, directory: PathBuf, source: ReadError },
-    #[error("{}: not the description of a sweep: {reason}", file.display())]
-    NoSweep { file: PathBuf, reason: String },
-    #[error("{}: format {found}, but this ekiden reads up to {FORMAT}; use a newer one", file.display())]
-    TooNew { file: PathBuf, found: u32 },
-    #[error("{}: cannot be written: {source}", file.display())]
-    Unwritable { file: PathBuf, source: io::Error },
-}
-
 impl Index {
+    /// The sweep of a scenario file's text.
     pub fn new(producer: &str, set: &[String], repeat: u32, resolution: Option<Time>, scenario: String) -> Self {
         Self { format: FORMAT, producer: producer.into(), set: set.into(), repeat, resolution, scenario }
     }
@@ -57,6 +44,9 @@ impl Index {
     }
 
     /// The sweep that the records in `directory` are of.
+    ///
+    /// # Errors
+    /// If its description is missing, is none, or is of a newer ekiden.
     pub fn read(directory: &Path) -> Result<Self, Error> {
         /// The format is looked at first: a newer one may differ in everything else.
         #[derive(Deserialize)]
@@ -77,6 +67,9 @@ impl Index {
     }
 
     /// Notes the sweep in `directory`, whole or not at all. Several shards may do so at the same time.
+    ///
+    /// # Errors
+    /// [`Error::Unwritable`].
     pub fn write(&self, directory: &Path, shard: Option<Shard>) -> Result<(), Error> {
         let file = Self::place(directory);
         let text = toml::to_string(self).expect("texts and numbers");

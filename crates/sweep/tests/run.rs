@@ -1,0 +1,148 @@
+//! A sweep whose runs only leave their records: what is done, what is done again, and what is said of the others.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::path::Path;
+use std::sync::Mutex;
+
+use ekiden_record::{FORMAT, Manifest, Record};
+use ekiden_sweep::{Done, Error, Failure, Index, Kind, Plan, Run, Runner, Watch, carry_out};
+
+const SCENARIO: &str = "name = \"pair\"\n[node.a]\n[node.b]\n[link.line]\nends = [\"a\", \"b\"]\nrate = \"10Mbit/s\"\ndelay = \"10ms\"\n\
+                        [flow.f]\nfrom = \"a\"\nto = \"b\"\nbytes = \"300KB\"\n";
+
+/// Six runs of three points, with their records in `directory`.
+fn plan(directory: &Path) -> Plan {
+    let index = Index::new("simulate", &["link.line.delay=1ms,2ms,4ms".to_owned()], 2, None, SCENARIO.into());
+    Plan::new(index, "pair.toml", directory).unwrap()
+}
+
+/// Leaves a record of `scenario`.
+fn leave(run: &Run, scenario: &str) {
+    let record = Record {
+        format: FORMAT,
+        manifest: Manifest {
+            producer: "simulate".into(),
+            version: "0".into(),
+            command: Vec::new(),
+            kernel: None,
+            seed: 0,
+            scenario_name: "pair".into(),
+            scenario: scenario.into(),
+            started_unix_ms: 0,
+            resolution_us: None,
+        },
+        flows: Vec::new(),
+        paths: Vec::new(),
+        links: Vec::new(),
+        tunnels: Vec::new(),
+        stolen_percent: None,
+        samples: Vec::new(),
+        queues: Vec::new(),
+        events: Vec::new(),
+        congestion: None,
+    };
+    record.write(&run.record).unwrap();
+}
+
+/// What was told, as lines.
+#[derive(Default)]
+struct Told(Mutex<BTreeSet<String>>);
+
+impl Watch for Told {
+    fn ended(&self, run: &Run) {
+        self.0.lock().unwrap().insert(run.label.clone());
+    }
+
+    fn failed(&self, run: &Run, failure: &Failure) {
+        self.0.lock().unwrap().insert(format!("{}: {failure}", run.label));
+    }
+}
+
+impl Told {
+    fn lines(self) -> Vec<String> {
+        self.0.into_inner().unwrap().into_iter().collect()
+    }
+}
+
+#[test]
+fn what_has_a_record_is_not_run_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(folder.path());
+    assert_eq!(plan.missing(), [0, 1, 2, 3, 4, 5]);
+    leave(&plan.runs[1], &plan.runs[1].scenario);
+    // A record of another scenario is none of this run.
+    leave(&plan.runs[2], &plan.runs[1].scenario);
+    let missing = plan.missing();
+    assert_eq!(missing, [0, 2, 3, 4, 5]);
+    let told = Told::default();
+    let work = |run: &Run| {
+        leave(run, &run.scenario);
+        Ok(Done::Finished)
+    };
+    let failed = carry_out(&plan, &missing, &Runner { jobs: 3, work: &work, stopped_by: &|| None }, &told).unwrap();
+    assert!(failed.is_empty());
+    assert_eq!(told.lines().len(), 5);
+    assert!(plan.missing().is_empty());
+    assert!(plan.summaries().iter().all(Option::is_some));
+}
+
+#[test]
+fn what_fails_is_told_and_the_others_are_done() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(folder.path());
+    let told = Told::default();
+    let work = |run: &Run| match run.label.as_str() {
+        "link.line.delay=1ms r1" => Ok(Done::Failed { code: 5, reason: "no line".into() }),
+        "link.line.delay=4ms r0" => {
+            leave(run, "name = \"other\"\n");
+            Ok(Done::Finished)
+        }
+        _ => {
+            leave(run, &run.scenario);
+            Ok(Done::Finished)
+        }
+    };
+    let runner = Runner { jobs: 2, work: &work, stopped_by: &|| None };
+    let failed = carry_out(&plan, &plan.missing(), &runner, &told).unwrap();
+    let expected = [(2, Failure::Changed), (3, Failure::Run { code: 5, reason: "no line".into() })];
+    assert_eq!(failed, expected.into());
+    let lines = told.lines();
+    assert_eq!(lines.len(), 8, "{lines:?}");
+    assert!(lines.contains(&"link.line.delay=1ms r1: no line".into()), "{lines:?}");
+    assert!(
+        lines.contains(&"link.line.delay=4ms r0: the scenario file has changed since the sweep began".into()),
+        "{lines:?}"
+    );
+    assert_eq!(plan.missing(), [2, 3]);
+}
+
+#[test]
+fn a_signal_ends_a_sweep_and_an_error_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(folder.path());
+    let work = |run: &Run| match run.point {
+        0 => {
+            leave(run, &run.scenario);
+            Ok(Done::Finished)
+        }
+        _ => Ok(Done::Stopped),
+    };
+    let runner = Runner { jobs: 1, work: &work, stopped_by: &|| Some(15) };
+    let error = carry_out(&plan, &plan.missing(), &runner, &Told::default()).unwrap_err();
+    assert!(matches!(error, Error::Interrupted { done: 1, runs: 6, signal: 15 }), "{error}");
+
+    let work = |_: &Run| Err(io::ErrorKind::NotFound.into());
+    let runner = Runner { jobs: 4, work: &work, stopped_by: &|| None };
+    let error = carry_out(&plan, &plan.missing(), &runner, &Told::default()).unwrap_err();
+    assert!(error.to_string().starts_with("cannot start a run: ") && error.kind() == Kind::Other, "{error}");
+}
+
+#[test]
+fn runs_that_would_share_a_record_are_refused() {
+    // A file's name shows neither the blank nor the tab.
+    let set = ["link.line.delay=1 ms,1\tms".to_owned()];
+    let index = Index::new("simulate", &set, 1, None, SCENARIO.into());
+    let error = Plan::new(index, "pair.toml", Path::new("all")).err().unwrap();
+    assert!(matches!(&error, Error::SameRecord { .. }), "{error}");
+}

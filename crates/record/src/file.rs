@@ -4,9 +4,9 @@ use std::io;
 use std::path::Path;
 
 use ekiden_files::{Kind, ReadError, read, write};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
-use crate::{FORMAT, Record};
+use crate::{Disturbance, FORMAT, Record};
 
 /// Why a record could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -89,9 +89,17 @@ impl Record {
         write(path, self.to_json().as_bytes()).map_err(unwritable)
     }
 
-    /// The record as JSON text.
+    /// The record as JSON text. Its last field, `disturbed`, is [`Record::disturbance`]: readers in other languages need no rule
+    /// of their own. It is not read back, so what reads a record and writes it again has the rule of today.
     pub fn to_json(&self) -> String {
+        #[derive(Serialize)]
+        struct Shown<'a> {
+            #[serde(flatten)]
+            record: &'a Record,
+            disturbed: Option<Disturbance>,
+        }
+        let shown = Shown { record: self, disturbed: self.disturbance() };
         // Only maps with non-text keys and failing `Serialize` implementations can fail, and there are none here.
-        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+        serde_json::to_string_pretty(&shown).unwrap_or_default() + "\n"
     }
 }

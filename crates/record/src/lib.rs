@@ -3,12 +3,14 @@
 //! The format is described in `docs/guide/record.md`. Names of quantities end in their unit; times count from the start of the
 //! run on one clock.
 
+mod disturbance;
 mod file;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use disturbance::Disturbance;
 pub use file::Error;
 
 /// The version of the format that this program writes, and the newest it reads.

@@ -1,8 +1,8 @@
 //! A record read back is the record written, and what is no record is refused with a clear line.
 
 use ekiden_record::{
-    Congestion, CongestionEvent, CongestionEventKind, Error, Event, FORMAT, Flow, Lateness, LinkDirection, Manifest,
-    Outcome, Path, QueueSample, Record, Sample, TunnelDirection,
+    Congestion, CongestionEvent, CongestionEventKind, Disturbance, Error, Event, FORMAT, Flow, Lateness, LinkDirection,
+    Manifest, Outcome, Path, QueueSample, Record, Sample, TunnelDirection,
 };
 
 fn record() -> Record {
@@ -170,4 +170,35 @@ fn says_where_a_file_is_no_record() {
 fn a_missing_file_is_named() {
     let error = Record::read(std::path::Path::new("/nonexistent/record.json")).unwrap_err();
     assert!(error.to_string().starts_with("/nonexistent/record.json: cannot be read"));
+}
+
+#[test]
+fn the_json_says_whether_the_machine_disturbed_the_run() {
+    let run = |overruns: [u64; 2], p99_us: [Option<f64>; 2]| {
+        let mut record = record();
+        record.links.push(record.links[0].clone());
+        for ((link, overruns), p99_us) in record.links.iter_mut().zip(overruns).zip(p99_us) {
+            link.overruns = overruns;
+            link.lateness = p99_us.map(|p99_us| Lateness { p50_us: 0.0, p99_us, max_us: 9000.0 });
+        }
+        record
+    };
+    let disturbed = |overruns, lateness_p99_us| Some(Disturbance { overruns, lateness_p99_us });
+    for (record, expected, told) in [
+        (run([0, 0], [Some(1000.0), Some(80.0)]), None, ""),
+        (run([0, 0], [None, None]), None, ""),
+        (run([0, 2], [Some(999.0), None]), disturbed(2, None), "2 overruns"),
+        (run([0, 0], [Some(1005.0), Some(2345.0)]), disturbed(0, Some(2345.0)), "2.3 ms late"),
+        (run([1, 2], [Some(10.0), Some(1200.0)]), disturbed(3, Some(1200.0)), "3 overruns, 1.2 ms late"),
+    ] {
+        assert_eq!(record.disturbance(), expected);
+        assert_eq!(record.disturbance().map(|disturbance| disturbance.to_string()).unwrap_or_default(), told);
+        let json = record.to_json();
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        assert_eq!(value["disturbed"], serde_json::to_value(expected).unwrap());
+        assert_eq!(value["manifest"]["seed"], u64::MAX);
+        // What a file says about it is not believed: it is found out again.
+        let liar = json.replace("\"disturbed\": null", "\"disturbed\": {\"overruns\": 7}");
+        assert_eq!(Record::parse(&liar, "x.json").unwrap().to_json(), json);
+    }
 }

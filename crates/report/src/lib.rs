@@ -10,6 +10,6 @@ mod timeline;
 
 pub use chart::{BarChart, LineChart, Series};
 pub use page::{Page, Section};
-pub use summary::{FlowSummary, LATENESS_P99_MOST_US, Spread, Summary, is_invalid, summarize};
+pub use summary::{FlowSummary, Spread, Summary, summarize};
 pub use table::Table;
 pub use timeline::{Quantity, timeline};

@@ -1,10 +1,7 @@
 //! What the runs of one point have in common: medians, and how far the runs are apart.
 
-use ekiden_record::{Outcome, Record};
+use ekiden_record::{Disturbance, Outcome, Record};
 use serde::Serialize;
-
-/// Lateness of the 99th percentile above which a run means little, in microseconds.
-pub const LATENESS_P99_MOST_US: f64 = 1000.0;
 
 /// A quantity over several runs.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -33,8 +30,11 @@ impl Spread {
 pub struct Summary {
     /// How many runs there are.
     pub runs: usize,
-    /// How many of them are invalid: the emulation lost packets itself, or was later than [`LATENESS_P99_MOST_US`].
+    /// How many of them are invalid: the machine disturbed them ([`Record::disturbance`]).
     pub invalid: usize,
+    /// What it did to them, all together; `None` if none is invalid.
+    #[serde(skip)]
+    pub disturbance: Option<Disturbance>,
     /// Packets that found a queue full, over all links and both directions of a run. `None` without any run.
     pub queue_drops: Option<Spread>,
     /// Packets that the emulation lost itself, in all runs together.
@@ -48,15 +48,10 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// What the machine did to the invalid runs, for people.
+    /// What the machine did to the invalid runs, for people; empty if none is invalid.
     pub fn why_invalid(&self) -> String {
-        let mut why = Vec::new();
-        if self.overruns > 0 {
-            why.push(format!("{} overruns", self.overruns));
-        }
-        if let Some(p99_us) = self.lateness_p99_us.filter(|p99_us| *p99_us > LATENESS_P99_MOST_US) {
-            why.push(format!("{:.1} ms late", p99_us / 1e3));
-        }
+        let Some(disturbance) = self.disturbance else { return String::new() };
+        let mut why = vec![disturbance.to_string()];
         if let Some(percent) = self.stolen_percent.filter(|percent| *percent >= 1.0) {
             why.push(format!("hypervisor took {percent:.0} %"));
         }
@@ -84,23 +79,19 @@ pub struct FlowSummary {
 pub fn summarize(records: &[Record]) -> Summary {
     let links = || records.iter().flat_map(|record| &record.links);
     let lateness = links().filter_map(|link| Some(link.lateness?.p99_us));
+    let disturbed = || records.iter().filter_map(Record::disturbance);
     let drops = |record: &Record| record.links.iter().map(|link| link.queue_drops).sum::<u64>() as f64;
     let names = records.first().into_iter().flat_map(|record| &record.flows).map(|flow| flow.name.as_str());
     Summary {
         runs: records.len(),
-        invalid: records.iter().filter(|record| is_invalid(record)).count(),
+        invalid: disturbed().count(),
+        disturbance: disturbed().reduce(Disturbance::and),
         queue_drops: Spread::of(records.iter().map(drops)),
         overruns: links().map(|link| link.overruns).sum(),
         lateness_p99_us: lateness.max_by(f64::total_cmp),
         stolen_percent: records.iter().filter_map(|record| record.stolen_percent).max_by(f64::total_cmp),
         flows: names.map(|name| flow_summary(name, records)).collect(),
     }
-}
-
-/// Whether the machine, not the scenario, has shaped a run: overruns, or a lateness above [`LATENESS_P99_MOST_US`].
-pub fn is_invalid(record: &Record) -> bool {
-    let late = |p99_us| p99_us > LATENESS_P99_MOST_US;
-    record.links.iter().any(|link| link.overruns > 0 || link.lateness.is_some_and(|lateness| late(lateness.p99_us)))
 }
 
 fn flow_summary(name: &str, records: &[Record]) -> FlowSummary {

@@ -1,7 +1,7 @@
 //! Medians and spreads over the runs of one point.
 
 use ekiden_record::{FORMAT, Flow, Lateness, LinkDirection, Manifest, Outcome, Record};
-use ekiden_report::{Spread, is_invalid, summarize};
+use ekiden_report::{Spread, summarize};
 
 fn record(goodputs: &[(&str, u64)], drops: [u64; 2], overruns: u64, p99_us: Option<f64>) -> Record {
     let flow = |&(name, goodput_bit_s): &(&str, u64)| Flow {
@@ -98,11 +98,14 @@ fn a_failed_flow_counts_as_failed_and_for_nothing_else() {
 #[test]
 fn runs_that_the_machine_has_shaped_are_invalid() {
     let run = |overruns, p99_us| record(&[("one", 100)], [0, 0], overruns, p99_us);
-    let runs = [run(0, Some(999.0)), run(1, Some(10.0)), run(0, Some(1001.0)), run(0, None)];
-    assert_eq!(runs.each_ref().map(is_invalid), [false, true, true, false]);
+    let mut runs = [run(0, Some(999.0)), run(1, Some(10.0)), run(0, Some(1040.0)), run(0, None)];
     let summary = summarize(&runs);
     // Each record has two directions.
-    assert_eq!((summary.invalid, summary.overruns, summary.lateness_p99_us), (2, 2, Some(1001.0)));
+    assert_eq!((summary.invalid, summary.overruns, summary.lateness_p99_us), (2, 2, Some(1040.0)));
+    assert_eq!(summary.why_invalid(), "2 overruns, 1.0 ms late");
+    runs[0].stolen_percent = Some(12.0);
+    assert_eq!(summarize(&runs).why_invalid(), "2 overruns, 1.0 ms late, hypervisor took 12 %");
+    assert_eq!(summarize(&runs[..1]).why_invalid(), "");
 }
 
 #[test]

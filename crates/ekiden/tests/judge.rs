@@ -31,17 +31,19 @@ fn of_lab(record: &Record, times: f64, late_us: f64) -> Record {
     record
 }
 
-fn judge(folder: &Path, simulated: &Record, lab: &[Record]) -> Output {
+/// What the judge says of these records, written as `to_json` writes them.
+fn judge(folder: &Path, simulated: &Record, lab: &[Record], to_json: fn(&Record) -> String) -> Output {
     for (kind, records) in [("simulated", std::slice::from_ref(simulated)), ("lab", lab)] {
         let case = folder.join("records").join(kind).join("pair");
         let _ = fs::remove_dir_all(&case);
         fs::create_dir_all(&case).unwrap();
         for (at, record) in records.iter().enumerate() {
-            fs::write(case.join(format!("r{at}.json")), serde_json::to_string(record).unwrap()).unwrap();
+            fs::write(case.join(format!("r{at}.json")), to_json(record)).unwrap();
         }
     }
     let judge = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/fidelity/judge");
-    Command::new("python3").arg(judge).arg(folder.join("records")).output().unwrap()
+    let mut command = Command::new("python3");
+    command.arg(judge).arg(folder.join("records")).env("EKIDEN", env!("CARGO_BIN_EXE_ekiden")).output().unwrap()
 }
 
 #[test]
@@ -57,9 +59,20 @@ fn a_difference_is_told_from_what_the_machine_did() {
         (vec![lab(0.8, 5000.0)], 2, "| (+25%) |", "a hypervisor took 12 % of the processors' time"),
         (vec![lab(1.0, 5000.0)], 2, "| (+0%) |", "1 could not be judged"),
     ] {
-        let output = judge(folder.path(), &simulated, &runs);
+        let output = judge(folder.path(), &simulated, &runs, Record::to_json);
         let [table, told] = [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
         assert_eq!(output.status.code(), Some(code), "{table}{told}");
         assert!(table.contains(cell) && told.contains(said), "{table}{told}");
     }
+}
+
+#[test]
+fn records_that_do_not_say_whether_they_were_disturbed_are_judged_alike() {
+    let folder = tempfile::tempdir().unwrap();
+    let simulated = record(folder.path());
+    let runs = [of_lab(&simulated, 1.0, 100.0), of_lab(&simulated, 0.1, 5000.0)];
+    let without = |record: &Record| serde_json::to_string(record).unwrap();
+    let [new, old] = [Record::to_json, without].map(|to_json| judge(folder.path(), &simulated, &runs, to_json));
+    assert_eq!(new.status.code(), Some(0), "{new:?}");
+    assert_eq!(new, old);
 }

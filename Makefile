@@ -12,7 +12,7 @@ demo: release
 # reason, when not run as root.
 test:
 	@scripts/setup build test
-	@bench/relay/peers $(or $(CARGO_TARGET_DIR),target)/peers || echo "test: without HAProxy and nginx" >&2
+	@bench/load/relay/peers $(or $(CARGO_TARGET_DIR),target)/peers || echo "test: without HAProxy and nginx" >&2
 	cargo test --workspace --no-fail-fast -- --test-threads 4
 
 # Format and lints; warnings are refused.
@@ -30,24 +30,24 @@ bench: bench-lab bench-sim bench-relay
 bench-lab: release
 	for file in scenarios/check-*.toml; do $(BUILT)/ekiden lab check $$file || failed=1; done; exit $${failed:-0}
 
-# The relay beside its peers and the floor, with up to 2,000 streams: fifteen rounds, an hour. `bench/relay/run --rounds 5` for less.
+# The relay beside its peers and the floor, with up to 2,000 streams: fifteen rounds, an hour. `bench/load/relay/run --rounds 5` for less.
 bench-relay:
 	@scripts/setup build demo bench
 	cargo build --release --package ekiden
-	bench/relay/run
+	bench/load/relay/run
 
 # What receivers see when a relay is killed, a host resets, they read late, or a byte is urgent, ekiden beside its peers: six minutes.
-# `bench/ends/run --trials 112` kills chains of ekiden nodes a thousand times.
+# `bench/load/ends/run --trials 112` kills chains of ekiden nodes a thousand times.
 bench-ends: release
-	bench/ends/run
+	bench/load/ends/run
 
 # What honest clients get while strangers attack a node: four minutes.
 bench-hostile: release
-	bench/hostile/run
+	bench/load/hostile/run
 
 # Two nodes that are offered twice the connections per second, and twice the files, that they can do: six minutes.
 bench-overload: release
-	bench/overload/run
+	bench/load/overload/run
 
 # How fast simulations are, beside the aims: two to three minutes.
 bench-sim:
@@ -56,33 +56,33 @@ bench-sim:
 
 # S0's experiments, chapter 5, and 1 Gbit/s: an hour and three quarters. Continues where it was interrupted.
 bench-s0: release
-	bench/s0/run
+	bench/experiments/s0/run
 
 # S1's figures and claims, simulated: two minutes.
 bench-s1: release
-	bench/s1/run
+	bench/experiments/s1/run
 
 # Which congestion control for which path: half an hour. Continues where it was interrupted.
 bench-choice: release
-	bench/choice/run
+	bench/experiments/choice/run
 
 # S2's table: parallel streams with and without a gateway, simulated. Continues where it was interrupted.
 bench-s2: release
-	bench/s2/run
+	bench/experiments/s2/run
 
 # The same scenarios on the kernel's TCP and simulated: half an hour. Continues where it was interrupted.
 bench-fidelity: release
-	bench/fidelity/run
+	bench/experiments/fidelity/run
 
 # First byte and 100 KB over a long chain, direct, cold and warm: six minutes.
 bench-warm: release
-	bench/warm/run --json $(dir $(BUILT))warm.json
+	bench/load/warm/run --json $(dir $(BUILT))warm.json
 
-# Three nodes under mixed load and random faults for half an hour. `bench/soak/run SECONDS` for less.
+# Three nodes under mixed load and random faults for half an hour. `bench/load/soak/run SECONDS` for less.
 soak:
 	@scripts/setup build test
 	cargo build --release --package ekiden
-	bench/soak/run
+	bench/load/soak/run
 
 # Mutated input for every parser of bytes from the network, ten minutes each: an hour on two processors. `fuzz/run SECONDS` for less.
 fuzz:

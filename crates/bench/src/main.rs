@@ -28,7 +28,7 @@ struct Args {
     /// Where the peers' packages are unpacked (usr/sbin/haproxy, usr/sbin/nginx ...).
     #[arg(long)]
     peers: PathBuf,
-    /// The bare relay, built from bench/relay/bare.c.
+    /// The bare relay, built from bench/load/relay/bare.c.
     #[arg(long, default_value = "bare-relay")]
     bare: PathBuf,
     /// The relays' configurations.

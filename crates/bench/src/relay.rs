@@ -28,7 +28,7 @@ pub enum Relay {
     Haproxy,
     /// nginx's stream module.
     Nginx,
-    /// The floor: bench/relay/bare.c, which does nothing but relay.
+    /// The floor: bench/load/relay/bare.c, which does nothing but relay.
     Bare,
     /// The same with SO_RCVLOWAT on bulk sources. Measured only if it is named.
     BareLowat,
@@ -61,7 +61,7 @@ const LOW_WATER: &str = "524288";
 
 /// A process of a relay.
 struct Node {
-    /// Its configuration in bench/relay, or source, if it takes none. It says where it listens ...
+    /// Its configuration in bench/load/relay, or source, if it takes none. It says where it listens ...
     config: &'static str,
     /// ... and whether that is at the exit instead of the relay's node.
     at_exit: bool,

@@ -1,6 +1,6 @@
 //! The PROXY protocol with HAProxy, nginx and curl on the other side, over IPv4 and IPv6.
 //!
-//! They are Debian's, unpacked by bench/relay/peers into the target directory: installed, they would start services.
+//! They are Debian's, unpacked by bench/load/relay/peers into the target directory: installed, they would start services.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
     if !root {
         eprintln!("ignored: the tests with balancers make namespaces, which needs root here");
     } else if !there {
-        eprintln!("ignored: no HAProxy and nginx in {0} (bench/relay/peers {0} fetches them)", peers.display());
+        eprintln!("ignored: no HAProxy and nginx in {0} (bench/load/relay/peers {0} fetches them)", peers.display());
     }
     let trial = Trial::test("clients' addresses arrive from HAProxy, and at HAProxy and nginx", move || run(&peers));
     libtest_mimic::run(&arguments, vec![trial.with_ignored_flag(!root || !there)]).exit_code()

@@ -1,4 +1,4 @@
-//! `bench/fidelity/judge`: what follows from records of the lab beside simulated ones, and what does not.
+//! `bench/experiments/fidelity/judge`: what follows from records of the lab beside simulated ones, and what does not.
 
 use std::fs;
 use std::path::Path;
@@ -41,7 +41,7 @@ fn judge(folder: &Path, simulated: &Record, lab: &[Record], to_json: fn(&Record)
             fs::write(case.join(format!("r{at}.json")), to_json(record)).unwrap();
         }
     }
-    let judge = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/fidelity/judge");
+    let judge = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bench/experiments/fidelity/judge");
     let mut command = Command::new("python3");
     command.arg(judge).arg(folder.join("records")).env("EKIDEN", env!("CARGO_BIN_EXE_ekiden")).output().unwrap()
 }

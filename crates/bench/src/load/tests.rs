@@ -98,7 +98,7 @@ impl Drop for Running {
 #[test]
 fn the_bare_relay_passes_bytes_and_ends_on() {
     let program = std::env::temp_dir().join(format!("bare-relay-{}", std::process::id()));
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/relay/bare.c");
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/load/relay/bare.c");
     let built = Command::new("gcc").args(["-O2", "-Wall", "-Werror", "-pthread", source, "-o"]).arg(&program).status();
     assert!(built.unwrap().success());
     for low_water in [&[][..], &["-l", "524288"]] {

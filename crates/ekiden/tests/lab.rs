@@ -111,9 +111,8 @@ fn jitter() -> Result<(), Failed> {
     assert_within(rtt, 10.0, 90.0)?;
     let dropped: u64 = record.links.iter().map(|link| link.queue_drops + link.random_losses).sum();
     ensure(dropped == 0, || format!("{dropped} packets were dropped"))?;
-    // On a busy machine an answer may come too late to count.
     let path = &record.paths[0];
-    ensure(path.lost * 10 <= path.probes, || format!("{} of {} probes were lost", path.lost, path.probes))?;
+    ensure(path.lost == 0, || format!("{} of {} probes were lost", path.lost, path.probes))?;
     ensure(record.flows[0].outcome == Outcome::Complete, || format!("{:?}", record.flows[0].outcome))
 }
 

@@ -7,13 +7,15 @@
 use std::io;
 use std::net::Ipv4Addr;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
 
 use ekiden_net::device;
 use ekiden_net::namespace::Namespace;
 use ekiden_net::netlink::{io_error, on_netlink};
 use ekiden_scenario::{Link, NodeKind, Scenario, address};
+use futures_util::TryStreamExt;
 use rtnetlink::packet_core::DefaultNla;
-use rtnetlink::packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute};
+use rtnetlink::packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, State};
 use rtnetlink::packet_route::route::{RouteAttribute, RouteMetric, RouteScope};
 use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBuilder};
 
@@ -23,6 +25,9 @@ use crate::tcp;
 
 /// The hardware address of every device in a node; locally administered.
 const HARDWARE_ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0, 1];
+
+/// How long the kernel may take until devices carry packets; mostly less than a millisecond.
+const CARRY_MOST: Duration = Duration::from_secs(10);
 
 /// The namespaces of a lab.
 pub(crate) struct Network {
@@ -55,6 +60,10 @@ pub(crate) fn build(scenario: &Scenario) -> Result<Network, Error> {
         nodes.push(namespace);
     }
     wire.run(|| on_netlink(|handle| raise_wire(handle, scenario))).map_err(building("set up the wire's devices"))?;
+    for (namespace, name) in nodes.iter().zip(scenario.nodes.keys()) {
+        let failed = building(format!("wait for the devices of node '{name}'"));
+        namespace.run(|| on_netlink(|handle| carry(handle, scenario, name))).map_err(failed)?;
+    }
     Ok(Network { nodes, wire })
 }
 
@@ -121,6 +130,31 @@ async fn raise_wire(handle: Handle, scenario: &Scenario) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Waits until a node's devices carry packets. The kernel learns only a moment after the other ends were set up that they may,
+/// and throws away what is sent before: on a busy machine, the first packets of a run.
+async fn carry(handle: Handle, scenario: &Scenario, node: &str) -> io::Result<()> {
+    for (number, (name, _)) in
+        scenario.links.iter().enumerate().filter(|(_, (_, link))| link.ends.iter().any(|end| end == node))
+    {
+        let device = device_name(name, number);
+        let start = Instant::now();
+        while !is_carrying(&handle, &device).await? {
+            if start.elapsed() > CARRY_MOST {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, format!("'{device}' has no carrier")));
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+    Ok(())
+}
+
+async fn is_carrying(handle: &Handle, device: &str) -> io::Result<bool> {
+    let mut found = handle.link().get().match_name(device.into()).execute();
+    let message = found.try_next().await.map_err(io_error)?;
+    let is_up = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::OperState(State::Up));
+    Ok(message.is_some_and(|message| message.attributes.iter().any(is_up)))
 }
 
 /// What TCP takes from the route. The congestion control goes here and not into the namespace's default because the

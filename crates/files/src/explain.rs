@@ -5,7 +5,10 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Error};
 
-/// What a reader of `text` says, in one line, with the key that it is about and what would be right.
+use crate::nearest::nearest;
+
+/// What a reader of `text` says, in one line, with the key that it is about and what would be right. For an unknown key or word
+/// that is the nearest known one, if any is near.
 pub fn explain(text: &str, error: &Error) -> String {
     let message = error.message().trim().replace('\n', "; ");
     let Some(span) = error.span() else { return message };
@@ -18,12 +21,12 @@ pub fn explain(text: &str, error: &Error) -> String {
     if !span.is_empty() {
         find(root.get_ref(), &span, &mut path);
     }
-    if let Some((field, expected)) = message.strip_prefix("unknown field ").and_then(|rest| rest.split_once(", ")) {
+    if let Some((field, expected)) = unknown(&message, "field") {
         // A table's head may name tables below the one that is unknown.
-        let own = path.iter().rposition(|key| key == field.trim_matches('`'));
+        let own = path.iter().rposition(|key| key == field);
         path.truncate(own.unwrap_or(path.len().saturating_sub(1)));
         let place = if path.is_empty() { String::new() } else { format!(" in {}", path.join(".")) };
-        return format!("unknown field {field}{place}, {expected}");
+        return format!("unknown field `{field}`{place}, {expected}{}", suggestion(field, expected));
     }
     if let Some(key) = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
         return match path.is_empty() {
@@ -37,8 +40,23 @@ pub fn explain(text: &str, error: &Error) -> String {
         true => key_in_line(text, span.start).unwrap_or_default().to_owned(),
         false => path.join("."),
     };
-    let message = said_plainly(&message) + &written;
+    let suggestion = unknown(&message, "variant").map_or(String::new(), |(word, expected)| suggestion(word, expected));
+    let message = said_plainly(&message) + &written + &suggestion;
     if path.is_empty() { message } else { format!("{path}: {message}") }
+}
+
+/// The unknown name in a message of serde's, and what the message says of the known ones.
+fn unknown<'a>(message: &'a str, kind: &str) -> Option<(&'a str, &'a str)> {
+    let rest = message.strip_prefix("unknown ")?.strip_prefix(kind)?.strip_prefix(" `")?;
+    // The last: what someone has written may hold anything, a known name may not.
+    let end = rest.rfind("`, expected ").or_else(|| rest.rfind("`, there are no "))?;
+    Some((&rest[..end], &rest[end + "`, ".len()..]))
+}
+
+/// The known name that may have been meant by `wrong`. `expected` has the known ones between backticks, as serde writes them.
+fn suggestion(wrong: &str, expected: &str) -> String {
+    let known = expected.split('`').skip(1).step_by(2);
+    nearest(wrong, known).map_or(String::new(), |near| format!("; did you mean `{near}`?"))
 }
 
 /// Adds to `path` the keys that lead to what is at `span`.
@@ -220,6 +238,46 @@ mod tests {
         Host,
     }
 
+    fn explained(text: &str) -> String {
+        explain(text, &toml::from_str::<File>(text).unwrap_err())
+    }
+
+    #[test]
+    fn an_unknown_name_that_is_near_a_known_one_comes_with_it() {
+        for (text, said) in [
+            ("nam = \"a\"", "expected one of `name`, `threads`, `node`, `route`; did you mean `name`?"),
+            (
+                "name = \"a\"\n[node.x]\nkidn = 1",
+                "unknown field `kidn` in node.x, expected `kind` or `via`; did you mean `kind`?",
+            ),
+            (
+                "name = \"a\"\n[rotue]",
+                "unknown field `rotue`, expected one of `name`, `threads`, `node`, `route`; did you mean `route`?",
+            ),
+            (
+                "name = \"a\"\n[node.x]\nkind = \"Host\"",
+                "unknown variant `Host`, expected `host`; did you mean `host`?",
+            ),
+        ] {
+            let explained = explained(text);
+            assert!(explained.ends_with(said) && !explained.contains('\n'), "{text}\n{explained}");
+        }
+    }
+
+    #[test]
+    fn an_unknown_name_that_is_far_from_all_known_ones_comes_alone() {
+        for text in [
+            "colour = \"red\"",
+            "name = \"a\"\n[node.x]\nvoice = 1",
+            "name = \"a\"\n[node.x]\nkind = \"router\"",
+            "\"a`, expected `name\" = 1",
+            "name = \"what, expected one of `name`\"\n\"\" = 1",
+        ] {
+            let explained = explained(text);
+            assert!(explained.contains("unknown ") && !explained.contains("did you mean"), "{text}\n{explained}");
+        }
+    }
+
     #[test]
     fn every_message_names_its_key() {
         for (text, said) in [
@@ -229,7 +287,10 @@ mod tests {
                 "name = \"a\"\n[node.x]\nkind = \"host\"\nvia = \"b\"",
                 "node.x.via: invalid type: it is string \"b\", and must be a list",
             ),
-            ("name = \"a\"\n[node.x]\nkind = \"hosts\"", "node.x.kind: unknown variant `hosts`, expected `host`"),
+            (
+                "name = \"a\"\n[node.x]\nkind = \"hosts\"",
+                "node.x.kind: unknown variant `hosts`, expected `host`; did you mean `host`?",
+            ),
             ("name = \"a\"\nnode.x.kind = 5", "node.x.kind: it must be a text in quotes"),
             (
                 "name = \"a\"\n[node.x]\nkind = \"host\"\nvia = [\"b\", 3]",
@@ -275,8 +336,7 @@ mod tests {
                 "duplicate key: [node.x] is there already in line 2",
             ),
         ] {
-            let error = toml::from_str::<File>(text).unwrap_err();
-            let explained = explain(text, &error);
+            let explained = explained(text);
             assert!(explained.starts_with(said) && !explained.contains('\n'), "{text}\n{explained}");
         }
     }

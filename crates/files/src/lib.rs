@@ -4,6 +4,7 @@
 //! that are whole or not there. [`explain`] says which key of a TOML file its reader refuses.
 
 mod explain;
+mod nearest;
 mod read;
 mod write;
 

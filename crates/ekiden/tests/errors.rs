@@ -52,6 +52,20 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
     ),
     ("nam = \"x\"", &["proxy", "-c", "FILE"], 3, "FILE:1: unknown field `nam`"),
     (
+        "[listen.a]\nkind = \"http\"\nadress = \"127.0.0.1:0\"",
+        &["proxy", "-c", "FILE"],
+        3,
+        "; did you mean `address`?\n",
+    ),
+    ("[limits]\nuser_conections = 1", &["proxy", "-c", "FILE"], 3, "; did you mean `user_connections`?\n"),
+    (
+        "name = \"x\"\n[node.a]\n[link.l]\nends = [\"a\", \"a\"]\nrate = \"1Mbit/s\"\ndealy = \"1ms\"",
+        &["scenario", "check", "FILE"],
+        3,
+        "; did you mean `delay`?\n",
+    ),
+    (PAIR, &["simulate", "FILE", "--set", "tcp.sacks=true"], 3, "; did you mean `sack`?\n"),
+    (
         "name = \"x\"\n[listen.s]\nkind = \"socks5\"\naddress = \"0.0.0.0:1080\"",
         &["proxy", "-c", "FILE"],
         3,
@@ -123,6 +137,8 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
     ),
     ("[listen.a]\nkind = 5", &["proxy", "-c", "FILE"], 3, "FILE:2: listen.a.kind: it must be a text in quotes"),
     ("[listen.a]\nkind = \"sock5\"", &["proxy", "-c", "FILE"], 3, "FILE:2: listen.a.kind: unknown variant `sock5`"),
+    ("[listen.a]\nkind = \"sock5\"", &["proxy", "-c", "FILE"], 3, "; did you mean `socks5`?\n"),
+    ("[listen.a]\nkind = \"quic\"", &["proxy", "-c", "FILE"], 3, "`segment`, `transparent`\n"),
     (
         "[[route]]\nto = \"*\"",
         &["proxy", "-c", "FILE"],

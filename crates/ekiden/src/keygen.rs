@@ -6,19 +6,25 @@ use ekiden_keys::{Identity, generate_shared};
 
 use crate::out;
 
+/// No line is longer than a narrow terminal: what is wrapped cannot be copied.
+const EXAMPLES: &str = "Examples:
+    # prints sha256:...
+    ekiden keygen node.key
+    # prints it again
+    ekiden keygen --show node.key
+    # for segments without encryption: the same file on
+    # both nodes, as plain_key_file
+    ekiden keygen --shared line.key";
+
 /// Make a node's own key, and print the fingerprint by which other nodes know it.
 ///
 /// The key goes into FILE, which only its owner can read and which must not be there yet; the node's configuration names it:
 /// key_file = "FILE". The fingerprint is no secret: it goes into the configurations of other nodes (`ekiden peer`). Compare it
 /// there with what is printed here, by a way that nobody can change unnoticed.
 ///
-///     ekiden keygen node.key             # prints sha256:...
-///     ekiden keygen --show node.key      # prints it again
-///     ekiden keygen --shared line.key    # for segments without encryption: the same file on both nodes, as plain_key_file
-///
 /// docs/design/security.md says what the keys protect.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     /// The key's file.
     #[arg(value_name = "FILE")]

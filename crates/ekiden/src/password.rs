@@ -8,17 +8,19 @@ use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
 
 use crate::out;
 
+/// No line is longer than a narrow terminal: what is wrapped cannot be copied.
+const EXAMPLE: &str = "Example of a configuration (TOML):
+    [listen.socks]
+    kind = \"socks5\"
+    address = \"10.0.0.1:1080\"
+    users = { alice = \"$argon2id$v=19$m=19456,t=2,p=1$…\" }";
+
 /// Turn a password into the hash that a node's configuration holds.
 ///
 /// Reads the password from standard input, one line, without showing it on a terminal, and prints its hash (Argon2id, RFC 9106,
-/// with a new salt each time). The hash goes into `users` of a SOCKS5 or HTTP listener:
-///
-///     [listen.socks]
-///     kind = "socks5"
-///     address = "10.0.0.1:1080"
-///     users = { alice = "$argon2id$v=19$m=19456,t=2,p=1$…" }
+/// with a new salt each time). The hash goes into `users` of a SOCKS5 or HTTP listener.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = EXAMPLE)]
 pub struct Args {}
 
 /// Does what the command line says.

@@ -8,16 +8,22 @@ use ekiden_relay::edit::{self, Known};
 
 use crate::out;
 
+/// No line is longer than a narrow terminal: what is wrapped cannot be copied.
+const EXAMPLES: &str = "Examples:
+    # island connects to city: writes [peer.city]
+    ekiden peer add -c island.toml city \\
+        192.0.2.1:7000 sha256:...
+    # city lets island in: writes [listen.NAME.nodes]
+    ekiden peer allow -c city.toml island sha256:...
+    # city no longer lets island in
+    ekiden peer remove -c city.toml island";
+
 /// Write other nodes into a node's configuration: those it connects to, and those that may connect to it.
-///
-///     ekiden peer add -c island.toml city 192.0.2.1:7000 sha256:...    # [peer.city]: island connects to city
-///     ekiden peer allow -c city.toml island sha256:...                 # city lets island in
-///     ekiden peer remove -c city.toml island                           # and no more
 ///
 /// The fingerprint is what `ekiden keygen` has printed on the other node. Comments and order stay. What is there already is
 /// refused unless --replace is said, and so is what would make the configuration wrong. A node that runs takes it at SIGHUP.
 #[derive(ClapArgs)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = EXAMPLES)]
 pub struct Args {
     #[command(subcommand)]
     action: Action,

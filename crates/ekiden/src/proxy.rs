@@ -6,27 +6,34 @@ use ekiden_relay::{Config, Relay, Rules, sections};
 
 use crate::{log, out};
 
+/// No line is longer than a narrow terminal: what is wrapped cannot be copied.
+const EXAMPLE: &str = r#"Example of a configuration (TOML):
+    name = "island"
+    key_file = "node.key"  # ekiden keygen node.key
+
+    # Kinds: socks5, http, forward (with to = "host:port"),
+    # segment (other nodes), transparent.
+    [listen.socks]
+    kind = "socks5"
+    address = "127.0.0.1:1080"
+
+    # The segment listener of the node city, and what
+    # ekiden keygen printed there.
+    [peer.city]
+    address = "192.0.2.1:7000"
+    fingerprint = "sha256:..."
+
+    # The first that matches counts; without one, direct.
+    [[route]]
+    to = ["10.0.0.0/8", ".example.jp", "*:443"]
+    via = ["city"]  # or action = "direct" / "refuse""#;
+
 /// Run a node of the overlay: take connections and relay each to its destination, directly or over other nodes.
 ///
-/// The configuration is a TOML file:
-///
-///     name = "island"
-///     key_file = "node.key"              # made by ekiden keygen node.key
-///
-///     [listen.socks]
-///     kind = "socks5"                    # or "http", "forward" (with to = "host:port"), "segment" (other nodes), "transparent"
-///     address = "127.0.0.1:1080"
-///
-///     [peer.city]
-///     address = "192.0.2.1:7000"         # the segment listener of the node city
-///     fingerprint = "sha256:..."         # what ekiden keygen printed there
-///
-///     [[route]]                          # the first that matches; without one, direct
-///     to = ["10.0.0.0/8", ".example.jp", "*:443"]
-///     via = ["city"]                     # or action = "direct" / "refuse"
+/// The configuration is a TOML file, such as the one below. `ekiden proxy --keys` lists every key.
 ///
 /// A segment listener takes the nodes that it knows: nodes = { island = "sha256:…" }. Segments are encrypted (TLS 1.3) unless peer
-/// and listener have a plain_key_file (ekiden keygen --shared). `ekiden proxy --keys` lists every key.
+/// and listener have a plain_key_file (ekiden keygen --shared).
 ///
 /// Prints `listening KIND ADDRESS` for every listener, then `ready`. Logs to standard error; EKIDEN_LOG sets the level
 /// (error, warn, info, debug, trace; default info).
@@ -34,7 +41,7 @@ use crate::{log, out};
 /// SIGHUP reads the file again and keeps the old configuration if the new one is wrong. SIGTERM and SIGINT stop
 /// accepting and wait up to limits.drain for what is running; a second one ends at once.
 #[derive(clap::Args)]
-#[command(verbatim_doc_comment)]
+#[command(after_long_help = EXAMPLE)]
 pub struct Args {
     /// The node's configuration (TOML).
     #[arg(short, long, value_name = "FILE", required_unless_present = "keys")]

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use ekiden_keys::{Identity, generate_shared};
+use serde_json::json;
 
 use crate::out;
 
@@ -32,16 +33,31 @@ pub struct Args {
     /// Make nothing: print the fingerprint of the key in FILE.
     #[arg(long)]
     show: bool,
-    /// Make a key for nodes to share instead, for segments without encryption. Prints nothing.
+    /// Make a key for nodes to share instead, for segments without encryption. Prints nothing but with --json.
     #[arg(long, conflicts_with = "show")]
     shared: bool,
+    /// Print the file and the fingerprint as JSON.
+    #[arg(long)]
+    json: bool,
 }
 
-/// Makes or shows a key.
+/// Makes or shows a key. In JSON the file has the name of the configuration's key for it.
 pub fn run(args: Args) -> anyhow::Result<()> {
+    let file = args.file.display().to_string();
     if args.shared {
-        return Ok(generate_shared(&args.file)?);
+        generate_shared(&args.file)?;
+        return match args.json {
+            true => out::line(serde_json::to_string_pretty(&json!({ "plain_key_file": file }))?),
+            false => Ok(()),
+        };
     }
     let identity = if args.show { Identity::load(&args.file)? } else { Identity::generate(&args.file)? };
-    out::line(identity.fingerprint())
+    let fingerprint = identity.fingerprint();
+    match args.json {
+        true => {
+            let shown = json!({ "key_file": file, "fingerprint": fingerprint.to_string() });
+            out::line(serde_json::to_string_pretty(&shown)?)
+        }
+        false => out::line(fingerprint),
+    }
 }

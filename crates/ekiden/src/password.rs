@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Read};
 use anyhow::bail;
 use ekiden_relay::hash_password;
 use nix::sys::termios::{LocalFlags, SetArg, tcgetattr, tcsetattr};
+use serde_json::json;
 
 use crate::out;
 
@@ -21,10 +22,14 @@ const EXAMPLE: &str = "Example of a configuration (TOML):
 /// with a new salt each time). The hash goes into `users` of a SOCKS5 or HTTP listener.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLE)]
-pub struct Args {}
+pub struct Args {
+    /// Print the hash as JSON.
+    #[arg(long)]
+    json: bool,
+}
 
 /// Does what the command line says.
-pub fn run(_: &Args) -> anyhow::Result<()> {
+pub fn run(args: &Args) -> anyhow::Result<()> {
     let text = match io::stdin().is_terminal() {
         true => ask()?,
         false => {
@@ -38,7 +43,11 @@ pub fn run(_: &Args) -> anyhow::Result<()> {
     if password.is_empty() || password.len() > 255 || password.contains('\n') {
         bail!("a password is one line of 1 to 255 bytes");
     }
-    out::line(hash_password(password.as_bytes())?)
+    let hash = hash_password(password.as_bytes())?;
+    match args.json {
+        true => out::line(serde_json::to_string_pretty(&json!({ "hash": hash }))?),
+        false => out::line(hash),
+    }
 }
 
 /// Reads a line from the terminal without showing it.

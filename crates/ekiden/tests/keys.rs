@@ -5,6 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use serde_json::{Value, json};
+
 const CONFIG: &str = "# The node in the city.
 name = \"city\"  # as others see it
 key_file = \"node.key\"
@@ -172,6 +174,40 @@ fn nodes_are_changed_and_taken_out_and_nothing_else_changes() {
 }
 
 #[test]
+fn keys_and_hashes_are_printed_as_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    let shown = |arguments: &[&str]| -> Value { serde_json::from_str(&done(folder, arguments)).unwrap() };
+    let made = shown(&["keygen", "--json", "node.key"]);
+    let fingerprint = done(folder, &["keygen", "--show", "node.key"]);
+    assert_eq!(made, json!({ "key_file": "node.key", "fingerprint": fingerprint.trim() }));
+    assert_eq!(shown(&["keygen", "--json", "--show", "node.key"]), made);
+    assert_eq!(shown(&["keygen", "--json", "--shared", "line.key"]), json!({ "plain_key_file": "line.key" }));
+    // A failure is the same line.
+    assert!(refused(folder, &["keygen", "--json", "node.key"], 3).starts_with("ekiden: key file node.key: "));
+
+    let output = password(&["--json"], "correct horse\n");
+    let shown: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let hash = shown["hash"].as_str().unwrap();
+    assert!(hash.starts_with("$argon2id$") && shown.as_object().unwrap().len() == 1, "{shown}");
+}
+
+/// What `ekiden password` says of what is written to it.
+fn password(arguments: &[&str], text: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
+    let mut child = command
+        .arg("password")
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    child.wait_with_output().unwrap()
+}
+
+#[test]
 fn tables_written_in_one_line_stay_in_one() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
@@ -191,18 +227,7 @@ fn tables_written_in_one_line_stay_in_one() {
 fn a_password_becomes_a_hash_that_a_configuration_takes() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
-    let password = |text: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
-        let mut child = command
-            .arg("password")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-        child.wait_with_output().unwrap()
-    };
+    let password = |text: &str| password(&[], text);
     let hash = String::from_utf8(password("correct horse\n").stdout).unwrap();
     assert!(hash.starts_with("$argon2id$v=19$m=19456,t=2,p=1$") && hash.lines().count() == 1, "{hash}");
     assert_ne!(password("correct horse\n").stdout, hash.as_bytes(), "another salt");

@@ -32,3 +32,14 @@ pub fn aligned<const N: usize>(rows: &[[String; N]]) -> String {
     };
     rows.iter().map(line).collect()
 }
+
+/// Columns of texts as wide as their widest cell, all to the left.
+pub fn columns<const N: usize>(rows: &[[String; N]]) -> String {
+    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or_default();
+    let widths: [usize; N] = std::array::from_fn(width);
+    let line = |row: &[String; N]| {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:<width$}  "));
+        cells.collect::<String>().trim_end().to_owned() + "\n"
+    };
+    rows.iter().map(line).collect()
+}

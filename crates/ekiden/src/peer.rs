@@ -1,10 +1,16 @@
 //! `ekiden peer`: whom a node knows.
 
-use std::path::PathBuf;
+mod listing;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, Subcommand};
-use ekiden_keys::Fingerprint;
+use ekiden_files::{Kind, ReadError};
 use ekiden_relay::edit::{self, Known};
+use ekiden_keys::Fingerprint;
+use ekiden_relay::{Config, ConfigError, Listener, ListenerKind, Security, Way};
+use listing::Listing;
 
 use crate::out;
 
@@ -15,6 +21,8 @@ const EXAMPLES: &str = "Examples:
         192.0.2.1:7000 sha256:...
     # city lets island in: writes [listen.NAME.nodes]
     ekiden peer allow -c city.toml island sha256:...
+    # who is there
+    ekiden peer list -c city.toml
     # city no longer lets island in
     ekiden peer remove -c city.toml island";
 
@@ -62,6 +70,15 @@ enum Action {
         #[arg(long)]
         replace: bool,
     },
+    /// Show the nodes that this one connects to, and those that each segment listener lets in.
+    List {
+        /// The configuration to look into (TOML).
+        #[arg(short, long, value_name = "FILE")]
+        config: PathBuf,
+        /// As JSON.
+        #[arg(long)]
+        json: bool,
+    },
     /// Take a node out: it is not connected to, and may not connect.
     Remove {
         /// The configuration to write into (TOML).
@@ -75,7 +92,7 @@ enum Action {
 /// A node reads its file when it starts.
 const TAKEN: &str = "; a node that runs takes it at SIGHUP";
 
-/// Writes the node.
+/// Writes the node, or shows those that are there.
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.action {
         Action::Add { config, name, address, fingerprint, replace } => {
@@ -89,8 +106,22 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             let done = if was_there { "changed in" } else { "added to" };
             out::line(format_args!("{}: '{name}' {done} the nodes of [listen.{listener}]{TAKEN}", config.display()))
         }
+        Action::List { config, json } => {
+            let known = Listing::of(&read(&config)?);
+            match json {
+                true => out::line(serde_json::to_string_pretty(&known)?),
+                false => out::text(known),
+            }
+        }
         Action::Remove { config, name } => {
+            // A node may be taken out because the configuration is wrong with it.
+            let before = read(&config).ok();
             let removed = edit::remove_node(&config, &name)?;
+            let after = read(&config)?;
+            for warning in before.iter().flat_map(|before| left_by(&name, before, &after)) {
+                // The node is taken out whether or not anyone reads this.
+                let _ = writeln!(std::io::stderr(), "ekiden: warning: {}: {warning}", config.display());
+            }
             out::line(format_args!("{}: removed {}{TAKEN}", config.display(), removed.join(" and ")))
         }
     }
@@ -98,4 +129,46 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 
 fn known(replace: bool) -> Known {
     if replace { Known::Changes } else { Known::Stays }
+}
+
+/// Reads a configuration, which need not have a listener.
+fn read(file: &Path) -> Result<Config, ConfigError> {
+    let failed = |error: ReadError| ConfigError { file: file.into(), line: None, message: error.to_string() };
+    Config::parse(&ekiden_files::read(file, Kind::Config).map_err(failed)?, file)
+}
+
+/// What may surprise whoever has taken out `name`: a listener that lets no node in any more, and a chain that still has the node.
+fn left_by(name: &str, before: &Config, after: &Config) -> Vec<String> {
+    let mut said = Vec::new();
+    for (listener, now) in &after.listeners {
+        if is_closed(now) && before.listeners.get(listener).is_some_and(|then| !is_closed(then)) {
+            said.push(format!("[listen.{listener}] lets no node in any more"));
+        }
+    }
+    if after.peers.contains_key(name) || !before.peers.contains_key(name) {
+        return said;
+    }
+    // Not the first of its chain, or the configuration would be wrong: it is a peer of the node before it.
+    let passes = |chain: &[String]| chain.iter().any(|node| node == name);
+    for route in after.routes.iter() {
+        if let Way::Via(chain) = &route.way
+            && passes(chain)
+        {
+            let to: Vec<String> = route.patterns.iter().map(|pattern| format!("\"{pattern}\"")).collect();
+            said.push(format!("the route to = [{}] still leads over '{name}': via = {chain:?}", to.join(", ")));
+        }
+    }
+    for (listener, now) in &after.listeners {
+        if let ListenerKind::Forward { via: Some(chain), .. } = &now.kind
+            && passes(chain)
+        {
+            said.push(format!("[listen.{listener}] still leads over '{name}': via = {chain:?}"));
+        }
+    }
+    said
+}
+
+/// Whether it is a segment listener that knows no node.
+fn is_closed(listener: &Listener) -> bool {
+    matches!(&listener.kind, ListenerKind::Segment(Security::Tls { known, .. }) if known.is_empty())
 }

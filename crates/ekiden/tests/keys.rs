@@ -174,6 +174,101 @@ fn nodes_are_changed_and_taken_out_and_nothing_else_changes() {
 }
 
 #[test]
+fn nodes_are_listed_as_tables_and_as_json() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    done(folder, &["keygen", "node.key"]);
+    done(folder, &["keygen", "--shared", "line.key"]);
+    let more =
+        "[peer.x]\naddress = \"[2001:db8::1]:7000\"\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:1\"\n";
+    let plain = "plain_key_file = \"line.key\"\n[listen.line]\nkind = \"segment\"\naddress = \"127.0.0.1:2\"\n";
+    let text =
+        format!("{CONFIG}{more}[peer.line]\naddress = \"line.example:7000\"\n{plain}plain_key_file = \"line.key\"\n");
+    std::fs::write(folder.join("city.toml"), text).unwrap();
+    let inland = print('1');
+    let nobody = "\nlistener  node    key\nsegment   (none)  (none)\n";
+    assert!(done(folder, &["peer", "list", "-c", "city.toml"]).contains(nobody));
+    done(folder, &["peer", "allow", "-c", "city.toml", "-l", "segment", "island", &print('3')]);
+    let expected = format!(
+        "peer    address             key\n\
+         inland  192.0.2.2:7000      {inland}\n\
+         x       [2001:db8::1]:7000  (none)\n\
+         line    line.example:7000   plain_key_file = \"line.key\"\n\n\
+         listener  node    key\n\
+         segment   island  {}\n\
+         line      (any)   plain_key_file = \"line.key\"\n",
+        print('3')
+    );
+    assert_eq!(done(folder, &["peer", "list", "-c", "city.toml"]), expected);
+    let shown: Value = serde_json::from_str(&done(folder, &["peer", "list", "--json", "-c", "city.toml"])).unwrap();
+    let expected = json!({
+        "peers": [
+            { "name": "inland", "address": "192.0.2.2:7000", "fingerprint": inland, "plain_key_file": null },
+            { "name": "x", "address": "[2001:db8::1]:7000", "fingerprint": null, "plain_key_file": null },
+            { "name": "line", "address": "line.example:7000", "fingerprint": null, "plain_key_file": "line.key" },
+        ],
+        "listeners": [
+            {
+                "name": "segment", "address": "192.0.2.1:7000", "plain_key_file": null,
+                "nodes": [{ "name": "island", "fingerprint": print('3') }],
+            },
+            { "name": "line", "address": "127.0.0.1:2", "plain_key_file": "line.key", "nodes": [] },
+        ],
+    });
+    assert_eq!(shown, expected);
+
+    std::fs::write(folder.join("none.toml"), "name = \"none\"\n").unwrap();
+    assert_eq!(done(folder, &["peer", "list", "-c", "none.toml"]), "peer  address  key\n\nlistener  node  key\n");
+    assert!(refused(folder, &["peer", "list", "-c", "missing.toml"], 3).contains("missing.toml: cannot be read"));
+    std::fs::write(folder.join("wrong.toml"), "name = \"none\"\n[pear.x]\n").unwrap();
+    let said = refused(folder, &["peer", "list", "-c", "wrong.toml"], 3);
+    assert!(
+        said.contains("wrong.toml:2: unknown field `pear`, ") && said.ends_with("; did you mean `peer`?\n"),
+        "{said}"
+    );
+}
+
+#[test]
+fn what_a_node_leaves_behind_that_is_taken_out_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    done(folder, &["keygen", "node.key"]);
+    let north = format!("[peer.north]\naddress = \"192.0.2.3:7000\"\nfingerprint = \"{}\"\n", print('5'));
+    let route = "[[route]]\nto = [\"10.0.0.0/8\", \"*:443\"]\nvia = [\"inland\", \"north\"]\n";
+    let forward =
+        "[listen.f]\nkind = \"forward\"\naddress = \"127.0.0.1:1\"\nto = \"a:1\"\nvia = [\"inland\", \"north\"]\n";
+    std::fs::write(folder.join("city.toml"), format!("{CONFIG}{north}{route}{forward}")).unwrap();
+    for (name, digit) in [("island", '3'), ("islet", '4')] {
+        done(folder, &["peer", "allow", "-c", "city.toml", name, &print(digit)]);
+    }
+    for (name, warnings) in [
+        ("island", ""),
+        ("islet", "ekiden: warning: city.toml: [listen.segment] lets no node in any more\n"),
+        (
+            "north",
+            "ekiden: warning: city.toml: the route to = [\"10.0.0.0/8\", \"*:443\"] still leads over 'north': \
+             via = [\"inland\", \"north\"]\n\
+             ekiden: warning: city.toml: [listen.f] still leads over 'north': via = [\"inland\", \"north\"]\n",
+        ),
+    ] {
+        let output = ekiden(folder, &["peer", "remove", "-c", "city.toml", name]);
+        assert!(output.status.success() && !output.stdout.is_empty(), "{name}: {output:?}");
+        assert_eq!(String::from_utf8(output.stderr).unwrap(), warnings, "{name}");
+    }
+    // It never was a peer here, and nothing about the route changes.
+    done(folder, &["peer", "allow", "-c", "city.toml", "island", &print('3')]);
+    done(folder, &["peer", "allow", "-c", "city.toml", "north", &print('5')]);
+    let output = ekiden(folder, &["peer", "remove", "-c", "city.toml", "north"]);
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    // One that makes the configuration wrong can be taken out.
+    let text = std::fs::read_to_string(folder.join("city.toml")).unwrap();
+    std::fs::write(folder.join("city.toml"), format!("{text}[peer.bad]\naddress = \"no port\"\n")).unwrap();
+    assert!(refused(folder, &["peer", "list", "-c", "city.toml"], 3).contains("no port"));
+    done(folder, &["peer", "remove", "-c", "city.toml", "bad"]);
+    assert_eq!(std::fs::read_to_string(folder.join("city.toml")).unwrap(), text);
+}
+
+#[test]
 fn keys_and_hashes_are_printed_as_json() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();

@@ -10,6 +10,11 @@ use ekiden_report::Page;
 use crate::cases::Case;
 use crate::present::Outcome;
 
+/// The papers that the tables' names stand for.
+pub const SOURCES: &str = "Osaka thesis: K. Yamanegi, Performance evaluation of a TCP proxy mechanism in a real network, \
+                           Osaka University, 2005. Kagoshima project: M. Masuya, K. Shimozono, A system that raises TCP \
+                           throughput on a high-latency Internet, Kagoshima University, project 132310006.";
+
 /// All transfers, in the order in which they are shown; with ekiden's own congestion controls if the kernel takes them.
 pub fn cases(has_own_controls: bool) -> Vec<Case> {
     let mut cases = segments::cases();
@@ -25,8 +30,9 @@ pub fn page(outcomes: &[Outcome], without: Option<&str>) -> Page {
         title: "ekiden: what a relay makes of a long distance".into(),
         introduction: "Every figure is a real file, fetched by curl from a real HTTP server through the running \
                        system's TCP over links emulated on this machine. The end hosts' buffers are held to 64 KiB \
-                       unless a table says otherwise. Each file's SHA-256 was compared."
-            .into(),
+                       unless a table says otherwise. Each file's SHA-256 was compared. "
+            .to_owned()
+            + SOURCES,
         sections: vec![
             segments::section(outcomes),
             position::section(outcomes),

@@ -60,7 +60,10 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
     let sections: String = page.sections.iter().map(|section| present::text(section) + "\n").collect();
     let conclusion = page.conclusion.join("\n");
     let page = written.display();
-    Ok(format!("{sections}{conclusion}\n\nEvery file arrived whole (SHA-256). The page with pictures: {page}\n"))
+    let sources = acts::SOURCES;
+    Ok(format!(
+        "{sections}{conclusion}\n\n{sources}\nEvery file arrived whole (SHA-256). The page with pictures: {page}\n"
+    ))
 }
 
 /// Brings ekiden's own congestion controls into the kernel, or says why they cannot be had.

@@ -128,6 +128,30 @@ mod tests {
     }
 
     #[test]
+    fn papers_are_named_as_a_reader_can_find_them() {
+        let cases = acts::cases(true);
+        let transfers = as_modelled(&cases);
+        let outcomes = outcomes(&cases, &transfers);
+        let page = acts::page(&outcomes, None);
+        let mut said: Vec<String> = page.sections.iter().map(text).collect();
+        said.extend(page.sections.iter().flat_map(|section| section.charts.clone()));
+        said.extend(cases.iter().map(|case| case.scenario.to_toml().split_once("description").unwrap().1.into()));
+        said.extend(cases.iter().map(Case::title));
+        said.extend(page.conclusion.clone());
+        said.extend([page.to_html(), acts::SOURCES.into()]);
+        for text in &said {
+            let nickname = ["S0", "S1", "S2", "S3", "S4"].into_iter().find(|name| {
+                text.match_indices(name).any(|(at, _)| !text[at + 2..].starts_with(|c: char| c.is_ascii_alphanumeric()))
+            });
+            assert_eq!(nickname, None, "{text}");
+        }
+        for paper in ["Osaka", "Kagoshima"] {
+            assert!(said.iter().any(|text| text.contains(paper)) && acts::SOURCES.contains(paper), "{paper}");
+        }
+        assert!(page.introduction.ends_with(acts::SOURCES));
+    }
+
+    #[test]
     fn a_demo_without_own_congestion_controls_says_why_once() {
         let cases = acts::cases(false);
         let transfers = as_modelled(&cases);

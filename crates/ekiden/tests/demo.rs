@@ -71,13 +71,13 @@ fn demo() -> Result<(), Failed> {
     };
     let both = "middle and home nodes";
     // 10 and more than 90 where nothing else runs, 36 and 70.
-    let reached = [at("user 64 KiB, server 4 MiB", both), at("both 232 KB, as in S3", both)];
+    let reached = [at("user 64 KiB, server 4 MiB", both), at("both 232 KB, as at Kagoshima", both)];
     holds(
         reached.iter().all(|&mbit| mbit >= 50.0),
         "S3's goal is reached with one node at home and one in the middle",
         reached,
     )?;
-    let direct = [at("user 64 KiB, server 4 MiB", "direct"), at("both 232 KB, as in S3", "direct")];
+    let direct = [at("user 64 KiB, server 4 MiB", "direct"), at("both 232 KB, as at Kagoshima", "direct")];
     holds(direct.iter().all(|&mbit| mbit < 40.0), "it is not reached without", direct)?;
     // 64 KiB over 25 ms are 21 Mbit/s.
     let narrow = at("both 64 KiB", both);

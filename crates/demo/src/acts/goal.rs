@@ -30,7 +30,7 @@ struct Hosts {
 
 /// T = rwin / RTT in S3: the user's window is what bounds a download, from a server that can send.
 const USER: Hosts = Hosts { name: "user 64 KiB, server 4 MiB", file: "user-64KiB", user: WINDOW, server: LINUX };
-const S3: Hosts = Hosts { name: "both 232 KB, as in S3", file: "s3-hosts", user: S3_HOSTS, server: S3_HOSTS };
+const S3: Hosts = Hosts { name: "both 232 KB, as at Kagoshima", file: "s3-hosts", user: S3_HOSTS, server: S3_HOSTS };
 const NARROW: Hosts = Hosts { name: "both 64 KiB", file: "both-64KiB", user: WINDOW, server: WINDOW };
 const WIDE: Hosts = Hosts { name: "both 4 MiB", file: "both-4MiB", user: LINUX, server: LINUX };
 
@@ -74,7 +74,7 @@ fn network(hosts: &Hosts) -> Scenario {
     let quarter = Time(S3_RTT.0 / 4);
     let Hosts { file, user, server, .. } = hosts;
     parse(&format!(
-        "name = \"s3-goal-{file}\"\ndescription = \"S3's goal: a node beside the user and one in the middle of 50 ms\"\n\
+        "name = \"s3-goal-{file}\"\ndescription = \"The Kagoshima project's goal: a node beside the user and one in the middle of 50 ms\"\n\
          [node.client]\ntcp = {{ send_buffer = \"{user}\", receive_buffer = \"{user}\" }}\n\
          [node.home]\nkind = \"proxy\"\nnext = [\"middle\"]\n[node.middle]\nkind = \"proxy\"\n\
          [node.server]\ntcp = {{ send_buffer = \"{server}\", receive_buffer = \"{server}\" }}\n\
@@ -88,7 +88,7 @@ fn network(hosts: &Hosts) -> Scenario {
 pub fn section(outcomes: &[Outcome]) -> Section {
     let of: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.act == Act::Goal).collect();
     let goal = s3::PAPER_GOAL.0.0 as f64;
-    let mut table = Table::new(["windows of the hosts", "Mbit/s", "× direct", "model, Mbit/s", "S3's goal"]);
+    let mut table = Table::new(["windows of the hosts", "Mbit/s", "× direct", "model, Mbit/s", "Kagoshima's goal"]);
     for outcome in &of {
         table.row([
             outcome.case.title(),
@@ -104,19 +104,19 @@ pub fn section(outcomes: &[Outcome]) -> Section {
         quantity: "Mbit/s".into(),
         bars: bars(&names, &of),
         categories: on_axis(&names),
-        marks: vec![("S3's goal".into(), vec![Some(goal / 1e6); names.len()])],
+        marks: vec![("Kagoshima's goal".into(), vec![Some(goal / 1e6); names.len()])],
     };
     Section {
-        heading: "What S3 set out to reach: 50 Mbit/s at 50 ms".into(),
+        heading: "The goal of the Kagoshima project: 50 Mbit/s at 50 ms".into(),
         text: vec![
             "The hosts stay as they are. One node stands beside the user, one at the middle of the path; none at the \
-             server's side, which S3 rejects as impractical. S3 reports that it was reached; the nearest that it prints is 65.8 \
+             server's side, which the project rejects as impractical. It reports that the goal was reached; the nearest that it prints is 65.8 \
              Mbit/s over 31.8 and 21.2 ms, with one proxy between. The user's line here has 100 Mbit/s. The node in the middle \
              halves the distance that each window spans. With the one beside the user as well, the user's window spans no distance at \
              all: 25 ms are left to the nodes' own buffers, and 25 ms to the server's."
                 .into(),
-            "The windows: S3 explains a user's throughput by the receive window of the user's host (64 KiB without \
-             window scaling); a Linux server sends up to 4 MiB ahead. S3 does not print the windows of its own hosts; its direct \
+            "The windows: the project explains a user's throughput by the receive window of the user's host (64 KiB without \
+             window scaling); a Linux server sends up to 4 MiB ahead. It does not print the windows of its own hosts; its direct \
              transfer (48.2 Mbit/s at 38.6 ms) needs 232 KB on average. Where the server's buffer is the limit a direct transfer \
              stays below the model: the kernel refills the buffer a third at a time, and such a burst waits before the user's \
              line."
@@ -141,14 +141,14 @@ pub fn conclusion(outcomes: &[Outcome]) -> Vec<String> {
     vec![
         format!(
             "At {} ms from the server a user whose host has a window of 64 KiB gets {} with one node at home and one in the \
-             middle of the path; neither host was changed. S3's goal, {} Mbit/s: {}.",
+             middle of the path; neither host was changed. The Kagoshima project's goal, {} Mbit/s: {}.",
             rtt.0 / 1_000_000,
             gain(&USER),
             goal.as_mbit(),
             reached(&USER),
         ),
         format!(
-            "With 232 KB at both ends, which is what S3's own direct transfer needs: {}; {}. Where the server, too, holds no \
+            "With 232 KB at both ends, which is what the Kagoshima project's own direct transfer needs: {}; {}. Where the server, too, holds no \
              more than 64 KiB: {}; {}, for that window still spans the 25 ms from the server to the middle. Only a node within \
              {near} ms of the server would help there. With 4 MiB at both ends and no losses the distance does not matter: {} \
              direct, {} through the nodes.",

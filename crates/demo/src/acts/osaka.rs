@@ -60,7 +60,7 @@ fn path(rtt: Time, control: &str) -> Scenario {
     let delay = Time(rtt.0 / 2);
     let name = format!("s0-{}ms-{}", rtt.0 / 1_000_000, control.trim_start_matches("ekiden_"));
     let mut text = format!(
-        "name = \"{name}\"\ndescription = \"S0's path: 70 Mbit/s, 100 KB drop tail, proxies next to the hosts\"\n\
+        "name = \"{name}\"\ndescription = \"The Osaka thesis (2005): 70 Mbit/s, 100 KB drop tail, proxies next to the hosts\"\n\
          [node.client]\ntcp = {{ send_buffer = \"{WINDOW}\", receive_buffer = \"{WINDOW}\" }}\n\
          [node.pa]\nkind = \"proxy\"\nnext = [\"pb\"]\n[node.router]\nkind = \"router\"\n\
          [node.pb]\nkind = \"proxy\"\ntcp = {{ congestion = \"{control}\" }}\n\
@@ -128,7 +128,7 @@ pub fn section(outcomes: &[Outcome], without: Option<&str>) -> Section {
     }
     text.extend(of.iter().filter(|outcome| !outcome.case.is_direct()).map(|outcome| limit(outcome, line)));
     Section {
-        heading: "S0's path: proxies next to the hosts".into(),
+        heading: "Proxies next to the hosts (path of the Osaka thesis, 2005)".into(),
         text,
         charts: vec![chart.to_svg(), windows.to_svg()],
         table: Some(table),

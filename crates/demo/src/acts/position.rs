@@ -34,7 +34,7 @@ pub fn cases() -> Vec<Case> {
 /// The act as a section.
 pub fn section(outcomes: &[Outcome]) -> Section {
     let of: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.act == Act::Position).collect();
-    let mut table = Table::new(["ms before – after", "Mbit/s", "gain, %", "model, %", "S3, %"]);
+    let mut table = Table::new(["ms before – after", "Mbit/s", "gain, %", "model, %", "Kagoshima, %"]);
     let direct = of.iter().find(|outcome| outcome.case.is_direct()).map_or(1, |o| o.model_bit_s);
     let model = |outcome: &Outcome| outcome.model_bit_s as f64 / direct as f64 * 100.0;
     for outcome in &of {
@@ -53,12 +53,12 @@ pub fn section(outcomes: &[Outcome]) -> Section {
         bars: vec![("measured".into(), of.iter().map(|o| Some(o.gain * 100.0)).collect())],
         marks: vec![
             ("model: window / longest segment".into(), of.iter().map(|o| Some(model(o))).collect()),
-            ("S3, measured with squid".into(), of.iter().map(|o| Some(o.paper_gain? * 100.0)).collect()),
+            ("Kagoshima, measured with squid".into(), of.iter().map(|o| Some(o.paper_gain? * 100.0)).collect()),
         ],
     };
     let best = of.iter().max_by(|a, b| a.goodput_bit_s.total_cmp(&b.goodput_bit_s));
     Section {
-        heading: "Where to put the proxy (S3's table, 50 ms)".into(),
+        heading: "Where to put the proxy (table of the Kagoshima project, 50 ms)".into(),
         text: vec![format!("The longest segment bounds the chain. Best here: {}.", best.map_or("none", |o| o.group))],
         charts: vec![chart.to_svg()],
         table: Some(table),

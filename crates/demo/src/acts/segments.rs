@@ -43,7 +43,7 @@ pub fn cases() -> Vec<Case> {
 pub fn chain(name: &str, rtts: &[Time]) -> Scenario {
     let proxies: Vec<String> = (1..rtts.len()).map(|i| format!("p{i}")).collect();
     let mut text = format!(
-        "name = \"{name}\"\ndescription = \"S3's lab: end hosts with 64 KiB buffers, {} segments\"\n\
+        "name = \"{name}\"\ndescription = \"The Kagoshima project's lab: end hosts with 64 KiB buffers, {} segments\"\n\
          [node.client]\ntcp = {{ send_buffer = \"{WINDOW}\", receive_buffer = \"{WINDOW}\" }}\n\
          [node.server]\ntcp = {{ send_buffer = \"{WINDOW}\", receive_buffer = \"{WINDOW}\" }}\n",
         rtts.len()
@@ -64,7 +64,7 @@ pub fn chain(name: &str, rtts: &[Time]) -> Scenario {
 pub fn section(outcomes: &[Outcome]) -> Section {
     let of: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.act == Act::Segments).collect();
     let t = of.iter().find(|outcome| outcome.case.is_direct()).map_or(f64::NAN, |o| o.goodput_bit_s);
-    let mut table = Table::new(["", "Mbit/s", "of n·window/RTT", "× direct", "of n·T", "of n·T, S3's proxies"]);
+    let mut table = Table::new(["", "Mbit/s", "of n·window/RTT", "× direct", "of n·T", "of n·T, Kagoshima's proxies"]);
     let mut chart = BarChart {
         title: "50 ms split evenly: throughput over the number of segments".into(),
         quantity: "Mbit/s".into(),
@@ -89,10 +89,10 @@ pub fn section(outcomes: &[Outcome]) -> Section {
     };
     chart.marks = vec![
         ("n·T, T as measured".into(), per_group(&|o| Some(o.case.scenario.links.len() as f64 * t / 1e6))),
-        ("with 0.3·T lost per proxy (S3)".into(), per_group(&|o| Some(o.paper_gain? * t / 1e6))),
+        ("with 0.3·T lost per proxy (Kagoshima)".into(), per_group(&|o| Some(o.paper_gain? * t / 1e6))),
     ];
     Section {
-        heading: "How many segments (S3's lab, 50 ms)".into(),
+        heading: "How many segments (lab of the Kagoshima project, 50 ms)".into(),
         text: vec![
             "A window of 64 KiB and 50 ms bound a direct transfer to 10.5 Mbit/s on a line of 1 Gbit/s. Each segment \
              has a part of the distance, so n of them carry n times as much, less what the relays cost. T is the direct \

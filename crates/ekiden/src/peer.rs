@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, Subcommand};
 use ekiden_files::{Kind, ReadError};
-use ekiden_relay::edit::{self, Known};
 use ekiden_keys::Fingerprint;
-use ekiden_relay::{Config, ConfigError, Listener, ListenerKind, Security, Way};
+use ekiden_relay::edit::{self, Known};
+use ekiden_relay::{Config, ConfigError, Listener, ListenerKind, Way};
+use ekiden_transport::Security;
 use listing::Listing;
 
 use crate::out;

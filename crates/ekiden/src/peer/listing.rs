@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use ekiden_relay::{Config, ListenerKind, Security, SharedKey};
+use ekiden_relay::{Config, ListenerKind};
+use ekiden_transport::{Security, SharedKey};
 use serde::Serialize;
 
 use crate::out;

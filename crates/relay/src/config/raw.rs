@@ -45,7 +45,7 @@ pub type RawCongestion = IndexMap<Spanned<String>, IndexMap<Spanned<String>, Spa
 
 section! {
     #[derive(Default, Clone)]
-    RawTcp: "[tcp], and tcp = { ... } of a listener or peer"
+    RawTcp: "[tcp]"
     /// Congestion control: the kernel's, or one of ekiden's own, which the node brings into the kernel. With one that cannot be had the node does not start.
     congestion: Option<Spanned<String>> = "a name such as \"reno\"", default "the kernel's";
     /// One of the kernel's own, used instead, with a warning in the log.

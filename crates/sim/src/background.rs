@@ -7,15 +7,28 @@ use ekiden_link::random;
 use ekiden_scenario::{Background, OnOff, Scenario};
 use ekiden_units::Time;
 
-use crate::network::{Body, Packet};
+use crate::events::Event;
+use crate::packet::{Body, Packet, node_number};
 
 /// Random numbers of a source are number 2 of its name; 0 and 1 are the directions of a link that is called the same.
 const RANDOM: u64 = 2;
 
+/// All sources of a scenario.
+pub(crate) struct Sources(Vec<Source>);
+
+/// A datagram that leaves.
+pub(crate) struct Sent {
+    /// The node that it leaves.
+    pub from: u32,
+    pub packet: Packet,
+    /// When the source sends again; `None`: never.
+    pub next: Option<Time>,
+}
+
 /// One `[background.*]` of a scenario.
 #[derive(Debug, Clone)]
-pub(crate) struct Source {
-    pub from: u32,
+struct Source {
+    from: u32,
     packet: Packet,
     rate_bit_s: u64,
     /// Nothing leaves from here on.
@@ -30,13 +43,33 @@ pub(crate) struct Source {
     drawn: u64,
 }
 
+impl Sources {
+    pub fn new(scenario: &Scenario) -> Self {
+        let sources = scenario.background.iter().enumerate();
+        Self(sources.map(|(number, (name, source))| Source::new(scenario, number as u32, name, source)).collect())
+    }
+
+    /// When each source sends first.
+    pub fn timers(&self) -> impl Iterator<Item = (Time, Event)> {
+        let sources = self.0.iter().enumerate();
+        sources.filter_map(|(number, source)| Some((source.next()?, Event::Datagram(number as u32))))
+    }
+
+    /// The datagram of a source that leaves now.
+    pub fn send(&mut self, number: u32) -> Sent {
+        let source = &mut self.0[number as usize];
+        let packet = source.send();
+        Sent { from: source.from, packet, next: source.next() }
+    }
+}
+
 impl Source {
-    pub fn new(scenario: &Scenario, number: u32, name: &str, background: &Background) -> Self {
-        let index = |node: &str| scenario.nodes.get_index_of(node).unwrap_or_default() as u32;
+    fn new(scenario: &Scenario, number: u32, name: &str, background: &Background) -> Self {
         let bytes = background.packet.0 as u32;
+        let to = node_number(scenario, &background.to);
         let mut source = Self {
-            from: index(&background.from),
-            packet: Packet { to: index(&background.to), socket: 0, bytes, body: Body::Datagram { source: number } },
+            from: node_number(scenario, &background.from),
+            packet: Packet { to, socket: 0, bytes, body: Body::Datagram { source: number } },
             rate_bit_s: background.rate.0.max(1),
             end: background.duration.map(|duration| background.start + duration),
             next: background.start,
@@ -54,12 +87,12 @@ impl Source {
     }
 
     /// When the next datagram leaves; `None` if there is none any more.
-    pub fn next(&self) -> Option<Time> {
+    fn next(&self) -> Option<Time> {
         (self.end.is_none_or(|end| self.next < end) && self.next < Time(u64::MAX)).then_some(self.next)
     }
 
     /// The datagram that leaves now.
-    pub fn send(&mut self) -> Packet {
+    fn send(&mut self) -> Packet {
         let parts = u64::from(self.packet.bytes) * 8_000_000_000 + self.part;
         self.next = self.next + Time(parts / self.rate_bit_s);
         self.part = parts % self.rate_bit_s;

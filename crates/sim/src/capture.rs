@@ -8,8 +8,7 @@ use ekiden_units::Time;
 use ekiden_wire::pcap::PcapWriter;
 use ekiden_wire::{Datagram, Packet as Headers};
 
-use crate::network::{Body, IP_HEADER, Packet};
-use crate::socket::Socket;
+use crate::packet::{Body, IP_HEADER, Packet};
 
 /// The port that background goes to: discard (RFC 863).
 const DISCARD: u16 = 9;
@@ -68,14 +67,25 @@ impl Capture {
         }
     }
 
-    /// Which nodes are at the ends of connections.
-    pub(crate) fn know(&mut self, sockets: &[Socket]) {
-        let ends = sockets.iter().map(|socket| [socket.peer_node, socket.node].map(|node| address_of(node as usize)));
-        self.segments = ends.collect();
+    /// Between which nodes segments go, by the socket that they go to.
+    pub(crate) fn know(&mut self, ends: impl Iterator<Item = [u32; 2]>) {
+        self.segments = ends.map(|nodes| nodes.map(|node| address_of(node as usize))).collect();
+    }
+
+    /// A packet enters a line, before its queue. Lines have the numbers of the ends of links where packets enter them.
+    #[inline]
+    pub(crate) fn see_sent(&mut self, now: Time, line: u32, packet: &Packet) {
+        self.see(now, line as usize, packet);
+    }
+
+    /// A packet comes out of a line, at the link's other end.
+    #[inline]
+    pub(crate) fn see_arrived(&mut self, now: Time, line: u32, packet: &Packet) {
+        self.see(now, line as usize ^ 1, packet);
     }
 
     /// A packet passes the end `place` of a link: twice the link's number and the end's.
-    pub(crate) fn see(&mut self, now: Time, place: usize, packet: &Packet) {
+    fn see(&mut self, now: Time, place: usize, packet: &Packet) {
         let Some(file) = self.files.get_mut(place).and_then(Option::as_mut).filter(|_| self.failure.is_none()) else {
             return;
         };

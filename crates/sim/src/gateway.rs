@@ -1,27 +1,35 @@
 //! A gateway that keeps parallel streams in balance (S2, section 3): it shows what its node forwards of its streams to
 //! [`ekiden_balance`], and writes the windows that this decides.
 
-use ekiden_balance::{Direction, Group, Packet, Settings, flags};
+use ekiden_balance::{Direction, Group, Settings, flags};
 use ekiden_record::Event as Noted;
 use ekiden_scenario::Scenario;
 use ekiden_units::Time;
 use ekiden_wire::Segment;
 
+use crate::packet::{Body, Packet, node_number};
 use crate::socket::Socket;
 
+/// All gateways that are enabled.
+pub(crate) struct Gateways {
+    list: Vec<Gateway>,
+    /// By node: whether there is a gateway on it.
+    is_watched: Vec<bool>,
+}
+
 /// One `[gateway.*]` of a scenario that is enabled.
-pub(crate) struct Gateway {
+struct Gateway {
     name: String,
     /// The node that it is on.
-    pub node: u32,
+    node: u32,
     group: Group,
     /// By the socket that a packet goes to: its stream, and which way that is.
     ways: Vec<Option<(u32, Direction)>>,
     streams: Vec<Stream>,
-    /// Which stream throttles the group, and the how manieth time that is; `None` if it is not throttled.
+    /// The stream that throttles the group, and how often the group has been throttled; `None` while it is not.
     throttled: Option<(u32, u32)>,
     /// What it did.
-    pub noted: Vec<Noted>,
+    noted: Vec<Noted>,
 }
 
 /// A stream as records call it.
@@ -30,25 +38,51 @@ struct Stream {
     connection: u32,
 }
 
-impl Gateway {
+impl Gateways {
     /// Those of a scenario. Sockets stand in pairs, the one that opens the connection and sends first.
-    pub fn all(scenario: &Scenario, sockets: &[Socket]) -> Vec<Self> {
+    pub fn new(scenario: &Scenario, sockets: &[Socket]) -> Self {
         let enabled = scenario.gateways.iter().filter(|(_, gateway)| gateway.enabled);
-        let gateway = |(name, gateway): (&String, &ekiden_scenario::Gateway)| {
-            let settings = Settings { repeats: gateway.repeats, part: gateway.part.as_f64(), ..Settings::default() };
-            let mut made = Self {
-                name: name.clone(),
-                node: scenario.nodes.get_index_of(&gateway.node).unwrap_or_default() as u32,
-                group: Group::new(settings),
-                ways: vec![None; sockets.len()],
-                streams: Vec::new(),
-                throttled: None,
-                noted: Vec::new(),
-            };
-            made.find_streams(scenario, gateway, sockets);
-            made
+        let list: Vec<_> = enabled.map(|(name, gateway)| Gateway::new(scenario, name, gateway, sockets)).collect();
+        let mut is_watched = vec![false; scenario.nodes.len()];
+        for gateway in &list {
+            is_watched[gateway.node as usize] = true;
+        }
+        Self { list, is_watched }
+    }
+
+    /// A packet has come to a node. If the node forwards it, its gateways see it, and may change its window.
+    #[inline]
+    pub fn pass(&mut self, now: Time, at: u32, packet: &mut Packet) {
+        if self.is_watched[at as usize]
+            && packet.to != at
+            && let Body::Segment(segment) = &mut packet.body
+        {
+            for gateway in self.list.iter_mut().filter(|gateway| gateway.node == at) {
+                gateway.forward(now, packet.socket, segment);
+            }
+        }
+    }
+
+    /// What the gateways did.
+    pub fn noted(self) -> impl Iterator<Item = Noted> {
+        self.list.into_iter().flat_map(|gateway| gateway.noted)
+    }
+}
+
+impl Gateway {
+    fn new(scenario: &Scenario, name: &str, gateway: &ekiden_scenario::Gateway, sockets: &[Socket]) -> Self {
+        let settings = Settings { repeats: gateway.repeats, part: gateway.part.as_f64(), ..Settings::default() };
+        let mut made = Self {
+            name: name.into(),
+            node: node_number(scenario, &gateway.node),
+            group: Group::new(settings),
+            ways: vec![None; sockets.len()],
+            streams: Vec::new(),
+            throttled: None,
+            noted: Vec::new(),
         };
-        enabled.map(gateway).collect()
+        made.find_streams(scenario, gateway, sockets);
+        made
     }
 
     /// The connections of its flows that its node forwards, there and back. Those that proxies join have one number.
@@ -77,7 +111,7 @@ impl Gateway {
     }
 
     /// The node forwards a segment to `socket`.
-    pub fn forward(&mut self, now: Time, socket: u32, segment: &mut Segment) {
+    fn forward(&mut self, now: Time, socket: u32, segment: &mut Segment) {
         let Some((stream, direction)) = self.ways[socket as usize] else { return };
         let field = self.group.observe(stream, &seen(now, direction, segment));
         segment.window = field.unwrap_or(segment.window);
@@ -103,9 +137,9 @@ impl Gateway {
     }
 }
 
-fn seen(now: Time, direction: Direction, segment: &Segment) -> Packet {
+fn seen(now: Time, direction: Direction, segment: &Segment) -> ekiden_balance::Packet {
     let bit = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
-    Packet {
+    ekiden_balance::Packet {
         time_us: now.0 / 1000,
         seq: segment.seq.0,
         ack: segment.ack.unwrap_or_default().0,
@@ -125,7 +159,9 @@ mod tests {
     use ekiden_wire::{Flags, Options, Seq};
 
     use super::*;
-    use crate::simulation::Simulation;
+    use crate::flows::Flows;
+    use crate::sockets::Sockets;
+    use crate::stack::parameters;
 
     const SCENARIO: &str = "
         name = 'one'
@@ -150,9 +186,9 @@ mod tests {
     #[test]
     fn the_hundredth_repetition_throttles_until_the_ack_number_advances() {
         let scenario = Scenario::parse(SCENARIO, "test.toml").unwrap();
-        let options = crate::Options::default();
-        let simulation = Simulation::new(&scenario, &options).unwrap();
-        let mut gateway = Gateway::all(&scenario, &simulation.sockets).remove(0);
+        let mut sockets = Sockets::new(&scenario, parameters().unwrap());
+        Flows::new(&scenario, &mut sockets);
+        let mut gateway = Gateways::new(&scenario, sockets.all()).list.remove(0);
         let syn = |ack: Option<u32>| Segment {
             flags: Flags { syn: true, ..Flags::default() },
             ack: ack.map(Seq),

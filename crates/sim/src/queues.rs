@@ -3,8 +3,7 @@
 use ekiden_link::Waiting;
 use ekiden_record::QueueSample;
 use ekiden_scenario::Scenario;
-
-use crate::simulation::Simulation;
+use ekiden_units::Time;
 
 /// What was noted of the queues so far.
 pub(crate) struct Queues {
@@ -37,17 +36,13 @@ impl Queues {
         }
         Self { last, samples: Vec::new() }
     }
-}
-
-impl Simulation<'_> {
-    /// Notes every queue that has changed since it was noted last.
-    pub(crate) fn note_queues(&mut self) {
-        let at_us = self.events.now().0 / 1000;
-        let states = self.network.queues(self.events.now()).chain(self.tunnels.queues());
-        for (last, (Waiting { packets, bytes }, drops)) in self.queues.last.iter_mut().zip(states) {
+    /// Notes every queue that has changed since it was noted last, given what waits in each, and what it has dropped.
+    pub fn note(&mut self, now: Time, states: impl Iterator<Item = (Waiting, u64)>) {
+        let at_us = now.0 / 1000;
+        for (last, (Waiting { packets, bytes }, drops)) in self.last.iter_mut().zip(states) {
             if (packets, bytes, drops) != (last.packets, last.bytes, last.drops) {
                 (last.at_us, last.packets, last.bytes, last.drops) = (at_us, packets, bytes, drops);
-                self.queues.samples.push(last.clone());
+                self.samples.push(last.clone());
             }
         }
     }

@@ -1,19 +1,22 @@
-//! Sockets: the ends of connections, and the programs that use them.
+//! One end of a connection, and the program that uses it.
 
-use ekiden_tcp::Connection;
+use ekiden_tcp::{Connection, Info};
 use ekiden_units::Time;
+use ekiden_wire::{Segment, Seq};
 
+use crate::packet::{Body, IP_HEADER, Packet};
 use crate::stack::Stack;
-use crate::tunnel::Mouth;
 
 /// One end of a connection, on a node.
 pub(crate) struct Socket {
     /// The node that it is on.
     pub node: u32,
-    /// The other end of the connection: its node and its place among the sockets.
+    /// The other end of the connection: its node and its number among the sockets.
     pub peer_node: u32,
     pub peer: u32,
     pub stack: Stack,
+    /// The initial sequence number.
+    pub first_seq: Seq,
     /// `None` until it is opened, or a SYN arrives.
     pub connection: Option<Connection>,
     /// The earliest alarm that is planned.
@@ -40,7 +43,18 @@ pub(crate) enum Program {
         opens: bool,
     },
     /// An end of a tunnel.
-    Tunnel(Mouth),
+    Tunnel(TunnelEnd),
+}
+
+/// Which end of which tunnel's connection a socket is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct TunnelEnd {
+    /// The tunnel's place in the scenario.
+    pub tunnel: u32,
+    /// The connection's place in the tunnel.
+    pub connection: u32,
+    /// 0 or 1, as in the tunnel's `ends`.
+    pub end: u8,
 }
 
 impl Program {
@@ -50,5 +64,74 @@ impl Program {
             Self::Source { flow, .. } | Self::Sink { flow, .. } | Self::Relay { flow, .. } => Some(flow),
             Self::Tunnel(_) => None,
         }
+    }
+}
+
+impl Socket {
+    /// Opens the connection. Returns whether it was not open.
+    pub fn open(&mut self, ports: (u16, u16)) -> bool {
+        let is_new = self.connection.is_none();
+        if is_new {
+            let control = self.stack.control();
+            self.connection = Some(Connection::connect(&self.stack.settings, control, ports, self.first_seq));
+        }
+        is_new
+    }
+
+    /// A segment arrives. The first one, if it is a SYN, opens the connection.
+    pub fn receive(&mut self, now: Time, segment: &Segment) {
+        match &mut self.connection {
+            Some(connection) => {
+                connection.on_segment(now, segment);
+            }
+            None => {
+                let control = self.stack.control();
+                self.connection = Connection::accept(&self.stack.settings, control, segment, self.first_seq, now);
+            }
+        }
+    }
+
+    /// An alarm goes off. Returns whether it is the one that counts.
+    pub fn on_alarm(&mut self, now: Time) -> bool {
+        let counts = self.alarm == Some(now);
+        if counts {
+            self.alarm = None;
+            if let Some(connection) = &mut self.connection {
+                connection.on_time(now);
+            }
+        }
+        counts
+    }
+
+    /// The program has nothing more to send than what it has written.
+    pub fn stop(&mut self) {
+        if let Program::Source { left, .. } = &mut self.program {
+            *left = Some(0);
+        }
+    }
+
+    /// Resets the connection, if there is one that has not failed. Returns whether there was.
+    pub fn abort(&mut self) -> bool {
+        let connection = self.connection.as_mut().filter(|connection| connection.failure().is_none());
+        connection.map(Connection::abort).is_some()
+    }
+
+    /// The next packet that is to be sent now.
+    pub fn poll_packet(&mut self, now: Time) -> Option<Packet> {
+        let segment = self.connection.as_mut()?.poll_transmit(now)?.segment;
+        let bytes = IP_HEADER + segment.header_bytes() + segment.payload;
+        Some(Packet { to: self.peer_node, socket: self.peer, bytes, body: Body::Segment(segment) })
+    }
+
+    /// When an alarm is to be planned, if one is to be that is not. Asked when all packets have been sent.
+    pub fn poll_alarm(&mut self, now: Time) -> Option<Time> {
+        let at = self.connection.as_ref()?.timeout()?.max(now);
+        let is_earlier = self.alarm.is_none_or(|planned| at < planned);
+        is_earlier.then(|| *self.alarm.insert(at))
+    }
+
+    /// The state of the connection, if there is one.
+    pub fn info(&self) -> Option<Info> {
+        self.connection.as_ref().map(Connection::info)
     }
 }

@@ -6,7 +6,7 @@ use ekiden_congestion::{CongestionControl, Settings as Parameters, Tunables, con
 use ekiden_scenario::{Profile, Scenario, Tcp};
 use ekiden_tcp::Settings;
 
-use crate::Error;
+use crate::error::Error;
 
 /// IPv4 and TCP headers without options.
 const HEADERS: u32 = 40;

@@ -4,9 +4,7 @@
 //! keeps beside the stream, with the position at which each ends.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
-use ekiden_congestion::Tunables;
 use ekiden_link::Waiting;
 use ekiden_record::{Event as Noted, TunnelDirection};
 use ekiden_scenario::{Queue, Scenario};
@@ -14,35 +12,43 @@ use ekiden_tcp::Connection;
 use ekiden_units::Time;
 
 use crate::events::Event;
-use crate::network::Packet;
-use crate::simulation::Simulation;
-use crate::socket::Program;
+use crate::packet::Packet;
+use crate::socket::{Program, Socket, TunnelEnd};
+use crate::sockets::Sockets;
 
 /// A packet's length, before it in the stream.
 const LENGTH_BYTES: u64 = 2;
 
 /// All tunnels, and which packets go into which.
-#[derive(Default)]
-pub(crate) struct Tunnels {
-    list: Vec<Tunnel>,
+pub(crate) struct Tunnels<'a> {
+    list: Vec<Tunnel<'a>>,
     /// By node, then by the node that a packet goes to: the tunnel that takes it, and the end at which it enters. Empty
     /// without tunnels.
     entries: Vec<Vec<Option<(u32, u8)>>>,
 }
 
-/// Where a socket is in the tunnels.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Mouth {
-    tunnel: u32,
-    connection: u32,
-    end: u8,
+/// A connection of a tunnel that has died.
+pub(crate) struct Broken {
+    /// Its sockets, of which one may not know it yet.
+    pub sockets: [u32; 2],
+    /// What is to be noted.
+    pub noted: Noted,
 }
 
-struct Tunnel {
-    /// By connection: its sockets, and what enters it, at either end.
-    connections: Vec<([u32; 2], [Pipe; 2])>,
+struct Tunnel<'a> {
+    name: &'a str,
+    /// The nodes at its ends.
+    ends: &'a [String; 2],
+    connections: Vec<Inner>,
     /// Which connection the packets between two sockets take. By the half of their numbers, which they share.
     taken: BTreeMap<u32, u32>,
+}
+
+/// A connection of a tunnel.
+struct Inner {
+    /// By end: the socket, and what enters there.
+    sockets: [u32; 2],
+    pipes: [Pipe; 2],
 }
 
 /// One direction of one connection.
@@ -56,6 +62,8 @@ struct Pipe {
     end: u64,
     owed: u64,
     read: u64,
+    /// Whether the socket has a connection. Nothing goes into the stream until there is one.
+    is_open: bool,
     is_broken: bool,
     counts: Counts,
 }
@@ -71,27 +79,135 @@ struct Counts {
     rtt_max: Option<Time>,
 }
 
-impl Tunnels {
-    /// The tunnel that takes a packet to the node `to` that the node `at` forwards.
-    fn entry(&self, at: u32, to: u32) -> Option<(u32, u8)> {
-        *self.entries.get(at as usize)?.get(to as usize)?
+impl<'a> Tunnels<'a> {
+    /// The tunnels of a scenario, for which it adds sockets.
+    pub fn new(scenario: &'a Scenario, sockets: &mut Sockets) -> Self {
+        let mut list = Vec::new();
+        for (number, (name, tunnel)) in scenario.tunnels.iter().enumerate() {
+            let [a, b] = &tunnel.ends;
+            let mut connections = Vec::new();
+            for connection in 0..tunnel.connections {
+                let first = sockets.next_number();
+                let program = |end| Program::Tunnel(TunnelEnd { tunnel: number as u32, connection, end });
+                sockets.add_pair([a, b], [program(0), program(1)], [&tunnel.tcp; 2]);
+                let pipes = [Pipe::new(tunnel.queue), Pipe::new(tunnel.queue)];
+                connections.push(Inner { sockets: [first, first + 1], pipes });
+            }
+            list.push(Tunnel { name, ends: &tunnel.ends, connections, taken: BTreeMap::new() });
+        }
+        let entries = if list.is_empty() { Vec::new() } else { entries(scenario) };
+        Self { list, entries }
+    }
+
+    /// Their connections open at once.
+    pub fn timers(&self) -> impl Iterator<Item = (Time, Event)> {
+        self.all().map(|(_, _, inner)| (Time(0), Event::Open(inner.sockets[0])))
+    }
+
+    /// The node `at` forwards a packet. If a tunnel takes it, returns the socket that then has something to do.
+    #[inline]
+    pub fn enter(&mut self, at: u32, packet: &Packet) -> Option<u32> {
+        let (tunnel, end) = (*self.entries.get(at as usize)?.get(packet.to as usize)?)?;
+        let inner = self.list[tunnel as usize].connection(packet);
+        inner.pipes[usize::from(end)].push(*packet);
+        Some(inner.sockets[usize::from(end)])
+    }
+
+    /// Moves what it can at one end of a connection: from the queue into the stream, and out of the stream, from where
+    /// [`Tunnels::next_out`] takes it.
+    pub fn carry(&mut self, end: TunnelEnd, socket: &mut Socket) {
+        let Some(connection) = &mut socket.connection else { return };
+        let pipes = &mut self.inner(end).pipes;
+        let end = usize::from(end.end);
+        pipes[end].fill(connection, socket.stack.settings.send_buffer);
+        pipes[1 - end].read += connection.read(u64::MAX);
+    }
+
+    /// The next packet that comes out at this end, and that its node forwards.
+    pub fn next_out(&mut self, end: TunnelEnd) -> Option<Packet> {
+        self.inner(end).pipes[1 - usize::from(end.end)].next_out()
+    }
+
+    /// The connection at this end has died. Returns what follows, the first time.
+    pub fn break_down(&mut self, now: Time, end: TunnelEnd, reason: &str) -> Option<Broken> {
+        let Inner { sockets, pipes } = self.inner(end);
+        if pipes[0].is_broken {
+            return None;
+        }
+        pipes.iter_mut().for_each(Pipe::break_down);
+        let lost: u64 = pipes.iter().map(|pipe| pipe.counts.broken_losses).sum();
+        let sockets = *sockets;
+        let (name, connection) = (self.list[end.tunnel as usize].name, end.connection);
+        let noted = Noted {
+            at_us: now.0 / 1000,
+            flow: None,
+            connection: None,
+            kind: "failed".into(),
+            detail: format!("tunnel {name}, connection {connection}: {reason}; {lost} packets lost with it"),
+        };
+        Some(Broken { sockets, noted })
+    }
+
+    /// Notes the round-trip times of all connections.
+    pub fn sample(&mut self, sockets: &Sockets) {
+        for Inner { sockets: numbers, pipes } in self.list.iter_mut().flat_map(|tunnel| &mut tunnel.connections) {
+            for (number, pipe) in numbers.iter().zip(pipes) {
+                let rtt = sockets.get(*number).info().and_then(|info| info.rtt);
+                pipe.counts.rtt_max = pipe.counts.rtt_max.max(rtt);
+            }
+        }
     }
 
     /// What waits at either end of every connection, and what its queue has dropped, in the order of the scenario.
     pub fn queues(&self) -> impl Iterator<Item = (Waiting, u64)> {
-        let pipes = self.list.iter().flat_map(|tunnel| &tunnel.connections).flat_map(|(_, pipes)| pipes);
-        pipes.map(|pipe| {
+        self.all().flat_map(|(_, _, inner)| &inner.pipes).map(|pipe| {
             let waiting = Waiting { packets: pipe.waiting.len() as u64, bytes: pipe.waiting_bytes };
             (waiting, pipe.counts.queue_drops)
         })
     }
+
+    /// What every direction of every connection has done, in the order of the scenario.
+    pub fn report(&self, sockets: &Sockets) -> Vec<TunnelDirection> {
+        let directions = self.all().flat_map(|at| [(at, 0), (at, 1)]);
+        let report = |((tunnel, connection, inner), end): ((&Tunnel, u32, &Inner), usize)| {
+            let info = sockets.get(inner.sockets[end]).info();
+            let counts = &inner.pipes[end].counts;
+            TunnelDirection {
+                tunnel: tunnel.name.into(),
+                connection,
+                from: tunnel.ends[end].clone(),
+                to: tunnel.ends[1 - end].clone(),
+                packets: counts.packets,
+                bytes: counts.bytes,
+                queue_drops: counts.queue_drops,
+                broken_losses: counts.broken_losses,
+                queue_max_bytes: counts.queue_max_bytes,
+                queue_max_packets: counts.queue_max_packets,
+                retransmits: info.as_ref().map_or(0, |info| info.retransmits),
+                timeouts: info.as_ref().map_or(0, |info| info.timeouts),
+                rtt_min_us: info.and_then(|info| info.rtt_min).map(|rtt| rtt.0 / 1000),
+                rtt_max_us: counts.rtt_max.map(|rtt| rtt.0 / 1000),
+            }
+        };
+        directions.map(report).collect()
+    }
+
+    fn inner(&mut self, end: TunnelEnd) -> &mut Inner {
+        &mut self.list[end.tunnel as usize].connections[end.connection as usize]
+    }
+
+    /// Every connection, with its tunnel and its place there.
+    fn all(&self) -> impl Iterator<Item = (&Tunnel<'a>, u32, &Inner)> {
+        self.list.iter().flat_map(|tunnel| (0..).zip(&tunnel.connections).map(move |(at, inner)| (tunnel, at, inner)))
+    }
 }
 
-impl Tunnel {
+impl Tunnel<'_> {
     /// The connection of a packet: pairs of sockets take turns in the order in which they appear, and stay.
-    fn connection(&mut self, packet: &Packet) -> u32 {
+    fn connection(&mut self, packet: &Packet) -> &mut Inner {
         let next = (self.taken.len() % self.connections.len()) as u32;
-        *self.taken.entry(packet.socket / 2).or_insert(next)
+        let number = *self.taken.entry(packet.socket / 2).or_insert(next);
+        &mut self.connections[number as usize]
     }
 }
 
@@ -105,6 +221,7 @@ impl Pipe {
             end: 0,
             owed: 0,
             read: 0,
+            is_open: false,
             is_broken: false,
             counts: Counts::default(),
         }
@@ -124,10 +241,14 @@ impl Pipe {
                 self.waiting_bytes += u64::from(packet.bytes);
             }
         }
+        if !self.is_open {
+            self.note_most();
+        }
     }
 
     /// Packets go from the queue into the stream while its send buffer has room for them.
     fn fill(&mut self, connection: &mut Connection, send_buffer: u64) {
+        self.is_open = true;
         self.owed -= connection.write(self.owed);
         while let Some(packet) = self.waiting.front().copied().filter(|_| self.owed == 0) {
             let bytes = LENGTH_BYTES + u64::from(packet.bytes);
@@ -165,128 +286,6 @@ impl Pipe {
         self.waiting.clear();
         self.waiting_bytes = 0;
         self.inside.clear();
-    }
-}
-
-impl Simulation<'_> {
-    /// Makes the tunnels, whose connections open at once.
-    pub(crate) fn add_tunnels(&mut self, tunables: &Arc<Tunables>) {
-        let scenario = self.scenario;
-        for (number, tunnel) in scenario.tunnels.values().enumerate() {
-            let [a, b] = &tunnel.ends;
-            let mut connections = Vec::new();
-            for connection in 0..tunnel.connections {
-                let here = self.sockets.len() as u32;
-                let mouth = |end| Program::Tunnel(Mouth { tunnel: number as u32, connection, end });
-                self.add_leg([a, b], [mouth(0), mouth(1)], [&tunnel.tcp; 2], tunables);
-                self.events.plan(Time(0), Event::Open(here));
-                connections.push(([here, here + 1], [Pipe::new(tunnel.queue), Pipe::new(tunnel.queue)]));
-            }
-            self.tunnels.list.push(Tunnel { connections, taken: BTreeMap::new() });
-        }
-        if !scenario.tunnels.is_empty() {
-            self.tunnels.entries = entries(scenario);
-        }
-    }
-
-    /// A node forwards a packet: into a tunnel, if one takes it. Sockets may want to be served then.
-    pub(crate) fn forward(&mut self, at: u32, packet: Packet) {
-        let Some((tunnel, end)) = self.tunnels.entry(at, packet.to) else {
-            self.network.send(&mut self.events, at, packet);
-            return;
-        };
-        let tunnel = &mut self.tunnels.list[tunnel as usize];
-        let connection = tunnel.connection(&packet);
-        let (sockets, pipes) = &mut tunnel.connections[connection as usize];
-        let (pipe, socket) = (&mut pipes[usize::from(end)], sockets[usize::from(end)]);
-        pipe.push(packet);
-        match self.sockets[socket as usize].connection {
-            Some(_) => self.waiting.push(socket),
-            // Nothing goes into the stream until there is one.
-            None => pipe.note_most(),
-        }
-    }
-
-    /// Moves what it can at one end of a tunnel's connection: from the queue into it, and out of it, on its way.
-    pub(crate) fn carry(&mut self, number: u32, Mouth { tunnel, connection: of_tunnel, end }: Mouth) {
-        let socket = &mut self.sockets[number as usize];
-        let Some(connection) = &mut socket.connection else { return };
-        let (node, end) = (socket.node, usize::from(end));
-        let (tunnel, of_tunnel) = (tunnel as usize, of_tunnel as usize);
-        let (_, pipes) = &mut self.tunnels.list[tunnel].connections[of_tunnel];
-        pipes[end].fill(connection, socket.stack.settings.send_buffer);
-        pipes[1 - end].read += connection.read(u64::MAX);
-        while let Some(packet) = self.tunnels.list[tunnel].connections[of_tunnel].1[1 - end].next_out() {
-            self.forward(node, packet);
-        }
-    }
-
-    /// A tunnel's connection has died.
-    pub(crate) fn break_tunnel(&mut self, mouth: Mouth, reason: &str) {
-        let Mouth { tunnel, connection, .. } = mouth;
-        let (sockets, pipes) = &mut self.tunnels.list[tunnel as usize].connections[connection as usize];
-        if pipes[0].is_broken {
-            return;
-        }
-        pipes.iter_mut().for_each(Pipe::break_down);
-        let lost: u64 = pipes.iter().map(|pipe| pipe.counts.broken_losses).sum();
-        for socket in *sockets {
-            if let Some(connection) = &mut self.sockets[socket as usize].connection
-                && connection.failure().is_none()
-            {
-                connection.abort();
-                self.waiting.push(socket);
-            }
-        }
-        let name = self.scenario.tunnels.get_index(tunnel as usize).map_or("", |(name, _)| name);
-        self.noted.push(Noted {
-            at_us: self.events.now().0 / 1000,
-            flow: None,
-            connection: None,
-            kind: "failed".into(),
-            detail: format!("tunnel {name}, connection {connection}: {reason}; {lost} packets lost with it"),
-        });
-    }
-
-    /// Notes the round-trip times of the tunnels' connections.
-    pub(crate) fn sample_tunnels(&mut self) {
-        for (sockets, pipes) in self.tunnels.list.iter_mut().flat_map(|tunnel| &mut tunnel.connections) {
-            for (socket, pipe) in sockets.iter().zip(pipes) {
-                let rtt =
-                    self.sockets[*socket as usize].connection.as_ref().and_then(|connection| connection.info().rtt);
-                pipe.counts.rtt_max = pipe.counts.rtt_max.max(rtt);
-            }
-        }
-    }
-
-    /// What every direction of every tunnel's connections has done.
-    pub(crate) fn report_tunnels(&self) -> Vec<TunnelDirection> {
-        let mut report = Vec::new();
-        for ((name, described), tunnel) in self.scenario.tunnels.iter().zip(&self.tunnels.list) {
-            for (connection, (sockets, pipes)) in tunnel.connections.iter().enumerate() {
-                for end in 0..2 {
-                    let info = self.sockets[sockets[end] as usize].connection.as_ref().map(Connection::info);
-                    let counts = &pipes[end].counts;
-                    report.push(TunnelDirection {
-                        tunnel: name.clone(),
-                        connection: connection as u32,
-                        from: described.ends[end].clone(),
-                        to: described.ends[1 - end].clone(),
-                        packets: counts.packets,
-                        bytes: counts.bytes,
-                        queue_drops: counts.queue_drops,
-                        broken_losses: counts.broken_losses,
-                        queue_max_bytes: counts.queue_max_bytes,
-                        queue_max_packets: counts.queue_max_packets,
-                        retransmits: info.map_or(0, |info| info.retransmits),
-                        timeouts: info.map_or(0, |info| info.timeouts),
-                        rtt_min_us: info.and_then(|info| info.rtt_min).map(|rtt| rtt.0 / 1000),
-                        rtt_max_us: counts.rtt_max.map(|rtt| rtt.0 / 1000),
-                    });
-                }
-            }
-        }
-        report
     }
 }
 

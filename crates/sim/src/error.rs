@@ -1,0 +1,19 @@
+//! Why a scenario cannot be simulated.
+
+/// Why a scenario cannot be simulated.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// There is no such congestion control here.
+    #[error(
+        "{whose}.tcp.congestion: the simulator has no '{name}'; it has reno, cubic, ekiden_hstcp, ekiden_ghstcp, ekiden_bic"
+    )]
+    Congestion {
+        /// A node or a tunnel, such as `node.island`.
+        whose: String,
+        /// What it asks for.
+        name: String,
+    },
+    /// The congestion controls' parameters do not fit together.
+    #[error("{0}")]
+    Parameters(String),
+}

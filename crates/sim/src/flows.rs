@@ -1,0 +1,203 @@
+//! The flows of the scenario: their sockets, how far they are, and how they ended.
+
+use ekiden_record::{Event as Noted, Flow as Report, Outcome, Sample};
+use ekiden_scenario::{Amount, Flow as Described, Scenario};
+use ekiden_tcp::Info;
+use ekiden_units::Time;
+
+use crate::events::Event;
+use crate::socket::Program;
+use crate::sockets::Sockets;
+
+/// A flow of which nothing arrives for this long has failed.
+const PATIENCE: Time = Time::secs(600);
+
+/// All flows.
+pub(crate) struct Flows<'a> {
+    list: Vec<Flow<'a>>,
+    /// Flows that are not over.
+    going: usize,
+}
+
+/// How a flow goes.
+struct Flow<'a> {
+    name: &'a str,
+    described: &'a Described,
+    /// By connection: the socket that sends and the one that receives.
+    connections: Vec<(u32, u32)>,
+    /// Connections that have not arrived to their end.
+    open: usize,
+    received: u64,
+    last_arrival: Time,
+    outcome: Option<Outcome>,
+}
+
+impl<'a> Flows<'a> {
+    /// The flows of a scenario, for which it adds sockets.
+    pub fn new(scenario: &'a Scenario, sockets: &mut Sockets) -> Self {
+        let flows = scenario.flows.iter().enumerate();
+        let list: Vec<_> = flows
+            .map(|(number, (name, described))| Flow {
+                name,
+                described,
+                connections: (0..described.parallel)
+                    .map(|_| connect(scenario, number as u32, described, sockets))
+                    .collect(),
+                open: described.parallel as usize,
+                received: 0,
+                last_arrival: described.start,
+                outcome: None,
+            })
+            .collect();
+        Self { going: list.len(), list }
+    }
+
+    /// When their sources open their connections, and when they stop.
+    pub fn timers(&self) -> impl Iterator<Item = (Time, Event)> {
+        self.list.iter().flat_map(|flow| {
+            let start = flow.described.start;
+            let stop = match flow.described.amount {
+                Amount::Duration(duration) => Some(start + duration),
+                Amount::Bytes(_) => None,
+            };
+            flow.connections.iter().flat_map(move |(source, _)| {
+                [(start, Event::Open(*source))].into_iter().chain(stop.map(|stop| (stop, Event::Stop(*source))))
+            })
+        })
+    }
+
+    /// Whether any is not over.
+    #[inline]
+    pub fn are_going(&self) -> bool {
+        self.going > 0
+    }
+
+    /// Bytes that have arrived, over all flows.
+    pub fn received_bytes(&self) -> u64 {
+        self.list.iter().map(|flow| flow.received).sum()
+    }
+
+    /// Bytes of a flow have arrived, and if `is_end`, the end of one of its connections. Returns what is to be noted.
+    #[inline]
+    pub fn receive(&mut self, now: Time, number: u32, bytes: u64, is_end: bool) -> Option<Noted> {
+        let flow = &mut self.list[number as usize];
+        if bytes > 0 {
+            flow.received += bytes;
+            flow.last_arrival = now;
+        }
+        flow.open -= usize::from(is_end);
+        if is_end && flow.open == 0 { self.end(now, number, Outcome::Complete) } else { None }
+    }
+
+    /// A connection of a flow has failed, and the flow with it. Returns what is to be noted, unless it was over.
+    pub fn fail(&mut self, now: Time, number: u32, reason: &str) -> Option<Noted> {
+        self.end(now, number, Outcome::Failed { reason: reason.into() })
+    }
+
+    /// Flows of which nothing arrives any more have failed. Returns what is to be noted.
+    pub fn give_up(&mut self, now: Time) -> impl Iterator<Item = Noted> {
+        (0..self.list.len() as u32).filter_map(move |number| {
+            let flow = &self.list[number as usize];
+            let is_lost = now > flow.described.start && now.since(flow.last_arrival) > PATIENCE;
+            if is_lost { self.fail(now, number, &format!("nothing arrived for {PATIENCE}")) } else { None }
+        })
+    }
+
+    fn end(&mut self, now: Time, number: u32, outcome: Outcome) -> Option<Noted> {
+        let flow = &mut self.list[number as usize];
+        if flow.outcome.is_some() {
+            return None;
+        }
+        let (kind, detail) = match &outcome {
+            Outcome::Failed { reason } => ("failed", reason.clone()),
+            _ => ("finished", String::new()),
+        };
+        flow.outcome = Some(outcome);
+        self.going -= 1;
+        let flow = Some(flow.name.into());
+        Some(Noted { at_us: now.0 / 1000, flow, connection: None, kind: kind.into(), detail })
+    }
+
+    /// The state of every sender that is connected and whose flow is not over.
+    pub fn sample(&self, now: Time, sockets: &Sockets) -> impl Iterator<Item = Sample> {
+        self.list.iter().filter(|flow| flow.outcome.is_none()).flat_map(move |flow| {
+            (0..).zip(&flow.connections).filter_map(move |(connection, (source, sink))| {
+                let info = sockets.get(*source).info()?;
+                let Program::Sink { received, .. } = sockets.get(*sink).program else { return None };
+                Some(flow.sample(now, connection, received, &info))
+            })
+        })
+    }
+
+    /// What came out of every flow, of which these samples were taken.
+    pub fn report(&self, sockets: &Sockets, samples: &[Sample]) -> Vec<Report> {
+        self.list.iter().map(|flow| flow.report(sockets, samples)).collect()
+    }
+}
+
+impl Flow<'_> {
+    fn sample(&self, now: Time, connection: u32, received_bytes: u64, info: &Info) -> Sample {
+        let passed = now.since(self.described.start).0.max(1);
+        Sample {
+            at_us: now.0 / 1000,
+            flow: self.name.into(),
+            connection,
+            received_bytes,
+            acked_bytes: info.acked_bytes,
+            cwnd_segments: info.cwnd,
+            ssthresh_segments: info.ssthresh,
+            unacked_segments: info.outstanding,
+            window_bytes: info.window,
+            rtt_us: info.rtt.map_or(0, |rtt| rtt.0 / 1000),
+            rtt_min_us: info.rtt_min.map_or(0, |rtt| rtt.0 / 1000),
+            retransmits: info.retransmits,
+            delivery_bit_s: (u128::from(info.acked_bytes) * 8_000_000_000 / u128::from(passed)) as u64,
+        }
+    }
+
+    fn report(&self, sockets: &Sockets, samples: &[Sample]) -> Report {
+        let infos: Vec<_> = self.connections.iter().filter_map(|(source, _)| sockets.get(*source).info()).collect();
+        let duration = self.last_arrival.since(self.described.start);
+        let goodput = (u128::from(self.received) * 8_000_000_000).checked_div(duration.0.into()).unwrap_or_default();
+        let of_flow = samples.iter().filter(|sample| sample.flow == self.name);
+        Report {
+            name: self.name.into(),
+            from: self.described.from.clone(),
+            to: self.described.to.clone(),
+            via: self.described.via.clone(),
+            outcome: self
+                .outcome
+                .clone()
+                .unwrap_or(Outcome::Failed { reason: "the simulation ended before it".into() }),
+            received_bytes: self.received,
+            duration_us: duration.0 / 1000,
+            goodput_bit_s: u64::try_from(goodput).unwrap_or(u64::MAX),
+            retransmits: infos.iter().map(|info| info.retransmits).sum(),
+            rtt_min_us: infos.iter().filter_map(|info| info.rtt_min).min().map(|rtt| rtt.0 / 1000),
+            rtt_max_us: of_flow.map(|sample| sample.rtt_us).max(),
+        }
+    }
+}
+
+/// Adds the sockets of one connection of a flow, which proxies may split. Returns the first, which sends, and the last,
+/// which receives.
+fn connect(scenario: &Scenario, number: u32, flow: &Described, sockets: &mut Sockets) -> (u32, u32) {
+    let stations: Vec<&str> = [&flow.from].into_iter().chain(&flow.via).chain([&flow.to]).map(String::as_str).collect();
+    let source = sockets.next_number();
+    let left = match flow.amount {
+        Amount::Bytes(bytes) => Some(bytes.0),
+        Amount::Duration(_) => None,
+    };
+    let mut sends = Program::Source { flow: number, left };
+    for (at, leg) in stations.windows(2).enumerate() {
+        let here = sockets.next_number();
+        let receives = match at + 2 == stations.len() {
+            true => Program::Sink { flow: number, received: 0, is_done: false },
+            false => Program::Relay { flow: number, other: here + 2, opens: true },
+        };
+        let tcp = [leg[0], leg[1]].map(|node| &scenario.nodes[node].tcp);
+        sockets.add_pair([leg[0], leg[1]], [sends, receives], tcp);
+        sends = Program::Relay { flow: number, other: here + 1, opens: false };
+    }
+    (source, sockets.next_number() - 1)
+}

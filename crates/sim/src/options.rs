@@ -1,0 +1,32 @@
+//! What a caller asks of a run, and what it is told while the run goes on.
+
+use ekiden_units::Time;
+
+/// What a run is to note, and what its record says of where it came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// How often the state of senders and queues is noted.
+    pub resolution: Time,
+    /// The command line that the record names.
+    pub command: Vec<String>,
+    /// When it was started, in milliseconds since 1970.
+    pub started_unix_ms: u64,
+}
+
+impl Default for Options {
+    /// Ten samples a second, as in the lab.
+    fn default() -> Self {
+        Self { resolution: Time::ms(100), command: Vec::new(), started_unix_ms: 0 }
+    }
+}
+
+/// How far a run has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Progress {
+    /// Virtual time.
+    pub now: Time,
+    /// Events that have happened.
+    pub events: u64,
+    /// Bytes that have arrived, over all flows.
+    pub received_bytes: u64,
+}

@@ -1,0 +1,43 @@
+//! What travels over the network: packets, and the numbers by which they name nodes, sockets and sources.
+
+use ekiden_link::Length;
+use ekiden_scenario::Scenario;
+use ekiden_wire::Segment;
+
+/// An IPv4 header.
+pub(crate) const IP_HEADER: u32 = 20;
+
+/// A packet on its way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Packet {
+    /// The number of the node that it goes to.
+    pub to: u32,
+    /// The number of the socket there, if it is a segment.
+    pub socket: u32,
+    /// Its length with all headers.
+    pub bytes: u32,
+    pub body: Body,
+}
+
+/// What a packet carries. The compiler keeps the difference in a spare value of the segment, so that it takes no room.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Body {
+    Segment(Segment),
+    /// Of the background source of this number.
+    Datagram {
+        source: u32,
+    },
+}
+
+const _: () = assert!(size_of::<Body>() == size_of::<Segment>());
+
+impl Length for Packet {
+    fn bytes(&self) -> u32 {
+        self.bytes
+    }
+}
+
+/// The number of a node: its place in the scenario, in which every name has been checked.
+pub(crate) fn node_number(scenario: &Scenario, name: &str) -> u32 {
+    scenario.nodes.get_index_of(name).unwrap_or_default() as u32
+}

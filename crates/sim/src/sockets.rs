@@ -1,0 +1,239 @@
+//! All sockets: what their programs do, and which of them have something to do.
+
+use std::sync::Arc;
+
+use ekiden_congestion::Tunables;
+use ekiden_link::random;
+use ekiden_scenario::{Scenario, Tcp};
+use ekiden_tcp::{Connection, Failure, State};
+use ekiden_units::Time;
+use ekiden_wire::{Segment, Seq};
+
+use crate::packet::node_number;
+use crate::socket::{Program, Socket, TunnelEnd};
+use crate::stack::Stack;
+
+/// Ports of sources and of those that they connect to.
+const PORTS: (u16, u16) = (40_000, 20_000);
+
+/// All sockets. They stand in pairs, the one that opens the connection first.
+pub(crate) struct Sockets<'a> {
+    scenario: &'a Scenario,
+    tunables: Arc<Tunables>,
+    list: Vec<Socket>,
+    /// Those whose programs may have something to do: last in, first out.
+    waiting: Vec<u32>,
+}
+
+/// What the work of a socket's program asks of others.
+pub(crate) enum Effect {
+    Nothing,
+    /// So many bytes of a flow have arrived, perhaps none; and if `is_end`, the end of this connection.
+    Received {
+        flow: u32,
+        bytes: u64,
+        is_end: bool,
+    },
+    /// A socket is to open its connection.
+    Open(u32),
+    /// Packets may go into or come out of an end of a tunnel.
+    Carry(TunnelEnd),
+    /// A flow has failed with one of its connections.
+    FlowFailed {
+        flow: u32,
+        reason: &'static str,
+    },
+    /// The connection at this end of a tunnel has failed.
+    TunnelFailed {
+        end: TunnelEnd,
+        reason: &'static str,
+    },
+}
+
+impl<'a> Sockets<'a> {
+    pub fn new(scenario: &'a Scenario, tunables: Arc<Tunables>) -> Self {
+        Self { scenario, tunables, list: Vec::new(), waiting: Vec::new() }
+    }
+
+    /// The number of the next socket that is added.
+    pub fn next_number(&self) -> u32 {
+        self.list.len() as u32
+    }
+
+    /// The two sockets of a connection, at the node that opens it and at the other.
+    pub fn add_pair(&mut self, nodes: [&str; 2], programs: [Program; 2], tcp: [&Tcp; 2]) {
+        let scenario = self.scenario;
+        let first = self.next_number();
+        let mtu = |from, to| scenario.path(from, to).and_then(|path| path.iter().map(|hop| hop.link.mtu).min());
+        let there = mtu(nodes[0], nodes[1]).unwrap_or(u32::MAX);
+        let mtu = there.min(mtu(nodes[1], nodes[0]).unwrap_or(u32::MAX));
+        for end in 0..2 {
+            let number = first + end as u32;
+            self.list.push(Socket {
+                node: node_number(scenario, nodes[end]),
+                peer_node: node_number(scenario, nodes[1 - end]),
+                peer: first + 1 - end as u32,
+                stack: Stack::new(tcp[end], mtu, &self.tunables),
+                first_seq: Seq(random::word(scenario.seed, number.into()) as u32),
+                connection: None,
+                alarm: None,
+                program: programs[end],
+            });
+        }
+    }
+
+    pub fn all(&self) -> &[Socket] {
+        &self.list
+    }
+
+    #[inline]
+    pub fn get(&self, number: u32) -> &Socket {
+        &self.list[number as usize]
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, number: u32) -> &mut Socket {
+        &mut self.list[number as usize]
+    }
+
+    /// A socket's program may have something to do.
+    #[inline]
+    pub fn wake(&mut self, number: u32) {
+        self.waiting.push(number);
+    }
+
+    /// The next socket that was woken.
+    #[inline]
+    pub fn next_woken(&mut self) -> Option<u32> {
+        self.waiting.pop()
+    }
+
+    /// Opens a socket's connection, and wakes it.
+    pub fn open(&mut self, number: u32) {
+        let ports = (PORTS.0.wrapping_add(number as u16), PORTS.1.wrapping_add(number as u16));
+        if self.get_mut(number).open(ports) {
+            self.wake(number);
+        }
+    }
+
+    /// A segment arrives at a socket.
+    #[inline]
+    pub fn receive(&mut self, now: Time, number: u32, segment: &Segment) {
+        self.get_mut(number).receive(now, segment);
+        self.wake(number);
+    }
+
+    /// A socket's alarm goes off.
+    pub fn alarm(&mut self, now: Time, number: u32) {
+        if self.get_mut(number).on_alarm(now) {
+            self.wake(number);
+        }
+    }
+
+    /// A source's time is over.
+    pub fn stop(&mut self, number: u32) {
+        self.get_mut(number).stop();
+        self.wake(number);
+    }
+
+    /// Resets the connection of a socket, if there is one that has not failed.
+    pub fn abort(&mut self, number: u32) {
+        if self.get_mut(number).abort() {
+            self.wake(number);
+        }
+    }
+
+    /// Lets a socket's program do what it can now.
+    pub fn work(&mut self, number: u32) -> Effect {
+        let socket = &mut self.list[number as usize];
+        let Some(connection) = &mut socket.connection else { return Effect::Nothing };
+        if let Some(failure) = connection.failure() {
+            return self.fail(number, failure);
+        }
+        match &mut socket.program {
+            Program::Source { left: Some(left), .. } => {
+                *left -= connection.write(*left);
+                if *left == 0 {
+                    connection.finish();
+                }
+                Effect::Nothing
+            }
+            Program::Source { left: None, .. } => {
+                connection.write(u64::MAX);
+                Effect::Nothing
+            }
+            Program::Sink { flow, received, is_done } => {
+                let bytes = connection.read(u64::MAX);
+                *received += bytes;
+                let is_end = connection.is_peer_finished() && !*is_done;
+                if is_end {
+                    *is_done = true;
+                    connection.finish();
+                }
+                Effect::Received { flow: *flow, bytes, is_end }
+            }
+            Program::Relay { other, opens, .. } => {
+                let other = *other;
+                let is_connected = *opens && connection.state() == State::Established;
+                *opens &= !is_connected;
+                self.relay(number, other);
+                if is_connected { Effect::Open(other) } else { Effect::Nothing }
+            }
+            Program::Tunnel(end) => Effect::Carry(*end),
+        }
+    }
+
+    /// Moves what has arrived at either of a proxy's sockets to the other.
+    fn relay(&mut self, a: u32, b: u32) {
+        let [Some(first), Some(second)] = self
+            .list
+            .get_disjoint_mut([a as usize, b as usize])
+            .map_or([None, None], |[first, second]| [first.connection.as_mut(), second.connection.as_mut()])
+        else {
+            return;
+        };
+        let has_moved = pass(first, second) | pass(second, first);
+        if has_moved {
+            self.wake(b);
+        }
+    }
+
+    /// A connection has failed: its flow or its tunnel has, and a proxy's other side is reset.
+    fn fail(&mut self, number: u32, failure: Failure) -> Effect {
+        let program = self.get(number).program;
+        if let Program::Relay { other, .. } = program {
+            self.abort(other);
+        }
+        let reason = reason(failure);
+        match program {
+            Program::Tunnel(end) => Effect::TunnelFailed { end, reason },
+            // Because of another's failure.
+            _ if failure == Failure::Aborted => Effect::Nothing,
+            Program::Source { flow, .. } | Program::Sink { flow, .. } | Program::Relay { flow, .. } => {
+                Effect::FlowFailed { flow, reason }
+            }
+        }
+    }
+}
+
+/// Moves what has arrived on one connection to another, and its end. Returns whether there was anything.
+fn pass(from: &mut Connection, to: &mut Connection) -> bool {
+    let bytes = to.write(from.readable());
+    from.read(bytes);
+    let ends = from.is_peer_finished() && from.readable() == 0;
+    let is_news = ends && !to.has_finished_writing();
+    if is_news {
+        to.finish();
+    }
+    bytes > 0 || is_news
+}
+
+/// For people.
+fn reason(failure: Failure) -> &'static str {
+    match failure {
+        Failure::Refused => "connection refused",
+        Failure::Reset => "connection reset",
+        Failure::TimedOut => "no answer",
+        Failure::Aborted => "connection given up",
+    }
+}

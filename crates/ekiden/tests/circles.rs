@@ -17,7 +17,6 @@ const CIRCLES: &[(&str, &[&str])] = &[
     ("relay-proto::http", &["ftp", "own", "request"]),
     ("report", &["page", "table"]),
     ("scenario", &["network", "raw", "resolve", "show"]),
-    ("tcp", &["recovery", "sender"]),
 ];
 
 /// Names from the root of a crate to a module, or to something in it.

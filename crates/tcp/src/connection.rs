@@ -4,10 +4,12 @@ use ekiden_congestion::CongestionControl;
 use ekiden_units::Time;
 use ekiden_wire::{Flags, Options, Segment, Seq, Timestamps};
 
+use crate::info::Info;
 use crate::receiver::{Accepted, Receiver, scale_for};
 use crate::reset::reset;
 use crate::sender::{Outgoing, Sender};
 use crate::settings::Settings;
+use crate::state::{Failure, State};
 
 /// What a segment without an MSS option is taken to say (RFC 9293, section 3.7.1).
 const MSS_DEFAULT: u32 = 536;
@@ -15,35 +17,6 @@ const MSS_DEFAULT: u32 = 536;
 const MSS_LEAST: u32 = 48;
 /// Bytes that the timestamps option takes in every segment.
 const TIMESTAMPS_BYTES: u32 = 12;
-
-/// The states of RFC 9293, section 3.3.2, without LISTEN: a listener makes a connection for each SYN.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)] // They are the RFC's.
-pub enum State {
-    SynSent,
-    SynReceived,
-    Established,
-    FinWait1,
-    FinWait2,
-    CloseWait,
-    Closing,
-    LastAck,
-    TimeWait,
-    Closed,
-}
-
-/// Why a connection ended before both ends said so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Failure {
-    /// The peer refused it.
-    Refused,
-    /// The peer reset it.
-    Reset,
-    /// The peer did not answer.
-    TimedOut,
-    /// This end reset it.
-    Aborted,
-}
 
 /// A segment to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +44,7 @@ pub struct Connection {
     failure: Option<Failure>,
     local: u16,
     remote: u16,
-    pub(crate) sender: Sender,
+    sender: Sender,
     receiver: Option<Receiver>,
     settings: Settings,
     timestamps: bool,
@@ -184,7 +157,7 @@ impl Connection {
         } else {
             // Simultaneous open.
             self.state = State::SynReceived;
-            self.sender.board.mark_all();
+            self.sender.reopen();
         }
     }
 
@@ -240,18 +213,18 @@ impl Connection {
             self.reset = Some(reset(self.ports(), ack));
             return Accepted::default();
         }
-        if acked > self.sender.next as i64 || acked < self.sender.oldest_ack() {
+        if acked > self.sender.next() as i64 || acked < self.sender.oldest_ack() {
             receiver.challenge(now);
             return Accepted::default();
         }
         receiver.note_timestamp(now, segment);
-        if acked >= self.sender.una as i64 {
+        if acked >= self.sender.una() as i64 {
             let echoed = self.echoed(now, segment);
             self.sender.on_ack(now, segment, acked as u64, echoed);
         }
         self.on_acked(now);
         let Some(receiver) = &mut self.receiver else { return Accepted::default() };
-        if let Some(rtt) = self.sender.estimator.least() {
+        if let Some(rtt) = self.sender.least_rtt() {
             receiver.tune(now, rtt);
         }
         let accepted = receiver.take(now, segment);
@@ -269,7 +242,7 @@ impl Connection {
 
     /// Our SYN or FIN may have been acknowledged.
     fn on_acked(&mut self, now: Time) {
-        if self.state == State::SynReceived && self.sender.una >= 1 {
+        if self.state == State::SynReceived && self.sender.una() >= 1 {
             self.state = State::Established;
         }
         if self.sender.is_finished() {
@@ -347,11 +320,11 @@ impl Connection {
         if established {
             self.sender.arm_probe(now);
             if self.sender.take_probe() {
-                let before = self.sender.seq(self.sender.una - 1);
+                let before = self.sender.seq(self.sender.una() - 1);
                 return Some(Transmit { segment: self.segment(now, before), offset: 0 });
             }
             if self.receiver.as_ref().is_some_and(|receiver| receiver.ack_is_due(now)) {
-                let next = self.sender.seq(self.sender.next);
+                let next = self.sender.seq(self.sender.next());
                 return Some(Transmit { segment: self.segment(now, next), offset: 0 });
             }
         }
@@ -376,7 +349,7 @@ impl Connection {
     fn fit_sack(&mut self, segment: &mut Segment, owes_ack: bool) {
         let whole = segment.header_bytes();
         let sack = std::mem::take(&mut segment.options.sack);
-        if segment.payload + whole - segment.header_bytes() <= self.sender.mss {
+        if segment.payload + whole - segment.header_bytes() <= self.sender.mss() {
             segment.options.sack = sack;
         } else if let Some(receiver) = self.receiver.as_mut().filter(|_| owes_ack) {
             receiver.must_ack();
@@ -387,7 +360,7 @@ impl Connection {
         segment.flags = Flags { syn: true, ..Flags::default() };
         let answers = self.receiver.is_some();
         segment.options.mss = Some(u16::try_from(self.settings.mss).unwrap_or(u16::MAX));
-        segment.options.sack_permitted = self.settings.sack && (!answers || self.sender.sack);
+        segment.options.sack_permitted = self.settings.sack && (!answers || self.sender.has_sack());
         segment.options.window_scale = self.scaled.then(|| scale_for(self.settings.receive_buffer));
         segment.options.sack = Default::default();
         // A SYN's window is not scaled.
@@ -419,7 +392,7 @@ impl Connection {
     }
 
     fn own_reset(&self) -> Segment {
-        let mut reset = reset(self.ports(), self.sender.seq(self.sender.next));
+        let mut reset = reset(self.ports(), self.sender.seq(self.sender.next()));
         reset.ack = self.receiver.as_ref().map(Receiver::next);
         reset
     }
@@ -470,6 +443,11 @@ impl Connection {
             self.reset = Some(self.own_reset());
         }
         self.close(Some(Failure::Aborted));
+    }
+
+    /// What it is doing.
+    pub fn info(&self) -> Info {
+        self.sender.info()
     }
 
     /// Where the connection stands.

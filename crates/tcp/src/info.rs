@@ -2,9 +2,6 @@
 
 use ekiden_units::Time;
 
-use crate::Connection;
-use crate::recovery::Phase;
-
 /// What a connection is doing, for records and tests. Windows count segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Info {
@@ -40,30 +37,4 @@ pub struct Info {
     pub is_recovering: bool,
     /// After a timeout, what was outstanding then has not all arrived.
     pub is_after_timeout: bool,
-}
-
-impl Connection {
-    /// What it is doing.
-    pub fn info(&self) -> Info {
-        let sender = &self.sender;
-        let ssthresh = sender.window.ssthresh;
-        Info {
-            cwnd: sender.window.cwnd,
-            ssthresh: (ssthresh < i32::MAX as u32 / 2).then_some(ssthresh),
-            outstanding: sender.board.len(),
-            pipe: sender.pipe(),
-            lost: sender.board.lost(),
-            window: sender.peer_window(),
-            rtt: sender.estimator.smoothed(),
-            rtt_min: sender.estimator.least(),
-            rto: sender.estimator.rto(),
-            mss: sender.mss,
-            acked_bytes: sender.acked_bytes(),
-            retransmits: sender.retransmits,
-            timeouts: sender.timeouts,
-            recoveries: sender.recoveries,
-            is_recovering: matches!(sender.phase, Phase::Recovery { .. }),
-            is_after_timeout: matches!(sender.phase, Phase::Loss { .. }),
-        }
-    }
 }

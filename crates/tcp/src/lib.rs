@@ -20,8 +20,12 @@
 //!   Linux;
 //! - a SYN is given up like any segment, after [`Settings::retries`] (Linux: six); in TIME-WAIT a new one opens nothing.
 
+mod buffer;
 mod connection;
 mod info;
+mod offer;
+mod probe;
+mod proportion;
 mod ranges;
 mod receiver;
 mod recovery;
@@ -30,9 +34,13 @@ mod rtt;
 mod scoreboard;
 mod sender;
 mod settings;
+mod state;
+mod timer;
+mod window;
 
-pub use connection::{Connection, Failure, State, Transmit};
+pub use connection::{Connection, Transmit};
 pub use info::Info;
 pub use receiver::Accepted;
 pub use reset::reset_for;
 pub use settings::{PartialAcks, Pipe, Reduction, Rto, Settings};
+pub use state::{Failure, State};

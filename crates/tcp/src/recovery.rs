@@ -1,312 +1,353 @@
-//! What acknowledgements and timeouts do: fast retransmit and recovery (RFC 5681, 6582, 6675, 6937), timeouts (RFC 6298).
+//! Loss recovery: fast retransmit and fast recovery (RFC 5681, 6582, 6675, 6937), and what follows a timeout (RFC 6298,
+//! section 5; RFC 5681, section 3.1).
 //!
-//! The congestion control decides how the window grows and where a loss brings it; when, stands here.
+//! It works over the scoreboard and the congestion window of a sender, which are passed in as [`Flight`]. It decides which
+//! segments count as lost and when the window falls. The congestion control decides how far. It has no clock: the
+//! retransmission timer is the sender's, which is told in an [`Effect`] what to do with it.
 
-use ekiden_units::Time;
-use ekiden_wire::Segment;
+use crate::proportion::Proportion;
+use crate::scoreboard::{News, Scoreboard};
+use crate::settings::{PartialAcks, Pipe, Reduction, Settings};
+use crate::window::CongestionWindow;
 
-use crate::scoreboard::News;
-use crate::sender::Sender;
-use crate::settings::{PartialAcks, Reduction};
+/// The state of one sender's handling of losses.
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    settings: Settings,
+    sack: bool,
+    phase: Phase,
+    /// Duplicate acknowledgements in a row.
+    duplicates: u32,
+    /// SND.NXT at the last loss event: `recover` of RFC 6582.
+    recover: u64,
+    recoveries: u64,
+    timeouts: u64,
+}
 
-/// Where a sender stands in its handling of losses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
+#[derive(Debug, Clone, Copy)]
+enum Phase {
     /// No loss is known.
     Open,
-    /// Fast recovery, until everything before `high` has arrived.
-    Recovery {
-        /// SND.NXT when it began: RecoveryPoint.
-        high: u64,
-        /// A partial acknowledgement has restarted the retransmission timer.
-        restarted: bool,
-    },
-    /// After a timeout, until everything before `high` has arrived.
-    Loss {
+    /// Fast recovery, until everything before its end has arrived.
+    Fast(FastRecovery),
+    /// After a timeout, until everything before `end` has arrived.
+    AfterTimeout {
         /// SND.NXT at the timeout.
-        high: u64,
+        end: u64,
+        /// SND.UNA at the timeout.
+        una: u64,
     },
 }
 
-/// The state of proportional rate reduction (RFC 6937, section 3), in segments.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Proportion {
-    /// RecoverFS: outstanding when the recovery began.
-    outstanding: u32,
-    /// prr_delivered.
-    delivered: u32,
-    /// prr_out.
-    pub sent: u32,
+#[derive(Debug, Clone, Copy)]
+struct FastRecovery {
+    /// SND.NXT when it began: RecoveryPoint.
+    end: u64,
+    /// A partial acknowledgement has restarted the retransmission timer.
+    has_restarted_timer: bool,
+    /// Its first retransmission, and without SACK that after a partial acknowledgement, goes whatever the pipe holds.
+    must_retransmit: bool,
+    /// The last segment was sent again (RFC 6675, NextSeg(), rule 4).
+    rescued: bool,
+    /// The pipe as [`Pipe::Acknowledgements`] counts it.
+    counted: u32,
+    proportion: Proportion,
 }
 
-impl Sender {
-    /// An acceptable acknowledgement of `acked`, which lies between `una` and `next`.
-    pub fn on_ack(&mut self, now: Time, segment: &Segment, acked: u64, echoed: Option<Time>) {
-        let advances = acked > self.una;
-        let window_before = self.peer_window();
-        self.update_window(segment, acked);
-        let mut news = News::default();
-        let is_of_syn = advances && self.una == 0;
-        let least = self.estimator.least().filter(|_| self.settings.doubts_early_acks);
-        self.board.arrived_until = least.map(|least| Time(now.0.saturating_sub(least.0)));
-        if advances {
-            news = self.board.acknowledge(acked);
-            self.una = acked;
+/// What a sender has in flight, and its window.
+pub(crate) struct Flight<'a> {
+    pub board: &'a mut Scoreboard,
+    pub window: &'a mut CongestionWindow,
+    /// SND.UNA.
+    pub una: u64,
+    /// SND.NXT.
+    pub next: u64,
+    /// Payload in a full segment, in bytes.
+    pub mss: u32,
+}
+
+/// An acknowledgement, of which the scoreboard has been told.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ack {
+    /// It acknowledges new data cumulatively.
+    pub advances: bool,
+    /// It is a duplicate in the sense of RFC 5681, section 2; with SACK, of RFC 6675, section 2.
+    pub is_duplicate: bool,
+    pub news: News,
+}
+
+/// What an acknowledgement means for the sender's clocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Effect {
+    /// The retransmission timer starts anew.
+    pub restarts_timer: bool,
+    /// A fast recovery begins.
+    pub begins_recovery: bool,
+}
+
+impl Effect {
+    const NONE: Self = Self::timer(false);
+    const BEGINS: Self = Self { restarts_timer: true, begins_recovery: true };
+
+    const fn timer(restarts_timer: bool) -> Self {
+        Self { restarts_timer, begins_recovery: false }
+    }
+}
+
+impl Recovery {
+    pub fn new(settings: &Settings) -> Self {
+        Self {
+            settings: settings.clone(),
+            sack: false,
+            phase: Phase::Open,
+            duplicates: 0,
+            recover: 0,
+            recoveries: 0,
+            timeouts: 0,
         }
-        // A peer that has no room is there all the same (RFC 9293, sections 3.8.6 and 3.8.6.1).
-        if advances || self.board.is_empty() || self.peer_window() == 0 {
-            self.unanswered = 0;
+    }
+
+    /// Both ends want SACK, or not.
+    pub fn negotiate(&mut self, sack: bool) {
+        self.sack = sack;
+    }
+
+    /// Fast recoveries so far.
+    pub fn recoveries(&self) -> u64 {
+        self.recoveries
+    }
+
+    /// Timeouts so far.
+    pub fn timeouts(&self) -> u64 {
+        self.timeouts
+    }
+
+    pub fn is_fast(&self) -> bool {
+        matches!(self.phase, Phase::Fast(_))
+    }
+
+    /// Whether what was outstanding at a timeout has not all arrived.
+    pub fn is_after_timeout(&self) -> bool {
+        matches!(self.phase, Phase::AfterTimeout { .. })
+    }
+
+    /// Whether selective acknowledgements count for nothing now.
+    pub fn ignores_sack(&self) -> bool {
+        self.settings.timeout_forgets_sack && self.is_after_timeout()
+    }
+
+    /// Segments in the network, as far as is known.
+    pub fn pipe(&self, board: &Scoreboard) -> u32 {
+        match (self.phase, self.settings.pipe) {
+            (Phase::Fast(fast), Pipe::Acknowledgements) if self.sack => fast.counted,
+            _ => board.pipe(),
         }
-        if is_of_syn {
-            // The SYN's does not open the window (RFC 5681, section 3.1).
-            news.acked -= 1;
-        }
-        if self.sack && !(self.settings.timeout_forgets_sack && matches!(self.phase, Phase::Loss { .. })) {
-            self.take_blocks(segment, &mut news);
-        }
-        // RFC 5681, section 2; with SACK, RFC 6675, section 2.
-        let is_duplicate = match self.sack {
-            true => news.sacked > 0,
-            false => {
-                !advances
-                    && !self.board.is_empty()
-                    && segment.sequence_len() == 0
-                    && self.peer_window() == window_before
-            }
-        };
-        self.measure(now, &news, echoed.filter(|_| advances));
-        if is_of_syn && self.timeouts > 0 {
-            self.estimator.fall_back();
-        }
-        // What advances begins anew, and may be the first duplicate itself (RFC 6675, section 5).
-        self.duplicates = if advances { 0 } else { self.duplicates } + u32::from(is_duplicate);
-        if advances && !matches!(self.phase, Phase::Recovery { high, .. } if acked < high) {
-            self.board.forget_duplicates();
-        }
+    }
+
+    /// Segments that fill the window when a new one is to be sent.
+    pub fn pipe_before_new(&self, board: &Scoreboard) -> u32 {
+        // Without limited transmit what duplicate acknowledgements tell counts only in recovery.
         match self.phase {
-            Phase::Open => self.on_ack_when_open(now, is_duplicate, &mut news),
-            Phase::Recovery { high, restarted } => {
-                self.on_ack_in_recovery(now, high, restarted, is_duplicate, advances, &mut news);
-            }
-            Phase::Loss { high } => self.on_ack_after_timeout(now, high, &news),
-        }
-        // RFC 6298, rules 5.2 and 5.3; in recovery see there.
-        if self.board.is_empty() {
-            self.rto_at = None;
-        } else if advances && !matches!(self.phase, Phase::Recovery { .. }) || self.settings.every_ack_restarts_timer {
-            self.arm(now);
+            Phase::Open if !self.settings.limited_transmit => board.len(),
+            _ => self.pipe(board),
         }
     }
 
-    fn take_blocks(&mut self, segment: &Segment, news: &mut News) {
-        for block in segment.options.sack.iter() {
-            let (start, end) = (self.position(block.start), self.position(block.end));
-            // Anything else tells of duplicates (RFC 2883) or is nonsense.
-            if start >= self.una as i64 && start < end && end <= self.next as i64 {
-                self.board.sack(start as u64, end as u64, news);
-            }
+    /// Whether the first lost segment may be sent again now.
+    pub fn may_retransmit(&self, board: &Scoreboard, cwnd: u32) -> bool {
+        let must = matches!(self.phase, Phase::Fast(FastRecovery { must_retransmit: true, .. }));
+        board.lost() > 0 && (must || self.pipe(board) < cwnd)
+    }
+
+    /// Nothing that is lost and nothing new may be sent: marks what fast recovery sends again all the same (RFC 6675,
+    /// NextSeg(), rules 3 and 4). Returns whether there is something.
+    pub fn mark_unsure(&mut self, board: &mut Scoreboard, cwnd: u32) -> bool {
+        let has_room = self.pipe(board) < cwnd;
+        let Phase::Fast(fast) = &mut self.phase else { return false };
+        if !(self.sack && self.settings.unsure_retransmissions && has_room) {
+            return false;
+        }
+        if board.mark_unsure() {
+            return true;
+        }
+        let rescues = !fast.rescued && board.mark_last();
+        fast.rescued |= rescues;
+        rescues
+    }
+
+    /// A new segment is sent.
+    pub fn on_new(&mut self) {
+        if let Phase::Fast(fast) = &mut self.phase {
+            fast.counted += 1;
+            fast.proportion.on_sent();
         }
     }
 
-    fn measure(&mut self, now: Time, news: &News, echoed: Option<Time>) {
-        let exact = news.sent_at.map(|at| now.since(at));
-        let Some(rtt) = exact.or(echoed) else { return };
-        let timed = self.timed.filter(|(end, _)| *end <= self.una);
-        if self.settings.rtt_per_window && echoed.is_none() {
-            timed.iter().for_each(|(_, at)| self.estimator.sample(now.since(*at)));
-        } else {
-            self.estimator.sample(rtt);
-        }
-        if timed.is_some() {
-            self.timed = None;
-        }
-        if exact.is_some() {
-            let rtt_us = u32::try_from(rtt.0 / 1000).unwrap_or(u32::MAX);
-            self.control.on_rtt(&self.window, now.0 / 1000, rtt_us);
+    /// A lost segment is sent again.
+    pub fn on_retransmit(&mut self) {
+        if let Phase::Fast(fast) = &mut self.phase {
+            // Not the first of a recovery: what it stands for was not taken off.
+            fast.counted += u32::from(!fast.must_retransmit);
+            fast.must_retransmit = false;
+            fast.proportion.on_sent();
         }
     }
 
-    fn on_ack_when_open(&mut self, now: Time, is_duplicate: bool, news: &mut News) {
+    /// An acknowledgement arrives.
+    pub fn on_ack(&mut self, mut flight: Flight, mut ack: Ack) -> Effect {
+        // What advances begins anew, and may be the first duplicate itself (RFC 6675, section 5).
+        let before = if ack.advances { 0 } else { self.duplicates };
+        self.duplicates = before + u32::from(ack.is_duplicate);
+        let is_partial = matches!(self.phase, Phase::Fast(fast) if flight.una < fast.end);
+        if ack.advances && !is_partial {
+            flight.board.forget_duplicates();
+        }
+        let mut effect = match self.phase {
+            Phase::Open => self.on_ack_when_open(&mut flight, &mut ack),
+            Phase::Fast(fast) => self.on_ack_in_recovery(fast, &mut flight, &mut ack),
+            Phase::AfterTimeout { end, .. } => self.on_ack_after_timeout(end, &mut flight, &ack),
+        };
+        // RFC 6298, rule 5.3; in recovery see there.
+        effect.restarts_timer |= ack.advances && !self.is_fast();
+        effect
+    }
+
+    fn on_ack_when_open(&mut self, flight: &mut Flight, ack: &mut Ack) -> Effect {
         let threshold = self.settings.duplicate_acks;
         let is_lost = if self.sack {
-            self.board.mark_lost(threshold, self.mss) > 0 || self.duplicates >= threshold && self.board.has_gaps()
+            flight.board.mark_lost(threshold, flight.mss) > 0 || self.duplicates >= threshold && flight.board.has_gaps()
         } else {
-            if is_duplicate {
-                self.board.duplicate(news);
+            if ack.is_duplicate {
+                flight.board.duplicate(&mut ack.news);
             }
             // Those that follow a timeout may answer needless retransmissions (RFC 6582, section 3.2, step 2). Plain Reno
             // does not ask.
-            let counts = self.settings.partial_acks == PartialAcks::EndRecovery || self.una > self.recover;
-            is_duplicate && self.duplicates >= threshold && counts
+            let counts = self.settings.partial_acks == PartialAcks::EndRecovery || flight.una > self.recover;
+            ack.is_duplicate && self.duplicates >= threshold && counts
         };
         if is_lost {
-            self.enter_recovery(now, news);
-        } else if news.acked > 0 {
-            self.grow(news.acked);
+            return self.enter(flight, ack);
         }
+        flight.window.grow(ack.news.acked);
+        Effect::NONE
     }
 
-    fn enter_recovery(&mut self, now: Time, news: &News) {
+    /// Fast recovery begins.
+    fn enter(&mut self, flight: &mut Flight, ack: &Ack) -> Effect {
+        let outstanding = flight.board.len();
         self.recoveries += 1;
-        self.reduce(false);
-        self.recover = self.next;
-        self.phase = Phase::Recovery { high: self.next, restarted: false };
-        self.board.mark_first();
+        self.recover = flight.next;
+        flight.window.reduce(outstanding, false);
+        flight.board.mark_first();
         if self.sack && self.settings.lost_retransmissions {
-            self.board.mark_overtaken();
+            flight.board.mark_overtaken();
         }
-        self.must_retransmit = true;
-        self.arm(now);
-        self.rescued = false;
-        self.timed = None;
-        self.counted = self.board.len().saturating_sub(self.settings.duplicate_acks);
-        self.proportion = Proportion { outstanding: self.board.len().max(1), delivered: 0, sent: 0 };
-        self.pace(news, false);
-    }
-
-    /// The slow start threshold falls.
-    fn reduce(&mut self, by_timeout: bool) {
-        // FlightSize (RFC 5681, equation 4) is the window, unless something else limits the sender.
-        let flight = self.window.cwnd.min(self.board.len());
-        let in_slow_start = self.window.cwnd < self.window.ssthresh;
-        self.window.ssthresh = self.control.on_loss(flight);
-        if self.settings.halves_in_slow_start && (in_slow_start || by_timeout) {
-            self.window.ssthresh = (flight / 2).max(2);
-        }
-        self.window.cwnd_cnt = 0;
+        let mut fast = FastRecovery {
+            end: flight.next,
+            has_restarted_timer: false,
+            must_retransmit: true,
+            rescued: false,
+            counted: outstanding.saturating_sub(self.settings.duplicate_acks),
+            proportion: Proportion::new(outstanding),
+        };
+        self.pace(&mut fast, flight, ack, false);
+        self.phase = Phase::Fast(fast);
+        Effect::BEGINS
     }
 
     /// Sets the window so that as much is sent as the reduction allows.
-    ///
-    /// All goes well if the acknowledgement advances and tells of no further loss (`SafeACK` of RFC 9937, section 5;
-    /// `tcp_cwnd_reduction` of Linux).
-    fn pace(&mut self, news: &News, goes_well: bool) {
-        let ssthresh = self.window.ssthresh;
-        if self.settings.reduction == Reduction::Pipe {
-            self.window.cwnd = ssthresh;
-            return;
-        }
-        let state = &mut self.proportion;
-        state.delivered += news.delivered;
-        let pipe = self.board.pipe();
-        let more = if pipe > ssthresh {
-            let due = (u64::from(state.delivered) * u64::from(ssthresh)).div_ceil(state.outstanding.into());
-            u32::try_from(due).unwrap_or(u32::MAX).saturating_sub(state.sent)
-        } else {
-            // Slow start as long as the acknowledgements say that all goes well; else one for one.
-            let limit = state.delivered.saturating_sub(state.sent).max(news.delivered) + u32::from(goes_well);
-            limit.min(ssthresh - pipe)
-        };
-        self.window.cwnd = (pipe + more).max(1);
+    fn pace(&self, fast: &mut FastRecovery, flight: &mut Flight, ack: &Ack, goes_well: bool) {
+        let ssthresh = flight.window.ssthresh();
+        flight.window.set(match self.settings.reduction {
+            Reduction::Pipe => ssthresh,
+            Reduction::Proportional => {
+                fast.proportion.window(flight.board.pipe(), ssthresh, ack.news.delivered, goes_well)
+            }
+        });
     }
 
-    fn on_ack_in_recovery(
-        &mut self,
-        now: Time,
-        high: u64,
-        restarted: bool,
-        is_duplicate: bool,
-        advances: bool,
-        news: &mut News,
-    ) {
-        if self.una >= high {
-            self.leave_recovery(now);
-            return;
+    fn on_ack_in_recovery(&mut self, mut fast: FastRecovery, flight: &mut Flight, ack: &mut Ack) -> Effect {
+        if flight.una >= fast.end {
+            return self.leave(flight);
         }
-        self.counted = self.counted.saturating_sub(1 + u32::from(advances));
-        let mut goes_well = advances;
+        fast.counted = fast.counted.saturating_sub(1 + u32::from(ack.advances));
+        let mut restarts_timer = false;
+        let mut goes_well = ack.advances;
         if self.sack {
-            let mut lost = self.board.mark_lost(self.settings.duplicate_acks, self.mss);
+            let mut lost = flight.board.mark_lost(self.settings.duplicate_acks, flight.mss);
             if self.settings.lost_retransmissions {
-                lost += self.board.mark_overtaken();
+                lost += flight.board.mark_overtaken();
             }
             goes_well &= lost == 0;
-            if advances {
-                self.arm(now);
-            }
-        } else if is_duplicate {
-            self.board.duplicate(news);
-        } else if advances {
-            match self.settings.partial_acks {
-                PartialAcks::EndRecovery => {
-                    self.leave_recovery(now);
-                    return;
-                }
-                PartialAcks::RestartTimerOnce if restarted => {}
-                PartialAcks::RestartTimerOnce | PartialAcks::RestartTimer => self.arm(now),
-            }
-            self.phase = Phase::Recovery { high, restarted: true };
-            self.board.mark_first();
-            self.must_retransmit = true;
+            restarts_timer = ack.advances;
+        } else if ack.is_duplicate {
+            flight.board.duplicate(&mut ack.news);
+        } else if ack.advances {
+            restarts_timer = match self.settings.partial_acks {
+                PartialAcks::EndRecovery => return self.leave(flight),
+                PartialAcks::RestartTimerOnce => !fast.has_restarted_timer,
+                PartialAcks::RestartTimer => true,
+            };
+            fast.has_restarted_timer = true;
+            flight.board.mark_first();
+            fast.must_retransmit = true;
             goes_well = false;
         }
-        self.pace(news, goes_well);
+        self.pace(&mut fast, flight, ack, goes_well);
+        self.phase = Phase::Fast(fast);
+        Effect::timer(restarts_timer)
     }
 
-    fn leave_recovery(&mut self, now: Time) {
+    /// Fast recovery ends.
+    fn leave(&mut self, flight: &mut Flight) -> Effect {
+        flight.window.fall_to_threshold();
         self.phase = Phase::Open;
-        self.window.cwnd = self.window.ssthresh;
-        self.window.cwnd_cnt = 0;
         self.duplicates = 0;
-        self.must_retransmit = false;
-        self.arm(now);
+        Effect::timer(true)
     }
 
-    fn on_ack_after_timeout(&mut self, now: Time, high: u64, news: &News) {
-        if self.una >= high {
+    fn on_ack_after_timeout(&mut self, end: u64, flight: &mut Flight, ack: &Ack) -> Effect {
+        if flight.una >= end {
             self.phase = Phase::Open;
             self.duplicates = 0;
         } else if self.sack && self.settings.lost_retransmissions {
-            let is_lost = self.board.mark_overtaken() > 0;
+            let is_lost = flight.board.mark_overtaken() > 0;
             if is_lost && self.settings.reduces_after_timeout {
-                self.enter_recovery(now, news);
-                return;
+                return self.enter(flight, ack);
             }
         }
-        if news.acked > 0 {
-            self.grow(news.acked);
-        }
+        flight.window.grow(ack.news.acked);
+        Effect::NONE
     }
 
-    fn grow(&mut self, acked: u32) {
-        let in_slow_start = self.window.cwnd < self.window.ssthresh;
-        let is_used = self.is_limited || in_slow_start && self.window.cwnd < self.most_out.0.saturating_mul(2);
-        if is_used || !self.settings.window_validation {
-            self.control.on_ack(&mut self.window, if self.settings.byte_counting { acked } else { 1 });
-        }
-    }
-
-    /// The retransmission timer ran out (RFC 6298, section 5.4 to 5.7; RFC 5681, section 3.1).
-    pub fn time_out(&mut self, now: Time) {
-        self.estimator.back_off();
+    /// The retransmission timer ran out (RFC 6298, rules 5.4 to 5.6; RFC 5681, section 3.1), `again` if nothing was heard
+    /// since it did before.
+    pub fn on_timeout(&mut self, flight: Flight, again: bool) {
         self.timeouts += 1;
-        if self.una > 0 {
+        let is_syn = flight.una == 0;
+        if !is_syn {
             // Not again for a segment that was sent again by the timer already.
-            let is_first = match self.phase {
+            let reduces = match self.phase {
                 Phase::Open => true,
-                Phase::Recovery { .. } => self.settings.timeout_reduces_again,
-                Phase::Loss { .. } => self.timeout_una != Some(self.una) || self.settings.every_timeout_reduces,
+                Phase::Fast(_) => self.settings.timeout_reduces_again,
+                Phase::AfterTimeout { una, .. } => una != flight.una || self.settings.every_timeout_reduces,
             };
-            if is_first {
-                self.reduce(true);
+            if reduces {
+                flight.window.reduce(flight.board.len(), true);
             }
-            self.control.on_timeout();
-            self.phase = Phase::Loss { high: self.next };
-            self.recover = self.next;
-            self.timeout_una = Some(self.una);
+            flight.window.on_timeout();
+            self.phase = Phase::AfterTimeout { end: flight.next, una: flight.una };
+            self.recover = flight.next;
         }
         // A single lost SYN does not lower the initial window (RFC 6928, section 2).
-        if self.una > 0 || self.unanswered > 1 {
-            self.window.cwnd = 1;
+        if !is_syn || again {
+            flight.window.fall_to_one();
         }
-        self.window.cwnd_cnt = 0;
+        flight.window.forget_growth();
         self.duplicates = 0;
-        self.must_retransmit = false;
-        self.timed = None;
         if self.settings.timeout_forgets_sack {
-            self.board.forget_sacked();
+            flight.board.forget_sacked();
         }
-        self.board.mark_all();
-        self.arm(now);
+        flight.board.mark_all();
     }
 }

@@ -1,0 +1,68 @@
+//! The timer for zero-window probes and small windows (RFC 9293, sections 3.8.6.1 and 3.8.6.2.1).
+
+use ekiden_units::Time;
+
+#[derive(Debug, Default)]
+pub(crate) struct Probe {
+    at: Option<Time>,
+    /// Probes since something could be sent.
+    count: u32,
+    is_due: bool,
+}
+
+impl Probe {
+    /// When the timer runs out, if it runs.
+    pub fn at(&self) -> Option<Time> {
+        self.at
+    }
+
+    /// Whether the timer ran out, and neither probe nor data went since.
+    pub fn is_due(&self) -> bool {
+        self.is_due
+    }
+
+    /// Starts the timer. It waits for `rto`, doubled with every probe, up to `most`.
+    pub fn start(&mut self, now: Time, rto: Time, most: Time) {
+        let factor = 1u64.checked_shl(self.count).unwrap_or(u64::MAX);
+        self.at = Some(now + Time(rto.0.saturating_mul(factor)).min(most));
+    }
+
+    /// There is nothing to wait for.
+    pub fn cancel(&mut self) {
+        self.at = None;
+    }
+
+    /// Whether the timer has run out. It stops then.
+    pub fn runs_out(&mut self, now: Time) -> bool {
+        let runs_out = self.at.is_some_and(|at| at <= now);
+        if runs_out {
+            self.at = None;
+        }
+        runs_out
+    }
+
+    /// A probe is to be sent.
+    pub fn plan(&mut self) {
+        self.count = self.count.saturating_add(1);
+        self.is_due = true;
+    }
+
+    /// Whether a probe is to be sent. The caller sends it.
+    pub fn take(&mut self) -> bool {
+        std::mem::take(&mut self.is_due)
+    }
+
+    /// Data is sent.
+    pub fn on_data(&mut self) {
+        (self.count, self.is_due) = (0, false);
+    }
+
+    /// The peer's window opens.
+    pub fn on_open(&mut self) {
+        *self = Self::default();
+    }
+
+    pub fn stop(&mut self) {
+        (self.at, self.is_due) = (None, false);
+    }
+}

@@ -4,6 +4,8 @@
 //! It is written once, as the C header `include/ekiden/balance.h`: integers only, no kernel types, no loops. What it does,
 //! and how it decides what the paper leaves open, stands there. [`Group`] calls its native build.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod native;
 
 use std::collections::BTreeMap;

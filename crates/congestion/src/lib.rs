@@ -6,6 +6,8 @@
 //!
 //! What the algorithms are and why their parameters have their defaults stands in `docs/guide/congestion.md`.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod cubic;
 mod hystart;
 mod native;

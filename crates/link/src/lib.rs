@@ -3,6 +3,8 @@
 //! [`Line`] is one direction of it that settles a packet's fate on arrival; [`Channel`] holds the packets too, which CoDel
 //! needs. Nothing here waits or reads a clock.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod channel;
 mod codel;
 mod codel_line;

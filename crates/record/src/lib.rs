@@ -3,6 +3,8 @@
 //! The format is described in `docs/guide/record.md`. Names of quantities end in their unit; times count from the start of the
 //! run on one clock.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod disturbance;
 mod file;
 

@@ -9,6 +9,8 @@
 //!
 //! Every parser takes arbitrary bytes, split anywhere, within limits it states, and never panics.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 pub mod failure;
 pub mod ftp;
 pub mod http;

@@ -4,6 +4,8 @@
 //! background over all that. The same file is planned, simulated and run in the lab. [`Scenario::load`] parses a TOML file, resolves every default, and refuses what cannot be
 //! run, naming file, line and reason. The format is described in `docs/guide/scenario.md`.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod address;
 mod error;
 mod network;

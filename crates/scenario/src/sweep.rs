@@ -1,6 +1,6 @@
 //! Variants of one scenario: keys of the file get other values before it is resolved.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 
 use toml::{Table, Value};
@@ -47,7 +47,7 @@ impl Sweep {
     /// [`Error::Set`] if one is not of this form, a key or one of its values comes twice, or there are more than 1000
     /// points.
     pub fn parse(sets: &[String]) -> Result<Self, Error> {
-        let mut seen = HashSet::new();
+        let mut seen = BTreeSet::new();
         let mut axes = Vec::new();
         let mut points = 1;
         for set in sets {
@@ -81,7 +81,7 @@ impl Sweep {
     }
 }
 
-fn axis(set: &str, seen: &mut HashSet<String>) -> Result<Axis, String> {
+fn axis(set: &str, seen: &mut BTreeSet<String>) -> Result<Axis, String> {
     let Some((keys, values)) = set.split_once('=') else {
         return Err("needs a key, '=' and values, such as link.sea.delay=5ms,20ms".into());
     };
@@ -96,7 +96,7 @@ fn axis(set: &str, seen: &mut HashSet<String>) -> Result<Axis, String> {
     if values.contains(&String::new()) {
         return Err("a value is empty".into());
     }
-    let mut different = HashSet::new();
+    let mut different = BTreeSet::new();
     match values.iter().find(|value| !different.insert(*value)) {
         Some(value) => Err(format!("the value '{value}' comes twice")),
         None => Ok(Axis { keys, values }),

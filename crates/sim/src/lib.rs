@@ -14,6 +14,8 @@
 //! 4. `flows`; `queues`; `recorder`: what came out
 //! 5. `simulation`: the loop over events
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod background;
 mod capture;
 mod error;

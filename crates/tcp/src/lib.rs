@@ -20,6 +20,8 @@
 //!   Linux;
 //! - a SYN is given up like any segment, after [`Settings::retries`] (Linux: six); in TIME-WAIT a new one opens nothing.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod buffer;
 mod connection;
 mod info;

@@ -5,6 +5,8 @@
 //! to the same value. Prefixes follow the SI brochure and IEC 80000-13: `k`/`K`, `M`, `G` are powers of
 //! 1000, `Ki`, `Mi`, `Gi` powers of 1024.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod parse;
 mod quantity;
 

@@ -17,6 +17,8 @@
 //! - combinations of flags, the order of a SACK block's ends and a timestamp's echo without ACK are the engine's matter;
 //! - bytes after the end of the IP packet are padding of the link; IP options and IPv6 extension headers are skipped.
 
+#![deny(clippy::disallowed_methods, clippy::disallowed_types)]
+
 mod checksum;
 mod datagram;
 mod error;

@@ -351,3 +351,6 @@ impl Recovery {
         flight.board.mark_all();
     }
 }
+
+#[cfg(test)]
+mod tests;

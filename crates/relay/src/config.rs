@@ -79,6 +79,8 @@ pub struct Tcp {
 /// One listening address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
+    /// Its name, by which errors and the log call it.
+    pub name: String,
     /// What is spoken on it.
     pub kind: ListenerKind,
     /// Where.
@@ -186,6 +188,12 @@ impl Config {
 fn read(file: &Path) -> Result<String, ConfigError> {
     let failed = |error: ReadError| ConfigError { file: file.into(), line: None, message: error.to_string() };
     ekiden_files::read(file, Kind::Config).map_err(failed)
+}
+
+impl fmt::Display for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[listen.{}]", self.name)
+    }
 }
 
 impl Listener {

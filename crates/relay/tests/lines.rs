@@ -95,7 +95,7 @@ fn a_wrong_password_is_logged_in_the_same_form_wherever() {
         .unwrap();
     assert!(read_head(&mut web).starts_with("HTTP/1.1 407 "));
     let from = web.local_addr().unwrap();
-    assert_eq!(logged(&format!("wrong user or password from {from} on a http listener")).len(), 1);
+    assert_eq!(logged(&format!("wrong user or password from {from} on [listen.weblocked]")).len(), 1);
 
     let chain = Chain::new(0);
     let mut socks = connect(chain.address("locked"));
@@ -104,7 +104,7 @@ fn a_wrong_password_is_logged_in_the_same_form_wherever() {
     socks.read_exact(&mut answer).unwrap();
     assert_eq!(answer, [5, 2, 1, 1]);
     let from = socks.local_addr().unwrap();
-    assert_eq!(logged(&format!("wrong user or password from {from} on a socks5 listener")).len(), 1);
+    assert_eq!(logged(&format!("wrong user or password from {from} on [listen.locked]")).len(), 1);
 }
 
 #[test]
@@ -112,13 +112,13 @@ fn nodes_that_are_refused_do_not_fill_the_log() {
     log::to(|line| LINES.lock().unwrap().push(line));
     for mode in [Mode::Plain, Mode::Tls] {
         let relay = segment_node(mode, "n1", None, "");
-        let before = logged("segment listener was refused").len();
+        let before = logged("on [listen.seg] was refused").len();
         for _ in 0..50 {
             let mut stream = connect(relay.address("seg").unwrap());
             let _ = stream.write_all(&[0x55; 200]);
             let _ = stream.read_to_end(&mut Vec::new());
         }
-        let lines = logged("segment listener was refused").len() - before;
+        let lines = logged("on [listen.seg] was refused").len() - before;
         assert!((1..=2).contains(&lines), "{mode:?}: {lines}");
     }
 }

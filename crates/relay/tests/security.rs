@@ -108,7 +108,7 @@ fn plain_and_tls_tell_each_other_in_one_clear_line() {
     let to_tls = entry("m-island", tls.address("seg").unwrap(), "plain_key_file = \"key\"\n");
     let heard = answer(&to_tls);
     assert!(heard.contains("node island to node city: the other side speaks TLS"), "{heard}");
-    wait_until("the TLS side says so", || is_logged("segment listener was refused: it does not speak TLS"));
+    wait_until("the TLS side says so", || is_logged("on [listen.seg] was refused: it does not speak TLS"));
 }
 
 #[test]

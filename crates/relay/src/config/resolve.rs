@@ -62,7 +62,7 @@ impl Source<'_> {
         }
         let mut listeners = IndexMap::new();
         for (name, raw) in &raw.listen {
-            let listener = self.listener(raw, &tcp, &peers, own.as_ref())?;
+            let listener = self.listener(name.get_ref(), raw, &tcp, &peers, own.as_ref())?;
             let same = |other: &Listener| other.address == listener.address && listener.address.port() != 0;
             if listeners.values().any(same) {
                 let message = format!("another listener already has the address {}", listener.address);
@@ -123,6 +123,7 @@ impl Source<'_> {
 
     fn listener(
         &self,
+        name: &str,
         spanned: &Spanned<RawListen>,
         tcp: &Tcp,
         peers: &IndexMap<String, Peer>,
@@ -197,7 +198,7 @@ impl Source<'_> {
         let sources = raw.proxy_protocol_from.iter().flat_map(Spanned::get_ref);
         let proxy_protocol_from = sources.map(|text| self.network(text)).collect::<Result<_>>()?;
         let tcp = raw.tcp.as_ref().map_or(Ok(tcp.clone()), |own| self.tcp(own, tcp))?;
-        Ok(Listener { kind, address, only_v6: false, accept, proxy_protocol_from, tcp })
+        Ok(Listener { name: name.into(), kind, address, only_v6: false, accept, proxy_protocol_from, tcp })
     }
 
     fn accept(&self, raw: &RawListen) -> Result<Accept> {

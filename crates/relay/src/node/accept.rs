@@ -59,7 +59,7 @@ pub async fn run(
     let current = Arc::new(current);
     let socket = match Listening::new(socket) {
         Ok(socket) => socket,
-        Err(error) => return tracing::error!("a listener could not be watched: {error}"),
+        Err(error) => return tracing::error!("{} could not be watched: {error}", *current.borrow()),
     };
     let mut acceptor = Acceptor { node, workers, me, current, paused: false };
     loop {
@@ -113,7 +113,7 @@ impl Acceptor {
             Some(Err(error)) if is_about_one_connection(&error) => {}
             Some(Err(error)) => {
                 if !std::mem::replace(&mut self.paused, true) {
-                    tracing::warn!("cannot accept, will keep trying: {error}");
+                    tracing::warn!("{}: cannot accept, will keep trying: {error}", *self.current.borrow());
                 }
                 tokio::time::sleep(PAUSE).await;
             }

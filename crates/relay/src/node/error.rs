@@ -11,7 +11,7 @@ use crate::host::rules::RulesError;
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// A listener could not be set up.
-    #[error("listener '{name}': {source}")]
+    #[error("[listen.{name}]: {source}")]
     Listen {
         /// The listener's name.
         name: String,

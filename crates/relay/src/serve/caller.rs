@@ -48,7 +48,7 @@ pub async fn learn(permit: &mut Permit, listener: &Listener, stream: &TcpStream,
     let told = match timeout(limit, read(stream)).await {
         Ok(Ok(told)) => told,
         Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
-            let line = format_args!("{from} must begin with a PROXY protocol header: {error}");
+            let line = format_args!("{from} must begin with a PROXY protocol header on {listener}: {error}");
             node.lines.warn("header", client, line);
             return None;
         }
@@ -57,7 +57,9 @@ pub async fn learn(permit: &mut Permit, listener: &Listener, stream: &TcpStream,
             return None;
         }
         Err(_) => {
-            let line = format_args!("{from} must begin with a PROXY protocol header, and has not within {limit:?}");
+            let line = format_args!(
+                "{from} must begin with a PROXY protocol header on {listener}, and has not within {limit:?}"
+            );
             node.lines.warn("header", client, line);
             return None;
         }

@@ -37,7 +37,7 @@ pub async fn check(
 ) -> Login {
     let Some(users) = users(listener) else { return Login::Wrong };
     let from: SocketAddr = caller.address();
-    let (client, kind) = (ClientKey::from(from.ip()), listener.kind.word());
+    let client = ClientKey::from(from.ip());
     let checked = tokio::select! {
         biased;
         checked = node.logins.is_right(users, client, user, password) => checked,
@@ -46,11 +46,11 @@ pub async fn check(
     match checked {
         Ok(true) => Login::Right,
         Ok(false) => {
-            node.lines.warn("login", client, format_args!("wrong user or password from {from} on a {kind} listener"));
+            node.lines.warn("login", client, format_args!("wrong user or password from {from} on {listener}"));
             Login::Wrong
         }
         Err(crowded) => {
-            let line = format_args!("a login from {from} on a {kind} listener was refused: {crowded}");
+            let line = format_args!("a login from {from} on {listener} was refused: {crowded}");
             node.lines.warn("crowded", client, line);
             Login::Refused(crowded)
         }

@@ -54,7 +54,7 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
             return node.lines.warn("node", client, format_args!("a node at {from} was refused: {error}"));
         }
         Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
-            let line = format_args!("a connection from {from} to a segment listener was refused: {error}");
+            let line = format_args!("a connection from {from} on {listener} was refused: {error}");
             return node.lines.info("no node", client, line);
         }
         Ok(Err(error)) => return tracing::debug!("a node did not get through its handshake: {error}"),

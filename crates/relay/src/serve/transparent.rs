@@ -26,7 +26,7 @@ pub(super) async fn prepare(
     let (to, from) = (client.local_addr().ok()?, caller.address());
     if to.ip().is_loopback() {
         // Nothing on its way through is for loopback, where the listener itself is.
-        let line = format_args!("{from} connected to a transparent listener's own address, {to}, and is refused");
+        let line = format_args!("{from} connected to the own address of {listener}, {to}, and is refused");
         node.lines.info("own address", ClientKey::from(from.ip()), line);
         return None;
     }

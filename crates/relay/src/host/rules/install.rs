@@ -60,7 +60,7 @@ pub enum RulesError {
     },
     /// There is no such interface.
     #[error(
-        "listener '{listener}': there is no network interface '{interface}' here: name one that 'ip link' shows, or say \
+        "[listen.{listener}]: there is no network interface '{interface}' here: name one that 'ip link' shows, or say \
          late_interfaces = true if it comes later"
     )]
     NoInterface {

@@ -5,13 +5,7 @@ use std::collections::VecDeque;
 use ekiden_scenario::{Discipline, Link};
 
 use crate::codel_line::CodelLine;
-use crate::{Counts, Fate, Line, Waiting};
-
-/// Something that is sent over a link.
-pub trait Length {
-    /// Bytes of the IP packet, with its headers; below 2³¹.
-    fn bytes(&self) -> u32;
-}
+use crate::{Counts, Fate, Length, Line, Waiting};
 
 /// One direction of a link, and the packets on it.
 ///

@@ -9,14 +9,16 @@ mod channel;
 mod codel;
 mod codel_line;
 mod counts;
+mod length;
 mod line;
 mod loss;
 pub mod random;
 mod red;
 mod wire;
 
-pub use channel::{Channel, Length};
+pub use channel::Channel;
 pub use counts::{Counts, Waiting};
+pub use length::Length;
 pub use line::{Fate, Line};
 
 use ekiden_scenario::Queue;

@@ -2,8 +2,8 @@ use ekiden_scenario::{Discipline, Link, Queue};
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use proptest::prelude::*;
 
-use super::{Channel, Length};
-use crate::Waiting;
+use super::Channel;
+use crate::{Length, Waiting};
 
 #[derive(Debug, Clone, Copy)]
 struct Packet {

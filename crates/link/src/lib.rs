@@ -14,12 +14,14 @@ mod line;
 mod loss;
 pub mod random;
 mod red;
+mod waiting;
 mod wire;
 
 pub use channel::Channel;
-pub use counts::{Counts, Waiting};
+pub use counts::Counts;
 pub use length::Length;
 pub use line::{Fate, Line};
+pub use waiting::Waiting;
 
 use ekiden_scenario::Queue;
 

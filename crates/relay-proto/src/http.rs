@@ -6,6 +6,7 @@
 mod body;
 mod fields;
 pub mod ftp;
+mod ftp_url;
 mod own;
 mod request;
 mod response;

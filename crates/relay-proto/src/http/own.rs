@@ -1,24 +1,23 @@
 //! The proxy's own responses.
 
-use super::Request;
-use super::fields::{Fields, connection_line};
+use super::fields::Fields;
 
 /// What TRACE does not say back, for whoever reads the response is not always who wrote the request (RFC 9110 §9.3.8).
 const SECRETS: [&str; 3] = ["authorization", "proxy-authorization", "cookie"];
 
 /// The answer to OPTIONS that may go no further: what a client may ask this proxy for.
-pub fn options(request: &Request) -> Vec<u8> {
-    let connection = connection_line(request.is_1_0, request.keep_alive);
+/// `connection` is the line of the Connection field, or empty.
+pub fn options(connection: &str) -> Vec<u8> {
     let allow = "CONNECT, DELETE, GET, HEAD, OPTIONS, PATCH, POST, PUT, TRACE";
     format!("HTTP/1.1 200 OK\r\nAllow: {allow}\r\n{connection}Content-Length: 0\r\n\r\n").into_bytes()
 }
 
 /// The answer to TRACE that may go no further: what was received, with this request `line`.
-pub fn trace(line: &str, fields: &Fields<'_>, request: &Request) -> Vec<u8> {
+/// `connection` is the line of the Connection field, or empty.
+pub fn trace(line: &str, fields: &Fields<'_>, connection: &str) -> Vec<u8> {
     let mut received = line.as_bytes().to_vec();
     fields.write_all_but(&mut received, &SECRETS);
     received.extend(b"\r\n");
-    let connection = connection_line(request.is_1_0, request.keep_alive);
     let length = received.len();
     let head = format!("HTTP/1.1 200 OK\r\nContent-Type: message/http\r\n{connection}Content-Length: {length}\r\n\r\n");
     [head.into_bytes(), received].concat()

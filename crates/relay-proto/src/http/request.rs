@@ -4,8 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
 use super::HttpError;
-use super::fields::{Body, Fields, framing};
-use super::ftp::Fetch;
+use super::fields::{Body, Fields, connection_line, framing};
+use super::ftp_url::Fetch;
 use super::own::{options, trace};
 use crate::target::Target;
 
@@ -103,7 +103,8 @@ pub fn parse_request(head: &[u8], max_fields: usize) -> Result<Request, HttpErro
         // Its body is not read.
         request.keep_alive &= body == Body::Length(0);
         let line = format!("{method} {uri} HTTP/1.{minor}\r\n");
-        let answer = if method == "TRACE" { trace(&line, &fields, &request) } else { options(&request) };
+        let connection = connection_line(is_1_0, request.keep_alive);
+        let answer = if method == "TRACE" { trace(&line, &fields, connection) } else { options(connection) };
         request.answer = Some(answer);
         return Ok(request);
     }

@@ -1,7 +1,7 @@
 //! `ftp` URLs (RFC 1738 §3.2): who asks, and for what.
 
+use super::HttpError;
 use crate::ftp::Word;
-use crate::http::HttpError;
 use crate::target::Target;
 
 /// What is to be fetched, and as whom.

@@ -4,7 +4,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::page::escape;
+use crate::escape::escape;
 use crate::palette::{INK, PAPER, dark_style};
 
 pub(crate) type Drawing<'a> = DrawingArea<SVGBackend<'a>, Shift>;

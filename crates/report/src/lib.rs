@@ -1,6 +1,7 @@
 //! Tables and pictures from measured, predicted and published values.
 
 mod chart;
+mod escape;
 mod frame;
 mod page;
 mod palette;

@@ -1,6 +1,7 @@
 //! A self-contained HTML page: no script, no outside resources.
 
 use crate::Table;
+use crate::escape::escape;
 
 /// A page of sections.
 #[derive(Debug, Clone, Default)]
@@ -75,9 +76,4 @@ impl Section {
 
 fn paragraphs(text: &[String]) -> String {
     text.iter().map(|text| format!("<p>{}</p>\n", escape(text))).collect()
-}
-
-/// Plain text as HTML.
-pub(crate) fn escape(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

@@ -2,7 +2,7 @@
 
 use comfy_table::{CellAlignment, ContentArrangement, TableComponent, presets};
 
-use crate::page::escape;
+use crate::escape::escape;
 
 /// A table with a header. The first column is text, the others are aligned to the right.
 #[derive(Debug, Clone, Default)]

@@ -8,11 +8,13 @@
 
 mod address;
 mod error;
+mod left_out;
 mod network;
+mod profile;
+mod queue;
 mod raw;
 mod resolve;
 mod route;
-mod show;
 mod sweep;
 mod traffic;
 mod warn;
@@ -26,7 +28,9 @@ use serde::Serialize;
 
 pub use address::address;
 pub use error::Error;
-pub use network::{Discipline, Gateway, Link, Node, NodeKind, Profile, Queue, Tcp, Tunnel};
+pub use network::{Gateway, Link, Node, NodeKind, Tcp, Tunnel};
+pub use profile::Profile;
+pub use queue::{Discipline, Queue};
 pub use route::Hop;
 pub use sweep::{Point, Setting, Sweep};
 pub use traffic::{Amount, Background, Flow, OnOff};
@@ -125,6 +129,6 @@ impl Scenario {
     /// The scenario as a file in which defaults are written out, but for those that leave a thing as a lab has it
     /// anyway (`profile`, `discipline`, `loss_burst`). Parses back to an equal scenario.
     pub fn to_toml(&self) -> String {
-        show::to_toml(self)
+        toml::to_string(self).expect("a resolved scenario holds only tables, texts, numbers and booleans")
     }
 }

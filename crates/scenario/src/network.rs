@@ -1,9 +1,11 @@
 //! The parts of a network: nodes and their TCP, links, and what stands in the middle.
 
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
-use crate::show::{is_default_discipline, is_default_jitter, is_default_loss_burst, is_default_profile, whole_tcp};
+use crate::left_out::{is_default_discipline, is_default_jitter, is_default_loss_burst, is_default_profile};
+use crate::profile::Profile;
+use crate::queue::{Discipline, Queue};
 
 /// A machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -60,24 +62,6 @@ pub struct Tcp {
     pub rtt_per_window: Option<bool>,
 }
 
-/// Whose TCP the simulator imitates: details that standards leave open or that an implementation does its own way. The
-/// lab's TCP is the kernel's.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Profile {
-    /// The Linux kernel.
-    Linux,
-    /// The RFCs to the letter.
-    Rfc,
-    /// The network simulator ns-2, which S2 used: its agent Sack1.
-    Ns2,
-    /// Its agent Linux, TCP-Linux, which brought BIC to ns-2.
-    #[serde(rename = "ns2_linux")]
-    Ns2Linux,
-    /// OPNET Modeler, which S1 used.
-    Opnet,
-}
-
 /// A link between two nodes; both directions are alike and independent.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Link {
@@ -106,27 +90,6 @@ pub struct Link {
     pub mtu: u32,
 }
 
-/// How a queue chooses what it drops.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Discipline {
-    /// What does not fit when it arrives.
-    DropTail,
-    /// Random early detection (Floyd and Jacobson, 1993).
-    Red,
-    /// Controlled delay (RFC 8289).
-    Codel,
-}
-
-/// The limit of a queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Queue {
-    /// Counted in bytes of IP packets.
-    Bytes(Bytes),
-    /// Counted in packets.
-    Packets(u64),
-}
-
 /// A TCP tunnel. Packets that one end forwards, and whose path leads over the other, travel inside TCP connections
 /// between the two.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -140,6 +103,19 @@ pub struct Tunnel {
     /// The TCP of the connections, at both ends.
     #[serde(serialize_with = "whole_tcp")]
     pub tcp: Tcp,
+}
+
+/// A tunnel's TCP. What it leaves out would be taken from the node at its first end, so the profile is always there.
+fn whole_tcp<S: Serializer>(tcp: &Tcp, serializer: S) -> Result<S::Ok, S::Error> {
+    #[derive(Serialize)]
+    struct Whole<'a> {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        profile: Option<Profile>,
+        #[serde(flatten)]
+        others: &'a Tcp,
+    }
+    let profile = is_default_profile(&tcp.profile).then_some(tcp.profile);
+    Whole { profile, others: tcp }.serialize(serializer)
 }
 
 /// Window balancing (S2): when a connection of a group repeats an acknowledgement, the receive windows in the

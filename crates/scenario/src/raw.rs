@@ -1,11 +1,8 @@
 //! The file as it is written: every key optional that has a default, nothing checked but types and names.
 
-use std::fmt;
-
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use indexmap::IndexMap;
-use serde::de::Visitor;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::Deserialize;
 use serde_spanned::Spanned;
 
 use crate::{Discipline, NodeKind, Profile, Queue};
@@ -120,39 +117,4 @@ pub(crate) struct RawBackground {
     pub duration: Option<Spanned<Time>>,
     pub on: Option<Spanned<Time>>,
     pub off: Option<Spanned<Time>>,
-}
-
-impl Serialize for Queue {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Bytes(bytes) => bytes.serialize(serializer),
-            Self::Packets(packets) => serializer.collect_str(&format_args!("{packets} packets")),
-        }
-    }
-}
-
-impl<'de> Deserialize<'de> for Queue {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_str(FromText)
-    }
-}
-
-/// Takes a queue's limit from a text, and says what it should look like if it is something else.
-struct FromText;
-
-impl Visitor<'_> for FromText {
-    type Value = Queue;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a text in quotes, such as \"100KB\" or \"50 packets\"")
-    }
-
-    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Queue, E> {
-        let packets = text.trim().strip_suffix("packets").or_else(|| text.trim().strip_suffix("packet"));
-        let queue = match packets {
-            Some(number) => number.trim().parse().ok().map(Queue::Packets),
-            None => text.parse().ok().map(Queue::Bytes),
-        };
-        queue.ok_or_else(|| E::custom(format!("'{text}' is not a queue limit, such as 100KB or \"50 packets\"")))
-    }
 }

@@ -1,6 +1,6 @@
 //! From the raw file to a [`Scenario`]: copies made, defaults filled in, everything checked.
 //!
-//! The defaults stand in this module and nowhere else.
+//! The defaults stand in this module; in `left_out` those of keys that are not written out with them.
 
 mod background;
 mod checker;
@@ -16,8 +16,9 @@ use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
 use crate::error::Source;
+use crate::left_out::{DEFAULT_DISCIPLINE, DEFAULT_JITTER, DEFAULT_LOSS_BURST, DEFAULT_PROFILE};
 use crate::raw::{Named, RawFlow, RawLink, RawNode, RawScenario, RawTcp};
-use crate::{Amount, Discipline, Error, Flow, Link, Node, NodeKind, Profile, Queue, Scenario, Tcp};
+use crate::{Amount, Error, Flow, Link, Node, NodeKind, Queue, Scenario, Tcp};
 use checker::Checker;
 
 /// Reno, because it is the yardstick of the papers and allowed in every namespace; buffers that hold the
@@ -37,14 +38,8 @@ fn default_tcp() -> Tcp {
     }
 }
 
-pub(crate) const DEFAULT_PROFILE: Profile = Profile::Linux;
-pub(crate) const DEFAULT_DISCIPLINE: Discipline = Discipline::DropTail;
-/// Each packet is lost independently.
-pub(crate) const DEFAULT_LOSS_BURST: u32 = 1;
-
 const DEFAULT_KIND: NodeKind = NodeKind::Host;
 const DEFAULT_DELAY: Time = Time(0);
-pub(crate) const DEFAULT_JITTER: Time = Time(0);
 /// Linux's default transmit queue length.
 const DEFAULT_QUEUE: Queue = Queue::Packets(1000);
 const DEFAULT_LOSS: Fraction = Fraction(0);

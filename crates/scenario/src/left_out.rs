@@ -1,0 +1,30 @@
+//! Keys that a scenario written out leaves out while they have their defaults, and these defaults.
+//!
+//! They are there for the simulator, and their defaults say what the lab does anyway. Without them records stay short.
+
+use ekiden_units::Time;
+
+use crate::profile::Profile;
+use crate::queue::Discipline;
+
+pub(crate) const DEFAULT_PROFILE: Profile = Profile::Linux;
+pub(crate) const DEFAULT_DISCIPLINE: Discipline = Discipline::DropTail;
+pub(crate) const DEFAULT_JITTER: Time = Time(0);
+/// Each packet is lost independently.
+pub(crate) const DEFAULT_LOSS_BURST: u32 = 1;
+
+pub(crate) fn is_default_profile(profile: &Profile) -> bool {
+    *profile == DEFAULT_PROFILE
+}
+
+pub(crate) fn is_default_discipline(discipline: &Discipline) -> bool {
+    *discipline == DEFAULT_DISCIPLINE
+}
+
+pub(crate) fn is_default_jitter(jitter: &Time) -> bool {
+    *jitter == DEFAULT_JITTER
+}
+
+pub(crate) fn is_default_loss_burst(packets: &u32) -> bool {
+    *packets == DEFAULT_LOSS_BURST
+}

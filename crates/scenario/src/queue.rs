@@ -1,0 +1,63 @@
+//! The queue before a line: what it drops, and its limit as a file writes it.
+
+use std::fmt;
+
+use ekiden_units::Bytes;
+use serde::de::Visitor;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+/// How a queue chooses what it drops.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Discipline {
+    /// What does not fit when it arrives.
+    DropTail,
+    /// Random early detection (Floyd and Jacobson, 1993).
+    Red,
+    /// Controlled delay (RFC 8289).
+    Codel,
+}
+
+/// The limit of a queue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Queue {
+    /// Counted in bytes of IP packets.
+    Bytes(Bytes),
+    /// Counted in packets.
+    Packets(u64),
+}
+
+impl Serialize for Queue {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Bytes(bytes) => bytes.serialize(serializer),
+            Self::Packets(packets) => serializer.collect_str(&format_args!("{packets} packets")),
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Queue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_str(FromText)
+    }
+}
+
+/// Takes a queue's limit from a text, and says what it should look like if it is something else.
+struct FromText;
+
+impl Visitor<'_> for FromText {
+    type Value = Queue;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a text in quotes, such as \"100KB\" or \"50 packets\"")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Queue, E> {
+        let packets = text.trim().strip_suffix("packets").or_else(|| text.trim().strip_suffix("packet"));
+        let queue = match packets {
+            Some(number) => number.trim().parse().ok().map(Queue::Packets),
+            None => text.parse().ok().map(Queue::Bytes),
+        };
+        queue.ok_or_else(|| E::custom(format!("'{text}' is not a queue limit, such as 100KB or \"50 packets\"")))
+    }
+}

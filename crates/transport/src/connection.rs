@@ -45,7 +45,7 @@ impl Connection {
     /// Makes a connection over which TLS is spoken; `session` is at its beginning. Returns when the other side is known.
     ///
     /// # Errors
-    /// As in [`Session`]: [`io::ErrorKind::PermissionDenied`] if one of the two keys is not taken. The other side has been told.
+    /// [`io::ErrorKind::PermissionDenied`] if one of the two keys is not taken. The other side has been told.
     pub async fn secure(socket: TcpStream, session: Session) -> io::Result<Self> {
         let connection = Self { socket, tls: Some(Tls(Box::new(Mutex::new(session)))) };
         match connection.shake_hands().await {

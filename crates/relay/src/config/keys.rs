@@ -83,7 +83,11 @@ impl Quantity for Time {
 
     fn shown(self) -> String {
         const HOUR: u64 = 3600 * 1_000_000_000;
-        if self.0 > 0 && self.0.is_multiple_of(HOUR) { format!("{}h", self.0 / HOUR) } else { self.to_string() }
+        match self.0 {
+            0 => "0".into(),
+            ns if ns.is_multiple_of(HOUR) => format!("{}h", ns / HOUR),
+            _ => self.to_string(),
+        }
     }
 }
 

@@ -106,9 +106,11 @@ await server 9000
 
 # node NAME: starts ekiden on a node, with NAME.toml; $pid is its process.
 node() {
+  # The shell empties it only when the program starts, and an earlier one's would be read.
+  rm -f $1.out
   EKIDEN_LOG=trace ip netns exec $1 "$EKIDEN" proxy -c $1.toml > $1.out 2>> $1.log &
   pid=$!
-  until_true grep -q '^ready' $1.out
+  until_true grep -qs '^ready' $1.out
 }
 
 # stop PID: by SIGTERM, and it must succeed.

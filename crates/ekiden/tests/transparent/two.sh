@@ -17,9 +17,10 @@ T
 }
 # start NAME FILE: on the island; $pid.
 start() {
+  rm -f $1.out
   EKIDEN_LOG=trace ip netns exec island "$EKIDEN" proxy -c $2 > $1.out 2>> $1.log &
   pid=$!
-  until_true grep -q '^ready' $1.out
+  until_true grep -qs '^ready' $1.out
 }
 config first 3129 '*:8081' 10.0.0.0/8 > first.toml
 config second 3130 '*:8080' fd00::/16 > second.toml

@@ -21,8 +21,16 @@ const USUAL_MSS: u32 = 1428;
 /// Why a path cannot be looked at.
 #[derive(Debug, thiserror::Error)]
 pub enum PathError {
-    /// The name has no address, or there is no port.
-    #[error("{to}: not the HOST:PORT of anything, such as 192.0.2.1:7000: {source}")]
+    /// There is no port.
+    #[error("{to}: not a HOST:PORT, such as 192.0.2.1:7000: {source}")]
+    Form {
+        /// What was asked for.
+        to: String,
+        /// What is wrong with it.
+        source: io::Error,
+    },
+    /// The name has no address.
+    #[error("{to}: the name cannot be resolved: {source}")]
     Unknown {
         /// What was asked for.
         to: String,
@@ -53,7 +61,10 @@ fn hint(source: &io::Error) -> &'static str {
 /// # Errors
 /// If it cannot be reached.
 pub fn path(to: &str, rate: BitRate) -> Result<(Vec<Finding>, Time), PathError> {
-    let unknown = |source| PathError::Unknown { to: to.into(), source };
+    let unknown = |source: io::Error| match source.kind() {
+        io::ErrorKind::InvalidInput => PathError::Form { to: to.into(), source },
+        _ => PathError::Unknown { to: to.into(), source },
+    };
     let addresses: Vec<_> = to.to_socket_addrs().map_err(unknown)?.collect();
     let mut last = unknown(io::ErrorKind::NotFound.into());
     for address in addresses {
@@ -145,7 +156,12 @@ mod tests {
     fn what_cannot_be_reached_is_said_in_a_line() {
         for (to, part) in [
             ("127.0.0.1:1", "127.0.0.1:1: cannot be reached: "),
-            ("127.0.0.1", "127.0.0.1: not the HOST:PORT of anything, such as 192.0.2.1:7000: "),
+            ("127.0.0.1", "127.0.0.1: not a HOST:PORT, such as 192.0.2.1:7000: "),
+            // Longer than a label may be, so nobody is asked.
+            (
+                "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx:80",
+                "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx:80: the name cannot be resolved: ",
+            ),
         ] {
             let error = path(to, BitRate(1)).unwrap_err().to_string();
             assert!(error.contains(part) && error.lines().count() == 1, "{error}");

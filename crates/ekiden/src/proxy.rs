@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use ekiden_relay::{Config, Relay, Rules, sections};
+use ekiden_transport::Security;
 
 use crate::{log, out};
 
@@ -84,6 +85,11 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
     if args.check {
         Relay::check(&config)?;
+        for (name, peer) in &config.peers {
+            if matches!(peer.security, Security::Tls { known: None, .. }) {
+                eprintln!("ekiden: [peer.{name}] has no fingerprint, so no stream can go over it");
+            }
+        }
         out::line(format_args!("{}: ok", file.display()))?;
         return Ok(());
     }

@@ -70,6 +70,24 @@ fn a_key_is_made_once_shown_again_and_never_overwritten() {
     assert!(refused(folder, &["keygen", "--show", "node.key"], 3).contains("chmod 600"));
 }
 
+/// systemd.exec(5): a credential may have an access control list, whose mask the group's bits then are.
+#[test]
+fn a_key_that_systemd_hands_to_a_service_is_taken() {
+    let folder = tempfile::tempdir().unwrap();
+    let key = folder.path().join("node.key");
+    done(folder.path(), &["keygen", "node.key"]);
+    let shown = |mode, directory: &std::path::Path| {
+        std::fs::set_permissions(&key, PermissionsExt::from_mode(mode)).unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
+        command.args(["keygen", "--show"]).arg(&key).env("CREDENTIALS_DIRECTORY", directory);
+        command.output().unwrap().status.code()
+    };
+    assert_eq!(shown(0o440, folder.path()), Some(0));
+    assert_eq!(shown(0o444, folder.path()), Some(3));
+    assert_eq!(shown(0o460, folder.path()), Some(3));
+    assert_eq!(shown(0o440, std::path::Path::new("/")), Some(3));
+}
+
 #[test]
 fn nodes_are_written_into_a_configuration_and_nothing_else_changes() {
     let folder = tempfile::tempdir().unwrap();

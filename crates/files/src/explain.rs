@@ -188,7 +188,7 @@ fn said_plainly(message: &str) -> String {
         "a boolean" => "true or false, without quotes",
         "a sequence" if found == "map" => "a list",
         "a sequence" => "a list, such as [\"a\", \"b\"]",
-        _ if whole(expected).is_some() => "a whole number, without quotes",
+        _ if whole(expected).is_some() || expected == "i64" => "a whole number, without quotes",
         "f32" | "f64" => "a number, without quotes",
         "a map" => "a table",
         other if other.starts_with("struct ") => "a table",

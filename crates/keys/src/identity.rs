@@ -160,8 +160,19 @@ impl Access {
     fn owner_only(&self, file: &Path) -> Result<(), KeyFileError> {
         match self.mode & 0o077 {
             0 => Ok(()),
+            // The group's bits are then those of an access control list, and the directory is the service's alone.
+            0o040 if is_credential(file) => Ok(()),
             _ => Err(error(file, format!("can be read by others: chmod 600 {}", file.display()))),
         }
+    }
+}
+
+/// Whether systemd has handed it to this service (LoadCredential in systemd.exec(5)).
+fn is_credential(file: &Path) -> bool {
+    let Some(directory) = std::env::var_os("CREDENTIALS_DIRECTORY") else { return false };
+    match (fs::canonicalize(directory), fs::canonicalize(file)) {
+        (Ok(directory), Ok(file)) => file.parent() == Some(&directory),
+        _ => false,
     }
 }
 

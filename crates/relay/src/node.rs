@@ -156,6 +156,11 @@ impl Relay {
         self.node.stop();
     }
 
+    /// Worker threads.
+    pub fn threads(&self) -> usize {
+        self.workers.len()
+    }
+
     /// The configuration in force.
     pub fn config(&self) -> Arc<Config> {
         self.node.config()

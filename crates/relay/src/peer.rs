@@ -88,7 +88,10 @@ pub async fn open(
     }
     auth.extend(&request);
     match timeout(limit, ask(&stream, &auth, &early)).await {
-        Ok(Ok(answer)) => answered(node, first, peer, stream, answer),
+        Ok(Ok(answer)) => {
+            node.lines.recovered(first, format_args!("node {first} is reached again"));
+            answered(node, first, peer, stream, answer)
+        }
         // The other node's verdict on this one's key comes after the handshake.
         Ok(Err(Unanswered::Reset(error) | Unanswered::Broken(error)))
             if error.kind() == io::ErrorKind::PermissionDenied =>
@@ -106,7 +109,9 @@ pub async fn open(
 
 /// Makes a connection to a peer on which a stream can be opened at once.
 pub async fn connect_ahead(node: &Node, name: &str, peer: &Peer) -> Result<Connection, Failure> {
-    connect_with(&node.config(), &node.names, &node.spare, name, peer).await
+    let connected = connect_with(&node.config(), &node.names, &node.spare, name, peer).await?;
+    node.lines.recovered(name, format_args!("node {name} is reached again"));
+    Ok(connected)
 }
 
 /// The same with a configuration, names and spare descriptors of the caller's.
@@ -385,10 +390,12 @@ fn answered(
 /// Someone must look after a peer that is dead or refuses: clients will go on asking.
 fn warn(node: &Node, peer: &str, failure: &Failure) {
     match failure.code {
-        FailureCode::Authentication => node.lines.warn("refused", peer, format_args!("segment from {failure}")),
-        _ => {
-            node.lines.warn("dead", peer, format_args!("{failure}; streams through node {peer} fail until it is back"))
-        }
+        FailureCode::Authentication => node.lines.warn_until("refused", peer, format_args!("segment from {failure}")),
+        _ => node.lines.warn_until(
+            "dead",
+            peer,
+            format_args!("{failure}; streams through node {peer} fail until it is back"),
+        ),
     }
 }
 

@@ -45,6 +45,31 @@ fn a_dead_peer_is_in_the_log_and_not_once_for_each_stream() {
 }
 
 #[test]
+fn a_peer_that_is_well_again_is_said_to_be_once() {
+    log::to(|line| LINES.lock().unwrap().push(line));
+    let city = segment_node(Mode::Tls, "city", None, "");
+    let text = |key| {
+        format!(
+            "name = \"e\"\nkey_file = \"key.pem\"\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
+             [peer.mended]\naddress = \"{}\"\n{}[[route]]\nto = [\"*\"]\nvia = [\"mended\"]\n",
+            city.address("seg").unwrap(),
+            Mode::Tls.peer(key)
+        )
+    };
+    let mut entry = node(&text("other-key"));
+    let (proxy, target) = (entry.address("socks").unwrap(), echo());
+    let asked = || socks(proxy, &target.ip().to_string(), target.port());
+    let again = "node mended is reached again";
+    assert_ne!(asked().0, 0);
+    assert!(logged(again).is_empty());
+    entry.reload(config(&text("key"))).unwrap();
+    // Two at a time, so that each has a connection of its own.
+    let both = [asked(), asked()];
+    assert!(both.iter().all(|(code, _)| *code == 0));
+    assert_eq!(logged(again).len(), 1);
+}
+
+#[test]
 fn what_is_wrong_further_on_in_a_chain_is_in_the_log_of_the_first_node() {
     log::to(|line| LINES.lock().unwrap().push(line));
     let dead = closed_port();

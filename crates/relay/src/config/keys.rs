@@ -46,14 +46,25 @@ pub trait Quantity: Copy + PartialOrd + Display {
     }
 }
 
-impl Quantity for u32 {
-    type Value = Self;
+/// A number of things, as the file has it: perhaps a negative one, which then is not in its range.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, serde::Deserialize)]
+#[serde(transparent)]
+pub struct Count(pub i64);
 
-    fn value(self) -> Self {
-        self
+impl Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Quantity for Count {
+    type Value = u32;
+
+    fn value(self) -> u32 {
+        self.0.clamp(0, u32::MAX.into()) as u32
     }
 
-    fn written(value: &Self) -> String {
+    fn written(value: &u32) -> String {
         value.to_string()
     }
 }

@@ -6,7 +6,7 @@ use ekiden_units::{Bytes, Time};
 use serde::Deserialize;
 use serde_spanned::Spanned;
 
-use super::keys::{Key, Quantity, Section, range};
+use super::keys::{Count, Key, Quantity, Section, range};
 use crate::access::quota::Allowance;
 
 /// No wait is longer.
@@ -73,17 +73,17 @@ macro_rules! limits {
 
 limits! {
     /// Accepted connections at one time, each until its stream has been delivered, or as many as there are descriptors for. More wait in the kernel's queue.
-    connections: u32 = 16_384, 1..=1_000_000;
+    connections: Count = (Count(16_384)), Count(1)..=Count(1_000_000);
     /// Of them, those of one client's address; an IPv6 network of 64 bits counts as one.
-    client_connections: u32 = 4096, 1..=1_000_000;
+    client_connections: Count = (Count(4096)), Count(1)..=Count(1_000_000);
     /// New connections per second of one client's address, and as many at once.
-    client_rate: u32 = 1000, 1..=1_000_000;
+    client_rate: Count = (Count(1000)), Count(1)..=Count(1_000_000);
     /// The same for clients on this machine, whose address is a loopback one. With `client_rate` set, that is the default.
-    loopback_rate: u32 = 1_000_000, 1..=1_000_000;
+    loopback_rate: Count = (Count(1_000_000)), Count(1)..=Count(1_000_000);
     /// Connections at one time of each user, where a listener has `users`.
-    user_connections: u32 = 4096, 1..=1_000_000;
+    user_connections: Count = (Count(4096)), Count(1)..=Count(1_000_000);
     /// New connections per second of each user, and as many at once.
-    user_rate: u32 = 1000, 1..=1_000_000;
+    user_rate: Count = (Count(1000)), Count(1)..=Count(1_000_000);
     /// Bytes that were read and not yet taken by their receivers, in all streams together, from which on nothing new begins.
     memory: Bytes = (Bytes::mib(1024)), Bytes::mib(1)..=Bytes::mib(1 << 20);
     /// For everything a client or node says before its request is known, and for its password to be checked.
@@ -101,9 +101,9 @@ limits! {
     /// Bytes of an HTTP message's head. A longer one of a client gets 431, of an origin 502.
     http_head_size: Bytes = (Bytes::kib(64)), Bytes::kib(1)..=Bytes::mib(1);
     /// Header fields in it; likewise.
-    http_fields: u32 = 128, 8..=1000;
+    http_fields: Count = (Count(128)), Count(8)..=Count(1000);
     /// The most warm connections kept to each peer.
-    pool: u32 = 64, 0..=1000;
+    pool: Count = (Count(64)), Count(0)..=Count(1000);
     /// How long each is kept unused, but for as many as the peer's `warm` says; and a client's idle HTTP connection.
     pool_idle: Time = (Time::secs(60)), Time::ms(1)..=DAY;
 }

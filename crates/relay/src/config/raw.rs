@@ -7,11 +7,11 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_spanned::Spanned;
 
-use super::keys::{Key, Section, range, section};
+use super::keys::{Count, Key, Section, range, section};
 pub use super::limits::RawLimits;
 
 /// Worker threads.
-pub const THREADS: RangeInclusive<u32> = 1..=256;
+pub const THREADS: RangeInclusive<Count> = Count(1)..=Count(256);
 
 /// How long the other end may be silent before it is probed, where the file does not say.
 pub const KEEPALIVE: Time = Time::secs(60);
@@ -25,7 +25,7 @@ pub const USER_TIMEOUTS: RangeInclusive<Time> = Time::secs(1)..=Time::secs(24 * 
 pub struct Raw {
     pub name: Option<Spanned<String>>,
     pub key_file: Option<Spanned<String>>,
-    pub threads: Option<Spanned<u32>>,
+    pub threads: Option<Spanned<Count>>,
     pub tcp: Option<Spanned<RawTcp>>,
     pub congestion: Option<Spanned<RawCongestion>>,
     #[serde(default)]
@@ -138,7 +138,7 @@ section! {
     /// Instead of `fingerprint`: the key that both share, for a segment without encryption.
     plain_key_file: Option<Spanned<String>> = "a file, made by `ekiden keygen --shared`";
     /// Idle connections to it that are made before a stream wants them, and kept.
-    warm: Option<Spanned<u32>> = "0 to limits.pool", default "0";
+    warm: Option<Spanned<Count>> = "0 to limits.pool", default "0";
     /// TCP settings of the connections to it.
     tcp: Option<Spanned<RawTcp>> = "{ ... }", default "[tcp]";
 }

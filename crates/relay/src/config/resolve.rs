@@ -19,7 +19,7 @@ use ekiden_transport::{Prepared, Security, SharedKey};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
-use super::keys::range;
+use super::keys::{Count, Quantity, range};
 use super::raw::{
     BUFFERS, KEEPALIVE, KEEPALIVES, Raw, RawAccept, RawAction, RawCongestion, RawKind, RawLimits, RawListen, RawPeer,
     RawRoute, RawTcp, RawVersion, THREADS, USER_TIMEOUTS,
@@ -81,12 +81,12 @@ impl Source<'_> {
         Ok(Config { name, identity, threads, tcp, congestion, limits, listeners, peers, routes, exit, key_file })
     }
 
-    fn threads(&self, threads: Option<Spanned<u32>>) -> Result<usize> {
+    fn threads(&self, threads: Option<Spanned<Count>>) -> Result<usize> {
         match threads {
             Some(n) if !THREADS.contains(n.get_ref()) => {
                 Err(self.error(Some(n.span()), format!("threads must be from {}", range(&THREADS))))
             }
-            Some(n) => Ok(n.into_inner() as usize),
+            Some(n) => Ok(n.into_inner().value() as usize),
             None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
         }
     }
@@ -113,12 +113,12 @@ impl Source<'_> {
         let address = self.target(&raw.address)?;
         let tcp = raw.tcp.as_ref().map_or(Ok(defaults.clone()), |tcp| self.tcp(tcp, defaults))?;
         // Nothing is sent to a node before someone wants to go there, unless the configuration says so.
-        let warm = raw.warm.as_ref().map_or(0, |warm| *warm.get_ref() as usize);
-        if warm > limits.pool as usize {
+        let warm = raw.warm.as_ref().map_or(0, |warm| warm.get_ref().0);
+        if !(0..=i64::from(limits.pool)).contains(&warm) {
             let message = format!("warm must be from 0 to limits.pool, which is {}", limits.pool);
             return Err(self.error(raw.warm.as_ref().map(Spanned::span), message));
         }
-        Ok(Peer { address, tcp, security, warm })
+        Ok(Peer { address, tcp, security, warm: warm as usize })
     }
 
     fn listener(

@@ -32,7 +32,7 @@ pub enum Reason {
     #[error("{0}")]
     Load(Arc<ekiden_bpf::Error>),
     /// The kernel does not have it.
-    #[error("this kernel does not have it (available: {available}){}", hint(name))]
+    #[error("this kernel does not have it (available: {available}; ekiden brings {}){}", own(), hint(name))]
     Unknown {
         /// What was asked for.
         name: String,
@@ -201,6 +201,11 @@ fn compare(held: &Held, wanted: Option<&Settings>) {
     } else {
         tracing::info!("'{name}' was in the kernel with parameters that are not the defaults{differences}");
     }
+}
+
+/// Those of ekiden's own.
+fn own() -> String {
+    Algorithm::LOADABLE.map(Algorithm::name).join(", ")
 }
 
 fn hint(name: &str) -> String {

@@ -93,7 +93,7 @@ fn reload(relay: &mut Relay, file: &Path) -> Option<std::time::Duration> {
     match relay.reload(config) {
         Ok(()) => {
             tracing::info!("the configuration was read again from {}", file.display());
-            if threads != before.threads {
+            if threads != relay.threads() {
                 tracing::warn!("threads = {threads} is taken at the next start");
             }
             if let Some(key) = key.filter(|key| Some(key) != fingerprint(&before).as_ref()) {

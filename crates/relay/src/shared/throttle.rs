@@ -3,7 +3,7 @@
 //! The first line of a kind about somebody is logged at once. Those that follow within ten seconds are counted, and the count is
 //! logged with the last one's text: what holds by then may be another reason than the first. Memory is bounded, and so is the log: beyond a number of addresses, all others count as one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -21,6 +21,8 @@ const REMEMBERED: usize = 256;
 pub struct Throttle {
     started: Instant,
     lines: Mutex<Lines>,
+    /// Whom a warning was about that holds until it is taken back.
+    troubled: Mutex<HashSet<String>>,
 }
 
 /// What was logged within the last interval, by the kind of line and whom it is about.
@@ -39,7 +41,7 @@ struct Line {
 
 impl Default for Throttle {
     fn default() -> Self {
-        Self { started: Instant::now(), lines: Mutex::default() }
+        Self { started: Instant::now(), lines: Mutex::default(), troubled: Mutex::default() }
     }
 }
 
@@ -47,6 +49,19 @@ impl Throttle {
     /// A warning of this kind about `whom`. `line` names whom it is about.
     pub fn warn(&self, kind: &'static str, whom: impl fmt::Display, line: fmt::Arguments<'_>) {
         self.log(Level::WARN, kind, &whom, line);
+    }
+
+    /// The same about one of few, such as a peer, of whom it holds until [`Throttle::recovered`].
+    pub fn warn_until(&self, kind: &'static str, whom: &str, line: fmt::Arguments<'_>) {
+        self.troubled.lock().unwrap_or_else(PoisonError::into_inner).insert(whom.into());
+        self.warn(kind, whom, line);
+    }
+
+    /// Whoever was warned of is well again: says so in `line`. Nothing if nobody was warned.
+    pub fn recovered(&self, whom: &str, line: fmt::Arguments<'_>) {
+        if self.troubled.lock().unwrap_or_else(PoisonError::into_inner).remove(whom) {
+            emit(Level::INFO, &line.to_string());
+        }
     }
 
     /// The same at the level info.

@@ -48,7 +48,11 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
         tokio::select! {
             biased;
             () = &mut deadline => {
-                race.note(timed_out(target));
+                // Without an address it is the name server that has not answered.
+                race.note(match race.is_open && race.entered == 0 {
+                    true => unanswered(&host, &Unknown::Timeout),
+                    false => timed_out(target),
+                });
                 return Err(race.outcome(target));
             }
             (address, done) = race.first_done() => match done {
@@ -71,7 +75,7 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
                 if let Err(unknown) = looked_up {
                     return Err(match (lock(&expansion).refusal, &unknown) {
                         (Some(refusal), Unknown::NoSuchName | Unknown::NoAddress) => refusal.of(target),
-                        _ => Failure::new(unknown.code(), format_args!("the name {host} {unknown}")),
+                        _ => unanswered(&host, &unknown),
                     });
                 }
                 race.close();
@@ -82,6 +86,10 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
             return Err(race.outcome(target));
         }
     }
+}
+
+fn unanswered(host: &str, why: &Unknown) -> Failure {
+    Failure::new(why.code(), format_args!("the name {host} {why}"))
 }
 
 /// The name that is looked for, which the search list may have made of the one that was asked for.

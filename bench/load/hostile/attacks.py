@@ -3,10 +3,10 @@ import contextlib, fcntl, multiprocessing, os, socket, struct, threading, time
 
 from bench import NODE, PATIENCE, STRANGER, Node, Server, dial, quietly, receive, socks
 
-SOCKS, WEB, SEGMENTS, EXIT = 1080, 3128, 7000, 7001
+SOCKS, WEB, LEGS, EXIT = 1080, 3128, 7000, 7001
 EXIT_TEXT = '[exit]\nallow = ["*"]\n'
 OPEN = f'[listen.socks]\nkind = "socks5"\naddress = "{NODE}:{SOCKS}"\nopen = true\n'
-SEGMENT = '[listen.segments]\nkind = "segment"\naddress = "{}:{}"\nplain_key_file = "line.key"\n'
+LEG = '[listen.legs]\nkind = "leg"\naddress = "{}:{}"\nplain_key_file = "line.key"\n'
 # Of the node, where that is what an attack is about.
 MOST_MIB, MOST_LOG_KIB_PER_SECOND, MOST_CPU = 256, 16, 1.5
 # What a download brings, and what is sent to a server that reads late.
@@ -148,14 +148,14 @@ class waiting_logins(Logins):
             result.faults.append(f"the node takes {result.under.mib:.0f} MiB, more than {MOST_MIB}")
 
 
-class silent_segments(Scene):
-    """200 connections to a segment listener that say nothing, where 64 may be open."""
+class silent_legs(Scene):
+    """200 connections to a leg listener that say nothing, where 64 may be open."""
 
     def begin(self, at_node):
-        self.node("[limits]\nconnections = 64\n" + OPEN + SEGMENT.format(NODE, SEGMENTS) + EXIT_TEXT)
+        self.node("[limits]\nconnections = 64\n" + OPEN + LEG.format(NODE, LEGS) + EXIT_TEXT)
 
     def strangers(self, at_node):
-        return [(forever, 200, self.silent, self.target(at_node, SEGMENTS))]
+        return [(forever, 200, self.silent, self.target(at_node, LEGS))]
 
     @staticmethod
     def silent(port):
@@ -236,7 +236,7 @@ class ends_first_reads_late(Scene):
     def begin(self, at_node):
         peer = f'[peer.exit]\naddress = "{NODE}:{EXIT}"\nplain_key_file = "line.key"\n'
         limits = '[limits]\npool_idle = "2s"\n'
-        self.node('name = "exit"\n' + limits + SEGMENT.format(NODE, EXIT) + EXIT_TEXT)
+        self.node('name = "exit"\n' + limits + LEG.format(NODE, EXIT) + EXIT_TEXT)
         self.node(limits + OPEN + peer + '[[route]]\nto = ["*"]\nvia = ["exit"]\n')
         # Streams that were said in whole, and of those that the server has read: in whole, and not.
         self.said, self.whole, self.short = (multiprocessing.Value("i", 0) for _ in range(3))
@@ -282,15 +282,15 @@ class ends_first_reads_late(Scene):
 
 
 class Refused(Scene):
-    """A segment listener, and strangers that it refuses, as fast as one script can, 2,000 before anything is measured."""
+    """A leg listener, and strangers that it refuses, as fast as one script can, 2,000 before anything is measured."""
 
     lead = 3.0
 
     def begin(self, at_node, **more):
-        self.node(OPEN + SEGMENT.format(NODE, SEGMENTS) + EXIT_TEXT, **more)
+        self.node(OPEN + LEG.format(NODE, LEGS) + EXIT_TEXT, **more)
 
     def strangers(self, at_node):
-        return [(self.knock, self.target(at_node, SEGMENTS))]
+        return [(self.knock, self.target(at_node, LEGS))]
 
     @staticmethod
     def knock(port):
@@ -323,5 +323,5 @@ class unread_log(Refused):
 
 
 ALL = [
-    no_credentials, wrong_passwords, waiting_logins, silent_segments, dead_names, blocked_streams, ends_first_reads_late, refused_peers, unread_log,
+    no_credentials, wrong_passwords, waiting_logins, silent_legs, dead_names, blocked_streams, ends_first_reads_late, refused_peers, unread_log,
 ]

@@ -32,7 +32,7 @@ pub enum Relay {
     Bare,
     /// The same with SO_RCVLOWAT on bulk sources. Measured only if it is named.
     BareLowat,
-    /// Two ekiden nodes with a plain segment between them.
+    /// Two ekiden nodes with a plain leg between them.
     Chain,
     /// Two HAProxys.
     HaproxyChain,

@@ -1,9 +1,9 @@
 //! The demo's acts: the transfers of each, and how what came of them is shown.
 
 mod goal;
+mod legs;
 pub mod osaka;
 mod position;
-mod segments;
 
 use ekiden_report::Page;
 
@@ -17,7 +17,7 @@ pub const SOURCES: &str = "Osaka thesis: K. Yamanegi, Performance evaluation of 
 
 /// All transfers, in the order in which they are shown; with ekiden's own congestion controls if the kernel takes them.
 pub fn cases(has_own_controls: bool) -> Vec<Case> {
-    let mut cases = segments::cases();
+    let mut cases = legs::cases();
     cases.extend(position::cases());
     cases.extend(osaka::cases(has_own_controls));
     cases.extend(goal::cases());
@@ -34,7 +34,7 @@ pub fn page(outcomes: &[Outcome], without: Option<&str>) -> Page {
             .to_owned()
             + SOURCES,
         sections: vec![
-            segments::section(outcomes),
+            legs::section(outcomes),
             position::section(outcomes),
             osaka::section(outcomes, without),
             goal::section(outcomes),

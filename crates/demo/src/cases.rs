@@ -17,8 +17,8 @@ const S3_DURATION: Time = Time::secs(8);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Act {
-    /// S3's lab: one to four even segments.
-    Segments,
+    /// S3's lab: one to four even legs.
+    Legs,
     /// S3's table: where a single proxy should stand.
     Position,
     /// S0's path with a proxy next to each host.
@@ -30,7 +30,7 @@ pub enum Act {
 impl Act {
     /// Whether all its groups are compared with one direct transfer.
     pub fn has_one_path(self) -> bool {
-        matches!(self, Self::Segments | Self::Position)
+        matches!(self, Self::Legs | Self::Position)
     }
 }
 
@@ -39,7 +39,7 @@ impl Act {
 pub struct Case {
     /// The act it belongs to.
     pub act: Act,
-    /// What it shares with others of its act: the number of segments, the position, the path, the hosts' windows.
+    /// What it shares with others of its act: the number of legs, the position, the path, the hosts' windows.
     pub group: String,
     /// What it does otherwise than the others of its group.
     pub way: &'static str,

@@ -11,7 +11,7 @@ use crate::protocol::Transfer;
 pub struct Outcome<'a> {
     /// The part of the demo.
     pub act: Act,
-    /// The number of segments, the position, the path, or the hosts' windows.
+    /// The number of legs, the position, the path, or the hosts' windows.
     pub group: &'a str,
     /// What it did otherwise than the others of its group.
     pub way: &'static str,

@@ -10,7 +10,7 @@ use crate::out;
 /// Show on this machine what a relay makes of a long distance.
 ///
 /// Builds long-distance networks from namespaces and emulated links, and fetches real files over them with curl, directly
-/// and through ekiden: the Kagoshima project's 50 ms path in one to four segments, a proxy at different positions on it,
+/// and through ekiden: the Kagoshima project's 50 ms path in one to four legs, a proxy at different positions on it,
 /// the path of 70 Mbit/s of the Osaka thesis (2005) with proxies next to the hosts and Reno, HSTCP or gentle HSTCP between
 /// them, and the Kagoshima project's goal: 50 Mbit/s at 50 ms with a node beside the user and one in the middle of the
 /// path. Prints tables beside models and published values, and writes a page with pictures. docs/references.md names the

@@ -28,7 +28,7 @@ const RTT: Time = Time::ms(200);
 /// something is left that costs throughput, 0 otherwise.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Look at the path to this, too: a node's segment listener, or anything that listens. Can be given several times.
+    /// Look at the path to this, too: a node's leg listener, or anything that listens. Can be given several times.
     #[arg(long, value_name = "HOST:PORT")]
     to: Vec<String>,
     /// Look at the paths to the peers of this node's configuration.

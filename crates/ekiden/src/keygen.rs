@@ -13,7 +13,7 @@ const EXAMPLES: &str = "Examples:
     ekiden keygen node.key
     # prints it again
     ekiden keygen --show node.key
-    # for segments without encryption: the same file on
+    # for legs without encryption: the same file on
     # both nodes, as plain_key_file
     ekiden keygen --shared line.key";
 
@@ -33,7 +33,7 @@ pub struct Args {
     /// Make nothing: print the fingerprint of the key in FILE.
     #[arg(long)]
     show: bool,
-    /// Make a key for nodes to share instead, for segments without encryption. Prints nothing but with --json.
+    /// Make a key for nodes to share instead, for legs without encryption. Prints nothing but with --json.
     #[arg(long, conflicts_with = "show")]
     shared: bool,
     /// Print the file and the fingerprint as JSON.

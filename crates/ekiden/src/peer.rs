@@ -47,7 +47,7 @@ enum Action {
         config: PathBuf,
         /// What routes call it.
         name: String,
-        /// Where its segment listener is: HOST:PORT.
+        /// Where its leg listener is: HOST:PORT.
         address: String,
         /// Of its key: sha256:…
         fingerprint: Fingerprint,
@@ -60,7 +60,7 @@ enum Action {
         /// The configuration to write into (TOML).
         #[arg(short, long, value_name = "FILE")]
         config: PathBuf,
-        /// The segment listener; not needed if there is only one.
+        /// The leg listener; not needed if there is only one.
         #[arg(short, long, value_name = "NAME")]
         listener: Option<String>,
         /// What this node's log calls it.
@@ -71,7 +71,7 @@ enum Action {
         #[arg(long)]
         replace: bool,
     },
-    /// Show the nodes that this one connects to, and those that each segment listener lets in.
+    /// Show the nodes that this one connects to, and those that each leg listener lets in.
     List {
         /// The configuration to look into (TOML).
         #[arg(short, long, value_name = "FILE")]
@@ -85,7 +85,7 @@ enum Action {
         /// The configuration to write into (TOML).
         #[arg(short, long, value_name = "FILE")]
         config: PathBuf,
-        /// What it is called there, as a peer or as a node of a segment listener.
+        /// What it is called there, as a peer or as a node of a leg listener.
         name: String,
     },
 }
@@ -169,7 +169,7 @@ fn left_by(name: &str, before: &Config, after: &Config) -> Vec<String> {
     said
 }
 
-/// Whether it is a segment listener that knows no node.
+/// Whether it is a leg listener that knows no node.
 fn is_closed(listener: &Listener) -> bool {
-    matches!(&listener.kind, ListenerKind::Segment(Security::Tls { known, .. }) if known.is_empty())
+    matches!(&listener.kind, ListenerKind::Leg(Security::Tls { known, .. }) if known.is_empty())
 }

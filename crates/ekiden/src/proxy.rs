@@ -13,12 +13,12 @@ const EXAMPLE: &str = r#"Example of a configuration (TOML):
     key_file = "node.key"  # ekiden keygen node.key
 
     # Kinds: socks5, http, forward (with to = "host:port"),
-    # segment (other nodes), transparent.
+    # leg (other nodes), transparent.
     [listen.socks]
     kind = "socks5"
     address = "127.0.0.1:1080"
 
-    # The segment listener of the node city, and what
+    # The leg listener of the node city, and what
     # ekiden keygen printed there.
     [peer.city]
     address = "192.0.2.1:7000"
@@ -33,7 +33,7 @@ const EXAMPLE: &str = r#"Example of a configuration (TOML):
 ///
 /// The configuration is a TOML file, such as the one below. `ekiden proxy --keys` lists every key.
 ///
-/// A segment listener takes the nodes that it knows: nodes = { island = "sha256:…" }. Segments are encrypted (TLS 1.3) unless peer
+/// A leg listener takes the nodes that it knows: nodes = { island = "sha256:…" }. Legs are encrypted (TLS 1.3) unless peer
 /// and listener have a plain_key_file (ekiden keygen --shared).
 ///
 /// Prints `listening KIND ADDRESS` for every listener, then `ready`. Logs to standard error; EKIDEN_LOG sets the level

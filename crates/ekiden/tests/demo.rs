@@ -25,14 +25,14 @@ fn demo() -> Result<(), Failed> {
     let of = |act: &str| outcomes.iter().filter(|outcome| outcome["act"] == act).collect::<Vec<_>>();
     let gain = |outcome: &Value| outcome["gain"].as_f64().unwrap_or_default();
 
-    let segments = of("segments");
-    holds(segments.len() == 7, "seven transfers over one to four segments", segments.len())?;
-    for outcome in segments {
+    let legs = of("legs");
+    holds(legs.len() == 7, "seven transfers over one to four legs", legs.len())?;
+    for outcome in legs {
         let n: f64 = outcome["group"].as_str().and_then(|group| group.split(' ').next()?.parse().ok()).unwrap_or(1.0);
         // Very nearly n where nothing else runs.
         holds(
             gain(outcome) > (0.95 * (n - 1.0)).max(0.75),
-            "n segments carry more than one fewer could",
+            "n legs carry more than one fewer could",
             [&outcome["group"], &outcome["gain"]],
         )?;
     }
@@ -83,7 +83,7 @@ fn demo() -> Result<(), Failed> {
     let narrow = at("both 64 KiB", both);
     holds(narrow < 25.0, "nor where the server holds 64 KiB", narrow)?;
     for file in
-        ["index.html", "demo.json", "figure-1.svg", "scenarios/s3-4-segments.toml", "scenarios/s3-goal-user-64KiB.toml"]
+        ["index.html", "demo.json", "figure-1.svg", "scenarios/s3-4-legs.toml", "scenarios/s3-goal-user-64KiB.toml"]
     {
         holds(folder.path().join(file).is_file(), "the demo writes this file", file)?;
     }

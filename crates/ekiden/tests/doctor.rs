@@ -92,9 +92,9 @@ fn nodes() -> Result<(tempfile::TempDir, [String; 2]), Failed> {
     keygen(&["--shared", "line.key"])?;
     keygen(&["--shared", "other.key"])?;
     let city = format!(
-        "name = \"city\"\nkey_file = \"city.key\"\n[listen.tls]\nkind = \"segment\"\naddress = \"127.0.0.1:7000\"\n\
+        "name = \"city\"\nkey_file = \"city.key\"\n[listen.tls]\nkind = \"leg\"\naddress = \"127.0.0.1:7000\"\n\
          nodes = {{ island = \"{}\" }}\n\
-         [listen.plain]\nkind = \"segment\"\naddress = \"127.0.0.1:7001\"\nplain_key_file = \"line.key\"\n",
+         [listen.plain]\nkind = \"leg\"\naddress = \"127.0.0.1:7001\"\nplain_key_file = \"line.key\"\n",
         prints[1]
     );
     std::fs::write(folder.path().join("city.toml"), city)?;

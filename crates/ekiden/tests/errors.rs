@@ -138,7 +138,7 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
     ("[listen.a]\nkind = 5", &["proxy", "-c", "FILE"], 3, "FILE:2: listen.a.kind: it must be a text in quotes"),
     ("[listen.a]\nkind = \"sock5\"", &["proxy", "-c", "FILE"], 3, "FILE:2: listen.a.kind: unknown variant `sock5`"),
     ("[listen.a]\nkind = \"sock5\"", &["proxy", "-c", "FILE"], 3, "; did you mean `socks5`?\n"),
-    ("[listen.a]\nkind = \"quic\"", &["proxy", "-c", "FILE"], 3, "`segment`, `transparent`\n"),
+    ("[listen.a]\nkind = \"quic\"", &["proxy", "-c", "FILE"], 3, "`leg`, `transparent`\n"),
     (
         "[[route]]\nto = \"*\"",
         &["proxy", "-c", "FILE"],

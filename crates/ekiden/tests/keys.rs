@@ -11,8 +11,8 @@ const CONFIG: &str = "# The node in the city.
 name = \"city\"  # as others see it
 key_file = \"node.key\"
 
-[listen.segment] # for other nodes
-kind = \"segment\"
+[listen.leg] # for other nodes
+kind = \"leg\"
 address = \"192.0.2.1:7000\"
 
 # Where it goes on.
@@ -98,7 +98,7 @@ fn nodes_are_written_into_a_configuration_and_nothing_else_changes() {
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).unwrap();
     done(folder, &["peer", "add", "-c", "city.toml", "north", "[2001:db8::1]:7000", &print('2')]);
     done(folder, &["peer", "allow", "-c", "city.toml", "island", &print('3')]);
-    done(folder, &["peer", "allow", "-c", "city.toml", "-l", "segment", "islet", &print('4')]);
+    done(folder, &["peer", "allow", "-c", "city.toml", "-l", "leg", "islet", &print('4')]);
     let now = std::fs::read_to_string(&file).unwrap();
     for line in CONFIG.lines() {
         assert!(now.lines().any(|kept| kept == line), "{line} is gone:\n{now}");
@@ -117,7 +117,7 @@ fn nodes_are_written_into_a_configuration_and_nothing_else_changes() {
         (&["add", "-c", "city.toml", "we st", "a:1", &print('5')], "not a node name"),
         (&["allow", "-c", "city.toml", "island", &print('5')], "has a node 'island' already"),
         (&["allow", "-c", "city.toml", "isle", &print('3')], "has the same key as 'island'"),
-        (&["allow", "-c", "city.toml", "-l", "socks", "isle", &print('5')], "no segment listener [listen.socks]"),
+        (&["allow", "-c", "city.toml", "-l", "socks", "isle", &print('5')], "no leg listener [listen.socks]"),
         (&["allow", "-c", "missing.toml", "isle", &print('5')], "cannot be read"),
     ] {
         let arguments = [&["peer"][..], arguments].concat();
@@ -174,10 +174,7 @@ fn nodes_are_changed_and_taken_out_and_nothing_else_changes() {
         "city.toml: removed [peer.north]; a node that runs takes it at SIGHUP\n"
     );
     let said = done(folder, &["peer", "remove", "-c", "city.toml", "island"]);
-    assert_eq!(
-        said,
-        "city.toml: removed 'island' of the nodes of [listen.segment]; a node that runs takes it at SIGHUP\n"
-    );
+    assert_eq!(said, "city.toml: removed 'island' of the nodes of [listen.leg]; a node that runs takes it at SIGHUP\n");
     for line in CONFIG.lines() {
         assert!(now().lines().any(|kept| kept == line), "{line} is gone:\n{}", now());
     }
@@ -188,7 +185,7 @@ fn nodes_are_changed_and_taken_out_and_nothing_else_changes() {
     assert!(said.contains("nothing is written, for it would be wrong: 'inland' begins a chain"), "{said}");
     assert_eq!(now(), before);
     let said = refused(folder, &["peer", "remove", "-c", "city.toml", "nobody"], 3);
-    assert!(said.contains("there is no [peer.nobody], and no segment listener has a node 'nobody'"), "{said}");
+    assert!(said.contains("there is no [peer.nobody], and no leg listener has a node 'nobody'"), "{said}");
 }
 
 #[test]
@@ -199,21 +196,21 @@ fn nodes_are_listed_as_tables_and_as_json() {
     done(folder, &["keygen", "--shared", "line.key"]);
     let more =
         "[peer.x]\naddress = \"[2001:db8::1]:7000\"\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:1\"\n";
-    let plain = "plain_key_file = \"line.key\"\n[listen.line]\nkind = \"segment\"\naddress = \"127.0.0.1:2\"\n";
+    let plain = "plain_key_file = \"line.key\"\n[listen.line]\nkind = \"leg\"\naddress = \"127.0.0.1:2\"\n";
     let text =
         format!("{CONFIG}{more}[peer.line]\naddress = \"line.example:7000\"\n{plain}plain_key_file = \"line.key\"\n");
     std::fs::write(folder.join("city.toml"), text).unwrap();
     let inland = print('1');
-    let nobody = "\nlistener  node    key\nsegment   (none)  (none)\n";
+    let nobody = "\nlistener  node    key\nleg       (none)  (none)\n";
     assert!(done(folder, &["peer", "list", "-c", "city.toml"]).contains(nobody));
-    done(folder, &["peer", "allow", "-c", "city.toml", "-l", "segment", "island", &print('3')]);
+    done(folder, &["peer", "allow", "-c", "city.toml", "-l", "leg", "island", &print('3')]);
     let expected = format!(
         "peer    address             key\n\
          inland  192.0.2.2:7000      {inland}\n\
          x       [2001:db8::1]:7000  (none)\n\
          line    line.example:7000   plain_key_file = \"line.key\"\n\n\
          listener  node    key\n\
-         segment   island  {}\n\
+         leg       island  {}\n\
          line      (any)   plain_key_file = \"line.key\"\n",
         print('3')
     );
@@ -227,7 +224,7 @@ fn nodes_are_listed_as_tables_and_as_json() {
         ],
         "listeners": [
             {
-                "name": "segment", "address": "192.0.2.1:7000", "plain_key_file": null,
+                "name": "leg", "address": "192.0.2.1:7000", "plain_key_file": null,
                 "nodes": [{ "name": "island", "fingerprint": print('3') }],
             },
             { "name": "line", "address": "127.0.0.1:2", "plain_key_file": "line.key", "nodes": [] },
@@ -261,7 +258,7 @@ fn what_a_node_leaves_behind_that_is_taken_out_is_told() {
     }
     for (name, warnings) in [
         ("island", ""),
-        ("islet", "ekiden: warning: city.toml: [listen.segment] lets no node in any more\n"),
+        ("islet", "ekiden: warning: city.toml: [listen.leg] lets no node in any more\n"),
         (
             "north",
             "ekiden: warning: city.toml: the route to = [\"10.0.0.0/8\", \"*:443\"] still leads over 'north': \
@@ -325,7 +322,7 @@ fn tables_written_in_one_line_stay_in_one() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path();
     done(folder, &["keygen", "node.key"]);
-    let listen = "seg = { kind = \"segment\", address = \"127.0.0.1:1\" }";
+    let listen = "leg = { kind = \"leg\", address = \"127.0.0.1:1\" }";
     std::fs::write(folder.join("a.toml"), format!("key_file = \"node.key\"\nlisten = {{ {listen} }}\n")).unwrap();
     done(folder, &["peer", "allow", "-c", "a.toml", "island", &print('3')]);
     done(folder, &["peer", "add", "-c", "a.toml", "city", "a:1", &print('2')]);
@@ -333,7 +330,7 @@ fn tables_written_in_one_line_stay_in_one() {
     assert!(now.lines().any(|line| line.starts_with("listen = {") && line.contains(&print('3'))), "{now}");
     assert!(now.contains("\n[peer.city]\n"), "{now}");
     std::fs::write(folder.join("b.toml"), "name = \"b\"\n").unwrap();
-    assert!(refused(folder, &["peer", "allow", "-c", "b.toml", "x", &print('3')], 3).contains("no segment listener"));
+    assert!(refused(folder, &["peer", "allow", "-c", "b.toml", "x", &print('3')], 3).contains("no leg listener"));
 }
 
 #[test]

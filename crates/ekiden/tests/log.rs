@@ -21,7 +21,7 @@ struct Node {
     child: Child,
     directory: tempfile::TempDir,
     socks: SocketAddr,
-    segment: SocketAddr,
+    leg: SocketAddr,
 }
 
 impl Node {
@@ -31,8 +31,8 @@ impl Node {
         let file = directory.path().join("node.toml");
         let key = Command::new(ekiden).args(["keygen", "--shared", "key"]).current_dir(&directory).output().unwrap();
         assert!(key.status.success());
-        let segment = "[listen.segment]\nkind = \"segment\"\naddress = \"127.0.0.1:0\"\nplain_key_file = \"key\"\n";
-        fs::write(&file, format!("{SOCKS}{segment}")).unwrap();
+        let leg = "[listen.leg]\nkind = \"leg\"\naddress = \"127.0.0.1:0\"\nplain_key_file = \"key\"\n";
+        fs::write(&file, format!("{SOCKS}{leg}")).unwrap();
         let mut command = Command::new(ekiden);
         command.args(["proxy", "-c"]).arg(&file).env("EKIDEN_LOG", "trace").stdout(Stdio::piped()).stderr(log);
         let mut child = command.spawn().unwrap();
@@ -45,8 +45,8 @@ impl Node {
             let line = hears.recv_timeout(PATIENCE).expect("the node says where it listens");
             line.strip_prefix(&format!("listening {kind} ")).unwrap().parse().unwrap()
         };
-        let (socks, segment) = (address("socks5"), address("segment"));
-        Self { child, directory, socks, segment }
+        let (socks, leg) = (address("socks5"), address("leg"));
+        Self { child, directory, socks, leg }
     }
 
     /// A stream through the node, and its other end.
@@ -68,7 +68,7 @@ impl Node {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
             let from = IpAddr::from([127, 0, 1 + (i / 200) as u8, 1 + (i % 200) as u8]);
             socket.bind(&SocketAddr::new(from, 0).into()).unwrap();
-            socket.connect(&self.segment.into()).unwrap();
+            socket.connect(&self.leg.into()).unwrap();
             let mut stream = patient(socket.into());
             let _ = stream.write_all(&[0x55; 100]);
             let _ = stream.read(&mut [0; 100]);

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ekiden_files::{Kind, ReadError};
-use ekiden_relay_proto::segment::Key;
+use ekiden_relay_proto::leg::Key;
 use rustls::crypto::ring::sign::any_eddsa_type;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
@@ -65,8 +65,8 @@ impl Identity {
     pub fn load(file: &Path) -> Result<Self, KeyFileError> {
         let (text, access) = read(file)?;
         if Key::from_hex(&text).is_some() {
-            let reason = "holds a key that nodes share, not one of a node's own: `ekiden keygen FILE` makes one. For segments \
-                          without encryption a shared key is named in plain_key_file of the peer and of the segment listener";
+            let reason = "holds a key that nodes share, not one of a node's own: `ekiden keygen FILE` makes one. For legs \
+                          without encryption a shared key is named in plain_key_file of the peer and of the leg listener";
             return Err(error(file, reason));
         }
         let identity = Self::from_pem(text.as_bytes()).map_err(|reason| error(file, reason))?;

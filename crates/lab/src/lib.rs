@@ -34,7 +34,7 @@ pub use check::{Check, all_passed, check};
 pub use congestion::hold as hold_congestion;
 pub use error::{Error, Kind};
 pub use flow::Progress;
-pub use proxies::{HTTP_PORT, SEGMENT_PORT, SOCKS_PORT};
+pub use proxies::{HTTP_PORT, LEG_PORT, SOCKS_PORT};
 pub use run::verdict;
 pub use sandbox::{Interrupt, clean, isolate, run_directory};
 pub use suits::{has_congestion, suits_lab};

@@ -19,8 +19,8 @@ use crate::{Error, Lab, flow, sandbox};
 pub const SOCKS_PORT: u16 = 1080;
 /// Where a proxy's HTTP listener is.
 pub const HTTP_PORT: u16 = 3128;
-/// Where a proxy takes segments from other proxies.
-pub const SEGMENT_PORT: u16 = 7000;
+/// Where a proxy takes legs from other proxies.
+pub const LEG_PORT: u16 = 7000;
 
 /// How long a proxy may take until it listens.
 const START_LIMIT: Duration = Duration::from_secs(10);
@@ -28,7 +28,7 @@ const START_LIMIT: Duration = Duration::from_secs(10);
 impl Lab {
     /// Starts `ekiden proxy` on every proxy node and waits until all listen: for SOCKS5 on [`SOCKS_PORT`] and for
     /// HTTP on [`HTTP_PORT`] of the node's address, both leading through the node's `next`; for other proxies on
-    /// [`SEGMENT_PORT`]; and for every flow `via` the node first, on a port of its own. They end with the lab.
+    /// [`LEG_PORT`]; and for every flow `via` the node first, on a port of its own. They end with the lab.
     ///
     /// # Errors
     /// [`Error::Proxy`] with what the proxy said; [`Error::Build`] if the configuration cannot be written.
@@ -85,7 +85,7 @@ impl Lab {
         };
         listen("socks", "socks5", SOCKS_PORT, "open = true\n");
         listen("web", "http", HTTP_PORT, "open = true\n");
-        listen("segment", "segment", SEGMENT_PORT, plain);
+        listen("leg", "leg", LEG_PORT, plain);
         for (index, flow) in self.scenario.flows.values().enumerate() {
             let Some((_, rest)) = flow.via.split_first().filter(|(first, _)| *first == name) else { continue };
             let to = format!("{}:{}", self.address(&flow.to)?, flow::receiver_port(index));
@@ -94,7 +94,7 @@ impl Lab {
         }
         for (peer, _) in self.scenario.nodes.iter().filter(|(peer, node)| node.kind == NodeKind::Proxy && *peer != name)
         {
-            let _ = write!(text, "\n[peer.{peer}]\naddress = \"{}:{SEGMENT_PORT}\"\n{plain}", self.address(peer)?);
+            let _ = write!(text, "\n[peer.{peer}]\naddress = \"{}:{LEG_PORT}\"\n{plain}", self.address(peer)?);
         }
         // All addresses there are private, and nobody else is there.
         let _ = write!(text, "\n[exit]\nallow = [\"*\"]\n");

@@ -1,6 +1,6 @@
 //! Which scenarios a lab can build.
 
-use ekiden_relay_proto::segment::MAX_CHAIN;
+use ekiden_relay_proto::leg::MAX_CHAIN;
 use ekiden_scenario::{Discipline, Link, Profile, Scenario};
 
 use crate::congestion::is_own;

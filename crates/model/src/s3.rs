@@ -3,7 +3,7 @@
 use ekiden_units::{BitRate, Bytes, Time};
 
 /// The part of the unsplit throughput T that each of the paper's proxies (squid, dante) cost: f = 0.3·T
-/// (S3, "number of segments and TCP throughput").
+/// (S3, "number of legs and TCP throughput").
 pub const PAPER_LOSS_PER_PROXY: f64 = 0.3;
 
 /// S3's table "position of the split and HTTP throughput": delays before and after the proxy in ms, MB/s, and gain over
@@ -28,14 +28,14 @@ pub fn window_limit(window: Bytes, rtt: Time) -> Option<BitRate> {
     BitRate::of(window, rtt)
 }
 
-/// T_n = window / max(RTT_i): the slowest segment bounds the chain. `None` without segments or for RTTs of 0.
+/// T_n = window / max(RTT_i): the slowest leg bounds the chain. `None` without legs or for RTTs of 0.
 pub fn split_limit(window: Bytes, rtts: &[Time]) -> Option<BitRate> {
     window_limit(window, *rtts.iter().max()?)
 }
 
-/// What the paper's proxies gave for `segments` even segments, as a multiple of the unsplit throughput T:
+/// What the paper's proxies gave for `legs` even legs, as a multiple of the unsplit throughput T:
 /// n − 0.3·(n − 1).
-pub fn paper_gain(segments: u32) -> f64 {
-    let n = f64::from(segments);
+pub fn paper_gain(legs: u32) -> f64 {
+    let n = f64::from(legs);
     n - PAPER_LOSS_PER_PROXY * (n - 1.0).max(0.0)
 }

@@ -12,7 +12,7 @@ fn a_64_kib_window_bounds_the_osaka_path() {
 }
 
 #[test]
-fn even_splits_multiply_and_the_longest_segment_bounds() {
+fn even_splits_multiply_and_the_longest_leg_bounds() {
     let limit = |ms: &[u64]| {
         let rtts: Vec<_> = ms.iter().copied().map(Time::ms).collect();
         s3::split_limit(Bytes::kib(64), &rtts).unwrap().0

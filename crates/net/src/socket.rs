@@ -18,7 +18,7 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use crate::option::set_int;
 use crate::transparent;
 
-/// The TCP settings of one segment. An omitted one is left to the kernel.
+/// The TCP settings of a connection. An omitted one is left to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TcpOptions {
     /// Congestion control by the kernel's name for it, such as `reno`.

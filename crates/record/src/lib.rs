@@ -92,11 +92,11 @@ pub struct Flow {
     pub duration_us: u64,
     /// `received_bytes` over `duration_us`.
     pub goodput_bit_s: u64,
-    /// Segments that the senders sent again. Through proxies: on the first segment only.
+    /// Segments that the senders sent again. Through proxies: on the first leg only.
     pub retransmits: u64,
-    /// Least round-trip time that the senders saw. Through proxies: on the first segment only.
+    /// Least round-trip time that the senders saw. Through proxies: on the first leg only.
     pub rtt_min_us: Option<u64>,
-    /// Largest smoothed round-trip time among the samples. Through proxies: on the first segment only.
+    /// Largest smoothed round-trip time among the samples. Through proxies: on the first leg only.
     pub rtt_max_us: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Why a destination was not reached: the same codes on a segment, as SOCKS replies and as HTTP status.
+//! Why a destination was not reached: the same codes on a leg, as SOCKS replies and as HTTP status.
 
 use std::fmt;
 

@@ -67,7 +67,7 @@ pub struct Exit {
     pub allow: Vec<Pattern>,
 }
 
-/// The TCP settings of one segment, and what to do without its congestion control.
+/// The TCP settings of a connection, and what to do without its congestion control.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tcp {
     /// What its sockets get.
@@ -127,7 +127,7 @@ pub enum ListenerKind {
         proxy_protocol: Option<Version>,
     },
     /// Other nodes: those whose keys are known here, by name.
-    Segment(Security<IndexMap<String, Fingerprint>>),
+    Leg(Security<IndexMap<String, Fingerprint>>),
     /// Connections to any destination that pass through this machine.
     Transparent {
         /// Those that come in by these.
@@ -144,7 +144,7 @@ pub enum ListenerKind {
 /// Another node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Peer {
-    /// Where its segment listener is.
+    /// Where its leg listener is.
     pub address: Target,
     /// The TCP settings of connections to it.
     pub tcp: Tcp,
@@ -217,7 +217,7 @@ impl ListenerKind {
             Self::Socks5 { .. } => "socks5",
             Self::Http { .. } => "http",
             Self::Forward { .. } => "forward",
-            Self::Segment(_) => "segment",
+            Self::Leg(_) => "leg",
             Self::Transparent { .. } => "transparent",
         }
     }

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use ekiden_net::tcp_info::tcp_info;
-use ekiden_relay_proto::segment::{HEADER_BYTES, Header, Kind, Open, decode_failed, decode_opened};
+use ekiden_relay_proto::leg::{HEADER_BYTES, Header, Kind, Open, decode_failed, decode_opened};
 use ekiden_relay_proto::{Failure, FailureCode, Target};
 use ekiden_transport::frames::{invalid, read_frame, read_rest};
 use ekiden_transport::{Connection, is_transient};
@@ -234,7 +234,7 @@ async fn ask_with(
     once: &mut usize,
 ) -> Result<Answer, Unanswered> {
     let mut request = request.to_vec();
-    let framing = if matches!(early, Early::Node(_)) { Framing::Segment } else { Framing::Raw };
+    let framing = if matches!(early, Early::Node(_)) { Framing::Leg } else { Framing::Raw };
     let speaker = match early {
         Early::Nothing => None,
         Early::Repeatable(bytes) => {
@@ -327,7 +327,7 @@ fn said(
     let mut frames = vec![0; HEADER_BYTES + MAX_EARLY];
     let n = peek(speaker, &mut frames[HEADER_BYTES..])?;
     frames.truncate(HEADER_BYTES + n);
-    if framing == Framing::Segment {
+    if framing == Framing::Leg {
         frames.drain(..HEADER_BYTES);
         frames.truncate(whole_frames(&frames));
         return Ok(Said { bytes: frames.len(), frames });
@@ -390,7 +390,7 @@ fn answered(
 /// Someone must look after a peer that is dead or refuses: clients will go on asking.
 fn warn(node: &Node, peer: &str, failure: &Failure) {
     match failure.code {
-        FailureCode::Authentication => node.lines.warn_until("refused", peer, format_args!("segment from {failure}")),
+        FailureCode::Authentication => node.lines.warn_until("refused", peer, format_args!("leg from {failure}")),
         _ => node.lines.warn_until(
             "dead",
             peer,

@@ -7,9 +7,9 @@ mod caller;
 mod departure;
 mod forward;
 mod http;
+mod leg;
 mod login;
 mod patience;
-mod segment;
 mod socks;
 mod transparent;
 
@@ -77,13 +77,13 @@ async fn prepare(
     let stream = watched.inspect_err(|error| tracing::warn!("a connection could not be watched: {error}")).ok()?;
     let listener = current.borrow().clone();
     let caller = caller::learn(&mut permit, &listener, &stream, from).await?;
-    if let ListenerKind::Segment(security) = &listener.kind {
-        segment::serve(&mut permit, &listener, security, stream).await;
+    if let ListenerKind::Leg(security) = &listener.kind {
+        leg::serve(&mut permit, &listener, security, stream).await;
         return None;
     }
     let node = permit.node();
     let stream = match &listener.kind {
-        ListenerKind::Segment(_) => None,
+        ListenerKind::Leg(_) => None,
         ListenerKind::Forward { .. } => forward::prepare(node, &listener, stream, caller).await,
         ListenerKind::Socks5 { .. } => socks::prepare(node, &listener, current, stream, caller).await,
         ListenerKind::Transparent { .. } => transparent::prepare(node, &listener, stream, caller).await,

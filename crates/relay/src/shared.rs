@@ -60,7 +60,7 @@ pub struct Node {
     pub clients: Arc<Quotas<ClientKey>>,
     /// ... and of each user.
     pub users: Arc<Quotas<String>>,
-    /// Connections to segment listeners that have not proven a key yet, by address ...
+    /// Connections to leg listeners that have not proven a key yet, by address ...
     pub strangers: Arc<Quotas<ClientKey>>,
     /// ... and in all.
     pub unproven: AtomicUsize,
@@ -226,10 +226,10 @@ impl Node {
         let _ = self.stopping.subscribe().wait_for(|&stopping| stopping).await;
     }
 
-    /// Whether a segment listener at `address` admits a node by `credential`.
+    /// Whether a leg listener at `address` admits a node by `credential`.
     pub fn admits(&self, address: SocketAddr, credential: &Credential) -> bool {
         self.config().listeners.values().any(|listener| match &listener.kind {
-            ListenerKind::Segment(security) => listener.address == address && security.admits(credential),
+            ListenerKind::Leg(security) => listener.address == address && security.admits(credential),
             _ => false,
         })
     }

@@ -55,10 +55,10 @@ fn what_is_wrong_is_refused_with_its_line() {
         (listen("socks5", "127.0.0.1:1", "to = \"a:1\""), 5, "has no 'to'"),
         (listen("socks5", "127.0.0.1:1", "proxy_protocol = \"v2\""), 5, "has no 'proxy_protocol'"),
         (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nproxy_protocol = \"v3\""), 6, "unknown variant `v3`"),
-        (listen("segment", "127.0.0.1:1", "proxy_protocol_from = []"), 5, "has no 'proxy_protocol_from'"),
+        (listen("leg", "127.0.0.1:1", "proxy_protocol_from = []"), 5, "has no 'proxy_protocol_from'"),
         (listen("http", "127.0.0.1:1", "proxy_protocol_from = [\"a\"]"), 5, "not a network"),
         (listen("socks5", "127.0.0.1:1", "accept = \"late\""), 5, "unknown variant `late`, expected `early` or `true`"),
-        (listen("segment", "127.0.0.1:1", "plain_key_file = \"key\"\naccept = \"early\""), 6, "has no 'accept'"),
+        (listen("leg", "127.0.0.1:1", "plain_key_file = \"key\"\naccept = \"early\""), 6, "has no 'accept'"),
         (listen("http", "127.0.0.1:1", "users = { \"a:b\" = \"c\" }"), 5, "without ':'"),
         (listen("http", "127.0.0.1:1", "users = { a = \"secret\" }"), 5, "'ekiden password' makes it"),
         (listen("http", "127.0.0.1:1", "") + "[listen.y]\nkind = \"http\"\naddress = \"127.0.0.1:1\"", 8, "already"),
@@ -87,7 +87,7 @@ fn what_is_wrong_is_refused_with_its_line() {
         (format!("{peer}[[route]]\nto = [\"*\"]\nvia = [\"p\", \"q\", \"p\"]"), 6, "'p' is in this chain twice"),
         (format!("name = \"q\"\n{peer}[[route]]\nto = [\"*\"]\nvia = [\"p\", \"q\"]"), 7, "'q' is this node"),
         (
-            listen("segment", "127.0.0.1:9", "plain_key_file = \"key\"")
+            listen("leg", "127.0.0.1:9", "plain_key_file = \"key\"")
                 + "[peer.p]\naddress = \"localhost:9\"\nplain_key_file = \"key\"",
             7,
             "[listen.x] takes what comes there",
@@ -95,13 +95,13 @@ fn what_is_wrong_is_refused_with_its_line() {
         (listen("http", "127.0.0.1:1", "except = []"), 5, "has no 'except'"),
         (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nbypass = true"), 6, "has no 'bypass'"),
         ("[exit]\nclient_addresses = [\"a\"]".into(), 2, "not a network"),
-        (listen("segment", "127.0.0.1:1", ""), 2, "make one with `ekiden keygen FILE`"),
+        (listen("leg", "127.0.0.1:1", ""), 2, "make one with `ekiden keygen FILE`"),
         ("[peer.p]\naddress = \"h:1\"".into(), 1, "make one with `ekiden keygen FILE`"),
         ("key_file = \"key\"".into(), 1, "a shared key is named in plain_key_file"),
         ("[peer.p]\naddress = \"h:1\"\nplain_key_file = \"key.pem\"".into(), 3, "64 hexadecimal digits"),
         ("[peer.p]\naddress = \"h:1\"\nfingerprint = \"x\"\nplain_key_file = \"key\"".into(), 3, "either fingerprint"),
         ("key_file = \"key.pem\"\n[peer.p]\naddress = \"h:1\"\nfingerprint = \"x\"".into(), 4, "'x' is no fingerprint"),
-        (listen("segment", "127.0.0.1:1", "nodes = {}\nplain_key_file = \"key\""), 5, "either nodes"),
+        (listen("leg", "127.0.0.1:1", "nodes = {}\nplain_key_file = \"key\""), 5, "either nodes"),
         (listen("socks5", "127.0.0.1:1", "nodes = {}"), 5, "has no 'nodes'"),
         (listen("http", "127.0.0.1:1", "plain_key_file = \"key\""), 5, "has no 'plain_key_file'"),
         ("key_file = \"missing\"".into(), 1, "No such file"),
@@ -126,9 +126,9 @@ fn what_is_shown_is_a_configuration_without_secrets() {
         [limits]\nlifetime = \"12h\"\n[congestion.hstcp]\nhigh_p = 2e-7\n[congestion.bic]\ns_max = 16\n\
         [listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:1080\"\nusers = {{ alice = \"{hash}\" }}\n\
         [listen.ssh]\nkind = \"forward\"\naddress = \"0.0.0.0:22\"\nto = \"a:22\"\nvia = [\"osaka\", \"tokyo\"]\nopen = true\n\
-        [listen.seg]\nkind = \"segment\"\naddress = \"[::]:7000\"\ntcp = {{ receive_buffer = \"1MiB\" }}\n\
+        [listen.leg]\nkind = \"leg\"\naddress = \"[::]:7000\"\ntcp = {{ receive_buffer = \"1MiB\" }}\n\
         nodes = {{ tokyo = \"{key}\" }}\n\
-        [listen.line]\nkind = \"segment\"\naddress = \"[::]:7001\"\nplain_key_file = \"key\"\n\
+        [listen.line]\nkind = \"leg\"\naddress = \"[::]:7001\"\nplain_key_file = \"key\"\n\
         [peer.osaka]\naddress = \"198.51.100.7:7000\"\nfingerprint = \"{key}\"\n\
         [peer.kobe]\naddress = \"198.51.100.8:7000\"\n\
         [peer.nagoya]\naddress = \"198.51.100.9:7000\"\nplain_key_file = \"key\"\n\

@@ -12,7 +12,7 @@ use common::peer::{accept_node, ask_for, frame, open_at, say};
 use common::process::{self, Process};
 use common::*;
 use ekiden_relay::Relay;
-use ekiden_relay_proto::segment::{Header, Kind, encode_opened};
+use ekiden_relay_proto::leg::{Header, Kind, encode_opened};
 use nix::sys::signal::Signal;
 use socket2::{Domain, Socket, Type};
 
@@ -44,11 +44,11 @@ impl Way {
         let mut nodes: Vec<Relay> = Vec::new();
         for i in (1..=count).rev() {
             let next = format!("n{}", i + 1);
-            let peer = nodes.first().map(|node| (next.as_str(), node.address("seg").unwrap()));
-            nodes.insert(0, segment_node(mode, &format!("n{i}"), peer, each));
+            let peer = nodes.first().map(|node| (next.as_str(), node.address("leg").unwrap()));
+            nodes.insert(0, leg_node(mode, &format!("n{i}"), peer, each));
         }
         let via: Vec<String> = (1..=count).map(|i| format!("n{i}")).collect();
-        let (own, known, address) = (mode.node("key"), mode.peer("key"), nodes[0].address("seg").unwrap());
+        let (own, known, address) = (mode.node("key"), mode.peer("key"), nodes[0].address("leg").unwrap());
         let text = format!(
             "name = \"entry\"\n{own}threads = 2\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
              [listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n\
@@ -290,9 +290,9 @@ fn is_silent(stream: &TcpStream) -> bool {
 
 #[test]
 fn an_exit_says_delivered_once_in_place_of_its_end_or_behind_it() {
-    let exit = segment_node(Mode::Plain, "exit", None, "");
+    let exit = leg_node(Mode::Plain, "exit", None, "");
     let (listener, target) = listener();
-    let mut stream = open_at(exit.address("seg").unwrap(), target);
+    let mut stream = open_at(exit.address("leg").unwrap(), target);
     for round in 0..2 {
         // The dialler's side ends first.
         let mut server = accept(&listener);
@@ -321,10 +321,10 @@ fn an_exit_says_delivered_once_in_place_of_its_end_or_behind_it() {
 
 #[test]
 fn an_exit_says_nothing_while_its_host_has_no_room() {
-    let exit = segment_node(Mode::Plain, "exit", None, "");
+    let exit = leg_node(Mode::Plain, "exit", None, "");
     for server_resets in [false, true] {
         let (listener, target) = listener();
-        let mut stream = open_at(exit.address("seg").unwrap(), target);
+        let mut stream = open_at(exit.address("leg").unwrap(), target);
         let mut server = accept(&listener);
         server.shutdown(Shutdown::Write).unwrap();
         assert_eq!(frame(&mut stream).0, Kind::End);
@@ -349,9 +349,9 @@ fn an_exit_says_nothing_while_its_host_has_no_room() {
 
 #[test]
 fn a_host_gets_all_also_from_an_exit_whose_dialler_has_gone() {
-    let exit = segment_node(Mode::Plain, "exit", None, "");
+    let exit = leg_node(Mode::Plain, "exit", None, "");
     let (listener, target) = listener();
-    let mut stream = open_at(exit.address("seg").unwrap(), target);
+    let mut stream = open_at(exit.address("leg").unwrap(), target);
     let mut server = accept(&listener);
     server.shutdown(Shutdown::Write).unwrap();
     assert_eq!(frame(&mut stream).0, Kind::End);
@@ -411,9 +411,9 @@ fn one_client_whose_origins_read_late_does_not_fill_the_nodes_behind_the_entry()
 #[test]
 fn delivered_out_of_place_resets_the_stream() {
     // A dialler has nothing to say it of.
-    let exit = segment_node(Mode::Plain, "exit", None, "");
+    let exit = leg_node(Mode::Plain, "exit", None, "");
     let (host, target) = listener();
-    let stream = open_at(exit.address("seg").unwrap(), target);
+    let stream = open_at(exit.address("leg").unwrap(), target);
     let mut server = accept(&host);
     say(&stream, Kind::Delivered);
     assert!(!ends_cleanly(&mut server));

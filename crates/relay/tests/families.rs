@@ -73,9 +73,9 @@ fn headers_are_taken_from_an_ipv4_balancer() {
 #[test]
 fn the_log_has_ipv4_addresses() {
     log::to(|line| LOG.lock().unwrap().push_str(&(line + "\n")));
-    let text = "[listen.seg]\nkind = \"segment\"\nplain_key_file = \"key\"\naddress = \"[::]:0\"\n";
+    let text = "[listen.leg]\nkind = \"leg\"\nplain_key_file = \"key\"\naddress = \"[::]:0\"\n";
     let relay = node(text);
-    let mut client = connect(at(relay.address("seg").unwrap(), true));
+    let mut client = connect(at(relay.address("leg").unwrap(), true));
     client.write_all(b"nothing that a node says").unwrap();
     wait_until("it is refused", || LOG.lock().unwrap().contains("a connection from 127.0.0.1:"));
     let log = LOG.lock().unwrap();

@@ -358,12 +358,12 @@ fn both_connections_go_by_the_same_route_and_no_route_is_broken() {
     }
     let (server, refuse) = refused_data();
     // Only the control connection's port has a route by the node, which refuses the other.
-    let node_at_exit = segment_node(Mode::Tls, "n1", None, &refuse);
+    let node_at_exit = leg_node(Mode::Tls, "n1", None, &refuse);
     let entry = node(&format!(
         "{}[listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n[peer.n1]\naddress = \"{}\"\n{}\
          [[route]]\nto = [\"127.0.0.1:{}\"]\nvia = [\"n1\"]\n",
         Mode::Tls.node("key"),
-        node_at_exit.address("seg").unwrap(),
+        node_at_exit.address("leg").unwrap(),
         Mode::Tls.peer("key"),
         server.address.port(),
     ));

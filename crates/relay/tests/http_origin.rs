@@ -17,7 +17,7 @@ fn closing_origin() -> SocketAddr {
 }
 
 #[test]
-fn an_origin_that_closes_after_each_response_leaves_the_segment_warm() {
+fn an_origin_that_closes_after_each_response_leaves_the_leg_warm() {
     let chain = Chain::new(1);
     let origin = closing_origin();
     let mut client = connect(chain.address("web"));

@@ -130,8 +130,7 @@ impl Lane {
         ];
         let mode = [Mode::Tls, Mode::Plain][name as usize % 2];
         let common = format!("{}threads = 1\n[tcp]\n{}", mode.node("key"), buffers[name as usize / 2 % buffers.len()]);
-        let segment =
-            |port| format!("[listen.seg]\nkind = \"segment\"\naddress = \"{host}:{port}\"\n{}", mode.listener("key"));
+        let leg = |port| format!("[listen.leg]\nkind = \"leg\"\naddress = \"{host}:{port}\"\n{}", mode.listener("key"));
         let peer = |name, port| format!("[peer.{name}]\naddress = \"{host}:{port}\"\n{}", mode.peer("key"));
         let forward = format!(
             "[listen.fwd]\nkind = \"forward\"\naddress = \"{host}:7001\"\nto = \"{target}\"\nvia = [\"middle\", \"exit\"]\n"
@@ -141,8 +140,8 @@ impl Lane {
         );
         let texts = [
             format!("{common}{forward}{web}{}", peer("middle", 7002)),
-            format!("{common}{}{}", segment(7002), peer("exit", 7003)),
-            format!("{common}{}", segment(7003)),
+            format!("{common}{}{}", leg(7002), peer("exit", 7003)),
+            format!("{common}{}", leg(7003)),
         ];
         let entry = format!("{host}:7001").parse().unwrap();
         let mut lane =

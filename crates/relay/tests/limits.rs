@@ -11,7 +11,7 @@ fn silent_connections_are_dropped_while_clients_are_served() {
     let chain = Chain::with(1, "[limits]\nhandshake = \"500ms\"\n", "[limits]\nhandshake = \"500ms\"\n");
     let server = late_echo();
     let mut silent = Vec::new();
-    for address in [chain.address("socks"), chain.address("web"), chain.nodes[0].address("seg").unwrap()] {
+    for address in [chain.address("socks"), chain.address("web"), chain.nodes[0].address("leg").unwrap()] {
         silent.extend((0..200).map(|_| connect(address)));
     }
     assert_eq!(exchange(chain.socks(server), b"served"), b"served");

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::sync::Mutex;
 
 use common::*;
-use ekiden_relay_proto::segment::{Kind, encode_opened};
+use ekiden_relay_proto::leg::{Kind, encode_opened};
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -74,13 +74,13 @@ fn what_is_wrong_further_on_in_a_chain_is_in_the_log_of_the_first_node() {
     log::to(|line| LINES.lock().unwrap().push(line));
     let dead = closed_port();
     for mode in [Mode::Plain, Mode::Tls] {
-        let middle = segment_node(mode, "middle", Some(("last", dead)), "");
+        let middle = leg_node(mode, "middle", Some(("last", dead)), "");
         let entry = node(&format!(
             "name = \"first\"\n{}[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
              [peer.mid]\naddress = \"{}\"\n{}[[route]]\nto = [\"192.0.2.1\"]\nvia = [\"mid\", \"last\"]\n\
              [[route]]\nto = [\"192.0.2.2\"]\nvia = [\"mid\", \"nobody\"]\n",
             mode.node("key"),
-            middle.address("seg").unwrap(),
+            middle.address("leg").unwrap(),
             mode.peer("key")
         ));
         let proxy = entry.address("socks").unwrap();
@@ -136,14 +136,14 @@ fn a_wrong_password_is_logged_in_the_same_form_wherever() {
 fn nodes_that_are_refused_do_not_fill_the_log() {
     log::to(|line| LINES.lock().unwrap().push(line));
     for mode in [Mode::Plain, Mode::Tls] {
-        let relay = segment_node(mode, "n1", None, "");
-        let before = logged("on [listen.seg] was refused").len();
+        let relay = leg_node(mode, "n1", None, "");
+        let before = logged("on [listen.leg] was refused").len();
         for _ in 0..50 {
-            let mut stream = connect(relay.address("seg").unwrap());
+            let mut stream = connect(relay.address("leg").unwrap());
             let _ = stream.write_all(&[0x55; 200]);
             let _ = stream.read_to_end(&mut Vec::new());
         }
-        let lines = logged("on [listen.seg] was refused").len() - before;
+        let lines = logged("on [listen.leg] was refused").len() - before;
         assert!((1..=2).contains(&lines), "{mode:?}: {lines}");
     }
 }
@@ -175,8 +175,8 @@ fn a_node_that_dies_under_its_streams_is_in_the_log_of_the_one_before() {
     log::to(|line| LINES.lock().unwrap().push(line));
     for (name, is_behind) in [("mortal", false), ("transient", true)] {
         let (listener, address) = listener();
-        let middle = segment_node(Mode::Plain, "middle", Some((name, address)), "");
-        let middle = middle.address("seg").map(|address| (middle, address)).unwrap();
+        let middle = leg_node(Mode::Plain, "middle", Some((name, address)), "");
+        let middle = middle.address("leg").map(|address| (middle, address)).unwrap();
         let (first, to, via) = match is_behind {
             true => ("middle", middle.1, format!("\"middle\", \"{name}\"")),
             false => (name, address, format!("\"{name}\"")),

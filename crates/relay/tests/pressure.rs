@@ -56,12 +56,12 @@ fn cpu(process: &Process) -> Duration {
 /// Processes n1 … n`count` and one before them that takes connections: the last is the exit, the first is returned first.
 fn chain(mode: Mode, count: usize, name: &str, extra: &str) -> Vec<Process> {
     let (key, nodes, known) = (mode.node("key"), mode.listener("key"), mode.peer("key"));
-    let segment = format!("[listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:0\"\n{nodes}");
+    let leg = format!("[listen.leg]\nkind = \"leg\"\naddress = \"127.0.0.1:0\"\n{nodes}");
     let mut all: Vec<Process> = Vec::new();
     for i in (0..=count).rev() {
         let peer = all.first().map(|next| format!("[peer.n{}]\naddress = \"{}\"\n{known}", i + 1, next.addresses[0]));
         let via: Vec<String> = (1..=count).map(|i| format!("n{i}")).collect();
-        let front = if i == 0 { format!("{SOCKS}[[route]]\nto = [\"*\"]\nvia = {via:?}\n") } else { segment.clone() };
+        let front = if i == 0 { format!("{SOCKS}[[route]]\nto = [\"*\"]\nvia = {via:?}\n") } else { leg.clone() };
         let text = format!("name = \"n{i}\"\n{key}threads = 2\n{extra}{}{front}", peer.unwrap_or_default());
         all.insert(0, Process::start(&format!("{name}-{i}"), &text));
     }
@@ -135,13 +135,13 @@ fn streams_share_a_node_and_one_that_stands_still_stops_no_other() {
     const STREAMS: usize = 6;
     for mode in [Mode::Plain, Mode::Tls] {
         let (listener, address) = listener();
-        let exit = segment_node(mode, "exit", None, "");
+        let exit = leg_node(mode, "exit", None, "");
         let (own, known) = (mode.node("key"), mode.peer("key"));
         // One thread has to do it all.
         let entry = node(&format!(
             "{own}threads = 1\n[listen.fwd]\nkind = \"forward\"\naddress = \"127.0.0.1:0\"\nto = \"{address}\"\nvia = [\"exit\"]\n\
              [peer.exit]\naddress = \"{}\"\n{known}",
-            exit.address("seg").unwrap()
+            exit.address("leg").unwrap()
         ));
         let mut still = connect(entry.address("fwd").unwrap());
         let _not_read = accept(&listener);
@@ -239,13 +239,13 @@ fn more_connections_than_there_are_descriptors_for_wait_and_are_served() {
 }
 
 #[test]
-fn strangers_on_a_segment_listener_leave_room_also_where_descriptors_are_few() {
-    let segment = "[listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:0\"\nplain_key_file = \"key\"\n";
+fn strangers_on_a_leg_listener_leave_room_also_where_descriptors_are_few() {
+    let leg = "[listen.leg]\nkind = \"leg\"\naddress = \"127.0.0.1:0\"\nplain_key_file = \"key\"\n";
     // They may stay for longer than a client waits here.
     let limits = "[limits]\nhandshake = \"300s\"\n";
-    let node = Process::start_with_files("few", &format!("threads = 1\n{SOCKS}{segment}{limits}"), 160);
-    let (socks, segment) = (node.addresses[0], node.addresses[1]);
-    let strangers: Vec<TcpStream> = (0..150).map(|_| connect(segment)).collect();
+    let node = Process::start_with_files("few", &format!("threads = 1\n{SOCKS}{leg}{limits}"), 160);
+    let (socks, leg) = (node.addresses[0], node.addresses[1]);
+    let strangers: Vec<TcpStream> = (0..150).map(|_| connect(leg)).collect();
     assert_eq!(is_answered(asks(socks, late_echo())), (0, b"hi".to_vec()));
     drop(strangers);
 }

@@ -32,9 +32,9 @@ fn a_killed_node_never_looks_like_an_end() {
         (Mode::Tls, "exit"),
     ] {
         let (key, nodes, known) = (mode.node("key"), mode.listener("key"), mode.peer("key"));
-        let segment = format!("[listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:0\"\n{nodes}");
+        let leg = format!("[listen.leg]\nkind = \"leg\"\naddress = \"127.0.0.1:0\"\n{nodes}");
         for sent in [0, 10, 8 << 20] {
-            let exit = Process::start("kill-exit", &format!("{key}{segment}"));
+            let exit = Process::start("kill-exit", &format!("{key}{leg}"));
             let via = format!(
                 "[peer.exit]\naddress = \"{}\"\n{known}[[route]]\nto = [\"*\"]\nvia = [\"exit\"]\n",
                 exit.addresses[0]

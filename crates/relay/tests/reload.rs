@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use base64::Engine;
 use common::*;
 use ekiden_relay::{Relay, hash_password};
-use ekiden_relay_proto::segment::Kind;
+use ekiden_relay_proto::leg::Kind;
 
 /// A server that answers every request, and how many connections it has had.
 fn origin() -> (SocketAddr, Arc<AtomicUsize>) {
@@ -98,9 +98,9 @@ fn a_kept_origin_is_asked_about_again_by_the_new_routes_and_exit() {
 fn a_kept_origin_through_a_peer_that_was_removed_is_let_go() {
     let (server, _) = origin();
     for mode in [Mode::Plain, Mode::Tls] {
-        let exit = segment_node(mode, "exit", None, "");
+        let exit = leg_node(mode, "exit", None, "");
         let peer = |known: &str| {
-            let address = exit.address("seg").unwrap();
+            let address = exit.address("leg").unwrap();
             format!("[peer.exit]\naddress = \"{address}\"\n{known}[[route]]\nto = [\"*\"]\nvia = [\"exit\"]\n")
         };
         let text = |peer: &str| format!("{}{}{peer}", mode.node("key"), web(""));
@@ -189,11 +189,10 @@ fn a_user_who_is_removed_while_the_login_waits_is_asked_again() {
 
 #[test]
 fn a_node_whose_key_was_taken_away_is_let_go_of_at_once() {
-    let listen = |key: &str| {
-        format!("[listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:0\"\nplain_key_file = \"{key}\"\n")
-    };
+    let listen =
+        |key: &str| format!("[listen.leg]\nkind = \"leg\"\naddress = \"127.0.0.1:0\"\nplain_key_file = \"{key}\"\n");
     let mut relay = node(&listen("key"));
-    let mut dialler = peer::open_at(relay.address("seg").unwrap(), echo());
+    let mut dialler = peer::open_at(relay.address("leg").unwrap(), echo());
     // Its stream goes on; the connection between two streams does not.
     peer::say(&dialler, Kind::End);
     while !matches!(peer::frame(&mut dialler).0, Kind::Delivered) {}

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::peer::{accept_node, frame, say};
 use common::*;
-use ekiden_relay_proto::segment::{HEADER_BYTES, Header, Kind, encode_opened};
+use ekiden_relay_proto::leg::{HEADER_BYTES, Header, Kind, encode_opened};
 
 /// Accepts a node and its OPEN.
 fn accept_open(listener: &TcpListener) -> TcpStream {

@@ -28,7 +28,7 @@ fn key(name: &str) {
 
 fn exit(own: &str, listener: &str) -> Relay {
     node(&format!(
-        "name = \"city\"\nkey_file = \"{own}.pem\"\n[listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:0\"\n{listener}"
+        "name = \"city\"\nkey_file = \"{own}.pem\"\n[listen.leg]\nkind = \"leg\"\naddress = \"127.0.0.1:0\"\n{listener}"
     ))
 }
 
@@ -71,12 +71,12 @@ fn who_does_not_have_the_right_key_is_refused_in_one_clear_line_on_each_side() {
         ("s-island", Mode::Tls.peer("s-city"), &String::new(), "it does not take this node's key".into(), Some(island)),
     ] {
         let exit = exit("s-city", listener);
-        let entry = entry(own, exit.address("seg").unwrap(), &peer);
+        let entry = entry(own, exit.address("leg").unwrap(), &peer);
         let answer = answer(&entry);
         assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
         assert!(answer.contains(&hears), "{answer}");
         assert_eq!(answer.split("\r\n\r\n").nth(1).unwrap().trim().lines().count(), 1, "{answer}");
-        wait_until("island has logged it", || is_logged(&format!("segment from node island to node city: {hears}")));
+        wait_until("island has logged it", || is_logged(&format!("leg from node island to node city: {hears}")));
         if let Some(key) = city_says {
             let line = format!("was refused: it has presented the key {key}, which is none of this listener's nodes");
             wait_until("city has logged it", || is_logged(&line));
@@ -89,7 +89,7 @@ fn who_does_not_have_the_right_key_is_refused_in_one_clear_line_on_each_side() {
 #[test]
 fn another_shared_key_is_refused() {
     let exit = exit("key", "plain_key_file = \"other-key\"\n");
-    let entry = entry("key", exit.address("seg").unwrap(), "plain_key_file = \"key\"\n");
+    let entry = entry("key", exit.address("leg").unwrap(), "plain_key_file = \"key\"\n");
     let answer = answer(&entry);
     assert!(answer.starts_with("HTTP/1.1 502 ") && answer.contains("does not have the same key"), "{answer}");
 }
@@ -99,23 +99,23 @@ fn plain_and_tls_tell_each_other_in_one_clear_line() {
     log_lines();
     key("m-island");
     let plain = exit("key", "plain_key_file = \"key\"\n");
-    let to_plain = entry("m-island", plain.address("seg").unwrap(), &Mode::Tls.peer("key"));
+    let to_plain = entry("m-island", plain.address("leg").unwrap(), &Mode::Tls.peer("key"));
     let heard = answer(&to_plain);
     assert!(heard.contains("node island to node city: it does not speak TLS"), "{heard}");
     wait_until("the plain side says so", || is_logged("was refused: the other side speaks TLS"));
 
     let tls = exit("key", &Mode::Tls.listener("key"));
-    let to_tls = entry("m-island", tls.address("seg").unwrap(), "plain_key_file = \"key\"\n");
+    let to_tls = entry("m-island", tls.address("leg").unwrap(), "plain_key_file = \"key\"\n");
     let heard = answer(&to_tls);
     assert!(heard.contains("node island to node city: the other side speaks TLS"), "{heard}");
-    wait_until("the TLS side says so", || is_logged("on [listen.seg] was refused: it does not speak TLS"));
+    wait_until("the TLS side says so", || is_logged("on [listen.leg] was refused: it does not speak TLS"));
 }
 
 #[test]
 fn what_is_no_node_gets_no_further_than_the_handshake() {
-    let node = segment_node(Mode::Tls, "n", None, "[limits]\nhandshake = \"200ms\"\n");
+    let node = leg_node(Mode::Tls, "n", None, "[limits]\nhandshake = \"200ms\"\n");
     for bytes in [&b""[..], b"GET / HTTP/1.1\r\n\r\n", &[1, 0, 0, 0, 0, 0, 0, 33], &[0x16, 3, 1, 2, 0], &[0xff; 64]] {
-        let mut stream = connect(node.address("seg").unwrap());
+        let mut stream = connect(node.address("leg").unwrap());
         stream.write_all(bytes).unwrap();
         let mut all = Vec::new();
         let _ = stream.read_to_end(&mut all);
@@ -186,8 +186,8 @@ fn tls_that_is_cut_short_or_changed_is_a_reset_for_both_hosts() {
     for (harm, after) in
         [(Harm::Fin, 100_001), (Harm::Fin, 200_000), (Harm::Fin, 333_333), (Harm::Bit, 100_001), (Harm::Bit, 250_000)]
     {
-        let exit = segment_node(Mode::Tls, "n1", None, "");
-        let exit_address = exit.address("seg").unwrap();
+        let exit = leg_node(Mode::Tls, "n1", None, "");
+        let exit_address = exit.address("leg").unwrap();
         let (wire, address) = listener();
         let middle = std::thread::spawn(move || line(&wire, exit_address, after, harm));
         let entry = entry("key", address, &Mode::Tls.peer("key"));

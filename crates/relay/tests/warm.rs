@@ -12,7 +12,7 @@ use common::peer::{accept_node, frame, say};
 use common::process::{self, Process};
 use common::*;
 use ekiden_relay::Relay;
-use ekiden_relay_proto::segment::{Kind, encode_opened};
+use ekiden_relay_proto::leg::{Kind, encode_opened};
 use nix::sys::signal::Signal;
 
 /// What all nodes of the process have logged.
@@ -174,8 +174,8 @@ fn the_accepting_node_keeps_them_for_as_long_as_the_other_one_does() {
     let echo = late_echo();
     for mode in [Mode::Plain, Mode::Tls] {
         MADE.store(0, Ordering::SeqCst);
-        let exit = segment_node(mode, "n1", None, "[limits]\nhandshake = \"300ms\"\npool_idle = \"100ms\"\n");
-        let entry = real_entry(mode, "n1", line(exit.address("seg").unwrap(), &MADE), 2);
+        let exit = leg_node(mode, "n1", None, "[limits]\nhandshake = \"300ms\"\npool_idle = \"100ms\"\n");
+        let entry = real_entry(mode, "n1", line(exit.address("leg").unwrap(), &MADE), 2);
         wait_until("they are there", || exit.connections() == 2);
         std::thread::sleep(Duration::from_millis(2500));
         assert_eq!((MADE.load(Ordering::SeqCst), exit.connections()), (2, 2), "{mode:?}");
@@ -197,8 +197,8 @@ fn a_key_that_is_not_taken_is_said_once() {
             "no connections to node {peer} can be made ahead, will keep trying: node entry to node {peer}: {why}"
         );
         let (own, nodes) = (mode.node("key"), mode.listener("other-key"));
-        let exit = node(&format!("{own}[listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:0\"\n{nodes}"));
-        let entry = real_entry(mode, peer, exit.address("seg").unwrap(), 2);
+        let exit = node(&format!("{own}[listen.leg]\nkind = \"leg\"\naddress = \"127.0.0.1:0\"\n{nodes}"));
+        let entry = real_entry(mode, peer, exit.address("leg").unwrap(), 2);
         wait_until("it is said", || logged(&line) == 1);
         std::thread::sleep(Duration::from_millis(2500));
         assert_eq!(logged(&format!("node {peer} can be made ahead")), 1);
@@ -210,12 +210,12 @@ fn a_key_that_is_not_taken_is_said_once() {
 #[test]
 fn who_refused_whom_is_said_where_both_sides_log() {
     log_lines();
-    let exit = segment_node(Mode::Tls, "refused", None, "");
+    let exit = leg_node(Mode::Tls, "refused", None, "");
     let (own, pinned) = (Mode::Tls.node("other-key"), Mode::Tls.peer("other-key"));
     let _entry = node(&format!(
         "name = \"refuser\"\n{own}[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
          [peer.refused]\naddress = \"{}\"\n{pinned}warm = 1\n",
-        exit.address("seg").unwrap()
+        exit.address("leg").unwrap()
     ));
     wait_until("the dialler says that it refused", || {
         logged(&format!("node refuser to node refused: it has presented the key {}", fingerprint("key"))) == 1

@@ -4,9 +4,9 @@ use ekiden_report::{BarChart, LineChart, Page, Section, Series, Table};
 
 fn bars() -> BarChart {
     BarChart {
-        title: "Throughput over the number of segments".into(),
+        title: "Throughput over the number of legs".into(),
         quantity: "Mbit/s".into(),
-        categories: ["direct", "2 segments", "3 segments", "4 segments"].map(Into::into).to_vec(),
+        categories: ["direct", "2 legs", "3 legs", "4 legs"].map(Into::into).to_vec(),
         bars: vec![
             ("SOCKS5".into(), vec![None, Some(20.7), Some(30.9), Some(41.2)]),
             ("HTTP".into(), vec![Some(10.4), Some(20.6), Some(30.8), Some(41.0)]),
@@ -18,7 +18,7 @@ fn bars() -> BarChart {
 #[test]
 fn a_bar_chart_names_its_categories_series_and_values() {
     let svg = bars().to_svg();
-    for text in ["Throughput over", "Mbit/s", "direct", "4 segments", "SOCKS5", "n·T", "41.2"] {
+    for text in ["Throughput over", "Mbit/s", "direct", "4 legs", "SOCKS5", "n·T", "41.2"] {
         assert!(svg.contains(text), "{text}");
     }
 }

@@ -32,7 +32,7 @@ pub enum NodeKind {
     Proxy,
 }
 
-/// The settings of a node's TCP. The congestion control of a proxy is that of all its segments.
+/// The settings of a node's TCP. The congestion control of a proxy is that of all its legs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Tcp {
     /// Whose TCP the simulator imitates.

@@ -1,9 +1,9 @@
-//! Control frames of the segment protocol (docs/design/protocol.md) on a connection. Payload is the caller's to move.
+//! Control frames of the leg protocol (docs/design/protocol.md) on a connection. Payload is the caller's to move.
 
 use std::fmt::Display;
 use std::io;
 
-use ekiden_relay_proto::segment::{HEADER_BYTES, Header, Kind, MAX_CONTROL, Violation};
+use ekiden_relay_proto::leg::{HEADER_BYTES, Header, Kind, MAX_CONTROL, Violation};
 
 use crate::connection::Connection;
 

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::io;
 
 use ekiden_keys::{Fingerprint, unguessable};
-use ekiden_relay_proto::segment::{Acceptor, Dialler, Key, Kind, Violation, decode_failed, encode_failed};
+use ekiden_relay_proto::leg::{Acceptor, Dialler, Key, Kind, Violation, decode_failed, encode_failed};
 use ekiden_relay_proto::{Failure, FailureCode};
 use indexmap::IndexMap;
 use tokio::net::TcpStream;
@@ -51,7 +51,7 @@ pub async fn dial(
             match read_frame(&stream).await? {
                 (Kind::Hello, body) => dialler.auth(&body).map(|auth| (stream, auth)).map_err(invalid),
                 (Kind::Failed, body) => Err(invalid(decode_failed(&body).map_err(invalid)?.text)),
-                _ => Err(invalid("it does not speak the segment protocol")),
+                _ => Err(invalid("it does not speak the leg protocol")),
             }
         }
     }

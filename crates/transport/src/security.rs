@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use ekiden_keys::{Fingerprint, Identity};
-use ekiden_relay_proto::segment::Key;
+use ekiden_relay_proto::leg::Key;
 use indexmap::IndexMap;
 
 use crate::tls::Prepared;
 
-/// How two nodes on a segment know each other, and whether they speak so that nobody else understands. `Known` is whom this
+/// How two nodes on a leg know each other, and whether they speak so that nobody else understands. `Known` is whom this
 /// node knows there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Security<Known> {

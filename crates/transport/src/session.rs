@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::io;
 
-use ekiden_relay_proto::segment::VERSION;
+use ekiden_relay_proto::leg::VERSION;
 use rustls::client::UnbufferedClientConnection;
 use rustls::pki_types::CertificateDer;
 use rustls::server::UnbufferedServerConnection;
@@ -400,7 +400,7 @@ impl Sealed {
     }
 }
 
-/// The segment protocol and its version (RFC 7301).
+/// The leg protocol and its version (RFC 7301).
 pub fn protocol() -> Vec<u8> {
     format!("ekiden/{VERSION}").into_bytes()
 }
@@ -426,11 +426,11 @@ fn told(error: &Error) -> io::Error {
         }
         Error::AlertReceived(AlertDescription::CertificateUnknown) => io::Error::new(PermissionDenied, OursRefused),
         Error::AlertReceived(AlertDescription::NoApplicationProtocol) | Error::NoApplicationProtocol => {
-            io::Error::new(InvalidData, "it speaks another version of the segment protocol")
+            io::Error::new(InvalidData, "it speaks another version of the leg protocol")
         }
         // So a listener for clients says that it speaks something else.
         Error::AlertReceived(AlertDescription::HandshakeFailure) => {
-            io::Error::new(InvalidData, "it refuses to speak TLS: its address is not that of a segment listener")
+            io::Error::new(InvalidData, "it refuses to speak TLS: its address is not that of a leg listener")
         }
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => io::Error::new(InvalidData, plain),
         Error::PeerIncompatible(

@@ -4,7 +4,7 @@ use ekiden_model::s3;
 use ekiden_report::{BarChart, Section, Table};
 use ekiden_units::Time;
 
-use super::segments::chain;
+use super::legs::chain;
 use crate::cases::{Act, Case, DIRECT, S3_RTT, WINDOW, size};
 use crate::present::{Outcome, groups, mbit};
 use crate::protocol::Listener;
@@ -15,7 +15,7 @@ pub fn cases() -> Vec<Case> {
     for ([before, after], _, per_cent) in s3::PAPER_SPLITS {
         let direct = before + after == 0;
         let rtts = if direct { vec![S3_RTT] } else { vec![Time::ms(before), Time::ms(after)] };
-        let model = s3::split_limit(WINDOW, &rtts).expect("there is at least one segment");
+        let model = s3::split_limit(WINDOW, &rtts).expect("there is at least one leg");
         cases.push(Case {
             act: Act::Position,
             group: format!("{before}-{after}"),
@@ -52,14 +52,14 @@ pub fn section(outcomes: &[Outcome]) -> Section {
         categories: groups(&of),
         bars: vec![("measured".into(), of.iter().map(|o| Some(o.gain * 100.0)).collect())],
         marks: vec![
-            ("model: window / longest segment".into(), of.iter().map(|o| Some(model(o))).collect()),
+            ("model: window / longest leg".into(), of.iter().map(|o| Some(model(o))).collect()),
             ("Kagoshima, measured with squid".into(), of.iter().map(|o| Some(o.paper_gain? * 100.0)).collect()),
         ],
     };
     let best = of.iter().max_by(|a, b| a.goodput_bit_s.total_cmp(&b.goodput_bit_s));
     Section {
         heading: "Where to put the proxy (table of the Kagoshima project, 50 ms)".into(),
-        text: vec![format!("The longest segment bounds the chain. Best here: {}.", best.map_or("none", |o| o.group))],
+        text: vec![format!("The longest leg bounds the chain. Best here: {}.", best.map_or("none", |o| o.group))],
         charts: vec![chart.to_svg()],
         table: Some(table),
     }

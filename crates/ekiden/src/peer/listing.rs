@@ -20,11 +20,11 @@ pub struct Listing {
 #[derive(Serialize)]
 struct Peer {
     name: String,
-    /// HOST:PORT of its segment listener.
+    /// HOST:PORT of its leg listener.
     address: String,
     /// Without one, and without a shared key, it is refused.
     fingerprint: Option<String>,
-    /// The file of the shared key, for a segment without encryption.
+    /// The file of the shared key, for a leg without encryption.
     plain_key_file: Option<String>,
 }
 
@@ -33,7 +33,7 @@ struct Listener {
     name: String,
     address: String,
     nodes: Vec<Node>,
-    /// The file of the shared key, for segments without encryption. Whoever has the key is let in.
+    /// The file of the shared key, for legs without encryption. Whoever has the key is let in.
     plain_key_file: Option<String>,
 }
 
@@ -55,7 +55,7 @@ impl Listing {
             Peer { name: name.clone(), address: peer.address.to_string(), fingerprint, plain_key_file }
         });
         let listeners = config.listeners.iter().filter_map(|(name, listener)| {
-            let ListenerKind::Segment(security) = &listener.kind else { return None };
+            let ListenerKind::Leg(security) = &listener.kind else { return None };
             let (nodes, plain_key_file) = match security {
                 Security::Tls { known, .. } => {
                     let node = |(name, fingerprint): (&String, &_)| Node {

@@ -11,8 +11,8 @@ id() { grep -o 'sha256:[0-9a-f]*' $1.id; }
 cat > exit.toml <<T
 name = "exit"
 key_file = "exit.key"
-[listen.segment]
-kind = "segment"
+[listen.leg]
+kind = "leg"
 address = "127.0.0.1:7000"
 nodes = { entry = "$(id entry)" }
 [exit]

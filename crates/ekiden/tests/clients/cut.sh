@@ -8,8 +8,8 @@ key_file = "$node.key"
 [tcp]
 keepalive = "1s"
 user_timeout = "2s"
-[listen.seg]
-kind = "segment"
+[listen.leg]
+kind = "leg"
 address = "0.0.0.0:7000"
 [exit]
 allow = ["10.77.0.0/16"]

@@ -6,8 +6,8 @@ for node in $ROUTERS; do
   cat > $node.toml <<T
 name = "$node"
 key_file = "$node.key"
-[listen.seg]
-kind = "segment"
+[listen.leg]
+kind = "leg"
 address = "0.0.0.0:7000"
 [exit]
 allow = ["10.77.0.0/16"]

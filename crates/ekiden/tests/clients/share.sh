@@ -14,8 +14,8 @@ T
 cat > r2.toml <<T
 name = "r2"
 key_file = "r2.key"
-[listen.seg]
-kind = "segment"
+[listen.leg]
+kind = "leg"
 address = "0.0.0.0:7000"
 [exit]
 allow = ["10.77.0.0/16"]

@@ -18,8 +18,8 @@ to = ["*"]
 via = ["r3"]
 T
 cat >> r3.toml <<T
-[listen.seg]
-kind = "segment"
+[listen.leg]
+kind = "leg"
 address = "0.0.0.0:7000"
 nodes = { r1 = "$(cat r1.print)" }
 [exit]

@@ -1,4 +1,4 @@
-# An island's router and one at the exit, with a segment between them: the client's address travels with it.
+# An island's router and one at the exit, with a leg between them: the client's address travels with it.
 printf 0123456789abcdef%.0s 1 2 3 4 > key && chmod 600 key
 cat > island.toml <<T
 name = "island"
@@ -10,16 +10,16 @@ plain_key_file = "key"
 to = ["*"]
 via = ["exit"]
 T
-segment='name = "exit"
-[listen.segment]
-kind = "segment"
+leg='name = "exit"
+[listen.leg]
+kind = "leg"
 address = "10.2.0.2:7000"
 plain_key_file = "key"
 [exit]
 allow = ["10.3.0.0/24", "fd00:3::/64"]'
 
 # An exit that is nobody else needs no rules, and connects as itself.
-echo "$segment" > exit.toml && node exit && exit=$pid
+echo "$leg" > exit.toml && node exit && exit=$pid
 node island && island=$pid
 sees 10.3.0.1 10.3.0.2:8080
 sees fd00:3::1 '[fd00:3::2]:8080'
@@ -28,14 +28,14 @@ clean exit
 stop $exit
 
 # One that allows some networks is the client for those only.
-printf '%s\n' "$segment" 'client_addresses = ["10.1.0.0/24", "fd00:9::/64"]' > exit.toml
+printf '%s\n' "$leg" 'client_addresses = ["10.1.0.0/24", "fd00:9::/64"]' > exit.toml
 node exit && exit=$pid
 sees_client 10.1.0.2 10.3.0.2:8080
 sees fd00:3::1 '[fd00:3::2]:8080'
 stop $exit
 clean exit
 
-printf '%s\n' "$segment" 'client_addresses = ["10.1.0.2", "fd00:1::/64"]' > exit.toml
+printf '%s\n' "$leg" 'client_addresses = ["10.1.0.2", "fd00:1::/64"]' > exit.toml
 node exit && exit=$pid
 before=$(accepted island)
 for _ in 1 2 3; do

@@ -48,7 +48,7 @@ pub fn add_peer(
     })
 }
 
-/// Adds a node that may connect to a segment listener, or changes its fingerprint; without `listener`, to the only one. Returns
+/// Adds a node that may connect to a leg listener, or changes its fingerprint; without `listener`, to the only one. Returns
 /// the listener's name, and whether the node was there.
 ///
 /// # Errors
@@ -62,15 +62,15 @@ pub fn allow_node(
     known: Known,
 ) -> Result<(String, bool), ConfigError> {
     edit(file, |document| {
-        let Some(listen) = document.get_mut("listen") else { return Err("there is no segment listener".into()) };
-        let is_segment = |item: &Item| item.get("kind").and_then(Item::as_str) == Some("segment");
-        let all = table(listen)?.iter().filter(|(_, item)| is_segment(item)).map(|(name, _)| name.to_owned());
+        let Some(listen) = document.get_mut("listen") else { return Err("there is no leg listener".into()) };
+        let is_leg = |item: &Item| item.get("kind").and_then(Item::as_str) == Some("leg");
+        let all = table(listen)?.iter().filter(|(_, item)| is_leg(item)).map(|(name, _)| name.to_owned());
         let all: Vec<String> = all.collect();
         let chosen = match (listener, &all[..]) {
             (Some(name), _) if all.iter().any(|one| one == name) => name.to_owned(),
-            (Some(name), _) => return Err(format!("there is no segment listener [listen.{name}]")),
+            (Some(name), _) => return Err(format!("there is no leg listener [listen.{name}]")),
             (None, [only]) => only.clone(),
-            (None, []) => return Err("there is no segment listener".into()),
+            (None, []) => return Err("there is no leg listener".into()),
             (None, _) => return Err(format!("say --listener: there are {}", all.join(", "))),
         };
         let nodes = table(child(child(listen, &chosen)?, "nodes")?)?;
@@ -84,7 +84,7 @@ pub fn allow_node(
     })
 }
 
-/// Takes a node out: out of those that this one connects to, and of those that may connect to any segment listener. Returns what
+/// Takes a node out: out of those that this one connects to, and of those that may connect to any leg listener. Returns what
 /// was taken out, as people call it.
 ///
 /// # Errors
@@ -105,7 +105,7 @@ pub fn remove_node(file: &Path, name: &str) -> Result<Vec<String>, ConfigError> 
             }
         }
         match removed.is_empty() {
-            true => Err(format!("there is no [peer.{name}], and no segment listener has a node '{name}'")),
+            true => Err(format!("there is no [peer.{name}], and no leg listener has a node '{name}'")),
             false => Ok(removed),
         }
     })

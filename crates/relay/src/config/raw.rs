@@ -66,7 +66,7 @@ pub enum RawKind {
     Socks5,
     Http,
     Forward,
-    Segment,
+    Leg,
     Transparent,
 }
 
@@ -87,12 +87,12 @@ pub enum RawVersion {
 section! {
     RawListen: "[listen.NAME]"
     /// What is spoken there.
-    kind: RawKind = "\"socks5\", \"http\", \"forward\", \"segment\" or \"transparent\"";
+    kind: RawKind = "\"socks5\", \"http\", \"forward\", \"leg\" or \"transparent\"";
     /// Where. `[::]:PORT` takes IPv4 too. A transparent listener has `127.0.0.1:PORT` or `[::1]:PORT`.
     address: Spanned<String> = "ip:port";
     /// Whether a socks5, http or forward listener without users may have an address that is not loopback.
     open: Option<bool> = "true or false", default "false";
-    /// When the client is told that its destination is reached: at once, or when it is. Not of a segment listener.
+    /// When the client is told that its destination is reached: at once, or when it is. Not of a leg listener.
     accept: Option<Spanned<RawAccept>> = "\"early\" or \"true\"", default "true; early of forward and transparent";
     /// Of socks5 and http: hashes of passwords by user name, as `ekiden password` makes them.
     users: Option<Spanned<IndexMap<String, String>>> = "{ name = \"hash\" }";
@@ -102,11 +102,11 @@ section! {
     via: Option<Spanned<Vec<Spanned<String>>>> = "[nodes]";
     /// Of forward: how the destination is told who the client is.
     proxy_protocol: Option<Spanned<RawVersion>> = "\"v1\" or \"v2\"";
-    /// Connections from these networks begin with a PROXY protocol header, which says who the client is. Not of a segment listener.
+    /// Connections from these networks begin with a PROXY protocol header, which says who the client is. Not of a leg listener.
     proxy_protocol_from: Option<Spanned<Vec<Spanned<String>>>> = "[networks]";
-    /// Of segment: the nodes that may connect, each by the fingerprint of its key; without any, none.
+    /// Of leg: the nodes that may connect, each by the fingerprint of its key; without any, none.
     nodes: Option<Spanned<IndexMap<Spanned<String>, Spanned<String>>>> = "{ name = \"sha256:...\" }";
-    /// Of segment, instead of `nodes`: every node that has the same key may connect, without encryption.
+    /// Of leg, instead of `nodes`: every node that has the same key may connect, without encryption.
     plain_key_file: Option<Spanned<String>> = "a file, made by `ekiden keygen --shared`";
     /// Of transparent: the network interfaces by which its clients' connections come in.
     interfaces: Option<Spanned<Vec<Spanned<String>>>> = "[names]";
@@ -131,11 +131,11 @@ section! {
 
 section! {
     RawPeer: "[peer.NAME]"
-    /// Where its segment listener is.
+    /// Where its leg listener is.
     address: Spanned<String> = "host:port";
     /// Of its key. Without one it is dialled only to show which it has.
     fingerprint: Option<Spanned<String>> = "\"sha256:...\"";
-    /// Instead of `fingerprint`: the key that both share, for a segment without encryption.
+    /// Instead of `fingerprint`: the key that both share, for a leg without encryption.
     plain_key_file: Option<Spanned<String>> = "a file, made by `ekiden keygen --shared`";
     /// Idle connections to it that are made before a stream wants them, and kept.
     warm: Option<Spanned<Count>> = "0 to limits.pool", default "0";
@@ -169,7 +169,7 @@ pub fn sections() -> Vec<Section> {
             "key_file",
             "a file, made by `ekiden keygen`".into(),
             "",
-            "This node's own key. Relative to the configuration, and not readable by others. Needed with peers or a segment listener.",
+            "This node's own key. Relative to the configuration, and not readable by others. Needed with peers or a leg listener.",
         ),
         key("threads", range(&THREADS), "one per core", "Worker threads. SIGHUP does not change them."),
     ];

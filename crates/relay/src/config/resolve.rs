@@ -13,8 +13,8 @@ use ekiden_files::explain;
 use ekiden_keys::{Fingerprint, Identity, NoFingerprint, load_shared};
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
+use ekiden_relay_proto::leg::{MAX_CHAIN, is_node_name};
 use ekiden_relay_proto::proxy_protocol::Version;
-use ekiden_relay_proto::segment::{MAX_CHAIN, is_node_name};
 use ekiden_transport::{Prepared, Security, SharedKey};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
@@ -146,14 +146,14 @@ impl Source<'_> {
         }
         match (&raw.proxy_protocol, &raw.proxy_protocol_from) {
             (Some(out), _) if raw.kind != RawKind::Forward => return Err(misplaced("proxy_protocol", out.span())),
-            (_, Some(from)) if raw.kind == RawKind::Segment => {
+            (_, Some(from)) if raw.kind == RawKind::Leg => {
                 return Err(misplaced("proxy_protocol_from", from.span()));
             }
             _ => {}
         }
         match (&raw.nodes, &raw.plain_key_file) {
-            (Some(nodes), _) if raw.kind != RawKind::Segment => return Err(misplaced("nodes", nodes.span())),
-            (_, Some(file)) if raw.kind != RawKind::Segment => return Err(misplaced("plain_key_file", file.span())),
+            (Some(nodes), _) if raw.kind != RawKind::Leg => return Err(misplaced("nodes", nodes.span())),
+            (_, Some(file)) if raw.kind != RawKind::Leg => return Err(misplaced("plain_key_file", file.span())),
             _ => {}
         }
         match (&raw.interfaces, &raw.except, &raw.bypass) {
@@ -167,7 +167,7 @@ impl Source<'_> {
             return Err(misplaced("late_interfaces", late.span()));
         }
         let users = raw.users.as_ref().map(|users| self.users(users)).transpose()?.unwrap_or_default();
-        let guarded = matches!(raw.kind, RawKind::Segment | RawKind::Transparent) || !users.is_empty();
+        let guarded = matches!(raw.kind, RawKind::Leg | RawKind::Transparent) || !users.is_empty();
         if !address.ip().is_loopback() && !guarded && !raw.open.unwrap_or_default() {
             let users = if fronts_users { "give it users, or " } else { "" };
             let message = format!(
@@ -179,7 +179,7 @@ impl Source<'_> {
         let kind = match raw.kind {
             RawKind::Socks5 => ListenerKind::Socks5 { users },
             RawKind::Http => ListenerKind::Http { users },
-            RawKind::Segment => ListenerKind::Segment(self.admission(spanned, own)?),
+            RawKind::Leg => ListenerKind::Leg(self.admission(spanned, own)?),
             RawKind::Transparent => self.transparent(spanned, address)?,
             RawKind::Forward => {
                 let Some(to) = &raw.to else {
@@ -203,8 +203,8 @@ impl Source<'_> {
 
     fn accept(&self, raw: &RawListen) -> Result<Accept> {
         match (&raw.accept, raw.kind) {
-            (Some(accept), RawKind::Segment) => {
-                let message = "a segment listener has no 'accept': other nodes are always told the truth".into();
+            (Some(accept), RawKind::Leg) => {
+                let message = "a leg listener has no 'accept': other nodes are always told the truth".into();
                 Err(self.error(Some(accept.span()), message))
             }
             (Some(accept), _) => Ok(match accept.get_ref() {
@@ -213,11 +213,11 @@ impl Source<'_> {
             }),
             // Its kernel has accepted the client's connection already.
             (None, RawKind::Forward | RawKind::Transparent) => Ok(Accept::Early),
-            (None, RawKind::Socks5 | RawKind::Http | RawKind::Segment) => Ok(Accept::True),
+            (None, RawKind::Socks5 | RawKind::Http | RawKind::Leg) => Ok(Accept::True),
         }
     }
 
-    /// Who may connect to a segment listener.
+    /// Who may connect to a leg listener.
     fn admission(
         &self,
         spanned: &Spanned<RawListen>,
@@ -366,7 +366,7 @@ impl Source<'_> {
 
     fn needed(&self, own: Option<&OwnKey>, span: Range<usize>) -> Result<Identity> {
         own.map(|(identity, _)| identity.clone()).ok_or_else(|| {
-            let message = "peers and segment listeners need this node's own key: make one with `ekiden keygen FILE`, and say \
+            let message = "peers and leg listeners need this node's own key: make one with `ekiden keygen FILE`, and say \
                            key_file = \"FILE\" at the top (or, without encryption, plain_key_file here)";
             self.error(Some(span), message.into())
         })
@@ -377,7 +377,7 @@ impl Source<'_> {
     }
 
     fn both(&self, span: Range<usize>, key: &str) -> ConfigError {
-        self.error(Some(span), format!("either {key}, for TLS, or plain_key_file, for a segment without encryption"))
+        self.error(Some(span), format!("either {key}, for TLS, or plain_key_file, for a leg without encryption"))
     }
 
     /// A path relative to the configuration.
@@ -427,7 +427,7 @@ fn word(kind: RawKind) -> &'static str {
         RawKind::Socks5 => "socks5",
         RawKind::Http => "http",
         RawKind::Forward => "forward",
-        RawKind::Segment => "segment",
+        RawKind::Leg => "leg",
         RawKind::Transparent => "transparent",
     }
 }

@@ -45,8 +45,8 @@ impl fmt::Display for Config {
                         None => {}
                     }
                 }
-                ListenerKind::Segment(Security::Plain(shared)) => plain_key_file(f, shared)?,
-                ListenerKind::Segment(Security::Tls { known, .. }) => {
+                ListenerKind::Leg(Security::Plain(shared)) => plain_key_file(f, shared)?,
+                ListenerKind::Leg(Security::Tls { known, .. }) => {
                     let nodes: Vec<String> = known.iter().map(|(name, key)| format!("{name:?} = \"{key}\"")).collect();
                     writeln!(f, "nodes = {{ {} }}", nodes.join(", "))?;
                 }
@@ -59,7 +59,7 @@ impl fmt::Display for Config {
                 }
                 _ => {}
             }
-            if !matches!(listener.kind, ListenerKind::Segment { .. }) {
+            if !matches!(listener.kind, ListenerKind::Leg { .. }) {
                 writeln!(f, "accept = {:?}", listener.accept.word())?;
             }
             if !listener.proxy_protocol_from.is_empty() {

@@ -17,10 +17,10 @@ const SHORT: Duration = Duration::from_millis(100);
 /// How long after the end of a short connection more of them are expected.
 const MEMORY: Duration = Duration::from_millis(100);
 
-/// One in so many of all possible connections may be a stranger's on a segment listener.
+/// One in so many of all possible connections may be a stranger's on a leg listener.
 const STRANGERS: usize = 2;
 
-/// What an address may have on segment listeners before it has proven a key, if hosts may not have more anyway: as many as
+/// What an address may have on leg listeners before it has proven a key, if hosts may not have more anyway: as many as
 /// a node makes at a time.
 const HANDSHAKES: Allowance = Allowance { open: 256, rate: 1000 };
 
@@ -35,7 +35,7 @@ pub struct Permit {
     since: Instant,
     /// Among the connections of its client, if those are counted.
     place: Option<Place<ClientKey>>,
-    /// Of a connection to a segment listener, until it has proven a key.
+    /// Of a connection to a leg listener, until it has proven a key.
     stranger: Option<Box<Stranger>>,
 }
 
@@ -57,7 +57,7 @@ impl Claim {
         let (mut counted, mut stranger) = (None, None);
         match listener.kind {
             // Nodes are known by their keys, and each has many clients. Until one has proven its key it may be anybody.
-            ListenerKind::Segment(_) => stranger = Some(Box::new(Stranger::new(node, from.ip())?)),
+            ListenerKind::Leg(_) => stranger = Some(Box::new(Stranger::new(node, from.ip())?)),
             // It will be told whose connection it is.
             _ if listener.is_told_by(from) => {}
             _ => counted = Some(place(node, from.ip())?),
@@ -113,7 +113,7 @@ impl Stranger {
         let client = ClientKey::from(address);
         if before >= most {
             let line = format_args!(
-                "{client}: {most} connections to segment listeners have not proven a key yet (a half of limits.connections, or of what the open files allow); others are reset"
+                "{client}: {most} connections to leg listeners have not proven a key yet (a half of limits.connections, or of what the open files allow); others are reset"
             );
             node.lines.warn("strangers", client, line);
             return None;
@@ -121,7 +121,7 @@ impl Stranger {
         let open = limits.client_connections.max(HANDSHAKES.open);
         let allowance = Allowance { open, rate: limits.client_rate.max(HANDSHAKES.rate) };
         let place = node.strangers.enter(client, allowance).map_err(|limit| {
-            let line = format_args!("client {client}: {limit} to segment listeners without a key; others are reset");
+            let line = format_args!("client {client}: {limit} to leg listeners without a key; others are reset");
             node.lines.warn("stranger", client, line);
         });
         stranger.place = Some(place.ok()?);

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use ekiden_net::socket;
 use ekiden_net::tcp_info::tcp_info;
-use ekiden_relay_proto::segment::{Header, Kind};
+use ekiden_relay_proto::leg::{Header, Kind};
 use ekiden_transport::Connection;
 use socket2::SockRef;
 use tokio::time::sleep;
@@ -81,12 +81,12 @@ impl Side {
 
     /// A node's connection.
     pub fn node(stream: Connection) -> Self {
-        Self { stream, framing: Framing::Segment, foreign: false }
+        Self { stream, framing: Framing::Leg, foreign: false }
     }
 
     /// Whether a node is at the other end.
     pub fn is_node(&self) -> bool {
-        self.framing == Framing::Segment
+        self.framing == Framing::Leg
     }
 
     /// To write to it.
@@ -236,9 +236,7 @@ impl<'a> Running<'a> {
         if from.is_reading() && !receiver.owes() {
             return Poll::Pending;
         }
-        self.alarm
-            .poll(cx, self.stream.socket(), self.framing == Framing::Segment && !to.is_done())
-            .map(PumpError::Receive)
+        self.alarm.poll(cx, self.stream.socket(), self.framing == Framing::Leg && !to.is_done()).map(PumpError::Receive)
     }
 }
 
@@ -263,7 +261,7 @@ fn poll(
     // end that all was delivered.
     if forward.is_done() {
         backward.said_end();
-        *owes_end |= backward.leave_end() && a.framing == Framing::Segment;
+        *owes_end |= backward.leave_end() && a.framing == Framing::Leg;
     }
     if !backward.is_done()
         && let Poll::Ready(Err(error)) = backward.poll(cx, b.stream, a.stream)

@@ -1,14 +1,14 @@
 //! What is spoken on a connection of a stream.
 
-use ekiden_relay_proto::segment::Incoming;
+use ekiden_relay_proto::leg::Incoming;
 
 /// What is spoken on a connection of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
     /// The stream's bytes, with a host. The end of the connection is the end of the stream.
     Raw,
-    /// Frames of the segment protocol, with a node. The end of the stream is said.
-    Segment,
+    /// Frames of the leg protocol, with a node. The end of the stream is said.
+    Leg,
 }
 
 impl Framing {
@@ -16,7 +16,7 @@ impl Framing {
     pub fn incoming(self) -> Option<Incoming> {
         match self {
             Self::Raw => None,
-            Self::Segment => Some(Incoming::default()),
+            Self::Leg => Some(Incoming::default()),
         }
     }
 }

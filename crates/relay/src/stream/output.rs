@@ -1,6 +1,6 @@
 //! Writing to a side of a stream from memory.
 
-use ekiden_relay_proto::segment::{Header, Kind};
+use ekiden_relay_proto::leg::{Header, Kind};
 use ekiden_transport::Connection;
 
 use crate::stream::framing::Framing;

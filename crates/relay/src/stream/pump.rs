@@ -11,7 +11,7 @@ use std::net::Shutdown;
 use std::task::{Context, Poll, ready};
 
 use ekiden_net::splice::PooledPipe;
-use ekiden_relay_proto::segment::{Event, HEADER_BYTES, Header, Incoming, Kind, Violation};
+use ekiden_relay_proto::leg::{Event, HEADER_BYTES, Header, Incoming, Kind, Violation};
 use ekiden_transport::budget::{self, Holding};
 use ekiden_transport::{Connection, is_transient};
 use socket2::SockRef;
@@ -72,7 +72,7 @@ enum Source {
     UntilEnd,
     /// This many bytes, and the connection must not end before.
     Exactly(u64),
-    /// Payload in frames of a segment: this many bytes, or all up to END.
+    /// Payload in frames of a leg: this many bytes, or all up to END.
     Frames(Incoming, Option<u64>),
 }
 
@@ -154,7 +154,7 @@ impl Pump {
 
     /// The receiver's connection will be closed cleanly as soon as this direction has ended, and that says the end too.
     pub fn leave_end_to_close(&mut self) {
-        self.says_end &= self.framing == Framing::Segment;
+        self.says_end &= self.framing == Framing::Leg;
     }
 
     /// The end is left to the caller to say. Whether there is one: not if it has been said, or has begun to be.
@@ -289,7 +289,7 @@ impl Pump {
             self.copies = COPIES;
         }
         self.took(n);
-        if self.framing == Framing::Segment {
+        if self.framing == Framing::Leg {
             let header = Header { kind: Kind::Data, length: n as u32 }.encode();
             self.send_or_queue(&header, true, to)?;
         }
@@ -323,7 +323,7 @@ impl Pump {
             if payload > 0 {
                 self.bulk = payload >= SMALL;
                 self.took(payload);
-                let start = if self.framing == Framing::Segment {
+                let start = if self.framing == Framing::Leg {
                     let header = Header { kind: Kind::Data, length: payload as u32 }.encode();
                     scratch[..HEADER_BYTES].copy_from_slice(&header);
                     0
@@ -375,7 +375,7 @@ impl Pump {
     }
 
     fn say_end(&mut self, to: &Connection) -> io::Result<()> {
-        if self.framing == Framing::Segment {
+        if self.framing == Framing::Leg {
             self.phase = Phase::Ended;
             self.says_end = false;
             self.rest = Header { kind: Kind::End, length: 0 }.encode().to_vec();
@@ -402,7 +402,7 @@ impl Pump {
     }
 
     fn queue(&mut self, bytes: &[u8]) {
-        if self.framing == Framing::Segment {
+        if self.framing == Framing::Leg {
             self.rest.extend(Header { kind: Kind::Data, length: bytes.len() as u32 }.encode());
         }
         self.rest.extend(bytes);

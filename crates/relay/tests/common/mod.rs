@@ -40,7 +40,7 @@ impl Mode {
         }
     }
 
-    /// What a segment listener says that admits nodes with this key.
+    /// What a leg listener says that admits nodes with this key.
     pub fn listener(self, key: &str) -> String {
         match self {
             Self::Tls => format!("nodes = {{ any = \"{}\" }}\n", fingerprint(key)),
@@ -98,13 +98,13 @@ pub fn node(text: &str) -> Relay {
     Relay::start(config(text)).unwrap()
 }
 
-/// A node with nothing but a segment listener, and perhaps a peer.
-pub fn segment_node(mode: Mode, name: &str, peer: Option<(&str, SocketAddr)>, extra: &str) -> Relay {
+/// A node with nothing but a leg listener, and perhaps a peer.
+pub fn leg_node(mode: Mode, name: &str, peer: Option<(&str, SocketAddr)>, extra: &str) -> Relay {
     let known = mode.peer("key");
     let peer = peer.map(|(peer, address)| format!("[peer.{peer}]\naddress = \"{address}\"\n{known}"));
     let (own, nodes, peer) = (mode.node("key"), mode.listener("key"), peer.unwrap_or_default());
     node(&format!(
-        "name = \"{name}\"\n{own}threads = 2\n[listen.seg]\nkind = \"segment\"\n\
+        "name = \"{name}\"\n{own}threads = 2\n[listen.leg]\nkind = \"leg\"\n\
          address = \"127.0.0.1:0\"\n{nodes}{peer}{extra}"
     ))
 }
@@ -125,15 +125,15 @@ impl Chain {
         Self::of(Mode::Tls, count, entry, each)
     }
 
-    /// With segments of this kind.
+    /// With legs of this kind.
     pub fn of(mode: Mode, count: usize, entry: &str, each: &str) -> Self {
         let mut nodes: Vec<Relay> = Vec::new();
         let mut next: Option<(String, SocketAddr)> = None;
         for i in (1..=count).rev() {
             let name = format!("n{i}");
             let peer = next.as_ref().map(|(name, address)| (name.as_str(), *address));
-            let relay = segment_node(mode, &name, peer, each);
-            next = Some((name, relay.address("seg").unwrap()));
+            let relay = leg_node(mode, &name, peer, each);
+            next = Some((name, relay.address("leg").unwrap()));
             nodes.insert(0, relay);
         }
         let via: Vec<String> = (1..=count).map(|i| format!("n{i}")).collect();

@@ -1,9 +1,9 @@
-//! A node's peer that is the test itself, on plain segments.
+//! A node's peer that is the test itself, on plain legs.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use ekiden_relay_proto::segment::{Acceptor, Dialler, HEADER_BYTES, Header, Key, Kind, Open};
+use ekiden_relay_proto::leg::{Acceptor, Dialler, HEADER_BYTES, Header, Key, Kind, Open};
 
 use super::{accept, connect};
 
@@ -17,7 +17,7 @@ pub fn frame(stream: &mut TcpStream) -> (Kind, Vec<u8>) {
     (header.kind, body)
 }
 
-/// Connects to a node's plain segment listener and opens a stream to `target`.
+/// Connects to a node's plain leg listener and opens a stream to `target`.
 pub fn open_at(node: SocketAddr, target: SocketAddr) -> TcpStream {
     let mut stream = connect(node);
     let dialler = Dialler::new(Key([0xaa; 32]), "test", [8; 32]);

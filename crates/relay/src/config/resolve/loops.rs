@@ -30,7 +30,7 @@ impl Source<'_> {
             }
         }
         for (written, peer) in raw.peer.values().zip(peers.values()) {
-            let is_here = |listener: &Listener| matches!(listener.kind, ListenerKind::Segment(_));
+            let is_here = |listener: &Listener| matches!(listener.kind, ListenerKind::Leg(_));
             let own = listeners.iter().find(|(_, listener)| is_here(listener) && takes(listener, &peer.address));
             if let Some((name, _)) = own {
                 let message = format!("{} is this node's own: [listen.{name}] takes what comes there", peer.address);

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::io;
 
 use ekiden_relay_proto::http::{Body, Chunked};
-use ekiden_relay_proto::segment::{Event, HEADER_BYTES, Incoming};
+use ekiden_relay_proto::leg::{Event, HEADER_BYTES, Incoming};
 use ekiden_transport::budget::Holding;
 use ekiden_transport::{Connection, is_transient};
 

@@ -10,7 +10,7 @@ use ekiden_relay_proto::Target;
 use ekiden_relay_proto::ftp::{NoReply, Replies, Reply, Word, command};
 use ekiden_relay_proto::http::ftp::{Fetch, Form, Found};
 use ekiden_relay_proto::http::{Body, Chunked, Request};
-use ekiden_relay_proto::segment::{Header, Kind};
+use ekiden_relay_proto::leg::{Header, Kind};
 use ekiden_transport::Connection;
 use socket2::SockRef;
 use tokio::time::{Duration, timeout};

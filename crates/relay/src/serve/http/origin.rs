@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use ekiden_relay_proto::Target;
-use ekiden_relay_proto::segment::{Header, Kind};
+use ekiden_relay_proto::leg::{Header, Kind};
 use tokio::time::timeout;
 
 use crate::peer::delivered;

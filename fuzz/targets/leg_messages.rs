@@ -2,7 +2,7 @@
 //! in without the key.
 #![no_main]
 
-use ekiden_relay_proto::segment::{
+use ekiden_relay_proto::leg::{
     Acceptor, Dialler, HEADER_BYTES, Key, Open, decode_failed, decode_opened, encode_failed, encode_opened,
 };
 use libfuzzer_sys::fuzz_target;

@@ -1,4 +1,4 @@
-//! S3's lab: a path of 50 ms in one to four even segments.
+//! S3's lab: a path of 50 ms in one to four even legs.
 
 use std::fmt::Write as _;
 
@@ -20,14 +20,14 @@ pub fn cases() -> Vec<Case> {
             1 => vec![(DIRECT, None)],
             _ => vec![("SOCKS5", Some(Listener::Socks("p1".into()))), ("HTTP", Some(Listener::Http("p1".into())))],
         };
-        let model = s3::split_limit(WINDOW, &rtts).expect("there is at least one segment");
+        let model = s3::split_limit(WINDOW, &rtts).expect("there is at least one leg");
         for (way, listener) in ways {
             cases.push(Case {
-                act: Act::Segments,
-                group: if n == 1 { DIRECT.into() } else { format!("{n} segments") },
+                act: Act::Legs,
+                group: if n == 1 { DIRECT.into() } else { format!("{n} legs") },
                 way,
                 listener,
-                scenario: chain(&format!("s3-{n}-segments"), &rtts),
+                scenario: chain(&format!("s3-{n}-legs"), &rtts),
                 bytes: size(model),
                 model,
                 paper_gain: Some(s3::paper_gain(n as u32)),
@@ -43,7 +43,7 @@ pub fn cases() -> Vec<Case> {
 pub fn chain(name: &str, rtts: &[Time]) -> Scenario {
     let proxies: Vec<String> = (1..rtts.len()).map(|i| format!("p{i}")).collect();
     let mut text = format!(
-        "name = \"{name}\"\ndescription = \"The Kagoshima project's lab: end hosts with 64 KiB buffers, {} segments\"\n\
+        "name = \"{name}\"\ndescription = \"The Kagoshima project's lab: end hosts with 64 KiB buffers, {} legs\"\n\
          [node.client]\ntcp = {{ send_buffer = \"{WINDOW}\", receive_buffer = \"{WINDOW}\" }}\n\
          [node.server]\ntcp = {{ send_buffer = \"{WINDOW}\", receive_buffer = \"{WINDOW}\" }}\n",
         rtts.len()
@@ -62,11 +62,11 @@ pub fn chain(name: &str, rtts: &[Time]) -> Scenario {
 
 /// The act as a section.
 pub fn section(outcomes: &[Outcome]) -> Section {
-    let of: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.act == Act::Segments).collect();
+    let of: Vec<&Outcome> = outcomes.iter().filter(|outcome| outcome.act == Act::Legs).collect();
     let t = of.iter().find(|outcome| outcome.case.is_direct()).map_or(f64::NAN, |o| o.goodput_bit_s);
     let mut table = Table::new(["", "Mbit/s", "of n·window/RTT", "× direct", "of n·T", "of n·T, Kagoshima's proxies"]);
     let mut chart = BarChart {
-        title: "50 ms split evenly: throughput over the number of segments".into(),
+        title: "50 ms split evenly: throughput over the number of legs".into(),
         quantity: "Mbit/s".into(),
         categories: groups(&of),
         ..BarChart::default()
@@ -92,9 +92,9 @@ pub fn section(outcomes: &[Outcome]) -> Section {
         ("with 0.3·T lost per proxy (Kagoshima)".into(), per_group(&|o| Some(o.paper_gain? * t / 1e6))),
     ];
     Section {
-        heading: "How many segments (lab of the Kagoshima project, 50 ms)".into(),
+        heading: "How many legs (lab of the Kagoshima project, 50 ms)".into(),
         text: vec![
-            "A window of 64 KiB and 50 ms bound a direct transfer to 10.5 Mbit/s on a line of 1 Gbit/s. Each segment \
+            "A window of 64 KiB and 50 ms bound a direct transfer to 10.5 Mbit/s on a line of 1 Gbit/s. Each leg \
              has a part of the distance, so n of them carry n times as much, less what the relays cost. T is the direct \
              transfer as measured."
                 .into(),

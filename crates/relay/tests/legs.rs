@@ -43,20 +43,20 @@ fn warm_connections_are_closed_when_nobody_uses_them() {
 fn a_restarted_node_is_dialled_afresh() {
     let server = late_echo();
     let mut chain = Chain::new(1);
-    let address = chain.nodes[0].address("seg").unwrap();
+    let address = chain.nodes[0].address("leg").unwrap();
     assert_eq!(exchange(chain.socks(server), b"before"), b"before");
     drop(chain.nodes.remove(0));
     assert_eq!(socks(chain.address("socks"), "127.0.0.1", server.port()).0, 1, "the node is down");
     let (own, nodes) = (Mode::Tls.node("key"), Mode::Tls.listener("key"));
-    let text = format!("{own}[listen.seg]\nkind = \"segment\"\naddress = \"{address}\"\n{nodes}");
+    let text = format!("{own}[listen.leg]\nkind = \"leg\"\naddress = \"{address}\"\n{nodes}");
     chain.nodes.push(node(&text));
     assert_eq!(exchange(chain.socks(server), b"after"), b"after");
 }
 
 #[test]
 fn an_unknown_node_in_a_chain_is_named() {
-    let first = segment_node(Mode::Tls, "first", None, "");
-    let address = first.address("seg").unwrap();
+    let first = leg_node(Mode::Tls, "first", None, "");
+    let address = first.address("leg").unwrap();
     let (own, known) = (Mode::Tls.node("key"), Mode::Tls.peer("key"));
     let entry = node(&format!(
         "name = \"entry\"\n{own}[listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n\
@@ -70,9 +70,9 @@ fn an_unknown_node_in_a_chain_is_named() {
 }
 
 #[test]
-fn strangers_on_a_segment_listener_get_nothing() {
-    let node = segment_node(Mode::Plain, "n", None, "[limits]\nhandshake = \"200ms\"\n");
-    let address = node.address("seg").unwrap();
+fn strangers_on_a_leg_listener_get_nothing() {
+    let node = leg_node(Mode::Plain, "n", None, "[limits]\nhandshake = \"200ms\"\n");
+    let address = node.address("leg").unwrap();
     for bytes in
         [&b""[..], b"GET / HTTP/1.1\r\n\r\n", &[1, 0, 0, 0, 0, 0, 0, 33], &[6, 0, 0, 0, 0, 0, 0, 1, 0], &[0xff; 64]]
     {
@@ -86,13 +86,13 @@ fn strangers_on_a_segment_listener_get_nothing() {
 }
 
 #[test]
-fn a_segment_cut_in_the_middle_is_a_reset_for_both_hosts() {
+fn a_leg_cut_in_the_middle_is_a_reset_for_both_hosts() {
     for (mode, cut_toward_exit) in [(Mode::Plain, true), (Mode::Plain, false), (Mode::Tls, true), (Mode::Tls, false)] {
-        let exit = segment_node(mode, "n1", None, "");
+        let exit = leg_node(mode, "n1", None, "");
         let (wire, address) = listener();
         let entry = entry_to(mode, address);
         let (host, target) = listener();
-        let exit_address = exit.address("seg").unwrap();
+        let exit_address = exit.address("leg").unwrap();
         // The line between the two nodes, which ends cleanly on the side that is cut.
         let line = std::thread::spawn(move || {
             let (near, far) = (accept(&wire), connect(exit_address));
@@ -134,7 +134,7 @@ fn entry_text(mode: Mode, peer: SocketAddr, own: &str, theirs: &str) -> String {
 /// A node with the key `own` that admits those with the key `theirs`.
 fn exit_text(mode: Mode, own: &str, theirs: &str) -> String {
     let (own, nodes) = (mode.node(own), mode.listener(theirs));
-    format!("{own}[listen.seg]\nkind = \"segment\"\naddress = \"127.0.0.1:0\"\n{nodes}")
+    format!("{own}[listen.leg]\nkind = \"leg\"\naddress = \"127.0.0.1:0\"\n{nodes}")
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn a_new_key_ends_what_is_warm_on_either_side() {
         (Mode::Tls, false, "other-key", "key"),
     ] {
         let mut exit = node(&exit_text(mode, "key", "key"));
-        let address = exit.address("seg").unwrap();
+        let address = exit.address("leg").unwrap();
         let mut entry = node(&entry_text(mode, address, "key", "key"));
         let stream = |entry: &Relay| socks(entry.address("socks").unwrap(), &server.ip().to_string(), server.port());
         // One stream runs on, one connection is warm.

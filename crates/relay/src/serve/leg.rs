@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ekiden_keys::Fingerprint;
 use ekiden_net::socket::canonical;
 use ekiden_relay_proto::Failure;
-use ekiden_relay_proto::segment::{Event, HEADER_BYTES, Incoming, Kind, Open, encode_failed, encode_opened};
+use ekiden_relay_proto::leg::{Event, HEADER_BYTES, Incoming, Kind, Open, encode_failed, encode_opened};
 use ekiden_transport::frames::{invalid, read_frame, send};
 use ekiden_transport::{Admission, Connection, Security, accept};
 use indexmap::IndexMap;
@@ -108,7 +108,7 @@ async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open, from
     let Upstream { side, peer, bound } = match reached {
         Ok(upstream) => upstream,
         Err(failure) => {
-            log_failure(node, from, "a segment", &request.target, &failure);
+            log_failure(node, from, "a leg", &request.target, &failure);
             let failure = if request.chain.is_empty() { named(node, failure) } else { failure };
             stream.send_all(&encode_failed(&failure)).await?;
             let limit = node.config().limits.handshake;

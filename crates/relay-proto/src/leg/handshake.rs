@@ -27,13 +27,13 @@ pub struct Key(pub [u8; 32]);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum HandshakeError {
     /// The other side speaks another version.
-    #[error("the other node speaks version {0} of the segment protocol, this one {VERSION}")]
+    #[error("the other node speaks version {0} of the leg protocol, this one {VERSION}")]
     Version(u8),
     /// The proof is wrong.
     #[error("the other node does not have the same key")]
     WrongKey,
     /// The message is not what it should be.
-    #[error("the other side does not speak the segment protocol")]
+    #[error("the other side does not speak the leg protocol")]
     Malformed,
 }
 

@@ -1,6 +1,6 @@
-//! The segment protocol: its two ends against each other, and arbitrary bytes against each.
+//! The leg protocol: its two ends against each other, and arbitrary bytes against each.
 
-use ekiden_relay_proto::segment::*;
+use ekiden_relay_proto::leg::*;
 use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
 //! A node that says anything in an open stream, in pieces of any length.
 #![no_main]
 
-use ekiden_relay_proto::segment::{Event, Incoming, Violation};
+use ekiden_relay_proto::leg::{Event, Incoming, Violation};
 use libfuzzer_sys::fuzz_target;
 
 mod cuts;

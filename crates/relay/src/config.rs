@@ -88,7 +88,7 @@ pub struct Listener {
     /// Whether `[::]` leaves IPv4 to another listener with its port.
     pub only_v6: bool,
     /// When the client is told that its destination is reached.
-    pub accept: Accept,
+    pub reply: Reply,
     /// Connections from these networks must begin with a PROXY protocol header, which tells who the client is.
     pub proxy_protocol_from: Vec<IpNet>,
     /// The TCP settings of connections accepted here.
@@ -97,11 +97,11 @@ pub struct Listener {
 
 /// When the client is told that its destination is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Accept {
+pub enum Reply {
     /// At once. Its first bytes travel with the request to the destination, and a failure is a reset.
     Early,
     /// When it is. A failure is told in the client's protocol, if it has a word for it.
-    True,
+    Connected,
 }
 
 /// What is spoken on a listener.
@@ -223,12 +223,12 @@ impl ListenerKind {
     }
 }
 
-impl Accept {
+impl Reply {
     /// The word for it in the configuration.
     pub fn word(self) -> &'static str {
         match self {
             Self::Early => "early",
-            Self::True => "true",
+            Self::Connected => "connected",
         }
     }
 }

@@ -20,9 +20,7 @@ pub use access::logins::hash_password;
 pub use access::quota::Allowance;
 pub use config::edit;
 pub use config::route::{Pattern, Route, Routes, Way};
-pub use config::{
-    Accept, Config, ConfigError, Exit, Key, Limits, Listener, ListenerKind, Peer, Section, Tcp, sections,
-};
+pub use config::{Config, ConfigError, Exit, Key, Limits, Listener, ListenerKind, Peer, Reply, Section, Tcp, sections};
 pub use host::congestion::{NotToBeHad, Reason};
 pub use host::rules::{Rules, RulesError};
 pub use node::process::run;

@@ -57,8 +57,12 @@ fn what_is_wrong_is_refused_with_its_line() {
         (listen("forward", "127.0.0.1:1", "to = \"a:1\"\nproxy_protocol = \"v3\""), 6, "unknown variant `v3`"),
         (listen("leg", "127.0.0.1:1", "proxy_protocol_from = []"), 5, "has no 'proxy_protocol_from'"),
         (listen("http", "127.0.0.1:1", "proxy_protocol_from = [\"a\"]"), 5, "not a network"),
-        (listen("socks5", "127.0.0.1:1", "accept = \"late\""), 5, "unknown variant `late`, expected `early` or `true`"),
-        (listen("leg", "127.0.0.1:1", "plain_key_file = \"key\"\naccept = \"early\""), 6, "has no 'accept'"),
+        (
+            listen("socks5", "127.0.0.1:1", "reply = \"late\""),
+            5,
+            "unknown variant `late`, expected `early` or `connected`",
+        ),
+        (listen("leg", "127.0.0.1:1", "plain_key_file = \"key\"\nreply = \"early\""), 6, "has no 'reply'"),
         (listen("http", "127.0.0.1:1", "users = { \"a:b\" = \"c\" }"), 5, "without ':'"),
         (listen("http", "127.0.0.1:1", "users = { a = \"secret\" }"), 5, "'ekiden password' makes it"),
         (listen("http", "127.0.0.1:1", "") + "[listen.y]\nkind = \"http\"\naddress = \"127.0.0.1:1\"", 8, "already"),
@@ -149,7 +153,7 @@ fn what_is_shown_is_a_configuration_without_secrets() {
     );
     assert!(!format!("{:?}", config(&text)).contains(secret));
     assert!(shown.contains("connections = 16384") && shown.contains("handshake = \"10s\""), "{shown}");
-    assert!(shown.contains("accept = \"true\"") && shown.contains("accept = \"early\""), "{shown}");
+    assert!(shown.contains("reply = \"connected\"") && shown.contains("reply = \"early\""), "{shown}");
     assert!(shown.contains("congestion_fallback = \"cubic\"") && shown.contains("high_p = 2e-7"), "{shown}");
     assert!(shown.contains("user_timeout = \"90s\"") && shown.contains("keepalive = \"60s\""), "{shown}");
     assert_eq!(config(&shown.replace("***", hash_of_secret())).to_string(), shown);

@@ -47,7 +47,7 @@ fn clients(to: SocketAddr) -> Vec<Client> {
 
 fn chain(mode: Mode, count: usize, to: SocketAddr) -> Chain {
     let entry = format!(
-        "[listen.early]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\naccept = \"early\"\n\
+        "[listen.early]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\nreply = \"early\"\n\
          [listen.fixed]\nkind = \"forward\"\naddress = \"127.0.0.1:0\"\nto = \"{to}\"\n{LONG}"
     );
     Chain::of(mode, count, &entry, LONG)

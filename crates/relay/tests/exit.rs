@@ -30,7 +30,7 @@ fn private_addresses_and_names_that_have_them_are_refused_however_they_are_asked
     let (host, address) = listener();
     for (mode, count) in CHAINS {
         let (entry, each) = if count == 0 { (NOTHING, "") } else { ("", NOTHING) };
-        let early = "[listen.early]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\naccept = \"early\"\n";
+        let early = "[listen.early]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\nreply = \"early\"\n";
         let chain = Chain::of(mode, count, &format!("{early}{entry}"), each);
         for destination in [
             "127.0.0.1",

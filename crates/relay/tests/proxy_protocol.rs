@@ -152,14 +152,14 @@ fn introduced(listener: &TcpListener) -> (Addresses, TcpStream) {
 fn a_forward_tells_its_destination_who_the_client_is_before_anything_else() {
     for (mode, count) in CHAINS {
         for (i, (_, version)) in VERSIONS.into_iter().enumerate() {
-            for early in ["early", "true"] {
+            for early in ["early", "connected"] {
                 let (listener, address) = listener();
                 let via: Vec<String> = (1..=count).map(|i| format!("n{i}")).collect();
                 let via = if count == 0 { String::new() } else { format!("via = {via:?}\n") };
                 let forward = |name: &str, at: &str| {
                     format!(
                         "[listen.{name}]\nkind = \"forward\"\naddress = \"{at}:0\"\nto = \"{address}\"\n{via}\
-                         accept = \"{early}\"\nproxy_protocol = \"{version}\"\nproxy_protocol_from = [\"127.0.0.9\"]\n"
+                         reply = \"{early}\"\nproxy_protocol = \"{version}\"\nproxy_protocol_from = [\"127.0.0.9\"]\n"
                     )
                 };
                 let chain = Chain::of(mode, count, &(forward("fwd", "127.0.0.1") + &forward("fwd6", "[::1]")), "");

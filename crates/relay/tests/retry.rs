@@ -26,10 +26,10 @@ fn warmed(listener: &TcpListener, address: SocketAddr) -> (ekiden_relay::Relay, 
     let entry = node(&format!(
         "{}{}{}{}{}[[route]]\nto = [\"*\"]\nvia = [\"p\"]\n[peer.p]\naddress = \"{address}\"\nplain_key_file = \"key\"\n",
         listen("fwd", "forward", to),
-        listen("fwdtrue", "forward", &format!("{to}\naccept = \"true\"")),
+        listen("fwdconnected", "forward", &format!("{to}\nreply = \"connected\"")),
         listen("web", "http", ""),
-        listen("webearly", "http", "accept = \"early\""),
-        listen("socksearly", "socks5", "accept = \"early\""),
+        listen("webearly", "http", "reply = \"early\""),
+        listen("socksearly", "socks5", "reply = \"early\""),
     ));
     let client = connect(entry.address("fwd").unwrap());
     let mut stream = accept_open(listener);
@@ -139,10 +139,10 @@ fn an_answer_that_was_begun_is_not_asked_for_again() {
 }
 
 #[test]
-fn a_forward_listener_that_accepts_true_says_nothing_before_the_answer() {
+fn a_forward_listener_that_replies_when_connected_says_nothing_before_the_answer() {
     let (listener, address) = listener();
     let (entry, mut warm) = warmed(&listener, address);
-    let _client = answered_early(&entry, "fwdtrue");
+    let _client = answered_early(&entry, "fwdconnected");
     assert_eq!(frame(&mut warm).0, Kind::Open);
     warm.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     assert!(warm.read(&mut [0]).is_err(), "sent early");

@@ -19,7 +19,7 @@ cat >> r2.toml <<T
 [listen.fwd]
 kind = "forward"
 address = "0.0.0.0:7001"
-accept = "true"
+reply = "connected"
 open = true
 to = "server:9000"
 via = ["r4", "r6"]

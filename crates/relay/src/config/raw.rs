@@ -72,9 +72,9 @@ pub enum RawKind {
 
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum RawAccept {
+pub enum RawReply {
     Early,
-    True,
+    Connected,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -93,7 +93,7 @@ section! {
     /// Whether a socks5, http or forward listener without users may have an address that is not loopback.
     open: Option<bool> = "true or false", default "false";
     /// When the client is told that its destination is reached: at once, or when it is. Not of a leg listener.
-    accept: Option<Spanned<RawAccept>> = "\"early\" or \"true\"", default "true; early of forward and transparent";
+    reply: Option<Spanned<RawReply>> = "\"connected\" or \"early\"", default "connected; early of forward and transparent";
     /// Of socks5 and http: hashes of passwords by user name, as `ekiden password` makes them.
     users: Option<Spanned<IndexMap<String, String>>> = "{ name = \"hash\" }";
     /// Of forward: where every connection goes.

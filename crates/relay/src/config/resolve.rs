@@ -21,10 +21,10 @@ use serde_spanned::Spanned;
 
 use super::keys::{Count, Quantity, range};
 use super::raw::{
-    BUFFERS, KEEPALIVE, KEEPALIVES, Raw, RawAccept, RawAction, RawCongestion, RawKind, RawLimits, RawListen, RawPeer,
+    BUFFERS, KEEPALIVE, KEEPALIVES, Raw, RawAction, RawCongestion, RawKind, RawLimits, RawListen, RawPeer, RawReply,
     RawRoute, RawTcp, RawVersion, THREADS, USER_TIMEOUTS,
 };
-use super::{Accept, Config, ConfigError, Limits, Listener, ListenerKind, Peer, Tcp};
+use super::{Config, ConfigError, Limits, Listener, ListenerKind, Peer, Reply, Tcp};
 use crate::access::logins::{Users, validate_hash};
 use crate::config::route::{Pattern, Route, Routes, Way};
 
@@ -194,26 +194,27 @@ impl Source<'_> {
                 ListenerKind::Forward { to: self.target(to)?, via, proxy_protocol }
             }
         };
-        let accept = self.accept(raw)?;
+        let reply = self.reply(raw)?;
         let sources = raw.proxy_protocol_from.iter().flat_map(Spanned::get_ref);
         let proxy_protocol_from = sources.map(|text| self.network(text)).collect::<Result<_>>()?;
         let tcp = raw.tcp.as_ref().map_or(Ok(tcp.clone()), |own| self.tcp(own, tcp))?;
-        Ok(Listener { name: name.into(), kind, address, only_v6: false, accept, proxy_protocol_from, tcp })
+        Ok(Listener { name: name.into(), kind, address, only_v6: false, reply, proxy_protocol_from, tcp })
     }
 
-    fn accept(&self, raw: &RawListen) -> Result<Accept> {
-        match (&raw.accept, raw.kind) {
-            (Some(accept), RawKind::Leg) => {
-                let message = "a leg listener has no 'accept': other nodes are always told the truth".into();
-                Err(self.error(Some(accept.span()), message))
+    fn reply(&self, raw: &RawListen) -> Result<Reply> {
+        match (&raw.reply, raw.kind) {
+            (Some(reply), RawKind::Leg) => {
+                let message =
+                    "a leg listener has no 'reply': other nodes are answered when the destination is connected".into();
+                Err(self.error(Some(reply.span()), message))
             }
-            (Some(accept), _) => Ok(match accept.get_ref() {
-                RawAccept::Early => Accept::Early,
-                RawAccept::True => Accept::True,
+            (Some(reply), _) => Ok(match reply.get_ref() {
+                RawReply::Early => Reply::Early,
+                RawReply::Connected => Reply::Connected,
             }),
             // Its kernel has accepted the client's connection already.
-            (None, RawKind::Forward | RawKind::Transparent) => Ok(Accept::Early),
-            (None, RawKind::Socks5 | RawKind::Http | RawKind::Leg) => Ok(Accept::True),
+            (None, RawKind::Forward | RawKind::Transparent) => Ok(Reply::Early),
+            (None, RawKind::Socks5 | RawKind::Http | RawKind::Leg) => Ok(Reply::Connected),
         }
     }
 

@@ -60,7 +60,7 @@ impl fmt::Display for Config {
                 _ => {}
             }
             if !matches!(listener.kind, ListenerKind::Leg { .. }) {
-                writeln!(f, "accept = {:?}", listener.accept.word())?;
+                writeln!(f, "reply = {:?}", listener.reply.word())?;
             }
             if !listener.proxy_protocol_from.is_empty() {
                 writeln!(f, "proxy_protocol_from = [{}]", networks(&listener.proxy_protocol_from))?;

@@ -10,7 +10,7 @@ use super::Stream;
 use super::caller::Caller;
 use super::departure::{End, unless_it_leaves};
 use crate::access::quota::ClientKey;
-use crate::config::{Accept, Listener, ListenerKind};
+use crate::config::{Listener, ListenerKind, Reply};
 use crate::peer::Early;
 use crate::reach::{Destination, reach, reach_via};
 use crate::shared::Node;
@@ -29,10 +29,10 @@ pub(super) async fn prepare(
         None => Vec::new(),
     };
     let client = Connection::from(client);
-    let early = match listener.accept {
-        Accept::Early if header.is_empty() => Early::Host(&client),
-        Accept::Early => Early::Introduced(&header, &client),
-        Accept::True => Early::Nothing,
+    let early = match listener.reply {
+        Reply::Early if header.is_empty() => Early::Host(&client),
+        Reply::Early => Early::Introduced(&header, &client),
+        Reply::Connected => Early::Nothing,
     };
     let is_early = matches!(early, Early::Introduced(..));
     let reaching = async {

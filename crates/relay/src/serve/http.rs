@@ -29,7 +29,7 @@ use super::patience::{LINGER, end_first, leaving, left, while_moving};
 use super::{Stream, log_failure, place_for};
 use crate::access::logins::Crowded;
 use crate::access::quota::Place;
-use crate::config::{Accept, Limits, Listener, ListenerKind};
+use crate::config::{Limits, Listener, ListenerKind, Reply};
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, is_allowed, reach};
 use crate::serve::http::body::Reader;
@@ -247,7 +247,7 @@ impl Client<'_> {
         const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
         let busy = self.node.begin();
         let first = std::mem::take(&mut self.reader.buffer);
-        let is_early = self.listener.accept == Accept::Early && is_allowed(self.node, &request.target);
+        let is_early = self.listener.reply == Reply::Early && is_allowed(self.node, &request.target);
         if is_early {
             Output::raw(&self.stream).write(ESTABLISHED).await.ok()?;
         }

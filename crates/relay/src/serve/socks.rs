@@ -16,7 +16,7 @@ use super::login::{self, Login};
 use super::patience::{left, linger};
 use super::{Stream, log_failure, place_for};
 use crate::access::quota::{ClientKey, Place};
-use crate::config::{Accept, Listener};
+use crate::config::{Listener, Reply};
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, is_allowed, reach};
 use crate::shared::Current;
@@ -42,7 +42,7 @@ pub(super) async fn prepare(
         Ok(Err(_)) | Err(_) => return None,
     };
     let busy = node.begin();
-    if listener.accept == Accept::Early && is_allowed(node, &target) {
+    if listener.reply == Reply::Early && is_allowed(node, &target) {
         client.write_all(&reply(0, None)).await.ok()?;
         let client = Connection::from(client);
         let early = if first.is_empty() { Early::Host(&client) } else { Early::Nothing };

@@ -10,7 +10,7 @@ use super::Stream;
 use super::caller::Caller;
 use super::departure::{End, unless_it_leaves};
 use crate::access::quota::ClientKey;
-use crate::config::{Accept, Listener, ListenerKind};
+use crate::config::{Listener, ListenerKind, Reply};
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, exit, reach};
 use crate::shared::Node;
@@ -32,9 +32,9 @@ pub(super) async fn prepare(
     }
     let busy = node.begin();
     let client = Connection::from(client);
-    let early = match listener.accept {
-        Accept::Early => Early::Host(&client),
-        Accept::True => Early::Nothing,
+    let early = match listener.reply {
+        Reply::Early => Early::Host(&client),
+        Reply::Connected => Early::Nothing,
     };
     let target = to.into();
     // The client would reach it through this machine anyway.

@@ -1,4 +1,4 @@
-//! `accept = "early"` and `"true"`: what a client is told, and when.
+//! `reply = "early"` and `"connected"`: what a client is told, and when.
 
 mod common;
 
@@ -8,8 +8,8 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use common::*;
 
 /// One early listener of each kind that has something to answer.
-const EARLY: &str = "[listen.socksearly]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\naccept = \"early\"\n\
-                     [listen.webearly]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\naccept = \"early\"\n";
+const EARLY: &str = "[listen.socksearly]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\nreply = \"early\"\n\
+                     [listen.webearly]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\nreply = \"early\"\n";
 
 const LIMITS: &str = "[limits]\nconnect = \"300ms\"\n";
 
@@ -30,7 +30,7 @@ fn silent() -> (SocketAddr, socket2::Socket, TcpStream) {
 }
 
 #[test]
-fn an_early_client_is_told_success_and_then_reset_and_a_true_one_is_told_why() {
+fn an_early_client_is_told_success_and_then_reset_and_a_connected_one_is_told_why() {
     let (silent, _full, _waiting) = silent();
     for count in [0, 1, 3] {
         let chain = Chain::with(count, &format!("{LIMITS}{EARLY}"), LIMITS);

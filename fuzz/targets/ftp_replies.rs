@@ -1,7 +1,7 @@
 //! An FTP server that says anything, in pieces of any length.
 #![no_main]
 
-use ekiden_relay_proto::ftp::{NoReply, Replies, Reply};
+use ekiden_relay_proto::ftp::{Replies, Reply, ReplyError};
 use libfuzzer_sys::fuzz_target;
 
 mod cuts;
@@ -20,7 +20,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-fn read(bytes: &[u8], cuts: &[usize]) -> Result<Vec<Reply>, NoReply> {
+fn read(bytes: &[u8], cuts: &[usize]) -> Result<Vec<Reply>, ReplyError> {
     let (mut replies, mut found, mut buffer, mut at) = (Replies::default(), Vec::new(), Vec::new(), 0);
     for cut in cuts {
         buffer.extend(&bytes[at..*cut]);

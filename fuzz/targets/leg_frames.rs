@@ -1,7 +1,7 @@
 //! A node that says anything in an open stream, in pieces of any length.
 #![no_main]
 
-use ekiden_relay_proto::leg::{Event, Incoming, Violation};
+use ekiden_relay_proto::leg::{Event, Incoming, ProtocolError};
 use libfuzzer_sys::fuzz_target;
 
 mod cuts;
@@ -16,7 +16,7 @@ fuzz_target!(|data: &[u8]| {
 });
 
 /// The payload's length, how the stream ended, and how many bytes were used.
-fn receive(mut incoming: Incoming, bytes: &[u8], cuts: &[usize]) -> (u64, Option<Result<Event, Violation>>, usize) {
+fn receive(mut incoming: Incoming, bytes: &[u8], cuts: &[usize]) -> (u64, Option<Result<Event, ProtocolError>>, usize) {
     let (mut payload, mut used) = (0, 0);
     for cut in cuts {
         while used < *cut {

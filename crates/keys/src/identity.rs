@@ -35,7 +35,7 @@ pub struct Fingerprint([u8; 32]);
 /// A text that is no fingerprint.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no fingerprint, which is sha256: and 64 hexadecimal digits, as `ekiden keygen` prints it")]
-pub struct NoFingerprint(String);
+pub struct FingerprintError(String);
 
 /// Why a key file cannot be used or made.
 #[derive(Debug, thiserror::Error)]
@@ -116,11 +116,11 @@ impl Fingerprint {
 }
 
 impl FromStr for Fingerprint {
-    type Err = NoFingerprint;
+    type Err = FingerprintError;
 
-    fn from_str(text: &str) -> Result<Self, NoFingerprint> {
+    fn from_str(text: &str) -> Result<Self, FingerprintError> {
         let digits = text.strip_prefix("sha256:").and_then(Key::from_hex);
-        digits.map(|Key(bytes)| Self(bytes)).ok_or_else(|| NoFingerprint(text.into()))
+        digits.map(|Key(bytes)| Self(bytes)).ok_or_else(|| FingerprintError(text.into()))
     }
 }
 

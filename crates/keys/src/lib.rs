@@ -3,5 +3,5 @@
 mod identity;
 mod random;
 
-pub use identity::{Fingerprint, Identity, KeyFileError, NoFingerprint, generate_shared, load_shared};
-pub use random::unguessable;
+pub use identity::{Fingerprint, FingerprintError, Identity, KeyFileError, generate_shared, load_shared};
+pub use random::random_secret;

@@ -3,7 +3,7 @@
 use std::io;
 
 /// 32 bytes that nobody can guess.
-pub fn unguessable() -> io::Result<[u8; 32]> {
+pub fn random_secret() -> io::Result<[u8; 32]> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(bytes)

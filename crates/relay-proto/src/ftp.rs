@@ -3,7 +3,7 @@
 mod reply;
 mod word;
 
-pub use reply::{NoReply, Replies, Reply};
+pub use reply::{Replies, Reply, ReplyError};
 pub use word::Word;
 
 /// A command with its argument: one line, whatever the argument came from.

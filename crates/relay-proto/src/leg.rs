@@ -7,7 +7,7 @@ mod frame;
 mod handshake;
 mod messages;
 
-pub use frame::{Event, HEADER_BYTES, Header, Incoming, Kind, MAX_CONTROL, MAX_DATA, Violation};
+pub use frame::{Event, HEADER_BYTES, Header, Incoming, Kind, MAX_CONTROL, MAX_DATA, ProtocolError};
 pub use handshake::{Acceptor, Dialler, HandshakeError, Key, NONCE_BYTES, Nonce};
 pub use messages::{
     MAX_CHAIN, MAX_NAME, MessageError, Open, decode_failed, decode_opened, encode_failed, encode_opened, is_node_name,

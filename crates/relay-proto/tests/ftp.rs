@@ -20,7 +20,7 @@ fn words(url: &str) -> (String, String, Option<String>, Form) {
     (text(&user), text(&password), path.as_ref().map(text), form)
 }
 
-fn replies(bytes: &[u8]) -> Result<Vec<Reply>, NoReply> {
+fn replies(bytes: &[u8]) -> Result<Vec<Reply>, ReplyError> {
     let (mut found, mut replies, mut bytes) = (Vec::new(), Replies::default(), bytes.to_vec());
     while let Some(reply) = replies.take(&mut bytes)? {
         found.push(reply);
@@ -130,16 +130,16 @@ fn replies_of_one_and_of_several_lines() {
         "220-Welcome\r\n220 is not the end here\n 220 nor here\r\n220-nor\r\n220 now\x1b it is\r\n331\r\n150 x\r\n";
     // RFC 959 §4.2: the first line with the code and a space ends it.
     let found = replies(text.as_bytes());
-    assert_eq!(found, Err(NoReply::Malformed));
+    assert_eq!(found, Err(ReplyError::Malformed));
     let text = "220-Welcome\r\n221 another\r\n 220 indented\r\n220-more\r\n220 now\x1b it is\r\n331\r\n150 x\r\n";
     let found = replies(text.as_bytes()).unwrap();
     let found: Vec<_> = found.iter().map(|reply| (reply.code, reply.text.as_str())).collect();
     assert_eq!(found, [(220, "now  it is"), (331, ""), (150, "x")]);
     for wrong in ["\r\n", "22\r\n", "2200 x\r\n", "099 x\r\n", "600 x\r\n", "abc x\r\n", "HTTP/1.1 200 OK\r\n"] {
-        assert_eq!(replies(wrong.as_bytes()), Err(NoReply::Malformed), "{wrong}");
+        assert_eq!(replies(wrong.as_bytes()), Err(ReplyError::Malformed), "{wrong}");
     }
-    assert_eq!(replies(&[b'2'; 4096]), Err(NoReply::TooLong));
-    assert_eq!(replies(b"220-x\r\n".repeat(10_000).as_slice()), Err(NoReply::TooLong));
+    assert_eq!(replies(&[b'2'; 4096]), Err(ReplyError::TooLong));
+    assert_eq!(replies(b"220-x\r\n".repeat(10_000).as_slice()), Err(ReplyError::TooLong));
 }
 
 #[test]

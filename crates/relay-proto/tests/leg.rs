@@ -147,7 +147,7 @@ proptest! {
         prop_assert_eq!((&by_dialler.1, by_dialler.2), (&Some(Ok(event)), length));
         prop_assert_eq!(receive(dialler(), &wire, &cuts), by_dialler);
         let by_acceptor = receive(Incoming::default(), &wire, &[usize::MAX]);
-        let expected = if end == Kind::End { Ok(Event::End) } else { Err(Violation::OutOfPlace(end)) };
+        let expected = if end == Kind::End { Ok(Event::End) } else { Err(ProtocolError::OutOfPlace(end)) };
         prop_assert_eq!((&by_acceptor.1, by_acceptor.2), (&Some(expected), length));
         prop_assert_eq!(receive(Incoming::default(), &wire, &cuts), by_acceptor);
     }
@@ -172,7 +172,11 @@ fn dialler() -> Incoming {
 
 /// What a receiver that reads at most as many bytes at once as `cuts` say (again and again) makes of `wire`: the payload's
 /// length, how it ended, and how many bytes it took.
-fn receive(mut incoming: Incoming, wire: &[u8], cuts: &[usize]) -> (usize, Option<Result<Event, Violation>>, usize) {
+fn receive(
+    mut incoming: Incoming,
+    wire: &[u8],
+    cuts: &[usize],
+) -> (usize, Option<Result<Event, ProtocolError>>, usize) {
     let mut payload = 0;
     let mut at = 0;
     let mut cuts = cuts.iter().cycle();

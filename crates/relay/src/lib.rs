@@ -21,7 +21,7 @@ pub use access::quota::Allowance;
 pub use config::edit;
 pub use config::route::{Pattern, Route, Routes, Way};
 pub use config::{Config, ConfigError, Exit, Key, Limits, Listener, ListenerKind, Peer, Reply, Section, Tcp, sections};
-pub use host::congestion::{NotToBeHad, Reason};
+pub use host::congestion::{CongestionUnavailable, Reason};
 pub use host::rules::{Rules, RulesError};
 pub use node::process::run;
 pub use node::{Relay, StartError};

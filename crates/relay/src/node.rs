@@ -112,7 +112,7 @@ impl Relay {
     pub fn reload(&mut self, config: impl Into<Arc<Config>>) -> Result<(), StartError> {
         let config = config.into();
         buffers::check(&config)?;
-        let (config, held) = congestion::secure(&config, &self.held)?;
+        let (config, held) = congestion::register_or_fall_back(&config, &self.held)?;
         let config = Arc::new(config);
         let fresh = self.bind_new(&config)?;
         let ruled = match (&mut self.rules, Rules::of(&config)) {

@@ -46,7 +46,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`io::ErrorKind::PermissionDenied`] if one of the two keys is not taken. The other side has been told.
-    pub async fn secure(socket: TcpStream, session: Session) -> io::Result<Self> {
+    pub async fn start_tls(socket: TcpStream, session: Session) -> io::Result<Self> {
         let connection = Self { socket, tls: Some(Tls(Box::new(Mutex::new(session)))) };
         match connection.shake_hands().await {
             Ok(()) => Ok(connection),

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io;
 
-use ekiden_relay_proto::leg::{HEADER_BYTES, Header, Kind, MAX_CONTROL, Violation};
+use ekiden_relay_proto::leg::{HEADER_BYTES, Header, Kind, MAX_CONTROL, ProtocolError};
 
 use crate::connection::Connection;
 
@@ -11,12 +11,12 @@ use crate::connection::Connection;
 ///
 /// # Errors
 /// [`io::ErrorKind::UnexpectedEof`]: the connection ended. [`io::ErrorKind::InvalidData`]: what came is no control frame, see
-/// [`violation`].
+/// [`protocol_error`].
 pub async fn read_frame(stream: &Connection) -> io::Result<(Kind, Vec<u8>)> {
     let mut header = [0; HEADER_BYTES];
     match stream.receive(&mut header).await? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
-        _ if Header::is_tls(header[0]) => Err(broken(Violation::Tls)),
+        _ if Header::is_tls(header[0]) => Err(broken(ProtocolError::Tls)),
         n => read_rest(stream, header, n).await,
     }
 }
@@ -51,7 +51,7 @@ pub async fn send(stream: &Connection, kind: Kind) -> io::Result<()> {
 }
 
 /// How a frame's header broke the protocol, if `error` is about that.
-pub fn violation(error: &io::Error) -> Option<&Violation> {
+pub fn protocol_error(error: &io::Error) -> Option<&ProtocolError> {
     error.get_ref()?.downcast_ref()
 }
 
@@ -60,6 +60,6 @@ pub fn invalid(what: impl Display) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what.to_string())
 }
 
-fn broken(violation: Violation) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, violation)
+fn broken(error: ProtocolError) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
 }

@@ -3,14 +3,14 @@
 use std::fmt::Display;
 use std::io;
 
-use ekiden_keys::{Fingerprint, unguessable};
-use ekiden_relay_proto::leg::{Acceptor, Dialler, Key, Kind, Violation, decode_failed, encode_failed};
+use ekiden_keys::{Fingerprint, random_secret};
+use ekiden_relay_proto::leg::{Acceptor, Dialler, Key, Kind, ProtocolError, decode_failed, encode_failed};
 use ekiden_relay_proto::{Failure, FailureCode};
 use indexmap::IndexMap;
 use tokio::net::TcpStream;
 
 use crate::connection::Connection;
-use crate::frames::{invalid, read_frame, violation};
+use crate::frames::{invalid, protocol_error, read_frame};
 use crate::security::{Credential, Security};
 
 /// What became of a node that connected.
@@ -42,11 +42,11 @@ pub async fn dial(
     match security {
         Security::Tls { identity, known, prepared } => {
             let session = prepared.dial(identity, *known).map_err(invalid)?;
-            Ok((Connection::secure(socket, session).await?, Vec::new()))
+            Ok((Connection::start_tls(socket, session).await?, Vec::new()))
         }
         Security::Plain(shared) => {
             let stream = Connection::from(socket);
-            let dialler = Dialler::new(shared.key.clone(), own, unguessable()?);
+            let dialler = Dialler::new(shared.key.clone(), own, random_secret()?);
             stream.send_all(&dialler.hello()).await?;
             match read_frame(&stream).await? {
                 (Kind::Hello, body) => dialler.auth(&body).map(|auth| (stream, auth)).map_err(invalid),
@@ -60,7 +60,7 @@ pub async fn dial(
 /// Learns which node is at the other end of `socket`, and proves to it who this one, called `own`, is.
 ///
 /// # Errors
-/// As [`dial`]; see [`crate::is_refusal_of_ours`].
+/// As [`dial`]; see [`crate::is_own_key_refused`].
 pub async fn accept(
     socket: TcpStream,
     security: &Security<IndexMap<String, Fingerprint>>,
@@ -69,7 +69,7 @@ pub async fn accept(
     match security {
         Security::Tls { identity, known, prepared } => {
             let session = prepared.accept(identity, known).map_err(invalid)?;
-            let connection = Connection::secure(socket, session).await?;
+            let connection = Connection::start_tls(socket, session).await?;
             let key = connection.peer_key();
             let Some((name, key)) = known.iter().find(|(_, known)| Some(**known) == key) else {
                 return Err(invalid("a key that none of the nodes has"));
@@ -97,12 +97,12 @@ pub async fn accept(
 /// The dialler's name, if it has the key; otherwise why it is refused.
 async fn prove(key: &Key, stream: &Connection) -> io::Result<Result<String, String>> {
     let refused = |why: &dyn Display| Ok(Err(why.to_string()));
-    let mut acceptor = Acceptor::new(key.clone(), unguessable()?);
+    let mut acceptor = Acceptor::new(key.clone(), random_secret()?);
     let body = match read_frame(stream).await {
         Ok((Kind::Hello, body)) => body,
         Ok(_) => return Err(invalid("not a HELLO")),
         // It is told not in its language, but that shows that this side has another.
-        Err(error) if violation(&error) == Some(&Violation::Tls) => return refused(&Violation::Tls),
+        Err(error) if protocol_error(&error) == Some(&ProtocolError::Tls) => return refused(&ProtocolError::Tls),
         Err(error) => return Err(error),
     };
     let hello = match acceptor.hello(&body) {

@@ -14,5 +14,5 @@ mod tls;
 pub use connection::{Connection, Resting, is_transient};
 pub use handshake::{Admission, accept, dial};
 pub use security::{Credential, Security, SharedKey};
-pub use session::{OursRefused, is_refusal_of_ours};
-pub use tls::{Prepared, Stranger};
+pub use session::{OwnKeyRefusedError, is_own_key_refused};
+pub use tls::{PeerKeyError, Prepared};

@@ -408,11 +408,11 @@ pub fn protocol() -> Vec<u8> {
 /// The other node's refusal of this one's key.
 #[derive(Debug, Clone, Copy, thiserror::Error)]
 #[error("it does not take this node's key")]
-pub struct OursRefused;
+pub struct OwnKeyRefusedError;
 
 /// Whether a handshake failed because the other node refused this one, and not this one the other.
-pub fn is_refusal_of_ours(error: &io::Error) -> bool {
-    error.get_ref().is_some_and(|error| error.is::<OursRefused>())
+pub fn is_own_key_refused(error: &io::Error) -> bool {
+    error.get_ref().is_some_and(|error| error.is::<OwnKeyRefusedError>())
 }
 
 /// What a failure of TLS means to someone who runs a node. [`io::ErrorKind::PermissionDenied`]: one of the two keys is not
@@ -421,10 +421,12 @@ fn told(error: &Error) -> io::Error {
     use io::ErrorKind::{InvalidData, PermissionDenied};
     let plain = "it does not speak TLS: it has a plain_key_file, or is no ekiden node";
     match error {
-        Error::InvalidCertificate(CertificateError::Other(stranger)) => {
-            io::Error::new(PermissionDenied, stranger.to_string())
+        Error::InvalidCertificate(CertificateError::Other(error)) => {
+            io::Error::new(PermissionDenied, error.to_string())
         }
-        Error::AlertReceived(AlertDescription::CertificateUnknown) => io::Error::new(PermissionDenied, OursRefused),
+        Error::AlertReceived(AlertDescription::CertificateUnknown) => {
+            io::Error::new(PermissionDenied, OwnKeyRefusedError)
+        }
         Error::AlertReceived(AlertDescription::NoApplicationProtocol) | Error::NoApplicationProtocol => {
             io::Error::new(InvalidData, "it speaks another version of the leg protocol")
         }

@@ -22,7 +22,7 @@ use crate::session::{self, Session};
 
 /// Why a node's key was not taken: the line that says so to whoever runs this node.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum Stranger {
+pub enum PeerKeyError {
     /// The node that was dialled has another key than the pinned one.
     #[error("it has presented the key {presented}, but its peer entry has the fingerprint {pinned}")]
     Other {
@@ -149,8 +149,8 @@ impl ServerCertVerifier for Pinned {
         let presented = Fingerprint::of(key);
         match self.0 {
             Some(pinned) if pinned == presented => Ok(ServerCertVerified::assertion()),
-            Some(pinned) => Err(refused(Stranger::Other { presented, pinned })),
-            None => Err(refused(Stranger::NotPinned(presented))),
+            Some(pinned) => Err(refused(PeerKeyError::Other { presented, pinned })),
+            None => Err(refused(PeerKeyError::NotPinned(presented))),
         }
     }
 
@@ -195,7 +195,7 @@ impl ClientCertVerifier for Allowed {
         let presented = Fingerprint::of(key);
         match self.0.contains(&presented) {
             true => Ok(ClientCertVerified::assertion()),
-            false => Err(refused(Stranger::NotAllowed(presented))),
+            false => Err(refused(PeerKeyError::NotAllowed(presented))),
         }
     }
 
@@ -235,8 +235,8 @@ fn verify(
     verify_tls13_signature_with_raw_key(message, &key, signature, &algorithms())
 }
 
-fn refused(stranger: Stranger) -> Error {
-    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(stranger))))
+fn refused(error: PeerKeyError) -> Error {
+    Error::InvalidCertificate(CertificateError::Other(OtherError(Arc::new(error))))
 }
 
 fn only_tls13() -> Error {

@@ -20,7 +20,7 @@ pub struct Reply {
 
 /// These bytes are no reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum NoReply {
+pub enum ReplyError {
     /// A line does not begin with a code.
     #[error("it does not speak FTP")]
     Malformed,
@@ -40,20 +40,20 @@ pub struct Replies {
 
 impl Replies {
     /// Takes the next reply off the beginning of `bytes`, or as many of its lines as are there.
-    pub fn take(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Reply>, NoReply> {
+    pub fn take(&mut self, bytes: &mut Vec<u8>) -> Result<Option<Reply>, ReplyError> {
         let mut used = 0;
         let found = loop {
             let rest = &bytes[used..];
             let Some(end) = rest.iter().take(LINE_MOST).position(|&byte| byte == b'\n') else {
                 match rest.len() >= LINE_MOST {
-                    true => return Err(NoReply::TooLong),
+                    true => return Err(ReplyError::TooLong),
                     false => break None,
                 }
             };
             used += end + 1;
             self.length += end + 1;
             if self.length > REPLY_MOST {
-                return Err(NoReply::TooLong);
+                return Err(ReplyError::TooLong);
             }
             if let Some(reply) = self.line(&rest[..end])? {
                 *self = Self::default();
@@ -65,13 +65,13 @@ impl Replies {
     }
 
     /// One line without its LF. The reply, if it is the last.
-    fn line(&mut self, line: &[u8]) -> Result<Option<Reply>, NoReply> {
+    fn line(&mut self, line: &[u8]) -> Result<Option<Reply>, ReplyError> {
         let code = line.get(..3).and_then(number).map(|code| code as u16).filter(|code| (100..600).contains(code));
         let is_last = matches!(line.get(3), None | Some(b' ' | b'\r'));
         match (self.open, code) {
-            (None, None) => Err(NoReply::Malformed),
+            (None, None) => Err(ReplyError::Malformed),
             (None, Some(code)) if is_last => Ok(Some(Reply::new(code, line))),
-            (None, Some(_)) if line[3] != b'-' => Err(NoReply::Malformed),
+            (None, Some(_)) if line[3] != b'-' => Err(ReplyError::Malformed),
             (None, Some(code)) => {
                 self.open = Some(code);
                 Ok(None)

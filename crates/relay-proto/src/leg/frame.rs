@@ -44,7 +44,7 @@ pub struct Header {
 
 /// Bytes that the protocol does not allow. There is no way on from here but a reset.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Violation {
+pub enum ProtocolError {
     /// A record of TLS (RFC 8446 §5.1) where a frame was due.
     #[error("the other side speaks TLS, and plain_key_file on this side means not to")]
     Tls,
@@ -80,7 +80,7 @@ impl Header {
     }
 
     /// Reads a header and checks that its length is one its type may have.
-    pub fn decode(bytes: [u8; HEADER_BYTES]) -> Result<Self, Violation> {
+    pub fn decode(bytes: [u8; HEADER_BYTES]) -> Result<Self, ProtocolError> {
         let [kind, flags, r0, r1, length @ ..] = bytes;
         let kind = match kind {
             1 => Kind::Hello,
@@ -92,11 +92,11 @@ impl Header {
             7 => Kind::End,
             8 => Kind::Reset,
             9 => Kind::Delivered,
-            other if Self::is_tls(other) => return Err(Violation::Tls),
-            other => return Err(Violation::UnknownType(other)),
+            other if Self::is_tls(other) => return Err(ProtocolError::Tls),
+            other => return Err(ProtocolError::UnknownType(other)),
         };
         if (flags, r0, r1) != (0, 0, 0) {
-            return Err(Violation::Reserved);
+            return Err(ProtocolError::Reserved);
         }
         let length = u32::from_be_bytes(length);
         let allowed = match kind {
@@ -106,7 +106,7 @@ impl Header {
             _ => 1..=MAX_CONTROL,
         };
         if !allowed.contains(&length) {
-            return Err(Violation::Length { kind, length });
+            return Err(ProtocolError::Length { kind, length });
         }
         Ok(Self { kind, length })
     }
@@ -175,7 +175,7 @@ impl Incoming {
     }
 
     /// Bytes of a header arrived: at most [`Incoming::header_missing`], and only when no payload is due.
-    pub fn took_header(&mut self, bytes: &[u8]) -> Result<Option<Event>, Violation> {
+    pub fn took_header(&mut self, bytes: &[u8]) -> Result<Option<Event>, ProtocolError> {
         debug_assert!(self.payload == 0 && bytes.len() <= self.header_missing());
         for (slot, byte) in self.header[usize::from(self.have)..].iter_mut().zip(bytes) {
             *slot = *byte;
@@ -197,7 +197,7 @@ impl Incoming {
                 Ok(Some(Event::Delivered))
             }
             Kind::Reset => Ok(Some(Event::Reset(header.length as u8))),
-            other => Err(Violation::OutOfPlace(other)),
+            other => Err(ProtocolError::OutOfPlace(other)),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use argon2::password_hash::{Output, PasswordHash, PasswordHasher, Salt, SaltString};
 use argon2::{Algorithm, Argon2, Block, Params, Version};
-use ekiden_keys::unguessable;
+use ekiden_keys::random_secret;
 use hmac::{Hmac, Mac};
 use indexmap::IndexMap;
 use sha2::Sha256;
@@ -60,7 +60,7 @@ impl Logins {
     /// # Errors
     /// If the system has no random numbers.
     pub fn new() -> std::io::Result<Self> {
-        Ok(Self { secret: unguessable()?, right: Mutex::default(), checker: Checker::new(check) })
+        Ok(Self { secret: random_secret()?, right: Mutex::default(), checker: Checker::new(check) })
     }
 
     /// Whether `user` is one of `users` and has this password; asked by `client`. An unknown user takes as long as a wrong
@@ -80,7 +80,7 @@ impl Logins {
         if digest.is_some_and(|digest| self.remembered().contains(&digest)) {
             return Ok(true);
         }
-        let hash = hash.cloned().unwrap_or_else(|| nobodys().into());
+        let hash = hash.cloned().unwrap_or_else(|| dummy_hash().into());
         let is_right = self.checker.check(client, Guess { hash, password: password.into() }).await?;
         match digest {
             Some(digest) if is_right => {
@@ -115,7 +115,7 @@ impl Logins {
 /// # Errors
 /// If the system has no random numbers.
 pub fn hash_password(password: &[u8]) -> std::io::Result<String> {
-    Ok(hash_with(&unguessable()?, password))
+    Ok(hash_with(&random_secret()?, password))
 }
 
 /// Whether a text is a hash that can be checked.
@@ -163,7 +163,7 @@ fn matches(guess: &Guess, memory: &mut Vec<Block>) -> Option<bool> {
 }
 
 /// A hash that is checked where there is no user, for the time that it takes.
-fn nobodys() -> &'static str {
+fn dummy_hash() -> &'static str {
     static HASH: OnceLock<String> = OnceLock::new();
     HASH.get_or_init(|| hash_with(&[0; 16], b""))
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ekiden_congestion::{Settings, Tunables};
 use ekiden_files::explain;
-use ekiden_keys::{Fingerprint, Identity, NoFingerprint, load_shared};
+use ekiden_keys::{Fingerprint, FingerprintError, Identity, load_shared};
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::leg::{MAX_CHAIN, is_node_name};
@@ -374,7 +374,7 @@ impl Source<'_> {
     }
 
     fn fingerprint(&self, text: &Spanned<String>) -> Result<Fingerprint> {
-        text.get_ref().parse().map_err(|error: NoFingerprint| self.error(Some(text.span()), error.to_string()))
+        text.get_ref().parse().map_err(|error: FingerprintError| self.error(Some(text.span()), error.to_string()))
     }
 
     fn both(&self, span: Range<usize>, key: &str) -> ConfigError {

@@ -14,7 +14,7 @@ use crate::config::{Config, Tcp};
 /// A congestion control cannot be had, and nothing may be used in its place.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {key} '{name}' cannot be had: {reason}")]
-pub struct NotToBeHad {
+pub struct CongestionUnavailable {
     /// Which table of the configuration names it.
     pub place: String,
     /// By which key.
@@ -56,7 +56,7 @@ pub enum Reason {
 ///
 /// # Errors
 /// If one cannot be had and has no fallback, or a fallback cannot be had.
-pub fn secure(config: &Config, held: &[Held]) -> Result<(Config, Vec<Held>), NotToBeHad> {
+pub fn register_or_fall_back(config: &Config, held: &[Held]) -> Result<(Config, Vec<Held>), CongestionUnavailable> {
     let mut config = config.clone();
     let mut names: Vec<String> = Vec::new();
     for (_, tcp) in tables(&mut config) {
@@ -93,8 +93,8 @@ pub fn secure(config: &Config, held: &[Held]) -> Result<(Config, Vec<Held>), Not
 /// Whether what `config` names can be had, without bringing anything into the kernel: ekiden's own are not tried.
 ///
 /// # Errors
-/// As for [`secure`].
-pub fn check(config: &Config) -> Result<(), NotToBeHad> {
+/// As for [`register_or_fall_back`].
+pub fn check(config: &Config) -> Result<(), CongestionUnavailable> {
     let mut config = config.clone();
     check_fallbacks(&mut config)?;
     let mut names: Vec<String> = tables(&mut config).filter_map(|(_, tcp)| tcp.options.congestion.clone()).collect();
@@ -148,22 +148,22 @@ fn trial(name: &str) -> Option<Reason> {
 }
 
 /// A fallback that does not work shall show before it is needed.
-fn check_fallbacks(config: &mut Config) -> Result<(), NotToBeHad> {
+fn check_fallbacks(config: &mut Config) -> Result<(), CongestionUnavailable> {
     for (place, tcp) in tables(config) {
         let Some(name) = tcp.congestion_fallback.clone() else { continue };
         if let Some(reason) = trial(&name) {
-            return Err(NotToBeHad { place, key: "congestion_fallback", name, reason });
+            return Err(CongestionUnavailable { place, key: "congestion_fallback", name, reason });
         }
     }
     Ok(())
 }
 
-fn replace(config: &mut Config, name: &str, reason: &Reason) -> Result<(), NotToBeHad> {
+fn replace(config: &mut Config, name: &str, reason: &Reason) -> Result<(), CongestionUnavailable> {
     let mut said: Vec<String> = Vec::new();
     for (place, tcp) in tables(config).filter(|(_, tcp)| tcp.options.congestion.as_deref() == Some(name)) {
         let Some(fallback) = tcp.congestion_fallback.clone() else {
             let (key, name) = ("congestion", name.to_owned());
-            return Err(NotToBeHad { place, key, name, reason: reason.clone() });
+            return Err(CongestionUnavailable { place, key, name, reason: reason.clone() });
         };
         if !said.contains(&fallback) {
             tracing::warn!(

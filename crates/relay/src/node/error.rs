@@ -4,7 +4,7 @@ use std::io;
 
 use ekiden_net::socket::SocketError;
 
-use crate::host::congestion::{NotToBeHad, Reason};
+use crate::host::congestion::{CongestionUnavailable, Reason};
 use crate::host::rules::RulesError;
 
 /// Why a node did not start, or why a new configuration was not taken.
@@ -20,7 +20,7 @@ pub enum StartError {
     },
     /// A congestion control cannot be had, and no fallback is named.
     #[error(transparent)]
-    Congestion(#[from] NotToBeHad),
+    Congestion(#[from] CongestionUnavailable),
     /// A buffer is larger than this process may have.
     #[error("{place}: {source}")]
     Buffer {
@@ -60,7 +60,7 @@ impl StartError {
     /// Whether a privilege is what is lacking, so that a node which has given it up may have what it wants when it starts again.
     pub(crate) fn is_privilege(&self) -> bool {
         match self {
-            Self::Congestion(NotToBeHad { reason, .. }) => match reason {
+            Self::Congestion(CongestionUnavailable { reason, .. }) => match reason {
                 Reason::Forbidden { .. } => true,
                 Reason::Load(error) => matches!(**error, ekiden_bpf::Error::Capabilities),
                 Reason::Unknown { .. } | Reason::Socket(_) => false,

@@ -44,7 +44,7 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
             return node.lines.warn("node", client, format_args!("a node at {from} was refused: {why}"));
         }
         Err(_) => return,
-        Ok(Err(error)) if ekiden_transport::is_refusal_of_ours(&error) => {
+        Ok(Err(error)) if ekiden_transport::is_own_key_refused(&error) => {
             let known =
                 "its peer entry for this node must have the fingerprint that `ekiden keygen --show` prints here";
             let line = format_args!("a node at {from} refused this node: {error}; {known}");

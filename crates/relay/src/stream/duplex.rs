@@ -25,7 +25,7 @@ pub enum ResetCode {
     /// A connection further along broke or was reset.
     Broken = 1,
     /// The other node broke the protocol.
-    Violation = 2,
+    Protocol = 2,
 }
 
 /// One end of a stream at this node.
@@ -207,7 +207,7 @@ impl Duplex {
             }
             Err(broken) => {
                 let code = match broken.error {
-                    PumpError::Violation(_) => ResetCode::Violation,
+                    PumpError::Protocol(_) => ResetCode::Protocol,
                     _ => ResetCode::Broken,
                 };
                 self.a.reset(code, self.backward.is_between_frames() && !self.backward.is_done());

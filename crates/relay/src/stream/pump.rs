@@ -11,7 +11,7 @@ use std::net::Shutdown;
 use std::task::{Context, Poll, ready};
 
 use ekiden_net::splice::PooledPipe;
-use ekiden_relay_proto::leg::{Event, HEADER_BYTES, Header, Incoming, Kind, Violation};
+use ekiden_relay_proto::leg::{Event, HEADER_BYTES, Header, Incoming, Kind, ProtocolError};
 use ekiden_transport::budget::{self, Holding};
 use ekiden_transport::{Connection, is_transient};
 use socket2::SockRef;
@@ -107,7 +107,7 @@ pub enum PumpError {
     Reset(u8),
     /// The sending node broke the protocol.
     #[error("{0}")]
-    Violation(#[from] Violation),
+    Protocol(#[from] ProtocolError),
 }
 
 impl Pump {

@@ -232,7 +232,7 @@ fn strangers_are_told_so_on_both_sides() {
         let mut pair = Pair { client, server, up: VecDeque::new(), down: VecDeque::new(), most: 1 << 20 };
         pair.shake_hands().map(|error| {
             error.map(|error| {
-                assert_eq!(is_refusal_of_ours(&error), error.to_string().contains("take this node's key"));
+                assert_eq!(is_own_key_refused(&error), error.to_string().contains("take this node's key"));
                 (error.kind(), error.to_string())
             })
         })

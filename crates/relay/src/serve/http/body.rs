@@ -77,7 +77,7 @@ impl Reader {
             }
             Ok(Some(Event::Reset(code))) => Some(Err(PumpError::Reset(code))),
             Ok(Some(Event::Data(_)) | None) => None,
-            Err(violation) => Some(Err(violation.into())),
+            Err(error) => Some(Err(error.into())),
         })
     }
 

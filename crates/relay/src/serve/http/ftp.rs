@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ekiden_relay_proto::Target;
-use ekiden_relay_proto::ftp::{NoReply, Replies, Reply, Word, command};
+use ekiden_relay_proto::ftp::{Replies, Reply, ReplyError, Word, command};
 use ekiden_relay_proto::http::ftp::{Fetch, Form, Found};
 use ekiden_relay_proto::http::{Body, Chunked, Request};
 use ekiden_relay_proto::leg::{Header, Kind};
@@ -268,7 +268,8 @@ impl<'a> Control<'a> {
     async fn reply(&mut self) -> Result<Reply, Failed> {
         loop {
             let taken = self.replies.take(&mut self.reader.buffer);
-            let taken = taken.map_err(|wrong: NoReply| Failed::Tell(502, format!("ftp {}: {wrong}", self.target)))?;
+            let taken =
+                taken.map_err(|wrong: ReplyError| Failed::Tell(502, format!("ftp {}: {wrong}", self.target)))?;
             if let Some(reply) = taken {
                 return Ok(reply);
             }

@@ -1,13 +1,13 @@
 //! The protocol between two nodes: docs/design/protocol.md, whose sections the parts of this module name.
 //!
 //! A connection is authenticated once ([`Dialler`] against [`Acceptor`]) and then carries one stream after
-//! another: [`Open`], an answer, data in both directions ([`Incoming`]), an end said in each.
+//! another: [`Open`], an answer, data in both directions ([`FrameDecoder`]), an end said in each.
 
 mod frame;
 mod handshake;
 mod messages;
 
-pub use frame::{Event, HEADER_BYTES, Header, Incoming, Kind, MAX_CONTROL, MAX_DATA, ProtocolError};
+pub use frame::{Event, FrameDecoder, HEADER_BYTES, Header, Kind, MAX_CONTROL, MAX_DATA, ProtocolError};
 pub use handshake::{Acceptor, Dialler, HandshakeError, Key, NONCE_BYTES, Nonce};
 pub use messages::{
     MAX_CHAIN, MAX_NAME, MessageError, Open, decode_failed, decode_opened, encode_failed, encode_opened, is_node_name,

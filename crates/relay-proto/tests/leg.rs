@@ -146,10 +146,10 @@ proptest! {
         let by_dialler = receive(dialler(), &wire, &[usize::MAX]);
         prop_assert_eq!((&by_dialler.1, by_dialler.2), (&Some(Ok(event)), length));
         prop_assert_eq!(receive(dialler(), &wire, &cuts), by_dialler);
-        let by_acceptor = receive(Incoming::default(), &wire, &[usize::MAX]);
+        let by_acceptor = receive(FrameDecoder::default(), &wire, &[usize::MAX]);
         let expected = if end == Kind::End { Ok(Event::End) } else { Err(ProtocolError::OutOfPlace(end)) };
         prop_assert_eq!((&by_acceptor.1, by_acceptor.2), (&Some(expected), length));
-        prop_assert_eq!(receive(Incoming::default(), &wire, &cuts), by_acceptor);
+        prop_assert_eq!(receive(FrameDecoder::default(), &wire, &cuts), by_acceptor);
     }
 
     #[test]
@@ -157,23 +157,23 @@ proptest! {
         wire in prop::collection::vec(prop_oneof![Just(0u8), 0u8..11, any::<u8>()], 0..400),
         cuts in prop::collection::vec(1usize..30, 1..40),
     ) {
-        for incoming in [Incoming::default(), dialler()] {
-            prop_assert_eq!(receive(incoming, &wire, &cuts), receive(incoming, &wire, &[usize::MAX]));
+        for decoder in [FrameDecoder::default(), dialler()] {
+            prop_assert_eq!(receive(decoder, &wire, &cuts), receive(decoder, &wire, &[usize::MAX]));
         }
     }
 }
 
 /// A dialler's receiving half after its END.
-fn dialler() -> Incoming {
-    let mut incoming = Incoming::default();
-    incoming.said_end();
-    incoming
+fn dialler() -> FrameDecoder {
+    let mut decoder = FrameDecoder::default();
+    decoder.said_end();
+    decoder
 }
 
 /// What a receiver that reads at most as many bytes at once as `cuts` say (again and again) makes of `wire`: the payload's
 /// length, how it ended, and how many bytes it took.
 fn receive(
-    mut incoming: Incoming,
+    mut decoder: FrameDecoder,
     wire: &[u8],
     cuts: &[usize],
 ) -> (usize, Option<Result<Event, ProtocolError>>, usize) {
@@ -182,16 +182,16 @@ fn receive(
     let mut cuts = cuts.iter().cycle();
     while at < wire.len() {
         let cut = *cuts.next().unwrap();
-        let due = incoming.payload() as usize;
-        let n = if due > 0 { due.min(cut) } else { incoming.header_missing().min(cut) }.min(wire.len() - at);
+        let due = decoder.payload() as usize;
+        let n = if due > 0 { due.min(cut) } else { decoder.header_missing().min(cut) }.min(wire.len() - at);
         let bytes = &wire[at..at + n];
         at += n;
         if due > 0 {
-            incoming.took_payload(n as u32);
+            decoder.took_payload(n as u32);
             payload += n;
             continue;
         }
-        match incoming.took_header(bytes) {
+        match decoder.took_header(bytes) {
             Ok(Some(Event::Data(length))) => assert!(length <= MAX_DATA),
             Ok(Some(end)) => return (payload, Some(Ok(end)), at),
             Ok(None) => {}

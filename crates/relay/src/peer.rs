@@ -17,7 +17,7 @@ use crate::exit::dial::Dial;
 use crate::exit::names::Names;
 use crate::exit::spare::Spare;
 use crate::shared::Node;
-use crate::stream::ended::Ended;
+use crate::stream::between_streams::BetweenStreams;
 use crate::stream::framing::Framing;
 
 pub mod probe;
@@ -124,7 +124,7 @@ pub async fn connect_with(
 ) -> Result<Connection, Failure> {
     let (stream, auth) = dial_peer(config, names, spare, name, peer).await?;
     stream.send_all(&auth).await.map_err(|error| lost(name, &error))?;
-    let stream = Ended::new(stream);
+    let stream = BetweenStreams::new(stream);
     // The other node says nothing if it takes this one's key, and otherwise after one round trip.
     let rtt = tcp_info(stream.socket()).map_or(0, |info| info.rtt_us);
     let time = Duration::from_micros(rtt.into()) * 2 + Duration::from_millis(100);
@@ -168,7 +168,7 @@ pub async fn delivered(stream: &Connection, mut has_ended: bool) -> io::Result<(
 }
 
 /// What a peer said to OPEN.
-enum Answer {
+enum OpenReply {
     Opened(SocketAddr),
     Failed(Failure),
 }
@@ -218,7 +218,7 @@ async fn dial_peer(
 }
 
 /// Sends `request` and early payload, and waits for the answer.
-async fn ask(stream: &Connection, request: &[u8], early: &Early<'_>) -> Result<Answer, Unanswered> {
+async fn ask(stream: &Connection, request: &[u8], early: &Early<'_>) -> Result<OpenReply, Unanswered> {
     let mut once = 0;
     match ask_with(stream, request, early, &mut once).await {
         Err(Unanswered::Reset(error)) if once > 0 => Err(Unanswered::Broken(error)),
@@ -232,7 +232,7 @@ async fn ask_with(
     request: &[u8],
     early: &Early<'_>,
     once: &mut usize,
-) -> Result<Answer, Unanswered> {
+) -> Result<OpenReply, Unanswered> {
     let mut request = request.to_vec();
     let framing = if matches!(early, Early::Node(_)) { Framing::Leg } else { Framing::Raw };
     let speaker = match early {
@@ -292,11 +292,11 @@ async fn ask_with(
             if let Some(speaker) = speaker {
                 consume(speaker, *once).map_err(Unanswered::Abandoned)?;
             }
-            Ok(Answer::Opened(bound))
+            Ok(OpenReply::Opened(bound))
         }
         Kind::Failed => {
             let failure = decode_failed(&body).map_err(invalid)?;
-            Ok(Answer::Failed(failure))
+            Ok(OpenReply::Failed(failure))
         }
         other => Err(invalid(format_args!("{other:?} frame instead of an answer to OPEN")).into()),
     }
@@ -371,11 +371,11 @@ fn answered(
     name: &str,
     peer: &Peer,
     stream: Connection,
-    answer: Answer,
+    answer: OpenReply,
 ) -> Result<(Connection, SocketAddr), Failure> {
     match answer {
-        Answer::Opened(bound) => Ok((stream, bound)),
-        Answer::Failed(failure) => {
+        OpenReply::Opened(bound) => Ok((stream, bound)),
+        OpenReply::Failed(failure) => {
             // The stream is over for the peer once it hears END, also if payload was on its way.
             let end = Header { kind: Kind::End, length: 0 }.encode();
             if stream.send_last(&end) && failure.code != FailureCode::Authentication {

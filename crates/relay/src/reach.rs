@@ -12,8 +12,8 @@ use crate::config::route::Way;
 use crate::exit::policy::{Choice, Policy, Refusal};
 use crate::peer::{Early, delivered, open};
 use crate::shared::Node;
+use crate::stream::between_streams::BetweenStreams;
 use crate::stream::duplex::Side;
-use crate::stream::ended::Ended;
 use crate::stream::expiry::{self, Expiry};
 
 /// A way to the destination, open.
@@ -51,7 +51,7 @@ impl Upstream {
             return Ok(());
         }
         let Self { side, peer, bound } = self;
-        let stream = Ended::new(side.stream);
+        let stream = BetweenStreams::new(side.stream);
         tokio::select! {
             biased;
             said = delivered(&stream, true) => said?,
@@ -182,6 +182,6 @@ pub async fn exit(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure>
     let target = known.as_ref().unwrap_or(to.target);
     let stream = node.dial(&config.tcp, client, config.limits.connect, Some(&policy)).connect(target).await?;
     let mut side = Side::host(stream);
-    side.foreign = client.is_some();
+    side.has_transparent_address = client.is_some();
     Ok(Upstream { side, peer: None, bound: None })
 }

@@ -1,8 +1,8 @@
 //! The data path: both directions of a stream between two connections, until both have ended.
 
 pub mod alarm;
+pub mod between_streams;
 pub mod duplex;
-pub mod ended;
 pub mod expiry;
 pub mod framing;
 pub mod output;

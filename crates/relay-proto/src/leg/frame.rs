@@ -120,12 +120,12 @@ impl Header {
     }
 }
 
-/// One direction of an open stream as its receiver sees it (docs/design/protocol.md §5).
+/// Decodes the frames of one direction of an open stream, as its receiver sees them (docs/design/protocol.md §5).
 ///
-/// The receiver reads at most [`Incoming::payload`] + [`Incoming::header_missing`] bytes at a time and so
+/// The receiver reads at most [`FrameDecoder::payload`] + [`FrameDecoder::header_missing`] bytes at a time and so
 /// never takes bytes that belong to the next stream.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Incoming {
+pub struct FrameDecoder {
     payload: u32,
     header: [u8; HEADER_BYTES],
     have: u8,
@@ -147,7 +147,7 @@ pub enum Event {
     Reset(u8),
 }
 
-impl Incoming {
+impl FrameDecoder {
     /// The receiver is a dialler, and has said END: from here on it may hear DELIVERED.
     pub fn said_end(&mut self) {
         self.has_said_end = true;
@@ -168,13 +168,13 @@ impl Incoming {
         HEADER_BYTES - usize::from(self.have)
     }
 
-    /// `n` bytes of payload were taken; `n` ≤ [`Incoming::payload`].
+    /// `n` bytes of payload were taken; `n` ≤ [`FrameDecoder::payload`].
     pub fn took_payload(&mut self, n: u32) {
         debug_assert!(n <= self.payload);
         self.payload = self.payload.saturating_sub(n);
     }
 
-    /// Bytes of a header arrived: at most [`Incoming::header_missing`], and only when no payload is due.
+    /// Bytes of a header arrived: at most [`FrameDecoder::header_missing`], and only when no payload is due.
     pub fn took_header(&mut self, bytes: &[u8]) -> Result<Option<Event>, ProtocolError> {
         debug_assert!(self.payload == 0 && bytes.len() <= self.header_missing());
         for (slot, byte) in self.header[usize::from(self.have)..].iter_mut().zip(bytes) {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ekiden_keys::Fingerprint;
 use ekiden_net::socket::canonical;
 use ekiden_relay_proto::Failure;
-use ekiden_relay_proto::leg::{Event, HEADER_BYTES, Incoming, Kind, Open, encode_failed, encode_opened};
+use ekiden_relay_proto::leg::{Event, FrameDecoder, HEADER_BYTES, Kind, Open, encode_failed, encode_opened};
 use ekiden_transport::frames::{invalid, read_frame, send};
 use ekiden_transport::{Admission, Connection, Security, accept};
 use indexmap::IndexMap;
@@ -23,8 +23,8 @@ use crate::config::Listener;
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, reach_via};
 use crate::shared::{Node, Permit};
+use crate::stream::between_streams::BetweenStreams;
 use crate::stream::duplex::{Duplex, Finished, Side};
-use crate::stream::ended::Ended;
 use crate::stream::expiry::Expiry;
 
 /// Whom a listener knows.
@@ -60,7 +60,7 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
         Ok(Err(error)) => return tracing::debug!("a node did not get through its handshake: {error}"),
     };
     permit.is_proven();
-    let mut stream = Ended::new(stream);
+    let mut stream = BetweenStreams::new(stream);
     loop {
         // For as long as the dialler keeps it warm; one that has vanished is found by the kernel's probes.
         let next = tokio::select! {
@@ -99,7 +99,12 @@ async fn read_open(stream: &Connection) -> io::Result<Open> {
 }
 
 /// One stream, from OPEN to both ENDs. Returns the connection, ready for the next.
-async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open, from: SocketAddr) -> io::Result<Ended> {
+async fn serve_stream(
+    node: &Arc<Node>,
+    stream: Connection,
+    request: &Open,
+    from: SocketAddr,
+) -> io::Result<BetweenStreams> {
     let busy = node.begin();
     let to = Destination::asked(&request.target).on_behalf_of(request.client);
     let reaching = reach_via(node, &request.chain, to, Early::Node(&stream));
@@ -113,7 +118,7 @@ async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open, from
             stream.send_all(&encode_failed(&failure)).await?;
             let limit = node.config().limits.handshake;
             timeout(limit, discard(&stream)).await??;
-            return Ok(Ended::new(stream));
+            return Ok(BetweenStreams::new(stream));
         }
     };
     let bound = bound.or_else(|| side.stream.local_addr().ok());
@@ -126,12 +131,12 @@ async fn serve_stream(node: &Arc<Node>, stream: Connection, request: &Open, from
         io::Error::other(broken)
     })?;
     let Finished { a: client, b: side, owes_end, is_delivered } = finished;
-    let stream = Ended::new(client.stream);
+    let stream = BetweenStreams::new(client.stream);
     if let Err(upstream) = (Upstream { side, peer, bound: None }).finish_now(node, is_delivered) {
         let end = async { if owes_end { send(&stream, Kind::End).await } else { Ok(()) } };
-        // The dialler's END was heard: what it said is delivered also if it is gone by now. At a foreign address only this
+        // The dialler's END was heard: what it said is delivered also if it is gone by now. At a transparent address only this
         // process can: a drop resets it.
-        let may_be_left = !upstream.side.foreign;
+        let may_be_left = !upstream.side.has_transparent_address;
         let delivering = async {
             tokio::select! {
                 biased;
@@ -168,21 +173,21 @@ async fn abandoned(node: &Node, dialler: &Connection) {
 
 /// After FAILED: throws away the payload that was on its way, up to the END behind it.
 async fn discard(stream: &Connection) -> io::Result<()> {
-    let mut incoming = Incoming::default();
+    let mut decoder = FrameDecoder::default();
     let mut piece = [0; 4096];
     loop {
-        let payload = (incoming.payload() as usize).min(piece.len());
+        let payload = (decoder.payload() as usize).min(piece.len());
         if payload > 0 {
             let n = stream.receive(&mut piece[..payload]).await?;
             if n == 0 {
                 return Err(io::ErrorKind::UnexpectedEof.into());
             }
-            incoming.took_payload(n as u32);
+            decoder.took_payload(n as u32);
             continue;
         }
         let mut header = [0; HEADER_BYTES];
         stream.receive_exact(&mut header).await?;
-        match incoming.took_header(&header).map_err(invalid)? {
+        match decoder.took_header(&header).map_err(invalid)? {
             Some(Event::End | Event::Delivered) => return Ok(()),
             Some(Event::Reset(_)) => return Err(io::ErrorKind::ConnectionReset.into()),
             Some(Event::Data(_)) | None => {}

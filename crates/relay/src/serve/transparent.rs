@@ -49,7 +49,7 @@ pub(super) async fn prepare(
     match reached {
         Ok(upstream) => {
             let mut stream = Stream::new(busy, client, upstream, Vec::new());
-            stream.client.foreign = true;
+            stream.client.has_transparent_address = true;
             Some(stream)
         }
         Err(failure) => {

@@ -12,7 +12,7 @@ use socket2::SockRef;
 use tokio::time::sleep;
 
 use crate::stream::alarm::Alarm;
-use crate::stream::ended::{LOOK, LOOK_MOST};
+use crate::stream::between_streams::{LOOK, LOOK_MOST};
 use crate::stream::expiry::{self, Expiry};
 use crate::stream::framing::Framing;
 use crate::stream::output::Output;
@@ -35,8 +35,8 @@ pub struct Side {
     pub stream: Connection,
     /// What is spoken on it.
     pub framing: Framing,
-    /// Whether this end of the connection has an address that is not this machine's.
-    pub foreign: bool,
+    /// Whether this end of the connection has an address that is not this machine's (transparent proxying).
+    pub has_transparent_address: bool,
 }
 
 /// Both directions of a stream.
@@ -76,12 +76,12 @@ pub struct Finished {
 impl Side {
     /// A host's connection.
     pub fn host(stream: impl Into<Connection>) -> Self {
-        Self { stream: stream.into(), framing: Framing::Raw, foreign: false }
+        Self { stream: stream.into(), framing: Framing::Raw, has_transparent_address: false }
     }
 
     /// A node's connection.
     pub fn node(stream: Connection) -> Self {
-        Self { stream, framing: Framing::Leg, foreign: false }
+        Self { stream, framing: Framing::Leg, has_transparent_address: false }
     }
 
     /// Whether a node is at the other end.
@@ -108,7 +108,7 @@ impl Side {
     /// As [`Side::end_cleanly`], if the kernel has sent all to the host and so needs nobody to keep the connection; otherwise
     /// [`Side::deliver`] is to follow.
     pub fn end_if_sent(self) -> Result<(), Self> {
-        if self.foreign || socket::has_unsent(self.stream.socket()) {
+        if self.has_transparent_address || socket::has_unsent(self.stream.socket()) {
             return Err(self);
         }
         self.end_cleanly();
@@ -116,10 +116,10 @@ impl Side {
     }
 
     /// Says the end to a host whose connection is kept until [`Side::deliver`]: from here on the kernel delivers what is
-    /// queued, as by [`Side::end_cleanly`]. Not with a foreign address: nothing is acknowledged any more when this process is
+    /// queued, as by [`Side::end_cleanly`]. Not with a transparent address: nothing is acknowledged any more when this process is
     /// gone and its rules with it, so the host must be reset then.
     pub fn say_end(&self) {
-        if !self.foreign {
+        if !self.has_transparent_address {
             self.stream.end_cleanly();
         }
         // It may have been said before, and the connection may be gone.
@@ -130,11 +130,11 @@ impl Side {
     /// the rest to the kernel.
     ///
     /// The kernel gives up a closed connection whose receiver has had no room for some minutes, but not one that a process
-    /// has. And only here do acknowledgements for a foreign address arrive while the rules stand; whoever stops the node
+    /// has. And only here do acknowledgements for a transparent address arrive while the rules stand; whoever stops the node
     /// waits for this before taking them away.
     pub async fn deliver(self, expiry: &mut Option<Box<Expiry>>) {
         self.say_end();
-        let _left = (!self.foreign).then(|| Left(&self.stream));
+        let _left = (!self.has_transparent_address).then(|| Left(&self.stream));
         let socket = self.stream.socket();
         let arrived = async {
             let mut pause = LOOK;

@@ -1,6 +1,6 @@
 //! What is spoken on a connection of a stream.
 
-use ekiden_relay_proto::leg::Incoming;
+use ekiden_relay_proto::leg::FrameDecoder;
 
 /// What is spoken on a connection of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,10 +13,10 @@ pub enum Framing {
 
 impl Framing {
     /// Where a node's frames stand at the beginning of a stream.
-    pub fn incoming(self) -> Option<Incoming> {
+    pub fn decoder(self) -> Option<FrameDecoder> {
         match self {
             Self::Raw => None,
-            Self::Leg => Some(Incoming::default()),
+            Self::Leg => Some(FrameDecoder::default()),
         }
     }
 }

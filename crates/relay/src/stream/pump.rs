@@ -11,7 +11,7 @@ use std::net::Shutdown;
 use std::task::{Context, Poll, ready};
 
 use ekiden_net::splice::PooledPipe;
-use ekiden_relay_proto::leg::{Event, HEADER_BYTES, Header, Incoming, Kind, ProtocolError};
+use ekiden_relay_proto::leg::{Event, FrameDecoder, HEADER_BYTES, Header, Kind, ProtocolError};
 use ekiden_transport::budget::{self, Holding};
 use ekiden_transport::{Connection, is_transient};
 use socket2::SockRef;
@@ -73,7 +73,7 @@ enum Source {
     /// This many bytes, and the connection must not end before.
     Exactly(u64),
     /// Payload in frames of a leg: this many bytes, or all up to END.
-    Frames(Incoming, Option<u64>),
+    Frames(FrameDecoder, Option<u64>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,27 +113,27 @@ pub enum PumpError {
 impl Pump {
     /// From a host until its end, or from a node until its END.
     pub fn whole(from: Framing, to: Framing) -> Self {
-        let source = from.incoming().map_or(Source::UntilEnd, |incoming| Source::Frames(incoming, None));
+        let source = from.decoder().map_or(Source::UntilEnd, |decoder| Source::Frames(decoder, None));
         Self::new(source, to, true)
     }
 
-    /// The rest of a direction whose beginning was read otherwise, without passing its end on; `incoming` is where a
+    /// The rest of a direction whose beginning was read otherwise, without passing its end on; `decoder` is where a
     /// node's frames stand.
-    pub fn remainder(incoming: Option<Incoming>, to: Framing) -> Self {
-        let source = incoming.map_or(Source::UntilEnd, |incoming| Source::Frames(incoming, None));
+    pub fn remainder(decoder: Option<FrameDecoder>, to: Framing) -> Self {
+        let source = decoder.map_or(Source::UntilEnd, |decoder| Source::Frames(decoder, None));
         Self::new(source, to, false)
     }
 
     /// `n` bytes of payload, and no end; an end before is an error.
-    pub fn exactly(n: u64, incoming: Option<Incoming>, to: Framing) -> Self {
-        let source = incoming.map_or(Source::Exactly(n), |incoming| Source::Frames(incoming, Some(n)));
+    pub fn exactly(n: u64, decoder: Option<FrameDecoder>, to: Framing) -> Self {
+        let source = decoder.map_or(Source::Exactly(n), |decoder| Source::Frames(decoder, Some(n)));
         Self::new(source, to, false)
     }
 
     /// Where a node's frames stand now.
-    pub fn incoming(&self) -> Option<Incoming> {
+    pub fn decoder(&self) -> Option<FrameDecoder> {
         match self.source {
-            Source::Frames(incoming, _) => Some(incoming),
+            Source::Frames(decoder, _) => Some(decoder),
             Source::UntilEnd | Source::Exactly(_) => None,
         }
     }
@@ -169,14 +169,14 @@ impl Pump {
 
     /// The other direction's END has been said to the node that this one comes from, an acceptor.
     pub fn said_end(&mut self) {
-        if let Source::Frames(incoming, _) = &mut self.source {
-            incoming.said_end();
+        if let Source::Frames(decoder, _) = &mut self.source {
+            decoder.said_end();
         }
     }
 
     /// Whether a node said by the end that it holds nothing any more of the other direction.
     pub fn is_delivered(&self) -> bool {
-        matches!(self.source, Source::Frames(incoming, _) if incoming.is_delivered())
+        matches!(self.source, Source::Frames(decoder, _) if decoder.is_delivered())
     }
 
     /// Whether it waits for the sender, so that it notices what happens to its connection; if the receiver's owes nothing.
@@ -250,7 +250,7 @@ impl Pump {
                 return Poll::Ready(Ok(0));
             }
             Source::Exactly(n) => n,
-            Source::Frames(incoming, left) => left.unwrap_or(u64::MAX).min(incoming.payload().into()),
+            Source::Frames(decoder, left) => left.unwrap_or(u64::MAX).min(decoder.payload().into()),
         };
         let due = usize::try_from(due).unwrap_or(usize::MAX);
         // The length of a frame or a body is known before its bytes: no need to see how large pieces are.
@@ -308,8 +308,8 @@ impl Pump {
     ) -> Poll<Result<usize, PumpError>> {
         // Behind a frame's payload there is always another header: reading it too saves a call per frame.
         let header = match self.source {
-            Source::Frames(incoming, left) if due <= most && left.is_none_or(|left| left > due as u64) => {
-                incoming.header_missing()
+            Source::Frames(decoder, left) if due <= most && left.is_none_or(|left| left > due as u64) => {
+                decoder.header_missing()
             }
             _ => 0,
         };
@@ -343,8 +343,8 @@ impl Pump {
         match &mut self.source {
             Source::UntilEnd => {}
             Source::Exactly(left) => *left -= n as u64,
-            Source::Frames(incoming, left) => {
-                incoming.took_payload(n as u32);
+            Source::Frames(decoder, left) => {
+                decoder.took_payload(n as u32);
                 if let Some(left) = left {
                     *left -= n as u64;
                 }
@@ -353,8 +353,8 @@ impl Pump {
     }
 
     fn took_header(&mut self, bytes: &[u8]) -> Result<(), PumpError> {
-        let Source::Frames(incoming, left) = &mut self.source else { return Ok(()) };
-        match incoming.took_header(bytes)? {
+        let Source::Frames(decoder, left) = &mut self.source else { return Ok(()) };
+        match decoder.took_header(bytes)? {
             Some(Event::End | Event::Delivered) if left.is_some() => return Err(PumpError::Truncated),
             Some(Event::End | Event::Delivered) => self.phase = Phase::Ended,
             Some(Event::Reset(code)) => return Err(PumpError::Reset(code)),

@@ -6,7 +6,7 @@ use std::future::poll_fn;
 use std::io;
 
 use ekiden_relay_proto::http::{Body, Chunked};
-use ekiden_relay_proto::leg::{Event, HEADER_BYTES, Incoming};
+use ekiden_relay_proto::leg::{Event, FrameDecoder, HEADER_BYTES};
 use ekiden_transport::budget::Holding;
 use ekiden_transport::{Connection, is_transient};
 
@@ -24,7 +24,7 @@ const WORTH_PUMPING: u64 = 64 << 10;
 #[derive(Debug)]
 pub struct Reader {
     /// Present if a node is at the other end.
-    incoming: Option<Incoming>,
+    decoder: Option<FrameDecoder>,
     /// The end of the stream was said.
     ended: bool,
     /// Read and not used.
@@ -35,7 +35,7 @@ pub struct Reader {
 impl Reader {
     /// For a connection about whose bytes nothing is known yet.
     pub fn new(framing: Framing) -> Self {
-        Self { incoming: framing.incoming(), ended: false, buffer: Vec::new(), holding: Holding::default() }
+        Self { decoder: framing.decoder(), ended: false, buffer: Vec::new(), holding: Holding::default() }
     }
 
     /// Appends what there is to the buffer. False at the said end of the stream.
@@ -55,22 +55,22 @@ impl Reader {
 
     /// `None` if only a frame's header went by.
     fn read_now(&mut self, from: &Connection) -> io::Result<Option<Result<bool, PumpError>>> {
-        let Some(incoming) = &mut self.incoming else {
+        let Some(decoder) = &mut self.decoder else {
             let n = read_into(&mut self.buffer, from, PIECE)?;
             return Ok(Some(Ok(n > 0)));
         };
-        if incoming.payload() > 0 {
-            let n = read_into(&mut self.buffer, from, PIECE.min(incoming.payload() as usize))?;
-            incoming.took_payload(n as u32);
+        if decoder.payload() > 0 {
+            let n = read_into(&mut self.buffer, from, PIECE.min(decoder.payload() as usize))?;
+            decoder.took_payload(n as u32);
             return Ok(Some(if n > 0 { Ok(true) } else { Err(PumpError::Truncated) }));
         }
         let mut header = [0; HEADER_BYTES];
-        let missing = incoming.header_missing();
+        let missing = decoder.header_missing();
         let n = from.try_receive(&mut header[..missing])?;
         if n == 0 {
             return Ok(Some(Err(PumpError::Truncated)));
         }
-        Ok(match incoming.took_header(&header[..n]) {
+        Ok(match decoder.took_header(&header[..n]) {
             Ok(Some(Event::End | Event::Delivered)) => {
                 self.ended = true;
                 Some(Ok(false))
@@ -88,20 +88,20 @@ impl Reader {
 
     /// This side has said END to the node.
     pub fn said_end(&mut self) {
-        if let Some(incoming) = &mut self.incoming {
-            incoming.said_end();
+        if let Some(decoder) = &mut self.decoder {
+            decoder.said_end();
         }
     }
 
     /// Whether the node said by it that it holds nothing any more of what it was sent.
     pub fn is_delivered(&self) -> bool {
-        self.incoming.as_ref().is_some_and(Incoming::is_delivered)
+        self.decoder.as_ref().is_some_and(FrameDecoder::is_delivered)
     }
 
     /// Whether nothing is buffered and no frame has begun: the connection may rest.
     pub fn is_quiet(&self) -> bool {
-        let between = |incoming: &Incoming| incoming.payload() == 0 && incoming.header_missing() == HEADER_BYTES;
-        self.buffer.is_empty() && self.incoming.as_ref().is_none_or(between)
+        let between = |decoder: &FrameDecoder| decoder.payload() == 0 && decoder.header_missing() == HEADER_BYTES;
+        self.buffer.is_empty() && self.decoder.as_ref().is_none_or(between)
     }
 
     /// Passes a whole body on, a chunked one as `chunked` writes it anew. The end of one that goes until the end of the
@@ -118,7 +118,7 @@ impl Reader {
             Body::Chunked => self.pass_chunks(chunked, from, to).await,
             Body::UntilEnd => {
                 let first = std::mem::take(&mut self.buffer);
-                let pump = Pump::remainder(self.incoming, to.framing).with_first(&first);
+                let pump = Pump::remainder(self.decoder, to.framing).with_first(&first);
                 self.run(pump, from, to).await?;
                 self.ended = true;
                 Ok(())
@@ -135,7 +135,7 @@ impl Reader {
             to.write(&first).await?;
         }
         if length > buffered {
-            let pump = Pump::exactly(length - buffered, self.incoming, to.framing);
+            let pump = Pump::exactly(length - buffered, self.decoder, to.framing);
             self.run(pump, from, to).await?;
         }
         Ok(())
@@ -167,7 +167,7 @@ impl Reader {
 
     async fn run(&mut self, mut pump: Pump, from: &Connection, to: Output<'_>) -> Result<(), PumpError> {
         poll_fn(|cx| pump.poll(cx, from, to.connection)).await?;
-        self.incoming = pump.incoming();
+        self.decoder = pump.decoder();
         Ok(())
     }
 }

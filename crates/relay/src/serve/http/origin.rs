@@ -12,8 +12,8 @@ use crate::reach::Upstream;
 use crate::serve::http::body::Reader;
 use crate::serve::patience::LINGER;
 use crate::shared::Node;
+use crate::stream::between_streams::BetweenStreams;
 use crate::stream::duplex::Side;
-use crate::stream::ended::Ended;
 use crate::stream::expiry::{self, Expiry};
 
 /// A connection to an origin that may serve another request.
@@ -50,7 +50,7 @@ pub fn finish(node: &Arc<Node>, origin: Option<Origin>) {
             return;
         }
         let Upstream { side, peer, bound } = upstream;
-        let stream = Ended::new(side.stream);
+        let stream = BetweenStreams::new(side.stream);
         let mut expiry = Expiry::new(&node.config().limits);
         let is_delivered = async {
             let mut told = pin!(delivered(&stream, reader.has_ended()));

@@ -15,9 +15,9 @@ pub const LOOK_MOST: Duration = Duration::from_millis(500);
 /// A node's connection on which this side has said all it had to say, END included. Dropped, it ends with a FIN behind what
 /// is still on its way; a reset would destroy that.
 #[derive(Debug)]
-pub struct Ended(Option<Connection>);
+pub struct BetweenStreams(Option<Connection>);
 
-impl Ended {
+impl BetweenStreams {
     /// From here on a drop of `connection` does not reset it.
     pub fn new(connection: Connection) -> Self {
         Self(Some(connection))
@@ -45,7 +45,7 @@ impl Ended {
     }
 }
 
-impl Deref for Ended {
+impl Deref for BetweenStreams {
     type Target = Connection;
 
     fn deref(&self) -> &Connection {
@@ -53,7 +53,7 @@ impl Deref for Ended {
     }
 }
 
-impl Drop for Ended {
+impl Drop for BetweenStreams {
     fn drop(&mut self) {
         if let Some(connection) = &self.0 {
             connection.leave_to_kernel();

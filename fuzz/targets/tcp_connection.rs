@@ -6,7 +6,7 @@ use std::sync::{Arc, LazyLock};
 use ekiden_congestion::{Settings as Parameters, Tunables, control};
 use ekiden_tcp::{Connection, Settings};
 use ekiden_units::Time;
-use ekiden_wire::{Flags, SackBlock, Segment, Seq, Timestamps};
+use ekiden_packet::{Flags, SackBlock, Segment, Seq, Timestamps};
 use libfuzzer_sys::fuzz_target;
 
 /// Both initial sequence numbers are close to the wrap.

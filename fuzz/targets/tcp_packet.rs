@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 
-use ekiden_wire::{Packet, Segment};
+use ekiden_packet::{Packet, Segment};
 use libfuzzer_sys::fuzz_target;
 
 const ENDS: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(198, 51, 100, 2)];

@@ -1,8 +1,8 @@
-//! The wire: one thread that moves frames between the ends of all links of a lab when [`Line`] says so.
+//! The emulator: one thread that moves frames between the ends of all links of a lab at the times that [`Line`] says.
 //!
-//! A frame's delay counts from the kernel's receive timestamp, so it matters little when the thread looks. While little
-//! is sent it wakes for each frame and spins the last microseconds before one is due; under load it looks no more often
-//! than every [`TICK_NS`] and sends what is due within half a turn of now, so that frames are as often early as late.
+//! A frame's delay counts from the kernel's receive timestamp, so it matters little when the thread reads the frame. With
+//! few frames it wakes for each, and busy-waits the last microseconds before one is due. Under load it wakes at most every
+//! [`TICK_NS`] and sends the frames due within half a turn from now, so that frames are as often early as late.
 
 mod counters;
 
@@ -26,7 +26,7 @@ use nix::sys::time::{TimeSpec, TimeValLike};
 
 use counters::Counters;
 
-/// How often the thread looks under load.
+/// The shortest time between two turns of the thread under load.
 const TICK_NS: u64 = 200_000;
 /// How long before a frame is due the thread stops sleeping and spins, when little is sent: a timer is that late.
 const SPIN_NS: u64 = 50_000;
@@ -36,8 +36,8 @@ const LOAD_WINDOW_NS: u64 = 10_000_000;
 /// Frames taken from one device before the others have their turn.
 const TURN: usize = 8 * BATCH;
 
-/// A link and the devices in the wire's namespace that lead to its ends.
-pub(crate) struct Wire<'a> {
+/// A link and the devices in the emulator's namespace that lead to its ends.
+pub(crate) struct EmulatedLink<'a> {
     pub name: &'a str,
     pub link: &'a Link,
     pub devices: [String; 2],
@@ -55,7 +55,7 @@ pub(crate) struct Emulator {
 struct Shared {
     /// Two per link: the ends in the order of the scenario.
     sockets: Vec<PacketSocket>,
-    /// Alike: the direction that starts at that end.
+    /// In the same order: of the direction that starts at that end.
     counters: Mutex<Vec<Counters>>,
     stopped: AtomicBool,
 }
@@ -64,7 +64,7 @@ struct Shared {
 struct Driver {
     shared: Arc<Shared>,
     directions: Vec<Direction>,
-    /// Of each node, those that lead to it.
+    /// The directions that lead to each node, by their number.
     leading_to: Vec<Vec<usize>>,
     batch: Batch,
     load: Load,
@@ -79,7 +79,7 @@ struct Direction {
     under_way: VecDeque<(u64, Box<[u8]>)>,
 }
 
-/// Whether much is sent, and how long the thread's turns take then.
+/// Whether the thread is under load, and how long its turns take then.
 struct Load {
     since_ns: u64,
     frames: u64,
@@ -90,30 +90,30 @@ struct Load {
 }
 
 impl Emulator {
-    /// Starts emulating `wires`, whose devices are in `namespace`.
-    pub fn start(namespace: &Namespace, wires: &[Wire<'_>], seed: u64) -> io::Result<Self> {
+    /// Starts emulating `links`, whose devices are in `namespace`.
+    pub fn start(namespace: &Namespace, links: &[EmulatedLink<'_>], seed: u64) -> io::Result<Self> {
         let sockets = namespace
-            .run(|| wires.iter().flat_map(|wire| &wire.devices).map(|device| PacketSocket::open(device)).collect())?;
+            .run(|| links.iter().flat_map(|link| &link.devices).map(|device| PacketSocket::open(device)).collect())?;
         let mut directions = Vec::new();
-        for wire in wires {
+        for EmulatedLink { name, link, .. } in links {
             for end in 0..2 {
-                let line = Line::new(wire.link, random::derive(seed, wire.name, end));
+                let line = Line::new(link, random::derive(seed, name, end));
                 directions.push(Direction { line, under_way: VecDeque::new() });
             }
         }
         let counters = Mutex::new(directions.iter().map(|_| Counters::default()).collect());
         let shared = Arc::new(Shared { sockets, counters, stopped: AtomicBool::new(false) });
-        let mtu = wires.iter().map(|wire| wire.link.mtu).max().unwrap_or_default();
+        let mtu = links.iter().map(|emulated| emulated.link.mtu).max().unwrap_or_default();
         let (stopping, stop) = io::pipe()?;
         let load = Load::new(monotonic_ns());
         let batch = Batch::new(mtu as usize);
-        let unseen_most_ns = wires.iter().map(|wire| wire.link.delay.0 / 2).min().unwrap_or_default();
-        let leading_to = leading_to(wires);
+        let unseen_most_ns = links.iter().map(|emulated| emulated.link.delay.0 / 2).min().unwrap_or_default();
+        let leading_to = leading_to(links);
         let shared_too = Arc::clone(&shared);
         let driver = Driver { shared: shared_too, directions, leading_to, batch, load, unseen_most_ns, stop: stopping };
-        let thread = thread::Builder::new().name("wire".into()).spawn(move || driver.run())?;
-        let names = wires.iter().map(|wire| (wire.name.into(), wire.link.ends.clone())).collect();
-        // Without root the processors sleep, and the counters tell how late that made frames.
+        let thread = thread::Builder::new().name("emulator".into()).spawn(move || driver.run())?;
+        let names = links.iter().map(|EmulatedLink { name, link, .. }| ((*name).into(), link.ends.clone())).collect();
+        // Without root the processors may enter sleep states; the counters record how late that makes frames.
         Ok(Self { shared, names, stop: Some(stop), thread: Some(thread), _awake: Awake::keep().ok() })
     }
 
@@ -145,7 +145,7 @@ impl Drop for Emulator {
 
 impl Driver {
     fn run(mut self) {
-        // Not permitted to everyone; the record's lateness tells what came of it.
+        // Needs a privilege; without it frames may be late, and the record says by how much.
         let _ = schedule::prefer_this_thread();
         while !self.shared.stopped.load(Ordering::Relaxed) {
             let taken = self.take_arrivals();
@@ -179,8 +179,8 @@ impl Driver {
         taken
     }
 
-    /// Sends what is due by `early_ns` from now, to each node in the order in which it is due: what a router gets last
-    /// finds its queues full more often.
+    /// Sends the frames due by `early_ns` from now, to each node in the order in which they are due: a router drops the
+    /// frames that reach it last more often, because they find its queues full.
     fn deliver(&mut self, early_ns: u64) {
         let mut counters = lock(&self.shared.counters);
         for leading_to_it in &self.leading_to {
@@ -232,10 +232,10 @@ impl Driver {
 }
 
 /// The directions that lead to each node, by their number.
-fn leading_to(wires: &[Wire<'_>]) -> Vec<Vec<usize>> {
+fn leading_to(links: &[EmulatedLink<'_>]) -> Vec<Vec<usize>> {
     let mut nodes = BTreeMap::<&str, Vec<usize>>::new();
-    for (at, wire) in wires.iter().enumerate() {
-        let [a, b] = &wire.link.ends;
+    for (at, EmulatedLink { link, .. }) in links.iter().enumerate() {
+        let [a, b] = &link.ends;
         nodes.entry(b).or_default().push(2 * at);
         nodes.entry(a).or_default().push(2 * at + 1);
     }
@@ -327,9 +327,9 @@ mod tests {
     #[test]
     fn directions_are_put_together_by_the_node_they_lead_to() {
         let scenario = Scenario::parse(SCENARIO, "star.toml").unwrap();
-        let wire = |link| Wire { name: "", link, devices: Default::default() };
-        let wires: Vec<_> = scenario.links.values().map(wire).collect();
+        let emulated = |link| EmulatedLink { name: "", link, devices: Default::default() };
+        let links: Vec<_> = scenario.links.values().map(emulated).collect();
         // To a, b, c and the router.
-        assert_eq!(leading_to(&wires), [vec![1], vec![3], vec![4], vec![0, 2, 5]]);
+        assert_eq!(leading_to(&links), [vec![1], vec![3], vec![4], vec![0, 2, 5]]);
     }
 }

@@ -39,7 +39,7 @@ pub use run::verdict;
 pub use sandbox::{Interrupt, clean, isolate, run_directory};
 pub use suits::{has_congestion, suits_lab};
 
-use emulator::{Emulator, Wire};
+use emulator::{EmulatedLink, Emulator};
 use error::building;
 use network::Network;
 
@@ -68,17 +68,18 @@ impl Lab {
         suits_lab(scenario)?;
         let congestion = congestion::hold(scenario)?;
         let network = network::build(scenario)?;
-        let wires: Vec<_> = scenario
+        let links: Vec<_> = scenario
             .links
             .iter()
             .enumerate()
-            .map(|(number, (name, link))| Wire {
+            .map(|(number, (name, link))| EmulatedLink {
                 name,
                 link,
-                devices: [0, 1].map(|end| network::wire_device(number, end)),
+                devices: [0, 1].map(|end| network::emulator_device(number, end)),
             })
             .collect();
-        let emulator = Emulator::start(&network.wire, &wires, scenario.seed).map_err(building("emulate the links"))?;
+        let emulator =
+            Emulator::start(&network.emulator, &links, scenario.seed).map_err(building("emulate the links"))?;
         Ok(Self {
             scenario: scenario.clone(),
             programs: Vec::new(),

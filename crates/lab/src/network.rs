@@ -26,26 +26,26 @@ use crate::tcp;
 /// The hardware address of every device in a node; locally administered.
 const HARDWARE_ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0, 1];
 
-/// How long the kernel may take until devices carry packets; mostly less than a millisecond.
-const CARRY_MOST: Duration = Duration::from_secs(10);
+/// How long the kernel may take until devices have a carrier; mostly less than a millisecond.
+const CARRIER_MOST: Duration = Duration::from_secs(10);
 
 /// The namespaces of a lab.
 pub(crate) struct Network {
     /// One per node, in the order of the scenario.
     pub nodes: Vec<Namespace>,
-    /// The one with the inner ends of all links.
-    pub wire: Namespace,
+    /// The emulator's: the other end of every device that stands for an end of a link.
+    pub emulator: Namespace,
 }
 
-/// The device in the wire's namespace at end `end` (0 or 1) of link `link`.
-pub(crate) fn wire_device(link: usize, end: usize) -> String {
+/// The device in the emulator's namespace at end `end` (0 or 1) of link `link`.
+pub(crate) fn emulator_device(link: usize, end: usize) -> String {
     format!("w{link}{}", if end == 0 { "a" } else { "b" })
 }
 
 /// Builds everything but the emulation itself.
 pub(crate) fn build(scenario: &Scenario) -> Result<Network, Error> {
-    let wire = Namespace::create().map_err(building("make a network namespace"))?;
-    wire.run(tcp::no_ipv6).map_err(building("set up the wire's namespace"))?;
+    let emulator = Namespace::create().map_err(building("make a network namespace"))?;
+    emulator.run(tcp::no_ipv6).map_err(building("set up the emulator's namespace"))?;
     let mut nodes = Vec::new();
     for (index, (name, node)) in scenario.nodes.iter().enumerate() {
         let namespace = Namespace::create().map_err(building("make a network namespace"))?;
@@ -56,19 +56,21 @@ pub(crate) fn build(scenario: &Scenario) -> Result<Network, Error> {
         namespace.run(|| tcp::configure(&node.tcp, mtu, forwards)).map_err(failed)?;
         tcp::check_congestion(&namespace, name, &node.tcp)?;
         let failed = building(format!("set up the devices and routes of node '{name}'"));
-        namespace.run(|| on_netlink(|handle| populate(handle, scenario, index, &wire))).map_err(failed)?;
+        namespace.run(|| on_netlink(|handle| populate(handle, scenario, index, &emulator))).map_err(failed)?;
         nodes.push(namespace);
     }
-    wire.run(|| on_netlink(|handle| raise_wire(handle, scenario))).map_err(building("set up the wire's devices"))?;
+    emulator
+        .run(|| on_netlink(|handle| set_emulator_up(handle, scenario)))
+        .map_err(building("set up the emulator's devices"))?;
     for (namespace, name) in nodes.iter().zip(scenario.nodes.keys()) {
         let failed = building(format!("wait for the devices of node '{name}'"));
-        namespace.run(|| on_netlink(|handle| carry(handle, scenario, name))).map_err(failed)?;
+        namespace.run(|| on_netlink(|handle| await_carrier(handle, scenario, name))).map_err(failed)?;
     }
-    Ok(Network { nodes, wire })
+    Ok(Network { nodes, emulator })
 }
 
 /// Makes the devices, address and routes of one node.
-async fn populate(handle: Handle, scenario: &Scenario, index: usize, wire: &Namespace) -> io::Result<()> {
+async fn populate(handle: Handle, scenario: &Scenario, index: usize, emulator: &Namespace) -> io::Result<()> {
     let Some((name, node)) = scenario.nodes.get_index(index) else { return Ok(()) };
     let own = address(index).ok_or_else(too_many)?;
     let loopback = device::index("lo")?;
@@ -76,8 +78,8 @@ async fn populate(handle: Handle, scenario: &Scenario, index: usize, wire: &Name
     handle.address().add(loopback, own.into(), 32).execute().await.map_err(io_error)?;
     for (number, (link_name, link)) in scenario.links.iter().enumerate() {
         let Some(end) = link.ends.iter().position(|end| end == name) else { continue };
-        let (outer, inner) = (device_name(link_name, number), wire_device(number, end));
-        add_link(&handle, &outer, link, tcp::train_bytes(&node.tcp), &inner, wire).await?;
+        let (outer, inner) = (device_name(link_name, number), emulator_device(number, end));
+        add_link(&handle, &outer, link, tcp::train_bytes(&node.tcp), &inner, emulator).await?;
     }
     for (other, destination) in scenario.nodes.keys().enumerate().filter(|(other, _)| *other != index) {
         let Some(hop) = scenario.path(name, destination).and_then(|path| path.first().copied()) else { continue };
@@ -94,19 +96,19 @@ async fn populate(handle: Handle, scenario: &Scenario, index: usize, wire: &Name
     Ok(())
 }
 
-/// A pair of devices: one here, the other in the wire's namespace.
+/// A pair of devices: one here, the other in the emulator's namespace.
 async fn add_link(
     handle: &Handle,
     name: &str,
     link: &Link,
     train_bytes: u32,
     inner: &str,
-    wire: &Namespace,
+    emulator: &Namespace,
 ) -> io::Result<()> {
     let peer = LinkMessageBuilder::<LinkUnspec>::default()
         .name(inner.into())
         .mtu(link.mtu)
-        .setns_by_fd(wire.as_fd().as_raw_fd())
+        .setns_by_fd(emulator.as_fd().as_raw_fd())
         .build();
     let pair = LinkMessageBuilder::<LinkVeth>::new_with_info_kind(InfoKind::Veth)
         .name(name.into())
@@ -120,10 +122,10 @@ async fn add_link(
     handle.link().set(LinkUnspec::new_with_name(name).arp(false).up().build()).execute().await.map_err(io_error)
 }
 
-async fn raise_wire(handle: Handle, scenario: &Scenario) -> io::Result<()> {
+async fn set_emulator_up(handle: Handle, scenario: &Scenario) -> io::Result<()> {
     for number in 0..scenario.links.len() {
         for end in 0..2 {
-            let name = wire_device(number, end);
+            let name = emulator_device(number, end);
             device::disable_transmit_offload(&name)?;
             let up = LinkUnspec::new_with_name(&name).arp(false).up().build();
             handle.link().set(up).execute().await.map_err(io_error)?;
@@ -132,16 +134,16 @@ async fn raise_wire(handle: Handle, scenario: &Scenario) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until a node's devices carry packets. The kernel learns only a moment after the other ends were set up that they may,
-/// and throws away what is sent before: on a busy machine, the first packets of a run.
-async fn carry(handle: Handle, scenario: &Scenario, node: &str) -> io::Result<()> {
+/// Waits until a node's devices have a carrier. A device gets it only a moment after its other end was set up, and drops
+/// packets sent before: on a busy machine, the first packets of a run.
+async fn await_carrier(handle: Handle, scenario: &Scenario, node: &str) -> io::Result<()> {
     for (number, (name, _)) in
         scenario.links.iter().enumerate().filter(|(_, (_, link))| link.ends.iter().any(|end| end == node))
     {
         let device = device_name(name, number);
         let start = Instant::now();
-        while !is_carrying(&handle, &device).await? {
-            if start.elapsed() > CARRY_MOST {
+        while !has_carrier(&handle, &device).await? {
+            if start.elapsed() > CARRIER_MOST {
                 return Err(io::Error::new(io::ErrorKind::TimedOut, format!("'{device}' has no carrier")));
             }
             tokio::time::sleep(Duration::from_millis(1)).await;
@@ -150,7 +152,7 @@ async fn carry(handle: Handle, scenario: &Scenario, node: &str) -> io::Result<()
     Ok(())
 }
 
-async fn is_carrying(handle: &Handle, device: &str) -> io::Result<bool> {
+async fn has_carrier(handle: &Handle, device: &str) -> io::Result<bool> {
     let mut found = handle.link().get().match_name(device.into()).execute();
     let message = found.try_next().await.map_err(io_error)?;
     let is_up = |attribute: &LinkAttribute| matches!(attribute, LinkAttribute::OperState(State::Up));
@@ -166,7 +168,7 @@ fn metrics(tcp: &ekiden_scenario::Tcp) -> Vec<RouteMetric> {
     tcp.initial_window.map(RouteMetric::InitCwnd).into_iter().chain([congestion]).collect()
 }
 
-/// A node's device is called as its link, where the kernel takes that for a name.
+/// A node's device has the name of its link, if the kernel accepts that as a device's name.
 fn device_name(link: &str, number: usize) -> String {
     let usable = link.len() <= device::NAME_BYTES_MOST && !["lo", "all", "default"].contains(&link);
     if usable { link.into() } else { format!("link{number}") }

@@ -1,4 +1,4 @@
-//! One direction of a link, whatever its discipline, with the packets on it.
+//! One direction of a link, with any queue discipline, and the packets on it.
 
 use std::collections::VecDeque;
 
@@ -9,18 +9,18 @@ use crate::{Counts, Fate, Length, Line, Waiting};
 
 /// One direction of a link, and the packets on it.
 ///
-/// Who holds it offers packets to it, and takes them from it at the time that [`Channel::next_ns`] says. That time stays
-/// true while others are offered; it is a new one only after [`Channel::take`], or where there was none.
+/// The caller offers packets, and takes them out at the time that [`Channel::next_ns`] says. Offering a packet does not
+/// change that time, except from `None`; [`Channel::take`] does.
 ///
 /// Times are nanoseconds of any one clock. Packets come out in the order of arrival.
 #[derive(Debug, Clone)]
-pub struct Channel<P>(Kind<P>);
+pub struct Channel<P>(Model<P>);
 
 #[derive(Debug, Clone)]
-enum Kind<P> {
-    /// What is under way is known when a packet arrives.
+enum Model<P> {
+    /// A packet's fate is known on arrival.
     Settled { line: Line, under_way: VecDeque<(u64, P)>, counts: Counts },
-    /// It is known when a packet leaves the queue.
+    /// A packet's fate is known when it leaves the queue.
     Codel(CodelLine<P>),
 }
 
@@ -29,9 +29,9 @@ impl<P: Length> Channel<P> {
     pub fn new(link: &Link, seed: u64) -> Self {
         Self(match link.discipline {
             Discipline::DropTail | Discipline::Red => {
-                Kind::Settled { line: Line::new(link, seed), under_way: VecDeque::new(), counts: Counts::default() }
+                Model::Settled { line: Line::new(link, seed), under_way: VecDeque::new(), counts: Counts::default() }
             }
-            Discipline::Codel => Kind::Codel(CodelLine::new(link, seed)),
+            Discipline::Codel => Model::Codel(CodelLine::new(link, seed)),
         })
     }
 
@@ -39,7 +39,7 @@ impl<P: Length> Channel<P> {
     #[inline]
     pub fn offer(&mut self, arrival_ns: u64, packet: P) {
         match &mut self.0 {
-            Kind::Settled { line, under_way, counts } => {
+            Model::Settled { line, under_way, counts } => {
                 let bytes = packet.bytes();
                 let fate = line.offer(arrival_ns, bytes);
                 counts.offered(bytes, fate, line);
@@ -47,7 +47,7 @@ impl<P: Length> Channel<P> {
                     under_way.push_back((due_ns, packet));
                 }
             }
-            Kind::Codel(line) => line.offer(arrival_ns, packet),
+            Model::Codel(line) => line.offer(arrival_ns, packet),
         }
     }
 
@@ -55,8 +55,8 @@ impl<P: Length> Channel<P> {
     #[inline]
     pub fn next_ns(&self) -> Option<u64> {
         match &self.0 {
-            Kind::Settled { under_way, .. } => under_way.front().map(|(due_ns, _)| *due_ns),
-            Kind::Codel(line) => line.next_ns(),
+            Model::Settled { under_way, .. } => under_way.front().map(|(due_ns, _)| *due_ns),
+            Model::Codel(line) => line.next_ns(),
         }
     }
 
@@ -67,29 +67,29 @@ impl<P: Length> Channel<P> {
     #[inline]
     pub fn take(&mut self, now_ns: u64) -> Option<P> {
         match &mut self.0 {
-            Kind::Settled { under_way, counts, .. } => {
+            Model::Settled { under_way, counts, .. } => {
                 under_way.front().filter(|(due_ns, _)| *due_ns <= now_ns)?;
                 let (_, packet) = under_way.pop_front()?;
                 counts.delivered(packet.bytes());
                 Some(packet)
             }
-            Kind::Codel(line) => line.take(now_ns),
+            Model::Codel(line) => line.take(now_ns),
         }
     }
 
     /// What waits for the line at `now_ns`, which is no earlier than the last arrival, and no later than the next.
     pub fn waiting(&mut self, now_ns: u64) -> Waiting {
         match &mut self.0 {
-            Kind::Settled { line, .. } => line.waiting(now_ns),
-            Kind::Codel(line) => line.waiting(now_ns),
+            Model::Settled { line, .. } => line.waiting(now_ns),
+            Model::Codel(line) => line.waiting(now_ns),
         }
     }
 
     /// What it has done so far.
     pub fn counts(&self) -> &Counts {
         match &self.0 {
-            Kind::Settled { counts, .. } => counts,
-            Kind::Codel(line) => line.counts(),
+            Model::Settled { counts, .. } => counts,
+            Model::Codel(line) => line.counts(),
         }
     }
 }

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use crate::Length;
 
-/// The delay that a standing queue may have (RFC 8289, section 4.4), in nanoseconds.
+/// The standing queue's acceptable delay, in nanoseconds (RFC 8289, section 4.4).
 const TARGET_NS: u64 = 5_000_000;
 /// How long the delay must have been above the target before a packet is dropped (section 4.3), in nanoseconds.
 const INTERVAL_NS: u64 = 100_000_000;
-/// Where dropping ended less than so many intervals ago, it begins again at the rate that it had (section 5.5).
+/// If dropping ended less than this many intervals ago, it resumes at its last rate (section 5.5).
 const MEMORY_INTERVALS: u64 = 16;
 
 /// Packets that wait, each with its time of arrival.
@@ -46,7 +46,7 @@ impl<P: Length> Fifo<P> {
 /// The state of CoDel (section 5.2), with the RFC's names.
 #[derive(Debug, Clone)]
 pub(crate) struct Codel {
-    /// With no more than so many bytes left nothing is dropped: the longest packet.
+    /// The longest packet in bytes. With no more than this left in the queue nothing is dropped.
     mtu: u64,
     /// When the delay will have been above the target for an interval. `None` while it is below.
     first_above_ns: Option<u64>,
@@ -71,7 +71,8 @@ impl Codel {
         self.dropped
     }
 
-    /// The wire is free at `now_ns`: the packet that it sends next (section 5.5). The last one is never dropped.
+    /// The serializer is free at `now_ns`: returns the packet to send next (section 5.5). The last packet in the queue is
+    /// never dropped.
     pub fn dequeue<P: Length>(&mut self, now_ns: u64, queue: &mut Fifo<P>) -> Option<P> {
         let (mut packet, mut may_drop) = self.take(now_ns, queue);
         if self.is_dropping {

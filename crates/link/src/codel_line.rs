@@ -1,8 +1,8 @@
 //! One direction of a link with CoDel.
 //!
-//! A packet's fate is settled when it leaves the queue, and what happens to the queue between two looks at it follows from
-//! the arrivals so far: the line catches up when it is looked at. What comes out, and when, does not depend on how often
-//! that is.
+//! CoDel decides about a packet when it leaves the queue. What happens in the queue follows from the arrivals so far, so the
+//! line computes it only when it is called, for all the time since the last call. What comes out, and when, does not depend
+//! on how often it is called.
 
 use std::collections::VecDeque;
 
@@ -10,22 +10,22 @@ use ekiden_scenario::{Link, Queue};
 
 use crate::codel::{Codel, Fifo};
 use crate::loss::Loss;
-use crate::wire::Wire;
+use crate::serializer::Serializer;
 use crate::{Counts, Length, Waiting, has_room};
 
 /// A line with CoDel, and the packets on it.
 ///
-/// Invariants as of [`Line`](crate::Line); and while packets wait, one is under way.
+/// Invariants: those of [`Line`](crate::Line); and while packets wait in the queue, at least one is under way.
 #[derive(Debug, Clone)]
 pub(crate) struct CodelLine<P> {
-    wire: Wire,
+    serializer: Serializer,
     queue: Queue,
     codel: Codel,
     loss: Loss,
     last_arrival_ns: u64,
     waiting: Fifo<P>,
-    /// When packets that were sent are due. One that is lost is under way too, as nothing: the line is looked at when it
-    /// is due, so that others that wait are not forgotten.
+    /// Packets that were sent, each with the time at which it comes out. A lost packet has an entry too, with `None`: at
+    /// that time the caller calls again, and the packets that wait behind it are sent.
     under_way: VecDeque<(u64, Option<P>)>,
     counts: Counts,
 }
@@ -34,7 +34,7 @@ impl<P: Length> CodelLine<P> {
     /// A line with the properties of `link`, all that is random drawn from `seed`.
     pub fn new(link: &Link, seed: u64) -> Self {
         Self {
-            wire: Wire::new(link, seed),
+            serializer: Serializer::new(link, seed),
             queue: link.queue,
             codel: Codel::new(link.mtu),
             loss: Loss::new(link, seed),
@@ -50,9 +50,9 @@ impl<P: Length> CodelLine<P> {
         self.last_arrival_ns = arrival_ns;
         let bytes = packet.bytes();
         self.catch_up(arrival_ns);
-        // Having caught up, nothing waits if the wire is free.
-        self.wire.rest_until(arrival_ns);
-        if self.wire.free_ns() == arrival_ns {
+        // After `catch_up` nothing waits if the serializer is free.
+        self.serializer.idle_until(arrival_ns);
+        if self.serializer.free_ns() == arrival_ns {
             self.waiting.push(arrival_ns, packet);
             self.send(arrival_ns);
         } else if has_room(self.queue, self.waiting.packets(), self.waiting.bytes(), bytes) {
@@ -72,8 +72,8 @@ impl<P: Length> CodelLine<P> {
         if due_ns > now_ns {
             return None;
         }
-        // What waits then begins when this one has left the wire: one is under way again.
-        self.catch_up(self.wire.end_ns(due_ns));
+        // If packets wait, the next one was begun when this one had been sent: so one is under way again.
+        self.catch_up(self.serializer.end_ns(due_ns));
         let (_, packet) = self.under_way.pop_front()?;
         packet.inspect(|packet| self.counts.delivered(packet.bytes()))
     }
@@ -87,21 +87,21 @@ impl<P: Length> CodelLine<P> {
         &self.counts
     }
 
-    /// Sends what the wire has had time to begin with at `now_ns`.
+    /// Sends all packets that the serializer could begin to send by `now_ns`.
     fn catch_up(&mut self, now_ns: u64) {
-        while self.waiting.packets() > 0 && self.wire.free_ns() <= now_ns {
-            self.send(self.wire.free_ns());
+        while self.waiting.packets() > 0 && self.serializer.free_ns() <= now_ns {
+            self.send(self.serializer.free_ns());
         }
     }
 
-    /// The wire is free at `now_ns`, and something waits.
+    /// Sends the next packet. The serializer is free at `now_ns`, and at least one packet waits.
     fn send(&mut self, now_ns: u64) {
         let dropped_before = self.codel.dropped();
         let packet = self.codel.dequeue(now_ns, &mut self.waiting);
         self.counts.queue_drops += self.codel.dropped() - dropped_before;
         let Some(packet) = packet else { return };
-        let due_ns = self.wire.send(packet.bytes());
-        // The loss happens on the wire: a lost packet has taken its time on it.
+        let due_ns = self.serializer.send(packet.bytes());
+        // A packet is lost after it was sent: it takes its time in the serializer.
         let is_lost = self.loss.strikes();
         self.counts.random_losses += u64::from(is_lost);
         self.under_way.push_back((due_ns, (!is_lost).then_some(packet)));

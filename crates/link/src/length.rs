@@ -1,4 +1,4 @@
-//! What a link has to know of a packet.
+//! What a link must know of a packet: its length.
 
 /// Something that is sent over a link.
 pub trait Length {

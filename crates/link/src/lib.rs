@@ -1,7 +1,7 @@
 //! A link as arithmetic: what the lab's emulator does in real time and the simulator in virtual time.
 //!
-//! [`Line`] is one direction of it that settles a packet's fate on arrival; [`Channel`] holds the packets too, which CoDel
-//! needs. Nothing here waits or reads a clock.
+//! [`Line`] is one direction of a link that decides a packet's fate on arrival. [`Channel`] holds the packets too, which
+//! CoDel needs. Nothing here waits or reads a clock.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -14,8 +14,8 @@ mod line;
 mod loss;
 pub mod random;
 mod red;
+mod serializer;
 mod waiting;
-mod wire;
 
 pub use channel::Channel;
 pub use counts::Counts;
@@ -25,7 +25,7 @@ pub use waiting::Waiting;
 
 use ekiden_scenario::Queue;
 
-/// Whether a queue in which so much waits has room for a packet of `bytes`.
+/// Whether a queue of this length has room for a packet of `bytes`.
 fn has_room(limit: Queue, waiting_packets: usize, waiting_bytes: u64, bytes: u32) -> bool {
     match limit {
         Queue::Bytes(limit) => waiting_bytes + u64::from(bytes) <= limit.0,

@@ -1,8 +1,7 @@
-//! One direction of a link whose packets' fate is settled when they arrive: when one comes out, or that it does not.
+//! One direction of a link that decides on a packet's arrival when it comes out, or that it is dropped or lost.
 //!
-//! The line is a first-in-first-out queue before a wire of fixed rate, followed by a delay. Drop tail and RED decide
-//! about a packet when it arrives, so all is known then. Nothing here waits or reads a clock. Times are nanoseconds of any
-//! one clock.
+//! The line is a first-in-first-out queue, a serializer of fixed rate, and a delay. Drop tail and RED decide about a packet
+//! when it arrives, so its fate is known then. Nothing here waits or reads a clock. Times are nanoseconds of any one clock.
 
 use std::collections::VecDeque;
 
@@ -10,19 +9,19 @@ use ekiden_scenario::{Discipline, Link, Queue};
 
 use crate::loss::Loss;
 use crate::red::Red;
-use crate::wire::Wire;
+use crate::serializer::Serializer;
 use crate::{Waiting, has_room};
 
 /// One direction of a link, with drop tail or RED.
 ///
-/// Of CoDel, which decides when packets leave the queue, a line knows the limit only: [`Channel`](crate::Channel) has it
-/// all.
+/// CoDel decides when a packet leaves the queue, so a line cannot model it and applies the queue's limit only;
+/// [`Channel`](crate::Channel) models all disciplines.
 ///
-/// Invariants: packets come out in the order of arrival; the wire carries one packet at a time and rests only when none
-/// waits; the packets waiting (arrived, and not begun to be sent) never exceed the queue's limit.
+/// Invariants: packets come out in the order of arrival; the serializer sends one packet at a time, and is idle only
+/// when none waits; the packets waiting (arrived, and not begun to be sent) never exceed the queue's limit.
 #[derive(Debug, Clone)]
 pub struct Line {
-    wire: Wire,
+    serializer: Serializer,
     queue: Queue,
     pub(crate) red: Option<Box<Red>>,
     loss: Loss,
@@ -42,20 +41,20 @@ pub enum Fate {
     },
     /// The queue has no room for it, or its discipline chose it.
     Dropped,
-    /// It is sent, and lost on the way.
+    /// It is sent, and lost behind the serializer.
     Lost,
 }
 
 impl Line {
     /// A line with the properties of `link`, all that is random drawn from `seed`.
     pub fn new(link: &Link, seed: u64) -> Self {
-        let wire = Wire::new(link, seed);
+        let serializer = Serializer::new(link, seed);
         let red = match link.discipline {
-            Discipline::Red => Some(Box::new(Red::new(link.queue, wire.takes_ns(link.mtu), seed))),
+            Discipline::Red => Some(Box::new(Red::new(link.queue, serializer.serialization_ns(link.mtu), seed))),
             Discipline::DropTail | Discipline::Codel => None,
         };
         Self {
-            wire,
+            serializer,
             queue: link.queue,
             red,
             loss: Loss::new(link, seed),
@@ -70,16 +69,16 @@ impl Line {
         let arrival_ns = arrival_ns.max(self.last_arrival_ns);
         self.last_arrival_ns = arrival_ns;
         self.begin(arrival_ns);
-        let rested_since_ns = self.wire.rest_until(arrival_ns);
-        let begins_at_once = self.wire.free_ns() == arrival_ns;
+        let idle_since_ns = self.serializer.idle_until(arrival_ns);
+        let begins_at_once = self.serializer.free_ns() == arrival_ns;
         let has_room = begins_at_once || has_room(self.queue, self.waiting.len(), self.waiting_bytes, bytes);
         if let Some(red) = &mut self.red {
-            let rested_ns = rested_since_ns.map(|since_ns| arrival_ns - since_ns);
+            let idle_ns = idle_since_ns.map(|since_ns| arrival_ns - since_ns);
             let waiting = match self.queue {
                 Queue::Bytes(_) => self.waiting_bytes,
                 Queue::Packets(_) => self.waiting.len() as u64,
             };
-            if red.drops(waiting, rested_ns, has_room) {
+            if red.drops(waiting, idle_ns, has_room) {
                 return Fate::Dropped;
             }
         }
@@ -87,11 +86,11 @@ impl Line {
             return Fate::Dropped;
         }
         if !begins_at_once {
-            self.waiting.push_back((self.wire.free_ns(), bytes));
+            self.waiting.push_back((self.serializer.free_ns(), bytes));
             self.waiting_bytes += u64::from(bytes);
         }
-        let due_ns = self.wire.send(bytes);
-        // The loss happens on the wire: a lost packet has taken its time on it.
+        let due_ns = self.serializer.send(bytes);
+        // A packet is lost after it was sent: it takes its time in the serializer.
         if self.loss.strikes() { Fate::Lost } else { Fate::Arrives { due_ns } }
     }
 
@@ -101,7 +100,7 @@ impl Line {
         Waiting { packets: self.waiting_packets(), bytes: self.waiting_bytes }
     }
 
-    /// Those that have begun to be sent by `now_ns` wait no longer.
+    /// Takes the packets out of the queue that the serializer began to send by `now_ns`.
     fn begin(&mut self, now_ns: u64) {
         while let Some(&(_, bytes)) = self.waiting.front().filter(|(start_ns, _)| *start_ns <= now_ns) {
             self.waiting_bytes -= u64::from(bytes);

@@ -1,11 +1,11 @@
-//! Random loss: of each packet by itself, or in runs.
+//! Random loss: of each packet independently, or in bursts.
 
 use ekiden_scenario::Link;
 use ekiden_units::Fraction;
 
 use crate::random::Random;
 
-/// Which packets are lost on the wire. Reproducible: a function of the seed and the number of packets sent.
+/// Decides which of the packets sent are lost. Reproducible: a function of the seed and the number of packets sent.
 #[derive(Debug, Clone)]
 pub(crate) struct Loss {
     random: Random,
@@ -17,7 +17,7 @@ enum Model {
     /// Each packet is lost with this probability.
     Independent(Fraction),
     /// Gilbert (Bell System Technical Journal 39(5), 1960), with every packet lost in the bad state and none in the
-    /// good one. The state changes before each packet; it begins as in the long run.
+    /// good one. The state may change before each packet. The first state is drawn from the stationary distribution.
     Gilbert {
         is_bad: bool,
         /// Probabilities of going from the good to the bad state and back, in parts of 2⁶⁴.
@@ -30,7 +30,7 @@ enum Model {
 const ALWAYS: u128 = 1 << 64;
 
 impl Loss {
-    /// The loss of `link`, drawn from `seed`. In the long run its part of the packets is lost, in runs of its mean length.
+    /// The loss of `link`, drawn from `seed`: on average its loss rate, in bursts of its mean length.
     pub fn new(link: &Link, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let model = match link.loss_burst {
@@ -38,7 +38,7 @@ impl Loss {
             _ if link.loss.0 == 0 => Model::Independent(link.loss),
             burst => {
                 let ends = ALWAYS / u128::from(burst);
-                // What makes the bad state's part in the long run, begins / (begins + ends), the loss.
+                // So that the stationary probability of the bad state, begins / (begins + ends), is the loss rate.
                 let kept = Fraction::ONE.0.saturating_sub(link.loss.0).max(1);
                 let begins = ALWAYS * u128::from(link.loss.0) / (u128::from(burst) * u128::from(kept));
                 Model::Gilbert { is_bad: random.is_below(link.loss), begins: begins.min(ALWAYS), ends }

@@ -13,8 +13,8 @@ use crate::random::{Random, derive};
 /// `min_th` as a part of the queue's limit: a third of `max_th`, as Floyd recommends ("RED: Discussions of Setting
 /// Parameters", 1997).
 const MIN_PART: u64 = 12;
-/// `max_th` as a part of the queue's limit: what Linux's tc-red chooses if it is told nothing. The upper half of the queue
-/// is left to bursts, beyond twice `max_th`, where all is dropped.
+/// `max_th` as a part of the queue's limit: the default of Linux's tc-red. The gentle variant drops everything from twice
+/// `max_th` on; the upper half of the queue is left to bursts.
 const MAX_PART: u64 = 4;
 /// `max_p`: a tenth (Floyd, 1997; the paper of 1993 has 0.02).
 const MAX_P: Fraction = Fraction(100_000_000);
@@ -23,7 +23,7 @@ const WEIGHT_SHIFT: u32 = 9;
 
 /// Averages and thresholds have this many binary digits after the point.
 const POINT: u32 = 20;
-/// Longer queues count as this long, so that nothing overflows.
+/// Longer queues count as this long, so that no sum overflows.
 const LONGEST: u64 = 1 << 40;
 
 /// The state of RED: figure 2 of the paper, and its "gentle" variant (Floyd, "Recommendation on using the gentle_ variant
@@ -36,7 +36,7 @@ pub(crate) struct Red {
     /// Fixed point, as the average.
     min_th: u64,
     max_th: u64,
-    /// How long a packet as long as the MTU is on the wire.
+    /// The serialization time of a packet as long as the MTU.
     packet_ns: u64,
     average: u64,
     /// Packets since the last that was dropped, as long as the average has not been below `min_th`.
@@ -45,7 +45,7 @@ pub(crate) struct Red {
 }
 
 impl Red {
-    /// RED for a queue with this limit, before a wire on which a typical packet takes `packet_ns`.
+    /// RED for a queue with this limit, whose serializer takes `packet_ns` for a typical packet.
     pub fn new(limit: Queue, packet_ns: u64, seed: u64) -> Self {
         let limit = match limit {
             Queue::Bytes(bytes) => bytes.0,
@@ -62,12 +62,12 @@ impl Red {
         }
     }
 
-    /// A packet arrives where so much waits. Whether it is dropped: because RED wants it, or because the queue is full.
+    /// A packet arrives at a queue of length `waiting`. Returns whether it is dropped: by RED, or because the queue is full.
     ///
-    /// `rested_ns` is how long the wire has had nothing to send since the last arrival, if it had nothing.
-    pub fn drops(&mut self, waiting: u64, rested_ns: Option<u64>, has_room: bool) -> bool {
-        match rested_ns {
-            Some(rested_ns) => self.average = decayed(self.average, rested_ns / self.packet_ns),
+    /// `idle_ns` is how long the serializer has been idle since the last arrival; `None` if it is busy.
+    pub fn drops(&mut self, waiting: u64, idle_ns: Option<u64>, has_room: bool) -> bool {
+        match idle_ns {
+            Some(idle_ns) => self.average = decayed(self.average, idle_ns / self.packet_ns),
             None => self.average_in(waiting),
         }
         let drops = match self.probability() {
@@ -84,7 +84,7 @@ impl Red {
         if !drops && has_room {
             return false;
         }
-        // What is dropped for want of room is a drop like others.
+        // A drop because the queue is full counts like one of RED's.
         self.count = self.count.map(|_| 0);
         true
     }
@@ -122,7 +122,7 @@ fn spread(p: Fraction, count: u64) -> Fraction {
     }
 }
 
-/// The average after a rest in which `packets` could have been sent: as if each had found the queue empty (section 4).
+/// The average after an idle time in which `packets` could have been sent: as if each had found the queue empty (section 4).
 fn decayed(average: u64, packets: u64) -> u64 {
     const ONE: u64 = 1 << 32;
     let (mut factor, mut power, mut packets) = (ONE, ONE - (ONE >> WEIGHT_SHIFT), packets);

@@ -3,10 +3,10 @@
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 
+use ekiden_packet::pcap::PcapWriter;
+use ekiden_packet::{Datagram, Packet as Headers};
 use ekiden_scenario::{Scenario, address};
 use ekiden_units::Time;
-use ekiden_wire::pcap::PcapWriter;
-use ekiden_wire::{Datagram, Packet as Headers};
 
 use crate::packet::{Body, IP_HEADER, Packet};
 

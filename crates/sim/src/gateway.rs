@@ -1,11 +1,11 @@
 //! A gateway that keeps parallel streams in balance (S2, section 3): it shows what its node forwards of its streams to
-//! [`ekiden_balance`], and writes the windows that this decides.
+//! [`ekiden_window_balance`], and writes the windows that this decides.
 
-use ekiden_balance::{Direction, Group, Settings, flags};
+use ekiden_packet::Segment;
 use ekiden_record::Event as Noted;
 use ekiden_scenario::Scenario;
 use ekiden_units::Time;
-use ekiden_wire::Segment;
+use ekiden_window_balance::{Direction, Group, Settings, flags};
 
 use crate::packet::{Body, Packet, node_number};
 use crate::socket::Socket;
@@ -137,9 +137,9 @@ impl Gateway {
     }
 }
 
-fn seen(now: Time, direction: Direction, segment: &Segment) -> ekiden_balance::Packet {
+fn seen(now: Time, direction: Direction, segment: &Segment) -> ekiden_window_balance::Packet {
     let bit = |is_set: bool, flag: u8| if is_set { flag } else { 0 };
-    ekiden_balance::Packet {
+    ekiden_window_balance::Packet {
         time_us: now.0 / 1000,
         seq: segment.seq.0,
         ack: segment.ack.unwrap_or_default().0,
@@ -156,7 +156,7 @@ fn seen(now: Time, direction: Direction, segment: &Segment) -> ekiden_balance::P
 
 #[cfg(test)]
 mod tests {
-    use ekiden_wire::{Flags, Options, Seq};
+    use ekiden_packet::{Flags, Options, Seq};
 
     use super::*;
     use crate::flows::Flows;

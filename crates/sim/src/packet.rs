@@ -1,8 +1,8 @@
 //! What travels over the network: packets, and the numbers by which they name nodes, sockets and sources.
 
 use ekiden_link::Length;
+use ekiden_packet::Segment;
 use ekiden_scenario::Scenario;
-use ekiden_wire::Segment;
 
 /// An IPv4 header.
 pub(crate) const IP_HEADER: u32 = 20;

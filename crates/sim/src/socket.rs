@@ -1,8 +1,8 @@
 //! One end of a connection, and the program that uses it.
 
+use ekiden_packet::{Segment, Seq};
 use ekiden_tcp::{Connection, Info};
 use ekiden_units::Time;
-use ekiden_wire::{Segment, Seq};
 
 use crate::packet::{Body, IP_HEADER, Packet};
 use crate::stack::Stack;

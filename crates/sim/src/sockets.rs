@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use ekiden_congestion::Tunables;
 use ekiden_link::random;
+use ekiden_packet::{Segment, Seq};
 use ekiden_scenario::{Scenario, Tcp};
 use ekiden_tcp::{Connection, Failure, State};
 use ekiden_units::Time;
-use ekiden_wire::{Segment, Seq};
 
 use crate::packet::node_number;
 use crate::socket::{Program, Socket, TunnelEnd};

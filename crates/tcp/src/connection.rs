@@ -1,8 +1,8 @@
 //! A connection: its states (RFC 9293, section 3.3.2), and what segments, timers and the application do to it.
 
 use ekiden_congestion::CongestionControl;
+use ekiden_packet::{Flags, Options, Segment, Seq, Timestamps};
 use ekiden_units::Time;
-use ekiden_wire::{Flags, Options, Segment, Seq, Timestamps};
 
 use crate::info::Info;
 use crate::receiver::{Accepted, Receiver, scale_for};

@@ -1,6 +1,6 @@
 //! The window that the peer offers (RFC 9293, section 3.10.7.4; RFC 7323, section 2).
 
-use ekiden_wire::{Segment, Seq};
+use ekiden_packet::{Segment, Seq};
 
 #[derive(Debug)]
 pub(crate) struct Offer {

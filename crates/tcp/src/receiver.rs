@@ -2,8 +2,8 @@
 //!
 //! Positions count the peer's sequence numbers without wrapping: its SYN has position 0, its first byte 1.
 
+use ekiden_packet::{SackBlock, SackBlocks, Segment, Seq, Timestamps};
 use ekiden_units::Time;
-use ekiden_wire::{SackBlock, SackBlocks, Segment, Seq, Timestamps};
 
 use crate::ranges::Ranges;
 use crate::rtt::on_tick;

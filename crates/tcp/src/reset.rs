@@ -1,6 +1,6 @@
 //! Resets: RFC 9293, section 3.10.7.1.
 
-use ekiden_wire::{Flags, Options, Segment, Seq};
+use ekiden_packet::{Flags, Options, Segment, Seq};
 
 /// A reset without an acknowledgement.
 pub(crate) fn reset((local, remote): (u16, u16), seq: Seq) -> Segment {

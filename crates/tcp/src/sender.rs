@@ -3,8 +3,8 @@
 //! Positions count this end's sequence numbers without wrapping: the SYN has position 0, the first byte 1.
 
 use ekiden_congestion::CongestionControl;
+use ekiden_packet::{Segment, Seq};
 use ekiden_units::Time;
-use ekiden_wire::{Segment, Seq};
 
 use crate::buffer::SendBuffer;
 use crate::info::Info;

@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use common::{Fate, Pair};
+use ekiden_packet::SackBlock;
 use ekiden_tcp::{PartialAcks, Settings, State, Transmit};
 use ekiden_units::Time;
-use ekiden_wire::SackBlock;
 
 const PAYLOAD: u64 = 100;
 /// From this initial window on, a table has one row for all that happens at the same time in the same phase.
@@ -176,7 +176,7 @@ fn trace_from(first: u32, settings: &Settings, segments: u64, lost: &[(u64, u32)
 /// Until segment 1 has arrived, acknowledgements report 2 to 9 as well.
 fn renege(first: u32, transmit: &mut Transmit) {
     let options = &mut transmit.segment.options;
-    let place = |number: u32| ekiden_wire::Seq(first) + 1 + (number - 1) * PAYLOAD as u32;
+    let place = |number: u32| ekiden_packet::Seq(first) + 1 + (number - 1) * PAYLOAD as u32;
     if transmit.segment.ack == Some(place(1)) && !options.sack.is_empty() {
         let known = options.sack.iter().map(|block| SackBlock { start: place(2), ..block });
         options.sack = known.take(1).collect();

@@ -3,9 +3,9 @@
 mod common;
 
 use common::peer::{Bench, SYN};
+use ekiden_packet::{Flags, Options, SackBlock, Seq};
 use ekiden_tcp::{Settings, State};
 use ekiden_units::Time;
-use ekiden_wire::{Flags, Options, SackBlock, Seq};
 use proptest::prelude::*;
 
 #[derive(Debug, Clone)]

@@ -4,9 +4,9 @@ mod common;
 
 use common::peer::{Bench, FIN, NONE, RST, SYN, at, plain};
 use common::{Fate, Pair, reno};
+use ekiden_packet::{Options, Segment, Seq};
 use ekiden_tcp::{Connection, Failure, Settings, State, Transmit};
 use ekiden_units::Time;
-use ekiden_wire::{Options, Segment, Seq};
 
 /// A connection whose peer has taken three segments of 1000 bytes and closed its window; seven more wait.
 fn closed_window(settings: &Settings) -> Bench {
@@ -185,7 +185,7 @@ fn forged_data_does_not_make_two_ends_answer_each_other_for_ever() {
 }
 
 fn stamped() -> Options {
-    Options { timestamps: Some(ekiden_wire::Timestamps { value: 50, echo: 0 }), ..Options::default() }
+    Options { timestamps: Some(ekiden_packet::Timestamps { value: 50, echo: 0 }), ..Options::default() }
 }
 
 #[test]

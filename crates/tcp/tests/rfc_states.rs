@@ -4,9 +4,9 @@ mod common;
 
 use common::peer::{Bench, FIN, NONE, RST, SYN, at, plain};
 use common::reno;
+use ekiden_packet::{Options, Segment, Seq};
 use ekiden_tcp::{Connection, Failure, Settings, State};
 use ekiden_units::Time;
-use ekiden_wire::{Options, Segment, Seq};
 
 #[test]
 fn both_may_open_at_once() {

@@ -39,7 +39,7 @@ fn links() -> impl Strategy<Value = Link> {
     )
 }
 
-/// Lengths, and gaps in tenths of the time that 800 bytes take on the wire.
+/// Lengths, and gaps in tenths of the time that 800 bytes take to send.
 fn traffic() -> impl Strategy<Value = Vec<(u64, u32)>> {
     prop::collection::vec((prop_oneof![Just(0u64), 0u64..12, 0u64..400], 20u32..=1500), 1..1_000)
 }
@@ -84,7 +84,7 @@ proptest! {
         for window in out.windows(2) {
             prop_assert!(window[0].1.number < window[1].1.number && window[0].0 <= window[1].0);
         }
-        // From any packet to any later one no more has come out than the wire carries and jitter holds back. Times are
+        // From any packet to any later one no more has come out than the serializer sends and jitter holds back. Times are
         // rounded down.
         for step in [1, 2, 7, 100] {
             for window in out.windows(step + 1) {

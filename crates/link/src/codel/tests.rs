@@ -98,12 +98,12 @@ impl CodelQueue {
 fn reference(link: &Link, arrivals: &[Packet]) -> (Vec<(u64, usize)>, Vec<usize>) {
     let mut queue = CodelQueue { mtu: link.mtu.into(), ..CodelQueue::default() };
     let mut out = Vec::new();
-    // When the wire is free, in parts of a nanosecond of which the rate makes one.
+    // When the serializer is free, in parts of a nanosecond of which the rate makes one.
     let (part, mut free) = (u128::from(link.rate.0), 0u128);
     let mut arrivals = arrivals.iter().copied().peekable();
     loop {
         let free_ns = (free / part) as u64;
-        // The wire asks first, where it is free when a packet arrives.
+        // If the serializer is free when a packet arrives, it dequeues first.
         let asks = !queue.packets.is_empty() && arrivals.peek().is_none_or(|packet| free_ns <= packet.arrival);
         let now = if asks {
             free_ns
@@ -205,7 +205,7 @@ proptest! {
 
 #[test]
 fn a_standing_queue_is_dropped_from_faster_and_faster_and_from_there_the_next_time() {
-    // 120 % of 10 Mbit/s for 10 s, a rest, and again.
+    // 120 % of 10 Mbit/s for 10 s, a pause, and again.
     let link = link(10_000_000, 1_000_000, Queue::Packets(10_000));
     let phases = [(120, 0, 20_000), (50, 0, 1_000), (120, 0, 20_000)];
     let arrivals = arrivals(10_000_000, &phases, 7);

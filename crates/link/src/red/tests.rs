@@ -20,9 +20,9 @@ impl Reference {
     }
 
     /// The probability with which the packet that arrives now is dropped.
-    fn arrival(&mut self, waiting: f64, rested: Option<i32>) -> f64 {
+    fn arrival(&mut self, waiting: f64, idle: Option<i32>) -> f64 {
         let weight = 1.0 / 512.0;
-        match rested {
+        match idle {
             None => self.average = (1.0 - weight) * self.average + weight * waiting,
             Some(packets) => self.average *= (1.0f64 - weight).powi(packets),
         }
@@ -95,11 +95,11 @@ proptest! {
                     Queue::Bytes(_) => waiting.iter().map(|bytes| f64::from(*bytes)).sum(),
                     Queue::Packets(_) => waiting.len() as f64,
                 };
-                let rested = (free < now).then(|| ((now - free) / packet_ns) as i32);
-                let p = reference.arrival(waits, rested);
+                let idle = (free < now).then(|| ((now - free) / packet_ns) as i32);
+                let p = reference.arrival(waits, idle);
                 let size = match queue { Queue::Bytes(_) => f64::from(bytes), Queue::Packets(_) => 1.0 };
                 let full = waits + size > limit && free > now;
-                // A rest counts once, even if the packet that ends it is dropped.
+                // An idle time counts once, even if the packet that ends it is dropped.
                 free = free.max(now);
                 let fate = line.offer(now, bytes);
                 let average = line.red.as_ref().unwrap().average as f64 / f64::from(1 << POINT);
@@ -129,7 +129,7 @@ proptest! {
     }
 
     #[test]
-    fn a_rest_counts_as_packets_that_found_the_queue_empty(average in 0u64..1 << 60, packets in 0u64..20_000) {
+    fn idle_time_counts_as_packets_that_found_the_queue_empty(average in 0u64..1 << 60, packets in 0u64..20_000) {
         let exact = average as f64 * (511.0f64 / 512.0).powi(packets as i32);
         let difference = (decayed(average, packets) as f64 - exact).abs();
         // The factor is exact to some parts of 2³².
@@ -141,8 +141,8 @@ proptest! {
         limit in any::<u64>(), packet_ns in any::<u64>(), arrivals in prop::collection::vec(any::<(u64, Option<u64>, bool)>(), 1..50),
     ) {
         let mut red = Red::new(Queue::Packets(limit), packet_ns, 1);
-        for (waiting, rested, room) in arrivals {
-            let drops = red.drops(waiting, rested, room);
+        for (waiting, idle, room) in arrivals {
+            let drops = red.drops(waiting, idle, room);
             prop_assert!(room || drops);
         }
     }

@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 use ekiden_congestion::{CongestionControl, Window};
+use ekiden_packet::{Segment, Seq};
 use ekiden_tcp::{Connection, Settings, State};
 use ekiden_units::Time;
-use ekiden_wire::{Segment, Seq};
 
 /// Segments that a measurement sends at least.
 const SEGMENTS: u64 = 500_000;

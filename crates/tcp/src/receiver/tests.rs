@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use ekiden_wire::{Flags, Options};
+use ekiden_packet::{Flags, Options};
 use proptest::prelude::*;
 
 use super::*;

@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ekiden_congestion::{Algorithm, CongestionControl, Native, Settings as Parameters, Tunables, control};
+use ekiden_packet::{Segment, Seq};
 use ekiden_tcp::{Connection, Settings, State, Transmit, reset_for};
 use ekiden_units::Time;
-use ekiden_wire::{Segment, Seq};
 
 pub fn reno() -> Box<Native> {
     let tunables = Tunables::new(&Parameters::default()).expect("the defaults are valid");

@@ -1,9 +1,9 @@
 //! One connection against segments made by hand.
 #![allow(dead_code)] // Every test file uses some of it.
 
+use ekiden_packet::{Flags, Options, SackBlock, Segment, Seq, Timestamps};
 use ekiden_tcp::{Accepted, Connection, Settings};
 use ekiden_units::Time;
-use ekiden_wire::{Flags, Options, SackBlock, Segment, Seq, Timestamps};
 
 use super::reno;
 

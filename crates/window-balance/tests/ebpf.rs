@@ -3,7 +3,7 @@
 use std::process::Command;
 
 const PROGRAM: &str = r#"
-#include "ekiden/balance.h"
+#include "ekiden/window_balance.h"
 
 struct ekb_settings settings;
 struct ekb_group group;

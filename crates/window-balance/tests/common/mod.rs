@@ -1,7 +1,7 @@
 //! A group of streams as the gateway sees it pass.
 #![allow(dead_code)] // Not every test needs everything.
 
-use ekiden_balance::{Direction, Group, Packet, Settings, flags};
+use ekiden_window_balance::{Direction, Group, Packet, Settings, flags};
 
 /// Payload of a data segment.
 pub const SEGMENT: u32 = 1_000;

@@ -1,7 +1,7 @@
 //! Keeping parallel TCP streams in balance: what a gateway at the entrance of the wide area network decides (Sugawara, Inaba,
 //! Hiraki, "Balancing Window Size of Parallel TCP Streams using Gateway", section 3).
 //!
-//! It is written once, as the C header `include/ekiden/balance.h`: integers only, no kernel types, no loops. What it does,
+//! It is written once, as the C header `include/ekiden/window_balance.h`: integers only, no kernel types, no loops. What it does,
 //! and how it decides what the paper leaves open, stands there. [`Group`] calls its native build.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]

@@ -46,24 +46,24 @@ pub(crate) struct Stream {
 
 // The structures are `repr(C)` and of the C side's sizes (see the test below).
 unsafe extern "C" {
-    safe fn ekiden_balance_observe(
+    safe fn ekiden_window_balance_observe(
         settings: &Settings,
         group: &mut Group,
         stream: &mut Stream,
         index: u32,
         packet: &Packet,
     ) -> u32;
-    safe fn ekiden_balance_flow(stream: &Stream) -> u32;
+    safe fn ekiden_window_balance_flow(stream: &Stream) -> u32;
     #[cfg(test)]
-    safe fn ekiden_balance_sizes(sizes: &mut [u64; 4]);
+    safe fn ekiden_window_balance_sizes(sizes: &mut [u64; 4]);
 }
 
 pub(crate) fn observe(settings: &Settings, group: &mut Group, stream: &mut Stream, index: u32, packet: &Packet) -> u32 {
-    ekiden_balance_observe(settings, group, stream, index, packet)
+    ekiden_window_balance_observe(settings, group, stream, index, packet)
 }
 
 pub(crate) fn flow(stream: &Stream) -> u32 {
-    ekiden_balance_flow(stream)
+    ekiden_window_balance_flow(stream)
 }
 
 #[cfg(test)]
@@ -73,7 +73,7 @@ mod tests {
     #[test]
     fn both_sides_agree_on_sizes() {
         let mut sizes = [0; 4];
-        ekiden_balance_sizes(&mut sizes);
+        ekiden_window_balance_sizes(&mut sizes);
         let ours = [size_of::<Settings>(), size_of::<Packet>(), size_of::<Group>(), size_of::<Stream>()];
         assert_eq!(sizes, ours.map(|size| size as u64));
     }

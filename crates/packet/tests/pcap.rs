@@ -5,9 +5,9 @@ mod support;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 
+use ekiden_packet::pcap::PcapWriter;
+use ekiden_packet::*;
 use ekiden_units::Time;
-use ekiden_wire::pcap::PcapWriter;
-use ekiden_wire::*;
 use etherparse::{IpSlice, UdpSlice};
 use proptest::collection::vec;
 use proptest::prelude::*;

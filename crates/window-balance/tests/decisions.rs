@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Gateway, RTT_US, SCALE, SEGMENT, Stream, WINDOW, throttled};
-use ekiden_balance::{Packet, Settings, flags};
+use ekiden_window_balance::{Packet, Settings, flags};
 
 /// Three streams with 150, 40 and 5 segments in flight, the first of which has lost something.
 fn group() -> (Gateway, [Stream; 3]) {

@@ -3,7 +3,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use ekiden_wire::*;
+use ekiden_packet::*;
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

@@ -30,8 +30,8 @@
  * those that throttle the group fall silent without an end, it is let go after `idle_us`.
  *
  * State of streams and of the group is apart, and nothing here walks from stream to stream. */
-#ifndef EKIDEN_BALANCE_H
-#define EKIDEN_BALANCE_H
+#ifndef EKIDEN_WINDOW_BALANCE_H
+#define EKIDEN_WINDOW_BALANCE_H
 
 typedef unsigned char ekb_u8;
 typedef unsigned short ekb_u16;

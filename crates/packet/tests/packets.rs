@@ -4,7 +4,7 @@ mod support;
 
 use std::net::IpAddr;
 
-use ekiden_wire::*;
+use ekiden_packet::*;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use support::*;

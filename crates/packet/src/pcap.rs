@@ -1,4 +1,4 @@
-//! pcap files of packets that were never on a line, for Wireshark and tcpdump.
+//! pcap files of simulated packets, for Wireshark and tcpdump.
 //!
 //! The format is draft-ietf-opsawg-pcap: here in little-endian order, with nanoseconds, of raw IP packets.
 

@@ -9,5 +9,5 @@ fn main() {
         .std("c11")
         .flag("-O2")
         .warnings_into_errors(true)
-        .compile("ekiden-balance");
+        .compile("ekiden-window-balance");
 }

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Gateway, SEGMENT, Stream, WINDOW};
-use ekiden_balance::{Direction, Group, Packet, Settings, flags};
+use ekiden_window_balance::{Direction, Group, Packet, Settings, flags};
 use proptest::prelude::*;
 
 /// Something that happens to a stream.

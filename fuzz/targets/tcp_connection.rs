@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, LazyLock};
 
-use ekiden_congestion::{Settings as Parameters, Tunables, control};
-use ekiden_tcp::{Connection, Settings};
+use ekiden_congestion::{CongestionParameters, Tunables, control};
+use ekiden_tcp::{Connection, TcpSettings};
 use ekiden_units::Time;
 use ekiden_packet::{Flags, SackBlock, Segment, Seq, Timestamps};
 use libfuzzer_sys::fuzz_target;
@@ -18,12 +18,12 @@ const BURST_MOST: usize = 4096;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&kind, mut data)) = data.split_first() else { return };
-    let profiles = [Settings::rfc(), Settings::linux(), Settings::ns2(), Settings::ns2_linux(), Settings::opnet()];
+    let profiles = [TcpSettings::rfc(), TcpSettings::linux(), TcpSettings::ns2(), TcpSettings::ns2_linux(), TcpSettings::opnet()];
     let mut settings = profiles[usize::from(kind) % profiles.len()].clone();
     (settings.send_buffer, settings.receive_buffer) = (200_000, 100_000);
     // Generating the tables of HSTCP takes longer than all the rest.
     static TUNABLES: LazyLock<Arc<Tunables>> =
-        LazyLock::new(|| Arc::new(Tunables::new(&Parameters::default()).expect("the defaults are valid")));
+        LazyLock::new(|| Arc::new(Tunables::new(&CongestionParameters::default()).expect("the defaults are valid")));
     let names = ["reno", "cubic", "ekiden_hstcp", "ekiden_ghstcp", "ekiden_bic"];
     let control = control(names[usize::from(kind >> 4) % names.len()], &TUNABLES).expect("a known name");
     let mut connection = Connection::connect(&settings, control, PORTS, FIRST);

@@ -2,14 +2,14 @@
 
 use std::io;
 
-use ekiden_congestion::{Algorithm, Invalid};
+use ekiden_congestion::{Algorithm, ParameterError};
 
-/// What sort of failure, for those who act on it.
+/// The kind of an [`Error`], for callers that act on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// This kernel cannot, or this process may not.
+pub enum ErrorKind {
+    /// The kernel lacks a feature, or the process a capability.
     Unavailable,
-    /// What was asked for is wrong.
+    /// The request is wrong.
     Invalid,
     /// Something else failed.
     Failed,
@@ -47,7 +47,7 @@ pub enum Error {
     Traced(Algorithm),
     /// Wrong parameters.
     #[error(transparent)]
-    Invalid(#[from] Invalid),
+    Invalid(#[from] ParameterError),
     /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {
@@ -59,12 +59,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// What sort of failure it is.
-    pub fn kind(&self) -> Kind {
+    /// The kind of the error.
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::NoBtf | Self::Capabilities | Self::Refused(_) => Kind::Unavailable,
-            Self::NotThere(_) | Self::NothingToTrace | Self::Invalid(_) | Self::Traced(_) => Kind::Invalid,
-            Self::OtherVersion(_) | Self::System { .. } => Kind::Failed,
+            Self::NoBtf | Self::Capabilities | Self::Refused(_) => ErrorKind::Unavailable,
+            Self::NotThere(_) | Self::NothingToTrace | Self::Invalid(_) | Self::Traced(_) => ErrorKind::Invalid,
+            Self::OtherVersion(_) | Self::System { .. } => ErrorKind::Failed,
         }
     }
 }

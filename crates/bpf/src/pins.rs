@@ -1,4 +1,4 @@
-//! Registrations that outlive their process: names in the kernel's file system of eBPF objects.
+//! Pins: registrations that outlive their process, as files in bpffs.
 #![allow(unsafe_code)] // One system call that libbpf-rs wraps for its own links only.
 
 use std::ffi::{CString, OsStr};
@@ -13,7 +13,7 @@ use nix::mount::{MsFlags, mount, umount};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 
 use crate::error::failed;
-use crate::{Error, Held, lock};
+use crate::{Error, Registration, lock};
 
 /// Where the kernel's file system of eBPF objects is, by convention.
 const FILE_SYSTEM: &str = "/sys/fs/bpf";
@@ -40,21 +40,21 @@ pub fn is_pinned(algorithm: Algorithm) -> bool {
 ///
 /// # Errors
 /// If this process may not.
-pub fn pin(held: &Held) -> Result<(), Error> {
+pub fn pin(registration: &Registration) -> Result<(), Error> {
     let _lock = lock::pins().map_err(failed("lock the pins"))?;
     if !is_mounted() {
         let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
         mount(Some(SOURCE), FILE_SYSTEM, Some("bpf"), flags, Some("mode=0700"))
             .map_err(failed(format!("mount {FILE_SYSTEM}")))?;
     }
-    let path = path(held.algorithm());
+    let path = path(registration.algorithm());
     if path.exists() {
         return Ok(());
     }
     fs::create_dir_all(directory()).map_err(failed(format!("make {}", directory().display())))?;
     let name = CString::new(path.as_os_str().as_bytes()).map_err(failed("name the pin"))?;
     // SAFETY: a descriptor that lives, and a string that ends.
-    let result = unsafe { libbpf_sys::bpf_obj_pin(held.as_raw_fd(), name.as_ptr()) };
+    let result = unsafe { libbpf_sys::bpf_obj_pin(registration.as_raw_fd(), name.as_ptr()) };
     match result {
         0 => Ok(()),
         error => Err(failed(format!("pin {}", path.display()))(io::Error::from_raw_os_error(-error))),

@@ -1,4 +1,4 @@
-//! What connections do: windows, losses and modes, as the programs tell it.
+//! Events of connections as the eBPF programs report them: windows, losses and modes.
 
 use std::collections::VecDeque;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,19 +11,19 @@ use nix::time::{ClockId, clock_gettime};
 
 use crate::error::libbpf;
 use crate::lock::{self, Lock};
-use crate::{Error, Held};
+use crate::{Error, Registration};
 
-/// How long the programs go on telling after a listener was last heard of.
+/// How long the programs report events after the reader last renewed its lease.
 const LEASE: Duration = Duration::from_secs(2);
 /// How often the lease is renewed.
 const RENEWAL: Duration = Duration::from_millis(500);
 
-/// How much is told.
+/// Which events are reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Level {
     /// Once per round trip, and whenever something happens.
     Rounds = 1,
-    /// Every acknowledgement, with what the algorithm was given: enough to compute it again.
+    /// Every acknowledgement too, with the algorithm's inputs: enough to compute its decisions again.
     Calls = 2,
 }
 
@@ -46,7 +46,7 @@ pub enum EventKind {
         /// Whether it is Reno now.
         reno: bool,
     },
-    /// What was taken for a loss was none (RFC 3522, RFC 5682).
+    /// A loss event was spurious and is undone (RFC 3522, RFC 5682).
     Undo {
         /// The window it goes back to, in segments.
         cwnd: u32,
@@ -55,7 +55,7 @@ pub enum EventKind {
     End,
     /// A round-trip time was measured ([`Level::Calls`]).
     Rtt {
-        /// It, in microseconds.
+        /// The round-trip time in microseconds.
         rtt_us: u32,
     },
     /// Segments were acknowledged while the window was the limit ([`Level::Calls`]).
@@ -108,12 +108,12 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Starts to listen. `held` need not be kept for it.
+    /// Starts to read events. The caller need not keep `registrations`.
     ///
     /// # Errors
     /// If another trace is running, or this process may not.
-    pub fn start(held: &[Held], level: Level) -> Result<Self, Error> {
-        let Some(first) = held.first() else { return Err(Error::NothingToTrace) };
+    pub fn start(registrations: &[Registration], level: Level) -> Result<Self, Error> {
+        let Some(first) = registrations.first() else { return Err(Error::NothingToTrace) };
         // The lock says who reads where /sys is the same; the lease also to those in containers with their own.
         let lock = lock::trace().map_err(crate::error::failed("lock the events"))?;
         let lock = lock.ok_or(Error::Traced(first.algorithm()))?;
@@ -123,7 +123,7 @@ impl Trace {
         let (mut leases, mut losses) = (Vec::new(), Vec::new());
         let mut builder = RingBufferBuilder::new();
         let read = || libbpf("read the events");
-        for one in held {
+        for one in registrations {
             let id = one.events.info().map_err(read())?.info.id;
             if seen.contains(&id) {
                 continue;

@@ -21,7 +21,7 @@ pub struct CubicSettings {
     pub c: u32,
     /// beta_cubic: what a loss leaves of the window, in thousandths (section 4.6: 0.7). From 1 to 999.
     pub beta: u32,
-    /// Whether a window that came less far than before leaves room to others (section 4.7).
+    /// Fast convergence: whether a flow whose window shrinks from loss to loss releases more of it to new flows (section 4.7).
     pub fast_convergence: bool,
     /// Whether slow start ends before the first loss (section 4.10): HyStart.
     pub hystart: bool,
@@ -55,7 +55,7 @@ pub struct Cubic {
     cwnd_prior: u64,
     stage: Option<Stage>,
     hystart: HyStart,
-    /// The round-trip time that came with the acknowledgement at hand.
+    /// The round-trip time sample of the current acknowledgement.
     fresh_us: Option<u64>,
 }
 
@@ -68,7 +68,7 @@ struct Stage {
     w_est: u64,
     /// t: since the stage began, without times in which something else than the window limited the sender.
     elapsed_us: u64,
-    /// When the window was last looked at.
+    /// When `elapsed_us` was brought up to date.
     seen_us: u64,
 }
 
@@ -76,7 +76,7 @@ impl Cubic {
     /// Its name in the kernel, in configurations and in scenarios.
     pub const NAME: &str = "cubic";
 
-    /// That of a new connection. Settings beyond their range are taken as its end.
+    /// A new connection's. Settings out of their range are clamped to it.
     pub fn new(settings: CubicSettings) -> Self {
         let beta = settings.beta.clamp(1, 999);
         let settings = CubicSettings { c: settings.c.max(1), beta, ..settings };
@@ -124,7 +124,7 @@ impl Cubic {
     fn w_cubic(&self, stage: Stage, t_us: u64) -> u64 {
         let distance = u128::from(t_us.abs_diff(stage.k_us));
         let cube = distance.checked_pow(3).and_then(|cube| cube.checked_mul(u128::from(self.settings.c) * CUBE_TIMES));
-        // What overflows here is more than any window.
+        // An overflow means more than any window.
         let change = cube.map_or(u64::MAX, |cube| u64::try_from(cube / CUBE_PER).unwrap_or(u64::MAX));
         if t_us < stage.k_us { stage.plateau.saturating_sub(change) } else { stage.plateau.saturating_add(change) }
     }
@@ -174,7 +174,7 @@ impl CongestionControl for Cubic {
         if acked == 0 {
             return;
         }
-        // The fraction of a segment is kept where the others keep their growth.
+        // The fraction of a segment is kept in `cwnd_cnt`, as by the other algorithms.
         let cwnd = u64::from(window.cwnd.max(1)) * ONE + u64::from(window.cwnd_cnt);
         let most = u64::from(window.clamp.max(1)) * ONE;
         let grown = self.avoid(cwnd, acked).min(most);

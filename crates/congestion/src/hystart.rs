@@ -1,16 +1,16 @@
 //! HyStart (Ha and Rhee, 2011) as in Linux's CUBIC (`hystart_update` of tcp_cubic.c): slow start ends before the queue
 //! overflows, when the acknowledgements of a round come in a train that is long, or late.
 
-/// Windows below it are left alone, in segments.
+/// Below this window, in segments, slow start never ends.
 const LEAST_WINDOW: u32 = 16;
-/// Acknowledgements that follow each other by no more belong to one train.
+/// Acknowledgements at most this far apart belong to one train.
 const TRAIN_GAP_US: u64 = 2_000;
-/// By how much half of the least round-trip time a train must exceed: half of what Linux takes for the delay of
-/// acknowledgements (`hystart_ack_delay`), which is 1 ms below 2 Gbit/s.
+/// Linux's allowance for delayed acknowledgements (`hystart_ack_delay`), 1 ms below 2 Gbit/s: a train ends slow start when it
+/// is longer than half of the least round-trip time plus this.
 const ACK_DELAY_US: u64 = 1_000;
-/// Round-trip times that are looked at in a round.
+/// Round-trip time samples per round.
 const SAMPLES: u32 = 8;
-/// Bounds of what makes them late: an eighth of the least one, in microseconds.
+/// Bounds of the delay threshold, an eighth of the least round-trip time, in microseconds.
 const LATE_US: (u64, u64) = (4_000, 16_000);
 
 /// One connection's HyStart. [`HyStart::default`] is that of a new one, and after a timeout.

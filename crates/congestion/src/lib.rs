@@ -1,10 +1,10 @@
 //! Congestion control as arithmetic: Reno, HighSpeed TCP, gentle HighSpeed TCP, BIC and CUBIC.
 //!
-//! What ekiden brings into the kernel is written once, as C headers under `include/ekiden/`: integers only, no kernel types.
-//! The eBPF programs of crate `bpf` include them, and so does the native build that [`Native`] calls. What is simulated is
-//! what is deployed. [`Cubic`] is for the simulation only: the kernel has its own.
+//! The algorithms that ekiden registers with the kernel are written once, as C headers under `include/ekiden/`: integers only,
+//! no kernel types. The eBPF programs of crate `bpf` include them, and so does the native build that [`Native`] calls. So the
+//! simulator runs the same code as the kernel. [`Cubic`] is for the simulator only: the kernel has its own.
 //!
-//! What the algorithms are and why their parameters have their defaults stands in `docs/guide/congestion.md`.
+//! `docs/guide/congestion.md` describes the algorithms and gives the reasons for the defaults.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -20,10 +20,10 @@ use std::sync::Arc;
 
 pub use cubic::{Cubic, CubicSettings};
 pub use native::{Native, hstcp_decrease, hstcp_increase, trend};
-pub use response::{Response, Row};
-pub use tunables::{Invalid, KEYS, Key, LAYOUT, MOST_SAMPLES, Settings, Tunables};
+pub use response::{ResponseFunction, ResponseRow};
+pub use tunables::{CongestionParameters, LAYOUT, MOST_SAMPLES, PARAMETERS, Parameter, ParameterError, Tunables};
 
-/// A congestion control that is written in the headers.
+/// A congestion control of the C headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u32)]
 pub enum Algorithm {
@@ -52,14 +52,14 @@ impl Algorithm {
     }
 
     /// Whether it reads the parameter of this name. Gentle HSTCP reads HSTCP's too.
-    pub fn reads(self, key: &str) -> bool {
+    pub fn reads(self, parameter: &str) -> bool {
         let groups: &[&str] = match self {
             Self::Reno => &[],
             Self::Hstcp => &["hstcp"],
             Self::Ghstcp => &["hstcp", "ghstcp"],
             Self::Bic => &["bic"],
         };
-        key.split_once('.').is_some_and(|(group, _)| groups.contains(&group))
+        parameter.split_once('.').is_some_and(|(group, _)| groups.contains(&group))
     }
 }
 
@@ -69,33 +69,33 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// The name is none of [`Algorithm`]'s.
+/// No [`Algorithm`] has this name.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is none of ekiden's congestion controls (ekiden_hstcp, ekiden_ghstcp, ekiden_bic)")]
-pub struct Unknown(pub String);
+pub struct UnknownAlgorithm(pub String);
 
 impl FromStr for Algorithm {
-    type Err = Unknown;
+    type Err = UnknownAlgorithm;
 
-    fn from_str(name: &str) -> Result<Self, Unknown> {
+    fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
         [Self::Reno, Self::Hstcp, Self::Ghstcp, Self::Bic]
             .into_iter()
             .find(|algorithm| algorithm.name() == name)
-            .ok_or_else(|| Unknown(name.into()))
+            .ok_or_else(|| UnknownAlgorithm(name.into()))
     }
 }
 
-/// What a congestion control sees of a connection and may change. Windows count segments.
+/// The part of a connection's state that a congestion control reads and changes. Windows count segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct Window {
     /// Congestion window.
     pub cwnd: u32,
-    /// How far the next segment of growth has come; the algorithm's own unit.
+    /// The fraction of a segment by which the window has grown; in the algorithm's own unit.
     pub cwnd_cnt: u32,
     /// Slow start threshold. `u32::MAX / 2` or more: none yet.
     pub ssthresh: u32,
-    /// `cwnd` never grows beyond.
+    /// The upper limit of `cwnd`.
     pub clamp: u32,
 }
 
@@ -106,13 +106,13 @@ impl Default for Window {
     }
 }
 
-/// What a TCP engine asks of a congestion control.
+/// A congestion control, as a TCP engine calls it.
 pub trait CongestionControl {
     /// A round-trip time was measured, of a segment that was sent once. Both in microseconds; `now` must not step back.
     /// Returns whether the algorithm changed its mode.
     fn on_rtt(&mut self, window: &Window, now_us: u64, rtt_us: u32) -> bool;
 
-    /// `acked` segments were acknowledged for the first time, outside of recovery, by a sender that its window limits.
+    /// `acked` segments were newly acknowledged, outside of recovery, while the congestion window limits the sender.
     fn on_ack(&mut self, window: &mut Window, acked: u32);
 
     /// A loss event: once per window of data. Returns the slow start threshold that follows; the caller brings the window
@@ -123,8 +123,7 @@ pub trait CongestionControl {
     fn on_timeout(&mut self);
 }
 
-/// The congestion control of this name, for one new connection: `cubic` or one of [`Algorithm`]'s names. `None` if there is
-/// none of this name.
+/// A new connection's congestion control by name: `cubic` or one of [`Algorithm`]'s. `None` if there is none of this name.
 pub fn control(name: &str, tunables: &Arc<Tunables>) -> Option<Box<dyn CongestionControl + Send>> {
     if name == Cubic::NAME {
         return Some(Box::new(Cubic::default()));

@@ -1,11 +1,11 @@
 //! HSTCP's response function and the table that follows from it.
 
-/// What RFC 3649, section 5, leaves to choose. The defaults are the RFC's.
+/// The parameters of HSTCP's response function (RFC 3649, section 5). The defaults are the RFC's.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Response {
+pub struct ResponseFunction {
     /// Low_Window: Reno up to here, in segments.
     pub low_window: u32,
-    /// High_Window: the window that is to be held at [`Response::high_p`], in segments.
+    /// High_Window: the window that is to be held at [`ResponseFunction::high_p`], in segments.
     pub high_window: u32,
     /// High_P: the loss rate at which it is.
     pub high_p: f64,
@@ -13,7 +13,7 @@ pub struct Response {
     pub high_decrease: f64,
 }
 
-impl Default for Response {
+impl Default for ResponseFunction {
     fn default() -> Self {
         Self { low_window: 38, high_window: 83_000, high_p: 1e-7, high_decrease: 0.1 }
     }
@@ -21,7 +21,7 @@ impl Default for Response {
 
 /// One row of the table: it holds from its window up to the next row's.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Row {
+pub struct ResponseRow {
     /// The smallest window for which it holds, in segments.
     pub window: u32,
     /// a(w): growth in segments per round trip.
@@ -30,7 +30,7 @@ pub struct Row {
     pub decrease: f64,
 }
 
-impl Response {
+impl ResponseFunction {
     /// b(w): 0.5 at Low_Window, High_Decrease at High_Window, linear in log w.
     pub fn decrease(&self, window: f64) -> f64 {
         let part = (window / f64::from(self.low_window)).ln() / self.decades();
@@ -63,17 +63,17 @@ impl Response {
     ///
     /// A row begins where a(w) exceeds the a(w) at which the last one began by more than 1, not the next integer: so does
     /// the RFC's program, and rows begin up to 0.4 % later for it.
-    pub fn table(&self, most: usize) -> Vec<Row> {
+    pub fn table(&self, most: usize) -> Vec<ResponseRow> {
         let last = self.high_window.saturating_add(self.high_window / 5);
         let step =
             (self.increase(last.into()).max(self.increase(self.high_window.into())) / most as f64).ceil().max(1.0);
-        let mut rows = vec![Row { window: self.low_window, increase: 1, decrease: 0.5 }];
+        let mut rows = vec![ResponseRow { window: self.low_window, increase: 1, decrease: 0.5 }];
         let mut begun = 1.0;
         for window in self.low_window..=last {
             let increase = self.increase(window.into());
             if increase > begun + step && rows.len() < most {
                 begun = increase;
-                rows.push(Row { window, increase: increase as u32, decrease: self.decrease(window.into()) });
+                rows.push(ResponseRow { window, increase: increase as u32, decrease: self.decrease(window.into()) });
             }
         }
         rows

@@ -1,9 +1,9 @@
-//! The parameters of all algorithms: as people name them, and in the layout that the headers read.
+//! The parameters of all algorithms: by name, and in the layout that the C headers read.
 
 use bytemuck::{NoUninit, Pod, Zeroable};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
-use crate::Response;
+use crate::ResponseFunction;
 
 /// Rows of HSTCP's table (`EK_HSTCP_ROWS`).
 const ROWS: usize = 128;
@@ -11,16 +11,16 @@ const ROWS: usize = 128;
 pub const MOST_SAMPLES: usize = 1024;
 /// The layout of [`Tunables`] (`EK_TUNABLES_LAYOUT`).
 pub const LAYOUT: u32 = 1;
-/// 1 in parts of a window (`EK_ONE`).
+/// The whole window, in the unit of its parts (`EK_ONE`).
 const ONE: f64 = 65_536.0;
 /// 1 in units of r² (`EK_TREND_ONE`).
 const R2_ONE: f64 = (1_u32 << 28) as f64;
 /// BIC's increments are kept in these parts of a segment (`EK_BIC_SCALE`).
 const BIC_SCALE: f64 = 128.0;
 
-/// A parameter that people set by name.
+/// A parameter that can be set by name.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Key {
+pub struct Parameter {
     /// Its name.
     pub name: &'static str,
     /// Its default.
@@ -29,18 +29,18 @@ pub struct Key {
     pub least: f64,
     /// The most that it can be.
     pub most: f64,
-    /// Whether it counts something: a whole number.
+    /// Whether it is a whole number.
     pub whole: bool,
     /// What it means, with its unit.
     pub meaning: &'static str,
 }
 
-const fn key(name: &'static str, default: f64, least: f64, most: f64, meaning: &'static str) -> Key {
-    Key { name, default, least, most, whole: false, meaning }
+const fn number(name: &'static str, default: f64, least: f64, most: f64, meaning: &'static str) -> Parameter {
+    Parameter { name, default, least, most, whole: false, meaning }
 }
 
-const fn count(name: &'static str, default: f64, least: f64, most: f64, meaning: &'static str) -> Key {
-    Key { name, default, least, most, whole: true, meaning }
+const fn count(name: &'static str, default: f64, least: f64, most: f64, meaning: &'static str) -> Parameter {
+    Parameter { name, default, least, most, whole: true, meaning }
 }
 
 const LOW_WINDOW: usize = 0;
@@ -61,80 +61,83 @@ const BIC_DECREASE: usize = 14;
 const BIC_FAST_CONVERGENCE: usize = 15;
 
 /// All parameters. docs/guide/congestion.md argues for the defaults.
-pub const KEYS: [Key; 16] = [
+pub const PARAMETERS: [Parameter; 16] = [
     count("hstcp.low_window", 38.0, 2.0, 1e6, "Reno up to this window, in segments (RFC 3649: Low_Window)"),
     count("hstcp.high_window", 83_000.0, 4.0, 1e6, "the window held at high_p, in segments (RFC 3649: High_Window)"),
-    key("hstcp.high_p", 1e-7, 1e-12, 1e-3, "loss rate at high_window (RFC 3649: High_P)"),
-    key("hstcp.high_decrease", 0.1, 0.01, 0.5, "part of high_window that a loss takes (RFC 3649: High_Decrease)"),
+    number("hstcp.high_p", 1e-7, 1e-12, 1e-3, "loss rate at high_window (RFC 3649: High_P)"),
+    number("hstcp.high_decrease", 0.1, 0.01, 0.5, "part of high_window that a loss takes (RFC 3649: High_Decrease)"),
     count("ghstcp.test", 0.0, 0.0, 1.0, "0: correlation of round-trip time and departure; 1: two thresholds"),
-    key("ghstcp.span", 2.0, 0.05, 8.0, "round trips that one test spans"),
+    number("ghstcp.span", 2.0, 0.05, 8.0, "round trips that one test spans"),
     count("ghstcp.samples", 8.0, 3.0, 1024.0, "fewer samples in a test leave the mode as it is"),
-    key("ghstcp.significance", 0.05, 1e-6, 0.5, "chance of taking noise for a rising trend, one-sided (test 0)"),
-    key("ghstcp.reno_decrease", 0.5, 0.01, 0.9, "part of the window that a loss takes in Reno mode"),
-    key("ghstcp.low", 0.25, 0.0, 1.0, "below this part of the range of mean round-trip times: HSTCP mode (test 1)"),
-    key("ghstcp.high", 0.5, 0.0, 1.0, "above this part of it: Reno mode (test 1)"),
+    number("ghstcp.significance", 0.05, 1e-6, 0.5, "chance of taking noise for a rising trend, one-sided (test 0)"),
+    number("ghstcp.reno_decrease", 0.5, 0.01, 0.9, "part of the window that a loss takes in Reno mode"),
+    number("ghstcp.low", 0.25, 0.0, 1.0, "below this part of the range of mean round-trip times: HSTCP mode (test 1)"),
+    number("ghstcp.high", 0.5, 0.0, 1.0, "above this part of it: Reno mode (test 1)"),
     count("bic.low_window", 14.0, 0.0, 1e6, "Reno below this window, in segments"),
-    key("bic.s_max", 32.0, 1.0, 1e4, "largest increment, in segments per round trip (S_max)"),
-    key("bic.s_min", 0.01, 0.0, 1e4, "least increment, in segments per round trip (S_min), in steps of 1/128"),
-    key("bic.decrease", 0.125, 0.01, 0.9, "part of the window that a loss takes (beta)"),
+    number("bic.s_max", 32.0, 1.0, 1e4, "largest increment, in segments per round trip (S_max)"),
+    number("bic.s_min", 0.01, 0.0, 1e4, "least increment, in segments per round trip (S_min), in steps of 1/128"),
+    number("bic.decrease", 0.125, 0.01, 0.9, "part of the window that a loss takes (beta)"),
     count("bic.fast_convergence", 1.0, 0.0, 1.0, "1: a window that came less far than before leaves room to others"),
 ];
 
 /// The parameters by name, each within its range. Starts with the defaults.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Settings([f64; KEYS.len()]);
+pub struct CongestionParameters([f64; PARAMETERS.len()]);
 
-impl Default for Settings {
+impl Default for CongestionParameters {
     fn default() -> Self {
-        Self(KEYS.map(|key| key.default))
+        Self(PARAMETERS.map(|parameter| parameter.default))
     }
 }
 
-impl Settings {
+impl CongestionParameters {
     /// Every parameter with its value.
-    pub fn iter(&self) -> impl Iterator<Item = (&'static Key, f64)> + '_ {
-        KEYS.iter().zip(self.0)
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Parameter, f64)> + '_ {
+        PARAMETERS.iter().zip(self.0)
     }
 
     /// Sets one parameter from its text.
     ///
     /// # Errors
-    /// If there is no such parameter, or the value is not a number in its range. Whether parameters fit each other is
-    /// seen by [`Tunables::new`].
-    pub fn set(&mut self, name: &str, value: &str) -> Result<(), Invalid> {
-        let Some(at) = KEYS.iter().position(|key| key.name == name) else {
-            let known = KEYS.map(|key| key.name).join(", ");
-            return Err(Invalid::Name { name: name.into(), known });
+    /// If there is no such parameter, or the value is not a number in its range. [`Tunables::new`]
+    /// checks whether the parameters fit together.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), ParameterError> {
+        let Some(at) = PARAMETERS.iter().position(|parameter| parameter.name == name) else {
+            let known = PARAMETERS.map(|parameter| parameter.name).join(", ");
+            return Err(ParameterError::Name { name: name.into(), known });
         };
-        let key = &KEYS[at];
+        let parameter = &PARAMETERS[at];
         match value.trim().parse::<f64>() {
-            Ok(number) if (key.least..=key.most).contains(&number) && !(key.whole && number.fract() != 0.0) => {
+            Ok(number)
+                if (parameter.least..=parameter.most).contains(&number)
+                    && !(parameter.whole && number.fract() != 0.0) =>
+            {
                 self.0[at] = number;
                 Ok(())
             }
-            _ => Err(Invalid::Value { key, value: value.into() }),
+            _ => Err(ParameterError::Value { parameter, value: value.into() }),
         }
     }
 
-    /// The parameters in what a running program has; `None` if that has another layout.
+    /// The parameters in the tunables of a loaded program; `None` if they have another layout.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         if bytes.len() != size_of::<Tunables>() {
             return None;
         }
-        let (given, rest) = bytes.split_at(size_of::<[u64; KEYS.len()]>());
+        let (given, rest) = bytes.split_at(size_of::<[u64; PARAMETERS.len()]>());
         if *rest.first_chunk()? != LAYOUT.to_ne_bytes() {
             return None;
         }
-        let mut settings = Self::default();
-        for (value, word) in settings.0.iter_mut().zip(given.chunks_exact(8)) {
+        let mut parameters = Self::default();
+        for (value, word) in parameters.0.iter_mut().zip(given.chunks_exact(8)) {
             *value = f64::from_bits(u64::from_ne_bytes(word.try_into().ok()?));
         }
-        Some(settings)
+        Some(parameters)
     }
 
     /// HSTCP's response function.
-    pub fn response(&self) -> Response {
-        Response {
+    pub fn response(&self) -> ResponseFunction {
+        ResponseFunction {
             low_window: self.0[LOW_WINDOW] as u32,
             high_window: self.0[HIGH_WINDOW] as u32,
             high_p: self.0[HIGH_P],
@@ -145,7 +148,7 @@ impl Settings {
 
 /// Why parameters were refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum Invalid {
+pub enum ParameterError {
     /// No parameter has this name.
     #[error("there is no parameter '{name}' (there are {known})")]
     Name {
@@ -157,11 +160,11 @@ pub enum Invalid {
     /// The value is not a number, or out of range.
     #[error(
         "{} cannot be '{value}': it is a {} from {} to {}: {}",
-        key.name, if key.whole { "whole number" } else { "number" }, key.least, key.most, key.meaning
+        parameter.name, if parameter.whole { "whole number" } else { "number" }, parameter.least, parameter.most, parameter.meaning
     )]
     Value {
         /// The parameter.
-        key: &'static Key,
+        parameter: &'static Parameter,
         /// What was given.
         value: String,
     },
@@ -178,12 +181,12 @@ struct HstcpRow {
     decrease: u32,
 }
 
-/// All parameters as the programs read them (`struct ek_tunables`).
+/// All parameters as the algorithms read them (`struct ek_tunables`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, NoUninit)]
 #[repr(C)]
 pub struct Tunables {
-    /// What people gave, as bits of doubles.
-    given: [u64; KEYS.len()],
+    /// The parameters as they were set, as bits of doubles.
+    given: [u64; PARAMETERS.len()],
     layout: u32,
     hstcp: [HstcpRow; ROWS],
     test: u32,
@@ -201,31 +204,31 @@ pub struct Tunables {
 }
 
 impl Tunables {
-    /// Computes what the programs read: HSTCP's table, and the critical values of gentle HSTCP's test.
+    /// Computes the algorithms' tables: HSTCP's a(w) and b(w), and the critical values of gentle HSTCP's test.
     ///
     /// # Errors
     /// If two parameters do not fit each other.
-    pub fn new(settings: &Settings) -> Result<Self, Invalid> {
-        let Settings(value) = settings;
-        let response = settings.response();
+    pub fn new(parameters: &CongestionParameters) -> Result<Self, ParameterError> {
+        let CongestionParameters(value) = parameters;
+        let response = parameters.response();
         if response.low_window >= response.high_window {
-            return Err(Invalid::Together("hstcp.low_window must be less than hstcp.high_window"));
+            return Err(ParameterError::Together("hstcp.low_window must be less than hstcp.high_window"));
         }
         if response.high_p >= response.loss_rate(response.low_window.into()) {
-            return Err(Invalid::Together(
+            return Err(ParameterError::Together(
                 "hstcp.high_p must be less than Reno's loss rate at low_window, (1.2/low_window)^2",
             ));
         }
         if !response.is_rising() {
-            return Err(Invalid::Together(
+            return Err(ParameterError::Together(
                 "with these hstcp parameters the growth a(w) would fall before high_window: raise high_decrease or high_p",
             ));
         }
         if value[LOW] > value[HIGH] {
-            return Err(Invalid::Together("ghstcp.low must not exceed ghstcp.high"));
+            return Err(ParameterError::Together("ghstcp.low must not exceed ghstcp.high"));
         }
         if value[BIC_S_MIN] > value[BIC_S_MAX] {
-            return Err(Invalid::Together("bic.s_min must not exceed bic.s_max"));
+            return Err(ParameterError::Together("bic.s_min must not exceed bic.s_max"));
         }
         let part = |part: f64| (part * ONE).round() as u32;
         let mut hstcp = [HstcpRow { window: u32::MAX, increase: 0, decrease: 0 }; ROWS];
@@ -264,7 +267,7 @@ impl Tunables {
 
 impl Default for Tunables {
     fn default() -> Self {
-        Self::new(&Settings::default()).expect("the defaults fit each other: a test")
+        Self::new(&CongestionParameters::default()).expect("the defaults fit each other: a test")
     }
 }
 

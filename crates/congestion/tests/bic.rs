@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ekiden_congestion::{Algorithm, CongestionControl, Native, Settings, Tunables, Window};
+use ekiden_congestion::{Algorithm, CongestionControl, CongestionParameters, Native, Tunables, Window};
 
 fn grown(congestion: &mut Native, window: &mut Window) -> u32 {
     let before = window.cwnd;
@@ -35,7 +35,7 @@ fn additive_then_binary_then_probing() {
 #[test]
 fn the_search_slows_down_to_s_min() {
     let rounds = |s_min: &str| {
-        let mut settings = Settings::default();
+        let mut settings = CongestionParameters::default();
         settings.set("bic.s_min", s_min).unwrap();
         let mut bic = Native::new(Algorithm::Bic, Arc::new(Tunables::new(&settings).unwrap()));
         bic.on_loss(1_000);
@@ -55,7 +55,7 @@ fn the_search_slows_down_to_s_min() {
 #[test]
 fn fast_convergence_gives_room() {
     let after_second_loss_at = |cwnd: u32, fast: &str| {
-        let mut settings = Settings::default();
+        let mut settings = CongestionParameters::default();
         settings.set("bic.fast_convergence", fast).unwrap();
         let mut bic = Native::new(Algorithm::Bic, Arc::new(Tunables::new(&settings).unwrap()));
         bic.on_loss(1_000);
@@ -94,7 +94,7 @@ fn slow_start_stops_at_the_threshold() {
 
 #[test]
 fn settings_say_what_is_wrong() {
-    let mut settings = Settings::default();
+    let mut settings = CongestionParameters::default();
     assert!(settings.set("hstcp.low", "1").unwrap_err().to_string().contains("hstcp.low_window"));
     assert!(settings.set("bic.decrease", "2").unwrap_err().to_string().contains("a number from 0.01 to 0.9"));
     assert!(settings.set("bic.decrease", "NaN").is_err());

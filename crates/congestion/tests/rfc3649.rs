@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use ekiden_congestion::{
-    Algorithm, CongestionControl, Native, Response, Settings, Tunables, Window, hstcp_decrease, hstcp_increase,
+    Algorithm, CongestionControl, CongestionParameters, Native, ResponseFunction, Tunables, Window, hstcp_decrease,
+    hstcp_increase,
 };
 use proptest::prelude::*;
 
@@ -47,7 +48,7 @@ fn every_row_of_appendix_b() {
 /// The examples of section 5: at 83,000 segments a(w) = 72 by the formula, and the table's row below it.
 #[test]
 fn formulas_of_section_5() {
-    let rfc = Response::default();
+    let rfc = ResponseFunction::default();
     assert!((rfc.decrease(83_000.0) - 0.1).abs() < 1e-12);
     assert!((rfc.decrease(38.0) - 0.5).abs() < 1e-12);
     assert!((70.0..73.0).contains(&rfc.increase(83_000.0)), "{}", rfc.increase(83_000.0));
@@ -58,7 +59,7 @@ fn formulas_of_section_5() {
 /// Growth and loss balance: the mean window of a flow that loses one segment in 1/p(w) is w, for any parameters.
 #[test]
 fn mean_window_follows_the_response_function() {
-    let rfc = Response::default();
+    let rfc = ResponseFunction::default();
     // a(w) is whole in the table: 1 up to 117 segments, where the formula comes to 2.
     for (w, least) in [(100_u32, 0.65), (500, 0.88), (2_000, 0.95), (10_000, 0.97), (50_000, 0.97)] {
         let every = (1.0 / rfc.loss_rate(w.into())).round() as u64;
@@ -85,7 +86,7 @@ fn mean_window_follows_the_response_function() {
 }
 
 /// Parameters that fit each other, and what follows from them.
-fn responses() -> impl Strategy<Value = (Settings, Tunables)> {
+fn responses() -> impl Strategy<Value = (CongestionParameters, Tunables)> {
     let parameters = (5_u32..500, 2_000_u32..1_000_000, 1e-9..1e-6, 0.02..0.4);
     parameters.prop_filter_map("they do not fit each other", |(low, high, p, decrease): (u32, u32, f64, f64)| {
         let settings = settings(low.into(), high.into(), p, decrease);
@@ -93,8 +94,8 @@ fn responses() -> impl Strategy<Value = (Settings, Tunables)> {
     })
 }
 
-fn settings(low: f64, high: f64, p: f64, decrease: f64) -> Settings {
-    let mut settings = Settings::default();
+fn settings(low: f64, high: f64, p: f64, decrease: f64) -> CongestionParameters {
+    let mut settings = CongestionParameters::default();
     for (name, value) in [("low_window", low), ("high_window", high), ("high_p", p), ("high_decrease", decrease)] {
         settings.set(&format!("hstcp.{name}"), &value.to_string()).unwrap();
     }
@@ -138,7 +139,7 @@ proptest! {
         algorithm in prop::sample::select(vec![Algorithm::Reno, Algorithm::Hstcp, Algorithm::Ghstcp, Algorithm::Bic]),
         least in any::<bool>(),
     ) {
-        let mut settings = Settings::default();
+        let mut settings = CongestionParameters::default();
         if least {
             settings.set("bic.decrease", "0.01").unwrap();
         }

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use ekiden_congestion::{Algorithm, CongestionControl, MOST_SAMPLES, Native, Settings, Tunables, Window, trend};
+use ekiden_congestion::{
+    Algorithm, CongestionControl, CongestionParameters, MOST_SAMPLES, Native, Tunables, Window, trend,
+};
 
 /// Largest value of a sample.
 const LIMIT: u32 = (1 << 21) - 1;
@@ -76,7 +78,7 @@ fn window(random: &mut Random, kind: u32) -> Vec<(u32, u32)> {
 fn no_wrong_decision_away_from_the_threshold() {
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let settings = |significance: &str| {
-        let mut settings = Settings::default();
+        let mut settings = CongestionParameters::default();
         settings.set("ghstcp.significance", significance).unwrap();
         Tunables::new(&settings).unwrap()
     };
@@ -110,7 +112,7 @@ fn no_wrong_decision_away_from_the_threshold() {
 #[test]
 fn critical_values() {
     let tunables = Tunables::default();
-    let mut settings = Settings::default();
+    let mut settings = CongestionParameters::default();
     settings.set("ghstcp.significance", "0.01").unwrap();
     let strict = Tunables::new(&settings).unwrap();
     let published = [
@@ -198,7 +200,7 @@ fn round_trips_of_seconds_are_tested_too() {
 
 #[test]
 fn thresholds_have_hysteresis() {
-    let mut settings = Settings::default();
+    let mut settings = CongestionParameters::default();
     settings.set("ghstcp.test", "1").unwrap();
     // Up to 12 ms of queue and down again: Reno from above 6 ms of it, until below 3 ms.
     let height = |round: u32| if round < 24 { round * 500 } else { 24_u32.saturating_sub(round - 24) * 500 };

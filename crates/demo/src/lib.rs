@@ -70,7 +70,7 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
 fn own_controls() -> anyhow::Result<(Vec<impl Sized + use<>>, Option<String>)> {
     let mut held = Vec::new();
     for scenario in acts::osaka::own_controls() {
-        match ekiden_lab::hold_congestion(&scenario) {
+        match ekiden_lab::register_congestion(&scenario) {
             Ok(more) => held.extend(more),
             Err(ekiden_lab::Error::OwnCongestion { source, .. }) => return Ok((held, Some(source.to_string()))),
             Err(error) => return Err(error.into()),

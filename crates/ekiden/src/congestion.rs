@@ -5,8 +5,8 @@ mod status;
 mod trace;
 
 use clap::{Args as ClapArgs, Subcommand};
-use ekiden_bpf::{Error, Held, hold, is_pinned, pin, registered, unpin};
-use ekiden_congestion::{Algorithm, Settings, Tunables};
+use ekiden_bpf::{Error, Registration, is_pinned, pin, register, registered, unpin};
+use ekiden_congestion::{Algorithm, CongestionParameters, Tunables};
 
 use crate::out;
 
@@ -71,16 +71,16 @@ fn all_if_none(names: Vec<Algorithm>) -> Vec<Algorithm> {
 }
 
 fn load(names: &[Algorithm], changes: &[kernel::Setting]) -> anyhow::Result<()> {
-    let mut settings = Settings::default();
+    let mut settings = CongestionParameters::default();
     kernel::change(&mut settings, changes)?;
     let mut there = Vec::new();
     for &name in names {
         there.extend(registered(name)?.map(|_| name));
     }
-    let held = hold(names, &settings)?;
+    let held = register(names, &settings)?;
     // Whoever has registered it, what was asked for here holds.
     for one in held.iter().filter(|one| !changes.is_empty() && there.contains(&one.algorithm())) {
-        let mut settings = one.settings()?;
+        let mut settings = one.parameters()?;
         kernel::change(&mut settings, changes)?;
         one.set(&settings)?;
     }
@@ -126,9 +126,9 @@ fn set(changes: &[kernel::Setting]) -> anyhow::Result<()> {
             return Err(readers.first().map_or(NothingThere.into(), |&reader| Error::NotThere(reader).into()));
         }
     }
-    let mut wanted: Vec<(&Held, Settings, Settings)> = Vec::new();
+    let mut wanted: Vec<(&Registration, CongestionParameters, CongestionParameters)> = Vec::new();
     for one in &held {
-        let before = one.settings()?;
+        let before = one.parameters()?;
         let mut after = before;
         kernel::change(&mut after, changes)?;
         wanted.push((one, before, after));
@@ -176,8 +176,8 @@ pub struct NothingThere;
 /// The exit code that goes with a failure.
 pub fn code(error: &Error) -> u8 {
     match error.kind() {
-        ekiden_bpf::Kind::Unavailable => 4,
-        ekiden_bpf::Kind::Invalid => 2,
-        ekiden_bpf::Kind::Failed => 1,
+        ekiden_bpf::ErrorKind::Unavailable => 4,
+        ekiden_bpf::ErrorKind::Invalid => 2,
+        ekiden_bpf::ErrorKind::Failed => 1,
     }
 }

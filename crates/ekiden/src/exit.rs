@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use ekiden_lab::Kind;
+use ekiden_lab::ErrorKind;
 
 use crate::congestion;
 use crate::doctor::{NotSet, PathFailed};
@@ -57,7 +57,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if let Some(error) = error.downcast_ref::<ekiden_bpf::Error>() {
         return Some(congestion::code(error));
     }
-    if error.is::<ekiden_congestion::Invalid>() || error.is::<congestion::NothingThere>() {
+    if error.is::<ekiden_congestion::ParameterError>() || error.is::<congestion::NothingThere>() {
         return Some(2);
     }
     if error.is::<NotSet>() {
@@ -83,23 +83,23 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     }
     if let Some(error) = error.downcast_ref::<ekiden_lab::Error>() {
         return Some(match error.kind() {
-            Kind::Usage => 2,
-            Kind::Scenario => 3,
-            Kind::Missing => 4,
-            Kind::Network => 5,
-            Kind::Mismatch => 6,
+            ErrorKind::Usage => 2,
+            ErrorKind::Scenario => 3,
+            ErrorKind::Missing => 4,
+            ErrorKind::Network => 5,
+            ErrorKind::Mismatch => 6,
         });
     }
     None
 }
 
 fn of_sweep(error: &ekiden_sweep::Error) -> u8 {
-    use ekiden_sweep::{Error, Kind};
+    use ekiden_sweep::{Error, ErrorKind};
     match (error, error.kind()) {
         // As if the signal had not been waited for.
         (Error::Interrupted { signal, .. }, _) => 128_u8.saturating_add(u8::try_from(*signal).unwrap_or_default()),
-        (_, Kind::Usage) => 2,
-        (_, Kind::File) => 3,
-        (_, Kind::Other) => 1,
+        (_, ErrorKind::Usage) => 2,
+        (_, ErrorKind::File) => 3,
+        (_, ErrorKind::Other) => 1,
     }
 }

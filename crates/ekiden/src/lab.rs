@@ -11,7 +11,7 @@ use std::process::{Command, ExitStatus, exit};
 
 use anyhow::Context;
 use clap::{Args as ClapArgs, Subcommand};
-use ekiden_lab::{Error, Interrupt, Lab, all_passed, clean, isolate, run_directory, suits_lab};
+use ekiden_lab::{Error, Interrupt, Lab, all_passed, check_supported, clean, isolate, run_directory};
 use ekiden_scenario::{Point, Scenario};
 
 use crate::out;
@@ -92,7 +92,7 @@ fn load(file: &Path, point: &Point) -> anyhow::Result<Scenario> {
 }
 
 fn suits(file: &Path, scenario: &Scenario) -> anyhow::Result<()> {
-    suits_lab(scenario).with_context(|| file.display().to_string())
+    check_supported(scenario).with_context(|| file.display().to_string())
 }
 
 fn check(args: &Check) -> anyhow::Result<()> {

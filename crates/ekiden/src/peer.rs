@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, Subcommand};
-use ekiden_files::{Kind, ReadError};
+use ekiden_files::{FileKind, ReadError};
 use ekiden_keys::Fingerprint;
 use ekiden_relay::edit::{self, Known};
 use ekiden_relay::{Config, ConfigError, Listener, ListenerKind, Way};
@@ -135,7 +135,7 @@ fn known(replace: bool) -> Known {
 /// Reads a configuration, which need not have a listener.
 fn read(file: &Path) -> Result<Config, ConfigError> {
     let failed = |error: ReadError| ConfigError { file: file.into(), line: None, message: error.to_string() };
-    Config::parse(&ekiden_files::read(file, Kind::Config).map_err(failed)?, file)
+    Config::parse(&ekiden_files::read(file, FileKind::Config).map_err(failed)?, file)
 }
 
 /// What may surprise whoever has taken out `name`: a listener that lets no node in any more, and a chain that still has the node.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Subcommand};
-use ekiden_lab::{has_congestion, suits_lab};
+use ekiden_lab::{check_congestion_controls, check_supported};
 use ekiden_scenario::Scenario;
 
 use crate::{out, sweep};
@@ -57,8 +57,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 
 /// Says who can run it.
 fn check(file: &str, scenario: &Scenario) -> anyhow::Result<()> {
-    let in_lab = suits_lab(scenario).and_then(|()| has_congestion(scenario));
-    let can = match (in_lab, ekiden_sim::suits(scenario)) {
+    let in_lab = check_supported(scenario).and_then(|()| check_congestion_controls(scenario));
+    let can = match (in_lab, ekiden_sim::check_supported(scenario)) {
         (Ok(()), Ok(())) => "can be run".to_owned(),
         (Ok(()), Err(why)) => format!("can be run in the lab, but not be simulated ({why})"),
         (Err(why), Ok(())) => format!("can be simulated, but not be run in the lab ({why})"),

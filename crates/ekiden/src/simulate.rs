@@ -9,7 +9,7 @@ use anyhow::Context;
 use clap::Args as ClapArgs;
 use ekiden_scenario::{Point, Scenario, Sweep};
 use ekiden_sim::{Options, Progress};
-use ekiden_sweep::{Done, Run, Runner};
+use ekiden_sweep::{Run, RunOutcome, Runner};
 use ekiden_units::Time;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -96,18 +96,18 @@ fn load(args: &Args, point: &Point) -> anyhow::Result<Scenario> {
 }
 
 fn suits(args: &Args, scenario: &Scenario) -> anyhow::Result<()> {
-    ekiden_sim::suits(scenario).with_context(|| args.sweep.file.display().to_string())
+    ekiden_sim::check_supported(scenario).with_context(|| args.sweep.file.display().to_string())
 }
 
 /// A run of a sweep, which leaves its record.
-fn of_sweep(args: &Args, run: &Run) -> anyhow::Result<Done> {
+fn of_sweep(args: &Args, run: &Run) -> anyhow::Result<RunOutcome> {
     let scenario = load(args, &run.settings)?;
     ekiden_sim::simulate(&scenario, &options(args), &mut |_| {})?.write(&run.record)?;
-    Ok(Done::Finished)
+    Ok(RunOutcome::Finished)
 }
 
-fn failed(error: &anyhow::Error) -> Done {
-    Done::Failed { code: exit::number(error), reason: exit::message(error) }
+fn failed(error: &anyhow::Error) -> RunOutcome {
+    RunOutcome::Failed { code: exit::number(error), reason: exit::message(error) }
 }
 
 fn options(args: &Args) -> Options {

@@ -13,7 +13,7 @@ use ekiden_files::check_target;
 use ekiden_lab::verdict;
 use ekiden_record::Record;
 use ekiden_scenario::{Point, Scenario};
-use ekiden_sweep::{Failure, Index, Plan, Runner, Shard, carry_out, is_file, shown, table};
+use ekiden_sweep::{Index, Plan, RunFailure, Runner, Shard, is_file, point_summaries, run_missing, table};
 use ekiden_units::Time;
 
 use crate::out;
@@ -100,7 +100,7 @@ pub fn run(args: &Args, mut plan: Plan, runner: &Runner<'_>, code_of: fn(&anyhow
     }
     let missing = plan.missing();
     let progress = Progress::new(&plan, &missing, runner.jobs);
-    let failures = carry_out(&plan, &missing, runner, &progress);
+    let failures = run_missing(&plan, &missing, runner, &progress);
     progress.clear();
     let mut failed: BTreeMap<usize, u8> = failures?.into_iter().map(|(at, failure)| (at, code(&failure))).collect();
     let records = plan.summaries();
@@ -123,7 +123,7 @@ pub fn run(args: &Args, mut plan: Plan, runner: &Runner<'_>, code_of: fn(&anyhow
 
 /// Prints what came out of a sweep. `records` are of the plan's runs.
 pub fn show(plan: &Plan, records: &[Option<Record>], as_json: bool) -> anyhow::Result<()> {
-    let shown = shown(plan, records);
+    let shown = point_summaries(plan, records);
     match as_json {
         true => out::line(serde_json::to_string_pretty(&shown)?),
         false => out::line(table(plan, &shown).to_text()),
@@ -131,10 +131,10 @@ pub fn show(plan: &Plan, records: &[Option<Record>], as_json: bool) -> anyhow::R
 }
 
 /// The exit code of a run that failed.
-fn code(failure: &Failure) -> u8 {
+fn code(failure: &RunFailure) -> u8 {
     match failure {
-        Failure::Run { code, .. } => *code,
-        Failure::Changed => 3,
+        RunFailure::Run { code, .. } => *code,
+        RunFailure::Changed => 3,
     }
 }
 

@@ -122,7 +122,7 @@ fn every_simulation_in_the_documentation_runs() {
 fn every_parameter_of_the_congestion_controls_is_in_the_documentation() {
     let text = std::fs::read_to_string(root().join("docs/guide/congestion.md")).unwrap();
     let number = |value: f64| if value > 0.0 && value < 1e-3 { format!("{value:e}") } else { value.to_string() };
-    for key in ekiden_congestion::KEYS {
+    for key in ekiden_congestion::PARAMETERS {
         let [default, least, most] = [key.default, key.least, key.most].map(number);
         let row = format!("| `{}` | {default} | {least} – {most} | {} |", key.name, key.meaning);
         assert!(text.lines().any(|line| line == row), "docs/guide/congestion.md has no row\n{row}");

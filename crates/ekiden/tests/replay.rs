@@ -9,8 +9,8 @@ use std::process::{Command, ExitCode, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ekiden_bpf::{Event, EventKind, Level, Trace, hold};
-use ekiden_congestion::{Algorithm, CongestionControl, Native, Settings, Tunables, Window};
+use ekiden_bpf::{Event, EventKind, Level, Trace, register};
+use ekiden_congestion::{Algorithm, CongestionControl, CongestionParameters, Native, Tunables, Window};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Three senders with short queues and random losses: windows below and above HSTCP's first row, many losses.
@@ -72,10 +72,10 @@ fn main() -> ExitCode {
 }
 
 fn replay() -> Result<(), Failed> {
-    let held = hold(&Algorithm::LOADABLE, &Settings::default())?;
+    let held = register(&Algorithm::LOADABLE, &CongestionParameters::default())?;
     let mut tunables = HashMap::new();
     for one in &held {
-        tunables.insert(one.algorithm(), Arc::new(Tunables::new(&one.settings()?)?));
+        tunables.insert(one.algorithm(), Arc::new(Tunables::new(&one.parameters()?)?));
     }
     let mut trace = Trace::start(&held, Level::Calls)?;
     let directory = tempfile::tempdir()?;

@@ -9,5 +9,5 @@ mod read;
 mod write;
 
 pub use explain::explain;
-pub use read::{Kind, Opened, ReadError, open, read};
+pub use read::{FileKind, Opened, ReadError, open, read};
 pub use write::{TargetError, check_target, remove_partial, write};

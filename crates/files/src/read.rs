@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// What a file holds. How long it may be follows from that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FileKind {
     /// A node's configuration.
     Config,
     /// A key.
@@ -33,7 +33,7 @@ pub enum ReadError {
     #[error("cannot be read: it has more than {} bytes, the most that {} may have", kind.bytes_most(), kind.noun())]
     TooLong {
         /// What it should hold.
-        kind: Kind,
+        kind: FileKind,
     },
     /// It is no text.
     #[error(
@@ -42,7 +42,7 @@ pub enum ReadError {
     )]
     NotText {
         /// What it should hold.
-        kind: Kind,
+        kind: FileKind,
         /// The offset of the first byte that is wrong, counted from 0.
         at: usize,
         /// The line it is in.
@@ -55,10 +55,10 @@ pub enum ReadError {
 pub struct Opened {
     file: File,
     metadata: Metadata,
-    kind: Kind,
+    kind: FileKind,
 }
 
-impl Kind {
+impl FileKind {
     /// The longest file of this kind, in bytes.
     pub fn bytes_most(self) -> u64 {
         match self {
@@ -86,7 +86,7 @@ impl Kind {
 ///
 /// # Errors
 /// As [`open`] and [`Opened::text`].
-pub fn read(path: &Path, kind: Kind) -> Result<String, ReadError> {
+pub fn read(path: &Path, kind: FileKind) -> Result<String, ReadError> {
     open(path, kind)?.text()
 }
 
@@ -94,7 +94,7 @@ pub fn read(path: &Path, kind: Kind) -> Result<String, ReadError> {
 ///
 /// # Errors
 /// If it cannot be opened, or is something else: a directory, a device, a pipe.
-pub fn open(path: &Path, kind: Kind) -> Result<Opened, ReadError> {
+pub fn open(path: &Path, kind: FileKind) -> Result<Opened, ReadError> {
     // Looked at first, because opening a device can do something, and opened without waiting, because what is there may have
     // changed meanwhile: opening a pipe waits for a writer.
     regular(&fs::metadata(path)?)?;
@@ -157,7 +157,7 @@ mod tests {
 
     use super::*;
 
-    fn refused(path: &Path, kind: Kind) -> String {
+    fn refused(path: &Path, kind: FileKind) -> String {
         read(path, kind).unwrap_err().to_string()
     }
 
@@ -166,10 +166,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         mkfifo(&pipe, Mode::S_IRWXU).unwrap();
-        assert!(refused(folder.path(), Kind::Config).contains("it is a directory"));
-        assert!(refused(&pipe, Kind::Scenario).contains("it is a pipe"));
-        assert!(refused(Path::new("/dev/zero"), Kind::Record).contains("it is a device"));
-        assert!(refused(&folder.path().join("none"), Kind::Key).contains("No such file"));
+        assert!(refused(folder.path(), FileKind::Config).contains("it is a directory"));
+        assert!(refused(&pipe, FileKind::Scenario).contains("it is a pipe"));
+        assert!(refused(Path::new("/dev/zero"), FileKind::Record).contains("it is a device"));
+        assert!(refused(&folder.path().join("none"), FileKind::Key).contains("No such file"));
     }
 
     #[test]
@@ -177,16 +177,16 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         let file = File::create(&path).unwrap();
-        for kind in [Kind::Key, Kind::Config, Kind::Scenario, Kind::Sweep] {
+        for kind in [FileKind::Key, FileKind::Config, FileKind::Scenario, FileKind::Sweep] {
             file.set_len(kind.bytes_most()).unwrap();
             assert_eq!(read(&path, kind).unwrap().len() as u64, kind.bytes_most());
             file.set_len(kind.bytes_most() + 1).unwrap();
             assert!(refused(&path, kind).contains(&format!("more than {} bytes", kind.bytes_most())));
         }
         file.set_len(1 << 40).unwrap();
-        assert!(refused(&path, Kind::Record).contains("more than 4294967296 bytes"));
+        assert!(refused(&path, FileKind::Record).contains("more than 4294967296 bytes"));
         // A file of the kernel says that it is empty.
-        assert!(!read(Path::new("/proc/self/status"), Kind::Key).unwrap().is_empty());
+        assert!(!read(Path::new("/proc/self/status"), FileKind::Key).unwrap().is_empty());
     }
 
     #[test]
@@ -194,7 +194,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         fs::write(&path, b"name = \"x\"\n# caf\xe9\n").unwrap();
-        let said = refused(&path, Kind::Config);
+        let said = refused(&path, FileKind::Config);
         assert!(said.contains("byte 16 (in line 2, counted from 1) is not UTF-8"), "{said}");
         assert!(said.contains("is this a node's configuration?"), "{said}");
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use ekiden_files::{Kind, ReadError};
+use ekiden_files::{FileKind, ReadError};
 use ekiden_relay_proto::leg::Key;
 use rustls::crypto::ring::sign::any_eddsa_type;
 use rustls::pki_types::pem::PemObject;
@@ -194,7 +194,7 @@ fn read(file: &Path) -> Result<(String, Access), KeyFileError> {
         }
         _ => error(file, source.to_string()),
     };
-    let open = ekiden_files::open(file, Kind::Key).map_err(failed)?;
+    let open = ekiden_files::open(file, FileKind::Key).map_err(failed)?;
     let access = Access { mode: open.metadata().permissions().mode() };
     Ok((open.text().map_err(failed)?, access))
 }

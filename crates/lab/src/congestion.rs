@@ -1,4 +1,4 @@
-//! Ekiden's own congestion controls in a lab: held while it lives, and listened to during a run.
+//! Ekiden's own congestion controls in a lab: registered while the lab lives, and traced during a run.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use ekiden_bpf::{Event, EventKind, Held, Kind, Level, Trace, hold as hold_in_kernel};
-use ekiden_congestion::{Algorithm, Settings};
+use ekiden_bpf::{ErrorKind, Event, EventKind, Level, Registration, Trace};
+use ekiden_congestion::{Algorithm, CongestionParameters};
 use ekiden_record::{Congestion, CongestionEvent, CongestionEventKind};
 use ekiden_scenario::Scenario;
 
@@ -17,34 +17,35 @@ use crate::{Error, Lab};
 
 /// How long the kernel may keep an event before it is fetched.
 const WAIT: Duration = Duration::from_millis(100);
-/// Thresholds from here on mean that none is set.
+/// A slow start threshold of this or more means none.
 const NO_SSTHRESH: u32 = i32::MAX as u32;
 
-/// Brings ekiden's own congestion controls that the scenario uses into the kernel, for as long as the result lives: for
-/// programs that build several labs. Whoever may not do that can use those that are there; they are missing from the result.
+/// Registers those of ekiden's own congestion controls that the scenario uses, for as long as the result lives: for programs
+/// that build several labs. A process without the capabilities for it uses what is registered already; the result then lacks
+/// those.
 ///
 /// # Errors
 /// [`Error::OwnCongestion`].
-pub fn hold(scenario: &Scenario) -> Result<Vec<Held>, Error> {
-    let mut held: Vec<Held> = Vec::new();
+pub fn register(scenario: &Scenario) -> Result<Vec<Registration>, Error> {
+    let mut registrations: Vec<Registration> = Vec::new();
     for node in scenario.nodes.values() {
         let Some(algorithm) = is_own(&node.tcp.congestion) else { continue };
-        if held.iter().any(|held| held.algorithm() == algorithm) {
+        if registrations.iter().any(|registration| registration.algorithm() == algorithm) {
             continue;
         }
-        match hold_in_kernel(&[algorithm], &Settings::default()) {
-            Ok(new) => held.extend(new),
-            Err(error) if error.kind() == Kind::Unavailable && crate::tcp::is_available(algorithm.name()) => {}
+        match ekiden_bpf::register(&[algorithm], &CongestionParameters::default()) {
+            Ok(new) => registrations.extend(new),
+            Err(error) if error.kind() == ErrorKind::Unavailable && crate::tcp::is_available(algorithm.name()) => {}
             Err(source) => return Err(Error::OwnCongestion { name: algorithm.to_string(), source }),
         }
     }
-    Ok(held)
+    Ok(registrations)
 }
 
 /// All events of a run, and how many were lost.
 type Collected = Result<(Vec<Event>, u64), ekiden_bpf::Error>;
 
-/// Collects what the congestion controls of a lab tell, on a thread of its own.
+/// Collects the events of a lab's congestion controls, on a thread of its own.
 pub(crate) struct Tracer {
     result: Congestion,
     listening: Option<Listening>,
@@ -64,17 +65,17 @@ struct Names {
 }
 
 impl Tracer {
-    /// Starts to listen, if the scenario uses any. That another process listens does not keep the lab from running.
+    /// Starts to trace, if the scenario uses any. If another process traces already, the lab runs without.
     pub(crate) fn start(lab: &Lab) -> Result<Option<Self>, Error> {
         if !uses_any(&lab.scenario) {
             return Ok(None);
         }
         let mut result = Congestion::default();
-        for held in &lab.congestion {
-            let Ok(settings) = held.settings() else { continue };
-            let read = settings.iter().filter(|(key, _)| held.algorithm().reads(key.name));
-            let parameters = read.map(|(key, value)| (key.name.to_owned(), value)).collect();
-            result.parameters.insert(held.algorithm().to_string(), parameters);
+        for registration in &lab.congestion {
+            let Ok(parameters) = registration.parameters() else { continue };
+            let read = parameters.iter().filter(|(parameter, _)| registration.algorithm().reads(parameter.name));
+            let parameters = read.map(|(parameter, value)| (parameter.name.to_owned(), value)).collect();
+            result.parameters.insert(registration.algorithm().to_string(), parameters);
         }
         if lab.congestion.is_empty() {
             result.not_traced = Some("this process may not look into the kernel".into());
@@ -140,7 +141,7 @@ pub(crate) fn is_own(name: &str) -> Option<Algorithm> {
 
 fn collect(mut trace: Trace, stop: &AtomicBool) -> Collected {
     let mut events = Vec::new();
-    // What came before the stop is read after it.
+    // Polls once more after the stop, for the events before it.
     loop {
         let stopping = stop.load(Ordering::Relaxed);
         events.extend(trace.poll(WAIT)?);
@@ -151,7 +152,7 @@ fn collect(mut trace: Trace, stop: &AtomicBool) -> Collected {
 }
 
 impl Names {
-    /// Only what happened in this lab, which is not the only one that may use the same addresses.
+    /// Keeps this lab's events only: another lab may use the same addresses.
     fn translate(&self, events: Vec<Event>, origin_us: u64) -> Vec<CongestionEvent> {
         let mut connections: HashMap<u64, u32> = HashMap::new();
         let mut next = 0;
@@ -170,7 +171,7 @@ impl Names {
                 EventKind::Rtt { .. } | EventKind::Acked { .. } => continue,
             };
             if matches!(event.kind, EventKind::Start) {
-                // The end of what the kernel kept there before may have been lost.
+                // The End of an earlier connection with this id may have been lost.
                 connections.remove(&event.connection);
             }
             let connection = *connections.entry(event.connection).or_insert_with(|| {

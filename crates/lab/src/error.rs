@@ -100,7 +100,7 @@ pub enum Error {
 
 /// What kind of failure an [`Error`] is; the command line has an exit code for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ErrorKind {
     /// A privilege, kernel feature or program is missing.
     Missing,
     /// The caller asked for something that is not there.
@@ -115,17 +115,17 @@ pub enum Kind {
 
 impl Error {
     /// What kind of failure this is.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Sandbox(_)
             | Self::Congestion { .. }
             | Self::OwnCongestion { .. }
             | Self::Build { .. }
-            | Self::Program { .. } => Kind::Missing,
-            Self::NoSuchNode { .. } => Kind::Usage,
-            Self::OnlySimulated { .. } => Kind::Scenario,
-            Self::Proxy { .. } | Self::Flow { .. } => Kind::Network,
-            Self::Differs { .. } | Self::Inaccurate { .. } => Kind::Mismatch,
+            | Self::Program { .. } => ErrorKind::Missing,
+            Self::NoSuchNode { .. } => ErrorKind::Usage,
+            Self::OnlySimulated { .. } => ErrorKind::Scenario,
+            Self::Proxy { .. } | Self::Flow { .. } => ErrorKind::Network,
+            Self::Differs { .. } | Self::Inaccurate { .. } => ErrorKind::Mismatch,
         }
     }
 }

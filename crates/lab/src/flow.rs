@@ -19,7 +19,7 @@ use crate::payload::{Comparison, Payload};
 use crate::{Error, Lab};
 
 /// A connection on which nothing moves for this long has failed.
-const PATIENCE: Duration = Duration::from_secs(60);
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often the senders' state is sampled.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// Bytes per read and write.
@@ -167,9 +167,9 @@ impl<'a> Running<'a> {
     fn connect(&self, lab: &Lab, connection: &Connection) -> io::Result<TcpStream> {
         lock(&connection.sender).began_ns = Some(monotonic_ns());
         let namespace = lab.namespace(&self.flow.from).map_err(io::Error::other)?;
-        let socket = namespace.run(|| TcpStream::connect_timeout(&self.target, PATIENCE))?;
-        socket.set_write_timeout(Some(PATIENCE))?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        let socket = namespace.run(|| TcpStream::connect_timeout(&self.target, STALL_TIMEOUT))?;
+        socket.set_write_timeout(Some(STALL_TIMEOUT))?;
+        socket.set_read_timeout(Some(STALL_TIMEOUT))?;
         let mut sender = lock(&connection.sender);
         sender.connected_ns = Some(monotonic_ns());
         sender.socket = Some(socket.try_clone()?);
@@ -217,7 +217,7 @@ impl<'a> Running<'a> {
     /// Compares what arrives until the end. A broken connection is told by the sender, which waits for the goodbye.
     fn receive(&self, mut socket: TcpStream) {
         // The listener does not block; what it accepts must.
-        let _ = socket.set_nonblocking(false).and_then(|()| socket.set_read_timeout(Some(PATIENCE)));
+        let _ = socket.set_nonblocking(false).and_then(|()| socket.set_read_timeout(Some(STALL_TIMEOUT)));
         let mut comparison = Comparison::new(self.seed, self.name, self.flow.parallel);
         let mut buffer = vec![0; 4 * PIECE];
         loop {
@@ -352,7 +352,7 @@ impl<'a> Running<'a> {
 
 fn describe(error: &io::Error) -> String {
     match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("nothing moved for {} s", PATIENCE.as_secs()),
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("nothing moved for {} s", STALL_TIMEOUT.as_secs()),
         _ => error.to_string(),
     }
 }

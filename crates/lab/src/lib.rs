@@ -15,7 +15,7 @@ mod probe;
 mod proxies;
 mod run;
 mod sandbox;
-mod suits;
+mod supported;
 mod tcp;
 
 use std::ffi::OsStr;
@@ -24,20 +24,20 @@ use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::process::{Child, Command};
 
-use ekiden_bpf::Held;
+use ekiden_bpf::Registration;
 use ekiden_net::namespace::Namespace;
 use ekiden_record::LinkDirection;
 use ekiden_scenario::Scenario;
 use tempfile::TempDir;
 
 pub use check::{Check, all_passed, check};
-pub use congestion::hold as hold_congestion;
-pub use error::{Error, Kind};
+pub use congestion::register as register_congestion;
+pub use error::{Error, ErrorKind};
 pub use flow::Progress;
 pub use proxies::{HTTP_PORT, LEG_PORT, SOCKS_PORT};
 pub use run::verdict;
 pub use sandbox::{Interrupt, clean, isolate, run_directory};
-pub use suits::{has_congestion, suits_lab};
+pub use supported::{check_congestion_controls, check_supported};
 
 use emulator::{EmulatedLink, Emulator};
 use error::building;
@@ -55,18 +55,18 @@ pub struct Lab {
     emulator: Emulator,
     network: Network,
     /// Ekiden's congestion controls that the scenario uses.
-    congestion: Vec<Held>,
+    congestion: Vec<Registration>,
 }
 
 impl Lab {
     /// Builds the nodes and links of `scenario`. Nothing runs in them yet.
     ///
     /// # Errors
-    /// As [`suits_lab`]; if the kernel refuses a step, or has no congestion control of a name that the scenario uses.
+    /// As [`check_supported`]; if the kernel refuses a step, or has no congestion control of a name that the scenario uses.
     /// Ekiden's own are brought into the kernel for as long as the lab lives.
     pub fn build(scenario: &Scenario) -> Result<Self, Error> {
-        suits_lab(scenario)?;
-        let congestion = congestion::hold(scenario)?;
+        check_supported(scenario)?;
+        let congestion = congestion::register(scenario)?;
         let network = network::build(scenario)?;
         let links: Vec<_> = scenario
             .links

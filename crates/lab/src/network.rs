@@ -79,7 +79,7 @@ async fn populate(handle: Handle, scenario: &Scenario, index: usize, emulator: &
     for (number, (link_name, link)) in scenario.links.iter().enumerate() {
         let Some(end) = link.ends.iter().position(|end| end == name) else { continue };
         let (outer, inner) = (device_name(link_name, number), emulator_device(number, end));
-        add_link(&handle, &outer, link, tcp::train_bytes(&node.tcp), &inner, emulator).await?;
+        add_link(&handle, &outer, link, tcp::gso_max_size(&node.tcp), &inner, emulator).await?;
     }
     for (other, destination) in scenario.nodes.keys().enumerate().filter(|(other, _)| *other != index) {
         let Some(hop) = scenario.path(name, destination).and_then(|path| path.first().copied()) else { continue };
@@ -101,7 +101,7 @@ async fn add_link(
     handle: &Handle,
     name: &str,
     link: &Link,
-    train_bytes: u32,
+    gso_max_size: u32,
     inner: &str,
     emulator: &Namespace,
 ) -> io::Result<()> {
@@ -114,7 +114,7 @@ async fn add_link(
         .name(name.into())
         .mtu(link.mtu)
         .address(HARDWARE_ADDRESS.to_vec())
-        .append_extra_attribute(LinkAttribute::GsoMaxSize(train_bytes))
+        .append_extra_attribute(LinkAttribute::GsoMaxSize(gso_max_size))
         .set_info_data(InfoData::Veth(InfoVeth::Peer(peer)))
         .build();
     handle.link().add(pair).execute().await.map_err(io_error)?;

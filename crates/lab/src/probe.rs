@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration;
 
 use ekiden_net::ping::{PACKET_BYTES, Pinger};
-use ekiden_record::Path;
+use ekiden_record::PathDelay;
 use ekiden_scenario::Scenario;
 use ekiden_units::Bytes;
 
@@ -41,7 +41,7 @@ pub(crate) fn pinger(lab: &Lab, from: &str, to: &str) -> Result<Pinger, Error> {
 }
 
 /// Probes a path `probes` times, one after the other.
-pub(crate) fn measure(lab: &Lab, from: &str, to: &str, probes: u32) -> Result<Path, Error> {
+pub(crate) fn measure(lab: &Lab, from: &str, to: &str, probes: u32) -> Result<PathDelay, Error> {
     let mut pinger = pinger(lab, from, to)?;
     let mut times_us = Vec::new();
     for _ in 0..probes {
@@ -50,7 +50,7 @@ pub(crate) fn measure(lab: &Lab, from: &str, to: &str, probes: u32) -> Result<Pa
         thread::sleep(PAUSE);
     }
     times_us.sort_by(f64::total_cmp);
-    Ok(Path {
+    Ok(PathDelay {
         from: from.into(),
         to: to.into(),
         nominal_us: nominal_us(lab.scenario(), from, to),

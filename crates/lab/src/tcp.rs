@@ -73,10 +73,10 @@ pub(crate) fn check_congestion(namespace: &Namespace, node: &str, tcp: &Tcp) -> 
     }
 }
 
-/// The largest train of segments that the kernel keeps and sends as one, in bytes: `gso_max_size` of the node's devices.
+/// `gso_max_size` of the node's devices: the largest GSO segment, which the kernel keeps and sends as one, in bytes.
 ///
-/// A socket may exceed its send buffer by one train, so a train must be small beside the buffer.
-pub(crate) fn train_bytes(tcp: &Tcp) -> u32 {
+/// A socket may exceed its send buffer by one GSO segment, so that must be small compared with the buffer.
+pub(crate) fn gso_max_size(tcp: &Tcp) -> u32 {
     const LEAST: u64 = 4_096;
     const MOST: u64 = 65_536;
     (tcp.send_buffer.0 / 8).clamp(LEAST, MOST) as u32
@@ -113,14 +113,14 @@ fn packet_memory(mtu: u32) -> u64 {
 
 /// The kernel's memory limit under which a socket holds `send_buffer` bytes on average while the program always has more.
 ///
-/// The limit counts what the kernel keeps beside each train. The last train may exceed it by anything up to a whole one.
-/// And a program that waits for room is woken when a third is free, so what is held swings below the limit; the tenth on
-/// top is measured (docs/guide/lab.md).
+/// The limit includes the kernel's overhead per GSO segment, and the last GSO segment may exceed the limit. A program that
+/// waits for room is woken when a third is free, so the buffer's use swings below the limit; the extra tenth is measured
+/// (docs/guide/lab.md).
 fn send_space(tcp: &Tcp) -> u64 {
-    const BESIDE_TRAIN: u64 = 1_280;
-    let train = u64::from(train_bytes(tcp));
+    const GSO_OVERHEAD: u64 = 1_280;
+    let gso = u64::from(gso_max_size(tcp));
     let buffer = tcp.send_buffer.0;
-    let full = buffer.saturating_add(BESIDE_TRAIN.saturating_mul(buffer.div_ceil(train))).saturating_sub(train / 2);
+    let full = buffer.saturating_add(GSO_OVERHEAD.saturating_mul(buffer.div_ceil(gso))).saturating_sub(gso / 2);
     full.saturating_mul(11) / 10
 }
 

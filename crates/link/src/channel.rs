@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use ekiden_scenario::{Discipline, Link};
 
 use crate::codel_line::CodelLine;
-use crate::{Counts, Fate, Length, Line, Waiting};
+use crate::{Counts, Fate, Line, PacketLength, QueueLength};
 
 /// One direction of a link, and the packets on it.
 ///
@@ -24,7 +24,7 @@ enum Model<P> {
     Codel(CodelLine<P>),
 }
 
-impl<P: Length> Channel<P> {
+impl<P: PacketLength> Channel<P> {
     /// A channel with the properties of `link`, all that is random drawn from `seed`.
     pub fn new(link: &Link, seed: u64) -> Self {
         Self(match link.discipline {
@@ -78,7 +78,7 @@ impl<P: Length> Channel<P> {
     }
 
     /// What waits for the line at `now_ns`, which is no earlier than the last arrival, and no later than the next.
-    pub fn waiting(&mut self, now_ns: u64) -> Waiting {
+    pub fn waiting(&mut self, now_ns: u64) -> QueueLength {
         match &mut self.0 {
             Model::Settled { line, .. } => line.waiting(now_ns),
             Model::Codel(line) => line.waiting(now_ns),

@@ -11,7 +11,7 @@ use ekiden_scenario::{Link, Queue};
 use crate::codel::{Codel, Fifo};
 use crate::loss::Loss;
 use crate::serializer::Serializer;
-use crate::{Counts, Length, Waiting, has_room};
+use crate::{Counts, PacketLength, QueueLength, has_room};
 
 /// A line with CoDel, and the packets on it.
 ///
@@ -30,7 +30,7 @@ pub(crate) struct CodelLine<P> {
     counts: Counts,
 }
 
-impl<P: Length> CodelLine<P> {
+impl<P: PacketLength> CodelLine<P> {
     /// A line with the properties of `link`, all that is random drawn from `seed`.
     pub fn new(link: &Link, seed: u64) -> Self {
         Self {
@@ -78,9 +78,9 @@ impl<P: Length> CodelLine<P> {
         packet.inspect(|packet| self.counts.delivered(packet.bytes()))
     }
 
-    pub fn waiting(&mut self, now_ns: u64) -> Waiting {
+    pub fn waiting(&mut self, now_ns: u64) -> QueueLength {
         self.catch_up(now_ns);
-        Waiting { packets: self.waiting.packets() as u64, bytes: self.waiting.bytes() }
+        QueueLength { packets: self.waiting.packets() as u64, bytes: self.waiting.bytes() }
     }
 
     pub fn counts(&self) -> &Counts {
@@ -102,7 +102,7 @@ impl<P: Length> CodelLine<P> {
         let Some(packet) = packet else { return };
         let due_ns = self.serializer.send(packet.bytes());
         // A packet is lost after it was sent: it takes its time in the serializer.
-        let is_lost = self.loss.strikes();
+        let is_lost = self.loss.is_next_lost();
         self.counts.random_losses += u64::from(is_lost);
         self.under_way.push_back((due_ns, (!is_lost).then_some(packet)));
     }

@@ -12,16 +12,16 @@ mod counts;
 mod length;
 mod line;
 mod loss;
+mod queue_length;
 pub mod random;
 mod red;
 mod serializer;
-mod waiting;
 
 pub use channel::Channel;
 pub use counts::Counts;
-pub use length::Length;
+pub use length::PacketLength;
 pub use line::{Fate, Line};
-pub use waiting::Waiting;
+pub use queue_length::QueueLength;
 
 use ekiden_scenario::Queue;
 

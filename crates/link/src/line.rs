@@ -10,7 +10,7 @@ use ekiden_scenario::{Discipline, Link, Queue};
 use crate::loss::Loss;
 use crate::red::Red;
 use crate::serializer::Serializer;
-use crate::{Waiting, has_room};
+use crate::{QueueLength, has_room};
 
 /// One direction of a link, with drop tail or RED.
 ///
@@ -91,13 +91,13 @@ impl Line {
         }
         let due_ns = self.serializer.send(bytes);
         // A packet is lost after it was sent: it takes its time in the serializer.
-        if self.loss.strikes() { Fate::Lost } else { Fate::Arrives { due_ns } }
+        if self.loss.is_next_lost() { Fate::Lost } else { Fate::Arrives { due_ns } }
     }
 
     /// What waits at `now_ns`, which is no earlier than the last arrival, and no later than the next.
-    pub fn waiting(&mut self, now_ns: u64) -> Waiting {
+    pub fn waiting(&mut self, now_ns: u64) -> QueueLength {
         self.begin(now_ns);
-        Waiting { packets: self.waiting_packets(), bytes: self.waiting_bytes }
+        QueueLength { packets: self.waiting_packets(), bytes: self.waiting_bytes }
     }
 
     /// Takes the packets out of the queue that the serializer began to send by `now_ns`.

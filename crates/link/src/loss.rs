@@ -49,7 +49,7 @@ impl Loss {
 
     /// Whether the next packet is lost.
     #[inline]
-    pub fn strikes(&mut self) -> bool {
+    pub fn is_next_lost(&mut self) -> bool {
         match &mut self.model {
             Model::Independent(part) => self.random.is_below(*part),
             Model::Gilbert { is_bad, begins, ends } => {

@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use ekiden_files::{Kind, ReadError, read, write};
+use ekiden_files::{FileKind, ReadError, read, write};
 use serde::{Deserialize, Serialize};
 
 use crate::{Disturbance, FORMAT, Record};
@@ -59,7 +59,7 @@ impl Record {
     /// # Errors
     /// [`Error::Unreadable`].
     pub fn read_text(path: &Path) -> Result<String, Error> {
-        read(path, Kind::Record).map_err(|source| Error::Unreadable { file: path.display().to_string(), source })
+        read(path, FileKind::Record).map_err(|source| Error::Unreadable { file: path.display().to_string(), source })
     }
 
     /// Reads a record's text; `file` is the name used in errors.

@@ -28,7 +28,7 @@ pub struct Record {
     /// One entry per flow of the scenario, in its order.
     pub flows: Vec<Flow>,
     /// Round-trip times of the idle network.
-    pub paths: Vec<Path>,
+    pub paths: Vec<PathDelay>,
     /// What each direction of each link did.
     pub links: Vec<LinkDirection>,
     /// What each direction of each connection of each tunnel did; absent without tunnels.
@@ -122,7 +122,7 @@ pub enum Outcome {
 
 /// Round-trip times of a path on which nothing else was sent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Path {
+pub struct PathDelay {
     /// Where the probes started.
     pub from: String,
     /// Where they were answered.

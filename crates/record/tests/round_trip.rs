@@ -2,7 +2,7 @@
 
 use ekiden_record::{
     Congestion, CongestionEvent, CongestionEventKind, Disturbance, Error, Event, FORMAT, Flow, Lateness, LinkDirection,
-    Manifest, Outcome, Path, QueueSample, Record, Sample, TunnelDirection,
+    Manifest, Outcome, PathDelay, QueueSample, Record, Sample, TunnelDirection,
 };
 
 fn record() -> Record {
@@ -20,7 +20,7 @@ fn record() -> Record {
             resolution_us: Some(100_000),
         },
         flows: vec![flow(Outcome::Complete), flow(Outcome::Differs { connection: 3, at_bytes: 17 })],
-        paths: vec![Path {
+        paths: vec![PathDelay {
             from: "client".into(),
             to: "server".into(),
             nominal_us: 50_000.288,

@@ -13,8 +13,8 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use ekiden_congestion::Settings;
-use ekiden_files::{Kind, ReadError};
+use ekiden_congestion::CongestionParameters;
+use ekiden_files::{FileKind, ReadError};
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
@@ -42,7 +42,7 @@ pub struct Config {
     pub tcp: Tcp,
     /// The parameters of the congestion controls that this node brings into the kernel; `None`: the defaults, or whatever
     /// another process has given them.
-    pub congestion: Option<Settings>,
+    pub congestion: Option<CongestionParameters>,
     /// Bounds on everything that others could make grow.
     pub limits: Limits,
     /// Where connections are accepted, by name.
@@ -187,7 +187,7 @@ impl Config {
 /// The text of a configuration.
 fn read(file: &Path) -> Result<String, ConfigError> {
     let failed = |error: ReadError| ConfigError { file: file.into(), line: None, message: error.to_string() };
-    ekiden_files::read(file, Kind::Config).map_err(failed)
+    ekiden_files::read(file, FileKind::Config).map_err(failed)
 }
 
 impl fmt::Display for Listener {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ekiden_bpf::Held;
+use ekiden_bpf::Registration;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::oneshot;
 
@@ -45,7 +45,7 @@ pub struct Relay {
     /// Sockets that are being closed.
     closing: Vec<Closing>,
     /// The congestion controls that this node keeps in the kernel.
-    held: Vec<Held>,
+    held: Vec<Registration>,
     /// The rules that transparent listeners and exits need. They outlast all connections.
     rules: Option<Installed>,
 }

@@ -21,7 +21,7 @@ mod warn;
 
 use std::path::Path;
 
-use ekiden_files::{Kind, read};
+use ekiden_files::{FileKind, read};
 use ekiden_units::Time;
 use indexmap::IndexMap;
 use serde::Serialize;
@@ -88,7 +88,7 @@ impl Scenario {
     /// # Errors
     /// [`Error::Unreadable`].
     pub fn read_text(path: &Path) -> Result<String, Error> {
-        read(path, Kind::Scenario).map_err(|source| Error::Unreadable { file: path.display().to_string(), source })
+        read(path, FileKind::Scenario).map_err(|source| Error::Unreadable { file: path.display().to_string(), source })
     }
 
     /// Parses a scenario's text; `file` is the name used in errors.

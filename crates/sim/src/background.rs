@@ -1,7 +1,7 @@
-//! Background: datagrams that go on whatever becomes of them.
+//! Background traffic: datagrams without congestion control.
 //!
-//! A source has a clock of its own, which stands still while it is silent. Every so many ticks of it, exactly, a datagram
-//! leaves. So the rate is right over any number of short periods, and the remainder of a period is not lost.
+//! A source has a clock of its own, which stands still while it is silent. A datagram leaves at exact intervals of that clock.
+//! So the rate is exact over any number of short periods: the remainder of a period carries over.
 
 use ekiden_link::random;
 use ekiden_scenario::{Background, OnOff, Scenario};
@@ -10,7 +10,7 @@ use ekiden_units::Time;
 use crate::events::Event;
 use crate::packet::{Body, Packet, node_number};
 
-/// Random numbers of a source are number 2 of its name; 0 and 1 are the directions of a link that is called the same.
+/// The seed's number for a source; 0 and 1 are those of the directions of a link that may have the same name.
 const RANDOM: u64 = 2;
 
 /// All sources of a scenario.

@@ -1,4 +1,4 @@
-//! Packets written down as they pass, for Wireshark and tcpdump.
+//! Captures: the simulated packets as pcap files, for Wireshark and tcpdump.
 
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, SocketAddr};

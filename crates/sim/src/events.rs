@@ -1,11 +1,11 @@
-//! What will happen, by time. What is to happen at the same time happens in the order in which it was planned.
+//! The event queue, by time. Events of the same time happen in the order in which they were planned.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use ekiden_units::Time;
 
-/// Something that will happen. Numbers are places in the simulation's lists.
+/// An event. Numbers are indices into the simulation's lists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Event {
     /// The first packet under way on a line is due.

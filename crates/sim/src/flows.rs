@@ -1,8 +1,8 @@
-//! The flows of the scenario: their sockets, how far they are, and how they ended.
+//! The flows of the scenario: their sockets, progress and outcomes.
 
 use ekiden_record::{Event as Noted, Flow as Report, Outcome, Sample};
 use ekiden_scenario::{Amount, Flow as Described, Scenario};
-use ekiden_tcp::Info;
+use ekiden_tcp::TcpInfo;
 use ekiden_units::Time;
 
 use crate::events::Event;
@@ -10,7 +10,7 @@ use crate::socket::Program;
 use crate::sockets::Sockets;
 
 /// A flow of which nothing arrives for this long has failed.
-const PATIENCE: Time = Time::secs(600);
+const STALL_TIMEOUT: Time = Time::secs(600);
 
 /// All flows.
 pub(crate) struct Flows<'a> {
@@ -19,7 +19,7 @@ pub(crate) struct Flows<'a> {
     going: usize,
 }
 
-/// How a flow goes.
+/// The state of a flow.
 struct Flow<'a> {
     name: &'a str,
     described: &'a Described,
@@ -98,8 +98,8 @@ impl<'a> Flows<'a> {
     pub fn give_up(&mut self, now: Time) -> impl Iterator<Item = Noted> {
         (0..self.list.len() as u32).filter_map(move |number| {
             let flow = &self.list[number as usize];
-            let is_lost = now > flow.described.start && now.since(flow.last_arrival) > PATIENCE;
-            if is_lost { self.fail(now, number, &format!("nothing arrived for {PATIENCE}")) } else { None }
+            let is_lost = now > flow.described.start && now.since(flow.last_arrival) > STALL_TIMEOUT;
+            if is_lost { self.fail(now, number, &format!("nothing arrived for {STALL_TIMEOUT}")) } else { None }
         })
     }
 
@@ -129,14 +129,14 @@ impl<'a> Flows<'a> {
         })
     }
 
-    /// What came out of every flow, of which these samples were taken.
+    /// The report of every flow; `samples` are those taken of the flows.
     pub fn report(&self, sockets: &Sockets, samples: &[Sample]) -> Vec<Report> {
         self.list.iter().map(|flow| flow.report(sockets, samples)).collect()
     }
 }
 
 impl Flow<'_> {
-    fn sample(&self, now: Time, connection: u32, received_bytes: u64, info: &Info) -> Sample {
+    fn sample(&self, now: Time, connection: u32, received_bytes: u64, info: &TcpInfo) -> Sample {
         let passed = now.since(self.described.start).0.max(1);
         Sample {
             at_us: now.0 / 1000,

@@ -1,11 +1,11 @@
-//! A gateway that keeps parallel streams in balance (S2, section 3): it shows what its node forwards of its streams to
-//! [`ekiden_window_balance`], and writes the windows that this decides.
+//! A gateway that keeps parallel streams in balance (S2, section 3): it passes the packets of its streams that its node
+//! forwards to [`ekiden_window_balance`], and writes the windows that this returns.
 
 use ekiden_packet::Segment;
 use ekiden_record::Event as Noted;
 use ekiden_scenario::Scenario;
 use ekiden_units::Time;
-use ekiden_window_balance::{Direction, Group, Settings, flags};
+use ekiden_window_balance::{BalanceSettings, Direction, StreamGroup, flags};
 
 use crate::packet::{Body, Packet, node_number};
 use crate::socket::Socket;
@@ -22,17 +22,17 @@ struct Gateway {
     name: String,
     /// The node that it is on.
     node: u32,
-    group: Group,
-    /// By the socket that a packet goes to: its stream, and which way that is.
+    group: StreamGroup,
+    /// By the socket that a packet goes to: its stream and direction.
     ways: Vec<Option<(u32, Direction)>>,
     streams: Vec<Stream>,
     /// The stream that throttles the group, and how often the group has been throttled; `None` while it is not.
     throttled: Option<(u32, u32)>,
-    /// What it did.
+    /// Its events for the record.
     noted: Vec<Noted>,
 }
 
-/// A stream as records call it.
+/// A stream, as records name it.
 struct Stream {
     flow: String,
     connection: u32,
@@ -63,7 +63,7 @@ impl Gateways {
         }
     }
 
-    /// What the gateways did.
+    /// The gateways' events for the record.
     pub fn noted(self) -> impl Iterator<Item = Noted> {
         self.list.into_iter().flat_map(|gateway| gateway.noted)
     }
@@ -71,11 +71,12 @@ impl Gateways {
 
 impl Gateway {
     fn new(scenario: &Scenario, name: &str, gateway: &ekiden_scenario::Gateway, sockets: &[Socket]) -> Self {
-        let settings = Settings { repeats: gateway.repeats, part: gateway.part.as_f64(), ..Settings::default() };
+        let settings =
+            BalanceSettings { repeats: gateway.repeats, part: gateway.part.as_f64(), ..BalanceSettings::default() };
         let mut made = Self {
             name: name.into(),
             node: node_number(scenario, &gateway.node),
-            group: Group::new(settings),
+            group: StreamGroup::new(settings),
             ways: vec![None; sockets.len()],
             streams: Vec::new(),
             throttled: None,

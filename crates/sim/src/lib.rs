@@ -1,14 +1,14 @@
 //! A scenario in virtual time: every packet of every flow, without a kernel and without waiting.
 //!
 //! [`simulate`] runs a scenario and returns the same record as the lab. The same scenario gives the same record on every
-//! machine. Ends of connections are [`ekiden_tcp::Connection`]s, links are [`ekiden_link::Channel`]s, of which the lab
-//! uses the same lines. A node forwards and serves without taking time.
+//! machine. Ends of connections are [`ekiden_tcp::Connection`]s. Links are [`ekiden_link::Channel`]s, built from the same
+//! [`ekiden_link::Line`] as the lab's. A node forwards and serves in zero time.
 //!
-//! Rooms, the lowest first; each uses only those before it. A part holds its own state. It is given a packet or the number of
-//! what an event is about, and the time. It returns what follows: packets that leave, when it wants to be called again, what
-//! is to be noted. `simulation` alone carries that out.
+//! Modules, the lowest first; each uses only those before it. Each holds its own state. It is called with the time and a packet
+//! or the number of an event's subject. It returns what follows: packets to send, the time of the next call, events for the
+//! record. `simulation` alone carries these out.
 //!
-//! 1. `error`, `options`; `packet`: what travels; `events`: the clock, and what will happen
+//! 1. `error`, `options`; `packet`: what travels; `events`: the clock and the event queue
 //! 2. `stack`: the TCP of a node; `socket`: one end of a connection; `sockets`: all of them
 //! 3. `network`: lines and routes; `background`; `capture`; `gateway`; `tunnel`
 //! 4. `flows`; `queues`; `recorder`: what came out
@@ -42,19 +42,18 @@ pub use capture::Capture;
 pub use error::Error;
 pub use options::{Options, Progress};
 
-/// Runs a scenario to the end of its flows, whether they succeed or not. `progress` is told now and then how far it is.
+/// Runs a scenario to the end of its flows, whether they succeed or not. Calls `progress` now and then.
 ///
 /// # Errors
-/// If the scenario wants something that the simulator does not have; before anything runs.
+/// As [`check_supported`], before anything runs.
 pub fn simulate(scenario: &Scenario, options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Record, Error> {
     run(scenario, options, None, progress)
 }
 
-/// As [`simulate`], with the packets that pass written down in `capture`, which was made for this scenario. The record is the
-/// same.
+/// As [`simulate`], and writes all packets to `capture`, which was made for this scenario. The record is the same.
 ///
 /// # Errors
-/// As [`simulate`]. What goes wrong with the files, [`Capture::finish`] says.
+/// As [`simulate`]. [`Capture::finish`] returns errors of the files.
 pub fn simulate_captured(
     scenario: &Scenario,
     options: &Options,
@@ -70,16 +69,16 @@ fn run(
     capture: Option<&mut Capture>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Record, Error> {
-    suits(scenario)?;
+    check_supported(scenario)?;
     let mut simulation = Simulation::new(scenario, options, capture)?;
     simulation.run(progress);
     Ok(simulation.record())
 }
 
-/// Whether the simulator has all that the scenario wants.
+/// Checks that the simulator has everything that the scenario asks for.
 ///
 /// # Errors
-/// For the first thing that it does not have.
-pub fn suits(scenario: &Scenario) -> Result<(), Error> {
-    stack::suits(scenario)
+/// For the first thing that it lacks.
+pub fn check_supported(scenario: &Scenario) -> Result<(), Error> {
+    stack::check_supported(scenario)
 }

@@ -1,6 +1,6 @@
 //! Lines between nodes, and the routes of packets over them.
 
-use ekiden_link::{Channel, Counts, Waiting, random};
+use ekiden_link::{Channel, Counts, QueueLength, random};
 use ekiden_record::LinkDirection;
 use ekiden_scenario::Scenario;
 use ekiden_units::Time;
@@ -67,7 +67,7 @@ impl Network {
     }
 
     /// What waits for every line, and what it has dropped, in the order of the scenario.
-    pub fn queues(&mut self, now: Time) -> impl Iterator<Item = (Waiting, u64)> {
+    pub fn queues(&mut self, now: Time) -> impl Iterator<Item = (QueueLength, u64)> {
         self.lines.iter_mut().map(move |line| {
             let waiting = line.channel.waiting(now.0);
             (waiting, line.channel.counts().queue_drops)

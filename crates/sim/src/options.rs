@@ -1,11 +1,11 @@
-//! What a caller asks of a run, and what it is told while the run goes on.
+//! The options and the progress of a run.
 
 use ekiden_units::Time;
 
-/// What a run is to note, and what its record says of where it came from.
+/// How often a run takes samples, and what its record says of its origin.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// How often the state of senders and queues is noted.
+    /// The interval between samples of senders and queues.
     pub resolution: Time,
     /// The command line that the record names.
     pub command: Vec<String>,

@@ -1,6 +1,6 @@
 //! What travels over the network: packets, and the numbers by which they name nodes, sockets and sources.
 
-use ekiden_link::Length;
+use ekiden_link::PacketLength;
 use ekiden_packet::Segment;
 use ekiden_scenario::Scenario;
 
@@ -31,7 +31,7 @@ pub(crate) enum Body {
 
 const _: () = assert!(size_of::<Body>() == size_of::<Segment>());
 
-impl Length for Packet {
+impl PacketLength for Packet {
     fn bytes(&self) -> u32 {
         self.bytes
     }

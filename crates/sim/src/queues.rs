@@ -1,6 +1,6 @@
 //! The queues of links and tunnels over time.
 
-use ekiden_link::Waiting;
+use ekiden_link::QueueLength;
 use ekiden_record::QueueSample;
 use ekiden_scenario::Scenario;
 use ekiden_units::Time;
@@ -37,9 +37,9 @@ impl Queues {
         Self { last, samples: Vec::new() }
     }
     /// Notes every queue that has changed since it was noted last, given what waits in each, and what it has dropped.
-    pub fn note(&mut self, now: Time, states: impl Iterator<Item = (Waiting, u64)>) {
+    pub fn note(&mut self, now: Time, states: impl Iterator<Item = (QueueLength, u64)>) {
         let at_us = now.0 / 1000;
-        for (last, (Waiting { packets, bytes }, drops)) in self.last.iter_mut().zip(states) {
+        for (last, (QueueLength { packets, bytes }, drops)) in self.last.iter_mut().zip(states) {
             if (packets, bytes, drops) != (last.packets, last.bytes, last.drops) {
                 (last.at_us, last.packets, last.bytes, last.drops) = (at_us, packets, bytes, drops);
                 self.samples.push(last.clone());

@@ -1,6 +1,8 @@
-//! What was noted while a scenario ran, and the record that is made of it.
+//! Samples and events of a run, and the record made of them.
 
-use ekiden_record::{Event as Noted, FORMAT, Flow, LinkDirection, Manifest, Path, Record, Sample, TunnelDirection};
+use ekiden_record::{
+    Event as Noted, FORMAT, Flow, LinkDirection, Manifest, PathDelay, Record, Sample, TunnelDirection,
+};
 use ekiden_scenario::Scenario;
 
 use crate::options::Options;
@@ -13,7 +15,7 @@ pub(crate) struct Recorder {
     pub events: Vec<Noted>,
 }
 
-/// What the parts say when the run is over.
+/// The parts' reports at the end of the run.
 pub(crate) struct Reports {
     pub flows: Vec<Flow>,
     pub links: Vec<LinkDirection>,
@@ -56,8 +58,8 @@ impl Recorder {
 }
 
 /// The legs of all flows, each once, with what the scenario says of them.
-fn paths(scenario: &Scenario) -> Vec<Path> {
-    let mut paths: Vec<Path> = Vec::new();
+fn paths(scenario: &Scenario) -> Vec<PathDelay> {
+    let mut paths: Vec<PathDelay> = Vec::new();
     for flow in scenario.flows.values() {
         let stations: Vec<_> = [&flow.from].into_iter().chain(&flow.via).chain([&flow.to]).collect();
         for leg in stations.windows(2) {
@@ -65,7 +67,7 @@ fn paths(scenario: &Scenario) -> Vec<Path> {
                 continue;
             }
             let nominal = scenario.base_rtt(leg[0], leg[1]).unwrap_or_default();
-            paths.push(Path {
+            paths.push(PathDelay {
                 from: leg[0].clone(),
                 to: leg[1].clone(),
                 nominal_us: nominal.0 as f64 / 1e3,

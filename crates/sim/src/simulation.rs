@@ -1,4 +1,4 @@
-//! The simulation: events happen, one after the other, until every flow is over. What the parts return is carried out here.
+//! The simulation: handles one event after the other until every flow is over, and carries out what the parts return.
 
 use ekiden_record::Record;
 use ekiden_scenario::Scenario;
@@ -17,10 +17,10 @@ use crate::sockets::{Effect, Sockets};
 use crate::stack::parameters;
 use crate::tunnel::{Broken, Tunnels};
 
-/// How many events happen between two looks at the progress.
+/// The number of events between two reports of progress.
 const PROGRESS_EVENTS: u64 = 1 << 17;
 
-/// The parts, and what will happen.
+/// The parts of a simulation, and its events.
 pub(crate) struct Simulation<'a> {
     scenario: &'a Scenario,
     options: &'a Options,
@@ -68,11 +68,11 @@ impl<'a> Simulation<'a> {
         })
     }
 
-    /// Lets everything happen until every flow is over.
+    /// Handles events until every flow is over.
     pub fn run(&mut self, progress: &mut dyn FnMut(Progress)) {
         while self.flows.are_going() {
             let Some(event) = self.events.next() else { break };
-            self.happen(event);
+            self.handle(event);
             if self.events.happened().is_multiple_of(PROGRESS_EVENTS) {
                 progress(self.progress());
             }
@@ -85,7 +85,7 @@ impl<'a> Simulation<'a> {
         Progress { now: self.events.now(), events: self.events.happened(), received_bytes }
     }
 
-    fn happen(&mut self, event: Event) {
+    fn handle(&mut self, event: Event) {
         let now = self.events.now();
         match event {
             Event::Delivery(line) => self.deliver(line),
@@ -159,7 +159,7 @@ impl<'a> Simulation<'a> {
             Effect::Received { flow, bytes, is_end } => {
                 self.recorder.events.extend(self.flows.receive(now, flow, bytes, is_end));
             }
-            // Not at once, which would serve it before this one.
+            // As an event: opened now, it would be served before this socket.
             Effect::Open(other) => self.events.plan(now, Event::Open(other)),
             Effect::Carry(end) => {
                 let socket = self.sockets.get_mut(number);
@@ -202,7 +202,7 @@ impl<'a> Simulation<'a> {
     /// The record of the run, which is over.
     pub fn record(mut self) -> Record {
         let now = self.events.now();
-        // The last notes hold all that was dropped.
+        // A last sample of the queues, so that it has all drops.
         self.recorder.queues.note(now, self.network.queues(now).chain(self.tunnels.queues()));
         self.recorder.events.extend(self.gateways.noted());
         let reports = Reports {

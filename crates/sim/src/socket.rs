@@ -1,7 +1,7 @@
 //! One end of a connection, and the program that uses it.
 
 use ekiden_packet::{Segment, Seq};
-use ekiden_tcp::{Connection, Info};
+use ekiden_tcp::{Connection, TcpInfo};
 use ekiden_units::Time;
 
 use crate::packet::{Body, IP_HEADER, Packet};
@@ -131,7 +131,7 @@ impl Socket {
     }
 
     /// The state of the connection, if there is one.
-    pub fn info(&self) -> Option<Info> {
+    pub fn info(&self) -> Option<TcpInfo> {
         self.connection.as_ref().map(Connection::info)
     }
 }

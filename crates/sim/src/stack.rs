@@ -1,10 +1,10 @@
-//! The TCP of a node: from a scenario's words to the engine's settings.
+//! The TCP of a node: the engine's settings that follow from a scenario.
 
 use std::sync::{Arc, OnceLock};
 
-use ekiden_congestion::{CongestionControl, Settings as Parameters, Tunables, control};
+use ekiden_congestion::{CongestionControl, CongestionParameters, Tunables, control};
 use ekiden_scenario::{Profile, Scenario, Tcp};
-use ekiden_tcp::Settings;
+use ekiden_tcp::TcpSettings;
 
 use crate::error::Error;
 
@@ -13,12 +13,13 @@ const HEADERS: u32 = 40;
 
 /// The parameters of ekiden's congestion controls.
 pub(crate) fn parameters() -> Result<Arc<Tunables>, Error> {
-    let tunables = Tunables::new(&Parameters::default()).map_err(|error| Error::Parameters(error.to_string()))?;
+    let tunables =
+        Tunables::new(&CongestionParameters::default()).map_err(|error| Error::Parameters(error.to_string()))?;
     Ok(Arc::new(tunables))
 }
 
-/// Whether the congestion controls of all nodes and tunnels are there.
-pub(crate) fn suits(scenario: &Scenario) -> Result<(), Error> {
+/// Whether the simulator has the congestion controls of all nodes and tunnels.
+pub(crate) fn check_supported(scenario: &Scenario) -> Result<(), Error> {
     let tunables = parameters()?;
     let nodes = scenario.nodes.iter().map(|(name, node)| (format!("node.{name}"), &node.tcp));
     let tunnels = scenario.tunnels.iter().map(|(name, tunnel)| (format!("tunnel.{name}"), &tunnel.tcp));
@@ -28,9 +29,9 @@ pub(crate) fn suits(scenario: &Scenario) -> Result<(), Error> {
     }
 }
 
-/// Payload in a whole train of segments that Linux keeps and sends as one: as the lab sets it (`gso_max_size` an eighth of the
+/// Payload of the largest GSO segment, which Linux keeps and sends as one: `gso_max_size` as the lab sets it (an eighth of the
 /// buffer, 4 to 64 KiB), less room for headers (`MAX_TCP_HEADER`), in full segments (`tcp_xmit_size_goal`).
-fn train(send_buffer: u64, mss: u64, timestamps: bool) -> u64 {
+fn gso_payload(send_buffer: u64, mss: u64, timestamps: bool) -> u64 {
     const ROOM_FOR_HEADERS: u64 = 321;
     const TIMESTAMPS: u64 = 12;
     let segment = mss.saturating_sub(if timestamps { TIMESTAMPS } else { 0 }).max(1);
@@ -41,25 +42,25 @@ fn train(send_buffer: u64, mss: u64, timestamps: bool) -> u64 {
 /// The TCP of one end of a connection.
 #[derive(Clone)]
 pub(crate) struct Stack {
-    pub settings: Settings,
+    pub settings: TcpSettings,
     congestion: String,
     tunables: Arc<Tunables>,
 }
 
 impl Stack {
-    /// `mtu` is the least on the way.
+    /// `mtu` is the least on the path.
     pub fn new(tcp: &Tcp, mtu: u32, tunables: &Arc<Tunables>) -> Self {
         let mut settings = match tcp.profile {
-            Profile::Linux => Settings::linux(),
-            Profile::Rfc => Settings::rfc(),
-            Profile::Ns2 => Settings::ns2(),
-            Profile::Ns2Linux => Settings::ns2_linux(),
-            Profile::Opnet => Settings::opnet(),
+            Profile::Linux => TcpSettings::linux(),
+            Profile::Rfc => TcpSettings::rfc(),
+            Profile::Ns2 => TcpSettings::ns2(),
+            Profile::Ns2Linux => TcpSettings::ns2_linux(),
+            Profile::Opnet => TcpSettings::opnet(),
         };
         settings.mss = mtu.saturating_sub(HEADERS);
         settings.send_buffer = tcp.send_buffer.0;
         if tcp.profile == Profile::Linux {
-            settings.send_piece = train(tcp.send_buffer.0, u64::from(settings.mss), tcp.timestamps);
+            settings.send_piece = gso_payload(tcp.send_buffer.0, u64::from(settings.mss), tcp.timestamps);
         }
         settings.receive_buffer = tcp.receive_buffer.0;
         settings.sack = tcp.sack;
@@ -77,7 +78,7 @@ impl Stack {
 
     /// The congestion control of a new connection.
     pub fn control(&self) -> Box<dyn CongestionControl + Send> {
-        control(&self.congestion, &self.tunables).expect("the name is known: see `suits`")
+        control(&self.congestion, &self.tunables).expect("the name is known: see `check_supported`")
     }
 }
 
@@ -85,7 +86,7 @@ impl Stack {
 fn linux_parameters() -> &'static Arc<Tunables> {
     static PARAMETERS: OnceLock<Arc<Tunables>> = OnceLock::new();
     PARAMETERS.get_or_init(|| {
-        let mut parameters = Parameters::default();
+        let mut parameters = CongestionParameters::default();
         for (name, value) in [("bic.decrease", "0.2"), ("bic.s_max", "16")] {
             parameters.set(name, value).expect("in its range: a test");
         }

@@ -1,11 +1,11 @@
-//! TCP tunnels: what one end forwards goes, whole and in order, through a TCP connection to the other end, and on.
+//! TCP tunnels: packets that one end forwards travel, whole and in order, through a TCP connection to the other end.
 //!
-//! In the stream of a connection each packet stands behind its length, two bytes. Which packets they are, the simulator
-//! keeps beside the stream, with the position at which each ends.
+//! In the stream of a connection two bytes of length precede each packet. The simulator keeps the packets themselves beside
+//! the stream, with the position at which each ends.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ekiden_link::Waiting;
+use ekiden_link::QueueLength;
 use ekiden_record::{Event as Noted, TunnelDirection};
 use ekiden_scenario::{Queue, Scenario};
 use ekiden_tcp::Connection;
@@ -27,9 +27,9 @@ pub(crate) struct Tunnels<'a> {
     entries: Vec<Vec<Option<(u32, u8)>>>,
 }
 
-/// A connection of a tunnel that has died.
+/// A connection of a tunnel that has failed.
 pub(crate) struct Broken {
-    /// Its sockets, of which one may not know it yet.
+    /// Its sockets. One may not have noticed the failure yet.
     pub sockets: [u32; 2],
     /// What is to be noted.
     pub noted: Noted,
@@ -39,13 +39,13 @@ struct Tunnel<'a> {
     name: &'a str,
     /// The nodes at its ends.
     ends: &'a [String; 2],
-    connections: Vec<Inner>,
+    connections: Vec<TunnelConnection>,
     /// Which connection the packets between two sockets take. By the half of their numbers, which they share.
     taken: BTreeMap<u32, u32>,
 }
 
 /// A connection of a tunnel.
-struct Inner {
+struct TunnelConnection {
     /// By end: the socket, and what enters there.
     sockets: [u32; 2],
     pipes: [Pipe; 2],
@@ -58,7 +58,7 @@ struct Pipe {
     waiting_bytes: u64,
     /// The packets in the stream, and where each ends.
     inside: VecDeque<(u64, Packet)>,
-    /// The end of the last packet in the stream; what of it was not yet written; and how far the other end has read.
+    /// The end of the last packet in the stream; how many of its bytes are not yet written; how far the other end has read.
     end: u64,
     owed: u64,
     read: u64,
@@ -91,7 +91,7 @@ impl<'a> Tunnels<'a> {
                 let program = |end| Program::Tunnel(TunnelEnd { tunnel: number as u32, connection, end });
                 sockets.add_pair([a, b], [program(0), program(1)], [&tunnel.tcp; 2]);
                 let pipes = [Pipe::new(tunnel.queue), Pipe::new(tunnel.queue)];
-                connections.push(Inner { sockets: [first, first + 1], pipes });
+                connections.push(TunnelConnection { sockets: [first, first + 1], pipes });
             }
             list.push(Tunnel { name, ends: &tunnel.ends, connections, taken: BTreeMap::new() });
         }
@@ -128,9 +128,9 @@ impl<'a> Tunnels<'a> {
         self.inner(end).pipes[1 - usize::from(end.end)].next_out()
     }
 
-    /// The connection at this end has died. Returns what follows, the first time.
+    /// The connection at this end has failed. Returns what follows, the first time.
     pub fn break_down(&mut self, now: Time, end: TunnelEnd, reason: &str) -> Option<Broken> {
-        let Inner { sockets, pipes } = self.inner(end);
+        let TunnelConnection { sockets, pipes } = self.inner(end);
         if pipes[0].is_broken {
             return None;
         }
@@ -150,7 +150,9 @@ impl<'a> Tunnels<'a> {
 
     /// Notes the round-trip times of all connections.
     pub fn sample(&mut self, sockets: &Sockets) {
-        for Inner { sockets: numbers, pipes } in self.list.iter_mut().flat_map(|tunnel| &mut tunnel.connections) {
+        for TunnelConnection { sockets: numbers, pipes } in
+            self.list.iter_mut().flat_map(|tunnel| &mut tunnel.connections)
+        {
             for (number, pipe) in numbers.iter().zip(pipes) {
                 let rtt = sockets.get(*number).info().and_then(|info| info.rtt);
                 pipe.counts.rtt_max = pipe.counts.rtt_max.max(rtt);
@@ -159,9 +161,9 @@ impl<'a> Tunnels<'a> {
     }
 
     /// What waits at either end of every connection, and what its queue has dropped, in the order of the scenario.
-    pub fn queues(&self) -> impl Iterator<Item = (Waiting, u64)> {
+    pub fn queues(&self) -> impl Iterator<Item = (QueueLength, u64)> {
         self.all().flat_map(|(_, _, inner)| &inner.pipes).map(|pipe| {
-            let waiting = Waiting { packets: pipe.waiting.len() as u64, bytes: pipe.waiting_bytes };
+            let waiting = QueueLength { packets: pipe.waiting.len() as u64, bytes: pipe.waiting_bytes };
             (waiting, pipe.counts.queue_drops)
         })
     }
@@ -169,7 +171,7 @@ impl<'a> Tunnels<'a> {
     /// What every direction of every connection has done, in the order of the scenario.
     pub fn report(&self, sockets: &Sockets) -> Vec<TunnelDirection> {
         let directions = self.all().flat_map(|at| [(at, 0), (at, 1)]);
-        let report = |((tunnel, connection, inner), end): ((&Tunnel, u32, &Inner), usize)| {
+        let report = |((tunnel, connection, inner), end): ((&Tunnel, u32, &TunnelConnection), usize)| {
             let info = sockets.get(inner.sockets[end]).info();
             let counts = &inner.pipes[end].counts;
             TunnelDirection {
@@ -192,19 +194,19 @@ impl<'a> Tunnels<'a> {
         directions.map(report).collect()
     }
 
-    fn inner(&mut self, end: TunnelEnd) -> &mut Inner {
+    fn inner(&mut self, end: TunnelEnd) -> &mut TunnelConnection {
         &mut self.list[end.tunnel as usize].connections[end.connection as usize]
     }
 
     /// Every connection, with its tunnel and its place there.
-    fn all(&self) -> impl Iterator<Item = (&Tunnel<'a>, u32, &Inner)> {
+    fn all(&self) -> impl Iterator<Item = (&Tunnel<'a>, u32, &TunnelConnection)> {
         self.list.iter().flat_map(|tunnel| (0..).zip(&tunnel.connections).map(move |(at, inner)| (tunnel, at, inner)))
     }
 }
 
 impl Tunnel<'_> {
-    /// The connection of a packet: pairs of sockets take turns in the order in which they appear, and stay.
-    fn connection(&mut self, packet: &Packet) -> &mut Inner {
+    /// The connection of a packet: pairs of sockets are assigned round robin, in the order in which they appear, for good.
+    fn connection(&mut self, packet: &Packet) -> &mut TunnelConnection {
         let next = (self.taken.len() % self.connections.len()) as u32;
         let number = *self.taken.entry(packet.socket / 2).or_insert(next);
         &mut self.connections[number as usize]
@@ -252,7 +254,7 @@ impl Pipe {
         self.owed -= connection.write(self.owed);
         while let Some(packet) = self.waiting.front().copied().filter(|_| self.owed == 0) {
             let bytes = LENGTH_BYTES + u64::from(packet.bytes);
-            // What is larger than the whole buffer goes in parts.
+            // A packet larger than the whole buffer is written in parts.
             if connection.room() < bytes.min(send_buffer) {
                 break;
             }
@@ -279,7 +281,7 @@ impl Pipe {
         Some(packet)
     }
 
-    /// The connection has died, with all that is in it.
+    /// The connection has failed: all packets in it are lost.
     fn break_down(&mut self) {
         self.is_broken = true;
         self.counts.broken_losses += (self.waiting.len() + self.inside.len()) as u64;
@@ -289,8 +291,8 @@ impl Pipe {
     }
 }
 
-/// Which tunnel takes what the nodes forward: the first of the file whose one end the node is, and over whose other end
-/// the packet's path leads. What goes to that end itself stays outside, as what comes from it does.
+/// Which tunnel takes the packets that a node forwards: the first of the file with one end at the node and the other end on
+/// the packet's path. Packets to or from the ends themselves stay outside.
 fn entries(scenario: &Scenario) -> Vec<Vec<Option<(u32, u8)>>> {
     let leads_over = |from: &str, over: &str, to: &str| {
         scenario.path(from, to).is_some_and(|path| path.iter().any(|hop| hop.to == over && over != to))

@@ -1,4 +1,4 @@
-//! What can go wrong with a sweep, sorted by who can do something about it.
+//! Errors of sweeps, and their kinds.
 
 use std::io;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use ekiden_files::ReadError;
 
 use crate::FORMAT;
 
-/// Why a sweep is not known, cannot be carried out, or cannot be merged.
+/// Why a sweep cannot be read, run or merged.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The description of a directory's sweep cannot be read.
@@ -47,7 +47,7 @@ pub enum Error {
     /// The scenario, or what varies of it, is wrong.
     #[error(transparent)]
     Scenario(#[from] ekiden_scenario::Error),
-    /// Two runs differ only in what a file's name does not show.
+    /// Two runs would have the same record's name.
     #[error("'{first}' and '{other}' would have the same record, {}", record.display())]
     SameRecord {
         /// A run.
@@ -70,13 +70,13 @@ pub enum Error {
         /// The signal's number.
         signal: i32,
     },
-    /// There is something where the merged records are to be.
+    /// The directory for the merged records exists and is not empty.
     #[error("{}: is there already; name a new directory", out.display())]
     Exists {
         /// The place.
         out: PathBuf,
     },
-    /// There is something where the merged records are brought together.
+    /// The temporary directory of a merge exists.
     #[error("{}: is there already: another merge is at work, or was killed; if so, remove it", partial.display())]
     AtWork {
         /// The place.
@@ -92,7 +92,7 @@ pub enum Error {
         /// Where they differ.
         reason: String,
     },
-    /// A record in a sweep's directory is none of its runs'.
+    /// A record in a sweep's directory belongs to none of its runs.
     #[error("{}: not the record of a run of {}", file.display(), index.display())]
     Stranger {
         /// The record.
@@ -100,7 +100,7 @@ pub enum Error {
         /// The sweep's description.
         index: PathBuf,
     },
-    /// A record has the name of a run, and is not of it.
+    /// A record has the name of a run, but is of another scenario.
     #[error("{}: a record of another scenario than the sweep's run '{run}'", file.display())]
     OtherRun {
         /// The record.
@@ -121,23 +121,23 @@ pub enum Error {
     Record(#[from] ekiden_record::Error),
 }
 
-/// Who can do something about an [`Error`].
+/// The kind of an [`Error`]: who can correct it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Who called: another name is to be given.
+pub enum ErrorKind {
+    /// The caller: with another name for the output.
     Usage,
-    /// Who has the files: one is wrong, unreadable or unwritable.
+    /// The owner of the files: one is wrong, unreadable or unwritable.
     File,
-    /// The system or the caller.
+    /// Anything else.
     Other,
 }
 
 impl Error {
-    /// Who can do something about it.
-    pub fn kind(&self) -> Kind {
+    /// The kind of the error.
+    pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Exists { .. } | Self::AtWork { .. } => Kind::Usage,
-            Self::SameRecord { .. } | Self::Start(_) | Self::Interrupted { .. } => Kind::Other,
+            Self::Exists { .. } | Self::AtWork { .. } => ErrorKind::Usage,
+            Self::SameRecord { .. } | Self::Start(_) | Self::Interrupted { .. } => ErrorKind::Other,
             Self::Unreadable { .. }
             | Self::NoSweep { .. }
             | Self::TooNew { .. }
@@ -147,7 +147,7 @@ impl Error {
             | Self::Stranger { .. }
             | Self::OtherRun { .. }
             | Self::Differ { .. }
-            | Self::Record(_) => Kind::File,
+            | Self::Record(_) => ErrorKind::File,
         }
     }
 }

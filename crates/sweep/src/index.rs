@@ -1,9 +1,9 @@
-//! What a directory of records is of: a file beside them from which the sweep can be planned again.
+//! The description of a sweep: a file beside the records from which the sweep can be planned again.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use ekiden_files::{Kind, read};
+use ekiden_files::{FileKind, read};
 use ekiden_record::Record;
 use ekiden_units::Time;
 use serde::{Deserialize, Serialize};
@@ -15,11 +15,11 @@ use crate::shard::Shard;
 /// The name of the file; not `.json`, as the records' are.
 const NAME: &str = "sweep.toml";
 
-/// A sweep: a scenario and what of it varies. Described in docs/guide/record.md.
+/// A sweep: a scenario and the values of it that vary. Described in docs/guide/record.md.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Index {
     format: u32,
-    /// What its records say: `lab`, `simulate`.
+    /// What makes its records: `lab` or `simulate`.
     pub producer: String,
     /// Each `--set`, as it was given.
     pub set: Vec<String>,
@@ -37,7 +37,7 @@ impl Index {
         Self { format: FORMAT, producer: producer.into(), set: set.into(), repeat, resolution, scenario }
     }
 
-    /// Whether a record is of one of its runs, as far as the means tell by which it was made.
+    /// Whether a record was made by the same means: producer and resolution.
     pub fn has(&self, record: &Record) -> bool {
         let resolution_us = self.resolution.map(|resolution| resolution.0 / 1000);
         record.manifest.producer == self.producer && record.manifest.resolution_us == resolution_us
@@ -46,15 +46,15 @@ impl Index {
     /// The sweep that the records in `directory` are of.
     ///
     /// # Errors
-    /// If its description is missing, is none, or is of a newer ekiden.
+    /// If its description is missing, malformed, or written by a newer ekiden.
     pub fn read(directory: &Path) -> Result<Self, Error> {
-        /// The format is looked at first: a newer one may differ in everything else.
+        /// The format is read first: a newer one may differ in everything else.
         #[derive(Deserialize)]
         struct Version {
             format: u32,
         }
         let file = Self::place(directory);
-        let text = match read(&file, Kind::Sweep) {
+        let text = match read(&file, FileKind::Sweep) {
             Ok(text) => text,
             Err(source) => return Err(Error::Unreadable { file, directory: directory.into(), source }),
         };
@@ -66,14 +66,14 @@ impl Index {
         }
     }
 
-    /// Notes the sweep in `directory`, whole or not at all. Several shards may do so at the same time.
+    /// Writes the description into `directory`, atomically. Several shards may do so at the same time.
     ///
     /// # Errors
     /// [`Error::Unwritable`].
     pub fn write(&self, directory: &Path, shard: Option<Shard>) -> Result<(), Error> {
         let file = Self::place(directory);
         let text = toml::to_string(self).expect("texts and numbers");
-        if read(&file, Kind::Sweep).is_ok_and(|there| there == text) {
+        if read(&file, FileKind::Sweep).is_ok_and(|there| there == text) {
             return Ok(());
         }
         let who = shard.map_or(String::new(), |shard| format!("-{}", shard.to_string().replace('/', "-")));
@@ -82,7 +82,7 @@ impl Index {
         written.map_err(|source| Error::Unwritable { file, source })
     }
 
-    /// Where it is.
+    /// The path of the description.
     pub fn place(directory: &Path) -> PathBuf {
         directory.join(NAME)
     }

@@ -13,18 +13,18 @@ use crate::error::Error;
 use crate::index::Index;
 use crate::plan::{Plan, Run, is_file};
 
-/// What was merged.
+/// The result of a merge.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Merged {
     /// How many runs the sweep has.
     pub runs: usize,
-    /// What those are called of which no directory has a record.
+    /// The names of the runs that have no record in any directory.
     pub missing: Vec<String>,
 }
 
-/// Brings the records of the directories `inputs` together in `out`, which is not there or empty, as if their sweep had not been
-/// split. First all that is there is checked: whether the directories are of the same sweep, every record whole and of its run, and
-/// alike where several have one. Then `out` appears at once, or not at all.
+/// Merges the records of the directories `inputs` into `out`, which must be missing or empty, as if their sweep had not been
+/// split. It first checks that the directories are of the same sweep, that every record is whole and of its run, and that
+/// records of the same run are alike. `out` is created atomically.
 ///
 /// # Errors
 /// If `out` is in the way or cannot be written, or what is there does not belong together.
@@ -94,8 +94,8 @@ fn no_strangers(directory: &Path, plan: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// The text of a run's record, wherever it is. All that there are must be whole, of the run, and alike but for where and
-/// when they were made.
+/// The text of a run's record, from any of the directories. All copies must be whole, of the run, and alike apart from where
+/// and when they were made.
 fn find(inputs: &[PathBuf], run: &Run, index: &Index) -> Result<Option<String>, Error> {
     let mut found: Option<(PathBuf, String, Record)> = None;
     for input in inputs {
@@ -127,7 +127,7 @@ fn find(inputs: &[PathBuf], run: &Run, index: &Index) -> Result<Option<String>, 
     Ok(found.map(|(_, text, _)| text))
 }
 
-/// A directory in the making, beside the one that it becomes. It goes away unless it does.
+/// A temporary directory beside `out`, removed unless it is renamed to it.
 struct Partial {
     directory: PathBuf,
 }
@@ -153,7 +153,7 @@ impl Partial {
         fs::write(&file, text).map_err(|source| unwritable(&file, source))
     }
 
-    /// Takes the place of `out`, which is empty or not there.
+    /// Renames it to `out`, which is empty or missing.
     fn become_whole(self, out: &Path) -> Result<(), RecordError> {
         fs::rename(&self.directory, out).map_err(|source| unwritable(out, source))
     }

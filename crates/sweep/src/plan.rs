@@ -1,4 +1,4 @@
-//! The runs of a sweep, which follow from a scenario file and what of it varies.
+//! The runs of a sweep.
 
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -16,31 +16,31 @@ const BESIDES_FLOWS: Duration = Duration::from_secs(1);
 
 /// Every run of a sweep, or of a shard of it.
 pub struct Plan {
-    /// What the runs follow from.
+    /// The description that the runs follow from.
     pub index: Index,
-    /// What varies, a column each.
+    /// The keys that vary, a column of the table each.
     pub keys: Vec<String>,
-    /// What is set at each point.
+    /// The values at each point.
     pub points: Vec<Point>,
     /// The points' scenarios.
     pub scenarios: Vec<Scenario>,
-    /// Repetition by repetition, so that what changes on the machine meanwhile meets all points alike.
+    /// Repetition by repetition, so that a change on the machine meanwhile affects all points alike.
     pub runs: Vec<Run>,
 }
 
 /// One run of one point.
 pub struct Run {
-    /// Which of the points.
+    /// The index of its point.
     pub point: usize,
-    /// What to call it.
+    /// Its name for people.
     pub label: String,
-    /// What is to be set in the file.
+    /// The values to set in the file.
     pub settings: Point,
     /// The scenario that the record must be of, as a file.
     pub scenario: String,
     /// Where the record is, or will be.
     pub record: PathBuf,
-    /// How long it takes about.
+    /// Its expected duration.
     pub expected: Duration,
 }
 
@@ -92,7 +92,7 @@ impl Plan {
 
 impl Run {
     fn new(at: usize, point: &Point, mut scenario: Scenario, repetition: u32, directory: &Path) -> Self {
-        // Seeds are numbers of TOML, which has 63 bits for them.
+        // Seeds are TOML integers, which have 63 bits.
         scenario.seed = (scenario.seed + u64::from(repetition)) & i64::MAX as u64;
         let parts = [scenario.name.clone(), point.file_stem(), format!("r{repetition}.json")];
         let name = parts.iter().filter(|part| !part.is_empty()).map(String::as_str).collect::<Vec<_>>().join(",");
@@ -111,7 +111,7 @@ impl Run {
         self.record.file_name().unwrap_or_default()
     }
 
-    /// The record, if it is there and of this run. Without what is many values, which would fill the memory.
+    /// The record, if it exists and is of this run; without its long lists, which would fill the memory.
     pub fn summary(&self, index: &Index) -> Option<Record> {
         let record = Record::read(&self.record).ok()?;
         self.has(index, &record).then(|| Record {
@@ -129,7 +129,7 @@ impl Run {
     }
 }
 
-/// How long a run of this scenario takes about: what its flows need if they fill the slowest line.
+/// The expected duration of a run of this scenario, if its flows fill the slowest link.
 pub fn expected(scenario: &Scenario) -> Duration {
     let slowest = scenario.links.values().map(|link| link.rate.0).min().unwrap_or(1).max(1);
     let ends = scenario.flows.values().map(|flow| {
@@ -137,7 +137,7 @@ pub fn expected(scenario: &Scenario) -> Duration {
             Amount::Duration(time) => Duration::from_nanos(time.0),
             Amount::Bytes(bytes) => {
                 let bits = bytes.0 as f64 * 8.0 * f64::from(flow.parallel);
-                // A year is more than anyone waits for, and still can be added up.
+                // A year is a safe upper limit: sums of it do not overflow.
                 Duration::from_secs_f64((bits / slowest as f64).min(3e7))
             }
         };

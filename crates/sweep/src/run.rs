@@ -1,4 +1,4 @@
-//! Carrying out a sweep: several runs at once, and only those that have no record yet.
+//! Runs a sweep: several runs at once, and only those that have no record yet.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,65 +9,65 @@ use std::thread::ScopedJoinHandle;
 use crate::error::Error;
 use crate::plan::{Plan, Run};
 
-/// Who runs.
+/// How the runs of a sweep are done.
 pub struct Runner<'a> {
     /// How many runs at once.
     pub jobs: u32,
-    /// Does a run, which leaves its record in its place. An error ends the sweep.
-    pub work: &'a (dyn Fn(&Run) -> io::Result<Done> + Sync),
-    /// The number of the signal that has ended the sweep, if one has. Asked once, when no run is under way any more.
+    /// Does a run and writes its record to [`Run::record`]. An error ends the sweep.
+    pub work: &'a (dyn Fn(&Run) -> io::Result<RunOutcome> + Sync),
+    /// The number of the signal that has ended the sweep, if one has. Called once, after all runs have ended.
     pub stopped_by: &'a dyn Fn() -> Option<i32>,
 }
 
 /// How a run went.
-pub enum Done {
-    /// To its end; the record tells how.
+pub enum RunOutcome {
+    /// It ran to its end; the record has the result.
     Finished,
     /// It left no record.
     Failed {
-        /// Of which kind the failure is, as an exit code: a run may be a process.
+        /// The kind of failure, as an exit code: a run may be a process.
         code: u8,
         /// One line.
         reason: String,
     },
-    /// The sweep is over before it.
+    /// The sweep ended before the run did.
     Stopped,
 }
 
-/// Why there is no record of a run after it.
+/// Why a run has left no record of its scenario.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Failure {
+pub enum RunFailure {
     /// It failed.
     #[error("{reason}")]
     Run {
-        /// Of which kind the failure is, as an exit code.
+        /// The kind of failure, as an exit code.
         code: u8,
         /// One line.
         reason: String,
     },
-    /// There is one, of another scenario.
+    /// The record is of another scenario.
     #[error("the scenario file has changed since the sweep began")]
     Changed,
 }
 
-/// Who is told how far a sweep is, by several threads.
-pub trait Watch: Sync {
-    /// A run has ended, however.
+/// Is told of a sweep's progress, by several threads.
+pub trait SweepObserver: Sync {
+    /// A run has ended, successfully or not.
     fn ended(&self, run: &Run);
-    /// A run that has ended failed.
-    fn failed(&self, run: &Run, failure: &Failure);
+    /// A run has failed; after [`SweepObserver::ended`].
+    fn failed(&self, run: &Run, failure: &RunFailure);
 }
 
-/// Does the runs `missing` of the plan, which are numbers among its runs. Returns those that failed, by the same numbers.
+/// Does the plan's runs with the indices `missing`. Returns the failures, by the same indices.
 ///
 /// # Errors
 /// [`Error::Interrupted`] after a signal, [`Error::Start`] if a run cannot be started.
-pub fn carry_out(
+pub fn run_missing(
     plan: &Plan,
     missing: &[usize],
     runner: &Runner<'_>,
-    watch: &dyn Watch,
-) -> Result<BTreeMap<usize, Failure>, Error> {
+    observer: &dyn SweepObserver,
+) -> Result<BTreeMap<usize, RunFailure>, Error> {
     let failed = Mutex::new(BTreeMap::new());
     let jobs = missing.len().min(runner.jobs as usize);
     let waiting = Mutex::new(missing.iter());
@@ -76,14 +76,14 @@ pub fn carry_out(
             let next = lock(&waiting).next();
             let Some((&at, run)) = next.and_then(|at| Some((at, plan.runs.get(*at)?))) else { return Ok(()) };
             let failure = match (runner.work)(run)? {
-                Done::Stopped => return Ok(()),
-                Done::Failed { code, reason } => Some(Failure::Run { code, reason }),
-                Done::Finished if run.summary(&plan.index).is_some() => None,
-                Done::Finished => Some(Failure::Changed),
+                RunOutcome::Stopped => return Ok(()),
+                RunOutcome::Failed { code, reason } => Some(RunFailure::Run { code, reason }),
+                RunOutcome::Finished if run.summary(&plan.index).is_some() => None,
+                RunOutcome::Finished => Some(RunFailure::Changed),
             };
-            watch.ended(run);
+            observer.ended(run);
             if let Some(failure) = failure {
-                watch.failed(run, &failure);
+                observer.failed(run, &failure);
                 lock(&failed).insert(at, failure);
             }
         }
@@ -94,7 +94,7 @@ pub fn carry_out(
         workers.into_iter().try_for_each(joined)
     });
     if let Some(signal) = (runner.stopped_by)() {
-        // By their records: a run may have left its record and not its end.
+        // Counts records: a run may have written its record and been interrupted before it ended.
         let runs = plan.runs.len();
         return Err(Error::Interrupted { done: runs - plan.missing().len(), runs, signal });
     }
@@ -102,7 +102,7 @@ pub fn carry_out(
     Ok(failed.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-/// No worker leaves a value half changed.
+/// The values are valid even if a worker panicked.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -11,8 +11,8 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Every `of`-th of `all`, beginning with number `number`, in their order: so the shards of a list are its parts, and no
-    /// two are more than one apart in length.
+    /// Every `of`-th of `all`, beginning with number `number`, in their order. The shards of a list partition it, and their
+    /// lengths differ by one at most.
     pub fn part<T>(self, all: Vec<T>) -> Vec<T> {
         all.into_iter().skip(self.number as usize - 1).step_by(self.of as usize).collect()
     }

@@ -1,4 +1,4 @@
-//! What came out of a sweep, as a table and for other programs.
+//! The results of a sweep: a table for people, JSON for programs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,26 +9,26 @@ use serde::Serialize;
 
 use crate::plan::Plan;
 
-/// What came out at each point of which there are runs, in their order. `records` are of the plan's runs.
-pub fn shown(plan: &Plan, records: &[Option<Record>]) -> Vec<Shown> {
+/// The results of each point that has runs, in the points' order. `records` are those of the plan's runs.
+pub fn point_summaries(plan: &Plan, records: &[Option<Record>]) -> Vec<PointSummary> {
     let of_point = |at: usize| plan.runs.iter().zip(records).filter(move |(run, _)| run.point == at);
     let points = plan.points.iter().enumerate().filter(|(at, _)| of_point(*at).next().is_some());
-    let shown = points.map(|(at, point)| {
+    let summaries = points.map(|(at, point)| {
         let there: Vec<_> = of_point(at).filter_map(|(_, record)| record.clone()).collect();
-        Shown {
+        PointSummary {
             point: at,
             set: point.settings().iter().map(|s| (s.keys.join("+"), s.value.clone())).collect(),
             planned: of_point(at).count(),
-            summary: summarize(&there),
+            runs: summarize(&there),
             records: of_point(at).filter(|(_, record)| record.is_some()).map(|(run, _)| run.record.clone()).collect(),
         }
     });
-    shown.collect()
+    summaries.collect()
 }
 
-/// What came out at a point.
+/// The results of a point of a sweep.
 #[derive(Serialize)]
-pub struct Shown {
+pub struct PointSummary {
     #[serde(skip)]
     point: usize,
     /// Values by key; keys that were set together are joined by `+`.
@@ -36,31 +36,32 @@ pub struct Shown {
     /// How many runs there should be.
     planned: usize,
     #[serde(flatten)]
-    summary: Summary,
+    /// Of all runs at this point.
+    runs: Summary,
     records: Vec<PathBuf>,
 }
 
 /// A row per point and flow.
-pub fn table(plan: &Plan, shown: &[Shown]) -> Table {
+pub fn table(plan: &Plan, summaries: &[PointSummary]) -> Table {
     let figures = ["flow", "Mbit/s", "least", "most", "sent again", "queue drops", "runs", "invalid"].map(String::from);
     let mut table = Table::new(plan.keys.iter().cloned().chain(figures));
-    for shown in shown {
-        for name in plan.scenarios[shown.point].flows.keys() {
-            let values = plan.points[shown.point].settings().iter().map(|setting| setting.value.clone());
-            let flow = shown.summary.flows.iter().find(|flow| flow.name == *name);
-            table.row(values.chain([name.clone()]).chain(cells(shown, flow)));
+    for summary in summaries {
+        for name in plan.scenarios[summary.point].flows.keys() {
+            let values = plan.points[summary.point].settings().iter().map(|setting| setting.value.clone());
+            let flow = summary.runs.flows.iter().find(|flow| flow.name == *name);
+            table.row(values.chain([name.clone()]).chain(cells(summary, flow)));
         }
     }
     table
 }
 
-fn cells(shown: &Shown, flow: Option<&FlowSummary>) -> [String; 7] {
+fn cells(summary: &PointSummary, flow: Option<&FlowSummary>) -> [String; 7] {
     let number = |value: Option<f64>, scale: f64, decimals: usize| {
         value.map_or("-".into(), |value| format!("{:.decimals$}", value / scale))
     };
     let goodput = flow.and_then(|flow| flow.goodput_bit_s);
     let mbit = |pick: fn(Spread) -> f64| number(goodput.map(pick), 1e6, 2);
-    // The median of an even number of runs may lie half way between two.
+    // The median of an even number of runs may be half-way between two whole numbers.
     let count = |spread: Option<Spread>| {
         let median = spread.map(|spread| spread.median);
         number(median, 1.0, usize::from(median.is_some_and(|median| median.fract() != 0.0)))
@@ -71,9 +72,9 @@ fn cells(shown: &Shown, flow: Option<&FlowSummary>) -> [String; 7] {
         mbit(|spread| spread.least),
         mbit(|spread| spread.greatest),
         count(flow.and_then(|flow| flow.retransmits)),
-        count(shown.summary.queue_drops),
-        if complete == shown.planned { complete.to_string() } else { format!("{complete} of {}", shown.planned) },
-        invalid(&shown.summary),
+        count(summary.runs.queue_drops),
+        if complete == summary.planned { complete.to_string() } else { format!("{complete} of {}", summary.planned) },
+        invalid(&summary.runs),
     ]
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use ekiden_record::{FORMAT, Manifest, Record};
-use ekiden_sweep::{Done, Error, Failure, Index, Kind, Plan, Run, Runner, Watch, carry_out};
+use ekiden_sweep::{Error, ErrorKind, Index, Plan, Run, RunFailure, RunOutcome, Runner, SweepObserver, run_missing};
 
 const SCENARIO: &str = "name = \"pair\"\n[node.a]\n[node.b]\n[link.line]\nends = [\"a\", \"b\"]\nrate = \"10Mbit/s\"\ndelay = \"10ms\"\n\
                         [flow.f]\nfrom = \"a\"\nto = \"b\"\nbytes = \"300KB\"\n";
@@ -49,12 +49,12 @@ fn leave(run: &Run, scenario: &str) {
 #[derive(Default)]
 struct Told(Mutex<BTreeSet<String>>);
 
-impl Watch for Told {
+impl SweepObserver for Told {
     fn ended(&self, run: &Run) {
         self.0.lock().unwrap().insert(run.label.clone());
     }
 
-    fn failed(&self, run: &Run, failure: &Failure) {
+    fn failed(&self, run: &Run, failure: &RunFailure) {
         self.0.lock().unwrap().insert(format!("{}: {failure}", run.label));
     }
 }
@@ -78,9 +78,9 @@ fn what_has_a_record_is_not_run_again() {
     let told = Told::default();
     let work = |run: &Run| {
         leave(run, &run.scenario);
-        Ok(Done::Finished)
+        Ok(RunOutcome::Finished)
     };
-    let failed = carry_out(&plan, &missing, &Runner { jobs: 3, work: &work, stopped_by: &|| None }, &told).unwrap();
+    let failed = run_missing(&plan, &missing, &Runner { jobs: 3, work: &work, stopped_by: &|| None }, &told).unwrap();
     assert!(failed.is_empty());
     assert_eq!(told.lines().len(), 5);
     assert!(plan.missing().is_empty());
@@ -93,19 +93,19 @@ fn what_fails_is_told_and_the_others_are_done() {
     let plan = plan(folder.path());
     let told = Told::default();
     let work = |run: &Run| match run.label.as_str() {
-        "link.line.delay=1ms r1" => Ok(Done::Failed { code: 5, reason: "no line".into() }),
+        "link.line.delay=1ms r1" => Ok(RunOutcome::Failed { code: 5, reason: "no line".into() }),
         "link.line.delay=4ms r0" => {
             leave(run, "name = \"other\"\n");
-            Ok(Done::Finished)
+            Ok(RunOutcome::Finished)
         }
         _ => {
             leave(run, &run.scenario);
-            Ok(Done::Finished)
+            Ok(RunOutcome::Finished)
         }
     };
     let runner = Runner { jobs: 2, work: &work, stopped_by: &|| None };
-    let failed = carry_out(&plan, &plan.missing(), &runner, &told).unwrap();
-    let expected = [(2, Failure::Changed), (3, Failure::Run { code: 5, reason: "no line".into() })];
+    let failed = run_missing(&plan, &plan.missing(), &runner, &told).unwrap();
+    let expected = [(2, RunFailure::Changed), (3, RunFailure::Run { code: 5, reason: "no line".into() })];
     assert_eq!(failed, expected.into());
     let lines = told.lines();
     assert_eq!(lines.len(), 8, "{lines:?}");
@@ -124,18 +124,18 @@ fn a_signal_ends_a_sweep_and_an_error_does() {
     let work = |run: &Run| match run.point {
         0 => {
             leave(run, &run.scenario);
-            Ok(Done::Finished)
+            Ok(RunOutcome::Finished)
         }
-        _ => Ok(Done::Stopped),
+        _ => Ok(RunOutcome::Stopped),
     };
     let runner = Runner { jobs: 1, work: &work, stopped_by: &|| Some(15) };
-    let error = carry_out(&plan, &plan.missing(), &runner, &Told::default()).unwrap_err();
+    let error = run_missing(&plan, &plan.missing(), &runner, &Told::default()).unwrap_err();
     assert!(matches!(error, Error::Interrupted { done: 1, runs: 6, signal: 15 }), "{error}");
 
     let work = |_: &Run| Err(io::ErrorKind::NotFound.into());
     let runner = Runner { jobs: 4, work: &work, stopped_by: &|| None };
-    let error = carry_out(&plan, &plan.missing(), &runner, &Told::default()).unwrap_err();
-    assert!(error.to_string().starts_with("cannot start a run: ") && error.kind() == Kind::Other, "{error}");
+    let error = run_missing(&plan, &plan.missing(), &runner, &Told::default()).unwrap_err();
+    assert!(error.to_string().starts_with("cannot start a run: ") && error.kind() == ErrorKind::Other, "{error}");
 }
 
 #[test]

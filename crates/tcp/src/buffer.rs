@@ -2,26 +2,26 @@
 //!
 //! Positions count as in the scoreboard: the first byte has position 1.
 
-use crate::settings::Settings;
+use crate::settings::TcpSettings;
 
 #[derive(Debug)]
 pub(crate) struct SendBuffer {
-    /// [`Settings::send_buffer`].
+    /// [`TcpSettings::send_buffer`].
     size: u64,
-    /// [`Settings::send_piece`].
+    /// [`TcpSettings::send_piece`].
     piece: u64,
-    /// [`Settings::wakes_at_a_third`].
+    /// [`TcpSettings::wakes_at_a_third`].
     wakes_at_a_third: bool,
     /// The end of what was written.
     end: u64,
     /// No more will be written: a FIN follows.
     finished: bool,
-    /// The application found it full and was not let write since.
+    /// The application found the buffer full and could not write since.
     starved: bool,
 }
 
 impl SendBuffer {
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &TcpSettings) -> Self {
         Self {
             size: settings.send_buffer,
             piece: settings.send_piece.max(1),
@@ -48,7 +48,7 @@ impl SendBuffer {
         taken
     }
 
-    /// How many bytes the application may write now, at least: the rest of the last piece may come on top.
+    /// How many bytes the application may write now, at least; a last piece that exceeds it is taken whole.
     pub fn room(&self, una: u64) -> u64 {
         let held = self.end - una.clamp(1, self.end);
         let waits = self.starved && held > self.size - self.size / 3;

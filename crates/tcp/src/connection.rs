@@ -4,16 +4,16 @@ use ekiden_congestion::CongestionControl;
 use ekiden_packet::{Flags, Options, Segment, Seq, Timestamps};
 use ekiden_units::Time;
 
-use crate::info::Info;
+use crate::info::TcpInfo;
 use crate::receiver::{Accepted, Receiver, scale_for};
 use crate::reset::reset;
 use crate::sender::{Outgoing, Sender};
-use crate::settings::Settings;
+use crate::settings::TcpSettings;
 use crate::state::{Failure, State};
 
-/// What a segment without an MSS option is taken to say (RFC 9293, section 3.7.1).
+/// The MSS of a peer whose SYN has no MSS option (RFC 9293, section 3.7.1).
 const MSS_DEFAULT: u32 = 536;
-/// Less would be nearly all headers; Linux draws the same line.
+/// The least MSS accepted from a peer, the same as Linux's: with less, packets would be mostly headers.
 const MSS_LEAST: u32 = 48;
 /// Bytes that the timestamps option takes in every segment.
 const TIMESTAMPS_BYTES: u32 = 12;
@@ -29,14 +29,14 @@ pub struct Transmit {
 
 /// One end of a connection.
 ///
-/// It holds no payload: it speaks of offsets in the two streams, and the driver keeps the bytes, or needs none. Its methods
+/// It holds no payload: it deals in offsets of the two streams, and the driver keeps the bytes, if there are any. Its methods
 /// are of three kinds:
 ///
 /// - input: [`on_segment`](Self::on_segment), [`on_time`](Self::on_time), and the application's
 ///   [`write`](Self::write), [`finish`](Self::finish), [`read`](Self::read), [`abort`](Self::abort);
 /// - output: [`poll_transmit`](Self::poll_transmit), to be called after any input until it returns `None`, then
-///   [`timeout`](Self::timeout): when `on_time` wants to be called at the latest;
-/// - questions, which change nothing.
+///   [`timeout`](Self::timeout): when `on_time` must be called at the latest;
+/// - queries, which change nothing.
 ///
 /// Times are of one clock that does not step back.
 pub struct Connection {
@@ -46,7 +46,7 @@ pub struct Connection {
     remote: u16,
     sender: Sender,
     receiver: Option<Receiver>,
-    settings: Settings,
+    settings: TcpSettings,
     timestamps: bool,
     scaled: bool,
     reset: Option<Segment>,
@@ -56,7 +56,7 @@ pub struct Connection {
 impl Connection {
     /// Opens a connection from port `local` to port `remote`; `first` is the initial sequence number.
     pub fn connect(
-        settings: &Settings,
+        settings: &TcpSettings,
         control: Box<dyn CongestionControl + Send>,
         (local, remote): (u16, u16),
         first: Seq,
@@ -64,9 +64,9 @@ impl Connection {
         Self::new(settings, control, (local, remote), first, State::SynSent)
     }
 
-    /// Answers a SYN. `None` if the segment is none, or has more flags than that.
+    /// Answers a SYN. `None` if the segment has no SYN, or has RST, FIN or ACK beside it.
     pub fn accept(
-        settings: &Settings,
+        settings: &TcpSettings,
         control: Box<dyn CongestionControl + Send>,
         syn: &Segment,
         first: Seq,
@@ -82,7 +82,7 @@ impl Connection {
     }
 
     fn new(
-        settings: &Settings,
+        settings: &TcpSettings,
         control: Box<dyn CongestionControl + Send>,
         (local, remote): (u16, u16),
         first: Seq,
@@ -103,7 +103,7 @@ impl Connection {
         }
     }
 
-    /// Takes over what the peer's SYN says.
+    /// Takes over the options and the window of the peer's SYN.
     fn negotiate(&mut self, now: Time, syn: &Segment) {
         let options = &syn.options;
         self.timestamps &= options.timestamps.is_some();
@@ -118,7 +118,7 @@ impl Connection {
         self.receiver = Some(receiver);
     }
 
-    /// A segment of this connection arrives. Returns what of its payload is to be kept.
+    /// A segment of this connection arrives. Returns which part of its payload the driver must keep.
     pub fn on_segment(&mut self, now: Time, segment: &Segment) -> Accepted {
         match self.state {
             State::Closed => Accepted::default(),
@@ -189,12 +189,12 @@ impl Connection {
             }
             return Accepted::default();
         }
-        // Only an exact reset counts; for others the peer is asked (RFC 5961, sections 3.2 and 4.2).
+        // Only a reset at RCV.NXT counts; others get a challenge ACK (RFC 5961, sections 3.2 and 4.2).
         if segment.flags.rst {
             if segment.seq == receiver.next() {
                 self.close(match self.state {
                     State::SynReceived => Some(Failure::Refused),
-                    // Both ends had said so.
+                    // Both ends had closed already.
                     State::TimeWait => None,
                     _ => Some(Failure::Reset),
                 });
@@ -236,7 +236,7 @@ impl Connection {
     fn echoed(&self, now: Time, segment: &Segment) -> Option<Time> {
         let Timestamps { echo, .. } = segment.options.timestamps.filter(|_| self.timestamps)?;
         let passed = timestamp(now).wrapping_sub(echo);
-        // Anything larger is nonsense.
+        // A larger difference means a timestamp that this end never sent.
         (echo != 0 && passed < i32::MAX as u32).then(|| Time::ms(u64::from(passed).max(1)))
     }
 
@@ -281,7 +281,7 @@ impl Connection {
         self.forget_at = None;
     }
 
-    /// Timers may have run out.
+    /// Timers may have expired.
     pub fn on_time(&mut self, now: Time) {
         if self.forget_at.is_some_and(|at| at <= now) {
             self.close(None);
@@ -345,7 +345,7 @@ impl Connection {
         Transmit { segment, offset: outgoing.start.saturating_sub(1) }
     }
 
-    /// A full segment has no room for SACK blocks. Those that are due follow in an acknowledgement of their own.
+    /// A full segment has no room for SACK blocks. If an acknowledgement is due, a pure ACK follows with them.
     fn fit_sack(&mut self, segment: &mut Segment, owes_ack: bool) {
         let whole = segment.header_bytes();
         let sack = std::mem::take(&mut segment.options.sack);
@@ -437,7 +437,7 @@ impl Connection {
         self.sender.is_finished()
     }
 
-    /// Gives the connection up and tells the peer.
+    /// Aborts the connection, with a reset to the peer.
     pub fn abort(&mut self) {
         if !matches!(self.state, State::Closed | State::SynSent | State::TimeWait) {
             self.reset = Some(self.own_reset());
@@ -446,7 +446,7 @@ impl Connection {
     }
 
     /// What it is doing.
-    pub fn info(&self) -> Info {
+    pub fn info(&self) -> TcpInfo {
         self.sender.info()
     }
 

@@ -4,7 +4,7 @@ use ekiden_units::Time;
 
 /// What a connection is doing, for records and tests. Windows count segments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Info {
+pub struct TcpInfo {
     /// Congestion window.
     pub cwnd: u32,
     /// Slow start threshold; `None` while there is none.

@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-/// Positions as half-open ranges. To look one up takes logarithmic time. To add or take away moves the ranges between its
-/// place and the nearer end: holes appear at one end of what is outstanding, and are mostly filled near the other.
+/// Positions as half-open ranges. A look-up takes logarithmic time. Adding or removing a range moves the ranges between it and
+/// the nearer end; that is cheap, because gaps appear at one end of the outstanding data and are mostly filled near the other.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ranges {
     ranges: VecDeque<(u64, u64)>,
@@ -29,9 +29,9 @@ impl Ranges {
         (from, to)
     }
 
-    /// The place of the first range that satisfies what all after it satisfy too.
+    /// The index of the first range from which on all ranges satisfy the predicate.
     fn first_that(&self, satisfies: impl Fn(&(u64, u64)) -> bool) -> usize {
-        // What is new is mostly in the last one or behind it.
+        // A new position is mostly in the last range or behind it.
         let at_end = self.ranges.iter().rev().take(2).take_while(|known| satisfies(known)).count();
         match at_end {
             0 | 1 => self.ranges.len() - at_end,

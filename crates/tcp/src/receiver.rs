@@ -7,15 +7,15 @@ use ekiden_units::Time;
 
 use crate::ranges::Ranges;
 use crate::rtt::on_tick;
-use crate::settings::Settings;
+use crate::settings::TcpSettings;
 
-/// How many received ranges are remembered by age, to be reported again (RFC 2018, section 4).
+/// How many received ranges are remembered, latest first, to be reported in SACK blocks (RFC 2018, section 4).
 const REPORTED: usize = 4;
 
-/// A timestamp of the peer older than this says nothing (RFC 7323, section 5.5).
+/// A timestamp of the peer older than this is invalid (RFC 7323, section 5.5).
 const TIMESTAMP_AGE_MOST: Time = Time::secs(24 * 86_400);
 
-/// So many answers to what is not acceptable are given in so long (RFC 5961, section 7).
+/// The limit of challenge ACKs: this many in this time (RFC 5961, section 7).
 const CHALLENGES: (u32, Time) = (10, Time::secs(5));
 
 /// Largest shift of window scaling (RFC 7323, section 2.3).
@@ -32,11 +32,11 @@ pub(crate) struct Receiver {
     recent: Vec<(u64, u64)>,
     /// The position of the peer's FIN, if it is known.
     end: Option<u64>,
-    /// What the application has not taken begins here.
+    /// Up to here the application has read.
     read: u64,
     /// The largest window that is advertised now.
     buffer: u64,
-    /// Where its growth stands, if it grows.
+    /// The state of receive buffer autotuning, if it is on.
     tuning: Option<Tuning>,
     scale: u8,
     /// The largest right edge of the window that was advertised.
@@ -44,7 +44,7 @@ pub(crate) struct Receiver {
     /// Up to here acknowledgements were sent.
     acked: u64,
     ack_now: bool,
-    /// Answers to what was not acceptable, since when.
+    /// Challenge ACKs sent, and since when.
     challenges: (u32, Time),
     ack_at: Option<Time>,
     quick_acks: u32,
@@ -58,22 +58,22 @@ pub(crate) struct Receiver {
     timestamp: Option<(u32, Time)>,
 }
 
-/// How the window grows with what the application takes.
+/// Receive buffer autotuning: the window grows with what the application reads.
 #[derive(Debug, Clone)]
 struct Tuning {
     /// The most that the buffer may grow to.
     most: u64,
-    /// When the measurement under way began, and where the application was then.
+    /// When the current measurement began, and how far the application had read then.
     since: Time,
     read: u64,
-    /// The most that it has taken in a round trip.
+    /// The most that the application has read in a round trip.
     taken: u64,
 }
 
 impl Tuning {
     /// The window before the first measurement.
     const FIRST_WINDOW: u64 = 65_535;
-    /// What counts as taken before it: Linux's initial window, in segments.
+    /// What counts as read before the first measurement: Linux's initial window, in segments.
     const FIRST_SEGMENTS: u64 = 10;
 }
 
@@ -95,12 +95,12 @@ pub(crate) fn scale_for(buffer: u64) -> u8 {
 
 impl Receiver {
     /// `first` is the sequence number of the peer's SYN; `scaled` and `sack` whether both ends want them.
-    pub fn new(settings: &Settings, first: Seq, scaled: bool, sack: bool) -> Self {
+    pub fn new(settings: &TcpSettings, first: Seq, scaled: bool, sack: bool) -> Self {
         let scale = if scaled { scale_for(settings.receive_buffer) } else { 0 };
         let most = settings.receive_buffer.min(u64::from(u16::MAX) << scale);
-        let buffer = if settings.tunes_window { most.min(Tuning::FIRST_WINDOW) } else { most };
+        let buffer = if settings.autotunes_window { most.min(Tuning::FIRST_WINDOW) } else { most };
         let taken = Tuning::FIRST_SEGMENTS * u64::from(settings.mss.max(1));
-        let tuning = settings.tunes_window.then_some(Tuning { most, since: Time(0), read: 1, taken });
+        let tuning = settings.autotunes_window.then_some(Tuning { most, since: Time(0), read: 1, taken });
         Self {
             first,
             next: 1,
@@ -176,9 +176,9 @@ impl Receiver {
         self.timestamp.map_or(0, |(value, _)| value)
     }
 
-    /// Lets the window grow, once per round trip: to twice what the application took in the last one, and as much more as
-    /// leaves a sender in slow start room to double again (Linux: `tcp_rcvbuf_grow`). What waits for a gap to be filled is
-    /// not taken, so that the window stands still meanwhile.
+    /// Lets the window grow, once per round trip: to twice what the application read in the last one, and more, so that a
+    /// sender in slow start has room to double again (Linux: `tcp_rcvbuf_grow`). Data behind a gap cannot be read, so the
+    /// window does not grow meanwhile.
     pub fn tune(&mut self, now: Time, rtt: Time) {
         let Some(tuning) = self.tuning.as_mut().filter(|tuning| now.since(tuning.since) >= rtt) else { return };
         let (before, taken) = (tuning.taken, self.read - tuning.read);
@@ -197,7 +197,7 @@ impl Receiver {
             return Accepted::default();
         }
         let at = self.position(segment.seq);
-        // A SYN that comes again has its place before the payload.
+        // A repeated SYN takes the sequence number before the payload.
         let at = at + i64::from(segment.flags.syn);
         let start = at.max(self.next as i64) as u64;
         let data_end = (at + i64::from(segment.payload)).max(0) as u64;
@@ -261,7 +261,7 @@ impl Receiver {
         let taken = bytes.min(self.readable());
         self.read += taken;
         let opened = (self.read + self.buffer).saturating_sub(self.edge);
-        // Twice the least that silly window avoidance asks for: acknowledgements bring the small steps.
+        // Twice the step that silly window avoidance requires: ordinary acknowledgements announce smaller steps.
         if self.end.is_none() && opened >= (2 * self.largest).min(self.buffer / 2) && opened > 0 && self.is_tight() {
             self.ack_now = true;
         }
@@ -278,12 +278,12 @@ impl Receiver {
         self.end.is_some_and(|end| end < self.next)
     }
 
-    /// An acknowledgement is due whatever else happens.
+    /// Makes an acknowledgement due at once.
     pub fn must_ack(&mut self) {
         self.ack_now = true;
     }
 
-    /// The segment is not acceptable. Data is acknowledged always: an acknowledgement of it may have been lost.
+    /// The segment is not acceptable. Unacceptable data is always acknowledged: an earlier ACK of it may have been lost.
     pub fn refuse(&mut self, now: Time, segment: &Segment) {
         if segment.payload > 0 || segment.flags.fin {
             self.must_ack();
@@ -292,8 +292,8 @@ impl Receiver {
         }
     }
 
-    /// Tells the peer what is expected (RFC 5961), but not again and again: two ends that both got something forged would
-    /// answer each other for ever.
+    /// Makes a challenge ACK due (RFC 5961), within a limit: two ends that both got forged segments would otherwise answer
+    /// each other for ever.
     pub fn challenge(&mut self, now: Time) {
         let (count, since) = self.challenges;
         let (count, since) = if now.since(since) < CHALLENGES.1 { (count, since) } else { (0, now) };

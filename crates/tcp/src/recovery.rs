@@ -1,19 +1,19 @@
 //! Loss recovery: fast retransmit and fast recovery (RFC 5681, 6582, 6675, 6937), and what follows a timeout (RFC 6298,
 //! section 5; RFC 5681, section 3.1).
 //!
-//! It works over the scoreboard and the congestion window of a sender, which are passed in as [`Flight`]. It decides which
-//! segments count as lost and when the window falls. The congestion control decides how far. It has no clock: the
-//! retransmission timer is the sender's, which is told in an [`Effect`] what to do with it.
+//! It works on a sender's scoreboard and congestion window, passed in as [`Flight`]. It decides which segments count as lost
+//! and when the window falls; the congestion control decides how far. It has no clock: the sender owns the retransmission
+//! timer, and an [`Effect`] tells it what to do with the timer.
 
-use crate::proportion::Proportion;
-use crate::scoreboard::{News, Scoreboard};
-use crate::settings::{PartialAcks, Pipe, Reduction, Settings};
+use crate::prr::Prr;
+use crate::scoreboard::{AckSummary, Scoreboard};
+use crate::settings::{PartialAcks, Pipe, Reduction, TcpSettings};
 use crate::window::CongestionWindow;
 
 /// The state of one sender's handling of losses.
 #[derive(Debug)]
 pub(crate) struct Recovery {
-    settings: Settings,
+    settings: TcpSettings,
     sack: bool,
     phase: Phase,
     /// Duplicate acknowledgements in a row.
@@ -45,13 +45,14 @@ struct FastRecovery {
     end: u64,
     /// A partial acknowledgement has restarted the retransmission timer.
     has_restarted_timer: bool,
-    /// Its first retransmission, and without SACK that after a partial acknowledgement, goes whatever the pipe holds.
+    /// The next retransmission is sent even if the pipe is full: the first of the recovery and, without SACK, the one after a
+    /// partial acknowledgement.
     must_retransmit: bool,
-    /// The last segment was sent again (RFC 6675, NextSeg(), rule 4).
+    /// The rescue retransmission was used (RFC 6675, NextSeg(), rule 4).
     rescued: bool,
     /// The pipe as [`Pipe::Acknowledgements`] counts it.
     counted: u32,
-    proportion: Proportion,
+    prr: Prr,
 }
 
 /// What a sender has in flight, and its window.
@@ -66,14 +67,14 @@ pub(crate) struct Flight<'a> {
     pub mss: u32,
 }
 
-/// An acknowledgement, of which the scoreboard has been told.
+/// An acknowledgement that the scoreboard has taken into account.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ack {
     /// It acknowledges new data cumulatively.
     pub advances: bool,
     /// It is a duplicate in the sense of RFC 5681, section 2; with SACK, of RFC 6675, section 2.
     pub is_duplicate: bool,
-    pub news: News,
+    pub summary: AckSummary,
 }
 
 /// What an acknowledgement means for the sender's clocks.
@@ -95,7 +96,7 @@ impl Effect {
 }
 
 impl Recovery {
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &TcpSettings) -> Self {
         Self {
             settings: settings.clone(),
             sack: false,
@@ -107,7 +108,7 @@ impl Recovery {
         }
     }
 
-    /// Both ends want SACK, or not.
+    /// Whether both ends want SACK.
     pub fn negotiate(&mut self, sack: bool) {
         self.sack = sack;
     }
@@ -131,7 +132,7 @@ impl Recovery {
         matches!(self.phase, Phase::AfterTimeout { .. })
     }
 
-    /// Whether selective acknowledgements count for nothing now.
+    /// Whether selective acknowledgements are ignored now.
     pub fn ignores_sack(&self) -> bool {
         self.settings.timeout_forgets_sack && self.is_after_timeout()
     }
@@ -144,9 +145,9 @@ impl Recovery {
         }
     }
 
-    /// Segments that fill the window when a new one is to be sent.
+    /// Segments that count against the window when a new one is to be sent.
     pub fn pipe_before_new(&self, board: &Scoreboard) -> u32 {
-        // Without limited transmit what duplicate acknowledgements tell counts only in recovery.
+        // Without limited transmit, duplicate acknowledgements free no window outside of recovery.
         match self.phase {
             Phase::Open if !self.settings.limited_transmit => board.len(),
             _ => self.pipe(board),
@@ -159,15 +160,15 @@ impl Recovery {
         board.lost() > 0 && (must || self.pipe(board) < cwnd)
     }
 
-    /// Nothing that is lost and nothing new may be sent: marks what fast recovery sends again all the same (RFC 6675,
-    /// NextSeg(), rules 3 and 4). Returns whether there is something.
-    pub fn mark_unsure(&mut self, board: &mut Scoreboard, cwnd: u32) -> bool {
+    /// Marks a segment for retransmission although it is not known to be lost (RFC 6675, NextSeg(), rules 3 and 4). To be
+    /// called when no lost and no new segment may be sent. Returns whether there is one.
+    pub fn mark_speculative(&mut self, board: &mut Scoreboard, cwnd: u32) -> bool {
         let has_room = self.pipe(board) < cwnd;
         let Phase::Fast(fast) = &mut self.phase else { return false };
-        if !(self.sack && self.settings.unsure_retransmissions && has_room) {
+        if !(self.sack && self.settings.speculative_retransmissions && has_room) {
             return false;
         }
-        if board.mark_unsure() {
+        if board.mark_speculative() {
             return true;
         }
         let rescues = !fast.rescued && board.mark_last();
@@ -179,23 +180,23 @@ impl Recovery {
     pub fn on_new(&mut self) {
         if let Phase::Fast(fast) = &mut self.phase {
             fast.counted += 1;
-            fast.proportion.on_sent();
+            fast.prr.on_sent();
         }
     }
 
     /// A lost segment is sent again.
     pub fn on_retransmit(&mut self) {
         if let Phase::Fast(fast) = &mut self.phase {
-            // Not the first of a recovery: what it stands for was not taken off.
+            // The pipe already counts the segment that a forced retransmission replaces.
             fast.counted += u32::from(!fast.must_retransmit);
             fast.must_retransmit = false;
-            fast.proportion.on_sent();
+            fast.prr.on_sent();
         }
     }
 
     /// An acknowledgement arrives.
     pub fn on_ack(&mut self, mut flight: Flight, mut ack: Ack) -> Effect {
-        // What advances begins anew, and may be the first duplicate itself (RFC 6675, section 5).
+        // An ACK that advances resets the count, and with SACK may be the first duplicate itself (RFC 6675, section 5).
         let before = if ack.advances { 0 } else { self.duplicates };
         self.duplicates = before + u32::from(ack.is_duplicate);
         let is_partial = matches!(self.phase, Phase::Fast(fast) if flight.una < fast.end);
@@ -218,17 +219,17 @@ impl Recovery {
             flight.board.mark_lost(threshold, flight.mss) > 0 || self.duplicates >= threshold && flight.board.has_gaps()
         } else {
             if ack.is_duplicate {
-                flight.board.duplicate(&mut ack.news);
+                flight.board.duplicate(&mut ack.summary);
             }
-            // Those that follow a timeout may answer needless retransmissions (RFC 6582, section 3.2, step 2). Plain Reno
-            // does not ask.
+            // Duplicates after a timeout may be caused by needless retransmissions (RFC 6582, section 3.2, step 2). Plain Reno
+            // does not check.
             let counts = self.settings.partial_acks == PartialAcks::EndRecovery || flight.una > self.recover;
             ack.is_duplicate && self.duplicates >= threshold && counts
         };
         if is_lost {
             return self.enter(flight, ack);
         }
-        flight.window.grow(ack.news.acked);
+        flight.window.grow(ack.summary.acked);
         Effect::NONE
     }
 
@@ -248,21 +249,19 @@ impl Recovery {
             must_retransmit: true,
             rescued: false,
             counted: outstanding.saturating_sub(self.settings.duplicate_acks),
-            proportion: Proportion::new(outstanding),
+            prr: Prr::new(outstanding),
         };
-        self.pace(&mut fast, flight, ack, false);
+        self.set_window(&mut fast, flight, ack, false);
         self.phase = Phase::Fast(fast);
         Effect::BEGINS
     }
 
-    /// Sets the window so that as much is sent as the reduction allows.
-    fn pace(&self, fast: &mut FastRecovery, flight: &mut Flight, ack: &Ack, goes_well: bool) {
+    /// Sets the congestion window so that the sender sends what [`Reduction`] allows. `safe_ack`: see [`Prr::window`].
+    fn set_window(&self, fast: &mut FastRecovery, flight: &mut Flight, ack: &Ack, safe_ack: bool) {
         let ssthresh = flight.window.ssthresh();
         flight.window.set(match self.settings.reduction {
             Reduction::Pipe => ssthresh,
-            Reduction::Proportional => {
-                fast.proportion.window(flight.board.pipe(), ssthresh, ack.news.delivered, goes_well)
-            }
+            Reduction::Proportional => fast.prr.window(flight.board.pipe(), ssthresh, ack.summary.delivered, safe_ack),
         });
     }
 
@@ -272,16 +271,16 @@ impl Recovery {
         }
         fast.counted = fast.counted.saturating_sub(1 + u32::from(ack.advances));
         let mut restarts_timer = false;
-        let mut goes_well = ack.advances;
+        let mut safe_ack = ack.advances;
         if self.sack {
             let mut lost = flight.board.mark_lost(self.settings.duplicate_acks, flight.mss);
             if self.settings.lost_retransmissions {
                 lost += flight.board.mark_overtaken();
             }
-            goes_well &= lost == 0;
+            safe_ack &= lost == 0;
             restarts_timer = ack.advances;
         } else if ack.is_duplicate {
-            flight.board.duplicate(&mut ack.news);
+            flight.board.duplicate(&mut ack.summary);
         } else if ack.advances {
             restarts_timer = match self.settings.partial_acks {
                 PartialAcks::EndRecovery => return self.leave(flight),
@@ -291,9 +290,9 @@ impl Recovery {
             fast.has_restarted_timer = true;
             flight.board.mark_first();
             fast.must_retransmit = true;
-            goes_well = false;
+            safe_ack = false;
         }
-        self.pace(&mut fast, flight, ack, goes_well);
+        self.set_window(&mut fast, flight, ack, safe_ack);
         self.phase = Phase::Fast(fast);
         Effect::timer(restarts_timer)
     }
@@ -316,17 +315,17 @@ impl Recovery {
                 return self.enter(flight, ack);
             }
         }
-        flight.window.grow(ack.news.acked);
+        flight.window.grow(ack.summary.acked);
         Effect::NONE
     }
 
-    /// The retransmission timer ran out (RFC 6298, rules 5.4 to 5.6; RFC 5681, section 3.1), `again` if nothing was heard
-    /// since it did before.
+    /// The retransmission timer expired (RFC 6298, rules 5.4 to 5.6; RFC 5681, section 3.1). `again`: the peer has not
+    /// answered since it expired before.
     pub fn on_timeout(&mut self, flight: Flight, again: bool) {
         self.timeouts += 1;
         let is_syn = flight.una == 0;
         if !is_syn {
-            // Not again for a segment that was sent again by the timer already.
+            // Once per segment, however often the timer retransmits it.
             let reduces = match self.phase {
                 Phase::Open => true,
                 Phase::Fast(_) => self.settings.timeout_reduces_again,

@@ -6,7 +6,7 @@ use crate::settings::Rto;
 
 const FALLBACK: Time = Time::secs(3);
 
-/// When a timer for `at` runs out whose clock ticks at the multiples of `tick`; 0: at `at`.
+/// When a timer set to `at` expires, if its clock ticks at multiples of `tick`; with a tick of 0, at `at`.
 pub(crate) fn on_tick(at: Time, tick: Time) -> Time {
     match tick.0 {
         0 => at,
@@ -29,7 +29,7 @@ impl Estimator {
         Self { settings, smoothed: None, least: None, backoffs: 0 }
     }
 
-    /// A round trip was measured, of a segment that was sent once or carries a timestamp (Karn's algorithm). Ends the
+    /// A round-trip time was measured, of a segment that was sent once or carries a timestamp (Karn's algorithm). Ends the
     /// backoff (RFC 6298, section 5).
     pub fn sample(&mut self, rtt: Time) {
         self.backoffs = 0;
@@ -45,7 +45,7 @@ impl Estimator {
         });
     }
 
-    /// The SYN was sent again. If that left nothing to measure, data begins with at least three seconds (RFC 6298, rule 5.7).
+    /// The SYN was sent again. Without a measurement, data begins with an RTO of at least three seconds (RFC 6298, rule 5.7).
     pub fn fall_back(&mut self) {
         if self.smoothed.is_none() {
             self.settings.initial = self.settings.initial.max(FALLBACK);
@@ -87,9 +87,9 @@ impl Estimator {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Settings;
+    use crate::TcpSettings;
 
-    fn estimator(settings: &Settings, samples_ms: &[u64]) -> Estimator {
+    fn estimator(settings: &TcpSettings, samples_ms: &[u64]) -> Estimator {
         let mut estimator = Estimator::new(settings.rto);
         for ms in samples_ms {
             estimator.sample(Time::ms(*ms));
@@ -99,15 +99,15 @@ mod tests {
 
     #[test]
     fn the_timeout_follows_rfc_6298() {
-        let free = Settings { rto: Rto { least: Time(0), ..Settings::rfc().rto }, ..Settings::rfc() };
+        let free = TcpSettings { rto: Rto { least: Time(0), ..TcpSettings::rfc().rto }, ..TcpSettings::rfc() };
         assert_eq!(estimator(&free, &[]).rto(), Time::secs(1), "rule 2.1");
         assert_eq!(estimator(&free, &[400]).rto(), Time::ms(400 + 4 * 200), "rule 2.2");
         // Rule 2.3: RTTVAR = 3/4 * 200 + 1/4 * |400 - 800| = 250; SRTT = 7/8 * 400 + 1/8 * 800 = 450.
         let two = estimator(&free, &[400, 800]);
         assert_eq!((two.smoothed(), two.rto()), (Some(Time::ms(450)), Time::ms(450 + 4 * 250)));
         assert_eq!(two.least(), Some(Time::ms(400)));
-        assert_eq!(estimator(&Settings::rfc(), &[10]).rto(), Time::secs(1), "rule 2.4");
-        // Without variation the granularity remains.
+        assert_eq!(estimator(&TcpSettings::rfc(), &[10]).rto(), Time::secs(1), "rule 2.4");
+        // Without variation the granularity G is added.
         assert_eq!(estimator(&free, &[100; 400]).rto(), Time(100_000_000 + 1_000_000));
     }
 
@@ -122,12 +122,12 @@ mod tests {
 
     #[test]
     fn linux_adds_its_least_to_the_round_trip() {
-        assert_eq!(estimator(&Settings::linux(), &[100; 400]).rto(), Time::ms(300));
+        assert_eq!(estimator(&TcpSettings::linux(), &[100; 400]).rto(), Time::ms(300));
     }
 
     #[test]
     fn backoff_doubles_up_to_the_most_and_ends_with_a_measurement() {
-        let mut estimator = estimator(&Settings::rfc(), &[400]);
+        let mut estimator = estimator(&TcpSettings::rfc(), &[400]);
         let mut seen = Vec::new();
         for _ in 0..8 {
             seen.push(estimator.rto().0 / 100_000_000);

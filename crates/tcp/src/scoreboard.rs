@@ -1,8 +1,8 @@
 //! What was sent and is not acknowledged: the scoreboard and the pipe of RFC 6675, in segments.
 //!
-//! Positions count this end's sequence numbers without wrapping: the SYN has position 0, the first byte 1. Segments stay
-//! as they were first sent. Every operation takes logarithmic time, apart from work on segments whose state
-//! changes, of which each does a bounded number of times per transmission.
+//! Positions count this end's sequence numbers without wrapping: the SYN has position 0, the first byte 1. A segment is always
+//! retransmitted as it was first sent. Every operation takes logarithmic time, plus the segments whose state it changes;
+//! each changes a bounded number of times per transmission.
 //!
 //! Without SACK a duplicate acknowledgement says that one more segment has left the network, but not which: those are
 //! counted in `left`, so that the same pipe serves NewReno (its inflated window of RFC 6582 less what is outstanding is
@@ -29,8 +29,8 @@ pub(crate) struct Sent {
     sacked: bool,
     /// It counts as lost and waits to be sent again.
     lost: bool,
-    /// It was sent again by rule 4 of NextSeg(), which leaves HighRxt as it is (RFC 6675, section 5, C.3): if it counts as
-    /// lost later, it is sent again once more.
+    /// It was sent again by rule 4 of NextSeg(), which does not advance HighRxt (RFC 6675, section 5, C.3): if it is found lost
+    /// later, it is sent once more.
     rescued: bool,
     /// It was sent again without counting as lost, so that both copies may be in the network: the first one's serial.
     doubled: Option<u64>,
@@ -51,9 +51,9 @@ impl Sent {
     }
 }
 
-/// What an acknowledgement told.
+/// What an acknowledgement reports.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct News {
+pub(crate) struct AckSummary {
     /// Segments acknowledged cumulatively.
     pub acked: u32,
     /// Segments that have arrived, newly known: acknowledged cumulatively or selectively, each once.
@@ -76,17 +76,17 @@ pub(crate) struct Scoreboard {
     left: u32,
     /// Everything before it that is not sacked counts as lost already.
     lost_before: u64,
-    /// What [`Scoreboard::mark_unsure`] looks for does not begin before it.
-    unsure_from: u64,
+    /// [`Scoreboard::mark_speculative`] has already passed everything before this position.
+    speculative_from: u64,
     serials: u64,
     /// The latest transmission that is known to have arrived.
     newest_arrived: u64,
-    /// What was sent again after this time cannot have arrived yet: an acknowledgement of it is one of the first copy (RFC
-    /// 8985, section 6.2, step 2).
+    /// A retransmission sent after this time cannot have arrived yet: an acknowledgement of the segment acknowledges the first
+    /// copy (RFC 8985, section 6.2, step 2).
     pub arrived_until: Option<Time>,
     /// Transmissions in their order, with the segment's start, for [`Scoreboard::mark_overtaken`].
     order: VecDeque<(u64, u64)>,
-    /// Whether [`Scoreboard::mark_overtaken`] will be asked.
+    /// Whether `order` is kept, for [`Scoreboard::mark_overtaken`].
     pub keeps_order: bool,
 }
 
@@ -117,8 +117,8 @@ impl Scoreboard {
     }
 
     /// Everything before `una` has arrived.
-    pub fn acknowledge(&mut self, una: u64) -> News {
-        let mut news = News::default();
+    pub fn acknowledge(&mut self, una: u64) -> AckSummary {
+        let mut summary = AckSummary::default();
         let mut ambiguous = false;
         while let Some(first) = self.segments.front_mut() {
             if first.end() > una {
@@ -135,16 +135,16 @@ impl Scoreboard {
                 break;
             }
             let Some(first) = self.segments.pop_front() else { break };
-            news.acked += 1;
+            summary.acked += 1;
             if first.sacked {
                 self.sacked_count -= 1;
             } else {
-                news.delivered += 1;
+                summary.delivered += 1;
                 if first.may_have_arrived(self.arrived_until) {
                     self.newest_arrived = self.newest_arrived.max(first.serial);
                 }
                 ambiguous |= first.retransmitted;
-                news.sent_at = news.sent_at.max(Some(first.at));
+                summary.sent_at = summary.sent_at.max(Some(first.at));
             }
             if first.lost {
                 self.lost.remove(&first.start);
@@ -152,27 +152,27 @@ impl Scoreboard {
             self.doubled_count -= u32::from(first.doubled.is_some());
         }
         if ambiguous {
-            // Karn: what follows a gap that was filled had arrived long before.
-            news.sent_at = None;
+            // Karn's algorithm: segments behind a gap that a retransmission filled had arrived long before.
+            summary.sent_at = None;
         }
         self.sacked.remove_before(una);
-        // One of those acknowledged had not been counted as having left: the first.
-        let left = self.left.saturating_sub(news.acked.saturating_sub(1)).min(self.len().saturating_sub(1));
-        news.delivered -= (self.left - left).min(news.delivered);
+        // The first of the acknowledged segments was not counted in `left`.
+        let left = self.left.saturating_sub(summary.acked.saturating_sub(1)).min(self.len().saturating_sub(1));
+        summary.delivered -= (self.left - left).min(summary.delivered);
         self.left = left;
         let rest = self.segments.front().map(|first| (first.serial, first.doubled));
         while let Some((serial, _)) = self.order.front().filter(|(_, start)| *start < una) {
-            // What remains of a segment is still in its place.
+            // A partly acknowledged segment keeps its place.
             if rest.is_some_and(|(last, first)| *serial == last || Some(*serial) == first) {
                 break;
             }
             self.order.pop_front();
         }
-        news
+        summary
     }
 
     /// A block of a selective acknowledgement, already known to lie within what is outstanding.
-    pub fn sack(&mut self, start: u64, end: u64, news: &mut News) {
+    pub fn sack(&mut self, start: u64, end: u64, summary: &mut AckSummary) {
         if self.sacked.covers(start, end) {
             return;
         }
@@ -184,20 +184,20 @@ impl Scoreboard {
                 break;
             }
             if sent.sacked {
-                // On to the end of what is known already.
+                // Skip the range that is sacked already.
                 let known = self.sacked.around(sent.start).map_or(sent.end(), |(_, known)| known);
                 at = self.index(known).max(at + 1);
                 continue;
             }
             sent.sacked = true;
             self.sacked_count += 1;
-            news.sacked += 1;
-            news.delivered += 1;
+            summary.sacked += 1;
+            summary.delivered += 1;
             if sent.may_have_arrived(self.arrived_until) {
                 self.newest_arrived = self.newest_arrived.max(sent.serial);
             }
             if !sent.retransmitted {
-                news.sent_at = news.sent_at.max(Some(sent.at));
+                summary.sent_at = summary.sent_at.max(Some(sent.at));
             }
             self.doubled_count -= u32::from(sent.doubled.take().is_some());
             if sent.lost {
@@ -221,21 +221,21 @@ impl Scoreboard {
     }
 
     /// Without SACK: a duplicate acknowledgement arrived.
-    pub fn duplicate(&mut self, news: &mut News) {
+    pub fn duplicate(&mut self, summary: &mut AckSummary) {
         if self.left + 1 < self.len() {
             self.left += 1;
-            news.delivered += 1;
+            summary.delivered += 1;
         }
     }
 
-    /// Without SACK, outside of recovery: what advances begins anew, and no duplicates are known of what remains (RFC 6582,
-    /// section 3.2, step 3: FlightSize is all that is outstanding).
+    /// Without SACK, outside of recovery: after an acknowledgement that advances, no duplicates count for the segments that
+    /// remain (RFC 6582, section 3.2, step 3: FlightSize is all that is outstanding).
     pub fn forget_duplicates(&mut self) {
         self.left = 0;
     }
 
-    /// IsLost() of RFC 6675, section 4, for all at once: marks what `duplicate_acks` segments or ranges beyond it have
-    /// overtaken. Returns how many were marked.
+    /// IsLost() of RFC 6675, section 4, for all segments at once: marks those with `duplicate_acks` sacked ranges, or more
+    /// than `duplicate_acks` - 1 full segments of sacked data, beyond them. Returns how many were marked.
     pub fn mark_lost(&mut self, duplicate_acks: u32, mss: u32) -> u32 {
         let (mut ranges, mut bytes) = (0, 0);
         let mut frontier = None;
@@ -269,12 +269,12 @@ impl Scoreboard {
         marked
     }
 
-    /// Marks everything that was sent, or sent again, before something that has arrived. Returns how many were marked.
+    /// Marks every transmission that was sent before another one that has arrived, as RACK does. Returns how many were marked.
     pub fn mark_overtaken(&mut self) -> u32 {
         let mut marked = 0;
         while let Some(&(serial, start)) = self.order.front().filter(|(serial, _)| *serial < self.newest_arrived) {
             self.order.pop_front();
-            // Its beginning may have been acknowledged since: then it is the first.
+            // If its beginning has been acknowledged since, it is the first segment.
             let at = self.index(start);
             let Some(sent) = self.segments.get_mut(at) else { continue };
             if sent.doubled == Some(serial) {
@@ -303,8 +303,8 @@ impl Scoreboard {
         }
     }
 
-    /// After a timeout: all that is not sacked counts as lost (RFC 6675, section 5.1). If the first is sacked
-    /// the peer has dropped what it had reported, and no report counts any more (RFC 2018, section 8).
+    /// After a timeout: marks everything that is not sacked as lost (RFC 6675, section 5.1). If the first segment is sacked,
+    /// the peer has reneged, and all SACK information is discarded (RFC 2018, section 8).
     pub fn mark_all(&mut self) {
         if self.segments.front().is_some_and(|first| first.sacked) {
             self.forget_sacked();
@@ -318,7 +318,7 @@ impl Scoreboard {
         self.lost = self.segments.iter().filter(|sent| sent.lost).map(|sent| sent.start).collect();
     }
 
-    /// What was reported selectively counts no more. The caller marks everything afterwards.
+    /// Discards all SACK information. The caller marks everything as lost afterwards.
     pub fn forget_sacked(&mut self) {
         self.sacked.clear();
         self.sacked_count = 0;
@@ -342,13 +342,13 @@ impl Scoreboard {
 
     /// NextSeg(), rule 3, of RFC 6675: the first segment before the highest sacked one that is neither sacked, nor lost, nor
     /// sent again. Marks it, to be sent again while its first copy still counts in the pipe.
-    pub fn mark_unsure(&mut self) -> bool {
+    pub fn mark_speculative(&mut self) -> bool {
         let Some(end) = self.sacked.end() else { return false };
-        // What is passed over stays so: what is sacked or was sent again never becomes unsure.
-        let from = self.unsure_from.max(self.lost_before);
+        // A segment that is sacked or was sent again never qualifies later, so it need not be looked at again.
+        let from = self.speculative_from.max(self.lost_before);
         let mut at = self.index(from);
         while let Some(sent) = self.segments.get_mut(at).filter(|sent| sent.start < end) {
-            self.unsure_from = sent.end();
+            self.speculative_from = sent.end();
             if sent.is_in_network() && !sent.retransmitted {
                 self.doubled_count += 1;
                 (sent.lost, sent.doubled) = (true, Some(sent.serial));
@@ -374,7 +374,7 @@ impl Scoreboard {
     /// Where the first segment is that begins at `start` or later.
     fn index(&self, start: u64) -> usize {
         let Some(first) = self.segments.front().filter(|first| first.start < start) else { return 0 };
-        // Mostly all are as long as the first: no search, which would touch many that are far apart.
+        // Most segments are as long as the first: guessing saves a binary search over distant memory.
         let guess = ((start - first.start) / u64::from(first.length.max(1))) as usize;
         match self.segments.get(guess) {
             Some(sent) if sent.start == start => guess,
@@ -406,7 +406,7 @@ impl Scoreboard {
         self.lost.len() as u32
     }
 
-    /// Whether anything is known to have arrived out of order.
+    /// Whether the peer has reported data beyond a gap.
     pub fn has_gaps(&self) -> bool {
         self.left > 0 || self.sacked_count > 0
     }

@@ -7,17 +7,17 @@ use ekiden_packet::{Segment, Seq};
 use ekiden_units::Time;
 
 use crate::buffer::SendBuffer;
-use crate::info::Info;
-use crate::offer::Offer;
-use crate::probe::Probe;
+use crate::info::TcpInfo;
+use crate::persist::PersistTimer;
 use crate::recovery::{Ack, Flight, Recovery};
-use crate::scoreboard::{News, Scoreboard, Sent};
-use crate::settings::Settings;
+use crate::scoreboard::{AckSummary, Scoreboard, Sent};
+use crate::send_window::SendWindow;
+use crate::settings::TcpSettings;
 use crate::timer::RetransmissionTimer;
 use crate::window::CongestionWindow;
 
 pub(crate) struct Sender {
-    settings: Settings,
+    settings: TcpSettings,
     first: Seq,
     /// SND.UNA.
     una: u64,
@@ -28,12 +28,12 @@ pub(crate) struct Sender {
     /// Both ends want SACK.
     sack: bool,
     buffer: SendBuffer,
-    offer: Offer,
+    send_window: SendWindow,
     window: CongestionWindow,
     recovery: Recovery,
     board: Scoreboard,
     timer: RetransmissionTimer,
-    probe: Probe,
+    persist: PersistTimer,
     /// Timeouts and probes in a row without an answer.
     unanswered: u32,
     last_sent: Time,
@@ -50,7 +50,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Sender {
-    pub fn new(settings: &Settings, first: Seq, control: Box<dyn CongestionControl + Send>) -> Self {
+    pub fn new(settings: &TcpSettings, first: Seq, control: Box<dyn CongestionControl + Send>) -> Self {
         Self {
             settings: settings.clone(),
             first,
@@ -59,12 +59,12 @@ impl Sender {
             mss: 536,
             sack: false,
             buffer: SendBuffer::new(settings),
-            offer: Offer::new(),
+            send_window: SendWindow::new(),
             window: CongestionWindow::new(settings, control),
             recovery: Recovery::new(settings),
             board: Scoreboard::default(),
             timer: RetransmissionTimer::new(settings),
-            probe: Probe::default(),
+            persist: PersistTimer::default(),
             unanswered: 0,
             last_sent: Time(0),
             retransmits: 0,
@@ -124,18 +124,17 @@ impl Sender {
         self.board.mark_all();
     }
 
-    /// What the peer's SYN says: its window and the shift of those that follow, its effective MSS, and whether both ends
-    /// want SACK.
+    /// Takes over the peer's SYN: its window, the scale of later windows, the effective MSS, and whether both ends want SACK.
     pub fn negotiate(&mut self, segment: &Segment, mss: u32, scale: u8, sack: bool) {
         (self.mss, self.sack) = (mss, sack);
         self.recovery.negotiate(sack);
         self.board.keeps_order = sack && self.settings.lost_retransmissions;
-        self.offer.negotiate(segment, self.una, scale);
+        self.send_window.negotiate(segment, self.una, scale);
     }
 
-    /// The least acknowledgement that may still come (RFC 5961, section 5.2).
+    /// The oldest acknowledgement that is acceptable (RFC 5961, section 5.2).
     pub fn oldest_ack(&self) -> i64 {
-        self.una as i64 - self.offer.most() as i64
+        self.una as i64 - self.send_window.most() as i64
     }
 
     /// The application writes. Returns how many bytes were taken.
@@ -143,7 +142,7 @@ impl Sender {
         self.buffer.write(self.una, bytes)
     }
 
-    /// How many bytes the application may write now, at least: the rest of the last piece may come on top.
+    /// How many bytes the application may write now, at least; a last piece that exceeds it is taken whole.
     pub fn room(&self) -> u64 {
         self.buffer.room(self.una)
     }
@@ -166,25 +165,25 @@ impl Sender {
     pub fn on_ack(&mut self, now: Time, segment: &Segment, acked: u64, echoed: Option<Time>) {
         let advances = acked > self.una;
         let is_of_syn = advances && self.una == 0;
-        let window_before = self.offer.beyond(self.una);
+        let window_before = self.send_window.beyond(self.una);
         self.update_window(segment, acked);
-        let news = self.take(now, segment, acked);
-        let window = self.offer.beyond(self.una);
-        // A peer that has no room is there all the same (RFC 9293, sections 3.8.6 and 3.8.6.1).
+        let summary = self.take(now, segment, acked);
+        let window = self.send_window.beyond(self.una);
+        // A peer that acknowledges with a zero window is alive (RFC 9293, sections 3.8.6 and 3.8.6.1).
         if advances || self.board.is_empty() || window == 0 {
             self.unanswered = 0;
         }
         // RFC 5681, section 2; with SACK, RFC 6675, section 2.
         let is_duplicate = match self.sack {
-            true => news.sacked > 0,
+            true => summary.sacked > 0,
             false => !advances && !self.board.is_empty() && segment.sequence_len() == 0 && window == window_before,
         };
-        self.measure(now, &news, echoed.filter(|_| advances));
+        self.measure(now, &summary, echoed.filter(|_| advances));
         if is_of_syn && self.recovery.timeouts() > 0 {
             self.timer.fall_back();
         }
         let (recovery, flight) = self.recovery();
-        let effect = recovery.on_ack(flight, Ack { advances, is_duplicate, news });
+        let effect = recovery.on_ack(flight, Ack { advances, is_duplicate, summary });
         if effect.begins_recovery {
             self.timer.forget_timed();
         }
@@ -196,45 +195,45 @@ impl Sender {
         }
     }
 
-    /// The loss recovery, and what it works over.
+    /// The loss recovery, and the state that it works on.
     fn recovery(&mut self) -> (&mut Recovery, Flight<'_>) {
         let Self { recovery, board, window, una, next, mss, .. } = self;
         (recovery, Flight { board, window, una: *una, next: *next, mss: *mss })
     }
 
     fn update_window(&mut self, segment: &Segment, acked: u64) {
-        let was_closed = self.offer.beyond(self.next) == 0;
-        self.offer.update(segment, acked);
-        if was_closed && self.offer.beyond(self.next) > 0 {
-            self.probe.on_open();
+        let was_closed = self.send_window.beyond(self.next) == 0;
+        self.send_window.update(segment, acked);
+        if was_closed && self.send_window.beyond(self.next) > 0 {
+            self.persist.on_open();
         }
     }
 
-    /// Tells the scoreboard of an acknowledgement.
-    fn take(&mut self, now: Time, segment: &Segment, acked: u64) -> News {
+    /// Updates the scoreboard, and SND.UNA, from an acknowledgement.
+    fn take(&mut self, now: Time, segment: &Segment, acked: u64) -> AckSummary {
         let least = self.least_rtt().filter(|_| self.settings.doubts_early_acks);
         self.board.arrived_until = least.map(|least| Time(now.0.saturating_sub(least.0)));
-        let mut news = News::default();
+        let mut summary = AckSummary::default();
         if acked > self.una {
-            news = self.board.acknowledge(acked);
+            summary = self.board.acknowledge(acked);
             // The SYN's does not open the window (RFC 5681, section 3.1).
-            news.acked -= u32::from(self.una == 0);
+            summary.acked -= u32::from(self.una == 0);
             self.una = acked;
         }
         if self.sack && !self.recovery.ignores_sack() {
             for block in segment.options.sack.iter() {
                 let (start, end) = (self.position(block.start), self.position(block.end));
-                // Anything else tells of duplicates (RFC 2883) or is nonsense.
+                // Any other block is a D-SACK (RFC 2883) or invalid.
                 if start >= self.una as i64 && start < end && end <= self.next as i64 {
-                    self.board.sack(start as u64, end as u64, &mut news);
+                    self.board.sack(start as u64, end as u64, &mut summary);
                 }
             }
         }
-        news
+        summary
     }
 
-    fn measure(&mut self, now: Time, news: &News, echoed: Option<Time>) {
-        let exact = news.sent_at.map(|at| now.since(at));
+    fn measure(&mut self, now: Time, summary: &AckSummary, echoed: Option<Time>) {
+        let exact = summary.sent_at.map(|at| now.since(at));
         self.timer.measure(now, self.una, exact, echoed);
         if let Some(rtt) = exact {
             self.window.on_rtt(now, rtt);
@@ -255,7 +254,7 @@ impl Sender {
         if let Some(new) = self.poll_new(now) {
             return Some(new);
         }
-        if self.recovery.mark_unsure(&mut self.board, self.window.cwnd()) {
+        if self.recovery.mark_speculative(&mut self.board, self.window.cwnd()) {
             return self.retransmit(now);
         }
         None
@@ -266,7 +265,7 @@ impl Sender {
         self.recovery.on_retransmit();
         self.last_sent = now;
         self.retransmits += 1;
-        // The first anew with SACK (RFC 6675, section 6); without it, partial acknowledgements have their own rule.
+        // With SACK, retransmitting the first segment restarts the timer (RFC 6675, section 6); without, see `PartialAcks`.
         if self.timer.at().is_none() || self.sack && sent.start == self.una {
             self.timer.start(now);
         }
@@ -281,13 +280,13 @@ impl Sender {
 
     fn poll_new(&mut self, now: Time) -> Option<Outgoing> {
         let Some((payload, fin)) = self.sendable() else {
-            self.window.set_limit(false);
+            self.window.set_cwnd_limited(false);
             return None;
         };
         self.restart_after_idle(now);
-        let is_limit = self.recovery.pipe_before_new(&self.board) >= self.window.cwnd();
-        self.window.set_limit(is_limit);
-        if is_limit {
+        let is_cwnd_limited = self.recovery.pipe_before_new(&self.board) >= self.window.cwnd();
+        self.window.set_cwnd_limited(is_cwnd_limited);
+        if is_cwnd_limited {
             return None;
         }
         let start = self.next;
@@ -296,7 +295,7 @@ impl Sender {
         self.next += u64::from(length);
         self.recovery.on_new();
         self.window.note_outstanding(self.una, self.next, self.board.len());
-        self.probe.on_data();
+        self.persist.on_data();
         self.last_sent = now;
         self.timer.note_sent(now, self.next);
         if self.timer.at().is_none() {
@@ -305,14 +304,14 @@ impl Sender {
         Some(Outgoing { start, payload, fin, push: self.next >= self.buffer.end() })
     }
 
-    /// The payload and the FIN of the next new segment, if window, Nagle and silly window avoidance let it go.
+    /// The payload and the FIN of the next new segment, if the window, Nagle and silly window avoidance allow it.
     fn sendable(&self) -> Option<(u32, bool)> {
         let unsent = self.buffer.end().saturating_sub(self.next);
         let fin_is_due = self.buffer.is_finished() && self.next <= self.buffer.end();
         if unsent == 0 && !fin_is_due {
             return None;
         }
-        let usable = self.offer.beyond(self.next);
+        let usable = self.send_window.beyond(self.next);
         let payload = u64::from(self.mss).min(unsent).min(usable);
         let fin = fin_is_due && payload == unsent && usable > payload;
         let is_whole = payload == u64::from(self.mss);
@@ -320,8 +319,8 @@ impl Sender {
         let waits = match (is_whole, is_last) {
             (true, _) => false,
             (false, true) => payload + u64::from(fin) == 0 || self.settings.nagle && !fin && !self.board.is_empty(),
-            // The window cuts it off (RFC 9293, section 3.8.6.2.1). The timer for probes is the override timeout.
-            (false, false) => payload == 0 || payload < self.offer.most() / 2 && !self.probe.is_due(),
+            // The window cuts the segment short (RFC 9293, section 3.8.6.2.1). The persist timer is the override timeout.
+            (false, false) => payload == 0 || payload < self.send_window.most() / 2 && !self.persist.is_due(),
         };
         (!waits).then_some((payload as u32, fin))
     }
@@ -331,40 +330,40 @@ impl Sender {
         let idle = now.since(self.last_sent);
         if self.settings.idle_restart && self.board.is_empty() && idle > self.timer.estimator().rto() {
             self.window.restart();
-            // Once, even if nothing can be sent now.
+            // Restart once per idle time, even if nothing can be sent now.
             self.last_sent = now;
         }
     }
 
-    /// Starts or stops the timer for zero-window probes and small windows, when everything that may be sent was.
+    /// Starts or stops the persist timer. To be called when everything that may be sent has been sent.
     pub fn arm_probe(&mut self, now: Time) {
         let end = self.buffer.end();
         let has_more = self.next < end || self.buffer.is_finished() && self.next == end;
         if !(self.board.is_empty() && has_more) {
-            self.probe.cancel();
-        } else if self.probe.at().is_none() {
-            self.probe.start(now, self.timer.estimator().rto(), self.settings.rto.most);
+            self.persist.cancel();
+        } else if self.persist.at().is_none() {
+            self.persist.start(now, self.timer.estimator().rto(), self.settings.rto.most);
         }
     }
 
-    /// Whether a zero-window probe is to be sent. It is an old sequence number without payload, which every receiver
-    /// answers (RFC 9293, section 3.10.7.4), as Linux does it; section 3.8.6.1 would send a byte.
+    /// Whether a zero-window probe is to be sent: a segment with an old sequence number and no payload, as Linux sends it.
+    /// Every receiver answers it (RFC 9293, section 3.10.7.4); section 3.8.6.1 would send one byte.
     pub fn take_probe(&mut self) -> bool {
-        self.probe.take()
+        self.persist.take()
     }
 
     /// The next time at which [`Sender::on_time`] has something to do.
     pub fn timeout(&self) -> Option<Time> {
-        [self.timer.at(), self.probe.at()].into_iter().flatten().min()
+        [self.timer.at(), self.persist.at()].into_iter().flatten().min()
     }
 
-    /// Timers run out. Returns whether the connection is given up.
+    /// Handles expired timers. Returns whether the connection is given up.
     pub fn on_time(&mut self, now: Time) -> bool {
-        if self.probe.runs_out(now) {
+        if self.persist.runs_out(now) {
             if self.is_given_up() {
                 return true;
             }
-            self.probe.plan();
+            self.persist.plan();
         }
         if self.timer.is_due(now) {
             if self.is_given_up() {
@@ -378,7 +377,7 @@ impl Sender {
         false
     }
 
-    /// One more try without an answer; or as many as there may be have been made (RFC 9293, section 3.8.3: R2).
+    /// Counts one more timeout or probe without an answer. Returns whether R2 is reached (RFC 9293, section 3.8.3).
     fn is_given_up(&mut self) -> bool {
         let is_over = self.unanswered >= self.settings.retries;
         self.unanswered += u32::from(!is_over);
@@ -388,20 +387,20 @@ impl Sender {
     /// All timers stop.
     pub fn stop(&mut self) {
         self.timer.stop();
-        self.probe.stop();
+        self.persist.stop();
     }
 
     /// What it is doing.
-    pub fn info(&self) -> Info {
+    pub fn info(&self) -> TcpInfo {
         let ssthresh = self.window.ssthresh();
         let estimator = self.timer.estimator();
-        Info {
+        TcpInfo {
             cwnd: self.window.cwnd(),
             ssthresh: (ssthresh < i32::MAX as u32 / 2).then_some(ssthresh),
             outstanding: self.board.len(),
             pipe: self.recovery.pipe(&self.board),
             lost: self.board.lost(),
-            window: self.offer.beyond(self.una),
+            window: self.send_window.beyond(self.una),
             rtt: estimator.smoothed(),
             rtt_min: estimator.least(),
             rto: estimator.rto(),

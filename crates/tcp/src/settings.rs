@@ -1,26 +1,26 @@
-//! What a connection's TCP does, as far as stacks differ, and the stacks that it can imitate.
+//! How TCP stacks differ: the settings of a connection, and profiles that imitate stacks.
 
 use ekiden_units::Time;
 
 /// The settings of one end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Settings {
-    /// The most payload in a segment that this end takes, without options: the value of the MSS option (RFC 9293, section
-    /// 3.7.1), the link's MTU less 40.
+pub struct TcpSettings {
+    /// The value of the MSS option (RFC 9293, section 3.7.1): the most payload, and TCP options, in a segment that this end
+    /// takes. The link's MTU less 40.
     pub mss: u32,
-    /// Unacknowledged and unsent payload that is held at most, in bytes.
+    /// The size of the send buffer: the most unacknowledged and unsent payload, in bytes.
     pub send_buffer: u64,
-    /// In what pieces the send buffer takes data, in bytes: another one as long as less than the buffer is held. 1: exactly up
-    /// to its size. Linux asks for room only when it begins a new train of segments (`tcp_sendmsg_locked`).
+    /// The send buffer takes data in pieces of this many bytes: a whole piece whenever the buffer is not full. With 1 it takes
+    /// exactly its size. Linux checks for room only when it begins a new GSO segment (`tcp_sendmsg_locked`).
     pub send_piece: u64,
-    /// Whether a program that found the send buffer full can write again only when two thirds of it or less are held, as
-    /// in Linux (`sk_stream_write_space`: when what is free is at least half of what is held); otherwise at once.
+    /// Whether a program that found the send buffer full can write again only when at least a third of it is free, as in Linux
+    /// (`sk_stream_write_space`: the free part is at least half of the used part); otherwise as soon as there is room.
     pub wakes_at_a_third: bool,
-    /// Payload that is held for the application at most, in bytes; so the largest window that is advertised.
+    /// The size of the receive buffer in bytes, which is also the largest window that is advertised.
     pub receive_buffer: u64,
-    /// Whether the advertised window begins at 64 KiB and grows with what the application takes per round trip, as in Linux
-    /// (`tcp_rcv_space_adjust`, `tcp_rcvbuf_grow`); otherwise it is the whole buffer from the start.
-    pub tunes_window: bool,
+    /// Receive buffer autotuning: whether the advertised window begins at 64 KiB and grows with what the application reads per
+    /// round trip, as in Linux (`tcp_rcv_space_adjust`, `tcp_rcvbuf_grow`). Otherwise it is the whole buffer from the start.
+    pub autotunes_window: bool,
     /// Window scaling (RFC 7323, section 2). Used if both ends want it.
     pub window_scaling: bool,
     /// Timestamps (RFC 7323, section 3). Used if both ends want them.
@@ -29,54 +29,53 @@ pub struct Settings {
     pub sack: bool,
     /// The initial congestion window in segments (RFC 6928).
     pub initial_window: u32,
-    /// Whether windows grow by the segments that an acknowledgement covers (RFC 3465, without its limit, as Linux does) or by
-    /// one per acknowledgement.
+    /// Appropriate byte counting: whether the window grows with the segments that an acknowledgement covers (RFC 3465, without
+    /// its limit, as Linux does), or with the number of acknowledgements.
     pub byte_counting: bool,
     /// Duplicate acknowledgements that mean a loss: DupThresh (RFC 5681, section 3.2; RFC 6675, section 2).
     pub duplicate_acks: u32,
     /// Whether the first duplicate acknowledgements release new segments (RFC 3042).
     pub limited_transmit: bool,
-    /// How fast recovery goes on after an acknowledgement of a part, without SACK.
+    /// What a partial acknowledgement does in fast recovery without SACK.
     pub partial_acks: PartialAcks,
-    /// How the sending rate falls in fast recovery.
+    /// How the congestion window falls in fast recovery.
     pub reduction: Reduction,
-    /// How many segments count as being in the network during fast recovery with SACK.
+    /// How the pipe, the segments in the network, is estimated during fast recovery with SACK.
     pub pipe: Pipe,
-    /// Whether selective acknowledgements count for nothing from a timeout on until all that was outstanding then has arrived
-    /// (RFC 2018, section 8, and ns-2's `Sack1TcpAgent::timeout` and `recv`, which forget them at the timeout and at every
-    /// acknowledgement that follows). So everything is sent again.
+    /// Whether a timeout discards SACK information, and ignores more of it until everything outstanding at the timeout has been
+    /// acknowledged, so that everything is sent again (RFC 2018, section 8; ns-2's `Sack1TcpAgent::timeout` and `recv`).
     pub timeout_forgets_sack: bool,
-    /// Whether a retransmission counts as lost when something sent after it has arrived (RFC 8985 without its time for
-    /// reordering). Needs SACK. Otherwise only the retransmission timer finds lost retransmissions.
+    /// Whether a retransmission counts as lost when a segment sent after it has arrived (RFC 8985 without its reordering
+    /// window). Needs SACK. Otherwise only the retransmission timer finds lost retransmissions.
     pub lost_retransmissions: bool,
-    /// Whether an acknowledgement that comes sooner after a retransmission than the least round trip is one of the first copy,
-    /// so that nothing sent before the retransmission counts as lost for it (RFC 8985, section 6.2, step 2). ns-2's
-    /// TCP-Linux does not ask.
+    /// Whether an acknowledgement that arrives sooner after a retransmission than the minimum RTT is attributed to the first
+    /// copy, so that it does not mark segments sent before the retransmission as lost (RFC 8985, section 6.2, step 2). ns-2's
+    /// TCP-Linux does not check.
     pub doubts_early_acks: bool,
-    /// Whether fast recovery with SACK, when nothing else may be sent, sends again what is not known to be lost (RFC 6675,
-    /// NextSeg(), rules 3 and 4); Linux does not (`tcp_xmit_retransmit_queue`).
-    pub unsure_retransmissions: bool,
+    /// Whether fast recovery with SACK retransmits segments that are not known to be lost when nothing else may be sent (RFC
+    /// 6675, NextSeg(), rules 3 and 4). Linux does not (`tcp_xmit_retransmit_queue`).
+    pub speculative_retransmissions: bool,
     /// Whether a timeout during recovery lowers the slow start threshold again (RFC 5681, equation 4); Linux does not.
     pub timeout_reduces_again: bool,
-    /// Whether a timeout that follows another of the same segment lowers the slow start threshold again, so that it comes to its
-    /// least, two segments; as in ns-2. The others lower it once for each segment (RFC 5681, section 3.1).
+    /// Whether repeated timeouts of the same segment each lower the slow start threshold, down to two segments, as in ns-2.
+    /// Other stacks lower it once per segment (RFC 5681, section 3.1).
     pub every_timeout_reduces: bool,
-    /// Whether a loss that is found after a timeout, before all that was outstanding then has arrived, begins a fast recovery,
-    /// which lowers the window from where it is by then; as in ns-2's `LinuxTcpAgent::tcp_fastretrans_alert`. Otherwise
-    /// what is lost is only sent again.
+    /// Whether a loss found after a timeout, before everything outstanding at the timeout has arrived, begins a fast recovery,
+    /// which lowers the window from its current value, as in ns-2's `LinuxTcpAgent::tcp_fastretrans_alert`. Otherwise the
+    /// lost segments are only sent again.
     pub reduces_after_timeout: bool,
     /// Whether a loss in slow start and a timeout halve the window whatever the congestion control says, as in ns-2's
-    /// `TcpAgent::slowdown` and `timeout`. The others leave it to the congestion control.
+    /// `TcpAgent::slowdown` and `timeout`. Other stacks leave it to the congestion control.
     pub halves_in_slow_start: bool,
-    /// Whether only a window that was used grows (RFC 7661; Linux).
+    /// Whether the congestion window grows only while it limits the sender (RFC 7661; Linux).
     pub window_validation: bool,
     /// Whether a connection that was idle for longer than RTO starts with the initial window again (RFC 5681, section 4.1).
     pub idle_restart: bool,
     /// Nagle's algorithm (RFC 9293, section 3.7.4).
     pub nagle: bool,
-    /// Whether a sender without timestamps measures the round-trip time of one segment at a time only, so once per window
-    /// (RFC 6298, section 3; RFC 1323, section 3.1), and of none that was sent before a fast retransmit or a timeout; as
-    /// in 4.3BSD and many after it, and in ns-2's `TcpAgent::output` and `newack`. Otherwise that of each.
+    /// Whether a sender without timestamps times one segment at a time, so once per window (RFC 6298, section 3; RFC 1323,
+    /// section 3.1), and none sent before a fast retransmit or a timeout, as in 4.3BSD and its descendants, and in ns-2's
+    /// `TcpAgent::output` and `newack`. Otherwise it times every segment.
     pub rtt_per_window: bool,
     /// Whether every acknowledgement restarts the retransmission timer, duplicates too, as in ns-2's
     /// `LinuxTcpAgent::time_processing`. Otherwise only those that acknowledge new data do (RFC 6298, rule 5.3).
@@ -85,20 +84,20 @@ pub struct Settings {
     pub rto: Rto,
     /// Timeouts or probes in a row without an answer after which the connection is given up (RFC 9293, section 3.8.3: R2).
     pub retries: u32,
-    /// Full segments that are acknowledged together at most (RFC 5681, section 4.2: 2). 1: no delayed acknowledgements.
+    /// The most full segments that one acknowledgement covers (RFC 5681, section 4.2: 2). 1: no delayed acknowledgements.
     pub ack_every: u32,
-    /// How long an acknowledgement waits at most (RFC 5681, section 4.2: below 500 ms).
+    /// The longest delay of an acknowledgement (RFC 5681, section 4.2: below 500 ms).
     pub ack_delay: Time,
-    /// Whether delayed acknowledgements go when the clock shows a multiple of `ack_delay`, so sooner than that on average, as with
-    /// BSD's fast timer.
+    /// Whether delayed acknowledgements are sent when the clock reaches a multiple of `ack_delay`, as by BSD's fast timer: after
+    /// half of it on average.
     pub acks_by_clock: bool,
-    /// Segments at the start of a connection that are acknowledged one by one, as Linux does.
+    /// How many segments at the start of a connection are acknowledged one by one: Linux's quick ACKs.
     pub quick_acks: u32,
-    /// How long the side that ended first remembers the connection: twice the MSL (RFC 9293, section 3.4.2).
+    /// How long the end that closed first stays in TIME-WAIT: twice the MSL (RFC 9293, section 3.4.2).
     pub time_wait: Time,
 }
 
-/// What an acknowledgement of a part of the data does in fast recovery without SACK.
+/// What a partial acknowledgement does in fast recovery without SACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PartialAcks {
     /// It ends the recovery: Reno as in RFC 2581.
@@ -110,23 +109,23 @@ pub enum PartialAcks {
     RestartTimer,
 }
 
-/// How the sending rate falls to the slow start threshold in fast recovery.
+/// How the congestion window falls to the slow start threshold in fast recovery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reduction {
-    /// At once; then what is in the network is kept there (RFC 6582, section 3.2; RFC 6675, section 5).
+    /// At once; then the sender keeps the pipe at the threshold (RFC 6582, section 3.2; RFC 6675, section 5).
     Pipe,
-    /// In proportion to what arrives: PRR with its slow start reduction bound (RFC 6937).
+    /// In proportion to the data that arrives: PRR with its slow start reduction bound (RFC 6937).
     Proportional,
 }
 
-/// What counts as being in the network during fast recovery with SACK.
+/// How the pipe, the segments in the network, is estimated during fast recovery with SACK.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pipe {
-    /// What is neither selectively acknowledged nor lost (RFC 6675, section 4).
+    /// The segments that are neither sacked nor lost (RFC 6675, section 4).
     Scoreboard,
-    /// What was outstanding at the beginning, and one more for each segment sent, one less for each acknowledgement, two for one
-    /// of a part: Fall and Floyd, "Simulation-based Comparisons of Tahoe, Reno, and SACK TCP", CCR 1996, section 3.4, and
-    /// ns-2's `Sack1TcpAgent`. What is lost stays in it, so that after a loss of half a window hardly anything may be sent.
+    /// The segments outstanding at the beginning, plus one for each segment sent, less one for each acknowledgement, or two for a
+    /// partial one: Fall and Floyd, "Simulation-based Comparisons of Tahoe, Reno, and SACK TCP", CCR 1996, section 3.4, and
+    /// ns-2's `Sack1TcpAgent`. Lost segments stay in it, so that after a loss of half a window hardly anything may be sent.
     Acknowledgements,
 }
 
@@ -141,16 +140,16 @@ pub struct Rto {
     pub most: Time,
     /// The clock's granularity: G.
     pub granularity: Time,
-    /// The timer is looked at when the clock shows a multiple of this, as with BSD's slow timer; 0: it runs out exactly on time.
+    /// The timer expires only when the clock reaches a multiple of this, as by BSD's slow timer; 0: exactly on time.
     pub tick: Time,
     /// What `least` bounds: the timeout (RFC 6298, rule 2.4), or, as in Linux, the part of it that follows from the
     /// variance, so that the timeout is at least `least` above the smoothed round-trip time.
     pub least_bounds_variance: bool,
-    /// How much longer the timeout is after each one (RFC 6298, rule 5.5: 2).
+    /// The factor by which each timeout makes the next one longer (RFC 6298, rule 5.5: 2).
     pub backoff: u32,
 }
 
-impl Settings {
+impl TcpSettings {
     /// What the RFCs recommend today.
     pub fn rfc() -> Self {
         Self {
@@ -159,7 +158,7 @@ impl Settings {
             send_piece: 1,
             wakes_at_a_third: false,
             receive_buffer: 4 << 20,
-            tunes_window: false,
+            autotunes_window: false,
             window_scaling: true,
             timestamps: true,
             sack: true,
@@ -173,7 +172,7 @@ impl Settings {
             timeout_forgets_sack: false,
             lost_retransmissions: false,
             doubts_early_acks: true,
-            unsure_retransmissions: true,
+            speculative_retransmissions: true,
             timeout_reduces_again: true,
             every_timeout_reduces: false,
             reduces_after_timeout: false,
@@ -201,17 +200,17 @@ impl Settings {
         }
     }
 
-    /// A current Linux: RTO from 200 ms above the smoothed round-trip time, RACK, PRR, windows that grow with what is read,
-    /// writers that are woken late. Its reordering window, tail loss probes, F-RTO and undo are not imitated.
+    /// A current Linux: RTO from 200 ms above the smoothed round-trip time, RACK, PRR, receive buffer
+    /// autotuning, and writers that are woken late. Its reordering window, tail loss probes, F-RTO and undo are not imitated.
     pub fn linux() -> Self {
         Self {
             send_piece: 64 << 10,
             wakes_at_a_third: true,
-            tunes_window: true,
+            autotunes_window: true,
             partial_acks: PartialAcks::RestartTimer,
             reduction: Reduction::Proportional,
             lost_retransmissions: true,
-            unsure_retransmissions: false,
+            speculative_retransmissions: false,
             timeout_reduces_again: false,
             rto: Rto { least: Time::ms(200), most: Time::secs(120), least_bounds_variance: true, ..Self::rfc().rto },
             ack_delay: Time::ms(40),
@@ -222,7 +221,7 @@ impl Settings {
     }
 
     /// ns-2's agent Sack1 of the time of S2 (about 2006): every segment acknowledged, windows that grow whether used or
-    /// not, windows that halve in slow start whatever the congestion control, a coarse retransmission timer of at least
+    /// not and halve in slow start whatever the congestion control, a coarse retransmission timer of at least
     /// 200 ms, no Nagle.
     pub fn ns2() -> Self {
         Self {
@@ -243,9 +242,9 @@ impl Settings {
     }
 
     /// ns-2's agent Linux: TCP-Linux (Wei and Cao, "NS-2 TCP-Linux: an NS-2 TCP Implementation with Congestion Control
-    /// Algorithms from Linux", WNS2 2006), the one agent of ns-2 that has BIC. It keeps what SACK tells and finds lost
-    /// retransmissions, leaves reductions to the congestion control, and takes up a new recovery after a timeout with
-    /// whatever window it has by then. Its rate halving is not imitated.
+    /// Algorithms from Linux", WNS2 2006), the one agent of ns-2 that has BIC. It keeps SACK information after a timeout and finds lost
+    /// retransmissions, leaves reductions to the congestion control, and begins a new recovery after a timeout with whatever
+    /// window it has by then. Its rate halving is not imitated.
     pub fn ns2_linux() -> Self {
         Self {
             pipe: Pipe::Scoreboard,
@@ -261,8 +260,8 @@ impl Settings {
     }
 
     /// OPNET's Reno with its defaults of about the time of S1 (2003): no SACK, no timestamps, plain Reno's recovery, initial window
-    /// of one segment, RTO from 1 s with a timer of 0.5 s, acknowledgements by a clock of 0.2 s. What is known of it, and
-    /// what is assumed, stands in docs/measurements/s1.md.
+    /// of one segment, RTO from 1 s with a timer of 0.5 s, delayed acknowledgements by a clock of 0.2 s. docs/measurements/s1.md
+    /// says what is known of it and what is assumed.
     pub fn opnet() -> Self {
         Self {
             timestamps: false,

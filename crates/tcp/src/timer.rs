@@ -1,16 +1,16 @@
-//! The retransmission timer (RFC 6298, section 5), and the round trips by which it is set.
+//! The retransmission timer (RFC 6298, section 5), and the round-trip times that it is set from.
 
 use ekiden_units::Time;
 
 use crate::rtt::{Estimator, on_tick};
-use crate::settings::Settings;
+use crate::settings::TcpSettings;
 
 #[derive(Debug)]
 pub(crate) struct RetransmissionTimer {
     estimator: Estimator,
     /// [`crate::Rto::tick`].
     tick: Time,
-    /// [`Settings::rtt_per_window`].
+    /// [`TcpSettings::rtt_per_window`].
     once_per_window: bool,
     at: Option<Time>,
     /// The segment that is timed, if only one is: its end, and when it was sent.
@@ -18,7 +18,7 @@ pub(crate) struct RetransmissionTimer {
 }
 
 impl RetransmissionTimer {
-    pub fn new(settings: &Settings) -> Self {
+    pub fn new(settings: &TcpSettings) -> Self {
         Self {
             estimator: Estimator::new(settings.rto),
             tick: settings.rto.tick,
@@ -37,7 +37,7 @@ impl RetransmissionTimer {
         self.at
     }
 
-    /// Starts it anew.
+    /// Starts or restarts the timer.
     pub fn start(&mut self, now: Time) {
         self.at = Some(on_tick(now + self.estimator.rto(), self.tick));
     }
@@ -50,7 +50,7 @@ impl RetransmissionTimer {
         self.at.is_some_and(|at| at <= now)
     }
 
-    /// It ran out: the next timeout is longer (RFC 6298, rule 5.5).
+    /// It expired: the next timeout is longer (RFC 6298, rule 5.5).
     pub fn back_off(&mut self, now: Time) {
         self.estimator.back_off();
         self.forget_timed();
@@ -67,7 +67,7 @@ impl RetransmissionTimer {
         self.timed = self.timed.or(Some((end, now)));
     }
 
-    /// What was sent so far is not timed.
+    /// Stops timing the segment that is timed.
     pub fn forget_timed(&mut self) {
         self.timed = None;
     }

@@ -1,24 +1,24 @@
 //! The congestion window: what makes it grow and fall (RFC 5681; validation: RFC 7661).
 //!
-//! The congestion control decides how far. When, the sender and its loss recovery say. Windows count segments.
+//! The sender and its loss recovery decide when; the congestion control decides how far. Windows count segments.
 
 use ekiden_congestion::{CongestionControl, Window};
 use ekiden_units::Time;
 
-use crate::settings::Settings;
+use crate::settings::TcpSettings;
 
 pub(crate) struct CongestionWindow {
     window: Window,
     control: Box<dyn CongestionControl + Send>,
     initial: u32,
-    /// [`Settings::window_validation`].
+    /// [`TcpSettings::window_validation`].
     validates: bool,
-    /// [`Settings::byte_counting`].
+    /// [`TcpSettings::byte_counting`].
     counts_segments: bool,
-    /// [`Settings::halves_in_slow_start`].
+    /// [`TcpSettings::halves_in_slow_start`].
     halves_in_slow_start: bool,
-    /// It was what stopped the last sending.
-    is_limit: bool,
+    /// The congestion window, and nothing else, stopped the last sending (Linux: `is_cwnd_limited`).
+    is_cwnd_limited: bool,
     /// The most that was outstanding in the last window of data.
     most_out: u32,
     /// Where that window of data ends.
@@ -26,7 +26,7 @@ pub(crate) struct CongestionWindow {
 }
 
 impl CongestionWindow {
-    pub fn new(settings: &Settings, control: Box<dyn CongestionControl + Send>) -> Self {
+    pub fn new(settings: &TcpSettings, control: Box<dyn CongestionControl + Send>) -> Self {
         Self {
             window: Window { cwnd: settings.initial_window, ..Window::default() },
             control,
@@ -34,7 +34,7 @@ impl CongestionWindow {
             validates: settings.window_validation,
             counts_segments: settings.byte_counting,
             halves_in_slow_start: settings.halves_in_slow_start,
-            is_limit: false,
+            is_cwnd_limited: false,
             most_out: 0,
             most_out_end: 0,
         }
@@ -53,9 +53,9 @@ impl CongestionWindow {
         self.window.cwnd < self.window.ssthresh
     }
 
-    /// Whether it was what stopped the last sending.
-    pub fn set_limit(&mut self, is_limit: bool) {
-        self.is_limit = is_limit;
+    /// Notes whether the congestion window, and nothing else, stopped the last sending.
+    pub fn set_cwnd_limited(&mut self, is_cwnd_limited: bool) {
+        self.is_cwnd_limited = is_cwnd_limited;
     }
 
     /// `outstanding` segments lie between `una` and `next`.
@@ -77,13 +77,14 @@ impl CongestionWindow {
         if acked == 0 {
             return;
         }
-        let is_used = self.is_limit || self.is_in_slow_start() && self.window.cwnd < self.most_out.saturating_mul(2);
+        let is_used =
+            self.is_cwnd_limited || self.is_in_slow_start() && self.window.cwnd < self.most_out.saturating_mul(2);
         if is_used || !self.validates {
             self.control.on_ack(&mut self.window, if self.counts_segments { acked } else { 1 });
         }
     }
 
-    /// A loss event with so much outstanding: the slow start threshold falls. The window stays.
+    /// A loss event with `outstanding` segments in flight: lowers the slow start threshold, not the window.
     pub fn reduce(&mut self, outstanding: u32, by_timeout: bool) {
         // FlightSize (RFC 5681, equation 4) is the window, unless something else limits the sender.
         let flight = self.window.cwnd.min(outstanding);
@@ -95,12 +96,12 @@ impl CongestionWindow {
         self.window.cwnd_cnt = 0;
     }
 
-    /// Fast recovery sets it.
+    /// Sets the window, in fast recovery.
     pub fn set(&mut self, cwnd: u32) {
         self.window.cwnd = cwnd;
     }
 
-    /// Fast recovery ends.
+    /// Fast recovery ends: the window becomes the slow start threshold.
     pub fn fall_to_threshold(&mut self) {
         self.window.cwnd = self.window.ssthresh;
         self.window.cwnd_cnt = 0;
@@ -116,12 +117,12 @@ impl CongestionWindow {
         self.window.cwnd = 1;
     }
 
-    /// Growth begins anew.
+    /// Forgets the fraction of a segment by which the window has grown.
     pub fn forget_growth(&mut self) {
         self.window.cwnd_cnt = 0;
     }
 
-    /// After idle time (RFC 5681, section 4.1).
+    /// The restart window after idle time (RFC 5681, section 4.1).
     pub fn restart(&mut self) {
         self.window.cwnd = self.window.cwnd.min(self.initial);
     }

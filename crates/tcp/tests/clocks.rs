@@ -3,13 +3,13 @@
 mod common;
 
 use common::peer::{Bench, NONE, at, plain};
-use ekiden_tcp::Settings;
+use ekiden_tcp::TcpSettings;
 use ekiden_units::Time;
 
 #[test]
 fn a_timeout_waits_for_the_next_tick() {
     // A second after 1.1 s is 2.1 s; the clock ticks every half second.
-    let mut bench = Bench::established(&plain(Settings::opnet()));
+    let mut bench = Bench::established(&plain(TcpSettings::opnet()));
     assert_eq!(bench.now, Time::ms(1100));
     bench.end.write(1000);
     assert_eq!(bench.full_sent(), [1]);
@@ -23,7 +23,7 @@ fn a_timeout_waits_for_the_next_tick() {
 
 #[test]
 fn a_delayed_acknowledgement_goes_at_the_next_tick() {
-    let settings = Settings { ack_every: 2, ..plain(Settings::opnet()) };
+    let settings = TcpSettings { ack_every: 2, ..plain(TcpSettings::opnet()) };
     let mut bench = Bench::established(&settings);
     for (at, waited) in [(1, 100), (1001, 200)] {
         bench.data(at, 1, 1000, NONE);
@@ -41,7 +41,7 @@ fn a_delayed_acknowledgement_goes_at_the_next_tick() {
 fn one_segment_per_window_is_measured() {
     // Ten segments, acknowledged 100, 110, ... 190 ms after they were sent.
     let measured = |per_window| {
-        let mut bench = Bench::established(&plain(Settings { rtt_per_window: per_window, ..Settings::rfc() }));
+        let mut bench = Bench::established(&plain(TcpSettings { rtt_per_window: per_window, ..TcpSettings::rfc() }));
         bench.end.write(20_000);
         assert_eq!(bench.full_sent().len(), 10);
         bench.pass(Time::ms(90));

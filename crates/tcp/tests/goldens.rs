@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 
 use common::{Fate, Pair};
 use ekiden_packet::SackBlock;
-use ekiden_tcp::{PartialAcks, Settings, State, Transmit};
+use ekiden_tcp::{PartialAcks, State, TcpSettings, Transmit};
 use ekiden_units::Time;
 
 const PAYLOAD: u64 = 100;
@@ -66,8 +66,15 @@ impl Trace {
     }
 }
 
-fn plain(settings: Settings, window: u32) -> Settings {
-    Settings { mss: PAYLOAD as u32, timestamps: false, nagle: false, ack_every: 1, initial_window: window, ..settings }
+fn plain(settings: TcpSettings, window: u32) -> TcpSettings {
+    TcpSettings {
+        mss: PAYLOAD as u32,
+        timestamps: false,
+        nagle: false,
+        ack_every: 1,
+        initial_window: window,
+        ..settings
+    }
 }
 
 /// What a peer does, beyond receiving.
@@ -82,12 +89,12 @@ enum Peer {
 
 /// Sends `segments` full segments, of which these copies are lost: (number, which of its transmissions), both from 1. Compares
 /// with the table of this name.
-fn trace(name: &str, settings: &Settings, segments: u64, lost: &[(u64, u32)]) -> Trace {
+fn trace(name: &str, settings: &TcpSettings, segments: u64, lost: &[(u64, u32)]) -> Trace {
     trace_with(name, settings, segments, lost, Peer::Reads)
 }
 
 /// The same, wherever sequence numbers begin.
-fn trace_with(name: &str, settings: &Settings, segments: u64, lost: &[(u64, u32)], peer: Peer) -> Trace {
+fn trace_with(name: &str, settings: &TcpSettings, segments: u64, lost: &[(u64, u32)], peer: Peer) -> Trace {
     let trace = trace_from(7, settings, segments, lost, peer);
     let text = table(&trace.rows, peer != Peer::Reads);
     for before in [1, 450, 1000] {
@@ -98,7 +105,7 @@ fn trace_with(name: &str, settings: &Settings, segments: u64, lost: &[(u64, u32)
     trace
 }
 
-fn trace_from(first: u32, settings: &Settings, segments: u64, lost: &[(u64, u32)], peer: Peer) -> Trace {
+fn trace_from(first: u32, settings: &TcpSettings, segments: u64, lost: &[(u64, u32)], peer: Peer) -> Trace {
     let lost: BTreeSet<_> = lost.iter().copied().collect();
     let mut pair = Pair::new([settings.clone(), settings.clone()], Time::ms(50), [first, 7]);
     let mut copies: BTreeMap<u64, u32> = BTreeMap::new();
@@ -223,7 +230,7 @@ fn every_second(count: u64) -> Vec<(u64, u32)> {
 
 #[test]
 fn slow_start() {
-    let trace = trace("slow_start", &plain(Settings::rfc(), 2), 126, &[]);
+    let trace = trace("slow_start", &plain(TcpSettings::rfc(), 2), 126, &[]);
     // RFC 5681, section 3.1: one more segment for each one acknowledged, so the window doubles each round trip.
     let window = |ms| trace.rows.iter().rfind(|row| row.ms == ms).map(|row| row.cwnd);
     assert_eq!([0, 100, 200, 300, 400, 500].map(window), [2, 4, 8, 16, 32, 64].map(Some));
@@ -233,7 +240,7 @@ fn slow_start() {
 #[test]
 fn slow_start_with_one_segment_per_acknowledgement_and_delayed_ones() {
     // RFC 3465, section 1: half of the acknowledgements, so the window grows by half each round trip.
-    let settings = Settings { byte_counting: false, ack_every: 2, ..plain(Settings::rfc(), 4) };
+    let settings = TcpSettings { byte_counting: false, ack_every: 2, ..plain(TcpSettings::rfc(), 4) };
     let trace = trace("slow_start_delayed_acks", &settings, 100, &[]);
     let window = |ms| trace.rows.iter().rfind(|row| row.ms == ms).map(|row| row.cwnd);
     assert_eq!([0, 100, 200].map(window), [4, 6, 9].map(Some));
@@ -245,7 +252,8 @@ fn recovery_with_sack() {
     // window are found within it, and sent again in the two round trips that follow: half of the window at a time.
     for (count, window) in [(1, 10), (2, 10), (10, 40), (100, 400)] {
         let lost = every_second(count);
-        let trace = trace(&format!("sack_{count}_lost"), &plain(Settings::rfc(), window), 4 * u64::from(window), &lost);
+        let trace =
+            trace(&format!("sack_{count}_lost"), &plain(TcpSettings::rfc(), window), 4 * u64::from(window), &lost);
         assert_eq!((trace.recoveries, trace.timeouts), (1, 0), "{count}");
         assert_eq!(trace.again(), lost.iter().map(|(number, _)| *number).collect::<Vec<_>>());
         assert_eq!(trace.retransmits, count);
@@ -264,7 +272,7 @@ fn recovery_with_proportional_rate_reduction() {
     // acknowledgements; it ends at ssthresh.
     for (count, window) in [(1, 10), (2, 10), (10, 40), (100, 400)] {
         let lost = every_second(count);
-        let settings = plain(Settings { quick_acks: 0, ..Settings::linux() }, window);
+        let settings = plain(TcpSettings { quick_acks: 0, ..TcpSettings::linux() }, window);
         let trace = trace(&format!("prr_{count}_lost"), &settings, 4 * u64::from(window), &lost);
         assert_eq!((trace.recoveries, trace.timeouts), (1, 0), "{count}");
         assert_eq!(trace.again(), lost.iter().map(|(number, _)| *number).collect::<Vec<_>>());
@@ -285,7 +293,7 @@ fn recovery_without_sack() {
     // timer, of a second here: ten holes are filled just before it runs out.
     for (count, window) in [(1, 10), (2, 10), (10, 40)] {
         let lost = every_second(count);
-        let settings = plain(Settings { sack: false, ..Settings::rfc() }, window);
+        let settings = plain(TcpSettings { sack: false, ..TcpSettings::rfc() }, window);
         let trace = trace(&format!("newreno_{count}_lost"), &settings, 4 * u64::from(window), &lost);
         assert_eq!((trace.recoveries, trace.timeouts, trace.retransmits), (1, 0, count), "{count}");
         assert_eq!(trace.again(), lost.iter().map(|(number, _)| *number).collect::<Vec<_>>());
@@ -297,12 +305,12 @@ fn recovery_without_sack() {
 fn recovery_of_a_hundred_without_sack() {
     let lost = every_second(100);
     // RFC 6582, section 4: the impatient variant ends in a timeout, a second after the first partial acknowledgement.
-    let impatient = plain(Settings { sack: false, ..Settings::rfc() }, 200);
+    let impatient = plain(TcpSettings { sack: false, ..TcpSettings::rfc() }, 200);
     let trace_impatient = trace("newreno_100_lost", &impatient, 300, &lost);
     assert_eq!((trace_impatient.recoveries, trace_impatient.timeouts), (1, 1));
     assert_eq!(trace_impatient.rows.iter().find(|row| row.phase == "timeout").map(|row| row.ms), Some(200 + 1000));
     // The slow-but-steady one takes a round trip for each.
-    let steady = Settings { partial_acks: PartialAcks::RestartTimer, ..impatient };
+    let steady = TcpSettings { partial_acks: PartialAcks::RestartTimer, ..impatient };
     let trace_steady = trace("newreno_100_lost_steady", &steady, 300, &lost);
     assert_eq!((trace_steady.recoveries, trace_steady.timeouts, trace_steady.retransmits), (1, 0, 100));
     assert_eq!(trace_steady.recovered(), Some(100 * 101));
@@ -311,7 +319,7 @@ fn recovery_of_a_hundred_without_sack() {
 #[test]
 fn a_lost_retransmission_waits_for_the_timer() {
     // RFC 6675, section 5.1: only the timer finds it. It was restarted when 1 was sent again, at 100 ms (section 6).
-    let settings = plain(Settings::rfc(), 10);
+    let settings = plain(TcpSettings::rfc(), 10);
     let trace = trace("lost_retransmission", &settings, 60, &[(1, 1), (1, 2)]);
     assert_eq!((trace.timeouts, trace.recoveries, trace.copies()[&1]), (1, 1, 3));
     assert_eq!(trace.rows.iter().find(|row| row.phase == "timeout").map(|row| row.ms), Some(1100));
@@ -320,7 +328,7 @@ fn a_lost_retransmission_waits_for_the_timer() {
 #[test]
 fn a_lost_retransmission_is_found_by_what_was_sent_after_it() {
     // RFC 8985, section 3: when something sent after it has arrived, a round trip later.
-    let settings = plain(Settings { quick_acks: 0, ..Settings::linux() }, 10);
+    let settings = plain(TcpSettings { quick_acks: 0, ..TcpSettings::linux() }, 10);
     let trace = trace("lost_retransmission_found", &settings, 60, &[(1, 1), (1, 2)]);
     assert_eq!((trace.timeouts, trace.recoveries, trace.copies()[&1]), (0, 1, 3));
     let third = trace.rows.iter().filter(|row| row.sent.contains(&(1, true))).nth(1).map(|row| row.ms);
@@ -331,7 +339,7 @@ fn a_lost_retransmission_is_found_by_what_was_sent_after_it() {
 fn a_lost_tail_waits_for_the_timer_and_starts_slowly() {
     // RFC 6298, rules 5.4 to 5.6; RFC 5681, section 3.1: from one segment, ssthresh half of what was in flight.
     let lost: Vec<_> = (1..=10).map(|number| (number, 1)).chain([(1, 2), (1, 3)]).collect();
-    let trace = trace("timeouts", &plain(Settings::rfc(), 10), 10, &lost);
+    let trace = trace("timeouts", &plain(TcpSettings::rfc(), 10), 10, &lost);
     let at: Vec<_> = trace.rows.iter().filter(|row| row.sent == [(1, true)]).map(|row| row.ms).collect();
     assert_eq!(at, [1000, 3000, 7000], "backed off: 1, 2, 4 s");
     let sizes: Vec<_> = trace.rows.iter().skip_while(|row| row.ms < 7000).map(|row| (row.ms, row.cwnd)).collect();
@@ -344,7 +352,7 @@ fn a_peer_that_reneges_costs_a_timeout_and_nothing_is_missing() {
     // RFC 2018, section 8: reports count until a timeout finds the first segment reported and not acknowledged; then
     // everything is sent again.
     let lost: Vec<_> = (1..=9).map(|number| (number, 1)).collect();
-    let settings = plain(Settings::rfc(), 20);
+    let settings = plain(TcpSettings::rfc(), 20);
     let trace = trace_with("sack_reneging", &settings, 60, &lost, Peer::Reneges);
     assert_eq!((trace.recoveries, trace.timeouts), (1, 1));
     let timeout = trace.rows.iter().find(|row| row.phase == "timeout").map(|row| (row.ms, row.ack));
@@ -356,7 +364,7 @@ fn a_peer_that_reneges_costs_a_timeout_and_nothing_is_missing() {
 fn a_window_that_closes_and_opens() {
     // RFC 9293, section 3.8.6.1: the peer has room for ten segments and reads nothing for five seconds. Probes after a
     // second, then two, then four; the last one wakes it.
-    let settings = Settings { receive_buffer: 10 * PAYLOAD, ..plain(Settings::rfc(), 4) };
+    let settings = TcpSettings { receive_buffer: 10 * PAYLOAD, ..plain(TcpSettings::rfc(), 4) };
     let trace = trace_with("window_closing", &settings, 30, &[], Peer::ReadsFrom(5000));
     let probes: Vec<_> = trace.rows.iter().filter(|row| row.is_probe && row.ms > 0).map(|row| row.ms).collect();
     assert_eq!((trace.retransmits, trace.timeouts), (0, 0));

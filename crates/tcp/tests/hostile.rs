@@ -4,7 +4,7 @@ mod common;
 
 use common::peer::{Bench, SYN};
 use ekiden_packet::{Flags, Options, SackBlock, Seq};
-use ekiden_tcp::{Settings, State};
+use ekiden_tcp::{State, TcpSettings};
 use ekiden_units::Time;
 use proptest::prelude::*;
 
@@ -58,11 +58,15 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-fn settings() -> impl Strategy<Value = Settings> {
-    let profile =
-        prop_oneof![Just(Settings::rfc()), Just(Settings::linux()), Just(Settings::ns2()), Just(Settings::opnet())];
+fn settings() -> impl Strategy<Value = TcpSettings> {
+    let profile = prop_oneof![
+        Just(TcpSettings::rfc()),
+        Just(TcpSettings::linux()),
+        Just(TcpSettings::ns2()),
+        Just(TcpSettings::opnet())
+    ];
     (profile, 48u32..3000, 1u64..100_000, 1u64..200_000, any::<[bool; 2]>()).prop_map(
-        |(profile, mss, send_buffer, receive_buffer, [sack, timestamps])| Settings {
+        |(profile, mss, send_buffer, receive_buffer, [sack, timestamps])| TcpSettings {
             mss,
             send_buffer,
             receive_buffer,

@@ -3,13 +3,13 @@
 mod common;
 
 use common::peer::{Bench, at, plain};
-use ekiden_tcp::Settings;
+use ekiden_tcp::TcpSettings;
 use ekiden_units::Time;
 
 #[test]
 fn a_writer_that_found_the_buffer_full_waits_until_a_third_is_free() {
     // sk_stream_write_space: free space of at least half of what is held.
-    let settings = Settings { send_buffer: 9000, send_piece: 1, initial_window: 20, ..plain(Settings::linux()) };
+    let settings = TcpSettings { send_buffer: 9000, send_piece: 1, initial_window: 20, ..plain(TcpSettings::linux()) };
     let mut bench = Bench::established(&settings);
     assert_eq!(bench.end.write(20_000), 9000);
     assert_eq!(bench.full_sent().len(), 9);
@@ -28,7 +28,7 @@ fn a_writer_that_found_the_buffer_full_waits_until_a_third_is_free() {
 
 #[test]
 fn the_send_buffer_is_exceeded_by_less_than_a_piece() {
-    let settings = Settings { send_buffer: 10_000, send_piece: 4000, ..plain(Settings::linux()) };
+    let settings = TcpSettings { send_buffer: 10_000, send_piece: 4000, ..plain(TcpSettings::linux()) };
     let mut bench = Bench::established(&settings);
     assert_eq!(bench.end.write(9000), 9000);
     assert_eq!(bench.end.write(90_000), 4000);
@@ -39,8 +39,9 @@ fn the_send_buffer_is_exceeded_by_less_than_a_piece() {
 fn what_is_not_known_to_be_lost_is_not_sent_again() {
     // RFC 6675, NextSeg(), rules 3 and 4 would send 3 to 8, and 10, when nothing else is left; tcp_xmit_retransmit_queue
     // does not.
-    for unsure_retransmissions in [true, false] {
-        let settings = Settings { unsure_retransmissions, lost_retransmissions: false, ..plain(Settings::linux()) };
+    for speculative_retransmissions in [true, false] {
+        let settings =
+            TcpSettings { speculative_retransmissions, lost_retransmissions: false, ..plain(TcpSettings::linux()) };
         let mut bench = Bench::established(&settings);
         bench.end.write(10_000);
         assert_eq!(bench.full_sent().len(), 10);
@@ -52,7 +53,7 @@ fn what_is_not_known_to_be_lost_is_not_sent_again() {
         for ack in [2, 4, 5, 6, 7, 8] {
             bench.ack(at(ack), &[(at(9), at(10))]);
         }
-        assert_eq!(bench.full_sent().is_empty(), !unsure_retransmissions);
+        assert_eq!(bench.full_sent().is_empty(), !speculative_retransmissions);
     }
 }
 
@@ -60,7 +61,7 @@ fn what_is_not_known_to_be_lost_is_not_sent_again() {
 fn a_retransmission_that_cannot_have_arrived_yet_tells_nothing_of_others() {
     // RFC 8985, section 6.2, step 2; tcp_rack_advance. 1 is sent again although it is only late; its acknowledgement comes
     // sooner than a round trip after that, so it does not show that 4 to 20, sent before, were overtaken.
-    let settings = Settings { initial_window: 20, ..plain(Settings::linux()) };
+    let settings = TcpSettings { initial_window: 20, ..plain(TcpSettings::linux()) };
     for (passed, lost) in [(10, 0), (100, 14)] {
         let mut bench = Bench::established(&settings);
         bench.end.write(20_000);
@@ -79,7 +80,7 @@ fn a_retransmission_that_cannot_have_arrived_yet_tells_nothing_of_others() {
 #[test]
 fn duplicates_are_forgotten_when_recovery_without_sack_ends() {
     // tcp_reset_reno_sack: all that is outstanding then counts as in the network, though the duplicates said that it had left.
-    let settings = Settings { initial_window: 20, sack: false, ..plain(Settings::linux()) };
+    let settings = TcpSettings { initial_window: 20, sack: false, ..plain(TcpSettings::linux()) };
     let mut bench = Bench::established(&settings);
     bench.end.write(60_000);
     assert_eq!(bench.full_sent().len(), 20);

@@ -3,19 +3,19 @@
 mod common;
 
 use common::peer::{Bench, at, plain};
-use ekiden_tcp::{Pipe, Settings};
+use ekiden_tcp::{Pipe, TcpSettings};
 use ekiden_units::Time;
 
-fn sack1(window: u32) -> Settings {
-    Settings { initial_window: window, ..plain(Settings::ns2()) }
+fn sack1(window: u32) -> TcpSettings {
+    TcpSettings { initial_window: window, ..plain(TcpSettings::ns2()) }
 }
 
-fn linux(window: u32) -> Settings {
-    Settings { initial_window: window, ..plain(Settings::ns2_linux()) }
+fn linux(window: u32) -> TcpSettings {
+    TcpSettings { initial_window: window, ..plain(TcpSettings::ns2_linux()) }
 }
 
 /// The first `window` segments are out, and of these every second one, from the first, was lost.
-fn half_lost(settings: &Settings, window: u32) -> Bench {
+fn half_lost(settings: &TcpSettings, window: u32) -> Bench {
     let mut bench = Bench::established(settings);
     bench.end.write(100_000);
     assert_eq!(bench.full_sent().len() as u32, window);
@@ -25,7 +25,9 @@ fn half_lost(settings: &Settings, window: u32) -> Bench {
 #[test]
 fn the_acknowledgement_of_the_syn_does_not_open_the_window() {
     // RFC 5681, section 3.1, also for those whose windows grow whether used or not.
-    for settings in [Settings::ns2(), Settings::ns2_linux(), Settings::opnet(), Settings::rfc(), Settings::linux()] {
+    for settings in
+        [TcpSettings::ns2(), TcpSettings::ns2_linux(), TcpSettings::opnet(), TcpSettings::rfc(), TcpSettings::linux()]
+    {
         let bench = Bench::established(&plain(settings.clone()));
         assert_eq!(bench.end.info().cwnd, settings.initial_window);
     }
@@ -49,7 +51,7 @@ fn with_the_pipe_of_acknowledgements_a_loss_of_half_a_window_silences_the_sender
     assert_eq!((info.cwnd, info.ssthresh, info.is_recovering), (10, Some(10), true));
     assert!(sent.len() <= 5, "{sent:?}: eight and more remain to be sent again");
     // RFC 6675's pipe takes off what is lost, and so has sent six of ten again by then.
-    let mut bench = half_lost(&Settings { pipe: Pipe::Scoreboard, ..sack1(20) }, 20);
+    let mut bench = half_lost(&TcpSettings { pipe: Pipe::Scoreboard, ..sack1(20) }, 20);
     let mut again = Vec::new();
     for arrived in (2..=20).step_by(2) {
         let blocks: Vec<_> =
@@ -87,7 +89,7 @@ fn after_a_timeout_everything_is_sent_again_whatever_sack_tells() {
     bench.ack(at(2), &[(at(3), at(5))]);
     assert_eq!(bench.full_sent(), [2, 3], "3 is there");
     // Without that it is left out.
-    let keeps = Settings { timeout_forgets_sack: false, ..sack1(10) };
+    let keeps = TcpSettings { timeout_forgets_sack: false, ..sack1(10) };
     let mut bench = half_lost(&keeps, 10);
     bench.ack(1, &[(at(3), at(5))]);
     bench.full_sent();
@@ -146,7 +148,7 @@ fn tcp_linux_recovers_with_the_window_that_a_timeout_left() {
 fn tcp_linux_believes_an_acknowledgement_that_comes_too_soon_for_a_retransmission() {
     // 1 is late. Three acknowledgements tell of 2, 3 and 4, so 1 is sent again; 10 ms later its first copy is acknowledged. If that
     // is taken for the second's, 5 to 10 were overtaken.
-    let lost = |settings: Settings| {
+    let lost = |settings: TcpSettings| {
         let mut bench = half_lost(&settings, 10);
         bench.pass(Time::ms(100));
         for last in 3..=5 {
@@ -158,5 +160,5 @@ fn tcp_linux_believes_an_acknowledgement_that_comes_too_soon_for_a_retransmissio
         bench.end.info().lost
     };
     assert_eq!(lost(linux(10)), 6);
-    assert_eq!(lost(Settings { doubts_early_acks: true, ..linux(10) }), 0);
+    assert_eq!(lost(TcpSettings { doubts_early_acks: true, ..linux(10) }), 0);
 }

@@ -5,11 +5,11 @@ mod common;
 use common::peer::{Bench, FIN, NONE, RST, SYN, at, plain};
 use common::{Fate, Pair, reno};
 use ekiden_packet::{Options, Segment, Seq};
-use ekiden_tcp::{Connection, Failure, Settings, State, Transmit};
+use ekiden_tcp::{Connection, Failure, State, TcpSettings, Transmit};
 use ekiden_units::Time;
 
 /// A connection whose peer has taken three segments of 1000 bytes and closed its window; seven more wait.
-fn closed_window(settings: &Settings) -> Bench {
+fn closed_window(settings: &TcpSettings) -> Bench {
     let mut bench = Bench::established_with(settings, [0, 0], 3000);
     bench.end.write(10_000);
     assert_eq!(bench.full_sent(), [1, 2, 3]);
@@ -24,7 +24,7 @@ fn closed_window(settings: &Settings) -> Bench {
 fn a_peer_that_answers_no_probe_is_given_up_and_one_that_answers_is_not() {
     // RFC 9293, section 3.8.6.1: "as long as the receiving TCP peer continues to send acknowledgments in response to the
     // probe segments"; otherwise section 3.8.3.
-    let mut bench = closed_window(&Settings { retries: 3, ..plain(Settings::rfc()) });
+    let mut bench = closed_window(&TcpSettings { retries: 3, ..plain(TcpSettings::rfc()) });
     for _ in 0..20 {
         bench.wait();
         assert_eq!(bench.sent().len(), 1);
@@ -43,7 +43,7 @@ fn a_peer_that_answers_no_probe_is_given_up_and_one_that_answers_is_not() {
 #[test]
 fn a_peer_that_takes_its_window_back_is_not_given_up_while_it_answers() {
     // RFC 9293, section 3.8.6: what was sent beyond the window's edge is sent again, and its timeouts end nothing.
-    let mut bench = Bench::established_with(&Settings { retries: 3, ..plain(Settings::rfc()) }, [0, 0], 3000);
+    let mut bench = Bench::established_with(&TcpSettings { retries: 3, ..plain(TcpSettings::rfc()) }, [0, 0], 3000);
     bench.end.write(3000);
     assert_eq!(bench.full_sent(), [1, 2, 3]);
     bench.window = 0;
@@ -68,7 +68,7 @@ fn a_peer_that_takes_its_window_back_is_not_given_up_while_it_answers() {
 #[test]
 fn a_window_that_stays_small_is_used_when_the_timer_runs_out() {
     // RFC 9293, section 3.8.6.2.1, (4): the override timeout.
-    let mut bench = closed_window(&plain(Settings::rfc()));
+    let mut bench = closed_window(&plain(TcpSettings::rfc()));
     bench.window = 300;
     bench.ack(at(4), &[]);
     assert_eq!(bench.data_sent(), [], "silly");
@@ -83,7 +83,7 @@ fn a_window_that_stays_small_is_used_when_the_timer_runs_out() {
 
 #[test]
 fn an_end_that_is_lost_again_and_again_is_sent_again_until_it_arrives() {
-    let mut bench = Bench::established(&plain(Settings::rfc()));
+    let mut bench = Bench::established(&plain(TcpSettings::rfc()));
     bench.end.write(500);
     bench.end.finish();
     assert_eq!(bench.data_sent(), [(1, 501)]);
@@ -103,7 +103,7 @@ fn an_end_that_is_lost_again_and_again_is_sent_again_until_it_arrives() {
 #[test]
 fn an_end_waits_for_a_window_and_is_probed_for() {
     // A FIN takes a sequence number, for which a closed window has no room.
-    let mut bench = Bench::established_with(&plain(Settings::rfc()), [0, 0], 1000);
+    let mut bench = Bench::established_with(&plain(TcpSettings::rfc()), [0, 0], 1000);
     bench.end.write(1000);
     bench.end.finish();
     assert_eq!(bench.data_sent(), [(1, 1000)]);
@@ -120,7 +120,7 @@ fn an_end_waits_for_a_window_and_is_probed_for() {
 #[test]
 fn an_acknowledgement_from_outside_of_the_window_brings_no_data() {
     // RFC 5961, section 5.2: (SND.UNA - MAX.SND.WND) <= SEG.ACK <= SND.NXT, or an acknowledgement is all that it gets.
-    let mut bench = Bench::established_with(&plain(Settings::rfc()), [0, 0], 3000);
+    let mut bench = Bench::established_with(&plain(TcpSettings::rfc()), [0, 0], 3000);
     for number in 1..=10 {
         bench.end.write(1000);
         assert_eq!(bench.full_sent(), [number]);
@@ -140,7 +140,7 @@ fn what_is_not_acceptable_is_answered_seldom() {
     // RFC 5961, section 7: "no more than 10 in a 5 second interval". Data is answered always: it may be sent again because
     // an acknowledgement was lost.
     for (at, ack, flags) in [(1, Some(5000), NONE), (100, None, RST), (1, None, SYN), (0, Some(1), NONE)] {
-        let mut bench = Bench::established(&plain(Settings::rfc()));
+        let mut bench = Bench::established(&plain(TcpSettings::rfc()));
         for _ in 0..2 {
             bench.pass(Time::secs(5));
             let mut answers = 0;
@@ -161,7 +161,7 @@ fn what_is_not_acceptable_is_answered_seldom() {
 
 #[test]
 fn forged_data_does_not_make_two_ends_answer_each_other_for_ever() {
-    let settings = Settings::rfc();
+    let settings = TcpSettings::rfc();
     let mut pair = Pair::new([settings.clone(), settings], Time::ms(10), [0, 0]);
     let mut fate = |_: usize, _: &mut Transmit| Fate::Arrives;
     while pair.state(1) != Some(State::Established) {
@@ -191,7 +191,7 @@ fn stamped() -> Options {
 #[test]
 fn both_may_close_at_once() {
     // RFC 9293, section 3.6, figure 13.
-    let mut bench = Bench::established(&plain(Settings::rfc()));
+    let mut bench = Bench::established(&plain(TcpSettings::rfc()));
     bench.end.finish();
     assert_eq!(bench.data_sent(), [(1, 1)]);
     bench.data(1, 1, 0, FIN);
@@ -207,8 +207,8 @@ fn both_may_close_at_once() {
 fn a_stream_longer_than_all_sequence_numbers_goes_on() {
     // RFC 9293, section 3.4: numbers come again; positions do not.
     const MSS: u32 = 60_000;
-    let settings = Settings { mss: MSS, send_buffer: 1 << 40, ..plain(Settings::rfc()) };
-    let settings = Settings { mss: MSS, initial_window: 1000, ..settings };
+    let settings = TcpSettings { mss: MSS, send_buffer: 1 << 40, ..plain(TcpSettings::rfc()) };
+    let settings = TcpSettings { mss: MSS, initial_window: 1000, ..settings };
     let mut end = Connection::connect(&settings, reno(), (1, 2), Seq(u32::MAX - 5));
     let mut now = Time::secs(1);
     let mut last = end.poll_transmit(now).map(|sent| sent.segment).expect("a SYN");

@@ -3,13 +3,13 @@
 mod common;
 
 use common::peer::{Bench, at, plain};
-use ekiden_tcp::{Failure, Settings, State};
+use ekiden_tcp::{Failure, State, TcpSettings};
 use ekiden_units::Time;
 
 #[test]
 fn the_timeout_doubles_until_a_segment_that_was_sent_once_is_measured() {
     // RFC 6298, rules 2.2, 2.4, 5.4 to 5.6, and section 3 (Karn). SRTT 100 ms, so at least a second.
-    let mut bench = Bench::established(&plain(Settings::rfc()));
+    let mut bench = Bench::established(&plain(TcpSettings::rfc()));
     bench.end.write(10_000);
     assert_eq!(bench.full_sent().len(), 10);
     let mut waits = Vec::new();
@@ -37,7 +37,7 @@ fn the_timeout_doubles_until_a_segment_that_was_sent_once_is_measured() {
 #[test]
 fn a_connection_is_given_up_after_its_retries() {
     // RFC 9293, section 3.8.3.
-    let settings = Settings { retries: 3, ..plain(Settings::rfc()) };
+    let settings = TcpSettings { retries: 3, ..plain(TcpSettings::rfc()) };
     let mut bench = Bench::established(&settings);
     bench.end.write(1000);
     assert_eq!(bench.full_sent(), [1]);
@@ -53,7 +53,7 @@ fn a_connection_is_given_up_after_its_retries() {
 fn a_duplicate_that_also_advances_counts_as_the_first() {
     // RFC 6675, section 5: a cumulative acknowledgement resets DupAcks, also one with new blocks. Small segments, so that
     // the number of bytes does not decide.
-    let settings = Settings { initial_window: 20, ..plain(Settings::rfc()) };
+    let settings = TcpSettings { initial_window: 20, ..plain(TcpSettings::rfc()) };
     let mut bench = Bench::established(&settings);
     for number in 0..12 {
         bench.end.write(10);
@@ -75,7 +75,7 @@ fn a_duplicate_that_also_advances_counts_as_the_first() {
 #[test]
 fn what_is_lost_is_sent_again_as_far_as_the_pipe_allows() {
     // RFC 6675, section 4, SetPipe(), and section 5, (4) and (C).
-    let settings = Settings { initial_window: 20, ..plain(Settings::rfc()) };
+    let settings = TcpSettings { initial_window: 20, ..plain(TcpSettings::rfc()) };
     let mut bench = Bench::established(&settings);
     bench.end.write(20_000);
     assert_eq!(bench.full_sent().len(), 20);
@@ -89,7 +89,7 @@ fn what_is_lost_is_sent_again_as_far_as_the_pipe_allows() {
 #[test]
 fn what_is_sent_again_without_being_lost_counts_twice_in_the_pipe() {
     // RFC 6675, section 4: SetPipe() (a) and (b), NextSeg() rule 3.
-    let settings = Settings { initial_window: 20, ..plain(Settings::rfc()) };
+    let settings = TcpSettings { initial_window: 20, ..plain(TcpSettings::rfc()) };
     let mut bench = Bench::established(&settings);
     bench.end.write(20_000);
     assert_eq!(bench.full_sent().len(), 20);
@@ -113,7 +113,7 @@ fn what_is_sent_again_without_being_lost_counts_twice_in_the_pipe() {
 #[test]
 fn what_was_rescued_is_sent_again_when_it_is_known_to_be_lost() {
     // RFC 6675, section 5, (C.3), and NextSeg(), rule 1: rule 4 leaves HighRxt as it is.
-    let settings = Settings { initial_window: 10, ..plain(Settings::rfc()) };
+    let settings = TcpSettings { initial_window: 10, ..plain(TcpSettings::rfc()) };
     let mut bench = Bench::established(&settings);
     bench.end.write(10_000);
     assert_eq!(bench.full_sent().len(), 10);
@@ -137,7 +137,7 @@ fn what_was_rescued_is_sent_again_when_it_is_known_to_be_lost() {
 #[test]
 fn a_peer_that_drops_what_it_reported_is_believed_after_a_timeout() {
     // RFC 2018, section 8.
-    let settings = Settings { initial_window: 10, ..plain(Settings::rfc()) };
+    let settings = TcpSettings { initial_window: 10, ..plain(TcpSettings::rfc()) };
     let mut bench = Bench::established(&settings);
     bench.end.write(10_000);
     assert_eq!(bench.full_sent().len(), 10);
@@ -161,7 +161,7 @@ fn a_peer_that_drops_what_it_reported_is_believed_after_a_timeout() {
 #[test]
 fn a_closed_window_is_probed_ever_more_seldom_until_it_opens() {
     // RFC 9293, section 3.8.6.1: after RTO, then doubling; the connection stays as long as the peer answers.
-    let settings = plain(Settings::rfc());
+    let settings = plain(TcpSettings::rfc());
     let mut bench = Bench::established_with(&settings, [0, 0], 3000);
     bench.end.write(10_000);
     assert_eq!(bench.full_sent(), [1, 2, 3]);
@@ -194,7 +194,7 @@ fn limited_transmit_sends_one_new_segment_for_each_of_the_first_two_duplicates()
     // RFC 3042, section 2; RFC 6675, section 5, (3); RFC 5681, section 3.2: not in FlightSize.
     for sack in [true, false] {
         for limited_transmit in [true, false] {
-            let settings = Settings { initial_window: 10, sack, limited_transmit, ..plain(Settings::rfc()) };
+            let settings = TcpSettings { initial_window: 10, sack, limited_transmit, ..plain(TcpSettings::rfc()) };
             let mut bench = Bench::established(&settings);
             bench.end.write(100_000);
             assert_eq!(bench.full_sent().len(), 10);
@@ -214,7 +214,7 @@ fn limited_transmit_sends_one_new_segment_for_each_of_the_first_two_duplicates()
 #[test]
 fn plain_reno_recovers_again_after_a_partial_acknowledgement() {
     // RFC 2581, section 3.2, knows no `recover`: three more duplicates are another loss.
-    let settings = Settings { initial_window: 20, ..plain(Settings::opnet()) };
+    let settings = TcpSettings { initial_window: 20, ..plain(TcpSettings::opnet()) };
     let mut bench = Bench::established(&settings);
     bench.end.write(20_000);
     assert_eq!(bench.full_sent().len(), 20);
@@ -235,7 +235,7 @@ fn plain_reno_recovers_again_after_a_partial_acknowledgement() {
 #[test]
 fn newreno_sends_the_next_hole_again_for_each_partial_acknowledgement() {
     // RFC 6582, section 3.2, steps 2 and 3.
-    let settings = Settings { initial_window: 10, sack: false, ..plain(Settings::rfc()) };
+    let settings = TcpSettings { initial_window: 10, sack: false, ..plain(TcpSettings::rfc()) };
     let mut bench = Bench::established(&settings);
     bench.end.write(100_000);
     assert_eq!(bench.full_sent().len(), 10);
@@ -265,7 +265,7 @@ fn newreno_sends_the_next_hole_again_for_each_partial_acknowledgement() {
 #[test]
 fn newreno_does_not_take_duplicates_after_a_timeout_for_a_loss() {
     // RFC 6582, section 3.2, step 2, and section 4.
-    let settings = Settings { initial_window: 10, sack: false, ..plain(Settings::rfc()) };
+    let settings = TcpSettings { initial_window: 10, sack: false, ..plain(TcpSettings::rfc()) };
     let mut bench = Bench::established(&settings);
     bench.end.write(100_000);
     bench.full_sent();
@@ -285,7 +285,7 @@ fn newreno_does_not_take_duplicates_after_a_timeout_for_a_loss() {
 #[test]
 fn nagle_holds_a_small_segment_while_anything_is_outstanding() {
     // RFC 9293, section 3.7.4.
-    let settings = Settings { nagle: true, ..plain(Settings::rfc()) };
+    let settings = TcpSettings { nagle: true, ..plain(TcpSettings::rfc()) };
     let mut bench = Bench::established(&settings);
     bench.end.write(10);
     assert_eq!(bench.data_sent(), [(1, 10)]);
@@ -307,7 +307,7 @@ fn nagle_holds_a_small_segment_while_anything_is_outstanding() {
 #[test]
 fn a_small_part_of_the_window_is_not_used() {
     // RFC 9293, section 3.8.6.2.1: a full segment, or half of the largest window, or everything.
-    let settings = plain(Settings::rfc());
+    let settings = plain(TcpSettings::rfc());
     let mut bench = Bench::established_with(&settings, [0, 0], 1500);
     bench.end.write(10_000);
     assert_eq!(bench.data_sent(), [(1, 1000)], "500 is less than half of 1500");
@@ -321,7 +321,7 @@ fn a_small_part_of_the_window_is_not_used() {
 #[test]
 fn an_idle_connection_starts_again_with_the_initial_window() {
     // RFC 5681, section 4.1.
-    let settings = Settings { initial_window: 4, ..plain(Settings::rfc()) };
+    let settings = TcpSettings { initial_window: 4, ..plain(TcpSettings::rfc()) };
     for (idle, window) in [(Time::ms(900), 8), (Time::ms(1100), 4)] {
         let mut bench = Bench::established(&settings);
         bench.end.write(4000);
@@ -341,7 +341,7 @@ fn an_idle_connection_starts_again_with_the_initial_window() {
 fn sequence_numbers_may_wrap_in_the_middle_of_a_recovery() {
     // RFC 9293, section 3.4: all arithmetic is modulo 2^32.
     let run = |first: u32| {
-        let settings = Settings { initial_window: 10, ..plain(Settings::rfc()) };
+        let settings = TcpSettings { initial_window: 10, ..plain(TcpSettings::rfc()) };
         let mut bench = Bench::established_with(&settings, [first, first.wrapping_mul(3)], u16::MAX);
         bench.end.write(100_000);
         let mut trace = vec![bench.full_sent()];

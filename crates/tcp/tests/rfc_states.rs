@@ -5,13 +5,13 @@ mod common;
 use common::peer::{Bench, FIN, NONE, RST, SYN, at, plain};
 use common::reno;
 use ekiden_packet::{Options, Segment, Seq};
-use ekiden_tcp::{Connection, Failure, Settings, State};
+use ekiden_tcp::{Connection, Failure, State, TcpSettings};
 use ekiden_units::Time;
 
 #[test]
 fn both_may_open_at_once() {
     // RFC 9293, section 3.5, figure 7.
-    let mut bench = Bench::opening(&plain(Settings::rfc()), [0, 0]);
+    let mut bench = Bench::opening(&plain(TcpSettings::rfc()), [0, 0]);
     bench.segment(0, None, SYN, 0, bench.syn_options());
     assert_eq!(bench.end.state(), State::SynReceived);
     let answer = bench.sent();
@@ -28,7 +28,7 @@ fn both_may_open_at_once() {
 fn an_acknowledgement_of_nothing_that_was_sent_resets_a_half_open_connection() {
     // RFC 9293, section 3.10.7.4, fifth check, SYN-RECEIVED: <SEQ=SEG.ACK><CTL=RST>.
     for wrong in [0, 2] {
-        let mut bench = Bench::opening(&plain(Settings::rfc()), [0, 0]);
+        let mut bench = Bench::opening(&plain(TcpSettings::rfc()), [0, 0]);
         bench.segment(0, None, SYN, 0, bench.syn_options());
         bench.sent();
         bench.segment(1, Some(wrong), NONE, 0, Options::default());
@@ -41,7 +41,7 @@ fn an_acknowledgement_of_nothing_that_was_sent_resets_a_half_open_connection() {
 #[test]
 fn an_acknowledgement_of_a_syn_that_was_not_sent_yet_is_one_of_nothing() {
     // RFC 9293, section 3.10.7: acceptable are those up to SND.NXT, which is the SYN's own number until it is sent.
-    let settings = plain(Settings::rfc());
+    let settings = plain(TcpSettings::rfc());
     let syn = |ack| Segment { source: 2, destination: 1, ack, flags: SYN, ..Segment::default() };
     let mut opening = Connection::connect(&settings, reno(), (1, 2), Seq(0));
     opening.on_segment(Time::secs(1), &syn(Some(Seq(1))));
@@ -63,7 +63,7 @@ fn an_acknowledgement_of_a_syn_that_was_not_sent_yet_is_one_of_nothing() {
 #[test]
 fn a_syns_window_is_not_scaled() {
     // RFC 7323, section 2.2.
-    let settings = Settings { initial_window: 10, ..plain(Settings::rfc()) };
+    let settings = TcpSettings { initial_window: 10, ..plain(TcpSettings::rfc()) };
     let mut bench = Bench::opening(&settings, [0, 0]);
     bench.window = 2000;
     bench.segment(0, Some(1), SYN, 0, Options { window_scale: Some(3), ..bench.syn_options() });
@@ -82,7 +82,7 @@ fn a_syns_window_is_not_scaled() {
 fn one_lost_syn_leaves_the_initial_window_and_two_leave_one_segment() {
     // RFC 6928, section 2, and RFC 5681, section 3.1.
     for (timeouts, window) in [(0, 10), (1, 10), (2, 1), (3, 1)] {
-        let mut bench = Bench::opening(&plain(Settings::rfc()), [0, 0]);
+        let mut bench = Bench::opening(&plain(TcpSettings::rfc()), [0, 0]);
         for _ in 0..timeouts {
             bench.wait();
             assert_eq!(bench.sent()[0].flags, SYN);
@@ -97,7 +97,7 @@ fn one_lost_syn_leaves_the_initial_window_and_two_leave_one_segment() {
 #[test]
 fn after_a_lost_syn_without_a_measurement_the_timeout_begins_at_three_seconds() {
     // RFC 6298, rule 5.7.
-    let mut bench = Bench::opening(&plain(Settings::rfc()), [0, 0]);
+    let mut bench = Bench::opening(&plain(TcpSettings::rfc()), [0, 0]);
     assert_eq!(bench.wait(), Time::secs(1));
     bench.sent();
     bench.segment(0, Some(1), SYN, 0, bench.syn_options());
@@ -111,7 +111,7 @@ fn after_a_lost_syn_without_a_measurement_the_timeout_begins_at_three_seconds() 
 fn each_state_is_left_on_an_exact_reset_only() {
     // RFC 9293, section 3.10.7.4, second check, with RFC 5961, section 3.2: others bring an acknowledgement.
     for (state, prepare) in states() {
-        let mut bench = Bench::established(&plain(Settings::rfc()));
+        let mut bench = Bench::established(&plain(TcpSettings::rfc()));
         prepare(&mut bench);
         assert_eq!(bench.end.state(), state);
         bench.sent();
@@ -176,14 +176,14 @@ fn states() -> [(State, Prepare); 8] {
 #[test]
 fn a_refused_connection_is_closed_and_a_reset_of_something_else_is_not_heard() {
     // RFC 9293, section 3.10.7.3.
-    let mut bench = Bench::opening(&plain(Settings::rfc()), [0, 0]);
+    let mut bench = Bench::opening(&plain(TcpSettings::rfc()), [0, 0]);
     bench.segment(0, None, RST, 0, Options::default());
     bench.segment(0, Some(7), RST, 0, Options::default());
     assert_eq!(bench.end.state(), State::SynSent);
     bench.segment(0, Some(1), RST, 0, Options::default());
     assert_eq!((bench.end.state(), bench.end.failure()), (State::Closed, Some(Failure::Refused)));
     // SYN-RECEIVED: section 3.10.7.4.
-    let mut bench = Bench::opening(&plain(Settings::rfc()), [0, 0]);
+    let mut bench = Bench::opening(&plain(TcpSettings::rfc()), [0, 0]);
     bench.segment(0, None, SYN, 0, bench.syn_options());
     bench.sent();
     bench.segment(1, None, RST, 0, Options::default());
@@ -193,7 +193,7 @@ fn a_refused_connection_is_closed_and_a_reset_of_something_else_is_not_heard() {
 #[test]
 fn a_half_closed_connection_still_receives() {
     // RFC 9293, section 3.6: FIN-WAIT-2 takes data; its window keeps moving.
-    let mut bench = Bench::established(&plain(Settings::rfc()));
+    let mut bench = Bench::established(&plain(TcpSettings::rfc()));
     bench.end.finish();
     assert_eq!(bench.data_sent(), [(1, 1)]);
     bench.ack(2, &[]);
@@ -216,7 +216,7 @@ fn a_half_closed_connection_still_receives() {
 #[test]
 fn a_timestamp_older_than_the_last_is_refused_and_acknowledged() {
     // RFC 7323, section 5.3, R1; a reset is not refused.
-    let settings = Settings { timestamps: true, ..plain(Settings::rfc()) };
+    let settings = TcpSettings { timestamps: true, ..plain(TcpSettings::rfc()) };
     let mut bench = Bench::established(&settings);
     bench.timestamp = Some(2000);
     assert_eq!(bench.data(1, 1, 500, NONE).length, 500);
@@ -240,7 +240,7 @@ fn a_timestamp_older_than_the_last_is_refused_and_acknowledged() {
 #[test]
 fn after_24_days_any_timestamp_counts_and_is_echoed() {
     // RFC 7323, section 5.5.
-    let settings = Settings { timestamps: true, ..plain(Settings::rfc()) };
+    let settings = TcpSettings { timestamps: true, ..plain(TcpSettings::rfc()) };
     let mut bench = Bench::established(&settings);
     bench.timestamp = Some(2000);
     bench.data(1, 1, 500, NONE);
@@ -256,7 +256,7 @@ fn after_24_days_any_timestamp_counts_and_is_echoed() {
 #[test]
 fn every_second_full_segment_is_acknowledged_and_a_single_one_late() {
     // RFC 5681, section 4.2; RFC 9293, section 3.8.6.3.
-    let settings = Settings { ack_every: 2, ack_delay: Time::ms(200), ..plain(Settings::rfc()) };
+    let settings = TcpSettings { ack_every: 2, ack_delay: Time::ms(200), ..plain(TcpSettings::rfc()) };
     let mut bench = Bench::established(&settings);
     for pair in 0..3 {
         bench.data(1 + 2000 * pair, 1, 1000, NONE);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Fate, Pair, Random};
-use ekiden_tcp::{Connection, Failure, Pipe, Settings, State, Transmit};
+use ekiden_tcp::{Connection, Failure, Pipe, State, TcpSettings, Transmit};
 use ekiden_units::Time;
 use proptest::prelude::*;
 
@@ -47,12 +47,16 @@ fn networks() -> impl Strategy<Value = Network> {
     })
 }
 
-fn settings() -> impl Strategy<Value = Settings> {
-    let profile =
-        prop_oneof![Just(Settings::rfc()), Just(Settings::linux()), Just(Settings::ns2()), Just(Settings::opnet())];
+fn settings() -> impl Strategy<Value = TcpSettings> {
+    let profile = prop_oneof![
+        Just(TcpSettings::rfc()),
+        Just(TcpSettings::linux()),
+        Just(TcpSettings::ns2()),
+        Just(TcpSettings::opnet())
+    ];
     let buffer = || prop_oneof![5 => 500u64..200_000, 1 => 1u64..500];
     (profile, 64u32..9000, buffer(), buffer(), any::<[bool; 4]>()).prop_map(
-        |(profile, mss, send_buffer, receive_buffer, [sack, timestamps, window_scaling, nagle])| Settings {
+        |(profile, mss, send_buffer, receive_buffer, [sack, timestamps, window_scaling, nagle])| TcpSettings {
             mss,
             send_buffer,
             receive_buffer,
@@ -72,7 +76,7 @@ fn settings() -> impl Strategy<Value = Settings> {
 /// Two ends and what they want.
 #[derive(Debug, Clone)]
 struct Ends {
-    settings: [Settings; 2],
+    settings: [TcpSettings; 2],
     controls: [&'static str; 2],
     amounts: [u64; 2],
     first: [u32; 2],
@@ -90,7 +94,7 @@ fn ends() -> impl Strategy<Value = Ends> {
     ([settings(), settings()], [control(), control()], amounts, [first(), first()], opening).prop_map(
         |(settings, controls, amounts, first, (both_open, answers))| {
             // Through small buffers go small amounts: there the number of segments is the same.
-            let through = |from: &Settings, to: &Settings| 1000 * from.send_buffer.min(to.receive_buffer);
+            let through = |from: &TcpSettings, to: &TcpSettings| 1000 * from.send_buffer.min(to.receive_buffer);
             let [a, b] = &settings;
             let amounts = [amounts[0].min(through(a, b)), amounts[1].min(through(b, a))];
             Ends { settings, controls, amounts, first, both_open, answers }
@@ -144,7 +148,7 @@ fn transfer(ends: &Ends, network: &Network) -> Pair {
 }
 
 /// What holds at any time.
-fn check(end: &Connection, settings: &Settings) {
+fn check(end: &Connection, settings: &TcpSettings) {
     let info = end.info();
     assert!(info.cwnd >= 1, "{info:?}");
     assert!(info.lost <= info.outstanding, "{info:?}");

@@ -1,8 +1,8 @@
 //! Keeping parallel TCP streams in balance: what a gateway at the entrance of the wide area network decides (Sugawara, Inaba,
 //! Hiraki, "Balancing Window Size of Parallel TCP Streams using Gateway", section 3).
 //!
-//! It is written once, as the C header `include/ekiden/window_balance.h`: integers only, no kernel types, no loops. What it does,
-//! and how it decides what the paper leaves open, stands there. [`Group`] calls its native build.
+//! It is written once, as the C header `include/ekiden/window_balance.h`: integers only, no kernel types, no
+//! loops. The header describes the algorithm and the decisions that the paper leaves open. [`StreamGroup`] calls its native build.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -55,19 +55,19 @@ pub struct Packet {
     pub direction: Direction,
 }
 
-/// What may be chosen. The defaults are those of the paper's evaluation, and one of ours for what it does not have.
+/// When and how far a group is throttled. The defaults are those of the paper's evaluation; `idle`, which it lacks, is ours.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Settings {
-    /// So many repetitions of one ACK number throttle the group. At least 1; the paper has 100.
+pub struct BalanceSettings {
+    /// How many repetitions of one ACK number throttle the group. At least 1; the paper has 100.
     pub repeats: u32,
     /// The part of its flow that a stream keeps, from 0 to 1. The paper has 0.8.
     pub part: f64,
-    /// The group is let go if nothing comes from the streams that throttle it for so long. Longer than a retransmission
-    /// timeout and two that follow it, at a round trip of a second.
+    /// The group is released if the streams that throttle it are silent for this long. The default is longer than a
+    /// retransmission timeout and the two that follow it, at a round trip of a second.
     pub idle: Duration,
 }
 
-impl Default for Settings {
+impl Default for BalanceSettings {
     fn default() -> Self {
         Self { repeats: 100, part: 0.8, idle: Duration::from_secs(10) }
     }
@@ -75,15 +75,15 @@ impl Default for Settings {
 
 /// A group of parallel streams, and what is known of each.
 #[derive(Debug, Clone)]
-pub struct Group {
+pub struct StreamGroup {
     settings: native::Settings,
     state: native::Group,
     streams: BTreeMap<u32, native::Stream>,
 }
 
-impl Group {
-    /// A group without streams. Settings beyond their range are taken as its end.
-    pub fn new(settings: Settings) -> Self {
+impl StreamGroup {
+    /// A group without streams. Settings out of their range are clamped to it.
+    pub fn new(settings: BalanceSettings) -> Self {
         let settings = native::Settings {
             repeats: settings.repeats.max(1),
             part: (settings.part.clamp(0.0, 1.0) * 65_536.0).round() as u32,

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Gateway, RTT_US, SCALE, SEGMENT, Stream, WINDOW, throttled};
-use ekiden_window_balance::{Packet, Settings, flags};
+use ekiden_window_balance::{BalanceSettings, Packet, flags};
 
 /// Three streams with 150, 40 and 5 segments in flight, the first of which has lost something.
 fn group() -> (Gateway, [Stream; 3]) {
@@ -160,7 +160,7 @@ fn nothing_is_outstanding_of_data_that_went_another_way() {
 
 #[test]
 fn the_number_of_repetitions_can_be_chosen() {
-    let mut gateway = Gateway::with(Settings { repeats: 3, part: 0.5, idle: Duration::from_secs(1) });
+    let mut gateway = Gateway::with(BalanceSettings { repeats: 3, part: 0.5, idle: Duration::from_secs(1) });
     let stream = gateway.running(1, 10);
     assert_eq!(gateway.duplicates(&stream, 2), None);
     assert_eq!(gateway.duplicate(&stream), Some(625), "half of 10,000 bytes, in eights");
@@ -304,7 +304,7 @@ fn scales_are_learnt_from_both_syns() {
 #[test]
 fn windows_are_rounded_to_the_scale() {
     let field = |window: u32, scale: i32, own: u16| {
-        let mut gateway = Gateway::with(Settings { repeats: 3, ..Settings::default() });
+        let mut gateway = Gateway::with(BalanceSettings { repeats: 3, ..BalanceSettings::default() });
         let mut stream = gateway.open(1, scale, scale);
         gateway.run(&mut stream, window);
         gateway.duplicates(&stream, 3);

@@ -5,7 +5,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use common::{Gateway, SEGMENT, Stream, WINDOW};
-use ekiden_window_balance::{Direction, Group, Packet, Settings, flags};
+use ekiden_window_balance::{BalanceSettings, Direction, Packet, StreamGroup, flags};
 use proptest::prelude::*;
 
 /// Something that happens to a stream.
@@ -59,8 +59,11 @@ struct Model {
 
 impl Model {
     fn new(first: u32) -> Self {
-        let settings =
-            Settings { repeats: REPEATS, idle: std::time::Duration::from_micros(IDLE_US), ..Settings::default() };
+        let settings = BalanceSettings {
+            repeats: REPEATS,
+            idle: std::time::Duration::from_micros(IDLE_US),
+            ..BalanceSettings::default()
+        };
         let streams = (0..4).map(|number| (number, (Stream { first, ..Stream::new(number) }, Expected::default())));
         Self {
             gateway: Gateway::with(settings),
@@ -198,7 +201,7 @@ proptest! {
     /// an ACK of a stream whose scale was seen.
     #[test]
     fn windows_are_never_raised(packets in prop::collection::vec((0_u32..3, packets()), 1..400), repeats in 0_u32..4) {
-        let mut group = Group::new(Settings { repeats, ..Settings::default() });
+        let mut group = StreamGroup::new(BalanceSettings { repeats, ..BalanceSettings::default() });
         // By stream: its largest segment, unless it may have ended, and the scale in its receiver's SYN.
         let mut seen: BTreeMap<u32, (Option<u32>, Option<i32>)> = BTreeMap::new();
         for (number, packet) in packets {

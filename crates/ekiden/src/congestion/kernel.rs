@@ -5,8 +5,8 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use ekiden_bpf::{Error, Held, registered};
-use ekiden_congestion::{Algorithm, Invalid, Settings};
+use ekiden_bpf::{Error, Registration, registered};
+use ekiden_congestion::{Algorithm, CongestionParameters, ParameterError};
 
 use super::NothingThere;
 
@@ -25,7 +25,7 @@ pub struct Setting {
 /// Parses `KEY=VALUE`.
 pub fn setting(text: &str) -> Result<Setting, String> {
     let Some((name, value)) = text.split_once('=') else { return Err("needs a key, '=' and a value".into()) };
-    Settings::default().set(name, value).map_err(|error| error.to_string())?;
+    CongestionParameters::default().set(name, value).map_err(|error| error.to_string())?;
     Ok(Setting { name: name.into(), value: value.into() })
 }
 
@@ -46,7 +46,7 @@ pub fn name(text: &str) -> Result<Algorithm, String> {
 ///
 /// # Errors
 /// If a value is out of range.
-pub fn change(settings: &mut Settings, changes: &[Setting]) -> Result<(), Invalid> {
+pub fn change(settings: &mut CongestionParameters, changes: &[Setting]) -> Result<(), ParameterError> {
     changes.iter().try_for_each(|change| settings.set(&change.name, &change.value))
 }
 
@@ -54,7 +54,7 @@ pub fn change(settings: &mut Settings, changes: &[Setting]) -> Result<(), Invali
 ///
 /// # Errors
 /// If there is none, or this process may not look.
-pub fn all_registered() -> anyhow::Result<Vec<Held>> {
+pub fn all_registered() -> anyhow::Result<Vec<Registration>> {
     let mut all = Vec::new();
     for algorithm in Algorithm::LOADABLE {
         all.extend(registered(algorithm)?);

@@ -1,7 +1,7 @@
 //! `ekiden congestion status`.
 
 use ekiden_bpf::{is_pinned, registered};
-use ekiden_congestion::{Algorithm, Settings};
+use ekiden_congestion::{Algorithm, CongestionParameters};
 use serde_json::{Map, Value, json};
 
 use super::kernel;
@@ -25,15 +25,15 @@ struct Status {
     /// The kernel's number of it, if it is registered.
     id: Option<u32>,
     /// Why the parameters cannot be read, if they cannot.
-    settings: Option<Result<Settings, String>>,
+    settings: Option<Result<CongestionParameters, String>>,
     holders: Vec<String>,
 }
 
 impl Status {
     fn read(algorithm: Algorithm) -> anyhow::Result<Self> {
         let held = registered(algorithm)?;
-        let id = held.as_ref().map(ekiden_bpf::Held::id);
-        let settings = held.map(|held| held.settings().map_err(|error| error.to_string()));
+        let id = held.as_ref().map(ekiden_bpf::Registration::id);
+        let settings = held.map(|held| held.parameters().map_err(|error| error.to_string()));
         let holders = id.map(kernel::holders).unwrap_or_default();
         Ok(Self { algorithm, pinned: is_pinned(algorithm), id, settings, holders })
     }

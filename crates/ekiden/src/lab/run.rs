@@ -9,7 +9,7 @@ use clap::Args as ClapArgs;
 use ekiden_files::remove_partial;
 use ekiden_lab::{Interrupt, Lab, Progress, isolate};
 use ekiden_scenario::{Amount, Point, Scenario, Sweep};
-use ekiden_sweep::{Done, Run, Runner};
+use ekiden_sweep::{Run, RunOutcome, Runner};
 use ekiden_units::Time;
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use nix::sys::prctl::set_pdeathsig;
@@ -84,9 +84,13 @@ fn several(args: &Args) -> anyhow::Result<()> {
         let Some(ended) = children.run(&mut child(&program, run, &args.sweep.file))? else {
             // Whatever the run was about to write; a whole record has another name.
             remove_partial(&run.record);
-            return Ok(Done::Stopped);
+            return Ok(RunOutcome::Stopped);
         };
-        Ok(if ended.code == 0 { Done::Finished } else { Done::Failed { code: ended.code, reason: ended.said } })
+        Ok(if ended.code == 0 {
+            RunOutcome::Finished
+        } else {
+            RunOutcome::Failed { code: ended.code, reason: ended.said }
+        })
     };
     let stopped_by = || {
         children.over();

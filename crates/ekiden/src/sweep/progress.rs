@@ -5,7 +5,7 @@ use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ekiden_sweep::{Failure, Plan, Run, Watch};
+use ekiden_sweep::{Plan, Run, RunFailure, SweepObserver};
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
 /// Progress on standard error.
@@ -61,7 +61,7 @@ impl Progress {
     }
 }
 
-impl Watch for Progress {
+impl SweepObserver for Progress {
     fn ended(&self, run: &Run) {
         let mut work = self.work.lock().unwrap_or_else(PoisonError::into_inner);
         work.done += run.expected;
@@ -76,7 +76,7 @@ impl Watch for Progress {
         }
     }
 
-    fn failed(&self, run: &Run, failure: &Failure) {
+    fn failed(&self, run: &Run, failure: &RunFailure) {
         self.say(format_args!("ekiden: {}: {failure}", run.label));
     }
 }

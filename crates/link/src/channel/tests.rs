@@ -3,7 +3,7 @@ use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use proptest::prelude::*;
 
 use super::Channel;
-use crate::{Length, Waiting};
+use crate::{PacketLength, QueueLength};
 
 #[derive(Debug, Clone, Copy)]
 struct Packet {
@@ -12,7 +12,7 @@ struct Packet {
     bytes: u32,
 }
 
-impl Length for Packet {
+impl PacketLength for Packet {
     fn bytes(&self) -> u32 {
         self.bytes
     }
@@ -136,7 +136,7 @@ proptest! {
             let [a, b] = [&mut alone, &mut watched].map(|channel: &mut Channel<Packet>| channel.take(due).map(|packet| packet.number));
             prop_assert_eq!(a, b);
         }
-        prop_assert_eq!(watched.waiting(u64::MAX), Waiting::default());
+        prop_assert_eq!(watched.waiting(u64::MAX), QueueLength::default());
         prop_assert_eq!(alone.counts(), watched.counts());
         prop_assert!(largest <= alone.counts().queue_max_packets);
     }

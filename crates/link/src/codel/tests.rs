@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::control_law;
 use crate::random::word;
-use crate::{Channel, Length};
+use crate::{Channel, PacketLength};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Packet {
@@ -15,7 +15,7 @@ struct Packet {
     bytes: u32,
 }
 
-impl Length for Packet {
+impl PacketLength for Packet {
     fn bytes(&self) -> u32 {
         self.bytes
     }

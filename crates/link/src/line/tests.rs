@@ -2,7 +2,7 @@ use ekiden_scenario::{Discipline, Link, Queue};
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use proptest::prelude::*;
 
-use super::{Fate, Line, Waiting};
+use super::{Fate, Line, QueueLength};
 
 fn link(rate: u64, delay: u64, queue: Queue, loss: u64) -> Link {
     Link {
@@ -42,7 +42,7 @@ proptest! {
             let look = now + gap / 2;
             let waiting: Vec<_> = starts.iter().filter(|(start, _)| start / part > u128::from(look)).collect();
             let waiting_bytes: u64 = waiting.iter().map(|(_, bytes)| u64::from(*bytes)).sum();
-            prop_assert_eq!(line.waiting(look), Waiting { packets: waiting.len() as u64, bytes: waiting_bytes });
+            prop_assert_eq!(line.waiting(look), QueueLength { packets: waiting.len() as u64, bytes: waiting_bytes });
             now += gap;
             let arrival = u128::from(now) * part;
             let waiting: Vec<_> = starts.iter().filter(|(start, _)| start / part > u128::from(now)).collect();

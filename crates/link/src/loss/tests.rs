@@ -22,7 +22,7 @@ fn link(loss: u64, loss_burst: u32) -> Link {
 fn count(mut loss: Loss, packets: u32) -> (u32, u32) {
     let (mut lost, mut runs, mut was_lost) = (0, 0, false);
     for _ in 0..packets {
-        let is_lost = loss.strikes();
+        let is_lost = loss.is_next_lost();
         lost += u32::from(is_lost);
         runs += u32::from(is_lost && !was_lost);
         was_lost = is_lost;
@@ -63,7 +63,7 @@ fn a_run_of_one_is_independent_loss() {
 
 #[test]
 fn the_first_packets_are_lost_as_often_as_later_ones() {
-    let lost = (0..10_000).filter(|seed| Loss::new(&link(300_000_000, 10_000), *seed).strikes()).count();
+    let lost = (0..10_000).filter(|seed| Loss::new(&link(300_000_000, 10_000), *seed).is_next_lost()).count();
     assert!(lost.abs_diff(3_000) < 230, "{lost}");
 }
 
@@ -81,6 +81,6 @@ proptest! {
     #[test]
     fn nothing_panics_whatever_the_values(loss in any::<u64>(), burst in any::<u32>()) {
         let mut loss = Loss::new(&link(loss, burst), 1);
-        (0..10).for_each(|_| { loss.strikes(); });
+        (0..10).for_each(|_| { loss.is_next_lost(); });
     }
 }

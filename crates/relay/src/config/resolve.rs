@@ -8,7 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ekiden_congestion::{Settings, Tunables};
+use ekiden_congestion::{CongestionParameters, Tunables};
 use ekiden_files::explain;
 use ekiden_keys::{Fingerprint, FingerprintError, Identity, load_shared};
 use ekiden_net::socket::TcpOptions;
@@ -340,8 +340,8 @@ impl Source<'_> {
         Ok(Tcp { options, congestion_fallback })
     }
 
-    fn congestion(&self, table: &Spanned<RawCongestion>) -> Result<Settings> {
-        let mut settings = Settings::default();
+    fn congestion(&self, table: &Spanned<RawCongestion>) -> Result<CongestionParameters> {
+        let mut settings = CongestionParameters::default();
         for (group, parameters) in table.get_ref() {
             for (parameter, value) in parameters {
                 let name = format!("{}.{}", group.get_ref(), parameter.get_ref());

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use ekiden_bpf::Held;
-use ekiden_congestion::{Algorithm, Settings};
+use ekiden_bpf::Registration;
+use ekiden_congestion::{Algorithm, CongestionParameters};
 use ekiden_net::socket::{self, SocketError, TcpOptions};
 
 use crate::config::{Config, Tcp};
@@ -56,7 +56,7 @@ pub enum Reason {
 ///
 /// # Errors
 /// If one cannot be had and has no fallback, or a fallback cannot be had.
-pub fn register_or_fall_back(config: &Config, held: &[Held]) -> Result<(Config, Vec<Held>), CongestionUnavailable> {
+pub fn register_or_fall_back(config: &Config, held: &[Registration]) -> Result<(Config, Vec<Registration>), CongestionUnavailable> {
     let mut config = config.clone();
     let mut names: Vec<String> = Vec::new();
     for (_, tcp) in tables(&mut config) {
@@ -65,7 +65,7 @@ pub fn register_or_fall_back(config: &Config, held: &[Held]) -> Result<(Config, 
     let ours: Vec<Algorithm> = names.iter().filter_map(|name| loadable(name)).collect();
     check_fallbacks(&mut config)?;
     let missing = ours.iter().copied().filter(|&one| !holds(held, one)).collect::<Vec<_>>();
-    let held_now = ekiden_bpf::hold(&missing, &config.congestion.unwrap_or_default());
+    let held_now = ekiden_bpf::register(&missing, &config.congestion.unwrap_or_default());
     let (fresh, refusal) = match held_now {
         Ok(fresh) => (fresh, None),
         Err(error) => (Vec::new(), Some(Arc::new(error))),
@@ -133,7 +133,7 @@ fn loadable(name: &str) -> Option<Algorithm> {
     Algorithm::LOADABLE.into_iter().find(|algorithm| algorithm.name() == name)
 }
 
-fn holds(held: &[Held], algorithm: Algorithm) -> bool {
+fn holds(held: &[Registration], algorithm: Algorithm) -> bool {
     held.iter().any(|one| one.algorithm() == algorithm)
 }
 
@@ -177,14 +177,14 @@ fn replace(config: &mut Config, name: &str, reason: &Reason) -> Result<(), Conge
 }
 
 /// Says which parameters are not those that the configuration, or else the default, would give them.
-fn compare(held: &Held, wanted: Option<&Settings>) {
+fn compare(held: &Registration, wanted: Option<&CongestionParameters>) {
     let name = held.algorithm().name();
-    let found = match held.settings() {
+    let found = match held.parameters() {
         Ok(found) => found,
         Err(error) => return tracing::warn!("the parameters of '{name}' are not known: {error}"),
     };
     let mut differences = String::new();
-    let default = Settings::default();
+    let default = CongestionParameters::default();
     let pairs = found.iter().zip(wanted.unwrap_or(&default).iter());
     for ((key, found), (_, wanted)) in
         pairs.filter(|((key, found), (_, wanted))| held.algorithm().reads(key.name) && found != wanted)

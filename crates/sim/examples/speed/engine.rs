@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use ekiden_congestion::{CongestionControl, Window};
 use ekiden_packet::{Segment, Seq};
-use ekiden_tcp::{Connection, Settings, State};
+use ekiden_tcp::{Connection, State, TcpSettings};
 use ekiden_units::Time;
 
 /// Segments that a measurement sends at least.
@@ -46,14 +46,14 @@ impl CongestionControl for Fixed {
 
 /// Nanoseconds of processor time per segment, there and back: sent, received, acknowledged, the acknowledgement taken.
 pub fn cost(case: &Case, in_flight: u32) -> f64 {
-    let settings = Settings {
+    let settings = TcpSettings {
         mss: MSS,
         sack: case.sack,
         timestamps: false,
         initial_window: in_flight,
         send_buffer: 1 << 40,
         receive_buffer: 1 << 30,
-        ..Settings::linux()
+        ..TcpSettings::linux()
     };
     let mut path = Path::new(&settings, in_flight);
     let segments = SEGMENTS.max(5 * u64::from(in_flight));
@@ -85,7 +85,7 @@ struct Path {
 }
 
 impl Path {
-    fn new(settings: &Settings, window: u32) -> Self {
+    fn new(settings: &TcpSettings, window: u32) -> Self {
         let mut sender = Connection::connect(settings, Box::new(Fixed(window)), (1, 2), Seq(0));
         let now = Time::secs(1);
         let syn = sender.poll_transmit(now).expect("a SYN").segment;

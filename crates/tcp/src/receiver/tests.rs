@@ -19,7 +19,7 @@ fn data(start: u64, length: u32, fin: bool) -> Segment {
 }
 
 fn receiver() -> Receiver {
-    let settings = Settings { receive_buffer: 4000, ack_every: 1, ..Settings::rfc() };
+    let settings = TcpSettings { receive_buffer: 4000, ack_every: 1, ..TcpSettings::rfc() };
     let mut receiver = Receiver::new(&settings, FIRST, false, true);
     acknowledgement(&mut receiver, false);
     receiver
@@ -67,7 +67,7 @@ impl Arrived {
 #[test]
 fn the_window_grows_with_what_is_read_in_a_round_trip_and_stands_still_at_a_gap() {
     // tcp_rcvbuf_grow: twice what was taken, and twice that in proportion to its growth. Initial: ten segments of 1000.
-    let settings = Settings { mss: 1000, receive_buffer: 1 << 20, tunes_window: true, ..Settings::rfc() };
+    let settings = TcpSettings { mss: 1000, receive_buffer: 1 << 20, autotunes_window: true, ..TcpSettings::rfc() };
     let mut receiver = Receiver::new(&settings, FIRST, true, false);
     let mut arrives = |ms: u64, start: u64, length: u32| {
         let now = Time::ms(ms);

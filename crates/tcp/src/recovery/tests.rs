@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ekiden_congestion::{Settings as Parameters, Tunables, control};
+use ekiden_congestion::{CongestionParameters, Tunables, control};
 use ekiden_units::Time;
 
 use super::*;
@@ -23,8 +23,8 @@ fn at(number: u64) -> u64 {
 }
 
 impl Bench {
-    fn new(settings: &Settings, sack: bool) -> Self {
-        let tunables = Tunables::new(&Parameters::default()).unwrap();
+    fn new(settings: &TcpSettings, sack: bool) -> Self {
+        let tunables = Tunables::new(&CongestionParameters::default()).unwrap();
         let reno = control("reno", &Arc::new(tunables)).unwrap();
         let mut bench = Self {
             recovery: Recovery::new(settings),
@@ -41,11 +41,11 @@ impl Bench {
     fn ack(&mut self, next: u64, sacked: Option<u64>) -> Effect {
         let advances = at(next) > self.una;
         self.una = at(next);
-        let mut news = self.board.acknowledge(self.una);
+        let mut summary = self.board.acknowledge(self.una);
         if let Some(number) = sacked {
-            self.board.sack(at(number), at(number + 1), &mut news);
+            self.board.sack(at(number), at(number + 1), &mut summary);
         }
-        let ack = Ack { advances, is_duplicate: !advances, news };
+        let ack = Ack { advances, is_duplicate: !advances, summary };
         let flight = Flight { board: &mut self.board, window: &mut self.window, una: self.una, next: at(11), mss: MSS };
         self.recovery.on_ack(flight, ack)
     }
@@ -67,7 +67,7 @@ impl Bench {
 
 #[test]
 fn the_third_duplicate_begins_a_recovery_and_its_point_ends_it() {
-    let mut bench = Bench::new(&Settings::rfc(), true);
+    let mut bench = Bench::new(&TcpSettings::rfc(), true);
     assert_eq!([2, 3].map(|number| bench.ack(1, Some(number))), [Effect::NONE; 2]);
     assert_eq!(bench.ack(1, Some(4)), Effect::BEGINS);
     assert!(bench.recovery.is_fast());
@@ -83,7 +83,7 @@ fn the_third_duplicate_begins_a_recovery_and_its_point_ends_it() {
 
 #[test]
 fn without_sack_a_partial_acknowledgement_sends_the_next_again_and_restarts_the_timer_once() {
-    let mut bench = Bench::new(&Settings::rfc(), false);
+    let mut bench = Bench::new(&TcpSettings::rfc(), false);
     let effects = [1, 1, 1].map(|next| bench.ack(next, None));
     assert_eq!(effects, [Effect::NONE, Effect::NONE, Effect::BEGINS]);
     assert_eq!(bench.retransmit(), Some(at(1)));
@@ -93,7 +93,7 @@ fn without_sack_a_partial_acknowledgement_sends_the_next_again_and_restarts_the_
 
 #[test]
 fn a_timeout_of_the_same_segment_reduces_once() {
-    let mut bench = Bench::new(&Settings::rfc(), true);
+    let mut bench = Bench::new(&TcpSettings::rfc(), true);
     bench.time_out();
     assert_eq!((bench.window.cwnd(), bench.window.ssthresh()), (1, 5));
     assert!(bench.recovery.is_after_timeout());

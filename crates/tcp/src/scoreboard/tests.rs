@@ -181,18 +181,18 @@ impl Both {
                 let before = self.model.entries.len();
                 let sacked = self.model.entries.iter().filter(|entry| entry.end <= una && entry.sacked).count();
                 self.model.acknowledge(una);
-                let news = self.board.acknowledge(una);
+                let summary = self.board.acknowledge(una);
                 let acked = before - self.model.entries.len();
-                assert_eq!((news.acked, news.delivered), (acked as u32, (acked - sacked) as u32));
+                assert_eq!((summary.acked, summary.delivered), (acked as u32, (acked - sacked) as u32));
                 self.una = una;
             }
             Step::Sack(from, length, aligned) => {
                 let (start, end) = (self.at(from, aligned), self.at(from + length, aligned));
                 if start < end {
-                    let mut news = News::default();
-                    self.board.sack(start, end, &mut news);
-                    assert_eq!(news.sacked, self.model.sack(start, end));
-                    assert_eq!(news.delivered, news.sacked);
+                    let mut summary = AckSummary::default();
+                    self.board.sack(start, end, &mut summary);
+                    assert_eq!(summary.sacked, self.model.sack(start, end));
+                    assert_eq!(summary.delivered, summary.sacked);
                 }
             }
             Step::MarkLost => {
@@ -230,7 +230,7 @@ impl Both {
                 let highest = self.model.entries.iter().rposition(|entry| entry.sacked).unwrap_or(0);
                 let unsure = |entry: &Entry| !entry.sacked && entry.copies.len() == 1;
                 let index = self.model.entries[..highest].iter().position(unsure);
-                let marked = self.board.mark_unsure();
+                let marked = self.board.mark_speculative();
                 self.retransmit_anyway(index, marked);
             }
             Step::RetransmitLast if self.model.lost().is_empty() => {

@@ -7,19 +7,19 @@ use std::collections::BTreeMap;
 
 use std::sync::Arc;
 
-use ekiden_congestion::{Algorithm, CongestionControl, Native, Settings as Parameters, Tunables, control};
+use ekiden_congestion::{Algorithm, CongestionControl, CongestionParameters, Native, Tunables, control};
 use ekiden_packet::{Segment, Seq};
-use ekiden_tcp::{Connection, Settings, State, Transmit, reset_for};
+use ekiden_tcp::{Connection, State, TcpSettings, Transmit, reset_for};
 use ekiden_units::Time;
 
 pub fn reno() -> Box<Native> {
-    let tunables = Tunables::new(&Parameters::default()).expect("the defaults are valid");
+    let tunables = Tunables::new(&CongestionParameters::default()).expect("the defaults are valid");
     Box::new(Native::new(Algorithm::Reno, tunables.into()))
 }
 
 /// A congestion control by its name.
 pub fn named(name: &str) -> Box<dyn CongestionControl + Send> {
-    let tunables = Tunables::new(&Parameters::default()).expect("the defaults are valid");
+    let tunables = Tunables::new(&CongestionParameters::default()).expect("the defaults are valid");
     control(name, &Arc::new(tunables)).expect("there is one of this name")
 }
 
@@ -37,7 +37,7 @@ pub enum Fate {
 pub struct Pair {
     pub now: Time,
     pub ends: [Option<Connection>; 2],
-    settings: [Settings; 2],
+    settings: [TcpSettings; 2],
     controls: [&'static str; 2],
     first: [Seq; 2],
     delay: Time,
@@ -61,11 +61,16 @@ pub struct Pair {
 }
 
 impl Pair {
-    pub fn new(settings: [Settings; 2], delay: Time, first: [u32; 2]) -> Self {
+    pub fn new(settings: [TcpSettings; 2], delay: Time, first: [u32; 2]) -> Self {
         Self::with_controls(settings, ["reno"; 2], delay, first)
     }
 
-    pub fn with_controls(settings: [Settings; 2], controls: [&'static str; 2], delay: Time, first: [u32; 2]) -> Self {
+    pub fn with_controls(
+        settings: [TcpSettings; 2],
+        controls: [&'static str; 2],
+        delay: Time,
+        first: [u32; 2],
+    ) -> Self {
         let client = Connection::connect(&settings[0], named(controls[0]), (1000, 2000), Seq(first[0]));
         Self {
             now: Time(0),

@@ -2,7 +2,7 @@
 #![allow(dead_code)] // Every test file uses some of it.
 
 use ekiden_packet::{Flags, Options, SackBlock, Segment, Seq, Timestamps};
-use ekiden_tcp::{Accepted, Connection, Settings};
+use ekiden_tcp::{Accepted, Connection, TcpSettings};
 use ekiden_units::Time;
 
 use super::reno;
@@ -28,13 +28,13 @@ pub struct Bench {
 }
 
 /// Settings under which a full segment has 1000 bytes of payload and nothing is held back.
-pub fn plain(settings: Settings) -> Settings {
-    Settings { mss: 1000, timestamps: false, nagle: false, ack_every: 1, quick_acks: 0, ..settings }
+pub fn plain(settings: TcpSettings) -> TcpSettings {
+    TcpSettings { mss: 1000, timestamps: false, nagle: false, ack_every: 1, quick_acks: 0, ..settings }
 }
 
 impl Bench {
     /// A connection in SYN-SENT whose SYN was sent. `first` are both initial sequence numbers, its own before.
-    pub fn opening(settings: &Settings, first: [u32; 2]) -> Self {
+    pub fn opening(settings: &TcpSettings, first: [u32; 2]) -> Self {
         let end = Connection::connect(settings, reno(), (1, 2), Seq(first[0]));
         let mut bench = Self {
             end,
@@ -53,7 +53,7 @@ impl Bench {
     }
 
     /// A connection in ESTABLISHED, 100 ms after its SYN. The peer's window is `window`, not scaled.
-    pub fn established_with(settings: &Settings, first: [u32; 2], window: u16) -> Self {
+    pub fn established_with(settings: &TcpSettings, first: [u32; 2], window: u16) -> Self {
         let mut bench = Self::opening(settings, first);
         bench.window = window;
         bench.now = bench.now + Time::ms(100);
@@ -64,7 +64,7 @@ impl Bench {
         bench
     }
 
-    pub fn established(settings: &Settings) -> Self {
+    pub fn established(settings: &TcpSettings) -> Self {
         Self::established_with(settings, [0, 0], u16::MAX)
     }
 

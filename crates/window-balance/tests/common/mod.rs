@@ -1,7 +1,7 @@
 //! A group of streams as the gateway sees it pass.
 #![allow(dead_code)] // Not every test needs everything.
 
-use ekiden_window_balance::{Direction, Group, Packet, Settings, flags};
+use ekiden_window_balance::{BalanceSettings, Direction, Packet, StreamGroup, flags};
 
 /// Payload of a data segment.
 pub const SEGMENT: u32 = 1_000;
@@ -14,7 +14,7 @@ pub const SCALE: i32 = 3;
 
 /// What passes, and what the gateway made of it.
 pub struct Gateway {
-    pub group: Group,
+    pub group: StreamGroup,
     pub now_us: u64,
 }
 
@@ -40,11 +40,11 @@ impl Stream {
 
 impl Gateway {
     pub fn new() -> Self {
-        Self::with(Settings::default())
+        Self::with(BalanceSettings::default())
     }
 
-    pub fn with(settings: Settings) -> Self {
-        Self { group: Group::new(settings), now_us: 1_000_000 }
+    pub fn with(settings: BalanceSettings) -> Self {
+        Self { group: StreamGroup::new(settings), now_us: 1_000_000 }
     }
 
     /// The stream whose sender opens the connection, with these window scale options.

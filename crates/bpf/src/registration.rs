@@ -1,20 +1,20 @@
-//! Registered congestion controls, whoever registered them.
+//! Registrations of ekiden's congestion controls with the kernel, by this process or another.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 
-use ekiden_congestion::{Algorithm, Settings, Tunables};
+use ekiden_congestion::{Algorithm, CongestionParameters, Tunables};
 use libbpf_rs::query::{LinkInfo, LinkTypeInfo, ProgInfoIter, ProgInfoQueryOptions};
 use libbpf_rs::{MapCore, MapFlags, MapHandle};
 
 use crate::error::{failed, libbpf};
 use crate::{Error, links, object};
 
-/// How often to look again when another process registers and unregisters at the same time.
+/// How often to try again while another process registers and unregisters at the same time.
 const TRIES: u32 = 20;
 
-/// A congestion control that stays in the kernel at least as long as this lives.
+/// The registration of a congestion control. It stays in the kernel at least as long as this value lives.
 #[derive(Debug)]
-pub struct Held {
+pub struct Registration {
     algorithm: Algorithm,
     link: OwnedFd,
     id: u32,
@@ -24,29 +24,30 @@ pub struct Held {
     pub(crate) events: MapHandle,
 }
 
-/// Holds `algorithms`, and registers those that nobody has; those get `settings`. Reno is the kernel's own, and skipped.
+/// Registers `algorithms` with `parameters`. An algorithm that another process has registered keeps that registration and its
+/// parameters. Reno is the kernel's own, and skipped.
 ///
 /// # Errors
 /// If this kernel cannot, or this process may not: see [`Error::kind`].
-pub fn hold(algorithms: &[Algorithm], settings: &Settings) -> Result<Vec<Held>, Error> {
+pub fn register(algorithms: &[Algorithm], parameters: &CongestionParameters) -> Result<Vec<Registration>, Error> {
     if algorithms.iter().all(|&algorithm| algorithm == Algorithm::Reno) {
         return Ok(Vec::new());
     }
-    let tunables = Tunables::new(settings)?;
+    let tunables = Tunables::new(parameters)?;
     let mut programs = None;
     let mut all = Vec::new();
     for &algorithm in algorithms.iter().filter(|&&algorithm| algorithm != Algorithm::Reno) {
         let mut tries = 0;
-        let held = loop {
-            if let Some(held) = registered(algorithm)? {
-                break held;
+        let registration = loop {
+            if let Some(registration) = registered(algorithm)? {
+                break registration;
             }
             let programs = match &mut programs {
                 Some(programs) => programs,
                 none => none.insert(object::load(&tunables)?),
             };
             if let Some(link) = object::attach(programs, algorithm)? {
-                break Held::of(algorithm, link)?.ok_or(Error::NotThere(algorithm))?;
+                break Registration::of(algorithm, link)?.ok_or(Error::NotThere(algorithm))?;
             }
             tries += 1;
             if tries == TRIES {
@@ -54,32 +55,32 @@ pub fn hold(algorithms: &[Algorithm], settings: &Settings) -> Result<Vec<Held>, 
             }
             std::thread::sleep(std::time::Duration::from_millis(50));
         };
-        all.push(held);
+        all.push(registration);
     }
     Ok(all)
 }
 
-/// A congestion control that someone has registered; `None` if nobody has.
+/// The registration of `algorithm`, by whichever process; `None` if there is none.
 ///
 /// # Errors
-/// If this process may not look.
-pub fn registered(algorithm: Algorithm) -> Result<Option<Held>, Error> {
+/// If this process may not list the kernel's eBPF links.
+pub fn registered(algorithm: Algorithm) -> Result<Option<Registration>, Error> {
     for link in links::all().map_err(failed("look at the kernel's eBPF links"))? {
-        if let Some(held) = Held::of(algorithm, link)? {
-            return Ok(Some(held));
+        if let Some(registration) = Registration::of(algorithm, link)? {
+            return Ok(Some(registration));
         }
     }
     Ok(None)
 }
 
-impl Held {
-    /// What this link registers, if it is `algorithm` and ours.
+impl Registration {
+    /// The registration that `link` stands for, if it is one of `algorithm` and made by ekiden.
     fn of(algorithm: Algorithm, link: OwnedFd) -> Result<Option<Self>, Error> {
         let look = || libbpf("look at the kernel's eBPF links");
         let info = LinkInfo::from_fd(link.as_fd()).map_err(look())?;
         let LinkTypeInfo::StructOps(operations) = &info.info else { return Ok(None) };
         let Ok(map) = MapHandle::from_map_id(operations.map_id) else { return Ok(None) };
-        // The kernel's structure with program ids in place of pointers, and the name as it is.
+        // The kernel's tcp_congestion_ops: ids of programs in place of pointers, and the name as a string.
         let Some(value) = map.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(look())? else { return Ok(None) };
         let name = [algorithm.name().as_bytes(), b"\0"].concat();
         if !value.windows(name.len()).any(|window| window == name) {
@@ -87,7 +88,7 @@ impl Held {
         }
         let programs: Vec<u64> =
             value.chunks_exact(8).filter_map(|word| word.try_into().ok().map(u64::from_ne_bytes)).collect();
-        // The program that knows all maps.
+        // The program that uses all maps.
         let acked = format!("{}_acked", object::map_name(algorithm));
         let query = ProgInfoQueryOptions::default().include_map_ids(true);
         for program in ProgInfoIter::with_query_opts(query) {
@@ -108,12 +109,12 @@ impl Held {
         Ok(None)
     }
 
-    /// Which it is.
+    /// The algorithm.
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// The kernel's number of the registration.
+    /// The id of the registration's eBPF link.
     pub fn id(&self) -> u32 {
         self.id
     }
@@ -122,31 +123,31 @@ impl Held {
     ///
     /// # Errors
     /// If another version of ekiden has loaded it.
-    pub fn settings(&self) -> Result<Settings, Error> {
+    pub fn parameters(&self) -> Result<CongestionParameters, Error> {
         let read = self.tunables.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY).map_err(libbpf("read its parameters"))?;
-        read.and_then(|bytes| Settings::from_bytes(&bytes)).ok_or(Error::OtherVersion(self.algorithm))
+        read.and_then(|bytes| CongestionParameters::from_bytes(&bytes)).ok_or(Error::OtherVersion(self.algorithm))
     }
 
     /// Changes the parameters, for connections that exist as well, from their next acknowledgement on.
     ///
     /// # Errors
     /// If the parameters do not fit each other, or another version of ekiden has loaded it.
-    pub fn set(&self, settings: &Settings) -> Result<(), Error> {
-        self.settings()?;
-        let tunables = Tunables::new(settings)?;
+    pub fn set(&self, parameters: &CongestionParameters) -> Result<(), Error> {
+        self.parameters()?;
+        let tunables = Tunables::new(parameters)?;
         self.tunables
             .update(&0_u32.to_ne_bytes(), tunables.as_bytes(), MapFlags::ANY)
             .map_err(libbpf("write its parameters"))
     }
 }
 
-impl AsFd for Held {
+impl AsFd for Registration {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.link.as_fd()
     }
 }
 
-impl AsRawFd for Held {
+impl AsRawFd for Registration {
     fn as_raw_fd(&self) -> RawFd {
         self.link.as_raw_fd()
     }

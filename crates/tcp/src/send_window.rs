@@ -3,7 +3,7 @@
 use ekiden_packet::{Segment, Seq};
 
 #[derive(Debug)]
-pub(crate) struct Offer {
+pub(crate) struct SendWindow {
     /// The right edge.
     edge: u64,
     /// The largest one so far.
@@ -14,8 +14,8 @@ pub(crate) struct Offer {
     scale: u8,
 }
 
-impl Offer {
-    /// Before the peer is heard: its SYN.
+impl SendWindow {
+    /// Before the peer's SYN: room for our SYN only.
     pub fn new() -> Self {
         Self { edge: 1, most: 0, seq: Seq(0), scale: 0 }
     }
@@ -28,8 +28,7 @@ impl Offer {
         self.most = segment.window.into();
     }
 
-    /// The window that a segment brings which acknowledges `acked`. It counts unless the segment is older than the last that
-    /// did.
+    /// Takes the window of a segment that acknowledges up to `acked`, unless the segment is older than the last one taken.
     pub fn update(&mut self, segment: &Segment, acked: u64) {
         if segment.seq.since(self.seq) < 0 {
             return;
@@ -41,7 +40,7 @@ impl Offer {
         self.most = self.most.max(window);
     }
 
-    /// Bytes that may follow `position`.
+    /// Bytes from `position` to the right edge.
     pub fn beyond(&self, position: u64) -> u64 {
         self.edge.saturating_sub(position)
     }

@@ -1,22 +1,22 @@
-//! The timer for zero-window probes and small windows (RFC 9293, sections 3.8.6.1 and 3.8.6.2.1).
+//! The persist timer: zero-window probes, and the override timeout for small windows (RFC 9293, sections 3.8.6.1 and 3.8.6.2.1).
 
 use ekiden_units::Time;
 
 #[derive(Debug, Default)]
-pub(crate) struct Probe {
+pub(crate) struct PersistTimer {
     at: Option<Time>,
-    /// Probes since something could be sent.
+    /// Probes since data was sent last.
     count: u32,
     is_due: bool,
 }
 
-impl Probe {
+impl PersistTimer {
     /// When the timer runs out, if it runs.
     pub fn at(&self) -> Option<Time> {
         self.at
     }
 
-    /// Whether the timer ran out, and neither probe nor data went since.
+    /// Whether the timer ran out, and neither a probe nor data was sent since.
     pub fn is_due(&self) -> bool {
         self.is_due
     }
@@ -27,7 +27,7 @@ impl Probe {
         self.at = Some(now + Time(rto.0.saturating_mul(factor)).min(most));
     }
 
-    /// There is nothing to wait for.
+    /// Stops the timer: no probe is needed.
     pub fn cancel(&mut self) {
         self.at = None;
     }
@@ -41,7 +41,7 @@ impl Probe {
         runs_out
     }
 
-    /// A probe is to be sent.
+    /// Schedules a probe.
     pub fn plan(&mut self) {
         self.count = self.count.saturating_add(1);
         self.is_due = true;

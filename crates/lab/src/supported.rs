@@ -13,7 +13,7 @@ const MTU_MOST: u32 = 9000;
 ///
 /// # Errors
 /// [`Error::OnlySimulated`] for the first thing that only the simulator has.
-pub fn suits_lab(scenario: &Scenario) -> Result<(), Error> {
+pub fn check_supported(scenario: &Scenario) -> Result<(), Error> {
     for (name, node) in &scenario.nodes {
         if node.tcp.profile != Profile::Linux {
             return only_simulated(
@@ -45,7 +45,7 @@ pub fn suits_lab(scenario: &Scenario) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::Congestion`] for the first that is neither.
-pub fn has_congestion(scenario: &Scenario) -> Result<(), Error> {
+pub fn check_congestion_controls(scenario: &Scenario) -> Result<(), Error> {
     let available = tcp::available();
     let lacks = |name: &str| is_own(name).is_none() && !available.iter().any(|available| available == name);
     match scenario.nodes.iter().find(|(_, node)| lacks(&node.tcp.congestion)) {
@@ -88,7 +88,7 @@ fn only_simulated(key: String, instead: impl Into<String>) -> Result<(), Error> 
 mod tests {
     use ekiden_scenario::{Point, Scenario, Sweep};
 
-    use super::suits_lab;
+    use super::check_supported;
 
     const FILE: &str = r#"
 name = "all"
@@ -123,7 +123,7 @@ enabled = false
         let sweep = Sweep::parse(&set.iter().map(ToString::to_string).collect::<Vec<_>>()).unwrap();
         let point: &Point = &sweep.points()[0];
         let scenario = Scenario::parse_with(&format!("{FILE}{more}"), "test.toml", point).unwrap();
-        suits_lab(&scenario).map_err(|error| error.to_string())
+        check_supported(&scenario).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -180,7 +180,7 @@ enabled = false
     fn a_congestion_control_that_no_kernel_has_is_known_before_the_run() {
         let of = |name: &str| {
             let text = format!("[tcp]\ncongestion = \"{name}\"\n{FILE}").replacen("\nname = \"all\"\n", "", 1);
-            super::has_congestion(&Scenario::parse(&format!("name = \"all\"\n{text}"), "test.toml").unwrap())
+            super::check_congestion_controls(&Scenario::parse(&format!("name = \"all\"\n{text}"), "test.toml").unwrap())
         };
         of("reno").unwrap();
         of("ekiden_bic").unwrap();

@@ -1,8 +1,8 @@
 //! The length of a queue.
 
-/// What waits in a queue. The packet on the line is not in it.
+/// What waits in a queue, without the packet that is being sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Waiting {
+pub struct QueueLength {
     /// Packets.
     pub packets: u64,
     /// Their bytes, IP headers included.

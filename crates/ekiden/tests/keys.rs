@@ -76,7 +76,7 @@ fn a_key_that_systemd_hands_to_a_service_is_taken() {
     let folder = tempfile::tempdir().unwrap();
     let key = folder.path().join("node.key");
     done(folder.path(), &["keygen", "node.key"]);
-    let shown = |mode, directory: &std::path::Path| {
+    let shown = |mode, directory: &Path| {
         std::fs::set_permissions(&key, PermissionsExt::from_mode(mode)).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
         command.args(["keygen", "--show"]).arg(&key).env("CREDENTIALS_DIRECTORY", directory);
@@ -85,7 +85,7 @@ fn a_key_that_systemd_hands_to_a_service_is_taken() {
     assert_eq!(shown(0o440, folder.path()), Some(0));
     assert_eq!(shown(0o444, folder.path()), Some(3));
     assert_eq!(shown(0o460, folder.path()), Some(3));
-    assert_eq!(shown(0o440, std::path::Path::new("/")), Some(3));
+    assert_eq!(shown(0o440, Path::new("/")), Some(3));
 }
 
 #[test]

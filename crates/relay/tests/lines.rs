@@ -47,12 +47,12 @@ fn a_dead_peer_is_in_the_log_and_not_once_for_each_stream() {
 #[test]
 fn a_peer_that_is_well_again_is_said_to_be_once() {
     log::to(|line| LINES.lock().unwrap().push(line));
-    let city = segment_node(Mode::Tls, "city", None, "");
+    let city = leg_node(Mode::Tls, "city", None, "");
     let text = |key| {
         format!(
             "name = \"e\"\nkey_file = \"key.pem\"\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
              [peer.mended]\naddress = \"{}\"\n{}[[route]]\nto = [\"*\"]\nvia = [\"mended\"]\n",
-            city.address("seg").unwrap(),
+            city.address("leg").unwrap(),
             Mode::Tls.peer(key)
         )
     };

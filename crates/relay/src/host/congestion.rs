@@ -56,7 +56,10 @@ pub enum Reason {
 ///
 /// # Errors
 /// If one cannot be had and has no fallback, or a fallback cannot be had.
-pub fn register_or_fall_back(config: &Config, held: &[Registration]) -> Result<(Config, Vec<Registration>), CongestionUnavailable> {
+pub fn register_or_fall_back(
+    config: &Config,
+    held: &[Registration],
+) -> Result<(Config, Vec<Registration>), CongestionUnavailable> {
     let mut config = config.clone();
     let mut names: Vec<String> = Vec::new();
     for (_, tcp) in tables(&mut config) {

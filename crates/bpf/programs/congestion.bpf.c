@@ -9,13 +9,13 @@
 #include "ekiden/algorithms.h"
 #include "trace.h"
 
-/* The kernel takes the algorithms only from programs under a licence that it is compatible with. */
+/* The kernel accepts struct_ops programs only under a GPL-compatible licence. */
 char LICENSE[] SEC("license") = "Dual MIT/GPL";
 
 /* No more than one EK_EVENT_ROUND in this time, however short the round trips. */
 #define ROUND_LEAST_US 1000
 
-/* What a connection keeps in icsk_ca_priv. */
+/* The state of a connection, in icsk_ca_priv. */
 struct connection {
 	union ek_state state;
 	u64 round_end_us; /* when the next EK_EVENT_ROUND is due; 0 before the start */
@@ -37,7 +37,7 @@ struct {
 	__type(value, struct ek_lease);
 } ekiden_lease SEC(".maps");
 
-/* Events for which there was no room, since the programs were loaded. */
+/* Events lost because the ring buffer was full, since the programs were loaded. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -88,7 +88,7 @@ INLINE bool limited(const struct tcp_sock *tp)
 	return tp->snd_cwnd < tp->snd_ssthresh && tp->snd_cwnd < 2 * tp->max_packets_out;
 }
 
-/* Tells the listener, if there is one. */
+/* Reports an event, if a reader has the lease. */
 INLINE void tell(struct sock *sk, u32 algorithm, u32 kind, u32 value, const struct ek_window *before)
 {
 	struct tcp_sock *tp = tcp_sk(sk);
@@ -161,7 +161,7 @@ INLINE void on_pkts_acked(struct sock *sk, const struct ack_sample *sample, u32 
 	s32 rtt = sample->rtt_us;
 	int changed;
 
-	/* The handshake is measured before the connection starts. */
+	/* The handshake's round-trip time is measured before the algorithm starts. */
 	if (!parameters || !connection(sk)->round_end_us)
 		return;
 	if (rtt > 0) {
@@ -229,7 +229,7 @@ INLINE void on_release(struct sock *sk, u32 algorithm)
 	tell(sk, algorithm, EK_EVENT_END, 0, &before);
 }
 
-/* The kernel calls each algorithm by programs of its own; they differ in one constant. */
+/* Each algorithm has its own programs, which differ in one constant. */
 #define ALGORITHM(NAME, KERNEL_NAME, NUMBER) \
 	SEC("struct_ops") void BPF_PROG(NAME##_init, struct sock *sk) { on_init(sk, NUMBER); } \
 	SEC("struct_ops") void BPF_PROG(NAME##_rtt, struct sock *sk, const struct ack_sample *sample) \

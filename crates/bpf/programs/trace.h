@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
-/* What the programs tell of a connection. src/trace.rs reads it. */
+/* The events that the programs report. src/trace.rs reads them. */
 #ifndef EKIDEN_TRACE_H
 #define EKIDEN_TRACE_H
 
@@ -9,16 +9,16 @@ enum ek_event_kind {
 	EK_EVENT_LOSS = 2, /* `value` is the new threshold */
 	EK_EVENT_TIMEOUT = 3,
 	EK_EVENT_MODE = 4, /* `value` is enum ek_ghstcp_mode */
-	EK_EVENT_UNDO = 5, /* a loss that was none; `value` is the window it returns to */
+	EK_EVENT_UNDO = 5, /* a spurious loss event is undone; `value` is the window restored */
 	EK_EVENT_END = 6,
-	/* At level 2 also every call with what it was given: enough to compute it again. */
+	/* At level 2 also every call with its inputs: enough to compute it again. */
 	EK_EVENT_RTT = 7, /* `value` is the round-trip time */
 	EK_EVENT_ACKED = 8, /* `value` segments */
 };
 
 struct ek_event {
 	u64 at_us; /* the connection's clock, monotonic */
-	u64 connection; /* the same for all events of one connection that lives */
+	u64 connection; /* the same for all events of a connection while it lives */
 	u64 namespace; /* the network namespace's cookie, as SO_NETNS_COOKIE tells it */
 	u32 kind;
 	u32 algorithm;
@@ -32,10 +32,10 @@ struct ek_event {
 	u32 local_port, remote_port; /* host order */
 };
 
-/* Set by the one that listens. It has to be renewed, so that a listener that was killed costs nothing for long. */
+/* Set by the reader of events, which renews it. If the reader is killed, the programs soon stop reporting. */
 struct ek_lease {
 	u64 until_us; /* monotonic */
-	u64 owner; /* a random number of the listener's */
+	u64 owner; /* a number of the reader's own */
 	u32 level; /* 1, or 2 for every call */
 	u32 unused;
 };

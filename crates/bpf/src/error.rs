@@ -83,7 +83,7 @@ pub(crate) fn failed<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce
 /// The same for libbpf's errors.
 pub(crate) fn libbpf(what: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> Error {
     |error| {
-        if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && crate::links::may_look().is_err() {
+        if error.kind() == libbpf_rs::ErrorKind::PermissionDenied && crate::links::may_list().is_err() {
             return Error::Capabilities;
         }
         Error::System { what: what.into(), source: io::Error::other(format!("{error:#}")) }

@@ -1,4 +1,4 @@
-//! The kernel's eBPF links by number, as it lists them.
+//! The kernel's eBPF links, listed by id.
 #![allow(unsafe_code)] // Two system calls; libbpf-rs wraps one in an iterator that hides refusals, and not the other.
 
 use std::io;
@@ -6,16 +6,16 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::thread::sleep;
 use std::time::Duration;
 
-/// How often to try a link that is being made, and how long to wait in between.
+/// How often to try to open a link that is being created, and how long to wait in between.
 const TRIES: u32 = 20;
 const WAIT: Duration = Duration::from_millis(5);
 
-/// Whether this process may see the kernel's eBPF links.
-pub(crate) fn may_look() -> io::Result<()> {
+/// Checks that this process may list the kernel's eBPF links.
+pub(crate) fn may_list() -> io::Result<()> {
     next(0).map(drop)
 }
 
-/// All links that there are. Some may be gone soon.
+/// All links at this moment.
 pub(crate) fn all() -> io::Result<Vec<OwnedFd>> {
     let mut links = Vec::new();
     let mut last = 0;
@@ -26,7 +26,7 @@ pub(crate) fn all() -> io::Result<Vec<OwnedFd>> {
     Ok(links)
 }
 
-/// The least number above `last` that a link has.
+/// The least id of a link above `last`.
 fn next(last: u32) -> io::Result<Option<u32>> {
     let mut id = 0;
     // SAFETY: takes a number and writes one to a place that lives.
@@ -38,7 +38,7 @@ fn next(last: u32) -> io::Result<Option<u32>> {
     }
 }
 
-/// The link of this number; `None` if it is gone.
+/// The link with this id; `None` if it no longer exists.
 fn open(id: u32) -> io::Result<Option<OwnedFd>> {
     for _ in 0..TRIES {
         // SAFETY: takes a number and returns a new descriptor, or minus the error's number.
@@ -47,7 +47,7 @@ fn open(id: u32) -> io::Result<Option<OwnedFd>> {
             // SAFETY: the descriptor is new, so nobody else owns it.
             0.. => return Ok(Some(unsafe { OwnedFd::from_raw_fd(fd) })),
             error if error == -nix::libc::ENOENT => return Ok(None),
-            // It is being made.
+            // It is being created.
             error if error == -nix::libc::EAGAIN => sleep(WAIT),
             error => return Err(io::Error::from_raw_os_error(-error)),
         }

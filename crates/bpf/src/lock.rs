@@ -1,4 +1,4 @@
-//! What only one process of the machine may do at a time. A lock ends with its process, however that ends.
+//! Machine-wide locks, as file locks. The kernel releases a lock when its process ends.
 
 use std::fs::File;
 use std::io;
@@ -6,9 +6,9 @@ use std::io;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
-/// Locked while one process reads events: a file that is there wherever the programs can be loaded.
+/// Locked while a process reads events: a file that exists wherever the programs can be loaded.
 const TRACE: &str = "/sys/kernel/btf/vmlinux";
-/// Locked while pins and their file system come and go.
+/// Locked while a process changes pins or mounts bpffs.
 const PINS: &str = "/sys/fs";
 
 /// A lock, until it is dropped.
@@ -17,7 +17,7 @@ pub(crate) struct Lock {
     _file: Flock<File>,
 }
 
-/// The lock of whoever reads events; `None` if someone has it.
+/// The lock for reading events; `None` if another process has it.
 pub(crate) fn trace() -> io::Result<Option<Lock>> {
     match Flock::lock(File::open(TRACE)?, FlockArg::LockExclusiveNonblock) {
         Ok(file) => Ok(Some(Lock { _file: file })),
@@ -26,7 +26,7 @@ pub(crate) fn trace() -> io::Result<Option<Lock>> {
     }
 }
 
-/// The lock of whoever changes pins, after waiting for it.
+/// The lock for changing pins; waits for it.
 pub(crate) fn pins() -> io::Result<Lock> {
     let file = Flock::lock(File::open(PINS)?, FlockArg::LockExclusive).map_err(|(_, error)| error)?;
     Ok(Lock { _file: file })

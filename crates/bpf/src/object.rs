@@ -1,4 +1,4 @@
-//! The compiled programs, on their way into the kernel.
+//! Loading the compiled programs into the kernel.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -10,7 +10,7 @@ use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel}
 use crate::error::failed;
 use crate::{Error, links};
 
-/// ELF files are read in place, so theirs must lie at a multiple of 8.
+/// libbpf reads the ELF file in place, so it must be aligned to 8 bytes.
 #[repr(C, align(8))]
 struct Aligned<T: ?Sized>(T);
 
@@ -18,17 +18,17 @@ static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR
 
 /// The map of parameters.
 pub(crate) const TUNABLES: &str = "ekiden_tunables";
-/// The map with the lease of whoever reads the events.
+/// The map with the lease of the process that reads the events.
 pub(crate) const LEASE: &str = "ekiden_lease";
-/// The map that counts events for which there was no room.
+/// The map that counts events lost because the ring buffer was full.
 pub(crate) const LOST: &str = "ekiden_lost";
 /// The ring buffer of events.
 pub(crate) const EVENTS: &str = "ekiden_events";
 
-/// What libbpf said last; it explains refusals better than its error numbers.
-static SAID: Mutex<Vec<String>> = Mutex::new(Vec::new());
+/// The latest messages of libbpf, which explain refusals better than its error numbers.
+static LIBBPF_MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
-/// What an algorithm's struct_ops map and programs are called.
+/// The name of an algorithm's struct_ops map, and the prefix of its programs.
 pub(crate) fn map_name(algorithm: Algorithm) -> &'static str {
     match algorithm {
         Algorithm::Reno => "reno",
@@ -38,7 +38,7 @@ pub(crate) fn map_name(algorithm: Algorithm) -> &'static str {
     }
 }
 
-/// Whether this kernel takes the programs. Registers nothing.
+/// Checks that this kernel accepts the programs. Registers nothing.
 ///
 /// # Errors
 /// Why not.
@@ -46,15 +46,15 @@ pub fn try_load() -> Result<(), Error> {
     load(&Tunables::default()).map(drop)
 }
 
-/// Loads the programs; none is registered yet.
+/// Loads the programs, and registers none.
 pub(crate) fn load(tunables: &Tunables) -> Result<Object, Error> {
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err(Error::NoBtf);
     }
     libbpf_rs::set_print(Some((PrintLevel::Warn, |_, line| {
-        SAID.lock().unwrap_or_else(PoisonError::into_inner).push(line);
+        LIBBPF_MESSAGES.lock().unwrap_or_else(PoisonError::into_inner).push(line);
     })));
-    SAID.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    LIBBPF_MESSAGES.lock().unwrap_or_else(PoisonError::into_inner).clear();
     let object =
         ObjectBuilder::default().open_memory(&PROGRAMS.0).and_then(libbpf_rs::OpenObject::load).map_err(refused)?;
     let map = object.maps().find(|map| map.name() == TUNABLES);
@@ -70,7 +70,7 @@ pub(crate) fn attach(object: &mut Object, algorithm: Algorithm) -> Result<Option
         return Err(Error::Refused(format!("the programs have no {name}")));
     };
     match map.attach_struct_ops() {
-        // A descriptor of our own: how libbpf takes a link down does not matter then.
+        // A descriptor of our own keeps the link when libbpf drops its own.
         Ok(link) => link.as_fd().try_clone_to_owned().map(Some).map_err(failed(format!("hold {algorithm}"))),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
         Err(error) => Err(refused(error)),
@@ -78,12 +78,12 @@ pub(crate) fn attach(object: &mut Object, algorithm: Algorithm) -> Result<Option
 }
 
 fn refused(error: libbpf_rs::Error) -> Error {
-    let said = std::mem::take(&mut *SAID.lock().unwrap_or_else(PoisonError::into_inner));
-    // The verifier refuses with the same number as the system does.
-    if error.kind() == ErrorKind::PermissionDenied && links::may_look().is_err() {
+    let messages = std::mem::take(&mut *LIBBPF_MESSAGES.lock().unwrap_or_else(PoisonError::into_inner));
+    // The verifier and missing capabilities have the same error number.
+    if error.kind() == ErrorKind::PermissionDenied && links::may_list().is_err() {
         return Error::Capabilities;
     }
-    let last = said.iter().rev().flat_map(|line| line.lines().rev()).find(|line| !line.trim().is_empty());
+    let last = messages.iter().rev().flat_map(|line| line.lines().rev()).find(|line| !line.trim().is_empty());
     let last = last.map(|line| format!(" ({})", line.trim())).unwrap_or_default();
     Error::Refused(format!("{error}{last}"))
 }

@@ -15,11 +15,11 @@ use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
 use crate::error::failed;
 use crate::{Error, Registration, lock};
 
-/// Where the kernel's file system of eBPF objects is, by convention.
+/// The usual mount point of bpffs.
 const FILE_SYSTEM: &str = "/sys/fs/bpf";
-/// What a mount of ours is called in /proc/mounts.
+/// The source name of ekiden's own mount in /proc/mounts.
 const SOURCE: &str = "ekiden";
-/// What the kernel puts into every such file system itself.
+/// Files that the kernel itself puts into every bpffs.
 const KERNELS_OWN: [&str; 2] = ["maps.debug", "progs.debug"];
 
 fn directory() -> PathBuf {
@@ -30,13 +30,12 @@ fn path(algorithm: Algorithm) -> PathBuf {
     directory().join(algorithm.name())
 }
 
-/// Whether [`pin`] has pinned it.
+/// Whether [`pin`] has pinned the algorithm's registration.
 pub fn is_pinned(algorithm: Algorithm) -> bool {
     path(algorithm).exists()
 }
 
-/// Keeps a registration beyond the end of all processes, until [`unpin`] or a reboot. Mounts the file system that this
-/// needs if it is not there.
+/// Keeps a registration beyond the end of all processes, until [`unpin`] or a reboot. Mounts bpffs if it is not mounted.
 ///
 /// # Errors
 /// If this process may not.
@@ -61,8 +60,8 @@ pub fn pin(registration: &Registration) -> Result<(), Error> {
     }
 }
 
-/// Takes the pin away; returns whether there was one. The registration goes when no process holds it either. Takes down a
-/// mount that [`pin`] has made when nothing is left in it.
+/// Removes the pin; returns whether there was one. The registration ends when no process has it either. Unmounts a bpffs that
+/// [`pin`] mounted when it is empty.
 ///
 /// # Errors
 /// If this process may not.
@@ -74,7 +73,7 @@ pub fn unpin(algorithm: Algorithm) -> Result<bool, Error> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(failed(format!("remove {}", path.display()))(error)),
     }
-    // Neither succeeds while others have something there.
+    // Neither succeeds while other files are there.
     if fs::remove_dir(directory()).is_ok() && is_our_mount() && has_no_pins() {
         let _ = umount(FILE_SYSTEM);
     }

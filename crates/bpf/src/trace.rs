@@ -94,7 +94,7 @@ pub struct Event {
     pub remote: SocketAddr,
 }
 
-/// Reads the events of registered algorithms. There can be one reader on a machine; it ends with this.
+/// Reads the events of registered algorithms, until it is dropped. Only one process of a machine can read at a time.
 pub struct Trace {
     rings: RingBuffer<'static>,
     queue: Arc<Mutex<VecDeque<Event>>>,
@@ -114,11 +114,11 @@ impl Trace {
     /// If another trace is running, or this process may not.
     pub fn start(registrations: &[Registration], level: Level) -> Result<Self, Error> {
         let Some(first) = registrations.first() else { return Err(Error::NothingToTrace) };
-        // The lock says who reads where /sys is the same; the lease also to those in containers with their own.
+        // The lock excludes processes that share /sys; the lease also excludes those in containers with a /sys of their own.
         let lock = lock::trace().map_err(crate::error::failed("lock the events"))?;
         let lock = lock.ok_or(Error::Traced(first.algorithm()))?;
         let queue = Arc::new(Mutex::new(VecDeque::new()));
-        // Algorithms that were registered together have one ring between them.
+        // Algorithms that were registered together share one ring buffer.
         let mut seen = Vec::new();
         let (mut leases, mut losses) = (Vec::new(), Vec::new());
         let mut builder = RingBufferBuilder::new();
@@ -144,7 +144,7 @@ impl Trace {
                 .map_err(read())?;
         }
         let rings = builder.build().map_err(read())?;
-        // What an earlier listener has left.
+        // Discards events that an earlier reader left.
         rings.consume().map_err(read())?;
         queue.lock().unwrap_or_else(PoisonError::into_inner).clear();
         let owner = monotonic_us() << 22 | u64::from(std::process::id());
@@ -159,7 +159,7 @@ impl Trace {
     /// called at least every second.
     ///
     /// # Errors
-    /// If reading fails, which it should not.
+    /// If reading fails.
     pub fn poll(&mut self, wait: Duration) -> Result<Vec<Event>, Error> {
         if self.renewed.elapsed() >= RENEWAL {
             self.renew()?;
@@ -173,7 +173,7 @@ impl Trace {
         }
     }
 
-    /// Events for which there was no room since the start.
+    /// Events lost since the start because the ring buffer was full.
     ///
     /// # Errors
     /// If reading fails.
@@ -236,7 +236,7 @@ impl Lease {
     }
 }
 
-/// Numbers one after the other; 0 beyond the end.
+/// Reads consecutive numbers; 0 beyond the end.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {
@@ -257,7 +257,7 @@ impl Fields<'_> {
     }
 }
 
-/// `struct ek_event`; `None` if it is none.
+/// Decodes a `struct ek_event`; `None` if it is malformed.
 fn decode(bytes: &[u8]) -> Option<Event> {
     let mut fields = Fields(bytes);
     let (at_us, connection, namespace) = (fields.u64(), fields.u64(), fields.u64());

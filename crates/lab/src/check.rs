@@ -1,7 +1,7 @@
 //! Measures how exact the lab itself is on this machine.
 //!
-//! Round-trip times while nothing else is sent, then, for each direct flow of the scenario alone, what the line carries
-//! and how long its queue gets. Everything is compared with what follows from the scenario's numbers.
+//! It measures round-trip times of the idle network, then, for each direct flow of the scenario alone, throughput and
+//! queueing delay. It compares all with the values that follow from the scenario.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -18,7 +18,7 @@ use crate::{Error, Lab};
 
 /// Probes of an idle path.
 const PROBES: u32 = 300;
-/// Between probes beside a flow.
+/// The interval between probes beside a flow.
 const PROBE_INTERVAL: Duration = Duration::from_millis(3);
 /// Idle round-trip time over nominal: at the median, and at the 99th percentile.
 const IDLE_P50_MS: f64 = 0.2;
@@ -29,7 +29,7 @@ const QUEUE_DELAY: f64 = 0.05;
 /// The part of a flow's time that is left out at its start: TCP is still finding the rate.
 const WARM_UP: f64 = 0.3;
 
-/// One number that was measured, and what it has to be.
+/// A measured value, and its bounds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Check {
     /// What was measured, and where.
@@ -53,7 +53,7 @@ impl Check {
     }
 }
 
-/// Whether all passed.
+/// Checks that all passed.
 ///
 /// # Errors
 /// [`Error::Inaccurate`].
@@ -123,7 +123,7 @@ fn loaded(lab: &Lab, name: &str, flow: &Flow) -> Result<Vec<Check>, Error> {
     crate::verdict(&record)?;
     times_ms.sort_by(f64::total_cmp);
     let mut checks = vec![throughput(lab.scenario(), name, flow, &record)?];
-    // The largest but for one in a hundred: a probe that this machine delayed says nothing about the queue. Reno's
+    // The 99th percentile, not the largest: a probe that this machine delayed says nothing about the queue. Reno's
     // window is within a hundredth of its peak for longer than that.
     let top_ms = times_ms.get((times_ms.len() * 99 / 100).min(times_ms.len().saturating_sub(1)));
     if let (Some(delay_ms), Some(top_ms)) = (queue_delay_ms(lab.scenario(), flow), top_ms) {

@@ -1,4 +1,4 @@
-//! What can go wrong in a lab, sorted by who can do something about it.
+//! Errors of a lab, and their kinds.
 
 use std::io;
 
@@ -70,7 +70,7 @@ pub enum Error {
         /// What it said, or that it said nothing.
         reason: String,
     },
-    /// A flow was refused, broke, or stood still.
+    /// A flow was refused, broke or stalled.
     #[error("flow '{flow}' failed: {reason}")]
     Flow {
         /// The flow.
@@ -78,7 +78,7 @@ pub enum Error {
         /// Why.
         reason: String,
     },
-    /// What arrived is not what was sent.
+    /// The received data differs from the data sent.
     #[error("flow '{flow}': connection {connection} differs from what was sent at byte {at_bytes}")]
     Differs {
         /// The flow.
@@ -88,7 +88,7 @@ pub enum Error {
         /// Offset of the first difference.
         at_bytes: u64,
     },
-    /// The lab's own accuracy is not what it owes.
+    /// The lab's accuracy is out of its bounds.
     #[error("{missed} of {checks} checks missed their tolerance")]
     Inaccurate {
         /// Checks that failed.
@@ -98,7 +98,7 @@ pub enum Error {
     },
 }
 
-/// What kind of failure an [`Error`] is; the command line has an exit code for each.
+/// The kind of an [`Error`]; the command line has an exit code for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
     /// A privilege, kernel feature or program is missing.
@@ -114,7 +114,7 @@ pub enum ErrorKind {
 }
 
 impl Error {
-    /// What kind of failure this is.
+    /// The kind of the error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Self::Sandbox(_)

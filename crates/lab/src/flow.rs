@@ -25,7 +25,7 @@ const SAMPLE_INTERVAL: Duration = Duration::from_millis(100);
 /// Bytes per read and write.
 const PIECE: usize = 64 << 10;
 
-/// How far a flow has come.
+/// The progress of a flow.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress<'a> {
     /// The flow's name.
@@ -36,7 +36,7 @@ pub struct Progress<'a> {
     pub moving: Duration,
 }
 
-/// What running all flows gave.
+/// The results of all flows.
 pub(crate) struct Outcomes {
     pub flows: Vec<ekiden_record::Flow>,
     pub samples: Vec<Sample>,
@@ -75,7 +75,7 @@ struct Running<'a> {
     given_up: AtomicBool,
 }
 
-/// What the threads of one connection share.
+/// State that the threads of one connection share.
 #[derive(Default)]
 struct Connection {
     received_bytes: AtomicU64,
@@ -124,7 +124,7 @@ pub(crate) fn run_all(lab: &Lab, progress: &mut dyn FnMut(Progress<'_>)) -> Resu
 }
 
 impl<'a> Running<'a> {
-    /// Listens at the receiver, so that no sender comes too early.
+    /// Listens at the receiver, before any sender connects.
     fn prepare(lab: &Lab, index: usize, name: &'a str, flow: &'a Flow, origin_ns: u64) -> Result<Self, Error> {
         let receiver = SocketAddr::from((lab.address(&flow.to)?, receiver_port(index)));
         let target = match flow.via.first() {
@@ -149,7 +149,7 @@ impl<'a> Running<'a> {
         })
     }
 
-    /// One connection's sending side, from start to the receiver's goodbye.
+    /// One connection's sending side, from its start until the receiver closes.
     fn send(&self, lab: &Lab, number: u32) {
         let connection = &self.connections[number as usize];
         sleep_until(self.origin_ns.saturating_add(self.flow.start.0));
@@ -214,9 +214,10 @@ impl<'a> Running<'a> {
         });
     }
 
-    /// Compares what arrives until the end. A broken connection is told by the sender, which waits for the goodbye.
+    /// Compares the data that arrives, to its end. The sender, which waits for the receiver to close, reports a broken
+    /// connection.
     fn receive(&self, mut socket: TcpStream) {
-        // The listener does not block; what it accepts must.
+        // The listener is non-blocking; the accepted socket must block.
         let _ = socket.set_nonblocking(false).and_then(|()| socket.set_read_timeout(Some(STALL_TIMEOUT)));
         let mut comparison = Comparison::new(self.seed, self.name, self.flow.parallel);
         let mut buffer = vec![0; 4 * PIECE];
@@ -312,7 +313,7 @@ impl<'a> Running<'a> {
         if self.given_up.load(Ordering::Relaxed) {
             return Outcome::Failed { reason: "the connection broke at the receiver".into() };
         }
-        // A clean end that comes too early: the worst of failures, for nobody else would notice.
+        // A truncated stream with a clean end: nobody else would notice.
         let short =
             self.connections.iter().zip(senders).position(|(connection, sender)| {
                 connection.received_bytes.load(Ordering::Relaxed) != sender.sent_bytes

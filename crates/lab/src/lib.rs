@@ -1,8 +1,8 @@
 //! A scenario in real time: nodes are network namespaces with the real kernel's TCP, links are emulated, and real
 //! programs run in the nodes.
 //!
-//! [`isolate`] first, before any thread; then [`Lab::build`]. Several labs may live at once. What the accuracy is, and how
-//! it comes about, stands in `docs/guide/lab.md`.
+//! Call [`isolate`] first, before any thread starts; then [`Lab::build`]. Several labs may live at once.
+//! `docs/guide/lab.md` describes the accuracy and how it is achieved.
 
 mod check;
 mod congestion;
@@ -43,7 +43,7 @@ use emulator::{EmulatedLink, Emulator};
 use error::building;
 use network::Network;
 
-/// A network that exists: everything in it ends when it is dropped.
+/// A running network. Dropping it ends everything in it.
 pub struct Lab {
     scenario: Scenario,
     /// Programs started through [`Lab::start`], ended first.
@@ -62,8 +62,8 @@ impl Lab {
     /// Builds the nodes and links of `scenario`. Nothing runs in them yet.
     ///
     /// # Errors
-    /// As [`check_supported`]; if the kernel refuses a step, or has no congestion control of a name that the scenario uses.
-    /// Ekiden's own are brought into the kernel for as long as the lab lives.
+    /// As [`check_supported`]; if the kernel refuses a step, or has no congestion control of a name that the scenario
+    /// uses. Ekiden's own are brought into the kernel for as long as the lab lives.
     pub fn build(scenario: &Scenario) -> Result<Self, Error> {
         check_supported(scenario)?;
         let congestion = congestion::register(scenario)?;
@@ -161,7 +161,7 @@ impl Lab {
         self.emulator.counters()
     }
 
-    /// Starts counting on the links anew.
+    /// Resets the counters of all links.
     pub fn reset_counters(&self) {
         self.emulator.reset_counters();
     }

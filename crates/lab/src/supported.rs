@@ -6,10 +6,10 @@ use ekiden_scenario::{Discipline, Link, Profile, Scenario};
 use crate::congestion::is_own;
 use crate::{Error, tcp};
 
-/// The largest packets that the emulation is made for.
+/// The largest MTU that the emulator supports.
 const MTU_MOST: u32 = 9000;
 
-/// Whether the lab can build the scenario, as far as the scenario alone tells.
+/// Checks that the lab can build the scenario, by the scenario alone.
 ///
 /// # Errors
 /// [`Error::OnlySimulated`] for the first thing that only the simulator has.
@@ -41,7 +41,7 @@ pub fn check_supported(scenario: &Scenario) -> Result<(), Error> {
     }
 }
 
-/// Whether this machine's kernel has every congestion control that the scenario uses, or ekiden can bring it in.
+/// Checks that this machine's kernel has every congestion control that the scenario uses, or ekiden can register it.
 ///
 /// # Errors
 /// [`Error::Congestion`] for the first that is neither.
@@ -54,7 +54,7 @@ pub fn check_congestion_controls(scenario: &Scenario) -> Result<(), Error> {
     }
 }
 
-/// The proxies are nodes as any other: no chain may be longer than these take.
+/// The proxies are ekiden nodes, so no chain may be longer than a node accepts.
 fn chains(scenario: &Scenario) -> Result<(), Error> {
     let instead = |most: usize| format!("name at most {most} proxies");
     if let Some((name, _)) = scenario.nodes.iter().find(|(_, node)| node.next.len() > MAX_CHAIN) {

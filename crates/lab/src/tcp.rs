@@ -17,11 +17,11 @@ pub(crate) fn configure(tcp: &Tcp, mtu: u32, forwards: bool) -> io::Result<()> {
     no_ipv6()?;
     set("ip_forward", flag(forwards))?;
     for scope in ["all", "default"] {
-        // Both ways of a connection may take different links, which strict filtering would take for forgery.
+        // The two directions of a connection may take different links, which strict reverse path filtering would drop.
         set(&format!("conf/{scope}/rp_filter"), "0")?;
         set(&format!("conf/{scope}/send_redirects"), "0")?;
     }
-    // A connection must not start from what an earlier one has learnt.
+    // A connection must not start from cached metrics of an earlier one.
     set("tcp_no_metrics_save", "1")?;
     set("tcp_sack", flag(tcp.sack))?;
     set("tcp_timestamps", flag(tcp.timestamps))?;
@@ -84,9 +84,9 @@ pub(crate) fn gso_max_size(tcp: &Tcp) -> u32 {
 
 /// The kernel's memory limit under which a socket advertises windows of up to `window`.
 ///
-/// The kernel charges a packet's whole memory against the limit, and (since Linux 6.6) advertises that part of the
-/// limit which payload was of memory in the packets received, kept in 256ths: 1448 of 2304 bytes, so 160, for the
-/// full-sized packets of a 1500-byte link. One packet is in the receive queue while its acknowledgement is written.
+/// The kernel charges a packet's whole memory against the limit. Since Linux 6.6 it advertises a part of the limit: the
+/// ratio of payload to memory in the packets received, in 256ths. For full-sized packets of a 1500-byte link that is
+/// 1448 of 2304 bytes, so 160. One packet is in the receive queue while its acknowledgement is written.
 fn receive_space(window: Bytes, mtu: u32) -> u64 {
     let memory = packet_memory(mtu);
     let part = u64::from(mtu.saturating_sub(HEADERS)) * 256 / memory;
@@ -107,15 +107,16 @@ fn packet_memory(mtu: u32) -> u64 {
     if bytes <= PAGE {
         return (bytes + SHARED_INFO).next_power_of_two() + DESCRIPTOR;
     }
-    // Larger ones lie in pages, beside a small buffer.
+    // Larger packets lie in pages, beside a small buffer.
     bytes.next_multiple_of(PAGE) + 1_024
 }
 
-/// The kernel's memory limit under which a socket holds `send_buffer` bytes on average while the program always has more.
+/// The kernel's memory limit under which a socket holds `send_buffer` bytes on average while the program always has
+/// more.
 ///
-/// The limit includes the kernel's overhead per GSO segment, and the last GSO segment may exceed the limit. A program that
-/// waits for room is woken when a third is free, so the buffer's use swings below the limit; the extra tenth is measured
-/// (docs/guide/lab.md).
+/// The limit includes the kernel's overhead per GSO segment, and the last GSO segment may exceed the limit. A program
+/// that waits for room is woken when a third is free, so the buffer's use swings below the limit; the extra tenth is
+/// measured (docs/guide/lab.md).
 fn send_space(tcp: &Tcp) -> u64 {
     const GSO_OVERHEAD: u64 = 1_280;
     let gso = u64::from(gso_max_size(tcp));
@@ -126,7 +127,7 @@ fn send_space(tcp: &Tcp) -> u64 {
 
 /// The three numbers of tcp_rmem and tcp_wmem: least, initial, most.
 fn limits(most: u64, initial: u64) -> String {
-    // The kernel refuses less than this, and keeps the numbers in 32 bits with a sign.
+    // The kernel refuses less than 4096, and keeps the values as signed 32-bit numbers.
     let most = most.clamp(4_096, i32::MAX as u64 / 2);
     format!("4096 {} {most}", initial.min(most))
 }

@@ -8,13 +8,13 @@ use etherparse::checksum::Sum16BitWords;
 /// The sum over the pseudo-header of a segment or datagram of `length` bytes, header and payload (RFC 9293, section 3.1,
 /// and RFC 768; for IPv6, RFC 8200, section 8.1).
 ///
-/// The two layouts differ in zeros only, so that one sum serves both.
+/// The layouts of IPv4 and IPv6 differ in zeros only, so their sums are computed alike.
 pub(crate) fn pseudo_header(source: IpAddr, destination: IpAddr, protocol: IpNumber, length: u16) -> Sum16BitWords {
     let addresses = add_address(add_address(Sum16BitWords::new(), source), destination);
     addresses.add_2bytes([0, protocol.0]).add_2bytes(length.to_be_bytes())
 }
 
-/// Whether a sum that includes the checksum itself shows no error.
+/// Whether `sum`, which includes the checksum itself, shows no error.
 pub(crate) fn is_valid(sum: Sum16BitWords) -> bool {
     sum.ones_complement() == 0
 }

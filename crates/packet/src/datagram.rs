@@ -1,4 +1,4 @@
-//! UDP datagrams in IP packets, as far as a capture needs them.
+//! UDP datagrams in IP packets, for captures.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ pub struct Datagram {
 }
 
 impl Datagram {
-    /// Appends the headers to `into`, with the checksum of a payload of zeros. It stays as it is on an error.
+    /// Appends the headers to `into`, with the checksum of a payload of zeros. On an error `into` stays as it is.
     pub fn emit_headers(&self, into: &mut Vec<u8>) -> Result<(), EmitError> {
         let too_long = EmitError::TooLong(self.payload);
         let length = u64::from(self.payload) + UdpHeader::LEN as u64;
@@ -32,7 +32,7 @@ impl Datagram {
             checksum: 0,
         };
         let sum = checksum::pseudo_header(source, destination, ip_number::UDP, length).add_slice(&udp.to_bytes());
-        // 0 says that there is none (RFC 768).
+        // A checksum of 0 would mean that there is none (RFC 768).
         udp.checksum = match sum.ones_complement().to_be() {
             0 => u16::MAX,
             checksum => checksum,

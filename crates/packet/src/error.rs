@@ -1,4 +1,4 @@
-//! Why bytes are no packet, or a packet cannot become bytes.
+//! Errors of parsing and of writing packets.
 
 use std::net::IpAddr;
 
@@ -18,7 +18,7 @@ pub enum ParseError {
     /// The IPv4 header's checksum is wrong.
     #[error("the IPv4 header's checksum is wrong")]
     IpChecksum,
-    /// A part of a packet; putting it together is the IP stack's task.
+    /// An IP fragment; reassembly is the IP stack's task.
     #[error("the packet is a fragment")]
     Fragment,
     /// Another protocol, by its number in the IP header.
@@ -58,7 +58,7 @@ pub enum EmitError {
     /// The packet does not fit the length field of its IP header, 65535 bytes.
     #[error("{0} bytes of payload do not fit an IP packet")]
     TooLong(u32),
-    /// The payload at hand is not as long as the segment says.
+    /// The given payload is not as long as the segment says.
     #[error("the segment's payload is {stated} bytes, {given} were given")]
     Payload {
         /// Bytes, as in [`Segment::payload`](crate::Segment::payload).

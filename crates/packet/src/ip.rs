@@ -6,10 +6,10 @@ use etherparse::{IpNumber, Ipv4Header, Ipv6Header};
 
 use crate::EmitError;
 
-/// Hops that a packet may take, the same as Linux's.
+/// The hop limit (TTL) of a packet, the same as Linux's default.
 const HOPS: u8 = 64;
 
-/// Appends the header of a packet that carries `length` bytes. `too_long` is the error if it cannot.
+/// Appends the header of a packet that carries `length` bytes. `too_long` is the error if the packet is too long.
 pub(crate) fn append_header(
     [source, destination]: [IpAddr; 2],
     protocol: IpNumber,

@@ -10,37 +10,36 @@ use crate::{ParseError, SackBlock, SackBlocks, Seq};
 /// The largest shift of the window (RFC 7323, section 2.3).
 pub const MAX_WINDOW_SCALE: u8 = 14;
 
-/// Bytes of options that a header has room for.
+/// The most bytes of options in a header.
 pub(crate) const MAX_BYTES: usize = 40;
 
-/// What the timestamps option carries (RFC 7323, section 3.2), in the ticks of the senders' clocks.
+/// The timestamps option (RFC 7323, section 3.2), in ticks of the senders' clocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Timestamps {
     /// The sender's clock (TSval).
     pub value: u32,
-    /// The peer's value that is sent back (TSecr).
+    /// The peer's value that is echoed (TSecr).
     pub echo: u32,
 }
 
 /// The options of a segment; none by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// The most bytes of payload that the sender takes in one segment (RFC 9293, section 3.7.1). SYN only.
+    /// The most bytes of payload that the option's sender accepts in one segment (RFC 9293, section 3.7.1). SYN only.
     pub mss: Option<u16>,
-    /// The sender's shift of the windows that it announces (RFC 7323, section 2). SYN only.
+    /// The shift of the windows that the sender advertises (RFC 7323, section 2). SYN only.
     pub window_scale: Option<u8>,
     /// The sender understands SACK (RFC 2018, section 2). SYN only.
     pub sack_permitted: bool,
     /// RFC 7323, section 3.
     pub timestamps: Option<Timestamps>,
-    /// What has arrived beyond the acknowledgment number (RFC 2018, section 3).
+    /// Blocks of data received beyond the acknowledgment number (RFC 2018, section 3).
     pub sack: SackBlocks,
 }
 
 impl Options {
-    /// These options without what means nothing in the segment they are in: MSS (RFC 9293, MUST-65), window scale
-    /// (RFC 7323, section 2.2) and SACK-permitted (RFC 2018, section 2) without SYN. A shift over 14 counts as 14
-    /// (RFC 7323, section 2.3).
+    /// These options as the segment can carry them. Without SYN it has no MSS (RFC 9293, MUST-65), window scale (RFC
+    /// 7323, section 2.2) and SACK-permitted (RFC 2018, section 2). A shift over 14 counts as 14 (RFC 7323, section 2.3).
     pub(crate) fn valid(&self, syn: bool) -> Options {
         Options {
             mss: self.mss.filter(|_| syn),
@@ -50,7 +49,7 @@ impl Options {
         }
     }
 
-    /// These options without the last SACK blocks, as many as do not fit into the header.
+    /// These options without the last SACK blocks that do not fit into the header.
     pub(crate) fn fitting(&self) -> Options {
         let room = (MAX_BYTES - self.bytes_without_sack()).saturating_sub(SACK_HEAD) / SACK_BLOCK;
         if self.sack.len() <= room {
@@ -59,7 +58,7 @@ impl Options {
         Options { sack: self.sack.iter().take(room).collect(), ..*self }
     }
 
-    /// Bytes that [`Options::to_bytes`] uses, a multiple of four. At most [`MAX_BYTES`] once they are
+    /// The length that [`Options::to_bytes`] returns, a multiple of four. At most [`MAX_BYTES`] for options returned by
     /// [`Options::fitting`].
     pub(crate) fn bytes(&self) -> usize {
         let sack = if self.sack.is_empty() { 0 } else { SACK_HEAD + SACK_BLOCK * self.sack.len() };
@@ -75,8 +74,8 @@ impl Options {
             + 4 * usize::from(self.window_scale.is_some())
     }
 
-    /// The options as Linux lays them out, each on a boundary of four bytes, and how many bytes they take. They have to
-    /// be [`Options::fitting`].
+    /// The options as Linux lays them out, each on a boundary of four bytes, and their length. They must come from
+    /// [`Options::fitting`].
     pub(crate) fn to_bytes(self) -> ([u8; MAX_BYTES], usize) {
         let mut bytes = [END; MAX_BYTES];
         let mut at = 0;

@@ -29,7 +29,7 @@ impl Packet {
                     return Err(ParseError::IpChecksum);
                 }
             }
-            // The parser takes all that follows for the payload.
+            // With a payload length of 0, the parser would take all bytes that follow for the payload.
             IpSlice::Ipv6(v6) if v6.header().payload_length() == 0 => return Err(ParseError::Truncated),
             IpSlice::Ipv6(_) => {}
         }
@@ -47,8 +47,8 @@ impl Packet {
 
     /// Appends the packet with its payload to `into`, which stays as it is on an error.
     ///
-    /// An IPv4 packet may not be fragmented, and its identification is 0 (RFC 6864, section 4.1); 64 hops, no ECN, no
-    /// flow label.
+    /// An IPv4 packet has DF set and the identification 0 (RFC 6864, section 4.1). The hop limit is 64; there is no ECN and
+    /// no flow label.
     pub fn emit(&self, payload: &[u8], into: &mut Vec<u8>) -> Result<(), EmitError> {
         if u32::try_from(payload.len()) != Ok(self.segment.payload) {
             return Err(EmitError::Payload { stated: self.segment.payload, given: payload.len() });
@@ -58,8 +58,8 @@ impl Packet {
         Ok(())
     }
 
-    /// As [`Packet::emit`], but the headers only, and with the checksum of a payload of zeros: for packets whose payload
-    /// is a length and nothing else.
+    /// As [`Packet::emit`], but the headers only, with the checksum of a payload of zeros: for packets whose payload is not
+    /// stored.
     pub fn emit_headers(&self, into: &mut Vec<u8>) -> Result<(), EmitError> {
         self.write(&[], into)
     }

@@ -17,7 +17,8 @@ const SNAPLEN: u32 = 65535;
 /// LINKTYPE_RAW: each packet starts with its IP header.
 const LINK_TYPE: u32 = 101;
 
-/// Writes the headers of packets into a pcap file. Payloads have a length only: a packet is cut after its TCP or UDP header.
+/// Writes the headers of packets into a pcap file. Each packet is cut after its TCP or UDP header, because payloads are not
+/// stored.
 ///
 /// Each packet is one write: give it a [`BufWriter`](io::BufWriter), and call [`PcapWriter::finish`].
 #[derive(Debug)]
@@ -42,13 +43,13 @@ impl<W: Write> PcapWriter<W> {
 
     /// Adds a packet that was seen at `time`, which readers show as time since 1970: below 2^32 s.
     ///
-    /// A later time, or a packet that cannot be emitted (see [`Packet::emit`]), is refused with [`io::ErrorKind::InvalidInput`]; nothing is
-    /// written then.
+    /// Refuses a later time, or a packet that cannot be emitted (see [`Packet::emit`]), with
+    /// [`io::ErrorKind::InvalidInput`], and writes nothing then.
     pub fn write(&mut self, time: Time, packet: &Packet) -> io::Result<()> {
         self.add(time, packet.segment.payload, |into| packet.emit_headers(into))
     }
 
-    /// Adds a datagram, as [`PcapWriter::write`] does a packet of TCP.
+    /// Adds a datagram, as [`PcapWriter::write`] adds a TCP packet.
     pub fn write_datagram(&mut self, time: Time, datagram: &Datagram) -> io::Result<()> {
         self.add(time, datagram.payload, |into| datagram.emit_headers(into))
     }
@@ -79,7 +80,7 @@ impl<W: Write> PcapWriter<W> {
     }
 }
 
-/// Bytes before each packet: seconds, nanoseconds, bytes captured, bytes there were.
+/// The header of each packet: seconds, nanoseconds, bytes captured, original length.
 const RECORD_HEAD: usize = 16;
 
 const NANOS: u64 = 1_000_000_000;

@@ -36,7 +36,7 @@ impl SackBlocks {
         has_room
     }
 
-    /// The blocks, first one first.
+    /// The blocks, in their order.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = SackBlock> + '_ {
         self.blocks[..usize::from(self.len)].iter().copied()
     }
@@ -53,7 +53,7 @@ impl SackBlocks {
 }
 
 impl FromIterator<SackBlock> for SackBlocks {
-    /// Takes the first four.
+    /// Takes the first [`SackBlocks::MAX`].
     fn from_iter<I: IntoIterator<Item = SackBlock>>(blocks: I) -> Self {
         let mut taken = Self::default();
         for block in blocks.into_iter().take(Self::MAX) {

@@ -15,7 +15,7 @@ pub struct Flags {
     pub fin: bool,
     /// Reset the connection.
     pub rst: bool,
-    /// Push: the receiver should not wait for more before it hands the data on.
+    /// Push: the receiver should pass the data to the application at once.
     pub psh: bool,
 }
 
@@ -46,7 +46,7 @@ impl Segment {
         (TcpHeader::MIN_LEN + self.options.valid(self.flags.syn).fitting().bytes()) as u32
     }
 
-    /// Sequence numbers that the segment takes: its payload, its SYN and its FIN.
+    /// SEG.LEN: the sequence numbers that payload, SYN and FIN take.
     pub fn sequence_len(&self) -> u32 {
         self.payload.wrapping_add(u32::from(self.flags.syn) + u32::from(self.flags.fin))
     }
@@ -84,7 +84,7 @@ impl Segment {
         Ok((segment, tcp.payload()))
     }
 
-    /// The header's fields with [`Segment::as_sent`]'s options, and zero for a checksum.
+    /// The header with the options of [`Segment::as_sent`] and a checksum of zero.
     pub(crate) fn header(&self) -> TcpHeader {
         let mut header = TcpHeader::new(self.source, self.destination, self.seq.0, self.window);
         header.ack = self.ack.is_some();

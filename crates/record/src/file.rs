@@ -67,7 +67,7 @@ impl Record {
     /// # Errors
     /// As [`Record::read`], but for reading the file.
     pub fn parse(text: &str, file: &str) -> Result<Self, Error> {
-        /// The format is looked at first: a newer record may differ in everything else.
+        /// The format is read first: a newer record may differ in everything else.
         #[derive(Deserialize)]
         struct Version {
             format: u32,
@@ -89,8 +89,9 @@ impl Record {
         write(path, self.to_json().as_bytes()).map_err(unwritable)
     }
 
-    /// The record as JSON text. Its last field, `disturbed`, is [`Record::disturbance`]: readers in other languages need no rule
-    /// of their own. It is not read back, so what reads a record and writes it again has the rule of today.
+    /// The record as JSON text. Its last field, `disturbed`, is [`Record::disturbance`]: readers in other languages
+    /// need no rule of their own. It is not read back: a record that is read and written again is judged by today's
+    /// rule.
     pub fn to_json(&self) -> String {
         #[derive(Serialize)]
         struct Shown<'a> {

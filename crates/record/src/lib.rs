@@ -1,7 +1,7 @@
-//! What came out of a run: one JSON document, written alike by the lab and by the simulator.
+//! The record of a run: one JSON document, the same from the lab and from the simulator.
 //!
-//! The format is described in `docs/guide/record.md`. Names of quantities end in their unit; times count from the start of the
-//! run on one clock.
+//! The format is described in `docs/guide/record.md`. Names of quantities end in their unit; times count from the start
+//! of the run on one clock.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -29,21 +29,21 @@ pub struct Record {
     pub flows: Vec<Flow>,
     /// Round-trip times of the idle network.
     pub paths: Vec<PathDelay>,
-    /// What each direction of each link did.
+    /// Counters of each direction of each link.
     pub links: Vec<LinkDirection>,
-    /// What each direction of each connection of each tunnel did; absent without tunnels.
+    /// Counters of each direction of each connection of each tunnel; absent without tunnels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tunnels: Vec<TunnelDirection>,
-    /// The part of the processors' time that a hypervisor took for others while the flows ran, in percent; absent where time
-    /// is virtual, or the kernel does not say.
+    /// The part of the processors' time that a hypervisor took for others while the flows ran, in percent; absent in
+    /// simulations, or if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stolen_percent: Option<f64>,
-    /// The state of the senders over time, ordered by time.
+    /// Samples of the senders, ordered by time.
     pub samples: Vec<Sample>,
-    /// The queues of links and tunnels over time, ordered by time; absent where nobody looked.
+    /// Samples of the queues of links and tunnels, ordered by time; absent if they were not sampled.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queues: Vec<QueueSample>,
-    /// What happened, ordered by time.
+    /// Events, ordered by time.
     pub events: Vec<Event>,
     /// What ekiden's congestion controls did, on every connection that used one; absent if none did.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -69,7 +69,7 @@ pub struct Manifest {
     pub scenario: String,
     /// When the run started, in milliseconds since 1970 (UTC).
     pub started_unix_ms: u64,
-    /// How often a simulation noted the state of senders and queues, in microseconds; absent for the lab.
+    /// The interval between a simulation's samples, in microseconds; absent for the lab.
     pub resolution_us: Option<u64>,
 }
 
@@ -120,24 +120,25 @@ pub enum Outcome {
     },
 }
 
-/// Round-trip times of a path on which nothing else was sent.
+/// Round-trip times of an idle path.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PathDelay {
     /// Where the probes started.
     pub from: String,
     /// Where they were answered.
     pub to: String,
-    /// What the scenario says: delays there and back, and the probe's own time on each line.
+    /// The round-trip time that follows from the scenario: the delays there and back, and the probe's serialization
+    /// time on each link.
     pub nominal_us: f64,
     /// Probes sent.
     pub probes: u32,
     /// Probes without an answer.
     pub lost: u32,
-    /// Median of the answered; absent if none was.
+    /// Median of the answered probes; absent if none was.
     pub p50_us: Option<f64>,
-    /// 99th percentile of the answered.
+    /// 99th percentile of the answered probes.
     pub p99_us: Option<f64>,
-    /// Largest of the answered.
+    /// Largest of the answered probes.
     pub max_us: Option<f64>,
 }
 
@@ -154,19 +155,19 @@ pub struct LinkDirection {
     pub packets: u64,
     /// Bytes of IP packets delivered.
     pub bytes: u64,
-    /// Packets that the queue dropped: for want of room, or because its discipline chose them.
+    /// Packets that the queue dropped: because it was full, or by its discipline.
     pub queue_drops: u64,
-    /// Packets lost at random, as the scenario wants it.
+    /// Packets lost at random, as the scenario asks.
     pub random_losses: u64,
     /// Packets that the emulation itself lost. Anything but 0 makes the run invalid.
     pub overruns: u64,
     /// The largest IP packet seen.
     pub largest_packet_bytes: u64,
-    /// The most that waited for the line at once, in bytes.
+    /// The greatest length of the queue, in bytes.
     pub queue_max_bytes: u64,
-    /// The most that waited for the line at once, in packets.
+    /// The greatest length of the queue, in packets.
     pub queue_max_packets: u64,
-    /// How far deliveries were from their computed times; absent where time is virtual, or nothing was delivered.
+    /// How far deliveries were from their computed times; absent in simulations, or if nothing was delivered.
     pub lateness: Option<Lateness>,
 }
 
@@ -187,19 +188,19 @@ pub struct TunnelDirection {
     pub bytes: u64,
     /// Packets for which the queue had no room.
     pub queue_drops: u64,
-    /// Packets lost because the connection had died.
+    /// Packets lost because the connection failed.
     pub broken_losses: u64,
     /// The most that waited for the connection's send buffer at once, in bytes.
     pub queue_max_bytes: u64,
     /// The most that waited for the connection's send buffer at once, in packets.
     pub queue_max_packets: u64,
-    /// Segments that the end at which packets enter sent again.
+    /// Segments retransmitted by the end at which packets enter.
     pub retransmits: u64,
     /// Its retransmission timeouts.
     pub timeouts: u64,
     /// Its least round-trip time; absent if it measured none.
     pub rtt_min_us: Option<u64>,
-    /// Its largest smoothed round-trip time, looked at as often as the samples; absent if it measured none.
+    /// The largest of its smoothed round-trip times, sampled as often as the senders; absent if it measured none.
     pub rtt_max_us: Option<u64>,
 }
 
@@ -245,9 +246,10 @@ pub struct Sample {
     pub delivery_bit_s: u64,
 }
 
-/// What waited in a queue at one time, and what it had dropped by then.
+/// A sample of a queue: its length, and its drops so far.
 ///
-/// A queue is noted when it differs from its last note. Before its first, nothing waits and nothing was dropped.
+/// A queue has a new sample only when it has changed since its last. Before its first, it is empty and has dropped
+/// nothing.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct QueueSample {
     /// Since the start of the run.
@@ -263,7 +265,7 @@ pub struct QueueSample {
     pub connection: Option<u32>,
     /// The end at which packets enter.
     pub from: String,
-    /// Packets that wait; the one on the line does not.
+    /// Packets that wait; the one that is being sent is not among them.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -271,7 +273,7 @@ pub struct QueueSample {
     pub drops: u64,
 }
 
-/// Something that happened at one time.
+/// An event of a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Event {
     /// Since the start of the run.
@@ -280,9 +282,9 @@ pub struct Event {
     pub flow: Option<String>,
     /// The connection of the flow, if one.
     pub connection: Option<u32>,
-    /// What: `connected`, `finished`, `failed`; of a gateway's group, `throttled` and `let_go`.
+    /// Its kind: `connected`, `finished`, `failed`; of a gateway's group, `throttled` and `let_go`.
     pub kind: String,
-    /// More, for people.
+    /// Details for people.
     pub detail: String,
 }
 
@@ -291,15 +293,15 @@ pub struct Event {
 pub struct Congestion {
     /// The parameters of each congestion control that was used, by name; without those that could not be read.
     pub parameters: BTreeMap<String, BTreeMap<String, f64>>,
-    /// Why there are no events, if that was not to be.
+    /// Why the events could not be traced, if so.
     pub not_traced: Option<String>,
     /// Events that were lost because they came too fast.
     pub lost_events: u64,
-    /// What they did, ordered by time.
+    /// Their events, ordered by time.
     pub events: Vec<CongestionEvent>,
 }
 
-/// Something that a congestion control did or saw.
+/// An event of a connection's congestion control.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CongestionEvent {
     /// Since the start of the run.
@@ -334,11 +336,11 @@ pub enum CongestionEventKind {
     Round,
     /// A loss event.
     Loss,
-    /// The retransmission timer ran out.
+    /// The retransmission timer expired.
     Timeout,
     /// Gentle HSTCP changed its mode.
     Mode,
-    /// What was taken for a loss was none.
+    /// A loss event was spurious and is undone.
     Undo,
     /// The connection ended.
     End,

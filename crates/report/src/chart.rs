@@ -124,7 +124,7 @@ impl BarChart {
 impl LineChart {
     /// The picture.
     pub fn to_svg(&self) -> String {
-        // With more the legend would be larger than the plot, and colours come again.
+        // With more lines the legend would be larger than the plot, and colours would repeat.
         let named = if self.is_crowd() { &[] } else { self.series.as_slice() };
         let series = named.iter().enumerate().map(|(i, series)| (series.name.as_str(), Sample::Line(self.colour(i))));
         let levels = self.levels.iter().enumerate();
@@ -181,7 +181,7 @@ fn mark_colour(i: usize) -> RGBColor {
     MARKS[i % MARKS.len()]
 }
 
-/// The points without those that lie where the one before lies, to the eye. Keeps the last.
+/// The points without those too close to the one before to be told apart. Keeps the last.
 fn thinned(points: impl Iterator<Item = (f64, f64)>, at: impl Fn(&(f64, f64)) -> (i32, i32)) -> Vec<(f64, f64)> {
     let mut kept: Vec<((f64, f64), (i32, i32))> = Vec::new();
     let mut last = None;

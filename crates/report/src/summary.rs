@@ -1,4 +1,4 @@
-//! What the runs of one point have in common: medians, and how far the runs are apart.
+//! Summaries of the runs of one point: medians and ranges.
 
 use ekiden_record::{Disturbance, Outcome, Record};
 use serde::Serialize;
@@ -8,14 +8,14 @@ use serde::Serialize;
 pub struct Spread {
     /// The middle value; of an even number of runs the mean of the middle two.
     pub median: f64,
-    /// Of the run with the least.
+    /// The least value of any run.
     pub least: f64,
-    /// Of the run with the most.
+    /// The greatest value of any run.
     pub greatest: f64,
 }
 
 impl Spread {
-    /// Of these values; `None` without any.
+    /// The spread of these values; `None` without any.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut values: Vec<f64> = values.into_iter().collect();
         values.sort_by(f64::total_cmp);
@@ -32,10 +32,10 @@ pub struct Summary {
     pub runs: usize,
     /// How many of them are invalid: the machine disturbed them ([`Record::disturbance`]).
     pub invalid: usize,
-    /// What it did to them, all together; `None` if none is invalid.
+    /// Their disturbances together; `None` if none is invalid.
     #[serde(skip)]
     pub disturbance: Option<Disturbance>,
-    /// Packets that found a queue full, over all links and both directions of a run. `None` without any run.
+    /// Packets that queues dropped, over all links and both directions of a run. `None` without any run.
     pub queue_drops: Option<Spread>,
     /// Packets that the emulation lost itself, in all runs together.
     pub overruns: u64,
@@ -59,7 +59,7 @@ impl Summary {
     }
 }
 
-/// A flow over several runs. Runs in which it failed count for nothing but `failed`; invalid runs count.
+/// A flow over several runs. Runs in which it failed count in `failed` only; invalid runs count like others.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FlowSummary {
     /// Its name in the scenario.

@@ -1,6 +1,6 @@
-//! Keys that a scenario written out leaves out while they have their defaults, and these defaults.
+//! Keys that a written scenario omits while they have their defaults, and these defaults.
 //!
-//! They are there for the simulator, and their defaults say what the lab does anyway. Without them records stay short.
+//! These defaults are what the lab does without the keys. Omitting them keeps records short.
 
 use ekiden_units::Time;
 

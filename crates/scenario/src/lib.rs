@@ -1,8 +1,9 @@
 //! The description of a network and of what is sent over it.
 //!
 //! A [`Scenario`] names nodes, the links between them, what stands in the middle (tunnels, gateways), and the flows and
-//! background over all that. The same file is planned, simulated and run in the lab. [`Scenario::load`] parses a TOML file, resolves every default, and refuses what cannot be
-//! run, naming file, line and reason. The format is described in `docs/guide/scenario.md`.
+//! background over all that. The same file is planned, simulated and run in the lab. [`Scenario::load`] parses a TOML
+//! file, resolves every default, and refuses what cannot be run, naming file, line and reason. The format is described
+//! in `docs/guide/scenario.md`.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -77,13 +78,13 @@ impl Scenario {
     /// away, and the other way round.
     ///
     /// # Errors
-    /// As [`Scenario::load`] for the file as it stands; [`Error::Set`] if it has no such key, node, link or other table, or
-    /// what comes out cannot be run.
+    /// As [`Scenario::load`] for the file as it stands; [`Error::Set`] if it has no such key, node, link or other
+    /// table, or what comes out cannot be run.
     pub fn load_with(path: &Path, point: &Point) -> Result<Self, Error> {
         Self::parse_with(&Self::read_text(path)?, &path.display().to_string(), point)
     }
 
-    /// The text of a scenario file, whatever it says.
+    /// The text of a scenario file, valid or not.
     ///
     /// # Errors
     /// [`Error::Unreadable`].
@@ -120,14 +121,14 @@ impl Scenario {
         Some(Time(path.iter().map(|hop| hop.link.delay.0 * 2).sum()))
     }
 
-    /// What may be meant otherwise than it will be run, a line each: flows that last for a time and go on sending into the time
-    /// of the next.
+    /// Warnings, a line each, about what may not be meant as it will be run: flows with a duration whose buffered data
+    /// still travels when the next flow begins.
     pub fn warnings(&self) -> Vec<String> {
         warn::overlaps(self)
     }
 
-    /// The scenario as a file in which defaults are written out, but for those that leave a thing as a lab has it
-    /// anyway (`profile`, `discipline`, `loss_burst`). Parses back to an equal scenario.
+    /// The scenario as a file with its defaults written out, except those of `profile`, `discipline`, `jitter` and
+    /// `loss_burst`. Parses back to an equal scenario.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("a resolved scenario holds only tables, texts, numbers and booleans")
     }

@@ -40,7 +40,7 @@ pub struct Tcp {
     pub profile: Profile,
     /// The congestion control by the kernel's name, such as `reno` or `cubic`.
     pub congestion: String,
-    /// How much unacknowledged and unsent data a socket holds at most (the kernel auto-tunes below that).
+    /// The most unacknowledged and unsent data that a socket holds (the kernel auto-tunes below that).
     pub send_buffer: Bytes,
     /// The largest receive window a socket advertises (the kernel auto-tunes below that).
     pub receive_buffer: Bytes,
@@ -56,8 +56,8 @@ pub struct Tcp {
     /// The least retransmission timeout; `None` leaves the profile's (Linux: 200 ms; RFC 6298: 1 s).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto_min: Option<Time>,
-    /// Whether a sender without timestamps measures the round-trip time of one segment per window only; `None` leaves the
-    /// profile's (Linux and the RFCs: of each).
+    /// Whether a sender without timestamps measures the round-trip time of one segment per window only; `None` leaves
+    /// the profile's (Linux and the RFCs: every segment).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_per_window: Option<bool>,
 }
@@ -67,23 +67,24 @@ pub struct Tcp {
 pub struct Link {
     /// The two nodes it joins.
     pub ends: [String; 2],
-    /// Bits per second on the line, counting IP packets with their headers and no framing.
+    /// The rate in bits per second, counting IP packets with their headers and no framing.
     pub rate: BitRate,
     /// Propagation delay one way.
     pub delay: Time,
-    /// Each packet takes longer than `delay` by a random time up to this, evenly distributed; their order is kept.
+    /// The most that each packet's random addition to `delay` can be; uniformly distributed. Packets stay in order.
     #[serde(skip_serializing_if = "is_default_jitter")]
     pub jitter: Time,
-    /// What waits for the line at most, whatever the discipline. The packet being sent does not count.
+    /// The limit of the queue, for every discipline. The packet being sent does not count.
     pub queue: Queue,
     /// Which packets are dropped from the queue.
     #[serde(skip_serializing_if = "is_default_discipline")]
     pub discipline: Discipline,
     /// The part of the packets that is lost at random.
     pub loss: Fraction,
-    /// The mean length of a run of lost packets: 1 if each is lost independently of the others; else Gilbert's model (Bell
-    /// System Technical Journal 39(5), 1960), in which a run ends after each packet with probability 1 / `loss_burst`.
-    /// `loss` is at most `loss_burst` / (`loss_burst` + 1) then, so that a run begins with a probability of at most 1.
+    /// The mean length of a loss burst: 1 if each packet is lost independently of the others; else Gilbert's model
+    /// (Bell System Technical Journal 39(5), 1960), in which a burst ends after each packet with probability 1 /
+    /// `loss_burst`. `loss` is then at most `loss_burst` / (`loss_burst` + 1), so that a burst begins with a
+    /// probability of at most 1.
     #[serde(skip_serializing_if = "is_default_loss_burst")]
     pub loss_burst: u32,
     /// Largest IP packet in bytes.
@@ -98,14 +99,14 @@ pub struct Tunnel {
     pub ends: [String; 2],
     /// TCP connections, over which the flows are spread.
     pub connections: u32,
-    /// What waits at each end before each connection at most, besides what is in its send buffer; drop tail.
+    /// The limit of the queue at each end before each connection, besides the send buffer; drop tail.
     pub queue: Queue,
     /// The TCP of the connections, at both ends.
     #[serde(serialize_with = "whole_tcp")]
     pub tcp: Tcp,
 }
 
-/// A tunnel's TCP. What it leaves out would be taken from the node at its first end, so the profile is always there.
+/// A tunnel's TCP. An omitted key has the value of the node at the first end, so the profile is always written.
 fn whole_tcp<S: Serializer>(tcp: &Tcp, serializer: S) -> Result<S::Ok, S::Error> {
     #[derive(Serialize)]
     struct Whole<'a> {
@@ -118,18 +119,18 @@ fn whole_tcp<S: Serializer>(tcp: &Tcp, serializer: S) -> Result<S::Ok, S::Error>
     Whole { profile, others: tcp }.serialize(serializer)
 }
 
-/// Window balancing (S2): when a connection of a group repeats an acknowledgement, the receive windows in the
-/// acknowledgements of the whole group are made small until it goes on.
+/// Window balancing (S2): when a connection of a group repeats an ACK number, the gateway lowers the receive windows in
+/// the acknowledgements of the whole group until that number advances.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Gateway {
     /// Where it is: a node that forwards the packets of all its flows, in both directions.
     pub node: String,
     /// The flows whose connections are the group.
     pub flows: Vec<String>,
-    /// How often one acknowledgement number is repeated before the group is throttled.
+    /// How many repetitions of one ACK number throttle the group.
     pub repeats: u32,
     /// The window written while throttled, as a part of the flow observed just before.
     pub part: Fraction,
-    /// Whether it does anything.
+    /// Whether it is active.
     pub enabled: bool,
 }

@@ -1,4 +1,4 @@
-//! The queue before a line: what it drops, and its limit as a file writes it.
+//! The queue of a link: its discipline, and its limit as written in a file.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use ekiden_units::Bytes;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// How a queue chooses what it drops.
+/// How a queue chooses the packets that it drops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Discipline {
-    /// What does not fit when it arrives.
+    /// Drop tail: packets for which it has no room when they arrive.
     DropTail,
     /// Random early detection (Floyd and Jacobson, 1993).
     Red,

@@ -27,11 +27,11 @@ pub struct Flow {
 pub enum Amount {
     /// A fixed number of bytes.
     Bytes(Bytes),
-    /// As much as goes in a fixed time.
+    /// As much as possible in a fixed time.
     Duration(Time),
 }
 
-/// Datagrams from one node to another, without any control.
+/// Datagrams from one node to another, without congestion control.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Background {
     /// The sender.

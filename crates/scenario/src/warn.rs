@@ -1,7 +1,7 @@
-//! What of a scenario may be meant otherwise.
+//! Warnings about scenarios.
 //!
-//! A flow with a `duration` ends when its sender has written its last byte. What lies in buffers then still travels: a flow that is
-//! to begin after it begins beside it, and both figures are of a shared line.
+//! A flow with a `duration` stops writing at its end. The data in buffers still travels then: the next flow begins
+//! beside it, and both are measured on a shared link.
 
 use ekiden_units::{BitRate, Bytes, Time};
 
@@ -10,7 +10,8 @@ use crate::{Amount, Flow, Scenario};
 /// To which times are rounded, upwards.
 const STEP: Time = Time::ms(10);
 
-/// A line for each flow that lasts for a time, in the file's order, with the first flow that begins while it still drains.
+/// A line for each flow that lasts for a time, in the file's order, with the first flow that begins while it still
+/// drains.
 pub(crate) fn overlaps(scenario: &Scenario) -> Vec<String> {
     let warning = |(name, flow): (&String, &Flow)| {
         let Amount::Duration(lasts) = flow.amount else { return None };
@@ -30,7 +31,7 @@ pub(crate) fn overlaps(scenario: &Scenario) -> Vec<String> {
     scenario.flows.iter().filter_map(warning).collect()
 }
 
-/// How long the data in the buffers of a flow takes at most: all of them full, at the pace of the slowest stretch.
+/// The longest time in which a flow's buffers drain: all of them full, at the rate of the slowest leg.
 fn drain(scenario: &Scenario, flow: &Flow) -> Time {
     let buffers = |node: &str| scenario.nodes.get(node).map(|node| (node.tcp.send_buffer.0, node.tcp.receive_buffer.0));
     let stops: Vec<&str> = stops(flow).collect();
@@ -38,7 +39,7 @@ fn drain(scenario: &Scenario, flow: &Flow) -> Time {
     let mut slowest = u64::MAX;
     for stretch in stops.windows(2) {
         let (Some((send, _)), Some((_, receive))) = (buffers(stretch[0]), buffers(stretch[1])) else { continue };
-        // What a proxy has received and not sent on waits too; a receiver takes what comes.
+        // A proxy's receive buffer counts too; a receiver reads at once.
         held = held.saturating_add(send);
         if stretch[1] != flow.to {
             held = held.saturating_add(receive);

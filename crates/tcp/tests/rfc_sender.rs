@@ -1,4 +1,4 @@
-//! What the RFCs say of the sender: losses, timers and windows, against segments made by hand.
+//! Against the RFCs: the sender. Losses, timers and windows, with segments made by hand.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! What the RFCs say of states, single segments and the receiver, against segments made by hand.
+//! Against the RFCs: states, single segments and the receiver, with segments made by hand.
 
 mod common;
 

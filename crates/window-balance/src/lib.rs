@@ -1,8 +1,8 @@
-//! Keeping parallel TCP streams in balance: what a gateway at the entrance of the wide area network decides (Sugawara, Inaba,
-//! Hiraki, "Balancing Window Size of Parallel TCP Streams using Gateway", section 3).
+//! Keeping parallel TCP streams in balance: what a gateway at the entrance of the wide area network decides (Sugawara,
+//! Inaba, Hiraki, "Balancing Window Size of Parallel TCP Streams using Gateway", section 3).
 //!
-//! It is written once, as the C header `include/ekiden/window_balance.h`: integers only, no kernel types, no
-//! loops. The header describes the algorithm and the decisions that the paper leaves open. [`StreamGroup`] calls its native build.
+//! It is written once, as the C header `include/ekiden/window_balance.h`: integers only, no kernel types, no loops. The
+//! header describes the algorithm and the decisions that the paper leaves open. [`StreamGroup`] calls its native build.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -55,12 +55,13 @@ pub struct Packet {
     pub direction: Direction,
 }
 
-/// When and how far a group is throttled. The defaults are those of the paper's evaluation; `idle`, which it lacks, is ours.
+/// When and how far a group is throttled. The defaults are those of the paper's evaluation; `idle`, which it lacks, is
+/// ours.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BalanceSettings {
     /// How many repetitions of one ACK number throttle the group. At least 1; the paper has 100.
     pub repeats: u32,
-    /// The part of its flow that a stream keeps, from 0 to 1. The paper has 0.8.
+    /// The part of its flow to which a stream's window is lowered, from 0 to 1. The paper has 0.8.
     pub part: f64,
     /// The group is released if the streams that throttle it are silent for this long. The default is longer than a
     /// retransmission timeout and the two that follow it, at a round trip of a second.
@@ -92,8 +93,8 @@ impl StreamGroup {
         Self { settings, state: native::Group::default(), streams: BTreeMap::new() }
     }
 
-    /// A packet of the stream of this number passes. Returns the window field to write into it, which is smaller than its
-    /// own and never 0; `None` if it stays as it is. A SYN begins a new stream of the same number.
+    /// A packet of the stream of this number passes. Returns the window field to write into it, which is smaller than
+    /// its own and never 0; `None` if it stays as it is. A SYN begins a new stream of the same number.
     pub fn observe(&mut self, stream: u32, packet: &Packet) -> Option<u16> {
         let state = self.streams.entry(stream).or_default();
         let field = native::observe(&self.settings, &mut self.state, state, stream, packet);
@@ -105,12 +106,12 @@ impl StreamGroup {
         (self.state.stalled > 0).then_some(self.state.by)
     }
 
-    /// How often the group was throttled so far.
+    /// How often the group has been throttled so far.
     pub fn throttlings(&self) -> u32 {
         self.state.throttling
     }
 
-    /// Bytes of the stream that were acknowledged per round trip just now; `None` while unknown.
+    /// The stream's flow: bytes acknowledged in the current or last round trip; `None` while unknown.
     pub fn flow(&self, stream: u32) -> Option<u32> {
         self.streams.get(&stream).map(native::flow).filter(|flow| *flow != 0)
     }

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
-/* All of them behind one set of entry points, for the native build. */
+/* All algorithms behind one set of entry points, for the native build. */
 #ifndef EKIDEN_ALGORITHMS_H
 #define EKIDEN_ALGORITHMS_H
 
 #include "bic.h"
 #include "ghstcp.h"
 
-/* Raised whenever the layout below changes: a running program of another layout is not written to. */
+/* Raised whenever the layout below changes: parameters of a loaded program with another layout are not written. */
 #define EK_TUNABLES_LAYOUT 1
 #define EK_TUNABLES_GIVEN 16
 
 struct ek_tunables {
-	ek_u64 given[EK_TUNABLES_GIVEN]; /* what people gave, as bits of doubles; for them to read again, not for programs */
+	ek_u64 given[EK_TUNABLES_GIVEN]; /* the parameters as set, as bits of doubles; for tools, not for the algorithms */
 	ek_u32 layout; /* EK_TUNABLES_LAYOUT */
 	struct ek_hstcp_table hstcp;
 	struct ek_ghstcp_tunables ghstcp;
@@ -25,7 +25,7 @@ enum ek_algorithm {
 	EK_BIC = 3,
 };
 
-/* What a connection keeps. The kernel has 104 bytes for it. */
+/* The state of a connection. The kernel has 104 bytes for it. */
 union ek_state {
 	struct ek_ghstcp ghstcp;
 	struct ek_bic bic;
@@ -74,7 +74,7 @@ EK_FN ek_u32 ek_ssthresh(ek_u32 algorithm, const struct ek_tunables *tunables, u
 	return ek_reno_ssthresh(cwnd);
 }
 
-/* A retransmission timeout, after ek_ssthresh: what was learnt about the line may no longer hold. */
+/* A retransmission timeout, after ek_ssthresh: the path may have changed, so what was learnt about it is forgotten. */
 EK_FN void ek_timeout(ek_u32 algorithm, union ek_state *state)
 {
 	ek_init(algorithm, state);

@@ -39,7 +39,7 @@ EK_FN ek_u32 ek_bic_increment(const struct ek_bic_tunables *tunables, struct ek_
 	if (cwnd < tunables->low_window)
 		return EK_BIC_SCALE;
 	if (cwnd < state->max) {
-		/* Binary search: target = (max + min) / 2, and min is where the window is. */
+		/* Binary search: target = (max + min) / 2, where min is the current window. */
 		state->probe = 0;
 		grown = ek_min(window->cwnd_cnt / ek_max(cwnd, 1), EK_BIC_SCALE);
 		half = ((ek_u64)(state->max - cwnd) * EK_BIC_SCALE - grown) / 2;
@@ -76,7 +76,7 @@ EK_FN ek_u32 ek_bic_ssthresh(const struct ek_bic_tunables *tunables, struct ek_b
 		return ek_reno_ssthresh(cwnd);
 	}
 	after = ek_decreased(cwnd, part);
-	/* Fast convergence: a window that did not come as far as the time before leaves room to others. */
+	/* Fast convergence: a flow that lost at a smaller window than before releases more of it to new flows. */
 	if (tunables->fast_convergence && cwnd < state->max)
 		state->max = cwnd - (cwnd - ek_min(after, cwnd)) / 2;
 	else

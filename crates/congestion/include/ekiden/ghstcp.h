@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
 /* Gentle HighSpeed TCP (Zhang, Hasegawa, Murata, MASCOTS 2004; IEICE Trans. Commun. E88-B(6), 2005): HighSpeed TCP while the
- * line has room, Reno once round-trip times rise, so that a full queue is approached gently and Reno beside it keeps
- * its part. What the papers leave open is a parameter; docs/guide/congestion.md argues for the defaults. */
+ * link has room, Reno once round-trip times rise because a queue builds up. So the window approaches a full queue slowly, and
+ * Reno flows beside it keep their share. What the papers leave open is a parameter; docs/guide/congestion.md gives the reasons
+ * for the defaults. */
 #ifndef EKIDEN_GHSTCP_H
 #define EKIDEN_GHSTCP_H
 
@@ -33,7 +34,7 @@ struct ek_ghstcp {
 	ek_u32 span_us; /* of the test under way; 0 while there is none */
 	ek_u32 mode; /* enum ek_ghstcp_mode */
 	ek_u32 skipped; /* samples left out since the last one taken */
-	ek_u32 shift; /* what is added to the test is shifted down by this, so that long times fit */
+	ek_u32 shift; /* samples are shifted down by this, so that long times fit */
 	ek_u32 rtt_least_us, rtt_most_us; /* of the tests' means */
 };
 
@@ -91,7 +92,7 @@ EK_FN int ek_ghstcp_rtt(const struct ek_ghstcp_tunables *tunables, struct ek_ghs
 		ek_ghstcp_restart(state);
 	}
 	if (!state->span_us) {
-		/* A line without queue has no distance at all: at least 1. */
+		/* Without a queue the thresholds would coincide: at least 1 apart. */
 		span = ((ek_u64)rtt_us * tunables->span) >> 16;
 		state->span_us = span > 0xffffffffu ? 0xffffffffu : ek_max((ek_u32)span, 1);
 		state->start_us = departure;

@@ -44,7 +44,8 @@ EK_FN void ek_trend_clear(struct ek_trend *trend)
 	trend->n = 0;
 }
 
-/* Bits that a number takes; 0 for 0. Without branches: the verifier would follow each, and five calls of this in a row. */
+/* The number of significant bits; 0 for 0. Without branches: the verifier explores both sides of each, through five calls in
+ * a row. */
 EK_FN ek_u32 ek_bits(ek_u64 value)
 {
 	value |= value >> 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
-/* What the algorithms work on. No kernel type and no floating point: the same text is compiled natively and for eBPF. */
+/* The types of the algorithms. No kernel types and no floating point: the same source is compiled natively and for eBPF. */
 #ifndef EKIDEN_TYPES_H
 #define EKIDEN_TYPES_H
 
@@ -8,12 +8,12 @@ typedef unsigned long long ek_u64;
 
 #define EK_FN static inline __attribute__((always_inline))
 
-/* The part of a connection that a congestion control may see and change. Windows count segments. */
+/* The state of a connection that a congestion control reads and changes. Windows count segments. */
 struct ek_window {
 	ek_u32 cwnd;
 	ek_u32 cwnd_cnt; /* how far the next segment of growth has come, counted in cwnd-ths (BIC: 128ths of that) */
 	ek_u32 ssthresh;
-	ek_u32 clamp; /* cwnd never grows beyond */
+	ek_u32 clamp; /* upper limit of cwnd */
 };
 
 /* The least slow start threshold: RFC 5681, equation 4. */

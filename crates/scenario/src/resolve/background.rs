@@ -10,7 +10,7 @@ use super::{DEFAULT_START, DURATIONS, STARTS};
 use crate::raw::{Named, RawBackground, RawNode};
 use crate::{Background, Error, OnOff, Scenario};
 
-/// Less where the way takes only less.
+/// The default packet size, reduced to the MTU of the path.
 const DEFAULT_PACKET: Bytes = Bytes(1500);
 
 /// From a UDP datagram without payload to the largest IP packet.

@@ -3,33 +3,34 @@
  * "Balancing Window Size of Parallel TCP Streams using Gateway", section 3.
  *
  * The gateway stands near the senders of a group of streams and sees both directions of each. When the receiver of any
- * stream repeats one ACK number `repeats` times, congestion has begun: the receive window in the ACKs of every stream of the
- * group is brought down to `part` of the flow observed just before, so that no stream goes on into the full queue. It ends
- * when every stream that repeated so often has its ACK number advance, or ends. Nothing is dropped, delayed or marked.
+ * stream repeats one ACK number `repeats` times, congestion has begun. The gateway then throttles the group: it lowers the
+ * receive window in the ACKs of every stream to `part` of the flow observed just before, so that no stream sends on into the
+ * full queue. Throttling ends when the ACK number of every stream that repeated it so often advances, or the stream ends.
+ * The gateway drops, delays and marks no packet.
  *
- * What the paper leaves open is decided like this.
+ * Decisions that the paper leaves open:
  *
  * A repetition is a duplicate acknowledgement as in RFC 5681, section 2: data is outstanding, the ACK number is the largest
- * so far, and the packet has neither payload nor SYN, FIN, RST. Its window may differ from the last one's, which the RFC
- * rules out: receivers adjust their window while they hold data behind a gap, and senders with SACK do not mind. A
- * window of 0 is no repetition: so receivers answer probes of a closed window. The first ACK with a number does not count.
+ * so far, and the packet has neither payload nor SYN, FIN, RST. Unlike in the RFC, its window may differ
+ * from the last one's: receivers adjust their window while they hold data behind a gap, and senders with SACK accept that. An
+ * ACK with a window of 0 is no repetition: it answers a zero-window probe. The first ACK with a number does not count.
  *
- * The flow is the bytes acknowledged during one round trip, the unit in which a window is given: what the path delivered, not
- * what was put into it, which in slow start is twice as much. A round begins with a data segment that passes and ends
- * with the ACK that covers it, so it lasts a round trip between gateway and receiver, and no clock has to be set. If something
- * was retransmitted meanwhile (the round lasts longer, the ACK number jumps), the bytes are brought down to
- * the length of the last round without. "Just before" is the last round that was complete when throttling began, or what was
- * acknowledged since if that is more: in slow start every round has twice the last one's. While the group is throttled a
- * stream keeps the limit that it got at first.
+ * The flow is the bytes acknowledged during one round trip, so it compares with a window. It is what the path delivered, not
+ * what was sent, which in slow start is twice as much. A round begins with a data segment that passes and ends
+ * with the ACK that covers it, so it lasts one round trip between gateway and receiver and needs no timer. After a
+ * retransmission within the round, which then lasts longer while the ACK number jumps, the bytes are scaled to the length of
+ * the last round without one. "Just before" is the last complete round when throttling began, or the bytes acknowledged
+ * since then if they are more: in slow start each round has twice the bytes of the last. A stream keeps its first limit while
+ * the group is throttled.
  *
- * A window is never raised, and never brought below the largest segment seen, which a sender needs to go on. Streams are
- * left alone whose window scale (RFC 7323) is unknown, because their beginning was not seen, or whose flow is, because no
- * round was complete; they still may throttle the group.
+ * A window is never raised, and never lowered below the largest segment seen, which a sender needs to go on. Streams keep
+ * their window if their window scale (RFC 7323) is unknown, because the gateway did not see their SYNs, or if their flow is
+ * unknown, because no round was complete. They can still cause throttling.
  *
- * A stream ends with RST, or when the sender's FIN is acknowledged: up to there what is lost is still sent again. If
- * those that throttle the group fall silent without an end, it is let go after `idle_us`.
+ * A stream ends with RST, or when the sender's FIN is acknowledged: until then lost segments are still sent again. If the
+ * streams that cause throttling fall silent without ending, throttling ends after `idle_us`.
  *
- * State of streams and of the group is apart, and nothing here walks from stream to stream. */
+ * The state of a stream and of the group are separate structures, and no function iterates over streams. */
 #ifndef EKIDEN_WINDOW_BALANCE_H
 #define EKIDEN_WINDOW_BALANCE_H
 
@@ -57,7 +58,7 @@ enum ekb_direction {
 struct ekb_settings {
 	ekb_u32 repeats; /* of one ACK number that throttle the group; at least 1 */
 	ekb_u32 part; /* of the flow that is left, in 65536ths */
-	ekb_u64 idle_us; /* after which those that throttle the group are given up */
+	ekb_u64 idle_us; /* silence of the streams that cause throttling after which it ends */
 };
 
 /* A packet of one of the group's streams. */
@@ -72,10 +73,10 @@ struct ekb_packet {
 };
 
 struct ekb_group {
-	ekb_u64 until_us; /* when it is let go if nothing more comes from those that throttle it */
-	ekb_u32 throttling; /* number of the present or last throttling, from 1 */
-	ekb_u32 stalled; /* streams that throttle it; 0: it is not throttled */
-	ekb_u32 by; /* the stream that began it */
+	ekb_u64 until_us; /* when throttling ends if the streams that cause it stay silent */
+	ekb_u32 throttling; /* number of the current or last throttling, from 1 */
+	ekb_u32 stalled; /* streams that cause throttling; 0: the group is not throttled */
+	ekb_u32 by; /* the stream that caused it first */
 };
 
 enum ekb_seen {
@@ -102,8 +103,8 @@ struct ekb_stream {
 	ekb_u32 fin; /* behind the sender's FIN */
 	ekb_u32 repeats; /* of `ack` */
 	ekb_u32 segment; /* largest payload seen */
-	ekb_u32 stalled_in; /* the throttling that it takes part in causing */
-	ekb_u32 limited_in; /* the throttling that `limit` is for */
+	ekb_u32 stalled_in; /* the number of the throttling that it causes, or helps to */
+	ekb_u32 limited_in; /* the number of the throttling that `limit` is for */
 	ekb_u32 limit; /* bytes of window while throttled; 0: unknown */
 	ekb_u32 seen; /* enum ekb_seen */
 	ekb_u32 scale; /* of the receiver's windows */
@@ -129,21 +130,21 @@ EKB_FN void ekb_stall(struct ekb_group *group, struct ekb_stream *stream, ekb_u3
 	stream->stalled_in = group->throttling;
 }
 
-EKB_FN void ekb_let_go(struct ekb_group *group, struct ekb_stream *stream)
+EKB_FN void ekb_release(struct ekb_group *group, struct ekb_stream *stream)
 {
 	if (ekb_is_stalled(group, stream))
 		group->stalled -= 1;
 	stream->stalled_in = 0;
 }
 
-/* The stream is over, or another one begins in its place. */
+/* The stream ends, or a new one with its index begins. */
 EKB_FN void ekb_end(struct ekb_group *group, struct ekb_stream *stream)
 {
-	ekb_let_go(group, stream);
+	ekb_release(group, stream);
 	__builtin_memset(stream, 0, sizeof(*stream));
 }
 
-/* Bytes acknowledged per round trip up to now; 0: unknown. */
+/* The flow: bytes acknowledged per round trip; 0: unknown. */
 EKB_FN ekb_u32 ekb_flow(const struct ekb_stream *stream)
 {
 	ekb_u32 since;
@@ -154,8 +155,7 @@ EKB_FN ekb_u32 ekb_flow(const struct ekb_stream *stream)
 	return since > stream->flow ? since : stream->flow;
 }
 
-/* What the stream's window is as long as the group is throttled, decided when throttling begins or, which is the same, with
- * the stream's first packet from then on. */
+/* Sets the stream's window limit for the current throttling, with the stream's first packet after it began. */
 EKB_FN void ekb_limit(const struct ekb_settings *settings, const struct ekb_group *group, struct ekb_stream *stream)
 {
 	ekb_u64 limit;
@@ -171,7 +171,7 @@ EKB_FN void ekb_limit(const struct ekb_settings *settings, const struct ekb_grou
 	stream->limit = (ekb_u32)limit;
 }
 
-/* Scaling is used if both SYNs have the option (RFC 7323, section 2.2); an answering SYN only has it if it was asked. */
+/* Windows are scaled if both SYNs have the option (RFC 7323, section 2.2). A SYN-ACK has it only if the SYN had it. */
 EKB_FN void ekb_learn_scale(struct ekb_stream *stream, const struct ekb_packet *packet)
 {
 	ekb_u32 both = EKB_DATA_SYN | EKB_ACKS_SYN, scales = EKB_DATA_SCALES | EKB_ACKS_SCALES;
@@ -265,8 +265,8 @@ EKB_FN void ekb_acked(const struct ekb_settings *settings, struct ekb_group *gro
 	if (ekb_after(packet->ack, stream->ack)) {
 		stream->ack = packet->ack;
 		stream->repeats = 0;
-		ekb_let_go(group, stream);
-		/* What it acknowledges may have passed before the gateway was there. */
+		ekb_release(group, stream);
+		/* The data may have passed before the gateway started. */
 		if (ekb_after(stream->ack, stream->sent))
 			stream->sent = stream->ack;
 		if ((stream->seen & EKB_IN_ROUND) && !ekb_after(stream->round_end, stream->ack))
@@ -284,7 +284,7 @@ EKB_FN void ekb_acked(const struct ekb_settings *settings, struct ekb_group *gro
 		ekb_stall(group, stream, index);
 }
 
-/* The window field that takes the place of the packet's; 0: it stays as it is. */
+/* The window field to write into the packet; 0: it stays as it is. */
 EKB_FN ekb_u32 ekb_window(const struct ekb_stream *stream, ekb_u32 window)
 {
 	ekb_u32 shift = stream->scale & 15, field, least;
@@ -310,7 +310,7 @@ EKB_FN ekb_u32 ekb_observe(const struct ekb_settings *settings, struct ekb_group
 	}
 	if ((packet->flags & (EKB_SYN | EKB_ACK)) == EKB_SYN)
 		ekb_end(group, stream);
-	/* Before the packet counts: it comes after the flow that was observed before. */
+	/* First, so that this packet does not count in the flow observed before throttling. */
 	ekb_limit(settings, group, stream);
 	if (packet->flags & EKB_SYN)
 		ekb_learn_scale(stream, packet);

@@ -1,4 +1,4 @@
-//! What the RFCs say of peers that do not answer, answer that they have no room, or answer for somebody else.
+//! Against the RFCs: peers that do not answer, that close their window, or whose segments are forged.
 
 mod common;
 

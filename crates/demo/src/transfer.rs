@@ -58,10 +58,10 @@ pub fn run() -> anyhow::Result<()> {
     }))
 }
 
-/// A program that ends with this value.
-struct Ended(Child);
+/// A program that is killed when this value is dropped.
+struct ChildGuard(Child);
 
-impl Drop for Ended {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
@@ -69,7 +69,7 @@ impl Drop for Ended {
 }
 
 /// Writes the file and starts Python's HTTP server on the server node; returns when it listens.
-fn serve(lab: &mut Lab, size: Bytes) -> anyhow::Result<Ended> {
+fn serve(lab: &mut Lab, size: Bytes) -> anyhow::Result<ChildGuard> {
     let folder = ekiden_lab::run_directory().context("the lab has no directory")?.join(FOLDER);
     let file = std::fs::create_dir(&folder).and_then(|()| File::create(folder.join(FILE)));
     let mut file = BufWriter::new(file.context("cannot write the file to be served")?);
@@ -83,7 +83,7 @@ fn serve(lab: &mut Lab, size: Bytes) -> anyhow::Result<Ended> {
     if let Some(stdout) = child.stdout.take() {
         BufReader::new(stdout).read_line(&mut line)?;
     }
-    let server = Ended(child);
+    let server = ChildGuard(child);
     if !line.starts_with("Serving HTTP") {
         bail!("python3 -m http.server did not start");
     }

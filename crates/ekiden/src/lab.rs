@@ -11,7 +11,7 @@ use std::process::{Command, ExitStatus, exit};
 
 use anyhow::Context;
 use clap::{Args as ClapArgs, Subcommand};
-use ekiden_lab::{Error, Interrupt, Lab, all_passed, check_supported, clean, isolate, run_directory};
+use ekiden_lab::{Error, Interrupt, Lab, all_passed, clean, isolate, run_directory};
 use ekiden_scenario::{Point, Scenario};
 
 use crate::out;
@@ -87,12 +87,12 @@ pub fn run(args: Args) -> anyhow::Result<()> {
 /// A scenario that the lab can build, as far as the file tells.
 fn load(file: &Path, point: &Point) -> anyhow::Result<Scenario> {
     let scenario = Scenario::load_with(file, point)?;
-    suits(file, &scenario)?;
+    check_supported(file, &scenario)?;
     Ok(scenario)
 }
 
-fn suits(file: &Path, scenario: &Scenario) -> anyhow::Result<()> {
-    check_supported(scenario).with_context(|| file.display().to_string())
+fn check_supported(file: &Path, scenario: &Scenario) -> anyhow::Result<()> {
+    ekiden_lab::check_supported(scenario).with_context(|| file.display().to_string())
 }
 
 fn check(args: &Check) -> anyhow::Result<()> {

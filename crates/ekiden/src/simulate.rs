@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         sweep::misused("--pcap is for a single run");
     }
     let plan = sweep::plan(&args.sweep, "simulate", Some(args.resolution))?;
-    plan.scenarios.iter().try_for_each(|scenario| suits(args, scenario))?;
+    plan.scenarios.iter().try_for_each(|scenario| check_supported(args, scenario))?;
     plan.scenarios.first().into_iter().for_each(sweep::warn);
     let work = |run: &Run| Ok(of_sweep(args, run).unwrap_or_else(|error| failed(&error)));
     let jobs = args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, |cores| cores.get() as u32));
@@ -91,11 +91,11 @@ fn single(args: &Args, scenario: &Scenario) -> anyhow::Result<()> {
 
 fn load(args: &Args, point: &Point) -> anyhow::Result<Scenario> {
     let scenario = Scenario::load_with(&args.sweep.file, point)?;
-    suits(args, &scenario)?;
+    check_supported(args, &scenario)?;
     Ok(scenario)
 }
 
-fn suits(args: &Args, scenario: &Scenario) -> anyhow::Result<()> {
+fn check_supported(args: &Args, scenario: &Scenario) -> anyhow::Result<()> {
     ekiden_sim::check_supported(scenario).with_context(|| args.sweep.file.display().to_string())
 }
 

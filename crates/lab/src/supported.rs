@@ -26,7 +26,7 @@ pub fn check_supported(scenario: &Scenario) -> Result<(), Error> {
         return only_simulated(format!("node.{name}.tcp.rtt_per_window"), "set it to false");
     }
     for (name, link) in &scenario.links {
-        suitable_link(name, link)?;
+        check_link(name, link)?;
     }
     chains(scenario)?;
     if let Some(name) = scenario.tunnels.keys().next() {
@@ -67,7 +67,7 @@ fn chains(scenario: &Scenario) -> Result<(), Error> {
     }
 }
 
-fn suitable_link(name: &str, link: &Link) -> Result<(), Error> {
+fn check_link(name: &str, link: &Link) -> Result<(), Error> {
     if link.discipline != Discipline::DropTail {
         return only_simulated(format!("link.{name}.discipline"), "set it to \"drop_tail\"");
     }

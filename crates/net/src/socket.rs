@@ -232,9 +232,9 @@ pub fn is_quiet(socket: &impl AsFd) -> bool {
     matches!(peek(socket, &mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// How long the kernel waits before it gives a silent connection up.
+/// How long the kernel waits before it probes a silent connection, and before it gives it up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct KeepaliveTimeouts {
     silence: Duration,
     pause: Duration,
     user_timeout: Option<Duration>,
@@ -244,15 +244,15 @@ pub struct Patience {
 /// broken after about 10 s. What it had before, if that was less, stays. Returns what it had.
 ///
 /// For a connection that rests: with a user timeout, the kernel also gives up one whose receiver does not read.
-pub fn watch_closely(socket: &impl AsFd) -> io::Result<Patience> {
+pub fn watch_closely(socket: &impl AsFd) -> io::Result<KeepaliveTimeouts> {
     let asked = SockRef::from(socket);
-    let before = Patience {
+    let before = KeepaliveTimeouts {
         silence: asked.tcp_keepalive_time()?,
         pause: asked.tcp_keepalive_interval()?,
         user_timeout: asked.tcp_user_timeout()?,
     };
     let [silence, pause, timeout] = [5, 2, 9].map(Duration::from_secs);
-    Patience {
+    KeepaliveTimeouts {
         silence: before.silence.min(silence),
         pause: before.pause.min(pause),
         // With probes at 5, 7 and 9 s. It stands for their number.
@@ -262,7 +262,7 @@ pub fn watch_closely(socket: &impl AsFd) -> io::Result<Patience> {
     Ok(before)
 }
 
-impl Patience {
+impl KeepaliveTimeouts {
     /// Gives it to a connection.
     pub fn restore(&self, socket: &impl AsFd) -> io::Result<()> {
         let socket = SockRef::from(socket);

@@ -61,11 +61,11 @@ pub async fn open(
     let request = Open { chain: rest.to_vec(), target: target.clone(), client }.encode();
     // Every node on the way has `connect` to reach the next; only one of them can be the one that waits.
     let limit = config.limits.connect * 2;
-    let turn = loop {
+    let permit = loop {
         let warm = match timeout(config.limits.connect, node.pool.get(first, peer)).await {
             Ok(Ok(warm)) => warm,
-            Ok(Err(turn)) => break turn,
-            Err(_) => return Err(no_turn(&config.name, first)),
+            Ok(Err(permit)) => break permit,
+            Err(_) => return Err(no_dial_permit(&config.name, first)),
         };
         let stream = warm.wake().map_err(|e| lost(first, &e))?;
         let answer = timeout(limit, ask(&stream, &request, &early)).await;
@@ -83,8 +83,8 @@ pub async fn open(
     };
     let dialled = dial_peer(&config, &node.names, &node.spare, first, peer).await;
     let (stream, mut auth) = dialled.inspect_err(|failure| warn(node, first, failure))?;
-    if let Some(turn) = turn {
-        turn.connected();
+    if let Some(permit) = permit {
+        permit.connected();
     }
     auth.extend(&request);
     match timeout(limit, ask(&stream, &auth, &early)).await {
@@ -426,8 +426,8 @@ fn no_answer(peer: &str) -> Failure {
     Failure::new(FailureCode::TimedOut, format_args!("node {peer} did not answer in time"))
 }
 
-/// What was to be sent was not: a dead node makes those that wait for a turn wait in vain.
-fn no_turn(own: &str, peer: &str) -> Failure {
+/// No connection came back and no permit to dial: a dead node makes those that wait for one wait in vain.
+fn no_dial_permit(own: &str, peer: &str) -> Failure {
     let text = format_args!(
         "node {own} had no connection to node {peer} in time: many streams wait for one, and that node is slow or does not answer"
     );

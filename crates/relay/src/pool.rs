@@ -8,17 +8,17 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ekiden_net::socket::Patience;
+use ekiden_net::socket::KeepaliveTimeouts;
 use ekiden_relay_proto::Failure;
 use ekiden_transport::{Connection, Resting};
 use tokio::sync::Notify;
 
 use crate::config::{Config, Peer};
 
-mod turns;
+mod dial_limiter;
 
-pub use turns::Turn;
-use turns::Turns;
+use dial_limiter::DialLimiter;
+pub use dial_limiter::DialPermit;
 
 /// A connection that rests for so long is probed sooner than one in use. One that is taken sooner costs nothing for it.
 const SHORT_REST: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ struct Warm {
     coming: usize,
     trouble: Option<Trouble>,
     /// To make one, for a stream that found none.
-    turns: Arc<Turns>,
+    limiter: Arc<DialLimiter>,
 }
 
 #[derive(Debug)]
@@ -58,8 +58,8 @@ struct Idle {
     since: Instant,
     /// Whether it has carried a stream.
     is_proven: bool,
-    /// What its socket had before it was probed sooner.
-    patience: Option<Patience>,
+    /// The timeouts of its socket from before it was probed sooner.
+    usual: Option<KeepaliveTimeouts>,
 }
 
 /// Connections made ahead fail.
@@ -93,19 +93,19 @@ impl Pool {
     }
 
     /// The connection to `peer` that was used last, if one is alive; else, after those that asked before, one that comes back
-    /// or a turn to make one.
-    pub async fn get(&self, name: &str, peer: &Peer) -> Result<Resting, Option<Turn>> {
+    /// or a permit to make one.
+    pub async fn get(&self, name: &str, peer: &Peer) -> Result<Resting, Option<DialPermit>> {
         // Under one lock, so that nothing comes back unnoticed between looking and waiting.
         let waiting = {
             let mut peers = self.lock();
             // If there is none, the configuration has changed meanwhile.
             let warm = peers.get_mut(name).filter(|warm| warm.peer == *peer).ok_or(None)?;
-            if !warm.turns.is_waited_for()
+            if !warm.limiter.is_waited_for()
                 && let Some(connection) = self.take_from(warm)
             {
                 return Ok(connection);
             }
-            warm.turns.begin()
+            warm.limiter.begin()
         };
         waiting.end(|| self.take(name, peer)).await.map_err(Some)
     }
@@ -134,7 +134,7 @@ impl Pool {
         if warm.idle.len() > warm.most {
             warm.idle.remove(0);
         }
-        warm.turns.returned();
+        warm.limiter.returned();
     }
 
     /// How many connections to `peer` are kept.
@@ -196,7 +196,7 @@ impl Pool {
             Ok(connection) => {
                 if let Some(connection) = connection.rest().filter(|_| warm.idle.len() < warm.most) {
                     warm.idle.insert(0, Idle::new(connection, false));
-                    warm.turns.returned();
+                    warm.limiter.returned();
                 }
             }
             Err(failure) => warm.fails(name, &failure),
@@ -210,7 +210,7 @@ impl Pool {
 
 impl Warm {
     fn new(peer: &Peer) -> Self {
-        Self { peer: peer.clone(), idle: Vec::new(), most: 0, coming: 0, trouble: None, turns: Turns::new() }
+        Self { peer: peer.clone(), idle: Vec::new(), most: 0, coming: 0, trouble: None, limiter: DialLimiter::new() }
     }
 
     /// How many connections to make now. While they fail, one at a time.
@@ -231,8 +231,8 @@ impl Warm {
                 dies_early |= !idle.is_proven && age < PROBATION;
                 return false;
             }
-            if age > SHORT_REST && idle.patience.is_none() {
-                idle.patience = idle.connection.watch_closely();
+            if age > SHORT_REST && idle.usual.is_none() {
+                idle.usual = idle.connection.watch_closely();
             }
             lasts |= age >= PROBATION && self.trouble.is_some_and(|trouble| trouble.since < idle.since);
             true
@@ -256,14 +256,14 @@ impl Warm {
 
 impl Idle {
     fn new(connection: Resting, is_proven: bool) -> Self {
-        Self { connection, since: Instant::now(), is_proven, patience: None }
+        Self { connection, since: Instant::now(), is_proven, usual: None }
     }
 
     /// The connection, if it is alive.
     fn wake(self) -> Option<Resting> {
         let is_alive = self.connection.is_quiet();
-        if let Some(patience) = &self.patience {
-            self.connection.restore(patience);
+        if let Some(usual) = &self.usual {
+            self.connection.restore(usual);
         }
         is_alive.then_some(self.connection)
     }

@@ -9,8 +9,8 @@ mod forward;
 mod http;
 mod leg;
 mod login;
-mod patience;
 mod socks;
+mod timeouts;
 mod transparent;
 
 use std::net::{SocketAddr, TcpStream as StdStream};
@@ -21,10 +21,10 @@ use ekiden_transport::Connection;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::access::quota::{ClientKey, Place};
+use crate::access::quota::{ClientKey, QuotaGuard};
 use crate::config::{ListenerKind, Peer};
 use crate::reach::Upstream;
-use crate::shared::{Busy, Current, Node, Permit};
+use crate::shared::{Current, InFlightGuard, Node, Permit};
 use crate::stream::duplex::{Broken, Duplex, Finished, Side};
 use crate::stream::expiry::Expiry;
 use crate::stream::pump::PumpError;
@@ -35,9 +35,9 @@ struct Stream {
     upstream: Upstream,
     /// Payload of the client that was read with its request.
     first: Vec<u8>,
-    busy: Busy,
+    busy: InFlightGuard,
     /// Among the connections of its user.
-    user: Option<Box<Place<String>>>,
+    user: Option<Box<QuotaGuard<String>>>,
 }
 
 /// Serves one connection until it is over. `current` is the listener it was accepted by, as the configuration in force has it.
@@ -57,7 +57,13 @@ pub fn connection(
 
 /// The same; keeps a node that stops, by `busy`, for as long as it may take until the request is known. From then on what is
 /// under way does.
-pub async fn last_connection(busy: Busy, permit: Permit, current: Current, stream: StdStream, from: SocketAddr) {
+pub async fn last_connection(
+    busy: InFlightGuard,
+    permit: Permit,
+    current: Current,
+    stream: StdStream,
+    from: SocketAddr,
+) {
     let limit = permit.node().config().limits.handshake;
     let mut serving = Box::pin(connection(permit, current, stream, from));
     if timeout(limit, &mut serving).await.is_err() {
@@ -96,12 +102,12 @@ async fn prepare(
 
 impl Stream {
     /// `busy` is from before the client was answered: draining must not miss a stream the client knows of.
-    fn new(busy: Busy, client: impl Into<Connection>, upstream: Upstream, first: Vec<u8>) -> Self {
+    fn new(busy: InFlightGuard, client: impl Into<Connection>, upstream: Upstream, first: Vec<u8>) -> Self {
         Self { client: Side::host(client), upstream, first, busy, user: None }
     }
 
     /// The same, as one of its user's.
-    fn of(mut self, user: Option<Box<Place<String>>>) -> Self {
+    fn of(mut self, user: Option<Box<QuotaGuard<String>>>) -> Self {
         self.user = user;
         self
     }
@@ -182,11 +188,11 @@ fn log_failure(node: &Node, from: SocketAddr, by: &str, target: &Target, failure
     }
 }
 
-/// A place for one more connection of `user`, if it may have one.
-fn place_for(node: &Node, user: &[u8]) -> Option<Box<Place<String>>> {
+/// Counts one more connection of `user`, if it may have one.
+fn user_quota(node: &Node, user: &[u8]) -> Option<Box<QuotaGuard<String>>> {
     let user = String::from_utf8_lossy(user).into_owned();
-    match node.users.enter(user.clone(), node.config().limits.user()) {
-        Ok(place) => Some(Box::new(place)),
+    match node.users.acquire(user.clone(), node.config().limits.user()) {
+        Ok(quota) => Some(Box::new(quota)),
         Err(limit) => {
             let line = format_args!("user {user:?}: {limit} ({}); others are refused", limit.key("user"));
             node.lines.warn("user", &user, line);

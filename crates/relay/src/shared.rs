@@ -80,7 +80,7 @@ pub struct Node {
 }
 
 /// A stream or request under way, until dropped.
-pub struct Busy(Arc<Node>);
+pub struct InFlightGuard(Arc<Node>);
 
 /// A worker as the others see it.
 #[derive(Debug, Clone)]
@@ -204,9 +204,9 @@ impl Node {
     }
 
     /// Marks the beginning of a stream or request.
-    pub fn begin(self: &Arc<Self>) -> Busy {
+    pub fn begin(self: &Arc<Self>) -> InFlightGuard {
         self.busy.fetch_add(1, Ordering::Relaxed);
-        Busy(self.clone())
+        InFlightGuard(self.clone())
     }
 
     /// Streams and requests under way.
@@ -245,7 +245,7 @@ impl Node {
     }
 }
 
-impl Drop for Busy {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.0.busy.fetch_sub(1, Ordering::Relaxed);
     }

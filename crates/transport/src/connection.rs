@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, ready};
 
 use ekiden_keys::Fingerprint;
-use ekiden_net::socket::{self, Patience};
+use ekiden_net::socket::{self, KeepaliveTimeouts};
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
@@ -273,14 +273,14 @@ impl Resting {
     }
 
     /// Probes the other end soon and often; returns what was set before. `None` if the socket does not allow it.
-    pub fn watch_closely(&self) -> Option<Patience> {
+    pub fn watch_closely(&self) -> Option<KeepaliveTimeouts> {
         socket::watch_closely(self.socket.as_ref()?).ok()
     }
 
     /// Ends [`Resting::watch_closely`].
-    pub fn restore(&self, patience: &Patience) {
-        // At worst it stays less patient than it was.
-        let _ = self.socket.as_ref().map(|socket| patience.restore(socket));
+    pub fn restore(&self, timeouts: &KeepaliveTimeouts) {
+        // At worst it keeps the shorter timeouts.
+        let _ = self.socket.as_ref().map(|socket| timeouts.restore(socket));
     }
 
     /// Brings it back into the current event loop.

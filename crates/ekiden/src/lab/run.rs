@@ -17,7 +17,7 @@ use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 
 use super::children::Children;
-use super::{load, suits};
+use super::{check_supported, load};
 use crate::exit;
 use crate::sweep;
 
@@ -76,7 +76,7 @@ fn single(args: &Args, point: &Point) -> anyhow::Result<()> {
 /// Every run in a process of its own.
 fn several(args: &Args) -> anyhow::Result<()> {
     let plan = sweep::plan(&args.sweep, "lab", None)?;
-    plan.scenarios.iter().try_for_each(|scenario| suits(&args.sweep.file, scenario))?;
+    plan.scenarios.iter().try_for_each(|scenario| check_supported(&args.sweep.file, scenario))?;
     plan.scenarios.first().into_iter().for_each(sweep::warn);
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
     let children = Children::new().context("cannot wait for signals")?;

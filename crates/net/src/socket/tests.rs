@@ -3,16 +3,16 @@
 use super::*;
 
 #[test]
-fn a_connection_that_is_watched_closely_gets_its_patience_back() {
+fn a_connection_that_is_watched_closely_gets_its_timeouts_back() {
     for (silence, user_timeout, watched) in [(60, None, (5, 9)), (3, Some(4), (3, 4)), (60, Some(40), (5, 9))] {
         let [silence, keepalive, timeout] = [silence, watched.0, watched.1].map(Duration::from_secs);
         let user_timeout = user_timeout.map(Duration::from_secs);
         let options = TcpOptions { keepalive: Some(silence), user_timeout, ..TcpOptions::default() };
         let socket = new_socket(SocketAddr::from(([127, 0, 0, 1], 0)), &options).unwrap();
-        let patience = watch_closely(&socket).unwrap();
+        let timeouts = watch_closely(&socket).unwrap();
         assert_eq!(socket.tcp_keepalive_time().unwrap(), keepalive);
         assert_eq!(socket.tcp_user_timeout().unwrap(), Some(timeout));
-        patience.restore(&socket).unwrap();
+        timeouts.restore(&socket).unwrap();
         assert_eq!(socket.tcp_keepalive_time().unwrap(), silence);
         assert_eq!(socket.tcp_user_timeout().unwrap(), user_timeout);
     }

@@ -61,14 +61,14 @@ struct Entry {
 
 /// One open connection. It counts until it is dropped.
 #[derive(Debug)]
-pub struct Place<K: Hash + Eq> {
+pub struct QuotaGuard<K: Hash + Eq> {
     quotas: Arc<Quotas<K>>,
     key: K,
     /// By which it was let in.
     rate: u32,
 }
 
-/// Why there is no place: one of the two limits, with its value.
+/// Why a connection is refused: one of the two limits, with its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Limit {
     /// Connections at one time.
@@ -122,13 +122,13 @@ impl<K> Default for Quotas<K> {
 }
 
 impl<K: Hash + Eq + Clone> Quotas<K> {
-    /// A place for one more connection of `key`.
+    /// Counts one more connection of `key`.
     ///
     /// # Errors
     /// It has as many as it is allowed.
-    pub fn enter(self: &Arc<Self>, key: K, allowance: Allowance) -> Result<Place<K>, Limit> {
+    pub fn acquire(self: &Arc<Self>, key: K, allowance: Allowance) -> Result<QuotaGuard<K>, Limit> {
         self.count(&key, allowance, self.started.elapsed())?;
-        Ok(Place { quotas: self.clone(), key, rate: allowance.rate })
+        Ok(QuotaGuard { quotas: self.clone(), key, rate: allowance.rate })
     }
 
     fn count(&self, key: &K, allowance: Allowance, now: Duration) -> Result<(), Limit> {
@@ -137,12 +137,12 @@ impl<K: Hash + Eq + Clone> Quotas<K> {
             part.sweep(now);
             part.entries.insert(key.clone(), Entry::default());
         }
-        part.entries.get_mut(key).map_or(Ok(()), |entry| entry.enter(allowance, now))
+        part.entries.get_mut(key).map_or(Ok(()), |entry| entry.acquire(allowance, now))
     }
 }
 
 impl<K: Hash + Eq> Quotas<K> {
-    fn leave(&self, key: &K, now: Duration) {
+    fn release(&self, key: &K, now: Duration) {
         let mut part = self.part(key);
         let Some(entry) = part.entries.get_mut(key) else { return };
         entry.open -= 1;
@@ -169,7 +169,7 @@ impl<K: Hash + Eq> Part<K> {
 }
 
 impl Entry {
-    fn enter(&mut self, allowance: Allowance, now: Duration) -> Result<(), Limit> {
+    fn acquire(&mut self, allowance: Allowance, now: Duration) -> Result<(), Limit> {
         let full_at = self.full_at.max(now) + BURST / allowance.rate;
         let limit = if self.open >= allowance.open {
             Limit::Open(allowance.open)
@@ -188,7 +188,7 @@ impl Entry {
     }
 }
 
-impl<K: Hash + Eq> Place<K> {
+impl<K: Hash + Eq> QuotaGuard<K> {
     /// Ends it as if it had never been: it does not count for the rate either.
     pub fn give_back(self) {
         let mut part = self.quotas.part(&self.key);
@@ -203,9 +203,9 @@ impl<K: Hash + Eq> Place<K> {
     }
 }
 
-impl<K: Hash + Eq> Drop for Place<K> {
+impl<K: Hash + Eq> Drop for QuotaGuard<K> {
     fn drop(&mut self) {
-        self.quotas.leave(&self.key, self.quotas.started.elapsed());
+        self.quotas.release(&self.key, self.quotas.started.elapsed());
     }
 }
 
@@ -228,7 +228,7 @@ mod tests {
         let refused = quotas.count(&1, ALLOWED, ms(0)).unwrap_err();
         assert_eq!(refused, Limit::Open(4));
         quotas.count(&2, ALLOWED, ms(0)).expect("another one is not concerned");
-        quotas.leave(&1, ms(0));
+        quotas.release(&1, ms(0));
         quotas.count(&1, ALLOWED, ms(0)).unwrap();
         quotas.count(&1, ALLOWED, ms(0)).unwrap_err();
     }
@@ -238,7 +238,7 @@ mod tests {
         let quotas = Quotas::<u8>::default();
         let comes = |at| {
             let come = quotas.count(&1, ALLOWED, ms(at));
-            come.inspect(|()| quotas.leave(&1, ms(at)))
+            come.inspect(|()| quotas.release(&1, ms(at)))
         };
         for at in 0..10 {
             comes(at).unwrap();
@@ -257,10 +257,10 @@ mod tests {
         let quotas = Arc::new(Quotas::<u8>::default());
         let allowance = Allowance { open: 1, rate: 1 };
         for _ in 0..100 {
-            quotas.enter(1, allowance).unwrap().give_back();
+            quotas.acquire(1, allowance).unwrap().give_back();
         }
-        quotas.enter(1, allowance).unwrap();
-        assert_eq!(quotas.enter(1, allowance).unwrap_err(), Limit::Rate(1), "this one was only dropped");
+        quotas.acquire(1, allowance).unwrap();
+        assert_eq!(quotas.acquire(1, allowance).unwrap_err(), Limit::Rate(1), "this one was only dropped");
     }
 
     #[test]
@@ -272,7 +272,7 @@ mod tests {
             // A hundred in a millisecond, each gone at once: a hundred thousand in any second have not refilled.
             let now = Duration::from_micros(key * 10);
             quotas.count(&key, Allowance { open: 4, rate: 1 }, now).unwrap();
-            quotas.leave(&key, now);
+            quotas.release(&key, now);
             most = most.max(if key % 1000 == 0 { size() } else { 0 });
         }
         assert!((100_000..=210_000).contains(&most), "{most}");
@@ -280,7 +280,7 @@ mod tests {
         let later = Duration::from_secs(100);
         for key in 0..1000 {
             quotas.count(&key, Allowance { open: 4, rate: 1000 }, later).unwrap();
-            quotas.leave(&key, later + ms(1));
+            quotas.release(&key, later + ms(1));
         }
         assert_eq!(size(), 0);
     }

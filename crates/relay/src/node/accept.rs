@@ -16,7 +16,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::config::Listener;
 use crate::serve;
-use crate::shared::{Busy, Claim, Current, Node, Permit, Worker};
+use crate::shared::{Claim, Current, InFlightGuard, Node, Permit, Worker};
 
 /// How long a worker does not accept after the process ran out of descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -40,7 +40,7 @@ impl Drop for Steering {
 /// What a socket's worker is told when it is to close it.
 pub struct LastOrders {
     /// Until its queue has been emptied, if anyone waits in it.
-    pub busy: Option<Busy>,
+    pub busy: Option<InFlightGuard>,
     /// New connections come to other sockets while this is there; without it there is none to come to.
     pub steering: Option<Arc<Steering>>,
     /// What it is accepted for, until the queue is empty, where the listener was removed.

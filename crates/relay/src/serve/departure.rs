@@ -3,7 +3,7 @@
 use ekiden_relay_proto::{Failure, FailureCode};
 use tokio::net::TcpStream;
 
-use super::patience::left;
+use super::timeouts::left;
 
 /// What it means that a client ends its side, with nothing sent that was not read, before it is answered. A reset always means
 /// that it has left.

@@ -25,10 +25,10 @@ use self::origin::{Origin, finish};
 use super::caller::Caller;
 use super::departure::{End, unless_it_leaves};
 use super::login::{self, Login};
-use super::patience::{LINGER, end_first, leaving, left, while_moving};
-use super::{Stream, log_failure, place_for};
+use super::timeouts::{LINGER, end_first, leaving, left, while_moving};
+use super::{Stream, log_failure, user_quota};
 use crate::access::logins::Crowded;
-use crate::access::quota::Place;
+use crate::access::quota::QuotaGuard;
 use crate::config::{Limits, Listener, ListenerKind, Reply};
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, is_allowed, reach};
@@ -58,7 +58,7 @@ struct Client<'a> {
     stream: Connection,
     reader: Reader,
     /// Its place among the connections of the user who made the last request.
-    user: Option<Box<Place<String>>>,
+    user: Option<Box<QuotaGuard<String>>>,
     /// The head of its last request.
     heads: Holding,
     /// Whether one of its requests was admitted.
@@ -232,7 +232,7 @@ impl Client<'_> {
             }
         }
         if self.user.as_ref().is_none_or(|place| place.key().as_bytes() != user) {
-            self.user = place_for(self.node, user);
+            self.user = user_quota(self.node, user);
         }
         match self.user {
             Some(_) => Ok(()),

@@ -13,9 +13,9 @@ use tokio::time::timeout;
 use super::caller::Caller;
 use super::departure::{End, unless_it_leaves};
 use super::login::{self, Login};
-use super::patience::{left, linger};
-use super::{Stream, log_failure, place_for};
-use crate::access::quota::{ClientKey, Place};
+use super::timeouts::{left, linger};
+use super::{Stream, log_failure, user_quota};
+use crate::access::quota::{ClientKey, QuotaGuard};
 use crate::config::{Listener, Reply};
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, is_allowed, reach};
@@ -82,8 +82,8 @@ struct Request {
     target: Target,
     /// What it has sent behind its request.
     first: Vec<u8>,
-    /// Its place among the connections of its user, if it has one.
-    user: Option<Box<Place<String>>>,
+    /// Counts it among the connections of its user, if it has one.
+    user: Option<Box<QuotaGuard<String>>>,
 }
 
 /// `None` if the client was refused and told so.
@@ -134,12 +134,12 @@ async fn request(
                     return Err(io::ErrorKind::ConnectionAborted.into());
                 }
                 let user = match &name {
-                    Some(name) => match place_for(node, name) {
+                    Some(name) => match user_quota(node, name) {
                         None => {
                             client.write_all(&reply(FailureCode::Forbidden.socks_reply(), None)).await?;
                             return Ok(None);
                         }
-                        place => place,
+                        quota => quota,
                     },
                     None => None,
                 };

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
 use super::{Load, Node, Worker};
-use crate::access::quota::{Allowance, ClientKey, Limit, Place};
+use crate::access::quota::{Allowance, ClientKey, Limit, QuotaGuard};
 use crate::config::{Listener, ListenerKind};
 
 /// A connection that ends sooner was short.
@@ -34,7 +34,7 @@ pub struct Permit {
     load: Arc<Load>,
     since: Instant,
     /// Among the connections of its client, if those are counted.
-    place: Option<Place<ClientKey>>,
+    quota: Option<QuotaGuard<ClientKey>>,
     /// Of a connection to a leg listener, until it has proven a key.
     stranger: Option<Box<Stranger>>,
 }
@@ -42,12 +42,12 @@ pub struct Permit {
 /// A connection that may be another node's. Counts as a stranger's until dropped.
 struct Stranger {
     node: Arc<Node>,
-    place: Option<Place<ClientKey>>,
+    quota: Option<QuotaGuard<ClientKey>>,
 }
 
 /// What a connection counts as before anything is known of it but where it comes from.
 pub struct Claim {
-    place: Option<Place<ClientKey>>,
+    quota: Option<QuotaGuard<ClientKey>>,
     stranger: Option<Box<Stranger>>,
 }
 
@@ -60,9 +60,9 @@ impl Claim {
             ListenerKind::Leg(_) => stranger = Some(Box::new(Stranger::new(node, from.ip())?)),
             // It will be told whose connection it is.
             _ if listener.is_told_by(from) => {}
-            _ => counted = Some(place(node, from.ip())?),
+            _ => counted = Some(acquire(node, from.ip())?),
         }
-        Some(Self { place: counted, stranger })
+        Some(Self { quota: counted, stranger })
     }
 }
 
@@ -78,21 +78,21 @@ impl Permit {
             node: node.clone(),
             load: worker.load.clone(),
             since: Instant::now(),
-            place: claim.place,
+            quota: claim.quota,
             stranger: claim.stranger,
         }
     }
 
     /// Counts it as one of the client at `address`. Whether that may have one more; if not, it is to be reset.
     pub fn count_for(&mut self, address: IpAddr) -> bool {
-        self.place = place(&self.node, address);
-        self.place.is_some()
+        self.quota = acquire(&self.node, address);
+        self.quota.is_some()
     }
 
     /// It is another node's, which has proven it: it counts for nobody any more.
     pub fn is_proven(&mut self) {
-        if let Some(place) = self.stranger.take().and_then(|mut stranger| stranger.place.take()) {
-            place.give_back();
+        if let Some(quota) = self.stranger.take().and_then(|mut stranger| stranger.quota.take()) {
+            quota.give_back();
         }
     }
 
@@ -108,7 +108,7 @@ impl Stranger {
         let limits = &node.config().limits;
         // Counts itself from here on.
         let before = node.unproven.fetch_add(1, Ordering::Relaxed);
-        let mut stranger = Self { node: node.clone(), place: None };
+        let mut stranger = Self { node: node.clone(), quota: None };
         let most = node.most_connections().div_ceil(STRANGERS);
         let client = ClientKey::from(address);
         if before >= most {
@@ -120,11 +120,11 @@ impl Stranger {
         }
         let open = limits.client_connections.max(HANDSHAKES.open);
         let allowance = Allowance { open, rate: limits.client_rate.max(HANDSHAKES.rate) };
-        let place = node.strangers.enter(client, allowance).map_err(|limit| {
+        let quota = node.strangers.acquire(client, allowance).map_err(|limit| {
             let line = format_args!("client {client}: {limit} to leg listeners without a key; others are reset");
             node.lines.warn("stranger", client, line);
         });
-        stranger.place = Some(place.ok()?);
+        stranger.quota = Some(quota.ok()?);
         Some(stranger)
     }
 }
@@ -148,16 +148,16 @@ impl Drop for Permit {
     }
 }
 
-/// A place for one more connection of the client at `address`, if it may have one.
-fn place(node: &Node, address: IpAddr) -> Option<Place<ClientKey>> {
+/// Counts one more connection of the client at `address`, if it may have one.
+fn acquire(node: &Node, address: IpAddr) -> Option<QuotaGuard<ClientKey>> {
     let client = ClientKey::from(address);
     let limits = &node.config().limits;
     let is_own = address.to_canonical().is_loopback();
     let rate = if is_own { limits.loopback_rate } else { limits.client_rate };
     // Those on this machine are one address, and take files from it in any case. Who sets the limit knows the clients.
     let most = if is_own || limits.limits_clients { u32::MAX } else { node.most_of_one_client() };
-    let place = node.clients.enter(client, Allowance { rate, open: limits.client_connections.min(most) });
-    let refused = place.map_err(|limit| {
+    let quota = node.clients.acquire(client, Allowance { rate, open: limits.client_connections.min(most) });
+    let refused = quota.map_err(|limit| {
         let key = match limit {
             Limit::Open(_) if most < limits.client_connections => "half of what the limit of open files allows".into(),
             Limit::Rate(_) if is_own => "limits.loopback_rate".into(),

@@ -32,7 +32,7 @@ struct Control<'a> {
     node: &'a Arc<Node>,
     target: &'a Target,
     /// How long a transfer whose data has ended may go without being called complete.
-    patience: Duration,
+    completion_limit: Duration,
     upstream: Upstream,
     reader: Reader,
     replies: Replies,
@@ -63,11 +63,11 @@ impl Client<'_> {
 }
 
 impl<'a> Control<'a> {
-    async fn open(node: &'a Arc<Node>, target: &'a Target, patience: Duration) -> Result<Self, Failed> {
+    async fn open(node: &'a Arc<Node>, target: &'a Target, completion_limit: Duration) -> Result<Self, Failed> {
         let upstream = reach(node, Destination::asked(target), Early::Nothing).await;
         let upstream = upstream.map_err(|failure| Failed::Tell(failure.code.http_status(), failure.text))?;
         let reader = Reader::new(upstream.side.framing);
-        Ok(Self { node, target, patience, upstream, reader, replies: Replies::default() })
+        Ok(Self { node, target, completion_limit, upstream, reader, replies: Replies::default() })
     }
 
     /// The whole dialogue but its end. Whether the client's connection can take another request.
@@ -238,7 +238,7 @@ impl<'a> Control<'a> {
             }
         };
         if !is_complete {
-            let complete = timeout(self.patience, self.last_reply()).await;
+            let complete = timeout(self.completion_limit, self.last_reply()).await;
             let silent = |_| Failed::Tell(504, format!("ftp {}: the server does not say it is complete", self.target));
             let reply = complete.map_err(silent)??;
             if !reply.is_done() {

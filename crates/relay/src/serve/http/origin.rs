@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use crate::peer::delivered;
 use crate::reach::Upstream;
 use crate::serve::http::body::Reader;
-use crate::serve::patience::LINGER;
+use crate::serve::timeouts::LINGER;
 use crate::shared::Node;
 use crate::stream::between_streams::BetweenStreams;
 use crate::stream::duplex::Side;

@@ -83,18 +83,18 @@ async fn ended(client: &TcpStream) {
     }
 }
 
-/// Completes when `client`'s connection breaks, or `patience` after it ended its side when no response `has_begun`:
+/// Completes when `client`'s connection breaks, or `grace` after it ended its side when no response `has_begun`:
 /// a client may say that it has no more requests and wait, but one that left looks the same. With a body, whoever
 /// reads that notices the end.
-pub async fn leaving(client: &TcpStream, has_body: bool, patience: Duration, has_begun: &AtomicBool) {
+pub async fn leaving(client: &TcpStream, has_body: bool, grace: Duration, has_begun: &AtomicBool) {
     let ends = async {
         if has_body {
             return pending().await;
         }
-        sleep(SOON.min(patience)).await;
+        sleep(SOON.min(grace)).await;
         // Behind another request the end of that one counts.
         ended(client).await;
-        sleep(patience).await;
+        sleep(grace).await;
         if has_begun.load(Ordering::Relaxed) {
             pending().await
         }

@@ -1,5 +1,7 @@
 //! The parameters of all algorithms: by name, and in the layout that the C headers read.
 
+use std::fmt::Display;
+
 use bytemuck::{NoUninit, Pod, Zeroable};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
@@ -102,20 +104,33 @@ impl CongestionParameters {
     /// If there is no such parameter, or the value is not a number in its range. [`Tunables::new`]
     /// checks whether the parameters fit together.
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), ParameterError> {
+        self.take(name, value.trim().parse().ok(), &value)
+    }
+
+    /// Sets one parameter.
+    ///
+    /// # Errors
+    /// As [`CongestionParameters::set`].
+    pub fn set_number(&mut self, name: &str, number: f64) -> Result<(), ParameterError> {
+        self.take(name, Some(number), &number)
+    }
+
+    /// `written` is what an error shows.
+    fn take(&mut self, name: &str, number: Option<f64>, written: &dyn Display) -> Result<(), ParameterError> {
         let Some(at) = PARAMETERS.iter().position(|parameter| parameter.name == name) else {
             let known = PARAMETERS.map(|parameter| parameter.name).join(", ");
             return Err(ParameterError::Name { name: name.into(), known });
         };
         let parameter = &PARAMETERS[at];
-        match value.trim().parse::<f64>() {
-            Ok(number)
+        match number {
+            Some(number)
                 if (parameter.least..=parameter.most).contains(&number)
                     && !(parameter.whole && number.fract() != 0.0) =>
             {
                 self.0[at] = number;
                 Ok(())
             }
-            _ => Err(ParameterError::Value { parameter, value: value.into() }),
+            _ => Err(ParameterError::Value { parameter, value: written.to_string() }),
         }
     }
 

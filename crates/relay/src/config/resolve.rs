@@ -345,7 +345,7 @@ impl Source<'_> {
         for (group, parameters) in table.get_ref() {
             for (parameter, value) in parameters {
                 let name = format!("{}.{}", group.get_ref(), parameter.get_ref());
-                let set = settings.set(&name, &value.get_ref().to_string());
+                let set = settings.set_number(&name, *value.get_ref());
                 set.map_err(|error| self.error(Some(parameter.span()), error.to_string()))?;
             }
         }

@@ -30,8 +30,8 @@ mod listening;
 pub mod process;
 mod warm;
 
-/// Turns that a thread gives to streams that need not wait before it looks which others need not wait any more. With tokio's
-/// 61, streams that always have something to move leave others next to nothing.
+/// How many ready tasks a thread runs before it asks the kernel which other connections are ready (tokio's
+/// `event_interval`). With tokio's 61, streams that always have data to move leave others next to nothing.
 const TURNS: u32 = 8;
 
 /// A running node. Dropping it resets all its connections.
@@ -239,18 +239,18 @@ impl Relay {
 impl Drop for Relay {
     fn drop(&mut self) {
         self.stop_accepting();
-        // Of a node that did not get as far as serving.
+        // The event loops of a node that was never started.
         self.runtimes.drain(..).for_each(Runtime::shutdown_background);
         for (stop, thread) in self.threads.drain(..) {
             let _ = stop.send(());
-            // A worker that panicked has said so; there is nothing to add here.
+            // A worker that panicked has printed its message already.
             let _ = thread.join();
         }
     }
 }
 
 fn work(runtime: Runtime, stopped: oneshot::Receiver<()>) {
-    // Either way there is nothing left to wait for.
+    // In either case nothing is left to wait for.
     let _ = runtime.block_on(stopped);
     runtime.shutdown_background();
 }

@@ -22,18 +22,18 @@ use crate::stream::framing::Framing;
 
 pub mod probe;
 
-/// Payload that may travel with OPEN, before the answer. It is left where it is until the stream is open, so
-/// that it can be sent again on another connection.
+/// Early payload: it may be sent behind OPEN, before the answer. It stays in its buffer until the stream is open, so that
+/// it can be sent again on another connection.
 pub enum Early<'a> {
-    /// The client speaks only when it has been answered.
+    /// No early payload: the client sends nothing before it is answered.
     Nothing,
     /// These bytes, which may arrive twice.
     Repeatable(&'a [u8]),
-    /// What a host has sent or sends while the stream is being opened. It arrives once or not at all.
+    /// What the host at this connection sends until the stream is open. It arrives once or not at all.
     Host(&'a Connection),
-    /// The same of a node: whole DATA frames.
+    /// What a node sends until the stream is open, in whole DATA frames. It arrives once or not at all.
     Node(&'a Connection),
-    /// As [`Early::Host`], behind these bytes of this node's own, which may arrive twice.
+    /// These bytes of this node's own, which may arrive twice, and behind them what a host sends, as [`Early::Host`].
     Introduced(&'a [u8], &'a Connection),
 }
 
@@ -56,10 +56,10 @@ pub async fn open(
         let text = format_args!("node {} does not know the node '{first}'", config.name);
         return Err(Failure::new(FailureCode::UnknownNode, text));
     };
-    // A port of 0, which only a balancer can tell, has no place in OPEN.
+    // OPEN cannot carry a port of 0, which only a balancer can report.
     let client = client.filter(|client| client.port() != 0);
     let request = Open { chain: rest.to_vec(), target: target.clone(), client }.encode();
-    // Every node on the way has `connect` to reach the next; only one of them can be the one that waits.
+    // Every node of the chain has the limit `connect` to reach the next, but only one of them waits at a time.
     let limit = config.limits.connect * 2;
     let permit = loop {
         let warm = match timeout(config.limits.connect, node.pool.get(first, peer)).await {
@@ -74,7 +74,7 @@ pub async fn open(
         }
         match answer {
             Ok(Ok(answer)) => return answered(node, first, peer, stream, answer),
-            // The connection was dead, not the peer.
+            // The idle connection was dead. The peer may be well.
             Ok(Err(Unanswered::Ended | Unanswered::Reset(_))) => continue,
             Ok(Err(Unanswered::Broken(error))) => return Err(lost(first, &error)),
             Ok(Err(Unanswered::Abandoned(error))) => return Err(abandoned(&error)),
@@ -92,7 +92,7 @@ pub async fn open(
             node.lines.recovered(first, format_args!("node {first} is reached again"));
             answered(node, first, peer, stream, answer)
         }
-        // The other node's verdict on this one's key comes after the handshake.
+        // The other node refuses this node's key only after this side has finished its handshake.
         Ok(Err(Unanswered::Reset(error) | Unanswered::Broken(error)))
             if error.kind() == io::ErrorKind::PermissionDenied =>
         {
@@ -125,7 +125,7 @@ pub async fn connect_with(
     let (stream, auth) = dial_peer(config, names, spare, name, peer).await?;
     stream.send_all(&auth).await.map_err(|error| lost(name, &error))?;
     let stream = BetweenStreams::new(stream);
-    // The other node says nothing if it takes this one's key, and otherwise after one round trip.
+    // A node that takes this node's key sends nothing. One that refuses it says so within a round trip.
     let rtt = tcp_info(stream.socket()).map_or(0, |info| info.rtt_us);
     let time = Duration::from_micros(rtt.into()) * 2 + Duration::from_millis(100);
     let said = match timeout(time, something_said(&stream)).await {
@@ -144,7 +144,7 @@ pub async fn connect_with(
     }
 }
 
-/// Completes when there is a byte to be read, or an end.
+/// Completes when a byte or the end of the stream can be read.
 async fn something_said(stream: &Connection) -> io::Result<()> {
     loop {
         stream.readable().await?;
@@ -155,8 +155,8 @@ async fn something_said(stream: &Connection) -> io::Result<()> {
     }
 }
 
-/// Waits until the acceptor has said that it holds nothing any more of a stream in which this side has said END; `has_ended`
-/// is whether the acceptor has said END too.
+/// Waits for the acceptor's DELIVERED, after this side has sent END. `has_ended`: the acceptor's END has been received
+/// already.
 pub async fn delivered(stream: &Connection, mut has_ended: bool) -> io::Result<()> {
     loop {
         match read_frame(stream).await? {
@@ -167,7 +167,7 @@ pub async fn delivered(stream: &Connection, mut has_ended: bool) -> io::Result<(
     }
 }
 
-/// What a peer said to OPEN.
+/// A peer's answer to OPEN.
 enum OpenReply {
     Opened(SocketAddr),
     Failed(Failure),
@@ -180,9 +180,9 @@ enum Unanswered {
     Ended,
     /// It was reset before the first byte of an answer. What was sent may have been taken.
     Reset(io::Error),
-    /// There is no other connection to try.
+    /// The connection broke, or the peer broke the protocol: the stream fails.
     Broken(io::Error),
-    /// The one who speaks early has gone.
+    /// The sender of the early payload has gone.
     Abandoned(io::Error),
 }
 
@@ -192,7 +192,7 @@ impl From<io::Error> for Unanswered {
     }
 }
 
-/// Connects and authenticates; returns what is still to be sent before the first request.
+/// Connects and authenticates. Returns what must be sent before the first request.
 async fn dial_peer(
     config: &Config,
     names: &Names,
@@ -217,7 +217,7 @@ async fn dial_peer(
     }
 }
 
-/// Sends `request` and early payload, and waits for the answer.
+/// Sends `request` and the early payload, and waits for the answer.
 async fn ask(stream: &Connection, request: &[u8], early: &Early<'_>) -> Result<OpenReply, Unanswered> {
     let mut once = 0;
     match ask_with(stream, request, early, &mut once).await {
@@ -226,7 +226,7 @@ async fn ask(stream: &Connection, request: &[u8], early: &Early<'_>) -> Result<O
     }
 }
 
-/// The same; counts in `once` the bytes sent that must not arrive twice.
+/// As [`ask`]. Counts in `once` the bytes it has sent that must not arrive twice.
 async fn ask_with(
     stream: &Connection,
     request: &[u8],
@@ -245,7 +245,7 @@ async fn ask_with(
             if let Early::Introduced(bytes, _) = early {
                 put_payload(&mut request, bytes);
             }
-            // A connection just accepted is not known to be readable yet, but mostly is.
+            // Tokio does not know yet whether a connection just accepted is readable. Mostly it is.
             match said(stream, framing, Connection::peek_now) {
                 Ok(seen) => {
                     request.extend(seen.frames);
@@ -308,17 +308,17 @@ fn put_payload(request: &mut Vec<u8>, bytes: &[u8]) {
     request.extend(bytes);
 }
 
-/// A copy of what a speaker has said.
+/// A copy of early payload.
 #[derive(Default)]
 struct Said {
     /// As DATA frames.
     frames: Vec<u8>,
-    /// How many of the speaker's bytes that is.
+    /// How many bytes of the sender's that is.
     bytes: usize,
 }
 
-/// What the speaker has said so far, left where it is. An end shows again when the stream runs; an error does not: the
-/// kernel tells it once, and an end after that.
+/// Peeks at what the sender has sent so far. An end can be seen again when the stream runs. An error cannot: the kernel
+/// reports it once, and then an end.
 fn said(
     speaker: &Connection,
     framing: Framing,
@@ -353,7 +353,7 @@ fn whole_frames(bytes: &[u8]) -> usize {
     whole
 }
 
-/// Takes the bytes that were sent early from the speaker, where they are known to be.
+/// Removes from the sender the bytes that were sent early; they are known to be there.
 fn consume(speaker: &Connection, mut n: usize) -> io::Result<()> {
     let mut sink = [0; 4096];
     while n > 0 {
@@ -376,7 +376,7 @@ fn answered(
     match answer {
         OpenReply::Opened(bound) => Ok((stream, bound)),
         OpenReply::Failed(failure) => {
-            // The stream is over for the peer once it hears END, also if payload was on its way.
+            // END ends the stream for the peer, even if payload is still on its way.
             let end = Header { kind: Kind::End, length: 0 }.encode();
             if stream.send_last(&end) && failure.code != FailureCode::Authentication {
                 node.pool.put(name, peer, stream);
@@ -387,7 +387,7 @@ fn answered(
     }
 }
 
-/// Someone must look after a peer that is dead or refuses: clients will go on asking.
+/// Logs that a peer is dead or refuses, because every stream over it fails until the operator acts.
 fn warn(node: &Node, peer: &str, failure: &Failure) {
     match failure.code {
         FailureCode::Authentication => node.lines.warn_until("refused", peer, format_args!("leg from {failure}")),
@@ -399,8 +399,8 @@ fn warn(node: &Node, peer: &str, failure: &Failure) {
     }
 }
 
-/// What is wrong behind `peer`: its own log says so too, but who looks after this node may not see that one, and a SOCKS client
-/// is told nothing but a number.
+/// Logs a failure behind `peer`. The peer logs it too, but the operator of this node may not see that log, and a SOCKS client
+/// learns only a number.
 fn warn_beyond(node: &Node, peer: &str, failure: &Failure) {
     if matches!(
         failure.code,

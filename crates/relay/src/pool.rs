@@ -1,8 +1,8 @@
 //! Warm connections to peers: authenticated, idle, ready for the next stream.
 //!
-//! One pool for all threads: which thread a client lands on must not decide whether it finds a warm
-//! connection. They rest outside of any event loop; whether one is still alive is asked when it is taken, and every
-//! second: one that has ended, or whose line is cut, is not kept for a client to find out.
+//! All threads share one pool: whether a client finds a warm connection must not depend on the thread that serves it.
+//! Idle connections belong to no event loop. The pool checks that a connection is alive when a stream takes it, and once
+//! a second, so that no client is given one that has ended or whose line is cut.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,13 +20,13 @@ mod dial_limiter;
 use dial_limiter::DialLimiter;
 pub use dial_limiter::DialPermit;
 
-/// A connection that rests for so long is probed sooner than one in use. One that is taken sooner costs nothing for it.
+/// A connection that has been idle for this long gets the shorter keepalive. One that is taken sooner needs no system calls.
 const SHORT_REST: Duration = Duration::from_secs(1);
 
-/// A connection that was made ahead and ends so soon was not wanted by the other node.
+/// A connection made ahead that ends sooner than this counts as refused by the other node.
 const PROBATION: Duration = Duration::from_secs(3);
 
-/// How long nothing is made ahead after a failure; twice as long after each further one.
+/// How long no connection is made ahead after a failure. Each further failure doubles it.
 const PAUSE: Duration = Duration::from_secs(1);
 const PAUSE_MOST: Duration = Duration::from_secs(30);
 
@@ -34,21 +34,21 @@ const PAUSE_MOST: Duration = Duration::from_secs(30);
 #[derive(Debug, Default)]
 pub struct Pool {
     peers: Mutex<HashMap<String, Warm>>,
-    /// Told when fewer are idle than are to be.
+    /// Notified when fewer connections are idle than should be.
     wanted: Notify,
 }
 
-/// Those to one peer.
+/// The idle connections to one peer.
 #[derive(Debug)]
 struct Warm {
     peer: Peer,
-    /// Taken from the end, where those are that were used last: they have the largest congestion windows, as a rule.
+    /// In the order of last use. They are taken from the end: the last used usually has the largest congestion window.
     idle: Vec<Idle>,
     most: usize,
     /// Connections that are being made ahead.
     coming: usize,
     trouble: Option<Trouble>,
-    /// To make one, for a stream that found none.
+    /// Limits dialling for streams that found no idle connection.
     limiter: Arc<DialLimiter>,
 }
 
@@ -62,10 +62,10 @@ struct Idle {
     usual: Option<KeepaliveTimeouts>,
 }
 
-/// Connections made ahead fail.
+/// Connections to a peer that are made ahead fail.
 #[derive(Debug, Clone, Copy)]
 struct Trouble {
-    /// When it was last seen.
+    /// When the last one failed.
     since: Instant,
     pause: Duration,
 }
@@ -84,7 +84,7 @@ impl Pool {
         self.wanted.notify_one();
     }
 
-    /// Ends all connections, and keeps none from now on.
+    /// Closes all connections, and keeps none from now on.
     pub fn close(&self) {
         for warm in self.lock().values_mut() {
             warm.most = 0;
@@ -92,13 +92,13 @@ impl Pool {
         }
     }
 
-    /// The connection to `peer` that was used last, if one is alive; else, after those that asked before, one that comes back
-    /// or a permit to make one.
+    /// The connection to `peer` that was used last, if one is alive. Otherwise waits, first come, first served, for a
+    /// connection that comes back or a permit to dial one.
     pub async fn get(&self, name: &str, peer: &Peer) -> Result<Resting, Option<DialPermit>> {
-        // Under one lock, so that nothing comes back unnoticed between looking and waiting.
+        // Under one lock: no connection comes back unnoticed between the look and the wait.
         let waiting = {
             let mut peers = self.lock();
-            // If there is none, the configuration has changed meanwhile.
+            // The peer is missing if the configuration has changed meanwhile.
             let warm = peers.get_mut(name).filter(|warm| warm.peer == *peer).ok_or(None)?;
             if !warm.limiter.is_waited_for()
                 && let Some(connection) = self.take_from(warm)
@@ -124,13 +124,13 @@ impl Pool {
         found
     }
 
-    /// Keeps a connection on which nothing is under way: whose stream was delivered, or failed before it was open.
+    /// Keeps a connection that carries no stream: its last one was delivered, or failed before it was open.
     pub fn put(&self, name: &str, peer: &Peer, connection: Connection) {
         let Some(connection) = connection.rest() else { return };
         let mut peers = self.lock();
         let Some(warm) = peers.get_mut(name).filter(|warm| warm.peer == *peer) else { return };
         warm.idle.push(Idle::new(connection, true));
-        // The one that was used is worth more than one that was made up for it meanwhile.
+        // A used connection replaces the unused one that was made in its place: its congestion window is larger.
         if warm.idle.len() > warm.most {
             warm.idle.remove(0);
         }
@@ -142,7 +142,7 @@ impl Pool {
         self.lock().get(name).map_or(0, |warm| warm.idle.len())
     }
 
-    /// Closes all connections to `peer`: one of them was found dead, and what killed it has probably killed others.
+    /// Closes all connections to `peer`. Called when one of them was found dead: the cause has probably killed the others too.
     pub fn forget(&self, name: &str) {
         if let Some(warm) = self.lock().get_mut(name) {
             warm.idle.clear();
@@ -150,7 +150,7 @@ impl Pool {
         }
     }
 
-    /// Closes what was not used for `age`, but for those that are to be kept.
+    /// Closes connections that were not used for `age`, but leaves as many as the `warm` of the peer.
     pub fn expire(&self, age: Duration) {
         for warm in self.lock().values_mut() {
             let mut surplus = warm.idle.len().saturating_sub(warm.peer.warm);
@@ -162,14 +162,14 @@ impl Pool {
         }
     }
 
-    /// Lets go of what is dead, and probes what rests. To be called every second.
+    /// Drops dead connections, and gives idle ones the shorter keepalive. To be called every second.
     pub fn look(&self) {
         for (name, warm) in self.lock().iter_mut() {
             warm.look(name);
         }
     }
 
-    /// To which peers connections are to be made now, one for each entry. Each must be followed by [`Pool::made`].
+    /// The peers to connect to now, one entry for each connection. [`Pool::made`] must follow for each.
     pub fn missing(&self) -> Vec<(String, Peer)> {
         let mut missing = Vec::new();
         for (name, warm) in self.lock().iter_mut() {
@@ -186,13 +186,13 @@ impl Pool {
         self.wanted.notified().await;
     }
 
-    /// What has become of a connection that was [`Pool::missing`].
+    /// Reports the outcome of a connection that was [`Pool::missing`].
     pub fn made(&self, name: &str, peer: &Peer, made: Result<Connection, Failure>) {
         let mut peers = self.lock();
         let Some(warm) = peers.get_mut(name).filter(|warm| warm.peer == *peer) else { return };
         warm.coming = warm.coming.saturating_sub(1);
         match made {
-            // Behind those that were used: its congestion window is the initial one.
+            // Taken after used connections: its congestion window is the initial one.
             Ok(connection) => {
                 if let Some(connection) = connection.rest().filter(|_| warm.idle.len() < warm.most) {
                     warm.idle.insert(0, Idle::new(connection, false));
@@ -213,7 +213,7 @@ impl Warm {
         Self { peer: peer.clone(), idle: Vec::new(), most: 0, coming: 0, trouble: None, limiter: DialLimiter::new() }
     }
 
-    /// How many connections to make now. While they fail, one at a time.
+    /// How many connections to make now: one at a time while they fail.
     fn missing(&self) -> usize {
         let missing = self.peer.warm.saturating_sub(self.idle.len() + self.coming);
         match &self.trouble {

@@ -1,4 +1,4 @@
-//! From a destination to an open way there: by the routes to a chain of nodes, or from here.
+//! Reaches a destination: over the chain of nodes that the routes choose, or directly.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,10 +16,10 @@ use crate::stream::between_streams::BetweenStreams;
 use crate::stream::duplex::Side;
 use crate::stream::expiry::{self, Expiry};
 
-/// A way to the destination, open.
+/// An open connection towards the destination.
 pub struct Upstream {
     pub side: Side,
-    /// The first node of the chain, if it is one, for the pool.
+    /// The first node of the chain, to whose pool the connection goes back; `None` if there is none.
     pub peer: Option<Arc<(String, Peer)>>,
     /// The address of the exit's connection.
     pub bound: Option<SocketAddr>,
@@ -61,7 +61,7 @@ impl Upstream {
         Ok(())
     }
 
-    /// A node's connection is free.
+    /// Gives a node's connection back to the pool.
     pub fn rest(self, node: &Node) {
         match self.peer.as_deref() {
             Some((name, peer)) => node.pool.put(name, peer, self.side.stream),
@@ -161,7 +161,7 @@ pub async fn reach_via(
     Ok(Upstream { side: Side::node(stream), peer, bound: Some(bound) })
 }
 
-/// Refuses what is new when streams that run hold as much as they may.
+/// Refuses a new stream while the running ones hold as much memory as they may.
 fn ensure_memory(node: &Node) -> Result<(), Failure> {
     match budget::is_full() {
         true => {

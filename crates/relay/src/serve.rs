@@ -1,7 +1,7 @@
 //! Serving one accepted connection, by the kind of its listener.
 //!
-//! What a connection needs until its stream runs lives in a box that is gone by then: an idle stream costs
-//! two sockets and two [`crate::stream::pump::Pump`]s.
+//! What a connection needs only until its stream runs is in a box that is freed by then. An idle stream costs two sockets
+//! and two [`crate::stream::pump::Pump`]s.
 
 mod caller;
 mod departure;
@@ -47,7 +47,7 @@ pub fn connection(
     stream: StdStream,
     from: SocketAddr,
 ) -> impl Future<Output = ()> + Send {
-    // No async function: what it is called with would stay for as long as the stream runs.
+    // Not an async function: its future would keep the arguments for as long as the stream runs.
     let prepared = Box::pin(prepare(permit, current, stream, from));
     async move {
         let Some((permit, stream)) = prepared.await else { return };
@@ -72,7 +72,7 @@ pub async fn last_connection(
     }
 }
 
-/// Serves what comes before the stream. Without one, everything.
+/// Serves a connection until its stream is ready to run. A connection without a stream is served to its end.
 async fn prepare(
     mut permit: Permit,
     current: Current,
@@ -95,18 +95,18 @@ async fn prepare(
         ListenerKind::Transparent { .. } => transparent::prepare(node, &listener, stream, caller).await,
         ListenerKind::Http { .. } => Box::pin(http::prepare(node, listener, current, stream, caller)).await,
     }?;
-    // The future of one that runs would otherwise have room for it twice.
+    // Boxed: the future of a running stream would otherwise reserve room for it twice.
     let stream = Box::new(stream);
     Some((permit, stream))
 }
 
 impl Stream {
-    /// `busy` is from before the client was answered: draining must not miss a stream the client knows of.
+    /// `busy` must have begun before the client was answered: draining must not miss a stream that the client knows of.
     fn new(busy: InFlightGuard, client: impl Into<Connection>, upstream: Upstream, first: Vec<u8>) -> Self {
         Self { client: Side::host(client), upstream, first, busy, user: None }
     }
 
-    /// The same, as one of its user's.
+    /// Counts it as one of its user's.
     fn of(mut self, user: Option<Box<QuotaGuard<String>>>) -> Self {
         self.user = user;
         self
@@ -133,7 +133,7 @@ impl Stream {
 }
 
 impl Broken {
-    /// Hosts reset their connections every day. That a node's breaks while it carries a stream is worth a line.
+    /// Logs why a stream broke. Hosts reset connections every day; a node's connection that breaks is worth a line.
     fn log(&self, peer: Option<&(String, Peer)>, node: &Node) {
         match peer {
             Some((name, _)) if self.is_beyond && !matches!(self.error, PumpError::Reset(_)) => {
@@ -144,14 +144,14 @@ impl Broken {
     }
 }
 
-/// What is left of a stream that has ended in both directions. Boxed: a stream that runs should not pay for it.
+/// The connections of a stream that has ended in both directions. Boxed: a running stream should not reserve room for it.
 struct Late {
     client: Option<Side>,
     upstream: Option<Upstream>,
 }
 
 impl Late {
-    /// Lets go of what can go now. `None` if all of it can.
+    /// Closes the connections that have nothing left to deliver. `None` if neither has.
     fn of(finished: Finished, peer: Option<Arc<(String, Peer)>>, node: &Node) -> Option<Box<Self>> {
         let Finished { a: client, b: side, is_delivered, .. } = finished;
         let client = client.end_if_sent().err();
@@ -159,10 +159,10 @@ impl Late {
         (client.is_some() || upstream.is_some()).then(|| Box::new(Self { client, upstream }))
     }
 
-    /// Keeps it until all that was said has been taken.
+    /// Keeps the connections until all data has been delivered.
     async fn deliver(self: Box<Self>, node: &Node, expiry: &mut Option<Box<Expiry>>) {
         let Self { client, upstream } = *self;
-        // Both hear the end before one is waited for and then the other.
+        // Both receive the end before either is waited for.
         if let Some(client) = &client {
             client.say_end();
         }
@@ -177,7 +177,7 @@ impl Late {
     }
 }
 
-/// Says in the log why someone at `from` was not taken to `target`: that it is forbidden is worth a line.
+/// Logs why a client at `from` did not reach `target`: at the level info if it is forbidden, otherwise at debug.
 fn log_failure(node: &Node, from: SocketAddr, by: &str, target: &Target, failure: &Failure) {
     match failure.code {
         FailureCode::Forbidden => {

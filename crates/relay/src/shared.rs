@@ -26,37 +26,37 @@ use crate::exit::spare::{self, Counted, Spare};
 use crate::pool::Pool;
 use throttle::Throttle;
 
-/// How many origins may take their time at once with what their clients, of whom some are gone, have said.
+/// How many origins may be waited for at once after their requests are over: they have answered, but are still reading.
 const LATE_ORIGINS: usize = 64;
 
-/// How many streams are delivered at once although their diallers have gone.
+/// How many streams whose dialler has gone may be delivered at once.
 const ABANDONED: usize = 64;
 
 /// What all connections of a node share.
 #[derive(Debug)]
 pub struct Node {
     config: RwLock<Arc<Config>>,
-    /// Grows with each new configuration. Odd while it changes.
+    /// Grows with each new configuration, and is odd while the configuration changes.
     generation: AtomicU64,
-    /// What times are counted from.
+    /// When the node started: the origin of all times that are kept as numbers.
     pub started: Instant,
     /// Warm connections to peers.
     pub pool: Pool,
-    /// What names stand for.
+    /// Resolves names, and remembers the answers.
     pub names: Names,
-    /// Descriptors for more than a connection's own two.
+    /// Descriptors for connections that need more than two.
     pub spare: Spare,
-    /// Passwords that were found right.
+    /// Checks passwords, and remembers those that were right.
     pub logins: Logins,
     /// This host's addresses.
     pub own: OwnAddresses,
     /// Accepted connections that are open.
     pub connections: AtomicUsize,
-    /// The most of them at one time since the node looked.
+    /// The most that were open at one time since this was last reset.
     pub peak_connections: AtomicUsize,
-    /// How many there may be if each is to find a descriptor for its destination too.
+    /// Connections that the open-file limit allows; each needs a second descriptor.
     served_by_files: AtomicUsize,
-    /// Those of each client's address ...
+    /// Open connections and connection rate of each client's address ...
     pub clients: Arc<Quotas<ClientKey>>,
     /// ... and of each user.
     pub users: Arc<Quotas<String>>,
@@ -64,22 +64,22 @@ pub struct Node {
     pub strangers: Arc<Quotas<ClientKey>>,
     /// ... and in all.
     pub unproven: AtomicUsize,
-    /// Lines of the log that others cause.
+    /// Limits the lines of the log that clients and peers can cause.
     pub lines: Throttle,
-    /// Told when one closes while the limit is reached.
+    /// Notified when an accepted connection closes: a worker at the limit then accepts again.
     pub closed: Notify,
-    /// Origins over nodes that are waited for although their requests are long over.
+    /// Permits to wait for an origin, reached over nodes, that has answered but is still reading or sending.
     pub late_origins: Semaphore,
-    /// Streams that are still delivered although their diallers have gone.
+    /// Permits to deliver a stream whose dialler has gone.
     pub abandoned: Semaphore,
     /// Streams and requests under way: what draining waits for.
     busy: AtomicUsize,
     stopping: watch::Sender<bool>,
-    /// Told of each new configuration.
+    /// Notified of each new configuration.
     reloaded: watch::Sender<()>,
 }
 
-/// A stream or request under way, until dropped.
+/// Counts a stream or request as under way until it is dropped.
 pub struct InFlightGuard(Arc<Node>);
 
 /// A worker as the others see it.
@@ -101,7 +101,7 @@ pub struct Load {
 }
 
 impl Node {
-    /// Of a node that will have this configuration.
+    /// The state of a node that will have this configuration.
     pub fn new(config: Arc<Config>) -> io::Result<Self> {
         Ok(Self {
             config: RwLock::new(config),
@@ -148,7 +148,7 @@ impl Node {
         self.generation.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Which configuration is in force. What an earlier one decided may not hold any more.
+    /// The number of the configuration in force. A decision that an earlier one made may no longer hold.
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
@@ -198,7 +198,7 @@ impl Node {
         Dial { client, tcp, names: &self.names, spare: &self.spare, limit, policy }
     }
 
-    /// A descriptor more than those that a connection is reckoned with, unless there is none to spare.
+    /// Reserves one descriptor beyond the two of each connection. `None` if there is none to spare.
     pub fn one_more(&self) -> Option<Counted<'_>> {
         self.spare.one()
     }
@@ -214,15 +214,15 @@ impl Node {
         self.busy.load(Ordering::Relaxed)
     }
 
-    /// Tells what waits idle for more work to end.
+    /// Ends what is idle: connections that wait for a next request or stream.
     pub fn stop(&self) {
         self.stopping.send_replace(true);
         self.pool.close();
     }
 
-    /// Completes when the node is told to stop: what waits idle for more work should end.
+    /// Completes when the node is told to stop: idle connections should end then.
     pub async fn stopping(&self) {
-        // An error means that the sender is gone, with the node.
+        // An error means that the sender has been dropped, and with it the node.
         let _ = self.stopping.subscribe().wait_for(|&stopping| stopping).await;
     }
 
@@ -234,7 +234,7 @@ impl Node {
         })
     }
 
-    /// Completes when [`Node::admits`] does not hold, or no longer.
+    /// Completes as soon as [`Node::admits`] is false.
     pub async fn revoked(&self, address: SocketAddr, credential: &Credential) {
         let mut reloaded = self.reloaded.subscribe();
         while self.admits(address, credential) {

@@ -1,7 +1,8 @@
 //! How many connections one client, or one user, may have at a time, and how many new ones per second.
 //!
-//! Asked twice for every accepted connection, so it is a table in parts, each with a lock that is held for a look-up. Whatever
-//! others do, it remembers no more than twice those that had a connection open, or made one within a second, at one time.
+//! It is used twice for every accepted connection, so the table has parts, each with a lock that is held for a look-up only.
+//! Its memory is bounded: it holds at most twice as many entries as clients had a connection open, or made one within a second,
+//! at one time.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,13 +14,13 @@ use std::time::{Duration, Instant};
 /// Parts of a table, each with a lock of its own.
 const PARTS: usize = 16;
 
-/// Entries of a part before it is first looked which are needed no more.
+/// A part with fewer entries is not swept, except at its time.
 const SMALL: usize = 64;
 
-/// How often it is looked in any case.
+/// A part is swept at least this often when it is used.
 const SWEEP: Duration = Duration::from_secs(10);
 
-/// New connections may come at once as many as in this time: the token bucket's burst.
+/// The token bucket's burst: as many new connections as the rate allows in this time may come at once.
 const BURST: Duration = Duration::from_secs(1);
 
 /// How many connections one client or user may have. Both numbers are at least 1.
@@ -27,7 +28,7 @@ const BURST: Duration = Duration::from_secs(1);
 pub struct Allowance {
     /// At one time.
     pub open: u32,
-    /// New ones per second, a second's worth of them at once.
+    /// New connections per second. A second's worth of them may come at once.
     pub rate: u32,
 }
 
@@ -47,7 +48,7 @@ pub struct Quotas<K> {
 #[derive(Debug)]
 struct Part<K> {
     entries: HashMap<K, Entry>,
-    /// With so many entries, or at this time, those that are needed no more are dropped.
+    /// At this number of entries, or at this time, entries that are no longer needed are dropped.
     sweep_at: usize,
     sweep_by: Duration,
 }
@@ -59,12 +60,12 @@ struct Entry {
     open: u32,
 }
 
-/// One open connection. It counts until it is dropped.
+/// Counts one open connection until it is dropped.
 #[derive(Debug)]
 pub struct QuotaGuard<K: Hash + Eq> {
     quotas: Arc<Quotas<K>>,
     key: K,
-    /// By which it was let in.
+    /// The rate that applied when it was counted.
     rate: u32,
 }
 
@@ -125,7 +126,7 @@ impl<K: Hash + Eq + Clone> Quotas<K> {
     /// Counts one more connection of `key`.
     ///
     /// # Errors
-    /// It has as many as it is allowed.
+    /// `key` has reached one of its limits.
     pub fn acquire(self: &Arc<Self>, key: K, allowance: Allowance) -> Result<QuotaGuard<K>, Limit> {
         self.count(&key, allowance, self.started.elapsed())?;
         Ok(QuotaGuard { quotas: self.clone(), key, rate: allowance.rate })
@@ -158,7 +159,7 @@ impl<K: Hash + Eq> Quotas<K> {
 }
 
 impl<K: Hash + Eq> Part<K> {
-    /// Looks at all entries only when they may be twice as many as are needed, so that one costs little in the mean.
+    /// Looks at all entries only when at most half of them may be needed, so that the amortised cost of an entry is small.
     fn sweep(&mut self, now: Duration) {
         if self.entries.len() >= self.sweep_at || now >= self.sweep_by {
             self.entries.retain(|_, entry| !entry.is_needless(now));
@@ -182,14 +183,14 @@ impl Entry {
         Err(limit)
     }
 
-    /// Whether it says no more than a new one would.
+    /// Whether a new entry would say the same.
     fn is_needless(&self, now: Duration) -> bool {
         self.open == 0 && self.full_at <= now
     }
 }
 
 impl<K: Hash + Eq> QuotaGuard<K> {
-    /// Ends it as if it had never been: it does not count for the rate either.
+    /// Ends it without a trace: it does not count for the rate either.
     pub fn give_back(self) {
         let mut part = self.quotas.part(&self.key);
         if let Some(entry) = part.entries.get_mut(&self.key) {
@@ -197,7 +198,7 @@ impl<K: Hash + Eq> QuotaGuard<K> {
         }
     }
 
-    /// Whose it is.
+    /// The client or user that it counts for.
     pub fn key(&self) -> &K {
         &self.key
     }

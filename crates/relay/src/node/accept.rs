@@ -18,16 +18,16 @@ use crate::config::Listener;
 use crate::serve;
 use crate::shared::{Claim, Current, InFlightGuard, Node, Permit, Worker};
 
-/// How long a worker does not accept after the process ran out of descriptors or memory.
+/// How long a worker pauses after the process ran out of descriptors or memory.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// How long a socket that is to be closed waits for handshakes that have begun.
+/// How long a socket that is to be closed waits for TCP handshakes that have begun.
 const UNDER_WAY: Duration = Duration::from_secs(1);
 
-/// Connections accepted before others of the thread get their turn.
+/// Connections that a worker accepts before it runs its other tasks.
 const TURN: usize = 32;
 
-/// While this is there, new connections to an address come to its newest sockets only.
+/// Until this is dropped, new connections to an address go to its newest sockets only.
 pub struct Steering(pub TcpListener);
 
 impl Drop for Steering {
@@ -37,9 +37,9 @@ impl Drop for Steering {
     }
 }
 
-/// What a socket's worker is told when it is to close it.
+/// The order to a socket's worker to close it.
 pub struct LastOrders {
-    /// Until its queue has been emptied, if anyone waits in it.
+    /// Keeps a node that stops until the queue has been emptied. `None` if the queue is empty.
     pub busy: Option<InFlightGuard>,
     /// New connections come to other sockets while this is there; without it there is none to come to.
     pub steering: Option<Arc<Steering>>,
@@ -89,7 +89,7 @@ struct Acceptor {
     workers: Arc<[Worker]>,
     me: usize,
     current: Current,
-    /// Whether it was said that connections wait.
+    /// Whether the log says already that connections wait.
     paused: bool,
 }
 
@@ -101,7 +101,7 @@ impl Acceptor {
             if !std::mem::replace(&mut self.paused, true) {
                 tracing::warn!("{what}; new connections wait");
             }
-            // Bounded, so that a raised limit is seen.
+            // The wait is bounded, so that a raised limit is noticed.
             let _ = tokio::time::timeout(PAUSE, self.node.closed.notified()).await;
         }
         match accept() {
@@ -179,7 +179,7 @@ fn pick(workers: usize, open: impl Fn(usize) -> usize, me: usize, are_short: imp
     let mine = open(me);
     let Some(least) = (0..workers).min_by_key(|&i| open(i)) else { return me };
     let ahead = mine.saturating_sub(open(least));
-    // Mostly decided by the first comparison, without asking for the time.
+    // The first comparison mostly decides, without a look at the clock.
     let hands_over = ahead > 1 + mine / 8 && (ahead > 4 + mine / 2 || !are_short());
     if hands_over { least } else { me }
 }

@@ -1,4 +1,4 @@
-//! Whose connection it is: what the socket says, or what someone who is trusted tells before the first byte.
+//! The client's address: the socket's, or the one in a PROXY protocol header from a trusted balancer.
 
 use std::io;
 use std::net::SocketAddr;
@@ -16,9 +16,9 @@ use crate::shared::Permit;
 /// Whose connection it is.
 #[derive(Debug, Clone, Copy)]
 pub struct Caller {
-    /// Who is at the other end of the connection itself.
+    /// The address at the other end of the connection itself.
     from: SocketAddr,
-    /// Between whom the connection is of which it was told.
+    /// The addresses of the connection that the header describes.
     told: Option<Addresses>,
 }
 
@@ -68,7 +68,7 @@ pub async fn learn(permit: &mut Permit, listener: &Listener, stream: &TcpStream,
     permit.count_for(caller.address().ip()).then_some(caller)
 }
 
-/// Takes the header from the connection, and not a byte more: what follows may be spliced.
+/// Reads the header from the connection and not a byte more, because what follows may be spliced.
 async fn read(stream: &TcpStream) -> io::Result<Option<Addresses>> {
     let mut header = Vec::new();
     loop {
@@ -93,7 +93,7 @@ async fn read(stream: &TcpStream) -> io::Result<Option<Addresses>> {
     }
 }
 
-/// Drops bytes that were seen.
+/// Discards bytes that were peeked at.
 fn take(stream: &TcpStream, mut n: usize) -> io::Result<()> {
     let mut sink = [0; 512];
     while n > 0 {

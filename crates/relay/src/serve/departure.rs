@@ -1,4 +1,4 @@
-//! A client that leaves while its destination is being reached: nobody waits for that any more.
+//! Gives up reaching a destination when the client leaves.
 
 use ekiden_relay_proto::{Failure, FailureCode};
 use tokio::net::TcpStream;
@@ -9,9 +9,9 @@ use super::timeouts::left;
 /// that it has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
-    /// It has no more to say, and may listen.
+    /// A half-close: it sends no more, but may still receive.
     Half,
-    /// It has left: what it waits for, it would have to answer.
+    /// It has left: its protocol needs it to send more.
     Left,
 }
 

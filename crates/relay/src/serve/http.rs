@@ -48,16 +48,16 @@ const EARLY_HEAD: usize = 2048;
 struct Client<'a> {
     node: &'a Arc<Node>,
     caller: Caller,
-    /// What it was accepted by, as the configuration says now ...
+    /// Its listener, as the configuration in force has it ...
     listener: Arc<Listener>,
-    /// ... and where that is to be seen.
+    /// ... and the channel that tells of changes.
     current: Current,
-    /// Of the configuration in which the request was read.
+    /// The number of the configuration under which the request was read.
     generation: u64,
     limits: Limits,
     stream: Connection,
     reader: Reader,
-    /// Its place among the connections of the user who made the last request.
+    /// Counts it among the connections of the user who made the last request.
     user: Option<Box<QuotaGuard<String>>>,
     /// The head of its last request.
     heads: Holding,
@@ -77,9 +77,9 @@ enum Outcome {
 enum Failed {
     /// The client must be told: nothing of a response was sent.
     Tell(u16, String),
-    /// The client takes this listener for one of another protocol.
+    /// The client speaks another protocol.
     Mixup(Spoken),
-    /// The origin's kept connection was gone before it answered, and the request may be made again.
+    /// The kept connection to the origin was closed before a response, and the request may be sent again.
     Again,
     /// The client's connection must be reset: a response was begun, or the client itself is gone.
     Reset(PumpError),
@@ -89,9 +89,9 @@ enum Failed {
 enum Last {
     /// All that it asked for was answered.
     Answered,
-    /// It is told why not, and whether that is in answer to HEAD.
+    /// It is sent an error. The flag tells whether the request was HEAD.
     Refused(u16, String, bool),
-    /// It is told in its own words that this is no listener for it.
+    /// It is told in its own protocol that this listener speaks another.
     Mixup(Spoken),
     /// It is reset.
     Broken,
@@ -166,7 +166,7 @@ pub(super) async fn prepare(
         }
         busy = None;
     };
-    // What it was sent is the origin's, whatever became of the client.
+    // The origin takes all of the requests that it was sent, whatever became of the client.
     finish(node, origin);
     match last {
         Last::Answered => client.end().await,
@@ -179,7 +179,7 @@ pub(super) async fn prepare(
 }
 
 impl Client<'_> {
-    /// Takes what the configuration says now. Whether there is still such a listener.
+    /// Adopts the configuration in force. False if the listener was removed.
     fn renew(&mut self) -> bool {
         let generation = self.node.generation();
         if generation != self.generation {
@@ -189,7 +189,7 @@ impl Client<'_> {
         self.current.has_changed().is_ok() && matches!(self.listener.kind, ListenerKind::Http { .. })
     }
 
-    /// Reads the head and checks who asks, by the configuration in force: a connection may have seen others.
+    /// Reads the head and checks the user, by the configuration in force: it may have changed since the last request.
     async fn admit(&mut self, head: &[u8]) -> Result<Request, HttpError> {
         loop {
             self.node.settled().await;
@@ -198,14 +198,14 @@ impl Client<'_> {
             }
             let request = parse_request(head, self.limits.http_fields as usize)?;
             self.log_in(&request).await?;
-            // A login may have waited while the configuration changed.
+            // The configuration may have changed while the login waited.
             if self.generation == self.node.generation() {
                 return Ok(request);
             }
         }
     }
 
-    /// Checks who asks, if the listener has users.
+    /// Checks the user, if the listener has users.
     async fn log_in(&mut self, request: &Request) -> Result<(), HttpError> {
         if login::users(&self.listener).is_none() {
             self.user = None;
@@ -216,7 +216,7 @@ impl Client<'_> {
         };
         let colon = credentials.iter().position(|&b| b == b':').unwrap_or(credentials.len());
         let (user, password) = (&credentials[..colon], credentials.get(colon + 1..).unwrap_or_default());
-        // One that has ended its side may wait for its answer.
+        // A client that has ended its side may still wait for the answer.
         let leaves = left(self.stream.socket(), false);
         let login = login::check(self.node, &self.listener, self.caller, (user, password), leaves);
         match timeout(self.limits.handshake, login).await {
@@ -259,7 +259,7 @@ impl Client<'_> {
             Ok(upstream) => upstream,
             Err(failure) => {
                 log_failure(self.node, self.caller.address(), "http tunnel", &request.target, &failure);
-                // One that was told otherwise is reset.
+                // A client that was told of success already is reset.
                 if !is_early {
                     self.refuse(failure.code.http_status(), &failure.text, false).await;
                 }
@@ -295,7 +295,7 @@ impl Client<'_> {
             }
         }
         let generation = self.node.generation();
-        // What is sent early may be sent twice, by any node on the way.
+        // Every node on the way may send early payload twice.
         let may_be_early = request.is_idempotent && request.head.len() <= EARLY_HEAD;
         let early = if may_be_early { Early::Repeatable(&request.head) } else { Early::Nothing };
         let was_early = matches!(early, Early::Repeatable(_));
@@ -344,7 +344,7 @@ impl Client<'_> {
                 finish(self.node, Some(origin));
                 return Ok(Outcome::Close);
             }
-            // Whoever wrote was told how the connection broke; whoever read was then shown an end.
+            // The kernel reports an error once: the writer has got it, and the reader has then seen an end.
             Sent::Broken if response.body == Body::UntilEnd => return Err(Failed::Reset(PumpError::Truncated)),
             Sent::Part | Sent::Broken => return Ok(Outcome::Close),
         }
@@ -354,7 +354,7 @@ impl Client<'_> {
         Ok(Outcome::Next(kept))
     }
 
-    /// Ends the connection once the client has taken all that it was answered, or the limits pass.
+    /// Ends the connection once the client has received all responses, or the limits pass.
     async fn end(self) {
         let Self { node, stream, reader, heads, .. } = self;
         // This may take long.
@@ -390,7 +390,7 @@ impl Client<'_> {
     }
 }
 
-/// Does `work`, as long as the client is there and, before a response `has_begun`, as long as something moves.
+/// Runs `work` as long as the client is connected and, until a response `has_begun`, data moves.
 async fn attended<T>(
     client: &Connection,
     limits: &Limits,
@@ -409,7 +409,7 @@ async fn attended<T>(
     }
 }
 
-/// How far a request's body was sent when its response was complete.
+/// How much of a request's body had been sent when its response was complete.
 enum Sent {
     All,
     Part,

@@ -27,14 +27,14 @@ use crate::stream::between_streams::BetweenStreams;
 use crate::stream::duplex::{Duplex, Finished, Side};
 use crate::stream::expiry::Expiry;
 
-/// Whom a listener knows.
+/// The nodes that a listener admits.
 type Nodes = IndexMap<String, Fingerprint>;
 
-/// Until it has proven its key the connection counts among those of strangers.
+/// Serves a node's connection. It counts as a stranger's until it has proven its key.
 pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &Security<Nodes>, socket: TcpStream) {
     let node = &permit.node().clone();
     let limit = node.config().limits.handshake;
-    // An error means that the other side is gone already.
+    // An error means that the other side has closed already.
     let Ok(from) = socket.peer_addr().map(canonical) else { return };
     let client = ClientKey::from(from.ip());
     let own = node.config().name.clone();
@@ -62,10 +62,10 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
     permit.is_proven();
     let mut stream = BetweenStreams::new(stream);
     loop {
-        // For as long as the dialler keeps it warm; one that has vanished is found by the kernel's probes.
+        // Waits for as long as the dialler keeps it warm. The kernel's keepalive notices a dialler that has vanished.
         let next = tokio::select! {
             biased;
-            // What was proved before does not hold any more.
+            // The key is no longer admitted.
             () = node.revoked(listener.address, &credential) => return,
             next = read_open(&stream) => next,
             () = node.stopping() => {
@@ -108,7 +108,7 @@ async fn serve_stream(
     let busy = node.begin();
     let to = Destination::asked(&request.target).on_behalf_of(request.client);
     let reaching = reach_via(node, &request.chain, to, Early::Node(&stream));
-    // A node says the end of a stream; one that ends the connection has given it up.
+    // A node ends a stream with a frame. One that ends the connection instead has given the stream up.
     let reached = unless_it_leaves(stream.socket(), End::Left, reaching).await;
     let Upstream { side, peer, bound } = match reached {
         Ok(upstream) => upstream,
@@ -171,7 +171,7 @@ async fn abandoned(node: &Node, dialler: &Connection) {
     }
 }
 
-/// After FAILED: throws away the payload that was on its way, up to the END behind it.
+/// After FAILED: discards the early payload, up to the END behind it.
 async fn discard(stream: &Connection) -> io::Result<()> {
     let mut decoder = FrameDecoder::default();
     let mut piece = [0; 4096];

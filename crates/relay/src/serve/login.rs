@@ -1,4 +1,4 @@
-//! Asking whether a client is the user that it says.
+//! Checks the user name and password that a client gives.
 
 use std::net::SocketAddr;
 
@@ -8,18 +8,18 @@ use crate::access::quota::ClientKey;
 use crate::config::{Listener, ListenerKind};
 use crate::shared::Node;
 
-/// What became of a login.
+/// The result of a login.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Login {
     Right,
     Wrong,
-    /// It was not checked: too many wait to be.
+    /// It was not checked, because too many wait.
     Refused(Crowded),
     /// The client has left.
     Left,
 }
 
-/// Who may use a listener. `None` if it asks nobody who he is.
+/// The users of a listener. `None` if it is open to all.
 pub fn users(listener: &Listener) -> Option<&Users> {
     match &listener.kind {
         ListenerKind::Socks5 { users } | ListenerKind::Http { users } if !users.is_empty() => Some(users),

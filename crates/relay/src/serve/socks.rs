@@ -1,4 +1,4 @@
-//! SOCKS5: the conversation up to the reply.
+//! SOCKS5: the handshake up to the reply.
 
 use std::io;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(super) async fn prepare(
     let Request { target, first, user } = match timeout(limit, asked).await {
         Ok(Ok(Some(request))) => request,
         Ok(Ok(None)) => {
-            // The refusal must arrive before the connection ends.
+            // The refusal must arrive before the connection is closed.
             linger(&client.into()).await;
             return None;
         }
@@ -50,7 +50,7 @@ pub(super) async fn prepare(
         return match unless_it_leaves(client.socket(), End::Half, reaching).await {
             Ok(upstream) => Some(Stream::new(busy, client, upstream, first).of(user)),
             Err(failure) => {
-                // The client was told otherwise; dropping its connection resets it.
+                // The client was told of success already: dropping its connection resets it.
                 tracing::debug!("socks to {target}: {failure}");
                 None
             }
@@ -64,7 +64,7 @@ pub(super) async fn prepare(
         Ok(Upstream { side, bound, .. }) => reply(0, bound.or_else(|| side.stream.local_addr().ok())),
         Err(Failure { code, .. }) => reply(code.socks_reply(), None),
     };
-    // A few bytes on a connection that has been written to little: this does not wait.
+    // A few bytes fit into the send buffer of a new connection: this does not block.
     let written = timeout(limit, client.write_all(&answer)).await;
     match (reached, written) {
         (Ok(upstream), Ok(Ok(()))) => Some(Stream::new(busy, client, upstream, first).of(user)),
@@ -80,7 +80,7 @@ pub(super) async fn prepare(
 /// What a client wants.
 struct Request {
     target: Target,
-    /// What it has sent behind its request.
+    /// Payload that it has sent behind its request.
     first: Vec<u8>,
     /// Counts it among the connections of its user, if it has one.
     user: Option<Box<QuotaGuard<String>>>,
@@ -112,7 +112,7 @@ async fn request(
             }
             Step::Login { consumed, user, password } => {
                 input.drain(..consumed);
-                // Behind a request that was sent ahead an end is one of the stream.
+                // If the client has sent its request ahead, an end behind it belongs to the stream.
                 let leaves = left(client, input.is_empty());
                 let login = login::check(node, listener, caller, (&user, &password), leaves).await;
                 if !matches!(login, Login::Right | Login::Wrong) {
@@ -128,7 +128,7 @@ async fn request(
             }
             Step::Connect { consumed, target } => {
                 input.drain(..consumed);
-                // Who was let in by a configuration that has changed since has to come again.
+                // A login that passed under an earlier configuration does not count: the client must connect again.
                 node.settled().await;
                 if current.has_changed().is_err() || login::users(&current.borrow()) != users {
                     return Err(io::ErrorKind::ConnectionAborted.into());

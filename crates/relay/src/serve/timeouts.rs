@@ -1,4 +1,4 @@
-//! How long a client is waited for, and the HTTP proxy's client for a response: not for ever, and not one that has left.
+//! Bounds on waiting: for a client to close, for an HTTP response, and for a client that has left.
 
 use std::future::{pending, poll_fn};
 use std::net::Shutdown;
@@ -14,11 +14,11 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-/// How long a client may go on sending after it was told that the connection closes, so that the reset that
-/// unread bytes cause does not destroy what it was told (RFC 9112 §9.6).
+/// How long a client may go on sending after the last response. Unread bytes would cause a reset, which could destroy that
+/// response (RFC 9112 §9.6).
 pub const LINGER: Duration = Duration::from_secs(2);
 
-/// Most responses have begun by then, and nobody has looked whether the client ended its side.
+/// Most responses begin within this time. Only later does the proxy look whether the client has ended its side.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Ends a connection to a `client` that was refused.
@@ -52,7 +52,7 @@ pub async fn while_moving<T>(limit: Duration, has_begun: &AtomicBool, work: impl
         if limit_passes.as_mut().poll(cx).is_ready() {
             return Poll::Ready(None);
         }
-        // Woken by something else: it moves.
+        // Something other than the timer woke it: data moves.
         limit_passes.as_mut().reset(Instant::now() + limit);
         limit_passes.as_mut().poll(cx).map(|()| None)
     })

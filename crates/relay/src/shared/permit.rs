@@ -1,4 +1,4 @@
-//! Accepted connections, as they are counted: in all, for their clients, and as strangers' until a key is proven.
+//! Counts accepted connections: in all, for each client, and as strangers' until they have proven a key.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use crate::config::{Listener, ListenerKind};
 /// A connection that ends sooner was short.
 const SHORT: Duration = Duration::from_millis(100);
 
-/// How long after the end of a short connection more of them are expected.
+/// After a short connection has ended, more of them are expected for this time.
 const MEMORY: Duration = Duration::from_millis(100);
 
-/// One in so many of all possible connections may be a stranger's on a leg listener.
+/// The part of all connections that strangers on leg listeners may have: one in this many.
 const STRANGERS: usize = 2;
 
-/// What an address may have on leg listeners before it has proven a key, if hosts may not have more anyway: as many as
-/// a node makes at a time.
+/// What one address may have on leg listeners before it has proven a key: as many connections as a node dials at a time. If
+/// a client's limits are larger, those hold.
 const HANDSHAKES: Allowance = Allowance { open: 256, rate: 1000 };
 
-/// A listener as the configuration in force has it; its sender is gone when the listener was removed. Shared, to be
-/// small in what an open connection costs.
+/// A listener as the configuration in force has it. The sender is dropped when the listener is removed. It is shared, so
+/// that it costs an open connection one pointer.
 pub type Current = Arc<watch::Receiver<Arc<Listener>>>;
 
 /// Counts an accepted connection until it is dropped.
@@ -33,9 +33,9 @@ pub struct Permit {
     node: Arc<Node>,
     load: Arc<Load>,
     since: Instant,
-    /// Among the connections of its client, if those are counted.
+    /// Counts it among the connections of its client, unless it is exempt.
     quota: Option<QuotaGuard<ClientKey>>,
-    /// Of a connection to a leg listener, until it has proven a key.
+    /// For a connection to a leg listener, until it has proven a key.
     stranger: Option<Box<Stranger>>,
 }
 
@@ -45,20 +45,20 @@ struct Stranger {
     quota: Option<QuotaGuard<ClientKey>>,
 }
 
-/// What a connection counts as before anything is known of it but where it comes from.
+/// The counts of a connection of which only the source address is known.
 pub struct Claim {
     quota: Option<QuotaGuard<ClientKey>>,
     stranger: Option<Box<Stranger>>,
 }
 
 impl Claim {
-    /// Of a connection from `from` to `listener`. `None` if it is to be reset.
+    /// Counts a connection from `from` to `listener`. `None` if it is to be reset.
     pub fn of(node: &Arc<Node>, listener: &Listener, from: SocketAddr) -> Option<Self> {
         let (mut counted, mut stranger) = (None, None);
         match listener.kind {
-            // Nodes are known by their keys, and each has many clients. Until one has proven its key it may be anybody.
+            // A node has many clients, so clients' limits do not fit. Until it has proven its key it counts as a stranger.
             ListenerKind::Leg(_) => stranger = Some(Box::new(Stranger::new(node, from.ip())?)),
-            // It will be told whose connection it is.
+            // A PROXY protocol header will tell the client. It is counted then.
             _ if listener.is_told_by(from) => {}
             _ => counted = Some(acquire(node, from.ip())?),
         }
@@ -67,7 +67,7 @@ impl Claim {
 }
 
 impl Permit {
-    /// For a connection that `worker` serves.
+    /// Counts a connection that `worker` serves.
     pub fn new(node: &Arc<Node>, worker: &Worker, claim: Claim) -> Self {
         let open = node.connections.fetch_add(1, Ordering::Relaxed) + 1;
         if open > node.peak_connections.load(Ordering::Relaxed) {
@@ -83,13 +83,13 @@ impl Permit {
         }
     }
 
-    /// Counts it as one of the client at `address`. Whether that may have one more; if not, it is to be reset.
+    /// Counts it for the client at `address`. False if that has reached a limit: the connection is to be reset.
     pub fn count_for(&mut self, address: IpAddr) -> bool {
         self.quota = acquire(&self.node, address);
         self.quota.is_some()
     }
 
-    /// It is another node's, which has proven it: it counts for nobody any more.
+    /// It has proven the key of another node: it no longer counts as a stranger's, or for its address.
     pub fn is_proven(&mut self) {
         if let Some(quota) = self.stranger.take().and_then(|mut stranger| stranger.quota.take()) {
             quota.give_back();
@@ -103,10 +103,10 @@ impl Permit {
 }
 
 impl Stranger {
-    /// One more that comes from `address`, if there may be one.
+    /// Counts one more from `address`. `None` if a limit is reached.
     fn new(node: &Arc<Node>, address: IpAddr) -> Option<Self> {
         let limits = &node.config().limits;
-        // Counts itself from here on.
+        // `stranger` takes this count back when it is dropped.
         let before = node.unproven.fetch_add(1, Ordering::Relaxed);
         let mut stranger = Self { node: node.clone(), quota: None };
         let most = node.most_connections().div_ceil(STRANGERS);
@@ -154,7 +154,7 @@ fn acquire(node: &Node, address: IpAddr) -> Option<QuotaGuard<ClientKey>> {
     let limits = &node.config().limits;
     let is_own = address.to_canonical().is_loopback();
     let rate = if is_own { limits.loopback_rate } else { limits.client_rate };
-    // Those on this machine are one address, and take files from it in any case. Who sets the limit knows the clients.
+    // Clients on this machine share one address, and use its files in any case. An operator who sets the limit knows them.
     let most = if is_own || limits.limits_clients { u32::MAX } else { node.most_of_one_client() };
     let quota = node.clients.acquire(client, Allowance { rate, open: limits.client_connections.min(most) });
     let refused = quota.map_err(|limit| {

@@ -1,4 +1,4 @@
-//! Lines of the log that strangers can cause, as often as they like.
+//! Limits log lines that strangers could cause as often as they like.
 //!
 //! The first line of a kind about somebody is logged at once. Those that follow within ten seconds are counted, and the count is
 //! logged with the last one's text: what holds by then may be another reason than the first. Memory is bounded, and so is the log: beyond a number of addresses, all others count as one.
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tracing::Level;
 
-/// At most one line of a kind about somebody in this time.
+/// At most one line of a kind about one address or name in this time.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 /// Lines that are remembered; what else comes within [`INTERVAL`] is one more entry for each kind.
@@ -35,7 +35,7 @@ struct Line {
     text: String,
     /// When it was logged.
     at: Duration,
-    /// How many came since.
+    /// How many came since then.
     more: u64,
 }
 
@@ -75,7 +75,7 @@ impl Throttle {
         due.iter().for_each(|(level, text)| emit(*level, text));
     }
 
-    /// Logs all counts. What comes next is logged at once: whoever has changed something looks whether it helped.
+    /// Logs all counts. The next line of each kind is logged at once, so that an operator sees whether a change has helped.
     pub fn forget(&self) {
         let due = self.lock().all();
         due.iter().for_each(|(level, text)| emit(*level, text));

@@ -1,4 +1,4 @@
-//! Checks passwords one at a time, on a thread of its own, with memory that is used again.
+//! Checks passwords one at a time, on a thread of its own that reuses its memory.
 //!
 //! Clients' addresses take turns, so that one that guesses delays another by one guess at most. The queue is bounded, for each
 //! address and in all. Whoever stops waiting leaves it at once.
@@ -12,13 +12,13 @@ use tokio::sync::oneshot;
 
 use crate::access::quota::ClientKey;
 
-/// Passwords of one address that wait.
+/// The most passwords of one address that may wait.
 pub const WAITING_EACH: usize = 32;
 
-/// Passwords that wait in all: some seconds' work.
+/// The most passwords that may wait in all: some seconds' work.
 pub const WAITING: usize = 256;
 
-/// The thread ends, and its memory is given back, when there was nothing to check for this time.
+/// The thread ends, and frees its memory, after this time without work.
 const CALM: Duration = Duration::from_secs(10);
 
 /// A password and the hash that it may belong to.
@@ -34,7 +34,7 @@ pub enum Crowded {
     /// The client's address has as many waiting as it may.
     #[error("{WAITING_EACH} passwords from this address wait to be checked")]
     Client,
-    /// The node has.
+    /// The node has as many waiting as it may.
     #[error("{WAITING} passwords wait to be checked")]
     Node,
     /// There is no thread to check it.
@@ -42,7 +42,7 @@ pub enum Crowded {
     NoThread,
 }
 
-/// What checks a guess; made anew for each thread.
+/// The function that checks a guess. Each thread gets a new one.
 pub type Check = Box<dyn FnMut(&Guess) -> bool>;
 
 /// The queue and its thread, which runs only while there is something to check.
@@ -56,7 +56,7 @@ pub struct Checker {
 #[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
-    /// Told when the queue is not empty any more, or over.
+    /// Notified when the queue is no longer empty, or is closed.
     changed: Condvar,
 }
 
@@ -110,7 +110,7 @@ impl Checker {
         };
         self.shared.changed.notify_one();
         let _waiting = Waiting { shared: &self.shared, client, number };
-        // Without an answer it had to make room for another address's.
+        // The sender was dropped: the job was removed to make room for another address's.
         answered.await.map_err(|_| Crowded::Node)
     }
 
@@ -141,7 +141,7 @@ impl Shared {
         }
         let _unwinding = Unwinding(self);
         while let Some(Job { guess, answer, .. }) = self.next() {
-            // Whoever waited may have left.
+            // The waiter may have left.
             let _ = answer.send(check(&guess));
         }
     }

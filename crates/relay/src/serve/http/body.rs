@@ -14,31 +14,31 @@ use crate::stream::framing::Framing;
 use crate::stream::output::Output;
 use crate::stream::pump::{Pump, PumpError};
 
-/// What is read at once.
+/// The most bytes read at a time.
 const PIECE: usize = 16 << 10;
 
 /// From this on, bytes of known number go through the pump rather than through the buffer.
 const WORTH_PUMPING: u64 = 64 << 10;
 
-/// The reading half: where frames stand, and what was read and not used.
+/// The reading half: the frame decoder, and bytes that were read but not yet used.
 #[derive(Debug)]
 pub struct Reader {
-    /// Present if a node is at the other end.
+    /// `Some` if a node is at the other end.
     decoder: Option<FrameDecoder>,
     /// The end of the stream was said.
     ended: bool,
-    /// Read and not used.
+    /// Bytes read but not yet used.
     pub buffer: Vec<u8>,
     holding: Holding,
 }
 
 impl Reader {
-    /// For a connection about whose bytes nothing is known yet.
+    /// For a connection of which nothing was read yet.
     pub fn new(framing: Framing) -> Self {
         Self { decoder: framing.decoder(), ended: false, buffer: Vec::new(), holding: Holding::default() }
     }
 
-    /// Appends what there is to the buffer. False at the said end of the stream.
+    /// Appends what can be read to the buffer. False at the end of the stream.
     pub async fn more(&mut self, from: &Connection) -> Result<bool, PumpError> {
         loop {
             from.readable().await.map_err(PumpError::Receive)?;
@@ -53,7 +53,7 @@ impl Reader {
         }
     }
 
-    /// `None` if only a frame's header went by.
+    /// `None` if only a frame's header was read.
     fn read_now(&mut self, from: &Connection) -> io::Result<Option<Result<bool, PumpError>>> {
         let Some(decoder) = &mut self.decoder else {
             let n = read_into(&mut self.buffer, from, PIECE)?;
@@ -93,12 +93,12 @@ impl Reader {
         }
     }
 
-    /// Whether the node said by it that it holds nothing any more of what it was sent.
+    /// Whether the node ended the stream with DELIVERED.
     pub fn is_delivered(&self) -> bool {
         self.decoder.as_ref().is_some_and(FrameDecoder::is_delivered)
     }
 
-    /// Whether nothing is buffered and no frame has begun: the connection may rest.
+    /// Whether nothing is buffered and no frame has begun, so that the connection can be kept idle.
     pub fn is_quiet(&self) -> bool {
         let between = |decoder: &FrameDecoder| decoder.payload() == 0 && decoder.header_missing() == HEADER_BYTES;
         self.buffer.is_empty() && self.decoder.as_ref().is_none_or(between)

@@ -1,7 +1,8 @@
-//! `ftp` URLs: what an HTTP client asks for is fetched by FTP, in passive mode, over the same ways as everything else.
+//! `ftp` URLs: the HTTP proxy fetches the file by FTP in passive mode, over the same routes as any other request.
 //!
-//! The end of the data is no end of the transfer: a server that dies ends its connections too. The last byte, or the mark that
-//! there is no more, waits for the server's word that the transfer is complete; without it the client is reset.
+//! The end of the data connection does not prove that the transfer is complete: a server that dies ends its connections too.
+//! So the last byte, or the last chunk, waits for the server's reply that the transfer is complete. Without that reply the
+//! client is reset.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -70,7 +71,7 @@ impl<'a> Control<'a> {
         Ok(Self { node, target, completion_limit, upstream, reader, replies: Replies::default() })
     }
 
-    /// The whole dialogue but its end. Whether the client's connection can take another request.
+    /// The whole dialogue without QUIT. Returns whether the client's connection can take another request.
     async fn answer(
         &mut self,
         request: &Request,
@@ -88,7 +89,7 @@ impl<'a> Control<'a> {
             Output::raw(to).write(&found.head(request)).await.map_err(Failed::Reset)?;
             return Ok(found.keeps_client(request));
         }
-        // Besides the two that the client's connection is reckoned with.
+        // A third descriptor, besides the two that each client's connection is counted with.
         let Some(_counted) = self.node.one_more() else {
             return Err(Failed::Tell(503, format!("ftp {}: out of descriptors", self.target)));
         };
@@ -101,7 +102,7 @@ impl<'a> Control<'a> {
         if found.offset > 0 && self.say("REST", Some(&found.offset.into())).await?.code != 350 {
             found.offset = 0;
         }
-        // Directories are listed from inside: their names could be taken for options.
+        // The listing follows a CWD: a name as an argument of LIST could be taken for options.
         let path = fetch.path.as_ref().filter(|_| verb == "RETR");
         let begun = self.say(verb, path).await?;
         if !begun.is_preliminary() && !begun.is_done() {
@@ -123,13 +124,13 @@ impl<'a> Control<'a> {
         }
         match reply.code {
             200..300 => Ok(()),
-            // 332 wants an account besides, for which HTTP has no place.
+            // 332 asks for an account as well. HTTP cannot carry one.
             332 | 530 => Err(self.failed(401, verb, &reply)),
             _ => Err(self.refused(verb, &reply)),
         }
     }
 
-    /// What is known of a file. The size of one sent as text is that of something else.
+    /// The size and time of a file. The size is unknown in text mode, which changes line ends.
     async fn find_file(&mut self, fetch: &Fetch, is_head: bool) -> Result<Found, Failed> {
         let path = fetch.path.as_ref();
         let is_image = fetch.form == Form::Image;
@@ -199,7 +200,7 @@ impl<'a> Control<'a> {
     ) -> Result<bool, Failed> {
         let Origin { upstream: Upstream { side, .. }, reader, .. } = &mut data;
         let from = &side.stream;
-        // Before the client hears anything, so that it can be told of what fails until here.
+        // Before the response begins, so that a failure up to here can still be reported.
         let has_data = reader.more(from).await.map_err(|error| self.broken(&error))?;
         if !has_data && found.size.is_none() {
             found.size = Some(0);
@@ -280,7 +281,7 @@ impl<'a> Control<'a> {
         }
     }
 
-    /// What a reply means that is not the one hoped for.
+    /// The error that an unexpected reply means.
     fn refused(&self, what: &str, reply: &Reply) -> Failed {
         self.failed(if reply.code == 550 { 404 } else { 502 }, what, reply)
     }
@@ -321,7 +322,7 @@ impl<'a> Control<'a> {
             if matches!(timeout(LINGER, left).await, Ok(Ok(()))) {
                 let mut expiry = Expiry::new(&node.config().limits);
                 if let Err(upstream) = upstream.finish_now(&node, reader.is_delivered()) {
-                    // Nobody is left to be told how it went.
+                    // Nobody needs the result.
                     let _ = upstream.finish(&node, &mut expiry).await;
                 }
             }

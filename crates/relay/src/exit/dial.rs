@@ -1,4 +1,4 @@
-//! Connecting to a destination, within one limit of time: an address, or the best of those that a name has.
+//! Connects to a destination, an address or a name, within one time limit.
 
 use std::io;
 use std::net::SocketAddr;
@@ -21,17 +21,17 @@ mod race;
 /// How a connection is made.
 #[derive(Clone, Copy)]
 pub struct Dial<'a> {
-    /// Whose address it has, if not this node's.
+    /// The client whose address the connection has, if not this node's.
     pub client: Option<SocketAddr>,
     /// Its TCP settings.
     pub tcp: &'a Tcp,
-    /// What names stand for.
+    /// Resolves names.
     pub names: &'a Names,
-    /// What it may open beside its own socket.
+    /// The descriptors that it may open beside its own socket.
     pub spare: &'a Spare,
-    /// The time there is, over all addresses.
+    /// The time limit, for all addresses together.
     pub limit: Duration,
-    /// Which addresses are refused; `None`: none is.
+    /// The addresses that are refused; `None` refuses none.
     pub policy: Option<&'a Policy<'a>>,
 }
 

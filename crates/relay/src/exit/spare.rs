@@ -1,6 +1,6 @@
-//! The descriptors that a node has for looking names up, for trying a name's addresses beside each other and for FTP's second
-//! connection. Each connection is reckoned with two, its own and one towards its destination: what takes more is counted here
-//! before it is opened.
+//! Counts the descriptors that connections need beyond two: for name look-ups, for addresses that are tried at the same time,
+//! and for FTP's data connection. Every connection is counted with two, its own and the one to its destination. Any other is
+//! counted here before it is opened.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -14,22 +14,21 @@ const PART: usize = 8;
 const LEAST: usize = 16;
 const MOST: usize = 4096;
 
-/// What a look-up takes: two families, each asked for at two name servers at once.
+/// The descriptors of a look-up: two address families, each asked for at two name servers at once.
 const LOOK_UP: u32 = 4;
 
-/// How long a look-up may take while others wait for their turn: whoever is master of a name decides how slowly it is answered
-/// for. Then all wait for a few turns at most, however many ask: a client may have some times as many connections as there are
-/// look-ups at a time.
+/// How long a look-up may take while others wait to begin. The owner of a name decides how slowly it is answered, and a client
+/// may have several times as many connections as there are look-ups at a time. So each waits for a few such periods at most.
 const WHILE_OTHERS_WAIT: Duration = Duration::from_secs(1);
 
-/// How often one that takes longer looks whether any wait.
+/// How often a look-up that takes longer checks whether any wait.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Descriptors that may still be opened. One for all threads.
 #[derive(Debug)]
 pub struct Spare {
     free: Semaphore,
-    /// Look-ups that wait for theirs.
+    /// How many look-ups wait for descriptors.
     waiting: AtomicUsize,
 }
 
@@ -43,17 +42,17 @@ pub fn kept() -> usize {
 }
 
 impl Spare {
-    /// With so many.
+    /// With this many descriptors.
     pub fn new(descriptors: usize) -> Self {
         Self { free: Semaphore::new(descriptors), waiting: AtomicUsize::new(0) }
     }
 
-    /// One, unless all are in use.
+    /// Reserves one descriptor. `None` if all are in use.
     pub fn one(&self) -> Option<Counted<'_>> {
         self.free.try_acquire().ok()
     }
 
-    /// What a look-up takes, when it is free. `None`: never.
+    /// Waits for the descriptors of a look-up. It never returns `None`.
     pub async fn look_up(&self) -> Option<Counted<'_>> {
         if let Ok(counted) = self.free.try_acquire_many(LOOK_UP) {
             return Some(counted);
@@ -62,7 +61,7 @@ impl Spare {
         self.free.acquire_many(LOOK_UP).await.ok()
     }
 
-    /// Completes when a look-up that begins now has taken long and others wait to begin.
+    /// Completes when a look-up that begins now has taken too long and others wait to begin.
     pub async fn give_way(&self) {
         sleep(WHILE_OTHERS_WAIT).await;
         while self.waiting.load(Ordering::Relaxed) == 0 {
@@ -71,7 +70,7 @@ impl Spare {
     }
 }
 
-/// One more that waits, until it is dropped.
+/// Counts one that waits until it is dropped.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {

@@ -1,25 +1,25 @@
-//! Memory that a crowd of connections leaves behind.
+//! Returns the memory of many closed connections to the kernel.
 
 use std::time::{Duration, Instant};
 
 use ekiden_net::allocator;
 
-/// Gives memory back to the kernel after many connections have ended: the allocator would keep pages of which any part is in
-/// use, and with them most of what a crowd left behind.
+/// Returns memory to the kernel after many connections have ended. The allocator by itself keeps every page of which any part
+/// is in use, and so most of the memory of connections that are gone.
 #[derive(Debug)]
 pub struct Crowd {
     /// The most connections since memory was last given back.
     most: usize,
-    /// How many there were when it was last looked.
+    /// How many there were at the last check.
     last: usize,
     given_back: Instant,
 }
 
 impl Crowd {
-    /// So many connections that have gone are a crowd, if they are half of all.
+    /// This many closed connections are worth it, if they were half of all.
     const GONE: usize = 256;
 
-    /// Giving back costs milliseconds.
+    /// The least time between two returns: each costs milliseconds.
     const PAUSE: Duration = Duration::from_secs(5);
 
     /// Nobody is there yet.

@@ -1,4 +1,4 @@
-//! A whole stream: both directions between two sockets, and what closing them means.
+//! A whole stream: both directions between two connections, and how these are closed.
 
 use std::future::{pending, poll_fn};
 use std::net::Shutdown;
@@ -33,7 +33,7 @@ pub enum ResetCode {
 pub struct Side {
     /// The connection. It resets when dropped, unless [`Side::end_cleanly`] was called.
     pub stream: Connection,
-    /// What is spoken on it.
+    /// Its framing: raw bytes, or frames with a node.
     pub framing: Framing,
     /// Whether this end of the connection has an address that is not this machine's (transparent proxying).
     pub has_transparent_address: bool,
@@ -46,7 +46,7 @@ pub struct Duplex {
     b: Side,
     forward: Pump,
     backward: Pump,
-    /// The end of `backward` is to be said by whoever runs the stream.
+    /// The caller must send the end of `backward`.
     owes_end: bool,
 }
 
@@ -54,9 +54,9 @@ pub struct Duplex {
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
 pub struct Broken {
-    /// What happened first.
+    /// The first error.
     pub error: PumpError,
-    /// Whether it happened to the connection towards the side that was asked for.
+    /// Whether it was the error of the connection to `b`, the side that was asked for.
     pub is_beyond: bool,
 }
 
@@ -65,9 +65,9 @@ pub struct Broken {
 pub struct Finished {
     /// The side that asked for the stream. A host may not have heard the end before [`Side::end_cleanly`].
     pub a: Side,
-    /// The other. The same holds.
+    /// The other side. A host may not have heard the end before [`Side::end_cleanly`].
     pub b: Side,
-    /// `a` is a node to which END, or DELIVERED in its place, is still to be said.
+    /// `a` is a node, and END or DELIVERED must still be sent to it.
     pub owes_end: bool,
     /// `b` is a node that has said DELIVERED.
     pub is_delivered: bool,
@@ -89,7 +89,7 @@ impl Side {
         self.framing == Framing::Leg
     }
 
-    /// To write to it.
+    /// A writer to it.
     pub fn output(&self) -> Output<'_> {
         Output { connection: &self.stream, framing: self.framing }
     }
@@ -143,8 +143,8 @@ impl Side {
                 pause = (pause * 2).min(LOOK_MOST);
             }
         };
-        // What it still says would stand in the way: it may read only when it has said all, and a close with something unread
-        // resets.
+        // Data that the host still sends must be read away: it may read only after it has sent all, and a close with unread
+        // data resets.
         let discarding = async {
             let mut sink = vec![0; 4096];
             while !matches!(self.stream.receive(&mut sink).await, Ok(0) | Err(_)) {}
@@ -157,7 +157,7 @@ impl Side {
         }
     }
 
-    /// Tells a node why its stream is given up, if the connection takes it at once.
+    /// Sends a node the reason of a reset, if the connection takes it at once.
     fn reset(self, code: ResetCode, between_frames: bool) {
         if self.is_node() && between_frames {
             let frame = Header { kind: Kind::Reset, length: code as u32 }.encode();
@@ -230,8 +230,8 @@ impl<'a> Running<'a> {
         Self { stream: &side.stream, framing: side.framing, alarm: Alarm::default() }
     }
 
-    /// Ready if this side has broken and the direction `from` it, which does not read now, cannot notice. A node may end
-    /// its connection only after the direction `to` it has ended too.
+    /// Ready if this side has broken while the direction `from` it does not read and so cannot notice. A node may end its
+    /// connection only after the direction `to` it has ended too.
     fn breaks(&mut self, cx: &mut Context<'_>, from: &Pump, to: &Pump, receiver: &Connection) -> Poll<PumpError> {
         if from.is_reading() && !receiver.owes() {
             return Poll::Pending;

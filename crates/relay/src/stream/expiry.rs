@@ -1,4 +1,4 @@
-//! Gives up streams on which nothing moves, and those that have run long enough, where the configuration says so.
+//! Resets streams on which nothing moves, and those that have run for too long, where the configuration has such limits.
 
 use std::future::{pending, poll_fn};
 use std::pin::Pin;
@@ -12,14 +12,14 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use crate::config::Limits;
 use crate::stream::pump::PumpError;
 
-/// How often a stream is looked at within the time it may stand still.
+/// How many times a stream is checked within the time for which it may be idle.
 const LOOKS: u32 = 4;
 
 /// The limits of one stream.
 pub struct Expiry {
     idle: Option<Duration>,
     end: Option<Instant>,
-    /// When bytes were last seen to have moved, and how many had by then.
+    /// When bytes were last seen to move, and how many had moved by then.
     moved: (Instant, u64),
     next: Pin<Box<Sleep>>,
 }
@@ -33,7 +33,7 @@ impl Expiry {
         Some(Box::new(Self { idle, end, moved: (now, 0), next: Box::pin(sleep_until(first)) }))
     }
 
-    /// Ready when the stream between `a` and `b` must go. To be polled whenever its task runs.
+    /// Ready when the stream between `a` and `b` must be reset. To be polled whenever its task runs.
     pub fn poll(&mut self, cx: &mut Context<'_>, a: &TcpStream, b: &TcpStream) -> Poll<PumpError> {
         loop {
             ready!(self.next.as_mut().poll(cx));

@@ -22,22 +22,22 @@ use crate::stream::framing::Framing;
 /// A piece that fills this many bytes shows that splicing pays.
 const SMALL: usize = 16 << 10;
 
-/// What is read at once when no pipe is to be had. With a frame's header it fills four TLS records.
+/// The most bytes read at a time when there is no pipe. With a frame's header they fill four TLS records.
 const LARGE: usize = (64 << 10) - HEADER_BYTES;
 
-/// Spliced pieces below this show that it no longer pays.
+/// Spliced pieces smaller than this show that splicing no longer pays.
 const TOO_SMALL_TO_SPLICE: usize = 4 << 10;
 
-/// If a small pipe takes less than this at once, so many pieces go through memory before one is tried again: a pipe has room
-/// for so many parts of packets, and packets may have small parts.
+/// If a small pipe takes less than this at once, so many pieces go through memory before a pipe is tried again: a pipe has a
+/// fixed number of slots, one for each part of a packet, and the parts may be small.
 const LITTLE: usize = 32 << 10;
 const COPIES: u8 = 16;
 
-/// Bytes moved before other connections of the thread get their turn: about a tenth of a millisecond's. A stream that is
-/// limited by its window moves one between two turns, so these must come soon.
+/// Bytes that a stream moves before the thread's other streams run: about 0.1 ms of work. A stream that is limited by its
+/// window moves one window between two runs, so these must be close together.
 const TURN: usize = 512 << 10;
 
-/// How many times as long a byte takes through memory, where mostly TLS is on one side.
+/// How many times as long a byte takes through memory as by splice. One side then mostly has TLS.
 const COPYING: usize = 4;
 
 thread_local! {
@@ -49,12 +49,12 @@ thread_local! {
 #[derive(Debug)]
 pub struct Pump {
     source: Source,
-    /// What the receiving side is spoken to in.
+    /// The framing of the receiving side.
     framing: Framing,
     /// Whether the end is passed on, or only means that this pump is done.
     says_end: bool,
     bulk: bool,
-    /// Pieces that go through memory in any case.
+    /// How many pieces must go through memory before a pipe is tried again.
     copies: u8,
     phase: Phase,
     /// Bytes that go out before the pipe's; how many of them already have.
@@ -62,7 +62,7 @@ pub struct Pump {
     rest_sent: u32,
     /// Present while it holds bytes.
     pipe: Option<PooledPipe>,
-    /// What it holds while it waits.
+    /// The memory that it holds while it waits, in the budget.
     holding: Holding,
 }
 
@@ -79,12 +79,12 @@ enum Source {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Moving,
-    /// Everything was read; what is left must be written.
+    /// Everything was read. What is left must be written.
     Ended,
     Done,
 }
 
-/// Why a direction broke. Everything but a said end is one of these.
+/// Why a direction broke: it stopped without a proper end.
 #[derive(Debug, thiserror::Error)]
 pub enum PumpError {
     /// The sender's connection broke.
@@ -96,10 +96,10 @@ pub enum PumpError {
     /// The sender's connection ended before it said so.
     #[error("the connection ended in the middle of the stream")]
     Truncated,
-    /// What frames the sender's body cannot be read (RFC 9112 §7.1).
+    /// The chunk framing of the sender's body is malformed (RFC 9112 §7.1).
     #[error("{0}")]
     Malformed(&'static str),
-    /// The configuration gives such streams up; this is the key.
+    /// A limit of the configuration has passed; this is its key.
     #[error("{0} has passed")]
     Expired(&'static str),
     /// The sending node gave the stream up.
@@ -130,7 +130,7 @@ impl Pump {
         Self::new(source, to, false)
     }
 
-    /// Where a node's frames stand now.
+    /// The state of a node's frames now.
     pub fn decoder(&self) -> Option<FrameDecoder> {
         match self.source {
             Source::Frames(decoder, _) => Some(decoder),
@@ -179,17 +179,17 @@ impl Pump {
         matches!(self.source, Source::Frames(decoder, _) if decoder.is_delivered())
     }
 
-    /// Whether it waits for the sender, so that it notices what happens to its connection; if the receiver's owes nothing.
+    /// Whether it waits for the sender, and so notices when that connection breaks. False while it still has bytes to write.
     pub fn is_reading(&self) -> bool {
         self.phase == Phase::Moving && self.is_between_frames()
     }
 
-    /// Whether a frame may be put on the receiving side now: no other is half written.
+    /// Whether a frame may be sent to the receiver now: no other is half written.
     pub fn is_between_frames(&self) -> bool {
         self.rest.is_empty() && self.pipe.is_none()
     }
 
-    /// Moves what can be moved. Ready when the end was passed on, or at the first error.
+    /// Moves what can be moved. Ready when the end was passed on or at the first error.
     pub fn poll(&mut self, cx: &mut Context<'_>, from: &Connection, to: &Connection) -> Poll<Result<(), PumpError>> {
         let polled = self.advance(cx, from, to);
         let piped = self.pipe.as_ref().map_or(0, PooledPipe::held);
@@ -218,7 +218,7 @@ impl Pump {
         }
     }
 
-    /// Writes what is owed.
+    /// Writes what was read but not yet written.
     fn flush(&mut self, cx: &mut Context<'_>, to: &Connection) -> Poll<io::Result<()>> {
         while !self.is_between_frames() {
             ready!(to.poll_write_ready(cx))?;
@@ -269,8 +269,8 @@ impl Pump {
                     Err(error) if is_transient(&error) => {}
                     Err(error) => return Poll::Ready(Err(PumpError::Receive(error))),
                 }
-                // The kernel's splice goes no further than urgent data, whatever is behind: there it says that there is
-                // nothing, or after a FIN that this is the end. Only a receive can tell, and goes on behind it.
+                // The kernel's splice stops at urgent data, whatever is behind: there it reports that nothing can be read, or,
+                // after a FIN, the end. A receive tells these apart, and reads on behind urgent data.
                 drop(pipe);
                 let received = self.copy(cx, due, SMALL, from, to);
                 self.bulk = true;
@@ -306,7 +306,7 @@ impl Pump {
         from: &Connection,
         to: &Connection,
     ) -> Poll<Result<usize, PumpError>> {
-        // Behind a frame's payload there is always another header: reading it too saves a call per frame.
+        // Another header always follows a frame's payload. Reading it too saves a system call per frame.
         let header = match self.source {
             Source::Frames(decoder, left) if due <= most && left.is_none_or(|left| left > due as u64) => {
                 decoder.header_missing()
@@ -363,7 +363,7 @@ impl Pump {
         Ok(())
     }
 
-    /// The end of a connection ends the stream only where nothing else is agreed to say so.
+    /// The end of a connection ends the stream only where no framing marks the end.
     fn connection_ended(&mut self) -> Result<(), PumpError> {
         match self.source {
             Source::UntilEnd => {
@@ -382,7 +382,7 @@ impl Pump {
             return Ok(());
         }
         match SockRef::from(to.socket()).shutdown(Shutdown::Write) {
-            // The receiver has already gone, and its other direction will say how.
+            // The receiver has already gone. The other direction reports how.
             Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(()),
             other => other,
         }

@@ -73,7 +73,10 @@ pub async fn open(
             node.pool.forget(first);
         }
         match answer {
-            Ok(Ok(answer)) => return answered(node, first, peer, stream, answer),
+            Ok(Ok(answer)) => {
+                recovered(node, first);
+                return answered(node, first, peer, stream, answer);
+            }
             // The idle connection was dead. The peer may be well.
             Ok(Err(Unanswered::Ended | Unanswered::Reset(_))) => continue,
             Ok(Err(Unanswered::Broken(error))) => return Err(lost(first, &error)),
@@ -89,7 +92,7 @@ pub async fn open(
     auth.extend(&request);
     match timeout(limit, ask(&stream, &auth, &early)).await {
         Ok(Ok(answer)) => {
-            node.lines.recovered(first, format_args!("node {first} is reached again"));
+            recovered(node, first);
             answered(node, first, peer, stream, answer)
         }
         // The other node refuses this node's key only after this side has finished its handshake.
@@ -109,9 +112,7 @@ pub async fn open(
 
 /// Makes a connection to a peer on which a stream can be opened at once.
 pub async fn connect_ahead(node: &Node, name: &str, peer: &Peer) -> Result<Connection, Failure> {
-    let connected = connect_with(&node.config(), &node.names, &node.spare, name, peer).await?;
-    node.lines.recovered(name, format_args!("node {name} is reached again"));
-    Ok(connected)
+    connect_with(&node.config(), &node.names, &node.spare, name, peer).await
 }
 
 /// The same with a configuration, names and spare descriptors of the caller's.
@@ -385,6 +386,11 @@ fn answered(
             Err(failure)
         }
     }
+}
+
+/// An answer to OPEN has come: what [`warn`] said holds no more.
+fn recovered(node: &Node, peer: &str) {
+    node.lines.recovered(&["refused", "dead"], peer, format_args!("node {peer} is reached again"));
 }
 
 /// Logs that a peer is dead or refuses, because every stream over it fails until the operator acts.

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -16,6 +17,9 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// Lines that are remembered; what else comes within [`INTERVAL`] is one more entry for each kind.
 const REMEMBERED: usize = 256;
 
+/// The kind of a line that takes a warning back.
+const RECOVERED: &str = "recovered";
+
 /// The lines of one node.
 #[derive(Debug)]
 pub struct Throttle {
@@ -23,6 +27,8 @@ pub struct Throttle {
     lines: Mutex<Lines>,
     /// Whom a warning was about that holds until it is taken back.
     troubled: Mutex<HashSet<String>>,
+    /// Whether there is anybody. Every stream asks.
+    is_troubled: AtomicBool,
 }
 
 /// What was logged within the last interval, by the kind of line and whom it is about.
@@ -37,11 +43,18 @@ struct Line {
     at: Duration,
     /// How many came since then.
     more: u64,
+    /// Whether it does not hold any more, and is not to be logged again.
+    is_over: bool,
 }
 
 impl Default for Throttle {
     fn default() -> Self {
-        Self { started: Instant::now(), lines: Mutex::default(), troubled: Mutex::default() }
+        Self {
+            started: Instant::now(),
+            lines: Mutex::default(),
+            troubled: Mutex::default(),
+            is_troubled: AtomicBool::new(false),
+        }
     }
 }
 
@@ -54,13 +67,23 @@ impl Throttle {
     /// The same about one of few, such as a peer, of whom it holds until [`Throttle::recovered`].
     pub fn warn_until(&self, kind: &'static str, whom: &str, line: fmt::Arguments<'_>) {
         self.troubled.lock().unwrap_or_else(PoisonError::into_inner).insert(whom.into());
+        self.is_troubled.store(true, Ordering::Relaxed);
+        self.lock().is_over(RECOVERED, whom);
         self.warn(kind, whom, line);
     }
 
-    /// Whoever was warned of is well again: says so in `line`. Nothing if nobody was warned.
-    pub fn recovered(&self, whom: &str, line: fmt::Arguments<'_>) {
-        if self.troubled.lock().unwrap_or_else(PoisonError::into_inner).remove(whom) {
-            emit(Level::INFO, &line.to_string());
+    /// Whoever was warned of by one of `kinds` is well again: says so in `line`. Nothing if nobody was warned. What is logged
+    /// last is what holds.
+    pub fn recovered(&self, kinds: &[&'static str], whom: &str, line: fmt::Arguments<'_>) {
+        if !self.is_troubled.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut troubled = self.troubled.lock().unwrap_or_else(PoisonError::into_inner);
+        if troubled.remove(whom) {
+            self.is_troubled.store(!troubled.is_empty(), Ordering::Relaxed);
+            drop(troubled);
+            kinds.iter().for_each(|kind| self.lock().is_over(kind, whom));
+            self.info(RECOVERED, whom, line);
         }
     }
 
@@ -114,11 +137,18 @@ impl Lines {
         let text = line.to_string();
         if let Some(line) = self.0.get_mut(&key) {
             line.more += 1;
-            (line.level, line.text) = (level, text);
+            (line.level, line.text, line.is_over) = (level, text, false);
             return None;
         }
-        self.0.insert(key, Line { level, text: text.clone(), at: now, more: 0 });
+        self.0.insert(key, Line { level, text: text.clone(), at: now, more: 0, is_over: false });
         Some(text)
+    }
+
+    /// A line of a kind about somebody does not hold any more.
+    fn is_over(&mut self, kind: &'static str, whom: &str) {
+        if let Some(line) = self.0.get_mut(&(kind, whom.to_owned())) {
+            line.is_over = true;
+        }
     }
 
     /// All counts, which are forgotten.
@@ -139,7 +169,9 @@ impl Lines {
                 return false;
             }
             let others = if whom.is_empty() { ", also from other addresses" } else { "" };
-            due.push((line.level, format!("{} (and {} more within {INTERVAL:?}{others})", line.text, line.more)));
+            if !line.is_over {
+                due.push((line.level, format!("{} (and {} more within {INTERVAL:?}{others})", line.text, line.more)));
+            }
             (line.at, line.more) = (now, 0);
             true
         });
@@ -192,6 +224,26 @@ mod tests {
             lines.take(Level::WARN, (KIND, "b".into()), line, Duration::from_secs(i as u64));
         }
         assert_eq!(due(&mut lines, 10), ["node b is dead: no answer (and 2 more within 10s)"]);
+    }
+
+    #[test]
+    fn whoever_flaps_is_logged_seldom_and_last_as_it_is() {
+        let mut lines = Lines::default();
+        for _ in 0..100 {
+            take(&mut lines, "b", 0);
+        }
+        lines.is_over(KIND, "b");
+        assert!(take(&mut lines, "c", 0).is_some());
+        assert!(due(&mut lines, 10).is_empty(), "it is well since");
+        let throttle = Throttle::default();
+        for _ in 0..100 {
+            throttle.warn_until("dead", "b", format_args!("b is dead"));
+            throttle.recovered(&["dead"], "b", format_args!("b is well"));
+        }
+        let left = throttle.lock().due(Duration::MAX);
+        assert_eq!(left, [(Level::INFO, format!("b is well (and 99 more within {INTERVAL:?})"))]);
+        throttle.recovered(&["dead"], "b", format_args!("b is well"));
+        assert_eq!(throttle.lock().due(Duration::MAX), []);
     }
 
     #[test]

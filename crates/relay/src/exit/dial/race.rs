@@ -48,11 +48,12 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
         tokio::select! {
             biased;
             () = &mut deadline => {
-                // Without an address it is the name server that has not answered.
-                race.note(match race.is_open && race.entered == 0 {
-                    true => unanswered(&host, &Unknown::Timeout),
-                    false => timed_out(target),
-                });
+                // Without an address it is the name server that has not answered, unless one was refused.
+                match race.entered == 0 && race.is_open {
+                    true if race.refusal.is_some() => {}
+                    true => race.note(unanswered(&host, &Unknown::Timeout)),
+                    false => race.note(timed_out(target)),
+                }
                 return Err(race.outcome(target));
             }
             (address, done) = race.first_done() => match done {
@@ -243,7 +244,7 @@ impl<'a> Race<'a> {
     }
 
     fn note(&mut self, failure: Failure) {
-        if self.failure.as_ref().is_none_or(|other| says(failure.code) > says(other.code)) {
+        if self.failure.as_ref().is_none_or(|other| specificity(failure.code) > specificity(other.code)) {
             self.failure = Some(failure);
         }
     }
@@ -257,7 +258,7 @@ impl<'a> Race<'a> {
 
 /// How much a failure says about the destination: an answer from it says more than silence, and silence more than that
 /// this node has no way to one of its addresses.
-fn says(code: FailureCode) -> u8 {
+fn specificity(code: FailureCode) -> u8 {
     match code {
         FailureCode::Refused => 5,
         FailureCode::Overloaded => 4,

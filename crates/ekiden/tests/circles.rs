@@ -10,9 +10,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Circles that are still there, and in which module. None is to be added.
-const CIRCLES: &[(&str, &[&str])] = &[];
-
 /// Names from the root of a crate to a module, or to something in it.
 type Names = Vec<String>;
 
@@ -35,8 +32,7 @@ fn no_modules_use_each_other_in_a_circle() {
             (parent.join("::"), circle)
         }));
     }
-    let known = CIRCLES.iter().map(|(parent, rooms)| (parent.to_string(), set(rooms)));
-    assert_eq!(found, known.collect());
+    assert!(found.is_empty(), "{found:#?}");
 }
 
 #[test]

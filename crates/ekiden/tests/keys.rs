@@ -82,10 +82,13 @@ fn a_key_that_systemd_hands_to_a_service_is_taken() {
         command.args(["keygen", "--show"]).arg(&key).env("CREDENTIALS_DIRECTORY", directory);
         command.output().unwrap().status.code()
     };
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o700)).unwrap();
     assert_eq!(shown(0o440, folder.path()), Some(0));
     assert_eq!(shown(0o444, folder.path()), Some(3));
     assert_eq!(shown(0o460, folder.path()), Some(3));
     assert_eq!(shown(0o440, Path::new("/")), Some(3));
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    assert_eq!(shown(0o440, folder.path()), Some(3), "others could look for it there");
 }
 
 #[test]
@@ -281,6 +284,23 @@ fn what_a_node_leaves_behind_that_is_taken_out_is_told() {
     assert!(refused(folder, &["peer", "list", "-c", "city.toml"], 3).contains("no port"));
     done(folder, &["peer", "remove", "-c", "city.toml", "bad"]);
     assert_eq!(std::fs::read_to_string(folder.join("city.toml")).unwrap(), text);
+}
+
+#[test]
+fn a_peer_without_a_fingerprint_is_told_when_the_configuration_is_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    done(folder, &["keygen", "node.key"]);
+    let socks = "[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n";
+    let text = format!("key_file = \"node.key\"\n{socks}[peer.city]\naddress = \"192.0.2.1:7000\"\n");
+    let warned = |text: &str| {
+        std::fs::write(folder.join("node.toml"), text).unwrap();
+        let output = ekiden(folder, &["proxy", "--check", "-c", "node.toml"]);
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert_eq!(warned(&text), "ekiden: [peer.city] has no fingerprint, so no stream can go over it\n");
+    assert_eq!(warned(&format!("{text}fingerprint = \"{}\"\n", print('3'))), "");
 }
 
 #[test]

@@ -21,6 +21,8 @@ use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
 use rustls::sign::CertifiedKey;
 use sha2::{Digest, Sha256};
 
+use crate::random::random_secret;
+
 /// A node's own key. It is not printed.
 #[derive(Clone)]
 pub struct Identity {
@@ -171,7 +173,10 @@ impl Access {
 fn is_credential(file: &Path) -> bool {
     let Some(directory) = std::env::var_os("CREDENTIALS_DIRECTORY") else { return false };
     match (fs::canonicalize(directory), fs::canonicalize(file)) {
-        (Ok(directory), Ok(file)) => file.parent() == Some(&directory),
+        (Ok(directory), Ok(file)) => {
+            let is_closed = fs::metadata(&directory).is_ok_and(|found| found.permissions().mode() & 0o007 == 0);
+            is_closed && file.parent() == Some(&directory)
+        }
         _ => false,
     }
 }
@@ -181,9 +186,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 fn random(file: &Path) -> Result<[u8; 32], KeyFileError> {
-    let mut bytes = [0; 32];
-    getrandom::fill(&mut bytes).map_err(|source| error(file, format!("no random numbers: {source}")))?;
-    Ok(bytes)
+    random_secret().map_err(|source| error(file, format!("no random numbers: {source}")))
 }
 
 /// The text in `file`.

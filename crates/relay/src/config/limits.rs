@@ -109,11 +109,6 @@ limits! {
 }
 
 impl Limits {
-    /// What each client's address is allowed, over all listeners that hosts connect to.
-    pub fn client(&self) -> Allowance {
-        Allowance { open: self.client_connections, rate: self.client_rate }
-    }
-
     /// What each user is allowed, over all listeners that ask for one.
     pub fn user(&self) -> Allowance {
         Allowance { open: self.user_connections, rate: self.user_rate }

@@ -68,7 +68,7 @@ impl Throttle {
     pub fn warn_until(&self, kind: &'static str, whom: &str, line: fmt::Arguments<'_>) {
         self.troubled.lock().unwrap_or_else(PoisonError::into_inner).insert(whom.into());
         self.is_troubled.store(true, Ordering::Relaxed);
-        self.lock().is_over(RECOVERED, whom);
+        self.lock().mark_over(RECOVERED, whom);
         self.warn(kind, whom, line);
     }
 
@@ -82,7 +82,7 @@ impl Throttle {
         if troubled.remove(whom) {
             self.is_troubled.store(!troubled.is_empty(), Ordering::Relaxed);
             drop(troubled);
-            kinds.iter().for_each(|kind| self.lock().is_over(kind, whom));
+            kinds.iter().for_each(|kind| self.lock().mark_over(kind, whom));
             self.info(RECOVERED, whom, line);
         }
     }
@@ -145,7 +145,7 @@ impl Lines {
     }
 
     /// A line of a kind about somebody does not hold any more.
-    fn is_over(&mut self, kind: &'static str, whom: &str) {
+    fn mark_over(&mut self, kind: &'static str, whom: &str) {
         if let Some(line) = self.0.get_mut(&(kind, whom.to_owned())) {
             line.is_over = true;
         }
@@ -232,7 +232,7 @@ mod tests {
         for _ in 0..100 {
             take(&mut lines, "b", 0);
         }
-        lines.is_over(KIND, "b");
+        lines.mark_over(KIND, "b");
         assert!(take(&mut lines, "c", 0).is_some());
         assert!(due(&mut lines, 10).is_empty(), "it is well since");
         let throttle = Throttle::default();

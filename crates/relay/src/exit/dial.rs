@@ -39,7 +39,7 @@ impl Dial<'_> {
     /// Connects to `target`. Addresses that are refused are not tried.
     ///
     /// # Errors
-    /// What says most about the destination.
+    /// Of all failures the one that says most about the destination.
     pub async fn connect(&self, target: &Target) -> Result<TcpStream, Failure> {
         if let Host::Ip(ip) = target.host {
             let address = canonical(SocketAddr::new(ip, target.port));
@@ -51,13 +51,13 @@ impl Dial<'_> {
                 Err(_) => Err(timed_out(target)),
             };
         }
-        // Names are rare on the hot path and their future is large.
+        // Boxed: this future is large, and on the hot path names are rare.
         Box::pin(race::connect(self, target)).await
     }
 }
 
 async fn attempt(address: SocketAddr, client: Option<SocketAddr>, tcp: &Tcp) -> io::Result<TcpStream> {
-    // An answer from this machine itself to the client's address would not come back to the socket.
+    // If the destination is this machine itself, its answers to the client's address would not come back to the socket.
     let client = client.filter(|client| client.is_ipv4() == address.is_ipv4() && !transparent::is_own(address.ip()));
     if let Some(client) = client {
         return attempt_as(client, address, tcp).await;
@@ -65,7 +65,7 @@ async fn attempt(address: SocketAddr, client: Option<SocketAddr>, tcp: &Tcp) -> 
     socket(address, tcp)?.connect(address).await
 }
 
-/// From the port of `client` too, unless an earlier connection to `address` still has it.
+/// Connects from the address of `client`, and from the same port unless an earlier connection to `address` still has it.
 async fn attempt_as(client: SocketAddr, address: SocketAddr, tcp: &Tcp) -> io::Result<TcpStream> {
     let from = async |same_port| {
         let socket = socket(address, tcp)?;

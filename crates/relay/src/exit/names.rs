@@ -1,7 +1,7 @@
-//! From names to addresses: what the hosts file says, else what the name servers of resolv.conf say, which is remembered
-//! for as long as they allow it (RFC 1035 §3.2.1, RFC 2308).
+//! Resolves names: by the hosts file, otherwise by the name servers of resolv.conf. Their answers are cached for as long as
+//! they allow (RFC 1035 §3.2.1, RFC 2308).
 //!
-//! Nothing else is asked: neither nsswitch.conf nor multicast DNS. Both files are read again when they have changed.
+//! Nothing else is consulted, neither nsswitch.conf nor multicast DNS. Both files are read again when they have changed.
 
 use std::fs::{self, Metadata};
 use std::io;
@@ -22,24 +22,25 @@ use hickory_resolver::{Hosts, Resolver, TokioResolver};
 
 use crate::exit::spare::Spare;
 
-/// Answers remembered, positive and negative; the one that was not asked for longest goes first.
+/// The most answers that are cached, positive and negative. Beyond it the resolver drops those that are seldom asked for.
 const REMEMBERED: u64 = 1024;
 
-/// The longest that an answer counts, whatever it says: a day, and as RFC 2308 §5 advises far less if there is none.
+/// The longest time for which an answer is cached, whatever its TTL. It is a day, and less for negative answers, for which RFC
+/// 2308 §5 asks for a bound.
 const LONGEST: Duration = Duration::from_secs(86_400);
 const LONGEST_NEGATIVE: Duration = Duration::from_secs(600);
 
-/// How often it is looked whether the files have changed.
+/// The files are checked for changes by the first look-up after this time.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The names that this node knows. One for all threads.
+/// Resolves names and caches the answers. One for all threads.
 pub struct Names {
     files: Files,
-    /// And when it was looked whether they have changed.
+    /// What the files said when they were last read, and when they were last checked for changes.
     loaded: Mutex<Option<(Arc<Loaded>, Instant)>>,
 }
 
-/// Where names are read from.
+/// The paths of the two files.
 struct Files {
     resolv_conf: PathBuf,
     hosts: PathBuf,
@@ -51,10 +52,10 @@ pub enum Unknown {
     /// There is no such name (NXDOMAIN).
     #[error("does not exist")]
     NoSuchName,
-    /// There is, but without an address.
+    /// The name exists, but has no address.
     #[error("has no address")]
     NoAddress,
-    /// Only the hosts file could know it.
+    /// It is not in the hosts file, and resolv.conf gives no name server.
     #[error("is not in the hosts file, and this node has no name server")]
     NoServer,
     /// No name server has answered in time.
@@ -63,29 +64,29 @@ pub enum Unknown {
     /// No name server of resolv.conf can be reached.
     #[error("cannot be asked for: no name server in resolv.conf can be reached")]
     Unreachable,
-    /// It takes long, and others wait to ask.
+    /// The look-up has taken long, and others wait to begin.
     #[error("was not answered for while others waited to ask")]
     Crowded,
-    /// There is no descriptor to ask with.
+    /// There is no file descriptor for the query.
     #[error("cannot be asked for: out of descriptors")]
     NoDescriptor,
-    /// Anything else, such as a failure of the name server's own.
+    /// Anything else, such as an error that the name server reports.
     #[error("cannot be asked for: {0}")]
     Failed(String),
 }
 
-/// The files as they were.
+/// The contents of both files when they were read.
 struct Loaded {
-    /// What they were known by.
+    /// By this a change of a file is noticed. `None`: there was no such file.
     seen: [Option<Seen>; 2],
     hosts: Hosts,
     servers: Option<Servers>,
 }
 
-/// Changes with a file's content: time, inode, length.
+/// Changes with a file's content: its modification time (seconds, nanoseconds), inode and length.
 type Seen = (i64, i64, u64, u64);
 
-/// resolv.conf: whom to ask, and what for.
+/// resolv.conf: the name servers, and how short names are completed.
 struct Servers {
     resolver: TokioResolver,
     search: Vec<Name>,
@@ -93,7 +94,7 @@ struct Servers {
 }
 
 impl Names {
-    /// As this machine's files say.
+    /// Resolves by /etc/resolv.conf and /etc/hosts.
     pub fn of_system() -> Self {
         Self::of(Files { resolv_conf: "/etc/resolv.conf".into(), hosts: "/etc/hosts".into() })
     }
@@ -102,17 +103,21 @@ impl Names {
         Self { files, loaded: Mutex::default() }
     }
 
-    /// Forgets all answers; the files are read again when the next name is looked for.
+    /// Drops all cached answers. The next look-up reads the files again.
     pub fn forget(&self) {
         *self.lock() = None;
     }
 
-    /// Gives every address of `host` to `tell`, each family's as soon as they are known. Each name that the search list makes
-    /// of it, and it itself, is looked for only if `wanted`; the addresses told are those of the last one that was. What name
-    /// servers are asked with is of the `spare` descriptors: it waits for them, and gives way to others that do.
+    /// Looks `host` up and gives its addresses to `tell`, those of each family as soon as they are known. The hosts file is
+    /// asked first. The search list of resolv.conf may make several names of `host`: these and `host` itself are asked for in
+    /// turn, until one has an address. A name is left out if `wanted` is false for it, so the addresses are those of the last
+    /// name for which `wanted` was called.
+    ///
+    /// Queries to name servers use descriptors of `spare`. The look-up waits for them. It is given up when it has taken long
+    /// while others wait.
     ///
     /// # Errors
-    /// If there is none.
+    /// No address was found.
     pub async fn find(
         &self,
         host: &str,
@@ -178,7 +183,7 @@ impl Files {
     }
 
     fn load(&self) -> Loaded {
-        // Before they are read: a change in between is seen the next time.
+        // Taken before the files are read, so that a change in between is noticed at the next check.
         let seen = self.seen();
         let mut hosts = Hosts::default();
         let read = fs::File::open(&self.hosts).and_then(|file| hosts.read_hosts_conf(file));
@@ -199,7 +204,8 @@ fn not_there(error: io::Error) -> io::Result<()> {
 }
 
 impl Loaded {
-    /// What the hosts file says about `host`. A name that it has is not asked for elsewhere, in neither family.
+    /// Gives the addresses of `host` in the hosts file to `tell`. False if there are none. A name that has an address there, in
+    /// either family, is not asked for elsewhere.
     fn tell_known(&self, host: &str, tell: impl Fn(IpAddr)) -> bool {
         let Ok(name) = Name::from_ascii(host) else { return false };
         let mut found = false;
@@ -229,7 +235,7 @@ impl Servers {
         Ok(Self { resolver: builder.with_options(options).build()?, search, ndots })
     }
 
-    /// The names that `host` may stand for, in the order of resolv.conf(5).
+    /// The names that `host` may stand for, in the order in which resolv.conf(5) says to ask for them.
     fn names(&self, host: &str) -> Vec<Name> {
         let Ok(name) = Name::from_ascii(host) else { return Vec::new() };
         let mut exact = name.clone();
@@ -247,7 +253,7 @@ impl Servers {
         names
     }
 
-    /// Asks for both families at once.
+    /// Asks for the addresses of both families at the same time.
     async fn ask(&self, name: &Name, tell: impl Fn(IpAddr)) -> Result<(), Unknown> {
         let family = async |kind| {
             let found = self.resolver.lookup(name.clone(), kind).await.map_err(|error| Unknown::because(&error))?;
@@ -258,7 +264,7 @@ impl Servers {
         };
         match tokio::join!(family(RecordType::AAAA), family(RecordType::A)) {
             (Ok(()), _) | (_, Ok(())) => Ok(()),
-            // A name that does not exist has addresses of neither family; one without an address may have one of the other.
+            // NXDOMAIN holds for both families. A name that has no address in one family may have one in the other.
             (Err(Unknown::NoSuchName), _) | (_, Err(Unknown::NoSuchName)) => Err(Unknown::NoSuchName),
             (Err(Unknown::NoAddress), other) => other,
             (other, _) => other,
@@ -267,7 +273,7 @@ impl Servers {
 }
 
 impl Unknown {
-    /// What it means to the client.
+    /// The code that the client is told.
     pub fn code(&self) -> FailureCode {
         match self {
             Self::NoSuchName | Self::NoAddress | Self::NoServer => FailureCode::NameNotFound,
@@ -285,7 +291,7 @@ impl Unknown {
             }
             NetError::Timeout => Self::Timeout,
             NetError::Io(error) if tells_of_descriptors(error) => Self::NoDescriptor,
-            // Every server failed at once, of which the resolver tells no more.
+            // The resolver says only that every server failed, not why.
             NetError::NoConnections if is_out_of_descriptors() => Self::NoDescriptor,
             NetError::NoConnections => Self::Unreachable,
             error => Self::Failed(error.to_string()),

@@ -1,5 +1,5 @@
-//! What this node, as the exit, connects to: whatever its routes let it, but addresses that are not the public's, and its own,
-//! only where `[exit] allow` names them.
+//! Decides which addresses this node, as the exit, connects to. Routes may refuse any destination. A destination that a client
+//! has chosen must also have a public address, and not one of this host, unless `[exit] allow` names it.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,66 +13,67 @@ use crate::config::Config;
 use crate::config::address::{embedded_v4, special};
 use crate::config::route::ExitRules;
 
-/// How long this host's addresses are believed to stay.
+/// How long the list of this host's addresses is used before it is read again.
 const STAY: Duration = Duration::from_secs(1);
 
-/// Whose choice a destination is.
+/// Who has chosen a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// A client's or another node's.
+    /// A client or another node.
     Client,
-    /// This node's configuration, or that of the hosts whose connections pass through it. Only routes refuse it.
+    /// The operator: the destination is in this node's configuration, or that of a transparent connection, whose client could
+    /// reach it without a proxy too. Only routes refuse it.
     Operator,
 }
 
-/// What binds an exit that connects to one destination.
+/// The rules for one destination.
 pub struct Policy<'a> {
     rules: ExitRules<'a>,
     config: &'a Config,
     own: &'a OwnAddresses,
     choice: Choice,
     port: u16,
-    /// Whether its addresses may be of any kind.
+    /// Whether every address is allowed that no route refuses.
     any: bool,
 }
 
 /// Why an exit does not connect to an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
-    /// A route says so.
+    /// A route refuses it.
     Route,
-    /// It is of this kind.
+    /// It is an address of this kind, such as "a loopback address".
     Kind(&'static str),
-    /// It may be one of this host's own, which the kernel does not tell.
+    /// It may be one of this host's own addresses: the kernel did not tell which these are.
     Unknown,
 }
 
-/// This host's addresses, as they were a moment ago.
+/// This host's addresses, read again at most once a second.
 #[derive(Debug, Default)]
 pub struct OwnAddresses(Mutex<Option<(Instant, Vec<IpAddr>)>>);
 
 impl<'a> Policy<'a> {
-    /// For `target`.
+    /// The rules for `target`.
     ///
     /// # Errors
-    /// The name itself is refused, whatever its addresses.
+    /// A route refuses the destination itself, whatever addresses its name has.
     pub fn new(config: &'a Config, own: &'a OwnAddresses, target: &Target, choice: Choice) -> Result<Self, Refusal> {
         let Some(rules) = config.routes.exit_rules(target) else { return Err(Refusal::Route) };
         let any = choice == Choice::Operator || config.exit.allow.iter().any(|pattern| pattern.matches(target));
         Ok(Self { rules, config, own, choice, port: target.port, any })
     }
 
-    /// What binds the exit besides when the search list makes `name` of the name that was asked for. Leave that is given to
-    /// either of the two is enough, as a client may ask for both.
+    /// The rules for `name`, which the search list has made of the name that was asked for. An address must pass the rules of
+    /// one of the two names, not of both, because a client may ask for either.
     ///
     /// # Errors
-    /// This name is refused.
+    /// A route refuses `name` itself.
     pub fn of_expanded(&self, name: &str) -> Result<Self, Refusal> {
         let Ok(host) = Host::parse(name) else { return Err(Refusal::Route) };
         Self::new(self.config, self.own, &Target { host, port: self.port }, self.choice)
     }
 
-    /// Why not to connect to `address`; `None`: nothing speaks against it.
+    /// Why the exit must not connect to `address`. `None`: it may.
     pub fn refusal(&self, address: SocketAddr) -> Option<Refusal> {
         if self.rules.refuses(address) {
             return Some(Refusal::Route);
@@ -98,7 +99,7 @@ impl<'a> Policy<'a> {
 }
 
 impl Refusal {
-    /// What the one who asked for `target` is told.
+    /// What whoever asked for `target` is told.
     pub fn of(self, target: &Target) -> Failure {
         match self {
             Self::Route => Failure::new(FailureCode::Forbidden, format_args!("a route refuses {target}")),
@@ -116,15 +117,15 @@ impl Refusal {
 }
 
 impl OwnAddresses {
-    /// Whether `ip`, in any form, is one of this host's.
+    /// Whether `ip`, or an IPv4 address that is embedded in it, is one of this host's.
     ///
     /// # Errors
-    /// The kernel does not tell them, and never has.
+    /// The addresses cannot be read from the kernel, and never could.
     fn contain(&self, ip: IpAddr) -> io::Result<bool> {
         self.contain_by(ip, own_addresses)
     }
 
-    /// The same, of what `read` tells.
+    /// The same, with the addresses that `read` returns.
     fn contain_by(&self, ip: IpAddr, read: impl FnOnce() -> io::Result<Vec<IpAddr>>) -> io::Result<bool> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let addresses = match &mut *known {
@@ -166,7 +167,7 @@ mod tests {
         let fails = || Err(io::Error::from_raw_os_error(24));
         let own = OwnAddresses::default();
         assert!(own.contain_by(mine, fails).is_err());
-        // A failure is not remembered, and a list is.
+        // A failure is not remembered, but a list is.
         assert!(own.contain_by(mine, || Ok(vec![mine])).unwrap());
         own.0.lock().unwrap().as_mut().unwrap().0 -= 2 * STAY;
         assert!(own.contain_by(mine, fails).unwrap());

@@ -9,7 +9,7 @@ use ekiden_net::socket;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::sleep;
 
-/// Part of the open files, and how many that is at least and at most.
+/// The spare descriptors are one `PART`th of the open-file limit, but at least and at most so many.
 const PART: usize = 8;
 const LEAST: usize = 16;
 const MOST: usize = 4096;

@@ -1,5 +1,5 @@
-//! Connecting to a name (RFC 8305, "happy eyeballs"): its addresses, IPv6 and IPv4 in turn, are tried a moment apart, and
-//! the first that answers is the connection. One that is dead costs that moment and not the whole limit.
+//! Connects to a name (RFC 8305, "happy eyeballs"). Its addresses, IPv6 and IPv4 alternately, are tried a short time apart, and
+//! the first connection that succeeds is used. A dead address costs that short time, not the whole time limit.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -27,8 +27,8 @@ const HEAD_START: Duration = Duration::from_millis(250);
 /// How long IPv6 addresses are waited for when IPv4 addresses are there (RFC 8305 §3, Resolution Delay).
 const RESOLUTION_DELAY: Duration = Duration::from_millis(50);
 
-/// The most addresses of a name that are tried, and the most at a time: whoever is master of a name does not decide how many
-/// connections a request makes.
+/// How many addresses of a name are tried at most, and how many at the same time. Without these bounds the owner of a name
+/// would decide how many connections a request makes.
 const MOST: usize = 16;
 const AT_ONCE: usize = 3;
 
@@ -36,7 +36,7 @@ const AT_ONCE: usize = 3;
 pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Failure> {
     let host = target.host.to_string();
     let (tell, mut found) = unbounded_channel();
-    // Whoever receives lives as long as whoever tells.
+    // This cannot fail: the receiver lives as long as the sender.
     let tell = move |ip| tell.send(ip).unwrap_or_default();
     let expansion = Mutex::new(Expansion::default());
     let wanted = |name: &str| dial.policy.is_none_or(|policy| lock(&expansion).enter(policy, name));
@@ -48,7 +48,7 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
         tokio::select! {
             biased;
             () = &mut deadline => {
-                // Without an address it is the name server that has not answered, unless one was refused.
+                // Without any address it is the name server that has not answered, unless the policy has refused an address.
                 match race.entered == 0 && race.is_open {
                     true if race.refusal.is_some() => {}
                     true => race.note(unanswered(&host, &Unknown::Timeout)),
@@ -61,7 +61,7 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
                 Err(error) => {
                     tracing::trace!("{target} at {address}: {error}");
                     race.note(failure(target, &error));
-                    // The next one need not wait.
+                    // The next address need not wait for its turn.
                     race.next = Instant::now();
                 }
             },
@@ -93,16 +93,16 @@ fn unanswered(host: &str, why: &Unknown) -> Failure {
     Failure::new(why.code(), format_args!("the name {host} {why}"))
 }
 
-/// The name that is looked for, which the search list may have made of the one that was asked for.
+/// The name that is being looked up. The search list may have made it of the name that was asked for.
 #[derive(Default)]
 struct Expansion<'a> {
     policy: Option<Policy<'a>>,
-    /// Why a name was not looked for, if one was not.
+    /// Why a name was left out, if one was.
     refusal: Option<Refusal>,
 }
 
 impl<'a> Expansion<'a> {
-    /// Goes on to `name`. Whether it may be looked for.
+    /// Goes on to `name`. False if its rules refuse it, so that it is left out.
     fn enter(&mut self, asked: &'a Policy<'a>, name: &str) -> bool {
         match asked.of_expanded(name) {
             Ok(policy) => self.policy = Some(policy),
@@ -129,7 +129,7 @@ struct Attempt<'a> {
     address: SocketAddr,
     since: Instant,
     connecting: Pin<Box<dyn Future<Output = io::Result<TcpStream>> + Send + 'a>>,
-    /// Its descriptor, but for the one that the connection is reckoned with.
+    /// Its descriptor. `None` for the attempt that has the one with which every connection is counted anyway.
     counted: Option<Counted<'a>>,
 }
 
@@ -140,15 +140,15 @@ struct Race<'a> {
     four: VecDeque<SocketAddr>,
     /// The oldest first.
     running: Vec<Attempt<'a>>,
-    /// How many addresses were let in.
+    /// How many addresses have been added.
     entered: usize,
     /// Whether more addresses may come.
     is_open: bool,
-    /// Why an address was not let in, if one was not.
+    /// Why an address was refused, if one was.
     refusal: Option<Refusal>,
-    /// When the next one may start.
+    /// When the next attempt may start.
     next: Instant,
-    /// Whether the next one is to be IPv6, if there is one.
+    /// Whether an IPv6 address is tried next, if there is one.
     six_is_next: bool,
     /// The failure that says most so far.
     failure: Option<Failure>,
@@ -178,7 +178,7 @@ impl<'a> Race<'a> {
         match address {
             SocketAddr::V6(_) => {
                 self.six.push_back(address);
-                // What was waited for is there.
+                // The wait for an IPv6 address is over.
                 if self.running.is_empty() {
                     self.next = Instant::now();
                 }
@@ -192,7 +192,7 @@ impl<'a> Race<'a> {
         }
     }
 
-    /// No more addresses will come, but those that were told already.
+    /// The look-up is over. Addresses that it has already told may still come.
     fn close(&mut self) {
         self.is_open = false;
         if self.running.is_empty() {
@@ -204,9 +204,10 @@ impl<'a> Race<'a> {
         !self.six.is_empty() || !self.four.is_empty()
     }
 
-    /// Tries the next address, if there is room for it: in the place of the oldest, where that has had its share of the time.
+    /// Tries the next address if there is room for it. If there is none, it replaces the oldest attempt, as soon as that has
+    /// had its share of the time.
     fn start(&mut self, target: &Target) {
-        // Each of all there can be has one, and what is left over goes to the last.
+        // A share such that `MOST` addresses, `AT_ONCE` at a time, have one each within the limit.
         let share = self.dial.limit * AT_ONCE as u32 / (MOST + AT_ONCE) as u32;
         let counted = if self.running.is_empty() {
             None
@@ -230,7 +231,7 @@ impl<'a> Race<'a> {
         self.next = Instant::now() + HEAD_START;
     }
 
-    /// The first attempt that is over; never, if there is none.
+    /// Completes with the first attempt that is over. It never completes if there is none.
     async fn first_done(&mut self) -> (SocketAddr, io::Result<TcpStream>) {
         poll_fn(|cx| {
             for i in 0..self.running.len() {
@@ -256,8 +257,8 @@ impl<'a> Race<'a> {
     }
 }
 
-/// How much a failure says about the destination: an answer from it says more than silence, and silence more than that
-/// this node has no way to one of its addresses.
+/// How much a failure says about the destination. An answer from it says more than silence, and silence says more than that
+/// this node has no route to one of its addresses.
 fn specificity(code: FailureCode) -> u8 {
     match code {
         FailureCode::Refused => 5,

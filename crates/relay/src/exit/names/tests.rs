@@ -1,4 +1,4 @@
-//! Names, asked for at a name server that is this test.
+//! Resolves names with a name server that is part of the test.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use super::*;
 /// What the server says.
 #[derive(Clone)]
 pub enum Says {
-    /// These addresses, for so many seconds.
+    /// These addresses, with this TTL in seconds.
     Addresses(u32, Vec<IpAddr>),
     /// Nothing.
     Nothing,
@@ -49,12 +49,12 @@ impl Server {
         Self { address, asked }
     }
 
-    /// Names that know what this server and these hosts say.
+    /// A resolver that asks this server and has this hosts file.
     pub fn names(&self, search: &[&str], hosts: &str) -> Names {
         self.names_within(Duration::from_millis(500), search, hosts)
     }
 
-    /// The same; this server has so long for an answer.
+    /// The same, with this time limit for the server's answers.
     pub fn names_within(&self, limit: Duration, search: &[&str], hosts: &str) -> Names {
         let mut server = NameServerConfig::udp_and_tcp(self.address.ip());
         for connection in &mut server.connections {
@@ -199,7 +199,7 @@ fn short_names_are_looked_for_in_the_search_list_first() {
 #[test]
 fn name_servers_that_cannot_be_reached_are_said_to_be_the_reason() {
     let (_, asked) = mpsc::channel();
-    // Without leave to broadcast nothing can be sent there.
+    // A socket without SO_BROADCAST cannot send there.
     let address = SocketAddr::from(([255, 255, 255, 255], 53));
     let names = Server { address, asked }.names(&[], "");
     assert_eq!(find(&names, "web"), Err(Unknown::Unreachable));

@@ -23,7 +23,7 @@ const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const OTHER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
 
-/// Accepts nothing, and answers no SYN any more.
+/// A listener that accepts nothing and has a full queue, so that it answers no SYN.
 struct Silent {
     _listener: Socket,
     _queued: Vec<StdStream>,
@@ -55,7 +55,7 @@ fn beside(ip: IpAddr, silent: &[IpAddr]) -> (TcpListener, Vec<Silent>) {
     }
 }
 
-/// Routes that refuse these addresses and names, and leave to connect to all others.
+/// A configuration whose routes refuse these addresses and names, and which may connect to all others.
 fn refusing(refused: &[String]) -> Config {
     let routes = match refused {
         [] => String::new(),

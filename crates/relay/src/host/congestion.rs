@@ -1,4 +1,4 @@
-//! The congestion controls that a configuration names: brought into the kernel, or replaced by their fallback.
+//! Brings the congestion controls that a configuration names into the kernel, or replaces them by their fallbacks.
 
 use std::fmt::Write;
 use std::net::SocketAddr;
@@ -11,21 +11,21 @@ use ekiden_net::socket::{self, SocketError, TcpOptions};
 
 use crate::config::{Config, Tcp};
 
-/// A congestion control cannot be had, and nothing may be used in its place.
+/// A congestion control is not available and has no fallback, or is itself the fallback.
 #[derive(Debug, thiserror::Error)]
 #[error("{place}: {key} '{name}' cannot be had: {reason}")]
 pub struct CongestionUnavailable {
-    /// Which table of the configuration names it.
+    /// The table of the configuration that names it.
     pub place: String,
-    /// By which key.
+    /// The key that names it.
     pub key: &'static str,
     /// Its name.
     pub name: String,
-    /// Why not.
+    /// Why it is not available.
     pub reason: Reason,
 }
 
-/// Why a congestion control cannot be had.
+/// Why a congestion control is not available.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Reason {
     /// It could not be brought into the kernel.
@@ -36,7 +36,7 @@ pub enum Reason {
     Unknown {
         /// What was asked for.
         name: String,
-        /// What there is, separated by spaces.
+        /// What the kernel has, separated by spaces.
         available: String,
     },
     /// The kernel has it but does not let this process use it.
@@ -50,12 +50,12 @@ pub enum Reason {
     Socket(Arc<SocketError>),
 }
 
-/// Brings what `config` names into the kernel, with its parameters. Returns the configuration with every congestion
-/// control that cannot be had replaced by its fallback, and what is to be held beside what is `held` already. Says in
-/// the log what is not as the configuration has it.
+/// Brings those of ekiden's congestion controls that `config` names into the kernel, with its parameters, except those that are
+/// `held` already. Returns the configuration with every unavailable congestion control replaced by its fallback, and the new
+/// registrations, which the caller must keep beside `held`. Logs every difference from what the configuration asks for.
 ///
 /// # Errors
-/// If one cannot be had and has no fallback, or a fallback cannot be had.
+/// A congestion control is not available and has no fallback, or a fallback is not available.
 pub fn register_or_fall_back(
     config: &Config,
     held: &[Registration],
@@ -93,7 +93,8 @@ pub fn register_or_fall_back(
     Ok((config, fresh))
 }
 
-/// Whether what `config` names can be had, without bringing anything into the kernel: ekiden's own are not tried.
+/// Checks whether the kernel's congestion controls that `config` names are available. It brings nothing into the kernel, so it
+/// does not check ekiden's own.
 ///
 /// # Errors
 /// As for [`register_or_fall_back`].
@@ -108,8 +109,8 @@ pub fn check(config: &Config) -> Result<(), CongestionUnavailable> {
         .try_for_each(|(name, reason)| replace(&mut config, name, &reason))
 }
 
-/// A non-blocking socket ready to connect to `address`. If the congestion control has gone since the start, as one
-/// that another process has loaded can, the socket has the fallback.
+/// A non-blocking socket ready to connect to `address`. A congestion control that another process has loaded may have gone
+/// since the start: then the socket has the fallback.
 pub fn outgoing(address: SocketAddr, tcp: &Tcp) -> Result<OwnedFd, SocketError> {
     let error = match socket::outgoing(address, &tcp.options) {
         Err(error @ (SocketError::UnknownCongestion { .. } | SocketError::ForbiddenCongestion { .. })) => error,
@@ -124,11 +125,11 @@ pub fn outgoing(address: SocketAddr, tcp: &Tcp) -> Result<OwnedFd, SocketError> 
     socket::outgoing(address, &options)
 }
 
-/// Every place where a configuration has TCP settings, as it is called there.
+/// All TCP settings of a configuration, each with the name of its table.
 fn tables(config: &mut Config) -> impl Iterator<Item = (String, &mut Tcp)> {
     let listeners = config.listeners.iter_mut().map(|(name, listener)| (format!("[listen.{name}]"), &mut listener.tcp));
     let peers = config.peers.iter_mut().map(|(name, peer)| (format!("[peer.{name}]"), &mut peer.tcp));
-    // The first is named in errors, and the others may have it from there.
+    // `[tcp]` comes first, so that errors name it: the others may have their settings from there.
     std::iter::once(("[tcp]".to_owned(), &mut config.tcp)).chain(listeners).chain(peers)
 }
 
@@ -140,7 +141,7 @@ fn holds(held: &[Registration], algorithm: Algorithm) -> bool {
     held.iter().any(|one| one.algorithm() == algorithm)
 }
 
-/// Why this process cannot use it; `None` if it can.
+/// Why this process cannot use this congestion control. `None` if it can.
 fn trial(name: &str) -> Option<Reason> {
     let options = TcpOptions { congestion: Some(name.into()), ..TcpOptions::default() };
     match socket::check(&options).err()? {
@@ -150,7 +151,7 @@ fn trial(name: &str) -> Option<Reason> {
     }
 }
 
-/// A fallback that does not work shall show before it is needed.
+/// Checks every fallback, so that one that does not work is noticed before it is needed.
 fn check_fallbacks(config: &mut Config) -> Result<(), CongestionUnavailable> {
     for (place, tcp) in tables(config) {
         let Some(name) = tcp.congestion_fallback.clone() else { continue };
@@ -179,7 +180,7 @@ fn replace(config: &mut Config, name: &str, reason: &Reason) -> Result<(), Conge
     Ok(())
 }
 
-/// Says which parameters are not those that the configuration, or else the default, would give them.
+/// Logs which parameters in the kernel differ from those of the configuration or, if it has none, from the defaults.
 fn compare(held: &Registration, wanted: Option<&CongestionParameters>) {
     let name = held.algorithm().name();
     let found = match held.parameters() {
@@ -206,7 +207,7 @@ fn compare(held: &Registration, wanted: Option<&CongestionParameters>) {
     }
 }
 
-/// Those of ekiden's own.
+/// The names of ekiden's own congestion controls.
 fn own() -> String {
     Algorithm::LOADABLE.map(Algorithm::name).join(", ")
 }

@@ -1,9 +1,9 @@
-//! What the packet filter and the routing must do for a node: bring connections to its transparent listeners, and
-//! deliver to it what comes for sockets that have a client's or a server's address.
+//! The rules that a node needs in the packet filter and the routing. They bring connections to its transparent listeners. They
+//! also deliver to it the packets for its sockets whose own address is a client's or a server's.
 //!
-//! Everything that it has in the kernel carries its name or its mark, so that nodes do not disturb each other:
-//! a table of nftables, and in the routing a mark, a rule for it and a table with one route. [`Rules`] is what there has
-//! to be, and as text what is given to nft; [`Installed`] is that it is there.
+//! The rules are a table of nftables and, in the routing, a rule and a table of one route. Their names and numbers derive from
+//! the node's name, so that nodes on one machine do not disturb each other. [`Rules`] describes them, and is printed as the
+//! script for nft. [`Installed`] means that they are in the kernel.
 
 mod install;
 
@@ -17,7 +17,7 @@ use crate::config::route::Pattern;
 use crate::config::{Config, ListenerKind};
 pub use install::{Installed, RulesError};
 
-/// What there has to be for a configuration.
+/// The rules for a configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
     node: String,
@@ -26,19 +26,19 @@ pub struct Rules {
     v6: bool,
 }
 
-/// What one transparent listener takes.
+/// The connections that one transparent listener takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Taken {
     name: String,
     to: SocketAddr,
     interfaces: Vec<String>,
-    /// Whether they may come later.
+    /// Whether the interfaces may appear after the node has started.
     late: bool,
     except: Vec<Pattern>,
 }
 
 impl Rules {
-    /// `None` if the node needs none.
+    /// The rules for `config`. `None` if it needs none.
     pub fn of(config: &Config) -> Option<Self> {
         let mut taken = Vec::new();
         for (name, listener) in &config.listeners {
@@ -53,12 +53,12 @@ impl Rules {
         (v4 || v6).then(|| Self { node: config.name.clone(), taken, v4, v6 })
     }
 
-    /// The same without taking new connections: for those that run.
+    /// The same rules for the connections that run, without those that take new ones.
     fn draining(&self) -> Self {
         Self { taken: Vec::new(), ..self.clone() }
     }
 
-    /// The same with the address families of `other`, whose connections may still run.
+    /// The same rules, also for the address families of `other`, whose connections may still run.
     fn with_families_of(self, other: &Self) -> Self {
         Self { v4: self.v4 || other.v4, v6: self.v6 || other.v6, ..self }
     }
@@ -67,12 +67,13 @@ impl Rules {
         [self.v4.then_some(Family::V4), self.v6.then_some(Family::V6)].into_iter().flatten()
     }
 
-    /// The name of the table in nftables. A node's name (1 to 64 letters, digits, `-`, `_` and `.`) can stand in one.
+    /// The name of the table in nftables. A node's name (1 to 64 letters, digits, `-`, `_` and `.`) can be part of one.
     fn table(&self) -> String {
         format!("ekiden_{}", self.node)
     }
 
-    /// The mark of its packets and the number of its table of routes. Of 2²⁴, by the name (FNV-1a).
+    /// The mark of the node's packets, which is also the number of its routing table: one of 2²⁴, a hash (FNV-1a) of the node's
+    /// name.
     fn mark(&self) -> u32 {
         let hash =
             self.node.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
@@ -80,7 +81,7 @@ impl Rules {
     }
 }
 
-/// A script for `nft -f`, with what the routing has beside it as comments.
+/// A script for `nft -f`. Comments in it show the commands that would set the routing.
 impl fmt::Display for Rules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (table, mark) = (self.table(), self.mark());
@@ -89,14 +90,14 @@ impl fmt::Display for Rules {
             writeln!(f, "# {ip} rule add priority {PRIORITY} fwmark {mark:#x} lookup {mark}")?;
             writeln!(f, "# {ip} route add local default dev lo table {mark}")?;
         }
-        // Made first, so that there is one to delete: all of it takes effect at once.
+        // Created first, so that there is a table to delete. The whole script takes effect at once.
         writeln!(f, "table inet {table}\ndelete table inet {table}\ntable inet {table} {{")?;
         writeln!(f, "\tchain prerouting {{\n\t\ttype filter hook prerouting priority mangle; policy accept;")?;
         for (i, taken) in self.taken.iter().enumerate() {
             let family = if taken.to.is_ipv4() { "ipv4" } else { "ipv6" };
             let interfaces: Vec<String> = taken.interfaces.iter().map(|name| format!("\"{name}\"")).collect();
-            // Beginnings of connections only: the others began without this node and go on without it. Before what is for
-            // sockets that are there: a connection in TIME_WAIT gives way to a new one only by way of the listener.
+            // Only SYNs: other connections began without this node and go on without it. This rule stands before the one for
+            // existing sockets, because only the listener can replace a connection in TIME_WAIT by a new one.
             writeln!(
                 f,
                 "\t\tiifname {{ {} }} meta nfproto {family} tcp flags & (fin | syn | rst | ack) == syn \
@@ -105,7 +106,7 @@ impl fmt::Display for Rules {
             )?;
         }
         for family in self.families() {
-            // Errors by ICMP for a packet of such a socket belong to it too, or it would not learn the path's MTU.
+            // ICMP errors about such a socket's packets belong to it too: otherwise it would not learn the path's MTU.
             let (family, icmp) = if family == Family::V4 { ("ipv4", "icmp") } else { ("ipv6", "ipv6-icmp") };
             writeln!(
                 f,

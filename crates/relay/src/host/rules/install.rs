@@ -1,4 +1,4 @@
-//! Giving the rules to the kernel, and taking them back.
+//! Puts the rules into the kernel, and removes them.
 
 use std::io::{self, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -12,7 +12,7 @@ use ekiden_net::privileges::{Capability, lend};
 
 use super::{Rules, Taken};
 
-/// Where the program nft may be. No other folder is looked into, whatever PATH says: the program gets a privilege.
+/// The paths at which the program nft is looked for. PATH does not count, because the program is given a capability.
 const NFT: [&str; 7] = [
     "/usr/sbin/nft",
     "/usr/bin/nft",
@@ -30,7 +30,7 @@ fn folders() -> String {
 /// Why a node's rules are not in the kernel.
 #[derive(Debug, thiserror::Error)]
 pub enum RulesError {
-    /// The program is missing.
+    /// The program nft is missing.
     #[error(
         "a transparent listener or exit needs the program nft, which is in none of {}: install nftables",
         folders()
@@ -42,20 +42,20 @@ pub enum RulesError {
         /// What was tried.
         what: &'static str,
     },
-    /// The kernel or nft does not take them.
+    /// The kernel or nft refused them.
     #[error("{what}: {why}")]
     Refused {
         /// What was tried.
         what: &'static str,
-        /// What was said.
+        /// The error that was reported.
         why: String,
     },
-    /// The kernel is set so that it would lose intercepted connections.
+    /// With this setting the kernel would lose intercepted connections.
     #[error("with {setting} the kernel loses what a transparent listener takes: sysctl {right}")]
     Setting {
-        /// What is so.
+        /// The setting, with its present value.
         setting: String,
-        /// What must be so.
+        /// The setting, with the value that it must have.
         right: String,
     },
     /// There is no such interface.
@@ -66,16 +66,16 @@ pub enum RulesError {
     NoInterface {
         /// The listener's name.
         listener: String,
-        /// The interface's.
+        /// The interface's name.
         interface: String,
     },
-    /// This machine is no router.
+    /// This machine does not forward packets.
     #[error("{setting} = 0: what a transparent listener does not take would go nowhere: sysctl {setting}=1")]
     NoForwarding {
-        /// The setting that says so.
+        /// The setting that prevents it.
         setting: &'static str,
     },
-    /// A process with rules for a node of this name runs here.
+    /// Another process here has the rules of a node with this name.
     #[error("another process has the rules of a node named '{name}' here: give this one another name, or end that one")]
     Taken {
         /// The node's name.
@@ -83,38 +83,39 @@ pub enum RulesError {
     },
 }
 
-/// Rules that are in the kernel until this is dropped. When the process is killed they stay, without effect: what they
-/// would bring to a listener passes when there is none.
+/// Rules that are in the kernel until this is dropped. If the process is killed they stay, but without effect: while no
+/// listener is there, the connections that they would bring to it pass.
 #[derive(Debug)]
 pub struct Installed {
     rules: Rules,
-    /// Held as long as the rules are: names in this space belong to the network namespace, as the rules do, and end with
-    /// the process.
+    /// A bound name in the abstract socket namespace, which no other process can bind as long as the rules are there. Like the
+    /// rules, it belongs to the network namespace. It ends with the process.
     _name: UnixDatagram,
 }
 
 impl Installed {
-    /// Puts `rules` into the kernel, in the place of those that a killed process of the same node has left.
+    /// Puts `rules` into the kernel. They replace those that a killed process of the same node has left.
     pub fn new(rules: Rules) -> Result<Self, RulesError> {
         let name = hold_name(&rules)?;
         check_settings(&rules)?;
-        // What nft refuses it refuses whole; only routes can be left.
+        // nft takes a script whole or not at all, so that after an error only routes have to be removed.
         put(&rules).inspect_err(|_| drop(remove_routes(&rules)))?;
         if let Some(other) =
             [Family::V4, Family::V6].into_iter().find(|&family| rules.families().all(|one| one != family))
         {
-            // What a predecessor with other listeners has left; where it cannot be there, that is an error too.
+            // Removes the route that a killed process with other listeners may have left. If there is none, that is an error
+            // too.
             let _ = policy_route::stop_delivering(rules.mark(), other);
         }
         tracing::info!("table inet {} is in the packet filter, mark {:#x}", rules.table(), rules.mark());
         Ok(Self { rules, _name: name })
     }
 
-    /// Changes what is taken, for the same node or one of another name, and puts back what others have deleted. Connections
-    /// that run stay possible. On an error everything is as it was.
+    /// Replaces the rules; `None` means that no new connections are taken. The node may have another name now. Restores what
+    /// others have deleted. Running connections go on. On an error the packet filter stays as it was.
     pub fn change(&mut self, rules: Option<Rules>) -> Result<(), RulesError> {
         let rules = rules.unwrap_or_else(|| self.rules.draining());
-        // The running streams are marked under the first name.
+        // The node keeps its first name here: the running streams have the mark that derives from it.
         let rules = Rules { node: self.rules.node.clone(), ..rules }.with_families_of(&self.rules);
         check_settings(&rules)?;
         self.rules = self.rules.clone().with_families_of(&rules);
@@ -123,7 +124,7 @@ impl Installed {
         Ok(())
     }
 
-    /// Takes no new connections any more.
+    /// Stops taking new connections.
     pub fn drain(&mut self) {
         if let Err(error) = self.change(None) {
             tracing::warn!("new connections are still brought to this node: {error}");
@@ -147,7 +148,7 @@ fn hold_name(rules: &Rules) -> Result<UnixDatagram, RulesError> {
     })
 }
 
-/// First the routes, then what needs them: a marked packet without one would be lost.
+/// Sets the routes first: a marked packet without one would be lost.
 fn put(rules: &Rules) -> Result<(), RulesError> {
     for family in rules.families() {
         policy_route::deliver_marked(rules.mark(), family).map_err(route_error)?;
@@ -155,7 +156,8 @@ fn put(rules: &Rules) -> Result<(), RulesError> {
     nft(&rules.to_string())
 }
 
-/// The other way round. The table may have been deleted by someone.
+/// Removes the table first, then the routes. The script creates the table before it deletes it, because someone may have
+/// deleted it already.
 fn take_away(rules: &Rules) -> Result<(), RulesError> {
     let table = rules.table();
     nft(&format!("table inet {table}\ndelete table inet {table}\n"))?;
@@ -186,7 +188,7 @@ fn nft(script: &str) -> Result<(), RulesError> {
     command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
     let child = lend(Capability::CAP_NET_ADMIN, || command.spawn());
     let mut child = child.map_err(|error| refused(format!("{} cannot be run: {error}", program.display())))?;
-    // If it does not read all of it, it says why.
+    // An error means that nft has stopped reading; then it reports why.
     let _ = child.stdin.take().map(|mut input| input.write_all(script.as_bytes()));
     let output = child.wait_with_output().map_err(|error| refused(error.to_string()))?;
     if output.status.success() {
@@ -199,14 +201,15 @@ fn nft(script: &str) -> Result<(), RulesError> {
     Err(refused(format!("nft: {}", said.lines().next().unwrap_or("failed without a word"))))
 }
 
-/// Whether the kernel is set so that taken connections come about.
+/// Checks the kernel settings that intercepted connections depend on.
 fn check_settings(rules: &Rules) -> Result<(), RulesError> {
     let value = |key: &str| -> u32 {
         let file = format!("/proc/sys/net/ipv4/{key}");
         std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
     };
     let lost = |setting: String, right: String| Err(RulesError::Setting { setting, right });
-    // An answer to a cookie is not known as one of ours; an accepted connection with the mark would talk to itself.
+    // With tcp_syncookies = 2, the ACK that answers a SYN cookie matches no socket, so that it is not delivered. With
+    // tcp_fwmark_accept = 1, accepted sockets take over the mark, and their own packets come back to this machine.
     for (key, wrong, right) in [("tcp_syncookies", 2, 1), ("tcp_fwmark_accept", 1, 0)] {
         if !rules.taken.is_empty() && value(key) == wrong {
             return lost(format!("net.ipv4.{key} = {wrong}"), format!("net.ipv4.{key}={right}"));
@@ -215,7 +218,8 @@ fn check_settings(rules: &Rules) -> Result<(), RulesError> {
     for taken in &rules.taken {
         check_interfaces(taken)?;
     }
-    // Sources are checked by routes (RFC 3704), here by those for the mark, which lead nowhere.
+    // rp_filter checks source addresses against the routes (RFC 3704). With src_valid_mark it uses the routes for the mark,
+    // which do not lead to the clients.
     let of_v4 = rules.taken.iter().filter(|taken| taken.to.is_ipv4());
     for interface in of_v4.flat_map(|taken| &taken.interfaces) {
         let read = |interface: &str, key: &str| value(&format!("conf/{interface}/{key}"));
@@ -229,7 +233,7 @@ fn check_settings(rules: &Rules) -> Result<(), RulesError> {
     Ok(())
 }
 
-/// Whether a listener's interfaces are there, and what comes in by them goes on if it is not taken.
+/// Checks that a listener's interfaces exist, unless they may come later, and that packets that it does not take are forwarded.
 fn check_interfaces(taken: &Taken) -> Result<(), RulesError> {
     let (family, setting) = match taken.to.is_ipv4() {
         true => ("ipv4", "net.ipv4.ip_forward"),

@@ -1,5 +1,5 @@
-//! A listener's sockets, one for each worker: bound, changed without losing a connection, and closed without resetting those
-//! that are in their queues.
+//! A listener's sockets, one for each worker. They can be changed without losing a connection, and closed without resetting the
+//! connections in their queues.
 
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::shared::{Node, Worker};
 
 /// One listening socket for each worker, before anything is accepted.
 pub struct Sockets {
-    /// With the port the kernel chose, where the configuration says 0.
+    /// Their address, with the port that the kernel chose if the configuration says 0.
     pub address: SocketAddr,
     sockets: Vec<TcpListener>,
 }
@@ -24,7 +24,8 @@ pub struct Sockets {
 pub struct Bound {
     listener: Arc<Listener>,
     pub address: SocketAddr,
-    /// What connections are served as. Gone when the listener was removed.
+    /// The channel that tells connections the listener as the configuration in force has it. It is closed when the listener is
+    /// removed.
     current: Arc<watch::Sender<Arc<Listener>>>,
     sockets: Vec<Arc<TcpListener>>,
     tasks: Vec<AbortHandle>,
@@ -35,23 +36,24 @@ pub struct Bound {
 pub struct Closing {
     address: SocketAddr,
     tasks: Vec<AbortHandle>,
-    /// Of a listener that was not removed.
+    /// Keeps the channel open if the listener was not removed: the node stops.
     _current: Option<Arc<watch::Sender<Arc<Listener>>>>,
 }
 
-/// What is where a listener's sockets were.
+/// What takes the place of sockets that are closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum After {
     /// Other sockets.
     Change,
     /// Nothing: the listener was removed.
     Removal,
-    /// Nothing: the node ends, and serves to its end what it has accepted.
+    /// Nothing: the node stops. It serves what it has accepted to the end.
     Stop,
 }
 
 impl Sockets {
-    /// Binds for `listener`. `shared`: this node has sockets there already.
+    /// Binds a socket for each worker. `shared` says that this node already has sockets at the address; without it, an address
+    /// that is in use is an error.
     pub fn bind(listener: &Listener, workers: usize, shared: bool) -> Result<Self, SocketError> {
         if !shared && listener.address.port() != 0 {
             socket::ensure_free(listener.address, listener.only_v6)?;
@@ -70,7 +72,8 @@ impl Sockets {
         Ok(Self { address, sockets })
     }
 
-    /// Brings new connections to these alone, of which others `before` them are still there.
+    /// Makes the kernel give new connections to these sockets alone, while `before` older sockets at the address are still
+    /// open. `None` if there are no older ones, or if the kernel refuses.
     pub fn steer_here(&self, before: usize) -> Option<Arc<Steering>> {
         let first = self.sockets.first().filter(|_| before > 0)?;
         let (before, count) = (u32::try_from(before).ok()?, u32::try_from(self.sockets.len()).ok()?);
@@ -83,7 +86,8 @@ impl Sockets {
             .map(|socket| Arc::new(Steering(socket)))
     }
 
-    /// Accepts for `listener`, each worker on its own. `current` is that of sockets whose place these take.
+    /// Starts to accept for `listener`, each worker on its own socket. `current` is the channel of the sockets that these
+    /// replace, if there are any.
     pub fn accept(
         self,
         node: &Arc<Node>,
@@ -115,8 +119,9 @@ impl Sockets {
 }
 
 impl Bound {
-    /// Whether these sockets, bound for the listener `old`, can serve `listener`: the TCP settings are the sockets', and
-    /// where the kernel chose the port only the name tells them apart.
+    /// Whether these sockets, bound for the listener named `old`, can serve `listener`, which is named `name`. The address and
+    /// the TCP settings belong to the sockets and must be the same. If the kernel chose the port, the name must be the same
+    /// too: only it tells such listeners apart.
     pub fn serves(&self, old: &str, name: &str, listener: &Listener) -> bool {
         let same = self.listener.address == listener.address && self.listener.tcp.options == listener.tcp.options;
         let same = same && self.listener.only_v6 == listener.only_v6;
@@ -124,23 +129,23 @@ impl Bound {
         same && (old == name || listener.address.port() != 0)
     }
 
-    /// Serves what is accepted from now on as `listener` says.
+    /// Serves connections as `listener` says from now on.
     pub fn change(&mut self, listener: &Listener) {
         self.listener = Arc::new(listener.clone());
         self.current.send_replace(self.listener.clone());
     }
 
-    /// What tells its connections as what they are served.
+    /// The channel that tells its connections the listener in force.
     pub fn current(&self) -> Arc<watch::Sender<Arc<Listener>>> {
         self.current.clone()
     }
 
-    /// What is served.
+    /// The listener in force.
     pub fn listener(&self) -> Listener {
         (*self.listener).clone()
     }
 
-    /// Whether a socket for `address` can be bound only beside these.
+    /// Whether a socket for `address` would overlap these, so that it can only be bound beside them.
     pub fn overlaps(&self, address: SocketAddr) -> bool {
         overlap(self.address, address)
     }
@@ -150,14 +155,15 @@ impl Bound {
         if self.address == address { self.tasks.len() } else { 0 }
     }
 
-    /// Accepts what is in the queues, and closes. With `steering`, others have taken the address over.
+    /// Accepts the connections in the queues, and closes the sockets. `steering` says that other sockets have taken the address
+    /// over; without it, no new connection begins here from now on.
     pub fn close(self, node: &Arc<Node>, steering: Option<&Arc<Steering>>, after: After) -> Closing {
         if steering.is_none() {
             self.sockets.iter().for_each(|socket| accept::ignore_new(socket));
         }
         for (call, socket) in self.last_orders.into_iter().zip(self.sockets) {
             let busy = socket::has_waiting(&socket).then(|| node.begin());
-            // An error means that it could not accept at all.
+            // An error means that the worker's task has already ended.
             let removed = (after == After::Removal).then(|| watch::Sender::new(self.listener.clone()));
             let _ = call.send(LastOrders { busy, steering: steering.cloned(), removed });
         }
@@ -172,7 +178,7 @@ impl Closing {
         if self.address == address { self.tasks.iter().filter(|task| !task.is_finished()).count() } else { 0 }
     }
 
-    /// Whether a socket for `address` can be bound only beside these.
+    /// Whether a socket for `address` would overlap these, so that it can only be bound beside them.
     pub fn overlaps(&self, address: SocketAddr) -> bool {
         overlap(self.address, address) && !self.is_over()
     }

@@ -1,6 +1,7 @@
-//! Who may use a listener. Passwords are kept as Argon2id hashes (RFC 9106) in the form `$argon2id$v=19$m=…,t=…,p=…$SALT$HASH`.
+//! Checks users and their passwords. Passwords are kept as Argon2id hashes (RFC 9106) in the form
+//! `$argon2id$v=19$m=…,t=…,p=…$SALT$HASH`.
 //!
-//! A hash is slow to check, on purpose, so what was found right is remembered, as a keyed digest, for as long as the node
+//! Checking a hash is slow on purpose. So the node remembers the passwords that were right, as keyed digests, for as long as it
 //! runs.
 
 use std::collections::HashSet;
@@ -23,15 +24,15 @@ use checker::{Check, Checker, Guess};
 /// Hashes by user name.
 pub type Users = IndexMap<String, String>;
 
-/// Logins remembered at most; beyond that all are forgotten and checked anew.
+/// The most logins that are remembered. When there are so many, all are forgotten and then checked again.
 const REMEMBERED: usize = 4096;
 
-/// What a hash may ask for at most, in KiB: its memory, which the node holds while it checks, and the memory times the passes,
-/// which is the time that all others wait.
+/// Bounds on the cost of checking a hash, in KiB. The first is for its memory, which the node holds during the check. The
+/// second is for its memory times its passes, which is the time that all others wait.
 const MEMORY_KIB: u64 = 256 << 10;
 const WORK_KIB: u64 = 1 << 20;
 
-/// What this node knows of passwords it was given.
+/// The passwords that were right, and the queue of those that are to be checked.
 #[derive(Debug)]
 pub struct Logins {
     secret: [u8; 32],
@@ -42,10 +43,10 @@ pub struct Logins {
 /// Why a text is not taken as a user's hash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BadHash {
-    /// It is none, or one of another kind.
+    /// It is not a hash, or not an Argon2id hash.
     #[error("must be a hash, as 'ekiden password' makes it")]
     Kind,
-    /// Whoever guesses passwords could make the node do too much.
+    /// Its check would cost too much memory or time. Everyone who guesses a password causes one.
     #[error(
         "asks for too much: at most {} MiB of memory, and {} MiB times passes; 'ekiden password' makes one that does not",
         MEMORY_KIB >> 10,
@@ -55,7 +56,7 @@ pub enum BadHash {
 }
 
 impl Logins {
-    /// Nothing is known yet.
+    /// No password is remembered yet.
     ///
     /// # Errors
     /// If the system has no random numbers.
@@ -63,11 +64,12 @@ impl Logins {
         Ok(Self { secret: random_secret()?, right: Mutex::default(), checker: Checker::new(check) })
     }
 
-    /// Whether `user` is one of `users` and has this password; asked by `client`. An unknown user takes as long as a wrong
-    /// password. What was right before is known at once. Dropping the future gives up the place in the queue.
+    /// Whether `user` is one of `users` and has this password. Those who ask, as `client`, take turns in the queue. An unknown
+    /// user takes as long as a wrong password. A password that was right before is not checked again. Dropping the future gives
+    /// up the place in the queue.
     ///
     /// # Errors
-    /// Too many wait to be checked.
+    /// Too many passwords wait to be checked, or there is no thread to check them.
     pub async fn is_right(
         &self,
         users: &Users,
@@ -97,7 +99,7 @@ impl Logins {
 
     fn digest(&self, hash: &str, password: &[u8]) -> [u8; 32] {
         let mut mac = Hmac::<Sha256>::new_from_slice(&self.secret).expect("any length will do");
-        // A hash holds no zero.
+        // The zero separates the two: a hash has no zero byte.
         mac.update(hash.as_bytes());
         mac.update(&[0]);
         mac.update(password);
@@ -109,8 +111,8 @@ impl Logins {
     }
 }
 
-/// The hash of a password, with a new salt and the library's parameters: 19 MiB, two passes, one lane. RFC 9106 section 4 would
-/// have 64 MiB and three passes; each check, a stranger's wrong guess too, would cost the node five times as much.
+/// The hash of a password, with a new salt and the library's parameters: 19 MiB, two passes, one lane. The 64 MiB and three
+/// passes of RFC 9106 section 4 would make every check five times as costly, those of a stranger's wrong guesses too.
 ///
 /// # Errors
 /// If the system has no random numbers.
@@ -118,10 +120,10 @@ pub fn hash_password(password: &[u8]) -> std::io::Result<String> {
     Ok(hash_with(&random_secret()?, password))
 }
 
-/// Whether a text is a hash that can be checked.
+/// Whether a text is a hash that a node can check.
 ///
 /// # Errors
-/// It is not, or it asks for more than a node gives.
+/// It is not, or its check would cost more than a node allows.
 pub fn validate_hash(text: &str) -> Result<(), BadHash> {
     let hash = PasswordHash::new(text).map_err(|_| BadHash::Kind)?;
     let is_ours = Algorithm::try_from(hash.algorithm) == Ok(Algorithm::Argon2id) && hash.hash.is_some();
@@ -136,13 +138,13 @@ fn hash_with(salt: &[u8], password: &[u8]) -> String {
     hash.expect("the parameters are the library's own, and passwords are short").to_string()
 }
 
-/// Checks guesses with the same memory.
+/// A function that checks guesses, all with the same memory.
 fn check() -> Check {
     let mut memory = Vec::new();
     Box::new(move |guess| matches(guess, &mut memory).unwrap_or(false))
 }
 
-/// `None` if the hash is none that [`validate_hash`] accepts.
+/// Whether the password of `guess` belongs to its hash. `None` if the hash is malformed: [`validate_hash`] refuses such a hash.
 fn matches(guess: &Guess, memory: &mut Vec<Block>) -> Option<bool> {
     let hash = PasswordHash::new(&guess.hash).ok()?;
     let version = hash.version.map_or(Ok(Version::default()), Version::try_from).ok()?;
@@ -162,7 +164,7 @@ fn matches(guess: &Guess, memory: &mut Vec<Block>) -> Option<bool> {
     Some(Output::new(out).ok()? == right)
 }
 
-/// A hash that is checked where there is no user, for the time that it takes.
+/// The hash that is checked for an unknown user, so that the check takes as long as for a known one.
 fn dummy_hash() -> &'static str {
     static HASH: OnceLock<String> = OnceLock::new();
     HASH.get_or_init(|| hash_with(&[0; 16], b""))
@@ -182,7 +184,7 @@ mod tests {
             let client = "192.0.2.1".parse::<IpAddr>().unwrap().into();
             logins.is_right(users, client, user, password).await.unwrap()
         };
-        // The second time it is remembered.
+        // The second time the right password is remembered.
         for _ in 0..2 {
             assert!(is_right(&users, b"alice", b"secret").await);
             assert!(!is_right(&users, b"alice", b"secre").await);
@@ -191,7 +193,7 @@ mod tests {
             assert!(!is_right(&users, b"\xff", b"secret").await);
         }
         assert_eq!(logins.remembered().len(), 1);
-        // What was right with another hash is not with this one.
+        // A password that was right for another hash is not right for this one.
         let changed = Users::from([("alice".into(), hash_password(b"other").unwrap())]);
         assert!(!is_right(&changed, b"alice", b"secret").await);
     }

@@ -1,8 +1,8 @@
 //! How many connections one client, or one user, may have at a time, and how many new ones per second.
 //!
-//! It is used twice for every accepted connection, so the table has parts, each with a lock that is held for a look-up only.
-//! Its memory is bounded: it holds at most twice as many entries as clients had a connection open, or made one within a second,
-//! at one time.
+//! The table is used twice for every accepted connection. So it has parts, each with its own lock, which is held for one
+//! look-up only. Its memory is bounded. It has at most twice as many entries as there were clients, at any one time, with an
+//! open connection or a connection made within the last second.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// Parts of a table, each with a lock of its own.
 const PARTS: usize = 16;
 
-/// A part with fewer entries is not swept, except at its time.
+/// A part with fewer entries is swept only when `SWEEP` has passed.
 const SMALL: usize = 64;
 
 /// A part is swept at least this often when it is used.
@@ -32,12 +32,12 @@ pub struct Allowance {
     pub rate: u32,
 }
 
-/// Whom a client's address counts as: an IPv6 host has a whole network of 64 bits to choose its addresses from
-/// (RFC 4291 §2.5.1), so these are one.
+/// The client that an address stands for. An IPv6 host chooses its addresses from a whole /64 network (RFC 4291 §2.5.1), so all
+/// addresses of such a network are one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientKey(IpAddr);
 
-/// Those who have connections, by who they are.
+/// The open connections and the connection rates of all clients, or of all users.
 #[derive(Debug)]
 pub struct Quotas<K> {
     parts: [Mutex<Part<K>>; PARTS],
@@ -53,7 +53,8 @@ struct Part<K> {
     sweep_by: Duration,
 }
 
-/// A token bucket, as the time when it will be full (the generic cell rate algorithm of ITU-T I.371), and what is open.
+/// A token bucket, as the time when it will be full (the generic cell rate algorithm of ITU-T I.371), and the number of open
+/// connections.
 #[derive(Debug, Default)]
 struct Entry {
     full_at: Duration,
@@ -183,14 +184,14 @@ impl Entry {
         Err(limit)
     }
 
-    /// Whether a new entry would say the same.
+    /// Whether a new entry would be the same: nothing is open, and the bucket is full.
     fn is_needless(&self, now: Duration) -> bool {
         self.open == 0 && self.full_at <= now
     }
 }
 
 impl<K: Hash + Eq> QuotaGuard<K> {
-    /// Ends it without a trace: it does not count for the rate either.
+    /// Ends the count and puts the token back, so that this connection does not count for the rate either.
     pub fn give_back(self) {
         let mut part = self.quotas.part(&self.key);
         if let Some(entry) = part.entries.get_mut(&self.key) {
@@ -248,7 +249,7 @@ mod tests {
         assert_eq!(comes(99), Err(Limit::Rate(10)));
         comes(100).unwrap();
         comes(101).unwrap_err();
-        // Nothing is saved up beyond a second's worth.
+        // However long it waits, no more than a second's worth may come at once.
         let after = (0..30).filter(|_| comes(60_000).is_ok()).count();
         assert_eq!(after, 10);
     }

@@ -12,7 +12,7 @@ fn guess(password: &str) -> Guess {
     Guess { hash: String::new(), password: password.into() }
 }
 
-/// A queue that nobody works off, and the answers that are waited for.
+/// A queue without a thread, and the answers that are waited for.
 #[derive(Default)]
 struct Still {
     queue: Queue,
@@ -49,7 +49,7 @@ fn the_queue_is_bounded_for_each_address_and_in_all() {
         (0..WAITING_EACH).for_each(|_| assert!(still.enter(n, "x").is_ok()));
         assert_eq!(still.enter(n, "x"), Err(Crowded::Client));
     }
-    // The queue is full: room is made by those that have most, until all have the same.
+    // The queue is full. Addresses with the most guesses lose some of theirs, until all have the same number.
     for n in 100..100 + WAITING as u32 {
         let entered = still.enter(n, "y");
         assert_eq!(still.queue.waiting, WAITING);

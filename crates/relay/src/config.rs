@@ -29,12 +29,12 @@ pub use keys::{Key, Section};
 pub use limits::Limits;
 pub use raw::sections;
 
-/// Everything a node was told, resolved and checked.
+/// A node's configuration, resolved and checked.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// This node's name, as other nodes' logs show it.
     pub name: String,
-    /// This node's own key. Present if it speaks TLS to another.
+    /// This node's own key. Present if it speaks TLS to another node.
     pub identity: Option<Identity>,
     /// Worker threads, at least 1.
     pub threads: usize,
@@ -43,7 +43,7 @@ pub struct Config {
     /// The parameters of the congestion controls that this node brings into the kernel; `None`: the defaults, or whatever
     /// another process has given them.
     pub congestion: Option<CongestionParameters>,
-    /// Bounds on everything that others could make grow.
+    /// Limits on what clients and other nodes can make this node hold or do.
     pub limits: Limits,
     /// Where connections are accepted, by name.
     pub listeners: IndexMap<String, Listener>,
@@ -60,36 +60,37 @@ pub struct Config {
 /// What a node does as the exit, where it connects to destinations.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Exit {
-    /// For clients in these networks that a transparent listener has told of, here or at the other end of a chain, it
-    /// connects from their own address and port.
+    /// The networks of clients whose own address and port it connects from. It learns these from a transparent listener, its
+    /// own or that of another node of the chain.
     pub client_addresses: Vec<IpNet>,
-    /// Destinations that it connects to though their addresses are private, loopback, link-local, multicast or this host's own.
+    /// Destinations that it connects to although their addresses are private, loopback, link-local, multicast or this host's
+    /// own.
     pub allow: Vec<Pattern>,
 }
 
 /// The TCP settings of a connection, and what to do without its congestion control.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Tcp {
-    /// What its sockets get.
+    /// The options of its sockets.
     pub options: TcpOptions,
-    /// The congestion control to use when the one in `options` cannot be had; `None`: the node does not start then.
+    /// The congestion control to use if the one in `options` is not available. With `None` the node then does not start.
     pub congestion_fallback: Option<String>,
 }
 
 /// One listening address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Listener {
-    /// Its name, by which errors and the log call it.
+    /// Its name, as errors and the log show it.
     pub name: String,
-    /// What is spoken on it.
+    /// Its kind, with the settings that only this kind has.
     pub kind: ListenerKind,
-    /// Where.
+    /// The address and port that it listens on.
     pub address: SocketAddr,
-    /// Whether `[::]` leaves IPv4 to another listener with its port.
+    /// Whether `[::]` means IPv6 only here. It does if another listener has an IPv4 address with the same port.
     pub only_v6: bool,
     /// When the client is told that its destination is reached.
     pub reply: Reply,
-    /// Connections from these networks must begin with a PROXY protocol header, which tells who the client is.
+    /// Connections from these networks must begin with a PROXY protocol header, which says who the client is.
     pub proxy_protocol_from: Vec<IpNet>,
     /// The TCP settings of connections accepted here.
     pub tcp: Tcp,
@@ -98,23 +99,24 @@ pub struct Listener {
 /// When the client is told that its destination is reached.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reply {
-    /// At once. Its first bytes travel with the request to the destination, and a failure is a reset.
+    /// At once. The client's first bytes travel together with the request to open the stream. A failure resets the client's
+    /// connection.
     Early,
-    /// When it is. A failure is told in the client's protocol, if it has a word for it.
+    /// When it is reached. A failure is reported in the client's protocol, if that has a message for it.
     Connected,
 }
 
-/// What is spoken on a listener.
+/// What a listener takes.
 #[derive(Clone, PartialEq, Eq)]
 pub enum ListenerKind {
     /// SOCKS5, with a password if there are users.
     Socks5 {
-        /// Hashes of passwords by user name. Empty: no authentication.
+        /// Hashes of passwords by user name. Empty: clients need no password.
         users: Users,
     },
     /// An HTTP proxy, with Basic authentication if there are users.
     Http {
-        /// Hashes of passwords by user name. Empty: no authentication.
+        /// Hashes of passwords by user name. Empty: clients need no password.
         users: Users,
     },
     /// Every connection goes to one destination.
@@ -126,15 +128,15 @@ pub enum ListenerKind {
         /// How the destination is told who the client is, before the client's first byte.
         proxy_protocol: Option<Version>,
     },
-    /// Other nodes: those whose keys are known here, by name.
+    /// Other nodes. With TLS, those whose keys are known here, by name; without, all that have the shared key.
     Leg(Security<IndexMap<String, Fingerprint>>),
-    /// Connections to any destination that pass through this machine.
+    /// Connections that pass through this machine, to any destination.
     Transparent {
-        /// Those that come in by these.
+        /// Only connections that come in by these network interfaces are taken.
         interfaces: Vec<String>,
-        /// Whether these may come later than the node.
+        /// Whether these interfaces may appear after the node has started.
         late: bool,
-        /// Those to these addresses and ports pass as if there were no listener.
+        /// Connections to these addresses and ports pass as if there were no listener.
         except: Vec<Pattern>,
         /// Whether this node connects to the destination itself when a node of the chain cannot be reached.
         bypass: bool,
@@ -148,10 +150,11 @@ pub struct Peer {
     pub address: Target,
     /// The TCP settings of connections to it.
     pub tcp: Tcp,
-    /// How it is known. In TLS by its key; without one it is refused, and the refusal shows which key it has. A warm
-    /// connection made otherwise is not taken.
+    /// How the peer proves that it is the right one. With TLS it proves the key that has this fingerprint. Without a
+    /// fingerprint it is refused, and the error shows the fingerprint of its key. A warm connection that was made under another
+    /// setting is not used.
     pub security: Security<Option<Fingerprint>>,
-    /// How many idle connections to it are made before a stream wants them, and kept; at most [`Limits::pool`].
+    /// How many idle connections to it are made in advance and kept, at most [`Limits::pool`].
     pub warm: usize,
 }
 
@@ -178,7 +181,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Checks a text, which need not have a listener. `file` is what errors name and what the relative paths in it are relative to.
+    /// Checks a text, which need not have a listener. Errors name `file`, and relative paths in the text start at its folder.
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
         resolve::resolve(text, file)
     }
@@ -197,14 +200,14 @@ impl fmt::Display for Listener {
 }
 
 impl Listener {
-    /// Whether who connects `from` there tells whose connection it is.
+    /// Whether a connection from this address must begin with a PROXY protocol header, which says who its client is.
     pub fn is_told_by(&self, from: SocketAddr) -> bool {
         self.proxy_protocol_from.iter().any(|net| net.contains(&from.ip()))
     }
 }
 
 impl Exit {
-    /// Whether connections for `client` are made from its own address.
+    /// Whether connections for `client` are made from the client's own address.
     pub fn acts_as(&self, client: SocketAddr) -> bool {
         self.client_addresses.iter().any(|net| net.contains(&client.ip()))
     }

@@ -1,11 +1,11 @@
-//! What kind of address it is: one of the public's or not, and whether an IPv4 address is written in it.
+//! Tells public addresses from special ones, and finds IPv4 addresses that are embedded in IPv6 addresses.
 //!
 //! The kinds are those of IANA's registries of special-purpose addresses (RFC 6890). Addresses for documentation count as
-//! public: no network has them, and examples use them as stand-ins for public ones.
+//! public: no network uses them, and examples have them in the place of public ones.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The kind, if it is not one of the public's.
+/// The kind of a special address. `None` if it is public.
 pub fn special(ip: IpAddr) -> Option<&'static str> {
     match ip.to_canonical() {
         IpAddr::V4(ip) => special_v4(ip),
@@ -13,7 +13,8 @@ pub fn special(ip: IpAddr) -> Option<&'static str> {
     }
 }
 
-/// The IPv4 address that packets to `ip` may reach: itself, or the one that it has been translated from or is tunnelled to.
+/// The IPv4 address that packets to `ip` may reach: `ip` itself, or the address that is embedded in it for translation or for a
+/// tunnel.
 pub fn embedded_v4(ip: IpAddr) -> Option<Ipv4Addr> {
     let ip = match ip.to_canonical() {
         IpAddr::V4(ip) => return Some(ip),
@@ -34,7 +35,7 @@ pub fn embedded_v4(ip: IpAddr) -> Option<Ipv4Addr> {
 
 fn special_v4(ip: Ipv4Addr) -> Option<&'static str> {
     Some(match ip.octets() {
-        // Which Linux takes for itself.
+        // Linux takes 0.0.0.0 for this host.
         [0, ..] => "an address of this network",
         [127, ..] => "a loopback address",
         [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => "a private address",
@@ -57,13 +58,13 @@ fn special_v6(ip: Ipv6Addr) -> Option<&'static str> {
     Some(match ip.segments() {
         [0, 0, 0, 0, 0, 0, 0, 0] => "an address of this network",
         [0, 0, 0, 0, 0, 0, 0, 1] => "a loopback address",
-        // A translator's own (RFC 8215).
+        // Translation within a site (RFC 8215); unique local addresses (RFC 4193).
         [0x64, 0xff9b, 1, ..] | [0xfc00..=0xfdff, ..] => "a private address",
-        // Discarded (RFC 6666), and a stand-in for none (RFC 9780).
+        // Discard-only addresses (RFC 6666) and the dummy prefix (RFC 9780).
         [0x100, 0, 0, 0 | 1, ..] => "a reserved address",
-        // Teredo, benchmarks, identifiers and anycast addresses among them.
+        // Among them are Teredo, benchmarks, ORCHID identifiers and anycast addresses.
         [0x2001, 0..=0x1ff, ..] => "an address of the IETF's protocols",
-        // Instructions for routers (RFC 9602).
+        // Segment routing (RFC 9602).
         [0x5f00, ..] => "a reserved address",
         [0xfe80..=0xfebf, ..] => "a link-local address",
         [0xfec0..=0xfeff, ..] => "a site-local address",

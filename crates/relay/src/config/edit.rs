@@ -1,5 +1,5 @@
-//! Writing into a configuration that people keep: its comments and its order stay. What comes out is a configuration that a
-//! node takes, or nothing is written.
+//! Changes a configuration that people edit too: its comments and its order stay. The file is written only if a node would
+//! accept the result.
 
 use std::fs;
 use std::io::{self, Write};
@@ -11,19 +11,20 @@ use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, Value, value};
 
 use super::{Config, ConfigError};
 
-/// What becomes of a node that the configuration has already under the name.
+/// What to do if the configuration has a node of this name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Known {
-    /// It stays as it is, and the new one is refused.
+    /// The known node stays as it is, and the new one is refused.
     Stays,
-    /// It gets the new address and fingerprint, and keeps what else it has.
+    /// The known node gets the new address and fingerprint. Its other settings stay.
     Changes,
 }
 
-/// Adds a node that this one connects to, or changes one. Whether it was there.
+/// Adds a peer, or changes one. Returns whether it was there.
 ///
 /// # Errors
-/// There is a peer of this name that [`Known::Stays`], or the configuration is wrong without or with the new one.
+/// There is a peer of this name and `known` is [`Known::Stays`], the file cannot be read, or a node would not accept the
+/// result.
 pub fn add_peer(
     file: &Path,
     name: &str,
@@ -48,12 +49,12 @@ pub fn add_peer(
     })
 }
 
-/// Adds a node that may connect to a leg listener, or changes its fingerprint; without `listener`, to the only one. Returns
-/// the listener's name, and whether the node was there.
+/// Lets a node connect to a leg listener, or changes its fingerprint there. Without `listener` the configuration must have only
+/// one leg listener. Returns the listener's name, and whether the node was there.
 ///
 /// # Errors
-/// The listener knows a node of this name that [`Known::Stays`], or one with this key; there is no such listener, or more than
-/// one to choose from; the configuration is wrong without or with it.
+/// The listener has a node of this name and `known` is [`Known::Stays`], or it has another node with this key; there is no such
+/// listener, or no name and more than one; the file cannot be read, or a node would not accept the result.
 pub fn allow_node(
     file: &Path,
     listener: Option<&str>,
@@ -84,11 +85,11 @@ pub fn allow_node(
     })
 }
 
-/// Takes a node out: out of those that this one connects to, and of those that may connect to any leg listener. Returns what
-/// was taken out, as people call it.
+/// Removes a node: the table of the peer, and its entry in every leg listener. Returns what was removed, in words for the user.
 ///
 /// # Errors
-/// There is no such node, or the configuration is wrong without it: a route may lead over it.
+/// There is no such node, the file cannot be read, or a node would not accept the result, for example because a route still
+/// uses the removed one.
 pub fn remove_node(file: &Path, name: &str) -> Result<Vec<String>, ConfigError> {
     edit(file, |document| {
         let mut removed = Vec::new();
@@ -111,7 +112,7 @@ pub fn remove_node(file: &Path, name: &str) -> Result<Vec<String>, ConfigError> 
     })
 }
 
-/// Gives a key a text; a comment behind it stays.
+/// Sets a key to a text. A comment behind the value stays.
 fn set(table: &mut dyn TableLike, key: &str, text: &str) {
     let decor = table.get(key).and_then(Item::as_value).map(|before| before.decor().clone());
     let mut new = Value::from(text);
@@ -126,7 +127,7 @@ fn edit<T>(file: &Path, change: impl FnOnce(&mut DocumentMut) -> Result<T, Strin
     let before = super::read(file)?;
     let mut document: DocumentMut = match before.parse() {
         Ok(document) => document,
-        // Its own reader says where.
+        // The configuration's own reader also names the line.
         Err(error) => return Err(Config::parse(&before, file).err().unwrap_or_else(|| failed(error.to_string()))),
     };
     let done = change(&mut document).map_err(failed)?;
@@ -137,7 +138,7 @@ fn edit<T>(file: &Path, change: impl FnOnce(&mut DocumentMut) -> Result<T, Strin
     Ok(done)
 }
 
-/// Puts a new file in the place of the old one, with its permissions: there is always a whole one.
+/// Replaces the file in one step by a new one with the same permissions, so that there is a whole file at any moment.
 fn replace(file: &Path, text: &str) -> io::Result<()> {
     let file = fs::canonicalize(file)?;
     let permissions = fs::metadata(&file)?.permissions();
@@ -155,7 +156,7 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// What `parent` has under `key`; if that is nothing, a table written as `parent` is.
+/// The item of `parent` under `key`. If there is none, it becomes a new table, inline if `parent` is.
 fn child<'a>(parent: &'a mut Item, key: &str) -> Result<&'a mut Item, String> {
     let new = if parent.is_value() { value(InlineTable::new()) } else { Item::Table(Table::new()) };
     Ok(table(parent)?.entry(key).or_insert(new))

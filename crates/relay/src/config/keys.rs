@@ -1,5 +1,5 @@
-//! What the keys of a configuration are called, what they hold and what they mean: defined once, where the file is read, for
-//! `ekiden proxy --keys` and for the reference in the docs.
+//! The description of a configuration's keys: name, values, default and meaning. It is written once, where the file is read.
+//! `ekiden proxy --keys` and the reference in the docs show it.
 
 use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
@@ -10,11 +10,11 @@ use ekiden_units::{Bytes, Time};
 /// One key of a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {
-    /// As it is written.
+    /// Its name in the file.
     pub name: &'static str,
     /// Which values it takes.
     pub values: String,
-    /// What holds without it; empty where that is nothing.
+    /// The default. Empty if there is none.
     pub default: String,
     /// What it does, in a sentence or two.
     pub meaning: &'static str,
@@ -23,7 +23,7 @@ pub struct Key {
 /// The keys of one table of the file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// As it is written; empty for what stands at the top of the file.
+    /// Its name in the file. Empty for the keys at the top.
     pub name: &'static str,
     /// Its keys, in the order in which they are best read.
     pub keys: Vec<Key>,
@@ -31,22 +31,22 @@ pub struct Section {
 
 /// A kind of value that has a range.
 pub trait Quantity: Copy + PartialOrd + Display {
-    /// What the rest of the program uses.
+    /// The type that the rest of the program uses.
     type Value;
 
-    /// The value that is meant.
+    /// The value in that type.
     fn value(self) -> Self::Value;
 
-    /// As the file writes it.
+    /// The value as text for the file.
     fn written(value: &Self::Value) -> String;
 
-    /// For people.
+    /// The value as text for errors and the reference.
     fn shown(self) -> String {
         self.to_string()
     }
 }
 
-/// A number of things, as the file has it: perhaps a negative one, which then is not in its range.
+/// A count as it is in the file. It can be negative, because only the check of its range refuses that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, serde::Deserialize)]
 #[serde(transparent)]
 pub struct Count(pub i64);
@@ -102,7 +102,7 @@ impl Quantity for Time {
     }
 }
 
-/// As an error and the reference say it.
+/// A range as text for errors and the reference.
 pub fn range<Q: Quantity>(range: &RangeInclusive<Q>) -> String {
     format!("{} to {}", range.start().shown(), range.end().shown())
 }
@@ -123,8 +123,8 @@ impl Display for Section {
     }
 }
 
-/// Defines a table of the file: the structure that it is read into, and its keys with what they hold, their default and what
-/// they mean. Its doc comment is each key's meaning.
+/// Defines a table of the file: the structure that it is read into, and the description of its keys. Each key's doc comment is
+/// its meaning.
 macro_rules! section {
     (
         $(#[$attribute:meta])*

@@ -9,13 +9,13 @@ use serde_spanned::Spanned;
 use super::keys::{Count, Key, Quantity, Section, range};
 use crate::access::quota::Allowance;
 
-/// No wait is longer.
+/// The upper end of every range of times.
 const DAY: Time = Time::secs(86_400);
 
-/// A key that is not in its range: where, and what to say.
+/// A value that is not in its range: its place in the file, and the error.
 pub type OutOfRange = (Range<usize>, String);
 
-/// `none` stands for a limit that does not hold unless it is set.
+/// Defines `[limits]`. A key with the default `none` limits nothing unless it is set.
 macro_rules! limits {
     (@type $kind:ty, none) => { Option<<$kind as Quantity>::Value> };
     (@type $kind:ty, $default:expr) => { <$kind as Quantity>::Value };
@@ -33,11 +33,12 @@ macro_rules! limits {
             $(pub $key: Option<Spanned<$kind>>,)+
         }
 
-        /// Bounds on everything that others could make grow. Each is one key in `[limits]`.
+        /// Limits on what clients and other nodes can make this node hold or do. Each is one key in `[limits]`.
         #[derive(Debug, Clone, PartialEq, Eq)]
         pub struct Limits {
             $(#[doc = $help] pub $key: limits!(@type $kind, $default),)+
-            /// Whether the configuration says how many connections a client may have. If not, it also leaves others room.
+            /// Whether the configuration sets `client_connections`. If not, one client may also have no more than half of the
+            /// connections that the open-file limit allows.
             pub limits_clients: bool,
         }
 
@@ -62,7 +63,7 @@ macro_rules! limits {
         }
 
         impl Limits {
-            /// Each key that holds, with its value as the file writes it.
+            /// Each limit in force, with its value as text for the file.
             pub fn written(&self) -> impl Iterator<Item = (&'static str, String)> {
                 let all = [$((stringify!($key), limits!(@written $kind, self.$key, $default))),+];
                 all.into_iter().filter_map(|(key, value)| Some((key, value?)))
@@ -109,7 +110,7 @@ limits! {
 }
 
 impl Limits {
-    /// What each user is allowed, over all listeners that ask for one.
+    /// What each user is allowed, on all listeners with users together.
     pub fn user(&self) -> Allowance {
         Allowance { open: self.user_connections, rate: self.user_rate }
     }

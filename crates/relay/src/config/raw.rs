@@ -1,4 +1,5 @@
-//! The configuration file as it is written, with what each key means. [`super::resolve`] gives it its meaning.
+//! The configuration file as it is written, with the description of each key. [`super::resolve`] checks it and puts in the
+//! defaults.
 
 use std::ops::RangeInclusive;
 
@@ -13,7 +14,7 @@ pub use super::limits::RawLimits;
 /// Worker threads.
 pub const THREADS: RangeInclusive<Count> = Count(1)..=Count(256);
 
-/// How long the other end may be silent before it is probed, where the file does not say.
+/// The default of `keepalive`.
 pub const KEEPALIVE: Time = Time::secs(60);
 
 pub const BUFFERS: RangeInclusive<Bytes> = Bytes::kib(4)..=Bytes::mib(1024);
@@ -40,7 +41,7 @@ pub struct Raw {
     pub exit: RawExit,
 }
 
-/// Numbers by algorithm and parameter.
+/// `[congestion.GROUP]`: numbers by group and parameter.
 pub type RawCongestion = IndexMap<Spanned<String>, IndexMap<Spanned<String>, Spanned<f64>>>;
 
 section! {

@@ -1,4 +1,5 @@
-//! From the file as written to the configuration that is meant. Ranges and defaults of numbers stand in `raw.rs` and `limits.rs`.
+//! Turns the file as it is written into a checked configuration. Ranges and defaults of numbers are in `raw.rs` and
+//! `limits.rs`.
 
 mod loops;
 mod transparent;
@@ -34,7 +35,7 @@ pub(super) fn resolve(text: &str, file: &Path) -> Result<Config, ConfigError> {
     source.config(raw)
 }
 
-/// What errors point into.
+/// The file that errors name, and its text, in which they find the line.
 struct Source<'a> {
     text: &'a str,
     file: &'a Path,
@@ -93,7 +94,7 @@ impl Source<'_> {
 
     fn limits(&self, raw: &RawLimits) -> Result<Limits> {
         let mut limits = raw.resolve().map_err(|(span, message)| self.error(Some(span), message))?;
-        // Who runs on this machine is no stranger; whoever limits clients nevertheless may mean these, too.
+        // Programs on this machine may connect faster by default. Whoever sets `client_rate` alone may want to limit them too.
         if raw.client_rate.is_some() && raw.loopback_rate.is_none() {
             limits.loopback_rate = limits.client_rate;
         }
@@ -112,7 +113,7 @@ impl Source<'_> {
         };
         let address = self.target(&raw.address)?;
         let tcp = raw.tcp.as_ref().map_or(Ok(defaults.clone()), |tcp| self.tcp(tcp, defaults))?;
-        // Nothing is sent to a node before someone wants to go there, unless the configuration says so.
+        // By default no connection to a node is made before a stream needs it.
         let warm = raw.warm.as_ref().map_or(0, |warm| warm.get_ref().0);
         if !(0..=i64::from(limits.pool)).contains(&warm) {
             let message = format!("warm must be from 0 to limits.pool, which is {}", limits.pool);
@@ -212,7 +213,7 @@ impl Source<'_> {
                 RawReply::Early => Reply::Early,
                 RawReply::Connected => Reply::Connected,
             }),
-            // Its kernel has accepted the client's connection already.
+            // Such a client has no protocol in which it could wait for a reply: the kernel has accepted its connection already.
             (None, RawKind::Forward | RawKind::Transparent) => Ok(Reply::Early),
             (None, RawKind::Socks5 | RawKind::Http | RawKind::Leg) => Ok(Reply::Connected),
         }
@@ -244,7 +245,7 @@ impl Source<'_> {
         }
     }
 
-    /// RFC 1929 §2 and RFC 7617 §2: what both can carry.
+    /// Checks user names and hashes. The names must suit both SOCKS5 (RFC 1929 §2) and HTTP (RFC 7617 §2).
     fn users(&self, users: &Spanned<Users>) -> Result<Users> {
         if !users.get_ref().keys().all(|name| (1..=255).contains(&name.len()) && !name.contains(':')) {
             let message = "user names (without ':') must have 1 to 255 bytes".into();
@@ -409,7 +410,7 @@ fn given<T: Clone>(raw: &Option<Spanned<T>>) -> Option<T> {
     raw.as_ref().map(|raw| raw.get_ref().clone())
 }
 
-/// Listeners on `[::]` take IPv4 too, unless another one has an IPv4 address with their port.
+/// Listeners on `[::]` take IPv4 too, unless another listener has an IPv4 address with the same port.
 fn leave_ipv4(listeners: &mut IndexMap<String, Listener>) {
     let v4 = listeners.values().map(|listener| listener.address).filter(SocketAddr::is_ipv4);
     let ports: Vec<u16> = v4.map(|address| address.port()).filter(|&port| port != 0).collect();
@@ -418,7 +419,7 @@ fn leave_ipv4(listeners: &mut IndexMap<String, Listener>) {
     }
 }
 
-/// What the kernel can have as a name (TCP_CA_NAME_MAX).
+/// Whether the kernel allows such a name (TCP_CA_NAME_MAX).
 fn is_congestion_name(name: &str) -> bool {
     (1..=15).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
 }

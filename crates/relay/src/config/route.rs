@@ -26,7 +26,7 @@ pub struct Route {
 pub enum Way {
     /// This node connects to the destination.
     Direct,
-    /// Through these nodes; the last one connects. Empty is the same as direct.
+    /// Through these nodes; the last one connects. An empty chain means the same as direct.
     Via(Vec<String>),
     /// Not at all.
     Refuse,
@@ -65,8 +65,8 @@ impl Routes {
         route.map_or(&Way::Direct, |route| &route.way)
     }
 
-    /// The routes that may keep this node, as the exit, from connecting to an address of `target`. `None` if the
-    /// name itself is refused. A route that lets a name go directly hides those behind it.
+    /// The routes that can refuse an address of `target` when this node is the exit. `None` if they refuse `target` itself. If
+    /// a route sends `target` directly, the routes after it do not count.
     pub fn exit_rules(&self, target: &Target) -> Option<ExitRules<'_>> {
         let found = self.0.iter().position(|route| route.is_for(target));
         match found.map(|at| (at, &self.0[at].way)) {
@@ -77,7 +77,7 @@ impl Routes {
     }
 }
 
-/// Routes as they bind an exit.
+/// The routes that an exit applies to the addresses of a destination.
 #[derive(Debug, Clone, Copy)]
 pub struct ExitRules<'a>(&'a [Route]);
 
@@ -93,8 +93,8 @@ impl ExitRules<'_> {
 }
 
 impl Route {
-    /// A refused network is refused in every form of its addresses. A route that lets through is for no other form: it could
-    /// hide a refusal of that form behind it.
+    /// A route that refuses a network refuses IPv6 addresses with an embedded address of that network too. Other routes do not
+    /// match these: they could hide a later route that refuses them.
     fn is_for(&self, target: &Target) -> bool {
         let matches = |pattern: &Pattern| match self.way {
             Way::Refuse => pattern.reaches(target),
@@ -139,7 +139,7 @@ impl Pattern {
         Ok(Self { hosts, port })
     }
 
-    /// The network (`None`: all addresses) and the port (`None`: all). `None` if it is about names.
+    /// The network (`None`: all addresses) and the port (`None`: all ports). `None` if the pattern is a name or domain.
     pub fn addresses(&self) -> Option<(Option<IpNet>, Option<u16>)> {
         match self.hosts {
             Hosts::All => Some((None, self.port)),
@@ -181,7 +181,7 @@ fn without_dot(name: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
-/// A network of IPv4-mapped addresses as the IPv4 network that it is.
+/// Turns a network of IPv4-mapped addresses into the IPv4 network that it means.
 fn canonical(net: IpNet) -> IpNet {
     match (net.addr().to_canonical(), net.prefix_len().checked_sub(96)) {
         (IpAddr::V4(v4), Some(length)) if net.addr().is_ipv6() => Ipv4Net::new(v4, length).map_or(net, IpNet::from),
@@ -248,7 +248,7 @@ mod tests {
 
     #[test]
     fn a_translated_address_is_no_address_of_a_network_that_is_let_through() {
-        // Otherwise the first of these would open what the second closes.
+        // Otherwise the first route would let through what the second refuses.
         let both = routes(&[("0.0.0.0/0", Way::Direct), ("64:ff9b::/96", Way::Refuse)]);
         assert_eq!(way(&both, "[64:ff9b::10.1.2.3]"), Way::Refuse);
         assert_eq!(way(&both, "[::ffff:10.1.2.3]"), Way::Direct);

@@ -107,7 +107,7 @@ impl Config {
     fn limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\n[limits]")?;
         for (key, value) in self.limits.written() {
-            // Not set, it means more than the number.
+            // A comment unless it is set: set, it would replace the bound by the open-file limit, see `limits_clients`.
             let mark = if key == "client_connections" && !self.limits.limits_clients { "# " } else { "" };
             writeln!(f, "{mark}{key} = {value}")?;
         }

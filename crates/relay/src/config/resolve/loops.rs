@@ -1,4 +1,4 @@
-//! Configurations whose connections would come back to the node that they left.
+//! Refuses configurations whose connections would come back to this node.
 
 use std::net::IpAddr;
 
@@ -48,7 +48,7 @@ impl Source<'_> {
     }
 }
 
-/// Whether what comes to `first` comes to it again, by way of other forwards perhaps.
+/// Whether connections to `first` come to it again, perhaps by way of other forwards.
 fn leads_back(first: &Listener, listeners: &IndexMap<String, Listener>, routes: &Routes) -> bool {
     let mut at = first;
     for _ in 0..listeners.len() {
@@ -70,11 +70,11 @@ fn leads_back(first: &Listener, listeners: &IndexMap<String, Listener>, routes: 
     false
 }
 
-/// Whether a connection from here to `target` comes to `listener`, as far as that can be known without asking for names.
+/// Whether a connection from here to `target` comes to `listener`, as far as that can be known without a name look-up.
 fn takes(listener: &Listener, target: &Target) -> bool {
     let own = listener.address.ip();
     let at = |ip: IpAddr| {
-        // The kernel connects to this host by the unspecified address.
+        // A connection to the unspecified address reaches this host.
         let here = ip.is_loopback() || ip.is_unspecified() || own.is_unspecified() && is_own(ip);
         let family = own.is_ipv4() == ip.is_ipv4() || own.is_ipv6() && !listener.only_v6;
         ip == own || here && family && (own.is_unspecified() || own.is_loopback() && ip.is_unspecified())

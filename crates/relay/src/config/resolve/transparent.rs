@@ -1,4 +1,4 @@
-//! Transparent listeners, and exits that keep the client's address.
+//! The settings of transparent listeners, and of exits that keep the client's address.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -12,8 +12,9 @@ use super::{Result, Source};
 use crate::config::route::Pattern;
 
 impl Source<'_> {
-    /// The listener's own address takes no part in what it takes. On loopback nobody else can connect to it, and a
-    /// socket there does not also match what others have for its port.
+    /// The listener's own address has no influence on which connections it takes, and must be a loopback address. Other
+    /// machines cannot connect to such an address, and the socket does not match connections to the same port at other
+    /// addresses.
     pub(super) fn transparent(&self, spanned: &Spanned<RawListen>, address: SocketAddr) -> Result<ListenerKind> {
         let raw = spanned.get_ref();
         let own = ["127.0.0.1", "::1"].iter().any(|own| own.parse() == Ok(address.ip()));
@@ -71,7 +72,8 @@ impl Source<'_> {
     }
 }
 
-/// What stands in the packet filter's language as it is. `lo` carries what this machine says to itself.
+/// Whether this can be the name of an interface and stand in the packet filter's script as it is. `lo` is refused: it carries
+/// only traffic of this machine with itself.
 fn is_interface(name: &str) -> bool {
     let allowed = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.' | b':' | b'@');
     (1..=NAME_BYTES_MOST).contains(&name.len()) && name.bytes().all(allowed) && name != "lo"

@@ -26,8 +26,8 @@ pub struct Upstream {
 }
 
 impl Upstream {
-    /// Both directions have ended: lets go of it, if nothing of the stream is left to be delivered; `is_delivered` is what a
-    /// node has said. Otherwise [`Upstream::finish`] is to follow.
+    /// For a stream whose directions have both ended. Gives the connection up if nothing is left to be delivered;
+    /// `is_delivered` says that the node has said DELIVERED. Otherwise [`Upstream::finish`] must follow.
     pub fn finish_now(self, node: &Node, is_delivered: bool) -> Result<(), Self> {
         match self.side.is_node() {
             true if is_delivered => self.rest(node),
@@ -40,11 +40,12 @@ impl Upstream {
         Ok(())
     }
 
-    /// Both directions have ended, and a node has not said DELIVERED yet: waits until all has been delivered, and lets go.
+    /// For a stream whose directions have both ended, but not all of which has been delivered. Waits until it has been, and
+    /// then gives the connection up.
     ///
     /// # Errors
-    /// The connection to a node broke, the node broke the protocol, or the limits have passed. Nobody is left to whom it
-    /// could be told but the node before this one.
+    /// The connection to a node broke, the node broke the protocol, or the limits have passed. Only the node before this one
+    /// can still be told.
     pub async fn finish(self, node: &Node, expiry: &mut Option<Box<Expiry>>) -> io::Result<()> {
         if !self.side.is_node() {
             self.side.deliver(expiry).await;
@@ -74,17 +75,17 @@ impl Upstream {
 /// Where a connection is to go.
 #[derive(Clone, Copy)]
 pub struct Destination<'a> {
-    /// What was asked for.
+    /// The destination that was asked for.
     pub target: &'a Target,
     choice: Choice,
-    /// Where that is, if it is known already.
+    /// Its address, if that is known already.
     address: Option<SocketAddr>,
     /// The client's address, if the exit may use it.
     client: Option<SocketAddr>,
 }
 
 impl<'a> Destination<'a> {
-    /// What a client asks for.
+    /// A destination that a client asks for.
     pub fn asked(target: &'a Target) -> Self {
         Self { target, choice: Choice::Client, address: None, client: None }
     }
@@ -94,13 +95,13 @@ impl<'a> Destination<'a> {
         Self { client, ..self }
     }
 
-    /// What this node's configuration says.
+    /// A destination that this node's configuration names.
     pub fn configured(target: &'a Target) -> Self {
         Self { target, choice: Choice::Operator, address: None, client: None }
     }
 }
 
-/// Reaches a destination by what the routes say.
+/// Reaches a destination as the routes say.
 pub async fn reach(node: &Node, to: Destination<'_>, early: Early<'_>) -> Result<Upstream, Failure> {
     let config = node.config();
     match config.routes.way(to.target) {
@@ -110,8 +111,8 @@ pub async fn reach(node: &Node, to: Destination<'_>, early: Early<'_>) -> Result
     }
 }
 
-/// Reaches another port of a host to which `first` is a way: by the same route as `target`, the first one's, and at the same
-/// address where that is known here. The routes may refuse it.
+/// Reaches another port of the host that `first` is connected to: by the same route as `target`, the destination of `first`,
+/// and at the same address if this node knows it. The routes may refuse the other port.
 pub async fn reach_beside(node: &Node, target: &Target, first: &Upstream, port: u16) -> Result<Upstream, Failure> {
     let beside = Target { host: target.host.clone(), port };
     let to = Destination::asked(&beside);
@@ -128,8 +129,8 @@ pub async fn reach_beside(node: &Node, target: &Target, first: &Upstream, port: 
     }
 }
 
-/// Whether this node would try to reach what a client asks for. What is known at once is told also to one that is answered
-/// early.
+/// Whether this node would try to reach what a client asks for, as far as is known without a name look-up. So a client that is
+/// answered early can still be told of a refusal.
 pub fn is_allowed(node: &Node, target: &Target) -> bool {
     let config = node.config();
     match (config.routes.way(target), &target.host) {
@@ -172,7 +173,7 @@ fn ensure_memory(node: &Node) -> Result<(), Failure> {
     }
 }
 
-/// Connects to a destination from here; where this node acts as its clients, from the client's address.
+/// Connects to a destination from here, with the client's address if this node acts as its clients.
 pub async fn exit(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure> {
     ensure_memory(node)?;
     let config = node.config();

@@ -1,7 +1,7 @@
 //! Serving one accepted connection, by the kind of its listener.
 //!
-//! What a connection needs only until its stream runs is in a box that is freed by then. An idle stream costs two sockets
-//! and two [`crate::stream::pump::Pump`]s.
+//! What a connection needs only until its stream runs is in a box, which is freed when the stream begins. An idle stream costs
+//! two sockets and two [`crate::stream::pump::Pump`]s.
 
 mod caller;
 mod departure;
@@ -36,7 +36,7 @@ struct Stream {
     /// Payload of the client that was read with its request.
     first: Vec<u8>,
     busy: InFlightGuard,
-    /// Among the connections of its user.
+    /// Counts it among the connections of its user.
     user: Option<Box<QuotaGuard<String>>>,
 }
 
@@ -55,8 +55,8 @@ pub fn connection(
     }
 }
 
-/// The same; keeps a node that stops, by `busy`, for as long as it may take until the request is known. From then on what is
-/// under way does.
+/// The same, for a connection of a listener that is being closed. `busy` keeps a stopping node running until the client's
+/// request is known, or has taken too long. From then on, the stream or request under way keeps it running.
 pub async fn last_connection(
     busy: InFlightGuard,
     permit: Permit,
@@ -101,12 +101,13 @@ async fn prepare(
 }
 
 impl Stream {
-    /// `busy` must have begun before the client was answered: draining must not miss a stream that the client knows of.
+    /// `busy` must have begun before the client was answered: a node that drains must not miss a stream that the client knows
+    /// of.
     fn new(busy: InFlightGuard, client: impl Into<Connection>, upstream: Upstream, first: Vec<u8>) -> Self {
         Self { client: Side::host(client), upstream, first, busy, user: None }
     }
 
-    /// Counts it as one of its user's.
+    /// Counts the stream among those of its user.
     fn of(mut self, user: Option<Box<QuotaGuard<String>>>) -> Self {
         self.user = user;
         self

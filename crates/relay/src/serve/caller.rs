@@ -28,7 +28,7 @@ impl Caller {
         self.told.map_or(self.from, |told| told.source)
     }
 
-    /// The client, and whom it connected to. `stream` is its connection.
+    /// The client's address, and the address that it connected to. `stream` is its connection.
     pub fn addresses(&self, stream: &TcpStream) -> io::Result<Addresses> {
         match self.told {
             Some(told) => Ok(told),
@@ -37,8 +37,8 @@ impl Caller {
     }
 }
 
-/// Learns whose connection `stream` is, which was accepted `from` there. `None` if it is to be reset: there is no header from
-/// someone who must send one, or the client has too many connections.
+/// Learns whose connection `stream` is, which was accepted from the address `from`. `None` if it must be reset: its PROXY
+/// protocol header is missing or malformed, or the client has too many connections.
 pub async fn learn(permit: &mut Permit, listener: &Listener, stream: &TcpStream, from: SocketAddr) -> Option<Caller> {
     if !listener.is_told_by(from) {
         return Some(Caller { from, told: None });
@@ -84,7 +84,7 @@ async fn read(stream: &TcpStream) -> io::Result<Option<Addresses>> {
         header.truncate(before + seen);
         let complete =
             proxy_protocol::read(&header).map_err(|malformed| io::Error::new(io::ErrorKind::InvalidData, malformed))?;
-        // Of one that is not complete, everything belongs to it.
+        // If the header is not complete yet, all bytes so far belong to it.
         let end = complete.map_or(header.len(), |complete| complete.length);
         take(stream, end - before)?;
         if let Some(complete) = complete {

@@ -5,8 +5,8 @@ use tokio::net::TcpStream;
 
 use super::timeouts::left;
 
-/// What it means that a client ends its side, with nothing sent that was not read, before it is answered. A reset always means
-/// that it has left.
+/// What it means if a client ends its side before it is answered, with nothing unread before the end. A reset always means that
+/// the client has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// A half-close: it sends no more, but may still receive.

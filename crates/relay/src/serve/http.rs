@@ -52,14 +52,14 @@ struct Client<'a> {
     listener: Arc<Listener>,
     /// ... and the channel that tells of changes.
     current: Current,
-    /// The number of the configuration under which the request was read.
+    /// The number of the configuration under which the last request was read.
     generation: u64,
     limits: Limits,
     stream: Connection,
     reader: Reader,
     /// Counts it among the connections of the user who made the last request.
     user: Option<Box<QuotaGuard<String>>>,
-    /// The head of its last request.
+    /// The memory of its last request's head, in the budget.
     heads: Holding,
     /// Whether one of its requests was admitted.
     is_known: bool,
@@ -73,7 +73,7 @@ enum Outcome {
     Close,
 }
 
-/// Why a request did not end.
+/// Why a request was not completed.
 enum Failed {
     /// The client must be told: nothing of a response was sent.
     Tell(u16, String),
@@ -189,7 +189,7 @@ impl Client<'_> {
         self.current.has_changed().is_ok() && matches!(self.listener.kind, ListenerKind::Http { .. })
     }
 
-    /// Reads the head and checks the user, by the configuration in force: it may have changed since the last request.
+    /// Parses the head and checks the user, both by the configuration in force: it may have changed since the last request.
     async fn admit(&mut self, head: &[u8]) -> Result<Request, HttpError> {
         loop {
             self.node.settled().await;
@@ -272,7 +272,7 @@ impl Client<'_> {
         Some(Stream::new(busy, self.stream, upstream, first).of(self.user))
     }
 
-    /// A request that goes no further.
+    /// Answers a request that goes no further than this node.
     async fn answer(&self, request: &Request, answer: &[u8], kept: Option<Origin>) -> Result<Outcome, Failed> {
         Output::raw(&self.stream).write(answer).await.map_err(Failed::Reset)?;
         if request.keep_alive {
@@ -282,7 +282,7 @@ impl Client<'_> {
         Ok(Outcome::Close)
     }
 
-    /// One request and its response.
+    /// Forwards one request, and its response.
     async fn forward(&mut self, request: &Request, kept: Option<Origin>) -> Result<Outcome, Failed> {
         if let Some(origin) = kept {
             if origin.target == request.target && origin.is_fresh(self.node) {
@@ -332,7 +332,7 @@ impl Client<'_> {
         let exchanging = both(sending, has_body, receiving);
         let exchanged = attended(&self.stream, &self.limits, has_body, &has_begun, exchanging).await;
         let (response, sent) = exchanged.map_err(|failed| match failed {
-            // The request's body: a response's comes behind its beginning.
+            // This is an error of the request's body: that of a response comes only after the response has begun.
             Failed::Reset(PumpError::Malformed(reason)) if !has_begun.load(Ordering::Relaxed) => {
                 Failed::Tell(400, reason.into())
             }
@@ -344,7 +344,8 @@ impl Client<'_> {
                 finish(self.node, Some(origin));
                 return Ok(Outcome::Close);
             }
-            // The kernel reports an error once: the writer has got it, and the reader has then seen an end.
+            // The kernel reports an error of a connection only once. The writer has got it, so the reader has seen an end that
+            // may be false.
             Sent::Broken if response.body == Body::UntilEnd => return Err(Failed::Reset(PumpError::Truncated)),
             Sent::Part | Sent::Broken => return Ok(Outcome::Close),
         }
@@ -357,7 +358,7 @@ impl Client<'_> {
     /// Ends the connection once the client has received all responses, or the limits pass.
     async fn end(self) {
         let Self { node, stream, reader, heads, .. } = self;
-        // This may take long.
+        // Freed now, because the rest may take long.
         drop((reader, heads));
         if let Err(late) = Side::host(stream).end_if_sent() {
             let _busy = node.begin();
@@ -365,7 +366,7 @@ impl Client<'_> {
         }
     }
 
-    /// Tells the client why, and ends.
+    /// Sends the client an error, and ends the connection.
     async fn refuse(self, status: u16, text: &str, is_head: bool) {
         let mut message = status_message(status, text);
         if is_head {
@@ -374,7 +375,8 @@ impl Client<'_> {
         self.say_last(&message).await;
     }
 
-    /// Tells the client something, and ends. One that was let in may have earlier answers to take; others are not waited for.
+    /// Sends the client a last message, and ends the connection. A client of which a request was admitted may still have
+    /// earlier answers to receive, and is waited for. Others are not.
     async fn say_last(self, message: &[u8]) {
         if !timeout(self.limits.handshake, Output::raw(&self.stream).write(message))
             .await
@@ -442,8 +444,8 @@ async fn both<T>(
     }
 }
 
-/// Passes the response on, with the interim ones before it, and returns it. The end of a body that goes until the end of
-/// the connection is still to be said.
+/// Passes the response on, with the interim ones before it, and returns it. If the end of the connection is the end of the
+/// body, the caller must still end the client's.
 async fn respond(
     request: &Request,
     limits: &Limits,

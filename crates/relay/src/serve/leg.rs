@@ -1,4 +1,4 @@
-//! Another node's connection: authentication, then one stream after another.
+//! A connection from another node: first authentication, then one stream after another.
 
 use std::future::pending;
 use std::io;
@@ -134,8 +134,8 @@ async fn serve_stream(
     let stream = BetweenStreams::new(client.stream);
     if let Err(upstream) = (Upstream { side, peer, bound: None }).finish_now(node, is_delivered) {
         let end = async { if owes_end { send(&stream, Kind::End).await } else { Ok(()) } };
-        // The dialler's END was heard: what it said is delivered also if it is gone by now. At a transparent address only this
-        // process can: a drop resets it.
+        // The dialler has said END, so its data is delivered even if it has gone by now. At a transparent address only this
+        // process can do that: dropping the connection resets it.
         let may_be_left = !upstream.side.has_transparent_address;
         let delivering = async {
             tokio::select! {
@@ -152,7 +152,8 @@ async fn serve_stream(
     Ok(stream)
 }
 
-/// With the name of this node, the exit: whoever reads it several nodes away looks for the one whose configuration to change.
+/// Puts the name of this node, the exit, before the failure. Whoever reads it several nodes away must know whose configuration
+/// to change.
 fn named(node: &Node, failure: Failure) -> Failure {
     let name = format!("node {}", node.config().name);
     match failure.text.starts_with(&name) {
@@ -161,8 +162,9 @@ fn named(node: &Node, failure: Failure) -> Failure {
     }
 }
 
-/// Completes when the dialler has gone, and as many streams as may be are delivered for nobody already: what is left of this
-/// one is for the next node or the kernel to deliver. Whoever asked for it does not count any more, and could ask without end.
+/// Completes when the dialler has gone, if as many streams as may be are already delivered without a dialler. The rest of this
+/// stream is then left to the next node or the kernel. A dialler that has gone counts for no limit any more, so that it could
+/// leave such streams behind without end.
 async fn abandoned(node: &Node, dialler: &Connection) {
     // An error means that the event loop ends.
     let _ = dialler.socket().ready(Interest::ERROR | Interest::PRIORITY).await;

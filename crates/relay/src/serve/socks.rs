@@ -56,7 +56,8 @@ pub(super) async fn prepare(
             }
         };
     }
-    // Without a reply it cannot go on, unless it has not waited for one.
+    // A client that waits for the reply and ends its side has left. One that has sent payload already has not waited, and may
+    // end its side early.
     let end = if first.is_empty() { End::Left } else { End::Half };
     let reaching = reach(node, Destination::asked(&target), Early::Nothing);
     let reached = unless_it_leaves(&client, end, reaching).await;
@@ -86,7 +87,7 @@ struct Request {
     user: Option<Box<QuotaGuard<String>>>,
 }
 
-/// `None` if the client was refused and told so.
+/// Reads the request, and checks the user. `None` if the client was refused and told so.
 async fn request(
     node: &Node,
     client: &mut TcpStream,
@@ -101,7 +102,7 @@ async fn request(
     loop {
         match server.step(&input) {
             Step::More => {
-                // Never more than one message behind an incomplete one.
+                // An incomplete message does not fill the buffer, and a read takes no more than there is room for.
                 if client.read_buf(&mut input).await? == 0 {
                     return Err(io::ErrorKind::UnexpectedEof.into());
                 }
@@ -112,7 +113,7 @@ async fn request(
             }
             Step::Login { consumed, user, password } => {
                 input.drain(..consumed);
-                // If the client has sent its request ahead, an end behind it belongs to the stream.
+                // If the client has sent its request already, an end after the request belongs to the stream.
                 let leaves = left(client, input.is_empty());
                 let login = login::check(node, listener, caller, (&user, &password), leaves).await;
                 if !matches!(login, Login::Right | Login::Wrong) {

@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout};
 /// response (RFC 9112 §9.6).
 pub const LINGER: Duration = Duration::from_secs(2);
 
-/// Most responses begin within this time. Only later does the proxy look whether the client has ended its side.
+/// Most responses begin within this time. Only after it the proxy checks whether the client has ended its side.
 const SOON: Duration = Duration::from_secs(1);
 
 /// Ends a connection to a `client` that was refused.
@@ -59,7 +59,8 @@ pub async fn while_moving<T>(limit: Duration, has_begun: &AtomicBool, work: impl
     .await
 }
 
-/// Completes when `client`'s connection breaks; if it `may_not_end`, also when it has ended its side and said nothing before.
+/// Completes when `client`'s connection breaks. If it `may_not_end`, completes also when the client has ended its side, with
+/// nothing unread before the end.
 pub async fn left(client: &TcpStream, may_not_end: bool) {
     tokio::select! {
         // An error means that the event loop ends.
@@ -68,7 +69,7 @@ pub async fn left(client: &TcpStream, may_not_end: bool) {
     }
 }
 
-/// Completes when `client` has ended its side, unless something else comes before the end.
+/// Completes when `client` has ended its side. Never completes if there is something unread before the end.
 async fn ended(client: &TcpStream) {
     loop {
         if client.readable().await.is_err() {
@@ -83,16 +84,16 @@ async fn ended(client: &TcpStream) {
     }
 }
 
-/// Completes when `client`'s connection breaks, or `grace` after it ended its side when no response `has_begun`:
-/// a client may say that it has no more requests and wait, but one that left looks the same. With a body, whoever
-/// reads that notices the end.
+/// Completes when `client`'s connection breaks, or `grace` after the client has ended its side if no response `has_begun`: a
+/// client may say that it has no more requests and wait, but one that has left looks the same. If a request has a body, whoever
+/// reads the body notices the end.
 pub async fn leaving(client: &TcpStream, has_body: bool, grace: Duration, has_begun: &AtomicBool) {
     let ends = async {
         if has_body {
             return pending().await;
         }
         sleep(SOON.min(grace)).await;
-        // Behind another request the end of that one counts.
+        // If another request comes before the end, the handling of that request notices the end.
         ended(client).await;
         sleep(grace).await;
         if has_begun.load(Ordering::Relaxed) {

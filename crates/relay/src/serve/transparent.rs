@@ -1,4 +1,4 @@
-//! A connection that was on its way through this machine: its own address here is its destination.
+//! A transparent connection: it was on its way through this machine, and its local address here is its destination.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ pub(super) async fn prepare(
     // An error means that the client is gone already.
     let (to, from) = (client.local_addr().ok()?, caller.address());
     if to.ip().is_loopback() {
-        // Nothing on its way through is for loopback, where the listener itself is.
+        // No connection that passes through this machine is for a loopback address: the client has connected to the listener
+        // itself.
         let line = format_args!("{from} connected to the own address of {listener}, {to}, and is refused");
         node.lines.info("own address", ClientKey::from(from.ip()), line);
         return None;
@@ -60,8 +61,8 @@ pub(super) async fn prepare(
     }
 }
 
-/// By what the routes say, or from here if a node of the chain cannot be reached. Nothing is sent before it is open, so
-/// that nothing can arrive twice.
+/// Reaches a destination as the routes say, or from here if a node of the chain cannot be reached. Payload is sent only when
+/// the stream is open, so that none can arrive twice.
 async fn reach_anyhow(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure> {
     match reach(node, to, Early::Nothing).await {
         Err(failure) if failure.code == FailureCode::NodeUnreachable => {

@@ -1,6 +1,6 @@
-//! A connection read in pieces, where its bytes must be looked at: heads and chunked bodies of HTTP.
+//! Reads a connection whose bytes must be looked at, in pieces: heads and chunked bodies of HTTP.
 //!
-//! Writing and reading borrow different things, so that a message may be received while another is sent.
+//! A [`Reader`] does not hold its connection, so that one message can be received while another is sent.
 
 use std::future::poll_fn;
 use std::io;
@@ -17,13 +17,13 @@ use crate::stream::pump::{Pump, PumpError};
 /// The most bytes read at a time.
 const PIECE: usize = 16 << 10;
 
-/// From this on, bytes of known number go through the pump rather than through the buffer.
+/// This many bytes or more of a known number go through the pump rather than through the buffer.
 const WORTH_PUMPING: u64 = 64 << 10;
 
 /// The reading half: the frame decoder, and bytes that were read but not yet used.
 #[derive(Debug)]
 pub struct Reader {
-    /// `Some` if a node is at the other end.
+    /// `Some` if there is a node at the other end.
     decoder: Option<FrameDecoder>,
     /// The end of the stream was said.
     ended: bool,
@@ -38,7 +38,7 @@ impl Reader {
         Self { decoder: framing.decoder(), ended: false, buffer: Vec::new(), holding: Holding::default() }
     }
 
-    /// Appends what can be read to the buffer. False at the end of the stream.
+    /// Waits for data and appends it to the buffer. False at the end of the stream.
     pub async fn more(&mut self, from: &Connection) -> Result<bool, PumpError> {
         loop {
             from.readable().await.map_err(PumpError::Receive)?;
@@ -86,7 +86,7 @@ impl Reader {
         self.ended
     }
 
-    /// This side has said END to the node.
+    /// Notes that this side has said END to the node.
     pub fn said_end(&mut self) {
         if let Some(decoder) = &mut self.decoder {
             decoder.said_end();
@@ -104,8 +104,8 @@ impl Reader {
         self.buffer.is_empty() && self.decoder.as_ref().is_none_or(between)
     }
 
-    /// Passes a whole body on, a chunked one as `chunked` writes it anew. The end of one that goes until the end of the
-    /// connection is left to the caller to say.
+    /// Passes a whole body on; a chunked one is written anew as `chunked` says. If the end of the connection is the end of the
+    /// body, the caller must still end the receiver's.
     pub async fn pass_body(
         &mut self,
         body: Body,

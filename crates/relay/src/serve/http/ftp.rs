@@ -32,7 +32,7 @@ const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 struct Control<'a> {
     node: &'a Arc<Node>,
     target: &'a Target,
-    /// How long a transfer whose data has ended may go without being called complete.
+    /// How long the server may take to call a transfer complete after the data has ended.
     completion_limit: Duration,
     upstream: Upstream,
     reader: Reader,
@@ -168,7 +168,7 @@ impl<'a> Control<'a> {
         Ok(Found { form: fetch.form, size: None, offset: 0, modified: None })
     }
 
-    /// A connection for data, to the host of this one: of what the server says, only the port counts.
+    /// Opens a connection for data to the host of the control connection. From the server's reply it takes only the port.
     async fn data_connection(&mut self) -> Result<Origin, Failed> {
         let (mut verb, mut reply) = ("EPSV", self.say("EPSV", None).await?);
         let mut port = reply.extended_port();
@@ -187,8 +187,8 @@ impl<'a> Control<'a> {
         Ok(Origin { target: Target { host: self.target.host.clone(), port }, upstream, reader, generation })
     }
 
-    /// Passes what comes on `data` to the client. `is_complete`: the server has said so already. Returns as
-    /// [`Control::answer`].
+    /// Passes what comes on `data` to the client. `is_complete` means that the server has called the transfer complete already.
+    /// Returns what [`Control::answer`] returns.
     async fn transfer(
         &mut self,
         mut data: Origin,
@@ -200,7 +200,7 @@ impl<'a> Control<'a> {
     ) -> Result<bool, Failed> {
         let Origin { upstream: Upstream { side, .. }, reader, .. } = &mut data;
         let from = &side.stream;
-        // Before the response begins, so that a failure up to here can still be reported.
+        // Read before the response begins, so that a failure up to here can still be reported.
         let has_data = reader.more(from).await.map_err(|error| self.broken(&error))?;
         if !has_data && found.size.is_none() {
             found.size = Some(0);
@@ -260,7 +260,7 @@ impl<'a> Control<'a> {
         self.reply().await
     }
 
-    /// A reply that is not followed by another. One preliminary reply may come before it.
+    /// Waits for the last reply to a command. One preliminary reply may come before it.
     async fn last_reply(&mut self) -> Result<Reply, Failed> {
         let reply = self.reply().await?;
         if reply.is_preliminary() { self.reply().await } else { Ok(reply) }
@@ -299,8 +299,8 @@ impl<'a> Control<'a> {
         Failed::Tell(502, format!("ftp {}: the connection broke: {error}", self.target))
     }
 
-    /// Takes leave of the server and ends both directions, so that the connection below may serve another stream. Nobody
-    /// waits for it.
+    /// Sends QUIT and ends both directions, so that the connection to the next node may serve another stream. This goes on in a
+    /// task of its own.
     fn quit(self) {
         let (node, Self { upstream, mut reader, .. }) = (self.node.clone(), self);
         tokio::spawn(async move {
@@ -330,7 +330,7 @@ impl<'a> Control<'a> {
     }
 }
 
-/// Passes on all that comes, until its end, without the last chunk.
+/// Passes all data on as chunks until it ends. The last chunk is left to the caller.
 async fn pass_as_chunks(reader: &mut Reader, from: &Connection, to: &Connection) -> Result<(), PumpError> {
     loop {
         let data = std::mem::take(&mut reader.buffer);

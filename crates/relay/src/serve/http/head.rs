@@ -1,4 +1,5 @@
-//! Heads as they arrive: a client's requests, and before the first whatever else it says; an origin's responses.
+//! Reads the heads of a client's requests and of an origin's responses. It also recognises a client that speaks another
+//! protocol, by its first bytes.
 
 use ekiden_relay_proto::http::{HeadScanner, HttpError, check_beginning, empty_lines};
 use ekiden_relay_proto::mixup::{Guess, Spoken, guess};
@@ -37,7 +38,7 @@ impl Client<'_> {
         }
     }
 
-    /// Tells a client in its own words that this is no listener for it.
+    /// Tells a client, in the protocol that it speaks, that this is no listener for it.
     pub(super) async fn turn_away(self, spoken: Spoken) {
         let (from, key) = (self.caller.address(), ClientKey::from(self.caller.address().ip()));
         self.node.lines.info("mixup", key, format_args!("http: {from} speaks {spoken}, not HTTP"));
@@ -45,7 +46,8 @@ impl Client<'_> {
     }
 }
 
-/// A request's head. `None` at an end before its first byte. With `is_first`, the client may speak something else.
+/// Reads a request's head. `None` if the connection ends before the head's first byte. With `is_first`, the client may speak
+/// another protocol.
 async fn request_head(
     reader: &mut Reader,
     from: &Connection,
@@ -75,7 +77,7 @@ async fn request_head(
     }
 }
 
-/// A response's head, as [`request_head`]. What is wrong with it has status 502.
+/// Reads a response's head. `None` if the connection ends before its first byte. A malformed head has status 502.
 pub(super) async fn response_head(
     reader: &mut Reader,
     from: &Connection,
@@ -95,7 +97,7 @@ pub(super) async fn response_head(
     }
 }
 
-/// Waits for more of a head. False at an end before its first byte.
+/// Waits for more of a head. False if the connection ends before the head's first byte.
 async fn is_more(reader: &mut Reader, from: &Connection) -> Result<bool, Failed> {
     match reader.more(from).await {
         Ok(false) if !reader.buffer.is_empty() => Err(Failed::Reset(PumpError::Truncated)),

@@ -21,25 +21,27 @@ pub struct Origin {
     pub target: Target,
     pub upstream: Upstream,
     pub reader: Reader,
-    /// The configuration that allowed it, or one before.
+    /// The number of the configuration that was in force before it was reached.
     pub generation: u64,
 }
 
 impl Origin {
-    /// Whether it is still there and has said nothing unasked, and the rules are those by which it was reached.
+    /// Whether it can serve another request: its connection is open, it has sent nothing unasked, and the configuration is the
+    /// one by which it was reached.
     pub fn is_fresh(&self, node: &Node) -> bool {
         self.generation == node.generation() && self.reader.is_quiet() && self.upstream.side.stream.is_quiet()
     }
 }
 
-/// Lets go of an origin between two requests. What it has yet to take of a request that it has answered is left to the kernel. A
-/// node is told the end, and the connection serves the next stream once the node has delivered all. Draining waits for that.
+/// Gives an origin up between two requests. The kernel delivers what a directly connected origin has not yet taken of the
+/// requests that it has answered. To a node the end is said, and its connection serves the next stream once that node has
+/// delivered all. Draining waits for that.
 pub fn finish(node: &Arc<Node>, origin: Option<Origin>) {
     let Some(Origin { upstream, reader, .. }) = origin else { return };
     if !upstream.side.is_node() {
         return upstream.side.stream.leave_to_kernel();
     }
-    // What was said unasked resets it.
+    // Something was sent unasked: dropping the connection resets it.
     if !reader.is_quiet() {
         return;
     }
@@ -57,7 +59,8 @@ pub fn finish(node: &Arc<Node>, origin: Option<Origin>) {
             if let Ok(told) = timeout(LINGER, &mut told).await {
                 return told.is_ok();
             }
-            // The origin reads late, or goes on speaking. The client may be gone: nobody counts for these but the node.
+            // The origin is still reading, or goes on sending. Its client may be gone, so that no client's limit counts the
+            // connection. The node has a limit for these.
             let Ok(_late) = node.late_origins.try_acquire() else { return false };
             tokio::select! {
                 told = told => told.is_ok(),

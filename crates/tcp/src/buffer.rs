@@ -48,7 +48,7 @@ impl SendBuffer {
         taken
     }
 
-    /// How many bytes the application may write now, at least; a last piece that exceeds it is taken whole.
+    /// How many bytes the application may write now. The last piece may exceed this, and is then taken whole.
     pub fn room(&self, una: u64) -> u64 {
         let held = self.end - una.clamp(1, self.end);
         let waits = self.starved && held > self.size - self.size / 3;
@@ -65,12 +65,12 @@ impl SendBuffer {
         self.finished
     }
 
-    /// Whether the peer has everything before `una`, and that is everything, the FIN too.
+    /// Whether the application has written everything, and the peer has acknowledged all of it, the FIN too.
     pub fn is_delivered(&self, una: u64) -> bool {
         self.finished && una > self.end
     }
 
-    /// Bytes of it before `una`.
+    /// Bytes of payload before `una`.
     pub fn acked_bytes(&self, una: u64) -> u64 {
         una.clamp(1, self.end) - 1
     }

@@ -57,7 +57,7 @@ impl PersistTimer {
         (self.count, self.is_due) = (0, false);
     }
 
-    /// The peer's window opens.
+    /// The peer's window opens: the timer stops, and its pauses begin short again.
     pub fn on_open(&mut self) {
         *self = Self::default();
     }

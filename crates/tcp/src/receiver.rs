@@ -232,7 +232,7 @@ impl Receiver {
             self.ack_now = true;
             return;
         }
-        // Also for what fills a gap.
+        // RFC 5681, section 4.2: at once too if the segment fills a gap.
         self.ack_now |= !self.held.is_empty();
         (_, self.next) = self.held.insert(self.next, end);
         self.held.remove_before(self.next);

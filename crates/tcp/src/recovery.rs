@@ -208,7 +208,7 @@ impl Recovery {
             Phase::Fast(fast) => self.on_ack_in_recovery(fast, &mut flight, &mut ack),
             Phase::AfterTimeout { end, .. } => self.on_ack_after_timeout(end, &mut flight, &ack),
         };
-        // RFC 6298, rule 5.3; in recovery see there.
+        // RFC 6298, rule 5.3. In fast recovery `on_ack_in_recovery` decides.
         effect.restarts_timer |= ack.advances && !self.is_fast();
         effect
     }

@@ -32,7 +32,7 @@ pub(crate) struct Sent {
     /// It was sent again by rule 4 of NextSeg(), which does not advance HighRxt (RFC 6675, section 5, C.3): if it is found lost
     /// later, it is sent once more.
     rescued: bool,
-    /// It was sent again without counting as lost, so that both copies may be in the network: the first one's serial.
+    /// If it was sent again without counting as lost, both copies may be in the network: this is the serial of the first one.
     doubled: Option<u64>,
 }
 
@@ -60,7 +60,7 @@ pub(crate) struct AckSummary {
     pub delivered: u32,
     /// Segments newly acknowledged selectively.
     pub sacked: u32,
-    /// When the last one of the newly known was sent, of those that were sent once.
+    /// Of those segments that are newly known to have arrived and were sent only once: when the last one was sent.
     pub sent_at: Option<Time>,
 }
 
@@ -72,9 +72,9 @@ pub(crate) struct Scoreboard {
     lost: BTreeSet<u64>,
     sacked_count: u32,
     doubled_count: u32,
-    /// Without SACK: segments that have left the network beyond the first.
+    /// Without SACK: how many of the segments behind the first one have left the network, by the duplicate acknowledgements.
     left: u32,
-    /// Everything before it that is not sacked counts as lost already.
+    /// Everything before this position that is not sacked has been marked as lost.
     lost_before: u64,
     /// [`Scoreboard::mark_speculative`] has already passed everything before this position.
     speculative_from: u64,
@@ -282,7 +282,7 @@ impl Scoreboard {
                 sent.doubled = None;
                 self.doubled_count -= 1;
             }
-            // Not what was sent again since.
+            // Unless the segment was sent again since.
             if sent.serial == serial && sent.is_in_network() {
                 (sent.lost, sent.rescued) = (true, false);
                 self.lost.insert(sent.start);

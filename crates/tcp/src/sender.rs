@@ -105,7 +105,7 @@ impl Sender {
         self.una as i64 + i64::from(seq.since(self.seq(self.una)))
     }
 
-    /// Whether `ack` acknowledges the SYN, which must have been sent for it, and nothing more.
+    /// Whether the SYN has been sent, and `ack` acknowledges it and nothing more.
     pub fn is_ack_of_syn(&self, ack: Seq) -> bool {
         self.next > 0 && self.position(ack) == 1
     }
@@ -142,7 +142,7 @@ impl Sender {
         self.buffer.write(self.una, bytes)
     }
 
-    /// How many bytes the application may write now, at least; a last piece that exceeds it is taken whole.
+    /// How many bytes the application may write now. The last piece may exceed this, and is then taken whole.
     pub fn room(&self) -> u64 {
         self.buffer.room(self.una)
     }

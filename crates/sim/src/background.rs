@@ -10,7 +10,8 @@ use ekiden_units::Time;
 use crate::events::Event;
 use crate::packet::{Body, Packet, node_number};
 
-/// The seed's number for a source; 0 and 1 are those of the directions of a link that may have the same name.
+/// The number with which a source's random words are drawn from the seed. The directions of a link, which may have the same
+/// name, have 0 and 1.
 const RANDOM: u64 = 2;
 
 /// All sources of a scenario.
@@ -123,8 +124,8 @@ impl Source {
 /// A time that is exponentially distributed, from evenly distributed words: von Neumann's method (Various Techniques Used in
 /// Connection with Random Digits, 1951), which only compares numbers. A logarithm would not be the same on every machine.
 ///
-/// A word x, taken as a fraction, begins a descending run, x ≥ u₁ ≥ u₂ …, which an odd number of words leaves, the last of
-/// which rises, with probability e^-x; else the next x is tried, a whole mean further.
+/// Take a word x as a fraction, and draw further words until one is larger than the word before it. With probability e^-x their
+/// number is odd: then x is the fraction of the result. Otherwise the next x is tried, and the result is one mean longer.
 fn exponential(mean: Time, word: &mut impl FnMut() -> u64) -> Time {
     let mut wholes = 0u64;
     loop {
@@ -161,11 +162,11 @@ mod tests {
         let mean = Time::ms(10);
         let times: Vec<u64> = (0..DRAWS).map(|_| exponential(mean, &mut word).0).collect();
         let near = |what: &str, found: u64, wanted: u64| {
-            // Five standard deviations of the mean and, being smaller, of each count below.
+            // Five standard deviations of the mean. Those of the counts below are smaller.
             assert!(found.abs_diff(wanted) < wanted / 60, "{what}: {found}, not {wanted}");
         };
         near("mean", times.iter().sum::<u64>() / DRAWS, mean.0);
-        // e^-1/10, e^-1, e^-2 of all are longer than so much of the mean.
+        // The parts of all times that are longer than so many tenths of the mean: e^-1/10, e^-1, e^-2.
         for (tenths, part) in [(1, 90_484), (10, 36_788), (20, 13_534)] {
             let longer = times.iter().filter(|time| **time > mean.0 * tenths / 10).count() as u64;
             near(&format!("longer than {tenths} tenths"), longer, part * DRAWS / 100_000);

@@ -30,7 +30,7 @@ pub struct Capture {
     files: Vec<Option<PcapWriter<File>>>,
     /// The addresses between which a segment goes, by the socket that it goes to.
     segments: Vec<[Ipv4Addr; 2]>,
-    /// The same of datagrams, by their source.
+    /// The addresses between which a datagram goes, by its source.
     datagrams: Vec<[Ipv4Addr; 2]>,
     failure: Option<io::Error>,
 }

@@ -179,8 +179,8 @@ impl Flow<'_> {
     }
 }
 
-/// Adds the sockets of one connection of a flow, which proxies may split. Returns the first, which sends, and the last,
-/// which receives.
+/// Adds the sockets of one connection of a flow, which proxies may split into several. Returns the first socket, which sends,
+/// and the last, which receives.
 fn connect(scenario: &Scenario, number: u32, flow: &Described, sockets: &mut Sockets) -> (u32, u32) {
     let stations: Vec<&str> = [&flow.from].into_iter().chain(&flow.via).chain([&flow.to]).map(String::as_str).collect();
     let source = sockets.next_number();

@@ -23,7 +23,7 @@ struct Gateway {
     /// The node that it is on.
     node: u32,
     group: StreamGroup,
-    /// By the socket that a packet goes to: its stream and direction.
+    /// By the socket that a packet goes to: the packet's stream and direction.
     ways: Vec<Option<(u32, Direction)>>,
     streams: Vec<Stream>,
     /// The stream that throttles the group, and how often the group has been throttled; `None` while it is not.
@@ -39,7 +39,7 @@ struct Stream {
 }
 
 impl Gateways {
-    /// Those of a scenario. Sockets stand in pairs, the one that opens the connection and sends first.
+    /// The gateways of a scenario. Sockets stand in pairs, in which the one that opens the connection and sends comes first.
     pub fn new(scenario: &Scenario, sockets: &[Socket]) -> Self {
         let enabled = scenario.gateways.iter().filter(|(_, gateway)| gateway.enabled);
         let list: Vec<_> = enabled.map(|(name, gateway)| Gateway::new(scenario, name, gateway, sockets)).collect();
@@ -86,7 +86,8 @@ impl Gateway {
         made
     }
 
-    /// The connections of its flows that its node forwards, there and back. Those that proxies join have one number.
+    /// Finds the connections of its flows that its node forwards, and numbers them as streams. Connections that proxies join
+    /// are one stream.
     fn find_streams(&mut self, scenario: &Scenario, gateway: &ekiden_scenario::Gateway, sockets: &[Socket]) {
         let node = |node: u32| scenario.nodes.get_index(node as usize).map_or("", |(name, _)| name);
         let forwards = |from: u32, to: u32| {

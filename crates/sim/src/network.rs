@@ -14,7 +14,7 @@ pub(crate) struct Network {
     routes: Vec<Vec<Option<u32>>>,
 }
 
-/// While anything is under way on a line, one delivery is planned.
+/// One line. While it has packets under way, exactly one delivery is planned for it.
 struct Line {
     channel: Channel<Packet>,
     to: u32,

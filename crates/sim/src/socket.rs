@@ -91,7 +91,7 @@ impl Socket {
         }
     }
 
-    /// An alarm goes off. Returns whether it is the one that counts.
+    /// An alarm goes off. Returns whether it is the earliest one that was planned; others have been replaced.
     pub fn on_alarm(&mut self, now: Time) -> bool {
         let counts = self.alarm == Some(now);
         if counts {
@@ -123,7 +123,8 @@ impl Socket {
         Some(Packet { to: self.peer_node, socket: self.peer, bytes, body: Body::Segment(segment) })
     }
 
-    /// When an alarm is to be planned, if one is to be that is not. Asked when all packets have been sent.
+    /// When an alarm must be planned. `None` if none is needed, or an early enough one is planned already. To be called when
+    /// all packets have been sent.
     pub fn poll_alarm(&mut self, now: Time) -> Option<Time> {
         let at = self.connection.as_ref()?.timeout()?.max(now);
         let is_earlier = self.alarm.is_none_or(|planned| at < planned);

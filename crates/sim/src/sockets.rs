@@ -207,7 +207,7 @@ impl<'a> Sockets<'a> {
         let reason = reason(failure);
         match program {
             Program::Tunnel(end) => Effect::TunnelFailed { end, reason },
-            // Because of another's failure.
+            // This end was reset because another one failed.
             _ if failure == Failure::Aborted => Effect::Nothing,
             Program::Source { flow, .. } | Program::Sink { flow, .. } | Program::Relay { flow, .. } => {
                 Effect::FlowFailed { flow, reason }
@@ -228,7 +228,7 @@ fn pass(from: &mut Connection, to: &mut Connection) -> bool {
     bytes > 0 || is_news
 }
 
-/// For people.
+/// A failure as text for the record.
 fn reason(failure: Failure) -> &'static str {
     match failure {
         Failure::Refused => "connection refused",

@@ -1,12 +1,13 @@
-//! What the C library's allocator keeps of memory that was freed (mallopt(3), malloc_trim(3)). Others than glibc are left alone.
+//! Limits how much freed memory the C library's allocator keeps (mallopt(3), malloc_trim(3)). It does nothing with other
+//! libraries than glibc.
 
 /// Blocks of this size and more go back to the kernel as soon as they are freed, wherever they lie.
 const LARGE: libc::c_int = 1 << 20;
 
-/// Free memory at the end of the heap, in bytes, beyond which it goes back.
+/// If more than this is free at the end of the heap, in bytes, it goes back.
 const SPARE: libc::c_int = 4 << 20;
 
-/// Sets limits that stay. Without them glibc raises its own with the largest block that was ever freed, and keeps as much for
+/// Sets both limits. Without them glibc raises its own limits with the largest block that was ever freed, and keeps as much for
 /// each of its arenas.
 pub fn limit_spare() {
     #[cfg(target_env = "gnu")]
@@ -17,8 +18,8 @@ pub fn limit_spare() {
     }
 }
 
-/// Gives every free page back, also those between blocks in use. Takes milliseconds for each 100 MB, in which threads that share
-/// an arena wait for one another.
+/// Gives every free page back, those between blocks in use too. It takes milliseconds for each 100 MB, during which threads
+/// that share an arena wait.
 pub fn give_back() {
     #[cfg(target_env = "gnu")]
     // SAFETY: concerns free memory only, under the allocator's own locks.

@@ -1,4 +1,4 @@
-//! The two clocks that matter: the one that never steps, and the one that the kernel stamps packets with.
+//! Two clocks: the monotonic one, which never steps, and the realtime one, with which the kernel stamps packets.
 
 use std::io;
 use std::time::Duration;
@@ -38,7 +38,7 @@ pub fn sleep_until(at_ns: u64) {
 }
 
 fn read(clock: ClockId) -> u64 {
-    // Both clocks exist on every Linux; a zero would only mean a frame without delay.
+    // Cannot fail: both clocks exist on every Linux. A zero would only mean a frame without delay.
     let Ok(time) = clock_gettime(clock) else { return 0 };
     (time.tv_sec() as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec() as u64)
 }

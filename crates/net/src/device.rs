@@ -1,4 +1,4 @@
-//! Settings of a network device that have no netlink message in wide use.
+//! Settings of a network device that netlink does not offer, or only recent kernels.
 
 use std::io;
 use std::os::fd::AsRawFd;

@@ -1,4 +1,4 @@
-//! Network namespaces, held by descriptor: nameless unless bound to a path, gone with the last holder.
+//! Network namespaces, held by a descriptor. They have no name unless they are bound to a path, and end with their last holder.
 
 use std::fs::File;
 use std::io;
@@ -63,8 +63,8 @@ impl Namespace {
         }
     }
 
-    /// The kernel's number of the namespace, the same for everyone on this machine, and never used again
-    /// (`SO_NETNS_COOKIE`, Linux 5.14).
+    /// The kernel's number of the namespace (`SO_NETNS_COOKIE`, Linux 5.14). It is the same for every process on this machine,
+    /// and is never used again.
     ///
     /// # Errors
     /// The kernel's.
@@ -93,7 +93,7 @@ impl Namespace {
         Ok(())
     }
 
-    /// Takes away a name given by [`Namespace::bind_to`].
+    /// Removes a name given by [`Namespace::bind_to`].
     ///
     /// # Errors
     /// The kernel's.

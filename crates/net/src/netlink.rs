@@ -8,7 +8,7 @@ use rtnetlink::Handle;
 /// Runs `work` with a connection to the kernel. Not to be called within an event loop.
 ///
 /// # Errors
-/// If there is no such connection to be had, and those of `work`.
+/// If there is no such connection, and those of `work`.
 pub fn on_netlink<F: Future<Output = io::Result<()>>>(work: impl FnOnce(Handle) -> F) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

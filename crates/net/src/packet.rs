@@ -14,7 +14,7 @@ pub const BATCH: usize = 64;
 /// Bytes before the IP packet in a frame.
 pub const ETHERNET_HEADER: usize = 14;
 
-/// What the receive queue should hold: 10 ms of 10 Gbit/s in full-sized frames, and the kernel's overhead.
+/// The size of the receive queue: enough for 10 ms at 10 Gbit/s in full-sized frames, with the kernel's overhead.
 const RECEIVE_BUFFER: usize = 64 << 20;
 
 /// A packet socket on one device: takes what arrives there, and sends what is given.
@@ -38,12 +38,13 @@ pub struct Batch {
 struct Control([u8; 64]);
 
 impl PacketSocket {
-    /// Opens `device` of the calling thread's namespace. Nothing received before is seen, nor what is sent from here.
+    /// Opens `device` of the calling thread's namespace. The socket receives no frames that arrived before, and none that this
+    /// machine sends.
     ///
     /// # Errors
     /// If there is no such device, or without `CAP_NET_RAW`.
     pub fn open(device: &str) -> io::Result<Self> {
-        // Protocol 0 until bound: else frames of every device would be queued meanwhile.
+        // Protocol 0 until the socket is bound: otherwise it would receive frames of every device.
         let socket = Socket::new(Domain::PACKET, Type::RAW, Some(Protocol::from(0)))?;
         socket.set_nonblocking(true)?;
         let this = Self { socket };

@@ -1,4 +1,4 @@
-//! Round-trip times by ICMP echo (RFC 792): the far kernel answers, the near one stamps the answer's arrival.
+//! Measures round-trip times by ICMP echo (RFC 792). The far kernel answers, and the near kernel stamps the answer's arrival.
 
 use std::io::{self, IoSliceMut};
 use std::net::Ipv4Addr;

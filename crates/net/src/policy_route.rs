@@ -1,4 +1,4 @@
-//! Delivering marked packets on this machine, whatever their destination: what transparent sockets live on.
+//! Makes the kernel deliver marked packets on this machine, whatever their destination. Transparent sockets need it.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -10,10 +10,10 @@ use rtnetlink::{Handle, RouteMessageBuilder, RuleAddRequest};
 use crate::device;
 use crate::netlink::{io_error, on_netlink};
 
-/// Where the rules stand among the others: behind the table of the machine's own addresses, before the main one.
+/// The priority of the rules: after the table of the machine's own addresses, before the main table.
 pub const PRIORITY: u32 = 100;
 
-/// Which packets.
+/// The address family of the packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// IPv4.
@@ -42,7 +42,7 @@ pub fn deliver_marked(mark: u32, family: Family) -> io::Result<()> {
     })
 }
 
-/// Takes back what [`deliver_marked`] did. It is no error if there is nothing to take back.
+/// Undoes [`deliver_marked`]. It is no error if there is nothing to undo.
 ///
 /// # Errors
 /// As for [`deliver_marked`].
@@ -57,7 +57,7 @@ pub fn stop_delivering(mark: u32, family: Family) -> io::Result<()> {
     })
 }
 
-/// The caller may be within an event loop.
+/// On a thread of its own, because the caller may be within an event loop.
 fn on_own_thread<F>(work: impl FnOnce(Handle) -> F + Send) -> io::Result<()>
 where
     F: Future<Output = io::Result<()>>,

@@ -1,4 +1,4 @@
-//! What a process may do that others may not (capabilities(7)).
+//! The capabilities of a process (capabilities(7)).
 
 use std::io;
 
@@ -7,8 +7,8 @@ use nix::sys::prctl::set_no_new_privs;
 
 pub use caps::Capability;
 
-/// Gives up every capability but those in `keep`, for ever: the calling thread, the threads and the programs that it starts
-/// from then on cannot get them back. Those that it does not have it does not get.
+/// Gives up every capability but those in `keep`, for ever. Neither the calling thread nor the threads and programs that it
+/// starts from then on can get them back. A capability in `keep` that the process does not have is not gained.
 ///
 /// # Errors
 /// The kernel's. Some capabilities may be gone then.
@@ -16,7 +16,8 @@ pub fn keep_only(keep: &[Capability]) -> io::Result<()> {
     let keep: CapsHashSet = keep.iter().copied().collect();
     set_no_new_privs()?;
     let failed = |error: CapsError| io::Error::other(error.to_string());
-    // Only while there is the right to: without it, whatever is started gets no more than this thread has, by the line above.
+    // Changing the bounding set needs CAP_SETPCAP. Without it the change is not needed: by the line above, programs that are
+    // started get no more than this thread has.
     if caps::has_cap(None, CapSet::Effective, Capability::CAP_SETPCAP).map_err(failed)? {
         for other in caps::read(None, CapSet::Bounding).map_err(failed)?.difference(&keep) {
             caps::drop(None, CapSet::Bounding, *other).map_err(failed)?;
@@ -28,17 +29,17 @@ pub fn keep_only(keep: &[Capability]) -> io::Result<()> {
     caps::set(None, CapSet::Permitted, &left).map_err(failed)
 }
 
-/// Does `start`, which starts programs. If this thread has `capability`, so have they, also those of a user other than root:
-/// as an ambient capability, which this thread has only meanwhile.
+/// Runs `start`, which starts programs. If this thread has `capability`, these programs have it too, even those of a user other
+/// than root. For that time the thread has it as an ambient capability.
 pub fn lend<T>(capability: Capability, start: impl FnOnce() -> T) -> T {
-    // What it has for long, from whoever started it, it keeps.
+    // A set that has the capability already keeps it afterwards.
     let has = |set| caps::has_cap(None, set, capability).unwrap_or(false);
     let lent = [CapSet::Inheritable, CapSet::Ambient].map(|set| {
         let lent = !has(set) && has(CapSet::Permitted) && caps::raise(None, set, capability).is_ok();
         lent.then_some(set)
     });
     let done = start();
-    // In this order the kernel takes both away at once.
+    // The inheritable set comes first: the kernel then removes the ambient capability too.
     for set in lent.into_iter().flatten() {
         if let Err(error) = caps::drop(None, set, capability) {
             debug_assert!(false, "a thread may always give up what it has: {error}");

@@ -1,4 +1,4 @@
-//! What this machine's processors did with their time, and keeping them from sleeping.
+//! Reads how this machine's processors have spent their time, and keeps them from sleeping.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -6,16 +6,16 @@ use std::io::{self, Write};
 /// Time of all processors together since the machine started, in ticks (proc_stat(5), the line `cpu`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Times {
-    /// All of it, without guests' of this machine, whose time is counted as the host's programs' already.
+    /// All of it, without the time of this machine's guests, which is already counted as that of the programs that run them.
     pub whole: u64,
-    /// Nothing to do, or nothing but waiting for a disk.
+    /// Time in which there was nothing to do, or only a disk to wait for.
     pub idle: u64,
-    /// What a hypervisor took for others.
+    /// Time that a hypervisor took for other machines.
     pub stolen: u64,
 }
 
 impl Times {
-    /// Until now; `None` if the kernel does not say.
+    /// The times until now. `None` if the kernel does not say.
     pub fn now() -> Option<Self> {
         Self::parse(&fs::read_to_string("/proc/stat").ok()?)
     }
@@ -25,7 +25,7 @@ impl Times {
         const STEAL: usize = 7;
         let times = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
         let times: Vec<u64> = times.split_whitespace().map_while(|time| time.parse().ok()).collect();
-        // What follows it is time of guests.
+        // The fields after this one are the time of guests.
         Some(Self {
             whole: times.iter().take(STEAL + 1).sum(),
             idle: times.get(IDLE..IDLE + 2)?.iter().sum(),
@@ -48,12 +48,12 @@ impl Times {
     }
 }
 
-/// Keeps this machine's processors from sleeping while it lives: one with nothing to do looks out for work instead. It
-/// takes up to 1 ms to wake a processor from the deepest sleep of its own, and many to have a virtual one back that has
-/// halted, for the hypervisor gives it to others meanwhile.
+/// Keeps this machine's processors from sleeping while it lives: an idle processor polls for work instead. To wake a processor
+/// from its deepest sleep takes up to 1 ms. To get back a virtual processor that has halted takes many, because the hypervisor
+/// gives it to other machines meanwhile.
 ///
-/// It is a promise of the kernel (Documentation/power/pm_qos_interface.rst), which ends with the process, however that
-/// ends. It costs power, and what else runs on the hypervisor's processors.
+/// It is a request to the kernel (Documentation/power/pm_qos_interface.rst) that ends with the process, however that ends. It
+/// costs power, and processor time of other machines on the same hypervisor.
 #[derive(Debug)]
 pub struct Awake {
     _promised: File,

@@ -5,8 +5,8 @@
 //!   └─ init           pid 1 of a new PID namespace, killed by the kernel when the supervisor dies
 //!        └─ inside    the program proper, which `enter` returns in; when it ends, init ends
 //! ```
-//! The kernel kills every process of a PID namespace when its pid 1 ends, however that comes about; with the last
-//! process go the network namespaces, and the mounts with the mount namespace. So nothing is ever left to take down.
+//! When pid 1 of a PID namespace ends, for whatever reason, the kernel kills all other processes in it. The network namespaces
+//! end with the last process, and the mounts with the mount namespace. So nothing is left to clean up.
 
 use std::fs;
 use std::io::{self, PipeReader, Read};
@@ -20,7 +20,7 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signa
 use nix::sys::wait::{WaitPidFlag, WaitStatus, wait, waitpid};
 use nix::unistd::{ForkResult, Pid, fork, getgid, getuid};
 
-/// Who answers when Ctrl-C is pressed on the terminal.
+/// What Ctrl-C on the terminal does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interrupt {
     /// It ends everything.
@@ -32,16 +32,16 @@ pub enum Interrupt {
 /// Why the sandbox could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Threads would be left outside.
+    /// There are other threads already, which would stay outside.
     #[error("namespaces must be made before any thread is started")]
     Threads,
-    /// Neither root nor unprivileged user namespaces.
+    /// The process is not root, and there are no unprivileged user namespaces.
     #[error(
         "this needs root, or a kernel that lets users make namespaces ({0}); run it with sudo, or see \
          /proc/sys/user/max_user_namespaces and kernel.unprivileged_userns_clone"
     )]
     Privilege(Errno),
-    /// A step failed that the kernel allows normally.
+    /// A step failed that normally succeeds.
     #[error("cannot {what}: {source}")]
     Step {
         /// What was tried.
@@ -93,7 +93,7 @@ pub fn enter(interrupt: Interrupt, at_end: impl FnOnce()) -> Result<(), Error> {
     }
 }
 
-/// As root directly, else inside a user namespace in which this user is root.
+/// Makes the new PID namespace: directly as root, otherwise inside a user namespace in which this user is root.
 fn unshare_pids() -> Result<(), Error> {
     match unshare(CloneFlags::CLONE_NEWPID) {
         Ok(()) => return Ok(()),
@@ -108,7 +108,7 @@ fn unshare_pids() -> Result<(), Error> {
     map("/proc/self/gid_map", format!("0 {gid} 1"))
 }
 
-/// Mounts and network of init's own. What happens to mounts here is not seen outside.
+/// Gives init mounts and a network of its own. Changes to mounts in here are not seen outside.
 fn isolate() -> Result<(), Error> {
     let flags = CloneFlags::CLONE_NEWNS | CloneFlags::CLONE_NEWNET;
     unshare(flags).map_err(Error::Privilege)?;
@@ -119,7 +119,7 @@ fn isolate() -> Result<(), Error> {
         .map_err(|errno| step("mount /proc for a new PID namespace")(errno.into()))
 }
 
-/// Blocks the signals that `supervise` takes one by one; returns the mask that was.
+/// Blocks the signals that `supervise` waits for, and returns the signal mask from before.
 fn hold_signals() -> SigSet {
     let mut before = SigSet::empty();
     let _ = sigprocmask(SigmaskHow::SIG_BLOCK, Some(&supervised()), Some(&mut before));
@@ -164,7 +164,8 @@ fn next_signal() -> Option<(i32, bool)> {
     }
 }
 
-/// Dies with the supervisor, even if that was killed a moment ago: its end of the pipe is closed then.
+/// Makes this process die with the supervisor, even if the supervisor was killed a moment ago: then its end of the pipe is
+/// closed.
 fn tie_to_supervisor(mut alive: PipeReader) {
     // SAFETY: integers only.
     unsafe {
@@ -176,7 +177,7 @@ fn tie_to_supervisor(mut alive: PipeReader) {
     }
 }
 
-/// Init's whole work: reap orphans until the program proper has ended.
+/// All that init does: it reaps orphans until the program proper has ended.
 fn reap_until(child: Pid) -> i32 {
     loop {
         match wait() {
@@ -189,7 +190,7 @@ fn reap_until(child: Pid) -> i32 {
     }
 }
 
-/// A handler that does nothing, not `SIG_IGN`: programs started from here get the default back.
+/// Installs a handler that does nothing. `SIG_IGN` would be inherited by the programs started from here; a handler is not.
 fn disregard_interrupts() {
     extern "C" fn nothing(_: i32) {}
     let action = SigAction::new(SigHandler::Handler(nothing), SaFlags::SA_RESTART, SigSet::empty());
@@ -199,7 +200,7 @@ fn disregard_interrupts() {
     }
 }
 
-/// A shell's reading of a wait status: the exit code, or 128 + the signal.
+/// The exit code that a shell makes of a wait status: the code itself, or 128 + the signal.
 fn code_of(status: WaitStatus) -> i32 {
     match status {
         WaitStatus::Exited(_, code) => code,

@@ -2,13 +2,13 @@
 
 use std::io;
 
-/// Gives the calling thread precise timers, and, where permitted, processor time soon after it wakes even when other
-/// programs want it: most of every 200 µs under the deadline scheduler, or half of it if other such threads have taken
-/// the rest; failing that, nice −20 with short slices.
+/// Gives the calling thread precise timers. Where permitted, it also gets processor time soon after it wakes, even when other
+/// programs want it. With the deadline scheduler that is most of every 200 µs, or half of it if other such threads have taken
+/// the rest. Without, it has nice −20 and short slices.
 ///
-/// Nice alone does not suffice: with `sched_autogroup_enabled` it counts only against programs of the same session. And
-/// SCHED_FIFO, as well as a deadline thread that may reclaim what others leave (SCHED_FLAG_RECLAIM), now and then keeps
-/// all other programs from a processor for most of a second.
+/// Nice alone is not enough: with `sched_autogroup_enabled` it counts only against programs of the same session. SCHED_FIFO is
+/// too much: now and then it keeps all other programs from a processor for most of a second. So does a deadline thread that may
+/// use what others leave (SCHED_FLAG_RECLAIM).
 ///
 /// # Errors
 /// `EPERM` without `CAP_SYS_NICE`; timers are precise all the same.

@@ -1,4 +1,4 @@
-//! TCP sockets with the options a relay wants, set at the only moment each of them works.
+//! TCP sockets with a relay's options. Each option is set at the one moment at which it works.
 //!
 //! Buffer sizes decide the window scale, which is fixed by the SYN (RFC 7323 §2.2): they are set before
 //! `listen` and before `connect`. Accepted sockets inherit every option of their listener, so a listener is
@@ -27,12 +27,12 @@ pub struct TcpOptions {
     pub send_buffer: Option<Bytes>,
     /// Receive buffer: as for the send buffer.
     pub receive_buffer: Option<Bytes>,
-    /// How long the other end may be silent before it is probed, then six times as often, by whole seconds; at least 1 s.
-    /// Also bounds the pauses between retransmissions to a sixth of it, where the kernel can (Linux 6.15), so that a
-    /// line that is cut under data is noticed about as soon as one that is cut while nothing is sent.
+    /// How long the other end may be silent before it is probed. Further probes follow at intervals of a sixth of this time, in
+    /// whole seconds, 1 s to 120 s. That interval also bounds the pauses between retransmissions, where the kernel can (Linux
+    /// 6.15). So a line that is cut while data is sent is noticed about as soon as one that is cut while nothing is.
     pub keepalive: Option<Duration>,
-    /// How long what was sent, or a probe, may go without being acknowledged before the connection counts as broken
-    /// (RFC 9293 §3.9.1's user timeout). The kernel counts a receiver's closed window too, however alive it is.
+    /// How long sent data or a probe may stay unacknowledged before the connection counts as broken (the user timeout of RFC
+    /// 9293 §3.9.1). The kernel also counts the time during which a receiver's window is closed, even if the receiver answers.
     pub user_timeout: Option<Duration>,
 }
 
@@ -44,7 +44,7 @@ pub enum SocketError {
     UnknownCongestion {
         /// What was asked for.
         name: String,
-        /// What there is, separated by spaces.
+        /// What the kernel has, separated by spaces.
         available: String,
     },
     /// The kernel has it but does not let this process use it here.
@@ -73,12 +73,12 @@ pub enum SocketError {
         key: &'static str,
         /// What was asked for.
         size: Bytes,
-        /// What there is at most, in bytes.
+        /// The largest size that the process may set, in bytes.
         most: u64,
-        /// By which setting of the kernel's.
+        /// The kernel's setting that says so.
         sysctl: &'static str,
     },
-    /// The process may not use addresses that are not this machine's.
+    /// The process may not use addresses that this machine does not have.
     #[error("a transparent socket needs CAP_NET_ADMIN: {source}")]
     Transparent {
         /// The kernel's reason.
@@ -115,8 +115,8 @@ pub fn listen(address: SocketAddr, only_v6: bool, options: &TcpOptions) -> Resul
     listen_on(new_socket(address, options)?, address, only_v6)
 }
 
-/// As [`listen`], also for connections to other addresses that the packet filter brings to this socket. Their own
-/// address is the one the client meant. Needs CAP_NET_ADMIN.
+/// As [`listen`], but also for connections to other addresses that the packet filter brings to this socket. The local address
+/// of such a connection is the one that the client wanted to reach. Needs CAP_NET_ADMIN.
 pub fn listen_transparent(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener, SocketError> {
     let socket = new_socket(address, options)?;
     transparent::allow_foreign(&socket, address).map_err(|source| SocketError::Transparent { source })?;
@@ -134,8 +134,8 @@ fn listen_on(socket: Socket, address: SocketAddr, only_v6: bool) -> Result<TcpLi
     Ok(socket.into())
 }
 
-/// Fails if someone already listens on `address`. SO_REUSEPORT alone would silently share the port with
-/// another process of the same user.
+/// Fails if someone already listens on `address`. With SO_REUSEPORT alone, the port would silently be shared with another
+/// process of the same user.
 pub fn ensure_free(address: SocketAddr, only_v6: bool) -> Result<(), SocketError> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_reuse_address(true)?;
@@ -156,7 +156,8 @@ pub fn check(options: &TcpOptions) -> Result<(), SocketError> {
     apply(&Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?, options)
 }
 
-/// A listener watched by the current tokio runtime, whose connections are not: they may go to another one.
+/// A listener that the current tokio runtime watches. The connections that it accepts are not watched, because they may go to
+/// another runtime.
 #[derive(Debug)]
 pub struct Listening(AsyncFd<Arc<TcpListener>>);
 
@@ -175,7 +176,7 @@ impl Listening {
         self.0.readable().await.map(Ready)
     }
 
-    /// As [`Ready::accept`], whether or not it was ready.
+    /// As [`Ready::accept`], but without waiting for readiness before.
     pub fn accept(&self) -> Option<io::Result<(TcpStream, SocketAddr)>> {
         match accept(self.0.get_ref()) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
@@ -203,25 +204,25 @@ pub fn has_waiting(listener: &TcpListener) -> bool {
     unsafe { libc::poll(&raw mut asked, 1, 0) > 0 }
 }
 
-/// An IPv4 address as such, also where a socket for both families has it as IPv4-mapped IPv6.
+/// The address, with an IPv4-mapped IPv6 address turned into the IPv4 address.
 pub fn canonical(address: SocketAddr) -> SocketAddr {
     match address.ip().to_canonical() {
         v4 @ IpAddr::V4(_) => SocketAddr::new(v4, address.port()),
-        // With its scope.
+        // As it is, with its scope.
         IpAddr::V6(_) => address,
     }
 }
 
-/// From now on closing the socket means the queued data and then a clean end. Before, it is a reset that discards what is
-/// queued, also when the process is killed.
+/// From now on, closing the socket sends the queued data and then a clean end. Before this call, closing it discards the queued
+/// data and resets the connection, also when the process is killed.
 pub fn end_on_close(socket: &impl AsFd) -> io::Result<()> {
     SockRef::from(socket).set_linger(None)
 }
 
-/// For a socket that is about to be closed with data queued: raises the bound of the pauses between retransmissions to 120 s,
-/// Linux's default. The kernel gives up a closed socket whose receiver has no room when they reach their bound, and tells
-/// nobody: after 24 s with the 10 s that a keep-alive of 60 s means, after 340 s with 120 s (measured, Linux 6.18). Pauses that
-/// have grown meanwhile count: after a minute without room it is given up within seconds either way.
+/// Raises the bound of the pauses between retransmissions to 120 s, Linux's default, for a socket that is about to be closed
+/// with queued data. If the receiver has no room, the kernel gives up such a socket silently when the pauses reach their bound.
+/// That is after 24 s with a bound of 10 s, which a keep-alive of 60 s sets, and after 340 s with 120 s (measured, Linux 6.18).
+/// Pauses that have grown before count: after a minute without room, the kernel gives up within seconds either way.
 pub fn pause_longest(socket: &impl AsFd) -> io::Result<()> {
     set_longest_pause(&SockRef::from(socket), LONGEST_PAUSE)
 }
@@ -240,10 +241,10 @@ pub struct KeepaliveTimeouts {
     user_timeout: Option<Duration>,
 }
 
-/// From now on the other end is probed after 5 s of silence and then every 2 s, and without an answer the connection has
-/// broken after about 10 s. What it had before, if that was less, stays. Returns what it had.
+/// From now on the other end is probed after 5 s of silence and then every 2 s, and an unanswered connection breaks after about
+/// 10 s. Shorter times that were set before stay. Returns the times from before.
 ///
-/// For a connection that rests: with a user timeout, the kernel also gives up one whose receiver does not read.
+/// Only for an idle connection: with a user timeout, the kernel also gives up a connection whose receiver does not read.
 pub fn watch_closely(socket: &impl AsFd) -> io::Result<KeepaliveTimeouts> {
     let asked = SockRef::from(socket);
     let before = KeepaliveTimeouts {
@@ -255,7 +256,7 @@ pub fn watch_closely(socket: &impl AsFd) -> io::Result<KeepaliveTimeouts> {
     KeepaliveTimeouts {
         silence: before.silence.min(silence),
         pause: before.pause.min(pause),
-        // With probes at 5, 7 and 9 s. It stands for their number.
+        // This takes the place of the number of probes, which go out at 5, 7 and 9 s.
         user_timeout: Some(before.user_timeout.map_or(timeout, |before| before.min(timeout))),
     }
     .restore(socket)?;
@@ -263,7 +264,7 @@ pub fn watch_closely(socket: &impl AsFd) -> io::Result<KeepaliveTimeouts> {
 }
 
 impl KeepaliveTimeouts {
-    /// Gives it to a connection.
+    /// Sets these times for a connection.
     pub fn restore(&self, socket: &impl AsFd) -> io::Result<()> {
         let socket = SockRef::from(socket);
         socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(self.silence).with_interval(self.pause))?;
@@ -276,8 +277,8 @@ pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     receive_with(socket.as_fd().as_raw_fd(), buffer, libc::MSG_DONTWAIT)
 }
 
-/// As [`receive`], and says whether the socket may hold more: data, or the end. A receive that does not fill the buffer says
-/// nothing about that, because the kernel stops at urgent data (RFC 9293 §3.8.5) although there may be more behind it.
+/// As [`receive`], and says whether the socket may hold more: data, or the end. A receive that does not fill the buffer does
+/// not mean that the socket is empty: the kernel stops at urgent data (RFC 9293 §3.8.5), and there may be more after it.
 pub fn receive_and_look(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<(usize, bool)> {
     /// For one control message that holds an int.
     #[repr(C, align(8))]
@@ -299,7 +300,7 @@ pub fn receive_and_look(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<(us
             !first.is_null() && (*first).cmsg_level == libc::SOL_TCP && (*first).cmsg_type == libc::TCP_CM_INQ;
         is_count.then(|| libc::CMSG_DATA(first).cast::<libc::c_int>().read_unaligned())
     };
-    // Without the count, on kernels before 4.18, only a full buffer is a sign of more.
+    // Kernels before 4.18 give no count. Then only a full buffer means that there may be more.
     Ok((n, left.map_or(n == buffer.len(), |left| left > 0)))
 }
 
@@ -314,8 +315,8 @@ pub fn send(socket: &impl AsFd, bytes: &[u8], more: bool) -> io::Result<usize> {
     SockRef::from(socket).send_with_flags(bytes, flags)
 }
 
-/// Whether the kernel holds bytes of a TCP connection that it has not sent yet: the receiver's window, or the path, does
-/// not take them. A connection that has broken may keep its last answer.
+/// Whether the kernel holds bytes of a TCP connection that it has not sent yet, because the receiver's window or the path does
+/// not take them. Once the connection has broken, the answer may stay what it was.
 pub fn has_unsent(socket: &impl AsFd) -> bool {
     // `linux/sockios.h`; tcp(7) has its sibling SIOCOUTQ.
     const SIOCOUTQNSD: libc::c_ulong = 0x894b;
@@ -376,7 +377,7 @@ fn apply(socket: &Socket, options: &TcpOptions) -> Result<(), SocketError> {
     Ok(())
 }
 
-/// The most that the pauses between retransmissions can be bounded by, and what they are unless they are (TCP_RTO_MAX).
+/// The largest bound of the pauses between retransmissions that can be set, which is also the default (TCP_RTO_MAX).
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 
 fn set_keepalive(socket: &Socket, silence: Duration) -> io::Result<()> {
@@ -414,7 +415,7 @@ fn congestion_error(name: &str, error: io::Error) -> SocketError {
 /// One of a socket's two buffers.
 struct Buffer {
     key: &'static str,
-    /// Goes beyond what everyone may have, and needs CAP_NET_ADMIN.
+    /// The option that may exceed the system's limit. It needs CAP_NET_ADMIN.
     force: i32,
     plain: i32,
     sysctl: &'static str,
@@ -425,7 +426,8 @@ const SEND: Buffer =
 const RECEIVE: Buffer =
     Buffer { key: "tcp.receive_buffer", force: libc::SO_RCVBUFFORCE, plain: libc::SO_RCVBUF, sysctl: "rmem_max" };
 
-/// A buffer that is smaller than was asked for would be worse than none that is set: the kernel no longer makes it larger.
+/// Sets a buffer, and fails if the kernel makes it smaller than was asked for. A smaller one would be worse than none that is
+/// set, because the kernel no longer enlarges it.
 fn set_buffer(socket: &Socket, buffer: &Buffer, size: Bytes) -> Result<(), SocketError> {
     let &Buffer { key, force, plain, sysctl } = buffer;
     // The kernel doubles the value in a signed int.

@@ -1,8 +1,8 @@
 //! Moving bytes between two sockets inside the kernel, through pooled pipes.
 //!
-//! A pipe is held only while it holds data: a process needs as many as it has blocked receivers, not as many as it has
-//! connections. Without CAP_SYS_RESOURCE the kernel counts the pages of all pipes of a user (pipe(7)), so the more pipes there
-//! are the smaller they get.
+//! A stream has a pipe only while the pipe holds data. So a process needs as many pipes as it has blocked receivers, not as
+//! many as connections. Without CAP_SYS_RESOURCE the kernel bounds the pages of all pipes of a user together (pipe(7)). So the
+//! more pipes there are, the smaller they are.
 
 use std::cell::RefCell;
 use std::io;
@@ -14,29 +14,29 @@ use std::time::{Duration, Instant};
 /// The largest pipe, in bytes. Larger pipes mean fewer calls; beyond this nothing is gained.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// A pipe has a place for each of its pages, but such a place takes a whole piece of a packet: up to 32 KiB where packets come
-/// joined.
+/// A pipe has a slot for each of its pages. But a slot takes a whole part of a packet, up to 32 KiB if packets arrive joined
+/// (GRO).
 const PAGE: usize = 4096;
 const LEAST_BYTES: usize = 2 * PAGE;
 
-/// What the kernel gives to a pipe without being asked (pipe(7)), and about what is moved through memory at once.
+/// The default size of a pipe (pipe(7)), which is also about as much as is moved through memory at a time.
 const USUAL_BYTES: usize = 64 << 10;
 
 /// Spare pipes a thread keeps.
 const MAX_SPARE: usize = 64;
 
-/// How long no larger pipes are asked for after the kernel has refused one: other processes of the user share its quota.
+/// After the kernel has refused to enlarge a pipe, none is enlarged for this time: other processes of the user share the quota.
 const REFUSED_FOR: Duration = Duration::from_secs(10);
 
-/// The part of what is left of the user's quota that one pipe takes at most: those that are full keep what they have, and
-/// must not leave others without.
+/// One pipe takes at most this part of what is left of the user's quota. Full pipes keep their size, and must leave some to
+/// others.
 const PART: usize = 32;
 
 /// Pipes of this process, in use or spare, and the bytes of all of them.
 static PIPES: AtomicUsize = AtomicUsize::new(0);
 static BYTES: AtomicUsize = AtomicUsize::new(0);
 
-/// How many there may be.
+/// The most pipes that this process may have.
 static MOST: AtomicUsize = AtomicUsize::new(1024);
 
 /// When the kernel last refused to enlarge one, in milliseconds since [`started`]; 0: never.
@@ -46,7 +46,7 @@ thread_local! {
     static SPARE: RefCell<Vec<Pipe>> = const { RefCell::new(Vec::new()) };
 }
 
-/// How many pipes this process may have. Each takes two descriptors and up to 1 MiB of memory, when it is full.
+/// Sets the most pipes that this process may have. Each takes two descriptors and, when it is full, up to 1 MiB of memory.
 pub fn limit(pipes: usize) {
     MOST.store(pipes, Ordering::Relaxed);
 }
@@ -69,8 +69,8 @@ struct Pipe {
 }
 
 impl PooledPipe {
-    /// An empty pipe. `None` if the process has as many as it may have, or the kernel gives none; then bytes must be moved
-    /// through memory.
+    /// An empty pipe. `None` if the process has as many as it may have, or the kernel refuses. Then bytes must be moved through
+    /// memory.
     pub fn take() -> Option<Self> {
         let spare = SPARE.with_borrow_mut(Vec::pop);
         let mut pipe = match spare {
@@ -102,7 +102,7 @@ impl PooledPipe {
 
     /// Moves what the pipe holds to `socket`, or part of it.
     pub fn drain(&mut self, socket: &impl AsFd) -> io::Result<usize> {
-        // The exact length: asking for more makes the kernel wait for it before it pushes the last packet.
+        // With the exact length: if more were asked for, the kernel would hold back the last packet to wait for it.
         let n = splice(self.pipe().read.as_raw_fd(), socket.as_fd().as_raw_fd(), self.held())?;
         self.held -= n as u32;
         Ok(n)
@@ -138,7 +138,7 @@ impl Pipe {
         }
         // SAFETY: both are fresh descriptors that nothing else owns.
         let (read, write) = unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) };
-        // Beyond the user's quota it has two pages.
+        // Beyond the user's quota the kernel gives a pipe only two pages, so its size is asked for.
         // SAFETY: F_GETPIPE_SZ takes no argument and touches no memory of ours.
         let bytes = unsafe { libc::fcntl(write.as_raw_fd(), libc::F_GETPIPE_SZ) };
         let bytes = u32::try_from(bytes).unwrap_or(LEAST_BYTES as u32);
@@ -151,7 +151,7 @@ impl Pipe {
         self.bytes as usize
     }
 
-    /// Gives an empty pipe about its share, if it is far from that.
+    /// Resizes an empty pipe to about its share, if its size is far from it.
     fn fit(&mut self) {
         let others = BYTES.load(Ordering::Relaxed).saturating_sub(self.bytes());
         let share = share(PIPES.load(Ordering::Relaxed), others);
@@ -172,15 +172,16 @@ impl Drop for Pipe {
     }
 }
 
-/// How large one of so many pipes may be of which the others have `others` bytes: all together stay within the user's quota,
-/// and leave some of it.
+/// How large a pipe may be if there are `pipes` of them and the others have `others` bytes. Together they stay within the
+/// user's quota, and leave some of it.
 fn share(pipes: usize, others: usize) -> usize {
     let (even, left) = (quota() / 4 * 3 / pipes.max(1), quota().saturating_sub(others) / PART);
     let share = even.min(left).checked_ilog2();
     share.map_or(LEAST_BYTES, |power| (1 << power).clamp(LEAST_BYTES, PIPE_BYTES))
 }
 
-/// What the kernel allows a user's pipes in all before it gives them next to nothing. Without limit, what it allows by default.
+/// The bytes that all pipes of a user may have before the kernel gives new ones next to nothing. Where there is no limit, the
+/// kernel's default.
 fn quota() -> usize {
     const USUAL_PAGES: usize = 16384;
     static QUOTA: OnceLock<usize> = OnceLock::new();

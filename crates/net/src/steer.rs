@@ -1,5 +1,6 @@
-//! Which of several listening sockets with one address (SO_REUSEPORT) new connections come to, so that one can be closed without
-//! resetting those that it has in its queue: the kernel asks small programs (classic BPF), which need no privilege.
+//! Decides which of several listening sockets with the same address (SO_REUSEPORT) get new connections. So one can be closed
+//! without resetting the connections in its queue. The kernel runs small programs (classic BPF) for it, which need no
+//! privilege.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -17,7 +18,7 @@ const fn op(code: u32, jump: (u8, u8), k: u32) -> libc::sock_filter {
 /// # Errors
 /// The kernel's.
 pub fn ignore_new(listener: &impl AsFd) -> io::Result<()> {
-    /// The flags of TCP's header, and SYN and ACK among them.
+    /// The offset of the flags in TCP's header, and the bits of SYN and ACK.
     const FLAGS: u32 = 13;
     const SYN: u32 = 0x02;
     const SYN_AND_ACK: u32 = 0x12;
@@ -34,8 +35,8 @@ pub fn ignore_new(listener: &impl AsFd) -> io::Result<()> {
     )
 }
 
-/// From now on new connections to the address of `listener` come, by chance, to those of its sockets that began to listen
-/// behind the first `before`; there are `count` of them.
+/// From now on, new connections to the address of `listener` go to the `count` sockets that began to listen after the first
+/// `before` ones, to each with the same chance.
 ///
 /// # Errors
 /// The kernel's.

@@ -1,9 +1,9 @@
-//! What the kernel tells about a connection: `TCP_INFO`.
+//! Reads what the kernel knows about a connection: `TCP_INFO`.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// The state of a connection's sender, as in tcp(7). What an older kernel does not know reads 0.
+/// The state of a connection's sender, as in tcp(7). Fields that an older kernel does not have are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TcpInfo {
     /// Congestion window in segments.
@@ -28,7 +28,7 @@ pub struct TcpInfo {
     pub send_window_bytes: u32,
     /// Largest segment sent, in bytes of payload.
     pub mss_bytes: u32,
-    /// The largest packet that the way to the peer is known to take, with headers.
+    /// The path's MTU as far as it is known, in bytes with headers.
     pub path_mtu_bytes: u32,
     /// Options that both ends offered: timestamps and window scaling (RFC 7323), selective acknowledgements (RFC 2018).
     pub options: Options,
@@ -36,7 +36,7 @@ pub struct TcpInfo {
     pub window_limited_us: u64,
     /// Microseconds in which the sender's own buffer held it back.
     pub buffer_limited_us: u64,
-    /// Whether this side has said its end, and it has not been acknowledged (FIN_WAIT1, CLOSING, LAST_ACK).
+    /// Whether this side has sent a FIN that is not acknowledged yet (FIN_WAIT1, CLOSING, LAST_ACK).
     pub is_ending: bool,
 }
 
@@ -84,7 +84,7 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     })
 }
 
-/// Where the options stand among the first bytes.
+/// The place of the options among the first bytes.
 const OPTIONS_AT: usize = 5;
 
 impl Options {

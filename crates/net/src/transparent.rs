@@ -36,18 +36,18 @@ pub fn bind_as(socket: &impl AsFd, client: SocketAddr, same_port: bool) -> io::R
         set_int(socket.as_fd().as_raw_fd(), libc::SOL_IP, libc::IP_BIND_ADDRESS_NO_PORT, 1)?;
     }
     let socket = SockRef::from(socket);
-    // The port is in use as often as the client has connections with it to different servers.
+    // The client may have connections to several servers from this port, each of which uses it here too.
     socket.set_reuse_address(true)?;
     socket.bind(&address.into())
 }
 
-/// Whether `address` is one of this machine's own: the kernel reaches those from themselves.
+/// Whether `address` is one of this machine's own: the kernel connects to such an address from the same address.
 pub fn is_own(address: IpAddr) -> bool {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    // No packet is sent. The port only must not be 0.
+    // Connecting a UDP socket sends no packet. The port may be any but 0.
     let chosen = || -> io::Result<IpAddr> {
         let socket = UdpSocket::bind((any, 0))?;
         socket.connect((address, 9))?;

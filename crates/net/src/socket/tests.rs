@@ -1,4 +1,4 @@
-//! Options as sockets have them, and what is queued in them.
+//! Tests of sockets' options, and of what is queued in sockets.
 
 use super::*;
 

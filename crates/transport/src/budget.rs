@@ -1,20 +1,21 @@
-//! What this process holds of others' bytes, in all: what was read and could not yet be written, in memory and in pipes.
+//! Counts the bytes that this process holds for others: those that were read and could not yet be written, in memory and in
+//! pipes.
 //!
-//! One stream holds little, but there may be many. Near the limit streams move smaller pieces, and at the limit nothing new
-//! begins; none that runs ever waits for another to let go.
+//! One stream holds little, but there may be many. From half of the limit on, streams move smaller pieces. At the limit no new
+//! stream begins. A running stream never waits until another frees memory.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Of all nodes of the process: memory is the process's.
+/// For all nodes of the process together, because they share its memory.
 static HELD: AtomicUsize = AtomicUsize::new(0);
 static LIMIT: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// Bytes that one holder holds; counted until it is dropped.
+/// The bytes that one holder holds. They count until it is dropped.
 #[derive(Debug, Default)]
 pub struct Holding(u32);
 
 impl Holding {
-    /// It holds this many now.
+    /// Sets how many bytes it holds.
     pub fn set(&mut self, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         if bytes > self.0 {
@@ -37,12 +38,12 @@ pub fn limit(bytes: usize) {
     LIMIT.store(bytes, Ordering::Relaxed);
 }
 
-/// Whether nothing new may begin.
+/// Whether the limit is reached, so that nothing new may begin.
 pub fn is_full() -> bool {
     HELD.load(Ordering::Relaxed) >= LIMIT.load(Ordering::Relaxed)
 }
 
-/// Whether streams must do with little.
+/// Whether half of the limit is reached, so that streams must move smaller pieces.
 pub fn is_scarce() -> bool {
     HELD.load(Ordering::Relaxed) >= LIMIT.load(Ordering::Relaxed) / 2
 }

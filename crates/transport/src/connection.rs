@@ -1,7 +1,7 @@
-//! A TCP connection as the relay reads and writes it, with TLS around its bytes or without.
+//! A TCP connection as the relay reads and writes it, with or without TLS.
 //!
-//! Without, it is the socket, and bytes may also be spliced. Either way there is one task that uses it: one that reads
-//! and one that writes at a time.
+//! Without TLS it is the socket, and its bytes may also be spliced. Either way only one task uses it: there is one reader and
+//! one writer at a time.
 
 use std::future::poll_fn;
 use std::io;
@@ -24,15 +24,15 @@ pub struct Connection {
     tls: Option<Tls>,
 }
 
-/// A connection that rests outside of any event loop. Dropped, it ends.
+/// An idle connection outside of any event loop. When dropped, it ends cleanly.
 #[derive(Debug)]
 pub struct Resting {
-    /// There until it wakes.
+    /// `None` once it has been woken.
     socket: Option<StdStream>,
     tls: Option<Tls>,
 }
 
-/// Locked for a moment only, and by nobody else: both directions of a stream share it.
+/// The mutex lets both directions of a stream share the session. They run in one task, so it is never contended.
 struct Tls(Box<Mutex<Session>>);
 
 impl From<TcpStream> for Connection {
@@ -42,16 +42,19 @@ impl From<TcpStream> for Connection {
 }
 
 impl Connection {
-    /// Makes a connection over which TLS is spoken; `session` is at its beginning. Returns when the other side is known.
+    /// Makes a TLS connection of `socket` and a new `session`. Returns when the handshake is over and the other side's key is
+    /// known.
     ///
     /// # Errors
-    /// [`io::ErrorKind::PermissionDenied`] if one of the two keys is not taken. The other side has been told.
+    /// [`io::ErrorKind::PermissionDenied`] if one of the two nodes refuses the other's key. The other side has been sent an
+    /// alert.
     pub async fn start_tls(socket: TcpStream, session: Session) -> io::Result<Self> {
         let connection = Self { socket, tls: Some(Tls(Box::new(Mutex::new(session)))) };
         match connection.shake_hands().await {
             Ok(()) => Ok(connection),
             Err(error) => {
-                // An alert is short, and the socket has taken all that was before it, although it may not be known to be writable.
+                // Sends the alert without waiting until the socket is writable: an alert is short, and all that was sent before
+                // it has been taken.
                 if let Some(tls) = &connection.tls {
                     let _ = tls.lock().flush(|sealed| socket::send(&connection.socket, sealed, false));
                 }
@@ -61,12 +64,12 @@ impl Connection {
         }
     }
 
-    /// The socket below.
+    /// The TCP socket.
     pub fn socket(&self) -> &TcpStream {
         &self.socket
     }
 
-    /// The socket, if its bytes are the stream's: then they may be spliced.
+    /// The socket, if there is no TLS. Then its bytes may be spliced.
     pub fn plain(&self) -> Option<&TcpStream> {
         self.tls.is_none().then_some(&self.socket)
     }
@@ -76,7 +79,7 @@ impl Connection {
         self.socket.local_addr()
     }
 
-    /// The key that the other side has proven to have, with TLS.
+    /// With TLS, the key that the other side has proven to have.
     pub fn peer_key(&self) -> Option<Fingerprint> {
         self.tls.as_ref()?.lock().peer_key().map(|key| Fingerprint::of(key))
     }
@@ -99,7 +102,8 @@ impl Connection {
         self.socket.poll_write_ready(cx)
     }
 
-    /// Receives once there is something. 0 is the end of the connection; in TLS only if it was said.
+    /// Receives as soon as there is something. 0 is the end of the connection. With TLS it is an error if the connection ended
+    /// without close_notify.
     pub fn poll_receive(&self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
         loop {
             ready!(self.poll_read_ready(cx))?;
@@ -110,7 +114,7 @@ impl Connection {
         }
     }
 
-    /// As [`Connection::poll_receive`]. Nothing is lost if it is not waited for.
+    /// As [`Connection::poll_receive`]. The future may be dropped without losing data.
     pub async fn receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         poll_fn(|cx| self.poll_receive(cx, buffer)).await
     }
@@ -127,7 +131,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Receives what is known to be there.
+    /// Receives what is there, if the event loop knows the socket to be readable.
     pub fn try_receive(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.tls {
             None => receive(&self.socket, buffer),
@@ -135,7 +139,8 @@ impl Connection {
         }
     }
 
-    /// As [`Connection::try_receive`], also right after accepting, when a socket is not known to be readable but mostly is.
+    /// As [`Connection::try_receive`], but asks the socket in any case. Right after accepting, data is mostly there although
+    /// the event loop does not know it yet.
     pub fn receive_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.tls {
             None => socket::receive(&self.socket, buffer),
@@ -143,7 +148,7 @@ impl Connection {
         }
     }
 
-    /// As [`Connection::try_receive`], leaving the bytes where they are.
+    /// As [`Connection::try_receive`], but leaves the bytes to be received.
     pub fn try_peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.tls {
             None => self.socket.try_io(Interest::READABLE, || socket::peek(&self.socket, buffer)),
@@ -151,7 +156,7 @@ impl Connection {
         }
     }
 
-    /// As [`Connection::receive_now`], leaving the bytes where they are.
+    /// As [`Connection::receive_now`], but leaves the bytes to be received.
     pub fn peek_now(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match &self.tls {
             None => socket::peek(&self.socket, buffer),
@@ -159,13 +164,13 @@ impl Connection {
         }
     }
 
-    /// Whether a connection that should be silent is silent and alive. What TLS itself says in between is no noise.
+    /// Whether a connection that should be silent is silent and alive. Messages of TLS itself do not count.
     pub fn is_quiet(&self) -> bool {
         is_quiet(&self.socket, self.tls.as_ref())
     }
 
-    /// Sends what is taken now; [`Connection::poll_flush`] must follow. With `more`, the kernel may hold it back until the
-    /// next send.
+    /// Sends as much of `bytes` as can be taken now. [`Connection::poll_flush`] must follow. With `more`, the kernel may hold
+    /// the bytes back until the next send.
     pub fn try_send(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
         match &self.tls {
             None => send(&self.socket, bytes, more),
@@ -173,7 +178,7 @@ impl Connection {
         }
     }
 
-    /// Waits until the socket has taken all that [`Connection::try_send`] has.
+    /// Waits until the socket has taken all bytes that [`Connection::try_send`] has taken.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.owes() {
             ready!(self.socket.poll_write_ready(cx))?;
@@ -203,19 +208,20 @@ impl Connection {
         matches!(self.try_send(bytes, false), Ok(n) if n == bytes.len()) && !self.owes()
     }
 
-    /// What was sent is to be delivered, then the end of the connection. If this fails it resets: never a wrong end.
+    /// When the connection is closed from now on, the kernel delivers what was sent, then the end of the connection. If it
+    /// cannot, the connection is reset: the other side never sees a false end.
     pub fn end_cleanly(&self) {
         end_cleanly(&self.socket, self.tls.as_ref());
     }
 
-    /// As [`Connection::end_cleanly`], for a connection that is closed with data that the other side may have no room for yet.
+    /// As [`Connection::end_cleanly`], for a connection that is closed while the other side may have no room yet for the data.
     pub fn leave_to_kernel(&self) {
         self.end_cleanly();
-        // Without, it gives up sooner.
+        // If this fails, the kernel only gives up sooner.
         let _ = socket::pause_longest(&self.socket);
     }
 
-    /// Takes it out of the event loop. `None` if it cannot rest.
+    /// Takes the connection out of the event loop. `None` if it is not at rest.
     pub fn rest(self) -> Option<Resting> {
         let Self { socket, tls } = self;
         if tls.as_ref().is_some_and(|tls| !tls.lock().is_at_rest()) {
@@ -224,17 +230,17 @@ impl Connection {
         Some(Resting { socket: Some(socket.into_std().ok()?), tls })
     }
 
-    /// Whether the socket has yet to take some of what [`Connection::try_send`] has.
+    /// Whether some bytes that [`Connection::try_send`] has taken have yet to be taken by the socket.
     pub fn owes(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.lock().owes())
     }
 
-    /// Bytes of memory that what was received and not yet taken occupies.
+    /// The memory of bytes that were received and not yet taken by the caller.
     pub fn unread(&self) -> usize {
         self.tls.as_ref().map_or(0, |tls| tls.lock().unread())
     }
 
-    /// Bytes of memory that what the socket has yet to take occupies.
+    /// The memory of bytes that the socket has yet to take.
     pub fn unsent(&self) -> usize {
         self.tls.as_ref().map_or(0, |tls| tls.lock().unsent())
     }
@@ -250,7 +256,7 @@ impl Connection {
         poll_fn(|cx| self.poll_flush(cx)).await?;
         while tls.lock().is_handshaking() {
             self.socket.readable().await?;
-            // Nothing is received but what the handshake brings; what comes behind it waits.
+            // Reads only until the handshake is over: payload that comes after it stays to be received.
             let seen = tls.lock().peek(&mut [0], |room| receive(&self.socket, room));
             match seen {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
@@ -272,18 +278,19 @@ impl Resting {
         self.socket.as_ref().is_some_and(|socket| is_quiet(socket, self.tls.as_ref()))
     }
 
-    /// Probes the other end soon and often; returns what was set before. `None` if the socket does not allow it.
+    /// Makes the kernel probe the other end soon and often. Returns the timeouts from before, or `None` if the socket does not
+    /// allow it.
     pub fn watch_closely(&self) -> Option<KeepaliveTimeouts> {
         socket::watch_closely(self.socket.as_ref()?).ok()
     }
 
     /// Ends [`Resting::watch_closely`].
     pub fn restore(&self, timeouts: &KeepaliveTimeouts) {
-        // At worst it keeps the shorter timeouts.
+        // If this fails, the connection keeps the shorter timeouts.
         let _ = self.socket.as_ref().map(|socket| timeouts.restore(socket));
     }
 
-    /// Brings it back into the current event loop.
+    /// Brings the connection back into the current event loop.
     pub fn wake(mut self) -> io::Result<Connection> {
         let socket = self.socket.take().ok_or(io::ErrorKind::NotConnected)?;
         Ok(Connection { socket: TcpStream::from_std(socket)?, tls: self.tls.take() })
@@ -318,7 +325,7 @@ pub fn is_transient(error: &io::Error) -> bool {
 fn end_cleanly(socket: &impl AsFd, tls: Option<&Tls>) {
     if let Some(tls) = tls {
         let mut session = tls.lock();
-        // Without this the other side takes it for cut, which is never wrong.
+        // If this fails, the other side takes the connection for cut off, which is never a false end.
         let _ = session.close().and_then(|()| session.flush(|sealed| socket::send(socket, sealed, false)));
     }
     let _ = socket::end_on_close(socket);
@@ -331,7 +338,8 @@ fn is_quiet(socket: &impl AsFd, tls: Option<&Tls>) -> bool {
     matches!(nothing, Err(error) if error.kind() == io::ErrorKind::WouldBlock) && !session.has_more()
 }
 
-/// When the socket is known to be empty its readiness is forgotten at once: that saves the call that would find out.
+/// Receives. If that is known to have emptied the socket, its readiness is cleared at once, which saves the call that would
+/// find nothing.
 fn receive(socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
     let mut last = 0;
     let got = socket.try_io(Interest::READABLE, || match socket::receive_and_look(socket, buffer) {

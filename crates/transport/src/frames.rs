@@ -1,4 +1,4 @@
-//! Control frames of the leg protocol (docs/design/protocol.md) on a connection. Payload is the caller's to move.
+//! Reads and sends control frames of the leg protocol (docs/design/protocol.md). Payload is left to the caller.
 
 use std::fmt::Display;
 use std::io;
@@ -10,7 +10,7 @@ use crate::connection::Connection;
 /// Reads one control frame, and not a byte more.
 ///
 /// # Errors
-/// [`io::ErrorKind::UnexpectedEof`]: the connection ended. [`io::ErrorKind::InvalidData`]: what came is no control frame, see
+/// [`io::ErrorKind::UnexpectedEof`]: the connection ended. [`io::ErrorKind::InvalidData`]: the bytes are no control frame, see
 /// [`protocol_error`].
 pub async fn read_frame(stream: &Connection) -> io::Result<(Kind, Vec<u8>)> {
     let mut header = [0; HEADER_BYTES];
@@ -21,7 +21,7 @@ pub async fn read_frame(stream: &Connection) -> io::Result<(Kind, Vec<u8>)> {
     }
 }
 
-/// The same, of whose header `n` bytes were read.
+/// As [`read_frame`], for a frame of whose `header` the first `n` bytes have been read.
 ///
 /// # Errors
 /// As [`read_frame`].
@@ -50,7 +50,7 @@ pub async fn send(stream: &Connection, kind: Kind) -> io::Result<()> {
     stream.send_all(&Header { kind, length: 0 }.encode()).await
 }
 
-/// How a frame's header broke the protocol, if `error` is about that.
+/// How a frame's header broke the protocol. `None` if `error` is another error.
 pub fn protocol_error(error: &io::Error) -> Option<&ProtocolError> {
     error.get_ref()?.downcast_ref()
 }

@@ -13,27 +13,29 @@ use crate::connection::Connection;
 use crate::frames::{invalid, protocol_error, read_frame};
 use crate::security::{Credential, Security};
 
-/// What became of a node that connected.
+/// Whether a node that connected is admitted.
 pub enum Admission {
     /// It has proven a key that may connect.
     Admitted {
-        /// Its name: the listener's in TLS, its own where the key is shared.
+        /// Its name. With TLS it is the name that the listener has for its key; with a shared key, the name that the node gives
+        /// itself.
         name: String,
-        /// What it has proven.
+        /// The keys by which it was admitted.
         credential: Credential,
         /// The connection, ready for its first request.
         connection: Connection,
     },
-    /// It has not, and was told so. The text says why.
+    /// It has not, and was told so. The text gives the reason.
     Refused(String),
 }
 
-/// Proves to the node at the other end of `socket` who this one, called `own`, is, and learns that it is the one that `security`
-/// wants. Returns the connection, and what is to be sent before the first request.
+/// Authenticates both ends of `socket`, on the side that connected: proves this node, called `own`, to the other, and checks
+/// that the other is the one that `security` names. Returns the connection, and bytes that must be sent before the first
+/// request.
 ///
 /// # Errors
-/// [`io::ErrorKind::PermissionDenied`]: one of the two does not take the other's key. [`io::ErrorKind::InvalidData`]: it speaks
-/// something else, or has refused a shared key. Anything else is the connection's.
+/// [`io::ErrorKind::PermissionDenied`]: one of the two refuses the other's key. [`io::ErrorKind::InvalidData`]: the other side
+/// speaks something else, or has refused a shared key. Any other kind is an error of the connection.
 pub async fn dial(
     socket: TcpStream,
     security: &Security<Option<Fingerprint>>,
@@ -57,10 +59,11 @@ pub async fn dial(
     }
 }
 
-/// Learns which node is at the other end of `socket`, and proves to it who this one, called `own`, is.
+/// Authenticates both ends of `socket`, on the side that accepted: finds out which node connected, and proves this node, called
+/// `own`, to it.
 ///
 /// # Errors
-/// As [`dial`]; see [`crate::is_own_key_refused`].
+/// As [`dial`]. [`crate::is_own_key_refused`] says which side has refused.
 pub async fn accept(
     socket: TcpStream,
     security: &Security<IndexMap<String, Fingerprint>>,
@@ -83,7 +86,7 @@ pub async fn accept(
                 Ok(name) => name,
                 Err(why) => {
                     let failure = Failure::new(FailureCode::Authentication, format_args!("node {own}: {why}"));
-                    // Whoever has gone is refused all the same.
+                    // An error means that the node has gone. It is refused either way.
                     let _ = connection.send_all(&encode_failed(&failure)).await;
                     connection.end_cleanly();
                     return Ok(Admission::Refused(why));
@@ -94,14 +97,14 @@ pub async fn accept(
     }
 }
 
-/// The dialler's name, if it has the key; otherwise why it is refused.
+/// Finds out whether the dialler has the shared key. Returns its name, or why it is refused.
 async fn prove(key: &Key, stream: &Connection) -> io::Result<Result<String, String>> {
     let refused = |why: &dyn Display| Ok(Err(why.to_string()));
     let mut acceptor = Acceptor::new(key.clone(), random_secret()?);
     let body = match read_frame(stream).await {
         Ok((Kind::Hello, body)) => body,
         Ok(_) => return Err(invalid("not a HELLO")),
-        // It is told not in its language, but that shows that this side has another.
+        // The dialler speaks TLS and cannot read the refusal, but it can see from it that this side does not speak TLS.
         Err(error) if protocol_error(&error) == Some(&ProtocolError::Tls) => return refused(&ProtocolError::Tls),
         Err(error) => return Err(error),
     };

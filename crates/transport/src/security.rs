@@ -1,4 +1,4 @@
-//! How two nodes know each other.
+//! How two nodes authenticate each other.
 
 use std::path::PathBuf;
 
@@ -8,20 +8,21 @@ use indexmap::IndexMap;
 
 use crate::tls::Prepared;
 
-/// How two nodes on a leg know each other, and whether they speak so that nobody else understands. `Known` is whom this
-/// node knows there.
+/// How two nodes on a leg authenticate each other, and whether what they send is encrypted. `Known` holds the other nodes' keys
+/// that this node knows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Security<Known> {
-    /// TLS 1.3, in which each proves to have the key that the other knows.
+    /// TLS 1.3. Each node proves to have the key that the other one knows.
     Tls {
         /// This node's own key.
         identity: Identity,
-        /// The others'.
+        /// The keys of the others.
         known: Known,
-        /// What follows from both.
+        /// TLS settings that are made of both, once.
         prepared: Prepared,
     },
-    /// Plain: a key that both share is proven when the connection begins. What follows is neither encrypted nor protected.
+    /// Plain: at the beginning both prove that they have the shared key. What follows is neither encrypted nor protected from
+    /// changes.
     Plain(SharedKey),
 }
 
@@ -30,21 +31,21 @@ pub enum Security<Known> {
 pub struct SharedKey {
     /// The key.
     pub key: Key,
-    /// Where it was read from.
+    /// The file that it was read from.
     pub file: PathBuf,
 }
 
-/// By what a node was admitted.
+/// The keys by which a node was admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Credential {
-    /// Its key and this node's, in TLS.
+    /// With TLS: the public keys of both nodes.
     Tls {
-        /// This node's.
+        /// This node's key.
         ours: Fingerprint,
-        /// The other's.
+        /// The other node's key.
         theirs: Fingerprint,
     },
-    /// A shared key.
+    /// On a plain leg: the shared key.
     Plain(Key),
 }
 

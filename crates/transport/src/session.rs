@@ -1,7 +1,8 @@
-//! One TLS connection's state: plain bytes on one side, records on the other. Whoever has it moves the records.
+//! The state of a TLS connection: plain bytes on one side, records on the other. It has no socket: its caller reads and writes
+//! the records.
 //!
-//! It holds no more than one read of records, opened or not, and one piece sealed for a socket that did not take it at
-//! once; while nothing moves it holds no buffer at all.
+//! It holds at most one read of records, decrypted or not, and one encrypted piece that the socket did not take at once. While
+//! nothing moves it has no buffer at all.
 
 use std::cell::{Cell, RefCell};
 use std::io;
@@ -15,27 +16,28 @@ use rustls::{AlertDescription, CertificateError, CommonState, Error, InvalidMess
 
 use crate::budget;
 
-/// The most payload of a record (RFC 8446 §5.1), and what a record has besides: header, content type, tag.
+/// The most payload of a record (RFC 8446 §5.1), and the bytes that a record has besides: header, content type, tag.
 const RECORD: usize = 16 << 10;
 const BESIDES: usize = 5 + 1 + 16;
 
-/// Read at once, and sealed at once: four full records.
+/// The most payload that is encrypted at a time: four full records. As records it has `SEALED_PIECE` bytes, which is also the
+/// most that is read at a time.
 const PIECE: usize = 4 * RECORD;
 const SEALED_PIECE: usize = 4 * (RECORD + BESIDES);
 
 thread_local! {
-    /// Where records are opened.
+    /// The buffer in which records are decrypted.
     static OPENING: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    /// A buffer for the next session that seals something.
+    /// A free buffer for the next session that encrypts something.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// One TLS connection's state.
+/// The state of a TLS connection.
 pub struct Session {
     end: End,
-    /// Received: the beginning of a record, or handshake messages that are not complete.
+    /// Received bytes that cannot be decrypted yet: the beginning of a record, or of handshake messages.
     partial: Vec<u8>,
-    /// Opened, of which `taken` bytes were taken.
+    /// Decrypted bytes. The caller has taken the first `taken` of them.
     opened: Vec<u8>,
     taken: usize,
     sealed: Sealed,
@@ -46,63 +48,63 @@ pub struct Session {
 /// How the other side's connection ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EndOfInput {
-    /// It has said so (close_notify, RFC 8446 §6.1).
+    /// With close_notify (RFC 8446 §6.1).
     Said,
-    /// It did not, and anyone on the way can make a connection end.
+    /// Without close_notify. Anyone on the path can end a TCP connection.
     Cut,
 }
 
-/// What is to be sealed.
+/// What is to be encrypted.
 #[derive(Clone, Copy)]
 enum Say<'a> {
     Nothing,
     Bytes(&'a [u8]),
-    /// That nothing follows.
+    /// close_notify: nothing follows.
     End,
 }
 
-/// The two have no type in common.
+/// rustls has no common type for the two sides.
 enum End {
     Client(UnbufferedClientConnection),
     Server(UnbufferedServerConnection),
 }
 
-/// Records to be sent.
+/// Encrypted records that are to be sent.
 #[derive(Default)]
 struct Sealed {
     bytes: Vec<u8>,
-    /// What of `bytes` was sent, and what of it is filled.
+    /// Of `bytes`, the first `filled` are in use and the first `sent` have been sent.
     sent: usize,
     filled: usize,
 }
 
-/// Where opened bytes go.
+/// Receives decrypted bytes.
 struct Sink<'a> {
     buffer: &'a mut [u8],
     filled: usize,
-    /// What `buffer` has no room for.
+    /// Takes what `buffer` has no room for.
     over: &'a mut Vec<u8>,
 }
 
-/// What a session did.
+/// The result of one step of a session.
 enum Step {
     /// There may be more to do.
     Again,
     /// It needs more records.
     Hungry,
-    /// It can seal, and has sealed what it was given.
+    /// It can encrypt, and has encrypted what it was given.
     Open,
     /// The other side has closed it.
     Closed,
 }
 
 impl Session {
-    /// Of the side that connects.
+    /// A session of the side that connects.
     pub fn client(connection: UnbufferedClientConnection) -> Self {
         Self::new(End::Client(connection))
     }
 
-    /// Of the side that accepts.
+    /// A session of the side that accepts.
     pub fn server(connection: UnbufferedServerConnection) -> Self {
         Self::new(End::Server(connection))
     }
@@ -117,17 +119,17 @@ impl Session {
         self.common().is_handshaking()
     }
 
-    /// The other side's public key, proven when the handshake is over.
+    /// The other side's public key. It is proven once the handshake is over.
     pub fn peer_key(&self) -> Option<&CertificateDer<'_>> {
         self.common().peer_certificates()?.first()
     }
 
-    /// Whether both sides mean the same protocol by what is inside.
+    /// Whether both sides have agreed on the leg protocol (ALPN).
     pub fn is_our_protocol(&self) -> bool {
         self.common().alpn_protocol() == Some(&protocol())
     }
 
-    /// Whether [`Session::receive`] has something to give without reading.
+    /// Whether [`Session::receive`] can return something without reading.
     pub fn has_more(&self) -> bool {
         self.taken < self.opened.len() || self.end_of_input.is_some()
     }
@@ -142,18 +144,18 @@ impl Session {
         !self.has_more() && !self.owes() && self.partial.is_empty()
     }
 
-    /// Bytes of memory for what was received and not taken.
+    /// The memory of bytes that were received and not taken.
     pub fn unread(&self) -> usize {
         self.partial.capacity() + self.opened.capacity()
     }
 
-    /// Bytes of memory for what is to be sent.
+    /// The memory of bytes that are to be sent.
     pub fn unsent(&self) -> usize {
         self.sealed.bytes.capacity()
     }
 
-    /// Opens what `read` gives until there is something for `buffer`. 0 is the end of the connection, if it was said;
-    /// otherwise that is [`io::ErrorKind::UnexpectedEof`].
+    /// Decrypts what `read` returns until there is something for `buffer`. 0 is the end of the connection, if the other side
+    /// has said so. Without close_notify the end is [`io::ErrorKind::UnexpectedEof`].
     pub fn receive(
         &mut self,
         buffer: &mut [u8],
@@ -180,7 +182,8 @@ impl Session {
         }
     }
 
-    /// Opens what `read` gives until `buffer` could be filled, and leaves it all to be received.
+    /// Copies what can be received into `buffer`, and leaves it to be received. Decrypts what `read` returns until that fills
+    /// `buffer`.
     pub fn peek(
         &mut self,
         buffer: &mut [u8],
@@ -199,7 +202,8 @@ impl Session {
         }
     }
 
-    /// Takes as much of `bytes` as is sealed at once, and gives it to `write`; what that does not take is owed.
+    /// Encrypts at most one piece of `bytes`, gives it to `write`, and returns how many bytes it has encrypted. What `write`
+    /// does not take is kept for [`Session::flush`].
     pub fn send(&mut self, bytes: &[u8], mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<usize> {
         self.flush(&mut write)?;
         let bytes = &bytes[..bytes.len().min(PIECE)];
@@ -210,7 +214,7 @@ impl Session {
         }
     }
 
-    /// Sends what is owed.
+    /// Sends the records that `write` has not taken yet.
     pub fn flush(&mut self, mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
         while self.owes() {
             let Sealed { bytes, sent, filled } = &mut self.sealed;
@@ -227,7 +231,7 @@ impl Session {
         self.say(Say::Nothing)
     }
 
-    /// Says that nothing follows; it is owed then.
+    /// Encrypts close_notify, for [`Session::flush`] to send.
     pub fn close(&mut self) -> io::Result<()> {
         if self.is_handshaking() { Ok(()) } else { self.say(Say::End) }
     }
@@ -243,7 +247,7 @@ impl Session {
         used.map(|_| ())
     }
 
-    /// Copies what was opened and not taken.
+    /// Copies decrypted bytes that were not taken. They stay.
     fn look(&self, buffer: &mut [u8]) -> usize {
         let rest = &self.opened[self.taken..];
         let n = rest.len().min(buffer.len());
@@ -251,7 +255,8 @@ impl Session {
         n
     }
 
-    /// Reads once and opens what came: into `buffer`, and what it has no room for behind what was opened before.
+    /// Reads once and decrypts what came into `buffer`. What `buffer` has no room for goes behind the decrypted bytes that wait
+    /// already.
     fn take_in(
         &mut self,
         buffer: &mut [u8],
@@ -277,8 +282,8 @@ impl Session {
         })
     }
 
-    /// Opens what is complete in `input`, answers what TLS itself wants answered, and seals `what` is to be said as soon as
-    /// that is allowed. Returns how much of `input` was used.
+    /// Decrypts the complete records in `input`, answers messages of TLS itself, and encrypts `what` as soon as TLS allows
+    /// that. Returns how much of `input` was used.
     fn process(&mut self, input: &mut [u8], sink: &mut Sink<'_>, what: Say<'_>) -> io::Result<usize> {
         let mut used = 0;
         loop {
@@ -294,9 +299,9 @@ impl Session {
                     };
                 }
                 Err(error) => {
-                    // One step more seals the alert by which the other side is told.
+                    // One more step encrypts the alert that tells the other side.
                     let _ = self.step(&mut input[used..], sink, Say::Nothing);
-                    // Whatever still comes is not looked at.
+                    // From now on nothing that arrives is looked at.
                     self.end_of_input = Some(EndOfInput::Cut);
                     return Err(told(&error));
                 }
@@ -344,7 +349,7 @@ fn step<Data>(
             Ok(n) => Ok(Ok(n)),
         }),
         Ok(ConnectionState::TransmitTlsData(data)) => {
-            // It is owed, in its place.
+            // The record waits in `sealed`, and is sent in its turn.
             data.done();
             Ok(Step::Again)
         }
@@ -371,7 +376,7 @@ fn step<Data>(
 
 impl Sink<'_> {
     fn put(&mut self, bytes: &[u8]) {
-        // What was put over before comes first.
+        // Once bytes are in `over`, all further ones go there, to keep their order.
         let room = if self.over.is_empty() { self.buffer.len() - self.filled } else { 0 };
         let (now, later) = bytes.split_at(bytes.len().min(room));
         self.buffer[self.filled..self.filled + now.len()].copy_from_slice(now);
@@ -381,7 +386,7 @@ impl Sink<'_> {
 }
 
 impl Sealed {
-    /// Lets `write` write behind what is filled; if it asks for more room, once more with that.
+    /// Lets `write` append a record. If `write` asks for more room, it gets it and is called once more.
     fn fill(
         &mut self,
         mut write: impl FnMut(&mut [u8]) -> Result<Result<usize, InsufficientSizeError>, Error>,
@@ -400,7 +405,7 @@ impl Sealed {
     }
 }
 
-/// The leg protocol and its version (RFC 7301).
+/// The name of the leg protocol and its version in ALPN (RFC 7301).
 pub fn protocol() -> Vec<u8> {
     format!("ekiden/{VERSION}").into_bytes()
 }
@@ -415,8 +420,8 @@ pub fn is_own_key_refused(error: &io::Error) -> bool {
     error.get_ref().is_some_and(|error| error.is::<OwnKeyRefusedError>())
 }
 
-/// What a failure of TLS means to someone who runs a node. [`io::ErrorKind::PermissionDenied`]: one of the two keys is not
-/// taken; [`io::ErrorKind::InvalidData`]: anything else.
+/// Turns an error of TLS into one for whoever runs a node. [`io::ErrorKind::PermissionDenied`]: one of the two nodes refuses
+/// the other's key. [`io::ErrorKind::InvalidData`]: anything else.
 fn told(error: &Error) -> io::Error {
     use io::ErrorKind::{InvalidData, PermissionDenied};
     let plain = "it does not speak TLS: it has a plain_key_file, or is no ekiden node";
@@ -430,7 +435,7 @@ fn told(error: &Error) -> io::Error {
         Error::AlertReceived(AlertDescription::NoApplicationProtocol) | Error::NoApplicationProtocol => {
             io::Error::new(InvalidData, "it speaks another version of the leg protocol")
         }
-        // So a listener for clients says that it speaks something else.
+        // With this alert a listener for clients answers TLS.
         Error::AlertReceived(AlertDescription::HandshakeFailure) => {
             io::Error::new(InvalidData, "it refuses to speak TLS: its address is not that of a leg listener")
         }

@@ -1,5 +1,5 @@
-//! TLS 1.3 between nodes (RFC 8446): who is at the other end is known by its key alone, sent as a raw public key (RFC 7250).
-//! Nothing is resumed and nothing is sent before the handshake ends.
+//! TLS 1.3 between nodes (RFC 8446). A node is known by its key alone, which is sent as a raw public key (RFC 7250). Sessions
+//! are not resumed, and no data is sent before the handshake ends.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -20,15 +20,15 @@ use rustls::{
 
 use crate::session::{self, Session};
 
-/// Why a node's key was not taken: the line that says so to whoever runs this node.
+/// Why a node's key was refused, as a line for whoever runs this node.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PeerKeyError {
     /// The node that was dialled has another key than the pinned one.
     #[error("it has presented the key {presented}, but its peer entry has the fingerprint {pinned}")]
     Other {
-        /// What it has.
+        /// The fingerprint of the key that it has.
         presented: Fingerprint,
-        /// What its peer entry says.
+        /// The fingerprint in its peer entry.
         pinned: Fingerprint,
     },
     /// The node that was dialled has no pinned key.
@@ -36,15 +36,15 @@ pub enum PeerKeyError {
         "its fingerprint is not pinned; it has presented {0}: add that to the peer if `ekiden keygen --show` says so there"
     )]
     NotPinned(Fingerprint),
-    /// The node that connects is not among those that may.
+    /// The node that connects has none of the keys that may.
     #[error(
         "it has presented the key {0}, which is none of this listener's nodes; if `ekiden keygen --show` says so on a node that may connect, add it with `ekiden peer allow`"
     )]
     NotAllowed(Fingerprint),
 }
 
-/// What the sessions with a peer, or of a listener, have in common. It is made for the first of them and follows from the
-/// keys that stand beside it in the configuration, so any two are equal.
+/// The TLS settings that all sessions with a peer, or of a listener, share. They are made for the first session, from the keys
+/// beside this in the configuration. So they do not count when configurations are compared: any two are equal.
 #[derive(Clone, Default)]
 pub struct Prepared(Arc<Common>);
 
@@ -64,7 +64,7 @@ impl Prepared {
                 self.0.client.get_or_init(|| fresh).clone()
             }
         };
-        // Of no meaning here: nodes are known by their keys.
+        // TLS asks for a server's name. It has no meaning here, because nodes are known by their keys.
         let name = ServerName::try_from("ekiden").map_err(|_| Error::General("the name of a node".into()))?;
         Ok(Session::client(UnbufferedClientConnection::new(config, name)?))
     }

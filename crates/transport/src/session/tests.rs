@@ -8,7 +8,7 @@ use super::*;
 use crate::tls::Prepared;
 use ekiden_keys::{Fingerprint, Identity};
 
-/// A line in each direction, of which no call takes or gives more than `most`.
+/// Two sessions, with a line in each direction. No read or write on a line moves more than `most` bytes.
 struct Pair {
     client: Session,
     server: Session,
@@ -41,7 +41,7 @@ fn read(line: &mut VecDeque<u8>, most: usize) -> impl FnMut(&mut [u8]) -> io::Re
     }
 }
 
-/// Takes what has come, and sends what is to be said to it.
+/// Receives what has come, and sends the answer.
 fn go_on(
     session: &mut Session,
     from: &mut VecDeque<u8>,
@@ -177,7 +177,7 @@ fn keys_are_changed_on_the_way() {
         traffic.refresh_traffic_keys().unwrap();
         let data = noise(200_000);
         assert!(pair.up(&data, 65_536) == data);
-        // The answer to a change goes with what is sent next.
+        // The answer to a key change is sent with the next data.
         pair.server.send(b"x", write(&mut pair.down, 1 << 20)).unwrap();
         assert_eq!(pair.client.receive(&mut [0; 9], read(&mut pair.down, 1 << 20)).unwrap(), 1);
     }
@@ -214,7 +214,7 @@ fn a_changed_bit_is_found_wherever_it_is() {
         let got = pair.server.receive(&mut [0; 20_000], read(&mut pair.up, 1 << 20));
         assert!(got.is_err(), "bit in byte {at}");
         if at > 4 {
-            // What comes behind it is too late.
+            // Data behind it is too late.
             pair.client.send(b"more", write(&mut pair.up, 1 << 20)).unwrap();
             let got = pair.server.receive(&mut [0; 9], read(&mut pair.up, 1 << 20));
             assert_eq!(got.unwrap_err().kind(), io::ErrorKind::UnexpectedEof, "after byte {at}");

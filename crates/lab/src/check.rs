@@ -20,10 +20,11 @@ use crate::{Error, Lab};
 const PROBES: u32 = 300;
 /// The interval between probes beside a flow.
 const PROBE_INTERVAL: Duration = Duration::from_millis(3);
-/// Idle round-trip time over nominal: at the median, and at the 99th percentile.
+/// By how much an idle round-trip time may exceed the nominal one: at the median, and at the 99th percentile.
 const IDLE_P50_MS: f64 = 0.2;
 const IDLE_P99_MS: f64 = 1.0;
-/// Part by which throughput may miss the rate less headers, and the queue's delay may miss queue over rate.
+/// The fraction by which throughput may differ from the rate less headers, and the queue's delay from the queue's size over the
+/// rate.
 const THROUGHPUT: f64 = 0.02;
 const QUEUE_DELAY: f64 = 0.05;
 /// The part of a flow's time that is left out at its start: TCP is still finding the rate.
@@ -38,11 +39,11 @@ pub struct Check {
     pub unit: &'static str,
     /// What follows from the scenario.
     pub expected: f64,
-    /// What it was.
+    /// The measured value.
     pub measured: f64,
     /// The least and the largest value that pass.
     pub tolerance: [f64; 2],
-    /// Whether it is within.
+    /// Whether the measured value is within the tolerance.
     pub passed: bool,
 }
 

@@ -20,9 +20,9 @@ const WAIT: Duration = Duration::from_millis(100);
 /// A slow start threshold of this or more means none.
 const NO_SSTHRESH: u32 = i32::MAX as u32;
 
-/// Registers those of ekiden's own congestion controls that the scenario uses, for as long as the result lives: for programs
-/// that build several labs. A process without the capabilities for it uses what is registered already; the result then lacks
-/// those.
+/// Registers those of ekiden's own congestion controls that the scenario uses, for as long as the result lives. It is for
+/// programs that build several labs. A process that may not register uses those that are registered already, which the result
+/// then lacks.
 ///
 /// # Errors
 /// [`Error::OwnCongestion`].
@@ -51,21 +51,22 @@ pub(crate) struct Tracer {
     listening: Option<Listening>,
 }
 
-/// The thread; it ends with this.
+/// The thread that fetches events. It ends when this is dropped.
 struct Listening {
     names: Names,
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<Collected>>,
 }
 
-/// Which node an event is about.
+/// Finds the node that an event is about.
 struct Names {
     namespaces: HashMap<u64, String>,
     addresses: HashMap<IpAddr, String>,
 }
 
 impl Tracer {
-    /// Starts to trace, if the scenario uses any. If another process traces already, the lab runs without.
+    /// Starts to trace, if the scenario uses a congestion control of ekiden's own. If another process traces already, the lab
+    /// runs without a trace.
     pub(crate) fn start(lab: &Lab) -> Result<Option<Self>, Error> {
         if !uses_any(&lab.scenario) {
             return Ok(None);

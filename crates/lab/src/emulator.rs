@@ -28,7 +28,7 @@ use counters::Counters;
 
 /// The shortest time between two turns of the thread under load.
 const TICK_NS: u64 = 200_000;
-/// How long before a frame is due the thread stops sleeping and spins, when little is sent: a timer is that late.
+/// With few frames, the thread stops sleeping this long before a frame is due, and busy-waits: a timer may be that late.
 const SPIN_NS: u64 = 50_000;
 /// Load is this many frames within [`LOAD_WINDOW_NS`]: from there on ticks cost less than waking for each frame.
 const LOAD_FRAMES: u64 = 10;
@@ -226,7 +226,7 @@ impl Driver {
         let sockets = self.shared.sockets.iter().map(|socket| PollFd::new(socket.as_fd(), PollFlags::POLLIN));
         let stop = PollFd::new(self.stop.as_fd(), PollFlags::POLLIN);
         let mut waited: Vec<_> = sockets.chain([stop]).collect();
-        // An interruption is as good as a frame: the caller looks.
+        // A signal may end the sleep early: the caller looks for frames in any case.
         let _ = ppoll(&mut waited, timeout, None);
     }
 }

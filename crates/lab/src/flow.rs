@@ -68,7 +68,8 @@ struct Running<'a> {
     /// Time zero of the record, by the monotonic clock.
     origin_ns: u64,
     connections: Vec<Connection>,
-    /// The first thing that went wrong with what arrived; connections are told apart only by what arrives on them.
+    /// The first difference between what arrived and what was sent: the connection and the offset. Only by what arrives on them
+    /// can connections be told apart.
     differs: Mutex<Option<(u32, u64)>>,
     senders_left: AtomicU64,
     last_arrival_ns: AtomicU64,

@@ -1,5 +1,5 @@
-//! The data of a flow's connection: a sequence that looks random and can be had at any offset, so that every byte that
-//! arrives can be compared wherever it stands.
+//! The data of a flow's connection: a sequence that looks random and can be computed at any offset. So every byte that arrives
+//! can be compared.
 
 use ekiden_link::random::{derive, word};
 
@@ -34,14 +34,14 @@ impl Payload {
 
 /// Compares what arrives on a connection with what was sent on it, whichever of the flow's connections it is.
 pub(crate) struct Comparison {
-    /// Those that fit what has arrived; one, as soon as eight bytes have.
+    /// The connections whose payload fits what has arrived. From eight bytes on it is one.
     candidates: Vec<(u32, Payload)>,
     expected: Vec<u8>,
     received_bytes: u64,
 }
 
 impl Comparison {
-    /// For one of `parallel` connections.
+    /// A comparison for one of the flow's `parallel` connections.
     pub fn new(seed: u64, flow: &str, parallel: u32) -> Self {
         let candidates = (0..parallel).map(|n| (n, Payload::new(seed, flow, n))).collect();
         Self { candidates, expected: Vec::new(), received_bytes: 0 }

@@ -65,7 +65,7 @@ impl Lab {
             if !is_ready {
                 let said = fs::read_to_string(&log).unwrap_or_default();
                 let reason = match said.trim().lines().last() {
-                    // Nobody has written the file that it may name, and it is gone with the lab.
+                    // Takes out the path of the configuration: it was made for the lab and is gone with it.
                     Some(line) => line.replace(&format!("{}/", place.display()), ""),
                     None => format!("it did not get ready within {} s, and said nothing", START_LIMIT.as_secs()),
                 };
@@ -77,7 +77,7 @@ impl Lab {
 
     fn proxy_config(&self, name: &str, node: &Node) -> Result<String, Error> {
         let own = self.address(name)?;
-        // Plain: the lab compares ways of going a distance, all of them without encryption.
+        // Plain legs: the lab compares ways over a distance, none of them with encryption.
         let plain = "plain_key_file = \"key\"\n";
         let mut text = format!("name = \"{name}\"\n");
         let mut listen = |label: &str, kind: &str, port: u16, more: &str| {

@@ -106,7 +106,7 @@ fn is_abandoned(directory: &Path) -> io::Result<bool> {
 fn make_run_directory() -> io::Result<(PathBuf, Flock<File>)> {
     let name = format!("{PREFIX}{}-", std::process::id());
     let directory = tempfile::Builder::new().prefix(&name).tempdir()?;
-    // Locked before it has its name: others take what is called so and is not locked for a leftover.
+    // Locked before it gets its name: a directory with such a name that is not locked counts as a leftover.
     let unnamed = directory.path().join("making");
     let lock = Flock::lock(File::create_new(&unnamed)?, FlockArg::LockExclusive).map_err(|(_, errno)| errno)?;
     fs::rename(unnamed, directory.path().join(LOCK))?;

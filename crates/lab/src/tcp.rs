@@ -57,7 +57,7 @@ pub(crate) fn is_available(name: &str) -> bool {
     available().iter().any(|available| available == name)
 }
 
-/// That the kernel does not have the congestion control that the node asks for.
+/// The error that the kernel does not have the congestion control that the node asks for.
 pub(crate) fn no_congestion(node: &str, tcp: &Tcp, available: &[String]) -> Error {
     Error::Congestion { node: node.into(), name: tcp.congestion.clone(), available: available.join(", ") }
 }

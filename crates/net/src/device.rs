@@ -1,4 +1,4 @@
-//! Settings of a network device that netlink does not offer, or only recent kernels.
+//! Settings of a network device for which there is no netlink message, or none in wide use.
 
 use std::io;
 use std::os::fd::AsRawFd;

@@ -108,8 +108,8 @@ fn listen_hint(address: &SocketAddr, error: &io::Error) -> String {
 /// Connections that may wait to be accepted; the kernel caps it at net.core.somaxconn.
 const BACKLOG: i32 = 4096;
 
-/// Listens on `address` with SO_REUSEPORT, so that every worker thread can have a socket of its own. On `[::]` it takes IPv4 too,
-/// unless `only_v6`; its clients' addresses are then plain IPv4 addresses.
+/// Listens on `address` with SO_REUSEPORT, so that every worker thread can have a socket of its own. On `[::]` it takes IPv4
+/// too, unless `only_v6`. The addresses of its IPv4 clients are then plain IPv4 addresses.
 /// Accepted connections inherit no-delay, keep-alive, linger-zero (see [`end_on_close`]) and `options`.
 pub fn listen(address: SocketAddr, only_v6: bool, options: &TcpOptions) -> Result<TcpListener, SocketError> {
     listen_on(new_socket(address, options)?, address, only_v6)

@@ -13,7 +13,8 @@ const fn op(code: u32, jump: (u8, u8), k: u32) -> libc::sock_filter {
     libc::sock_filter { code: code as u16, jt: jump.0, jf: jump.1, k }
 }
 
-/// From now on `listener` gets no new connections: SYNs are dropped as if they were lost. Those whose handshake has begun go on.
+/// From now on `listener` gets no new connections: SYNs are dropped as if they were lost. Connections whose handshake has begun
+/// go on.
 ///
 /// # Errors
 /// The kernel's.

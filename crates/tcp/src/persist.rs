@@ -1,4 +1,5 @@
-//! The persist timer: zero-window probes, and the override timeout for small windows (RFC 9293, sections 3.8.6.1 and 3.8.6.2.1).
+//! The persist timer: zero-window probes, and the override timeout for small windows (RFC 9293, sections 3.8.6.1 and
+//! 3.8.6.2.1).
 
 use ekiden_units::Time;
 

@@ -156,7 +156,7 @@ fn replace(file: &Path, text: &str) -> io::Result<()> {
     written
 }
 
-/// The item of `parent` under `key`. If there is none, it becomes a new table, inline if `parent` is.
+/// The item of `parent` under `key`. If there is none, a new table, inline if `parent` is a value.
 fn child<'a>(parent: &'a mut Item, key: &str) -> Result<&'a mut Item, String> {
     let new = if parent.is_value() { value(InlineTable::new()) } else { Item::Table(Table::new()) };
     Ok(table(parent)?.entry(key).or_insert(new))

@@ -213,7 +213,7 @@ impl Source<'_> {
                 RawReply::Early => Reply::Early,
                 RawReply::Connected => Reply::Connected,
             }),
-            // Such a client has no protocol in which it could wait for a reply: the kernel has accepted its connection already.
+            // These clients wait for no reply: the kernel has accepted their connection already.
             (None, RawKind::Forward | RawKind::Transparent) => Ok(Reply::Early),
             (None, RawKind::Socks5 | RawKind::Http | RawKind::Leg) => Ok(Reply::Connected),
         }

@@ -107,7 +107,8 @@ impl Config {
     fn limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\n[limits]")?;
         for (key, value) in self.limits.written() {
-            // A comment unless it is set: set, it would replace the bound by the open-file limit, see `limits_clients`.
+            // Printed as a comment if it is not set. To set it would lift the bound by the open-file limit (see
+            // `limits_clients`).
             let mark = if key == "client_connections" && !self.limits.limits_clients { "# " } else { "" };
             writeln!(f, "{mark}{key} = {value}")?;
         }

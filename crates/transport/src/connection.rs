@@ -46,8 +46,8 @@ impl Connection {
     /// known.
     ///
     /// # Errors
-    /// [`io::ErrorKind::PermissionDenied`] if one of the two nodes refuses the other's key. The other side has been sent an
-    /// alert.
+    /// [`io::ErrorKind::PermissionDenied`] if one of the two nodes refuses the other's key. If it is this one, the other has
+    /// been sent an alert.
     pub async fn start_tls(socket: TcpStream, session: Session) -> io::Result<Self> {
         let connection = Self { socket, tls: Some(Tls(Box::new(Mutex::new(session)))) };
         match connection.shake_hands().await {

@@ -17,7 +17,7 @@ use crate::stream::pump::{Pump, PumpError};
 /// The most bytes read at a time.
 const PIECE: usize = 16 << 10;
 
-/// This many bytes or more of a known number go through the pump rather than through the buffer.
+/// If this many bytes or more are due, they go through the pump rather than through the buffer.
 const WORTH_PUMPING: u64 = 64 << 10;
 
 /// The reading half: the frame decoder, and bytes that were read but not yet used.

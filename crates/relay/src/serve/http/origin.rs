@@ -33,8 +33,8 @@ impl Origin {
     }
 }
 
-/// Gives an origin up between two requests. The kernel delivers what a directly connected origin has not yet taken of the
-/// requests that it has answered. To a node the end is said, and its connection serves the next stream once that node has
+/// Gives up an origin between two requests. A directly connected origin may not have taken all of the requests that it has
+/// answered: the kernel delivers the rest. To a node END is sent, and the connection serves the next stream once that node has
 /// delivered all. Draining waits for that.
 pub fn finish(node: &Arc<Node>, origin: Option<Origin>) {
     let Some(Origin { upstream, reader, .. }) = origin else { return };

@@ -73,19 +73,19 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Accepted connections at one time, each until its stream has been delivered, or as many as there are descriptors for. More wait in the kernel's queue.
+    /// Accepted connections at one time, or as many as the open-file limit allows. Each counts until its stream has been delivered. More wait in the kernel's queue.
     connections: Count = (Count(16_384)), Count(1)..=Count(1_000_000);
-    /// Of them, those of one client's address; an IPv6 network of 64 bits counts as one.
+    /// How many of these one client's address may have. An IPv6 /64 network counts as one address.
     client_connections: Count = (Count(4096)), Count(1)..=Count(1_000_000);
     /// New connections per second of one client's address, and as many at once.
     client_rate: Count = (Count(1000)), Count(1)..=Count(1_000_000);
-    /// The same for clients on this machine, whose address is a loopback one. With `client_rate` set, that is the default.
+    /// The same for clients at a loopback address. If `client_rate` is set, its value is the default.
     loopback_rate: Count = (Count(1_000_000)), Count(1)..=Count(1_000_000);
     /// Connections at one time of each user, where a listener has `users`.
     user_connections: Count = (Count(4096)), Count(1)..=Count(1_000_000);
     /// New connections per second of each user, and as many at once.
     user_rate: Count = (Count(1000)), Count(1)..=Count(1_000_000);
-    /// Bytes that were read and not yet taken by their receivers, in all streams together, from which on nothing new begins.
+    /// When all streams together hold this many bytes that their receivers have not taken, nothing new begins.
     memory: Bytes = (Bytes::mib(1024)), Bytes::mib(1)..=Bytes::mib(1 << 20);
     /// For everything a client or node says before its request is known, and for its password to be checked.
     handshake: Time = (Time::secs(10)), Time::ms(1)..=DAY;
@@ -93,7 +93,7 @@ limits! {
     connect: Time = (Time::secs(10)), Time::ms(1)..=DAY;
     /// How long an HTTP request may stand still before its response begins; then 504.
     response: Time = (Time::secs(300)), Time::ms(1)..=DAY;
-    /// How long a stream may go without its receivers' taking anything, in both directions; then it is reset, a quarter of this later at most.
+    /// A stream is reset when its receivers have taken nothing for this long, in either direction. It may be a quarter late.
     idle: Time = none, Time::ms(1)..=DAY;
     /// How long a stream may run; then it is reset.
     lifetime: Time = none, Time::ms(1)..=DAY;
@@ -101,11 +101,11 @@ limits! {
     drain: Time = (Time::secs(10)), Time::ms(0)..=DAY;
     /// Bytes of an HTTP message's head. A longer one of a client gets 431, of an origin 502.
     http_head_size: Bytes = (Bytes::kib(64)), Bytes::kib(1)..=Bytes::mib(1);
-    /// Header fields in it; likewise.
+    /// Header fields of an HTTP message. More get the same answers.
     http_fields: Count = (Count(128)), Count(8)..=Count(1000);
     /// The most warm connections kept to each peer.
     pool: Count = (Count(64)), Count(0)..=Count(1000);
-    /// How long each is kept unused, but for as many as the peer's `warm` says; and a client's idle HTTP connection.
+    /// How long an unused warm connection is kept, beyond the peer's `warm` ones. Also how long a client's idle HTTP connection is kept.
     pool_idle: Time = (Time::secs(60)), Time::ms(1)..=DAY;
 }
 

@@ -47,7 +47,7 @@ pub type RawCongestion = IndexMap<Spanned<String>, IndexMap<Spanned<String>, Spa
 section! {
     #[derive(Default, Clone)]
     RawTcp: "[tcp]"
-    /// Congestion control: the kernel's, or one of ekiden's own, which the node brings into the kernel. With one that cannot be had the node does not start.
+    /// Congestion control: the kernel's, or one of ekiden's own, which the node brings into the kernel. If it is not available and there is no fallback, the node does not start.
     congestion: Option<Spanned<String>> = "a name such as \"reno\"", default "the kernel's";
     /// One of the kernel's own, used instead, with a warning in the log.
     congestion_fallback: Option<Spanned<String>> = "a name";
@@ -55,9 +55,9 @@ section! {
     send_buffer: Option<Spanned<Bytes>> = range(&BUFFERS), default "the kernel's auto-tuning";
     /// Setting it turns auto-tuning off. Beyond `net.core.rmem_max` it needs CAP_NET_ADMIN.
     receive_buffer: Option<Spanned<Bytes>> = range(&BUFFERS), default "the kernel's auto-tuning";
-    /// How long the other end may be silent before it is probed, then six times as often. Also bounds the pauses between retransmissions to a sixth of it.
+    /// After this much silence the other end is probed, then again after every sixth of it. A sixth of it also bounds the pauses between retransmissions.
     keepalive: Option<Spanned<Time>> = range(&KEEPALIVES), default KEEPALIVE;
-    /// How long what was sent may go unacknowledged before the connection counts as broken (TCP_USER_TIMEOUT). It also ends connections whose receiver lives and reads nothing for so long.
+    /// How long sent data may stay unacknowledged before the connection is broken (TCP_USER_TIMEOUT). It also breaks connections whose receiver is alive but reads nothing for this long.
     user_timeout: Option<Spanned<Time>> = range(&USER_TIMEOUTS), default "the kernel's";
 }
 
@@ -124,7 +124,7 @@ section! {
 section! {
     #[derive(Default)]
     RawExit: "[exit]"
-    /// For clients in these networks that a transparent listener has told of, it connects from the client's own address and port.
+    /// For clients in these networks whose connections a transparent listener has taken, the exit connects from the client's own address and port.
     client_addresses: Option<Vec<Spanned<String>>> = "[networks]";
     /// Destinations that it connects to although their addresses are not public, or are this host's own.
     allow: Option<Vec<Spanned<String>>> = "[destinations]";
@@ -134,7 +134,7 @@ section! {
     RawPeer: "[peer.NAME]"
     /// Where its leg listener is.
     address: Spanned<String> = "host:port";
-    /// Of its key. Without one it is dialled only to show which it has.
+    /// The fingerprint of its key. Without one it is dialled only to show which key it has.
     fingerprint: Option<Spanned<String>> = "\"sha256:...\"";
     /// Instead of `fingerprint`: the key that both share, for a leg without encryption.
     plain_key_file: Option<Spanned<String>> = "a file, made by `ekiden keygen --shared`";

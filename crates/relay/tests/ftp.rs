@@ -130,12 +130,6 @@ fn length(head: &str) -> usize {
     line.unwrap_or_else(|| panic!("{head}")).parse().unwrap()
 }
 
-fn body(client: &mut TcpStream, length: usize) -> Vec<u8> {
-    let mut body = vec![0; length];
-    client.read_exact(&mut body).unwrap();
-    body
-}
-
 /// The status and the text of a refusal.
 fn refusal(chain: &Chain, url: &str) -> (u16, String) {
     let mut client = connect(chain.address("web"));

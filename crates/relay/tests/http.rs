@@ -36,12 +36,6 @@ fn say(stream: &mut TcpStream, text: &str) -> bool {
     stream.write_all(text.as_bytes()).is_ok()
 }
 
-fn body(stream: &mut TcpStream, length: usize) -> Vec<u8> {
-    let mut body = vec![0; length];
-    stream.read_exact(&mut body).unwrap();
-    body
-}
-
 #[test]
 fn heads_are_rewritten_for_the_next_hop() {
     let (sender, heads) = mpsc::channel();

@@ -3,7 +3,7 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 use common::*;
@@ -57,7 +57,7 @@ fn a_client_that_ended_its_side_is_waited_for_but_not_for_ever() {
         write!(client, "GET http://{origin}/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
         let mut server = accept(&host);
         read_head(&mut server);
-        client.shutdown(std::net::Shutdown::Write).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
         if answers {
             std::thread::sleep(Duration::from_millis(100));
             server.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
@@ -127,5 +127,72 @@ fn an_origin_that_resets_while_it_is_sent_a_body_has_not_ended_its_response() {
             // Where the reset has overtaken the response, the node has one of its own to give.
             assert!(!ended || all.starts_with(b"HTTP/1.1 502 "), "{count} nodes: {}", String::from_utf8_lossy(&all));
         }
+    }
+}
+
+/// A response that is complete, whatever is still to be read of the request.
+const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+
+/// Sends the head of a request with a body of `length` bytes; its origin answers at once.
+fn answered_early(chain: &Chain, length: usize, answer: &[u8]) -> (TcpStream, TcpStream) {
+    let (host, origin) = listener();
+    let mut client = connect(chain.address("web"));
+    write!(client, "POST http://{origin}/ HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n\r\n").unwrap();
+    let mut server = accept(&host);
+    read_head(&mut server);
+    server.write_all(answer).unwrap();
+    read_head(&mut client);
+    assert_eq!(body(&mut client, 2), b"ok");
+    (client, server)
+}
+
+#[test]
+fn an_origin_that_answers_early_and_reads_on_gets_the_whole_request() {
+    const CLOSING: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+    const UNTIL_END: &[u8] = b"HTTP/1.1 200 OK\r\n\r\nok";
+    // More than all buffers on the way hold.
+    let data = noise(20_000_000, 14);
+    for (count, answer) in
+        [0, 1, 2].into_iter().flat_map(|count| [ANSWER, CLOSING, UNTIL_END].map(|answer| (count, answer)))
+    {
+        let chain = Chain::new(count);
+        let (mut client, mut server) = answered_early(&chain, data.len(), answer);
+        if answer == UNTIL_END {
+            // The client sees the end of the response before it has sent its request.
+            server.shutdown(Shutdown::Write).unwrap();
+            assert!(ends_cleanly(&mut client));
+        }
+        std::thread::scope(|scope| {
+            scope.spawn(|| client.write_all(&data).unwrap());
+            assert!(body(&mut server, data.len()) == data, "{count} nodes");
+        });
+    }
+}
+
+#[test]
+fn a_client_is_served_again_when_all_of_a_request_that_was_answered_early_is_sent() {
+    for count in [0, 1] {
+        let chain = Chain::new(count);
+        let (mut client, mut server) = answered_early(&chain, 3, ANSWER);
+        let address = server.local_addr().unwrap();
+        write!(client, "abcGET http://{address}/ HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+        assert_eq!(body(&mut server, 3), b"abc");
+        read_head(&mut server);
+        server.write_all(ANSWER).unwrap();
+        read_head(&mut client);
+    }
+}
+
+#[test]
+fn a_client_that_sends_no_more_after_an_early_answer_has_it_and_its_origin_no_end() {
+    for count in [0, 1] {
+        let chain = Chain::new(count);
+        let refusal = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+        let (mut client, mut server) = answered_early(&chain, 1_000_000, refusal);
+        client.write_all(b"abc").unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        assert!(ends_cleanly(&mut client));
+        assert!(!ends_cleanly(&mut server), "{count} nodes");
+        wait_until("nothing is left", || chain.entry.connections() == 0);
     }
 }

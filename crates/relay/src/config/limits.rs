@@ -91,7 +91,7 @@ limits! {
     handshake: Time = (Time::secs(10)), Time::ms(1)..=DAY;
     /// To reach a destination or a node, its name's lookup and all its addresses included.
     connect: Time = (Time::secs(10)), Time::ms(1)..=DAY;
-    /// How long an HTTP request may stand still before its response begins; then 504.
+    /// How long an HTTP request may stand still. Before its response begins the client gets 504; after the response the connections are closed.
     response: Time = (Time::secs(300)), Time::ms(1)..=DAY;
     /// A stream is reset when its receivers have taken nothing for this long, in either direction. It may be a quarter late.
     idle: Time = none, Time::ms(1)..=DAY;

@@ -7,9 +7,11 @@ mod head;
 mod origin;
 
 use std::io;
+use std::net::Shutdown;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use ekiden_relay_proto::http::{
     Body, Chunked, HttpError, Request, Response, parse_request, parse_response, status_message,
@@ -17,6 +19,7 @@ use ekiden_relay_proto::http::{
 use ekiden_relay_proto::mixup::Spoken;
 use ekiden_transport::Connection;
 use ekiden_transport::budget::Holding;
+use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
@@ -329,7 +332,7 @@ impl Client<'_> {
         let has_begun = AtomicBool::new(false);
         let receiving = respond(request, &self.limits, reader, &side.stream, &self.stream, can_repeat, &has_begun);
         let has_body = request.body != Body::Length(0);
-        let exchanging = both(sending, has_body, receiving);
+        let exchanging = both(sending, has_body, receiving, &self.stream, self.limits.response);
         let exchanged = attended(&self.stream, &self.limits, has_body, &has_begun, exchanging).await;
         let (response, sent) = exchanged.map_err(|failed| match failed {
             // This is an error of the request's body: that of a response comes only after the response has begun.
@@ -411,35 +414,51 @@ async fn attended<T>(
     }
 }
 
-/// How much of a request's body had been sent when its response was complete.
+/// How much of a request's body was sent.
 enum Sent {
     All,
+    /// The client said no more of it after the response was complete.
     Part,
     /// The origin's connection broke meanwhile.
     Broken,
 }
 
-/// Sends a request's body while its response is received: either may come first.
-async fn both<T>(
+/// Sends a request's body while its response is received. An origin may answer before it has read the body, and read on: the
+/// rest is sent too, as long as `client` says it and no pause is longer than `limit`.
+async fn both(
     sending: impl Future<Output = Result<(), PumpError>>,
     has_body: bool,
-    receiving: impl Future<Output = Result<T, Failed>>,
-) -> Result<(T, Sent), Failed> {
+    receiving: impl Future<Output = Result<Response, Failed>>,
+    client: &Connection,
+    limit: Duration,
+) -> Result<(Response, Sent), Failed> {
     let (mut sending, mut receiving) = (pin!(sending), pin!(receiving));
-    let mut is_sending = has_body;
-    let mut state = if has_body { Sent::Part } else { Sent::All };
+    let mut sent = (!has_body).then_some(Sent::All);
     loop {
         tokio::select! {
-            sent = &mut sending, if is_sending => {
-                is_sending = false;
-                match sent {
-                    Ok(()) => state = Sent::All,
-                    // The origin may have answered before it stopped listening.
-                    Err(PumpError::Send(_)) => state = Sent::Broken,
-                    Err(error) => return Err(Failed::Reset(error)),
+            ended = &mut sending, if sent.is_none() => sent = Some(match ended {
+                Ok(()) => Sent::All,
+                // The origin may have answered before it stopped listening.
+                Err(PumpError::Send(_)) => Sent::Broken,
+                Err(error) => return Err(Failed::Reset(error)),
+            }),
+            answered = &mut receiving => {
+                let response = answered?;
+                if let Some(sent) = sent {
+                    return Ok((response, sent));
                 }
+                // The end of the connection may be the end of the response, and a client that sees it may say no more.
+                if !response.keeps_client {
+                    let _ = SockRef::from(client.socket()).shutdown(Shutdown::Write);
+                }
+                let sent = match while_moving(limit, &AtomicBool::new(false), sending).await {
+                    Some(Ok(())) => Sent::All,
+                    Some(Err(PumpError::Send(_))) => Sent::Broken,
+                    // The client has its response, and is not reset.
+                    Some(Err(_)) | None => Sent::Part,
+                };
+                return Ok((response, sent));
             }
-            answered = &mut receiving => return Ok((answered?, state)),
         }
     }
 }

@@ -331,6 +331,13 @@ pub fn read_head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).unwrap()
 }
 
+/// Reads a body of this length.
+pub fn body(stream: &mut TcpStream, length: usize) -> Vec<u8> {
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).unwrap();
+    body
+}
+
 /// Closes with a reset.
 pub fn reset(stream: TcpStream) {
     SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();

@@ -2,33 +2,26 @@
 //! closes or asks for a tunnel.
 
 mod body;
+mod exchange;
 mod ftp;
 mod head;
 mod origin;
 
-use std::io;
-use std::net::Shutdown;
-use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use ekiden_relay_proto::http::{
-    Body, Chunked, HttpError, Request, Response, parse_request, parse_response, status_message,
-};
+use ekiden_relay_proto::http::{Body, Chunked, HttpError, Request, parse_request, status_message};
 use ekiden_relay_proto::mixup::Spoken;
 use ekiden_transport::Connection;
 use ekiden_transport::budget::Holding;
-use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use self::head::response_head;
+use self::exchange::{Exchange, Sent, gone};
 use self::origin::{Origin, finish};
 use super::caller::Caller;
 use super::departure::{End, unless_it_leaves};
 use super::login::{self, Login};
-use super::timeouts::{LINGER, end_first, leaving, left, while_moving};
+use super::timeouts::{LINGER, end_first, left};
 use super::{Stream, log_failure, user_quota};
 use crate::access::logins::Crowded;
 use crate::access::quota::QuotaGuard;
@@ -329,16 +322,12 @@ impl Client<'_> {
         }
         let chunked = Chunked::new(false).without(&request.listed);
         let sending = self.reader.pass_body(request.body, chunked, &self.stream, side.output());
-        let has_begun = AtomicBool::new(false);
-        let receiving = respond(request, &self.limits, reader, &side.stream, &self.stream, can_repeat, &has_begun);
-        let has_body = request.body != Body::Length(0);
-        let exchanging = both(sending, has_body, receiving, &self.stream, self.limits.response);
-        let exchanged = attended(&self.stream, &self.limits, has_body, &has_begun, exchanging).await;
+        let exchange = Exchange::new(request, &self.stream, &self.limits);
+        let receiving = exchange.respond(reader, &side.stream, can_repeat);
+        let exchanged = exchange.attended(exchange.both(sending, receiving)).await;
         let (response, sent) = exchanged.map_err(|failed| match failed {
             // This is an error of the request's body: that of a response comes only after the response has begun.
-            Failed::Reset(PumpError::Malformed(reason)) if !has_begun.load(Ordering::Relaxed) => {
-                Failed::Tell(400, reason.into())
-            }
+            Failed::Reset(PumpError::Malformed(reason)) if !exchange.has_begun() => Failed::Tell(400, reason.into()),
             other => other,
         })?;
         match sent {
@@ -393,109 +382,4 @@ impl Client<'_> {
             false => self.stream.end_cleanly(),
         }
     }
-}
-
-/// Runs `work` as long as the client is connected and, until a response `has_begun`, data moves.
-async fn attended<T>(
-    client: &Connection,
-    limits: &Limits,
-    has_body: bool,
-    has_begun: &AtomicBool,
-    work: impl Future<Output = Result<T, Failed>>,
-) -> Result<T, Failed> {
-    let leaving = leaving(client.socket(), has_body, limits.pool_idle, has_begun);
-    tokio::select! {
-        biased;
-        done = while_moving(limits.response, has_begun, work) => {
-            let text = || format!("the origin did not answer within limits.response ({:?})", limits.response);
-            done.unwrap_or_else(|| Err(Failed::Tell(504, text())))
-        }
-        () = leaving => Err(Failed::Reset(PumpError::Receive(io::ErrorKind::ConnectionAborted.into()))),
-    }
-}
-
-/// How much of a request's body was sent.
-enum Sent {
-    All,
-    /// The client said no more of it after the response was complete.
-    Part,
-    /// The origin's connection broke meanwhile.
-    Broken,
-}
-
-/// Sends a request's body while its response is received. An origin may answer before it has read the body, and read on: the
-/// rest is sent too, as long as `client` says it and no pause is longer than `limit`.
-async fn both(
-    sending: impl Future<Output = Result<(), PumpError>>,
-    has_body: bool,
-    receiving: impl Future<Output = Result<Response, Failed>>,
-    client: &Connection,
-    limit: Duration,
-) -> Result<(Response, Sent), Failed> {
-    let (mut sending, mut receiving) = (pin!(sending), pin!(receiving));
-    let mut sent = (!has_body).then_some(Sent::All);
-    loop {
-        tokio::select! {
-            ended = &mut sending, if sent.is_none() => sent = Some(match ended {
-                Ok(()) => Sent::All,
-                // The origin may have answered before it stopped listening.
-                Err(PumpError::Send(_)) => Sent::Broken,
-                Err(error) => return Err(Failed::Reset(error)),
-            }),
-            answered = &mut receiving => {
-                let response = answered?;
-                if let Some(sent) = sent {
-                    return Ok((response, sent));
-                }
-                // The end of the connection may be the end of the response, and a client that sees it may say no more.
-                if !response.keeps_client {
-                    let _ = SockRef::from(client.socket()).shutdown(Shutdown::Write);
-                }
-                let sent = match while_moving(limit, &AtomicBool::new(false), sending).await {
-                    Some(Ok(())) => Sent::All,
-                    Some(Err(PumpError::Send(_))) => Sent::Broken,
-                    // The client has its response, and is not reset.
-                    Some(Err(_)) | None => Sent::Part,
-                };
-                return Ok((response, sent));
-            }
-        }
-    }
-}
-
-/// Passes the response on, with the interim ones before it, and returns it. If the end of the connection is the end of the
-/// body, the caller must still end the client's.
-async fn respond(
-    request: &Request,
-    limits: &Limits,
-    reader: &mut Reader,
-    from: &Connection,
-    to: &Connection,
-    can_repeat: bool,
-    has_begun: &AtomicBool,
-) -> Result<Response, Failed> {
-    loop {
-        let head = match response_head(reader, from, limits.http_head_size).await {
-            Ok(Some(head)) => head,
-            Ok(None) | Err(Failed::Reset(_)) if can_repeat && reader.buffer.is_empty() => return Err(Failed::Again),
-            Ok(None) => return Err(Failed::Tell(502, "the origin closed the connection without a response".into())),
-            Err(Failed::Reset(error)) => return Err(gone(&error)),
-            Err(failed) => return Err(failed),
-        };
-        let response = parse_response(&head, limits.http_fields as usize, request)
-            .map_err(|HttpError { status, reason }| Failed::Tell(status, reason.into()))?;
-        has_begun.store(!response.is_interim, Ordering::Relaxed);
-        Output::raw(to).write(&response.head).await.map_err(Failed::Reset)?;
-        if response.is_interim {
-            continue;
-        }
-        let chunked = Chunked::new(response.unchunk).without(&response.listed);
-        let passed = reader.pass_body(response.body, chunked, from, Output::raw(to)).await;
-        passed.map_err(Failed::Reset)?;
-        return Ok(response);
-    }
-}
-
-fn gone(error: &PumpError) -> Failed {
-    Failed::Tell(502, format!("the origin's connection broke: {error}"))
 }

@@ -5,7 +5,6 @@
 //! client is reset.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::ftp::{Replies, Reply, ReplyError, Word, command};
@@ -16,7 +15,8 @@ use ekiden_transport::Connection;
 use socket2::SockRef;
 use tokio::time::{Duration, timeout};
 
-use super::{Client, Failed, LINGER, Origin, Outcome, attended, finish};
+use super::exchange::Exchange;
+use super::{Client, Failed, LINGER, Origin, Outcome, finish};
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, reach, reach_beside};
 use crate::serve::http::body::Reader;
@@ -42,17 +42,17 @@ struct Control<'a> {
 impl Client<'_> {
     /// One request for an `ftp` URL and its response.
     pub(super) async fn fetch(&self, request: &Request, fetch: &Fetch) -> Result<Outcome, Failed> {
-        let has_begun = AtomicBool::new(false);
+        let exchange = Exchange::new(request, &self.stream, &self.limits);
         let fetching = async {
             let mut control = Control::open(self.node, &request.target, self.limits.response).await?;
-            let answered = control.answer(request, fetch, &self.stream, &has_begun).await;
+            let answered = control.answer(fetch, &exchange).await;
             if !matches!(answered, Err(Failed::Reset(_))) {
                 control.quit();
             }
             answered
         };
-        match attended(&self.stream, &self.limits, false, &has_begun, fetching).await {
-            Err(Failed::Tell(_, text)) if has_begun.load(Ordering::Relaxed) => {
+        match exchange.attended(fetching).await {
+            Err(Failed::Tell(_, text)) if exchange.has_begun() => {
                 tracing::debug!("ftp to {}: {text}", request.target);
                 Err(Failed::Reset(PumpError::Truncated))
             }
@@ -72,21 +72,15 @@ impl<'a> Control<'a> {
     }
 
     /// The whole dialogue without QUIT. Returns whether the client's connection can take another request.
-    async fn answer(
-        &mut self,
-        request: &Request,
-        fetch: &Fetch,
-        to: &Connection,
-        has_begun: &AtomicBool,
-    ) -> Result<bool, Failed> {
+    async fn answer(&mut self, fetch: &Fetch, exchange: &Exchange<'_>) -> Result<bool, Failed> {
+        let request = exchange.request;
         self.log_in(fetch).await?;
         let mut found = match fetch.form {
             Form::Image | Form::Ascii => self.find_file(fetch, request.is_head).await?,
             Form::Listing | Form::Names => self.enter_directory(fetch).await?,
         };
         if request.is_head {
-            has_begun.store(true, Ordering::Relaxed);
-            Output::raw(to).write(&found.head(request)).await.map_err(Failed::Reset)?;
+            exchange.answer(&found.head(request)).await?;
             return Ok(found.keeps_client(request));
         }
         // A third descriptor, besides the two that each client's connection is counted with.
@@ -108,7 +102,7 @@ impl<'a> Control<'a> {
         if !begun.is_preliminary() && !begun.is_done() {
             return Err(self.refused(verb, &begun));
         }
-        self.transfer(data, found, begun.is_done(), request, to, has_begun).await
+        self.transfer(data, found, begun.is_done(), exchange).await
     }
 
     async fn log_in(&mut self, fetch: &Fetch) -> Result<(), Failed> {
@@ -194,10 +188,9 @@ impl<'a> Control<'a> {
         mut data: Origin,
         mut found: Found,
         is_complete: bool,
-        request: &Request,
-        to: &Connection,
-        has_begun: &AtomicBool,
+        exchange: &Exchange<'_>,
     ) -> Result<bool, Failed> {
+        let (request, to) = (exchange.request, exchange.to_client());
         let Origin { upstream: Upstream { side, .. }, reader, .. } = &mut data;
         let from = &side.stream;
         // Read before the response begins, so that a failure up to here can still be reported.
@@ -211,13 +204,10 @@ impl<'a> Control<'a> {
             Body::Length(0) => found.head(request),
             _ if !has_data => return Err(self.wrong_size(&found)),
             _ => {
-                has_begun.store(true, Ordering::Relaxed);
-                Output::raw(to).write(&found.head(request)).await.map_err(Failed::Reset)?;
+                exchange.answer(&found.head(request)).await?;
                 match body {
                     Body::Length(length) => {
-                        let passed = reader
-                            .pass_body(Body::Length(length - 1), Chunked::new(false), from, Output::raw(to))
-                            .await;
+                        let passed = reader.pass_body(Body::Length(length - 1), Chunked::new(false), from, to).await;
                         passed.map_err(Failed::Reset)?;
                         while reader.buffer.is_empty() && reader.more(from).await.map_err(Failed::Reset)? {}
                         let last = std::mem::take(&mut reader.buffer);
@@ -231,7 +221,7 @@ impl<'a> Control<'a> {
                         LAST_CHUNK.to_vec()
                     }
                     Body::UntilEnd => {
-                        let passed = reader.pass_body(Body::UntilEnd, Chunked::new(false), from, Output::raw(to)).await;
+                        let passed = reader.pass_body(Body::UntilEnd, Chunked::new(false), from, to).await;
                         passed.map_err(Failed::Reset)?;
                         Vec::new()
                     }
@@ -247,8 +237,7 @@ impl<'a> Control<'a> {
             }
         }
         finish(self.node, Some(data));
-        has_begun.store(true, Ordering::Relaxed);
-        Output::raw(to).write(&last).await.map_err(Failed::Reset)?;
+        exchange.answer(&last).await?;
         Ok(found.keeps_client(request))
     }
 
@@ -331,13 +320,13 @@ impl<'a> Control<'a> {
 }
 
 /// Passes all data on as chunks until it ends. The last chunk is left to the caller.
-async fn pass_as_chunks(reader: &mut Reader, from: &Connection, to: &Connection) -> Result<(), PumpError> {
+async fn pass_as_chunks(reader: &mut Reader, from: &Connection, to: Output<'_>) -> Result<(), PumpError> {
     loop {
         let data = std::mem::take(&mut reader.buffer);
         let mut chunk = format!("{:x}\r\n", data.len()).into_bytes();
         chunk.extend(data);
         chunk.extend(b"\r\n");
-        Output::raw(to).write(&chunk).await?;
+        to.write(&chunk).await?;
         if !reader.more(from).await? {
             return Ok(());
         }

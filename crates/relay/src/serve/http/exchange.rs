@@ -1,0 +1,148 @@
+//! One request and its response, which move at the same time.
+
+use std::io;
+use std::net::Shutdown;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use ekiden_relay_proto::http::{Body, Chunked, HttpError, Request, Response, parse_response};
+use ekiden_transport::Connection;
+use socket2::SockRef;
+
+use super::Failed;
+use super::body::Reader;
+use super::head::response_head;
+use crate::config::Limits;
+use crate::serve::timeouts::{leaving, while_moving};
+use crate::stream::output::Output;
+use crate::stream::pump::PumpError;
+
+/// A request that is being answered.
+pub struct Exchange<'a> {
+    pub request: &'a Request,
+    client: &'a Connection,
+    limits: &'a Limits,
+    /// Whether the final response has begun. From then on the client cannot be told of an error.
+    has_begun: AtomicBool,
+}
+
+/// How much of a request's body was sent.
+pub enum Sent {
+    All,
+    /// The client said no more of it after the response was complete.
+    Part,
+    /// The origin's connection broke meanwhile.
+    Broken,
+}
+
+impl<'a> Exchange<'a> {
+    pub fn new(request: &'a Request, client: &'a Connection, limits: &'a Limits) -> Self {
+        Self { request, client, limits, has_begun: AtomicBool::new(false) }
+    }
+
+    /// Whether the final response has begun.
+    pub fn has_begun(&self) -> bool {
+        self.has_begun.load(Ordering::Relaxed)
+    }
+
+    /// Sends the client a part of the final response, which has begun from then on.
+    pub async fn answer(&self, part: &[u8]) -> Result<(), Failed> {
+        self.has_begun.store(true, Ordering::Relaxed);
+        self.to_client().write(part).await.map_err(Failed::Reset)
+    }
+
+    /// A writer to the client.
+    pub fn to_client(&self) -> Output<'a> {
+        Output::raw(self.client)
+    }
+
+    fn has_body(&self) -> bool {
+        self.request.body != Body::Length(0)
+    }
+
+    /// Runs `work` as long as the client is connected and, until the final response has begun, data moves.
+    pub async fn attended<T>(&self, work: impl Future<Output = Result<T, Failed>>) -> Result<T, Failed> {
+        let Self { client, limits, has_begun, .. } = self;
+        let leaving = leaving(client.socket(), self.has_body(), limits.pool_idle, has_begun);
+        tokio::select! {
+            biased;
+            done = while_moving(limits.response, has_begun, work) => {
+                let text = || format!("the origin did not answer within limits.response ({:?})", limits.response);
+                done.unwrap_or_else(|| Err(Failed::Tell(504, text())))
+            }
+            () = leaving => Err(Failed::Reset(PumpError::Receive(io::ErrorKind::ConnectionAborted.into()))),
+        }
+    }
+
+    /// Sends the request's body while the response is received. An origin may answer before it has read the body, and read on:
+    /// the rest is sent too, as long as the client says it and no pause is longer than `limits.response`.
+    pub async fn both(
+        &self,
+        sending: impl Future<Output = Result<(), PumpError>>,
+        receiving: impl Future<Output = Result<Response, Failed>>,
+    ) -> Result<(Response, Sent), Failed> {
+        let (mut sending, mut receiving) = (pin!(sending), pin!(receiving));
+        let mut sent = (!self.has_body()).then_some(Sent::All);
+        loop {
+            tokio::select! {
+                ended = &mut sending, if sent.is_none() => sent = Some(match ended {
+                    Ok(()) => Sent::All,
+                    // The origin may have answered before it stopped listening.
+                    Err(PumpError::Send(_)) => Sent::Broken,
+                    Err(error) => return Err(Failed::Reset(error)),
+                }),
+                answered = &mut receiving => {
+                    let response = answered?;
+                    if let Some(sent) = sent {
+                        return Ok((response, sent));
+                    }
+                    // The end of the connection may be the end of the response, and a client that sees it may say no more.
+                    if !response.keeps_client {
+                        let _ = SockRef::from(self.client.socket()).shutdown(Shutdown::Write);
+                    }
+                    let sent = match while_moving(self.limits.response, &AtomicBool::new(false), sending).await {
+                        Some(Ok(())) => Sent::All,
+                        Some(Err(PumpError::Send(_))) => Sent::Broken,
+                        // The client has its response, and is not reset.
+                        Some(Err(_)) | None => Sent::Part,
+                    };
+                    return Ok((response, sent));
+                }
+            }
+        }
+    }
+
+    /// Passes the response on, with the interim ones before it, and returns it. If the end of the connection is the end of the
+    /// body, the caller must still end the client's.
+    pub async fn respond(&self, reader: &mut Reader, from: &Connection, can_repeat: bool) -> Result<Response, Failed> {
+        loop {
+            let head = match response_head(reader, from, self.limits.http_head_size).await {
+                Ok(Some(head)) => head,
+                Ok(None) | Err(Failed::Reset(_)) if can_repeat && reader.buffer.is_empty() => {
+                    return Err(Failed::Again);
+                }
+                Ok(None) => {
+                    return Err(Failed::Tell(502, "the origin closed the connection without a response".into()));
+                }
+                Err(Failed::Reset(error)) => return Err(gone(&error)),
+                Err(failed) => return Err(failed),
+            };
+            let response = parse_response(&head, self.limits.http_fields as usize, self.request)
+                .map_err(|HttpError { status, reason }| Failed::Tell(status, reason.into()))?;
+            if response.is_interim {
+                self.to_client().write(&response.head).await.map_err(Failed::Reset)?;
+                continue;
+            }
+            self.answer(&response.head).await?;
+            let chunked = Chunked::new(response.unchunk).without(&response.listed);
+            let passed = reader.pass_body(response.body, chunked, from, self.to_client()).await;
+            passed.map_err(Failed::Reset)?;
+            return Ok(response);
+        }
+    }
+}
+
+/// What a client is told whose origin's connection broke.
+pub fn gone(error: &PumpError) -> Failed {
+    Failed::Tell(502, format!("the origin's connection broke: {error}"))
+}

@@ -7,6 +7,7 @@ use ekiden_units::Time;
 use crate::info::TcpInfo;
 use crate::receiver::{Accepted, Receiver, scale_for};
 use crate::reset::reset;
+use crate::rtt::timestamp;
 use crate::sender::{Outgoing, Sender};
 use crate::settings::TcpSettings;
 use crate::state::{Failure, State};
@@ -224,9 +225,7 @@ impl Connection {
         }
         self.on_acked(now);
         let Some(receiver) = &mut self.receiver else { return Accepted::default() };
-        if let Some(rtt) = self.sender.least_rtt() {
-            receiver.tune(now, rtt);
-        }
+        receiver.tune(now, segment);
         let accepted = receiver.take(now, segment);
         self.on_end(now);
         accepted
@@ -464,9 +463,4 @@ impl Connection {
     pub fn ports(&self) -> (u16, u16) {
         (self.local, self.remote)
     }
-}
-
-/// The timestamp clock: milliseconds, never 0 (RFC 7323, section 5.4; 0 means none when it is echoed).
-fn timestamp(now: Time) -> u32 {
-    ((now.0 / 1_000_000) as u32).wrapping_add(1).max(1)
 }

@@ -39,6 +39,7 @@ mod sender;
 mod settings;
 mod state;
 mod timer;
+mod tuning;
 mod window;
 
 pub use connection::{Connection, Transmit};

@@ -8,6 +8,7 @@ use ekiden_units::Time;
 use crate::ranges::Ranges;
 use crate::rtt::on_tick;
 use crate::settings::TcpSettings;
+use crate::tuning::{FIRST_WINDOW, Standing, Tuning};
 
 /// How many received ranges are remembered, latest first, to be reported in SACK blocks (RFC 2018, section 4).
 const REPORTED: usize = 4;
@@ -58,25 +59,6 @@ pub(crate) struct Receiver {
     timestamp: Option<(u32, Time)>,
 }
 
-/// Receive buffer autotuning: the window grows with what the application reads.
-#[derive(Debug, Clone)]
-struct Tuning {
-    /// The most that the buffer may grow to.
-    most: u64,
-    /// When the current measurement began, and how far the application had read then.
-    since: Time,
-    read: u64,
-    /// The most that the application has read in a round trip.
-    taken: u64,
-}
-
-impl Tuning {
-    /// The window before the first measurement.
-    const FIRST_WINDOW: u64 = 65_535;
-    /// What counts as read before the first measurement: Linux's initial window, in segments.
-    const FIRST_SEGMENTS: u64 = 10;
-}
-
 /// What a segment brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Accepted {
@@ -98,9 +80,8 @@ impl Receiver {
     pub fn new(settings: &TcpSettings, first: Seq, scaled: bool, sack: bool) -> Self {
         let scale = if scaled { scale_for(settings.receive_buffer) } else { 0 };
         let most = settings.receive_buffer.min(u64::from(u16::MAX) << scale);
-        let buffer = if settings.autotunes_window { most.min(Tuning::FIRST_WINDOW) } else { most };
-        let taken = Tuning::FIRST_SEGMENTS * u64::from(settings.mss.max(1));
-        let tuning = settings.autotunes_window.then_some(Tuning { most, since: Time(0), read: 1, taken });
+        let tuning = settings.autotunes_window.then(|| Tuning::new(most, settings.mss));
+        let buffer = if tuning.is_some() { most.min(FIRST_WINDOW) } else { most };
         Self {
             first,
             next: 1,
@@ -176,19 +157,21 @@ impl Receiver {
         self.timestamp.map_or(0, |(value, _)| value)
     }
 
-    /// Lets the window grow, once per round trip: to twice what the application read in the last one, and more, so that a
-    /// sender in slow start has room to double again (Linux: `tcp_rcvbuf_grow`). Data behind a gap cannot be read, so the
-    /// window does not grow meanwhile.
-    pub fn tune(&mut self, now: Time, rtt: Time) {
-        let Some(tuning) = self.tuning.as_mut().filter(|tuning| now.since(tuning.since) >= rtt) else { return };
-        let (before, taken) = (tuning.taken, self.read - tuning.read);
-        if taken > before {
-            let growth = u128::from(taken) * u128::from(taken - before) / u128::from(before);
-            let window = 2 * u128::from(taken) + 4 * growth;
-            self.buffer = self.buffer.max(window.min(tuning.most.into()) as u64);
-            tuning.taken = taken;
+    /// An acceptable segment arrives: lets the window grow, if it is tuned.
+    pub fn tune(&mut self, now: Time, segment: &Segment) {
+        if self.tuning.is_none() || segment.payload == 0 {
+            return;
         }
-        (tuning.since, tuning.read) = (now, self.read);
+        let standing = Standing {
+            next: self.next,
+            window: self.edge.saturating_sub(self.acked),
+            read: self.read,
+            has_read_all: self.readable() == 0,
+            largest: self.largest,
+        };
+        if let Some(window) = self.tuning.as_mut().and_then(|tuning| tuning.on_segment(now, segment, &standing)) {
+            self.buffer = self.buffer.max(window);
+        }
     }
 
     /// Takes an acceptable segment's payload and FIN.

@@ -6,6 +6,7 @@ use ekiden_packet::{Flags, Options};
 use proptest::prelude::*;
 
 use super::*;
+use crate::rtt::timestamp;
 
 const FIRST: Seq = Seq(u32::MAX - 300);
 
@@ -71,8 +72,10 @@ fn the_window_grows_with_what_is_read_in_a_round_trip_and_stands_still_at_a_gap(
     let mut receiver = Receiver::new(&settings, FIRST, true, false);
     let mut arrives = |ms: u64, start: u64, length: u32| {
         let now = Time::ms(ms);
-        receiver.tune(now, Time::ms(100));
-        receiver.take(now, &data(start, length, false));
+        let timestamps = Some(Timestamps { value: 1, echo: timestamp(Time::ms(ms - 100)) });
+        let segment = data(start, length, false);
+        receiver.tune(now, &Segment { options: Options { timestamps, ..segment.options.clone() }, ..segment });
+        receiver.take(now, &segment);
         receiver.read(u64::MAX);
         let ack = acknowledgement(&mut receiver, false);
         u64::from(ack.window) << scale_for(1 << 20)

@@ -229,7 +229,7 @@ impl Recovery {
         if is_lost {
             return self.enter(flight, ack);
         }
-        flight.window.grow(ack.summary.acked);
+        flight.window.grow(&ack.summary);
         Effect::NONE
     }
 
@@ -315,7 +315,7 @@ impl Recovery {
                 return self.enter(flight, ack);
             }
         }
-        flight.window.grow(ack.summary.acked);
+        flight.window.grow(&ack.summary);
         Effect::NONE
     }
 

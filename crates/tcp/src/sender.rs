@@ -217,7 +217,8 @@ impl Sender {
         if acked > self.una {
             summary = self.board.acknowledge(acked);
             // The SYN's does not open the window (RFC 5681, section 3.1).
-            summary.acked -= u32::from(self.una == 0);
+            let syn = u32::from(self.una == 0);
+            (summary.acked, summary.delivered) = (summary.acked - syn, summary.delivered.saturating_sub(syn));
             self.una = acked;
         }
         if self.sack && !self.recovery.ignores_sack() {

@@ -29,9 +29,8 @@ pub struct TcpSettings {
     pub sack: bool,
     /// The initial congestion window in segments (RFC 6928).
     pub initial_window: u32,
-    /// Appropriate byte counting: whether the window grows with the segments that an acknowledgement covers (RFC 3465, without
-    /// its limit, as Linux does), or with the number of acknowledgements.
-    pub byte_counting: bool,
+    /// What of an acknowledgement makes the congestion window grow.
+    pub counting: Counting,
     /// Duplicate acknowledgements that mean a loss: DupThresh (RFC 5681, section 3.2; RFC 6675, section 2).
     pub duplicate_acks: u32,
     /// Whether the first duplicate acknowledgements release new segments (RFC 3042).
@@ -95,6 +94,18 @@ pub struct TcpSettings {
     pub quick_acks: u32,
     /// How long the end that closed first stays in TIME-WAIT: twice the MSL (RFC 9293, section 3.4.2).
     pub time_wait: Time,
+}
+
+/// What of an acknowledgement makes the congestion window grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counting {
+    /// That it is one (RFC 5681, section 3.1, before RFC 3465).
+    Acknowledgements,
+    /// The segments that it covers; in the slow start after a timeout one at most, since most of what it covers may have arrived
+    /// before (RFC 3465, section 2.3; without the limit of two segments elsewhere).
+    Covered,
+    /// The segments of which it is the first to tell that they have arrived, as in Linux (`tcp_newly_delivered`).
+    Delivered,
 }
 
 /// What a partial acknowledgement does in fast recovery without SACK.
@@ -163,7 +174,7 @@ impl TcpSettings {
             timestamps: true,
             sack: true,
             initial_window: 10,
-            byte_counting: true,
+            counting: Counting::Covered,
             duplicate_acks: 3,
             limited_transmit: true,
             partial_acks: PartialAcks::RestartTimerOnce,
@@ -207,6 +218,7 @@ impl TcpSettings {
             send_piece: 64 << 10,
             wakes_at_a_third: true,
             autotunes_window: true,
+            counting: Counting::Delivered,
             partial_acks: PartialAcks::RestartTimer,
             reduction: Reduction::Proportional,
             lost_retransmissions: true,
@@ -226,7 +238,7 @@ impl TcpSettings {
     pub fn ns2() -> Self {
         Self {
             initial_window: 2,
-            byte_counting: false,
+            counting: Counting::Acknowledgements,
             pipe: Pipe::Acknowledgements,
             timeout_forgets_sack: true,
             every_timeout_reduces: true,
@@ -267,7 +279,7 @@ impl TcpSettings {
             timestamps: false,
             sack: false,
             initial_window: 1,
-            byte_counting: false,
+            counting: Counting::Acknowledgements,
             limited_transmit: false,
             partial_acks: PartialAcks::EndRecovery,
             window_validation: false,

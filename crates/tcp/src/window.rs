@@ -5,7 +5,8 @@
 use ekiden_congestion::{CongestionControl, Window};
 use ekiden_units::Time;
 
-use crate::settings::TcpSettings;
+use crate::scoreboard::AckSummary;
+use crate::settings::{Counting, TcpSettings};
 
 pub(crate) struct CongestionWindow {
     window: Window,
@@ -13,8 +14,10 @@ pub(crate) struct CongestionWindow {
     initial: u32,
     /// [`TcpSettings::window_validation`].
     validates: bool,
-    /// [`TcpSettings::byte_counting`].
-    counts_segments: bool,
+    /// [`TcpSettings::counting`].
+    counting: Counting,
+    /// The slow start that follows a timeout.
+    is_after_timeout: bool,
     /// [`TcpSettings::halves_in_slow_start`].
     halves_in_slow_start: bool,
     /// The congestion window, and nothing else, stopped the last sending (Linux: `is_cwnd_limited`).
@@ -32,7 +35,8 @@ impl CongestionWindow {
             control,
             initial: settings.initial_window,
             validates: settings.window_validation,
-            counts_segments: settings.byte_counting,
+            counting: settings.counting,
+            is_after_timeout: false,
             halves_in_slow_start: settings.halves_in_slow_start,
             is_cwnd_limited: false,
             most_out: 0,
@@ -72,15 +76,27 @@ impl CongestionWindow {
         self.control.on_rtt(&self.window, now.0 / 1000, rtt_us);
     }
 
-    /// `acked` segments were acknowledged outside of fast recovery.
-    pub fn grow(&mut self, acked: u32) {
-        if acked == 0 {
+    /// An acknowledgement arrived outside of fast recovery.
+    pub fn grow(&mut self, ack: &AckSummary) {
+        if ack.acked == 0 {
             return;
         }
+        self.is_after_timeout &= self.is_in_slow_start();
+        let count = match self.counting {
+            Counting::Acknowledgements => 1,
+            Counting::Covered => {
+                if self.is_after_timeout {
+                    1
+                } else {
+                    ack.acked
+                }
+            }
+            Counting::Delivered => ack.delivered,
+        };
         let is_used =
             self.is_cwnd_limited || self.is_in_slow_start() && self.window.cwnd < self.most_out.saturating_mul(2);
-        if is_used || !self.validates {
-            self.control.on_ack(&mut self.window, if self.counts_segments { acked } else { 1 });
+        if count > 0 && (is_used || !self.validates) {
+            self.control.on_ack(&mut self.window, count);
         }
     }
 
@@ -109,6 +125,7 @@ impl CongestionWindow {
 
     /// The retransmission timer ran out, after [`CongestionWindow::reduce`] if that is due.
     pub fn on_timeout(&mut self) {
+        self.is_after_timeout = true;
         self.control.on_timeout();
     }
 

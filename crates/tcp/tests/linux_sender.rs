@@ -95,3 +95,32 @@ fn duplicates_are_forgotten_when_recovery_without_sack_ends() {
     assert!(!info.is_recovering);
     assert_eq!((info.outstanding, info.pipe), (next - 21, next - 21));
 }
+
+#[test]
+fn after_a_timeout_the_window_grows_with_what_an_acknowledgement_newly_reports() {
+    // tcp_newly_delivered. Of twenty only the first is missing; its retransmission is lost, and the timer runs out.
+    let settings = TcpSettings { initial_window: 20, ..plain(TcpSettings::linux()) };
+    let mut bench = Bench::established(&settings);
+    bench.end.write(100_000);
+    assert_eq!(bench.full_sent().len(), 20);
+    bench.pass(Time::ms(100));
+    for number in 2..=20 {
+        bench.ack(1, &[(at(2), at(number + 1))]);
+    }
+    assert_eq!(bench.full_sent().first(), Some(&1));
+    while bench.end.info().timeouts == 0 {
+        bench.wait();
+    }
+    assert_eq!((bench.full_sent(), bench.end.info().cwnd), (vec![1], 1));
+    // Of the twenty acknowledged, nineteen had been reported before.
+    bench.ack(at(21), &[]);
+    assert_eq!(bench.end.info().cwnd, 2);
+    // What was not lost, and not reported: five arrive as five.
+    let mut bench = Bench::established(&settings);
+    bench.end.write(100_000);
+    bench.full_sent();
+    bench.wait();
+    assert_eq!(bench.full_sent(), [1]);
+    bench.ack(at(6), &[]);
+    assert_eq!(bench.end.info().cwnd, 6);
+}

@@ -228,8 +228,8 @@ impl Scoreboard {
         }
     }
 
-    /// Without SACK, outside of recovery: after an acknowledgement that advances, no duplicates count for the segments that
-    /// remain (RFC 6582, section 3.2, step 3: FlightSize is all that is outstanding).
+    /// Without SACK: after an acknowledgement that advances outside of a recovery, or ends one, no duplicates count for the
+    /// segments that remain (RFC 6582, section 3.2, step 3: FlightSize is all that is outstanding).
     pub fn forget_duplicates(&mut self) {
         self.left = 0;
     }

@@ -22,6 +22,9 @@ const CHALLENGES: (u32, Time) = (10, Time::secs(5));
 /// Largest shift of window scaling (RFC 7323, section 2.3).
 const SCALE_MOST: u8 = 14;
 
+/// Rounding up advertises at most this part of the buffer beyond it.
+const SURPLUS: u64 = 16;
+
 #[derive(Debug, Clone)]
 pub(crate) struct Receiver {
     first: Seq,
@@ -309,12 +312,16 @@ impl Receiver {
 
     fn window(&mut self, of_syn: bool) -> u16 {
         let edge = self.read + self.buffer;
-        let least_step = self.largest.min(self.buffer / 2);
-        let advertised = self.edge.saturating_sub(self.next);
-        let free = edge.saturating_sub(self.next);
-        // Silly window avoidance: small steps are not announced (RFC 9293, section 3.8.6.2.2).
-        let window = if free < advertised + least_step { advertised } else { free };
         let scale = if of_syn { 0 } else { self.scale };
+        // Rounded up, so that the edge never retreats by what the field cannot tell (Linux: `__tcp_select_window`). What many
+        // small segments add to a buffer that nobody reads stays a small part of it.
+        let most = (edge + self.buffer / SURPLUS).saturating_sub(self.next);
+        let round = |window: u64| Some(window.next_multiple_of(1 << scale)).filter(|up| *up <= most).unwrap_or(window);
+        let advertised = self.edge.saturating_sub(self.next);
+        let free = round(edge.saturating_sub(self.next));
+        // Silly window avoidance: small steps are not announced (RFC 9293, section 3.8.6.2.2).
+        let least_step = self.largest.min(self.buffer / 2);
+        let window = if free < advertised + least_step { round(advertised) } else { free };
         let field = u16::try_from(window >> scale).unwrap_or(u16::MAX);
         self.edge = self.edge.max(self.next + (u64::from(field) << scale));
         field

@@ -406,6 +406,11 @@ impl Scoreboard {
         self.lost.len() as u32
     }
 
+    /// Where the first of them begins.
+    pub fn first_lost(&self) -> Option<u64> {
+        self.lost.first().copied()
+    }
+
     /// Whether the peer has reported data beyond a gap.
     pub fn has_gaps(&self) -> bool {
         self.left > 0 || self.sacked_count > 0

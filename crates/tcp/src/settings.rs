@@ -68,8 +68,11 @@ pub struct TcpSettings {
     pub halves_in_slow_start: bool,
     /// Whether the congestion window grows only while it limits the sender (RFC 7661; Linux).
     pub window_validation: bool,
-    /// Whether a connection that was idle for longer than RTO starts with the initial window again (RFC 5681, section 4.1).
-    pub idle_restart: bool,
+    /// What becomes of the congestion window while a connection is idle for longer than RTO.
+    pub idle: Idle,
+    /// Whether a segment that lies wholly beyond a window that shrank is sent again only if it is the first, as in Linux
+    /// (`__tcp_retransmit_skb`). Otherwise it is sent whatever the window (RFC 9293, section 3.8.6; RFC 7323, section 2.4).
+    pub retransmits_within_window: bool,
     /// Nagle's algorithm (RFC 9293, section 3.7.4).
     pub nagle: bool,
     /// Whether a sender without timestamps times one segment at a time, so once per window (RFC 6298, section 3; RFC 1323,
@@ -106,6 +109,18 @@ pub enum Counting {
     Covered,
     /// The segments of which it is the first to tell that they have arrived, as in Linux (`tcp_newly_delivered`).
     Delivered,
+}
+
+/// What becomes of the congestion window while a connection is idle for longer than RTO.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Idle {
+    /// It stays.
+    Keeps,
+    /// It falls to the initial window (RFC 5681, section 4.1).
+    Restarts,
+    /// It halves with every RTO, down to the initial window; the slow start threshold is at least three quarters of what it was,
+    /// as in Linux (`tcp_cwnd_restart`; RFC 2861, section 3.1).
+    Halves,
 }
 
 /// What a partial acknowledgement does in fast recovery without SACK.
@@ -189,7 +204,8 @@ impl TcpSettings {
             reduces_after_timeout: false,
             halves_in_slow_start: false,
             window_validation: true,
-            idle_restart: true,
+            idle: Idle::Restarts,
+            retransmits_within_window: false,
             nagle: true,
             rtt_per_window: false,
             every_ack_restarts_timer: false,
@@ -224,6 +240,8 @@ impl TcpSettings {
             lost_retransmissions: true,
             speculative_retransmissions: false,
             timeout_reduces_again: false,
+            idle: Idle::Halves,
+            retransmits_within_window: true,
             rto: Rto { least: Time::ms(200), most: Time::secs(120), least_bounds_variance: true, ..Self::rfc().rto },
             ack_delay: Time::ms(40),
             quick_acks: 16,
@@ -244,7 +262,7 @@ impl TcpSettings {
             every_timeout_reduces: true,
             halves_in_slow_start: true,
             window_validation: false,
-            idle_restart: false,
+            idle: Idle::Keeps,
             nagle: false,
             rtt_per_window: true,
             rto: Rto { initial: Time::secs(3), least: Time::ms(200), granularity: Time::ms(10), ..Self::rfc().rto },
@@ -283,7 +301,7 @@ impl TcpSettings {
             limited_transmit: false,
             partial_acks: PartialAcks::EndRecovery,
             window_validation: false,
-            idle_restart: false,
+            idle: Idle::Keeps,
             nagle: false,
             rto: Rto { most: Time::secs(64), granularity: Time(0), tick: Time::ms(500), ..Self::rfc().rto },
             acks_by_clock: true,

@@ -3,7 +3,7 @@
 mod common;
 
 use common::peer::{Bench, at, plain};
-use ekiden_tcp::TcpSettings;
+use ekiden_tcp::{Reduction, TcpSettings};
 use ekiden_units::Time;
 
 #[test]
@@ -123,4 +123,51 @@ fn after_a_timeout_the_window_grows_with_what_an_acknowledgement_newly_reports()
     assert_eq!(bench.full_sent(), [1]);
     bench.ack(at(6), &[]);
     assert_eq!(bench.end.info().cwnd, 6);
+}
+
+/// Three of ten are reported, and the others lost; the peer takes back `window` of what it had offered. Returns what is
+/// sent again.
+fn sent_again_into(window: u16, settings: &TcpSettings) -> (Bench, Vec<u32>) {
+    let settings = TcpSettings { reduction: Reduction::Pipe, ..plain(settings.clone()) };
+    let mut bench = Bench::established(&settings);
+    bench.end.write(10_000);
+    assert_eq!(bench.full_sent().len(), 10);
+    bench.window = window;
+    bench.ack(1, &[(at(8), at(11))]);
+    let sent = bench.full_sent();
+    (bench, sent)
+}
+
+#[test]
+fn what_lies_beyond_a_window_that_shrank_is_not_sent_again_but_for_the_first() {
+    // tcp_retransmit_skb. RFC 7323, section 2.4, has the first retransmission go whatever the window.
+    for (window, again) in [(10_000, vec![1, 2, 3, 4, 5]), (3000, vec![1, 2, 3]), (0, vec![1])] {
+        let (mut bench, sent) = sent_again_into(window, &TcpSettings::linux());
+        assert_eq!(sent, again, "{window}");
+        assert_eq!(sent_again_into(window, &TcpSettings::rfc()).1, [1, 2, 3, 4, 5], "{window}");
+        bench.window = 10_000;
+        bench.ack(1, &[(at(8), at(11))]);
+        assert_eq!([sent, bench.full_sent()].concat(), [1, 2, 3, 4, 5], "when it opens");
+    }
+}
+
+#[test]
+fn idle_time_halves_the_window_per_timeout_and_leaves_three_quarters_as_threshold() {
+    // tcp_cwnd_restart, tcp_current_ssthresh. RTO is 300 ms: 200 above the round trip.
+    for (idle_ms, window) in [(290, 64), (310, 32), (590, 32), (610, 16), (910, 8), (1210, 4), (100_000, 4)] {
+        let settings = TcpSettings { initial_window: 4, ..plain(TcpSettings::linux()) };
+        let mut bench = Bench::established(&settings);
+        let mut acked = 1;
+        for flight in [4, 8, 16, 32] {
+            bench.end.write(1000 * u64::from(flight));
+            assert_eq!(bench.full_sent().len() as u32, flight);
+            bench.pass(Time::ms(100));
+            (0..flight).for_each(|number| bench.ack(at(acked + number + 1), &[]));
+            acked += flight;
+        }
+        assert_eq!((bench.end.info().cwnd, bench.end.info().rto), (64, Time::ms(300)));
+        bench.pass(Time::ms(idle_ms - 100));
+        bench.end.write(100_000);
+        assert_eq!((bench.full_sent().len() as u32, bench.end.info().cwnd), (window, window), "after {idle_ms} ms");
+    }
 }

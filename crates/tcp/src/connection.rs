@@ -82,6 +82,18 @@ impl Connection {
         Some(connection)
     }
 
+    /// Whether a SYN opens a new connection between the same ports although this one is in TIME-WAIT: if its sequence number is
+    /// beyond all that the peer has sent, or its timestamp is later (RFC 9293, section 3.6.1; RFC 6191, section 2). Returns the
+    /// initial sequence number to [`accept`](Self::accept) it with, which is beyond all that this end has sent. The driver then
+    /// puts the new connection in the place of this one.
+    pub fn successor(&self, syn: &Segment) -> Option<Seq> {
+        /// The largest window without scaling, and the SYN and the FIN, as in Linux.
+        const DISTANCE: u32 = 65_537;
+        let is_syn = syn.flags.syn && !syn.flags.rst && !syn.flags.fin && syn.ack.is_none();
+        let receiver = self.receiver.as_ref().filter(|_| self.state == State::TimeWait && is_syn)?;
+        receiver.is_later(syn).then(|| self.sender.seq(self.sender.next()) + DISTANCE)
+    }
+
     fn new(
         settings: &TcpSettings,
         control: Box<dyn CongestionControl + Send>,
@@ -174,10 +186,23 @@ impl Connection {
         }
     }
 
+    /// The peer's SYN comes again, without an acknowledgement of ours: the answer to it may have been lost. Another SYN brings
+    /// nothing.
+    fn on_repeated_syn(&mut self, now: Time, segment: &Segment) {
+        let Some(receiver) = &mut self.receiver else { return };
+        if segment.seq + 1 == receiver.next() {
+            receiver.note_timestamp(now, segment);
+            self.sender.reopen();
+        }
+    }
+
     /// RFC 9293, section 3.10.7.4.
     fn on_segment_synchronised(&mut self, now: Time, segment: &Segment) -> Accepted {
-        if self.state == State::SynReceived && segment.flags.syn && segment.ack.is_some() {
-            self.on_answer_when_both_open(now, segment);
+        if self.state == State::SynReceived && segment.flags.syn && !segment.flags.rst {
+            match segment.ack {
+                Some(_) => self.on_answer_when_both_open(now, segment),
+                None => self.on_repeated_syn(now, segment),
+            }
             return Accepted::default();
         }
         let Some(receiver) = &mut self.receiver else { return Accepted::default() };

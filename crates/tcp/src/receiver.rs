@@ -22,6 +22,11 @@ const CHALLENGES: (u32, Time) = (10, Time::secs(5));
 /// Largest shift of window scaling (RFC 7323, section 2.3).
 const SCALE_MOST: u8 = 14;
 
+/// How many ranges are held behind gaps at most: as many as the buffer has pieces of so many bytes, within these bounds. So a peer
+/// that sends every second byte alone does not make the receiver keep millions.
+const RANGE_BYTES: u64 = 256;
+const RANGES_MOST: (u64, u64) = (64, 65_536);
+
 /// Rounding up advertises at most this part of the buffer beyond it.
 const SURPLUS: u64 = 16;
 
@@ -32,6 +37,8 @@ pub(crate) struct Receiver {
     next: u64,
     /// What arrived beyond `next`.
     held: Ranges,
+    /// How many ranges that may be.
+    ranges_most: usize,
     /// The ranges of `held` that changed last, the latest first.
     recent: Vec<(u64, u64)>,
     /// The position of the peer's FIN, if it is known.
@@ -89,6 +96,7 @@ impl Receiver {
             first,
             next: 1,
             held: Ranges::default(),
+            ranges_most: (most / RANGE_BYTES).clamp(RANGES_MOST.0, RANGES_MOST.1) as usize,
             recent: Vec::with_capacity(REPORTED + 1),
             end: None,
             read: 1,
@@ -119,6 +127,19 @@ impl Receiver {
     /// The position of a sequence number, which is less than 2^31 from RCV.NXT.
     fn position(&self, seq: Seq) -> i64 {
         self.next as i64 + i64::from(seq.since(self.next()))
+    }
+
+    /// Whether a SYN is later than all that the peer has sent: by its sequence number or its timestamp, and not earlier by its
+    /// timestamp.
+    pub fn is_later(&self, syn: &Segment) -> bool {
+        let by_seq = syn.seq.since(self.next()) > 0;
+        match (self.timestamp, syn.options.timestamps) {
+            (Some((recent, _)), Some(Timestamps { value, .. })) => match value.wrapping_sub(recent) as i32 {
+                0 => by_seq,
+                difference => difference > 0,
+            },
+            _ => by_seq,
+        }
     }
 
     /// Whether the segment is one that may arrive now (RFC 9293, section 3.10.7.4), and not older than one that has
@@ -197,15 +218,20 @@ impl Receiver {
             place_end = data_end + 1;
             self.ack_now = true;
         }
-        if start < place_end {
-            self.place(now, start, place_end);
-        } else {
+        if start >= place_end || start > self.next && !self.has_room_behind_gap(start, place_end) {
             self.ack_now = true;
+            return Accepted::default();
         }
+        self.place(now, start, place_end);
         match end.checked_sub(start).filter(|length| *length > 0) {
             Some(length) => Accepted { skip: (start as i64 - at) as u32, length: length as u32, offset: start - 1 },
             None => Accepted::default(),
         }
+    }
+
+    /// Whether a piece behind a gap may be held.
+    fn has_room_behind_gap(&self, start: u64, end: u64) -> bool {
+        self.held.len() < self.ranges_most || self.held.touches(start, end)
     }
 
     fn place(&mut self, now: Time, start: u64, end: u64) {

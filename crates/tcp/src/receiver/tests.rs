@@ -130,6 +130,25 @@ fn a_buffer_that_nobody_reads_is_exceeded_by_a_small_part_whatever_the_segments(
     }
 }
 
+#[test]
+fn every_second_byte_alone_makes_a_bounded_number_of_ranges_and_nothing_is_missing() {
+    let settings = TcpSettings { receive_buffer: 1 << 20, ..TcpSettings::rfc() };
+    let mut receiver = Receiver::new(&settings, FIRST, true, true);
+    acknowledgement(&mut receiver, false);
+    let mut kept = 0;
+    for start in (2..60_000).step_by(2) {
+        kept += receiver.take(Time(0), &data(start, 1, false)).length;
+        assert!(receiver.ack_is_due(Time(0)));
+    }
+    assert_eq!((receiver.held.len(), kept), (4096, 4096), "the driver keeps no more than that either");
+    // What continues a range that is held is kept, and what is next.
+    let next_to_last = receiver.take(Time(0), &data(8193, 1, false));
+    let (first, rest) = (data(1, 1000, false), data(1001, 59_000, false));
+    let lengths =
+        [next_to_last, receiver.take(Time(0), &first), receiver.take(Time(0), &rest)].map(|taken| taken.length);
+    assert_eq!((lengths, receiver.readable()), ([1, 1000, 59_000], 60_000));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 

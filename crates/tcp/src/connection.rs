@@ -7,6 +7,7 @@ use ekiden_units::Time;
 use crate::info::TcpInfo;
 use crate::receiver::{Accepted, Receiver, scale_for};
 use crate::reset::reset;
+use crate::rtt::timestamp;
 use crate::sender::{Outgoing, Sender};
 use crate::settings::TcpSettings;
 use crate::state::{Failure, State};
@@ -79,6 +80,18 @@ impl Connection {
         let mut connection = Self::new(settings, control, ports, first, State::SynReceived);
         connection.negotiate(now, syn);
         Some(connection)
+    }
+
+    /// Whether a SYN opens a new connection between the same ports although this one is in TIME-WAIT: if its sequence number is
+    /// beyond all that the peer has sent, or its timestamp is later (RFC 9293, section 3.6.1; RFC 6191, section 2). Returns the
+    /// initial sequence number to [`accept`](Self::accept) it with, which is beyond all that this end has sent. The driver then
+    /// puts the new connection in the place of this one.
+    pub fn successor(&self, syn: &Segment) -> Option<Seq> {
+        /// The largest window without scaling, and the SYN and the FIN, as in Linux.
+        const DISTANCE: u32 = 65_537;
+        let is_syn = syn.flags.syn && !syn.flags.rst && !syn.flags.fin && syn.ack.is_none();
+        let receiver = self.receiver.as_ref().filter(|_| self.state == State::TimeWait && is_syn)?;
+        receiver.is_later(syn).then(|| self.sender.seq(self.sender.next()) + DISTANCE)
     }
 
     fn new(
@@ -173,10 +186,23 @@ impl Connection {
         }
     }
 
+    /// The peer's SYN comes again, without an acknowledgement of ours: the answer to it may have been lost. Another SYN brings
+    /// nothing.
+    fn on_repeated_syn(&mut self, now: Time, segment: &Segment) {
+        let Some(receiver) = &mut self.receiver else { return };
+        if segment.seq + 1 == receiver.next() {
+            receiver.note_timestamp(now, segment);
+            self.sender.reopen();
+        }
+    }
+
     /// RFC 9293, section 3.10.7.4.
     fn on_segment_synchronised(&mut self, now: Time, segment: &Segment) -> Accepted {
-        if self.state == State::SynReceived && segment.flags.syn && segment.ack.is_some() {
-            self.on_answer_when_both_open(now, segment);
+        if self.state == State::SynReceived && segment.flags.syn && !segment.flags.rst {
+            match segment.ack {
+                Some(_) => self.on_answer_when_both_open(now, segment),
+                None => self.on_repeated_syn(now, segment),
+            }
             return Accepted::default();
         }
         let Some(receiver) = &mut self.receiver else { return Accepted::default() };
@@ -224,9 +250,7 @@ impl Connection {
         }
         self.on_acked(now);
         let Some(receiver) = &mut self.receiver else { return Accepted::default() };
-        if let Some(rtt) = self.sender.least_rtt() {
-            receiver.tune(now, rtt);
-        }
+        receiver.tune(now, segment);
         let accepted = receiver.take(now, segment);
         self.on_end(now);
         accepted
@@ -464,9 +488,4 @@ impl Connection {
     pub fn ports(&self) -> (u16, u16) {
         (self.local, self.remote)
     }
-}
-
-/// The timestamp clock: milliseconds, never 0 (RFC 7323, section 5.4; 0 means none when it is echoed).
-fn timestamp(now: Time) -> u32 {
-    ((now.0 / 1_000_000) as u32).wrapping_add(1).max(1)
 }

@@ -19,7 +19,9 @@
 //! - a full acknowledgement sets the window to the slow start threshold even with little in flight: the burst that RFC 6582,
 //!   section 3.2, step 3, warns of may follow;
 //! - after a timeout without SACK, every duplicate acknowledgement releases a new segment, as in Linux, not two in all (RFC 3042);
-//! - a SYN is retransmitted as often as any segment, [`TcpSettings::retries`] (Linux: six); in TIME-WAIT a new SYN opens no connection.
+//! - a SYN is retransmitted as often as any segment, [`TcpSettings::retries`] (Linux: six);
+//! - of what the peer sends behind gaps, pieces that would make too many ranges are not kept: the peer must send them again;
+//! - a segment that lies partly beyond a window that shrank is sent again whole (Linux sends the part that fits).
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
@@ -39,11 +41,12 @@ mod sender;
 mod settings;
 mod state;
 mod timer;
+mod tuning;
 mod window;
 
 pub use connection::{Connection, Transmit};
 pub use info::TcpInfo;
 pub use receiver::Accepted;
 pub use reset::reset_for;
-pub use settings::{PartialAcks, Pipe, Reduction, Rto, TcpSettings};
+pub use settings::{Counting, Idle, PartialAcks, Pipe, Reduction, Rto, TcpSettings};
 pub use state::{Failure, State};

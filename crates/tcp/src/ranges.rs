@@ -45,6 +45,16 @@ impl Ranges {
         (known.0 <= position).then_some(known)
     }
 
+    /// Whether a range touches or overlaps one that is there, so that adding it makes no more of them.
+    pub fn touches(&self, start: u64, end: u64) -> bool {
+        self.ranges.get(self.first_that(|known| known.1 >= start)).is_some_and(|near| near.0 <= end)
+    }
+
+    /// How many ranges there are.
+    pub fn len(&self) -> usize {
+        self.ranges.len()
+    }
+
     /// Whether the whole of a range is in the set.
     pub fn covers(&self, start: u64, end: u64) -> bool {
         self.around(start).is_some_and(|(_, covered)| end <= covered)
@@ -95,6 +105,7 @@ mod tests {
         ) {
             let (mut ranges, mut positions) = (Ranges::default(), BTreeSet::new());
             for (start, length, removes) in steps {
+                let expected = ranges.len() + usize::from(!ranges.touches(start, start + length));
                 if removes {
                     ranges.remove_before(start);
                     positions.retain(|position| *position >= start);
@@ -102,6 +113,7 @@ mod tests {
                     let (from, to) = ranges.insert(start, start + length);
                     positions.extend(start..start + length);
                     prop_assert!(from <= start && start + length <= to);
+                    prop_assert!(ranges.len() <= expected);
                 }
                 for position in 0..240 {
                     prop_assert_eq!(ranges.around(position).is_some(), positions.contains(&position));

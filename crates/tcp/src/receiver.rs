@@ -8,6 +8,7 @@ use ekiden_units::Time;
 use crate::ranges::Ranges;
 use crate::rtt::on_tick;
 use crate::settings::TcpSettings;
+use crate::tuning::{FIRST_WINDOW, Standing, Tuning};
 
 /// How many received ranges are remembered, latest first, to be reported in SACK blocks (RFC 2018, section 4).
 const REPORTED: usize = 4;
@@ -21,6 +22,14 @@ const CHALLENGES: (u32, Time) = (10, Time::secs(5));
 /// Largest shift of window scaling (RFC 7323, section 2.3).
 const SCALE_MOST: u8 = 14;
 
+/// How many ranges are held behind gaps at most: as many as the buffer has pieces of so many bytes, within these bounds. So a peer
+/// that sends every second byte alone does not make the receiver keep millions.
+const RANGE_BYTES: u64 = 256;
+const RANGES_MOST: (u64, u64) = (64, 65_536);
+
+/// Rounding up advertises at most this part of the buffer beyond it.
+const SURPLUS: u64 = 16;
+
 #[derive(Debug, Clone)]
 pub(crate) struct Receiver {
     first: Seq,
@@ -28,6 +37,8 @@ pub(crate) struct Receiver {
     next: u64,
     /// What arrived beyond `next`.
     held: Ranges,
+    /// How many ranges that may be.
+    ranges_most: usize,
     /// The ranges of `held` that changed last, the latest first.
     recent: Vec<(u64, u64)>,
     /// The position of the peer's FIN, if it is known.
@@ -58,25 +69,6 @@ pub(crate) struct Receiver {
     timestamp: Option<(u32, Time)>,
 }
 
-/// Receive buffer autotuning: the window grows with what the application reads.
-#[derive(Debug, Clone)]
-struct Tuning {
-    /// The most that the buffer may grow to.
-    most: u64,
-    /// When the current measurement began, and how far the application had read then.
-    since: Time,
-    read: u64,
-    /// The most that the application has read in a round trip.
-    taken: u64,
-}
-
-impl Tuning {
-    /// The window before the first measurement.
-    const FIRST_WINDOW: u64 = 65_535;
-    /// What counts as read before the first measurement: Linux's initial window, in segments.
-    const FIRST_SEGMENTS: u64 = 10;
-}
-
 /// What a segment brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Accepted {
@@ -98,13 +90,13 @@ impl Receiver {
     pub fn new(settings: &TcpSettings, first: Seq, scaled: bool, sack: bool) -> Self {
         let scale = if scaled { scale_for(settings.receive_buffer) } else { 0 };
         let most = settings.receive_buffer.min(u64::from(u16::MAX) << scale);
-        let buffer = if settings.autotunes_window { most.min(Tuning::FIRST_WINDOW) } else { most };
-        let taken = Tuning::FIRST_SEGMENTS * u64::from(settings.mss.max(1));
-        let tuning = settings.autotunes_window.then_some(Tuning { most, since: Time(0), read: 1, taken });
+        let tuning = settings.autotunes_window.then(|| Tuning::new(most, settings.mss));
+        let buffer = if tuning.is_some() { most.min(FIRST_WINDOW) } else { most };
         Self {
             first,
             next: 1,
             held: Ranges::default(),
+            ranges_most: (most / RANGE_BYTES).clamp(RANGES_MOST.0, RANGES_MOST.1) as usize,
             recent: Vec::with_capacity(REPORTED + 1),
             end: None,
             read: 1,
@@ -135,6 +127,19 @@ impl Receiver {
     /// The position of a sequence number, which is less than 2^31 from RCV.NXT.
     fn position(&self, seq: Seq) -> i64 {
         self.next as i64 + i64::from(seq.since(self.next()))
+    }
+
+    /// Whether a SYN is later than all that the peer has sent: by its sequence number or its timestamp, and not earlier by its
+    /// timestamp.
+    pub fn is_later(&self, syn: &Segment) -> bool {
+        let by_seq = syn.seq.since(self.next()) > 0;
+        match (self.timestamp, syn.options.timestamps) {
+            (Some((recent, _)), Some(Timestamps { value, .. })) => match value.wrapping_sub(recent) as i32 {
+                0 => by_seq,
+                difference => difference > 0,
+            },
+            _ => by_seq,
+        }
     }
 
     /// Whether the segment is one that may arrive now (RFC 9293, section 3.10.7.4), and not older than one that has
@@ -176,19 +181,21 @@ impl Receiver {
         self.timestamp.map_or(0, |(value, _)| value)
     }
 
-    /// Lets the window grow, once per round trip: to twice what the application read in the last one, and more, so that a
-    /// sender in slow start has room to double again (Linux: `tcp_rcvbuf_grow`). Data behind a gap cannot be read, so the
-    /// window does not grow meanwhile.
-    pub fn tune(&mut self, now: Time, rtt: Time) {
-        let Some(tuning) = self.tuning.as_mut().filter(|tuning| now.since(tuning.since) >= rtt) else { return };
-        let (before, taken) = (tuning.taken, self.read - tuning.read);
-        if taken > before {
-            let growth = u128::from(taken) * u128::from(taken - before) / u128::from(before);
-            let window = 2 * u128::from(taken) + 4 * growth;
-            self.buffer = self.buffer.max(window.min(tuning.most.into()) as u64);
-            tuning.taken = taken;
+    /// An acceptable segment arrives: lets the window grow, if it is tuned.
+    pub fn tune(&mut self, now: Time, segment: &Segment) {
+        if self.tuning.is_none() || segment.payload == 0 {
+            return;
         }
-        (tuning.since, tuning.read) = (now, self.read);
+        let standing = Standing {
+            next: self.next,
+            window: self.edge.saturating_sub(self.acked),
+            read: self.read,
+            has_read_all: self.readable() == 0,
+            largest: self.largest,
+        };
+        if let Some(window) = self.tuning.as_mut().and_then(|tuning| tuning.on_segment(now, segment, &standing)) {
+            self.buffer = self.buffer.max(window);
+        }
     }
 
     /// Takes an acceptable segment's payload and FIN.
@@ -211,15 +218,20 @@ impl Receiver {
             place_end = data_end + 1;
             self.ack_now = true;
         }
-        if start < place_end {
-            self.place(now, start, place_end);
-        } else {
+        if start >= place_end || start > self.next && !self.has_room_behind_gap(start, place_end) {
             self.ack_now = true;
+            return Accepted::default();
         }
+        self.place(now, start, place_end);
         match end.checked_sub(start).filter(|length| *length > 0) {
             Some(length) => Accepted { skip: (start as i64 - at) as u32, length: length as u32, offset: start - 1 },
             None => Accepted::default(),
         }
+    }
+
+    /// Whether a piece behind a gap may be held.
+    fn has_room_behind_gap(&self, start: u64, end: u64) -> bool {
+        self.held.len() < self.ranges_most || self.held.touches(start, end)
     }
 
     fn place(&mut self, now: Time, start: u64, end: u64) {
@@ -326,12 +338,16 @@ impl Receiver {
 
     fn window(&mut self, of_syn: bool) -> u16 {
         let edge = self.read + self.buffer;
-        let least_step = self.largest.min(self.buffer / 2);
-        let advertised = self.edge.saturating_sub(self.next);
-        let free = edge.saturating_sub(self.next);
-        // Silly window avoidance: small steps are not announced (RFC 9293, section 3.8.6.2.2).
-        let window = if free < advertised + least_step { advertised } else { free };
         let scale = if of_syn { 0 } else { self.scale };
+        // Rounded up, so that the edge never retreats by what the field cannot tell (Linux: `__tcp_select_window`). What many
+        // small segments add to a buffer that nobody reads stays a small part of it.
+        let most = (edge + self.buffer / SURPLUS).saturating_sub(self.next);
+        let round = |window: u64| Some(window.next_multiple_of(1 << scale)).filter(|up| *up <= most).unwrap_or(window);
+        let advertised = self.edge.saturating_sub(self.next);
+        let free = round(edge.saturating_sub(self.next));
+        // Silly window avoidance: small steps are not announced (RFC 9293, section 3.8.6.2.2).
+        let least_step = self.largest.min(self.buffer / 2);
+        let window = if free < advertised + least_step { round(advertised) } else { free };
         let field = u16::try_from(window >> scale).unwrap_or(u16::MAX);
         self.edge = self.edge.max(self.next + (u64::from(field) << scale));
         field

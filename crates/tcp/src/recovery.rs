@@ -199,8 +199,7 @@ impl Recovery {
         // An ACK that advances resets the count, and with SACK may be the first duplicate itself (RFC 6675, section 5).
         let before = if ack.advances { 0 } else { self.duplicates };
         self.duplicates = before + u32::from(ack.is_duplicate);
-        let is_partial = matches!(self.phase, Phase::Fast(fast) if flight.una < fast.end);
-        if ack.advances && !is_partial {
+        if ack.advances && !self.is_fast() {
             flight.board.forget_duplicates();
         }
         let mut effect = match self.phase {
@@ -229,7 +228,7 @@ impl Recovery {
         if is_lost {
             return self.enter(flight, ack);
         }
-        flight.window.grow(ack.summary.acked);
+        flight.window.grow(&ack.summary);
         Effect::NONE
     }
 
@@ -299,6 +298,7 @@ impl Recovery {
 
     /// Fast recovery ends.
     fn leave(&mut self, flight: &mut Flight) -> Effect {
+        flight.board.forget_duplicates();
         flight.window.fall_to_threshold();
         self.phase = Phase::Open;
         self.duplicates = 0;
@@ -315,7 +315,7 @@ impl Recovery {
                 return self.enter(flight, ack);
             }
         }
-        flight.window.grow(ack.summary.acked);
+        flight.window.grow(&ack.summary);
         Effect::NONE
     }
 

@@ -1,4 +1,4 @@
-//! The round-trip time estimator and the retransmission timeout: RFC 6298, sections 2 and 5.
+//! The round-trip time estimator and the retransmission timeout: RFC 6298, sections 2 and 5; and the clocks they are read from.
 
 use ekiden_units::Time;
 
@@ -12,6 +12,11 @@ pub(crate) fn on_tick(at: Time, tick: Time) -> Time {
         0 => at,
         tick => Time(at.0.checked_next_multiple_of(tick).unwrap_or(u64::MAX)),
     }
+}
+
+/// The timestamp clock: milliseconds, never 0 (RFC 7323, section 5.4; 0 means none when it is echoed).
+pub(crate) fn timestamp(now: Time) -> u32 {
+    ((now.0 / 1_000_000) as u32).wrapping_add(1).max(1)
 }
 
 /// Smoothed round-trip time, its variation, and the timeout that follows.

@@ -228,8 +228,8 @@ impl Scoreboard {
         }
     }
 
-    /// Without SACK, outside of recovery: after an acknowledgement that advances, no duplicates count for the segments that
-    /// remain (RFC 6582, section 3.2, step 3: FlightSize is all that is outstanding).
+    /// Without SACK: after an acknowledgement that advances outside of a recovery, or ends one, no duplicates count for the
+    /// segments that remain (RFC 6582, section 3.2, step 3: FlightSize is all that is outstanding).
     pub fn forget_duplicates(&mut self) {
         self.left = 0;
     }
@@ -404,6 +404,11 @@ impl Scoreboard {
     /// Segments that wait to be sent again.
     pub fn lost(&self) -> u32 {
         self.lost.len() as u32
+    }
+
+    /// Where the first of them begins.
+    pub fn first_lost(&self) -> Option<u64> {
+        self.lost.first().copied()
     }
 
     /// Whether the peer has reported data beyond a gap.

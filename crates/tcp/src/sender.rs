@@ -217,7 +217,8 @@ impl Sender {
         if acked > self.una {
             summary = self.board.acknowledge(acked);
             // The SYN's does not open the window (RFC 5681, section 3.1).
-            summary.acked -= u32::from(self.una == 0);
+            let syn = u32::from(self.una == 0);
+            (summary.acked, summary.delivered) = (summary.acked - syn, summary.delivered.saturating_sub(syn));
             self.una = acked;
         }
         if self.sack && !self.recovery.ignores_sack() {
@@ -245,7 +246,7 @@ impl Sender {
         if self.next == 0 {
             return Some(self.open(now));
         }
-        if self.recovery.may_retransmit(&self.board, self.window.cwnd()) {
+        if self.recovery.may_retransmit(&self.board, self.window.cwnd()) && self.is_first_lost_allowed() {
             return self.retransmit(now);
         }
         if !established {
@@ -258,6 +259,12 @@ impl Sender {
             return self.retransmit(now);
         }
         None
+    }
+
+    /// Whether the peer's window lets the first lost segment be sent again ([`TcpSettings::retransmits_within_window`]).
+    fn is_first_lost_allowed(&self) -> bool {
+        let is_allowed = |start| start == self.una || self.send_window.beyond(start) > 0;
+        !self.settings.retransmits_within_window || self.board.first_lost().is_none_or(is_allowed)
     }
 
     fn retransmit(&mut self, now: Time) -> Option<Outgoing> {
@@ -325,11 +332,10 @@ impl Sender {
         (!waits).then_some((payload as u32, fin))
     }
 
-    /// RFC 5681, section 4.1.
     fn restart_after_idle(&mut self, now: Time) {
-        let idle = now.since(self.last_sent);
-        if self.settings.idle_restart && self.board.is_empty() && idle > self.timer.estimator().rto() {
-            self.window.restart();
+        let (idle, rto) = (now.since(self.last_sent), self.timer.estimator().rto());
+        if self.board.is_empty() && idle > rto {
+            self.window.on_idle(idle, rto);
             // Restart once per idle time, even if nothing can be sent now.
             self.last_sent = now;
         }

@@ -29,9 +29,8 @@ pub struct TcpSettings {
     pub sack: bool,
     /// The initial congestion window in segments (RFC 6928).
     pub initial_window: u32,
-    /// Appropriate byte counting: whether the window grows with the segments that an acknowledgement covers (RFC 3465, without
-    /// its limit, as Linux does), or with the number of acknowledgements.
-    pub byte_counting: bool,
+    /// What of an acknowledgement makes the congestion window grow.
+    pub counting: Counting,
     /// Duplicate acknowledgements that mean a loss: DupThresh (RFC 5681, section 3.2; RFC 6675, section 2).
     pub duplicate_acks: u32,
     /// Whether the first duplicate acknowledgements release new segments (RFC 3042).
@@ -69,8 +68,11 @@ pub struct TcpSettings {
     pub halves_in_slow_start: bool,
     /// Whether the congestion window grows only while it limits the sender (RFC 7661; Linux).
     pub window_validation: bool,
-    /// Whether a connection that was idle for longer than RTO starts with the initial window again (RFC 5681, section 4.1).
-    pub idle_restart: bool,
+    /// What becomes of the congestion window while a connection is idle for longer than RTO.
+    pub idle: Idle,
+    /// Whether a segment that lies wholly beyond a window that shrank is sent again only if it is the first, as in Linux
+    /// (`__tcp_retransmit_skb`). Otherwise it is sent whatever the window (RFC 9293, section 3.8.6; RFC 7323, section 2.4).
+    pub retransmits_within_window: bool,
     /// Nagle's algorithm (RFC 9293, section 3.7.4).
     pub nagle: bool,
     /// Whether a sender without timestamps times one segment at a time, so once per window (RFC 6298, section 3; RFC 1323,
@@ -95,6 +97,30 @@ pub struct TcpSettings {
     pub quick_acks: u32,
     /// How long the end that closed first stays in TIME-WAIT: twice the MSL (RFC 9293, section 3.4.2).
     pub time_wait: Time,
+}
+
+/// What of an acknowledgement makes the congestion window grow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Counting {
+    /// That it is one (RFC 5681, section 3.1, before RFC 3465).
+    Acknowledgements,
+    /// The segments that it covers; in the slow start after a timeout one at most, since most of what it covers may have arrived
+    /// before (RFC 3465, section 2.3; without the limit of two segments elsewhere).
+    Covered,
+    /// The segments of which it is the first to tell that they have arrived, as in Linux (`tcp_newly_delivered`).
+    Delivered,
+}
+
+/// What becomes of the congestion window while a connection is idle for longer than RTO.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Idle {
+    /// It stays.
+    Keeps,
+    /// It falls to the initial window (RFC 5681, section 4.1).
+    Restarts,
+    /// It halves with every RTO, down to the initial window; the slow start threshold is at least three quarters of what it was,
+    /// as in Linux (`tcp_cwnd_restart`; RFC 2861, section 3.1).
+    Halves,
 }
 
 /// What a partial acknowledgement does in fast recovery without SACK.
@@ -163,7 +189,7 @@ impl TcpSettings {
             timestamps: true,
             sack: true,
             initial_window: 10,
-            byte_counting: true,
+            counting: Counting::Covered,
             duplicate_acks: 3,
             limited_transmit: true,
             partial_acks: PartialAcks::RestartTimerOnce,
@@ -178,7 +204,8 @@ impl TcpSettings {
             reduces_after_timeout: false,
             halves_in_slow_start: false,
             window_validation: true,
-            idle_restart: true,
+            idle: Idle::Restarts,
+            retransmits_within_window: false,
             nagle: true,
             rtt_per_window: false,
             every_ack_restarts_timer: false,
@@ -207,11 +234,14 @@ impl TcpSettings {
             send_piece: 64 << 10,
             wakes_at_a_third: true,
             autotunes_window: true,
+            counting: Counting::Delivered,
             partial_acks: PartialAcks::RestartTimer,
             reduction: Reduction::Proportional,
             lost_retransmissions: true,
             speculative_retransmissions: false,
             timeout_reduces_again: false,
+            idle: Idle::Halves,
+            retransmits_within_window: true,
             rto: Rto { least: Time::ms(200), most: Time::secs(120), least_bounds_variance: true, ..Self::rfc().rto },
             ack_delay: Time::ms(40),
             quick_acks: 16,
@@ -226,13 +256,13 @@ impl TcpSettings {
     pub fn ns2() -> Self {
         Self {
             initial_window: 2,
-            byte_counting: false,
+            counting: Counting::Acknowledgements,
             pipe: Pipe::Acknowledgements,
             timeout_forgets_sack: true,
             every_timeout_reduces: true,
             halves_in_slow_start: true,
             window_validation: false,
-            idle_restart: false,
+            idle: Idle::Keeps,
             nagle: false,
             rtt_per_window: true,
             rto: Rto { initial: Time::secs(3), least: Time::ms(200), granularity: Time::ms(10), ..Self::rfc().rto },
@@ -267,11 +297,11 @@ impl TcpSettings {
             timestamps: false,
             sack: false,
             initial_window: 1,
-            byte_counting: false,
+            counting: Counting::Acknowledgements,
             limited_transmit: false,
             partial_acks: PartialAcks::EndRecovery,
             window_validation: false,
-            idle_restart: false,
+            idle: Idle::Keeps,
             nagle: false,
             rto: Rto { most: Time::secs(64), granularity: Time(0), tick: Time::ms(500), ..Self::rfc().rto },
             acks_by_clock: true,

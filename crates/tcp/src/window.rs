@@ -5,7 +5,8 @@
 use ekiden_congestion::{CongestionControl, Window};
 use ekiden_units::Time;
 
-use crate::settings::TcpSettings;
+use crate::scoreboard::AckSummary;
+use crate::settings::{Counting, Idle, TcpSettings};
 
 pub(crate) struct CongestionWindow {
     window: Window,
@@ -13,8 +14,12 @@ pub(crate) struct CongestionWindow {
     initial: u32,
     /// [`TcpSettings::window_validation`].
     validates: bool,
-    /// [`TcpSettings::byte_counting`].
-    counts_segments: bool,
+    /// [`TcpSettings::counting`].
+    counting: Counting,
+    /// The slow start that follows a timeout.
+    is_after_timeout: bool,
+    /// [`TcpSettings::idle`].
+    idle: Idle,
     /// [`TcpSettings::halves_in_slow_start`].
     halves_in_slow_start: bool,
     /// The congestion window, and nothing else, stopped the last sending (Linux: `is_cwnd_limited`).
@@ -32,7 +37,9 @@ impl CongestionWindow {
             control,
             initial: settings.initial_window,
             validates: settings.window_validation,
-            counts_segments: settings.byte_counting,
+            counting: settings.counting,
+            is_after_timeout: false,
+            idle: settings.idle,
             halves_in_slow_start: settings.halves_in_slow_start,
             is_cwnd_limited: false,
             most_out: 0,
@@ -72,15 +79,27 @@ impl CongestionWindow {
         self.control.on_rtt(&self.window, now.0 / 1000, rtt_us);
     }
 
-    /// `acked` segments were acknowledged outside of fast recovery.
-    pub fn grow(&mut self, acked: u32) {
-        if acked == 0 {
+    /// An acknowledgement arrived outside of fast recovery.
+    pub fn grow(&mut self, ack: &AckSummary) {
+        if ack.acked == 0 {
             return;
         }
+        self.is_after_timeout &= self.is_in_slow_start();
+        let count = match self.counting {
+            Counting::Acknowledgements => 1,
+            Counting::Covered => {
+                if self.is_after_timeout {
+                    1
+                } else {
+                    ack.acked
+                }
+            }
+            Counting::Delivered => ack.delivered,
+        };
         let is_used =
             self.is_cwnd_limited || self.is_in_slow_start() && self.window.cwnd < self.most_out.saturating_mul(2);
-        if is_used || !self.validates {
-            self.control.on_ack(&mut self.window, if self.counts_segments { acked } else { 1 });
+        if count > 0 && (is_used || !self.validates) {
+            self.control.on_ack(&mut self.window, count);
         }
     }
 
@@ -109,6 +128,7 @@ impl CongestionWindow {
 
     /// The retransmission timer ran out, after [`CongestionWindow::reduce`] if that is due.
     pub fn on_timeout(&mut self) {
+        self.is_after_timeout = true;
         self.control.on_timeout();
     }
 
@@ -122,8 +142,45 @@ impl CongestionWindow {
         self.window.cwnd_cnt = 0;
     }
 
-    /// The restart window after idle time (RFC 5681, section 4.1).
-    pub fn restart(&mut self) {
-        self.window.cwnd = self.window.cwnd.min(self.initial);
+    /// Nothing was sent for `idle`, which is longer than `rto`.
+    pub fn on_idle(&mut self, idle: Time, rto: Time) {
+        let Window { cwnd, ssthresh, .. } = &mut self.window;
+        let least = self.initial.min(*cwnd);
+        match self.idle {
+            Idle::Keeps => {}
+            Idle::Restarts => *cwnd = least,
+            Idle::Halves => {
+                *ssthresh = (*ssthresh).max((*cwnd >> 1) + (*cwnd >> 2));
+                // A timeout of exactly the time that is left does not count.
+                let timeouts = (idle.0 - 1) / rto.0.max(1);
+                *cwnd = cwnd.checked_shr(timeouts.try_into().unwrap_or(u32::MAX)).unwrap_or(0).max(least);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ekiden_congestion::{CongestionParameters, Tunables, control};
+
+    use super::*;
+
+    #[test]
+    fn idle_time_leaves_three_quarters_of_the_window_as_threshold_in_linux() {
+        let tunables = &Arc::new(Tunables::new(&CongestionParameters::default()).unwrap());
+        for (settings, ssthresh, expected) in [
+            (TcpSettings::linux(), 20, (20, 30)),
+            (TcpSettings::linux(), 35, (20, 35)),
+            (TcpSettings::rfc(), 20, (10, 20)),
+            (TcpSettings::ns2(), 20, (40, 20)),
+        ] {
+            let reno = control("reno", tunables).unwrap();
+            let mut window = CongestionWindow::new(&settings, reno);
+            (window.window.cwnd, window.window.ssthresh) = (40, ssthresh);
+            window.on_idle(Time::ms(500), Time::ms(300));
+            assert_eq!((window.cwnd(), window.ssthresh()), expected);
+        }
     }
 }

@@ -13,7 +13,7 @@ use std::fmt::Write as _;
 
 use common::{Fate, Pair};
 use ekiden_packet::SackBlock;
-use ekiden_tcp::{PartialAcks, State, TcpSettings, Transmit};
+use ekiden_tcp::{Counting, PartialAcks, State, TcpSettings, Transmit};
 use ekiden_units::Time;
 
 const PAYLOAD: u64 = 100;
@@ -240,7 +240,7 @@ fn slow_start() {
 #[test]
 fn slow_start_with_one_segment_per_acknowledgement_and_delayed_ones() {
     // RFC 3465, section 1: half of the acknowledgements, so the window grows by half each round trip.
-    let settings = TcpSettings { byte_counting: false, ack_every: 2, ..plain(TcpSettings::rfc(), 4) };
+    let settings = TcpSettings { counting: Counting::Acknowledgements, ack_every: 2, ..plain(TcpSettings::rfc(), 4) };
     let trace = trace("slow_start_delayed_acks", &settings, 100, &[]);
     let window = |ms| trace.rows.iter().rfind(|row| row.ms == ms).map(|row| row.cwnd);
     assert_eq!([0, 100, 200].map(window), [4, 6, 9].map(Some));

@@ -3,7 +3,7 @@
 mod common;
 
 use common::peer::{Bench, at, plain};
-use ekiden_tcp::TcpSettings;
+use ekiden_tcp::{Reduction, TcpSettings};
 use ekiden_units::Time;
 
 #[test]
@@ -94,4 +94,80 @@ fn duplicates_are_forgotten_when_recovery_without_sack_ends() {
     let info = bench.end.info();
     assert!(!info.is_recovering);
     assert_eq!((info.outstanding, info.pipe), (next - 21, next - 21));
+}
+
+#[test]
+fn after_a_timeout_the_window_grows_with_what_an_acknowledgement_newly_reports() {
+    // tcp_newly_delivered. Of twenty only the first is missing; its retransmission is lost, and the timer runs out.
+    let settings = TcpSettings { initial_window: 20, ..plain(TcpSettings::linux()) };
+    let mut bench = Bench::established(&settings);
+    bench.end.write(100_000);
+    assert_eq!(bench.full_sent().len(), 20);
+    bench.pass(Time::ms(100));
+    for number in 2..=20 {
+        bench.ack(1, &[(at(2), at(number + 1))]);
+    }
+    assert_eq!(bench.full_sent().first(), Some(&1));
+    while bench.end.info().timeouts == 0 {
+        bench.wait();
+    }
+    assert_eq!((bench.full_sent(), bench.end.info().cwnd), (vec![1], 1));
+    // Of the twenty acknowledged, nineteen had been reported before.
+    bench.ack(at(21), &[]);
+    assert_eq!(bench.end.info().cwnd, 2);
+    // What was not lost, and not reported: five arrive as five.
+    let mut bench = Bench::established(&settings);
+    bench.end.write(100_000);
+    bench.full_sent();
+    bench.wait();
+    assert_eq!(bench.full_sent(), [1]);
+    bench.ack(at(6), &[]);
+    assert_eq!(bench.end.info().cwnd, 6);
+}
+
+/// Three of ten are reported, and the others lost; the peer takes back `window` of what it had offered. Returns what is
+/// sent again.
+fn sent_again_into(window: u16, settings: &TcpSettings) -> (Bench, Vec<u32>) {
+    let settings = TcpSettings { reduction: Reduction::Pipe, ..plain(settings.clone()) };
+    let mut bench = Bench::established(&settings);
+    bench.end.write(10_000);
+    assert_eq!(bench.full_sent().len(), 10);
+    bench.window = window;
+    bench.ack(1, &[(at(8), at(11))]);
+    let sent = bench.full_sent();
+    (bench, sent)
+}
+
+#[test]
+fn what_lies_beyond_a_window_that_shrank_is_not_sent_again_but_for_the_first() {
+    // tcp_retransmit_skb. RFC 7323, section 2.4, has the first retransmission go whatever the window.
+    for (window, again) in [(10_000, vec![1, 2, 3, 4, 5]), (3000, vec![1, 2, 3]), (0, vec![1])] {
+        let (mut bench, sent) = sent_again_into(window, &TcpSettings::linux());
+        assert_eq!(sent, again, "{window}");
+        assert_eq!(sent_again_into(window, &TcpSettings::rfc()).1, [1, 2, 3, 4, 5], "{window}");
+        bench.window = 10_000;
+        bench.ack(1, &[(at(8), at(11))]);
+        assert_eq!([sent, bench.full_sent()].concat(), [1, 2, 3, 4, 5], "when it opens");
+    }
+}
+
+#[test]
+fn idle_time_halves_the_window_per_timeout_and_leaves_three_quarters_as_threshold() {
+    // tcp_cwnd_restart, tcp_current_ssthresh. RTO is 300 ms: 200 above the round trip.
+    for (idle_ms, window) in [(290, 64), (310, 32), (590, 32), (610, 16), (910, 8), (1210, 4), (100_000, 4)] {
+        let settings = TcpSettings { initial_window: 4, ..plain(TcpSettings::linux()) };
+        let mut bench = Bench::established(&settings);
+        let mut acked = 1;
+        for flight in [4, 8, 16, 32] {
+            bench.end.write(1000 * u64::from(flight));
+            assert_eq!(bench.full_sent().len() as u32, flight);
+            bench.pass(Time::ms(100));
+            (0..flight).for_each(|number| bench.ack(at(acked + number + 1), &[]));
+            acked += flight;
+        }
+        assert_eq!((bench.end.info().cwnd, bench.end.info().rto), (64, Time::ms(300)));
+        bench.pass(Time::ms(idle_ms - 100));
+        bench.end.write(100_000);
+        assert_eq!((bench.full_sent().len() as u32, bench.end.info().cwnd), (window, window), "after {idle_ms} ms");
+    }
 }

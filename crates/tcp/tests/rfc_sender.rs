@@ -233,6 +233,47 @@ fn plain_reno_recovers_again_after_a_partial_acknowledgement() {
 }
 
 #[test]
+fn plain_reno_counts_duplicates_anew_after_a_partial_acknowledgement() {
+    // RFC 2581, section 3.2: FlightSize is all that is outstanding, and each duplicate since lets one segment leave.
+    let settings = TcpSettings { initial_window: 20, ..plain(TcpSettings::opnet()) };
+    let mut bench = Bench::established(&settings);
+    bench.end.write(100_000);
+    assert_eq!(bench.full_sent().len(), 20);
+    // 1 and 10 are lost. The window is 10 and one more for each duplicate: 28.
+    for _ in 0..18 {
+        bench.ack(1, &[]);
+    }
+    assert_eq!(bench.full_sent().last(), Some(&28));
+    bench.ack(at(10), &[]);
+    // 21 to 28 arrive. The window is 5 and one more for each; 19 are outstanding.
+    let mut sent = Vec::new();
+    for _ in 21..=28 {
+        bench.ack(at(10), &[]);
+        sent.extend(bench.full_sent());
+    }
+    assert_eq!(sent, [10]);
+    assert_eq!(bench.end.info().ssthresh, Some(5));
+}
+
+#[test]
+fn an_acknowledgement_after_a_timeout_opens_the_window_by_one_segment() {
+    // RFC 3465, section 2.3: L is one segment in the slow start that follows a timeout. Most of what a first acknowledgement
+    // covers arrived before.
+    let mut bench = Bench::established(&TcpSettings { initial_window: 20, ..plain(TcpSettings::rfc()) });
+    bench.end.write(100_000);
+    assert_eq!(bench.full_sent().len(), 20);
+    bench.pass(Time::ms(100));
+    bench.ack(1, &[(at(2), at(20))]);
+    assert_eq!(bench.full_sent().first(), Some(&1));
+    bench.wait();
+    assert_eq!((bench.full_sent().first(), bench.end.info().cwnd), (Some(&1), 1));
+    for (number, window) in [(19, 2), (20, 3)] {
+        bench.ack(at(number), &[]);
+        assert_eq!(bench.end.info().cwnd, window);
+    }
+}
+
+#[test]
 fn newreno_sends_the_next_hole_again_for_each_partial_acknowledgement() {
     // RFC 6582, section 3.2, steps 2 and 3.
     let settings = TcpSettings { initial_window: 10, sack: false, ..plain(TcpSettings::rfc()) };

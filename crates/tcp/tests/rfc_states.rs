@@ -4,7 +4,7 @@ mod common;
 
 use common::peer::{Bench, FIN, NONE, RST, SYN, at, plain};
 use common::reno;
-use ekiden_packet::{Options, Segment, Seq};
+use ekiden_packet::{Options, Segment, Seq, Timestamps};
 use ekiden_tcp::{Connection, Failure, State, TcpSettings};
 use ekiden_units::Time;
 
@@ -57,6 +57,63 @@ fn an_acknowledgement_of_a_syn_that_was_not_sent_yet_is_one_of_nothing() {
     for end in [&mut opening, &mut answering, &mut both] {
         let sent: Vec<_> = std::iter::from_fn(|| end.poll_transmit(Time::secs(1))).map(|sent| sent.segment).collect();
         assert!(sent.iter().any(|segment| segment.flags == SYN), "it goes on: {sent:?}");
+    }
+}
+
+#[test]
+fn a_syn_that_comes_again_before_the_answer_is_acknowledged_is_answered_again() {
+    // RFC 9293, section 3.10.7.4: the answer was lost.
+    let settings = plain(TcpSettings::rfc());
+    let syn = Segment { source: 2, destination: 1, flags: SYN, ..Segment::default() };
+    let now = Time::secs(1);
+    let mut end = Connection::accept(&settings, reno(), &syn, Seq(5), now).unwrap();
+    let mut sent = |segment: Option<&Segment>| -> Vec<_> {
+        segment.map(|segment| end.on_segment(now, segment));
+        std::iter::from_fn(|| end.poll_transmit(now))
+            .map(|sent| (sent.segment.flags, sent.segment.seq, sent.segment.ack))
+            .collect()
+    };
+    let answer = [(SYN, Seq(5), Some(Seq(1)))];
+    assert_eq!(sent(None), answer);
+    assert_eq!(sent(Some(&syn)), answer);
+    // Not another one.
+    assert_eq!(sent(Some(&Segment { seq: Seq(7), ..syn.clone() })), []);
+    let ack = Segment { seq: Seq(1), ack: Some(Seq(6)), flags: NONE, ..syn.clone() };
+    assert_eq!(sent(Some(&ack)), []);
+    assert_eq!(end.state(), State::Established);
+}
+
+#[test]
+fn a_later_syn_may_follow_a_connection_in_time_wait() {
+    // RFC 9293, section 3.6.1; RFC 6191, section 2.
+    let syn = |seq, value: Option<u32>| {
+        let timestamps = value.map(|value| Timestamps { value, echo: 0 });
+        let options = Options { timestamps, ..Options::default() };
+        Segment { source: 2, destination: 1, seq: Seq(seq), flags: SYN, options, ..Segment::default() }
+    };
+    for (with_timestamps, cases) in [
+        (false, vec![(2, None, false), (3, None, true), (0u32.wrapping_sub(9), None, false), (9000, None, true)]),
+        // The peer's last timestamp was 1000.
+        (true, vec![(3, Some(999), false), (2, Some(1000), false), (3, Some(1000), true), (0, Some(1001), true)]),
+    ] {
+        let settings = TcpSettings { timestamps: with_timestamps, ..plain(TcpSettings::rfc()) };
+        let mut bench = Bench::established_with(&settings, [7, 0], u16::MAX);
+        bench.end.finish();
+        bench.sent();
+        assert_eq!(bench.end.successor(&syn(9000, None)), None, "it is not over");
+        bench.data(1, 2, 0, FIN);
+        bench.sent();
+        assert_eq!(bench.end.state(), State::TimeWait);
+        for (seq, value, is_taken) in cases {
+            // Beyond the SYN at 7 and the FIN at 8.
+            let expected = is_taken.then_some(Seq(9 + 65_537));
+            assert_eq!(bench.end.successor(&syn(seq, value)), expected, "{seq} {value:?}");
+            let first = bench.end.successor(&syn(seq, value)).unwrap_or_default();
+            let next = Connection::accept(&settings, reno(), &syn(seq, value), first, bench.now).unwrap();
+            assert_eq!(next.state(), State::SynReceived);
+        }
+        let refused = Segment { ack: Some(Seq(9)), ..syn(9000, Some(2000)) };
+        assert_eq!(bench.end.successor(&refused), None, "an answer, not a SYN");
     }
 }
 

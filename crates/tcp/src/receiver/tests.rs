@@ -6,6 +6,7 @@ use ekiden_packet::{Flags, Options};
 use proptest::prelude::*;
 
 use super::*;
+use crate::rtt::timestamp;
 
 const FIRST: Seq = Seq(u32::MAX - 300);
 
@@ -71,17 +72,19 @@ fn the_window_grows_with_what_is_read_in_a_round_trip_and_stands_still_at_a_gap(
     let mut receiver = Receiver::new(&settings, FIRST, true, false);
     let mut arrives = |ms: u64, start: u64, length: u32| {
         let now = Time::ms(ms);
-        receiver.tune(now, Time::ms(100));
-        receiver.take(now, &data(start, length, false));
+        let timestamps = Some(Timestamps { value: 1, echo: timestamp(Time::ms(ms - 100)) });
+        let segment = data(start, length, false);
+        receiver.tune(now, &Segment { options: Options { timestamps, ..segment.options.clone() }, ..segment });
+        receiver.take(now, &segment);
         receiver.read(u64::MAX);
         let ack = acknowledgement(&mut receiver, false);
         u64::from(ack.window) << scale_for(1 << 20)
     };
-    let rounded = |window: u64| window >> scale_for(1 << 20) << scale_for(1 << 20);
+    let rounded = |window: u64| window.next_multiple_of(1 << scale_for(1 << 20));
     assert_eq!(arrives(100, 1, 10_000), rounded(65_535));
     // Ten segments are no more than ten; then twenty, forty.
     assert_eq!(arrives(200, 10_001, 20_000), rounded(65_535));
-    assert!(arrives(250, 30_001, 32) <= 65_535, "once per round trip");
+    assert!(arrives(250, 30_001, 32) <= rounded(65_535), "once per round trip");
     assert_eq!(arrives(300, 30_033, 40_000), rounded(2 * 20_032 + 4 * 20_032 * 10_032 / 10_000));
     let large = arrives(400, 70_033, 10);
     assert_eq!(large, rounded(2 * 40_000 + 4 * 40_000 * 19_968 / 20_032));
@@ -89,6 +92,61 @@ fn the_window_grows_with_what_is_read_in_a_round_trip_and_stands_still_at_a_gap(
     for ms in 5..20 {
         assert_eq!(arrives(ms * 100, 70_044 + ms * 5000, 5000), large);
     }
+}
+
+#[test]
+fn the_right_edge_of_a_scaled_window_never_retreats() {
+    // RFC 9293, section 3.8.6. 32 bytes are the least that this window can tell.
+    let settings = TcpSettings { mss: 1000, receive_buffer: 1 << 20, ..TcpSettings::rfc() };
+    let shift = scale_for(1 << 20);
+    let mut receiver = Receiver::new(&settings, FIRST, true, false);
+    let (mut start, mut edge) = (1, 0);
+    for step in 0..900u32 {
+        // Segments of all sizes; the application reads now and then, and lets the window close.
+        let length = 800 + step * 7 % 200;
+        receiver.take(Time(0), &data(start, length, false));
+        start += u64::from(length);
+        if step % 300 < 100 {
+            receiver.read(u64::MAX);
+        }
+        let ack = acknowledgement(&mut receiver, false);
+        let offered = start + (u64::from(ack.window) << shift);
+        assert!(offered >= edge, "{offered} after {edge}");
+        edge = offered;
+    }
+}
+
+#[test]
+fn a_buffer_that_nobody_reads_is_exceeded_by_a_small_part_whatever_the_segments() {
+    let settings = TcpSettings { mss: 1000, receive_buffer: 1 << 20, ..TcpSettings::rfc() };
+    for length in [1, 33, 1000] {
+        let mut receiver = Receiver::new(&settings, FIRST, true, false);
+        let mut start = 1;
+        while receiver.is_acceptable(Time(0), &data(start, length, false)) {
+            start += u64::from(receiver.take(Time(0), &data(start, length, false)).length);
+            acknowledgement(&mut receiver, false);
+        }
+        assert!((1 << 20..(1 << 20) * 17 / 16 + 1000).contains(&start), "{start} with segments of {length}");
+    }
+}
+
+#[test]
+fn every_second_byte_alone_makes_a_bounded_number_of_ranges_and_nothing_is_missing() {
+    let settings = TcpSettings { receive_buffer: 1 << 20, ..TcpSettings::rfc() };
+    let mut receiver = Receiver::new(&settings, FIRST, true, true);
+    acknowledgement(&mut receiver, false);
+    let mut kept = 0;
+    for start in (2..60_000).step_by(2) {
+        kept += receiver.take(Time(0), &data(start, 1, false)).length;
+        assert!(receiver.ack_is_due(Time(0)));
+    }
+    assert_eq!((receiver.held.len(), kept), (4096, 4096), "the driver keeps no more than that either");
+    // What continues a range that is held is kept, and what is next.
+    let next_to_last = receiver.take(Time(0), &data(8193, 1, false));
+    let (first, rest) = (data(1, 1000, false), data(1001, 59_000, false));
+    let lengths =
+        [next_to_last, receiver.take(Time(0), &first), receiver.take(Time(0), &rest)].map(|taken| taken.length);
+    assert_eq!((lengths, receiver.readable()), ([1, 1000, 59_000], 60_000));
 }
 
 proptest! {

@@ -1,4 +1,4 @@
-//! CUBIC, RFC 9438, for the TCP engine; the kernel has its own.
+//! CUBIC, RFC 9438, for the TCP engine. The kernel's differs: [`LinuxCubic`](crate::LinuxCubic).
 //!
 //! Integers only, so that every machine computes the same: windows in 2^-32 segments, times in microseconds. Names are
 //! those of the RFC's section 4.1.2. What it leaves open, or what differs:
@@ -208,7 +208,7 @@ fn per_window(amount: u64, acked: u32, cwnd: u64) -> u64 {
 }
 
 /// The largest number whose cube is not larger.
-fn cube_root(value: u128) -> u64 {
+pub(crate) fn cube_root(value: u128) -> u64 {
     let mut root: u128 = 0;
     for bit in (0..42).rev() {
         let next = root | 1 << bit;

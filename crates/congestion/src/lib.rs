@@ -2,7 +2,7 @@
 //!
 //! The algorithms that ekiden registers with the kernel are written once, as C headers under `include/ekiden/`: integers only,
 //! no kernel types. The eBPF programs of crate `bpf` include them, and so does the native build that [`Native`] calls. So the
-//! simulator runs the same code as the kernel. [`Cubic`] is for the simulator only: the kernel has its own.
+//! simulator runs the same code as the kernel. [`Cubic`] and [`LinuxCubic`] are for the simulator only: the kernel has its own.
 //!
 //! `docs/guide/congestion.md` describes the algorithms and gives the reasons for the defaults.
 
@@ -10,6 +10,7 @@
 
 mod cubic;
 mod hystart;
+mod linux;
 mod native;
 mod response;
 mod tunables;
@@ -19,6 +20,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 pub use cubic::{Cubic, CubicSettings};
+pub use linux::LinuxCubic;
 pub use native::{Native, hstcp_decrease, hstcp_increase, trend};
 pub use response::{ResponseFunction, ResponseRow};
 pub use tunables::{CongestionParameters, LAYOUT, MOST_SAMPLES, PARAMETERS, Parameter, ParameterError, Tunables};
@@ -123,11 +125,20 @@ pub trait CongestionControl {
     fn on_timeout(&mut self);
 }
 
-/// A new connection's congestion control by name: `cubic` or one of [`Algorithm`]'s. `None` if there is none of this name.
+/// A new connection's congestion control by name: `cubic`, RFC 9438's, or one of [`Algorithm`]'s. `None` if there is none of
+/// this name.
 pub fn control(name: &str, tunables: &Arc<Tunables>) -> Option<Box<dyn CongestionControl + Send>> {
     if name == Cubic::NAME {
         return Some(Box::new(Cubic::default()));
     }
     let algorithm = name.parse().ok()?;
     Some(Box::new(Native::new(algorithm, Arc::clone(tunables))))
+}
+
+/// As [`control`], but what the kernel has of its own is the kernel's: `cubic`.
+pub fn linux_control(name: &str, tunables: &Arc<Tunables>) -> Option<Box<dyn CongestionControl + Send>> {
+    match name {
+        Cubic::NAME => Some(Box::new(LinuxCubic::default())),
+        _ => control(name, tunables),
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use ekiden_congestion::{CongestionControl, CongestionParameters, Tunables, control};
+use ekiden_congestion::{CongestionControl, CongestionParameters, Tunables, control, linux_control};
 use ekiden_scenario::{Profile, Scenario, Tcp};
 use ekiden_tcp::TcpSettings;
 
@@ -44,6 +44,8 @@ fn gso_payload(send_buffer: u64, mss: u64, timestamps: bool) -> u64 {
 pub(crate) struct Stack {
     pub settings: TcpSettings,
     congestion: String,
+    /// Whether what the kernel has of its own is the kernel's.
+    is_linux: bool,
     tunables: Arc<Tunables>,
 }
 
@@ -73,11 +75,13 @@ impl Stack {
             Profile::Ns2Linux => Arc::clone(linux_parameters()),
             _ => Arc::clone(tunables),
         };
-        Self { settings, congestion: tcp.congestion.clone(), tunables }
+        let is_linux = matches!(tcp.profile, Profile::Linux | Profile::Ns2Linux);
+        Self { settings, congestion: tcp.congestion.clone(), is_linux, tunables }
     }
 
     /// The congestion control of a new connection.
     pub fn control(&self) -> Box<dyn CongestionControl + Send> {
+        let control = if self.is_linux { linux_control } else { control };
         control(&self.congestion, &self.tunables).expect("the name is known: see `check_supported`")
     }
 }

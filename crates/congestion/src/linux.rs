@@ -2,8 +2,10 @@
 //!
 //! Both count whole segments and keep how many acknowledged segments make the window grow by one, as the kernel does.
 
+mod bic;
 mod cubic;
 
+pub use bic::LinuxBic;
 pub use cubic::LinuxCubic;
 
 use crate::Window;

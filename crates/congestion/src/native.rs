@@ -94,7 +94,7 @@ pub(crate) fn slow_start(window: &mut Window, acked: u32) -> u32 {
     ekiden_slow_start(window, acked)
 }
 
-/// HSTCP's a(w): segments by which a window of `cwnd` segments grows per round trip (RFC 3649, section 5).
+/// HSTCP's a(w): what a window of `cwnd` segments grows by per round trip, in 1024ths of a segment (RFC 3649, section 5).
 pub fn hstcp_increase(tunables: &Tunables, cwnd: u32) -> u32 {
     ekiden_hstcp_increase(tunables, cwnd)
 }

@@ -12,13 +12,13 @@ const ROWS: usize = 128;
 /// The most samples in one of gentle HSTCP's tests (`EK_TREND_MOST`).
 pub const MOST_SAMPLES: usize = 1024;
 /// The layout of [`Tunables`] (`EK_TUNABLES_LAYOUT`).
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 2;
 /// The whole window, in the unit of its parts (`EK_ONE`).
 const ONE: f64 = 65_536.0;
 /// 1 in units of r² (`EK_TREND_ONE`).
 const R2_ONE: f64 = (1_u32 << 28) as f64;
-/// BIC's increments are kept in these parts of a segment (`EK_BIC_SCALE`).
-const BIC_SCALE: f64 = 128.0;
+/// Growth per round trip is kept in these parts of a segment (`EK_SEGMENT`).
+const SEGMENT: f64 = 1024.0;
 
 /// A parameter that can be set by name.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -77,7 +77,7 @@ pub const PARAMETERS: [Parameter; 16] = [
     number("ghstcp.high", 0.5, 0.0, 1.0, "above this part of it: Reno mode (test 1)"),
     count("bic.low_window", 14.0, 0.0, 1e6, "Reno below this window, in segments"),
     number("bic.s_max", 32.0, 1.0, 1e4, "largest increment, in segments per round trip (S_max)"),
-    number("bic.s_min", 0.01, 0.0, 1e4, "least increment, in segments per round trip (S_min), in steps of 1/128"),
+    number("bic.s_min", 0.01, 0.0, 1e4, "least increment, in segments per round trip (S_min), in steps of 1/1024"),
     number("bic.decrease", 0.125, 0.01, 0.9, "part of the window that a loss takes (beta)"),
     count("bic.fast_convergence", 1.0, 0.0, 1.0, "1: a window that came less far than before leaves room to others"),
 ];
@@ -246,9 +246,10 @@ impl Tunables {
             return Err(ParameterError::Together("bic.s_min must not exceed bic.s_max"));
         }
         let part = |part: f64| (part * ONE).round() as u32;
+        let growth = |segments: f64| (segments * SEGMENT).round() as u32;
         let mut hstcp = [HstcpRow { window: u32::MAX, increase: 0, decrease: 0 }; ROWS];
         for (row, place) in response.table(ROWS).iter().zip(&mut hstcp) {
-            *place = HstcpRow { window: row.window, increase: row.increase, decrease: part(row.decrease) };
+            *place = HstcpRow { window: row.window, increase: growth(row.increase), decrease: part(row.decrease) };
         }
         Ok(Self {
             given: value.map(f64::to_bits),
@@ -262,8 +263,8 @@ impl Tunables {
             high: part(value[HIGH]),
             critical: critical(value[SIGNIFICANCE]),
             bic_low_window: value[BIC_LOW_WINDOW] as u32,
-            bic_s_max: (value[BIC_S_MAX] * BIC_SCALE).round() as u32,
-            bic_s_min: (value[BIC_S_MIN] * BIC_SCALE).round() as u32,
+            bic_s_max: growth(value[BIC_S_MAX]),
+            bic_s_min: growth(value[BIC_S_MIN]),
             bic_decrease: part(value[BIC_DECREASE]),
             bic_fast_convergence: value[BIC_FAST_CONVERGENCE].round() as u32,
         })

@@ -7,7 +7,7 @@
 #include "ghstcp.h"
 
 /* Raised whenever the layout below changes: parameters of a loaded program with another layout are not written. */
-#define EK_TUNABLES_LAYOUT 1
+#define EK_TUNABLES_LAYOUT 2
 #define EK_TUNABLES_GIVEN 16
 
 struct ek_tunables {

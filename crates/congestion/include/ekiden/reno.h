@@ -22,7 +22,7 @@ EK_FN void ek_reno_acked(struct ek_window *window, ek_u32 acked)
 {
 	acked = ek_slow_start(window, acked);
 	if (acked)
-		ek_grow(window, acked, 1);
+		ek_grow(window, acked, EK_SEGMENT);
 }
 
 EK_FN ek_u32 ek_reno_ssthresh(ek_u32 cwnd) { return ek_decreased(cwnd, EK_ONE / 2); }

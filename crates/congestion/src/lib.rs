@@ -10,7 +10,6 @@
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod cubic;
-mod hystart;
 mod linux;
 mod native;
 mod response;
@@ -54,13 +53,13 @@ impl Algorithm {
         }
     }
 
-    /// Whether it reads the parameter of this name. Gentle HSTCP reads HSTCP's too.
+    /// Whether it reads the parameter of this name. Gentle HSTCP reads HSTCP's too, and all read slow start's.
     pub fn reads(self, parameter: &str) -> bool {
         let groups: &[&str] = match self {
             Self::Reno => &[],
-            Self::Hstcp => &["hstcp"],
-            Self::Ghstcp => &["hstcp", "ghstcp"],
-            Self::Bic => &["bic"],
+            Self::Hstcp => &["hstcp", "slow_start"],
+            Self::Ghstcp => &["hstcp", "ghstcp", "slow_start"],
+            Self::Bic => &["bic", "slow_start"],
         };
         parameter.split_once('.').is_some_and(|(group, _)| groups.contains(&group))
     }
@@ -124,6 +123,12 @@ pub trait CongestionControl {
 
     /// The retransmission timer ran out, after [`CongestionControl::on_loss`].
     fn on_timeout(&mut self);
+
+    /// Something is sent after nothing was for longer than the retransmission timeout. Returns whether the algorithm changed
+    /// its mode.
+    fn on_idle(&mut self) -> bool {
+        false
+    }
 }
 
 /// A new connection's congestion control by name: `cubic`, which is RFC 9438's, `bic`, which is Linux's, or one of

@@ -4,6 +4,7 @@
 
 mod bic;
 mod cubic;
+mod hystart;
 
 pub use bic::LinuxBic;
 pub use cubic::LinuxCubic;

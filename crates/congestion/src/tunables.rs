@@ -61,9 +61,11 @@ const BIC_S_MAX: usize = 12;
 const BIC_S_MIN: usize = 13;
 const BIC_DECREASE: usize = 14;
 const BIC_FAST_CONVERGENCE: usize = 15;
+const SLOW_START_LIMIT: usize = 16;
+const SLOW_START_HYSTART: usize = 17;
 
 /// All parameters. docs/guide/congestion.md argues for the defaults.
-pub const PARAMETERS: [Parameter; 16] = [
+pub const PARAMETERS: [Parameter; 18] = [
     count("hstcp.low_window", 38.0, 2.0, 1e6, "Reno up to this window, in segments (RFC 3649: Low_Window)"),
     count("hstcp.high_window", 83_000.0, 4.0, 1e6, "the window held at high_p, in segments (RFC 3649: High_Window)"),
     number("hstcp.high_p", 1e-7, 1e-12, 1e-3, "loss rate at high_window (RFC 3649: High_P)"),
@@ -80,6 +82,14 @@ pub const PARAMETERS: [Parameter; 16] = [
     number("bic.s_min", 0.01, 0.0, 1e4, "least increment, in segments per round trip (S_min), in steps of 1/1024"),
     number("bic.decrease", 0.125, 0.01, 0.9, "part of the window that a loss takes (beta)"),
     count("bic.fast_convergence", 1.0, 0.0, 1.0, "1: a window that came less far than before leaves room to others"),
+    count(
+        "slow_start.max_ssthresh",
+        0.0,
+        0.0,
+        1e6,
+        "beyond this window, in segments, slow start grows by half of it per round trip (RFC 3742); 0: never",
+    ),
+    count("slow_start.hystart", 0.0, 0.0, 1.0, "1: slow start ends when round-trip times rise (HyStart++, RFC 9406)"),
 ];
 
 /// The parameters by name, each within its range. Starts with the defaults.
@@ -196,6 +206,16 @@ struct HstcpRow {
     decrease: u32,
 }
 
+/// Slow start's parameters (`struct ek_slow_start_tunables`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct SlowStartTunables {
+    /// The window beyond which slow start is limited; 0: none.
+    pub max_ssthresh: u32,
+    /// 1: HyStart++.
+    pub hystart: u32,
+}
+
 /// All parameters as the algorithms read them (`struct ek_tunables`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, NoUninit)]
 #[repr(C)]
@@ -216,6 +236,7 @@ pub struct Tunables {
     bic_s_min: u32,
     bic_decrease: u32,
     bic_fast_convergence: u32,
+    slow_start: SlowStartTunables,
 }
 
 impl Tunables {
@@ -267,6 +288,10 @@ impl Tunables {
             bic_s_min: growth(value[BIC_S_MIN]),
             bic_decrease: part(value[BIC_DECREASE]),
             bic_fast_convergence: value[BIC_FAST_CONVERGENCE].round() as u32,
+            slow_start: SlowStartTunables {
+                max_ssthresh: value[SLOW_START_LIMIT] as u32,
+                hystart: value[SLOW_START_HYSTART].round() as u32,
+            },
         })
     }
 

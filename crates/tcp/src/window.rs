@@ -124,6 +124,45 @@ impl CongestionWindow {
 
     /// The restart window after idle time (RFC 5681, section 4.1).
     pub fn restart(&mut self) {
+        self.control.on_idle();
         self.window.cwnd = self.window.cwnd.min(self.initial);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    /// A congestion control that counts idle times.
+    struct Idle(Arc<AtomicU32>);
+
+    impl CongestionControl for Idle {
+        fn on_rtt(&mut self, _window: &Window, _now_us: u64, _rtt_us: u32) -> bool {
+            false
+        }
+
+        fn on_ack(&mut self, _window: &mut Window, _acked: u32) {}
+
+        fn on_loss(&mut self, cwnd: u32) -> u32 {
+            cwnd
+        }
+
+        fn on_timeout(&mut self) {}
+
+        fn on_idle(&mut self) -> bool {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            false
+        }
+    }
+
+    #[test]
+    fn the_congestion_control_is_told_of_an_idle_time() {
+        let count = Arc::new(AtomicU32::new(0));
+        let mut window = CongestionWindow::new(&TcpSettings::rfc(), Box::new(Idle(Arc::clone(&count))));
+        window.restart();
+        assert_eq!(count.load(Ordering::Relaxed), 1);
     }
 }

@@ -10,6 +10,7 @@
 #define EKIDEN_BIC_H
 
 #include "reno.h"
+#include "slow_start.h"
 
 struct ek_bic_tunables {
 	ek_u32 low_window; /* Reno below */
@@ -18,21 +19,40 @@ struct ek_bic_tunables {
 	ek_u32 fast_convergence; /* 0 or 1 */
 };
 
-struct ek_bic {
+/* What BIC knows of the path. */
+struct ek_bic_known {
 	ek_u32 max; /* where the last loss was, or what it became by fast convergence; 0 while there was none */
 	ek_u32 probe; /* increment of max probing, in 1024ths; 0 while searching */
 	ek_u32 probe_until; /* the window at which it doubles */
 };
 
-EK_FN void ek_bic_init(struct ek_bic *state)
+struct ek_bic {
+	struct ek_hystart hystart;
+	struct ek_bic_known known;
+	struct ek_bic_known before; /* the last loss event, which may turn out to be none */
+};
+
+/* After a timeout the path may be another one. */
+EK_FN void ek_bic_timeout(struct ek_bic *state)
 {
-	state->max = 0;
-	state->probe = 0;
-	state->probe_until = 0;
+	state->known.max = 0;
+	state->known.probe = 0;
+	state->known.probe_until = 0;
 }
 
+EK_FN void ek_bic_init(struct ek_bic *state)
+{
+	ek_hystart_init(&state->hystart);
+	ek_bic_timeout(state);
+	state->before = state->known;
+}
+
+/* The last loss event was none. */
+EK_FN void ek_bic_undo(struct ek_bic *state) { state->known = state->before; }
+
 /* Segments per round trip, in 1024ths. */
-EK_FN ek_u32 ek_bic_increment(const struct ek_bic_tunables *tunables, struct ek_bic *state, const struct ek_window *window)
+EK_FN ek_u32 ek_bic_increment(const struct ek_bic_tunables *tunables, struct ek_bic_known *state,
+			      const struct ek_window *window)
 {
 	ek_u32 cwnd = window->cwnd;
 	ek_u64 half, grown;
@@ -61,27 +81,26 @@ EK_FN ek_u32 ek_bic_increment(const struct ek_bic_tunables *tunables, struct ek_
 	return ek_max(ek_min(state->probe, tunables->s_max), 1);
 }
 
-EK_FN void ek_bic_acked(const struct ek_bic_tunables *tunables, struct ek_bic *state, struct ek_window *window,
-			ek_u32 acked)
+/* Congestion avoidance. */
+EK_FN void ek_bic_avoid(const struct ek_bic_tunables *tunables, struct ek_bic *state, struct ek_window *window, ek_u32 acked)
 {
-	acked = ek_slow_start(window, acked);
-	if (acked)
-		ek_grow(window, acked, ek_bic_increment(tunables, state, window));
+	ek_grow(window, acked, ek_bic_increment(tunables, &state->known, window));
 }
 
 EK_FN ek_u32 ek_bic_ssthresh(const struct ek_bic_tunables *tunables, struct ek_bic *state, ek_u32 cwnd)
 {
 	ek_u32 part = ek_min(tunables->decrease, EK_ONE), after;
 
+	state->before = state->known;
 	if (cwnd < tunables->low_window)
 		return ek_reno_ssthresh(cwnd);
-	state->probe = 0;
+	state->known.probe = 0;
 	after = ek_decreased(cwnd, part);
 	/* Fast convergence: a flow that lost at a smaller window than before releases more of it to new flows. */
-	if (tunables->fast_convergence && cwnd < state->max)
-		state->max = cwnd - (cwnd - ek_min(after, cwnd)) / 2;
+	if (tunables->fast_convergence && cwnd < state->known.max)
+		state->known.max = cwnd - (cwnd - ek_min(after, cwnd)) / 2;
 	else
-		state->max = cwnd;
+		state->known.max = cwnd;
 	return after;
 }
 

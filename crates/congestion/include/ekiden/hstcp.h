@@ -73,11 +73,10 @@ EK_FN ek_u32 ek_hstcp_decrease(const struct ek_hstcp_table *table, ek_u32 cwnd)
 	return ek_hstcp_between(row, next, cwnd, row->decrease, next->decrease);
 }
 
-EK_FN void ek_hstcp_acked(const struct ek_hstcp_table *table, struct ek_window *window, ek_u32 acked)
+/* Congestion avoidance. */
+EK_FN void ek_hstcp_avoid(const struct ek_hstcp_table *table, struct ek_window *window, ek_u32 acked)
 {
-	acked = ek_slow_start(window, acked);
-	if (acked)
-		ek_grow(window, acked, ek_hstcp_increase(table, window->cwnd));
+	ek_grow(window, acked, ek_hstcp_increase(table, window->cwnd));
 }
 
 EK_FN ek_u32 ek_hstcp_ssthresh(const struct ek_hstcp_table *table, ek_u32 cwnd)

@@ -3,6 +3,7 @@
 #ifndef EKIDEN_TYPES_H
 #define EKIDEN_TYPES_H
 
+typedef unsigned char ek_u8;
 typedef unsigned int ek_u32;
 typedef unsigned long long ek_u64;
 

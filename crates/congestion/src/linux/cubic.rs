@@ -6,9 +6,9 @@
 //!
 //! Also, a connection that has not lost yet grows by at least 5 % per round trip, and none by more than half.
 
+use super::hystart::HyStart;
 use super::{STANDSTILL_US, grow};
 use crate::cubic::cube_root;
-use crate::hystart::HyStart;
 use crate::native::slow_start;
 use crate::{CongestionControl, Window};
 

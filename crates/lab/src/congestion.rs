@@ -168,7 +168,7 @@ impl Names {
                 EventKind::Mode { .. } => (CongestionEventKind::Mode, event.window.ssthresh),
                 EventKind::Undo { .. } => (CongestionEventKind::Undo, event.window.ssthresh),
                 EventKind::End => (CongestionEventKind::End, event.window.ssthresh),
-                EventKind::Rtt { .. } | EventKind::Acked { .. } => continue,
+                EventKind::Rtt { .. } | EventKind::Acked { .. } | EventKind::Idle => continue,
             };
             if matches!(event.kind, EventKind::Start) {
                 // The End of an earlier connection with this id may have been lost.

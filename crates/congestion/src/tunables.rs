@@ -103,6 +103,19 @@ impl Default for CongestionParameters {
 }
 
 impl CongestionParameters {
+    /// The defaults, but for these parameters.
+    ///
+    /// # Errors
+    /// As [`CongestionParameters::set`]; or if the parameters do not fit each other.
+    pub fn with(parameters: impl IntoIterator<Item = (String, f64)>) -> Result<Self, ParameterError> {
+        let mut all = Self::default();
+        for (name, value) in parameters {
+            all.set_number(&name, value)?;
+        }
+        Tunables::new(&all)?;
+        Ok(all)
+    }
+
     /// Every parameter with its value.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Parameter, f64)> + '_ {
         PARAMETERS.iter().zip(self.0)

@@ -13,7 +13,7 @@ pub enum Error {
         /// What it asks for.
         name: String,
     },
-    /// The congestion controls' parameters do not fit together.
-    #[error("{0}")]
+    /// There is no such parameter of a congestion control, or it cannot have this value.
+    #[error("[congestion]: {0}")]
     Parameters(String),
 }

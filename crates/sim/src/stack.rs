@@ -12,15 +12,15 @@ use crate::error::Error;
 const HEADERS: u32 = 40;
 
 /// The parameters of ekiden's congestion controls.
-pub(crate) fn parameters() -> Result<Arc<Tunables>, Error> {
-    let tunables =
-        Tunables::new(&CongestionParameters::default()).map_err(|error| Error::Parameters(error.to_string()))?;
-    Ok(Arc::new(tunables))
+pub(crate) fn parameters(scenario: &Scenario) -> Result<Arc<Tunables>, Error> {
+    let parameters = CongestionParameters::with(scenario.congestion_parameters());
+    let tunables = parameters.and_then(|parameters| Tunables::new(&parameters));
+    tunables.map(Arc::new).map_err(|error| Error::Parameters(error.to_string()))
 }
 
 /// Whether the simulator has the congestion controls of all nodes and tunnels.
 pub(crate) fn check_supported(scenario: &Scenario) -> Result<(), Error> {
-    let tunables = parameters()?;
+    let tunables = parameters(scenario)?;
     let nodes = scenario.nodes.iter().map(|(name, node)| (format!("node.{name}"), &node.tcp));
     let tunnels = scenario.tunnels.iter().map(|(name, tunnel)| (format!("tunnel.{name}"), &tunnel.tcp));
     match nodes.chain(tunnels).find(|(_, tcp)| control(&tcp.congestion, &tunables).is_none()) {

@@ -229,7 +229,8 @@ INLINE u32 on_undo_cwnd(struct sock *sk, u32 algorithm)
 	return cwnd;
 }
 
-/* Nothing was sent for longer than a retransmission timeout; the window may start anew (tcp_slow_start_after_idle) or not. */
+/* Nothing was sent for longer than a retransmission timeout; the window may start anew (tcp_slow_start_after_idle) or not. Linux
+ * 7.1 tells of CA_EVENT_TX_START by a call of its own, which is not made here: there only a new start counts. */
 INLINE bool idle(struct sock *sk, u32 event)
 {
 	u32 passed = (u32)bpf_jiffies64() - tcp_sk(sk)->lsndtime;

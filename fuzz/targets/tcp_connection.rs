@@ -24,7 +24,7 @@ fuzz_target!(|data: &[u8]| {
     // Generating the tables of HSTCP takes longer than all the rest.
     static TUNABLES: LazyLock<Arc<Tunables>> =
         LazyLock::new(|| Arc::new(Tunables::new(&CongestionParameters::default()).expect("the defaults are valid")));
-    let names = ["reno", "cubic", "ekiden_hstcp", "ekiden_ghstcp", "ekiden_bic"];
+    let names = ["reno", "cubic", "bic", "ekiden_hstcp", "ekiden_ghstcp", "ekiden_bic"];
     let control = control(names[usize::from(kind >> 4) % names.len()], &TUNABLES).expect("a known name");
     let mut connection = Connection::connect(&settings, control, PORTS, FIRST);
     let mut now = Time::secs(1);

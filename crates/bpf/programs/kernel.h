@@ -48,6 +48,7 @@ struct inet_sock {
 };
 
 struct inet_connection_sock {
+	u32 icsk_rto; /* jiffies */
 	u64 icsk_ca_priv[13];
 };
 
@@ -59,6 +60,7 @@ struct tcp_sock {
 	u32 max_packets_out;
 	u32 srtt_us; /* eighths of a microsecond */
 	u64 tcp_mstamp;
+	u32 lsndtime; /* when data was last sent, in jiffies */
 	u8 is_cwnd_limited : 1;
 };
 
@@ -72,6 +74,7 @@ struct tcp_congestion_ops {
 	u32 (*ssthresh)(struct sock *sk);
 	void (*cong_avoid)(struct sock *sk, u32 ack, u32 acked);
 	void (*set_state)(struct sock *sk, u8 new_state);
+	void (*cwnd_event)(struct sock *sk, u32 event);
 	void (*pkts_acked)(struct sock *sk, const struct ack_sample *sample);
 	char name[16];
 	u32 flags;
@@ -85,6 +88,9 @@ struct tcp_congestion_ops {
 #define AF_INET6 10
 /* enum tcp_ca_state: after a retransmission timeout. */
 #define TCP_CA_Loss 4
+/* enum tcp_ca_event: something is sent with nothing in flight; the window starts anew after an idle time. */
+#define CA_EVENT_TX_START 0
+#define CA_EVENT_CWND_RESTART 1
 /* Sockets without CAP_NET_ADMIN and namespaces may choose it. */
 #define TCP_CONG_NON_RESTRICTED 1
 

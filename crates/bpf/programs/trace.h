@@ -14,6 +14,7 @@ enum ek_event_kind {
 	/* At level 2 also every call with its inputs: enough to compute it again. */
 	EK_EVENT_RTT = 7, /* `value` is the round-trip time */
 	EK_EVENT_ACKED = 8, /* `value` segments */
+	EK_EVENT_IDLE = 9, /* something is sent after an idle time */
 };
 
 struct ek_event {

@@ -63,6 +63,8 @@ pub enum EventKind {
         /// How many.
         segments: u32,
     },
+    /// Something is sent after nothing was for longer than the retransmission timeout ([`Level::Calls`]).
+    Idle,
 }
 
 /// One event of one connection.
@@ -278,6 +280,7 @@ fn decode(bytes: &[u8]) -> Option<Event> {
         6 => EventKind::End,
         7 => EventKind::Rtt { rtt_us: value },
         8 => EventKind::Acked { segments: value },
+        9 => EventKind::Idle,
         _ => return None,
     };
     let address = |words: [u32; 4], port: u32| SocketAddr::new(address(family, words), port as u16);

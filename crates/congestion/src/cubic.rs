@@ -1,8 +1,7 @@
-//! CUBIC, RFC 9438, for the TCP engine; the kernel has its own.
+//! CUBIC, RFC 9438, for the TCP engine. The kernel's differs: [`LinuxCubic`](crate::LinuxCubic).
 //!
 //! Integers only, so that every machine computes the same: windows in 2^-32 segments, times in microseconds. Names are
 //! those of the RFC's section 4.1.2. What it leaves open, or what differs:
-//! - Slow start ends by HyStart, as in Linux, and not by HyStart++ (section 4.10 allows either).
 //! - An acknowledgement of several segments counts as often, as in Linux: with delayed acknowledgements too the window
 //!   comes to `target` within a round trip (sections 4.4 and 4.5 say "for each received new ACK").
 //! - A stage that begins at W_max or above has K = 0 and W_max = cwnd_epoch, as after a timeout (section 4.8): the formula
@@ -10,8 +9,7 @@
 //! - In the Reno-friendly region the window never falls: it is the larger of cwnd and W_est (section 4.3).
 //! - Nothing is undone after spurious losses (section 4.9), and there is no response to ECN but to losses.
 
-use crate::hystart::HyStart;
-use crate::native::slow_start;
+use crate::native::{HyStartPlusPlus, slow_start};
 use crate::{CongestionControl, Window};
 
 /// The constants of RFC 9438. The defaults are the RFC's.
@@ -23,7 +21,7 @@ pub struct CubicSettings {
     pub beta: u32,
     /// Fast convergence: whether a flow whose window shrinks from loss to loss releases more of it to new flows (section 4.7).
     pub fast_convergence: bool,
-    /// Whether slow start ends before the first loss (section 4.10): HyStart.
+    /// Whether slow start ends when round-trip times rise (section 4.10): HyStart++, RFC 9406.
     pub hystart: bool,
 }
 
@@ -54,9 +52,7 @@ pub struct Cubic {
     w_max: u64,
     cwnd_prior: u64,
     stage: Option<Stage>,
-    hystart: HyStart,
-    /// The round-trip time sample of the current acknowledgement.
-    fresh_us: Option<u64>,
+    hystart: HyStartPlusPlus,
 }
 
 /// A stage of congestion avoidance.
@@ -90,8 +86,7 @@ impl Cubic {
             w_max: 0,
             cwnd_prior: 0,
             stage: None,
-            hystart: HyStart::default(),
-            fresh_us: None,
+            hystart: HyStartPlusPlus::new(),
         }
     }
 
@@ -154,7 +149,7 @@ impl CongestionControl for Cubic {
     fn on_rtt(&mut self, _window: &Window, now_us: u64, rtt_us: u32) -> bool {
         self.now_us = self.now_us.max(now_us);
         self.rtt_us = rtt_us.into();
-        self.fresh_us = Some(self.rtt_us);
+        self.hystart.on_rtt(rtt_us);
         self.srtt8_us = match self.srtt8_us {
             0 => 8 * self.rtt_us,
             srtt8 => srtt8 - srtt8 / 8 + self.rtt_us,
@@ -163,14 +158,11 @@ impl CongestionControl for Cubic {
     }
 
     fn on_ack(&mut self, window: &mut Window, acked: u32) {
-        let rtt_us = self.fresh_us.take();
         if window.cwnd < window.ssthresh {
             self.stage = None;
-            if self.settings.hystart && self.hystart.ends(self.now_us, rtt_us, window.cwnd, acked) {
-                window.ssthresh = window.cwnd;
-            }
         }
-        let acked = slow_start(window, acked);
+        let acked =
+            if self.settings.hystart { self.hystart.slow_start(window, acked) } else { slow_start(window, acked) };
         if acked == 0 {
             return;
         }
@@ -196,7 +188,6 @@ impl CongestionControl for Cubic {
     fn on_timeout(&mut self) {
         self.w_max = 0;
         self.stage = None;
-        self.hystart = HyStart::default();
     }
 }
 
@@ -208,7 +199,7 @@ fn per_window(amount: u64, acked: u32, cwnd: u64) -> u64 {
 }
 
 /// The largest number whose cube is not larger.
-fn cube_root(value: u128) -> u64 {
+pub(crate) fn cube_root(value: u128) -> u64 {
     let mut root: u128 = 0;
     for bit in (0..42).rev() {
         let next = root | 1 << bit;

@@ -2,14 +2,15 @@
 //!
 //! The algorithms that ekiden registers with the kernel are written once, as C headers under `include/ekiden/`: integers only,
 //! no kernel types. The eBPF programs of crate `bpf` include them, and so does the native build that [`Native`] calls. So the
-//! simulator runs the same code as the kernel. [`Cubic`] is for the simulator only: the kernel has its own.
+//! simulator runs the same code as the kernel. [`Cubic`], [`LinuxCubic`] and
+//! [`LinuxBic`] are for the simulator only: the kernel has its own.
 //!
 //! `docs/guide/congestion.md` describes the algorithms and gives the reasons for the defaults.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
 mod cubic;
-mod hystart;
+mod linux;
 mod native;
 mod response;
 mod tunables;
@@ -19,6 +20,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 pub use cubic::{Cubic, CubicSettings};
+pub use linux::{LinuxBic, LinuxCubic};
 pub use native::{Native, hstcp_decrease, hstcp_increase, trend};
 pub use response::{ResponseFunction, ResponseRow};
 pub use tunables::{CongestionParameters, LAYOUT, MOST_SAMPLES, PARAMETERS, Parameter, ParameterError, Tunables};
@@ -51,13 +53,13 @@ impl Algorithm {
         }
     }
 
-    /// Whether it reads the parameter of this name. Gentle HSTCP reads HSTCP's too.
+    /// Whether it reads the parameter of this name. Gentle HSTCP reads HSTCP's too, and all read slow start's.
     pub fn reads(self, parameter: &str) -> bool {
         let groups: &[&str] = match self {
             Self::Reno => &[],
-            Self::Hstcp => &["hstcp"],
-            Self::Ghstcp => &["hstcp", "ghstcp"],
-            Self::Bic => &["bic"],
+            Self::Hstcp => &["hstcp", "slow_start"],
+            Self::Ghstcp => &["hstcp", "ghstcp", "slow_start"],
+            Self::Bic => &["bic", "slow_start"],
         };
         parameter.split_once('.').is_some_and(|(group, _)| groups.contains(&group))
     }
@@ -91,7 +93,7 @@ impl FromStr for Algorithm {
 pub struct Window {
     /// Congestion window.
     pub cwnd: u32,
-    /// The fraction of a segment by which the window has grown; in the algorithm's own unit.
+    /// The fraction of a segment by which the window has grown; in the control's own unit.
     pub cwnd_cnt: u32,
     /// Slow start threshold. `u32::MAX / 2` or more: none yet.
     pub ssthresh: u32,
@@ -121,13 +123,28 @@ pub trait CongestionControl {
 
     /// The retransmission timer ran out, after [`CongestionControl::on_loss`].
     fn on_timeout(&mut self);
+
+    /// Something is sent after nothing was for longer than the retransmission timeout. Returns whether the algorithm changed
+    /// its mode.
+    fn on_idle(&mut self) -> bool {
+        false
+    }
 }
 
-/// A new connection's congestion control by name: `cubic` or one of [`Algorithm`]'s. `None` if there is none of this name.
+/// A new connection's congestion control by name: `cubic`, which is RFC 9438's, `bic`, which is Linux's, or one of
+/// [`Algorithm`]'s. `None` if there is none of this name.
 pub fn control(name: &str, tunables: &Arc<Tunables>) -> Option<Box<dyn CongestionControl + Send>> {
-    if name == Cubic::NAME {
-        return Some(Box::new(Cubic::default()));
+    Some(match name {
+        Cubic::NAME => Box::new(Cubic::default()),
+        LinuxBic::NAME => Box::new(LinuxBic::default()),
+        _ => Box::new(Native::new(name.parse().ok()?, Arc::clone(tunables))),
+    })
+}
+
+/// As [`control`], but `cubic` is the kernel's.
+pub fn linux_control(name: &str, tunables: &Arc<Tunables>) -> Option<Box<dyn CongestionControl + Send>> {
+    match name {
+        Cubic::NAME => Some(Box::new(LinuxCubic::default())),
+        _ => control(name, tunables),
     }
-    let algorithm = name.parse().ok()?;
-    Some(Box::new(Native::new(algorithm, Arc::clone(tunables))))
 }

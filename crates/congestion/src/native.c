@@ -24,7 +24,19 @@ ek_u32 ekiden_ssthresh(ek_u32 algorithm, const struct ek_tunables *tunables, uni
 
 void ekiden_timeout(ek_u32 algorithm, union ek_state *state) { ek_timeout(algorithm, state); }
 
-ek_u32 ekiden_slow_start(struct ek_window *window, ek_u32 acked) { return ek_slow_start(window, acked); }
+int ekiden_undo(ek_u32 algorithm, union ek_state *state) { return ek_undo(algorithm, state); }
+
+int ekiden_idle(ek_u32 algorithm, union ek_state *state) { return ek_idle(algorithm, state); }
+
+void ekiden_hystart_init(struct ek_hystart *state) { ek_hystart_init(state); }
+
+void ekiden_hystart_rtt(struct ek_hystart *state, ek_u32 rtt_us) { ek_hystart_rtt(state, rtt_us); }
+
+ek_u32 ekiden_slow_start(const struct ek_slow_start_tunables *tunables, struct ek_hystart *state,
+			 struct ek_window *window, ek_u32 acked)
+{
+	return ek_slow_start(tunables, state, window, acked);
+}
 
 ek_u32 ekiden_mode(const union ek_state *state) { return state->ghstcp.mode; }
 
@@ -54,3 +66,4 @@ ek_u32 ekiden_trend(const struct ek_tunables *tunables, const ek_u32 *departures
 
 ek_u64 ekiden_tunables_size(void) { return sizeof(struct ek_tunables); }
 ek_u64 ekiden_state_size(void) { return sizeof(union ek_state); }
+ek_u64 ekiden_hystart_size(void) { return sizeof(struct ek_hystart); }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::tunables::MOST_SAMPLES;
+use crate::tunables::{MOST_SAMPLES, SlowStartTunables};
 use crate::{Algorithm, CongestionControl, Tunables, Window};
 
 /// Eight-byte words that hold any algorithm's state.
@@ -12,6 +12,11 @@ const STATE_WORDS: usize = 12;
 #[derive(Clone, Debug)]
 #[repr(C)]
 struct State([u64; STATE_WORDS]);
+
+/// HyStart++'s state (`struct ek_hystart`).
+#[derive(Clone, Debug)]
+#[repr(C)]
+struct HyStartState([u32; 5]);
 
 // The structures are `repr(C)` and of the C side's size (see the test below); arrays are passed with their length.
 unsafe extern "C" {
@@ -27,7 +32,16 @@ unsafe extern "C" {
     safe fn ekiden_acked(algorithm: u32, tunables: &Tunables, state: &mut State, window: &mut Window, acked: u32);
     safe fn ekiden_ssthresh(algorithm: u32, tunables: &Tunables, state: &mut State, cwnd: u32) -> u32;
     safe fn ekiden_timeout(algorithm: u32, state: &mut State);
-    safe fn ekiden_slow_start(window: &mut Window, acked: u32) -> u32;
+    safe fn ekiden_undo(algorithm: u32, state: &mut State) -> i32;
+    safe fn ekiden_idle(algorithm: u32, state: &mut State) -> i32;
+    safe fn ekiden_hystart_init(state: &mut HyStartState);
+    safe fn ekiden_hystart_rtt(state: &mut HyStartState, rtt_us: u32);
+    safe fn ekiden_slow_start(
+        tunables: &SlowStartTunables,
+        state: &mut HyStartState,
+        window: &mut Window,
+        acked: u32,
+    ) -> u32;
     safe fn ekiden_mode(state: &State) -> u32;
     safe fn ekiden_hstcp_increase(tunables: &Tunables, cwnd: u32) -> u32;
     safe fn ekiden_hstcp_decrease(tunables: &Tunables, cwnd: u32) -> u32;
@@ -42,6 +56,8 @@ unsafe extern "C" {
     safe fn ekiden_tunables_size() -> u64;
     #[cfg(test)]
     safe fn ekiden_state_size() -> u64;
+    #[cfg(test)]
+    safe fn ekiden_hystart_size() -> u64;
 }
 
 /// One connection's congestion control.
@@ -68,6 +84,12 @@ impl Native {
             Algorithm::Hstcp | Algorithm::Bic => false,
         }
     }
+
+    /// The last loss event was none (RFC 3522, RFC 5682): the control knows again what it knew before. The caller restores
+    /// window and threshold. Returns whether the mode changed.
+    pub fn undo(&mut self) -> bool {
+        ekiden_undo(self.algorithm as u32, &mut self.state) != 0
+    }
 }
 
 impl CongestionControl for Native {
@@ -86,15 +108,43 @@ impl CongestionControl for Native {
     fn on_timeout(&mut self) {
         ekiden_timeout(self.algorithm as u32, &mut self.state);
     }
+
+    fn on_idle(&mut self) -> bool {
+        ekiden_idle(self.algorithm as u32, &mut self.state) != 0
+    }
 }
 
-/// Slow start, for algorithms that are not in the headers. Returns how many of the segments are left for congestion
+/// Slow start with HyStart++ (RFC 9406), for a control that is not in the headers.
+#[derive(Clone, Debug)]
+pub(crate) struct HyStartPlusPlus(HyStartState);
+
+impl HyStartPlusPlus {
+    /// That of a new connection.
+    pub fn new() -> Self {
+        let mut state = HyStartState([0; 5]);
+        ekiden_hystart_init(&mut state);
+        Self(state)
+    }
+
+    /// A round-trip time was measured.
+    pub fn on_rtt(&mut self, rtt_us: u32) {
+        ekiden_hystart_rtt(&mut self.0, rtt_us);
+    }
+
+    /// Returns how many of the acknowledged segments are left for congestion avoidance.
+    pub fn slow_start(&mut self, window: &mut Window, acked: u32) -> u32 {
+        ekiden_slow_start(&SlowStartTunables { max_ssthresh: 0, hystart: 1 }, &mut self.0, window, acked)
+    }
+}
+
+/// Standard slow start, for controls that are not in the headers. Returns how many of the segments are left for congestion
 /// avoidance.
 pub(crate) fn slow_start(window: &mut Window, acked: u32) -> u32 {
-    ekiden_slow_start(window, acked)
+    let off = SlowStartTunables { max_ssthresh: 0, hystart: 0 };
+    ekiden_slow_start(&off, &mut HyStartState([0; 5]), window, acked)
 }
 
-/// HSTCP's a(w): segments by which a window of `cwnd` segments grows per round trip (RFC 3649, section 5).
+/// HSTCP's a(w): what a window of `cwnd` segments grows by per round trip, in 1024ths of a segment (RFC 3649, section 5).
 pub fn hstcp_increase(tunables: &Tunables, cwnd: u32) -> u32 {
     ekiden_hstcp_increase(tunables, cwnd)
 }
@@ -127,5 +177,6 @@ mod tests {
     fn both_sides_agree_on_sizes() {
         assert_eq!(ekiden_tunables_size(), size_of::<Tunables>() as u64);
         assert!(ekiden_state_size() <= size_of::<State>() as u64);
+        assert_eq!(ekiden_hystart_size(), size_of::<HyStartState>() as u64);
     }
 }

@@ -19,13 +19,13 @@ impl Default for ResponseFunction {
     }
 }
 
-/// One row of the table: it holds from its window up to the next row's.
+/// One row of the table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ResponseRow {
-    /// The smallest window for which it holds, in segments.
+    /// Its window, in segments.
     pub window: u32,
     /// a(w): growth in segments per round trip.
-    pub increase: u32,
+    pub increase: f64,
     /// b(w): the part of the window that a loss takes.
     pub decrease: f64,
 }
@@ -57,26 +57,19 @@ impl ResponseFunction {
         window * window * self.loss_rate(window) * 2.0 * b / (2.0 - b)
     }
 
-    /// The rows of Appendix B: one each time a(w) has grown by 1 since the last, up to a fifth beyond High_Window. Larger
-    /// windows keep the last row: further on the formulas would let the growth fall again, and b(w) fall to 0. If
-    /// that would be more than `most` rows, each has as much more growth as it takes.
-    ///
-    /// A row begins where a(w) exceeds the a(w) at which the last one began by more than 1, not the next integer: so does
-    /// the RFC's program, and rows begin up to 0.4 % later for it.
+    /// At most `most` rows, at windows that grow by the same factor from one to the next, from Low_Window to a fifth beyond
+    /// High_Window. Larger windows keep the last row: further on the formulas would let the growth fall again, and
+    /// b(w) fall to 0. Below Low_Window, and wherever a(w) is less than Reno's 1, it is 1.
     pub fn table(&self, most: usize) -> Vec<ResponseRow> {
-        let last = self.high_window.saturating_add(self.high_window / 5);
-        let step =
-            (self.increase(last.into()).max(self.increase(self.high_window.into())) / most as f64).ceil().max(1.0);
-        let mut rows = vec![ResponseRow { window: self.low_window, increase: 1, decrease: 0.5 }];
-        let mut begun = 1.0;
-        for window in self.low_window..=last {
-            let increase = self.increase(window.into());
-            if increase > begun + step && rows.len() < most {
-                begun = increase;
-                rows.push(ResponseRow { window, increase: increase as u32, decrease: self.decrease(window.into()) });
-            }
-        }
-        rows
+        let (low, last) = (f64::from(self.low_window), f64::from(self.high_window) * 1.2);
+        let factor = (last / low).powf(1.0 / (most.max(2) - 1) as f64);
+        let mut windows: Vec<u32> = (0..most).map(|row| (low * factor.powf(row as f64)).round() as u32).collect();
+        windows.dedup();
+        let row = |&window: &u32| {
+            let w = f64::from(window);
+            ResponseRow { window, increase: self.increase(w).max(1.0), decrease: self.decrease(w) }
+        };
+        windows.iter().map(row).collect()
     }
 
     /// Whether a(w) rises up to High_Window. It is w^c · 2b/(2 − b) with b falling in log w, so it has one peak.

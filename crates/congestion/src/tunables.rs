@@ -12,13 +12,13 @@ const ROWS: usize = 128;
 /// The most samples in one of gentle HSTCP's tests (`EK_TREND_MOST`).
 pub const MOST_SAMPLES: usize = 1024;
 /// The layout of [`Tunables`] (`EK_TUNABLES_LAYOUT`).
-pub const LAYOUT: u32 = 1;
+pub const LAYOUT: u32 = 2;
 /// The whole window, in the unit of its parts (`EK_ONE`).
 const ONE: f64 = 65_536.0;
 /// 1 in units of r² (`EK_TREND_ONE`).
 const R2_ONE: f64 = (1_u32 << 28) as f64;
-/// BIC's increments are kept in these parts of a segment (`EK_BIC_SCALE`).
-const BIC_SCALE: f64 = 128.0;
+/// Growth per round trip is kept in these parts of a segment (`EK_SEGMENT`).
+const SEGMENT: f64 = 1024.0;
 
 /// A parameter that can be set by name.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -61,9 +61,11 @@ const BIC_S_MAX: usize = 12;
 const BIC_S_MIN: usize = 13;
 const BIC_DECREASE: usize = 14;
 const BIC_FAST_CONVERGENCE: usize = 15;
+const SLOW_START_LIMIT: usize = 16;
+const SLOW_START_HYSTART: usize = 17;
 
 /// All parameters. docs/guide/congestion.md argues for the defaults.
-pub const PARAMETERS: [Parameter; 16] = [
+pub const PARAMETERS: [Parameter; 18] = [
     count("hstcp.low_window", 38.0, 2.0, 1e6, "Reno up to this window, in segments (RFC 3649: Low_Window)"),
     count("hstcp.high_window", 83_000.0, 4.0, 1e6, "the window held at high_p, in segments (RFC 3649: High_Window)"),
     number("hstcp.high_p", 1e-7, 1e-12, 1e-3, "loss rate at high_window (RFC 3649: High_P)"),
@@ -77,9 +79,17 @@ pub const PARAMETERS: [Parameter; 16] = [
     number("ghstcp.high", 0.5, 0.0, 1.0, "above this part of it: Reno mode (test 1)"),
     count("bic.low_window", 14.0, 0.0, 1e6, "Reno below this window, in segments"),
     number("bic.s_max", 32.0, 1.0, 1e4, "largest increment, in segments per round trip (S_max)"),
-    number("bic.s_min", 0.01, 0.0, 1e4, "least increment, in segments per round trip (S_min), in steps of 1/128"),
+    number("bic.s_min", 0.01, 0.0, 1e4, "least increment, in segments per round trip (S_min), in steps of 1/1024"),
     number("bic.decrease", 0.125, 0.01, 0.9, "part of the window that a loss takes (beta)"),
     count("bic.fast_convergence", 1.0, 0.0, 1.0, "1: a window that came less far than before leaves room to others"),
+    count(
+        "slow_start.max_ssthresh",
+        0.0,
+        0.0,
+        1e6,
+        "beyond this window, in segments, slow start grows by half of it per round trip (RFC 3742); 0: never",
+    ),
+    count("slow_start.hystart", 0.0, 0.0, 1.0, "1: slow start ends when round-trip times rise (HyStart++, RFC 9406)"),
 ];
 
 /// The parameters by name, each within its range. Starts with the defaults.
@@ -93,6 +103,19 @@ impl Default for CongestionParameters {
 }
 
 impl CongestionParameters {
+    /// The defaults, but for these parameters.
+    ///
+    /// # Errors
+    /// As [`CongestionParameters::set`]; or if the parameters do not fit each other.
+    pub fn with(parameters: impl IntoIterator<Item = (String, f64)>) -> Result<Self, ParameterError> {
+        let mut all = Self::default();
+        for (name, value) in parameters {
+            all.set_number(&name, value)?;
+        }
+        Tunables::new(&all)?;
+        Ok(all)
+    }
+
     /// Every parameter with its value.
     pub fn iter(&self) -> impl Iterator<Item = (&'static Parameter, f64)> + '_ {
         PARAMETERS.iter().zip(self.0)
@@ -196,6 +219,16 @@ struct HstcpRow {
     decrease: u32,
 }
 
+/// Slow start's parameters (`struct ek_slow_start_tunables`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
+#[repr(C)]
+pub(crate) struct SlowStartTunables {
+    /// The window beyond which slow start is limited; 0: none.
+    pub max_ssthresh: u32,
+    /// 1: HyStart++.
+    pub hystart: u32,
+}
+
 /// All parameters as the algorithms read them (`struct ek_tunables`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, NoUninit)]
 #[repr(C)]
@@ -216,6 +249,7 @@ pub struct Tunables {
     bic_s_min: u32,
     bic_decrease: u32,
     bic_fast_convergence: u32,
+    slow_start: SlowStartTunables,
 }
 
 impl Tunables {
@@ -246,9 +280,10 @@ impl Tunables {
             return Err(ParameterError::Together("bic.s_min must not exceed bic.s_max"));
         }
         let part = |part: f64| (part * ONE).round() as u32;
+        let growth = |segments: f64| (segments * SEGMENT).round() as u32;
         let mut hstcp = [HstcpRow { window: u32::MAX, increase: 0, decrease: 0 }; ROWS];
         for (row, place) in response.table(ROWS).iter().zip(&mut hstcp) {
-            *place = HstcpRow { window: row.window, increase: row.increase, decrease: part(row.decrease) };
+            *place = HstcpRow { window: row.window, increase: growth(row.increase), decrease: part(row.decrease) };
         }
         Ok(Self {
             given: value.map(f64::to_bits),
@@ -262,10 +297,14 @@ impl Tunables {
             high: part(value[HIGH]),
             critical: critical(value[SIGNIFICANCE]),
             bic_low_window: value[BIC_LOW_WINDOW] as u32,
-            bic_s_max: (value[BIC_S_MAX] * BIC_SCALE).round() as u32,
-            bic_s_min: (value[BIC_S_MIN] * BIC_SCALE).round() as u32,
+            bic_s_max: growth(value[BIC_S_MAX]),
+            bic_s_min: growth(value[BIC_S_MIN]),
             bic_decrease: part(value[BIC_DECREASE]),
             bic_fast_convergence: value[BIC_FAST_CONVERGENCE].round() as u32,
+            slow_start: SlowStartTunables {
+                max_ssthresh: value[SLOW_START_LIMIT] as u32,
+                hystart: value[SLOW_START_HYSTART].round() as u32,
+            },
         })
     }
 

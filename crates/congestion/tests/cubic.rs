@@ -421,6 +421,7 @@ fn every_name_has_its_control() {
     for algorithm in Algorithm::LOADABLE {
         assert!(after(algorithm.name()).is_some());
     }
-    assert_eq!(after("bic"), None);
+    assert_eq!(after("bic"), Some(7_998));
+    assert_eq!(after("vegas"), None);
     assert_eq!(after(""), None);
 }

@@ -185,6 +185,29 @@ fn large_windows_are_sampled_evenly() {
     assert!(seen[4..].iter().all(|reno| *reno), "{seen:?}");
 }
 
+/// Acknowledgements of 44 segments, as a receiver with GRO sends them, are 136 samples in a test of 6,000 segments, and all of them
+/// count: a rise of 0.3 ms in noise of 1.2 ms is found in nine tests of ten. With every sixth of them it is in three.
+#[test]
+fn every_acknowledgement_of_many_segments_counts() {
+    let mut random = Random(11);
+    let reno = |rise: u32, random: &mut Random| {
+        let mut congestion = Native::new(Algorithm::Ghstcp, Arc::new(Tunables::default()));
+        let window = Window { cwnd: 3_000, ssthresh: 50, ..Window::default() };
+        let (mut departure, mut count) = (10_000_000, 0);
+        for _ in 0..100 {
+            for ack in 0..138 {
+                departure += 1_467;
+                let rtt = 100_000 + rise * ack / 138 + random.below(1_200);
+                congestion.on_rtt(&window, departure + u64::from(rtt), rtt);
+            }
+            count += u32::from(congestion.is_reno());
+        }
+        count
+    };
+    let (rising, flat) = (reno(300, &mut random), reno(0, &mut random));
+    assert!(rising > 75 && flat < 15, "{rising} and {flat} of 100 tests");
+}
+
 /// Round-trip times of seconds, as bloated queues have them, are compared as well.
 #[test]
 fn round_trips_of_seconds_are_tested_too() {

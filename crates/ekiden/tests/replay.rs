@@ -168,9 +168,15 @@ impl Replayed {
                 self.native.on_timeout();
                 Ok(())
             }
-            EventKind::Start | EventKind::End | EventKind::Round | EventKind::Mode { .. } | EventKind::Undo { .. } => {
+            EventKind::Undo { .. } => {
+                self.native.undo();
                 Ok(())
             }
+            EventKind::Idle => {
+                self.native.on_idle();
+                Ok(())
+            }
+            EventKind::Start | EventKind::End | EventKind::Round | EventKind::Mode { .. } => Ok(()),
         }
     }
 }

@@ -25,21 +25,47 @@ const NO_SSTHRESH: u32 = i32::MAX as u32;
 /// then lacks.
 ///
 /// # Errors
-/// [`Error::OwnCongestion`].
+/// [`Error::OwnCongestion`]; [`Error::CongestionParameters`] if the scenario's parameters cannot be had.
 pub fn register(scenario: &Scenario) -> Result<Vec<Registration>, Error> {
     let mut registrations: Vec<Registration> = Vec::new();
+    let wanted = CongestionParameters::with(scenario.congestion_parameters());
+    let wanted = wanted.map_err(|error| Error::CongestionParameters { reason: error.to_string() })?;
     for node in scenario.nodes.values() {
         let Some(algorithm) = is_own(&node.tcp.congestion) else { continue };
         if registrations.iter().any(|registration| registration.algorithm() == algorithm) {
             continue;
         }
-        match ekiden_bpf::register(&[algorithm], &CongestionParameters::default()) {
+        match ekiden_bpf::register(&[algorithm], &wanted) {
             Ok(new) => registrations.extend(new),
             Err(error) if error.kind() == ErrorKind::Unavailable && crate::tcp::is_available(algorithm.name()) => {}
             Err(source) => return Err(Error::OwnCongestion { name: algorithm.to_string(), source }),
         }
     }
+    if !scenario.congestion.is_empty() {
+        registrations.iter().try_for_each(|registration| check_parameters(registration, &wanted))?;
+    }
     Ok(registrations)
+}
+
+/// Someone else may have brought the control in before, with other parameters.
+fn check_parameters(registration: &Registration, wanted: &CongestionParameters) -> Result<(), Error> {
+    let algorithm = registration.algorithm();
+    let held =
+        registration.parameters().map_err(|source| Error::OwnCongestion { name: algorithm.to_string(), source })?;
+    let differs = held
+        .iter()
+        .zip(wanted.iter())
+        .find(|((parameter, held), (_, wanted))| algorithm.reads(parameter.name) && held != wanted);
+    match differs {
+        None => Ok(()),
+        Some(((parameter, held), (_, wanted))) => Err(Error::CongestionParameters {
+            reason: format!(
+                "{algorithm} is in the kernel already, with {} = {held} and not {wanted}: unload it, or end who holds it \
+                 (`ekiden congestion status`)",
+                parameter.name
+            ),
+        }),
+    }
 }
 
 /// All events of a run, and how many were lost.
@@ -169,7 +195,7 @@ impl Names {
                 EventKind::Mode { .. } => (CongestionEventKind::Mode, event.window.ssthresh),
                 EventKind::Undo { .. } => (CongestionEventKind::Undo, event.window.ssthresh),
                 EventKind::End => (CongestionEventKind::End, event.window.ssthresh),
-                EventKind::Rtt { .. } | EventKind::Acked { .. } => continue,
+                EventKind::Rtt { .. } | EventKind::Acked { .. } | EventKind::Idle => continue,
             };
             if matches!(event.kind, EventKind::Start) {
                 // The End of an earlier connection with this id may have been lost.

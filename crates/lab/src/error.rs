@@ -36,6 +36,12 @@ pub enum Error {
         /// Why.
         source: ekiden_bpf::Error,
     },
+    /// The parameters of congestion controls that the scenario wants cannot be had.
+    #[error("[congestion]: {reason}")]
+    CongestionParameters {
+        /// Why.
+        reason: String,
+    },
     /// A step of building the lab failed.
     #[error("cannot {what}: {source}")]
     Build {
@@ -120,6 +126,7 @@ impl Error {
             Self::Sandbox(_)
             | Self::Congestion { .. }
             | Self::OwnCongestion { .. }
+            | Self::CongestionParameters { .. }
             | Self::Build { .. }
             | Self::Program { .. } => ErrorKind::Missing,
             Self::NoSuchNode { .. } => ErrorKind::Usage,

@@ -45,6 +45,10 @@ pub struct Scenario {
     pub description: String,
     /// Seeds everything random (loss, payload, on and off times).
     pub seed: u64,
+    /// Parameters of ekiden's own congestion controls, by group and name, that differ from their defaults. Who runs the
+    /// scenario knows which there are.
+    #[serde(skip_serializing_if = "IndexMap::is_empty")]
+    pub congestion: IndexMap<String, IndexMap<String, f64>>,
     /// Nodes by name, in the order of the file.
     #[serde(rename = "node")]
     pub nodes: IndexMap<String, Node>,
@@ -106,6 +110,13 @@ impl Scenario {
     /// As [`Scenario::load_with`], but for reading the file.
     pub fn parse_with(text: &str, file: &str, point: &Point) -> Result<Self, Error> {
         sweep::scenario_at(text, file, point)
+    }
+
+    /// The parameters of [`Scenario::congestion`], as `group.name`.
+    pub fn congestion_parameters(&self) -> impl Iterator<Item = (String, f64)> + '_ {
+        let named = |group: &str, name: &str| format!("{group}.{name}");
+        let groups = self.congestion.iter();
+        groups.flat_map(move |(group, all)| all.iter().map(move |(name, value)| (named(group, name), *value)))
     }
 
     /// The links a packet takes from one node to another: least delay first, then fewest hops, then order of the

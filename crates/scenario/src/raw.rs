@@ -20,6 +20,8 @@ pub(crate) struct RawScenario {
     #[serde(default)]
     pub tcp: RawTcp,
     #[serde(default)]
+    pub congestion: IndexMap<String, IndexMap<String, f64>>,
+    #[serde(default)]
     pub node: Named<RawNode>,
     #[serde(default)]
     pub link: Named<RawLink>,

@@ -198,11 +198,16 @@ fn changed(text: &str, settings: &[Setting]) -> Result<Scenario, String> {
 fn put(file: &mut Table, key: &str, value: &str) -> Result<(), String> {
     let path: Vec<&str> = key.split('.').collect();
     let is_table = || Err(format!("'{key}' is a table; name a key in it"));
-    let (table, leaf) = match path[..] {
-        ["tcp"] => return is_table(),
+    let (into, leaf) = match path[..] {
+        ["tcp"] | ["congestion"] | ["congestion", _] => return is_table(),
         [kind] if KINDS.contains(&kind) => return is_table(),
         [leaf] => (file, leaf),
-        ["tcp", leaf] => (tcp(file)?, leaf),
+        ["tcp", leaf] => (table(file, "tcp")?, leaf),
+        ["congestion", group, leaf] => {
+            let number = value.parse().map_err(|_| format!("'{value}' is not a number"))?;
+            table(table(file, "congestion")?, group)?.insert(leaf.into(), Value::Float(number));
+            return Ok(());
+        }
         [kind, name] if KINDS.contains(&kind) => {
             named(file, kind, name)?;
             return is_table();
@@ -212,18 +217,18 @@ fn put(file: &mut Table, key: &str, value: &str) -> Result<(), String> {
             return is_table();
         }
         [kind, name, leaf] if KINDS.contains(&kind) => (named(file, kind, name)?, leaf),
-        [kind @ ("node" | "tunnel"), name, "tcp", leaf] => (tcp(named(file, kind, name)?)?, leaf),
+        [kind @ ("node" | "tunnel"), name, "tcp", leaf] => (table(named(file, kind, name)?, "tcp")?, leaf),
         _ => return Err(format!("there is no key '{key}'")),
     };
     if path[0] == "flow" {
         // A flow has one of the two; the other gives way.
         match leaf {
-            "bytes" => drop(table.remove("duration")),
-            "duration" => drop(table.remove("bytes")),
+            "bytes" => drop(into.remove("duration")),
+            "duration" => drop(into.remove("bytes")),
             _ => {}
         }
     }
-    table.insert(leaf.into(), typed(leaf, value));
+    into.insert(leaf.into(), typed(leaf, value));
     Ok(())
 }
 
@@ -236,9 +241,10 @@ fn named<'a>(file: &'a mut Table, kind: &str, name: &str) -> Result<&'a mut Tabl
     found.ok_or_else(|| format!("there is no {kind} '{name}'; there is: {known}"))
 }
 
-fn tcp(of: &mut Table) -> Result<&mut Table, String> {
-    let table = of.entry("tcp").or_insert_with(|| Value::Table(Table::new()));
-    table.as_table_mut().ok_or_else(|| "'tcp' is not a table".into())
+/// A table that is made if it is not written out.
+fn table<'a>(of: &'a mut Table, key: &str) -> Result<&'a mut Table, String> {
+    let table = of.entry(key).or_insert_with(|| Value::Table(Table::new()));
+    table.as_table_mut().ok_or_else(|| format!("'{key}' is not a table"))
 }
 
 /// Quantities are texts in the file, `0` too; so what is meant follows from the key. What does not look like it stays a

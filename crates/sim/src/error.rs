@@ -5,7 +5,7 @@
 pub enum Error {
     /// There is no such congestion control here.
     #[error(
-        "{whose}.tcp.congestion: the simulator has no '{name}'; it has reno, cubic, ekiden_hstcp, ekiden_ghstcp, ekiden_bic"
+        "{whose}.tcp.congestion: the simulator has no '{name}'; it has reno, cubic, bic, ekiden_hstcp, ekiden_ghstcp, ekiden_bic"
     )]
     Congestion {
         /// A node or a tunnel, such as `node.island`.
@@ -13,7 +13,7 @@ pub enum Error {
         /// What it asks for.
         name: String,
     },
-    /// The congestion controls' parameters do not fit together.
-    #[error("{0}")]
+    /// There is no such parameter of a congestion control, or it cannot have this value.
+    #[error("[congestion]: {0}")]
     Parameters(String),
 }

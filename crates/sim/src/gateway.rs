@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn the_hundredth_repetition_throttles_until_the_ack_number_advances() {
         let scenario = Scenario::parse(SCENARIO, "test.toml").unwrap();
-        let mut sockets = Sockets::new(&scenario, parameters().unwrap());
+        let mut sockets = Sockets::new(&scenario, parameters(&scenario).unwrap());
         Flows::new(&scenario, &mut sockets);
         let mut gateway = Gateways::new(&scenario, sockets.all()).list.remove(0);
         let syn = |ack: Option<u32>| Segment {

@@ -41,7 +41,7 @@ impl<'a> Simulation<'a> {
         options: &'a Options,
         mut capture: Option<&'a mut Capture>,
     ) -> Result<Self, Error> {
-        let mut sockets = Sockets::new(scenario, parameters()?);
+        let mut sockets = Sockets::new(scenario, parameters(scenario)?);
         let tunnels = Tunnels::new(scenario, &mut sockets);
         let flows = Flows::new(scenario, &mut sockets);
         let background = Sources::new(scenario);

@@ -1,8 +1,8 @@
 //! The TCP of a node: the engine's settings that follow from a scenario.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use ekiden_congestion::{CongestionControl, CongestionParameters, Tunables, control};
+use ekiden_congestion::{CongestionControl, CongestionParameters, Tunables, control, linux_control};
 use ekiden_scenario::{Profile, Scenario, Tcp};
 use ekiden_tcp::TcpSettings;
 
@@ -12,15 +12,15 @@ use crate::error::Error;
 const HEADERS: u32 = 40;
 
 /// The parameters of ekiden's congestion controls.
-pub(crate) fn parameters() -> Result<Arc<Tunables>, Error> {
-    let tunables =
-        Tunables::new(&CongestionParameters::default()).map_err(|error| Error::Parameters(error.to_string()))?;
-    Ok(Arc::new(tunables))
+pub(crate) fn parameters(scenario: &Scenario) -> Result<Arc<Tunables>, Error> {
+    let parameters = CongestionParameters::with(scenario.congestion_parameters());
+    let tunables = parameters.and_then(|parameters| Tunables::new(&parameters));
+    tunables.map(Arc::new).map_err(|error| Error::Parameters(error.to_string()))
 }
 
 /// Whether the simulator has the congestion controls of all nodes and tunnels.
 pub(crate) fn check_supported(scenario: &Scenario) -> Result<(), Error> {
-    let tunables = parameters()?;
+    let tunables = parameters(scenario)?;
     let nodes = scenario.nodes.iter().map(|(name, node)| (format!("node.{name}"), &node.tcp));
     let tunnels = scenario.tunnels.iter().map(|(name, tunnel)| (format!("tunnel.{name}"), &tunnel.tcp));
     match nodes.chain(tunnels).find(|(_, tcp)| control(&tcp.congestion, &tunables).is_none()) {
@@ -44,6 +44,8 @@ fn gso_payload(send_buffer: u64, mss: u64, timestamps: bool) -> u64 {
 pub(crate) struct Stack {
     pub settings: TcpSettings,
     congestion: String,
+    /// Whether what the kernel has of its own is the kernel's.
+    is_linux: bool,
     tunables: Arc<Tunables>,
 }
 
@@ -69,37 +71,13 @@ impl Stack {
         settings.initial_window = tcp.initial_window.unwrap_or(settings.initial_window);
         settings.rto.least = tcp.rto_min.unwrap_or(settings.rto.least);
         settings.rtt_per_window = tcp.rtt_per_window.unwrap_or(settings.rtt_per_window);
-        let tunables = match tcp.profile {
-            Profile::Ns2Linux => Arc::clone(linux_parameters()),
-            _ => Arc::clone(tunables),
-        };
-        Self { settings, congestion: tcp.congestion.clone(), tunables }
+        let is_linux = matches!(tcp.profile, Profile::Linux | Profile::Ns2Linux);
+        Self { settings, congestion: tcp.congestion.clone(), is_linux, tunables: Arc::clone(tunables) }
     }
 
     /// The congestion control of a new connection.
     pub fn control(&self) -> Box<dyn CongestionControl + Send> {
+        let control = if self.is_linux { linux_control } else { control };
         control(&self.congestion, &self.tunables).expect("the name is known: see `check_supported`")
-    }
-}
-
-/// The parameters with BIC's as Linux has them (`tcp_bic.c`: beta 819/1024, max_increment 16), and with it ns-2's TCP-Linux.
-fn linux_parameters() -> &'static Arc<Tunables> {
-    static PARAMETERS: OnceLock<Arc<Tunables>> = OnceLock::new();
-    PARAMETERS.get_or_init(|| {
-        let mut parameters = CongestionParameters::default();
-        for (name, value) in [("bic.decrease", "0.2"), ("bic.s_max", "16")] {
-            parameters.set(name, value).expect("in its range: a test");
-        }
-        Arc::new(Tunables::new(&parameters).expect("they fit each other: a test"))
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn linux_parameters_are_valid() {
-        assert_ne!(**linux_parameters(), *parameters().unwrap());
     }
 }

@@ -144,6 +144,9 @@ impl CongestionWindow {
 
     /// Nothing was sent for `idle`, which is longer than `rto`.
     pub fn on_idle(&mut self, idle: Time, rto: Time) {
+        if self.idle != Idle::Keeps {
+            self.control.on_idle();
+        }
         let Window { cwnd, ssthresh, .. } = &mut self.window;
         let least = self.initial.min(*cwnd);
         match self.idle {
@@ -162,10 +165,41 @@ impl CongestionWindow {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     use ekiden_congestion::{CongestionParameters, Tunables, control};
 
     use super::*;
+
+    /// A congestion control that counts idle times.
+    struct Counter(Arc<AtomicU32>);
+
+    impl CongestionControl for Counter {
+        fn on_rtt(&mut self, _window: &Window, _now_us: u64, _rtt_us: u32) -> bool {
+            false
+        }
+
+        fn on_ack(&mut self, _window: &mut Window, _acked: u32) {}
+
+        fn on_loss(&mut self, cwnd: u32) -> u32 {
+            cwnd
+        }
+
+        fn on_timeout(&mut self) {}
+
+        fn on_idle(&mut self) -> bool {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            false
+        }
+    }
+
+    #[test]
+    fn the_congestion_control_is_told_of_an_idle_time() {
+        let count = Arc::new(AtomicU32::new(0));
+        let mut window = CongestionWindow::new(&TcpSettings::rfc(), Box::new(Counter(Arc::clone(&count))));
+        window.on_idle(Time::ms(500), Time::ms(300));
+        assert_eq!(count.load(Ordering::Relaxed), 1);
+    }
 
     #[test]
     fn idle_time_leaves_three_quarters_of_the_window_as_threshold_in_linux() {

@@ -7,8 +7,8 @@
 #include "ghstcp.h"
 
 /* Raised whenever the layout below changes: parameters of a loaded program with another layout are not written. */
-#define EK_TUNABLES_LAYOUT 1
-#define EK_TUNABLES_GIVEN 16
+#define EK_TUNABLES_LAYOUT 2
+#define EK_TUNABLES_GIVEN 18
 
 struct ek_tunables {
 	ek_u64 given[EK_TUNABLES_GIVEN]; /* the parameters as set, as bits of doubles; for tools, not for the algorithms */
@@ -16,6 +16,7 @@ struct ek_tunables {
 	struct ek_hstcp_table hstcp;
 	struct ek_ghstcp_tunables ghstcp;
 	struct ek_bic_tunables bic;
+	struct ek_slow_start_tunables slow_start;
 };
 
 enum ek_algorithm {
@@ -25,8 +26,9 @@ enum ek_algorithm {
 	EK_BIC = 3,
 };
 
-/* The state of a connection. The kernel has 104 bytes for it. */
+/* The state of a connection. The kernel has 104 bytes for it. All begin with slow start's. */
 union ek_state {
+	struct ek_hystart hystart;
 	struct ek_ghstcp ghstcp;
 	struct ek_bic bic;
 };
@@ -37,12 +39,15 @@ EK_FN void ek_init(ek_u32 algorithm, union ek_state *state)
 		ek_ghstcp_init(&state->ghstcp);
 	else if (algorithm == EK_BIC)
 		ek_bic_init(&state->bic);
+	else
+		ek_hystart_init(&state->hystart);
 }
 
 /* A round-trip time was measured. Returns whether the mode changed. */
 EK_FN int ek_rtt(ek_u32 algorithm, const struct ek_tunables *tunables, union ek_state *state,
 		 const struct ek_window *window, ek_u64 now_us, ek_u32 rtt_us)
 {
+	ek_hystart_rtt(&state->hystart, rtt_us);
 	if (algorithm == EK_GHSTCP)
 		return ek_ghstcp_rtt(&tunables->ghstcp, &state->ghstcp, window, now_us, rtt_us);
 	return 0;
@@ -52,14 +57,17 @@ EK_FN int ek_rtt(ek_u32 algorithm, const struct ek_tunables *tunables, union ek_
 EK_FN void ek_acked(ek_u32 algorithm, const struct ek_tunables *tunables, union ek_state *state,
 		    struct ek_window *window, ek_u32 acked)
 {
+	acked = ek_slow_start(&tunables->slow_start, &state->hystart, window, acked);
+	if (!acked)
+		return;
 	if (algorithm == EK_HSTCP)
-		ek_hstcp_acked(&tunables->hstcp, window, acked);
+		ek_hstcp_avoid(&tunables->hstcp, window, acked);
 	else if (algorithm == EK_GHSTCP)
-		ek_ghstcp_acked(&tunables->hstcp, &state->ghstcp, window, acked);
+		ek_ghstcp_avoid(&tunables->hstcp, &state->ghstcp, window, acked);
 	else if (algorithm == EK_BIC)
-		ek_bic_acked(&tunables->bic, &state->bic, window, acked);
+		ek_bic_avoid(&tunables->bic, &state->bic, window, acked);
 	else
-		ek_reno_acked(window, acked);
+		ek_reno_avoid(window, acked);
 }
 
 /* A loss event. Returns the slow start threshold that follows. */
@@ -77,7 +85,27 @@ EK_FN ek_u32 ek_ssthresh(ek_u32 algorithm, const struct ek_tunables *tunables, u
 /* A retransmission timeout, after ek_ssthresh: the path may have changed, so what was learnt about it is forgotten. */
 EK_FN void ek_timeout(ek_u32 algorithm, union ek_state *state)
 {
-	ek_init(algorithm, state);
+	if (algorithm == EK_GHSTCP)
+		ek_ghstcp_timeout(&state->ghstcp);
+	else if (algorithm == EK_BIC)
+		ek_bic_timeout(&state->bic);
+}
+
+/* The last loss event was none (RFC 3522, RFC 5682): back to what was known before. The caller restores window and threshold.
+ * Returns whether the mode changed. */
+EK_FN int ek_undo(ek_u32 algorithm, union ek_state *state)
+{
+	if (algorithm == EK_GHSTCP)
+		return ek_ghstcp_undo(&state->ghstcp);
+	if (algorithm == EK_BIC)
+		ek_bic_undo(&state->bic);
+	return 0;
+}
+
+/* Nothing was sent for longer than a retransmission timeout, and now something is. Returns whether the mode changed. */
+EK_FN int ek_idle(ek_u32 algorithm, union ek_state *state)
+{
+	return algorithm == EK_GHSTCP ? ek_ghstcp_idle(&state->ghstcp) : 0;
 }
 
 #endif

@@ -5,25 +5,8 @@
 
 #include "types.h"
 
-/* Slow start. Returns how many of the acknowledged segments are left for congestion avoidance. */
-EK_FN ek_u32 ek_slow_start(struct ek_window *window, ek_u32 acked)
-{
-	ek_u32 room, taken;
-
-	if (window->cwnd >= window->ssthresh)
-		return acked;
-	room = window->ssthresh - window->cwnd;
-	taken = ek_min(acked, room);
-	window->cwnd = ek_min(window->cwnd + taken, window->clamp);
-	return acked - taken;
-}
-
-EK_FN void ek_reno_acked(struct ek_window *window, ek_u32 acked)
-{
-	acked = ek_slow_start(window, acked);
-	if (acked)
-		ek_grow(window, acked, 1);
-}
+/* Congestion avoidance. */
+EK_FN void ek_reno_avoid(struct ek_window *window, ek_u32 acked) { ek_grow(window, acked, EK_SEGMENT); }
 
 EK_FN ek_u32 ek_reno_ssthresh(ek_u32 cwnd) { return ek_decreased(cwnd, EK_ONE / 2); }
 

@@ -3,6 +3,7 @@
 #ifndef EKIDEN_TYPES_H
 #define EKIDEN_TYPES_H
 
+typedef unsigned char ek_u8;
 typedef unsigned int ek_u32;
 typedef unsigned long long ek_u64;
 
@@ -11,7 +12,7 @@ typedef unsigned long long ek_u64;
 /* The state of a connection that a congestion control reads and changes. Windows count segments. */
 struct ek_window {
 	ek_u32 cwnd;
-	ek_u32 cwnd_cnt; /* how far the next segment of growth has come, counted in cwnd-ths (BIC: 128ths of that) */
+	ek_u32 cwnd_cnt; /* how far the next segment of growth has come, in 1 / (EK_SEGMENT * cwnd) */
 	ek_u32 ssthresh;
 	ek_u32 clamp; /* upper limit of cwnd */
 };
@@ -21,6 +22,9 @@ struct ek_window {
 
 /* Parts of a window are kept in 65536ths. */
 #define EK_ONE 65536u
+
+/* Growth per round trip is kept in 1024ths of a segment. */
+#define EK_SEGMENT 1024u
 
 EK_FN ek_u32 ek_min(ek_u32 a, ek_u32 b) { return a < b ? a : b; }
 EK_FN ek_u32 ek_max(ek_u32 a, ek_u32 b) { return a > b ? a : b; }
@@ -33,11 +37,12 @@ EK_FN ek_u32 ek_decreased(ek_u32 cwnd, ek_u32 part)
 	return cwnd > taken ? ek_max(cwnd - taken, EK_SSTHRESH_LEAST) : EK_SSTHRESH_LEAST;
 }
 
-/* Grows the window by `segments` / (cwnd * scale) per segment acknowledged. */
-EK_FN void ek_grow(struct ek_window *window, ek_u64 segments, ek_u32 scale)
+/* Grows the window after `acked` segments such that it grows by `per_round` 1024ths of a segment per round trip. Of windows
+ * above four million segments a fraction is lost. */
+EK_FN void ek_grow(struct ek_window *window, ek_u32 acked, ek_u32 per_round)
 {
-	ek_u64 whole = (ek_u64)ek_max(window->cwnd, 1) * scale;
-	ek_u64 count = window->cwnd_cnt + segments;
+	ek_u64 whole = (ek_u64)ek_max(window->cwnd, 1) * EK_SEGMENT;
+	ek_u64 count = window->cwnd_cnt + (ek_u64)acked * per_round;
 
 	if (count >= whole) {
 		ek_u64 cwnd = window->cwnd + count / whole;

@@ -101,7 +101,7 @@ fn text(event: &Event, at_us: u64) -> String {
         EventKind::Mode { reno } => format!(" {}", mode_word(reno)),
         EventKind::Rtt { rtt_us } => format!(" {}", ms(rtt_us)),
         EventKind::Acked { segments } => format!(" {segments}"),
-        EventKind::Start | EventKind::Round | EventKind::Timeout | EventKind::End => String::new(),
+        EventKind::Start | EventKind::Round | EventKind::Timeout | EventKind::Idle | EventKind::End => String::new(),
     };
     let ssthresh = threshold(event).map_or("-".into(), |ssthresh| ssthresh.to_string());
     format!(
@@ -125,7 +125,7 @@ fn json(event: &Event, number: u64, at_us: u64) -> Value {
         EventKind::Mode { reno } => json!(mode_word(reno)),
         EventKind::Rtt { rtt_us } => json!(rtt_us),
         EventKind::Acked { segments } => json!(segments),
-        EventKind::Start | EventKind::Round | EventKind::Timeout | EventKind::End => Value::Null,
+        EventKind::Start | EventKind::Round | EventKind::Timeout | EventKind::Idle | EventKind::End => Value::Null,
     };
     json!({
         "at_us": at_us,
@@ -156,6 +156,7 @@ fn word(kind: EventKind) -> &'static str {
         EventKind::End => "end",
         EventKind::Rtt { .. } => "rtt",
         EventKind::Acked { .. } => "acked",
+        EventKind::Idle => "idle",
     }
 }
 

@@ -26,7 +26,7 @@ fn shares(jitter: &str) -> Vec<f64> {
 #[test]
 fn hstcp_takes_more_than_reno_whatever_the_phase_if_links_have_jitter() {
     let exact = shares("0");
-    assert!(exact[0] < 0.6 && exact[1] > 1.7, "{exact:?}: in step, one way and the other");
+    assert!(exact[0] < 0.8 && exact[1] > 1.7, "{exact:?}: in step, one way and the other");
     let with_jitter = shares("1ms");
     assert!(with_jitter.iter().all(|share| *share > 1.2), "{with_jitter:?}");
 }

@@ -342,7 +342,8 @@ impl Receiver {
         // Rounded up, so that the edge never retreats by what the field cannot tell (Linux: `__tcp_select_window`). What many
         // small segments add to a buffer that nobody reads stays a small part of it.
         let most = (edge + self.buffer / SURPLUS).saturating_sub(self.next);
-        let round = |window: u64| Some(window.next_multiple_of(1 << scale)).filter(|up| *up <= most).unwrap_or(window);
+        let below_unit = (1 << scale) - 1;
+        let round = |window: u64| Some((window + below_unit) & !below_unit).filter(|up| *up <= most).unwrap_or(window);
         let advertised = self.edge.saturating_sub(self.next);
         let free = round(edge.saturating_sub(self.next));
         // Silly window avoidance: small steps are not announced (RFC 9293, section 3.8.6.2.2).

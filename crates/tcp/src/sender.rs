@@ -333,8 +333,11 @@ impl Sender {
     }
 
     fn restart_after_idle(&mut self, now: Time) {
+        if !self.board.is_empty() {
+            return;
+        }
         let (idle, rto) = (now.since(self.last_sent), self.timer.estimator().rto());
-        if self.board.is_empty() && idle > rto {
+        if idle > rto {
             self.window.on_idle(idle, rto);
             // Restart once per idle time, even if nothing can be sent now.
             self.last_sent = now;

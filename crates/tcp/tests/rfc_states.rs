@@ -77,8 +77,8 @@ fn a_syn_that_comes_again_before_the_answer_is_acknowledged_is_answered_again() 
     assert_eq!(sent(None), answer);
     assert_eq!(sent(Some(&syn)), answer);
     // Not another one.
-    assert_eq!(sent(Some(&Segment { seq: Seq(7), ..syn.clone() })), []);
-    let ack = Segment { seq: Seq(1), ack: Some(Seq(6)), flags: NONE, ..syn.clone() };
+    assert_eq!(sent(Some(&Segment { seq: Seq(7), ..syn })), []);
+    let ack = Segment { seq: Seq(1), ack: Some(Seq(6)), flags: NONE, ..syn };
     assert_eq!(sent(Some(&ack)), []);
     assert_eq!(end.state(), State::Established);
 }

@@ -74,7 +74,7 @@ fn the_window_grows_with_what_is_read_in_a_round_trip_and_stands_still_at_a_gap(
         let now = Time::ms(ms);
         let timestamps = Some(Timestamps { value: 1, echo: timestamp(Time::ms(ms - 100)) });
         let segment = data(start, length, false);
-        receiver.tune(now, &Segment { options: Options { timestamps, ..segment.options.clone() }, ..segment });
+        receiver.tune(now, &Segment { options: Options { timestamps, ..segment.options }, ..segment });
         receiver.take(now, &segment);
         receiver.read(u64::MAX);
         let ack = acknowledgement(&mut receiver, false);

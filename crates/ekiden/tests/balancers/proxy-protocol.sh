@@ -116,4 +116,9 @@ done
 [ $count = 36 ] || fail "$count instead of 36"
 # Without one there is no answer.
 ! curl -sS --max-time 10 'http://[::1]:9001/' 2> refused.log || fail "served without a header"
-grep -q 'must begin with a PROXY protocol header' entry.log
+# The log has a thread of its own.
+for _ in {1..100}; do
+  grep -q 'must begin with a PROXY protocol header' entry.log && break
+  sleep 0.1
+done
+grep -q 'must begin with a PROXY protocol header' entry.log || fail "the log does not say why"

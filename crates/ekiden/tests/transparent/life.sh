@@ -45,12 +45,12 @@ talk 10.3.0.2; before4=$port
 talk fd00:3::2; before6=$port
 node island
 sees_client 10.1.0.2 10.3.0.2:8080
-[ "$(accepted island)" = 1 ] || fail "$(accepted island) connections were taken"
+until_accepted island 1
 goes_on $before4; goes_on $before6
 
 # SIGTERM: what is relayed goes on until it ends, what is new passes, and then nothing is left.
 talk 10.3.0.2; relayed=$port
-[ "$(accepted island)" = 2 ] || fail "the flow was not taken"
+until_accepted island 2
 kill -TERM $pid
 until_true grep -q 'stopping: [12] streams' island.log
 goes_on $relayed

@@ -14,6 +14,6 @@ whole 10.3.0.2:8080
 whole '[fd00:3::2]:8080'
 ip -n island route get 10.3.0.2 | grep 'mtu 1300' > /dev/null || fail "the router did not hear of the path's MTU"
 ip -n island -6 route get fd00:3::2 from fd00:1::2 iif lo | grep 'mtu 1300' > /dev/null || fail "nor in IPv6"
-[ "$(accepted island)" = 4 ] || fail "$(accepted island) connections were taken"
+until_accepted island 4
 stop $pid
 clean island

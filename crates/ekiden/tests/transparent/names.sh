@@ -74,7 +74,7 @@ code() { get "$@" -o /dev/null -w '%{http_connect}' 2> curl.log || true; }
 [ "$(code http://nobody.test:8080/)" = 502 ] || fail "$(cat curl.log)"
 [ "$(code http://nobody.test:8080/)" = 502 ] || fail "$(cat curl.log)"
 [ "$(asked 'nobody.test A')" = 1 ] || fail "that there is no such name was not kept: $(cat dns.log)"
-grep -q 'nobody.test does not exist' exit.log || fail "the log does not say why"
+until_true grep -q 'nobody.test does not exist' exit.log
 [ "$(code http://both.test:9/)" = 502 ] || fail "$(cat curl.log)"
 [ "$(code http://dead.test:8080/)" = 504 ] || fail "$(cat curl.log)"
 

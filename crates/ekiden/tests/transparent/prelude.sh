@@ -142,6 +142,9 @@ whole() {
 # accepted NODE: how many connections its ekiden has accepted so far.
 accepted() { grep -c ' accepted ' $1.log || true; }
 
+# until_accepted NODE N: waits until it has accepted N, and no more. The log has a thread of its own.
+until_accepted() { until_true eval "[ \"\$(accepted $1)\" -ge $2 ]"; [ "$(accepted $1)" = $2 ] || fail "$1 has accepted $(accepted $1)"; }
+
 # No trace of ekiden in the packet filter and the routing of a node.
 clean() {
   [ -z "$(on $1 nft list tables)" ] || fail "$(on $1 nft list ruleset)"

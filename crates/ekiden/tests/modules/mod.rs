@@ -4,9 +4,9 @@
 //! those of every folder in it. An edge is a use of a name of another room. A name that the parent's own file takes from a
 //! room counts as that room's, whoever has it from the parent.
 //!
-//! Not looked at: tests; what a module and its parent's own file use of each other, for a parent uses its children, and what they
-//! share stands in it; methods, whose types may stand anywhere. A module that is imported whole hides what is used of it:
-//! `imported_whole` finds those.
+//! Not looked at: tests; what a module and its parent's own file use of each other, for a parent uses its children, and what
+//! they share stands in it; methods, whose types may stand anywhere. A module that is imported whole hides what is used of
+//! it: `imported_whole` finds those.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -155,8 +155,8 @@ fn imports(text: &str) -> Vec<(Names, String)> {
     uses.flat_map(|(at, word)| leaves(&text[at + word.len()..])).collect()
 }
 
-/// The path at the beginning of a text, or if it ends in a list in braces, those in the list; and the name that each is imported
-/// as.
+/// The path at the beginning of a text, or if it ends in a list in braces, those in the list; and the name that each is
+/// imported as.
 fn leaves(text: &str) -> Vec<(Names, String)> {
     let mut found = Vec::new();
     tree(text, Names::new(), &mut found);

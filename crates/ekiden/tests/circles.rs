@@ -5,7 +5,7 @@ use std::path::Path;
 
 mod modules;
 
-use modules::{Modules, Names, Uses, imported_whole, of_crate, of_texts, uses};
+use modules::{Modules, Names, Uses, imports, of_crate, of_texts, resolve, uses};
 
 #[test]
 fn no_modules_use_each_other_in_a_circle() {
@@ -85,6 +85,23 @@ fn imports_of_whole_modules_are_seen() {
         "a::c: use crate::b::*",
     ];
     assert_eq!(found.iter().collect::<BTreeSet<_>>(), expected.map(str::to_owned).iter().collect::<BTreeSet<_>>());
+}
+
+/// Where modules of the crate are imported whole, so that what is used of them cannot be read: by `*`, by the name of a
+/// module around the one that imports, or by another name for the crate or the parent.
+fn imported_whole(modules: &Modules) -> Vec<String> {
+    let mut found = Vec::new();
+    for (module, text) in modules {
+        for (path, _) in imports(text) {
+            let to = resolve(module, &path);
+            let is_glob = to.split_last().is_some_and(|(last, whole)| last == "*" && modules.contains_key(whole));
+            let from_crate = path.first().is_some_and(|first| ["crate", "super", "self"].contains(&first.as_str()));
+            if is_glob || from_crate && module.starts_with(&to) {
+                found.push(format!("{}: use {}", module.join("::"), path.join("::")));
+            }
+        }
+    }
+    found
 }
 
 /// Every crate's name and modules.

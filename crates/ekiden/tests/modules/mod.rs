@@ -6,7 +6,7 @@
 //!
 //! Not looked at: tests; what a module and its parent's own file use of each other, for a parent uses its children, and what
 //! they share stands in it; methods, whose types may stand anywhere. A module that is imported whole hides what is used of
-//! it: `imported_whole` finds those.
+//! it: `circles.rs` refuses those.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -77,25 +77,8 @@ pub fn uses(modules: &Modules, parent: &[String]) -> Uses {
     uses
 }
 
-/// Where modules of the crate are imported whole, so that what is used of them cannot be read: by `*`, by the name of a
-/// module around the one that imports, or by another name for the crate or the parent.
-pub fn imported_whole(modules: &Modules) -> Vec<String> {
-    let mut found = Vec::new();
-    for (module, text) in modules {
-        for (path, _) in imports(text) {
-            let to = resolve(module, &path);
-            let is_glob = to.split_last().is_some_and(|(last, whole)| last == "*" && modules.contains_key(whole));
-            let from_crate = path.first().is_some_and(|first| ["crate", "super", "self"].contains(&first.as_str()));
-            if is_glob || from_crate && module.starts_with(&to) {
-                found.push(format!("{}: use {}", module.join("::"), path.join("::")));
-            }
-        }
-    }
-    found
-}
-
 /// Where a path leads that stands in `module`.
-fn resolve(module: &[String], path: &[String]) -> Names {
+pub fn resolve(module: &[String], path: &[String]) -> Names {
     let mut to = module.to_vec();
     for name in path {
         match name.as_str() {
@@ -149,7 +132,7 @@ fn paths(text: &str) -> Vec<Names> {
 }
 
 /// The paths that a text imports, and the name that each has there.
-fn imports(text: &str) -> Vec<(Names, String)> {
+pub fn imports(text: &str) -> Vec<(Names, String)> {
     let uses =
         text.match_indices("use ").filter(|(at, _)| !text[..*at].ends_with(|c: char| c.is_alphanumeric() || c == '_'));
     uses.flat_map(|(at, word)| leaves(&text[at + word.len()..])).collect()

@@ -25,7 +25,7 @@ pub fn text(outcome: &Outcome, verdicts: &[Verdict]) -> String {
         others(outcome.others.iter().copied().reduce(f64::max)),
     );
     if outcome.repeats > 0 {
-        text += &format!("\n{} disturbed measurements were repeated.", outcome.repeats);
+        text += &format!("\n{} measurements were repeated because of competing load.", outcome.repeats);
     }
     if !verdicts.is_empty() {
         text += &format!(

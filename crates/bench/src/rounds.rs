@@ -26,7 +26,7 @@ const IDLE: usize = 5_000;
 const FEW: u16 = 8;
 /// The part of the machine that other programs may take before a figure says nothing.
 pub const QUIET: f64 = 0.15;
-/// Disturbed measurements that a run repeats at most, for each round: they cost about three seconds each.
+/// Measurements with competing load that a run repeats at most, for each round: they cost about three seconds each.
 const REPEATS_A_ROUND: u32 = 5;
 /// From so many streams on a short interval would show their turns, not their shares.
 const MANY: u16 = 512;
@@ -45,7 +45,7 @@ pub struct Outcome {
     pub relays: Vec<Relay>,
     /// Rounds.
     pub rounds: u8,
-    /// Measurements that were repeated because other programs disturbed them; the least disturbed counts.
+    /// Measurements that were repeated because of competing load; the one with the least of it counts.
     pub repeats: u32,
     /// Whether these are the short cells of a first look.
     pub quick: bool,
@@ -159,7 +159,7 @@ impl Bench<'_> {
             for relay in order.iter().filter(|relay| load.suits(**relay)) {
                 // Alone: all relays' pipes count against one user's pages (fs.pipe-user-pages-soft).
                 let mut running = self.start(*relay)?;
-                let result = self.undisturbed(*relay, &mut running, load);
+                let result = self.without_competition(*relay, &mut running, load);
                 self.note(*relay, load, running.explain(result));
             }
         }
@@ -177,8 +177,8 @@ impl Bench<'_> {
         Running::start(relay, &self.network, self.args).with_context(|| format!("{} does not start", relay.name()))
     }
 
-    /// One relay under one load, again if other programs disturbed it.
-    fn undisturbed(&mut self, relay: Relay, running: &mut Running, load: Load) -> Result<Cell> {
+    /// One relay under one load, again if there was competing load.
+    fn without_competition(&mut self, relay: Relay, running: &mut Running, load: Load) -> Result<Cell> {
         let mut best = self.cell(relay, running, load)?;
         for _ in 0..2 {
             if best.others > QUIET && self.outcome.repeats < REPEATS_A_ROUND * u32::from(self.outcome.rounds) {

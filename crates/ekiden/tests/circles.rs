@@ -1,38 +1,31 @@
-//! Which modules of a crate use each other in a circle.
-//!
-//! The modules that stand in one module together are its rooms, each with all that stands inside it: those of a crate, and
-//! those of every folder in it. An edge is a use of a name of another room. A name that the parent's own file takes from a
-//! room counts as that room's, whoever has it from the parent.
-//!
-//! Not looked at: tests; what a module and its parent's own file use of each other, for a parent uses its children, and what they
-//! share stands in it; names behind `*`; methods, whose types may stand anywhere.
+//! No modules of a crate, and of none of its folders, use each other in a circle; a module and its children may.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Names from the root of a crate to a module, or to something in it.
-type Names = Vec<String>;
+mod modules;
 
-/// A crate's modules and the text of each one's own file.
-type Modules = BTreeMap<Names, String>;
-
-/// The rooms of a module, and of which others each uses names.
-type Uses = BTreeMap<String, BTreeSet<String>>;
+use modules::{Modules, Names, Uses, imports, of_crate, of_texts, resolve, uses};
 
 #[test]
 fn no_modules_use_each_other_in_a_circle() {
-    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut found = BTreeSet::new();
-    for folder in std::fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path()) {
-        let mut modules = Modules::new();
-        read(&folder.join("src"), &[], &mut modules);
-        let name = folder.file_name().unwrap().to_string_lossy().into_owned();
+    for (name, modules) in crates() {
         found.extend(all_circles(&modules).into_iter().map(|(parent, circle)| {
             let parent = [vec![name.clone()], parent].concat();
             (parent.join("::"), circle)
         }));
     }
     assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn no_module_is_imported_whole() {
+    let mut found = Vec::new();
+    for (name, modules) in crates() {
+        found.extend(imported_whole(&modules).into_iter().map(|import| format!("{name}::{import}")));
+    }
+    assert!(found.is_empty(), "these hide what they use:\n{}", found.join("\n"));
 }
 
 #[test]
@@ -73,33 +66,59 @@ fn a_name_that_the_parent_passes_on_is_of_its_room() {
     assert_eq!(found, [(String::new(), set(&["a", "b"]))]);
 }
 
+#[test]
+fn imports_of_whole_modules_are_seen() {
+    let found = imported_whole(&of_texts(&[
+        ("", "mod a; mod b; pub use a::*;"),
+        ("a", "use crate::*;\nuse Kind::*;\nuse std::fmt::*;"),
+        ("a::b", "use super::{self as up, A};\nuse super::super as top;\nfn f() { use crate as root; }"),
+        ("a::c", "use crate::{a, b::{self, *}};\npub(in crate::a) struct C;"),
+        ("b", "use crate::a::{self, A};\n#[cfg(test)]\nmod tests { use super::*; }"),
+    ]));
+    let expected = [
+        ": use a::*",
+        "a: use crate::*",
+        "a::b: use super::self",
+        "a::b: use super::super",
+        "a::b: use crate",
+        "a::c: use crate::a",
+        "a::c: use crate::b::*",
+    ];
+    assert_eq!(found.iter().collect::<BTreeSet<_>>(), expected.map(str::to_owned).iter().collect::<BTreeSet<_>>());
+}
+
+/// Where modules of the crate are imported whole, so that what is used of them cannot be read: by `*`, by the name of a
+/// module around the one that imports, or by another name for the crate or the parent.
+fn imported_whole(modules: &Modules) -> Vec<String> {
+    let mut found = Vec::new();
+    for (module, text) in modules {
+        for (path, _) in imports(text) {
+            let to = resolve(module, &path);
+            let is_glob = to.split_last().is_some_and(|(last, whole)| last == "*" && modules.contains_key(whole));
+            let from_crate = path.first().is_some_and(|first| ["crate", "super", "self"].contains(&first.as_str()));
+            if is_glob || from_crate && module.starts_with(&to) {
+                found.push(format!("{}: use {}", module.join("::"), path.join("::")));
+            }
+        }
+    }
+    found
+}
+
+/// Every crate's name and modules.
+fn crates() -> Vec<(String, Modules)> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let folders = std::fs::read_dir(crates).unwrap().map(|entry| entry.unwrap().path());
+    folders
+        .map(|path| (path.file_name().unwrap().to_string_lossy().into_owned(), of_crate(&path.join("src"))))
+        .collect()
+}
+
 fn set(rooms: &[&str]) -> BTreeSet<String> {
     rooms.iter().map(ToString::to_string).collect()
 }
 
-fn names(path: &str) -> Names {
-    path.split("::").filter(|name| !name.is_empty()).map(str::to_owned).collect()
-}
-
 fn circles_of(modules: &[(&str, &str)]) -> Vec<(String, BTreeSet<String>)> {
-    let modules = modules.iter().map(|(path, text)| (names(path), without_tests(text))).collect();
-    all_circles(&modules).into_iter().map(|(parent, circle)| (parent.join("::"), circle)).collect()
-}
-
-/// The modules below `folder`, which belongs to `parent`.
-fn read(folder: &Path, parent: &[String], into: &mut Modules) {
-    for path in std::fs::read_dir(folder).into_iter().flatten().map(|entry| entry.unwrap().path()) {
-        let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
-        let is_root = parent.is_empty() && ["lib", "main"].contains(&stem.as_str());
-        let module = if is_root { Names::new() } else { [parent, &[stem]].concat() };
-        if path.is_dir() {
-            read(&path, &module, into);
-        } else if path.extension().is_some_and(|extension| extension == "rs")
-            && module.last().is_none_or(|name| name != "tests")
-        {
-            into.insert(module, without_tests(&std::fs::read_to_string(&path).unwrap()));
-        }
-    }
+    all_circles(&of_texts(modules)).into_iter().map(|(parent, circle)| (parent.join("::"), circle)).collect()
 }
 
 /// The circles among the rooms of every module.
@@ -110,128 +129,6 @@ fn all_circles(modules: &Modules) -> Vec<(Names, BTreeSet<String>)> {
         circles.into_iter().map(|circle| (parent.to_vec(), circle)).collect::<Vec<_>>()
     };
     parents.into_iter().flat_map(of).collect()
-}
-
-/// What the rooms of `parent` use of each other.
-fn uses(modules: &Modules, parent: &[String]) -> Uses {
-    let inside =
-        || modules.iter().filter_map(|(module, text)| Some((module.strip_prefix(parent)?.first()?, module, text)));
-    let mut uses: Uses = inside().map(|(room, ..)| (room.clone(), BTreeSet::new())).collect();
-    let mut passed_on = BTreeMap::new();
-    for (path, name) in modules.get(parent).into_iter().flat_map(|text| imports(text)) {
-        let path = resolve(parent, &path);
-        if let Some([room, _, ..]) = path.strip_prefix(parent)
-            && uses.contains_key(room)
-        {
-            passed_on.insert(name, room.clone());
-        }
-    }
-    for (room, module, text) in inside() {
-        for path in paths(text).iter().map(|path| resolve(module, path)) {
-            let Some(name) = path.strip_prefix(parent).and_then(<[String]>::first) else { continue };
-            let used = if uses.contains_key(name) { Some(name) } else { passed_on.get(name) };
-            uses.get_mut(room).unwrap().extend(used.filter(|used| *used != room).cloned());
-        }
-    }
-    uses
-}
-
-/// Where a path leads that stands in `module`.
-fn resolve(module: &[String], path: &[String]) -> Names {
-    let mut to = module.to_vec();
-    for name in path {
-        match name.as_str() {
-            "crate" => to.clear(),
-            "super" => drop(to.pop()),
-            "self" => {}
-            _ => to.push(name.clone()),
-        }
-    }
-    to
-}
-
-/// Without comments to the end of a line, and without what is compiled for tests only.
-fn without_tests(text: &str) -> String {
-    let mut text: String =
-        text.lines().map(|line| line.split("//").next().unwrap_or_default().to_owned() + "\n").collect();
-    while let Some(start) = text.find("#[cfg(test)]") {
-        let rest = &text[start..];
-        let end = match (rest.find('{'), rest.find(';')) {
-            (Some(brace), semicolon) if semicolon.is_none_or(|semicolon| brace < semicolon) => closing(rest, brace),
-            (_, Some(semicolon)) => semicolon,
-            (_, None) => rest.len() - 1,
-        };
-        text.replace_range(start..=start + end, "");
-    }
-    text
-}
-
-/// Where the brace at `open` is closed.
-fn closing(text: &str, open: usize) -> usize {
-    let mut depth = 0;
-    for (at, byte) in text.bytes().enumerate().skip(open) {
-        match byte {
-            b'{' => depth += 1,
-            b'}' if depth == 1 => return at,
-            b'}' => depth -= 1,
-            _ => {}
-        }
-    }
-    text.len() - 1
-}
-
-/// The paths in a text that begin at the crate or at the parent.
-fn paths(text: &str) -> Vec<Names> {
-    let begins = |at: &usize| {
-        let inside = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
-        !text[..*at].ends_with(inside)
-    };
-    let roots = ["crate::", "super::"].into_iter().flat_map(|root| text.match_indices(root)).map(|(at, _)| at);
-    roots.filter(begins).flat_map(|at| leaves(&text[at..])).map(|(path, _)| path).collect()
-}
-
-/// The paths that a text imports, and the name that each has there.
-fn imports(text: &str) -> Vec<(Names, String)> {
-    text.split("use ").skip(1).flat_map(leaves).collect()
-}
-
-/// The path at the beginning of a text, or if it ends in a list in braces, those in the list; and the name that each is imported
-/// as.
-fn leaves(text: &str) -> Vec<(Names, String)> {
-    let mut found = Vec::new();
-    tree(text, Names::new(), &mut found);
-    found
-}
-
-/// Returns what follows.
-fn tree<'a>(text: &'a str, mut path: Names, into: &mut Vec<(Names, String)>) -> &'a str {
-    let mut rest = text.trim_start();
-    loop {
-        if let Some(mut list) = rest.strip_prefix('{') {
-            while !list.is_empty() && !list.starts_with('}') {
-                list = tree(list, path.clone(), into);
-                list = list.trim_start_matches(|c| c != ',' && c != '}');
-                list = list.strip_prefix(',').unwrap_or(list).trim_start();
-            }
-            return list.strip_prefix('}').unwrap_or(list);
-        }
-        let (name, after) = word(rest);
-        path.extend(Some(name.to_owned()).filter(|name| !name.is_empty()));
-        rest = after;
-        match rest.strip_prefix("::") {
-            Some(deeper) if !name.is_empty() => rest = deeper,
-            _ => break,
-        }
-    }
-    let renamed = rest.trim_start().strip_prefix("as ").map(|name| word(name).0.to_owned());
-    let name = renamed.or_else(|| path.iter().rfind(|name| *name != "self").cloned()).unwrap_or_default();
-    into.push((path, name));
-    rest
-}
-
-/// A text's first word, and what follows.
-fn word(text: &str) -> (&str, &str) {
-    text.split_at(text.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(text.len()))
 }
 
 /// Rooms each of which is used, by others if not directly, by all others of its circle.

@@ -152,9 +152,8 @@ fn every_link_in_the_documentation_leads_somewhere() {
     let mut seen = 0;
     for file in documents() {
         let text = std::fs::read_to_string(&file).unwrap();
-        let links = text.split("](").skip(1).filter_map(|rest| rest.split(')').next());
-        for link in links.filter(|link| !link.contains("://")) {
-            let (path, anchor) = link.split_once('#').unwrap_or((link, ""));
+        for link in links(&text, &file).into_iter().filter(|link| !link.contains("://")) {
+            let (path, anchor) = link.split_once('#').unwrap_or((&link, ""));
             let target = if path.is_empty() { file.clone() } else { file.parent().unwrap().join(path) };
             assert!(target.exists(), "{}: no such file: {link}", file.display());
             let found = anchor.is_empty() || anchors(&target).iter().any(|known| known == anchor);
@@ -176,21 +175,40 @@ fn every_page_is_linked_from_the_list_of_pages() {
 }
 
 #[test]
-fn every_page_that_the_sources_name_is_there() {
-    let mut seen = 0;
-    for folder in ["crates", "bench", "scenarios", "fuzz/targets"] {
-        for (file, text) in texts_below(&root().join(folder)) {
-            for rest in text.split("docs/").skip(1) {
-                let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && !"/-_.".contains(c)).unwrap_or(rest.len());
-                let name = rest[..end].trim_end_matches('.');
-                if [".md", ".svg"].iter().any(|extension| name.ends_with(extension)) {
-                    assert!(root().join("docs").join(name).exists(), "{}: no docs/{name}", file.display());
-                    seen += 1;
-                }
+fn every_page_and_section_that_is_named_is_there() {
+    let (mut pages, mut places) = (0, 0);
+    let folders = ["crates", "bench", "scenarios", "fuzz/targets", "scripts"].map(|folder| root().join(folder));
+    let sources = folders.iter().flat_map(|folder| texts_below(folder));
+    let documents = documents().into_iter().map(|file| (file.clone(), std::fs::read_to_string(file).unwrap()));
+    // What has changed names pages that are gone.
+    for (file, text) in sources.chain(documents).filter(|(file, _)| !file.ends_with("CHANGELOG.md")) {
+        for (page, rest) in named_pages(&text) {
+            let Some(page) = page_at(&page, &file) else { panic!("{}: no page {page}", file.display()) };
+            pages += 1;
+            // A link says the name twice: `[protocol.md](protocol.md) §3`.
+            let rest = rest.trim_start_matches([')', '`']);
+            let place = match (rest.strip_prefix('#'), rest.trim_start().strip_prefix('§')) {
+                (Some(anchor), _) => anchor.split(|c: char| !c.is_alphanumeric() && !"-_".contains(c)).next(),
+                (_, Some(section)) => section.split(|c: char| !c.is_ascii_digit()).next(),
+                _ => continue,
+            };
+            let found = place.is_some_and(|place| !place.is_empty() && has_place(&page, place));
+            assert!(found, "{}: {} has no {place:?}", file.display(), page.display());
+            places += 1;
+        }
+        // Elsewhere in a page, § is of an RFC or of the page itself.
+        for (at, _) in text.match_indices('§').filter(|_| file.extension().is_some_and(|e| e == "md")) {
+            let mut before = text[..at].split_whitespace().rev();
+            let (last, other) = (before.next().unwrap_or_default(), before.next().unwrap_or_default());
+            if last.trim_end_matches([')', '`']).ends_with(".md") || other.ends_with("RFC") {
+                continue;
             }
+            let place = text[at..].trim_start_matches('§').split(|c: char| !c.is_ascii_digit()).next().unwrap();
+            assert!(has_place(&file, place), "{}: no section {place}", file.display());
+            places += 1;
         }
     }
-    assert!(seen > 20, "found only {seen}");
+    assert!(pages > 200 && places > 30, "found only {pages} and {places}");
 }
 
 #[test]
@@ -259,6 +277,62 @@ fn documents() -> Vec<PathBuf> {
         files.extend(files_in(&root().join(folder), "md"));
     }
     files
+}
+
+/// Where a page's links lead: `[text](place)`, and `[text][name]` with a line `[name]: place`.
+fn links(text: &str, file: &Path) -> Vec<String> {
+    let mut links: Vec<String> = Vec::new();
+    links.extend(text.split("](").skip(1).filter_map(|rest| rest.split(')').next()).map(str::to_owned));
+    let definition = |line: &str| {
+        let (name, place) = line.strip_prefix('[')?.split_once("]: ")?;
+        Some((name.to_lowercase(), place.split_whitespace().next()?.to_owned()))
+    };
+    let defined: Vec<(String, String)> = text.lines().filter_map(definition).collect();
+    for line in text.lines() {
+        // Code has brackets of its own.
+        let prose: String = line.split('`').step_by(2).collect::<Vec<_>>().join("x");
+        for (before, rest) in prose.match_indices("][").map(|(at, _)| (&prose[..at], &prose[at + 2..])) {
+            let name = match rest.split(']').next().unwrap_or_default() {
+                "" => before.rsplit('[').next().unwrap_or_default(),
+                name => name,
+            };
+            let known = defined.iter().any(|(known, _)| *known == name.to_lowercase());
+            assert!(known, "{}: nothing says where [{name}] leads", file.display());
+        }
+    }
+    links.extend(defined.into_iter().map(|(_, place)| place));
+    links
+}
+
+/// The pages that a text names, and what follows each name.
+fn named_pages(text: &str) -> Vec<(String, &str)> {
+    let ends = [".md", ".svg"].map(|extension| text.match_indices(extension).map(move |(at, _)| at + extension.len()));
+    let mut named = Vec::new();
+    for end in ends.into_iter().flatten() {
+        let is_part = |c: char| c.is_ascii_alphanumeric() || "/-_.".contains(c);
+        let name = text[..end].rsplit(|c: char| !is_part(c)).next().unwrap();
+        // Pictures of other folders are what programs write.
+        let is_page = name.ends_with(".md") && name != ".md" || name.contains("docs/");
+        if is_page && !text[end..].starts_with(is_part) {
+            named.push((name.to_owned(), &text[end..]));
+        }
+    }
+    named
+}
+
+/// The page that `file` calls `name`: from the folder of the project, from its own, or by its name alone.
+fn page_at(name: &str, file: &Path) -> Option<PathBuf> {
+    let from_root = name.find("docs/").map_or(name.trim_start_matches("../"), |at| &name[at..]);
+    let beside = file.parent().unwrap().join(name);
+    let alone = documents().into_iter().find(|page| page.file_name().is_some_and(|known| known == name));
+    [root().join(from_root), beside].into_iter().find(|path| path.exists()).or(alone)
+}
+
+/// Whether a page has a heading with this anchor, or this number.
+fn has_place(page: &Path, place: &str) -> bool {
+    let numbered =
+        |anchor: &String| anchor.split('-').next() == Some(place) && place.bytes().all(|b| b.is_ascii_digit());
+    anchors(page).iter().any(|anchor| anchor == place || numbered(anchor))
 }
 
 /// The anchors of a page's headings, as GitHub makes them.

@@ -1,7 +1,7 @@
 //! Arguments of commands.
 
-/// An argument of a command, of any bytes but control characters and 0xFF (in Telnet the beginning of a command, RFC 959 §3.3):
-/// it cannot end its line or hold another command.
+/// An argument of a command, of any bytes but control characters and 0xFF: it cannot end its line or hold another command.
+/// FTP's commands are Telnet's character strings (RFC 959 §5.3), in which 0xFF begins a command of Telnet (IAC, RFC 854).
 #[derive(Clone, PartialEq, Eq)]
 pub struct Word(Vec<u8>);
 

@@ -8,7 +8,7 @@ use tokio::runtime::Builder;
 use crate::config::{Config, Peer, Tcp};
 use crate::exit::names::Names;
 use crate::exit::spare::{self, Spare};
-use crate::peer;
+use crate::peer::connect_with;
 
 /// Why a peer cannot be used: one line that names both nodes, and both fingerprints if the keys do not fit.
 #[derive(Debug, thiserror::Error)]
@@ -33,7 +33,7 @@ pub fn probe(config: &Config, name: &str) -> Result<(), ProbeError> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (names, spare) = (Names::of_system(), Spare::new(spare::kept()));
-        let connected = peer::connect_with(config, &names, &spare, name, &peer).await;
+        let connected = connect_with(config, &names, &spare, name, &peer).await;
         connected.map(|connection| connection.end_cleanly()).map_err(ProbeError::Refused)
     })
 }

@@ -59,15 +59,18 @@ impl ResponseFunction {
 
     /// At most `most` rows, at windows that grow by the same factor from one to the next, from Low_Window to a fifth beyond
     /// High_Window. Larger windows keep the last row: further on the formulas would let the growth fall again, and
-    /// b(w) fall to 0. Below Low_Window, and wherever a(w) is less than Reno's 1, it is 1.
+    /// b(w) fall to 0.
     pub fn table(&self, most: usize) -> Vec<ResponseRow> {
         let (low, last) = (f64::from(self.low_window), f64::from(self.high_window) * 1.2);
         let factor = (last / low).powf(1.0 / (most.max(2) - 1) as f64);
         let mut windows: Vec<u32> = (0..most).map(|row| (low * factor.powf(row as f64)).round() as u32).collect();
         windows.dedup();
+        let mut increase = 0.0;
         let row = |&window: &u32| {
             let w = f64::from(window);
-            ResponseRow { window, increase: self.increase(w).max(1.0), decrease: self.decrease(w) }
+            // It may have its peak within the last fifth.
+            increase = self.increase(w).max(increase);
+            ResponseRow { window, increase, decrease: self.decrease(w) }
         };
         windows.iter().map(row).collect()
     }

@@ -53,14 +53,14 @@ EK_FN ek_u32 ek_hstcp_between(const struct ek_hstcp_row *row, const struct ek_hs
 	return from - (ek_u32)((from - to) * part / whole);
 }
 
-/* a(w), in 1024ths of a segment per round trip. */
+/* a(w), in 1024ths of a segment per round trip; Reno's where that is more. */
 EK_FN ek_u32 ek_hstcp_increase(const struct ek_hstcp_table *table, ek_u32 cwnd)
 {
 	ek_u32 at = ek_hstcp_row_of(table, cwnd), after = at + 1 < EK_HSTCP_ROWS ? at + 1 : at;
 	const struct ek_hstcp_row *row = &table->row[at & (EK_HSTCP_ROWS - 1)];
 	const struct ek_hstcp_row *next = &table->row[after & (EK_HSTCP_ROWS - 1)];
 
-	return ek_hstcp_between(row, next, cwnd, row->increase, next->increase);
+	return ek_max(ek_hstcp_between(row, next, cwnd, row->increase, next->increase), EK_SEGMENT);
 }
 
 /* b(w), in 65536ths. */

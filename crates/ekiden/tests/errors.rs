@@ -48,7 +48,13 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         "[tcp]\ncongestion = \"warp\"\n[listen.s]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"",
         &["proxy", "-c", "FILE"],
         4,
-        "[tcp]: congestion 'warp' cannot be had: this kernel",
+        "FILE:2: [tcp]: congestion 'warp' cannot be had: this kernel",
+    ),
+    (
+        "[listen.\"s.1\"]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\ntcp = { congestion = \"warp\" }",
+        &["proxy", "-c", "FILE", "--check"],
+        4,
+        "FILE:4: [listen.s.1]: congestion 'warp' cannot be had: this kernel",
     ),
     ("nam = \"x\"", &["proxy", "-c", "FILE"], 3, "FILE:1: unknown field `nam`"),
     (
@@ -75,7 +81,7 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         "name = \"x\"\n[listen.s]\nkind = \"socks5\"\naddress = \"192.0.2.9:1080\"\nopen = true",
         &["proxy", "-c", "FILE"],
         5,
-        "cannot listen on 192.0.2.9:1080: Cannot assign requested address (os error 99); it is not an address of this host. \
+        "FILE:4: [listen.s]: cannot listen on 192.0.2.9:1080: Cannot assign requested address (os error 99); it is not an address of this host. \
          Where a router or a cloud translates a public address (NAT), listen on 0.0.0.0:1080",
     ),
     // A file's type and length, and whether it is text.
@@ -170,7 +176,7 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         NOPE,
         &["scenario", "check", "FILE"],
         4,
-        "FILE: can neither be simulated (node.a.tcp.congestion: the simulator has no 'nope'",
+        "FILE:3: can neither be simulated (node.a.tcp.congestion: the simulator has no 'nope'",
     ),
     // What cannot be written, and what is there.
     (PAIR, &["simulate", "FILE", "--record", "/proc/x.json"], 3, "/proc/x.json: cannot be written: "),
@@ -184,6 +190,8 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
     (PAIR, &["lab", "chart", "FILE", "-o", "/proc/x.svg"], 3, "/proc/x.svg: cannot be written: "),
     (
         PAIR,
+    (NOPE, &["lab", "run", "FILE"], 4, "FILE:3: node 'a': this kernel has no congestion control 'nope'"),
+    (PAIR, &["lab", "run", "FILE", "--set", "tcp.congestion=nope"], 4, "FILE: node 'a': this kernel has no"),
         &["lab", "chart", "FILE", "--output", "FILE"],
         3,
         "FILE: is there already; name another file, or say --force",

@@ -130,7 +130,7 @@ fn a_buffer_that_the_kernel_would_cap_is_refused_with_the_remedy() {
             let (code, said) = without_net_admin(&text, arguments);
             assert_eq!(code, Some(4), "{said}");
             let remedy = format!("(it is {most}): sysctl net.core.{sysctl}={}", size * 1024);
-            assert!(said.contains("[listen.socks]: tcp.") && said.contains(&remedy), "{said}");
+            assert!(said.contains("node.toml:4: [listen.socks]: tcp.") && said.contains(&remedy), "{said}");
         }
         let text = format!("{SOCKS}tcp = {{ {key} = \"{}KiB\" }}\n", most / 1024);
         assert_eq!(without_net_admin(&text, &["--check"]).0, Some(0));

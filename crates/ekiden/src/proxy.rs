@@ -66,10 +66,8 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<()> {
     let _log = log::start()?;
     let Some(file) = args.config else {
-        for section in sections() {
-            out::line(section)?;
-        }
-        return Ok(());
+        let all: Vec<String> = sections().iter().map(ToString::to_string).collect();
+        return out::line(out::wrapped(&all.join("\n")));
     };
     let config = Config::load(&file)?;
     if args.show_config {

@@ -11,10 +11,11 @@ use std::process::{Command, ExitStatus, exit};
 
 use anyhow::Context;
 use clap::{Args as ClapArgs, Subcommand};
-use ekiden_lab::{Error, Interrupt, Lab, all_passed, clean, isolate, run_directory};
+use ekiden_lab::{Error, Interrupt, Lab, all_passed, check_congestion_controls, clean, isolate, run_directory};
 use ekiden_scenario::{Point, Scenario};
 
 use crate::out;
+use crate::scenario::place;
 
 /// Build a scenario's network on this machine, and run things in it.
 ///
@@ -84,10 +85,16 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
 }
 
-/// A scenario that the lab can build, as far as the file tells.
+/// A scenario that the lab can build, as far as the file and the kernel tell.
 fn load(file: &Path, point: &Point) -> anyhow::Result<Scenario> {
     let scenario = Scenario::load_with(file, point)?;
     check_supported(file, &scenario)?;
+    check_congestion_controls(&scenario).map_err(|error| {
+        let file = file.display().to_string();
+        // What --set gives stands in no line.
+        let place = if point.settings().is_empty() { place(&file, &error) } else { file };
+        anyhow::Error::from(error).context(place)
+    })?;
     Ok(scenario)
 }
 

@@ -23,7 +23,7 @@ use clap::{Parser, Subcommand};
 
 /// A TCP overlay that makes long distances fast without touching the end hosts.
 #[derive(Parser)]
-#[command(version, about, propagate_version = true, max_term_width = 100, after_help = exit::HELP)]
+#[command(version, about, propagate_version = true, max_term_width = out::WIDEST, after_help = exit::HELP)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

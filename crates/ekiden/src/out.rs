@@ -4,6 +4,15 @@ use std::fmt::Display;
 use std::io::{ErrorKind, Write};
 use std::process::exit;
 
+/// The most columns of a text that is wrapped, however wide the terminal is.
+pub const WIDEST: usize = 100;
+
+/// As wide as the terminal, as help texts are. A line that is continued keeps its indent.
+pub fn wrapped(text: &str) -> String {
+    let page = clap::Command::new("text").help_template("{about}").max_term_width(WIDEST);
+    page.about(text.to_owned()).render_help().to_string()
+}
+
 /// Prints a line.
 pub fn line(text: impl Display) -> anyhow::Result<()> {
     write(format_args!("{text}\n"))

@@ -1,8 +1,8 @@
 //! `ekiden proxy`: a node of the overlay.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use ekiden_relay::{Config, Relay, Rules, sections};
+use ekiden_relay::{Config, Relay, Rules, StartError, sections};
 use ekiden_transport::Security;
 
 use crate::{log, out};
@@ -66,10 +66,8 @@ pub struct Args {
 pub fn run(args: Args) -> anyhow::Result<()> {
     let _log = log::start()?;
     let Some(file) = args.config else {
-        for section in sections() {
-            out::line(section)?;
-        }
-        return Ok(());
+        let all: Vec<String> = sections().iter().map(ToString::to_string).collect();
+        return out::line(out::wrapped(&all.join("\n")));
     };
     let config = Config::load(&file)?;
     if args.show_config {
@@ -84,7 +82,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         return Ok(());
     }
     if args.check {
-        Relay::check(&config)?;
+        Relay::check(&config).map_err(|error| placed(error, &file))?;
         for (name, peer) in &config.peers {
             if matches!(peer.security, Security::Tls { known: None, .. }) {
                 eprintln!("ekiden: [peer.{name}] has no fingerprint, so no stream can go over it");
@@ -93,6 +91,13 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         out::line(format_args!("{}: ok", file.display()))?;
         return Ok(());
     }
-    ekiden_relay::run(config, &file)?;
-    Ok(())
+    ekiden_relay::run(config, &file).map_err(|error| placed(error, &file))
+}
+
+/// With the place in the configuration, where there is one.
+fn placed(error: StartError, file: &Path) -> anyhow::Error {
+    match error.place_in(file) {
+        Some(place) => anyhow::Error::from(error).context(place),
+        None => error.into(),
+    }
 }

@@ -1,8 +1,9 @@
 //! `ekiden scenario`: checks and shows scenario files.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, Subcommand};
+use ekiden_files::line_of;
 use ekiden_lab::{check_congestion_controls, check_supported};
 use ekiden_scenario::Scenario;
 
@@ -55,6 +56,18 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Where in `file` the key stands that `error` is about: `FILE:LINE`, or the file alone.
+pub fn place(file: &str, error: &ekiden_lab::Error) -> String {
+    let line = || {
+        let ekiden_lab::Error::Congestion { node, .. } = error else { return None };
+        let text = Scenario::read_text(Path::new(file)).ok()?;
+        let key = ["node", node, "tcp", "congestion"];
+        // A node that does not say has it from the whole scenario.
+        line_of(&text, &key).or_else(|| line_of(&text, &key[2..]))
+    };
+    line().map_or(file.into(), |line| format!("{file}:{line}"))
+}
+
 /// Says who can run it.
 fn check(file: &str, scenario: &Scenario) -> anyhow::Result<()> {
     let in_lab = check_supported(scenario).and_then(|()| check_congestion_controls(scenario));
@@ -63,6 +76,7 @@ fn check(file: &str, scenario: &Scenario) -> anyhow::Result<()> {
         (Ok(()), Err(why)) => format!("can be run in the lab, but not be simulated ({why})"),
         (Err(why), Ok(())) => format!("can be simulated, but not be run in the lab ({why})"),
         (Err(lab), Err(simulator)) => {
+            let file = place(file, &lab);
             let neither = format!("{file}: can neither be simulated ({simulator}) nor be run in the lab");
             return Err(anyhow::Error::from(lab).context(neither));
         }

@@ -48,7 +48,13 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         "[tcp]\ncongestion = \"warp\"\n[listen.s]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"",
         &["proxy", "-c", "FILE"],
         4,
-        "[tcp]: congestion 'warp' cannot be had: this kernel",
+        "FILE:2: [tcp]: congestion 'warp' cannot be had: this kernel",
+    ),
+    (
+        "[listen.\"s.1\"]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\ntcp = { congestion = \"warp\" }",
+        &["proxy", "-c", "FILE", "--check"],
+        4,
+        "FILE:4: [listen.s.1]: congestion 'warp' cannot be had: this kernel",
     ),
     ("nam = \"x\"", &["proxy", "-c", "FILE"], 3, "FILE:1: unknown field `nam`"),
     (
@@ -75,7 +81,7 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         "name = \"x\"\n[listen.s]\nkind = \"socks5\"\naddress = \"192.0.2.9:1080\"\nopen = true",
         &["proxy", "-c", "FILE"],
         5,
-        "cannot listen on 192.0.2.9:1080: Cannot assign requested address (os error 99); it is not an address of this host. \
+        "FILE:4: [listen.s]: cannot listen on 192.0.2.9:1080: Cannot assign requested address (os error 99); it is not an address of this host. \
          Where a router or a cloud translates a public address (NAT), listen on 0.0.0.0:1080",
     ),
     // A file's type and length, and whether it is text.
@@ -157,7 +163,19 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         "name = \"x\"\n[link.l]\nends = [\"a\"]\nrate = \"1Mbit/s\"",
         &["scenario", "check", "FILE"],
         3,
-        "FILE:3: link.l.ends: invalid length 1",
+        "FILE:3: link.l.ends: it is a list of 1, and must be one of 2, such as [\"a\", \"b\"]",
+    ),
+    (
+        "name = \"x\"\n[link.l]\nends = [\"a\", \"b\", \"c\"]\nrate = \"1Mbit/s\"",
+        &["scenario", "check", "FILE"],
+        3,
+        "FILE:3: link.l.ends: it is a list of 3, and must be one of 2",
+    ),
+    (
+        "name = \"x\"\n[link.l]\nends = [\"a\", \"b\"]\nrate = \"0bit/s\"",
+        &["scenario", "check", "FILE"],
+        3,
+        "FILE:4: link.l.rate: '0bit/s' is out of range: 1kbit/s to 1Tbit/s",
     ),
     (
         "name = \"x\"\n[link.l]\nends = [\"a\", \"b\"]\nrate = 5",
@@ -170,8 +188,10 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         NOPE,
         &["scenario", "check", "FILE"],
         4,
-        "FILE: can neither be simulated (node.a.tcp.congestion: the simulator has no 'nope'",
+        "FILE:3: can neither be simulated (node.a.tcp.congestion: the simulator has no 'nope'",
     ),
+    (NOPE, &["lab", "run", "FILE"], 4, "FILE:3: node 'a': this kernel has no congestion control 'nope'"),
+    (PAIR, &["lab", "run", "FILE", "--set", "tcp.congestion=nope"], 4, "FILE: node 'a': this kernel has no"),
     // What cannot be written, and what is there.
     (PAIR, &["simulate", "FILE", "--record", "/proc/x.json"], 3, "/proc/x.json: cannot be written: "),
     (
@@ -310,9 +330,15 @@ fn records_of_the_same_connections_are_told_apart_in_a_picture() {
     let output = ekiden(&["lab", "chart", "first.json"]);
     assert_eq!(output.status.code(), Some(3), "{output:?}");
     assert!(ekiden(&["lab", "chart", "first.json", "--force"]).status.success());
+    let short = ["simulate", "pair.toml", "--set", "flow.one.duration=500ms", "--record", "short.json"];
+    assert!(ekiden(&short).status.success());
+    let output = ekiden(&["lab", "chart", "short.json", "-o", "short.svg"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("has the 10 points that a line needs") && said.contains("a longer 'duration'"), "{said}");
     let output = ekiden(&["lab", "chart", "first.json", "--from", "1h", "-o", "late.svg"]);
     assert!(
-        String::from_utf8_lossy(&output.stderr).contains("no connection lasted long enough to be drawn in this time"),
+        String::from_utf8_lossy(&output.stderr)
+            .contains("no connection has anything to draw in this time: say another --from or --to"),
         "{output:?}"
     );
 }

@@ -1,5 +1,6 @@
 //! What `ekiden help` prints fits the terminal, and its examples can be copied from it.
 
+use std::collections::BTreeSet;
 use std::process::Command;
 
 const WIDTHS: [usize; 3] = [60, 80, 100];
@@ -70,6 +71,21 @@ fn prose_is_wrapped_once_and_fits() {
                 assert!(filled > width, "{call:?} at {width} columns: '{next}' has room behind: {}", pair[0]);
             }
         }
+    }
+}
+
+#[test]
+fn the_keys_of_a_configuration_fit_the_terminal_and_keep_their_indent() {
+    let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+    let whole = help(&["proxy", "--keys"], 1000);
+    for width in WIDTHS {
+        let text = help(&["proxy", "--keys"], width);
+        let too_long = text.lines().find(|line| line.chars().count() > width);
+        assert_eq!(too_long, None, "at {width} columns");
+        assert_eq!(words(&text), words(&whole), "at {width} columns");
+        let indents: BTreeSet<usize> = text.lines().map(|line| line.len() - line.trim_start().len()).collect();
+        assert_eq!(indents, BTreeSet::from([0, 2, 6]), "at {width} columns");
+        assert!(text.lines().any(|line| line == "  name = a word; default ekiden"), "{text}");
     }
 }
 

@@ -97,6 +97,7 @@ fn nodes_are_written_into_a_configuration_and_nothing_else_changes() {
     let folder = folder.path();
     let file = folder.join("city.toml");
     done(folder, &["keygen", "node.key"]);
+    let own = done(folder, &["keygen", "--show", "node.key"]);
     std::fs::write(&file, CONFIG).unwrap();
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o640)).unwrap();
     done(folder, &["peer", "add", "-c", "city.toml", "north", "[2001:db8::1]:7000", &print('2')]);
@@ -109,9 +110,9 @@ fn nodes_are_written_into_a_configuration_and_nothing_else_changes() {
     assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o640);
     assert_eq!(std::fs::read_dir(folder).unwrap().count(), 2, "nothing is left behind");
     let shown = done(folder, &["proxy", "--show-config", "-c", "city.toml"]);
-    let nodes = format!("nodes = {{ \"island\" = \"{}\", \"islet\" = \"{}\" }}", print('3'), print('4'));
+    let nodes = format!("nodes = {{ island = \"{}\", islet = \"{}\" }}", print('3'), print('4'));
     assert!(shown.contains(&nodes), "{shown}");
-    assert!(shown.contains("[peer.\"north\"]\naddress = \"[2001:db8::1]:7000\""), "{shown}");
+    assert!(shown.contains("[peer.north]\naddress = \"[2001:db8::1]:7000\""), "{shown}");
     assert!(shown.contains(&format!("fingerprint = \"{}\"", print('2'))), "{shown}");
 
     for (arguments, why) in [
@@ -122,6 +123,14 @@ fn nodes_are_written_into_a_configuration_and_nothing_else_changes() {
         (&["allow", "-c", "city.toml", "isle", &print('3')], "has the same key as 'island'"),
         (&["allow", "-c", "city.toml", "-l", "socks", "isle", &print('5')], "no leg listener [listen.socks]"),
         (&["allow", "-c", "missing.toml", "isle", &print('5')], "cannot be read"),
+        (
+            &["allow", "-c", "city.toml", "isle", own.trim()],
+            "is the key of this node itself: give the fingerprint that",
+        ),
+        (
+            &["add", "-c", "city.toml", "west", "a:1", own.trim()],
+            "is the key of this node itself: give the fingerprint that",
+        ),
     ] {
         let arguments = [&["peer"][..], arguments].concat();
         let said = refused(folder, &arguments, 3);

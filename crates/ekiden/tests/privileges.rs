@@ -4,6 +4,7 @@ mod alone;
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -130,7 +131,7 @@ fn a_buffer_that_the_kernel_would_cap_is_refused_with_the_remedy() {
             let (code, said) = without_net_admin(&text, arguments);
             assert_eq!(code, Some(4), "{said}");
             let remedy = format!("(it is {most}): sysctl net.core.{sysctl}={}", size * 1024);
-            assert!(said.contains("[listen.socks]: tcp.") && said.contains(&remedy), "{said}");
+            assert!(said.contains("node.toml:4: [listen.socks]: tcp.") && said.contains(&remedy), "{said}");
         }
         let text = format!("{SOCKS}tcp = {{ {key} = \"{}KiB\" }}\n", most / 1024);
         assert_eq!(without_net_admin(&text, &["--check"]).0, Some(0));
@@ -148,6 +149,26 @@ fn what_a_restart_would_not_bring_is_not_told_to_be_had_by_one() {
         sleep(Duration::from_millis(20));
     }
     assert!(!node.log().contains("restart"), "{}", node.log());
+    assert!(node.log().contains("it was: node.toml:2: [tcp]: congestion 'nosuch'"), "{}", node.log());
+}
+
+#[test]
+fn a_file_of_somebody_else_s_that_root_may_no_longer_read_is_told_with_the_remedy() {
+    if !geteuid().is_root() {
+        eprintln!("ignored: only root has something to give up");
+        return;
+    }
+    let node = Node::start(SOCKS);
+    let file = node.directory.path().join("node.toml");
+    chown(&file, Some(1000), None).unwrap();
+    fs::set_permissions(&file, PermissionsExt::from_mode(0o600)).unwrap();
+    kill(Pid::from_raw(node.child.id() as i32), Signal::SIGHUP).unwrap();
+    let start = Instant::now();
+    while !node.log().contains("the configuration stays as it was: node.toml: cannot be read: ") {
+        assert!(start.elapsed() < Duration::from_secs(20), "{}", node.log());
+        sleep(Duration::from_millis(20));
+    }
+    assert!(node.log().contains("a node gives up when it starts; `chown root` it"), "{}", node.log());
 }
 
 #[test]

@@ -165,6 +165,11 @@ fn said_plainly(message: &str) -> String {
     if message.starts_with("invalid float, expected `") || message.starts_with("invalid boolean, expected `") {
         return "string values must be quoted".into();
     }
+    if let Some((found, expected)) =
+        message.strip_prefix("invalid length ").and_then(|rest| rest.split_once(", expected an array of length "))
+    {
+        return format!("it is a list of {found}, and must be one of {expected}, such as [\"a\", \"b\"]");
+    }
     let whole = |kind: &str| match kind {
         "u8" => Some(u64::from(u8::MAX)),
         "u16" => Some(u64::from(u16::MAX)),

@@ -1,13 +1,17 @@
 //! The files that people name on the command line and in configurations.
 //!
 //! [`read`] takes regular files only, up to a size that follows from what they hold. [`check_target`] and [`write()`] make files
-//! that are whole or not there. [`explain`] says which key of a TOML file its reader refuses.
+//! that are whole or not there. [`explain`] says which key of a TOML file its reader refuses, and
+//! [`line_of`] where a key stands.
 
 mod explain;
 mod nearest;
+mod place;
 mod read;
 mod write;
 
 pub use explain::explain;
+pub use nearest::nearest;
+pub use place::line_of;
 pub use read::{FileKind, Opened, ReadError, open, read};
 pub use write::{TargetError, check_target, remove_partial, write};

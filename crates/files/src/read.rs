@@ -2,8 +2,10 @@
 
 use std::fs::{self, File, FileType, Metadata, OpenOptions};
 use std::io::{self, Read};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
+
+use nix::unistd::geteuid;
 
 /// What a file holds. How long it may be follows from that.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -26,6 +28,16 @@ pub enum ReadError {
     /// The system refuses.
     #[error("cannot be read: {0}")]
     Failed(#[from] io::Error),
+    /// This process may not read it.
+    #[error("cannot be read: {source}{}", remedy(*owner, *user))]
+    Denied {
+        /// The user id that it belongs to, if that can be seen.
+        owner: Option<u32>,
+        /// The user id of this process.
+        user: u32,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// It is no file with a content of its own.
     #[error("cannot be read: it is {0}, and only a regular file will do")]
     NotRegular(&'static str),
@@ -97,8 +109,10 @@ pub fn read(path: &Path, kind: FileKind) -> Result<String, ReadError> {
 pub fn open(path: &Path, kind: FileKind) -> Result<Opened, ReadError> {
     // Looked at first, because opening a device can do something, and opened without waiting, because what is there may have
     // changed meanwhile: opening a pipe waits for a writer.
-    regular(&fs::metadata(path)?)?;
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)?;
+    let seen = fs::metadata(path).map_err(|error| denied(error, None))?;
+    regular(&seen)?;
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
+    let file = file.map_err(|error| denied(error, Some(seen.uid())))?;
     let metadata = file.metadata()?;
     regular(&metadata)?;
     Ok(Opened { file, metadata, kind })
@@ -130,6 +144,28 @@ impl Opened {
             let line = 1 + error.as_bytes()[..at].iter().filter(|&&byte| byte == b'\n').count();
             ReadError::NotText { kind, at, line }
         })
+    }
+}
+
+fn denied(source: io::Error, owner: Option<u32>) -> ReadError {
+    match source.kind() {
+        io::ErrorKind::PermissionDenied => ReadError::Denied { owner, user: geteuid().as_raw(), source },
+        _ => ReadError::Failed(source),
+    }
+}
+
+/// What to do about a file that may not be read.
+fn remedy(owner: Option<u32>, user: u32) -> String {
+    match owner {
+        _ if user == 0 => {
+            ": this process runs as root, but without root's right to read what belongs to others, which a node \
+                           gives up when it starts; `chown root` it, and each folder on the way that is closed"
+                .into()
+        }
+        Some(owner) if owner != user => {
+            format!("; it belongs to the user with id {owner}, and this process runs as {user}: let that user read it")
+        }
+        _ => String::new(),
     }
 }
 
@@ -187,6 +223,22 @@ mod tests {
         assert!(refused(&path, FileKind::Record).contains("more than 4294967296 bytes"));
         // A file of the kernel says that it is empty.
         assert!(!read(Path::new("/proc/self/status"), FileKind::Key).unwrap().is_empty());
+    }
+
+    #[test]
+    fn whoever_may_not_read_a_file_is_told_what_to_do() {
+        let said = |owner, user| {
+            let source = io::ErrorKind::PermissionDenied.into();
+            ReadError::Denied { owner, user, source }.to_string()
+        };
+        for owner in [Some(1000), None] {
+            assert!(said(owner, 0).contains("; `chown root` it, and each folder on the way"), "{}", said(owner, 0));
+        }
+        assert!(
+            said(Some(0), 998)
+                .ends_with("; it belongs to the user with id 0, and this process runs as 998: let that user read it")
+        );
+        assert_eq!(said(Some(998), 998), "cannot be read: permission denied");
     }
 
     #[test]

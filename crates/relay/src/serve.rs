@@ -134,11 +134,13 @@ impl Stream {
 }
 
 impl Broken {
-    /// Logs why a stream broke. Hosts reset connections every day; a node's connection that breaks is worth a line.
+    /// Logs why a stream broke. Hosts reset connections every day; a node's connection that breaks is worth a line. It does not
+    /// show who broke it: a node whose host resets while a frame is under way can only reset, too.
     fn log(&self, peer: Option<&(String, Peer)>, node: &Node) {
         match peer {
             Some((name, _)) if self.is_beyond && !matches!(self.error, PumpError::Reset(_)) => {
-                node.lines.info("broke", name, format_args!("a stream over node {name} was reset: {self}"));
+                let line = format_args!("a stream broke off at node {name}, before it or behind it: {self}");
+                node.lines.info("broke", name, line);
             }
             _ => tracing::debug!("a stream was reset: {self}"),
         }

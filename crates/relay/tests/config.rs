@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use ekiden_relay::{Config, Pattern, Rules};
+use ekiden_relay::{Config, ListenerKind, Pattern, Rules};
 
 fn refused(text: &str) -> String {
     match Config::parse(text, &directory().join("node.toml")) {
@@ -38,7 +38,15 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("[tcp]\ncongestion_fallback = \"ekiden_bic\"".into(), 2, "one of the kernel's own"),
         ("[congestion.ghstcp]\nspan = 99".into(), 2, "ghstcp.span cannot be '99': it is a number from 0.05 to 8"),
         ("[congestion.ghstcp]\nspan = nan".into(), 2, "ghstcp.span cannot be 'NaN'"),
-        ("[congestion.vegas]\nalpha = 1".into(), 2, "there is no parameter 'vegas.alpha'"),
+        ("[congestion.vegas]\nalpha = 1".into(), 1, "there is no [congestion.vegas] (there are hstcp, ghstcp, bic)"),
+        ("\n[congestion.hstpc]\n".into(), 2, "; did you mean `hstcp`?"),
+        ("[congestion.ghstcp]\nspam = 1".into(), 2, "; did you mean `span`?"),
+        (
+            "\n[listen.\"a\\nb\"]\nkind = \"http\"\naddress = \"127.0.0.1:1\"".into(),
+            2,
+            "\"a\\nb\" cannot be the name of a",
+        ),
+        ("[listen.\"\\u009b2J\"]\nkind = \"http\"\naddress = \"127.0.0.1:1\"".into(), 1, "it has a control character"),
         ("[congestion.ghstcp]\nlow = 0.9".into(), 1, "ghstcp.low must not exceed ghstcp.high"),
         ("[tcp]\nsend_buffer = \"1B\"".into(), 2, "tcp.send_buffer = 1B: a buffer must be from 4KiB to 1GiB"),
         ("[tcp]\nkeepalive = \"999ms\"".into(), 2, "tcp.keepalive must be from 1s to 9h"),
@@ -145,7 +153,7 @@ fn what_is_shown_is_a_configuration_without_secrets() {
     let pem = std::fs::read_to_string(directory().join("key.pem")).unwrap();
     let secret = pem.lines().nth(1).unwrap();
     assert!(
-        shown.contains("\"alice\" = \"***\"")
+        shown.contains("{ alice = \"***\" }")
             && !shown.contains("argon2")
             && !shown.contains("aaaa")
             && !shown.contains(secret),
@@ -157,6 +165,18 @@ fn what_is_shown_is_a_configuration_without_secrets() {
     assert!(shown.contains("congestion_fallback = \"cubic\"") && shown.contains("high_p = 2e-7"), "{shown}");
     assert!(shown.contains("user_timeout = \"90s\"") && shown.contains("keepalive = \"60s\""), "{shown}");
     assert_eq!(config(&shown.replace("***", hash_of_secret())).to_string(), shown);
+}
+
+#[test]
+fn names_that_need_quotes_are_shown_so_that_they_can_be_read() {
+    let users = format!("users = {{ \"d\\u0007e\\u0301 \\\"f\\\"\" = \"{}\" }}", hash_of_secret());
+    let shown =
+        config(&format!("[listen.\"a 'b\\\"c\"]\nkind = \"http\"\naddress = \"127.0.0.1:1\"\n{users}\n")).to_string();
+    let again = config(&shown.replace("***", hash_of_secret()));
+    assert_eq!(again.to_string(), shown);
+    assert!(again.listeners.contains_key("a 'b\"c"), "{shown}");
+    let ListenerKind::Http { users } = &again.listeners[0].kind else { panic!("{shown}") };
+    assert_eq!(users.keys().collect::<Vec<_>>(), ["d\u{7}e\u{301} \"f\""]);
 }
 
 #[test]

@@ -171,7 +171,7 @@ fn what_an_exit_forbids_is_in_its_log() {
 }
 
 #[test]
-fn a_node_that_dies_under_its_streams_is_in_the_log_of_the_one_before() {
+fn a_stream_that_breaks_off_is_in_the_log_of_the_node_before_without_a_guess_at_who_broke_it() {
     log::to(|line| LINES.lock().unwrap().push(line));
     for (name, is_behind) in [("mortal", false), ("transient", true)] {
         let (listener, address) = listener();
@@ -194,7 +194,7 @@ fn a_node_that_dies_under_its_streams_is_in_the_log_of_the_one_before() {
         assert_eq!(code, 0);
         reset(dying);
         assert!(!ends_cleanly(&mut client));
-        let line = format!("a stream over node {name} was reset: receiving: ");
+        let line = format!("a stream broke off at node {name}, before it or behind it: receiving: ");
         wait_until("it is said", || logged(&line).len() == 1);
     }
 }

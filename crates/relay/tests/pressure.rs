@@ -349,3 +349,58 @@ fn a_node_that_holds_as_much_as_it_may_begins_nothing_new_until_it_is_read() {
     }
     wait_until("there is room again", || !is_full());
 }
+
+/// Whether one of these, each of which has greeted, is refused for want of memory when it asks. The others are connected.
+fn is_refused(greeted: &mut Vec<TcpStream>, to: SocketAddr) -> bool {
+    let mut stream = greeted.pop().expect("there are enough of them");
+    socks_request(&mut stream, "127.0.0.1", to.port()) == 1
+}
+
+#[test]
+fn heads_of_http_count_in_the_memory_that_a_node_may_hold() {
+    const FIELD: usize = 200 << 10;
+    let limits = "[limits]\nmemory = \"1MiB\"\nhttp_head_size = \"1MiB\"\nhandshake = \"1h\"\n";
+    let web = "[listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n";
+    let node = Process::start("heads", &format!("threads = 1\n{SOCKS}{web}{limits}"));
+    let (proxy, web, echo) = (node.addresses[0], node.addresses[1], late_echo());
+    // It answers nothing.
+    let (_silent, origin) = listener();
+    let field = "x".repeat(FIELD);
+    let head = format!("GET http://{origin}/ HTTP/1.1\r\nHost: {origin}\r\nX: {field}");
+    let greet = |_| {
+        let mut stream = connect(proxy);
+        stream.write_all(&[5, 1, 0]).unwrap();
+        stream.read_exact(&mut [0; 2]).unwrap();
+        stream
+    };
+    let says = |end: &str| {
+        let mut stream = connect(web);
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(end.as_bytes()).unwrap();
+        stream
+    };
+    // A head that is not complete takes 256 KiB. One whose request waits for its response is held as it came and as it went, and
+    // the room that it was read into counts until more is read.
+    for (waiting, few, many) in [(0, 3, 6), (1, 0, 2)] {
+        let mut greeted: Vec<TcpStream> = (0..100).map(greet).collect();
+        let mut held: Vec<TcpStream> = (0..waiting).map(|_| says("\r\n\r\n")).collect();
+        held.extend((0..few).map(|_| says("")));
+        a_moment();
+        assert!(!is_refused(&mut greeted, echo), "{waiting} that wait, {few} that are not complete");
+        held.extend((few..many).map(|_| says("")));
+        wait_until("it is full", || {
+            a_moment();
+            is_refused(&mut greeted, echo)
+        });
+        drop(held);
+        wait_until("there is room again", || {
+            a_moment();
+            !is_refused(&mut greeted, echo)
+        });
+    }
+}
+
+/// Time for the node to read what it was sent.
+fn a_moment() {
+    std::thread::sleep(Duration::from_millis(300));
+}

@@ -9,6 +9,8 @@ use std::sync::Mutex;
 use common::*;
 use ekiden_keys::Identity;
 use ekiden_relay::Relay;
+use ekiden_relay_proto::leg::{Kind, encode_failed};
+use ekiden_relay_proto::{Failure, FailureCode};
 
 /// What all nodes of the process have logged.
 static LOGGED: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -144,6 +146,41 @@ fn many_streams_share_few_warm_connections() {
     for node in &chain.nodes {
         assert!((1..=16).contains(&node.connections()), "{}", node.connections());
     }
+}
+
+#[test]
+fn an_alert_of_somebody_who_has_seen_no_key_is_no_node_s_refusal() {
+    log_lines();
+    let node = leg_node(Mode::Tls, "n", None, "");
+    let mut stranger = connect(node.address("leg").unwrap());
+    // Fatal: certificate_unknown (RFC 8446 §6.2).
+    stranger.write_all(&[0x15, 3, 3, 0, 2, 2, 46]).unwrap();
+    let _ = stranger.read_to_end(&mut Vec::new());
+    let from = stranger.local_addr().unwrap();
+    wait_until("it is logged", || is_logged(&from.to_string()));
+    assert!(is_logged(&format!("a connection from {from} on [listen.leg] was refused: TLS: ")));
+    assert!(!is_logged(&format!("{from} refused this node")));
+}
+
+#[test]
+fn what_a_peer_says_that_has_not_proven_its_key_is_quoted_in_part() {
+    log_lines();
+    let (stranger, address) = listener();
+    let words = format!("node x: it \"works\" \u{202e}{}", "y".repeat(200));
+    let answering = std::thread::spawn(move || {
+        let mut dialler = accept(&stranger);
+        assert_eq!(peer::frame(&mut dialler).0, Kind::Hello);
+        let said = Failure::new(FailureCode::Authentication, words);
+        dialler.write_all(&encode_failed(&said)).unwrap();
+        let _ = dialler.read_to_end(&mut Vec::new());
+    });
+    let entry = entry("key", address, "plain_key_file = \"key\"\n");
+    let answer = answer(&entry);
+    let quoted = "has not proven its key, and says \"node x: it \\\"works\\\" \\u{202e}yyy";
+    assert!(answer.contains(quoted) && !answer.contains(&"y".repeat(160)), "{answer}");
+    wait_until("it is logged", || is_logged(&format!("leg from node island to node city: it {quoted}")));
+    drop(entry);
+    answering.join().unwrap();
 }
 
 /// A line between two nodes that does something to what goes toward the exit after so many bytes.

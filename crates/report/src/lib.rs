@@ -13,4 +13,4 @@ pub use chart::{BarChart, LineChart, Series};
 pub use page::{Page, Section};
 pub use summary::{FlowSummary, Spread, Summary, summarize};
 pub use table::Table;
-pub use timeline::{Quantity, timeline};
+pub use timeline::{LEAST_POINTS, Quantity, timeline};

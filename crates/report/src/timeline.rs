@@ -32,7 +32,7 @@ impl Quantity {
 }
 
 /// Connections with fewer points than this are left out: handshakes, and the ways back.
-const LEAST_POINTS: usize = 10;
+pub const LEAST_POINTS: usize = 10;
 
 /// One line per connection over the seconds of the run: every connection with one of ekiden's congestion controls, each
 /// round trip and loss; and the flows' senders, every 100 ms, but for those whose proxies are traced.

@@ -1,13 +1,47 @@
 //! The file as it is written: every key optional that has a default, nothing checked but types and names.
 
-use ekiden_units::{BitRate, Bytes, Fraction, Time};
+use std::fmt;
+use std::ops::RangeInclusive;
+
+use ekiden_units::{BitRate, Bytes, Fraction, ParseError, Time};
 use indexmap::IndexMap;
 use serde::Deserialize;
+use serde::de::{Deserializer, Error, Visitor};
 use serde_spanned::Spanned;
 
 use crate::{Discipline, NodeKind, Profile, Queue};
 
 pub(crate) type Named<T> = IndexMap<Spanned<String>, T>;
+
+/// Of lines and of sources.
+pub(crate) const RATES: RangeInclusive<BitRate> = BitRate(1_000)..=BitRate(1_000_000_000_000);
+
+/// A rate as it is written. What no [`BitRate`] can be is refused with the range that a scenario has.
+#[derive(Clone, Copy)]
+pub(crate) struct RawRate(pub BitRate);
+
+impl<'de> Deserialize<'de> for RawRate {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Text;
+        impl Visitor<'_> for Text {
+            type Value = RawRate;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a text in quotes, such as \"70Mbit/s\"")
+            }
+
+            fn visit_str<E: Error>(self, text: &str) -> Result<RawRate, E> {
+                text.parse().map(RawRate).map_err(|error| match error {
+                    ParseError::Range { .. } => {
+                        E::custom(format_args!("'{text}' is out of range: {} to {}", RATES.start(), RATES.end()))
+                    }
+                    other => E::custom(other),
+                })
+            }
+        }
+        deserializer.deserialize_str(Text)
+    }
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -65,7 +99,7 @@ pub(crate) struct RawTcp {
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawLink {
     pub ends: [Spanned<String>; 2],
-    pub rate: Spanned<BitRate>,
+    pub rate: Spanned<RawRate>,
     pub delay: Option<Spanned<Time>>,
     pub jitter: Option<Spanned<Time>>,
     pub queue: Option<Spanned<Queue>>,
@@ -113,7 +147,7 @@ pub(crate) struct RawGateway {
 pub(crate) struct RawBackground {
     pub from: Spanned<String>,
     pub to: Spanned<String>,
-    pub rate: Spanned<BitRate>,
+    pub rate: Spanned<RawRate>,
     pub packet: Option<Spanned<Bytes>>,
     pub start: Option<Spanned<Time>>,
     pub duration: Option<Spanned<Time>>,

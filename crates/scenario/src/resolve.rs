@@ -17,7 +17,7 @@ use serde_spanned::Spanned;
 
 use crate::error::Source;
 use crate::left_out::{DEFAULT_DISCIPLINE, DEFAULT_JITTER, DEFAULT_LOSS_BURST, DEFAULT_PROFILE};
-use crate::raw::{Named, RawFlow, RawLink, RawNode, RawScenario, RawTcp};
+use crate::raw::{Named, RATES, RawFlow, RawLink, RawNode, RawRate, RawScenario, RawTcp};
 use crate::{Amount, Error, Flow, Link, Node, NodeKind, Queue, Scenario, Tcp};
 use checker::Checker;
 
@@ -48,7 +48,6 @@ const DEFAULT_START: Time = Time(0);
 const DEFAULT_PARALLEL: u32 = 1;
 
 const BUFFERS: RangeInclusive<Bytes> = Bytes::kib(1)..=Bytes::mib(1024);
-const RATES: RangeInclusive<BitRate> = BitRate(1_000)..=BitRate(1_000_000_000_000);
 const DELAYS: RangeInclusive<Time> = Time(0)..=Time::secs(60);
 const QUEUE_PACKETS: RangeInclusive<u64> = 1..=10_000_000;
 const QUEUE_BYTES_MOST: Bytes = Bytes::mib(16 * 1024);
@@ -183,8 +182,8 @@ impl Checker<'_> {
         Ok(links)
     }
 
-    fn rate(&self, raw: &Spanned<BitRate>) -> Result<BitRate, Error> {
-        match *raw.get_ref() {
+    fn rate(&self, raw: &Spanned<RawRate>) -> Result<BitRate, Error> {
+        match raw.get_ref().0 {
             rate if RATES.contains(&rate) => Ok(rate),
             rate => Err(self.outside("rate", &raw.span(), rate, &RATES)),
         }

@@ -13,6 +13,9 @@ use crate::connection::Connection;
 use crate::frames::{invalid, protocol_error, read_frame};
 use crate::security::{Credential, Security};
 
+/// The most characters that are told of what a peer says that has not proven a key.
+const UNPROVEN_WORDS: usize = 160;
+
 /// Whether a node that connected is admitted.
 pub enum Admission {
     /// It has proven a key that may connect.
@@ -52,7 +55,12 @@ pub async fn dial(
             stream.send_all(&dialler.hello()).await?;
             match read_frame(&stream).await? {
                 (Kind::Hello, body) => dialler.auth(&body).map(|auth| (stream, auth)).map_err(invalid),
-                (Kind::Failed, body) => Err(invalid(decode_failed(&body).map_err(invalid)?.text)),
+                (Kind::Failed, body) => {
+                    // Anyone may have said it: its first words, and nothing of it as it is.
+                    let said: String =
+                        decode_failed(&body).map_err(invalid)?.text.chars().take(UNPROVEN_WORDS).collect();
+                    Err(invalid(format_args!("it has not proven its key, and says {said:?}")))
+                }
                 _ => Err(invalid("it does not speak the leg protocol")),
             }
         }

@@ -303,7 +303,8 @@ impl Session {
                     let _ = self.step(&mut input[used..], sink, Say::Nothing);
                     // From now on nothing that arrives is looked at.
                     self.end_of_input = Some(EndOfInput::Cut);
-                    return Err(told(&error));
+                    // Before it has seen this side's key nobody can refuse that.
+                    return Err(told(&error, self.common().negotiated_cipher_suite().is_some()));
                 }
             }
         }
@@ -421,15 +422,15 @@ pub fn is_own_key_refused(error: &io::Error) -> bool {
 }
 
 /// Turns an error of TLS into one for whoever runs a node. [`io::ErrorKind::PermissionDenied`]: one of the two nodes refuses
-/// the other's key. [`io::ErrorKind::InvalidData`]: anything else.
-fn told(error: &Error) -> io::Error {
+/// the other's key. [`io::ErrorKind::InvalidData`]: anything else. `is_known`: the other side may have seen this one's key.
+fn told(error: &Error, is_known: bool) -> io::Error {
     use io::ErrorKind::{InvalidData, PermissionDenied};
     let plain = "it does not speak TLS: it has a plain_key_file, or is no ekiden node";
     match error {
         Error::InvalidCertificate(CertificateError::Other(error)) => {
             io::Error::new(PermissionDenied, error.to_string())
         }
-        Error::AlertReceived(AlertDescription::CertificateUnknown) => {
+        Error::AlertReceived(AlertDescription::CertificateUnknown) if is_known => {
             io::Error::new(PermissionDenied, OwnKeyRefusedError)
         }
         Error::AlertReceived(AlertDescription::NoApplicationProtocol) | Error::NoApplicationProtocol => {

@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::{Args as ClapArgs, ValueEnum};
 use ekiden_files::{TargetError, check_target, write};
 use ekiden_record::Record;
-use ekiden_report::{LineChart, Quantity, Series, timeline};
+use ekiden_report::{LEAST_POINTS, LineChart, Quantity, Series, timeline};
 use ekiden_units::Time;
 
 use crate::{out, sweep};
@@ -76,13 +76,23 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             titles.push(record.manifest.scenario_name);
         }
     }
+    if chart.series.is_empty() {
+        anyhow::bail!(
+            "{}: no connection has the {LEAST_POINTS} points that a line needs; a flow's sender gives one every 100 ms \
+             (`ekiden simulate` by --resolution): run the scenario with more 'bytes', or a longer 'duration', of its flows",
+            args.records[0].display()
+        );
+    }
     chart.title = titles.join(", ");
     if let Some(to) = args.to {
         chart.series.iter_mut().for_each(|series| series.points.retain(|point| point.0 <= to.as_secs()));
     }
     chart.series.retain(|series| series.points.iter().any(|point| point.0 >= from));
     if chart.series.is_empty() {
-        anyhow::bail!("{}: no connection lasted long enough to be drawn in this time", args.records[0].display());
+        anyhow::bail!(
+            "{}: no connection has anything to draw in this time: say another --from or --to",
+            args.records[0].display()
+        );
     }
     write(&args.output, chart.to_svg().as_bytes()).map_err(TargetError::from).with_context(output)?;
     out::line(format_args!("{} lines: {}", chart.series.len(), args.output.display()))

@@ -88,6 +88,17 @@ impl From<IpAddr> for ClientKey {
     }
 }
 
+impl ClientKey {
+    /// The network that it is in, of the size that a site is given at most (RFC 6177 §2): the first 48 bits of an IPv6 address. Of
+    /// IPv4 it is the address.
+    pub fn site(self) -> Self {
+        Self(match self.0 {
+            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 80 << 80).into(),
+            v4 => v4,
+        })
+    }
+}
+
 impl fmt::Display for ClientKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
@@ -296,5 +307,8 @@ mod tests {
         assert_ne!(key("192.0.2.2"), key("192.0.2.1"));
         assert_eq!(key("2001:db8:1:2::1").to_string(), "2001:db8:1:2::/64");
         assert_eq!(key("::ffff:192.0.2.1").to_string(), "192.0.2.1");
+        assert_eq!(key("2001:db8:1:2::1").site(), key("2001:db8:1:ffff::1").site());
+        assert_ne!(key("2001:db8:1:2::1").site(), key("2001:db8:2:2::1").site());
+        assert_eq!(key("192.0.2.1").site(), key("192.0.2.1"));
     }
 }

@@ -23,8 +23,8 @@ pub enum Known {
 /// Adds a peer, or changes one. Returns whether it was there.
 ///
 /// # Errors
-/// There is a peer of this name and `known` is [`Known::Stays`], the file cannot be read, or a node would not accept the
-/// result.
+/// There is a peer of this name and `known` is [`Known::Stays`], the fingerprint is that of this node's own key, the file cannot
+/// be read, or a node would not accept the result.
 pub fn add_peer(
     file: &Path,
     name: &str,
@@ -32,7 +32,7 @@ pub fn add_peer(
     fingerprint: Fingerprint,
     known: Known,
 ) -> Result<bool, ConfigError> {
-    edit(file, |document| {
+    edit(file, Some(fingerprint), |document| {
         let peers = document.entry("peer").or_insert_with(|| {
             let mut all = Table::new();
             all.set_implicit(true);
@@ -53,8 +53,9 @@ pub fn add_peer(
 /// one leg listener. Returns the listener's name, and whether the node was there.
 ///
 /// # Errors
-/// The listener has a node of this name and `known` is [`Known::Stays`], or it has another node with this key; there is no such
-/// listener, or no name and more than one; the file cannot be read, or a node would not accept the result.
+/// The listener has a node of this name and `known` is [`Known::Stays`], or it has another node with this key; the key is this
+/// node's own; there is no such listener, or no name and more than one; the file cannot be read, or a node would not accept the
+/// result.
 pub fn allow_node(
     file: &Path,
     listener: Option<&str>,
@@ -62,7 +63,7 @@ pub fn allow_node(
     fingerprint: Fingerprint,
     known: Known,
 ) -> Result<(String, bool), ConfigError> {
-    edit(file, |document| {
+    edit(file, Some(fingerprint), |document| {
         let Some(listen) = document.get_mut("listen") else { return Err("there is no leg listener".into()) };
         let is_leg = |item: &Item| item.get("kind").and_then(Item::as_str) == Some("leg");
         let all = table(listen)?.iter().filter(|(_, item)| is_leg(item)).map(|(name, _)| name.to_owned());
@@ -91,7 +92,7 @@ pub fn allow_node(
 /// There is no such node, the file cannot be read, or a node would not accept the result, for example because a route still
 /// uses the removed one.
 pub fn remove_node(file: &Path, name: &str) -> Result<Vec<String>, ConfigError> {
-    edit(file, |document| {
+    edit(file, None, |document| {
         let mut removed = Vec::new();
         if let Some(peers) = document.get_mut("peer").and_then(Item::as_table_like_mut)
             && peers.remove(name).is_some()
@@ -122,7 +123,12 @@ fn set(table: &mut dyn TableLike, key: &str, text: &str) {
     table.insert(key, Item::Value(new));
 }
 
-fn edit<T>(file: &Path, change: impl FnOnce(&mut DocumentMut) -> Result<T, String>) -> Result<T, ConfigError> {
+/// `new`: the key that the change brings in.
+fn edit<T>(
+    file: &Path,
+    new: Option<Fingerprint>,
+    change: impl FnOnce(&mut DocumentMut) -> Result<T, String>,
+) -> Result<T, ConfigError> {
     let failed = |message: String| ConfigError { file: file.into(), line: None, message };
     let before = super::read(file)?;
     let mut document: DocumentMut = match before.parse() {
@@ -132,8 +138,14 @@ fn edit<T>(file: &Path, change: impl FnOnce(&mut DocumentMut) -> Result<T, Strin
     };
     let done = change(&mut document).map_err(failed)?;
     let after = document.to_string();
-    Config::parse(&after, file)
+    let config = Config::parse(&after, file)
         .map_err(|error| failed(format!("nothing is written, for it would be wrong: {}", error.message)))?;
+    let own = config.identity.map(|identity| identity.fingerprint());
+    if let Some(own) = own.filter(|_| own == new) {
+        return Err(failed(format!(
+            "{own} is the key of this node itself: give the fingerprint that `ekiden keygen --show` prints on the other node"
+        )));
+    }
     replace(file, &after).map_err(|error| failed(format!("cannot be written: {error}")))?;
     Ok(done)
 }

@@ -1,6 +1,7 @@
 //! Turns the file as it is written into a checked configuration. Ranges and defaults of numbers are in `raw.rs` and
 //! `limits.rs`.
 
+mod congestion;
 mod loops;
 mod transparent;
 
@@ -9,7 +10,6 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ekiden_congestion::{CongestionParameters, Tunables};
 use ekiden_files::explain;
 use ekiden_keys::{Fingerprint, FingerprintError, Identity, load_shared};
 use ekiden_net::socket::TcpOptions;
@@ -22,8 +22,8 @@ use serde_spanned::Spanned;
 
 use super::keys::{Count, Quantity, range};
 use super::raw::{
-    BUFFERS, KEEPALIVE, KEEPALIVES, Raw, RawAction, RawCongestion, RawKind, RawLimits, RawListen, RawPeer, RawReply,
-    RawRoute, RawTcp, RawVersion, THREADS, USER_TIMEOUTS,
+    BUFFERS, KEEPALIVE, KEEPALIVES, Raw, RawAction, RawKind, RawLimits, RawListen, RawPeer, RawReply, RawRoute, RawTcp,
+    RawVersion, THREADS, USER_TIMEOUTS,
 };
 use super::{Config, ConfigError, Limits, Listener, ListenerKind, Peer, Reply, Tcp};
 use crate::access::logins::{Users, validate_hash};
@@ -63,6 +63,11 @@ impl Source<'_> {
         }
         let mut listeners = IndexMap::new();
         for (name, raw) in &raw.listen {
+            if name.get_ref().contains(char::is_control) {
+                let message =
+                    format!("{:?} cannot be the name of a listener: it has a control character", name.get_ref());
+                return Err(self.error(Some(name.span()), message));
+            }
             let listener = self.listener(name.get_ref(), raw, &tcp, &peers, own.as_ref())?;
             let same = |other: &Listener| other.address == listener.address && listener.address.port() != 0;
             if listeners.values().any(same) {
@@ -339,19 +344,6 @@ impl Source<'_> {
         };
         let congestion_fallback = given(&raw.congestion_fallback).or_else(|| defaults.congestion_fallback.clone());
         Ok(Tcp { options, congestion_fallback })
-    }
-
-    fn congestion(&self, table: &Spanned<RawCongestion>) -> Result<CongestionParameters> {
-        let mut settings = CongestionParameters::default();
-        for (group, parameters) in table.get_ref() {
-            for (parameter, value) in parameters {
-                let name = format!("{}.{}", group.get_ref(), parameter.get_ref());
-                let set = settings.set_number(&name, *value.get_ref());
-                set.map_err(|error| self.error(Some(parameter.span()), error.to_string()))?;
-            }
-        }
-        Tunables::new(&settings).map_err(|error| self.error(Some(table.span()), error.to_string()))?;
-        Ok(settings)
     }
 
     fn identity(&self, path: &Spanned<String>) -> Result<OwnKey> {

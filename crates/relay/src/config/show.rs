@@ -6,6 +6,7 @@ use ekiden_relay_proto::proxy_protocol::Version;
 use ekiden_transport::{Security, SharedKey};
 use ekiden_units::Time;
 use ipnet::IpNet;
+use toml_edit::{Key, Value};
 
 use super::{Config, ListenerKind, Tcp};
 use crate::config::route::{Pattern, Way};
@@ -14,18 +15,18 @@ impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "name = {:?}", self.name)?;
         if let (Some(file), Some(identity)) = (&self.key_file, &self.identity) {
-            writeln!(f, "key_file = {:?}  # {}", file.display().to_string(), identity.fingerprint())?;
+            writeln!(f, "key_file = {}  # {}", text(&file.display().to_string()), identity.fingerprint())?;
         }
         writeln!(f, "threads = {}", self.threads)?;
         writeln!(f, "\n[tcp]\n{}", tcp_settings(&self.tcp).join("\n"))?;
         self.congestion(f)?;
         self.limits(f)?;
         for (name, listener) in &self.listeners {
-            writeln!(f, "\n[listen.{name:?}]\nkind = {:?}", listener.kind.word())?;
+            writeln!(f, "\n[listen.{}]\nkind = {:?}", key(name), listener.kind.word())?;
             writeln!(f, "address = \"{}\"", listener.address)?;
             match &listener.kind {
                 ListenerKind::Socks5 { users } | ListenerKind::Http { users } if !users.is_empty() => {
-                    let users: Vec<String> = users.keys().map(|user| format!("{user:?} = \"***\"")).collect();
+                    let users: Vec<String> = users.keys().map(|user| format!("{} = \"***\"", key(user))).collect();
                     writeln!(f, "users = {{ {} }}", users.join(", "))?;
                 }
                 ListenerKind::Socks5 { .. } | ListenerKind::Http { .. } if !listener.address.ip().is_loopback() => {
@@ -47,7 +48,8 @@ impl fmt::Display for Config {
                 }
                 ListenerKind::Leg(Security::Plain(shared)) => plain_key_file(f, shared)?,
                 ListenerKind::Leg(Security::Tls { known, .. }) => {
-                    let nodes: Vec<String> = known.iter().map(|(name, key)| format!("{name:?} = \"{key}\"")).collect();
+                    let nodes: Vec<String> =
+                        known.iter().map(|(name, print)| format!("{} = \"{print}\"", key(name))).collect();
                     writeln!(f, "nodes = {{ {} }}", nodes.join(", "))?;
                 }
                 ListenerKind::Transparent { interfaces, late, except, bypass } => {
@@ -69,7 +71,8 @@ impl fmt::Display for Config {
         }
         for (name, peer) in &self.peers {
             let tcp = tcp_inline(&peer.tcp);
-            writeln!(f, "\n[peer.{name:?}]\naddress = \"{}\"\nwarm = {}\ntcp = {tcp}", peer.address, peer.warm)?;
+            let (name, address, warm) = (key(name), &peer.address, peer.warm);
+            writeln!(f, "\n[peer.{name}]\naddress = \"{address}\"\nwarm = {warm}\ntcp = {tcp}")?;
             match &peer.security {
                 Security::Plain(shared) => plain_key_file(f, shared)?,
                 Security::Tls { known: Some(fingerprint), .. } => writeln!(f, "fingerprint = \"{fingerprint}\"")?,
@@ -117,7 +120,17 @@ impl Config {
 }
 
 fn plain_key_file(f: &mut fmt::Formatter<'_>, shared: &SharedKey) -> fmt::Result {
-    writeln!(f, "plain_key_file = {:?}", shared.file.display().to_string())
+    writeln!(f, "plain_key_file = {}", text(&shared.file.display().to_string()))
+}
+
+/// A text as TOML writes it.
+fn text(text: &str) -> Value {
+    text.into()
+}
+
+/// The name of a key or table as TOML writes it.
+fn key(name: &str) -> String {
+    Key::new(name).display_repr().into_owned()
 }
 
 fn networks(networks: &[IpNet]) -> String {

@@ -64,6 +64,9 @@ pub enum Unknown {
     /// No name server of resolv.conf can be reached.
     #[error("cannot be asked for: no name server in resolv.conf can be reached")]
     Unreachable,
+    /// The look-up has not begun in time: others had the file descriptors.
+    #[error("was not asked for in time: other look-ups had all descriptors that this node keeps for them")]
+    NoTurn,
     /// The look-up has taken long, and others wait to begin.
     #[error("was not answered for while others waited to ask")]
     Crowded,
@@ -278,7 +281,7 @@ impl Unknown {
         match self {
             Self::NoSuchName | Self::NoAddress | Self::NoServer => FailureCode::NameNotFound,
             Self::Timeout => FailureCode::TimedOut,
-            Self::NoDescriptor | Self::Crowded => FailureCode::Overloaded,
+            Self::NoDescriptor | Self::NoTurn | Self::Crowded => FailureCode::Overloaded,
             Self::Unreachable | Self::Failed(_) => FailureCode::Other,
         }
     }

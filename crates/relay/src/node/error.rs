@@ -1,7 +1,9 @@
 //! Why a node does not start.
 
 use std::io;
+use std::path::Path;
 
+use ekiden_files::{FileKind, line_of};
 use ekiden_net::socket::SocketError;
 
 use crate::host::congestion::{CongestionUnavailable, Reason};
@@ -41,6 +43,25 @@ pub enum StartError {
 }
 
 impl StartError {
+    /// Where in `file`, a configuration, the key stands that this is about: `FILE:LINE`.
+    pub fn place_in(&self, file: &Path) -> Option<String> {
+        let path: Vec<&str> = match self {
+            Self::Listen { name, source: SocketError::Bind { .. } } => vec!["listen", name, "address"],
+            Self::Listen { name, .. } => vec!["listen", name],
+            Self::Rules(RulesError::NoInterface { listener, .. }) => vec!["listen", listener, "interfaces"],
+            Self::Congestion(CongestionUnavailable { place, key, .. })
+            | Self::Buffer { place, source: SocketError::Buffer { key, .. } } => {
+                let table = place.strip_prefix('[')?.strip_suffix(']')?;
+                // The key of a buffer has its table before it.
+                let tables = table.splitn(2, '.').chain((table != "tcp").then_some("tcp"));
+                tables.chain(key.rsplit('.').next()).collect()
+            }
+            _ => return None,
+        };
+        let text = ekiden_files::read(file, FileKind::Config).ok()?;
+        Some(format!("{}:{}", file.display(), line_of(&text, &path)?))
+    }
+
     /// Whether the machine lacks something: a privilege, such as the one to bind a port below 1024, a congestion control, or
     /// what transparent connections need.
     pub fn is_lack(&self) -> bool {

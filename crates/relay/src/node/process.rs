@@ -102,8 +102,9 @@ fn reload(relay: &mut Relay, file: &Path) -> Option<std::time::Duration> {
         }
         Err(error) => {
             let restart = "; the node gave up when it started what it did not need: restart it";
+            let place = error.place_in(file).map_or(String::new(), |place| format!("{place}: "));
             tracing::error!(
-                "the configuration stays as it was: {error}{}",
+                "the configuration stays as it was: {place}{error}{}",
                 if error.is_privilege() { restart } else { "" }
             );
             return None;

@@ -196,3 +196,6 @@ async fn discard(stream: &Connection) -> io::Result<()> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

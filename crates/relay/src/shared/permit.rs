@@ -167,3 +167,6 @@ fn acquire(node: &Node, address: IpAddr) -> Option<QuotaGuard<ClientKey>> {
     });
     refused.ok()
 }
+
+#[cfg(test)]
+mod tests;

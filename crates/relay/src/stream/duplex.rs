@@ -277,3 +277,39 @@ fn poll(
     }
     b.breaks(cx, backward, forward, a.stream).map(|error| Err(Broken { error, is_beyond: true }))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ekiden_net::socket::{TcpOptions, outgoing};
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpSocket;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    /// With the pauses that this means the kernel gives up a closed socket whose receiver has no room after about 3 s.
+    const KEEPALIVE: Duration = Duration::from_secs(6);
+
+    #[tokio::test]
+    async fn what_is_no_longer_waited_for_stays_with_the_kernel_for_longer_than_its_keepalive_means() {
+        let small = TcpSocket::new_v4().unwrap();
+        small.set_recv_buffer_size(8192).unwrap();
+        small.bind(([127, 0, 0, 1], 0).into()).unwrap();
+        let listener = small.listen(1).unwrap();
+        let address = listener.local_addr().unwrap();
+        let options = TcpOptions { keepalive: Some(KEEPALIVE), ..TcpOptions::default() };
+        let socket = TcpSocket::from_std_stream(outgoing(address, &options).unwrap().into());
+        let side = Side::host(socket.connect(address).await.unwrap());
+        let (mut host, _) = listener.accept().await.unwrap();
+        // More than a small receive buffer takes, and less than the other socket does besides.
+        let bytes = vec![7; 400_000];
+        side.output().write(&bytes).await.unwrap();
+        timeout(Duration::from_millis(200), side.deliver(&mut None)).await.expect_err("the host has no room");
+        sleep(KEEPALIVE).await;
+        let mut all = Vec::new();
+        host.read_to_end(&mut all).await.unwrap();
+        assert!(all == bytes, "{} bytes and an end", all.len());
+    }
+}

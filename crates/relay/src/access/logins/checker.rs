@@ -1,7 +1,11 @@
 //! Checks passwords one at a time, on a thread of its own that reuses its memory.
 //!
-//! Clients' addresses take turns, so that one that guesses delays another by one guess at most. The queue is bounded, for each
-//! address and in all. Whoever stops waiting leaves it at once.
+//! Sites take turns, and within a site its clients' addresses, so that one that guesses delays another by one guess at most.
+//! The queue is bounded, for each address and in all. Whoever stops waiting leaves it at once.
+//!
+//! A site is an IPv4 address, or an IPv6 network of 48 bits: sites are given networks of 48 to 56 bits (RFC 6177), of which
+//! each would fill the queue with one guess from each of its networks of 64 bits. Where a provider gives each customer 64 bits,
+//! neighbours are a site together; within it each still has turns of its own.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -63,12 +67,15 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Queue {
     /// In the order of their turns.
-    clients: IndexMap<ClientKey, VecDeque<Job>>,
+    sites: IndexMap<ClientKey, Clients>,
     waiting: usize,
     last: u64,
     has_thread: bool,
     is_over: bool,
 }
+
+/// Those of a site, in the order of their turns.
+type Clients = IndexMap<ClientKey, VecDeque<Job>>;
 
 #[derive(Debug)]
 struct Job {
@@ -172,39 +179,62 @@ impl Shared {
 
 impl Queue {
     fn enter(&mut self, client: ClientKey, guess: Guess, answer: oneshot::Sender<bool>) -> Result<u64, Crowded> {
-        let own = self.clients.get(&client).map_or(0, VecDeque::len);
+        let site = client.site();
+        let own = self.sites.get(&site).and_then(|clients| clients.get(&client)).map_or(0, VecDeque::len);
         if own >= WAITING_EACH {
             return Err(Crowded::Client);
         }
         if self.waiting >= WAITING {
-            let (&longest, most) = self.clients.iter().max_by_key(|(_, jobs)| jobs.len()).ok_or(Crowded::Node)?;
-            let last = most.back().filter(|_| most.len() > own + 1).ok_or(Crowded::Node)?.number;
+            let (longest, last) = self.last_of_most(site, own).ok_or(Crowded::Node)?;
             self.leave(longest, last);
         }
         self.last += 1;
         self.waiting += 1;
-        self.clients.entry(client).or_default().push_back(Job { number: self.last, guess, answer });
+        let jobs = self.sites.entry(site).or_default().entry(client).or_default();
+        jobs.push_back(Job { number: self.last, guess, answer });
         Ok(self.last)
     }
 
-    /// The first job of the client whose turn it is. Its next turn comes after all others'.
+    /// The job that makes room for one of `site`, by a client that has `own`: the last of the client with most in the site with
+    /// most. `None` if whoever comes would have as many.
+    fn last_of_most(&self, site: ClientKey, own: usize) -> Option<(ClientKey, u64)> {
+        let count = |clients: &Clients| clients.values().map(VecDeque::len).sum::<usize>();
+        let (longest, clients) = self.sites.iter().max_by_key(|(_, clients)| count(clients))?;
+        let (&client, jobs) = clients.iter().max_by_key(|(_, jobs)| jobs.len())?;
+        let has_more = match *longest == site {
+            true => jobs.len() > own + 1,
+            false => count(clients) > self.sites.get(&site).map_or(0, count) + 1,
+        };
+        jobs.back().filter(|_| has_more).map(|job| (client, job.number))
+    }
+
+    /// The first job of the client whose turn it is, in the site whose turn it is. The next turn of both comes after all others'.
     fn take(&mut self) -> Option<Job> {
-        let (client, mut jobs) = self.clients.shift_remove_index(0)?;
+        let (site, mut clients) = self.sites.shift_remove_index(0)?;
+        let (client, mut jobs) = clients.shift_remove_index(0)?;
         let job = jobs.pop_front()?;
         self.waiting -= 1;
         if !jobs.is_empty() {
-            self.clients.insert(client, jobs);
+            clients.insert(client, jobs);
+        }
+        if !clients.is_empty() {
+            self.sites.insert(site, clients);
         }
         Some(job)
     }
 
     fn leave(&mut self, client: ClientKey, number: u64) {
-        let Some(jobs) = self.clients.get_mut(&client) else { return };
+        let site = client.site();
+        let Some(clients) = self.sites.get_mut(&site) else { return };
+        let Some(jobs) = clients.get_mut(&client) else { return };
         let Some(at) = jobs.iter().position(|job| job.number == number) else { return };
         jobs.remove(at);
         self.waiting -= 1;
         if jobs.is_empty() {
-            self.clients.shift_remove(&client);
+            clients.shift_remove(&client);
+        }
+        if clients.is_empty() {
+            self.sites.shift_remove(&site);
         }
     }
 }

@@ -39,7 +39,11 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
     // This cannot fail: the receiver lives as long as the sender.
     let tell = move |ip| tell.send(ip).unwrap_or_default();
     let expansion = Mutex::new(Expansion::default());
-    let wanted = |name: &str| dial.policy.is_none_or(|policy| lock(&expansion).enter(policy, name));
+    let wanted = |name: &str| {
+        let mut expansion = lock(&expansion);
+        expansion.is_asked_for = true;
+        dial.policy.is_none_or(|policy| expansion.enter(policy, name))
+    };
     let mut lookup = pin!(dial.names.find(&host, dial.spare, wanted, tell));
     let mut deadline = pin!(sleep(dial.limit));
     let mut race = Race::new(dial);
@@ -48,9 +52,11 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
         tokio::select! {
             biased;
             () = &mut deadline => {
-                // Without any address it is the name server that has not answered, unless the policy has refused an address.
+                // Without any address it is the name server that has not answered, unless none was asked, or the policy has
+                // refused an address.
                 match race.entered == 0 && race.is_open {
                     true if race.refusal.is_some() => {}
+                    true if !lock(&expansion).is_asked_for => race.note(unanswered(&host, &Unknown::NoTurn)),
                     true => race.note(unanswered(&host, &Unknown::Timeout)),
                     false => race.note(timed_out(target)),
                 }
@@ -96,6 +102,8 @@ fn unanswered(host: &str, why: &Unknown) -> Failure {
 /// The name that is being looked up. The search list may have made it of the name that was asked for.
 #[derive(Default)]
 struct Expansion<'a> {
+    /// Whether the look-up has had its turn.
+    is_asked_for: bool,
     policy: Option<Policy<'a>>,
     /// Why a name was left out, if one was.
     refusal: Option<Refusal>,

@@ -1,4 +1,4 @@
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
@@ -6,6 +6,11 @@ use super::*;
 
 fn client(n: u32) -> ClientKey {
     IpAddr::from(Ipv4Addr::from_bits(0xc000_0200 + n)).into()
+}
+
+/// The network of 64 bits with this number at a site.
+fn network(site: u16, number: u16) -> ClientKey {
+    IpAddr::from(Ipv6Addr::new(0x2001, 0xdb8, site, number, 0, 0, 0, 1)).into()
 }
 
 fn guess(password: &str) -> Guess {
@@ -21,9 +26,13 @@ struct Still {
 
 impl Still {
     fn enter(&mut self, n: u32, password: &str) -> Result<u64, Crowded> {
+        self.enter_as(client(n), password)
+    }
+
+    fn enter_as(&mut self, client: ClientKey, password: &str) -> Result<u64, Crowded> {
         let (answer, answered) = oneshot::channel();
         self.answers.push(answered);
-        self.queue.enter(client(n), guess(password), answer)
+        self.queue.enter(client, guess(password), answer)
     }
 
     fn order(&mut self) -> Vec<String> {
@@ -43,6 +52,30 @@ fn addresses_take_turns() {
 }
 
 #[test]
+fn a_site_with_many_ipv6_networks_has_one_turn_and_its_networks_share_it() {
+    let mut still = Still::default();
+    for (site, number, password) in [(1, 1, "a1"), (1, 2, "b1"), (1, 2, "b2"), (1, 3, "c1"), (2, 1, "d1"), (2, 1, "d2")]
+    {
+        still.enter_as(network(site, number), password).unwrap();
+    }
+    assert_eq!(still.order(), ["a1", "d1", "b1", "d2", "c1", "b2"]);
+}
+
+#[test]
+fn a_site_with_many_ipv6_networks_does_not_keep_others_from_logging_in() {
+    let mut still = Still::default();
+    for number in 0..WAITING as u16 {
+        still.enter_as(network(1, number), "x").unwrap();
+    }
+    assert_eq!(still.enter_as(network(1, 9999), "x"), Err(Crowded::Node), "its networks have one each");
+    still.enter_as(network(2, 0), "honest").unwrap();
+    still.enter(1, "honest too").unwrap();
+    assert_eq!(still.queue.waiting, WAITING);
+    let order = still.order();
+    assert_eq!(order.iter().take(3).filter(|password| password.starts_with("honest")).count(), 2, "{order:?}");
+}
+
+#[test]
 fn the_queue_is_bounded_for_each_address_and_in_all() {
     let mut still = Still::default();
     for n in 0..(WAITING / WAITING_EACH) as u32 {
@@ -53,7 +86,7 @@ fn the_queue_is_bounded_for_each_address_and_in_all() {
     for n in 100..100 + WAITING as u32 {
         let entered = still.enter(n, "y");
         assert_eq!(still.queue.waiting, WAITING);
-        let most = still.queue.clients.values().map(VecDeque::len).max().unwrap();
+        let most = still.queue.sites.values().flat_map(IndexMap::values).map(VecDeque::len).max().unwrap();
         assert!(entered.is_ok() || most == 1, "{n}: {entered:?} with {most}");
     }
     let given_up = still.answers.iter_mut().filter_map(|answer| answer.try_recv().err().filter(is_closed)).count();
@@ -81,7 +114,7 @@ fn whoever_stops_waiting_leaves_the_queue() {
         assert_eq!(checker.shared.lock().waiting, WAITING_EACH);
     }
     let queue = checker.shared.lock();
-    assert!(queue.waiting == 0 && queue.clients.is_empty());
+    assert!(queue.waiting == 0 && queue.sites.is_empty());
 }
 
 #[tokio::test]

@@ -306,6 +306,18 @@ fn names_that_nobody_answers_for_leave_others_their_turns() {
 }
 
 #[test]
+fn a_name_that_only_waited_for_its_turn_is_not_laid_to_a_name_server() {
+    let server = Server::new(&[("host.example", Says::Addresses(60, vec![V4]))]);
+    let names = server.names(&[], "");
+    // One look-up takes more.
+    let (spare, limit) = (Spare::new(1), Duration::from_millis(300));
+    let failure = try_name("host.example:80", &names, limit, &refusing(&[]), &spare).unwrap_err();
+    assert_eq!(failure.code, FailureCode::Overloaded, "{failure}");
+    assert!(failure.text.starts_with("the name host.example was not asked for in time: "), "{failure}");
+    assert!(server.asked().is_empty());
+}
+
+#[test]
 fn a_name_in_the_hosts_file_waits_for_no_turn() {
     let took = beside_slow_names("known.example", 100);
     assert!(took < PATIENCE / 10, "{took:?}");

@@ -25,8 +25,10 @@ use ipnet::IpNet;
 
 use crate::access::logins::Users;
 use crate::config::route::{Pattern, Routes};
+use keys::words;
 pub use keys::{Key, Section};
 pub use limits::Limits;
+use raw::RawKind;
 pub use raw::sections;
 
 /// A node's configuration, resolved and checked.
@@ -96,14 +98,15 @@ pub struct Listener {
     pub tcp: Tcp,
 }
 
-/// When the client is told that its destination is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply {
-    /// At once. The client's first bytes travel together with the request to open the stream. A failure resets the client's
-    /// connection.
-    Early,
-    /// When it is reached. A failure is reported in the client's protocol, if that has a message for it.
-    Connected,
+words! {
+    /// When the client is told that its destination is reached.
+    Reply {
+        /// At once. The client's first bytes travel together with the request to open the stream. A failure resets the client's
+        /// connection.
+        Early = "early",
+        /// When it is reached. A failure is reported in the client's protocol, if that has a message for it.
+        Connected = "connected",
+    }
 }
 
 /// What a listener takes.
@@ -216,23 +219,14 @@ impl Exit {
 impl ListenerKind {
     /// The word for it in the configuration.
     pub fn word(&self) -> &'static str {
-        match self {
-            Self::Socks5 { .. } => "socks5",
-            Self::Http { .. } => "http",
-            Self::Forward { .. } => "forward",
-            Self::Leg(_) => "leg",
-            Self::Transparent { .. } => "transparent",
-        }
-    }
-}
-
-impl Reply {
-    /// The word for it in the configuration.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Early => "early",
-            Self::Connected => "connected",
-        }
+        let kind = match self {
+            Self::Socks5 { .. } => RawKind::Socks5,
+            Self::Http { .. } => RawKind::Http,
+            Self::Forward { .. } => RawKind::Forward,
+            Self::Leg(_) => RawKind::Leg,
+            Self::Transparent { .. } => RawKind::Transparent,
+        };
+        kind.word()
     }
 }
 

@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use ekiden_relay::{Config, Pattern, Rules};
+use ekiden_relay::{Config, Pattern, Rules, sections};
 
 fn refused(text: &str) -> String {
     match Config::parse(text, &directory().join("node.toml")) {
@@ -157,6 +157,24 @@ fn what_is_shown_is_a_configuration_without_secrets() {
     assert!(shown.contains("congestion_fallback = \"cubic\"") && shown.contains("high_p = 2e-7"), "{shown}");
     assert!(shown.contains("user_timeout = \"90s\"") && shown.contains("keepalive = \"60s\""), "{shown}");
     assert_eq!(config(&shown.replace("***", hash_of_secret())).to_string(), shown);
+}
+
+#[test]
+fn without_a_key_the_default_holds_that_the_list_of_keys_shows() {
+    let shown = config("").to_string();
+    let value =
+        |key: &str| shown.lines().find_map(|line| line.trim_start_matches("# ").strip_prefix(key)?.strip_prefix(" = "));
+    let mut seen = 0;
+    for key in sections().iter().flat_map(|section| &section.keys).filter(|key| !key.default.is_empty()) {
+        if let Some(value) = value(key.name).filter(|_| key.name != "threads") {
+            let default = key.default.split(", or ").next().unwrap();
+            assert_eq!(value.trim_matches('"'), default, "{}", key.name);
+            seen += 1;
+        }
+    }
+    assert!(seen > 15, "found only {seen}");
+    let limits = config("[limits]\nclient_rate = 7\n").limits;
+    assert_eq!((limits.client_rate, limits.loopback_rate), (7, 7));
 }
 
 #[test]

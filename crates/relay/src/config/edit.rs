@@ -9,6 +9,7 @@ use std::path::Path;
 use ekiden_keys::Fingerprint;
 use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, Value, value};
 
+use super::raw::RawKind;
 use super::{Config, ConfigError};
 
 /// What to do if the configuration has a node of this name already.
@@ -64,7 +65,7 @@ pub fn allow_node(
 ) -> Result<(String, bool), ConfigError> {
     edit(file, |document| {
         let Some(listen) = document.get_mut("listen") else { return Err("there is no leg listener".into()) };
-        let is_leg = |item: &Item| item.get("kind").and_then(Item::as_str) == Some("leg");
+        let is_leg = |item: &Item| item.get("kind").and_then(Item::as_str) == Some(RawKind::Leg.word());
         let all = table(listen)?.iter().filter(|(_, item)| is_leg(item)).map(|(name, _)| name.to_owned());
         let all: Vec<String> = all.collect();
         let chosen = match (listener, &all[..]) {

@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use ekiden_relay_proto::proxy_protocol::Version;
 use ekiden_transport::{Security, SharedKey};
 use ekiden_units::Time;
 use ipnet::IpNet;
 
+use super::raw::{RawAction, RawVersion};
 use super::{Config, ListenerKind, Tcp};
 use crate::config::route::{Pattern, Way};
 
@@ -39,10 +39,8 @@ impl fmt::Display for Config {
                     if let Some(via) = via {
                         writeln!(f, "via = {via:?}")?;
                     }
-                    match proxy_protocol {
-                        Some(Version::V1) => writeln!(f, "proxy_protocol = \"v1\"")?,
-                        Some(Version::V2) => writeln!(f, "proxy_protocol = \"v2\"")?,
-                        None => {}
+                    if let Some(version) = proxy_protocol {
+                        writeln!(f, "proxy_protocol = {:?}", RawVersion::from(*version).word())?;
                     }
                 }
                 ListenerKind::Leg(Security::Plain(shared)) => plain_key_file(f, shared)?,
@@ -79,8 +77,8 @@ impl fmt::Display for Config {
         for route in self.routes.iter() {
             writeln!(f, "\n[[route]]\nto = [{}]", patterns(&route.patterns))?;
             match &route.way {
-                Way::Direct => writeln!(f, "action = \"direct\"")?,
-                Way::Refuse => writeln!(f, "action = \"refuse\"")?,
+                Way::Direct => writeln!(f, "action = {:?}", RawAction::Direct.word())?,
+                Way::Refuse => writeln!(f, "action = {:?}", RawAction::Refuse.word())?,
                 Way::Via(chain) => writeln!(f, "via = {chain:?}")?,
             }
         }

@@ -37,6 +37,16 @@ pub struct Parameter {
     pub meaning: &'static str,
 }
 
+impl Parameter {
+    /// A value of a parameter as people write it.
+    pub fn written(value: f64) -> String {
+        match value.abs() {
+            size if size > 0.0 && size < 1e-3 => format!("{value:e}"),
+            _ => value.to_string(),
+        }
+    }
+}
+
 const fn number(name: &'static str, default: f64, least: f64, most: f64, meaning: &'static str) -> Parameter {
     Parameter { name, default, least, most, whole: false, meaning }
 }

@@ -173,6 +173,11 @@ fn without_a_key_the_default_holds_that_the_list_of_keys_shows() {
         }
     }
     assert!(seen > 15, "found only {seen}");
+    for (group, parameter) in ekiden_congestion::PARAMETERS.iter().map(|one| one.name.split_once('.').unwrap()) {
+        let name = format!("[congestion.{group}]");
+        let section = sections().into_iter().find(|section| section.name == name).unwrap();
+        assert!(section.keys.iter().any(|key| key.name == parameter), "{name} lacks {parameter}");
+    }
     let limits = config("[limits]\nclient_rate = 7\n").limits;
     assert_eq!((limits.client_rate, limits.loopback_rate), (7, 7));
 }

@@ -3,13 +3,14 @@
 
 use std::ops::RangeInclusive;
 
+use ekiden_congestion::{PARAMETERS, Parameter};
 use ekiden_relay_proto::proxy_protocol::Version;
 use ekiden_units::{Bytes, Time};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
 use super::Reply;
-use super::keys::{Count, Section, range, section, words};
+use super::keys::{Count, Key, Section, range, section, words};
 pub use super::limits::RawLimits;
 
 /// Worker threads.
@@ -29,7 +30,7 @@ section! {
     threads: Count = range(&THREADS), default one_per_core(), shown "one per core";
     tables {
         tcp: Option<Spanned<RawTcp>> = [RawTcp::section()];
-        congestion: Option<Spanned<RawCongestion>> = [];
+        congestion: Option<Spanned<RawCongestion>> = congestion_sections();
         limits: RawLimits = [RawLimits::section()];
         listen: IndexMap<Spanned<String>, Spanned<RawListen>> = [RawListen::section()];
         peer: IndexMap<Spanned<String>, Spanned<RawPeer>> = [RawPeer::section()];
@@ -187,4 +188,21 @@ fn replies() -> String {
     let early = RawKind::ALL.iter().filter(|kind| kind.reply() == Reply::Early);
     let early: Vec<&str> = early.map(|kind| kind.word()).collect();
     format!("{}; {} of {}", Reply::Connected.word(), Reply::Early.word(), early.join(" and "))
+}
+
+/// A section for each table in `[congestion]`.
+fn congestion_sections() -> Vec<Section> {
+    let mut sections: Vec<Section> = Vec::new();
+    for parameter in &PARAMETERS {
+        let (group, name) = parameter.name.split_once('.').unwrap_or(("", parameter.name));
+        let title = format!("[congestion.{group}]");
+        let [default, least, most] = [parameter.default, parameter.least, parameter.most].map(Parameter::written);
+        let whole = if parameter.whole { "a whole number from " } else { "" };
+        let key = Key { name, values: format!("{whole}{least} to {most}"), default, meaning: parameter.meaning };
+        match sections.last_mut().filter(|section| section.name == title) {
+            Some(section) => section.keys.push(key),
+            None => sections.push(Section { name: title, keys: vec![key] }),
+        }
+    }
+    sections
 }

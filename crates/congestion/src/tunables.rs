@@ -279,6 +279,11 @@ impl Tunables {
         })
     }
 
+    /// The parameters that these were computed from.
+    pub fn parameters(&self) -> CongestionParameters {
+        CongestionParameters(self.given.map(f64::from_bits))
+    }
+
     /// The bytes that the programs read.
     pub fn as_bytes(&self) -> &[u8] {
         bytemuck::bytes_of(self)

@@ -77,7 +77,7 @@ fn load(names: &[Algorithm], changes: &[kernel::Setting]) -> anyhow::Result<()> 
     for &name in names {
         there.extend(registered(name)?.map(|_| name));
     }
-    let held = register(names, &settings)?;
+    let held = register(names, &Tunables::new(&settings)?)?;
     // Whoever has registered it, what was asked for here holds.
     for one in held.iter().filter(|one| !changes.is_empty() && there.contains(&one.algorithm())) {
         let mut settings = one.parameters()?;

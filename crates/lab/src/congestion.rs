@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ekiden_bpf::{ErrorKind, Event, EventKind, Level, Registration, Trace};
-use ekiden_congestion::{Algorithm, CongestionParameters};
+use ekiden_congestion::{Algorithm, Tunables};
 use ekiden_record::{Congestion, CongestionEvent, CongestionEventKind};
 use ekiden_scenario::Scenario;
 
@@ -33,7 +33,7 @@ pub fn register(scenario: &Scenario) -> Result<Vec<Registration>, Error> {
         if registrations.iter().any(|registration| registration.algorithm() == algorithm) {
             continue;
         }
-        match ekiden_bpf::register(&[algorithm], &CongestionParameters::default()) {
+        match ekiden_bpf::register(&[algorithm], &Tunables::default()) {
             Ok(new) => registrations.extend(new),
             Err(error) if error.kind() == ErrorKind::Unavailable && crate::tcp::is_available(algorithm.name()) => {}
             Err(source) => return Err(Error::OwnCongestion { name: algorithm.to_string(), source }),

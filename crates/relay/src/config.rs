@@ -13,7 +13,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use ekiden_congestion::CongestionParameters;
+use ekiden_congestion::Tunables;
 use ekiden_files::{FileKind, ReadError};
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_net::socket::TcpOptions;
@@ -42,9 +42,9 @@ pub struct Config {
     pub threads: usize,
     /// The TCP settings of connections to destinations.
     pub tcp: Tcp,
-    /// The parameters of the congestion controls that this node brings into the kernel; `None`: the defaults, or whatever
-    /// another process has given them.
-    pub congestion: Option<CongestionParameters>,
+    /// The parameters of the congestion controls that this node brings into the kernel, with what is computed from them; `None`:
+    /// the defaults, or whatever another process has given them.
+    pub congestion: Option<Box<Tunables>>,
     /// Limits on what clients and other nodes can make this node hold or do.
     pub limits: Limits,
     /// Where connections are accepted, by name.

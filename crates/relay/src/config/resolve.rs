@@ -320,7 +320,7 @@ impl Source<'_> {
         Ok(Tcp { options, congestion_fallback })
     }
 
-    fn congestion(&self, table: &Spanned<RawCongestion>) -> Result<CongestionParameters> {
+    fn congestion(&self, table: &Spanned<RawCongestion>) -> Result<Box<Tunables>> {
         let mut settings = CongestionParameters::default();
         for (group, parameters) in table.get_ref() {
             for (parameter, value) in parameters {
@@ -329,8 +329,8 @@ impl Source<'_> {
                 set.map_err(|error| self.error(Some(parameter.span()), error.to_string()))?;
             }
         }
-        Tunables::new(&settings).map_err(|error| self.error(Some(table.span()), error.to_string()))?;
-        Ok(settings)
+        let tunables = Tunables::new(&settings);
+        tunables.map(Box::new).map_err(|error| self.error(Some(table.span()), error.to_string()))
     }
 
     fn identity(&self, path: &Spanned<String>) -> Result<OwnKey> {

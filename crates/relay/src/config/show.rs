@@ -91,7 +91,8 @@ impl fmt::Display for Config {
 impl Config {
     fn congestion(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut last = "";
-        for (key, value) in self.congestion.iter().flat_map(|settings| settings.iter()) {
+        let Some(tunables) = &self.congestion else { return Ok(()) };
+        for (key, value) in tunables.parameters().iter() {
             let (group, parameter) = key.name.split_once('.').unwrap_or_default();
             if group != last {
                 writeln!(f, "\n[congestion.{group}]")?;

@@ -4,7 +4,9 @@ use std::fmt::Display;
 use std::io;
 
 use ekiden_keys::{Fingerprint, random_secret};
-use ekiden_relay_proto::leg::{Acceptor, Dialler, Key, Kind, ProtocolError, decode_failed, encode_failed};
+use ekiden_relay_proto::leg::{
+    Acceptor, Dialler, FrameKind, ProtocolError, SharedSecret, decode_failed, encode_failed,
+};
 use ekiden_relay_proto::{Failure, FailureCode};
 use indexmap::IndexMap;
 use tokio::net::TcpStream;
@@ -51,8 +53,8 @@ pub async fn dial(
             let dialler = Dialler::new(shared.key.clone(), own, random_secret()?);
             stream.send_all(&dialler.hello()).await?;
             match read_frame(&stream).await? {
-                (Kind::Hello, body) => dialler.auth(&body).map(|auth| (stream, auth)).map_err(invalid),
-                (Kind::Failed, body) => Err(invalid(decode_failed(&body).map_err(invalid)?.text)),
+                (FrameKind::Hello, body) => dialler.auth(&body).map(|auth| (stream, auth)).map_err(invalid),
+                (FrameKind::Failed, body) => Err(invalid(decode_failed(&body).map_err(invalid)?.text)),
                 _ => Err(invalid("it does not speak the leg protocol")),
             }
         }
@@ -98,11 +100,11 @@ pub async fn accept(
 }
 
 /// Finds out whether the dialler has the shared key. Returns its name, or why it is refused.
-async fn prove(key: &Key, stream: &Connection) -> io::Result<Result<String, String>> {
+async fn prove(key: &SharedSecret, stream: &Connection) -> io::Result<Result<String, String>> {
     let refused = |why: &dyn Display| Ok(Err(why.to_string()));
     let mut acceptor = Acceptor::new(key.clone(), random_secret()?);
     let body = match read_frame(stream).await {
-        Ok((Kind::Hello, body)) => body,
+        Ok((FrameKind::Hello, body)) => body,
         Ok(_) => return Err(invalid("not a HELLO")),
         // The dialler speaks TLS and cannot read the refusal, but it can see from it that this side does not speak TLS.
         Err(error) if protocol_error(&error) == Some(&ProtocolError::Tls) => return refused(&ProtocolError::Tls),
@@ -113,7 +115,7 @@ async fn prove(key: &Key, stream: &Connection) -> io::Result<Result<String, Stri
         Err(error) => return refused(&error),
     };
     stream.send_all(&hello).await?;
-    let (Kind::Auth, body) = read_frame(stream).await? else { return Err(invalid("not an AUTH")) };
+    let (FrameKind::Auth, body) = read_frame(stream).await? else { return Err(invalid("not an AUTH")) };
     match acceptor.authenticate(&body) {
         Ok(name) => Ok(Ok(name)),
         Err(error) => refused(&error),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use ekiden_keys::Fingerprint;
 use ekiden_net::socket::canonical;
 use ekiden_relay_proto::Failure;
-use ekiden_relay_proto::leg::{Event, FrameDecoder, HEADER_BYTES, Kind, Open, encode_failed, encode_opened};
+use ekiden_relay_proto::leg::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Open, encode_failed, encode_opened};
 use ekiden_transport::frames::{invalid, read_frame, send};
 use ekiden_transport::{Admission, Connection, Security, accept};
 use indexmap::IndexMap;
@@ -93,7 +93,7 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
 
 async fn read_open(stream: &Connection) -> io::Result<Open> {
     match read_frame(stream).await? {
-        (Kind::Open, body) => Open::decode(&body).map_err(invalid),
+        (FrameKind::Open, body) => Open::decode(&body).map_err(invalid),
         (other, _) => Err(invalid(format_args!("{other:?} instead of OPEN"))),
     }
 }
@@ -133,7 +133,7 @@ async fn serve_stream(
     let Finished { a: client, b: side, owes_end, is_delivered } = finished;
     let stream = BetweenStreams::new(client.stream);
     if let Err(upstream) = (Upstream { side, peer, bound: None }).finish_now(node, is_delivered) {
-        let end = async { if owes_end { send(&stream, Kind::End).await } else { Ok(()) } };
+        let end = async { if owes_end { send(&stream, FrameKind::End).await } else { Ok(()) } };
         // The dialler has said END, so its data is delivered even if it has gone by now. At a transparent address only this
         // process can do that: dropping the connection resets it.
         let may_be_left = !upstream.side.has_transparent_address;
@@ -147,7 +147,7 @@ async fn serve_stream(
         let (said, delivered) = Box::pin(async { tokio::join!(end, delivering) }).await;
         said.and(delivered)?;
     }
-    send(&stream, Kind::Delivered).await?;
+    send(&stream, FrameKind::Delivered).await?;
     drop(busy);
     Ok(stream)
 }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use ekiden_net::socket;
 use ekiden_net::tcp_info::tcp_info;
-use ekiden_relay_proto::leg::{Header, Kind};
+use ekiden_relay_proto::leg::{FrameKind, Header};
 use ekiden_transport::Connection;
 use socket2::SockRef;
 use tokio::time::sleep;
@@ -160,7 +160,7 @@ impl Side {
     /// Sends a node the reason of a reset, if the connection takes it at once.
     fn reset(self, code: ResetCode, between_frames: bool) {
         if self.is_node() && between_frames {
-            let frame = Header { kind: Kind::Reset, length: code as u32 }.encode();
+            let frame = Header { kind: FrameKind::Reset, length: code as u32 }.encode();
             if self.stream.send_last(&frame) {
                 self.stream.end_cleanly();
             }

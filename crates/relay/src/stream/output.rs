@@ -1,6 +1,6 @@
 //! Writing to a side of a stream from memory.
 
-use ekiden_relay_proto::leg::{Header, Kind, MAX_DATA};
+use ekiden_relay_proto::leg::{FrameKind, Header, MAX_DATA};
 use ekiden_transport::Connection;
 
 use crate::stream::framing::Framing;
@@ -28,7 +28,7 @@ impl<'a> Output<'a> {
                 return self.connection.send_all(bytes).await;
             }
             for piece in bytes.chunks(MAX_DATA as usize) {
-                let mut frame = Header { kind: Kind::Data, length: piece.len() as u32 }.encode().to_vec();
+                let mut frame = Header { kind: FrameKind::Data, length: piece.len() as u32 }.encode().to_vec();
                 frame.extend(piece);
                 self.connection.send_all(&frame).await?;
             }

@@ -11,7 +11,7 @@ use std::net::Shutdown;
 use std::task::{Context, Poll, ready};
 
 use ekiden_net::splice::PooledPipe;
-use ekiden_relay_proto::leg::{Event, FrameDecoder, HEADER_BYTES, Header, Kind, ProtocolError};
+use ekiden_relay_proto::leg::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, ProtocolError};
 use ekiden_transport::budget::{self, Holding};
 use ekiden_transport::{Connection, is_transient};
 use socket2::SockRef;
@@ -290,7 +290,7 @@ impl Pump {
         }
         self.took(n);
         if self.framing == Framing::Leg {
-            let header = Header { kind: Kind::Data, length: n as u32 }.encode();
+            let header = Header { kind: FrameKind::Data, length: n as u32 }.encode();
             self.send_or_queue(&header, true, to)?;
         }
         self.pipe = Some(pipe);
@@ -324,7 +324,7 @@ impl Pump {
                 self.bulk = payload >= SMALL;
                 self.took(payload);
                 let start = if self.framing == Framing::Leg {
-                    let header = Header { kind: Kind::Data, length: payload as u32 }.encode();
+                    let header = Header { kind: FrameKind::Data, length: payload as u32 }.encode();
                     scratch[..HEADER_BYTES].copy_from_slice(&header);
                     0
                 } else {
@@ -378,7 +378,7 @@ impl Pump {
         if self.framing == Framing::Leg {
             self.phase = Phase::Ended;
             self.says_end = false;
-            self.rest = Header { kind: Kind::End, length: 0 }.encode().to_vec();
+            self.rest = Header { kind: FrameKind::End, length: 0 }.encode().to_vec();
             return Ok(());
         }
         match SockRef::from(to.socket()).shutdown(Shutdown::Write) {
@@ -403,7 +403,7 @@ impl Pump {
 
     fn queue(&mut self, bytes: &[u8]) {
         if self.framing == Framing::Leg {
-            self.rest.extend(Header { kind: Kind::Data, length: bytes.len() as u32 }.encode());
+            self.rest.extend(Header { kind: FrameKind::Data, length: bytes.len() as u32 }.encode());
         }
         self.rest.extend(bytes);
     }

@@ -233,7 +233,7 @@ impl<'a> Running<'a> {
     /// Ready if this side has broken while the direction `from` it does not read and so cannot notice. A node may end its
     /// connection only after the direction `to` it has ended too.
     fn breaks(&mut self, cx: &mut Context<'_>, from: &Pump, to: &Pump, receiver: &Connection) -> Poll<PumpError> {
-        if from.is_reading() && !receiver.owes() {
+        if from.is_reading() && !receiver.has_pending() {
             return Poll::Pending;
         }
         self.alarm.poll(cx, self.stream.socket(), self.framing == Framing::Leg && !to.is_done()).map(PumpError::Receive)

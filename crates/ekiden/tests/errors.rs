@@ -48,7 +48,7 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         "[tcp]\ncongestion = \"warp\"\n[listen.s]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"",
         &["proxy", "-c", "FILE"],
         4,
-        "[tcp]: congestion 'warp' cannot be had: this kernel",
+        "[tcp]: congestion 'warp' is not available: this kernel",
     ),
     ("nam = \"x\"", &["proxy", "-c", "FILE"], 3, "FILE:1: unknown field `nam`"),
     (

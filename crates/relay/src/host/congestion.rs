@@ -13,7 +13,7 @@ use crate::config::{Config, Tcp};
 
 /// A congestion control is not available and has no fallback, or is itself the fallback.
 #[derive(Debug, thiserror::Error)]
-#[error("{place}: {key} '{name}' cannot be had: {reason}")]
+#[error("{place}: {key} '{name}' is not available: {reason}")]
 pub struct CongestionUnavailable {
     /// The table of the configuration that names it.
     pub place: String,
@@ -175,7 +175,7 @@ fn replace(config: &mut Config, name: &str, reason: &Reason) -> Result<(), Conge
         };
         if !said.contains(&fallback) {
             tracing::warn!(
-                "congestion control '{fallback}' is used instead of '{name}', which cannot be had: {reason}"
+                "congestion control '{fallback}' is used instead of '{name}', which is not available: {reason}"
             );
             said.push(fallback.clone());
         }

@@ -1,7 +1,8 @@
 //! Limits log lines that strangers could cause as often as they like.
 //!
-//! The first line of a kind about somebody is logged at once. Those that follow within ten seconds are counted, and the count is
-//! logged with the last one's text: what holds by then may be another reason than the first. Memory is bounded, and so is the log: beyond a number of addresses, all others count as one.
+//! The first line of a kind about somebody is logged at once. Those that follow within ten seconds are counted. The count is
+//! logged with the text of the last one, whose reason may be another than that of the first. Memory is bounded, and so is the
+//! log: beyond a number of addresses, all others count as one.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;

@@ -1,9 +1,10 @@
 //! One direction of a stream: bytes from one socket to another, with or without frames on either side.
 //!
-//! Small pieces go through a buffer shared by all connections of the thread. Once pieces fill it, they go
-//! through a pooled pipe by splice, without being copied, unless there is TLS on either side. In either case nothing is read before what was
-//! read has been written, so a slow receiver slows its sender and memory stays bounded: by one piece that
-//! the kernel did not take at once, and where all of these together are many (see [`ekiden_transport::budget`]), by a small one.
+//! Small pieces go through a buffer that all connections of the thread share. Once pieces fill it, they go through a pooled
+//! pipe by splice, without being copied, unless there is TLS on either side. In either case nothing is read before what was
+//! read has been written. So a slow receiver slows its sender, and memory stays bounded: a direction holds at most the piece
+//! that the kernel did not take at once. Where all of these together are many (see [`ekiden_transport::budget`]), pieces are
+//! small.
 
 use std::cell::RefCell;
 use std::io;

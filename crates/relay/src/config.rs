@@ -42,8 +42,8 @@ pub struct Config {
     pub threads: usize,
     /// The TCP settings of connections to destinations.
     pub tcp: Tcp,
-    /// The parameters of the congestion controls that this node brings into the kernel, with what is computed from them; `None`:
-    /// the defaults, or whatever another process has given them.
+    /// The parameters of the congestion controls that this node brings into the kernel, with what is computed from them.
+    /// `None`: the defaults, or whatever another process has given them.
     pub congestion: Option<Box<Tunables>>,
     /// Limits on what clients and other nodes can make this node hold or do.
     pub limits: Limits,
@@ -204,7 +204,7 @@ impl fmt::Display for Listener {
 
 impl Listener {
     /// Whether a connection from this address must begin with a PROXY protocol header, which says who its client is.
-    pub fn is_told_by(&self, from: SocketAddr) -> bool {
+    pub fn expects_proxy_header(&self, from: SocketAddr) -> bool {
         self.proxy_protocol_from.iter().any(|net| net.contains(&from.ip()))
     }
 }

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::config::{Config, Peer};
 use crate::exit::dial::Dial;
-use crate::exit::names::Names;
+use crate::exit::names::Resolver;
 use crate::exit::spare::Spare;
 use crate::shared::Node;
 use crate::stream::between_streams::BetweenStreams;
@@ -118,7 +118,7 @@ pub async fn connect_ahead(node: &Node, name: &str, peer: &Peer) -> Result<Conne
 /// The same with a configuration, names and spare descriptors of the caller's.
 pub async fn connect_with(
     config: &Config,
-    names: &Names,
+    names: &Resolver,
     spare: &Spare,
     name: &str,
     peer: &Peer,
@@ -196,7 +196,7 @@ impl From<io::Error> for Unanswered {
 /// Connects and authenticates. Returns what must be sent before the first request.
 async fn dial_peer(
     config: &Config,
-    names: &Names,
+    names: &Resolver,
     spare: &Spare,
     name: &str,
     peer: &Peer,

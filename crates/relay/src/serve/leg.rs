@@ -16,7 +16,7 @@ use tokio::io::Interest;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use super::departure::{End, unless_it_leaves};
+use super::departure::{ClientEof, unless_client_leaves};
 use super::log_failure;
 use crate::access::quota::ClientKey;
 use crate::config::Listener;
@@ -109,7 +109,7 @@ async fn serve_stream(
     let to = Destination::asked(&request.target).on_behalf_of(request.client);
     let reaching = reach_via(node, &request.chain, to, Early::Node(&stream));
     // A node ends a stream with a frame. One that ends the connection instead has given the stream up.
-    let reached = unless_it_leaves(stream.socket(), End::Left, reaching).await;
+    let reached = unless_client_leaves(stream.socket(), ClientEof::Leaves, reaching).await;
     let Upstream { side, peer, bound } = match reached {
         Ok(upstream) => upstream,
         Err(failure) => {

@@ -39,7 +39,7 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
     // This cannot fail: the receiver lives as long as the sender.
     let tell = move |ip| tell.send(ip).unwrap_or_default();
     let expansion = Mutex::new(Expansion::default());
-    let wanted = |name: &str| dial.policy.is_none_or(|policy| lock(&expansion).enter(policy, name));
+    let wanted = |name: &str| dial.policy.is_none_or(|policy| lock(&expansion).switch_to(policy, name));
     let mut lookup = pin!(dial.names.find(&host, dial.spare, wanted, tell));
     let mut deadline = pin!(sleep(dial.limit));
     let mut race = Race::new(dial);
@@ -49,7 +49,7 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
             biased;
             () = &mut deadline => {
                 // Without any address it is the name server that has not answered, unless the policy has refused an address.
-                match race.entered == 0 && race.is_open {
+                match race.added == 0 && race.is_open {
                     true if race.refusal.is_some() => {}
                     true => race.note(unanswered(&host, &Unknown::Timeout)),
                     false => race.note(timed_out(target)),
@@ -69,7 +69,7 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
                 let address = canonical(SocketAddr::new(ip, target.port));
                 match dial.policy.and_then(|policy| lock(&expansion).refusal(policy, address)) {
                     Some(refusal) => race.refusal = Some(refusal),
-                    None => race.enter(address),
+                    None => race.add(address),
                 }
             }
             looked_up = &mut lookup, if is_open => {
@@ -103,7 +103,7 @@ struct Expansion<'a> {
 
 impl<'a> Expansion<'a> {
     /// Goes on to `name`. False if its rules refuse it, so that it is left out.
-    fn enter(&mut self, asked: &'a Policy<'a>, name: &str) -> bool {
+    fn switch_to(&mut self, asked: &'a Policy<'a>, name: &str) -> bool {
         match asked.of_expanded(name) {
             Ok(policy) => self.policy = Some(policy),
             Err(refusal) => {
@@ -141,7 +141,7 @@ struct Race<'a> {
     /// The oldest first.
     running: Vec<Attempt<'a>>,
     /// How many addresses have been added.
-    entered: usize,
+    added: usize,
     /// Whether more addresses may come.
     is_open: bool,
     /// Why an address was refused, if one was.
@@ -161,7 +161,7 @@ impl<'a> Race<'a> {
             six: VecDeque::new(),
             four: VecDeque::new(),
             running: Vec::new(),
-            entered: 0,
+            added: 0,
             is_open: true,
             refusal: None,
             next: Instant::now(),
@@ -170,11 +170,11 @@ impl<'a> Race<'a> {
         }
     }
 
-    fn enter(&mut self, address: SocketAddr) {
-        if self.entered == MOST {
+    fn add(&mut self, address: SocketAddr) {
+        if self.added == MOST {
             return;
         }
-        self.entered += 1;
+        self.added += 1;
         match address {
             SocketAddr::V6(_) => {
                 self.six.push_back(address);
@@ -185,7 +185,7 @@ impl<'a> Race<'a> {
             }
             SocketAddr::V4(_) => {
                 self.four.push_back(address);
-                if self.entered == 1 && self.is_open {
+                if self.added == 1 && self.is_open {
                     self.next = Instant::now() + RESOLUTION_DELAY;
                 }
             }

@@ -108,7 +108,7 @@ impl Relay {
     }
 
     /// Takes a new configuration: listeners, peers, routes, users and limits. Running streams go on. If a new
-    /// listener cannot be bound, or a congestion control not be had, everything stays as it was. `threads` does not change.
+    /// listener cannot be bound, or a congestion control is not available, everything stays as it was. `threads` does not change.
     pub fn reload(&mut self, config: impl Into<Arc<Config>>) -> Result<(), StartError> {
         let config = config.into();
         buffers::check(&config)?;

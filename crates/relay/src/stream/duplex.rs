@@ -129,7 +129,7 @@ impl Side {
     }
 
     /// Sends the end and keeps the connection until the host has acknowledged everything, or the limits pass. If this future is
-    /// dropped before, the kernel delivers the rest.
+    /// dropped before, the kernel delivers the rest, but resets a connection with a transparent address.
     ///
     /// Two things need a process that keeps the connection. A receiver may have no room for minutes: the kernel gives up a
     /// closed connection then, but not an open one. And acknowledgements for a transparent address arrive only while the packet

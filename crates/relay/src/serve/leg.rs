@@ -14,7 +14,7 @@ use ekiden_transport::{Admission, Connection, Security, accept};
 use indexmap::IndexMap;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::departure::{ClientEof, unless_client_leaves};
 use super::log_failure;
@@ -38,10 +38,14 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
     let Ok(from) = socket.peer_addr().map(canonical) else { return };
     let client = ClientKey::from(from.ip());
     let own = node.config().name.clone();
-    let (name, credential, stream) = match timeout(limit, accept(socket, security, &own)).await {
+    let deadline = Instant::now() + limit;
+    let (name, credential, stream) = match timeout_at(deadline, accept(socket, security, &own)).await {
         Ok(Ok(Admission::Admitted { name, credential, connection })) => (name, credential, connection),
-        Ok(Ok(Admission::Refused(why))) => {
-            return node.lines.warn("node", client, format_args!("a node at {from} was refused: {why}"));
+        Ok(Ok(Admission::Refused(refused))) => {
+            node.lines.warn("node", client, format_args!("a node at {from} was refused: {}", refused.why));
+            // The limit may pass first: the node need not take the answer.
+            let _ = timeout_at(deadline, refused.tell()).await;
+            return;
         }
         Err(_) => return,
         Ok(Err(error)) if ekiden_transport::is_own_key_refused(&error) => {

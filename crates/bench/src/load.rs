@@ -26,7 +26,7 @@ pub mod stream;
 const MESSAGE_BYTES: usize = 64;
 
 /// A relay that does nothing for so long has failed.
-const PATIENCE: Duration = Duration::from_secs(10);
+const IO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// By what the two ends of a connection recognise each other.
 static NEXT_TOKEN: AtomicU64 = AtomicU64::new(1);
@@ -82,11 +82,11 @@ impl Path<'_> {
     }
 
     fn connect(&self) -> Result<TcpStream> {
-        let connect = || TcpStream::connect_timeout(&self.connect, PATIENCE);
+        let connect = || TcpStream::connect_timeout(&self.connect, IO_TIMEOUT);
         inside(self.client, connect).with_context(|| format!("cannot connect to {}", self.connect))
     }
 
-    /// One connection, both ends of it, patient for [`PATIENCE`] and without Nagle's delay.
+    /// One connection, both ends of it, patient for [`IO_TIMEOUT`] and without Nagle's delay.
     fn pair(&self, listener: &TcpListener) -> Result<(TcpStream, TcpStream)> {
         let mut client = self.connect()?;
         let token = NEXT_TOKEN.fetch_add(1, Ordering::Relaxed).to_ne_bytes();
@@ -94,7 +94,7 @@ impl Path<'_> {
         let server = loop {
             ensure!(readable(listener)?, "the connection does not reach the server");
             let (mut server, _) = listener.accept()?;
-            server.set_read_timeout(Some(PATIENCE))?;
+            server.set_read_timeout(Some(IO_TIMEOUT))?;
             let mut came = [0; 8];
             // Another relay may still be trying what it was asked when nobody listened here.
             if server.read_exact(&mut came).is_ok() && came == token {
@@ -103,8 +103,8 @@ impl Path<'_> {
         };
         for end in [&client, &server] {
             end.set_nodelay(true)?;
-            end.set_read_timeout(Some(PATIENCE))?;
-            end.set_write_timeout(Some(PATIENCE))?;
+            end.set_read_timeout(Some(IO_TIMEOUT))?;
+            end.set_write_timeout(Some(IO_TIMEOUT))?;
         }
         Ok((client, server))
     }
@@ -137,7 +137,7 @@ fn observe<T>(look: &dyn Fn() -> T, times: Times, cpu: Cpu) -> Result<Observed<T
 
 /// Waits until something can be read or accepted, or patience ends.
 fn readable(socket: &impl AsFd) -> io::Result<bool> {
-    let timeout = PollTimeout::try_from(PATIENCE).unwrap_or(PollTimeout::MAX);
+    let timeout = PollTimeout::try_from(IO_TIMEOUT).unwrap_or(PollTimeout::MAX);
     let mut sockets = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
     Ok(poll(&mut sockets, timeout)? > 0)
 }

@@ -24,16 +24,12 @@ pub struct Registration {
     pub(crate) events: MapHandle,
 }
 
-/// Registers `algorithms` with `parameters`. An algorithm that another process has registered keeps that registration and its
+/// Registers `algorithms` with `tunables`. An algorithm that another process has registered keeps that registration and its
 /// parameters. Reno is the kernel's own, and skipped.
 ///
 /// # Errors
 /// If this kernel cannot, or this process may not: see [`Error::kind`].
-pub fn register(algorithms: &[Algorithm], parameters: &CongestionParameters) -> Result<Vec<Registration>, Error> {
-    if algorithms.iter().all(|&algorithm| algorithm == Algorithm::Reno) {
-        return Ok(Vec::new());
-    }
-    let tunables = Tunables::new(parameters)?;
+pub fn register(algorithms: &[Algorithm], tunables: &Tunables) -> Result<Vec<Registration>, Error> {
     let mut programs = None;
     let mut all = Vec::new();
     for &algorithm in algorithms.iter().filter(|&&algorithm| algorithm != Algorithm::Reno) {
@@ -44,7 +40,7 @@ pub fn register(algorithms: &[Algorithm], parameters: &CongestionParameters) -> 
             }
             let programs = match &mut programs {
                 Some(programs) => programs,
-                none => none.insert(object::load(&tunables)?),
+                none => none.insert(object::load(tunables)?),
             };
             if let Some(link) = object::attach(programs, algorithm)? {
                 break Registration::of(algorithm, link)?.ok_or(Error::NotThere(algorithm))?;

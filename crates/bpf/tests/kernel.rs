@@ -11,7 +11,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ekiden_bpf::{Error, Event, EventKind, Level, Registration, Trace, register, registered, try_load};
-use ekiden_congestion::{Algorithm, CongestionParameters};
+use ekiden_congestion::{Algorithm, Tunables};
 use libtest_mimic::{Arguments, Failed, Trial};
 use nix::unistd::geteuid;
 use socket2::{Domain, Socket, Type};
@@ -43,21 +43,21 @@ fn main() {
 fn the_verifier_accepts_all_programs() -> Result<(), Failed> {
     // Also when another process has registered them, so that nothing would be loaded.
     try_load()?;
-    let held = register(&Algorithm::LOADABLE, &CongestionParameters::default())?;
+    let held = register(&Algorithm::LOADABLE, &Tunables::default())?;
     let names = available();
     for (held, algorithm) in held.iter().zip(Algorithm::LOADABLE) {
         assert_eq!(held.algorithm(), algorithm);
         assert!(names.contains(algorithm.name()), "{algorithm} is not among {names:?}");
     }
-    assert!(register(&[Algorithm::Reno], &CongestionParameters::default())?.is_empty(), "Reno is the kernel's own");
+    assert!(register(&[Algorithm::Reno], &Tunables::default())?.is_empty(), "Reno is the kernel's own");
     Ok(())
 }
 
 fn a_name_stays_until_its_last_holder_ends() -> Result<(), Failed> {
     let name = Algorithm::Bic.name();
     let others = registered(Algorithm::Bic)?.is_some();
-    let first = register(&[Algorithm::Bic], &CongestionParameters::default())?;
-    let second = register(&[Algorithm::Bic], &CongestionParameters::default())?;
+    let first = register(&[Algorithm::Bic], &Tunables::default())?;
+    let second = register(&[Algorithm::Bic], &Tunables::default())?;
     assert_eq!(first[0].id(), second[0].id(), "the second shares the first's registration");
     drop(first);
     thread::sleep(Duration::from_millis(200));
@@ -71,7 +71,7 @@ fn a_name_stays_until_its_last_holder_ends() -> Result<(), Failed> {
     // A connection that has it goes on with it.
     assert_eq!(transfer(connection)?, SIZE as u64);
     // And it can be had again.
-    let again = register(&[Algorithm::Bic], &CongestionParameters::default())?;
+    let again = register(&[Algorithm::Bic], &Tunables::default())?;
     assert!(available().contains(name));
     drop(again);
     eventually("the name is gone again", || !available().contains(name));
@@ -81,9 +81,8 @@ fn a_name_stays_until_its_last_holder_ends() -> Result<(), Failed> {
 fn many_may_register_at_once() -> Result<(), Failed> {
     for _ in 0..5 {
         let all: Vec<_> = thread::scope(|scope| {
-            let threads: Vec<_> = (0..4)
-                .map(|_| scope.spawn(|| register(&Algorithm::LOADABLE, &CongestionParameters::default())))
-                .collect();
+            let threads: Vec<_> =
+                (0..4).map(|_| scope.spawn(|| register(&Algorithm::LOADABLE, &Tunables::default()))).collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect::<Result<_, _>>()
         })?;
         let ids: HashSet<Vec<u32>> =
@@ -94,7 +93,7 @@ fn many_may_register_at_once() -> Result<(), Failed> {
 }
 
 fn parameters_change_while_it_runs() -> Result<(), Failed> {
-    let held = register(&[Algorithm::Ghstcp], &CongestionParameters::default())?;
+    let held = register(&[Algorithm::Ghstcp], &Tunables::default())?;
     let before = held[0].parameters()?;
     let mut changed = before;
     changed.set("ghstcp.span", "2.5")?;
@@ -111,7 +110,7 @@ fn parameters_change_while_it_runs() -> Result<(), Failed> {
 }
 
 fn connections_use_them_and_tell() -> Result<(), Failed> {
-    let held = register(&Algorithm::LOADABLE, &CongestionParameters::default())?;
+    let held = register(&Algorithm::LOADABLE, &Tunables::default())?;
     for algorithm in Algorithm::LOADABLE {
         for address in [IpAddr::from(Ipv4Addr::LOCALHOST), Ipv6Addr::LOCALHOST.into()] {
             let mut trace = Trace::start(&held, Level::Calls)?;
@@ -141,7 +140,7 @@ fn connections_use_them_and_tell() -> Result<(), Failed> {
 }
 
 fn one_trace_at_a_time() -> Result<(), Failed> {
-    let held = register(&[Algorithm::Hstcp], &CongestionParameters::default())?;
+    let held = register(&[Algorithm::Hstcp], &Tunables::default())?;
     for _ in 0..20 {
         let started: Vec<_> = thread::scope(|scope| {
             let threads: Vec<_> = (0..4).map(|_| scope.spawn(|| Trace::start(&held, Level::Rounds))).collect();

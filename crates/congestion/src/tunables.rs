@@ -37,6 +37,16 @@ pub struct Parameter {
     pub meaning: &'static str,
 }
 
+impl Parameter {
+    /// A value of a parameter as people write it.
+    pub fn written(value: f64) -> String {
+        match value.abs() {
+            size if size > 0.0 && size < 1e-3 => format!("{value:e}"),
+            _ => value.to_string(),
+        }
+    }
+}
+
 const fn number(name: &'static str, default: f64, least: f64, most: f64, meaning: &'static str) -> Parameter {
     Parameter { name, default, least, most, whole: false, meaning }
 }
@@ -306,6 +316,11 @@ impl Tunables {
                 hystart: value[SLOW_START_HYSTART].round() as u32,
             },
         })
+    }
+
+    /// The parameters that these were computed from.
+    pub fn parameters(&self) -> CongestionParameters {
+        CongestionParameters(self.given.map(f64::from_bits))
     }
 
     /// The bytes that the programs read.

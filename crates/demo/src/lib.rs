@@ -66,7 +66,7 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
     ))
 }
 
-/// Brings ekiden's own congestion controls into the kernel, or says why they cannot be had.
+/// Brings ekiden's own congestion controls into the kernel, or says why they are not available.
 fn own_controls() -> anyhow::Result<(Vec<impl Sized + use<>>, Option<String>)> {
     let mut held = Vec::new();
     for scenario in acts::osaka::own_controls() {

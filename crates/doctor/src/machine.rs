@@ -25,7 +25,7 @@ const CAPABILITIES: &[(u8, &str, &str)] = &[
     (
         12,
         "CAP_NET_ADMIN",
-        "buffers beyond net.core.*mem_max and the kernel's reserved congestion controls cannot be had",
+        "buffers beyond net.core.*mem_max and the kernel's reserved congestion controls are not available",
     ),
     (39, "CAP_BPF", "ekiden's congestion controls cannot be brought into the kernel"),
 ];

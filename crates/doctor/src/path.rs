@@ -12,7 +12,7 @@ use crate::{Aim, Finding, Remedy, Verdict};
 /// Connections that are made, one after the other.
 const TRIES: usize = 5;
 /// How long each may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The largest window without scaling, in bytes.
 const UNSCALED: Bytes = Bytes(65_535);
 /// TCP over Ethernet: 1500 bytes less the headers of IPv6 and TCP, with timestamps.
@@ -77,7 +77,7 @@ pub fn path(to: &str, rate: BitRate) -> Result<(Vec<Finding>, Time), PathError> 
 }
 
 fn connect(address: SocketAddr) -> io::Result<TcpInfo> {
-    tcp_info(&TcpStream::connect_timeout(&address, PATIENCE)?)
+    tcp_info(&TcpStream::connect_timeout(&address, CONNECT_TIMEOUT)?)
 }
 
 fn judge(address: SocketAddr, seen: &[TcpInfo], rate: BitRate) -> (Vec<Finding>, Time) {

@@ -6,7 +6,7 @@ mod trace;
 
 use clap::{Args as ClapArgs, Subcommand};
 use ekiden_bpf::{Error, Registration, is_pinned, pin, register, registered, unpin};
-use ekiden_congestion::{Algorithm, CongestionParameters, Tunables};
+use ekiden_congestion::{Algorithm, CongestionParameters, Parameter, Tunables};
 
 use crate::out;
 
@@ -77,7 +77,7 @@ fn load(names: &[Algorithm], changes: &[kernel::Setting]) -> anyhow::Result<()> 
     for &name in names {
         there.extend(registered(name)?.map(|_| name));
     }
-    let held = register(names, &settings)?;
+    let held = register(names, &Tunables::new(&settings)?)?;
     // Whoever has registered it, what was asked for here holds.
     for one in held.iter().filter(|one| !changes.is_empty() && there.contains(&one.algorithm())) {
         let mut settings = one.parameters()?;
@@ -144,8 +144,8 @@ fn set(changes: &[kernel::Setting]) -> anyhow::Result<()> {
         let values = before.iter().zip(after.iter());
         let given = values.filter(|((key, _), _)| changes.iter().any(|change| change.name == key.name));
         let read = given.filter(|((key, _), _)| one.algorithm().reads(key.name));
-        let shown =
-            read.map(|((key, was), (_, is))| format!("{} {} → {}", key.name, kernel::number(was), kernel::number(is)));
+        let written = Parameter::written;
+        let shown = read.map(|((key, was), (_, is))| format!("{} {} → {}", key.name, written(was), written(is)));
         let shown: Vec<String> = shown.collect();
         if !shown.is_empty() {
             out::line(format_args!("{}: {}", one.algorithm(), shown.join(", ")))?;

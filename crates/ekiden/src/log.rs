@@ -49,7 +49,7 @@ struct Queue {
 /// Sends what is traced to standard error from now on, at the level that EKIDEN_LOG says.
 ///
 /// # Errors
-/// The thread cannot be had.
+/// The thread cannot be started.
 pub fn start() -> io::Result<Log> {
     let shared = Arc::new(Shared::default());
     let said = std::env::var_os("EKIDEN_LOG").unwrap_or_default();

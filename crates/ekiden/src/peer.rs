@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args as ClapArgs, Subcommand};
 use ekiden_files::{FileKind, ReadError};
 use ekiden_keys::Fingerprint;
-use ekiden_relay::edit::{self, Known};
+use ekiden_relay::edit::{self, IfPresent};
 use ekiden_relay::{Config, ConfigError, Listener, ListenerKind, Way};
 use ekiden_transport::Security;
 use listing::Listing;
@@ -97,13 +97,13 @@ const TAKEN: &str = "; a node that runs takes it at SIGHUP";
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.action {
         Action::Add { config, name, address, fingerprint, replace } => {
-            let was_there = edit::add_peer(&config, &name, &address, fingerprint, known(replace))?;
+            let was_there = edit::add_peer(&config, &name, &address, fingerprint, if_present(replace))?;
             let done = if was_there { "changed" } else { "added" };
             out::line(format_args!("{}: [peer.{name}] {done}{TAKEN}", config.display()))
         }
         Action::Allow { config, listener, name, fingerprint, replace } => {
             let listener = listener.as_deref();
-            let (listener, was_there) = edit::allow_node(&config, listener, &name, fingerprint, known(replace))?;
+            let (listener, was_there) = edit::allow_node(&config, listener, &name, fingerprint, if_present(replace))?;
             let done = if was_there { "changed in" } else { "added to" };
             out::line(format_args!("{}: '{name}' {done} the nodes of [listen.{listener}]{TAKEN}", config.display()))
         }
@@ -128,8 +128,8 @@ pub fn run(args: Args) -> anyhow::Result<()> {
     }
 }
 
-fn known(replace: bool) -> Known {
-    if replace { Known::Changes } else { Known::Stays }
+fn if_present(replace: bool) -> IfPresent {
+    if replace { IfPresent::Replace } else { IfPresent::Refuse }
 }
 
 /// Reads a configuration, which need not have a listener.

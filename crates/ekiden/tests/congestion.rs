@@ -188,7 +188,7 @@ fn fallback() -> Result<(), Failed> {
     let text = format!("[tcp]\ncongestion = \"{name}\"\ncongestion_fallback = \"reno\"\n{SOCKS}");
     let mut node = Node::start(&text, UNPRIVILEGED)?;
     node.says(&format!(
-        "'reno' is used instead of '{name}', which cannot be had: eBPF congestion control needs CAP_BPF"
+        "'reno' is used instead of '{name}', which is not available: eBPF congestion control needs CAP_BPF"
     ))?;
     ensure(node.log().matches("WARN").count() == 1, || node.log())?;
     node.connects()?;
@@ -201,7 +201,7 @@ fn no_fallback() -> Result<(), Failed> {
     let file = directory.path().join("node.toml");
     fs::write(&file, with_tcp(name))?;
     let output = unprivileged_command().arg("proxy").arg("-c").arg(&file).output()?;
-    refused(&output, 4, &format!("[tcp]: congestion '{name}' cannot be had: eBPF congestion control needs CAP_BPF"))
+    refused(&output, 4, &format!("[tcp]: congestion '{name}' is not available: eBPF congestion control needs CAP_BPF"))
 }
 
 fn unprivileged() -> Result<(), Failed> {

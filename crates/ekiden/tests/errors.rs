@@ -48,13 +48,13 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         "[tcp]\ncongestion = \"warp\"\n[listen.s]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"",
         &["proxy", "-c", "FILE"],
         4,
-        "FILE:2: [tcp]: congestion 'warp' cannot be had: this kernel",
+        "FILE:2: [tcp]: congestion 'warp' is not available: this kernel",
     ),
     (
         "[listen.\"s.1\"]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\ntcp = { congestion = \"warp\" }",
         &["proxy", "-c", "FILE", "--check"],
         4,
-        "FILE:4: [listen.s.1]: congestion 'warp' cannot be had: this kernel",
+        "FILE:4: [listen.s.1]: congestion 'warp' is not available: this kernel",
     ),
     ("nam = \"x\"", &["proxy", "-c", "FILE"], 3, "FILE:1: unknown field `nam`"),
     (

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ekiden_bpf::{Event, EventKind, Level, Trace, register};
-use ekiden_congestion::{Algorithm, CongestionControl, CongestionParameters, Native, Tunables, Window};
+use ekiden_congestion::{Algorithm, CongestionControl, Native, Tunables, Window};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 /// Three senders with short queues and random losses: windows below and above HSTCP's first row, many losses.
@@ -72,7 +72,7 @@ fn main() -> ExitCode {
 }
 
 fn replay() -> Result<(), Failed> {
-    let held = register(&Algorithm::LOADABLE, &CongestionParameters::default())?;
+    let held = register(&Algorithm::LOADABLE, &Tunables::default())?;
     let mut tunables = HashMap::new();
     for one in &held {
         tunables.insert(one.algorithm(), Arc::new(Tunables::new(&one.parameters()?)?));

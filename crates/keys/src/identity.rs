@@ -14,7 +14,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use ekiden_files::{FileKind, ReadError};
-use ekiden_relay_proto::leg::Key;
+use ekiden_relay_proto::leg::SharedSecret;
 use rustls::crypto::ring::sign::any_eddsa_type;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivatePkcs8KeyDer};
@@ -66,7 +66,7 @@ impl Identity {
     /// Reads the key in `file`.
     pub fn load(file: &Path) -> Result<Self, KeyFileError> {
         let (text, access) = read(file)?;
-        if Key::from_hex(&text).is_some() {
+        if SharedSecret::from_hex(&text).is_some() {
             let reason = "holds a key that nodes share, not one of a node's own: `ekiden keygen FILE` makes one. For legs \
                           without encryption a shared key is named in plain_key_file of the peer and of the leg listener";
             return Err(error(file, reason));
@@ -121,8 +121,9 @@ impl FromStr for Fingerprint {
     type Err = FingerprintError;
 
     fn from_str(text: &str) -> Result<Self, FingerprintError> {
-        let digits = text.strip_prefix("sha256:").and_then(Key::from_hex);
-        digits.map(|Key(bytes)| Self(bytes)).ok_or_else(|| FingerprintError(text.into()))
+        // Both are 64 hexadecimal digits.
+        let digits = text.strip_prefix("sha256:").and_then(SharedSecret::from_hex);
+        digits.map(|SharedSecret(bytes)| Self(bytes)).ok_or_else(|| FingerprintError(text.into()))
     }
 }
 
@@ -144,9 +145,9 @@ pub fn generate_shared(file: &Path) -> Result<(), KeyFileError> {
 }
 
 /// Reads a key that nodes share.
-pub fn load_shared(file: &Path) -> Result<Key, KeyFileError> {
+pub fn load_shared(file: &Path) -> Result<SharedSecret, KeyFileError> {
     let (text, access) = read(file)?;
-    let key = Key::from_hex(&text)
+    let key = SharedSecret::from_hex(&text)
         .ok_or_else(|| error(file, "must hold 64 hexadecimal digits, as `ekiden keygen --shared` makes them"))?;
     access.owner_only(file)?;
     Ok(key)

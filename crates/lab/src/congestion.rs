@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ekiden_bpf::{ErrorKind, Event, EventKind, Level, Registration, Trace};
-use ekiden_congestion::{Algorithm, CongestionParameters};
+use ekiden_congestion::{Algorithm, CongestionParameters, ParameterError, Tunables};
 use ekiden_record::{Congestion, CongestionEvent, CongestionEventKind};
 use ekiden_scenario::Scenario;
 
@@ -25,17 +25,18 @@ const NO_SSTHRESH: u32 = i32::MAX as u32;
 /// then lacks.
 ///
 /// # Errors
-/// [`Error::OwnCongestion`]; [`Error::CongestionParameters`] if the scenario's parameters cannot be had.
+/// [`Error::OwnCongestion`]; [`Error::CongestionParameters`] if the scenario's parameters are not available.
 pub fn register(scenario: &Scenario) -> Result<Vec<Registration>, Error> {
     let mut registrations: Vec<Registration> = Vec::new();
-    let wanted = CongestionParameters::with(scenario.congestion_parameters());
-    let wanted = wanted.map_err(|error| Error::CongestionParameters { reason: error.to_string() })?;
+    let unusable = |error: ParameterError| Error::CongestionParameters { reason: error.to_string() };
+    let wanted = CongestionParameters::with(scenario.congestion_parameters()).map_err(unusable)?;
+    let tunables = Tunables::new(&wanted).map_err(unusable)?;
     for node in scenario.nodes.values() {
         let Some(algorithm) = is_own(&node.tcp.congestion) else { continue };
         if registrations.iter().any(|registration| registration.algorithm() == algorithm) {
             continue;
         }
-        match ekiden_bpf::register(&[algorithm], &wanted) {
+        match ekiden_bpf::register(&[algorithm], &tunables) {
             Ok(new) => registrations.extend(new),
             Err(error) if error.kind() == ErrorKind::Unavailable && crate::tcp::is_available(algorithm.name()) => {}
             Err(source) => return Err(Error::OwnCongestion { name: algorithm.to_string(), source }),

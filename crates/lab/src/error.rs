@@ -36,7 +36,7 @@ pub enum Error {
         /// Why.
         source: ekiden_bpf::Error,
     },
-    /// The parameters of congestion controls that the scenario wants cannot be had.
+    /// The parameters of congestion controls that the scenario wants are not available.
     #[error("[congestion]: {reason}")]
     CongestionParameters {
         /// Why.

@@ -7,8 +7,8 @@ mod frame;
 mod handshake;
 mod messages;
 
-pub use frame::{Event, FrameDecoder, HEADER_BYTES, Header, Kind, MAX_CONTROL, MAX_DATA, ProtocolError};
-pub use handshake::{Acceptor, Dialler, HandshakeError, Key, NONCE_BYTES, Nonce};
+pub use frame::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, MAX_CONTROL, MAX_DATA, ProtocolError};
+pub use handshake::{Acceptor, Dialler, HandshakeError, NONCE_BYTES, Nonce, SharedSecret};
 pub use messages::{
     MAX_CHAIN, MAX_NAME, MessageError, Open, decode_failed, decode_opened, encode_failed, encode_opened, is_node_name,
 };

@@ -5,31 +5,31 @@ use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use proptest::prelude::*;
 
 /// The body of a frame, whose header must fit it.
-fn body(frame: &[u8], kind: Kind) -> &[u8] {
+fn body(frame: &[u8], kind: FrameKind) -> &[u8] {
     let (header, body) = frame.split_first_chunk::<HEADER_BYTES>().unwrap();
     assert_eq!(Header::decode(*header), Ok(Header { kind, length: body.len() as u32 }));
     body
 }
 
-const KEY: Key = Key([7; 32]);
+const KEY: SharedSecret = SharedSecret([7; 32]);
 
 #[test]
 fn two_nodes_with_one_key_find_each_other() {
     let dialler = Dialler::new(KEY, "island", [1; 32]);
     let mut acceptor = Acceptor::new(KEY, [2; 32]);
-    let hello = acceptor.hello(body(&dialler.hello(), Kind::Hello)).unwrap();
-    let auth = dialler.auth(body(&hello, Kind::Hello)).unwrap();
-    assert_eq!(acceptor.authenticate(body(&auth, Kind::Auth)), Ok("island".to_owned()));
+    let hello = acceptor.hello(body(&dialler.hello(), FrameKind::Hello)).unwrap();
+    let auth = dialler.auth(body(&hello, FrameKind::Hello)).unwrap();
+    assert_eq!(acceptor.authenticate(body(&auth, FrameKind::Auth)), Ok("island".to_owned()));
 }
 
 #[test]
 fn another_key_is_noticed_by_both_ends() {
-    let dialler = Dialler::new(Key([8; 32]), "island", [1; 32]);
+    let dialler = Dialler::new(SharedSecret([8; 32]), "island", [1; 32]);
     let mut acceptor = Acceptor::new(KEY, [2; 32]);
-    let hello = acceptor.hello(body(&dialler.hello(), Kind::Hello)).unwrap();
-    assert_eq!(dialler.auth(body(&hello, Kind::Hello)), Err(HandshakeError::WrongKey));
+    let hello = acceptor.hello(body(&dialler.hello(), FrameKind::Hello)).unwrap();
+    assert_eq!(dialler.auth(body(&hello, FrameKind::Hello)), Err(HandshakeError::WrongKey));
     // A dialler that does not care, and one that sends what the acceptor itself sent.
-    let mut forged = body(&hello, Kind::Hello)[1 + NONCE_BYTES..].to_vec();
+    let mut forged = body(&hello, FrameKind::Hello)[1 + NONCE_BYTES..].to_vec();
     forged.extend(b"island");
     assert_eq!(acceptor.authenticate(&forged), Err(HandshakeError::WrongKey));
 }
@@ -38,16 +38,16 @@ fn another_key_is_noticed_by_both_ends() {
 fn a_recorded_proof_is_worth_nothing_on_another_connection() {
     let dialler = Dialler::new(KEY, "island", [1; 32]);
     let mut first = Acceptor::new(KEY, [2; 32]);
-    let hello = first.hello(body(&dialler.hello(), Kind::Hello)).unwrap();
-    let auth = dialler.auth(body(&hello, Kind::Hello)).unwrap();
+    let hello = first.hello(body(&dialler.hello(), FrameKind::Hello)).unwrap();
+    let auth = dialler.auth(body(&hello, FrameKind::Hello)).unwrap();
     let mut second = Acceptor::new(KEY, [3; 32]);
-    second.hello(body(&dialler.hello(), Kind::Hello)).unwrap();
-    assert_eq!(second.authenticate(body(&auth, Kind::Auth)), Err(HandshakeError::WrongKey));
+    second.hello(body(&dialler.hello(), FrameKind::Hello)).unwrap();
+    assert_eq!(second.authenticate(body(&auth, FrameKind::Auth)), Err(HandshakeError::WrongKey));
     // The acceptor's recorded HELLO for another dialler's nonce.
     let other = Dialler::new(KEY, "island", [4; 32]);
-    assert_eq!(other.auth(body(&hello, Kind::Hello)), Err(HandshakeError::WrongKey));
+    assert_eq!(other.auth(body(&hello, FrameKind::Hello)), Err(HandshakeError::WrongKey));
     // A proof for one name is not one for another.
-    let mut renamed = body(&auth, Kind::Auth).to_vec();
+    let mut renamed = body(&auth, FrameKind::Auth).to_vec();
     *renamed.last_mut().unwrap() = b'x';
     assert_eq!(first.authenticate(&renamed), Err(HandshakeError::WrongKey));
 }
@@ -62,9 +62,9 @@ fn another_version_is_named() {
 
 #[test]
 fn a_key_is_not_printed_and_must_be_64_digits() {
-    assert_eq!(Key::from_hex(&format!(" {}\n", "07".repeat(32))), Some(KEY));
-    assert_eq!(Key::from_hex(&"7".repeat(63)), None);
-    assert_eq!(Key::from_hex(&"x".repeat(64)), None);
+    assert_eq!(SharedSecret::from_hex(&format!(" {}\n", "07".repeat(32))), Some(KEY));
+    assert_eq!(SharedSecret::from_hex(&"7".repeat(63)), None);
+    assert_eq!(SharedSecret::from_hex(&"x".repeat(64)), None);
     assert!(!format!("{KEY:?}").contains('7'));
 }
 
@@ -84,8 +84,8 @@ fn the_byte_layouts_are_those_of_the_document() {
     );
     let failure = Failure::new(FailureCode::Refused, "no");
     assert_eq!(encode_failed(&failure), b"\x05\0\0\0\0\0\0\x03\x01no");
-    assert_eq!(Header { kind: Kind::Data, length: 258 }.encode(), *b"\x06\0\0\0\0\0\x01\x02");
-    assert_eq!(Header { kind: Kind::Delivered, length: 0 }.encode(), *b"\x09\0\0\0\0\0\0\0");
+    assert_eq!(Header { kind: FrameKind::Data, length: 258 }.encode(), *b"\x06\0\0\0\0\0\x01\x02");
+    assert_eq!(Header { kind: FrameKind::Delivered, length: 0 }.encode(), *b"\x09\0\0\0\0\0\0\0");
     assert!(Header::decode(*b"\x09\0\0\0\0\0\0\x01").is_err());
 }
 
@@ -105,15 +105,15 @@ proptest! {
         client in prop::option::of((any::<std::net::IpAddr>(), 1u16..).prop_map(std::net::SocketAddr::from)),
     ) {
         let open = Open { chain, target, client };
-        prop_assert_eq!(Open::decode(body(&open.encode(), Kind::Open)), Ok(open));
+        prop_assert_eq!(Open::decode(body(&open.encode(), FrameKind::Open)), Ok(open));
     }
 
     #[test]
     fn answers_read_back(address: std::net::SocketAddrV4, code in 1u8..=12, text in "[a-z :0-9]{0,200}") {
         let address = address.into();
-        prop_assert_eq!(decode_opened(body(&encode_opened(Some(address)), Kind::Opened)), Ok(address));
+        prop_assert_eq!(decode_opened(body(&encode_opened(Some(address)), FrameKind::Opened)), Ok(address));
         let failure = Failure::new(FailureCode::from_wire(code), text);
-        prop_assert_eq!(decode_failed(body(&encode_failed(&failure), Kind::Failed)), Ok(failure));
+        prop_assert_eq!(decode_failed(body(&encode_failed(&failure), FrameKind::Failed)), Ok(failure));
     }
 
     #[test]
@@ -130,24 +130,24 @@ proptest! {
     #[test]
     fn a_stream_reads_the_same_however_it_is_split(
         pieces in prop::collection::vec(1u32..2000, 0..8),
-        end in prop_oneof![Just(Kind::End), Just(Kind::Delivered)],
+        end in prop_oneof![Just(FrameKind::End), Just(FrameKind::Delivered)],
         tail in prop::collection::vec(any::<u8>(), 0..20),
         cuts in prop::collection::vec(1usize..700, 1..40),
     ) {
         let mut wire = Vec::new();
         for length in pieces {
-            wire.extend(Header { kind: Kind::Data, length }.encode());
+            wire.extend(Header { kind: FrameKind::Data, length }.encode());
             wire.extend(vec![0xab; length as usize]);
         }
         wire.extend(Header { kind: end, length: 0 }.encode());
         let length = wire.len();
         wire.extend(tail);
-        let event = if end == Kind::End { Event::End } else { Event::Delivered };
+        let event = if end == FrameKind::End { Event::End } else { Event::Delivered };
         let by_dialler = receive(dialler(), &wire, &[usize::MAX]);
         prop_assert_eq!((&by_dialler.1, by_dialler.2), (&Some(Ok(event)), length));
         prop_assert_eq!(receive(dialler(), &wire, &cuts), by_dialler);
         let by_acceptor = receive(FrameDecoder::default(), &wire, &[usize::MAX]);
-        let expected = if end == Kind::End { Ok(Event::End) } else { Err(ProtocolError::OutOfPlace(end)) };
+        let expected = if end == FrameKind::End { Ok(Event::End) } else { Err(ProtocolError::OutOfPlace(end)) };
         prop_assert_eq!((&by_acceptor.1, by_acceptor.2), (&Some(expected), length));
         prop_assert_eq!(receive(FrameDecoder::default(), &wire, &cuts), by_acceptor);
     }

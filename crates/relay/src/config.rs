@@ -13,7 +13,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use ekiden_congestion::CongestionParameters;
+use ekiden_congestion::Tunables;
 use ekiden_files::{FileKind, ReadError};
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_net::socket::TcpOptions;
@@ -25,8 +25,10 @@ use ipnet::IpNet;
 
 use crate::access::logins::Users;
 use crate::config::route::{Pattern, Routes};
+use keys::words;
 pub use keys::{Key, Section};
 pub use limits::Limits;
+use raw::RawKind;
 pub use raw::sections;
 
 /// A node's configuration, resolved and checked.
@@ -40,9 +42,9 @@ pub struct Config {
     pub threads: usize,
     /// The TCP settings of connections to destinations.
     pub tcp: Tcp,
-    /// The parameters of the congestion controls that this node brings into the kernel; `None`: the defaults, or whatever
-    /// another process has given them.
-    pub congestion: Option<CongestionParameters>,
+    /// The parameters of the congestion controls that this node brings into the kernel, with what is computed from them.
+    /// `None`: the defaults, or whatever another process has given them.
+    pub congestion: Option<Box<Tunables>>,
     /// Limits on what clients and other nodes can make this node hold or do.
     pub limits: Limits,
     /// Where connections are accepted, by name.
@@ -96,14 +98,15 @@ pub struct Listener {
     pub tcp: Tcp,
 }
 
-/// When the client is told that its destination is reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reply {
-    /// At once. The client's first bytes travel together with the request to open the stream. A failure resets the client's
-    /// connection.
-    Early,
-    /// When it is reached. A failure is reported in the client's protocol, if that has a message for it.
-    Connected,
+words! {
+    /// When the client is told that its destination is reached.
+    Reply {
+        /// At once. The client's first bytes travel together with the request to open the stream. A failure resets the client's
+        /// connection.
+        Early = "early",
+        /// When it is reached. A failure is reported in the client's protocol, if that has a message for it.
+        Connected = "connected",
+    }
 }
 
 /// What a listener takes.
@@ -201,7 +204,7 @@ impl fmt::Display for Listener {
 
 impl Listener {
     /// Whether a connection from this address must begin with a PROXY protocol header, which says who its client is.
-    pub fn is_told_by(&self, from: SocketAddr) -> bool {
+    pub fn expects_proxy_header(&self, from: SocketAddr) -> bool {
         self.proxy_protocol_from.iter().any(|net| net.contains(&from.ip()))
     }
 }
@@ -216,23 +219,14 @@ impl Exit {
 impl ListenerKind {
     /// The word for it in the configuration.
     pub fn word(&self) -> &'static str {
-        match self {
-            Self::Socks5 { .. } => "socks5",
-            Self::Http { .. } => "http",
-            Self::Forward { .. } => "forward",
-            Self::Leg(_) => "leg",
-            Self::Transparent { .. } => "transparent",
-        }
-    }
-}
-
-impl Reply {
-    /// The word for it in the configuration.
-    pub fn word(self) -> &'static str {
-        match self {
-            Self::Early => "early",
-            Self::Connected => "connected",
-        }
+        let kind = match self {
+            Self::Socks5 { .. } => RawKind::Socks5,
+            Self::Http { .. } => RawKind::Http,
+            Self::Forward { .. } => RawKind::Forward,
+            Self::Leg(_) => RawKind::Leg,
+            Self::Transparent { .. } => RawKind::Transparent,
+        };
+        kind.word()
     }
 }
 

@@ -18,16 +18,16 @@ use crate::config::Config;
 use crate::host::congestion;
 use crate::host::rules::{Installed, Rules};
 use crate::shared::{Node, Worker};
-use crowd::Crowd;
 pub use error::StartError;
-use listening::{After, Bound, Closing, Sockets};
+use listening::{Bound, CloseReason, Closing, Sockets};
+use trim::Trimmer;
 
 mod accept;
 mod buffers;
-mod crowd;
 mod error;
 mod listening;
 pub mod process;
+mod trim;
 mod warm;
 
 /// How many ready tasks a thread runs before it asks the kernel which other connections are ready (tokio's
@@ -97,7 +97,7 @@ impl Relay {
         Ok(())
     }
 
-    /// Whether the congestion controls and buffers that `config` names can be had; ekiden's own controls, which are brought
+    /// Whether the congestion controls and buffers that `config` names are available; ekiden's own controls, which are brought
     /// into the kernel at the start, are not tried.
     ///
     /// # Errors
@@ -108,7 +108,7 @@ impl Relay {
     }
 
     /// Takes a new configuration: listeners, peers, routes, users and limits. Running streams go on. If a new
-    /// listener cannot be bound, or a congestion control not be had, everything stays as it was. `threads` does not change.
+    /// listener cannot be bound, or a congestion control is not available, everything stays as it was. `threads` does not change.
     pub fn reload(&mut self, config: impl Into<Arc<Config>>) -> Result<(), StartError> {
         let config = config.into();
         buffers::check(&config)?;
@@ -151,7 +151,7 @@ impl Relay {
         }
         // What was accepted is served to its end: these listeners were not removed.
         for (_, bound) in self.bound.drain() {
-            self.closing.push(bound.close(&self.node, None, After::Stop));
+            self.closing.push(bound.close(&self.node, None, CloseReason::Stopping));
         }
         self.node.stop();
     }
@@ -196,7 +196,7 @@ impl Relay {
             let old = self.bound.values().find(|bound| bound.count_at(sockets.address) > 0);
             if let Some((listener, current)) = old.map(|bound| (bound.listener(), bound.current())) {
                 let bound = sockets.accept(&self.node, &self.workers, listener, Some(current));
-                self.closing.push(bound.close(&self.node, None, After::Change));
+                self.closing.push(bound.close(&self.node, None, CloseReason::Replaced));
             }
         }
     }
@@ -229,9 +229,9 @@ impl Relay {
         }
         for (_, bound) in before {
             let goes_on = self.bound.values().any(|other| other.count_at(bound.address) > 0);
-            let after = if goes_on { After::Change } else { After::Removal };
+            let reason = if goes_on { CloseReason::Replaced } else { CloseReason::Removed };
             let steering = steerings.get(&bound.address);
-            self.closing.push(bound.close(&self.node, steering, after));
+            self.closing.push(bound.close(&self.node, steering, reason));
         }
     }
 }
@@ -258,13 +258,13 @@ fn work(runtime: Runtime, stopped: oneshot::Receiver<()>) {
 /// Runs on every worker although one would do: while a nearer timer is pending, tokio need not interrupt its own
 /// event loop for each connection's limit, which saves two system calls per connection.
 async fn expire_pool(node: Arc<Node>) {
-    let mut crowd = Crowd::new();
+    let mut trimmer = Trimmer::new();
     loop {
         let age = node.config().limits.pool_idle;
         tokio::time::sleep((age / 4).clamp(Duration::from_millis(100), Duration::from_secs(1))).await;
         node.pool.expire(age);
         node.lines.flush();
         let open = node.connections.load(Ordering::Relaxed);
-        crowd.look(open, node.peak_connections.swap(open, Ordering::Relaxed));
+        trimmer.observe(open, node.peak_connections.swap(open, Ordering::Relaxed));
     }
 }

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::time::Duration;
 
 use ekiden_net::tcp_info::tcp_info;
-use ekiden_relay_proto::leg::{HEADER_BYTES, Header, Kind, Open, decode_failed, decode_opened};
+use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, Open, decode_failed, decode_opened};
 use ekiden_relay_proto::{Failure, FailureCode, Target};
 use ekiden_transport::frames::{invalid, read_frame, read_rest};
 use ekiden_transport::{Connection, is_transient};
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use crate::config::{Config, Peer};
 use crate::exit::dial::Dial;
-use crate::exit::names::Names;
+use crate::exit::names::Resolver;
 use crate::exit::spare::Spare;
 use crate::shared::Node;
 use crate::stream::between_streams::BetweenStreams;
@@ -118,7 +118,7 @@ pub async fn connect_ahead(node: &Node, name: &str, peer: &Peer) -> Result<Conne
 /// The same with a configuration, names and spare descriptors of the caller's.
 pub async fn connect_with(
     config: &Config,
-    names: &Names,
+    names: &Resolver,
     spare: &Spare,
     name: &str,
     peer: &Peer,
@@ -135,7 +135,7 @@ pub async fn connect_with(
         Ok(Ok(())) => timeout(config.limits.handshake, read_frame(&stream)).await.map_err(|_| no_answer(name))?,
     };
     let error = match said {
-        Ok((Kind::Failed, body)) => invalid(decode_failed(&body).map_or_else(|e| e.to_string(), |said| said.text)),
+        Ok((FrameKind::Failed, body)) => invalid(decode_failed(&body).map_or_else(|e| e.to_string(), |said| said.text)),
         Ok((kind, _)) => invalid(format_args!("{kind:?} before any OPEN")),
         Err(error) => error,
     };
@@ -161,8 +161,8 @@ async fn something_said(stream: &Connection) -> io::Result<()> {
 pub async fn delivered(stream: &Connection, mut has_ended: bool) -> io::Result<()> {
     loop {
         match read_frame(stream).await? {
-            (Kind::Delivered, _) => return Ok(()),
-            (Kind::End, _) if !has_ended => has_ended = true,
+            (FrameKind::Delivered, _) => return Ok(()),
+            (FrameKind::End, _) if !has_ended => has_ended = true,
             (other, _) => return Err(invalid(format_args!("{other:?} where DELIVERED was due"))),
         }
     }
@@ -196,7 +196,7 @@ impl From<io::Error> for Unanswered {
 /// Connects and authenticates. Returns what must be sent before the first request.
 async fn dial_peer(
     config: &Config,
-    names: &Names,
+    names: &Resolver,
     spare: &Spare,
     name: &str,
     peer: &Peer,
@@ -288,14 +288,14 @@ async fn ask_with(
         },
     };
     match kind {
-        Kind::Opened => {
+        FrameKind::Opened => {
             let bound = decode_opened(&body).map_err(invalid)?;
             if let Some(speaker) = speaker {
                 consume(speaker, *once).map_err(Unanswered::Abandoned)?;
             }
             Ok(OpenReply::Opened(bound))
         }
-        Kind::Failed => {
+        FrameKind::Failed => {
             let failure = decode_failed(&body).map_err(invalid)?;
             Ok(OpenReply::Failed(failure))
         }
@@ -305,7 +305,7 @@ async fn ask_with(
 
 /// One DATA frame.
 fn put_payload(request: &mut Vec<u8>, bytes: &[u8]) {
-    request.extend(Header { kind: Kind::Data, length: bytes.len() as u32 }.encode());
+    request.extend(Header { kind: FrameKind::Data, length: bytes.len() as u32 }.encode());
     request.extend(bytes);
 }
 
@@ -336,7 +336,7 @@ fn said(
     if n == 0 {
         return Ok(Said::default());
     }
-    frames[..HEADER_BYTES].copy_from_slice(&Header { kind: Kind::Data, length: n as u32 }.encode());
+    frames[..HEADER_BYTES].copy_from_slice(&Header { kind: FrameKind::Data, length: n as u32 }.encode());
     Ok(Said { frames, bytes: n })
 }
 
@@ -345,7 +345,7 @@ fn whole_frames(bytes: &[u8]) -> usize {
     let mut whole = 0;
     while let Some((header, rest)) = bytes[whole..].split_first_chunk::<HEADER_BYTES>() {
         match Header::decode(*header) {
-            Ok(Header { kind: Kind::Data, length }) if rest.len() >= length as usize => {
+            Ok(Header { kind: FrameKind::Data, length }) if rest.len() >= length as usize => {
                 whole += HEADER_BYTES + length as usize;
             }
             _ => break,
@@ -378,7 +378,7 @@ fn answered(
         OpenReply::Opened(bound) => Ok((stream, bound)),
         OpenReply::Failed(failure) => {
             // END ends the stream for the peer, even if payload is still on its way.
-            let end = Header { kind: Kind::End, length: 0 }.encode();
+            let end = Header { kind: FrameKind::End, length: 0 }.encode();
             if stream.send_last(&end) && failure.code != FailureCode::Authentication {
                 node.pool.put(name, peer, stream);
             }

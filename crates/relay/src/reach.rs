@@ -9,7 +9,7 @@ use ekiden_transport::budget;
 
 use crate::config::Peer;
 use crate::config::route::Way;
-use crate::exit::policy::{Choice, Policy, Refusal};
+use crate::exit::policy::{ChosenBy, Policy, Refusal};
 use crate::peer::{Early, delivered, open};
 use crate::shared::Node;
 use crate::stream::between_streams::BetweenStreams;
@@ -77,7 +77,7 @@ impl Upstream {
 pub struct Destination<'a> {
     /// The destination that was asked for.
     pub target: &'a Target,
-    choice: Choice,
+    chosen_by: ChosenBy,
     /// Its address, if that is known already.
     address: Option<SocketAddr>,
     /// The client's address, if the exit may use it.
@@ -87,7 +87,7 @@ pub struct Destination<'a> {
 impl<'a> Destination<'a> {
     /// A destination that a client asks for.
     pub fn asked(target: &'a Target) -> Self {
-        Self { target, choice: Choice::Client, address: None, client: None }
+        Self { target, chosen_by: ChosenBy::Client, address: None, client: None }
     }
 
     /// The same for the client at this address, which the exit may use.
@@ -97,7 +97,7 @@ impl<'a> Destination<'a> {
 
     /// A destination that this node's configuration names.
     pub fn configured(target: &'a Target) -> Self {
-        Self { target, choice: Choice::Operator, address: None, client: None }
+        Self { target, chosen_by: ChosenBy::Operator, address: None, client: None }
     }
 }
 
@@ -136,7 +136,7 @@ pub fn is_allowed(node: &Node, target: &Target) -> bool {
     match (config.routes.way(target), &target.host) {
         (Way::Refuse, _) => false,
         (Way::Direct, Host::Ip(ip)) => {
-            let policy = Policy::new(&config, &node.own, target, Choice::Client);
+            let policy = Policy::new(&config, &node.own, target, ChosenBy::Client);
             policy.is_ok_and(|policy| policy.refusal((*ip, target.port).into()).is_none())
         }
         (Way::Direct | Way::Via(_), _) => true,
@@ -177,7 +177,7 @@ fn ensure_memory(node: &Node) -> Result<(), Failure> {
 pub async fn exit(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure> {
     ensure_memory(node)?;
     let config = node.config();
-    let policy = Policy::new(&config, &node.own, to.target, to.choice).map_err(|refusal| refusal.of(to.target))?;
+    let policy = Policy::new(&config, &node.own, to.target, to.chosen_by).map_err(|refusal| refusal.of(to.target))?;
     let client = to.client.filter(|&client| config.exit.acts_as(client));
     let known = to.address.map(Target::from);
     let target = known.as_ref().unwrap_or(to.target);

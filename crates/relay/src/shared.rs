@@ -20,7 +20,7 @@ use crate::access::logins::Logins;
 use crate::access::quota::{ClientKey, Quotas};
 use crate::config::{Config, ListenerKind, Tcp};
 use crate::exit::dial::Dial;
-use crate::exit::names::Names;
+use crate::exit::names::Resolver;
 use crate::exit::policy::{OwnAddresses, Policy};
 use crate::exit::spare::{self, Counted, Spare};
 use crate::pool::Pool;
@@ -43,7 +43,7 @@ pub struct Node {
     /// Warm connections to peers.
     pub pool: Pool,
     /// Resolves names, and remembers the answers.
-    pub names: Names,
+    pub names: Resolver,
     /// Descriptors for connections that need more than two.
     pub spare: Spare,
     /// Checks passwords, and remembers those that were right.
@@ -108,7 +108,7 @@ impl Node {
             generation: AtomicU64::new(0),
             started: Instant::now(),
             pool: Pool::default(),
-            names: Names::of_system(),
+            names: Resolver::of_system(),
             spare: Spare::new(spare::kept()),
             logins: Logins::new()?,
             own: OwnAddresses::default(),

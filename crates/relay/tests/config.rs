@@ -3,7 +3,7 @@
 mod common;
 
 use common::*;
-use ekiden_relay::{Config, ListenerKind, Pattern, Rules};
+use ekiden_relay::{Config, ListenerKind, Pattern, Rules, sections};
 
 fn refused(text: &str) -> String {
     match Config::parse(text, &directory().join("node.toml")) {
@@ -177,6 +177,29 @@ fn names_that_need_quotes_are_shown_so_that_they_can_be_read() {
     assert!(again.listeners.contains_key("a 'b\"c"), "{shown}");
     let ListenerKind::Http { users } = &again.listeners[0].kind else { panic!("{shown}") };
     assert_eq!(users.keys().collect::<Vec<_>>(), ["d\u{7}e\u{301} \"f\""]);
+}
+
+#[test]
+fn without_a_key_the_default_holds_that_the_list_of_keys_shows() {
+    let shown = config("").to_string();
+    let value =
+        |key: &str| shown.lines().find_map(|line| line.trim_start_matches("# ").strip_prefix(key)?.strip_prefix(" = "));
+    let mut seen = 0;
+    for key in sections().iter().flat_map(|section| &section.keys).filter(|key| !key.default.is_empty()) {
+        if let Some(value) = value(key.name).filter(|_| key.name != "threads") {
+            let default = key.default.split(", or ").next().unwrap();
+            assert_eq!(value.trim_matches('"'), default, "{}", key.name);
+            seen += 1;
+        }
+    }
+    assert!(seen > 15, "found only {seen}");
+    for (group, parameter) in ekiden_congestion::PARAMETERS.iter().map(|one| one.name.split_once('.').unwrap()) {
+        let name = format!("[congestion.{group}]");
+        let section = sections().into_iter().find(|section| section.name == name).unwrap();
+        assert!(section.keys.iter().any(|key| key.name == parameter), "{name} lacks {parameter}");
+    }
+    let limits = config("[limits]\nclient_rate = 7\n").limits;
+    assert_eq!((limits.client_rate, limits.loopback_rate), (7, 7));
 }
 
 #[test]

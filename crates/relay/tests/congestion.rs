@@ -1,4 +1,4 @@
-//! Congestion controls that cannot be had, and what is used in their place. None of these tests needs a privilege.
+//! Congestion controls that are not available, and what is used in their place. None of these tests needs a privilege.
 
 mod common;
 
@@ -21,7 +21,7 @@ fn refused(text: &str) -> String {
 fn one_that_is_not_there_is_refused_with_its_place_and_what_there_is() {
     let own = refused(&format!("{LISTEN}tcp = {{ congestion = \"nosuch\" }}"));
     assert!(
-        own.starts_with("[listen.socks]: congestion 'nosuch' cannot be had: this kernel does not have it"),
+        own.starts_with("[listen.socks]: congestion 'nosuch' is not available: this kernel does not have it"),
         "{own}"
     );
     assert!(own.contains("available: ") && own.contains("reno") && !own.contains("did you mean"), "{own}");
@@ -48,7 +48,7 @@ fn the_fallback_is_inherited_and_used() {
 #[test]
 fn a_fallback_that_cannot_be_had_either_is_refused() {
     let error = refused(&format!("[tcp]\ncongestion = \"nosuch\"\ncongestion_fallback = \"nonesuch\"\n{LISTEN}"));
-    assert!(error.starts_with("[tcp]: congestion_fallback 'nonesuch' cannot be had"), "{error}");
+    assert!(error.starts_with("[tcp]: congestion_fallback 'nonesuch' is not available"), "{error}");
 }
 
 #[test]
@@ -56,6 +56,6 @@ fn a_reload_that_names_one_that_is_not_there_changes_nothing() {
     let mut relay = node(LISTEN);
     let before = relay.address("socks");
     let error = relay.reload(config(&format!("[tcp]\ncongestion = \"nosuch\"\n{LISTEN}"))).unwrap_err();
-    assert!(error.to_string().contains("'nosuch' cannot be had"), "{error}");
+    assert!(error.to_string().contains("'nosuch' is not available"), "{error}");
     assert_eq!(relay.address("socks"), before);
 }

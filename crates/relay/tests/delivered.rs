@@ -12,7 +12,7 @@ use common::peer::{accept_node, ask_for, frame, open_at, say};
 use common::process::{self, Process};
 use common::*;
 use ekiden_relay::Relay;
-use ekiden_relay_proto::leg::{Header, Kind, encode_opened};
+use ekiden_relay_proto::leg::{FrameKind, Header, encode_opened};
 use nix::sys::signal::Signal;
 use socket2::{Domain, Socket, Type};
 
@@ -277,7 +277,7 @@ fn streams_that_come_later_do_not_wait_behind_it() {
 
 /// What the test says to a node as its dialler.
 fn payload(bytes: &[u8]) -> Vec<u8> {
-    Header::frame(Kind::Data, bytes)
+    Header::frame(FrameKind::Data, bytes)
 }
 
 /// Whether nothing comes within a moment.
@@ -297,23 +297,23 @@ fn an_exit_says_delivered_once_in_place_of_its_end_or_behind_it() {
         // The dialler's side ends first.
         let mut server = accept(&listener);
         stream.write_all(&payload(b"hello")).unwrap();
-        say(&stream, Kind::End);
+        say(&stream, FrameKind::End);
         assert!(ends_cleanly(&mut server));
         assert!(is_silent(&stream));
         server.write_all(b"bye").unwrap();
         drop(server);
-        assert_eq!(frame(&mut stream), (Kind::Data, b"bye".to_vec()), "round {round}");
-        assert_eq!(frame(&mut stream).0, Kind::Delivered, "round {round}");
+        assert_eq!(frame(&mut stream), (FrameKind::Data, b"bye".to_vec()), "round {round}");
+        assert_eq!(frame(&mut stream).0, FrameKind::Delivered, "round {round}");
         assert!(is_silent(&stream));
         // The server's does.
         ask_for(&mut stream, target);
         let mut server = accept(&listener);
         server.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(frame(&mut stream).0, Kind::End, "round {round}");
+        assert_eq!(frame(&mut stream).0, FrameKind::End, "round {round}");
         stream.write_all(&payload(b"late")).unwrap();
         assert!(is_silent(&stream));
-        say(&stream, Kind::End);
-        assert_eq!(frame(&mut stream).0, Kind::Delivered, "round {round}");
+        say(&stream, FrameKind::End);
+        assert_eq!(frame(&mut stream).0, FrameKind::Delivered, "round {round}");
         assert!(ends_cleanly(&mut server));
         ask_for(&mut stream, target);
     }
@@ -327,11 +327,11 @@ fn an_exit_says_nothing_while_its_host_has_no_room() {
         let mut stream = open_at(exit.address("leg").unwrap(), target);
         let mut server = accept(&listener);
         server.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(frame(&mut stream).0, Kind::End);
+        assert_eq!(frame(&mut stream).0, FrameKind::End);
         // More than a receiver takes that does not read, and less than the exit's own socket does besides.
         let data = noise(1_500_000, 11);
         data.chunks(1 << 20).for_each(|piece| stream.write_all(&payload(piece)).unwrap());
-        say(&stream, Kind::End);
+        say(&stream, FrameKind::End);
         assert!(is_silent(&stream));
         assert_eq!(exit.busy(), 1);
         if server_resets {
@@ -342,7 +342,7 @@ fn an_exit_says_nothing_while_its_host_has_no_room() {
             assert!(all == data);
         }
         // There is nobody to tell of a reset, and nothing left.
-        assert_eq!(frame(&mut stream).0, Kind::Delivered);
+        assert_eq!(frame(&mut stream).0, FrameKind::Delivered);
         wait_until("the stream is over", || exit.busy() == 0);
     }
 }
@@ -354,10 +354,10 @@ fn a_host_gets_all_also_from_an_exit_whose_dialler_has_gone() {
     let mut stream = open_at(exit.address("leg").unwrap(), target);
     let mut server = accept(&listener);
     server.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(frame(&mut stream).0, Kind::End);
+    assert_eq!(frame(&mut stream).0, FrameKind::End);
     let data = noise(1_500_000, 12);
     data.chunks(1 << 20).for_each(|piece| stream.write_all(&payload(piece)).unwrap());
-    say(&stream, Kind::End);
+    say(&stream, FrameKind::End);
     a_moment();
     reset(stream);
     a_moment();
@@ -415,7 +415,7 @@ fn delivered_out_of_place_resets_the_stream() {
     let (host, target) = listener();
     let stream = open_at(exit.address("leg").unwrap(), target);
     let mut server = accept(&host);
-    say(&stream, Kind::Delivered);
+    say(&stream, FrameKind::Delivered);
     assert!(!ends_cleanly(&mut server));
     // Nor has an acceptor before all was said.
     let (listener, address) = listener();
@@ -425,9 +425,9 @@ fn delivered_out_of_place_resets_the_stream() {
     ));
     let mut client = connect(entry.address("fwd").unwrap());
     let mut peer = accept_node(&listener);
-    assert_eq!(frame(&mut peer).0, Kind::Open);
+    assert_eq!(frame(&mut peer).0, FrameKind::Open);
     peer.write_all(&encode_opened(None)).unwrap();
-    say(&peer, Kind::Delivered);
+    say(&peer, FrameKind::Delivered);
     assert!(!ends_cleanly(&mut client));
 }
 
@@ -441,21 +441,21 @@ fn a_connection_is_not_used_again_before_delivered() {
     let front = entry.address("fwd").unwrap();
     let mut client = connect(front);
     let mut first = accept_node(&listener);
-    assert_eq!(frame(&mut first).0, Kind::Open);
+    assert_eq!(frame(&mut first).0, FrameKind::Open);
     first.write_all(&encode_opened(None)).unwrap();
-    say(&first, Kind::End);
+    say(&first, FrameKind::End);
     client.shutdown(Shutdown::Write).unwrap();
-    assert_eq!(frame(&mut first).0, Kind::End);
+    assert_eq!(frame(&mut first).0, FrameKind::End);
     // The client is not made to wait.
     assert!(ends_cleanly(&mut client));
     assert_eq!((entry.idle("p"), entry.busy(), entry.connections()), (0, 1, 1));
     let _second = connect(front);
     let mut other = accept_node(&listener);
-    assert_eq!(frame(&mut other).0, Kind::Open);
-    say(&first, Kind::Delivered);
+    assert_eq!(frame(&mut other).0, FrameKind::Open);
+    say(&first, FrameKind::Delivered);
     wait_until("it is free", || entry.idle("p") == 1);
     let _third = connect(front);
-    assert_eq!(frame(&mut first).0, Kind::Open);
+    assert_eq!(frame(&mut first).0, FrameKind::Open);
 }
 
 #[test]
@@ -469,11 +469,11 @@ fn a_peer_that_never_says_delivered_is_left_by_a_fin_when_the_limits_pass() {
         ));
         let mut client = connect(entry.address("fwd").unwrap());
         let mut peer = accept_node(&listener);
-        assert_eq!(frame(&mut peer).0, Kind::Open);
+        assert_eq!(frame(&mut peer).0, FrameKind::Open);
         peer.write_all(&encode_opened(None)).unwrap();
-        say(&peer, Kind::End);
+        say(&peer, FrameKind::End);
         client.shutdown(Shutdown::Write).unwrap();
-        assert_eq!(frame(&mut peer).0, Kind::End);
+        assert_eq!(frame(&mut peer).0, FrameKind::End);
         assert!(ends_cleanly(&mut client));
         assert!(ends_cleanly(&mut peer), "{limit}");
         wait_until("nothing is busy", || entry.busy() == 0);

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::sync::Mutex;
 
 use common::*;
-use ekiden_relay_proto::leg::{Kind, encode_opened};
+use ekiden_relay_proto::leg::{FrameKind, encode_opened};
 
 static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
@@ -188,7 +188,7 @@ fn a_stream_that_breaks_off_is_in_the_log_of_the_node_before_without_a_guess_at_
         let proxy = entry.address("socks").unwrap();
         let asking = std::thread::spawn(move || socks(proxy, "192.0.2.1", 80));
         let mut dying = peer::accept_node(&listener);
-        assert_eq!(peer::frame(&mut dying).0, Kind::Open);
+        assert_eq!(peer::frame(&mut dying).0, FrameKind::Open);
         dying.write_all(&encode_opened(None)).unwrap();
         let (code, mut client) = asking.join().unwrap();
         assert_eq!(code, 0);

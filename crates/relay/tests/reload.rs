@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use base64::Engine;
 use common::*;
 use ekiden_relay::{Relay, hash_password};
-use ekiden_relay_proto::leg::Kind;
+use ekiden_relay_proto::leg::FrameKind;
 
 /// A server that answers every request, and how many connections it has had.
 fn origin() -> (SocketAddr, Arc<AtomicUsize>) {
@@ -194,8 +194,8 @@ fn a_node_whose_key_was_taken_away_is_let_go_of_at_once() {
     let mut relay = node(&listen("key"));
     let mut dialler = peer::open_at(relay.address("leg").unwrap(), echo());
     // Its stream goes on; the connection between two streams does not.
-    peer::say(&dialler, Kind::End);
-    while !matches!(peer::frame(&mut dialler).0, Kind::Delivered) {}
+    peer::say(&dialler, FrameKind::End);
+    while !matches!(peer::frame(&mut dialler).0, FrameKind::Delivered) {}
     relay.reload(config(&listen("other-key"))).unwrap();
     let ended = dialler
         .read(&mut [0])

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use common::peer::{accept_node, frame, say};
 use common::*;
-use ekiden_relay_proto::leg::{HEADER_BYTES, Header, Kind, encode_opened};
+use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, encode_opened};
 
 /// Accepts a node and its OPEN.
 fn accept_open(listener: &TcpListener) -> TcpStream {
     let mut stream = accept_node(listener);
-    assert_eq!(frame(&mut stream).0, Kind::Open);
+    assert_eq!(frame(&mut stream).0, FrameKind::Open);
     stream
 }
 
@@ -34,10 +34,10 @@ fn warmed(listener: &TcpListener, address: SocketAddr) -> (ekiden_relay::Relay, 
     let client = connect(entry.address("fwd").unwrap());
     let mut stream = accept_open(listener);
     stream.write_all(&encode_opened(None)).unwrap();
-    say(&stream, Kind::End);
+    say(&stream, FrameKind::End);
     drop(client);
-    assert_eq!(frame(&mut stream).0, Kind::End);
-    say(&stream, Kind::Delivered);
+    assert_eq!(frame(&mut stream).0, FrameKind::End);
+    say(&stream, FrameKind::Delivered);
     wait_until("the stream is over", || entry.busy() == 0);
     (entry, stream)
 }
@@ -71,12 +71,12 @@ fn what_an_early_client_says_travels_with_the_request_and_arrives_once() {
         let (listener, address) = listener();
         let (entry, mut warm) = warmed(&listener, address);
         let mut client = answered_early(&entry, front);
-        assert_eq!(frame(&mut warm).0, Kind::Open);
-        assert_eq!(frame(&mut warm), (Kind::Data, b"early".to_vec()), "{front}");
+        assert_eq!(frame(&mut warm).0, FrameKind::Open);
+        assert_eq!(frame(&mut warm), (FrameKind::Data, b"early".to_vec()), "{front}");
         warm.write_all(&encode_opened(None)).unwrap();
         client.write_all(b"later").unwrap();
-        assert_eq!(frame(&mut warm), (Kind::Data, b"later".to_vec()), "{front}");
-        warm.write_all(&Header::frame(Kind::Data, b"answer")).unwrap();
+        assert_eq!(frame(&mut warm), (FrameKind::Data, b"later".to_vec()), "{front}");
+        warm.write_all(&Header::frame(FrameKind::Data, b"answer")).unwrap();
         let mut answer = [0; 6];
         client.read_exact(&mut answer).unwrap();
         assert_eq!(&answer, b"answer");
@@ -89,10 +89,10 @@ fn a_warm_connection_that_ended_was_not_read_and_is_replaced() {
         let (listener, address) = listener();
         let (entry, mut warm) = warmed(&listener, address);
         let _client = answered_early(&entry, front);
-        assert_eq!(frame(&mut warm).0, Kind::Open);
-        assert_eq!(frame(&mut warm), (Kind::Data, b"early".to_vec()));
+        assert_eq!(frame(&mut warm).0, FrameKind::Open);
+        assert_eq!(frame(&mut warm), (FrameKind::Data, b"early".to_vec()));
         drop(warm);
-        assert_eq!(frame(&mut accept_open(&listener)), (Kind::Data, b"early".to_vec()), "{front}");
+        assert_eq!(frame(&mut accept_open(&listener)), (FrameKind::Data, b"early".to_vec()), "{front}");
     }
 }
 
@@ -102,8 +102,8 @@ fn what_a_warm_connection_may_have_taken_before_its_reset_is_not_said_again() {
         let (listener, address) = listener();
         let (entry, mut warm) = warmed(&listener, address);
         let mut client = answered_early(&entry, front);
-        assert_eq!(frame(&mut warm).0, Kind::Open);
-        assert_eq!(frame(&mut warm), (Kind::Data, b"early".to_vec()));
+        assert_eq!(frame(&mut warm).0, FrameKind::Open);
+        assert_eq!(frame(&mut warm), (FrameKind::Data, b"early".to_vec()));
         reset(warm);
         assert!(!ends_cleanly(&mut client), "{front}");
         listener.set_nonblocking(true).unwrap();
@@ -117,7 +117,7 @@ fn what_a_warm_connection_may_have_taken_before_its_reset_is_not_said_again() {
         let (entry, mut warm) = warmed(&listener, address);
         let mut client = connect(entry.address("web").unwrap());
         client.write_all(request.as_bytes()).unwrap();
-        assert_eq!(frame(&mut warm).0, Kind::Open);
+        assert_eq!(frame(&mut warm).0, FrameKind::Open);
         reset(warm);
         accept_open(&listener);
     }
@@ -129,7 +129,7 @@ fn an_answer_that_was_begun_is_not_asked_for_again() {
         let (listener, address) = listener();
         let (entry, mut warm) = warmed(&listener, address);
         let mut client = answered_early(&entry, "fwd");
-        assert_eq!(frame(&mut warm).0, Kind::Open);
+        assert_eq!(frame(&mut warm).0, FrameKind::Open);
         warm.write_all(answer).unwrap();
         drop(warm);
         assert!(!ends_cleanly(&mut client));
@@ -143,12 +143,12 @@ fn a_forward_listener_that_replies_when_connected_says_nothing_before_the_answer
     let (listener, address) = listener();
     let (entry, mut warm) = warmed(&listener, address);
     let _client = answered_early(&entry, "fwdconnected");
-    assert_eq!(frame(&mut warm).0, Kind::Open);
+    assert_eq!(frame(&mut warm).0, FrameKind::Open);
     warm.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     assert!(warm.read(&mut [0]).is_err(), "sent early");
     warm.set_read_timeout(Some(PATIENCE)).unwrap();
     warm.write_all(&encode_opened(None)).unwrap();
-    assert_eq!(frame(&mut warm), (Kind::Data, b"early".to_vec()));
+    assert_eq!(frame(&mut warm), (FrameKind::Data, b"early".to_vec()));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn a_client_that_resets_before_the_answer_has_not_ended() {
     let (listener, address) = listener();
     let (entry, mut warm) = warmed(&listener, address);
     let client = connect(entry.address("fwd").unwrap());
-    assert_eq!(frame(&mut warm).0, Kind::Open);
+    assert_eq!(frame(&mut warm).0, FrameKind::Open);
     reset(client);
     // It may be too late for this answer; whoever writes is told of the reset then, and whoever reads shown an end.
     if warm.write_all(&encode_opened(None)).is_err() {
@@ -164,7 +164,7 @@ fn a_client_that_resets_before_the_answer_has_not_ended() {
     }
     let mut rest = Vec::new();
     let ended = warm.read_to_end(&mut rest).is_ok();
-    let is_reset = if ended { rest.first() == Some(&(Kind::Reset as u8)) } else { rest.is_empty() };
+    let is_reset = if ended { rest.first() == Some(&(FrameKind::Reset as u8)) } else { rest.is_empty() };
     assert!(is_reset, "{rest:?}");
 }
 
@@ -175,14 +175,14 @@ fn only_idempotent_requests_are_sent_before_the_answer() {
         let (entry, mut warm) = warmed(&listener, address);
         let mut client = connect(entry.address("web").unwrap());
         write!(client, "{method} http://192.0.2.1/ HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").unwrap();
-        assert_eq!(frame(&mut warm).0, Kind::Open);
+        assert_eq!(frame(&mut warm).0, FrameKind::Open);
         if !early {
             warm.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
             assert!(warm.read(&mut [0]).is_err(), "sent early");
             warm.set_read_timeout(Some(PATIENCE)).unwrap();
             warm.write_all(&encode_opened(None)).unwrap();
         }
-        assert_eq!(frame(&mut warm).0, Kind::Data);
+        assert_eq!(frame(&mut warm).0, FrameKind::Data);
     }
 }
 
@@ -199,10 +199,10 @@ fn a_reset_said_by_a_node_is_heard_before_what_is_queued_ahead_of_it_is_delivere
         peer.write_all(&encode_opened(None)).unwrap();
         if client_ends {
             client.shutdown(Shutdown::Write).unwrap();
-            assert_eq!(frame(&mut peer).0, Kind::End);
+            assert_eq!(frame(&mut peer).0, FrameKind::End);
         }
-        peer.write_all(&Header::frame(Kind::Data, &[7; 1_000_000])).unwrap();
-        peer.write_all(&Header { kind: Kind::Reset, length: 1 }.encode()).unwrap();
+        peer.write_all(&Header::frame(FrameKind::Data, &[7; 1_000_000])).unwrap();
+        peer.write_all(&Header { kind: FrameKind::Reset, length: 1 }.encode()).unwrap();
         drop(peer);
         if client_ends {
             // The end of the connection could be one that follows a stream: only what was said before it tells.
@@ -229,16 +229,16 @@ fn one_warm_connection_that_was_reset_speaks_for_the_others() {
     let (entry, mut first) = warmed(&listener, address);
     // The first one is in use while the second one is made, and used last.
     let clients = [connect(entry.address("fwd").unwrap()), connect(entry.address("fwd").unwrap())];
-    assert_eq!(frame(&mut first).0, Kind::Open);
+    assert_eq!(frame(&mut first).0, FrameKind::Open);
     let mut second = accept_open(&listener);
     for stream in [&mut first, &mut second] {
         stream.write_all(&encode_opened(None)).unwrap();
-        say(stream, Kind::End);
+        say(stream, FrameKind::End);
     }
     drop(clients);
-    assert_eq!((frame(&mut first).0, frame(&mut second).0), (Kind::End, Kind::End));
-    say(&first, Kind::Delivered);
-    say(&second, Kind::Delivered);
+    assert_eq!((frame(&mut first).0, frame(&mut second).0), (FrameKind::End, FrameKind::End));
+    say(&first, FrameKind::Delivered);
+    say(&second, FrameKind::Delivered);
     wait_until("both streams are over", || entry.busy() == 0);
     let mut client = answered_early(&entry, "fwd");
     // Which one is taken is the pool's affair.
@@ -254,7 +254,7 @@ fn one_warm_connection_that_was_reset_speaks_for_the_others() {
         at.is_some()
     });
     let mut taken = streams.remove(at.unwrap());
-    assert_eq!(frame(&mut taken).0, Kind::Open);
+    assert_eq!(frame(&mut taken).0, FrameKind::Open);
     // Behind it comes what the client has said.
     taken.read_exact(&mut [0; HEADER_BYTES + 5]).unwrap();
     reset(taken);
@@ -271,16 +271,16 @@ fn a_stream_beyond_the_connections_that_may_be_made_at_a_time_gets_one_that_come
     let (entry, mut warm) = warmed(&listener, address);
     let front = entry.address("fwd").unwrap();
     let first = answered_early(&entry, "fwd");
-    assert_eq!(frame(&mut warm).0, Kind::Open);
-    assert_eq!(frame(&mut warm), (Kind::Data, b"early".to_vec()));
+    assert_eq!(frame(&mut warm).0, FrameKind::Open);
+    assert_eq!(frame(&mut warm), (FrameKind::Data, b"early".to_vec()));
     // The peer answers none of the connections that are made for these, so that all turns are taken.
     let others: Vec<_> = (0..=TURNS).map(|_| connect(front)).collect();
     wait_until("all have begun", || entry.busy() == 1 + others.len());
     warm.write_all(&encode_opened(None)).unwrap();
     drop(first);
-    assert_eq!(frame(&mut warm).0, Kind::End);
-    say(&warm, Kind::Delivered);
-    assert_eq!(frame(&mut warm).0, Kind::Open);
+    assert_eq!(frame(&mut warm).0, FrameKind::End);
+    say(&warm, FrameKind::Delivered);
+    assert_eq!(frame(&mut warm).0, FrameKind::Open);
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::Mutex;
 use common::*;
 use ekiden_keys::Identity;
 use ekiden_relay::Relay;
-use ekiden_relay_proto::leg::{Kind, encode_failed};
+use ekiden_relay_proto::leg::{FrameKind, encode_failed};
 use ekiden_relay_proto::{Failure, FailureCode};
 
 /// What all nodes of the process have logged.
@@ -169,7 +169,7 @@ fn what_a_peer_says_that_has_not_proven_its_key_is_quoted_in_part() {
     let words = format!("node x: it \"works\" \u{202e}{}", "y".repeat(200));
     let answering = std::thread::spawn(move || {
         let mut dialler = accept(&stranger);
-        assert_eq!(peer::frame(&mut dialler).0, Kind::Hello);
+        assert_eq!(peer::frame(&mut dialler).0, FrameKind::Hello);
         let said = Failure::new(FailureCode::Authentication, words);
         dialler.write_all(&encode_failed(&said)).unwrap();
         let _ = dialler.read_to_end(&mut Vec::new());

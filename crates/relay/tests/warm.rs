@@ -12,7 +12,7 @@ use common::peer::{accept_node, frame, say};
 use common::process::{self, Process};
 use common::*;
 use ekiden_relay::Relay;
-use ekiden_relay_proto::leg::{Kind, encode_opened};
+use ekiden_relay_proto::leg::{FrameKind, encode_opened};
 use nix::sys::signal::Signal;
 
 /// What all nodes of the process have logged.
@@ -58,12 +58,12 @@ fn stirred(streams: &mut Vec<TcpStream>) -> TcpStream {
 
 /// A stream on a connection, from OPEN to DELIVERED.
 fn serve_one(stream: &mut TcpStream, client: TcpStream) {
-    assert_eq!(frame(stream).0, Kind::Open);
+    assert_eq!(frame(stream).0, FrameKind::Open);
     stream.write_all(&encode_opened(None)).unwrap();
-    say(stream, Kind::End);
+    say(stream, FrameKind::End);
     drop(client);
-    assert_eq!(frame(stream).0, Kind::End);
-    say(stream, Kind::Delivered);
+    assert_eq!(frame(stream).0, FrameKind::End);
+    say(stream, FrameKind::Delivered);
 }
 
 #[test]

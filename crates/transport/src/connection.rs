@@ -56,7 +56,7 @@ impl Connection {
                 // Sends the alert without waiting until the socket is writable: an alert is short, and all that was sent before
                 // it has been taken.
                 if let Some(tls) = &connection.tls {
-                    let _ = tls.lock().flush(|sealed| socket::send(&connection.socket, sealed, false));
+                    let _ = tls.lock().flush(|records| socket::send(&connection.socket, records, false));
                 }
                 connection.end_cleanly();
                 Err(error)
@@ -174,13 +174,13 @@ impl Connection {
     pub fn try_send(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
         match &self.tls {
             None => send(&self.socket, bytes, more),
-            Some(tls) => tls.lock().send(bytes, |sealed| send(&self.socket, sealed, false)),
+            Some(tls) => tls.lock().send(bytes, |records| send(&self.socket, records, false)),
         }
     }
 
     /// Waits until the socket has taken all bytes that [`Connection::try_send`] has taken.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        while self.owes() {
+        while self.has_pending() {
             ready!(self.socket.poll_write_ready(cx))?;
             match self.try_flush() {
                 Err(error) if is_transient(&error) => {}
@@ -205,7 +205,7 @@ impl Connection {
 
     /// Sends a last few bytes, if the socket takes them at once.
     pub fn send_last(&self, bytes: &[u8]) -> bool {
-        matches!(self.try_send(bytes, false), Ok(n) if n == bytes.len()) && !self.owes()
+        matches!(self.try_send(bytes, false), Ok(n) if n == bytes.len()) && !self.has_pending()
     }
 
     /// When the connection is closed from now on, the kernel delivers what was sent, then the end of the connection. If it
@@ -231,8 +231,8 @@ impl Connection {
     }
 
     /// Whether some bytes that [`Connection::try_send`] has taken have yet to be taken by the socket.
-    pub fn owes(&self) -> bool {
-        self.tls.as_ref().is_some_and(|tls| tls.lock().owes())
+    pub fn has_pending(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.lock().has_pending())
     }
 
     /// The memory of bytes that were received and not yet taken by the caller.
@@ -247,7 +247,7 @@ impl Connection {
 
     fn try_flush(&self) -> io::Result<()> {
         let Some(tls) = &self.tls else { return Ok(()) };
-        tls.lock().flush(|sealed| send(&self.socket, sealed, false))
+        tls.lock().flush(|records| send(&self.socket, records, false))
     }
 
     async fn shake_hands(&self) -> io::Result<()> {
@@ -326,7 +326,7 @@ fn end_cleanly(socket: &impl AsFd, tls: Option<&Tls>) {
     if let Some(tls) = tls {
         let mut session = tls.lock();
         // If this fails, the other side takes the connection for cut off, which is never a false end.
-        let _ = session.close().and_then(|()| session.flush(|sealed| socket::send(socket, sealed, false)));
+        let _ = session.close().and_then(|()| session.flush(|records| socket::send(socket, records, false)));
     }
     let _ = socket::end_on_close(socket);
 }

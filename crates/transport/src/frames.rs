@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io;
 
-use ekiden_relay_proto::leg::{HEADER_BYTES, Header, Kind, MAX_CONTROL, ProtocolError};
+use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, MAX_CONTROL, ProtocolError};
 
 use crate::connection::Connection;
 
@@ -12,7 +12,7 @@ use crate::connection::Connection;
 /// # Errors
 /// [`io::ErrorKind::UnexpectedEof`]: the connection ended. [`io::ErrorKind::InvalidData`]: the bytes are no control frame, see
 /// [`protocol_error`].
-pub async fn read_frame(stream: &Connection) -> io::Result<(Kind, Vec<u8>)> {
+pub async fn read_frame(stream: &Connection) -> io::Result<(FrameKind, Vec<u8>)> {
     let mut header = [0; HEADER_BYTES];
     match stream.receive(&mut header).await? {
         0 => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -25,14 +25,18 @@ pub async fn read_frame(stream: &Connection) -> io::Result<(Kind, Vec<u8>)> {
 ///
 /// # Errors
 /// As [`read_frame`].
-pub async fn read_rest(stream: &Connection, mut header: [u8; HEADER_BYTES], n: usize) -> io::Result<(Kind, Vec<u8>)> {
+pub async fn read_rest(
+    stream: &Connection,
+    mut header: [u8; HEADER_BYTES],
+    n: usize,
+) -> io::Result<(FrameKind, Vec<u8>)> {
     stream.receive_exact(&mut header[n..]).await?;
     let header = Header::decode(header).map_err(broken)?;
-    if matches!(header.kind, Kind::Data) {
+    if matches!(header.kind, FrameKind::Data) {
         return Err(invalid("payload where a control frame was due"));
     }
     let mut body = Vec::new();
-    if header.kind == Kind::Reset {
+    if header.kind == FrameKind::Reset {
         body.push(header.length as u8);
     } else if header.length > 0 {
         debug_assert!(header.length <= MAX_CONTROL);
@@ -46,7 +50,7 @@ pub async fn read_rest(stream: &Connection, mut header: [u8; HEADER_BYTES], n: u
 ///
 /// # Errors
 /// The connection's.
-pub async fn send(stream: &Connection, kind: Kind) -> io::Result<()> {
+pub async fn send(stream: &Connection, kind: FrameKind) -> io::Result<()> {
     stream.send_all(&Header { kind, length: 0 }.encode()).await
 }
 

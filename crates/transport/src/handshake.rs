@@ -4,7 +4,9 @@ use std::fmt::Display;
 use std::io;
 
 use ekiden_keys::{Fingerprint, random_secret};
-use ekiden_relay_proto::leg::{Acceptor, Dialler, Key, Kind, ProtocolError, decode_failed, encode_failed};
+use ekiden_relay_proto::leg::{
+    Acceptor, Dialler, FrameKind, ProtocolError, SharedSecret, decode_failed, encode_failed,
+};
 use ekiden_relay_proto::{Failure, FailureCode};
 use indexmap::IndexMap;
 use tokio::net::TcpStream;
@@ -28,8 +30,25 @@ pub enum Admission {
         /// The connection, ready for its first request.
         connection: Connection,
     },
-    /// It has not, and was told so. The text gives the reason.
-    Refused(String),
+    /// It has not.
+    Refused(Refused),
+}
+
+/// A node that is refused, and has not been told so yet.
+pub struct Refused {
+    /// Why.
+    pub why: String,
+    connection: Connection,
+    failed: Vec<u8>,
+}
+
+impl Refused {
+    /// Tells the node, and ends the connection. This may wait for ever: the node need not take the answer.
+    pub async fn tell(self) {
+        // An error means that the node has gone. It is refused either way.
+        let _ = self.connection.send_all(&self.failed).await;
+        self.connection.end_cleanly();
+    }
 }
 
 /// Authenticates both ends of `socket`, on the side that connected: proves this node, called `own`, to the other, and checks
@@ -54,8 +73,8 @@ pub async fn dial(
             let dialler = Dialler::new(shared.key.clone(), own, random_secret()?);
             stream.send_all(&dialler.hello()).await?;
             match read_frame(&stream).await? {
-                (Kind::Hello, body) => dialler.auth(&body).map(|auth| (stream, auth)).map_err(invalid),
-                (Kind::Failed, body) => {
+                (FrameKind::Hello, body) => dialler.auth(&body).map(|auth| (stream, auth)).map_err(invalid),
+                (FrameKind::Failed, body) => {
                     // Anyone may have said it: its first words, and nothing of it as it is.
                     let said: String =
                         decode_failed(&body).map_err(invalid)?.text.chars().take(UNPROVEN_WORDS).collect();
@@ -94,10 +113,7 @@ pub async fn accept(
                 Ok(name) => name,
                 Err(why) => {
                     let failure = Failure::new(FailureCode::Authentication, format_args!("node {own}: {why}"));
-                    // An error means that the node has gone. It is refused either way.
-                    let _ = connection.send_all(&encode_failed(&failure)).await;
-                    connection.end_cleanly();
-                    return Ok(Admission::Refused(why));
+                    return Ok(Admission::Refused(Refused { why, connection, failed: encode_failed(&failure) }));
                 }
             };
             Ok(Admission::Admitted { name, credential: Credential::Plain(shared.key.clone()), connection })
@@ -106,11 +122,11 @@ pub async fn accept(
 }
 
 /// Finds out whether the dialler has the shared key. Returns its name, or why it is refused.
-async fn prove(key: &Key, stream: &Connection) -> io::Result<Result<String, String>> {
+async fn prove(key: &SharedSecret, stream: &Connection) -> io::Result<Result<String, String>> {
     let refused = |why: &dyn Display| Ok(Err(why.to_string()));
     let mut acceptor = Acceptor::new(key.clone(), random_secret()?);
     let body = match read_frame(stream).await {
-        Ok((Kind::Hello, body)) => body,
+        Ok((FrameKind::Hello, body)) => body,
         Ok(_) => return Err(invalid("not a HELLO")),
         // The dialler speaks TLS and cannot read the refusal, but it can see from it that this side does not speak TLS.
         Err(error) if protocol_error(&error) == Some(&ProtocolError::Tls) => return refused(&ProtocolError::Tls),
@@ -121,9 +137,38 @@ async fn prove(key: &Key, stream: &Connection) -> io::Result<Result<String, Stri
         Err(error) => return refused(&error),
     };
     stream.send_all(&hello).await?;
-    let (Kind::Auth, body) = read_frame(stream).await? else { return Err(invalid("not an AUTH")) };
+    let (FrameKind::Auth, body) = read_frame(stream).await? else { return Err(invalid("not an AUTH")) };
     match acceptor.authenticate(&body) {
         Ok(name) => Ok(Ok(name)),
         Err(error) => refused(&error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use ekiden_relay_proto::leg::SharedSecret;
+    use tokio::net::TcpListener;
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::security::SharedKey;
+
+    #[tokio::test]
+    async fn a_refusal_is_known_although_the_other_side_takes_no_answer() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let dialler = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (socket, _) = listener.accept().await.unwrap();
+        // The dialler reads nothing, so that this side's socket is full before the handshake.
+        while timeout(Duration::from_millis(200), socket.writable()).await.is_ok() {
+            let _ = socket.try_write(&[0; 1 << 16]);
+        }
+        // The beginning of a TLS record.
+        dialler.try_write(&[22, 3, 1, 0, 200, 1, 0, 0]).unwrap();
+        let security = Security::Plain(SharedKey { key: SharedSecret([7; 32]), file: PathBuf::new() });
+        let admission = timeout(Duration::from_secs(10), accept(socket, &security, "own")).await.unwrap().unwrap();
+        assert!(matches!(admission, Admission::Refused(_)));
     }
 }

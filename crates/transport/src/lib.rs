@@ -12,7 +12,7 @@ mod session;
 mod tls;
 
 pub use connection::{Connection, Resting, is_transient};
-pub use handshake::{Admission, accept, dial};
+pub use handshake::{Admission, Refused, accept, dial};
 pub use security::{Credential, Security, SharedKey};
 pub use session::{OwnKeyRefusedError, is_own_key_refused};
 pub use tls::{PeerKeyError, Prepared};

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ekiden_keys::{Fingerprint, Identity};
-use ekiden_relay_proto::leg::Key;
+use ekiden_relay_proto::leg::SharedSecret;
 use indexmap::IndexMap;
 
 use crate::tls::Prepared;
@@ -30,7 +30,7 @@ pub enum Security<Known> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SharedKey {
     /// The key.
-    pub key: Key,
+    pub key: SharedSecret,
     /// The file that it was read from.
     pub file: PathBuf,
 }
@@ -46,7 +46,7 @@ pub enum Credential {
         theirs: Fingerprint,
     },
     /// On a plain leg: the shared key.
-    Plain(Key),
+    Plain(SharedSecret),
 }
 
 impl Security<IndexMap<String, Fingerprint>> {

@@ -16,62 +16,62 @@ use rustls::{AlertDescription, CertificateError, CommonState, Error, InvalidMess
 
 use crate::budget;
 
-/// The most payload of a record (RFC 8446 §5.1), and the bytes that a record has besides: header, content type, tag.
+/// The most payload of a record (RFC 8446 §5.1), and the other bytes of a record: header, content type, tag.
 const RECORD: usize = 16 << 10;
-const BESIDES: usize = 5 + 1 + 16;
+const RECORD_OVERHEAD: usize = 5 + 1 + 16;
 
-/// The most payload that is encrypted at a time: four full records. As records it has `SEALED_PIECE` bytes, which is also the
+/// The most payload that is encrypted at a time: four full records. As records it has `ENCRYPTED_PIECE` bytes, which is also the
 /// most that is read at a time.
 const PIECE: usize = 4 * RECORD;
-const SEALED_PIECE: usize = 4 * (RECORD + BESIDES);
+const ENCRYPTED_PIECE: usize = 4 * (RECORD + RECORD_OVERHEAD);
 
 thread_local! {
     /// The buffer in which records are decrypted.
-    static OPENING: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static DECRYPTION_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
     /// A free buffer for the next session that encrypts something.
     static SPARE: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 /// The state of a TLS connection.
 pub struct Session {
-    end: End,
+    role: Role,
     /// Received bytes that cannot be decrypted yet: the beginning of a record, or of handshake messages.
     partial: Vec<u8>,
     /// Decrypted bytes. The caller has taken the first `taken` of them.
-    opened: Vec<u8>,
+    decrypted: Vec<u8>,
     taken: usize,
-    sealed: Sealed,
-    /// Whether, and how, the other side's connection has ended. Neither way is an end of a stream.
+    encrypted: Encrypted,
+    /// Whether, and how, the other side has ended the connection. Neither way is an end of a stream.
     end_of_input: Option<EndOfInput>,
 }
 
-/// How the other side's connection ended.
+/// How the other side ended the connection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EndOfInput {
     /// With close_notify (RFC 8446 §6.1).
-    Said,
+    CloseNotify,
     /// Without close_notify. Anyone on the path can end a TCP connection.
-    Cut,
+    Truncated,
 }
 
 /// What is to be encrypted.
 #[derive(Clone, Copy)]
-enum Say<'a> {
+enum ToEncrypt<'a> {
     Nothing,
-    Bytes(&'a [u8]),
-    /// close_notify: nothing follows.
-    End,
+    Data(&'a [u8]),
+    /// Nothing follows it.
+    CloseNotify,
 }
 
 /// rustls has no common type for the two sides.
-enum End {
+enum Role {
     Client(UnbufferedClientConnection),
     Server(UnbufferedServerConnection),
 }
 
 /// Encrypted records that are to be sent.
 #[derive(Default)]
-struct Sealed {
+struct Encrypted {
     bytes: Vec<u8>,
     /// Of `bytes`, the first `filled` are in use and the first `sent` have been sent.
     sent: usize,
@@ -83,17 +83,17 @@ struct Sink<'a> {
     buffer: &'a mut [u8],
     filled: usize,
     /// Takes what `buffer` has no room for.
-    over: &'a mut Vec<u8>,
+    overflow: &'a mut Vec<u8>,
 }
 
 /// The result of one step of a session.
 enum Step {
     /// There may be more to do.
-    Again,
+    Continue,
     /// It needs more records.
-    Hungry,
+    NeedsRecords,
     /// It can encrypt, and has encrypted what it was given.
-    Open,
+    Established,
     /// The other side has closed it.
     Closed,
 }
@@ -101,17 +101,17 @@ enum Step {
 impl Session {
     /// A session of the side that connects.
     pub fn client(connection: UnbufferedClientConnection) -> Self {
-        Self::new(End::Client(connection))
+        Self::new(Role::Client(connection))
     }
 
     /// A session of the side that accepts.
     pub fn server(connection: UnbufferedServerConnection) -> Self {
-        Self::new(End::Server(connection))
+        Self::new(Role::Server(connection))
     }
 
-    fn new(end: End) -> Self {
-        let (partial, opened, sealed) = (Vec::new(), Vec::new(), Sealed::default());
-        Self { end, partial, opened, taken: 0, sealed, end_of_input: None }
+    fn new(role: Role) -> Self {
+        let (partial, decrypted, encrypted) = (Vec::new(), Vec::new(), Encrypted::default());
+        Self { role, partial, decrypted, taken: 0, encrypted, end_of_input: None }
     }
 
     /// Whether the handshake is not over.
@@ -131,27 +131,27 @@ impl Session {
 
     /// Whether [`Session::receive`] can return something without reading.
     pub fn has_more(&self) -> bool {
-        self.taken < self.opened.len() || self.end_of_input.is_some()
+        self.taken < self.decrypted.len() || self.end_of_input.is_some()
     }
 
-    /// Whether records wait to be sent.
-    pub fn owes(&self) -> bool {
-        self.sealed.sent < self.sealed.filled
+    /// Whether encrypted records are pending: the socket has not taken them yet.
+    pub fn has_pending(&self) -> bool {
+        self.encrypted.sent < self.encrypted.filled
     }
 
     /// Whether nothing is held, in either direction.
     pub fn is_at_rest(&self) -> bool {
-        !self.has_more() && !self.owes() && self.partial.is_empty()
+        !self.has_more() && !self.has_pending() && self.partial.is_empty()
     }
 
     /// The memory of bytes that were received and not taken.
     pub fn unread(&self) -> usize {
-        self.partial.capacity() + self.opened.capacity()
+        self.partial.capacity() + self.decrypted.capacity()
     }
 
     /// The memory of bytes that are to be sent.
     pub fn unsent(&self) -> usize {
-        self.sealed.bytes.capacity()
+        self.encrypted.bytes.capacity()
     }
 
     /// Decrypts what `read` returns until there is something for `buffer`. 0 is the end of the connection, if the other side
@@ -162,20 +162,20 @@ impl Session {
         mut read: impl FnMut(&mut [u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
         loop {
-            let n = self.look(buffer);
-            if n > 0 || self.taken < self.opened.len() {
+            let n = self.copy_decrypted(buffer);
+            if n > 0 || self.taken < self.decrypted.len() {
                 self.taken += n;
-                if self.taken == self.opened.len() {
-                    (self.opened, self.taken) = (Vec::new(), 0);
+                if self.taken == self.decrypted.len() {
+                    (self.decrypted, self.taken) = (Vec::new(), 0);
                 }
                 return Ok(n);
             }
             match self.end_of_input {
-                Some(EndOfInput::Said) => return Ok(0),
-                Some(EndOfInput::Cut) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Some(EndOfInput::CloseNotify) => return Ok(0),
+                Some(EndOfInput::Truncated) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 None => {}
             }
-            let n = self.take_in(buffer, &mut read)?;
+            let n = self.read_and_decrypt(buffer, &mut read)?;
             if n > 0 {
                 return Ok(n);
             }
@@ -189,15 +189,15 @@ impl Session {
         buffer: &mut [u8],
         mut read: impl FnMut(&mut [u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        while self.opened.len() - self.taken < buffer.len() && self.end_of_input.is_none() {
-            match self.take_in(&mut [], &mut read) {
+        while self.decrypted.len() - self.taken < buffer.len() && self.end_of_input.is_none() {
+            match self.read_and_decrypt(&mut [], &mut read) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.has_more() => break,
                 Err(error) => return Err(error),
             }
         }
-        match self.look(buffer) {
-            0 if self.end_of_input == Some(EndOfInput::Cut) => Err(io::ErrorKind::UnexpectedEof.into()),
+        match self.copy_decrypted(buffer) {
+            0 if self.end_of_input == Some(EndOfInput::Truncated) => Err(io::ErrorKind::UnexpectedEof.into()),
             n => Ok(n),
         }
     }
@@ -207,7 +207,7 @@ impl Session {
     pub fn send(&mut self, bytes: &[u8], mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<usize> {
         self.flush(&mut write)?;
         let bytes = &bytes[..bytes.len().min(PIECE)];
-        self.say(Say::Bytes(bytes))?;
+        self.encrypt(ToEncrypt::Data(bytes))?;
         match self.flush(&mut write) {
             Err(error) if error.kind() != io::ErrorKind::WouldBlock => Err(error),
             _ => Ok(bytes.len()),
@@ -216,40 +216,41 @@ impl Session {
 
     /// Sends the records that `write` has not taken yet.
     pub fn flush(&mut self, mut write: impl FnMut(&[u8]) -> io::Result<usize>) -> io::Result<()> {
-        while self.owes() {
-            let Sealed { bytes, sent, filled } = &mut self.sealed;
+        while self.has_pending() {
+            let Encrypted { bytes, sent, filled } = &mut self.encrypted;
             *sent += write(&bytes[*sent..*filled])?;
         }
-        if self.sealed.filled > 0 {
-            SPARE.set(std::mem::take(&mut self.sealed).bytes);
+        if self.encrypted.filled > 0 {
+            SPARE.set(std::mem::take(&mut self.encrypted).bytes);
         }
         Ok(())
     }
 
     /// Begins the handshake.
     pub fn begin(&mut self) -> io::Result<()> {
-        self.say(Say::Nothing)
+        self.encrypt(ToEncrypt::Nothing)
     }
 
     /// Encrypts close_notify, for [`Session::flush`] to send.
     pub fn close(&mut self) -> io::Result<()> {
-        if self.is_handshaking() { Ok(()) } else { self.say(Say::End) }
+        if self.is_handshaking() { Ok(()) } else { self.encrypt(ToEncrypt::CloseNotify) }
     }
 
-    fn say(&mut self, what: Say<'_>) -> io::Result<()> {
+    /// Encrypts `what`, and answers messages of TLS that have come.
+    fn encrypt(&mut self, what: ToEncrypt<'_>) -> io::Result<()> {
         let mut partial = std::mem::take(&mut self.partial);
-        let mut over = std::mem::take(&mut self.opened);
-        let mut sink = Sink { buffer: &mut [], filled: 0, over: &mut over };
+        let mut overflow = std::mem::take(&mut self.decrypted);
+        let mut sink = Sink { buffer: &mut [], filled: 0, overflow: &mut overflow };
         let used = self.process(&mut partial, &mut sink, what);
-        self.opened = over;
+        self.decrypted = overflow;
         partial.drain(..*used.as_ref().unwrap_or(&0));
         self.partial = partial;
         used.map(|_| ())
     }
 
     /// Copies decrypted bytes that were not taken. They stay.
-    fn look(&self, buffer: &mut [u8]) -> usize {
-        let rest = &self.opened[self.taken..];
+    fn copy_decrypted(&self, buffer: &mut [u8]) -> usize {
+        let rest = &self.decrypted[self.taken..];
         let n = rest.len().min(buffer.len());
         buffer[..n].copy_from_slice(&rest[..n]);
         n
@@ -257,26 +258,26 @@ impl Session {
 
     /// Reads once and decrypts what came into `buffer`. What `buffer` has no room for goes behind the decrypted bytes that wait
     /// already.
-    fn take_in(
+    fn read_and_decrypt(
         &mut self,
         buffer: &mut [u8],
         read: &mut impl FnMut(&mut [u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
-        OPENING.with_borrow_mut(|room| {
+        DECRYPTION_BUFFER.with_borrow_mut(|room| {
             let before = self.partial.len();
-            room.resize(room.len().max(before + SEALED_PIECE), 0);
+            room.resize(room.len().max(before + ENCRYPTED_PIECE), 0);
             room[..before].copy_from_slice(&self.partial);
-            let piece = if budget::is_scarce() { RECORD + BESIDES } else { SEALED_PIECE };
+            let piece = if budget::is_scarce() { RECORD + RECORD_OVERHEAD } else { ENCRYPTED_PIECE };
             let n = read(&mut room[before..before + piece])?;
             if n == 0 {
-                self.end_of_input = Some(EndOfInput::Cut);
+                self.end_of_input = Some(EndOfInput::Truncated);
                 return Ok(0);
             }
-            let mut over = std::mem::take(&mut self.opened);
-            let mut sink = Sink { buffer, filled: 0, over: &mut over };
-            let used = self.process(&mut room[..before + n], &mut sink, Say::Nothing);
+            let mut overflow = std::mem::take(&mut self.decrypted);
+            let mut sink = Sink { buffer, filled: 0, overflow: &mut overflow };
+            let used = self.process(&mut room[..before + n], &mut sink, ToEncrypt::Nothing);
             let filled = sink.filled;
-            self.opened = over;
+            self.decrypted = overflow;
             self.partial = room[used?..before + n].to_vec();
             Ok(filled)
         })
@@ -284,43 +285,43 @@ impl Session {
 
     /// Decrypts the complete records in `input`, answers messages of TLS itself, and encrypts `what` as soon as TLS allows
     /// that. Returns how much of `input` was used.
-    fn process(&mut self, input: &mut [u8], sink: &mut Sink<'_>, what: Say<'_>) -> io::Result<usize> {
+    fn process(&mut self, input: &mut [u8], sink: &mut Sink<'_>, what: ToEncrypt<'_>) -> io::Result<usize> {
         let mut used = 0;
         loop {
             let (discard, step) = self.step(&mut input[used..], sink, what);
             match step {
-                Ok(Step::Again) => used += discard,
-                Ok(Step::Hungry | Step::Open) => return Ok(used + discard),
+                Ok(Step::Continue) => used += discard,
+                Ok(Step::NeedsRecords | Step::Established) => return Ok(used + discard),
                 Ok(Step::Closed) => {
-                    self.end_of_input = Some(EndOfInput::Said);
+                    self.end_of_input = Some(EndOfInput::CloseNotify);
                     return match what {
-                        Say::Bytes(_) => Err(io::ErrorKind::BrokenPipe.into()),
-                        Say::Nothing | Say::End => Ok(input.len()),
+                        ToEncrypt::Data(_) => Err(io::ErrorKind::BrokenPipe.into()),
+                        ToEncrypt::Nothing | ToEncrypt::CloseNotify => Ok(input.len()),
                     };
                 }
                 Err(error) => {
                     // One more step encrypts the alert that tells the other side.
-                    let _ = self.step(&mut input[used..], sink, Say::Nothing);
-                    // From now on nothing that arrives is looked at.
-                    self.end_of_input = Some(EndOfInput::Cut);
+                    let _ = self.step(&mut input[used..], sink, ToEncrypt::Nothing);
+                    // From now on nothing that arrives is decrypted.
+                    self.end_of_input = Some(EndOfInput::Truncated);
                     // Before it has seen this side's key nobody can refuse that.
-                    return Err(told(&error, self.common().negotiated_cipher_suite().is_some()));
+                    return Err(explained(&error, self.common().negotiated_cipher_suite().is_some()));
                 }
             }
         }
     }
 
-    fn step(&mut self, input: &mut [u8], sink: &mut Sink<'_>, what: Say<'_>) -> (usize, Result<Step, Error>) {
-        match &mut self.end {
-            End::Client(end) => step(end.process_tls_records(input), sink, &mut self.sealed, what),
-            End::Server(end) => step(end.process_tls_records(input), sink, &mut self.sealed, what),
+    fn step(&mut self, input: &mut [u8], sink: &mut Sink<'_>, what: ToEncrypt<'_>) -> (usize, Result<Step, Error>) {
+        match &mut self.role {
+            Role::Client(connection) => step(connection.process_tls_records(input), sink, &mut self.encrypted, what),
+            Role::Server(connection) => step(connection.process_tls_records(input), sink, &mut self.encrypted, what),
         }
     }
 
     fn common(&self) -> &CommonState {
-        match &self.end {
-            End::Client(end) => end,
-            End::Server(end) => end,
+        match &self.role {
+            Role::Client(connection) => connection,
+            Role::Server(connection) => connection,
         }
     }
 }
@@ -328,8 +329,8 @@ impl Session {
 fn step<Data>(
     status: UnbufferedStatus<'_, '_, Data>,
     sink: &mut Sink<'_>,
-    sealed: &mut Sealed,
-    what: Say<'_>,
+    encrypted: &mut Encrypted,
+    what: ToEncrypt<'_>,
 ) -> (usize, Result<Step, Error>) {
     let UnbufferedStatus { mut discard, state } = status;
     let step = match state {
@@ -341,33 +342,33 @@ fn step<Data>(
                     sink.put(record.payload);
                 }
                 Some(Err(error)) => break Err(error),
-                None => break Ok(Step::Again),
+                None => break Ok(Step::Continue),
             }
         },
-        Ok(ConnectionState::EncodeTlsData(mut data)) => sealed.fill(|room| match data.encode(room) {
+        Ok(ConnectionState::EncodeTlsData(mut data)) => encrypted.fill(|room| match data.encode(room) {
             Err(EncodeError::InsufficientSize(size)) => Ok(Err(size)),
             Err(EncodeError::AlreadyEncoded) => Err(Error::EncryptError),
             Ok(n) => Ok(Ok(n)),
         }),
         Ok(ConnectionState::TransmitTlsData(data)) => {
-            // The record waits in `sealed`, and is sent in its turn.
+            // The record waits in `encrypted`, and is sent in its turn.
             data.done();
-            Ok(Step::Again)
+            Ok(Step::Continue)
         }
         Ok(ConnectionState::WriteTraffic(mut traffic)) => {
-            let seal = |written: Result<usize, EncryptError>| match written {
+            let result = |written: Result<usize, EncryptError>| match written {
                 Err(EncryptError::InsufficientSize(size)) => Ok(Err(size)),
                 Err(EncryptError::EncryptExhausted) => Err(Error::EncryptError),
                 Ok(n) => Ok(Ok(n)),
             };
-            let sealed = match what {
-                Say::Nothing => Ok(Step::Open),
-                Say::Bytes(bytes) => sealed.fill(|room| seal(traffic.encrypt(bytes, room))),
-                Say::End => sealed.fill(|room| seal(traffic.queue_close_notify(room))),
+            let filled = match what {
+                ToEncrypt::Nothing => Ok(Step::Established),
+                ToEncrypt::Data(bytes) => encrypted.fill(|room| result(traffic.encrypt(bytes, room))),
+                ToEncrypt::CloseNotify => encrypted.fill(|room| result(traffic.queue_close_notify(room))),
             };
-            sealed.map(|_| Step::Open)
+            filled.map(|_| Step::Established)
         }
-        Ok(ConnectionState::BlockedHandshake) => Ok(Step::Hungry),
+        Ok(ConnectionState::BlockedHandshake) => Ok(Step::NeedsRecords),
         Ok(ConnectionState::PeerClosed | ConnectionState::Closed) => Ok(Step::Closed),
         // Early data is switched off, and there are no other states.
         Ok(_) => Err(Error::General("early data".into())),
@@ -377,22 +378,22 @@ fn step<Data>(
 
 impl Sink<'_> {
     fn put(&mut self, bytes: &[u8]) {
-        // Once bytes are in `over`, all further ones go there, to keep their order.
-        let room = if self.over.is_empty() { self.buffer.len() - self.filled } else { 0 };
+        // Once bytes are in `overflow`, all further ones go there, to keep their order.
+        let room = if self.overflow.is_empty() { self.buffer.len() - self.filled } else { 0 };
         let (now, later) = bytes.split_at(bytes.len().min(room));
         self.buffer[self.filled..self.filled + now.len()].copy_from_slice(now);
         self.filled += now.len();
-        self.over.extend_from_slice(later);
+        self.overflow.extend_from_slice(later);
     }
 }
 
-impl Sealed {
+impl Encrypted {
     /// Lets `write` append a record. If `write` asks for more room, it gets it and is called once more.
     fn fill(
         &mut self,
         mut write: impl FnMut(&mut [u8]) -> Result<Result<usize, InsufficientSizeError>, Error>,
     ) -> Result<Step, Error> {
-        let usual = if budget::is_scarce() { 0 } else { SEALED_PIECE };
+        let usual = if budget::is_scarce() { 0 } else { ENCRYPTED_PIECE };
         if self.bytes.is_empty() && usual > 0 {
             self.bytes = SPARE.take();
         }
@@ -402,7 +403,7 @@ impl Sealed {
             written = write(&mut self.bytes[self.filled..])?;
         }
         self.filled += written.map_err(|_| Error::EncryptError)?;
-        Ok(Step::Again)
+        Ok(Step::Continue)
     }
 }
 
@@ -423,7 +424,7 @@ pub fn is_own_key_refused(error: &io::Error) -> bool {
 
 /// Turns an error of TLS into one for whoever runs a node. [`io::ErrorKind::PermissionDenied`]: one of the two nodes refuses
 /// the other's key. [`io::ErrorKind::InvalidData`]: anything else. `is_known`: the other side may have seen this one's key.
-fn told(error: &Error, is_known: bool) -> io::Error {
+fn explained(error: &Error, is_known: bool) -> io::Error {
     use io::ErrorKind::{InvalidData, PermissionDenied};
     let plain = "it does not speak TLS: it has a plain_key_file, or is no ekiden node";
     match error {

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 
-use super::{MESSAGE_BYTES, PATIENCE, Path, echo, joined};
+use super::{IO_TIMEOUT, MESSAGE_BYTES, Path, echo, joined};
 
 /// Connections made and closed before the first look, so that what is made once does not count.
 const WARM_UP: usize = 50;
@@ -45,8 +45,8 @@ fn measure(path: Path, connections: usize, memory: impl Fn() -> Result<u64>) -> 
 /// Opens connections one after the other; each carries a message there and back.
 fn hold(path: Path, connections: usize) -> Result<Vec<TcpStream>> {
     let one = || -> std::io::Result<TcpStream> {
-        let mut socket = TcpStream::connect_timeout(&path.connect, PATIENCE)?;
-        socket.set_read_timeout(Some(PATIENCE))?;
+        let mut socket = TcpStream::connect_timeout(&path.connect, IO_TIMEOUT)?;
+        socket.set_read_timeout(Some(IO_TIMEOUT))?;
         let mut message = [0x5a; MESSAGE_BYTES];
         socket.write_all(&message)?;
         socket.read_exact(&mut message)?;

@@ -10,7 +10,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use socket2::{Domain, Socket, Type};
 
 use super::echo::{self, BATCH, TICK_MS};
-use super::{Cpu, Interval, MESSAGE_BYTES, PATIENCE, Path, Times, joined, observe};
+use super::{Cpu, IO_TIMEOUT, Interval, MESSAGE_BYTES, Path, Times, joined, observe};
 
 /// Runs with `in_flight` connections at any time. Every one of them must be answered.
 pub fn run(path: Path, in_flight: usize, times: Times, cpu: Cpu) -> Result<Interval> {
@@ -52,7 +52,7 @@ fn client(path: Path, in_flight: usize, finish: &AtomicBool, done: &AtomicU64) -
     while open > 0 {
         let ready = epoll.wait(&mut events, TICK_MS)?;
         quiet_ms = if ready > 0 { 0 } else { quiet_ms + u128::from(TICK_MS) };
-        if quiet_ms > PATIENCE.as_millis() {
+        if quiet_ms > IO_TIMEOUT.as_millis() {
             bail!("{open} short connections get no answer");
         }
         for event in &events[..ready] {

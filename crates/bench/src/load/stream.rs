@@ -12,7 +12,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use nix::sys::socket::{MsgFlags, recv};
 
 use super::echo::{BATCH, TICK_MS};
-use super::{Cpu, Interval, PATIENCE, Path, Times, joined, observe};
+use super::{Cpu, IO_TIMEOUT, Interval, Path, Times, joined, observe};
 use crate::process;
 use crate::stats::jain;
 
@@ -136,12 +136,12 @@ fn watch(ends: &[End], flags: EpollFlags) -> Result<Epoll> {
     Ok(epoll)
 }
 
-/// Fails when nothing was ready for [`PATIENCE`].
+/// Fails when nothing was ready for [`IO_TIMEOUT`].
 fn wait(epoll: &Epoll, events: &mut [EpollEvent], quiet_ms: &mut u128) -> Result<usize> {
     let ready = epoll.wait(events, TICK_MS)?;
     *quiet_ms = if ready > 0 { 0 } else { *quiet_ms + u128::from(TICK_MS) };
-    if *quiet_ms > PATIENCE.as_millis() {
-        bail!("nothing moves for {} s", PATIENCE.as_secs());
+    if *quiet_ms > IO_TIMEOUT.as_millis() {
+        bail!("nothing moves for {} s", IO_TIMEOUT.as_secs());
     }
     Ok(ready)
 }

@@ -62,14 +62,6 @@ pub fn all_registered() -> anyhow::Result<Vec<Registration>> {
     if all.is_empty() { Err(NothingThere.into()) } else { Ok(all) }
 }
 
-/// A parameter's value as people write it.
-pub fn number(value: f64) -> String {
-    match value.abs() {
-        size if size > 0.0 && size < 1e-3 => format!("{value:e}"),
-        _ => value.to_string(),
-    }
-}
-
 /// Whether the kernel's file system of eBPF objects is there.
 pub fn has_mount() -> bool {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();

@@ -1,7 +1,7 @@
 //! `ekiden congestion status`.
 
 use ekiden_bpf::{is_pinned, registered};
-use ekiden_congestion::{Algorithm, CongestionParameters};
+use ekiden_congestion::{Algorithm, CongestionParameters, Parameter};
 use serde_json::{Map, Value, json};
 
 use super::kernel;
@@ -50,12 +50,12 @@ impl Status {
             Some(Ok(settings)) => {
                 for (key, value) in settings.iter().filter(|(key, _)| self.algorithm.reads(key.name)) {
                     text += &match value == key.default {
-                        true => format!("    {:<22} {}\n", key.name, kernel::number(value)),
+                        true => format!("    {:<22} {}\n", key.name, Parameter::written(value)),
                         false => format!(
                             "  * {:<22} {}  (default {})\n",
                             key.name,
-                            kernel::number(value),
-                            kernel::number(key.default)
+                            Parameter::written(value),
+                            Parameter::written(key.default)
                         ),
                     };
                 }

@@ -12,7 +12,7 @@ pub const MAX_CONTROL: u32 = 4096;
 /// What a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Kind {
+pub enum FrameKind {
     /// First frame in each direction: version and nonce.
     Hello = 1,
     /// The dialler's proof.
@@ -37,8 +37,8 @@ pub enum Kind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Header {
     /// What the frame is.
-    pub kind: Kind,
-    /// The bytes that follow; for [`Kind::Reset`] a code instead.
+    pub kind: FrameKind,
+    /// The bytes that follow; for [`FrameKind::Reset`] a code instead.
     pub length: u32,
 }
 
@@ -58,13 +58,13 @@ pub enum ProtocolError {
     #[error("{kind:?} frame of {length} bytes")]
     Length {
         /// The frame.
-        kind: Kind,
+        kind: FrameKind,
         /// Its length field.
         length: u32,
     },
     /// A known frame where it has no place.
     #[error("{0:?} frame out of place")]
-    OutOfPlace(Kind),
+    OutOfPlace(FrameKind),
 }
 
 impl Header {
@@ -83,15 +83,15 @@ impl Header {
     pub fn decode(bytes: [u8; HEADER_BYTES]) -> Result<Self, ProtocolError> {
         let [kind, flags, r0, r1, length @ ..] = bytes;
         let kind = match kind {
-            1 => Kind::Hello,
-            2 => Kind::Auth,
-            3 => Kind::Open,
-            4 => Kind::Opened,
-            5 => Kind::Failed,
-            6 => Kind::Data,
-            7 => Kind::End,
-            8 => Kind::Reset,
-            9 => Kind::Delivered,
+            1 => FrameKind::Hello,
+            2 => FrameKind::Auth,
+            3 => FrameKind::Open,
+            4 => FrameKind::Opened,
+            5 => FrameKind::Failed,
+            6 => FrameKind::Data,
+            7 => FrameKind::End,
+            8 => FrameKind::Reset,
+            9 => FrameKind::Delivered,
             other if Self::is_tls(other) => return Err(ProtocolError::Tls),
             other => return Err(ProtocolError::UnknownType(other)),
         };
@@ -100,9 +100,9 @@ impl Header {
         }
         let length = u32::from_be_bytes(length);
         let allowed = match kind {
-            Kind::Data => 1..=MAX_DATA,
-            Kind::End | Kind::Delivered => 0..=0,
-            Kind::Reset => 0..=255,
+            FrameKind::Data => 1..=MAX_DATA,
+            FrameKind::End | FrameKind::Delivered => 0..=0,
+            FrameKind::Reset => 0..=255,
             _ => 1..=MAX_CONTROL,
         };
         if !allowed.contains(&length) {
@@ -112,7 +112,7 @@ impl Header {
     }
 
     /// A whole frame with a body.
-    pub fn frame(kind: Kind, body: &[u8]) -> Vec<u8> {
+    pub fn frame(kind: FrameKind, body: &[u8]) -> Vec<u8> {
         let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
         let mut out = Self { kind, length }.encode().to_vec();
         out.extend_from_slice(body);
@@ -187,16 +187,16 @@ impl FrameDecoder {
         self.have = 0;
         let header = Header::decode(self.header)?;
         match header.kind {
-            Kind::Data => {
+            FrameKind::Data => {
                 self.payload = header.length;
                 Ok(Some(Event::Data(header.length)))
             }
-            Kind::End => Ok(Some(Event::End)),
-            Kind::Delivered if self.has_said_end => {
+            FrameKind::End => Ok(Some(Event::End)),
+            FrameKind::Delivered if self.has_said_end => {
                 self.is_delivered = true;
                 Ok(Some(Event::Delivered))
             }
-            Kind::Reset => Ok(Some(Event::Reset(header.length as u8))),
+            FrameKind::Reset => Ok(Some(Event::Reset(header.length as u8))),
             other => Err(ProtocolError::OutOfPlace(other)),
         }
     }

@@ -7,7 +7,7 @@ use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
 use super::VERSION;
-use super::frame::{Header, Kind};
+use super::frame::{FrameKind, Header};
 use super::messages::is_node_name;
 
 /// The bytes of a nonce.
@@ -19,9 +19,9 @@ const MAC_BYTES: usize = 32;
 /// Random bytes, fresh for every connection.
 pub type Nonce = [u8; NONCE_BYTES];
 
-/// The key that nodes share. It is not printed.
+/// The key that nodes on a plain leg share. It is not printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Key(pub [u8; 32]);
+pub struct SharedSecret(pub [u8; 32]);
 
 /// Why a connection between two nodes was not established.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,7 +40,7 @@ pub enum HandshakeError {
 /// The side that connects.
 #[derive(Debug)]
 pub struct Dialler {
-    key: Key,
+    key: SharedSecret,
     name: String,
     nonce: Nonce,
 }
@@ -48,13 +48,13 @@ pub struct Dialler {
 /// The side that accepts.
 #[derive(Debug)]
 pub struct Acceptor {
-    key: Key,
+    key: SharedSecret,
     nonce: Nonce,
     /// The dialler's nonce, once known.
     theirs: Option<Nonce>,
 }
 
-impl Key {
+impl SharedSecret {
     /// Reads 64 hexadecimal digits, with white space around them.
     pub fn from_hex(text: &str) -> Option<Self> {
         let digits = text.trim().as_bytes();
@@ -80,9 +80,9 @@ impl Key {
     }
 }
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for SharedSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Key(secret)")
+        f.write_str("SharedSecret(secret)")
     }
 }
 
@@ -91,7 +91,7 @@ const ACCEPTOR: &[u8; 16] = b"ekiden/1 accepts";
 
 impl Dialler {
     /// A node called `name` is about to connect. `nonce` must be random.
-    pub fn new(key: Key, name: &str, nonce: Nonce) -> Self {
+    pub fn new(key: SharedSecret, name: &str, nonce: Nonce) -> Self {
         Self { key, name: name.into(), nonce }
     }
 
@@ -99,7 +99,7 @@ impl Dialler {
     pub fn hello(&self) -> Vec<u8> {
         let mut body = vec![VERSION];
         body.extend(self.nonce);
-        Header::frame(Kind::Hello, &body)
+        Header::frame(FrameKind::Hello, &body)
     }
 
     /// Takes the body of the acceptor's HELLO; returns the AUTH frame, behind which OPEN may follow at once.
@@ -111,13 +111,13 @@ impl Dialler {
         let mac = self.key.proof(DIALLER, &self.nonce, &nonce, &self.name);
         let mut body = mac.finalize().into_bytes().to_vec();
         body.extend(self.name.as_bytes());
-        Ok(Header::frame(Kind::Auth, &body))
+        Ok(Header::frame(FrameKind::Auth, &body))
     }
 }
 
 impl Acceptor {
     /// A node waits for the first frame. `nonce` must be random.
-    pub fn new(key: Key, nonce: Nonce) -> Self {
+    pub fn new(key: SharedSecret, nonce: Nonce) -> Self {
         Self { key, nonce, theirs: None }
     }
 
@@ -131,7 +131,7 @@ impl Acceptor {
         let mut body = vec![VERSION];
         body.extend(self.nonce);
         body.extend(self.key.proof(ACCEPTOR, &theirs, &self.nonce, "").finalize().into_bytes());
-        Ok(Header::frame(Kind::Hello, &body))
+        Ok(Header::frame(FrameKind::Hello, &body))
     }
 
     /// Takes the body of AUTH; returns the dialler's name, which is now proven.

@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use super::frame::{Header, Kind};
+use super::frame::{FrameKind, Header};
 use crate::failure::{Failure, FailureCode};
 use crate::target::{Host, Target};
 
@@ -26,7 +26,7 @@ pub struct Open {
 /// A body that is not what its frame's type says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("malformed {0:?} frame")]
-pub struct MessageError(pub Kind);
+pub struct MessageError(pub FrameKind);
 
 /// Node names: 1 to [`MAX_NAME`] ASCII letters, digits, `-`, `_` and `.`.
 pub fn is_node_name(name: &str) -> bool {
@@ -53,13 +53,13 @@ impl Open {
             put_ip(&mut body, client.ip());
             body.extend(client.port().to_be_bytes());
         }
-        Header::frame(Kind::Open, &body)
+        Header::frame(FrameKind::Open, &body)
     }
 
     /// Reads a body.
     pub fn decode(body: &[u8]) -> Result<Self, MessageError> {
         let mut reader = Reader { rest: body };
-        reader.open().filter(|_| reader.rest.is_empty()).ok_or(MessageError(Kind::Open))
+        reader.open().filter(|_| reader.rest.is_empty()).ok_or(MessageError(FrameKind::Open))
     }
 }
 
@@ -69,26 +69,26 @@ pub fn encode_opened(bound: Option<SocketAddr>) -> Vec<u8> {
     let mut body = Vec::new();
     put_ip(&mut body, bound.ip());
     body.extend(bound.port().to_be_bytes());
-    Header::frame(Kind::Opened, &body)
+    Header::frame(FrameKind::Opened, &body)
 }
 
 /// Reads the body of OPENED.
 pub fn decode_opened(body: &[u8]) -> Result<SocketAddr, MessageError> {
     let mut reader = Reader { rest: body };
-    reader.address().filter(|_| reader.rest.is_empty()).ok_or(MessageError(Kind::Opened))
+    reader.address().filter(|_| reader.rest.is_empty()).ok_or(MessageError(FrameKind::Opened))
 }
 
 /// The FAILED frame.
 pub fn encode_failed(failure: &Failure) -> Vec<u8> {
     let mut body = vec![failure.code as u8];
     body.extend(failure.text.as_bytes());
-    Header::frame(Kind::Failed, &body)
+    Header::frame(FrameKind::Failed, &body)
 }
 
 /// Reads the body of FAILED.
 pub fn decode_failed(body: &[u8]) -> Result<Failure, MessageError> {
-    let (code, text) = body.split_first().ok_or(MessageError(Kind::Failed))?;
-    let text = std::str::from_utf8(text).map_err(|_| MessageError(Kind::Failed))?;
+    let (code, text) = body.split_first().ok_or(MessageError(FrameKind::Failed))?;
+    let text = std::str::from_utf8(text).map_err(|_| MessageError(FrameKind::Failed))?;
     Ok(Failure::new(FailureCode::from_wire(*code), text))
 }
 

@@ -9,28 +9,29 @@ use std::path::Path;
 use ekiden_keys::Fingerprint;
 use toml_edit::{DocumentMut, InlineTable, Item, Table, TableLike, Value, value};
 
+use super::raw::RawKind;
 use super::{Config, ConfigError};
 
 /// What to do if the configuration has a node of this name already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Known {
-    /// The known node stays as it is, and the new one is refused.
-    Stays,
-    /// The known node gets the new address and fingerprint. Its other settings stay.
-    Changes,
+pub enum IfPresent {
+    /// It stays as it is, and the new one is refused.
+    Refuse,
+    /// It gets the new address and fingerprint. Its other settings stay.
+    Replace,
 }
 
 /// Adds a peer, or changes one. Returns whether it was there.
 ///
 /// # Errors
-/// There is a peer of this name and `known` is [`Known::Stays`], the fingerprint is that of this node's own key, the file cannot
-/// be read, or a node would not accept the result.
+/// There is a peer of this name and `if_present` is [`IfPresent::Refuse`], the fingerprint is that of this node's own key, the file
+/// cannot be read, or a node would not accept the result.
 pub fn add_peer(
     file: &Path,
     name: &str,
     address: &str,
     fingerprint: Fingerprint,
-    known: Known,
+    if_present: IfPresent,
 ) -> Result<bool, ConfigError> {
     edit(file, Some(fingerprint), |document| {
         let peers = document.entry("peer").or_insert_with(|| {
@@ -39,7 +40,7 @@ pub fn add_peer(
             Item::Table(all)
         });
         let was_there = peers.get(name).is_some();
-        if was_there && known == Known::Stays {
+        if was_there && if_present == IfPresent::Refuse {
             return Err(format!("there is a [peer.{name}] already; --replace changes its address and fingerprint"));
         }
         let peer = table(child(peers, name)?)?;
@@ -53,19 +54,19 @@ pub fn add_peer(
 /// one leg listener. Returns the listener's name, and whether the node was there.
 ///
 /// # Errors
-/// The listener has a node of this name and `known` is [`Known::Stays`], or it has another node with this key; the key is this
-/// node's own; there is no such listener, or no name and more than one; the file cannot be read, or a node would not accept the
-/// result.
+/// The listener has a node of this name and `if_present` is [`IfPresent::Refuse`], or it has another node with this key; the key is
+/// this node's own; there is no such listener, or no name and more than one; the file cannot be read, or a node would not accept
+/// the result.
 pub fn allow_node(
     file: &Path,
     listener: Option<&str>,
     name: &str,
     fingerprint: Fingerprint,
-    known: Known,
+    if_present: IfPresent,
 ) -> Result<(String, bool), ConfigError> {
     edit(file, Some(fingerprint), |document| {
         let Some(listen) = document.get_mut("listen") else { return Err("there is no leg listener".into()) };
-        let is_leg = |item: &Item| item.get("kind").and_then(Item::as_str) == Some("leg");
+        let is_leg = |item: &Item| item.get("kind").and_then(Item::as_str) == Some(RawKind::Leg.word());
         let all = table(listen)?.iter().filter(|(_, item)| is_leg(item)).map(|(name, _)| name.to_owned());
         let all: Vec<String> = all.collect();
         let chosen = match (listener, &all[..]) {
@@ -77,7 +78,7 @@ pub fn allow_node(
         };
         let nodes = table(child(child(listen, &chosen)?, "nodes")?)?;
         let before = nodes.get(name).map(|before| before.as_str().unwrap_or_default());
-        if let Some(before) = before.filter(|_| known == Known::Stays) {
+        if let Some(before) = before.filter(|_| if_present == IfPresent::Refuse) {
             return Err(format!("[listen.{chosen}] has a node '{name}' already: {before}; --replace changes it"));
         }
         let was_there = before.is_some();

@@ -24,7 +24,7 @@ pub struct Key {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
     /// Its name in the file. Empty for the keys at the top.
-    pub name: &'static str,
+    pub name: String,
     /// Its keys, in the order in which they are best read.
     pub keys: Vec<Key>,
 }
@@ -123,35 +123,112 @@ impl Display for Section {
     }
 }
 
+/// Words as the reference lists them: `"a", "b" or "c"`.
+pub fn one_of(words: &[&str]) -> String {
+    let quoted: Vec<String> = words.iter().map(|word| format!("{word:?}")).collect();
+    match quoted.split_last() {
+        Some((last, [])) => last.clone(),
+        Some((last, others)) => format!("{} or {last}", others.join(", ")),
+        None => String::new(),
+    }
+}
+
 /// Defines a table of the file: the structure that it is read into, and the description of its keys. Each key's doc comment is
 /// its meaning.
+///
+/// A row is `KEY: TYPE = VALUES`, and the field has this type. What follows says what holds without the key:
+/// - `, default VALUE`: the field is optional, and the method of the same name returns the value in force. The description
+///   shows the default, or the WORDS in `, shown WORDS`.
+/// - `, unset WORDS`: the words say what holds, where that is no value of the key.
+///
+/// `tables` are the tables below this one, each with the descriptions of its keys.
 macro_rules! section {
+    (@field $type:ty) => { $type };
+    (@field $type:ty, $default:expr) => { Option<serde_spanned::Spanned<$type>> };
+    (@shown $default:expr) => { $default.to_string() };
+    (@shown $default:expr, $shown:literal) => { $shown.to_owned() };
     (
         $(#[$attribute:meta])*
         $name:ident: $title:literal
-        $(#[doc = $help:literal] $key:ident: $type:ty = $values:expr $(, default $default:expr)?;)+
+        $(
+            #[doc = $help:literal]
+            $key:ident: $type:ty = $values:expr $(, unset $unset:expr)? $(, default $default:expr $(, shown $shown:literal)?)?;
+        )+
+        $(tables { $($table:ident: $table_type:ty = $sections:expr;)+ })?
     ) => {
         $(#[$attribute])*
         #[derive(Debug, serde::Deserialize)]
         #[serde(deny_unknown_fields)]
         pub struct $name {
-            $(#[doc = $help] pub $key: $type,)+
+            $(#[doc = $help] pub $key: section!(@field $type $(, $default)?),)+
+            $($(#[serde(default)] pub $table: $table_type,)+)?
         }
 
         impl $name {
             /// Its keys.
             pub fn section() -> $crate::config::keys::Section {
                 $crate::config::keys::Section {
-                    name: $title,
+                    name: $title.into(),
                     keys: vec![$($crate::config::keys::Key {
                         name: stringify!($key),
                         values: $values.into(),
-                        default: Vec::<String>::from([$($default.to_string())?]).concat(),
+                        default: Vec::<String>::from([
+                            $($unset.to_string())? $(section!(@shown $default $(, $shown)?))?
+                        ]).concat(),
                         meaning: $help.trim_ascii(),
                     }),+],
                 }
             }
+
+            $($(
+                #[doc = concat!("The value of `", stringify!($key), "` in force.")]
+                pub fn $key(&self) -> $type {
+                    self.$key.as_ref().map_or_else(|| $default, |value| value.get_ref().clone())
+                }
+            )?)+
         }
+
+        $(impl $name {
+            /// Its keys and those of its tables.
+            pub fn sections() -> Vec<$crate::config::keys::Section> {
+                let mut all = vec![Self::section()];
+                $(all.extend($sections);)+
+                all
+            }
+        })?
     };
 }
 pub(super) use section;
+
+/// Defines a value that is one of several words: how it is read, listed and written.
+macro_rules! words {
+    (
+        $(#[$attribute:meta])*
+        $name:ident { $($(#[$doc:meta])* $variant:ident = $word:literal,)+ }
+    ) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Deserialize)]
+        pub enum $name {
+            $($(#[$doc])* #[serde(rename = $word)] $variant,)+
+        }
+
+        impl $name {
+            /// The word for it in the configuration.
+            pub fn word(self) -> &'static str {
+                match self {
+                    $(Self::$variant => $word,)+
+                }
+            }
+
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// All words, as the reference lists them.
+            pub(crate) fn values() -> String {
+                let words: Vec<&str> = Self::ALL.iter().map(|one| one.word()).collect();
+                $crate::config::keys::one_of(&words)
+            }
+        }
+    };
+}
+pub(super) use words;

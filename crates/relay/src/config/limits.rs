@@ -15,7 +15,8 @@ const DAY: Time = Time::secs(86_400);
 /// A value that is not in its range: its place in the file, and the error.
 pub type OutOfRange = (Range<usize>, String);
 
-/// Defines `[limits]`. A key with the default `none` limits nothing unless it is set.
+/// Defines `[limits]`. A key with the default `none` limits nothing unless it is set. `or KEY` makes the value of another key the
+/// default, if that key is set.
 macro_rules! limits {
     (@type $kind:ty, none) => { Option<<$kind as Quantity>::Value> };
     (@type $kind:ty, $default:expr) => { <$kind as Quantity>::Value };
@@ -25,7 +26,7 @@ macro_rules! limits {
     (@default $default:expr) => { $default.shown() };
     (@written $kind:ty, $value:expr, none) => { $value.as_ref().map(<$kind as Quantity>::written) };
     (@written $kind:ty, $value:expr, $default:expr) => { Some(<$kind as Quantity>::written(&$value)) };
-    ($(#[doc = $help:literal] $key:ident: $kind:ty = $default:tt, $range:expr;)+) => {
+    ($(#[doc = $help:literal] $key:ident: $kind:ty = $default:tt $(or $other:ident)?, $range:expr;)+) => {
         /// `[limits]` as it is written.
         #[derive(Debug, Default, Deserialize)]
         #[serde(deny_unknown_fields)]
@@ -45,7 +46,10 @@ macro_rules! limits {
         impl RawLimits {
             pub fn resolve(&self) -> Result<Limits, OutOfRange> {
                 Ok(Limits {
-                    $($key: limits!(@resolve within(&self.$key, stringify!($key), $range)?, $default),)+
+                    $($key: limits!(
+                        @resolve within(&self.$key, stringify!($key), $range)?$(.or(set(&self.$other)))?,
+                        $default
+                    ),)+
                     limits_clients: self.client_connections.is_some(),
                 })
             }
@@ -55,10 +59,10 @@ macro_rules! limits {
                 let keys = vec![$(Key {
                     name: stringify!($key),
                     values: range(&$range),
-                    default: limits!(@default $default),
+                    default: limits!(@default $default) $(+ concat!(", or `", stringify!($other), "` if that is set"))?,
                     meaning: $help.trim_ascii(),
                 }),+];
-                Section { name: "[limits]", keys }
+                Section { name: "[limits]".into(), keys }
             }
         }
 
@@ -79,8 +83,9 @@ limits! {
     client_connections: Count = (Count(4096)), Count(1)..=Count(1_000_000);
     /// New connections per second of one client's address, and as many at once.
     client_rate: Count = (Count(1000)), Count(1)..=Count(1_000_000);
-    /// The same for clients at a loopback address. If `client_rate` is set, its value is the default.
-    loopback_rate: Count = (Count(1_000_000)), Count(1)..=Count(1_000_000);
+    // Programs on this machine may connect faster. Whoever sets `client_rate` alone may want to limit them too.
+    /// The same for clients at a loopback address.
+    loopback_rate: Count = (Count(1_000_000)) or client_rate, Count(1)..=Count(1_000_000);
     /// Connections at one time of each user, where a listener has `users`.
     user_connections: Count = (Count(4096)), Count(1)..=Count(1_000_000);
     /// New connections per second of each user, and as many at once.
@@ -126,7 +131,10 @@ fn within<Q: Quantity>(
             let message = format!("limits.{key} must be from {}", range(&allowed));
             Err((value.span(), message))
         }
-        Some(value) => Ok(Some(*value.get_ref())),
-        None => Ok(None),
+        value => Ok(set(value)),
     }
+}
+
+fn set<Q: Quantity>(raw: &Option<Spanned<Q>>) -> Option<Q> {
+    raw.as_ref().map(|value| *value.get_ref())
 }

@@ -3,42 +3,40 @@
 
 use std::ops::RangeInclusive;
 
+use ekiden_congestion::{PARAMETERS, Parameter};
+use ekiden_relay_proto::proxy_protocol::Version;
 use ekiden_units::{Bytes, Time};
 use indexmap::IndexMap;
-use serde::Deserialize;
 use serde_spanned::Spanned;
 
-use super::keys::{Count, Key, Section, range, section};
+use super::Reply;
+use super::keys::{Count, Key, Section, range, section, words};
 pub use super::limits::RawLimits;
 
 /// Worker threads.
 pub const THREADS: RangeInclusive<Count> = Count(1)..=Count(256);
 
-/// The default of `keepalive`.
-pub const KEEPALIVE: Time = Time::secs(60);
-
 pub const BUFFERS: RangeInclusive<Bytes> = Bytes::kib(4)..=Bytes::mib(1024);
 pub const KEEPALIVES: RangeInclusive<Time> = Time::secs(1)..=Time::secs(9 * 3600);
 pub const USER_TIMEOUTS: RangeInclusive<Time> = Time::secs(1)..=Time::secs(24 * 3600);
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Raw {
-    pub name: Option<Spanned<String>>,
-    pub key_file: Option<Spanned<String>>,
-    pub threads: Option<Spanned<Count>>,
-    pub tcp: Option<Spanned<RawTcp>>,
-    pub congestion: Option<Spanned<RawCongestion>>,
-    #[serde(default)]
-    pub limits: RawLimits,
-    #[serde(default)]
-    pub listen: IndexMap<Spanned<String>, Spanned<RawListen>>,
-    #[serde(default)]
-    pub peer: IndexMap<Spanned<String>, Spanned<RawPeer>>,
-    #[serde(default)]
-    pub route: Vec<Spanned<RawRoute>>,
-    #[serde(default)]
-    pub exit: RawExit,
+section! {
+    Raw: ""
+    /// This node's name in the logs and errors of others.
+    name: String = "a word", default "ekiden".to_owned();
+    /// This node's own key. Relative to the configuration, and not readable by others. Needed with peers or a leg listener.
+    key_file: Option<Spanned<String>> = "a file, made by `ekiden keygen`";
+    /// Worker threads. SIGHUP does not change them.
+    threads: Count = range(&THREADS), default one_per_core(), shown "one per core";
+    tables {
+        tcp: Option<Spanned<RawTcp>> = [RawTcp::section()];
+        congestion: Option<Spanned<RawCongestion>> = congestion_sections();
+        limits: RawLimits = [RawLimits::section()];
+        listen: IndexMap<Spanned<String>, Spanned<RawListen>> = [RawListen::section()];
+        peer: IndexMap<Spanned<String>, Spanned<RawPeer>> = [RawPeer::section()];
+        route: Vec<Spanned<RawRoute>> = [RawRoute::section()];
+        exit: RawExit = [RawExit::section()];
+    }
 }
 
 /// `[congestion.GROUP]`: numbers by group and parameter.
@@ -48,53 +46,47 @@ section! {
     #[derive(Default, Clone)]
     RawTcp: "[tcp]"
     /// Congestion control: the kernel's, or one of ekiden's own, which the node brings into the kernel. If it is not available and there is no fallback, the node does not start.
-    congestion: Option<Spanned<String>> = "a name such as \"reno\"", default "the kernel's";
+    congestion: Option<Spanned<String>> = "a name such as \"reno\"", unset "the kernel's";
     /// One of the kernel's own, used instead, with a warning in the log.
     congestion_fallback: Option<Spanned<String>> = "a name";
     /// Setting it turns auto-tuning off. Beyond `net.core.wmem_max` it needs CAP_NET_ADMIN.
-    send_buffer: Option<Spanned<Bytes>> = range(&BUFFERS), default "the kernel's auto-tuning";
+    send_buffer: Option<Spanned<Bytes>> = range(&BUFFERS), unset "the kernel's auto-tuning";
     /// Setting it turns auto-tuning off. Beyond `net.core.rmem_max` it needs CAP_NET_ADMIN.
-    receive_buffer: Option<Spanned<Bytes>> = range(&BUFFERS), default "the kernel's auto-tuning";
+    receive_buffer: Option<Spanned<Bytes>> = range(&BUFFERS), unset "the kernel's auto-tuning";
     /// After this much silence the other end is probed, then again after every sixth of it. A sixth of it also bounds the pauses between retransmissions.
-    keepalive: Option<Spanned<Time>> = range(&KEEPALIVES), default KEEPALIVE;
+    keepalive: Time = range(&KEEPALIVES), default Time::secs(60);
     /// How long sent data may stay unacknowledged before the connection is broken (TCP_USER_TIMEOUT). It also breaks connections whose receiver is alive but reads nothing for this long.
-    user_timeout: Option<Spanned<Time>> = range(&USER_TIMEOUTS), default "the kernel's";
+    user_timeout: Option<Spanned<Time>> = range(&USER_TIMEOUTS), unset "the kernel's";
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RawKind {
-    Socks5,
-    Http,
-    Forward,
-    Leg,
-    Transparent,
+words! {
+    /// What a listener takes.
+    RawKind {
+        Socks5 = "socks5",
+        Http = "http",
+        Forward = "forward",
+        Leg = "leg",
+        Transparent = "transparent",
+    }
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RawReply {
-    Early,
-    Connected,
-}
-
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RawVersion {
-    V1,
-    V2,
+words! {
+    RawVersion {
+        V1 = "v1",
+        V2 = "v2",
+    }
 }
 
 section! {
     RawListen: "[listen.NAME]"
     /// What is spoken there.
-    kind: RawKind = "\"socks5\", \"http\", \"forward\", \"leg\" or \"transparent\"";
+    kind: RawKind = RawKind::values();
     /// Where. `[::]:PORT` takes IPv4 too. A transparent listener has `127.0.0.1:PORT` or `[::1]:PORT`.
     address: Spanned<String> = "ip:port";
     /// Whether a socks5, http or forward listener without users may have an address that is not loopback.
-    open: Option<bool> = "true or false", default "false";
+    open: bool = "true or false", default false;
     /// When the client is told that its destination is reached: at once, or when it is. Not of a leg listener.
-    reply: Option<Spanned<RawReply>> = "\"connected\" or \"early\"", default "connected; early of forward and transparent";
+    reply: Option<Spanned<Reply>> = Reply::values(), unset replies();
     /// Of socks5 and http: hashes of passwords by user name, as `ekiden password` makes them.
     users: Option<Spanned<IndexMap<String, String>>> = "{ name = \"hash\" }";
     /// Of forward: where every connection goes.
@@ -102,7 +94,7 @@ section! {
     /// Of forward: the nodes on the way, instead of what the routes say.
     via: Option<Spanned<Vec<Spanned<String>>>> = "[nodes]";
     /// Of forward: how the destination is told who the client is.
-    proxy_protocol: Option<Spanned<RawVersion>> = "\"v1\" or \"v2\"";
+    proxy_protocol: Option<Spanned<RawVersion>> = RawVersion::values();
     /// Connections from these networks begin with a PROXY protocol header, which says who the client is. Not of a leg listener.
     proxy_protocol_from: Option<Spanned<Vec<Spanned<String>>>> = "[networks]";
     /// Of leg: the nodes that may connect, each by the fingerprint of its key; without any, none.
@@ -112,13 +104,13 @@ section! {
     /// Of transparent: the network interfaces by which its clients' connections come in.
     interfaces: Option<Spanned<Vec<Spanned<String>>>> = "[names]";
     /// Of transparent: whether the interfaces may come later than the node.
-    late_interfaces: Option<Spanned<bool>> = "true or false", default "false";
+    late_interfaces: bool = "true or false", default false;
     /// Of transparent: networks and ports, as in a route, that pass as if there were no node.
     except: Option<Spanned<Vec<Spanned<String>>>> = "[destinations]";
     /// Of transparent: whether this node connects itself when a node of the chain cannot be reached.
-    bypass: Option<Spanned<bool>> = "true or false", default "false";
+    bypass: bool = "true or false", default false;
     /// TCP settings of the connections accepted here.
-    tcp: Option<Spanned<RawTcp>> = "{ ... }", default "[tcp]";
+    tcp: Option<Spanned<RawTcp>> = "{ ... }", unset "[tcp]";
 }
 
 section! {
@@ -139,9 +131,9 @@ section! {
     /// Instead of `fingerprint`: the key that both share, for a leg without encryption.
     plain_key_file: Option<Spanned<String>> = "a file, made by `ekiden keygen --shared`";
     /// Idle connections to it that are made before a stream wants them, and kept.
-    warm: Option<Spanned<Count>> = "0 to limits.pool", default "0";
+    warm: Count = "0 to limits.pool", default Count(0);
     /// TCP settings of the connections to it.
-    tcp: Option<Spanned<RawTcp>> = "{ ... }", default "[tcp]";
+    tcp: Option<Spanned<RawTcp>> = "{ ... }", unset "[tcp]";
 }
 
 section! {
@@ -151,30 +143,66 @@ section! {
     /// The nodes on the way, in the order in which they are passed. The first is a peer.
     via: Option<Spanned<Vec<Spanned<String>>>> = "[nodes]";
     /// Instead of `via`: connect from here, or not at all. Without a matching route this node connects directly.
-    action: Option<RawAction> = "\"direct\" or \"refuse\"";
+    action: Option<RawAction> = RawAction::values();
 }
 
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RawAction {
-    Direct,
-    Refuse,
+words! {
+    RawAction {
+        Direct = "direct",
+        Refuse = "refuse",
+    }
+}
+
+impl RawKind {
+    /// The default of `reply`. The clients of a forward and of a transparent listener wait for no reply: the kernel has accepted
+    /// their connection already.
+    pub fn reply(self) -> Reply {
+        match self {
+            Self::Forward | Self::Transparent => Reply::Early,
+            Self::Socks5 | Self::Http | Self::Leg => Reply::Connected,
+        }
+    }
+}
+
+impl From<Version> for RawVersion {
+    fn from(version: Version) -> Self {
+        match version {
+            Version::V1 => Self::V1,
+            Version::V2 => Self::V2,
+        }
+    }
 }
 
 /// Every key of a configuration, by section.
 pub fn sections() -> Vec<Section> {
-    let key = |name, values: String, default: &str, meaning| Key { name, values, default: default.into(), meaning };
-    let top = vec![
-        key("name", "a word".into(), "ekiden", "This node's name in the logs and errors of others."),
-        key(
-            "key_file",
-            "a file, made by `ekiden keygen`".into(),
-            "",
-            "This node's own key. Relative to the configuration, and not readable by others. Needed with peers or a leg listener.",
-        ),
-        key("threads", range(&THREADS), "one per core", "Worker threads. SIGHUP does not change them."),
-    ];
-    let top = Section { name: "", keys: top };
-    let [tcp, limits, exit] = [RawTcp::section(), RawLimits::section(), RawExit::section()];
-    vec![top, tcp, limits, RawListen::section(), RawPeer::section(), RawRoute::section(), exit]
+    Raw::sections()
+}
+
+/// The default of `threads`.
+fn one_per_core() -> Count {
+    Count(std::thread::available_parallelism().map_or(1, |cores| cores.get() as i64))
+}
+
+/// The defaults of `reply`, by kind.
+fn replies() -> String {
+    let early = RawKind::ALL.iter().filter(|kind| kind.reply() == Reply::Early);
+    let early: Vec<&str> = early.map(|kind| kind.word()).collect();
+    format!("{}; {} of {}", Reply::Connected.word(), Reply::Early.word(), early.join(" and "))
+}
+
+/// A section for each table in `[congestion]`.
+fn congestion_sections() -> Vec<Section> {
+    let mut sections: Vec<Section> = Vec::new();
+    for parameter in &PARAMETERS {
+        let (group, name) = parameter.name.split_once('.').unwrap_or(("", parameter.name));
+        let title = format!("[congestion.{group}]");
+        let [default, least, most] = [parameter.default, parameter.least, parameter.most].map(Parameter::written);
+        let whole = if parameter.whole { "a whole number from " } else { "" };
+        let key = Key { name, values: format!("{whole}{least} to {most}"), default, meaning: parameter.meaning };
+        match sections.last_mut().filter(|section| section.name == title) {
+            Some(section) => section.keys.push(key),
+            None => sections.push(Section { name: title, keys: vec![key] }),
+        }
+    }
+    sections
 }

@@ -1,5 +1,4 @@
-//! Turns the file as it is written into a checked configuration. Ranges and defaults of numbers are in `raw.rs` and
-//! `limits.rs`.
+//! Turns the file as it is written into a checked configuration. Ranges and defaults are in `raw.rs` and `limits.rs`.
 
 mod congestion;
 mod loops;
@@ -22,8 +21,8 @@ use serde_spanned::Spanned;
 
 use super::keys::{Count, Quantity, range};
 use super::raw::{
-    BUFFERS, KEEPALIVE, KEEPALIVES, Raw, RawAction, RawKind, RawLimits, RawListen, RawPeer, RawReply, RawRoute, RawTcp,
-    RawVersion, THREADS, USER_TIMEOUTS,
+    BUFFERS, KEEPALIVES, Raw, RawAction, RawKind, RawListen, RawPeer, RawRoute, RawTcp, RawVersion, THREADS,
+    USER_TIMEOUTS,
 };
 use super::{Config, ConfigError, Limits, Listener, ListenerKind, Peer, Reply, Tcp};
 use crate::access::logins::{Users, validate_hash};
@@ -48,14 +47,12 @@ type Result<T, E = ConfigError> = std::result::Result<T, E>;
 
 impl Source<'_> {
     fn config(&self, raw: Raw) -> Result<Config> {
-        let name = match &raw.name {
-            Some(name) => self.node_name(name)?,
-            None => "ekiden".to_owned(),
-        };
-        let options = TcpOptions { keepalive: Some(KEEPALIVE.into()), ..TcpOptions::default() };
+        raw.name.as_ref().map(|name| self.node_name(name)).transpose()?;
+        let name = raw.name();
+        let options = TcpOptions { keepalive: Some(RawTcp::default().keepalive().into()), ..TcpOptions::default() };
         let default = Tcp { options, ..Tcp::default() };
         let tcp = raw.tcp.as_ref().map_or(Ok(default.clone()), |tcp| self.tcp(tcp, &default))?;
-        let limits = self.limits(&raw.limits)?;
+        let limits = raw.limits.resolve().map_err(|(span, message)| self.error(Some(span), message))?;
         let own = raw.key_file.as_ref().map(|file| self.identity(file)).transpose()?;
         let mut peers = IndexMap::new();
         for (name, peer) in &raw.peer {
@@ -80,30 +77,18 @@ impl Source<'_> {
         let routes = raw.route.iter().map(|route| self.route(route, &peers)).collect::<Result<Vec<_>>>()?;
         let routes = Routes::new(routes);
         self.refuse_loops(&raw, &listeners, &peers, &routes)?;
-        let threads = self.threads(raw.threads)?;
+        let threads = self.threads(&raw)?;
         let congestion = raw.congestion.as_ref().map(|table| self.congestion(table)).transpose()?;
         let exit = self.exit(&raw.exit)?;
         let (identity, key_file) = own.unzip();
         Ok(Config { name, identity, threads, tcp, congestion, limits, listeners, peers, routes, exit, key_file })
     }
 
-    fn threads(&self, threads: Option<Spanned<Count>>) -> Result<usize> {
-        match threads {
-            Some(n) if !THREADS.contains(n.get_ref()) => {
-                Err(self.error(Some(n.span()), format!("threads must be from {}", range(&THREADS))))
-            }
-            Some(n) => Ok(n.into_inner().value() as usize),
-            None => Ok(std::thread::available_parallelism().map_or(1, usize::from)),
+    fn threads(&self, raw: &Raw) -> Result<usize> {
+        if let Some(n) = raw.threads.as_ref().filter(|n| !THREADS.contains(n.get_ref())) {
+            return Err(self.error(Some(n.span()), format!("threads must be from {}", range(&THREADS))));
         }
-    }
-
-    fn limits(&self, raw: &RawLimits) -> Result<Limits> {
-        let mut limits = raw.resolve().map_err(|(span, message)| self.error(Some(span), message))?;
-        // Programs on this machine may connect faster by default. Whoever sets `client_rate` alone may want to limit them too.
-        if raw.client_rate.is_some() && raw.loopback_rate.is_none() {
-            limits.loopback_rate = limits.client_rate;
-        }
-        Ok(limits)
+        Ok(raw.threads().value() as usize)
     }
 
     fn peer(&self, spanned: &Spanned<RawPeer>, defaults: &Tcp, own: Option<&OwnKey>, limits: &Limits) -> Result<Peer> {
@@ -118,8 +103,7 @@ impl Source<'_> {
         };
         let address = self.target(&raw.address)?;
         let tcp = raw.tcp.as_ref().map_or(Ok(defaults.clone()), |tcp| self.tcp(tcp, defaults))?;
-        // By default no connection to a node is made before a stream needs it.
-        let warm = raw.warm.as_ref().map_or(0, |warm| warm.get_ref().0);
+        let Count(warm) = raw.warm();
         if !(0..=i64::from(limits.pool)).contains(&warm) {
             let message = format!("warm must be from 0 to limits.pool, which is {}", limits.pool);
             return Err(self.error(raw.warm.as_ref().map(Spanned::span), message));
@@ -141,7 +125,7 @@ impl Source<'_> {
             self.error(Some(raw.address.span()), message)
         })?;
         let misplaced = |key: &str, span: Range<usize>| {
-            self.error(Some(span), format!("a {} listener has no '{key}'", word(raw.kind)))
+            self.error(Some(span), format!("a {} listener has no '{key}'", raw.kind.word()))
         };
         let fronts_users = matches!(raw.kind, RawKind::Socks5 | RawKind::Http);
         match (&raw.users, &raw.to, &raw.via) {
@@ -174,11 +158,11 @@ impl Source<'_> {
         }
         let users = raw.users.as_ref().map(|users| self.users(users)).transpose()?.unwrap_or_default();
         let guarded = matches!(raw.kind, RawKind::Leg | RawKind::Transparent) || !users.is_empty();
-        if !address.ip().is_loopback() && !guarded && !raw.open.unwrap_or_default() {
+        if !address.ip().is_loopback() && !guarded && !raw.open() {
             let users = if fronts_users { "give it users, or " } else { "" };
             let message = format!(
                 "anyone who can reach {address} could use this {} listener: {users}bind it to 127.0.0.1, or say open = true",
-                word(raw.kind)
+                raw.kind.word()
             );
             return Err(self.error(Some(raw.address.span()), message));
         }
@@ -214,13 +198,8 @@ impl Source<'_> {
                     "a leg listener has no 'reply': other nodes are answered when the destination is connected".into();
                 Err(self.error(Some(reply.span()), message))
             }
-            (Some(reply), _) => Ok(match reply.get_ref() {
-                RawReply::Early => Reply::Early,
-                RawReply::Connected => Reply::Connected,
-            }),
-            // These clients wait for no reply: the kernel has accepted their connection already.
-            (None, RawKind::Forward | RawKind::Transparent) => Ok(Reply::Early),
-            (None, RawKind::Socks5 | RawKind::Http | RawKind::Leg) => Ok(Reply::Connected),
+            (Some(reply), _) => Ok(*reply.get_ref()),
+            (None, kind) => Ok(kind.reply()),
         }
     }
 
@@ -414,14 +393,4 @@ fn leave_ipv4(listeners: &mut IndexMap<String, Listener>) {
 /// Whether the kernel allows such a name (TCP_CA_NAME_MAX).
 fn is_congestion_name(name: &str) -> bool {
     (1..=15).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
-}
-
-fn word(kind: RawKind) -> &'static str {
-    match kind {
-        RawKind::Socks5 => "socks5",
-        RawKind::Http => "http",
-        RawKind::Forward => "forward",
-        RawKind::Leg => "leg",
-        RawKind::Transparent => "transparent",
-    }
 }

@@ -2,12 +2,12 @@
 
 use std::fmt;
 
-use ekiden_relay_proto::proxy_protocol::Version;
 use ekiden_transport::{Security, SharedKey};
 use ekiden_units::Time;
 use ipnet::IpNet;
 use toml_edit::{Key, Value};
 
+use super::raw::{RawAction, RawVersion};
 use super::{Config, ListenerKind, Tcp};
 use crate::config::route::{Pattern, Way};
 
@@ -40,10 +40,8 @@ impl fmt::Display for Config {
                     if let Some(via) = via {
                         writeln!(f, "via = {via:?}")?;
                     }
-                    match proxy_protocol {
-                        Some(Version::V1) => writeln!(f, "proxy_protocol = \"v1\"")?,
-                        Some(Version::V2) => writeln!(f, "proxy_protocol = \"v2\"")?,
-                        None => {}
+                    if let Some(version) = proxy_protocol {
+                        writeln!(f, "proxy_protocol = {:?}", RawVersion::from(*version).word())?;
                     }
                 }
                 ListenerKind::Leg(Security::Plain(shared)) => plain_key_file(f, shared)?,
@@ -82,8 +80,8 @@ impl fmt::Display for Config {
         for route in self.routes.iter() {
             writeln!(f, "\n[[route]]\nto = [{}]", patterns(&route.patterns))?;
             match &route.way {
-                Way::Direct => writeln!(f, "action = \"direct\"")?,
-                Way::Refuse => writeln!(f, "action = \"refuse\"")?,
+                Way::Direct => writeln!(f, "action = {:?}", RawAction::Direct.word())?,
+                Way::Refuse => writeln!(f, "action = {:?}", RawAction::Refuse.word())?,
                 Way::Via(chain) => writeln!(f, "via = {chain:?}")?,
             }
         }
@@ -96,7 +94,8 @@ impl fmt::Display for Config {
 impl Config {
     fn congestion(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut last = "";
-        for (key, value) in self.congestion.iter().flat_map(|settings| settings.iter()) {
+        let Some(tunables) = &self.congestion else { return Ok(()) };
+        for (key, value) in tunables.parameters().iter() {
             let (group, parameter) = key.name.split_once('.').unwrap_or_default();
             if group != last {
                 writeln!(f, "\n[congestion.{group}]")?;

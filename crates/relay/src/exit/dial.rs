@@ -11,7 +11,7 @@ use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 use crate::config::Tcp;
-use crate::exit::names::Names;
+use crate::exit::names::Resolver;
 use crate::exit::policy::Policy;
 use crate::exit::spare::Spare;
 use crate::host::congestion;
@@ -26,7 +26,7 @@ pub struct Dial<'a> {
     /// Its TCP settings.
     pub tcp: &'a Tcp,
     /// Resolves names.
-    pub names: &'a Names,
+    pub names: &'a Resolver,
     /// The descriptors that it may open beside its own socket.
     pub spare: &'a Spare,
     /// The time limit, for all addresses together.

@@ -18,7 +18,7 @@ use hickory_resolver::net::{DnsError, NetError};
 use hickory_resolver::proto::op::{Query, ResponseCode};
 use hickory_resolver::proto::rr::{Name, RecordType};
 use hickory_resolver::system_conf::parse_resolv_conf;
-use hickory_resolver::{Hosts, Resolver, TokioResolver};
+use hickory_resolver::{Hosts, TokioResolver};
 
 use crate::exit::spare::Spare;
 
@@ -31,10 +31,10 @@ const LONGEST: Duration = Duration::from_secs(86_400);
 const LONGEST_NEGATIVE: Duration = Duration::from_secs(600);
 
 /// The files are checked for changes by the first look-up after this time.
-const LOOK: Duration = Duration::from_secs(1);
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Resolves names and caches the answers. One for all threads.
-pub struct Names {
+pub struct Resolver {
     files: Files,
     /// What the files said when they were last read, and when they were last checked for changes.
     loaded: Mutex<Option<(Arc<Loaded>, Instant)>>,
@@ -80,14 +80,14 @@ pub enum Unknown {
 
 /// The contents of both files when they were read.
 struct Loaded {
-    /// By this a change of a file is noticed. `None`: there was no such file.
-    seen: [Option<Seen>; 2],
+    /// Of resolv.conf and the hosts file, so that a change is noticed. `None`: there was no such file.
+    versions: [Option<FileVersion>; 2],
     hosts: Hosts,
     servers: Option<Servers>,
 }
 
 /// Changes with a file's content: its modification time (seconds, nanoseconds), inode and length.
-type Seen = (i64, i64, u64, u64);
+type FileVersion = (i64, i64, u64, u64);
 
 /// resolv.conf: the name servers, and how short names are completed.
 struct Servers {
@@ -96,7 +96,7 @@ struct Servers {
     ndots: usize,
 }
 
-impl Names {
+impl Resolver {
     /// Resolves by /etc/resolv.conf and /etc/hosts.
     pub fn of_system() -> Self {
         Self::of(Files { resolv_conf: "/etc/resolv.conf".into(), hosts: "/etc/hosts".into() })
@@ -156,8 +156,8 @@ impl Names {
     fn current(&self) -> Arc<Loaded> {
         let mut loaded = self.lock();
         match &mut *loaded {
-            Some((loaded, looked)) if looked.elapsed() < LOOK => return loaded.clone(),
-            Some((loaded, looked)) if loaded.seen == self.files.seen() => {
+            Some((loaded, looked)) if looked.elapsed() < CHECK_INTERVAL => return loaded.clone(),
+            Some((loaded, looked)) if loaded.versions == self.files.versions() => {
                 *looked = Instant::now();
                 return loaded.clone();
             }
@@ -173,21 +173,21 @@ impl Names {
     }
 }
 
-impl std::fmt::Debug for Names {
+impl std::fmt::Debug for Resolver {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Names")
+        f.write_str("Resolver")
     }
 }
 
 impl Files {
-    fn seen(&self) -> [Option<Seen>; 2] {
-        let seen = |file: &Metadata| (file.mtime(), file.mtime_nsec(), file.ino(), file.len());
-        [&self.resolv_conf, &self.hosts].map(|file| fs::metadata(file).ok().as_ref().map(seen))
+    fn versions(&self) -> [Option<FileVersion>; 2] {
+        let version = |file: &Metadata| (file.mtime(), file.mtime_nsec(), file.ino(), file.len());
+        [&self.resolv_conf, &self.hosts].map(|file| fs::metadata(file).ok().as_ref().map(version))
     }
 
     fn load(&self) -> Loaded {
         // Taken before the files are read, so that a change in between is noticed at the next check.
-        let seen = self.seen();
+        let versions = self.versions();
         let mut hosts = Hosts::default();
         let read = fs::File::open(&self.hosts).and_then(|file| hosts.read_hosts_conf(file));
         if let Err(error) = read.or_else(not_there) {
@@ -198,7 +198,7 @@ impl Files {
         if let Err(error) = &servers {
             tracing::warn!("{}: {error}: names are looked for in the hosts file alone", self.resolv_conf.display());
         }
-        Loaded { seen, hosts, servers: servers.ok() }
+        Loaded { versions, hosts, servers: servers.ok() }
     }
 }
 
@@ -234,7 +234,7 @@ impl Servers {
             search => search.to_vec(),
         };
         let ndots = options.ndots;
-        let builder = Resolver::builder_with_config(config, TokioRuntimeProvider::default());
+        let builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
         Ok(Self { resolver: builder.with_options(options).build()?, search, ndots })
     }
 

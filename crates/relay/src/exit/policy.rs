@@ -18,7 +18,7 @@ const STAY: Duration = Duration::from_secs(1);
 
 /// Who has chosen a destination.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Choice {
+pub enum ChosenBy {
     /// A client or another node.
     Client,
     /// The operator: the destination is in this node's configuration, or that of a transparent connection, whose client could
@@ -31,10 +31,10 @@ pub struct Policy<'a> {
     rules: ExitRules<'a>,
     config: &'a Config,
     own: &'a OwnAddresses,
-    choice: Choice,
+    chosen_by: ChosenBy,
     port: u16,
-    /// Whether every address is allowed that no route refuses.
-    any: bool,
+    /// Whether special addresses and those of this host are allowed too, so that only a route refuses an address.
+    allows_special: bool,
 }
 
 /// Why an exit does not connect to an address.
@@ -57,10 +57,16 @@ impl<'a> Policy<'a> {
     ///
     /// # Errors
     /// A route refuses the destination itself, whatever addresses its name has.
-    pub fn new(config: &'a Config, own: &'a OwnAddresses, target: &Target, choice: Choice) -> Result<Self, Refusal> {
+    pub fn new(
+        config: &'a Config,
+        own: &'a OwnAddresses,
+        target: &Target,
+        chosen_by: ChosenBy,
+    ) -> Result<Self, Refusal> {
         let Some(rules) = config.routes.exit_rules(target) else { return Err(Refusal::Route) };
-        let any = choice == Choice::Operator || config.exit.allow.iter().any(|pattern| pattern.matches(target));
-        Ok(Self { rules, config, own, choice, port: target.port, any })
+        let allows_special =
+            chosen_by == ChosenBy::Operator || config.exit.allow.iter().any(|pattern| pattern.matches(target));
+        Ok(Self { rules, config, own, chosen_by, port: target.port, allows_special })
     }
 
     /// The rules for `name`, which the search list has made of the name that was asked for. An address must pass the rules of
@@ -70,7 +76,7 @@ impl<'a> Policy<'a> {
     /// A route refuses `name` itself.
     pub fn of_expanded(&self, name: &str) -> Result<Self, Refusal> {
         let Ok(host) = Host::parse(name) else { return Err(Refusal::Route) };
-        Self::new(self.config, self.own, &Target { host, port: self.port }, self.choice)
+        Self::new(self.config, self.own, &Target { host, port: self.port }, self.chosen_by)
     }
 
     /// Why the exit must not connect to `address`. `None`: it may.
@@ -78,7 +84,7 @@ impl<'a> Policy<'a> {
         if self.rules.refuses(address) {
             return Some(Refusal::Route);
         }
-        if self.any {
+        if self.allows_special {
             return None;
         }
         let kind = match special(address.ip()) {

@@ -15,14 +15,14 @@ const LEAST: usize = 16;
 const MOST: usize = 4096;
 
 /// The descriptors of a look-up: two address families, each asked for at two name servers at once.
-const LOOK_UP: u32 = 4;
+const LOOKUP_DESCRIPTORS: u32 = 4;
 
 /// How long a look-up may take while others wait to begin. The owner of a name decides how slowly it is answered, and a client
 /// may have several times as many connections as there are look-ups at a time. So each waits for a few such periods at most.
 const WHILE_OTHERS_WAIT: Duration = Duration::from_secs(1);
 
 /// How often a look-up that takes longer checks whether any wait.
-const LOOK: Duration = Duration::from_millis(100);
+const CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Descriptors that may still be opened. One for all threads.
 #[derive(Debug)]
@@ -54,18 +54,18 @@ impl Spare {
 
     /// Waits for the descriptors of a look-up. It never returns `None`.
     pub async fn look_up(&self) -> Option<Counted<'_>> {
-        if let Ok(counted) = self.free.try_acquire_many(LOOK_UP) {
+        if let Ok(counted) = self.free.try_acquire_many(LOOKUP_DESCRIPTORS) {
             return Some(counted);
         }
         let _waiting = Waiting::new(&self.waiting);
-        self.free.acquire_many(LOOK_UP).await.ok()
+        self.free.acquire_many(LOOKUP_DESCRIPTORS).await.ok()
     }
 
     /// Completes when a look-up that begins now has taken too long and others wait to begin.
     pub async fn give_way(&self) {
         sleep(WHILE_OTHERS_WAIT).await;
         while self.waiting.load(Ordering::Relaxed) == 0 {
-            sleep(LOOK).await;
+            sleep(CHECK_INTERVAL).await;
         }
     }
 }

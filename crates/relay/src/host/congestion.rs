@@ -6,14 +6,14 @@ use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ekiden_bpf::Registration;
-use ekiden_congestion::{Algorithm, CongestionParameters};
+use ekiden_congestion::{Algorithm, CongestionParameters, Tunables};
 use ekiden_net::socket::{self, SocketError, TcpOptions};
 
 use crate::config::{Config, Tcp};
 
 /// A congestion control is not available and has no fallback, or is itself the fallback.
 #[derive(Debug, thiserror::Error)]
-#[error("{place}: {key} '{name}' cannot be had: {reason}")]
+#[error("{place}: {key} '{name}' is not available: {reason}")]
 pub struct CongestionUnavailable {
     /// The table of the configuration that names it.
     pub place: String,
@@ -68,13 +68,17 @@ pub fn register_or_fall_back(
     let ours: Vec<Algorithm> = names.iter().filter_map(|name| loadable(name)).collect();
     check_fallbacks(&mut config)?;
     let missing = ours.iter().copied().filter(|&one| !holds(held, one)).collect::<Vec<_>>();
-    let held_now = ekiden_bpf::register(&missing, &config.congestion.unwrap_or_default());
-    let (fresh, refusal) = match held_now {
+    let registered = match (&missing[..], &config.congestion) {
+        ([], _) => Ok(Vec::new()),
+        (_, Some(tunables)) => ekiden_bpf::register(&missing, tunables),
+        (_, None) => ekiden_bpf::register(&missing, &Tunables::default()),
+    };
+    let (fresh, refusal) = match registered {
         Ok(fresh) => (fresh, None),
         Err(error) => (Vec::new(), Some(Arc::new(error))),
     };
     for one in held.iter().chain(&fresh).filter(|one| ours.contains(&one.algorithm())) {
-        compare(one, config.congestion.as_ref());
+        compare(one, config.congestion.as_ref().map(|tunables| tunables.parameters()));
     }
     for name in &names {
         let is_missing = refusal.is_some() && loadable(name).is_some_and(|one| missing.contains(&one));
@@ -171,7 +175,7 @@ fn replace(config: &mut Config, name: &str, reason: &Reason) -> Result<(), Conge
         };
         if !said.contains(&fallback) {
             tracing::warn!(
-                "congestion control '{fallback}' is used instead of '{name}', which cannot be had: {reason}"
+                "congestion control '{fallback}' is used instead of '{name}', which is not available: {reason}"
             );
             said.push(fallback.clone());
         }
@@ -181,15 +185,15 @@ fn replace(config: &mut Config, name: &str, reason: &Reason) -> Result<(), Conge
 }
 
 /// Logs which parameters in the kernel differ from those of the configuration or, if it has none, from the defaults.
-fn compare(held: &Registration, wanted: Option<&CongestionParameters>) {
+fn compare(held: &Registration, wanted: Option<CongestionParameters>) {
     let name = held.algorithm().name();
     let found = match held.parameters() {
         Ok(found) => found,
         Err(error) => return tracing::warn!("the parameters of '{name}' are not known: {error}"),
     };
     let mut differences = String::new();
-    let default = CongestionParameters::default();
-    let pairs = found.iter().zip(wanted.unwrap_or(&default).iter());
+    let expected = wanted.unwrap_or_default();
+    let pairs = found.iter().zip(expected.iter());
     for ((key, found), (_, wanted)) in
         pairs.filter(|((key, found), (_, wanted))| held.algorithm().reads(key.name) && found != wanted)
     {

@@ -21,14 +21,14 @@ pub use install::{Installed, RulesError};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rules {
     node: String,
-    taken: Vec<Taken>,
+    intercepted: Vec<Intercepted>,
     v4: bool,
     v6: bool,
 }
 
 /// The connections that one transparent listener takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Taken {
+struct Intercepted {
     name: String,
     to: SocketAddr,
     interfaces: Vec<String>,
@@ -40,22 +40,28 @@ struct Taken {
 impl Rules {
     /// The rules for `config`. `None` if it needs none.
     pub fn of(config: &Config) -> Option<Self> {
-        let mut taken = Vec::new();
+        let mut intercepted = Vec::new();
         for (name, listener) in &config.listeners {
             if let ListenerKind::Transparent { interfaces, late, except, .. } = &listener.kind {
                 let (interfaces, except) = (interfaces.clone(), except.clone());
-                taken.push(Taken { name: name.clone(), to: listener.address, interfaces, late: *late, except });
+                intercepted.push(Intercepted {
+                    name: name.clone(),
+                    to: listener.address,
+                    interfaces,
+                    late: *late,
+                    except,
+                });
             }
         }
         let clients = &config.exit.client_addresses;
-        let v4 = taken.iter().any(|one| one.to.is_ipv4()) || clients.iter().any(|net| net.addr().is_ipv4());
-        let v6 = taken.iter().any(|one| one.to.is_ipv6()) || clients.iter().any(|net| net.addr().is_ipv6());
-        (v4 || v6).then(|| Self { node: config.name.clone(), taken, v4, v6 })
+        let v4 = intercepted.iter().any(|one| one.to.is_ipv4()) || clients.iter().any(|net| net.addr().is_ipv4());
+        let v6 = intercepted.iter().any(|one| one.to.is_ipv6()) || clients.iter().any(|net| net.addr().is_ipv6());
+        (v4 || v6).then(|| Self { node: config.name.clone(), intercepted, v4, v6 })
     }
 
     /// The same rules for the connections that run, without those that take new ones.
     fn draining(&self) -> Self {
-        Self { taken: Vec::new(), ..self.clone() }
+        Self { intercepted: Vec::new(), ..self.clone() }
     }
 
     /// The same rules, also for the address families of `other`, whose connections may still run.
@@ -93,9 +99,9 @@ impl fmt::Display for Rules {
         // Created first, so that there is a table to delete. The whole script takes effect at once.
         writeln!(f, "table inet {table}\ndelete table inet {table}\ntable inet {table} {{")?;
         writeln!(f, "\tchain prerouting {{\n\t\ttype filter hook prerouting priority mangle; policy accept;")?;
-        for (i, taken) in self.taken.iter().enumerate() {
-            let family = if taken.to.is_ipv4() { "ipv4" } else { "ipv6" };
-            let interfaces: Vec<String> = taken.interfaces.iter().map(|name| format!("\"{name}\"")).collect();
+        for (i, intercepted) in self.intercepted.iter().enumerate() {
+            let family = if intercepted.to.is_ipv4() { "ipv4" } else { "ipv6" };
+            let interfaces: Vec<String> = intercepted.interfaces.iter().map(|name| format!("\"{name}\"")).collect();
             // Only SYNs: other connections began without this node and go on without it. This rule stands before the one for
             // existing sockets, because only the listener can replace a connection in TIME_WAIT by a new one.
             writeln!(
@@ -114,14 +120,14 @@ impl fmt::Display for Rules {
             )?;
         }
         writeln!(f, "\t}}")?;
-        for (i, taken) in self.taken.iter().enumerate() {
-            taken.chain(f, i, mark)?;
+        for (i, intercepted) in self.intercepted.iter().enumerate() {
+            intercepted.chain(f, i, mark)?;
         }
         writeln!(f, "}}")
     }
 }
 
-impl Taken {
+impl Intercepted {
     fn chain(&self, f: &mut fmt::Formatter<'_>, i: usize, mark: u32) -> fmt::Result {
         writeln!(f, "\tchain listener{i} {{ # {:?}", self.name)?;
         for (network, port) in self.except.iter().filter_map(Pattern::addresses) {

@@ -38,7 +38,7 @@ impl Drop for Steering {
 }
 
 /// The order to a socket's worker to close it.
-pub struct LastOrders {
+pub struct CloseOrder {
     /// Keeps a node that stops until the queue has been emptied. `None` if the queue is empty.
     pub busy: Option<InFlightGuard>,
     /// New connections come to other sockets while this is there; without it there is none to come to.
@@ -54,7 +54,7 @@ pub async fn run(
     me: usize,
     socket: Arc<TcpListener>,
     current: watch::Receiver<Arc<Listener>>,
-    mut called: oneshot::Receiver<LastOrders>,
+    mut called: oneshot::Receiver<CloseOrder>,
 ) {
     let current = Arc::new(current);
     let socket = match Listening::new(socket) {
@@ -69,8 +69,8 @@ pub async fn run(
                 Ok(ready) => ready,
                 Err(_) => return,
             },
-            last = &mut called => match last {
-                Ok(last) => return acceptor.close(&socket, last).await,
+            order = &mut called => match order {
+                Ok(order) => return acceptor.close(&socket, order).await,
                 Err(_) => return,
             },
         };
@@ -123,8 +123,8 @@ impl Acceptor {
     }
 
     /// Accepts what is in the queue and what was on its way there, and closes.
-    async fn close(mut self, socket: &Listening, last: LastOrders) {
-        let LastOrders { busy, steering, removed } = last;
+    async fn close(mut self, socket: &Listening, order: CloseOrder) {
+        let CloseOrder { busy, steering, removed } = order;
         if let Some(sender) = &removed {
             self.current = Arc::new(sender.subscribe());
         }

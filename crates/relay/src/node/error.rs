@@ -20,7 +20,7 @@ pub enum StartError {
         /// What went wrong.
         source: SocketError,
     },
-    /// A congestion control cannot be had, and no fallback is named.
+    /// A congestion control is not available, and the configuration names no fallback.
     #[error(transparent)]
     Congestion(#[from] CongestionUnavailable),
     /// A buffer is larger than this process may have.
@@ -37,7 +37,7 @@ pub enum StartError {
     /// What the node does not need could not be given up.
     #[error("cannot give up the capabilities that are not needed any more: {0}")]
     Privileges(io::Error),
-    /// No thread or event loop could be had.
+    /// A thread or event loop could not be made.
     #[error("cannot start a worker thread: {0}")]
     Thread(#[from] io::Error),
 }
@@ -73,12 +73,12 @@ impl StartError {
                 matches!(source, SocketError::ForbiddenCongestion { .. } | SocketError::Transparent { .. })
             }
             Self::Congestion(_) | Self::Buffer { .. } => true,
-            Self::Rules(error) => !matches!(error, RulesError::Taken { .. }),
+            Self::Rules(error) => !matches!(error, RulesError::NameInUse { .. }),
             Self::Privileges(_) | Self::Thread(_) => false,
         }
     }
 
-    /// Whether a privilege is what is lacking, so that a node which has given it up may have what it wants when it starts again.
+    /// Whether the process lacks a privilege that the node may have had when it started: a new start may then help.
     pub(crate) fn is_privilege(&self) -> bool {
         match self {
             Self::Congestion(CongestionUnavailable { reason, .. }) => match reason {

@@ -9,7 +9,7 @@ use ekiden_net::steer;
 use tokio::sync::{oneshot, watch};
 use tokio::task::AbortHandle;
 
-use super::accept::{self, LastOrders, Steering};
+use super::accept::{self, CloseOrder, Steering};
 use crate::config::{Listener, ListenerKind};
 use crate::shared::{Node, Worker};
 
@@ -29,7 +29,7 @@ pub struct Bound {
     current: Arc<watch::Sender<Arc<Listener>>>,
     sockets: Vec<Arc<TcpListener>>,
     tasks: Vec<AbortHandle>,
-    last_orders: Vec<oneshot::Sender<LastOrders>>,
+    close_orders: Vec<oneshot::Sender<CloseOrder>>,
 }
 
 /// Sockets whose queues are emptied before they are closed.
@@ -40,15 +40,15 @@ pub struct Closing {
     _current: Option<Arc<watch::Sender<Arc<Listener>>>>,
 }
 
-/// What takes the place of sockets that are closed.
+/// Why sockets are closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum After {
-    /// Other sockets.
-    Change,
-    /// Nothing: the listener was removed.
-    Removal,
-    /// Nothing: the node stops. It serves what it has accepted to the end.
-    Stop,
+pub enum CloseReason {
+    /// Other sockets have taken their address.
+    Replaced,
+    /// The listener was removed.
+    Removed,
+    /// The node stops. It serves what it has accepted to the end.
+    Stopping,
 }
 
 impl Sockets {
@@ -104,7 +104,7 @@ impl Sockets {
             current,
             sockets: Vec::new(),
             tasks: Vec::new(),
-            last_orders: Vec::new(),
+            close_orders: Vec::new(),
         };
         for (me, socket) in self.sockets.into_iter().enumerate() {
             let (call, called) = oneshot::channel();
@@ -112,7 +112,7 @@ impl Sockets {
             bound.sockets.push(socket.clone());
             let task = accept::run(node.clone(), workers.clone(), me, socket, bound.current.subscribe(), called);
             bound.tasks.push(workers[me].handle.spawn(task).abort_handle());
-            bound.last_orders.push(call);
+            bound.close_orders.push(call);
         }
         bound
     }
@@ -157,17 +157,17 @@ impl Bound {
 
     /// Accepts the connections in the queues, and closes the sockets. `steering` says that other sockets have taken the address
     /// over; without it, no new connection begins here from now on.
-    pub fn close(self, node: &Arc<Node>, steering: Option<&Arc<Steering>>, after: After) -> Closing {
+    pub fn close(self, node: &Arc<Node>, steering: Option<&Arc<Steering>>, reason: CloseReason) -> Closing {
         if steering.is_none() {
             self.sockets.iter().for_each(|socket| accept::ignore_new(socket));
         }
-        for (call, socket) in self.last_orders.into_iter().zip(self.sockets) {
+        for (call, socket) in self.close_orders.into_iter().zip(self.sockets) {
             let busy = socket::has_waiting(&socket).then(|| node.begin());
             // An error means that the worker's task has already ended.
-            let removed = (after == After::Removal).then(|| watch::Sender::new(self.listener.clone()));
-            let _ = call.send(LastOrders { busy, steering: steering.cloned(), removed });
+            let removed = (reason == CloseReason::Removed).then(|| watch::Sender::new(self.listener.clone()));
+            let _ = call.send(CloseOrder { busy, steering: steering.cloned(), removed });
         }
-        let current = (after == After::Stop).then_some(self.current);
+        let current = (reason == CloseReason::Stopping).then_some(self.current);
         Closing { address: self.address, tasks: self.tasks, _current: current }
     }
 }

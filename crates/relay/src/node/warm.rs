@@ -10,18 +10,18 @@ use crate::config::Peer;
 use crate::peer;
 use crate::shared::Node;
 
-/// How often it is looked whether the connections live.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often it is checked whether the connections live.
+const CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Runs until the node stops.
 pub async fn keep(node: Arc<Node>) {
-    let mut looks = interval(LOOK);
+    let mut checks = interval(CHECK_INTERVAL);
     loop {
         for (name, peer) in node.pool.missing() {
             tokio::spawn(make(node.clone(), name, peer));
         }
         tokio::select! {
-            _ = looks.tick() => node.pool.look(),
+            _ = checks.tick() => node.pool.look(),
             () = node.pool.wanted() => {}
             () = node.stopping() => return,
         }

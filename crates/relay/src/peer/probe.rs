@@ -6,7 +6,7 @@ use ekiden_relay_proto::Failure;
 use tokio::runtime::Builder;
 
 use crate::config::{Config, Peer, Tcp};
-use crate::exit::names::Names;
+use crate::exit::names::Resolver;
 use crate::exit::spare::{self, Spare};
 use crate::peer::connect_with;
 
@@ -19,20 +19,20 @@ pub enum ProbeError {
     /// It cannot be reached, or one of the two does not take the other's key.
     #[error("{0}")]
     Refused(Failure),
-    /// There is no event loop to be had.
+    /// The event loop could not be made.
     #[error("cannot try a connection: {0}")]
     Failed(#[from] io::Error),
 }
 
-/// Connects to the peer called `name`, lets both sides prove who they are, and ends the connection. No stream is opened. Takes as
-/// long as `limits.connect` and `limits.handshake` allow.
+/// Connects to the peer called `name`, lets both sides prove who they are, and ends the connection. No stream is opened. It
+/// takes at most `limits.connect` and `limits.handshake` together.
 pub fn probe(config: &Config, name: &str) -> Result<(), ProbeError> {
     let peer = config.peers.get(name).ok_or_else(|| ProbeError::NoPeer(name.into()))?;
     // Its congestion control may not be in the kernel yet, and nothing is carried.
     let peer = Peer { tcp: Tcp::default(), ..peer.clone() };
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let (names, spare) = (Names::of_system(), Spare::new(spare::kept()));
+        let (names, spare) = (Resolver::of_system(), Spare::new(spare::kept()));
         let connected = connect_with(config, &names, &spare, name, &peer).await;
         connected.map(|connection| connection.end_cleanly()).map_err(ProbeError::Refused)
     })

@@ -23,7 +23,7 @@ const LEAST: usize = 4;
 const SLACK: Duration = Duration::from_millis(10);
 
 /// The shortest time is forgotten after this, because the path may have become longer.
-const MEMORY: Duration = Duration::from_secs(600);
+const SHORTEST_MAX_AGE: Duration = Duration::from_secs(600);
 
 /// Limits how many connections to one peer are made at a time.
 #[derive(Debug)]
@@ -147,7 +147,7 @@ impl Drop for DialPermit {
 impl DialLimit {
     /// Adapts the limit to a permit that was given back at `now` after `time`, with or without a connection.
     fn learn(&mut self, time: Duration, has_connected: bool, is_waited_for: bool, now: Instant) {
-        let counts = self.shortest.filter(|(_, when)| now - *when < MEMORY).map(|(shortest, _)| shortest);
+        let counts = self.shortest.filter(|(_, when)| now - *when < SHORTEST_MAX_AGE).map(|(shortest, _)| shortest);
         if counts.is_some_and(|shortest| time > shortest * 2 + SLACK) {
             self.wanted = (self.wanted / 2).max(LEAST);
         } else if has_connected && is_waited_for {
@@ -197,7 +197,7 @@ mod tests {
         }
         assert_eq!(limit.wanted, LEAST);
         // The path has become longer.
-        let later = now + MEMORY;
+        let later = now + SHORTEST_MAX_AGE;
         limit.learn(MS * 100, true, true, later);
         limit.learn(MS * 100, true, true, later);
         assert_eq!(limit.wanted, LEAST + 2);

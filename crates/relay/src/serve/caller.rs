@@ -18,20 +18,20 @@ use crate::shared::Permit;
 pub struct Caller {
     /// The address at the other end of the connection itself.
     from: SocketAddr,
-    /// The addresses of the connection that the header describes.
-    told: Option<Addresses>,
+    /// The addresses in its PROXY protocol header, if it has one.
+    proxied: Option<Addresses>,
 }
 
 impl Caller {
     /// The client.
     pub fn address(&self) -> SocketAddr {
-        self.told.map_or(self.from, |told| told.source)
+        self.proxied.map_or(self.from, |proxied| proxied.source)
     }
 
     /// The client's address, and the address that it connected to. `stream` is its connection.
     pub fn addresses(&self, stream: &TcpStream) -> io::Result<Addresses> {
-        match self.told {
-            Some(told) => Ok(told),
+        match self.proxied {
+            Some(proxied) => Ok(proxied),
             None => Ok(Addresses { source: self.from, destination: canonical(stream.local_addr()?) }),
         }
     }
@@ -40,13 +40,13 @@ impl Caller {
 /// Learns whose connection `stream` is, which was accepted from the address `from`. `None` if it must be reset: its PROXY
 /// protocol header is missing or malformed, or the client has too many connections.
 pub async fn learn(permit: &mut Permit, listener: &Listener, stream: &TcpStream, from: SocketAddr) -> Option<Caller> {
-    if !listener.is_told_by(from) {
-        return Some(Caller { from, told: None });
+    if !listener.expects_proxy_header(from) {
+        return Some(Caller { from, proxied: None });
     }
     let (node, client) = (permit.node(), ClientKey::from(from.ip()));
     let limit = node.config().limits.handshake;
-    let told = match timeout(limit, read(stream)).await {
-        Ok(Ok(told)) => told,
+    let proxied = match timeout(limit, read(stream)).await {
+        Ok(Ok(proxied)) => proxied,
         Ok(Err(error)) if error.kind() == io::ErrorKind::InvalidData => {
             let line = format_args!("{from} must begin with a PROXY protocol header on {listener}: {error}");
             node.lines.warn("header", client, line);
@@ -64,7 +64,7 @@ pub async fn learn(permit: &mut Permit, listener: &Listener, stream: &TcpStream,
             return None;
         }
     };
-    let caller = Caller { from, told };
+    let caller = Caller { from, proxied };
     permit.count_for(caller.address().ip()).then_some(caller)
 }
 

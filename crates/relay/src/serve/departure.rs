@@ -8,23 +8,23 @@ use super::timeouts::left;
 /// What it means if a client ends its side before it is answered, with nothing unread before the end. A reset always means that
 /// the client has left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// A half-close: it sends no more, but may still receive.
-    Half,
+pub enum ClientEof {
+    /// It sends no more, but may still receive.
+    HalfClose,
     /// It has left: its protocol needs it to send more.
-    Left,
+    Leaves,
 }
 
 /// Waits until the destination is reached, as long as `client` is there.
-pub async fn unless_it_leaves<T>(
+pub async fn unless_client_leaves<T>(
     client: &TcpStream,
-    end: End,
+    eof: ClientEof,
     reaching: impl Future<Output = Result<T, Failure>>,
 ) -> Result<T, Failure> {
     tokio::select! {
         biased;
         reached = reaching => return reached,
-        () = left(client, end == End::Left) => {}
+        () = left(client, eof == ClientEof::Leaves) => {}
     }
     Err(Failure::new(FailureCode::Other, "the client has left"))
 }

@@ -8,7 +8,7 @@ use tokio::net::TcpStream;
 
 use super::Stream;
 use super::caller::Caller;
-use super::departure::{End, unless_it_leaves};
+use super::departure::{ClientEof, unless_client_leaves};
 use crate::access::quota::ClientKey;
 use crate::config::{Listener, ListenerKind, Reply};
 use crate::peer::Early;
@@ -41,7 +41,7 @@ pub(super) async fn prepare(
             None => reach(node, Destination::configured(to), early).await,
         }
     };
-    let reached = unless_it_leaves(client.socket(), End::Half, reaching).await;
+    let reached = unless_client_leaves(client.socket(), ClientEof::HalfClose, reaching).await;
     match reached {
         // Only a node takes bytes early.
         Ok(upstream) if is_early && upstream.side.is_node() => Some(Stream::new(busy, client, upstream, Vec::new())),

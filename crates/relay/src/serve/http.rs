@@ -19,7 +19,7 @@ use tokio::time::timeout;
 use self::exchange::{Exchange, Sent, gone};
 use self::origin::{Origin, finish};
 use super::caller::Caller;
-use super::departure::{End, unless_it_leaves};
+use super::departure::{ClientEof, unless_client_leaves};
 use super::login::{self, Login};
 use super::timeouts::{LINGER, end_first, left};
 use super::{Stream, log_failure, user_quota};
@@ -249,9 +249,9 @@ impl Client<'_> {
         }
         let early = if is_early && first.is_empty() { Early::Host(&self.stream) } else { Early::Nothing };
         // A tunnel's client that ends its side has closed the tunnel (RFC 9110 §9.3.6), unless it sent something into it.
-        let end = if is_early || !first.is_empty() { End::Half } else { End::Left };
+        let eof = if is_early || !first.is_empty() { ClientEof::HalfClose } else { ClientEof::Leaves };
         let reaching = reach(self.node, Destination::asked(&request.target), early);
-        let upstream = match unless_it_leaves(self.stream.socket(), end, reaching).await {
+        let upstream = match unless_client_leaves(self.stream.socket(), eof, reaching).await {
             Ok(upstream) => upstream,
             Err(failure) => {
                 log_failure(self.node, self.caller.address(), "http tunnel", &request.target, &failure);
@@ -296,7 +296,7 @@ impl Client<'_> {
         let early = if may_be_early { Early::Repeatable(&request.head) } else { Early::Nothing };
         let was_early = matches!(early, Early::Repeatable(_));
         let reaching = reach(self.node, Destination::asked(&request.target), early);
-        let reached = unless_it_leaves(self.stream.socket(), End::Half, reaching).await;
+        let reached = unless_client_leaves(self.stream.socket(), ClientEof::HalfClose, reaching).await;
         let upstream = reached.map_err(|failure| {
             log_failure(self.node, self.caller.address(), "http", &request.target, &failure);
             Failed::Tell(failure.code.http_status(), failure.text)

@@ -8,15 +8,15 @@ use std::sync::Arc;
 use ekiden_keys::Fingerprint;
 use ekiden_net::socket::canonical;
 use ekiden_relay_proto::Failure;
-use ekiden_relay_proto::leg::{Event, FrameDecoder, HEADER_BYTES, Kind, Open, encode_failed, encode_opened};
+use ekiden_relay_proto::leg::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Open, encode_failed, encode_opened};
 use ekiden_transport::frames::{invalid, read_frame, send};
 use ekiden_transport::{Admission, Connection, Security, accept};
 use indexmap::IndexMap;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
-use super::departure::{End, unless_it_leaves};
+use super::departure::{ClientEof, unless_client_leaves};
 use super::log_failure;
 use crate::access::quota::ClientKey;
 use crate::config::Listener;
@@ -38,10 +38,14 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
     let Ok(from) = socket.peer_addr().map(canonical) else { return };
     let client = ClientKey::from(from.ip());
     let own = node.config().name.clone();
-    let (name, credential, stream) = match timeout(limit, accept(socket, security, &own)).await {
+    let deadline = Instant::now() + limit;
+    let (name, credential, stream) = match timeout_at(deadline, accept(socket, security, &own)).await {
         Ok(Ok(Admission::Admitted { name, credential, connection })) => (name, credential, connection),
-        Ok(Ok(Admission::Refused(why))) => {
-            return node.lines.warn("node", client, format_args!("a node at {from} was refused: {why}"));
+        Ok(Ok(Admission::Refused(refused))) => {
+            node.lines.warn("node", client, format_args!("a node at {from} was refused: {}", refused.why));
+            // The limit may pass first: the node need not take the answer.
+            let _ = timeout_at(deadline, refused.tell()).await;
+            return;
         }
         Err(_) => return,
         Ok(Err(error)) if ekiden_transport::is_own_key_refused(&error) => {
@@ -93,7 +97,7 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
 
 async fn read_open(stream: &Connection) -> io::Result<Open> {
     match read_frame(stream).await? {
-        (Kind::Open, body) => Open::decode(&body).map_err(invalid),
+        (FrameKind::Open, body) => Open::decode(&body).map_err(invalid),
         (other, _) => Err(invalid(format_args!("{other:?} instead of OPEN"))),
     }
 }
@@ -109,7 +113,7 @@ async fn serve_stream(
     let to = Destination::asked(&request.target).on_behalf_of(request.client);
     let reaching = reach_via(node, &request.chain, to, Early::Node(&stream));
     // A node ends a stream with a frame. One that ends the connection instead has given the stream up.
-    let reached = unless_it_leaves(stream.socket(), End::Left, reaching).await;
+    let reached = unless_client_leaves(stream.socket(), ClientEof::Leaves, reaching).await;
     let Upstream { side, peer, bound } = match reached {
         Ok(upstream) => upstream,
         Err(failure) => {
@@ -133,7 +137,7 @@ async fn serve_stream(
     let Finished { a: client, b: side, owes_end, is_delivered } = finished;
     let stream = BetweenStreams::new(client.stream);
     if let Err(upstream) = (Upstream { side, peer, bound: None }).finish_now(node, is_delivered) {
-        let end = async { if owes_end { send(&stream, Kind::End).await } else { Ok(()) } };
+        let end = async { if owes_end { send(&stream, FrameKind::End).await } else { Ok(()) } };
         // The dialler has said END, so its data is delivered even if it has gone by now. At a transparent address only this
         // process can do that: dropping the connection resets it.
         let may_be_left = !upstream.side.has_transparent_address;
@@ -147,7 +151,7 @@ async fn serve_stream(
         let (said, delivered) = Box::pin(async { tokio::join!(end, delivering) }).await;
         said.and(delivered)?;
     }
-    send(&stream, Kind::Delivered).await?;
+    send(&stream, FrameKind::Delivered).await?;
     drop(busy);
     Ok(stream)
 }

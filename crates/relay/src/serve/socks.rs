@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use super::caller::Caller;
-use super::departure::{End, unless_it_leaves};
+use super::departure::{ClientEof, unless_client_leaves};
 use super::login::{self, Login};
 use super::timeouts::{left, linger};
 use super::{Stream, log_failure, user_quota};
@@ -47,7 +47,7 @@ pub(super) async fn prepare(
         let client = Connection::from(client);
         let early = if first.is_empty() { Early::Host(&client) } else { Early::Nothing };
         let reaching = reach(node, Destination::asked(&target), early);
-        return match unless_it_leaves(client.socket(), End::Half, reaching).await {
+        return match unless_client_leaves(client.socket(), ClientEof::HalfClose, reaching).await {
             Ok(upstream) => Some(Stream::new(busy, client, upstream, first).of(user)),
             Err(failure) => {
                 // The client was told of success already: dropping its connection resets it.
@@ -58,9 +58,9 @@ pub(super) async fn prepare(
     }
     // A client that waits for the reply and ends its side has left. One that has sent payload already has not waited, and may
     // end its side early.
-    let end = if first.is_empty() { End::Left } else { End::Half };
+    let eof = if first.is_empty() { ClientEof::Leaves } else { ClientEof::HalfClose };
     let reaching = reach(node, Destination::asked(&target), Early::Nothing);
-    let reached = unless_it_leaves(&client, end, reaching).await;
+    let reached = unless_client_leaves(&client, eof, reaching).await;
     let answer = match &reached {
         Ok(Upstream { side, bound, .. }) => reply(0, bound.or_else(|| side.stream.local_addr().ok())),
         Err(Failure { code, .. }) => reply(code.socks_reply(), None),

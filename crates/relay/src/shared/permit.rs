@@ -15,7 +15,7 @@ use crate::config::{Listener, ListenerKind};
 const SHORT: Duration = Duration::from_millis(100);
 
 /// After a short connection has ended, more of them are expected for this time.
-const MEMORY: Duration = Duration::from_millis(100);
+const SHORT_EXPECTED: Duration = Duration::from_millis(100);
 
 /// The part of all connections that strangers on leg listeners may have: one in this many.
 const STRANGERS: usize = 2;
@@ -59,7 +59,7 @@ impl Claim {
             // A node has many clients, so clients' limits do not fit. Until it has proven its key it counts as a stranger.
             ListenerKind::Leg(_) => stranger = Some(Box::new(Stranger::new(node, from.ip())?)),
             // A PROXY protocol header will tell the client. It is counted then.
-            _ if listener.is_told_by(from) => {}
+            _ if listener.expects_proxy_header(from) => {}
             _ => counted = Some(acquire(node, from.ip())?),
         }
         Some(Self { quota: counted, stranger })
@@ -140,7 +140,7 @@ impl Drop for Permit {
         self.load.open.fetch_sub(1, Ordering::Relaxed);
         let now = Instant::now();
         if now - self.since < SHORT {
-            let until = (now - self.node.started + MEMORY).as_millis() as u64;
+            let until = (now - self.node.started + SHORT_EXPECTED).as_millis() as u64;
             self.load.short_until.store(until, Ordering::Relaxed);
         }
         self.node.connections.fetch_sub(1, Ordering::Relaxed);

@@ -1,7 +1,8 @@
 //! Limits log lines that strangers could cause as often as they like.
 //!
-//! The first line of a kind about somebody is logged at once. Those that follow within ten seconds are counted, and the count is
-//! logged with the last one's text: what holds by then may be another reason than the first. Memory is bounded, and so is the log: beyond a number of addresses, all others count as one.
+//! The first line of a kind about somebody is logged at once. Those that follow within ten seconds are counted. The count is
+//! logged with the text of the last one, whose reason may be another than that of the first. Memory is bounded, and so is the
+//! log: beyond a number of addresses, all others count as one.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -98,8 +99,13 @@ impl Throttle {
         due.iter().for_each(|(level, text)| emit(*level, text));
     }
 
-    /// Logs all counts. The next line of each kind is logged at once, so that an operator sees whether a change has helped.
+    /// Logs all counts. The next line of each kind is logged at once, so that an operator sees whether a change has helped. No
+    /// warning from before is taken back: whom it was about may not be in the configuration any more.
     pub fn forget(&self) {
+        let mut troubled = self.troubled.lock().unwrap_or_else(PoisonError::into_inner);
+        troubled.clear();
+        self.is_troubled.store(false, Ordering::Relaxed);
+        drop(troubled);
         let due = self.lock().all();
         due.iter().for_each(|(level, text)| emit(*level, text));
     }
@@ -252,6 +258,16 @@ mod tests {
         assert!(take(&mut lines, "192.0.2.1", 0).is_some() && take(&mut lines, "192.0.2.1", 1).is_none());
         assert_eq!(lines.all(), [(Level::WARN, "192.0.2.1 did it (and 1 more within 10s)".to_owned())]);
         assert!(take(&mut lines, "192.0.2.1", 2).is_some());
+    }
+
+    #[test]
+    fn after_a_reload_nobody_is_well_again_who_was_warned_of_before() {
+        let throttle = Throttle::default();
+        throttle.warn_until("dead", "b", format_args!("b is dead"));
+        throttle.forget();
+        throttle.recovered(&["dead"], "b", format_args!("b is well"));
+        assert!(throttle.lock().0.is_empty(), "b may be another node, or none");
+        assert!(!throttle.is_troubled.load(Ordering::Relaxed));
     }
 
     #[test]

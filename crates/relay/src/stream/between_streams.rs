@@ -8,9 +8,9 @@ use ekiden_transport::Connection;
 use tokio::io::Interest;
 use tokio::time::sleep;
 
-/// How soon, and later how often, a node looks whether a receiver has taken what it was sent.
-pub const LOOK: Duration = Duration::from_millis(20);
-pub const LOOK_MOST: Duration = Duration::from_millis(500);
+/// The pauses between two looks at whether a receiver has taken what it was sent: they double from the least to the most.
+pub const POLL_LEAST: Duration = Duration::from_millis(20);
+pub const POLL_MOST: Duration = Duration::from_millis(500);
 
 /// A node's connection on which this side has said all it had to say, END included. Dropped, it ends with a FIN behind what
 /// is still on its way; a reset would destroy that.
@@ -32,10 +32,10 @@ impl BetweenStreams {
     /// whose receiver has no room (see [`socket::pause_longest`]), but not one that a process has.
     pub async fn sent(&self) {
         let sent = async {
-            let mut pause = LOOK;
+            let mut pause = POLL_LEAST;
             while socket::has_unsent(self.socket()) {
                 sleep(pause).await;
-                pause = (pause * 2).min(LOOK_MOST);
+                pause = (pause * 2).min(POLL_MOST);
             }
         };
         tokio::select! {

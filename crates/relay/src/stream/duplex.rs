@@ -6,13 +6,13 @@ use std::task::{Context, Poll};
 
 use ekiden_net::socket;
 use ekiden_net::tcp_info::tcp_info;
-use ekiden_relay_proto::leg::{Header, Kind};
+use ekiden_relay_proto::leg::{FrameKind, Header};
 use ekiden_transport::Connection;
 use socket2::SockRef;
 use tokio::time::sleep;
 
 use crate::stream::alarm::Alarm;
-use crate::stream::between_streams::{LOOK, LOOK_MOST};
+use crate::stream::between_streams::{POLL_LEAST, POLL_MOST};
 use crate::stream::expiry::{self, Expiry};
 use crate::stream::framing::Framing;
 use crate::stream::output::Output;
@@ -115,36 +115,38 @@ impl Side {
         Ok(())
     }
 
-    /// Says the end to a host whose connection is kept until [`Side::deliver`]: from here on the kernel delivers what is
-    /// queued, as by [`Side::end_cleanly`]. Not with a transparent address: nothing is acknowledged any more when this process is
-    /// gone and its rules with it, so the host must be reset then.
+    /// Sends a host the end, and keeps the connection for [`Side::deliver`]. From here on the kernel delivers what is queued
+    /// even if this process dies, as after [`Side::end_cleanly`].
+    ///
+    /// With a transparent address the connection is still reset if this process dies. Its packet filter rules go with it, and
+    /// without them no acknowledgement arrives: the kernel could not know whether the data has arrived.
     pub fn say_end(&self) {
         if !self.has_transparent_address {
             self.stream.end_cleanly();
         }
-        // It may have been said before, and the connection may be gone.
+        // An error means that the connection is gone. An end that was sent before is not sent again.
         let _ = SockRef::from(self.stream.socket()).shutdown(Shutdown::Write);
     }
 
-    /// As [`Side::end_cleanly`], and keeps the connection until all has arrived, or the limits pass. Whoever stops waiting leaves
-    /// the rest to the kernel.
+    /// Sends the end and keeps the connection until the host has acknowledged everything, or the limits pass. If this future is
+    /// dropped before, the kernel delivers the rest, but resets a connection with a transparent address.
     ///
-    /// The kernel gives up a closed connection whose receiver has had no room for some minutes, but not one that a process
-    /// has. And only here do acknowledgements for a transparent address arrive while the rules stand; whoever stops the node
-    /// waits for this before taking them away.
+    /// Two things need a process that keeps the connection. A receiver may have no room for minutes: the kernel gives up a
+    /// closed connection then, but not an open one. And acknowledgements for a transparent address arrive only while the packet
+    /// filter rules stand: a node that stops waits for this before it removes them.
     pub async fn deliver(self, expiry: &mut Option<Box<Expiry>>) {
         self.say_end();
-        let _left = (!self.has_transparent_address).then(|| Left(&self.stream));
+        let _rest = (!self.has_transparent_address).then(|| LeaveToKernel(&self.stream));
         let socket = self.stream.socket();
         let arrived = async {
-            let mut pause = LOOK;
+            let mut pause = POLL_LEAST;
             while tcp_info(socket).is_ok_and(|info| info.is_ending) {
                 sleep(pause).await;
-                pause = (pause * 2).min(LOOK_MOST);
+                pause = (pause * 2).min(POLL_MOST);
             }
         };
-        // Data that the host still sends must be read away: it may read only after it has sent all, and a close with unread
-        // data resets.
+        // What the host still sends is read and discarded. A host may read only after it has sent everything, and to close a
+        // connection with unread data resets it.
         let discarding = async {
             let mut sink = vec![0; 4096];
             while !matches!(self.stream.receive(&mut sink).await, Ok(0) | Err(_)) {}
@@ -160,7 +162,7 @@ impl Side {
     /// Sends a node the reason of a reset, if the connection takes it at once.
     fn reset(self, code: ResetCode, between_frames: bool) {
         if self.is_node() && between_frames {
-            let frame = Header { kind: Kind::Reset, length: code as u32 }.encode();
+            let frame = Header { kind: FrameKind::Reset, length: code as u32 }.encode();
             if self.stream.send_last(&frame) {
                 self.stream.end_cleanly();
             }
@@ -169,9 +171,9 @@ impl Side {
 }
 
 /// Leaves the connection to the kernel when dropped.
-struct Left<'a>(&'a Connection);
+struct LeaveToKernel<'a>(&'a Connection);
 
-impl Drop for Left<'_> {
+impl Drop for LeaveToKernel<'_> {
     fn drop(&mut self) {
         self.0.leave_to_kernel();
     }
@@ -233,7 +235,7 @@ impl<'a> Running<'a> {
     /// Ready if this side has broken while the direction `from` it does not read and so cannot notice. A node may end its
     /// connection only after the direction `to` it has ended too.
     fn breaks(&mut self, cx: &mut Context<'_>, from: &Pump, to: &Pump, receiver: &Connection) -> Poll<PumpError> {
-        if from.is_reading() && !receiver.owes() {
+        if from.is_reading() && !receiver.has_pending() {
             return Poll::Pending;
         }
         self.alarm.poll(cx, self.stream.socket(), self.framing == Framing::Leg && !to.is_done()).map(PumpError::Receive)

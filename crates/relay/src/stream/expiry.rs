@@ -13,7 +13,7 @@ use crate::config::Limits;
 use crate::stream::pump::PumpError;
 
 /// How many times a stream is checked within the time for which it may be idle.
-const LOOKS: u32 = 4;
+const CHECKS: u32 = 4;
 
 /// The limits of one stream.
 pub struct Expiry {
@@ -64,5 +64,5 @@ pub async fn passed(expiry: &mut Option<Box<Expiry>>, socket: &TcpStream) {
 
 /// When to look again.
 fn next(now: Instant, idle: Option<Duration>, end: Option<Instant>) -> Option<Instant> {
-    idle.map(|idle| now + idle / LOOKS).into_iter().chain(end).min()
+    idle.map(|idle| now + idle / CHECKS).into_iter().chain(end).min()
 }

@@ -1,13 +1,10 @@
 //! Writing to a side of a stream from memory.
 
-use ekiden_relay_proto::leg::{Header, Kind};
+use ekiden_relay_proto::leg::{FrameKind, Header, MAX_DATA};
 use ekiden_transport::Connection;
 
 use crate::stream::framing::Framing;
 use crate::stream::pump::PumpError;
-
-/// The most payload of a DATA frame that is written from memory, in bytes.
-const FRAME_MOST: usize = 1 << 20;
 
 /// Where a stream's bytes go.
 #[derive(Debug, Clone, Copy)]
@@ -30,8 +27,8 @@ impl<'a> Output<'a> {
             if self.framing == Framing::Raw {
                 return self.connection.send_all(bytes).await;
             }
-            for piece in bytes.chunks(FRAME_MOST) {
-                let mut frame = Header { kind: Kind::Data, length: piece.len() as u32 }.encode().to_vec();
+            for piece in bytes.chunks(MAX_DATA as usize) {
+                let mut frame = Header { kind: FrameKind::Data, length: piece.len() as u32 }.encode().to_vec();
                 frame.extend(piece);
                 self.connection.send_all(&frame).await?;
             }

@@ -1,9 +1,10 @@
 //! One direction of a stream: bytes from one socket to another, with or without frames on either side.
 //!
-//! Small pieces go through a buffer shared by all connections of the thread. Once pieces fill it, they go
-//! through a pooled pipe by splice, without being copied, unless there is TLS on either side. In either case nothing is read before what was
-//! read has been written, so a slow receiver slows its sender and memory stays bounded: by one piece that
-//! the kernel did not take at once, and where all of these together are many (see [`ekiden_transport::budget`]), by a small one.
+//! Small pieces go through a buffer that all connections of the thread share. Once pieces fill it, they go through a pooled
+//! pipe by splice, without being copied, unless there is TLS on either side. In either case nothing is read before what was
+//! read has been written. So a slow receiver slows its sender, and memory stays bounded: a direction holds at most the piece
+//! that the kernel did not take at once. Where all of these together are many (see [`ekiden_transport::budget`]), pieces are
+//! small.
 
 use std::cell::RefCell;
 use std::io;
@@ -11,7 +12,7 @@ use std::net::Shutdown;
 use std::task::{Context, Poll, ready};
 
 use ekiden_net::splice::PooledPipe;
-use ekiden_relay_proto::leg::{Event, FrameDecoder, HEADER_BYTES, Header, Kind, ProtocolError};
+use ekiden_relay_proto::leg::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, ProtocolError};
 use ekiden_transport::budget::{self, Holding};
 use ekiden_transport::{Connection, is_transient};
 use socket2::SockRef;
@@ -290,7 +291,7 @@ impl Pump {
         }
         self.took(n);
         if self.framing == Framing::Leg {
-            let header = Header { kind: Kind::Data, length: n as u32 }.encode();
+            let header = Header { kind: FrameKind::Data, length: n as u32 }.encode();
             self.send_or_queue(&header, true, to)?;
         }
         self.pipe = Some(pipe);
@@ -324,7 +325,7 @@ impl Pump {
                 self.bulk = payload >= SMALL;
                 self.took(payload);
                 let start = if self.framing == Framing::Leg {
-                    let header = Header { kind: Kind::Data, length: payload as u32 }.encode();
+                    let header = Header { kind: FrameKind::Data, length: payload as u32 }.encode();
                     scratch[..HEADER_BYTES].copy_from_slice(&header);
                     0
                 } else {
@@ -378,7 +379,7 @@ impl Pump {
         if self.framing == Framing::Leg {
             self.phase = Phase::Ended;
             self.says_end = false;
-            self.rest = Header { kind: Kind::End, length: 0 }.encode().to_vec();
+            self.rest = Header { kind: FrameKind::End, length: 0 }.encode().to_vec();
             return Ok(());
         }
         match SockRef::from(to.socket()).shutdown(Shutdown::Write) {
@@ -403,7 +404,7 @@ impl Pump {
 
     fn queue(&mut self, bytes: &[u8]) {
         if self.framing == Framing::Leg {
-            self.rest.extend(Header { kind: Kind::Data, length: bytes.len() as u32 }.encode());
+            self.rest.extend(Header { kind: FrameKind::Data, length: bytes.len() as u32 }.encode());
         }
         self.rest.extend(bytes);
     }

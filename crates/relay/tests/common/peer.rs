@@ -3,12 +3,12 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
-use ekiden_relay_proto::leg::{Acceptor, Dialler, HEADER_BYTES, Header, Key, Kind, Open};
+use ekiden_relay_proto::leg::{Acceptor, Dialler, FrameKind, HEADER_BYTES, Header, Open, SharedSecret};
 
 use super::{accept, connect};
 
 /// The next frame.
-pub fn frame(stream: &mut TcpStream) -> (Kind, Vec<u8>) {
+pub fn frame(stream: &mut TcpStream) -> (FrameKind, Vec<u8>) {
     let mut header = [0; HEADER_BYTES];
     stream.read_exact(&mut header).unwrap();
     let header = Header::decode(header).unwrap();
@@ -20,7 +20,7 @@ pub fn frame(stream: &mut TcpStream) -> (Kind, Vec<u8>) {
 /// Connects to a node's plain leg listener and opens a stream to `target`.
 pub fn open_at(node: SocketAddr, target: SocketAddr) -> TcpStream {
     let mut stream = connect(node);
-    let dialler = Dialler::new(Key([0xaa; 32]), "test", [8; 32]);
+    let dialler = Dialler::new(SharedSecret([0xaa; 32]), "test", [8; 32]);
     stream.write_all(&dialler.hello()).unwrap();
     let hello = frame(&mut stream).1;
     stream.write_all(&dialler.auth(&hello).unwrap()).unwrap();
@@ -32,18 +32,18 @@ pub fn open_at(node: SocketAddr, target: SocketAddr) -> TcpStream {
 pub fn ask_for(stream: &mut TcpStream, target: SocketAddr) {
     let open = Open { chain: Vec::new(), target: target.into(), client: None };
     stream.write_all(&open.encode()).unwrap();
-    assert_eq!(frame(stream).0, Kind::Opened);
+    assert_eq!(frame(stream).0, FrameKind::Opened);
 }
 
 /// Says a frame without a body.
-pub fn say(mut stream: &TcpStream, kind: Kind) {
+pub fn say(mut stream: &TcpStream, kind: FrameKind) {
     stream.write_all(&Header { kind, length: 0 }.encode()).unwrap();
 }
 
 /// Accepts a node, which proves its key before it has anything to ask.
 pub fn accept_node(listener: &TcpListener) -> TcpStream {
     let mut stream = accept(listener);
-    let mut acceptor = Acceptor::new(Key([0xaa; 32]), [7; 32]);
+    let mut acceptor = Acceptor::new(SharedSecret([0xaa; 32]), [7; 32]);
     let hello = frame(&mut stream).1;
     stream.write_all(&acceptor.hello(&hello).unwrap()).unwrap();
     let auth = frame(&mut stream).1;

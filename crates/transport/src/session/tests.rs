@@ -120,7 +120,7 @@ fn bytes_arrive_whatever_the_pieces_are() {
         assert!(pair.up(&data, piece) == data, "{most} {piece}");
         assert!(pair.client.is_at_rest() && pair.server.is_at_rest());
         assert_eq!(
-            pair.server.opened.capacity() + pair.server.partial.capacity() + pair.client.sealed.bytes.capacity(),
+            pair.server.decrypted.capacity() + pair.server.partial.capacity() + pair.client.encrypted.bytes.capacity(),
             0
         );
     }
@@ -135,14 +135,14 @@ fn each_side_knows_the_others_key() {
 }
 
 #[test]
-fn what_the_socket_does_not_take_is_owed_and_nothing_more_is_taken() {
+fn what_the_socket_does_not_take_is_pending_and_nothing_more_is_taken() {
     let mut pair = Pair::established(1 << 20);
     let full = |_: &[u8]| Err(io::Error::from(io::ErrorKind::WouldBlock));
     let data = noise(1 << 20);
     assert_eq!(pair.client.send(&data, full).unwrap(), PIECE);
-    assert!(pair.client.owes());
+    assert!(pair.client.has_pending());
     assert_eq!(pair.client.send(&data[PIECE..], full).unwrap_err().kind(), io::ErrorKind::WouldBlock);
-    assert!(pair.client.sealed.filled <= SEALED_PIECE);
+    assert!(pair.client.encrypted.filled <= ENCRYPTED_PIECE);
     pair.client.flush(write(&mut pair.up, 1000)).unwrap();
     let mut got = vec![0; PIECE];
     let n = pair.server.receive(&mut got, read(&mut pair.up, 1 << 20)).unwrap();
@@ -168,9 +168,9 @@ fn peeked_bytes_are_received_again() {
 fn keys_are_changed_on_the_way() {
     let mut pair = Pair::established(1 << 20);
     for _ in 0..3 {
-        let End::Client(end) = &mut pair.client.end else { panic!() };
+        let Role::Client(connection) = &mut pair.client.role else { panic!() };
         let UnbufferedStatus { state: Ok(ConnectionState::WriteTraffic(traffic)), .. } =
-            end.process_tls_records(&mut [])
+            connection.process_tls_records(&mut [])
         else {
             panic!()
         };

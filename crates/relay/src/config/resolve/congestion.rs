@@ -8,7 +8,7 @@ use super::{Result, Source};
 use crate::config::raw::RawCongestion;
 
 impl Source<'_> {
-    pub(super) fn congestion(&self, table: &Spanned<RawCongestion>) -> Result<CongestionParameters> {
+    pub(super) fn congestion(&self, table: &Spanned<RawCongestion>) -> Result<Box<Tunables>> {
         let mut settings = CongestionParameters::default();
         for (group, parameters) in table.get_ref() {
             if !known().any(|(known, _)| known == group.get_ref()) {
@@ -30,8 +30,8 @@ impl Source<'_> {
                 })?;
             }
         }
-        Tunables::new(&settings).map_err(|error| self.error(Some(table.span()), error.to_string()))?;
-        Ok(settings)
+        let tunables = Tunables::new(&settings);
+        tunables.map(Box::new).map_err(|error| self.error(Some(table.span()), error.to_string()))
     }
 }
 

@@ -54,9 +54,7 @@ impl Source<'_> {
             }
             except.push(pattern);
         }
-        let bypass = raw.bypass.as_ref().is_some_and(|bypass| *bypass.get_ref());
-        let late = raw.late_interfaces.as_ref().is_some_and(|late| *late.get_ref());
-        Ok(ListenerKind::Transparent { interfaces, late, except, bypass })
+        Ok(ListenerKind::Transparent { interfaces, late: raw.late_interfaces(), except, bypass: raw.bypass() })
     }
 
     pub(super) fn exit(&self, raw: &RawExit) -> Result<Exit> {

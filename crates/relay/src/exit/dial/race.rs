@@ -42,7 +42,7 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
     let wanted = |name: &str| {
         let mut expansion = lock(&expansion);
         expansion.is_asked_for = true;
-        dial.policy.is_none_or(|policy| expansion.enter(policy, name))
+        dial.policy.is_none_or(|policy| expansion.switch_to(policy, name))
     };
     let mut lookup = pin!(dial.names.find(&host, dial.spare, wanted, tell));
     let mut deadline = pin!(sleep(dial.limit));
@@ -54,7 +54,7 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
             () = &mut deadline => {
                 // Without any address it is the name server that has not answered, unless none was asked, or the policy has
                 // refused an address.
-                match race.entered == 0 && race.is_open {
+                match race.added == 0 && race.is_open {
                     true if race.refusal.is_some() => {}
                     true if !lock(&expansion).is_asked_for => race.note(unanswered(&host, &Unknown::NoTurn)),
                     true => race.note(unanswered(&host, &Unknown::Timeout)),
@@ -75,7 +75,7 @@ pub async fn connect(dial: &Dial<'_>, target: &Target) -> Result<TcpStream, Fail
                 let address = canonical(SocketAddr::new(ip, target.port));
                 match dial.policy.and_then(|policy| lock(&expansion).refusal(policy, address)) {
                     Some(refusal) => race.refusal = Some(refusal),
-                    None => race.enter(address),
+                    None => race.add(address),
                 }
             }
             looked_up = &mut lookup, if is_open => {
@@ -111,7 +111,7 @@ struct Expansion<'a> {
 
 impl<'a> Expansion<'a> {
     /// Goes on to `name`. False if its rules refuse it, so that it is left out.
-    fn enter(&mut self, asked: &'a Policy<'a>, name: &str) -> bool {
+    fn switch_to(&mut self, asked: &'a Policy<'a>, name: &str) -> bool {
         match asked.of_expanded(name) {
             Ok(policy) => self.policy = Some(policy),
             Err(refusal) => {
@@ -149,7 +149,7 @@ struct Race<'a> {
     /// The oldest first.
     running: Vec<Attempt<'a>>,
     /// How many addresses have been added.
-    entered: usize,
+    added: usize,
     /// Whether more addresses may come.
     is_open: bool,
     /// Why an address was refused, if one was.
@@ -169,7 +169,7 @@ impl<'a> Race<'a> {
             six: VecDeque::new(),
             four: VecDeque::new(),
             running: Vec::new(),
-            entered: 0,
+            added: 0,
             is_open: true,
             refusal: None,
             next: Instant::now(),
@@ -178,11 +178,11 @@ impl<'a> Race<'a> {
         }
     }
 
-    fn enter(&mut self, address: SocketAddr) {
-        if self.entered == MOST {
+    fn add(&mut self, address: SocketAddr) {
+        if self.added == MOST {
             return;
         }
-        self.entered += 1;
+        self.added += 1;
         match address {
             SocketAddr::V6(_) => {
                 self.six.push_back(address);
@@ -193,7 +193,7 @@ impl<'a> Race<'a> {
             }
             SocketAddr::V4(_) => {
                 self.four.push_back(address);
-                if self.entered == 1 && self.is_open {
+                if self.added == 1 && self.is_open {
                     self.next = Instant::now() + RESOLUTION_DELAY;
                 }
             }

@@ -50,12 +50,12 @@ impl Server {
     }
 
     /// A resolver that asks this server and has this hosts file.
-    pub fn names(&self, search: &[&str], hosts: &str) -> Names {
+    pub fn names(&self, search: &[&str], hosts: &str) -> Resolver {
         self.names_within(Duration::from_millis(500), search, hosts)
     }
 
     /// The same, with this time limit for the server's answers.
-    pub fn names_within(&self, limit: Duration, search: &[&str], hosts: &str) -> Names {
+    pub fn names_within(&self, limit: Duration, search: &[&str], hosts: &str) -> Resolver {
         let mut server = NameServerConfig::udp_and_tcp(self.address.ip());
         for connection in &mut server.connections {
             connection.port = self.address.port();
@@ -69,8 +69,8 @@ impl Server {
         known.read_hosts_conf(hosts.as_bytes()).unwrap();
         let files = Files { resolv_conf: "/nowhere".into(), hosts: "/nowhere".into() };
         let servers = Some(Servers::new(config, options).unwrap());
-        let loaded = Loaded { seen: files.seen(), hosts: known, servers };
-        Names { files, loaded: Mutex::new(Some((Arc::new(loaded), Instant::now()))) }
+        let loaded = Loaded { versions: files.versions(), hosts: known, servers };
+        Resolver { files, loaded: Mutex::new(Some((Arc::new(loaded), Instant::now()))) }
     }
 
     /// What was asked since the last call. A question that was repeated counts once.
@@ -117,7 +117,7 @@ fn both(name: &str) -> Vec<(String, RecordType)> {
 }
 
 /// The addresses, in order.
-fn find(names: &Names, host: &str) -> Result<Vec<IpAddr>, Unknown> {
+fn find(names: &Resolver, host: &str) -> Result<Vec<IpAddr>, Unknown> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let found = Mutex::new(Vec::new());
     runtime.block_on(names.find(host, &Spare::new(4), |_| true, |ip| found.lock().unwrap().push(ip)))?;
@@ -209,13 +209,13 @@ fn name_servers_that_cannot_be_reached_are_said_to_be_the_reason() {
 fn changed_files_are_read_again_and_without_a_name_server_the_hosts_file_counts() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str| folder.path().join(name);
-    let names = Names::of(Files { resolv_conf: file("resolv.conf"), hosts: file("hosts") });
+    let names = Resolver::of(Files { resolv_conf: file("resolv.conf"), hosts: file("hosts") });
     assert_eq!(find(&names, "web"), Err(Unknown::NoServer));
     fs::write(file("hosts"), "192.0.2.7 web\n").unwrap();
     names.forget();
     assert_eq!(find(&names, "web"), Ok(vec![V4]));
     fs::write(file("hosts"), "2001:db8::7 web\n192.0.2.7 web\n").unwrap();
-    std::thread::sleep(LOOK);
+    std::thread::sleep(CHECK_INTERVAL);
     while find(&names, "web") != Ok(vec![V4, V6]) {
         std::thread::sleep(Duration::from_millis(10));
     }

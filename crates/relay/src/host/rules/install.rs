@@ -10,7 +10,7 @@ use ekiden_net::device;
 use ekiden_net::policy_route::{self, Family};
 use ekiden_net::privileges::{Capability, lend};
 
-use super::{Rules, Taken};
+use super::{Intercepted, Rules};
 
 /// The paths at which the program nft is looked for. PATH does not count, because the program is given a capability.
 const NFT: [&str; 7] = [
@@ -77,7 +77,7 @@ pub enum RulesError {
     },
     /// Another process here has the rules of a node with this name.
     #[error("another process has the rules of a node named '{name}' here: give this one another name, or end that one")]
-    Taken {
+    NameInUse {
         /// The node's name.
         name: String,
     },
@@ -143,7 +143,7 @@ impl Drop for Installed {
 fn hold_name(rules: &Rules) -> Result<UnixDatagram, RulesError> {
     let bound = SocketAddr::from_abstract_name(rules.table()).and_then(|name| UnixDatagram::bind_addr(&name));
     bound.map_err(|error| match error.kind() {
-        io::ErrorKind::AddrInUse => RulesError::Taken { name: rules.node.clone() },
+        io::ErrorKind::AddrInUse => RulesError::NameInUse { name: rules.node.clone() },
         _ => RulesError::Refused { what: "cannot hold the node's name", why: error.to_string() },
     })
 }
@@ -211,17 +211,17 @@ fn check_settings(rules: &Rules) -> Result<(), RulesError> {
     // With tcp_syncookies = 2, the ACK that answers a SYN cookie matches no socket, so that it is not delivered. With
     // tcp_fwmark_accept = 1, accepted sockets take over the mark, and their own packets come back to this machine.
     for (key, wrong, right) in [("tcp_syncookies", 2, 1), ("tcp_fwmark_accept", 1, 0)] {
-        if !rules.taken.is_empty() && value(key) == wrong {
+        if !rules.intercepted.is_empty() && value(key) == wrong {
             return lost(format!("net.ipv4.{key} = {wrong}"), format!("net.ipv4.{key}={right}"));
         }
     }
-    for taken in &rules.taken {
-        check_interfaces(taken)?;
+    for intercepted in &rules.intercepted {
+        check_interfaces(intercepted)?;
     }
     // rp_filter checks source addresses against the routes (RFC 3704). With src_valid_mark it uses the routes for the mark,
     // which do not lead to the clients.
-    let of_v4 = rules.taken.iter().filter(|taken| taken.to.is_ipv4());
-    for interface in of_v4.flat_map(|taken| &taken.interfaces) {
+    let of_v4 = rules.intercepted.iter().filter(|intercepted| intercepted.to.is_ipv4());
+    for interface in of_v4.flat_map(|intercepted| &intercepted.interfaces) {
         let read = |interface: &str, key: &str| value(&format!("conf/{interface}/{key}"));
         let checks = read(interface, "rp_filter").max(read("all", "rp_filter")) > 0;
         let by_mark = ["all", interface].into_iter().find(|name| read(name, "src_valid_mark") > 0);
@@ -234,8 +234,8 @@ fn check_settings(rules: &Rules) -> Result<(), RulesError> {
 }
 
 /// Checks that a listener's interfaces exist, unless they may come later, and that packets that it does not take are forwarded.
-fn check_interfaces(taken: &Taken) -> Result<(), RulesError> {
-    let (family, setting) = match taken.to.is_ipv4() {
+fn check_interfaces(intercepted: &Intercepted) -> Result<(), RulesError> {
+    let (family, setting) = match intercepted.to.is_ipv4() {
         true => ("ipv4", "net.ipv4.ip_forward"),
         false => ("ipv6", "net.ipv6.conf.all.forwarding"),
     };
@@ -243,10 +243,10 @@ fn check_interfaces(taken: &Taken) -> Result<(), RulesError> {
         let file = format!("/proc/sys/net/{family}/conf/{interface}/forwarding");
         std::fs::read_to_string(file).is_ok_and(|text| text.trim() != "0")
     };
-    for interface in &taken.interfaces {
+    for interface in &intercepted.interfaces {
         let is_there = device::index(interface).is_ok();
-        if !is_there && !taken.late {
-            return Err(RulesError::NoInterface { listener: taken.name.clone(), interface: interface.clone() });
+        if !is_there && !intercepted.late {
+            return Err(RulesError::NoInterface { listener: intercepted.name.clone(), interface: interface.clone() });
         }
         let may_pass = forwards("all") || is_there && forwards(interface);
         if !may_pass {

@@ -10,7 +10,7 @@ use ekiden_relay_proto::Target;
 use ekiden_relay_proto::ftp::{Replies, Reply, ReplyError, Word, command};
 use ekiden_relay_proto::http::ftp::{Fetch, Form, Found};
 use ekiden_relay_proto::http::{Body, Chunked, Request};
-use ekiden_relay_proto::leg::{Header, Kind};
+use ekiden_relay_proto::leg::{FrameKind, Header};
 use ekiden_transport::Connection;
 use socket2::SockRef;
 use tokio::time::{Duration, timeout};
@@ -297,7 +297,7 @@ impl<'a> Control<'a> {
             let left = async {
                 side.output().write(&command("QUIT", None)).await?;
                 let ended = if side.is_node() {
-                    side.stream.send_all(&Header { kind: Kind::End, length: 0 }.encode()).await
+                    side.stream.send_all(&Header { kind: FrameKind::End, length: 0 }.encode()).await
                 } else {
                     SockRef::from(side.stream.socket()).shutdown(std::net::Shutdown::Write)
                 };

@@ -4,7 +4,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use ekiden_relay_proto::Target;
-use ekiden_relay_proto::leg::{Header, Kind};
+use ekiden_relay_proto::leg::{FrameKind, Header};
 use tokio::time::timeout;
 
 use crate::peer::delivered;
@@ -47,7 +47,7 @@ pub fn finish(node: &Arc<Node>, origin: Option<Origin>) {
     }
     let (busy, node) = (node.begin(), node.clone());
     tokio::spawn(async move {
-        let end = Header { kind: Kind::End, length: 0 }.encode();
+        let end = Header { kind: FrameKind::End, length: 0 }.encode();
         if upstream.side.stream.send_all(&end).await.is_err() {
             return;
         }

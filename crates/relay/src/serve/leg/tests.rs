@@ -34,8 +34,8 @@ async fn left_by_its_dialler(client: Option<SocketAddr>) -> (bool, io::Result<us
     let (accepted, from) = nodes.accept().await.unwrap();
     let serving = tokio::spawn(async move { serve_stream(&node, accepted.into(), &request, from).await.map(drop) });
     let (mut host, _) = hosts.accept().await.unwrap();
-    dialler.write_all(&Header::frame(Kind::Data, &vec![7; BYTES])).await.unwrap();
-    dialler.write_all(&Header { kind: Kind::End, length: 0 }.encode()).await.unwrap();
+    dialler.write_all(&Header::frame(FrameKind::Data, &vec![7; BYTES])).await.unwrap();
+    dialler.write_all(&Header { kind: FrameKind::End, length: 0 }.encode()).await.unwrap();
     // The node has it all by then, and the host says its end.
     sleep(Duration::from_millis(300)).await;
     host.shutdown().await.unwrap();
@@ -43,7 +43,7 @@ async fn left_by_its_dialler(client: Option<SocketAddr>) -> (bool, io::Result<us
     dialler.read_exact(&mut opened).await.unwrap();
     let mut end = [0; HEADER_BYTES];
     dialler.read_exact(&mut end).await.unwrap();
-    assert_eq!(end, Header { kind: Kind::End, length: 0 }.encode());
+    assert_eq!(end, Header { kind: FrameKind::End, length: 0 }.encode());
     SockRef::from(&dialler).set_linger(Some(Duration::ZERO)).unwrap();
     drop(dialler);
     sleep(Duration::from_millis(500)).await;

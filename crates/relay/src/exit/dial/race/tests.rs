@@ -11,9 +11,9 @@ use socket2::{Domain, Socket, Type};
 use super::*;
 use crate::config::route::Pattern;
 use crate::config::{Config, Tcp};
-use crate::exit::names::Names;
+use crate::exit::names::Resolver;
 use crate::exit::names::tests::{Says, Server};
-use crate::exit::policy::{Choice, OwnAddresses};
+use crate::exit::policy::{ChosenBy, OwnAddresses};
 use crate::exit::spare::Spare;
 
 /// Only a hang takes so long.
@@ -68,14 +68,14 @@ fn refusing(refused: &[String]) -> Config {
 /// Connects to `target`, under these rules.
 fn try_name(
     target: &str,
-    names: &Names,
+    names: &Resolver,
     limit: Duration,
     config: &Config,
     spare: &Spare,
 ) -> Result<SocketAddr, Failure> {
     let target: Target = target.parse().unwrap();
     let own = OwnAddresses::default();
-    let policy = Policy::new(config, &own, &target, Choice::Client).unwrap();
+    let policy = Policy::new(config, &own, &target, ChosenBy::Client).unwrap();
     let tcp = Tcp { options: TcpOptions::default(), ..Tcp::default() };
     let dial = Dial { client: None, tcp: &tcp, names, spare, limit, policy: Some(&policy) };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();

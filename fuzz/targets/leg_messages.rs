@@ -3,11 +3,11 @@
 #![no_main]
 
 use ekiden_relay_proto::leg::{
-    Acceptor, Dialler, HEADER_BYTES, Key, Open, decode_failed, decode_opened, encode_failed, encode_opened,
+    Acceptor, Dialler, HEADER_BYTES, Open, SharedSecret, decode_failed, decode_opened, encode_failed, encode_opened,
 };
 use libfuzzer_sys::fuzz_target;
 
-const KEY: Key = Key([7; 32]);
+const KEY: SharedSecret = SharedSecret([7; 32]);
 
 fuzz_target!(|data: &[u8]| {
     if let Ok(open) = Open::decode(data) {

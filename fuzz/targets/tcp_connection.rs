@@ -4,9 +4,9 @@
 use std::sync::{Arc, LazyLock};
 
 use ekiden_congestion::{CongestionParameters, Tunables, control};
+use ekiden_packet::{Flags, SackBlock, Segment, Seq, Timestamps};
 use ekiden_tcp::{Connection, TcpSettings};
 use ekiden_units::Time;
-use ekiden_packet::{Flags, SackBlock, Segment, Seq, Timestamps};
 use libfuzzer_sys::fuzz_target;
 
 /// Both initial sequence numbers are close to the wrap.
@@ -18,7 +18,8 @@ const BURST_MOST: usize = 4096;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&kind, mut data)) = data.split_first() else { return };
-    let profiles = [TcpSettings::rfc(), TcpSettings::linux(), TcpSettings::ns2(), TcpSettings::ns2_linux(), TcpSettings::opnet()];
+    let profiles =
+        [TcpSettings::rfc(), TcpSettings::linux(), TcpSettings::ns2(), TcpSettings::ns2_linux(), TcpSettings::opnet()];
     let mut settings = profiles[usize::from(kind) % profiles.len()].clone();
     (settings.send_buffer, settings.receive_buffer) = (200_000, 100_000);
     // Generating the tables of HSTCP takes longer than all the rest.

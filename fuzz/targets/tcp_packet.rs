@@ -34,9 +34,10 @@ fuzz_target!(|data: &[u8]| {
 fn checksum(bytes: &[u8]) -> u16 {
     let ends: Vec<u8> = ENDS.iter().flat_map(|end| end.octets()).collect();
     let length = u32::try_from(bytes.len()).expect("it is short");
-    let words = ends.chunks(2).chain(bytes.chunks(2)).map(|pair| {
-        u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0))
-    });
+    let words = ends
+        .chunks(2)
+        .chain(bytes.chunks(2))
+        .map(|pair| u32::from(pair[0]) << 8 | u32::from(pair.get(1).copied().unwrap_or(0)));
     let mut sum: u32 = words.sum::<u32>() + 6 + length;
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);

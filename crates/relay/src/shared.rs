@@ -140,7 +140,7 @@ impl Node {
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config.clone();
         self.pool.configure(config);
         self.names.forget();
-        self.lines.forget();
+        self.lines.forget(|peer| config.peers.contains_key(peer));
         self.served_by_files.store(served_by_files(config), Ordering::Relaxed);
         budget::limit(config.limits.memory);
         self.reloaded.send_replace(());

@@ -99,13 +99,17 @@ impl Throttle {
         due.iter().for_each(|(level, text)| emit(*level, text));
     }
 
-    /// Logs all counts. The next line of each kind is logged at once, so that an operator sees whether a change has helped. No
-    /// warning from before is taken back: whom it was about may not be in the configuration any more.
-    pub fn forget(&self) {
+    /// Logs all counts. The next line of each kind is logged at once, so that an operator sees whether a change has helped.
+    /// Warnings that hold are forgotten, except those about peers that the new configuration `has`.
+    pub fn forget(&self, has: impl Fn(&str) -> bool) {
         let mut troubled = self.troubled.lock().unwrap_or_else(PoisonError::into_inner);
-        troubled.clear();
-        self.is_troubled.store(false, Ordering::Relaxed);
+        troubled.retain(|whom| has(whom));
+        self.is_troubled.store(!troubled.is_empty(), Ordering::Relaxed);
         drop(troubled);
+        self.emit_all();
+    }
+
+    fn emit_all(&self) {
         let due = self.lock().all();
         due.iter().for_each(|(level, text)| emit(*level, text));
     }
@@ -124,7 +128,7 @@ impl Throttle {
 
 impl Drop for Throttle {
     fn drop(&mut self) {
-        self.forget();
+        self.emit_all();
     }
 }
 
@@ -261,13 +265,18 @@ mod tests {
     }
 
     #[test]
-    fn after_a_reload_nobody_is_well_again_who_was_warned_of_before() {
+    fn a_peer_that_a_reload_removes_is_not_well_again() {
         let throttle = Throttle::default();
         throttle.warn_until("dead", "b", format_args!("b is dead"));
-        throttle.forget();
+        throttle.warn_until("dead", "c", format_args!("c is dead"));
+        throttle.forget(|peer| peer == "c");
         throttle.recovered(&["dead"], "b", format_args!("b is well"));
-        assert!(throttle.lock().0.is_empty(), "b may be another node, or none");
-        assert!(!throttle.is_troubled.load(Ordering::Relaxed));
+        assert!(throttle.lock().0.is_empty());
+        throttle.recovered(&["dead"], "c", format_args!("c is well"));
+        assert!(!throttle.lock().0.is_empty(), "the reload may have mended it");
+        throttle.warn_until("dead", "c", format_args!("c is dead"));
+        throttle.forget(|_| false);
+        assert!(!throttle.is_troubled.load(Ordering::Relaxed), "no stream need ask any more");
     }
 
     #[test]

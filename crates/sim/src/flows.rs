@@ -7,7 +7,7 @@ use ekiden_units::Time;
 
 use crate::events::Event;
 use crate::socket::Program;
-use crate::sockets::Sockets;
+use crate::sockets::{Between, Sockets};
 
 /// A flow of which nothing arrives for this long has failed.
 const STALL_TIMEOUT: Time = Time::secs(600);
@@ -37,16 +37,19 @@ impl<'a> Flows<'a> {
     pub fn new(scenario: &'a Scenario, sockets: &mut Sockets) -> Self {
         let flows = scenario.flows.iter().enumerate();
         let list: Vec<_> = flows
-            .map(|(number, (name, described))| Flow {
-                name,
-                described,
-                connections: (0..described.parallel)
-                    .map(|_| connect(scenario, number as u32, described, sockets))
-                    .collect(),
-                open: described.parallel as usize,
-                received: 0,
-                last_arrival: described.start,
-                outcome: None,
+            .map(|(number, (name, described))| {
+                let legs = legs(scenario, described, sockets);
+                Flow {
+                    name,
+                    described,
+                    connections: (0..described.parallel)
+                        .map(|_| connect(number as u32, described, &legs, sockets))
+                        .collect(),
+                    open: described.parallel as usize,
+                    received: 0,
+                    last_arrival: described.start,
+                    outcome: None,
+                }
             })
             .collect();
         Self { going: list.len(), list }
@@ -179,24 +182,32 @@ impl Flow<'_> {
     }
 }
 
+/// The stretches of a flow's connections: from its sender over its proxies to its receiver.
+fn legs(scenario: &Scenario, flow: &Described, sockets: &Sockets) -> Vec<Between> {
+    let stations: Vec<&str> = [&flow.from].into_iter().chain(&flow.via).chain([&flow.to]).map(String::as_str).collect();
+    let leg = |leg: &[&str]| {
+        let nodes = [leg[0], leg[1]];
+        sockets.between(nodes, nodes.map(|node| &scenario.nodes[node].tcp))
+    };
+    stations.windows(2).map(leg).collect()
+}
+
 /// Adds the sockets of one connection of a flow, which proxies may split into several. Returns the first socket, which sends,
 /// and the last, which receives.
-fn connect(scenario: &Scenario, number: u32, flow: &Described, sockets: &mut Sockets) -> (u32, u32) {
-    let stations: Vec<&str> = [&flow.from].into_iter().chain(&flow.via).chain([&flow.to]).map(String::as_str).collect();
+fn connect(number: u32, flow: &Described, legs: &[Between], sockets: &mut Sockets) -> (u32, u32) {
     let source = sockets.next_number();
     let left = match flow.amount {
         Amount::Bytes(bytes) => Some(bytes.0),
         Amount::Duration(_) => None,
     };
     let mut sends = Program::Source { flow: number, left };
-    for (at, leg) in stations.windows(2).enumerate() {
+    for (at, leg) in legs.iter().enumerate() {
         let here = sockets.next_number();
-        let receives = match at + 2 == stations.len() {
+        let receives = match at + 1 == legs.len() {
             true => Program::Sink { flow: number, received: 0, is_done: false },
             false => Program::Relay { flow: number, other: here + 2, opens: true },
         };
-        let tcp = [leg[0], leg[1]].map(|node| &scenario.nodes[node].tcp);
-        sockets.add_pair([leg[0], leg[1]], [sends, receives], tcp);
+        sockets.add_pair(leg, [sends, receives]);
         sends = Program::Relay { flow: number, other: here + 1, opens: false };
     }
     (source, sockets.next_number() - 1)

@@ -5,7 +5,7 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_spanned::Spanned;
 
-use crate::{Discipline, NodeKind, Profile, Queue};
+use crate::{Discipline, FlowEnd, NodeKind, Profile, Queue};
 
 pub(crate) type Named<T> = IndexMap<Spanned<String>, T>;
 
@@ -80,6 +80,7 @@ pub(crate) struct RawFlow {
     pub to: Spanned<String>,
     pub bytes: Option<Spanned<Bytes>>,
     pub duration: Option<Spanned<Time>>,
+    pub end: Option<Spanned<FlowEnd>>,
     pub start: Option<Spanned<Time>>,
     #[serde(default)]
     pub via: Vec<Spanned<String>>,

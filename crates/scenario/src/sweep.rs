@@ -216,9 +216,9 @@ fn put(file: &mut Table, key: &str, value: &str) -> Result<(), String> {
         _ => return Err(format!("there is no key '{key}'")),
     };
     if path[0] == "flow" {
-        // A flow has one of the two; the other gives way.
+        // A flow has one of the two; the other gives way, with what is said of it alone.
         match leaf {
-            "bytes" => drop(table.remove("duration")),
+            "bytes" => drop((table.remove("duration"), table.remove("end"))),
             "duration" => drop(table.remove("bytes")),
             _ => {}
         }

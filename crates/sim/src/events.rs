@@ -14,8 +14,10 @@ pub(crate) enum Event {
     Alarm(u32),
     /// A socket opens its connection.
     Open(u32),
-    /// A flow's time is over: its source of this number stops.
+    /// The time of a flow that drains is over: its source of this number stops.
     Stop(u32),
+    /// The time of the flow of this number is over, and with it the flow.
+    Cut(u32),
     /// A datagram of the background leaves its source of this number.
     Datagram(u32),
     /// The state of the senders is to be noted.
@@ -44,7 +46,7 @@ impl Events {
         self.planned += 1;
         let queue = match event {
             Event::Alarm(_) | Event::Open(_) | Event::Stop(_) => &mut self.of_sockets,
-            Event::Delivery(_) | Event::Datagram(_) | Event::Sample => &mut self.others,
+            Event::Delivery(_) | Event::Cut(_) | Event::Datagram(_) | Event::Sample => &mut self.others,
         };
         queue.push(Reverse((at, self.planned, event)));
     }

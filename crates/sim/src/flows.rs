@@ -2,7 +2,7 @@
 
 use ekiden_record::{Event as Noted, Flow as Report, Outcome, Sample};
 use ekiden_scenario::{Amount, Flow as Described, Scenario};
-use ekiden_tcp::TcpInfo;
+use ekiden_tcp::{State, TcpInfo};
 use ekiden_units::Time;
 
 use crate::events::Event;
@@ -30,6 +30,8 @@ struct Flow<'a> {
     received: u64,
     last_arrival: Time,
     outcome: Option<Outcome>,
+    /// Its time was over before all had arrived.
+    is_cut: bool,
 }
 
 impl<'a> Flows<'a> {
@@ -49,23 +51,26 @@ impl<'a> Flows<'a> {
                     received: 0,
                     last_arrival: described.start,
                     outcome: None,
+                    is_cut: false,
                 }
             })
             .collect();
         Self { going: list.len(), list }
     }
 
-    /// When their sources open their connections, and when they stop.
+    /// When their sources open their connections, and when they stop or the flow is cut.
     pub fn timers(&self) -> impl Iterator<Item = (Time, Event)> {
-        self.list.iter().flat_map(|flow| {
+        (0..).zip(&self.list).flat_map(|(number, flow)| {
             let start = flow.described.start;
+            let cut = flow.described.cut_at().map(|at| (at, Event::Cut(number)));
             let stop = match flow.described.amount {
-                Amount::Duration(duration) => Some(start + duration),
-                Amount::Bytes(_) => None,
+                Amount::Duration(duration) if cut.is_none() => Some(start + duration),
+                _ => None,
             };
-            flow.connections.iter().flat_map(move |(source, _)| {
+            let of_connections = flow.connections.iter().flat_map(move |(source, _)| {
                 [(start, Event::Open(*source))].into_iter().chain(stop.map(|stop| (stop, Event::Stop(*source))))
-            })
+            });
+            of_connections.chain(cut)
         })
     }
 
@@ -84,6 +89,9 @@ impl<'a> Flows<'a> {
     #[inline]
     pub fn receive(&mut self, now: Time, number: u32, bytes: u64, is_end: bool) -> Option<Noted> {
         let flow = &mut self.list[number as usize];
+        if flow.is_cut {
+            return None;
+        }
         if bytes > 0 {
             flow.received += bytes;
             flow.last_arrival = now;
@@ -95,6 +103,30 @@ impl<'a> Flows<'a> {
     /// A connection of a flow has failed, and the flow with it. Returns what is to be noted, unless it was over.
     pub fn fail(&mut self, now: Time, number: u32, reason: &str) -> Option<Noted> {
         self.end(now, number, Outcome::Failed { reason: reason.into() })
+    }
+
+    /// The time of a flow is over: what arrives later does not count. Its connections are to be reset. It has failed if none was
+    /// established. Returns what is to be noted, unless the flow was over.
+    pub fn cut(&mut self, now: Time, number: u32, sockets: &Sockets) -> Option<Noted> {
+        let flow = &mut self.list[number as usize];
+        if flow.outcome.is_some() {
+            return None;
+        }
+        flow.is_cut = true;
+        let is_connected = |(source, _): &(u32, u32)| {
+            let connection = sockets.get(*source).connection.as_ref();
+            connection.is_some_and(|connection| connection.state() != State::SynSent)
+        };
+        let outcome = match flow.connections.iter().any(is_connected) {
+            true => Outcome::Complete,
+            false => Outcome::Failed { reason: "no connection was established before the flow's time was over".into() },
+        };
+        self.end(now, number, outcome)
+    }
+
+    /// The sockets that send a flow and those that receive it.
+    pub fn ends(&self, number: u32) -> impl Iterator<Item = u32> {
+        self.list[number as usize].connections.iter().flat_map(|(source, sink)| [*source, *sink])
     }
 
     /// Flows of which nothing arrives any more have failed. Returns what is to be noted.
@@ -160,7 +192,8 @@ impl Flow<'_> {
 
     fn report(&self, sockets: &Sockets, samples: &[Sample]) -> Report {
         let infos: Vec<_> = self.connections.iter().filter_map(|(source, _)| sockets.get(*source).info()).collect();
-        let duration = self.last_arrival.since(self.described.start);
+        let until = self.described.cut_at().filter(|_| self.is_cut).unwrap_or(self.last_arrival);
+        let duration = until.since(self.described.start);
         let goodput = (u128::from(self.received) * 8_000_000_000).checked_div(duration.0.into()).unwrap_or_default();
         let of_flow = samples.iter().filter(|sample| sample.flow == self.name);
         Report {

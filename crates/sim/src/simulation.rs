@@ -100,6 +100,11 @@ impl<'a> Simulation<'a> {
             Event::Alarm(socket) => self.sockets.alarm(now, socket),
             Event::Open(socket) => self.sockets.open(socket),
             Event::Stop(socket) => self.sockets.stop(socket),
+            Event::Cut(flow) => {
+                self.recorder.events.extend(self.flows.cut(now, flow, &self.sockets));
+                // Both: behind a loss the sender's reset is not where the receiver waits for it (RFC 5961, section 3.2).
+                self.flows.ends(flow).for_each(|end| self.sockets.abort(end));
+            }
             Event::Sample => {
                 self.sample();
                 self.recorder.events.extend(self.flows.give_up(now));

@@ -88,7 +88,8 @@ fn window() -> Result<(), Failed> {
     let tcp = "tcp = { send_buffer = \"64KiB\", receive_buffer = \"64KiB\" }";
     let place = Place::new("1Gbit/s", "25ms", "1MB", tcp, "duration = \"5s\"")?;
     let record = place.run()?;
-    let steady: Vec<_> = record.samples.iter().filter(|sample| sample.at_us > 1_000_000).collect();
+    let samples = record.samples(&place.record_file())?.collect::<Result<Vec<_>, _>>()?;
+    let steady: Vec<_> = samples.iter().filter(|sample| sample.at_us > 1_000_000).collect();
     let (first, last) = (steady.first().ok_or("no samples")?, steady.last().ok_or("no samples")?);
     let rate = (last.received_bytes - first.received_bytes) as f64 * 8.0 / (last.at_us - first.at_us) as f64;
     assert_within(rate, 0.9 * 10.49, 1.1 * 10.49)?;

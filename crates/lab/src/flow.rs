@@ -3,14 +3,14 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use ekiden_net::clock::{monotonic_ns, sleep_until};
 use ekiden_net::tcp_info::{TcpInfo, tcp_info};
-use ekiden_record::{Event, Outcome, Sample};
+use ekiden_record::{Event, Outcome, Sample, Series};
 use ekiden_scenario::{Amount, Flow};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
@@ -40,7 +40,6 @@ pub struct Progress<'a> {
 /// The results of all flows.
 pub(crate) struct Outcomes {
     pub flows: Vec<ekiden_record::Flow>,
-    pub samples: Vec<Sample>,
     pub events: Vec<Event>,
 }
 
@@ -77,6 +76,8 @@ struct Running<'a> {
     senders_left: AtomicU64,
     last_arrival_ns: AtomicU64,
     given_up: AtomicBool,
+    /// The largest smoothed round-trip time that was seen; 0 without any.
+    rtt_max_us: AtomicU32,
 }
 
 /// State that the threads of one connection share.
@@ -98,13 +99,16 @@ struct Sender {
 }
 
 /// Runs all flows of the lab's scenario to their ends and tells `progress` of each about every 100 ms.
-pub(crate) fn run_all(lab: &Lab, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Outcomes, Error> {
+pub(crate) fn run_all(
+    lab: &Lab,
+    series: &mut dyn Series,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Outcomes, Error> {
     let origin_ns = monotonic_ns();
     let mut flows = Vec::new();
     for (index, (name, flow)) in lab.scenario.flows.iter().enumerate() {
         flows.push(Running::prepare(lab, index, name, flow, origin_ns)?);
     }
-    let mut samples = Vec::new();
     thread::scope(|scope| {
         let mut threads = Vec::new();
         for flow in &flows {
@@ -115,16 +119,18 @@ pub(crate) fn run_all(lab: &Lab, progress: &mut dyn FnMut(Progress<'_>)) -> Resu
         }
         while threads.iter().any(|thread| !thread.is_finished()) {
             thread::sleep(SAMPLE_INTERVAL);
+            let at_us = (monotonic_ns() - origin_ns) / 1_000;
+            let is_wanted = series.look(at_us);
             for flow in &flows {
-                flow.sample(&mut samples);
+                flow.look(at_us, if is_wanted { Some(&mut *series) } else { None });
                 progress(flow.progress());
             }
         }
     });
     let mut events: Vec<_> = flows.iter().flat_map(Running::events).collect();
     events.sort_by_key(|event| event.at_us);
-    let flows = flows.iter().map(|flow| flow.summary(&samples)).collect();
-    Ok(Outcomes { flows, samples, events })
+    let flows = flows.iter().map(|flow| flow.summary()).collect();
+    Ok(Outcomes { flows, events })
 }
 
 impl<'a> Running<'a> {
@@ -151,6 +157,7 @@ impl<'a> Running<'a> {
             senders_left: AtomicU64::new(u64::from(flow.parallel)),
             last_arrival_ns: AtomicU64::new(0),
             given_up: AtomicBool::new(false),
+            rtt_max_us: AtomicU32::new(0),
         })
     }
 
@@ -294,15 +301,18 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn sample(&self, samples: &mut Vec<Sample>) {
-        let at_us = (monotonic_ns() - self.origin_ns) / 1_000;
+    /// Looks at all senders, and gives their states to `series`, if there is one.
+    fn look(&self, at_us: u64, mut series: Option<&mut dyn Series>) {
+        let name: Arc<str> = self.name.into();
         for (number, connection) in self.connections.iter().enumerate() {
             let mut sender = lock(&connection.sender);
             let Some(Ok(info)) = sender.socket.as_ref().map(tcp_info) else { continue };
             sender.last = info;
-            samples.push(Sample {
+            self.rtt_max_us.fetch_max(info.rtt_us, Ordering::Relaxed);
+            let Some(series) = &mut series else { continue };
+            series.sample(Sample {
                 at_us,
-                flow: self.name.into(),
+                flow: Arc::clone(&name),
                 connection: number as u32,
                 received_bytes: connection.received_bytes.load(Ordering::Relaxed),
                 acked_bytes: info.acked_bytes,
@@ -333,7 +343,7 @@ impl<'a> Running<'a> {
         self.connections.iter().map(|connection| connection.received_bytes.load(Ordering::Relaxed)).sum()
     }
 
-    fn summary(&self, samples: &[Sample]) -> ekiden_record::Flow {
+    fn summary(&self) -> ekiden_record::Flow {
         let senders: Vec<_> = self.connections.iter().map(|connection| lock(&connection.sender)).collect();
         let outcome = self.outcome(&senders);
         let began_ns = senders.iter().filter_map(|sender| sender.began_ns).min();
@@ -343,7 +353,6 @@ impl<'a> Running<'a> {
         };
         let duration_us = duration.as_micros() as u64;
         let received_bytes = self.received_bytes();
-        let own_samples = samples.iter().filter(|sample| sample.flow == self.name);
         let rtt_min_us = senders.iter().map(|sender| u64::from(sender.last.rtt_min_us));
         ekiden_record::Flow {
             name: self.name.into(),
@@ -357,7 +366,7 @@ impl<'a> Running<'a> {
             retransmits: senders.iter().map(|sender| u64::from(sender.last.retransmits)).sum(),
             // Zero and all ones are the kernel's ways to say that it has none.
             rtt_min_us: rtt_min_us.filter(|us| (1..u64::from(u32::MAX)).contains(us)).min(),
-            rtt_max_us: own_samples.map(|sample| sample.rtt_us).max(),
+            rtt_max_us: Some(u64::from(self.rtt_max_us.load(Ordering::Relaxed))).filter(|us| *us > 0),
         }
     }
 

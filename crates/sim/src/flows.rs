@@ -1,6 +1,8 @@
 //! The flows of the scenario: their sockets, progress and outcomes.
 
-use ekiden_record::{Event as Noted, Flow as Report, Outcome, Sample};
+use std::sync::Arc;
+
+use ekiden_record::{Event as Noted, Flow as Report, Outcome, Sample, Series};
 use ekiden_scenario::{Amount, Flow as Described, Scenario};
 use ekiden_tcp::{State, TcpInfo};
 use ekiden_units::Time;
@@ -21,7 +23,7 @@ pub(crate) struct Flows<'a> {
 
 /// The state of a flow.
 struct Flow<'a> {
-    name: &'a str,
+    name: Arc<str>,
     described: &'a Described,
     /// By connection: the socket that sends and the one that receives.
     connections: Vec<(u32, u32)>,
@@ -30,6 +32,8 @@ struct Flow<'a> {
     received: u64,
     last_arrival: Time,
     outcome: Option<Outcome>,
+    /// The largest smoothed round-trip time that was seen.
+    rtt_max_us: Option<u64>,
     /// Its time was over before all had arrived.
     is_cut: bool,
 }
@@ -42,7 +46,7 @@ impl<'a> Flows<'a> {
             .map(|(number, (name, described))| {
                 let legs = legs(scenario, described, sockets);
                 Flow {
-                    name,
+                    name: name.as_str().into(),
                     described,
                     connections: (0..described.parallel)
                         .map(|_| connect(number as u32, described, &legs, sockets))
@@ -51,6 +55,7 @@ impl<'a> Flows<'a> {
                     received: 0,
                     last_arrival: described.start,
                     outcome: None,
+                    rtt_max_us: None,
                     is_cut: false,
                 }
             })
@@ -149,24 +154,27 @@ impl<'a> Flows<'a> {
         };
         flow.outcome = Some(outcome);
         self.going -= 1;
-        let flow = Some(flow.name.into());
+        let flow = Some(flow.name.to_string());
         Some(Noted { at_us: now.0 / 1000, flow, connection: None, kind: kind.into(), detail })
     }
 
-    /// The state of every sender that is connected and whose flow is not over.
-    pub fn sample(&self, now: Time, sockets: &Sockets) -> impl Iterator<Item = Sample> {
-        self.list.iter().filter(|flow| flow.outcome.is_none()).flat_map(move |flow| {
-            (0..).zip(&flow.connections).filter_map(move |(connection, (source, sink))| {
-                let info = sockets.get(*source).info()?;
-                let Program::Sink { received, .. } = sockets.get(*sink).program else { return None };
-                Some(flow.sample(now, connection, received, &info))
-            })
-        })
+    /// Looks at every sender that is connected and whose flow is not over, and gives its state to `series`, if there is one.
+    pub fn look(&mut self, now: Time, sockets: &Sockets, mut series: Option<&mut dyn Series>) {
+        for flow in self.list.iter_mut().filter(|flow| flow.outcome.is_none()) {
+            for (connection, (source, sink)) in (0..).zip(&flow.connections) {
+                let Some(info) = sockets.get(*source).info() else { continue };
+                flow.rtt_max_us = flow.rtt_max_us.max(Some(us(info.rtt)));
+                let Some(series) = &mut series else { continue };
+                if let Program::Sink { received, .. } = sockets.get(*sink).program {
+                    series.sample(flow.sample(now, connection, received, &info));
+                }
+            }
+        }
     }
 
-    /// The report of every flow; `samples` are those taken of the flows.
-    pub fn report(&self, sockets: &Sockets, samples: &[Sample]) -> Vec<Report> {
-        self.list.iter().map(|flow| flow.report(sockets, samples)).collect()
+    /// The report of every flow.
+    pub fn report(&self, sockets: &Sockets) -> Vec<Report> {
+        self.list.iter().map(|flow| flow.report(sockets)).collect()
     }
 }
 
@@ -175,7 +183,7 @@ impl Flow<'_> {
         let passed = now.since(self.described.start).0.max(1);
         Sample {
             at_us: now.0 / 1000,
-            flow: self.name.into(),
+            flow: Arc::clone(&self.name),
             connection,
             received_bytes,
             acked_bytes: info.acked_bytes,
@@ -183,21 +191,20 @@ impl Flow<'_> {
             ssthresh_segments: info.ssthresh,
             unacked_segments: info.outstanding,
             window_bytes: info.window,
-            rtt_us: info.rtt.map_or(0, |rtt| rtt.0 / 1000),
-            rtt_min_us: info.rtt_min.map_or(0, |rtt| rtt.0 / 1000),
+            rtt_us: us(info.rtt),
+            rtt_min_us: us(info.rtt_min),
             retransmits: info.retransmits,
             delivery_bit_s: (u128::from(info.acked_bytes) * 8_000_000_000 / u128::from(passed)) as u64,
         }
     }
 
-    fn report(&self, sockets: &Sockets, samples: &[Sample]) -> Report {
+    fn report(&self, sockets: &Sockets) -> Report {
         let infos: Vec<_> = self.connections.iter().filter_map(|(source, _)| sockets.get(*source).info()).collect();
         let until = self.described.cut_at().filter(|_| self.is_cut).unwrap_or(self.last_arrival);
         let duration = until.since(self.described.start);
         let goodput = (u128::from(self.received) * 8_000_000_000).checked_div(duration.0.into()).unwrap_or_default();
-        let of_flow = samples.iter().filter(|sample| sample.flow == self.name);
         Report {
-            name: self.name.into(),
+            name: self.name.to_string(),
             from: self.described.from.clone(),
             to: self.described.to.clone(),
             via: self.described.via.clone(),
@@ -210,9 +217,14 @@ impl Flow<'_> {
             goodput_bit_s: u64::try_from(goodput).unwrap_or(u64::MAX),
             retransmits: infos.iter().map(|info| info.retransmits).sum(),
             rtt_min_us: infos.iter().filter_map(|info| info.rtt_min).min().map(|rtt| rtt.0 / 1000),
-            rtt_max_us: of_flow.map(|sample| sample.rtt_us).max(),
+            rtt_max_us: self.rtt_max_us,
         }
     }
+}
+
+/// In microseconds; 0 while there is none.
+fn us(rtt: Option<Time>) -> u64 {
+    rtt.map_or(0, |rtt| rtt.0 / 1000)
 }
 
 /// The stretches of a flow's connections: from its sender over its proxies to its receiver.

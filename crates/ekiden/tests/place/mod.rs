@@ -78,11 +78,11 @@ impl Place {
         self.directory.path().join("records")
     }
 
-    /// The names of all files among the records, sorted, without what says which sweep it is.
+    /// The names of all files among the records, sorted, without what says which sweep it is, and without whole series.
     pub fn records(&self) -> Result<Vec<String>, Failed> {
         let entries = fs::read_dir(self.records_directory()).into_iter().flatten().flatten();
         let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-        names.retain(|name| name != "sweep.toml");
+        names.retain(|name| name != "sweep.toml" && !name.ends_with(".parquet"));
         names.sort();
         Ok(names)
     }

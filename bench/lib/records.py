@@ -3,6 +3,7 @@
 What a record holds: docs/guide/record.md. Whether the machine disturbed a run is ekiden's to say (crates/record/src/disturbance.rs), in the
 record's field `disturbed`."""
 
+import csv
 import functools
 import json
 import os
@@ -23,8 +24,17 @@ class Record:
     def __init__(self, path):
         self.path = path
         self._content = json.loads(path.read_text())
-        self.flows, self.links, self.samples = (self._content[key] for key in ("flows", "links", "samples"))
+        self.flows, self.links = (self._content[key] for key in ("flows", "links"))
         self.stolen_percent = self._content.get("stolen_percent")
+
+    @functools.cached_property
+    def samples(self):
+        """The senders' states, ordered by time. They are beside the record; ekiden reads them, so that no script needs a library."""
+        asked = subprocess.run([EKIDEN, "record", "export", "--csv", self.path], capture_output=True, text=True)
+        if asked.returncode:
+            sys.exit(asked.stderr.strip())
+        rows = csv.DictReader(asked.stdout.splitlines())
+        return [{key: value if key == "flow" else int(value) if value else None for key, value in row.items()} for row in rows]
 
     @functools.cached_property
     def scenario(self):

@@ -1,8 +1,10 @@
 //! Standard output. A reader that has seen enough (`ekiden … | head`) is no error.
 
 use std::fmt::Display;
-use std::io::{ErrorKind, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::process::exit;
+
+use ekiden_record::{Error, Row, Rows, write_csv};
 
 /// The most columns of a text that is wrapped, however wide the terminal is.
 pub const WIDEST: usize = 100;
@@ -21,6 +23,17 @@ pub fn line(text: impl Display) -> anyhow::Result<()> {
 /// Prints text that ends its last line itself.
 pub fn text(text: impl Display) -> anyhow::Result<()> {
     write(format_args!("{text}"))
+}
+
+/// Prints a series as CSV.
+pub fn csv<R: Row>(rows: Rows<R>) -> anyhow::Result<()> {
+    let mut out = BufWriter::new(std::io::stdout().lock());
+    let written = write_csv(rows, &mut out).and_then(|()| Ok(out.flush()?));
+    match written {
+        Err(Error::Output(error)) if error.kind() == ErrorKind::BrokenPipe => exit(0),
+        Err(Error::Output(error)) => Err(error.into()),
+        written => Ok(written?),
+    }
 }
 
 fn write(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use clap::{Args as ClapArgs, Subcommand};
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 use ekiden_record::Record;
 use ekiden_sweep::Plan;
 
@@ -24,6 +24,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Action {
+    Export(Export),
     Merge(Merge),
     Show(Show),
 }
@@ -42,6 +43,27 @@ struct Merge {
     inputs: Vec<PathBuf>,
 }
 
+/// Print what a run has sampled.
+///
+/// The samples are beside the record in Parquet files, which pandas, polars, DuckDB and R read; this is for what does not.
+#[derive(ClapArgs)]
+struct Export {
+    /// A record.
+    file: PathBuf,
+    /// As comma-separated values, with a line of names first.
+    #[arg(long, value_enum, value_name = "SERIES", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "samples", required = true)]
+    csv: What,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum What {
+    /// The state of the senders.
+    Samples,
+    /// The queues of links and tunnels.
+    Queues,
+}
+
 /// Show what came out of a run or of a sweep, as the table that was there at its end.
 #[derive(ClapArgs)]
 struct Show {
@@ -56,9 +78,18 @@ struct Show {
 /// Does what the command line says.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.action {
+        Action::Export(args) => export(args),
         Action::Merge(args) => merge(args),
         Action::Show(Show { place, json }) if place.is_dir() => show_sweep(place, *json),
         Action::Show(Show { place, json }) => show_record(&Record::read(place)?, *json),
+    }
+}
+
+fn export(args: &Export) -> anyhow::Result<()> {
+    let record = Record::read(&args.file)?;
+    match args.csv {
+        What::Samples => out::csv(record.samples(&args.file)?),
+        What::Queues => out::csv(record.queues(&args.file)?),
     }
 }
 

@@ -3,10 +3,10 @@
 mod pcap;
 
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
+use ekiden_record::SeriesWriter;
 use ekiden_scenario::{Point, Scenario, Sweep};
 use ekiden_sim::{Options, Progress};
 use ekiden_sweep::{Run, RunOutcome, Runner};
@@ -70,18 +70,21 @@ fn single(args: &Args, scenario: &Scenario) -> anyhow::Result<()> {
         None => None,
     };
     sweep::check_record(&args.sweep)?;
+    let options = options(args);
+    let place = sweep::place(&args.sweep, scenario, options.started_unix_ms);
+    let mut series = SeriesWriter::new(&place, args.sweep.samples);
     let bar = bar(scenario);
     let mut progress = |progress| show(&bar, progress);
     let Some((mut capture, directory)) = capture else {
-        let record = ekiden_sim::simulate(scenario, &options(args), &mut progress)?;
+        let record = ekiden_sim::simulate(scenario, &options, &mut series, &mut progress)?;
         bar.finish_and_clear();
-        return sweep::show_one(&args.sweep, &record);
+        return sweep::show_one(&args.sweep, record, series, &place);
     };
-    let record = ekiden_sim::simulate_captured(scenario, &options(args), &mut capture, &mut progress)?;
+    let record = ekiden_sim::simulate_captured(scenario, &options, &mut series, &mut capture, &mut progress)?;
     let finished = pcap::finish(capture, directory);
     bar.finish_and_clear();
     // The record is there whatever became of the packets.
-    let shown = sweep::show_one(&args.sweep, &record);
+    let shown = sweep::show_one(&args.sweep, record, series, &place);
     finished?;
     if !args.sweep.json {
         out::line(format_args!("packets: {}", directory.display()))?;
@@ -102,7 +105,9 @@ fn check_supported(args: &Args, scenario: &Scenario) -> anyhow::Result<()> {
 /// A run of a sweep, which leaves its record.
 fn of_sweep(args: &Args, run: &Run) -> anyhow::Result<RunOutcome> {
     let scenario = load(args, &run.settings)?;
-    ekiden_sim::simulate(&scenario, &options(args), &mut |_| {})?.write(&run.record)?;
+    let mut series = SeriesWriter::new(&run.record, args.sweep.samples);
+    let record = ekiden_sim::simulate(&scenario, &options(args), &mut series, &mut |_| {})?;
+    sweep::write(record, series, &run.record)?;
     Ok(RunOutcome::Finished)
 }
 
@@ -111,12 +116,7 @@ fn failed(error: &anyhow::Error) -> RunOutcome {
 }
 
 fn options(args: &Args) -> Options {
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Options {
-        resolution: args.resolution,
-        command: std::env::args().collect(),
-        started_unix_ms: started.as_millis() as u64,
-    }
+    Options { resolution: args.resolution, command: std::env::args().collect(), started_unix_ms: sweep::now_unix_ms() }
 }
 
 /// Progress in virtual time on standard error, if that is a terminal.

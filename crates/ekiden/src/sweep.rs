@@ -4,14 +4,15 @@ mod flows;
 mod progress;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use clap::error::ErrorKind;
 use ekiden_files::check_target;
 use ekiden_lab::verdict;
-use ekiden_record::Record;
+use ekiden_record::{Record, SAMPLES_MOST, SeriesWriter};
 use ekiden_scenario::{Point, Scenario};
 use ekiden_sweep::{Index, Plan, RunFailure, Runner, Shard, is_file, point_summaries, run_missing, table};
 use ekiden_units::Time;
@@ -41,6 +42,10 @@ pub struct Args {
     /// Where the record goes: a file if it ends in .json (a single run only), else a directory.
     #[arg(long, value_name = "FILE|DIR", default_value = "record")]
     pub record: PathBuf,
+    /// How many samples of the state of senders and queues a run keeps, about; if there are more, every second is given up, and
+    /// so again.
+    #[arg(long, value_name = "N", default_value_t = SAMPLES_MOST, value_parser = clap::value_parser!(u64).range(1_000..))]
+    pub samples: u64,
     /// Replace the FILE of --record if it is there already.
     #[arg(long)]
     pub force: bool,
@@ -105,6 +110,7 @@ pub fn run(args: &Args, mut plan: Plan, runner: &Runner<'_>, code_of: fn(&anyhow
     let mut failed: BTreeMap<usize, u8> = failures?.into_iter().map(|(at, failure)| (at, code(&failure))).collect();
     let records = plan.summaries();
     note_incomplete(&plan, &records, &mut failed, code_of);
+    tell_thinned(records.iter().flatten());
     show(&plan, &records, args.json)?;
     if !args.json {
         let place = args.record.display();
@@ -171,22 +177,46 @@ pub fn warn(scenario: &Scenario) {
     }
 }
 
-/// Writes the record of a single run, and shows it.
-pub fn show_one(args: &Args, record: &Record) -> anyhow::Result<()> {
-    let path = match is_file(&args.record) {
+/// Now, in milliseconds since 1970.
+pub fn now_unix_ms() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u64
+}
+
+/// Where the record of a single run goes that starts at this time.
+pub fn place(args: &Args, scenario: &Scenario, started_unix_ms: u64) -> PathBuf {
+    match is_file(&args.record) {
         true => args.record.clone(),
-        false => {
-            let name = format!("{}-{}.json", record.manifest.scenario_name, record.manifest.started_unix_ms);
-            args.record.join(name)
-        }
-    };
-    record.write(&path)?;
+        false => args.record.join(format!("{}-{started_unix_ms}.json", scenario.name)),
+    }
+}
+
+/// Writes what a run has left. The record is there whatever becomes of the series.
+pub fn write(mut record: Record, series: SeriesWriter, place: &Path) -> anyhow::Result<Record> {
+    let series = series.finish().map(|files| record.series = Some(files));
+    record.write(place)?;
+    series?;
+    Ok(record)
+}
+
+/// Says on standard error if samples were given up.
+fn tell_thinned<'a>(records: impl Iterator<Item = &'a Record>) {
+    let one_of = |record: &Record| record.series.as_ref().map(|files| files.one_of).filter(|one_of| *one_of > 1);
+    let thinned: Vec<u64> = records.filter_map(one_of).collect();
+    let Some(most) = thinned.iter().max() else { return };
+    let runs = if thinned.len() == 1 { "a run" } else { &format!("{} runs", thinned.len()) };
+    eprintln!("ekiden: {runs} had more samples than --samples allows: one look in {most} is kept");
+}
+
+/// Writes what a single run has left, and shows it.
+pub fn show_one(args: &Args, record: Record, series: SeriesWriter, place: &Path) -> anyhow::Result<()> {
+    let record = write(record, series, place)?;
+    tell_thinned([&record].into_iter());
     match args.json {
         true => out::text(record.to_json())?,
         false => {
-            out::text(flows(record))?;
-            out::line(format_args!("record: {}", path.display()))?;
+            out::text(flows(&record))?;
+            out::line(format_args!("record: {}", place.display()))?;
         }
     }
-    Ok(verdict(record)?)
+    Ok(verdict(&record)?)
 }

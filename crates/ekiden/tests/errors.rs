@@ -285,7 +285,7 @@ fn a_record_that_is_there_is_replaced_only_if_that_is_said() {
 #[test]
 fn a_flow_that_begins_while_another_drains_is_told_before_the_run() {
     let folder = tempfile::tempdir().unwrap();
-    let flows = "[flow.one]\nfrom = \"a\"\nto = \"b\"\nduration = \"1s\"\n[flow.two]\nfrom = \"a\"\nto = \"b\"\nstart = \"1s\"\nbytes = \"1B\"\n";
+    let flows = "[flow.one]\nfrom = \"a\"\nto = \"b\"\nduration = \"1s\"\nend = \"drain\"\n[flow.two]\nfrom = \"a\"\nto = \"b\"\nstart = \"1s\"\nbytes = \"1B\"\n";
     std::fs::write(folder.path().join("pair.toml"), format!("{PAIR}{flows}")).unwrap();
     for arguments in [&["scenario", "check", "pair.toml"][..], &["simulate", "pair.toml"]] {
         let output =

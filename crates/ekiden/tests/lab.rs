@@ -2,6 +2,8 @@
 //!
 //! Accuracy is asserted with room for a busy machine; `make bench` holds the lab to its real tolerances.
 
+mod place;
+
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -12,13 +14,15 @@ use std::time::{Duration, Instant};
 
 use ekiden_record::{Outcome, Record};
 use libtest_mimic::{Arguments, Failed, Trial};
-use tempfile::TempDir;
+
+use place::Place;
 
 type Test = fn() -> Result<(), Failed>;
 
 const TESTS: &[(&str, Test)] = &[
     ("round-trip time, throughput and queue are the scenario's", accuracy),
     ("a 64 KiB window bounds the throughput", window),
+    ("a flow that is cut counts what arrives in its time, and its buffers take none after it", cut),
     ("packets are no larger than the MTU, and are lost as often as the scenario says", packets),
     ("jitter delays packets and loses none", jitter),
     ("a flow through proxies arrives whole", through_proxies),
@@ -84,11 +88,31 @@ fn window() -> Result<(), Failed> {
     let tcp = "tcp = { send_buffer = \"64KiB\", receive_buffer = \"64KiB\" }";
     let place = Place::new("1Gbit/s", "25ms", "1MB", tcp, "duration = \"5s\"")?;
     let record = place.run()?;
-    let steady: Vec<_> = record.samples.iter().filter(|sample| sample.at_us > 1_000_000).collect();
+    let samples = record.samples(&place.record_file())?.collect::<Result<Vec<_>, _>>()?;
+    let steady: Vec<_> = samples.iter().filter(|sample| sample.at_us > 1_000_000).collect();
     let (first, last) = (steady.first().ok_or("no samples")?, steady.last().ok_or("no samples")?);
     let rate = (last.received_bytes - first.received_bytes) as f64 * 8.0 / (last.at_us - first.at_us) as f64;
     assert_within(rate, 0.9 * 10.49, 1.1 * 10.49)?;
     assert_within(last.window_bytes as f64, 64_000.0, 67_000.0)
+}
+
+fn cut() -> Result<(), Failed> {
+    // The buffers hold up to 4 MiB, which take 3 s.
+    let place = Place::new("10Mbit/s", "5ms", "50KB", "", "duration = \"2s\"\nparallel = 2")?;
+    let [cut, drained] = ["cut", "drain"].map(|end| -> Result<_, Failed> {
+        let text = fs::read_to_string(&place.scenario)?.replace("end = \"cut\"\n", "");
+        fs::write(&place.scenario, format!("{text}end = \"{end}\"\n"))?;
+        Ok(place.run()?.flows.remove(0))
+    });
+    let (cut, drained) = (cut?, drained?);
+    for flow in [&cut, &drained] {
+        ensure(flow.outcome == Outcome::Complete, || format!("{flow:?}"))?;
+    }
+    assert_within(cut.duration_us as f64, 1_900_000.0, 2_000_000.0)?;
+    let of_line = 10e6 / 8.0 * 1448.0 / 1500.0 * 2.0;
+    assert_within(cut.received_bytes as f64, 0.7 * of_line, 1.02 * of_line)?;
+    ensure(drained.duration_us > 3_000_000, || format!("{drained:?}"))?;
+    ensure(drained.received_bytes > cut.received_bytes, || format!("{drained:?}"))
 }
 
 fn packets() -> Result<(), Failed> {
@@ -315,7 +339,7 @@ fn failing_sweep() -> Result<(), Failed> {
 
 fn interrupted_sweep(signal: &str) -> Result<(), Failed> {
     let place = Place::small()?;
-    let options = ["--set", "flow.bulk.duration=1ms,30s", "--repeat", "2", "--jobs", "2", "--record"];
+    let options = ["--set", "flow.bulk.duration=200ms,30s", "--repeat", "2", "--jobs", "2", "--record"];
     let mut child = place.sweep(&options).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     let limit = Instant::now() + Duration::from_secs(20);
     let labs = || place.run_directories().map(|directories| directories.len());
@@ -367,90 +391,6 @@ fn without_root() -> Result<(), Failed> {
         return ensure(output.stdout.starts_with(b"0\n10.77.0.2"), || String::from_utf8_lossy(&output.stdout).into());
     }
     refused(&output, 4, "this needs root, or a kernel that lets users make namespaces")
-}
-
-/// A directory for one test: its scenario and its labs' own directories.
-struct Place {
-    directory: TempDir,
-    scenario: PathBuf,
-}
-
-impl Place {
-    fn small() -> Result<Self, Failed> {
-        Self::new("100Mbit/s", "1ms", "100KB", "", "bytes = \"1B\"")
-    }
-
-    /// A client and a server on one link, and one flow.
-    fn new(rate: &str, delay: &str, queue: &str, tcp: &str, amount: &str) -> Result<Self, Failed> {
-        Self::with_loss(rate, delay, queue, tcp, amount, "0")
-    }
-
-    fn with_loss(rate: &str, delay: &str, queue: &str, tcp: &str, amount: &str, loss: &str) -> Result<Self, Failed> {
-        Self::from(&format!(
-            "name = \"test\"\n[node.client]\nkind = \"host\"\n{tcp}\n[node.server]\nkind = \"host\"\n{tcp}\n\
-             [link.line]\nends = [\"client\", \"server\"]\nrate = \"{rate}\"\ndelay = \"{delay}\"\nqueue = \"{queue}\"\n\
-             loss = \"{loss}\"\n[flow.bulk]\nfrom = \"client\"\nto = \"server\"\n{amount}\n"
-        ))
-    }
-
-    fn from(text: &str) -> Result<Self, Failed> {
-        let directory = tempfile::tempdir()?;
-        let scenario = directory.path().join("scenario.toml");
-        fs::write(&scenario, text)?;
-        Ok(Self { directory, scenario })
-    }
-
-    /// Runs the flows and returns the record.
-    fn run(&self) -> Result<Record, Failed> {
-        let file = self.directory.path().join("record.json");
-        let output = self.lab(&["run", "--record"]).arg(&file).output()?;
-        ensure(output.status.success(), || String::from_utf8_lossy(&output.stderr).into())?;
-        Ok(Record::read(&file)?)
-    }
-
-    /// `ekiden lab SUBCOMMAND FILE OPTIONS`.
-    fn lab(&self, arguments: &[&str]) -> Command {
-        let mut command = self.ekiden();
-        command.args(["lab", arguments[0]]).arg(&self.scenario).args(&arguments[1..]);
-        command
-    }
-
-    /// `ekiden lab run FILE OPTIONS DIRECTORY`.
-    fn sweep(&self, options: &[&str]) -> Command {
-        let mut command = self.lab(&[&["run"], options].concat());
-        command.arg(self.records_directory());
-        command
-    }
-
-    fn records_directory(&self) -> PathBuf {
-        self.directory.path().join("records")
-    }
-
-    /// The names of all files among the records, sorted, without what says which sweep it is.
-    fn records(&self) -> Result<Vec<String>, Failed> {
-        let entries = fs::read_dir(self.records_directory()).into_iter().flatten().flatten();
-        let mut names: Vec<_> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
-        names.retain(|name| name != "sweep.toml");
-        names.sort();
-        Ok(names)
-    }
-
-    fn shell(&self, program: &[&str]) -> Command {
-        let mut command = self.lab(&["shell", "client", "--"]);
-        command.args(program);
-        command
-    }
-
-    fn ekiden(&self) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
-        command.env("TMPDIR", self.directory.path());
-        command
-    }
-
-    fn run_directories(&self) -> Result<Vec<PathBuf>, Failed> {
-        let entries = fs::read_dir(self.directory.path())?.flatten().map(|entry| entry.path());
-        Ok(entries.filter(|path| path.join("lock").exists()).collect())
-    }
 }
 
 /// A lab that runs until its standard input ends (and leaves children behind then, if told so), and the inodes of its

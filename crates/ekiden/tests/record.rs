@@ -86,6 +86,10 @@ fn shards_merged_are_what_the_whole_sweep_would_have_left() {
     assert_eq!(names(&place.path("merged")), names(&place.path("whole")));
     let index = |directory| fs::read_to_string(place.path(directory).join("sweep.toml")).unwrap();
     assert_eq!(index("merged"), index("whole"));
+    for name in names(&place.path("whole")).iter().filter(|name| name.ends_with(".parquet")) {
+        let series = |directory| fs::read(place.path(directory).join(name)).unwrap();
+        assert_eq!(series("merged"), series("whole"), "{name}");
+    }
     let (mut whole_records, mut merged) = (place.records("whole"), place.records("merged"));
     for record in whole_records.values_mut().chain(merged.values_mut()) {
         record.manifest.command.clear();
@@ -107,7 +111,7 @@ fn a_shard_does_its_runs_alone_and_continues() {
     let first = place.simulate("two", &SWEEP, &["--shard", "2/4"]);
     succeeds(&first);
     assert!(text(&first.stdout).contains("records: two (shard 2/4, 2 of 6 runs)"), "{}", text(&first.stdout));
-    let names = names(&place.path("two"));
+    let names: Vec<_> = names(&place.path("two")).into_iter().filter(|name| !name.ends_with(".parquet")).collect();
     assert_eq!(names, ["pair,link.line.delay=20ms,r0.json", "pair,link.line.delay=40ms,r1.json", "sweep.toml"]);
     // One of two values is not there: its rows are another shard's.
     assert!(!table(&first).contains("1ms"), "{}", table(&first));
@@ -170,12 +174,13 @@ fn what_does_not_belong_together_is_refused_and_nothing_is_left() {
         }
     };
     let first = |directory: &str| place.path(directory).join("pair,link.line.delay=1ms,r0.json");
-    for directory in ["cut", "changed", "stranger", "misnamed", "broken"] {
+    for directory in ["cut", "changed", "stranger", "misnamed", "broken", "bereft"] {
         copy("one", directory);
     }
     let whole = fs::read_to_string(first("one")).unwrap();
     fs::write(first("cut"), &whole[..whole.len() / 2]).unwrap();
     fs::write(first("changed"), whole.replace("\"retransmits\": ", "\"retransmits\": 1")).unwrap();
+    fs::remove_file(first("bereft").with_extension("samples.parquet")).unwrap();
     fs::write(place.path("stranger/pair-1763711111000.json"), &whole).unwrap();
     fs::copy(first("one"), place.path("misnamed/pair,link.line.delay=1ms,r1.json")).unwrap();
     fs::write(place.path("broken/sweep.toml"), "format = 1\n").unwrap();
@@ -192,6 +197,11 @@ fn what_does_not_belong_together_is_refused_and_nothing_is_left() {
             &["two", "misnamed"],
             3,
             "r1.json: a record of another scenario than the sweep's run 'link.line.delay=1ms r1'",
+        ),
+        (
+            &["two", "bereft"],
+            3,
+            "r0.samples.parquet: not the samples that bereft/pair,link.line.delay=1ms,r0.json goes with: ",
         ),
         (&["broken", "one"], 3, "broken/sweep.toml: not the description of a sweep: "),
         (&["bare"], 3, "bare/sweep.toml: cannot be read"),
@@ -227,6 +237,40 @@ fn wrong_shards_are_refused_before_anything_runs() {
             assert!(said.contains(why), "{said}");
             assert!(!place.path("record").exists(), "{shard} left a record");
         }
+    }
+}
+
+#[test]
+fn samples_are_exported_as_csv_and_without_their_file_a_line_says_so() {
+    let place = Place::new();
+    succeeds(&place.simulate("r.json", &[], &["--resolution", "10ms"]));
+    let export = |arguments: &[&str]| place.ekiden(&[&["record", "export", "r.json"], arguments].concat());
+    let samples = text(&export(&["--csv"]).stdout);
+    let mut lines = samples.lines();
+    let head = "at_us,flow,connection,received_bytes,acked_bytes,cwnd_segments,ssthresh_segments,unacked_segments,window_bytes,rtt_us,\
+                rtt_min_us,retransmits,delivery_bit_s";
+    assert_eq!(lines.next(), Some(head));
+    assert!(samples.lines().count() > 20 && lines.all(|line| line.contains(",f,0,")), "{samples}");
+    assert_eq!(text(&export(&["--csv=samples"]).stdout), samples);
+    let queues = text(&export(&["--csv=queues"]).stdout);
+    assert!(queues.starts_with("at_us,link,tunnel,connection,from,packets,bytes,drops\n"), "{queues}");
+    assert!(queues.lines().skip(1).all(|line| line.contains(",line,,,a,") || line.contains(",line,,,b,")), "{queues}");
+    assert_eq!(export(&[]).status.code(), Some(2), "the form must be said");
+
+    let (file, whole) = (place.path("r.samples.parquet"), fs::read(place.path("r.samples.parquet")).unwrap());
+    for (damage, why) in [(Some(&whole[..50]), "it has 50 bytes of "), (None, "it is missing")] {
+        match damage {
+            Some(part) => fs::write(&file, part).unwrap(),
+            None => fs::remove_file(&file).unwrap(),
+        }
+        for arguments in [&["record", "export", "r.json", "--csv"][..], &["lab", "chart", "r.json"]] {
+            let output = place.ekiden(arguments);
+            let said = text(&output.stderr);
+            assert_eq!(output.status.code(), Some(3), "{said}");
+            let start = "ekiden: r.samples.parquet: not the samples that r.json goes with: ";
+            assert!(said.starts_with(start) && said.contains(why) && said.lines().count() == 1, "{said}");
+        }
+        succeeds(&place.ekiden(&["record", "show", "r.json"]));
     }
 }
 

@@ -24,12 +24,32 @@ fn a_single_run_leaves_a_record_and_shows_it() {
     let output = simulate(folder.path(), &["--record", "r.json", "--resolution", "10ms"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).contains("complete"), "{}", text(&output.stdout));
-    let record = Record::read(&folder.path().join("r.json")).unwrap();
+    let path = folder.path().join("r.json");
+    let record = Record::read(&path).unwrap();
     assert_eq!(record.manifest.producer, "simulate");
     assert_eq!(record.manifest.kernel, None);
-    let expected = record.flows[0].duration_us / 10_000;
-    let samples = record.samples.len() as u64;
-    assert!(expected > 300 && samples.abs_diff(expected) <= 1, "{samples} samples in {expected} times 10 ms");
+    let samples = record.samples(&path).unwrap().count();
+    assert_eq!(record.flows[0].duration_us, 3_000_000);
+    assert!(samples.abs_diff(300) <= 1, "{samples} samples in 300 times 10 ms");
+    assert!(!text(&output.stderr).contains("--samples"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_run_with_more_samples_than_it_may_keep_says_so_and_has_the_same_result() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = |record: &str, more: &[&str]| {
+        let output = simulate(folder.path(), &[&["--record", record, "--resolution", "1ms"], more].concat());
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        (text(&output.stdout).replace(record, ""), text(&output.stderr))
+    };
+    let (table, said) = run("r.json", &[]);
+    assert!(!said.contains("--samples"), "{said}");
+    let (thinned, said) = run("few.json", &["--samples", "1000"]);
+    assert_eq!(thinned, table);
+    assert_eq!(said, "ekiden: a run had more samples than --samples allows: one look in 8 is kept\n");
+    let path = folder.path().join("few.json");
+    let samples = Record::read(&path).unwrap().samples(&path).unwrap().count();
+    assert!((300..=1000).contains(&samples), "{samples}");
 }
 
 #[test]
@@ -54,6 +74,7 @@ fn what_it_does_not_have_is_refused_before_anything_runs() {
         (&["--set", "tcp.congestion=reno,bbr"][..], 3, "the simulator has no 'bbr'"),
         (&["--set", "link.line.rate=fast"], 3, "fast"),
         (&["--resolution", "1us"], 2, "at least 1ms"),
+        (&["--samples", "10"], 2, "1000"),
     ] {
         let output = simulate(folder.path(), arguments);
         let said = text(&output.stderr);

@@ -78,7 +78,7 @@ impl FileKind {
             Self::Config | Self::Scenario => 1 << 20,
             // A scenario with its line ends and quotes escaped, and the values of a sweep.
             Self::Sweep => 8 << 20,
-            // A line of some 300 bytes for each look at each connection.
+            // A line of some 300 bytes for each event of each connection's congestion control.
             Self::Record => 4 << 30,
         }
     }
@@ -122,6 +122,11 @@ impl Opened {
     /// What the system says about it.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
+    }
+
+    /// The file itself, to be read from its beginning.
+    pub fn into_file(self) -> File {
+        self.file
     }
 
     /// All of it.

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use ekiden_record::{Record, Sample};
+use ekiden_record::{Kept, Sample};
 use ekiden_scenario::{Amount, Flow, Queue, Scenario};
 use ekiden_units::{BitRate, Bytes};
 use serde::Serialize;
 
 use crate::error::building;
 use crate::probe;
+use crate::run::Origin;
 use crate::{Error, Lab};
 
 /// Probes of an idle path.
@@ -106,6 +107,7 @@ fn loaded(lab: &Lab, name: &str, flow: &Flow) -> Result<Vec<Check>, Error> {
     let idle_ms = probe::measure(lab, &flow.from, &flow.to, PROBES)?.p50_us.unwrap_or_default() / 1e3;
     let mut pinger = probe::pinger(lab, &flow.from, &flow.to)?;
     let done = AtomicBool::new(false);
+    let mut kept = Kept::default();
     let (record, mut times_ms) = thread::scope(|scope| {
         let probes = scope.spawn(|| {
             let mut times_ms = Vec::new();
@@ -116,14 +118,14 @@ fn loaded(lab: &Lab, name: &str, flow: &Flow) -> Result<Vec<Check>, Error> {
             }
             times_ms
         });
-        let record = lab.run(Vec::new(), &mut |_| ());
+        let record = lab.run(Origin::default(), &mut kept, &mut |_| ());
         done.store(true, Ordering::Relaxed);
         (record, probes.join().unwrap_or_default())
     });
     let record = record?;
     crate::verdict(&record)?;
     times_ms.sort_by(f64::total_cmp);
-    let mut checks = vec![throughput(lab.scenario(), name, flow, &record)?];
+    let mut checks = vec![throughput(lab.scenario(), name, flow, &kept.samples)?];
     // The 99th percentile, not the largest: a probe that this machine delayed says nothing about the queue. Reno's
     // window is within a hundredth of its peak for longer than that.
     let top_ms = times_ms.get((times_ms.len() * 99 / 100).min(times_ms.len().saturating_sub(1)));
@@ -135,10 +137,10 @@ fn loaded(lab: &Lab, name: &str, flow: &Flow) -> Result<Vec<Check>, Error> {
 }
 
 /// What arrived between two samples, the first after the warm-up, the last before the end.
-fn throughput(scenario: &Scenario, name: &str, flow: &Flow, record: &Record) -> Result<Check, Error> {
-    let end_us = record.samples.last().map_or(0, |sample| sample.at_us);
+fn throughput(scenario: &Scenario, name: &str, flow: &Flow, samples: &[Sample]) -> Result<Check, Error> {
+    let end_us = samples.last().map_or(0, |sample| sample.at_us);
     let steady = |sample: &&Sample| sample.at_us as f64 > WARM_UP * end_us as f64;
-    let (first, last) = (record.samples.iter().find(steady), record.samples.last());
+    let (first, last) = (samples.iter().find(steady), samples.last());
     let measured = match (first, last) {
         (Some(first), Some(last)) if last.at_us > first.at_us => {
             (last.received_bytes - first.received_bytes) as f64 * 8.0 / (last.at_us - first.at_us) as f64

@@ -3,16 +3,17 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use ekiden_net::clock::{monotonic_ns, sleep_until};
 use ekiden_net::tcp_info::{TcpInfo, tcp_info};
-use ekiden_record::{Event, Outcome, Sample};
+use ekiden_record::{Event, Outcome, Sample, Series};
 use ekiden_scenario::{Amount, Flow};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{setsockopt, sockopt};
 
 use crate::error::building;
 use crate::payload::{Comparison, Payload};
@@ -39,7 +40,6 @@ pub struct Progress<'a> {
 /// The results of all flows.
 pub(crate) struct Outcomes {
     pub flows: Vec<ekiden_record::Flow>,
-    pub samples: Vec<Sample>,
     pub events: Vec<Event>,
 }
 
@@ -67,6 +67,8 @@ struct Running<'a> {
     target: SocketAddr,
     /// Time zero of the record, by the monotonic clock.
     origin_ns: u64,
+    /// When its connections are reset, by the same clock; `None` if it ends when all has arrived.
+    cut_ns: Option<u64>,
     connections: Vec<Connection>,
     /// The first difference between what arrived and what was sent: the connection and the offset. Only by what arrives on them
     /// can connections be told apart.
@@ -74,6 +76,8 @@ struct Running<'a> {
     senders_left: AtomicU64,
     last_arrival_ns: AtomicU64,
     given_up: AtomicBool,
+    /// The largest smoothed round-trip time that was seen; 0 without any.
+    rtt_max_us: AtomicU32,
 }
 
 /// State that the threads of one connection share.
@@ -95,13 +99,16 @@ struct Sender {
 }
 
 /// Runs all flows of the lab's scenario to their ends and tells `progress` of each about every 100 ms.
-pub(crate) fn run_all(lab: &Lab, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Outcomes, Error> {
+pub(crate) fn run_all(
+    lab: &Lab,
+    series: &mut dyn Series,
+    progress: &mut dyn FnMut(Progress<'_>),
+) -> Result<Outcomes, Error> {
     let origin_ns = monotonic_ns();
     let mut flows = Vec::new();
     for (index, (name, flow)) in lab.scenario.flows.iter().enumerate() {
         flows.push(Running::prepare(lab, index, name, flow, origin_ns)?);
     }
-    let mut samples = Vec::new();
     thread::scope(|scope| {
         let mut threads = Vec::new();
         for flow in &flows {
@@ -112,16 +119,18 @@ pub(crate) fn run_all(lab: &Lab, progress: &mut dyn FnMut(Progress<'_>)) -> Resu
         }
         while threads.iter().any(|thread| !thread.is_finished()) {
             thread::sleep(SAMPLE_INTERVAL);
+            let at_us = (monotonic_ns() - origin_ns) / 1_000;
+            let is_wanted = series.look(at_us);
             for flow in &flows {
-                flow.sample(&mut samples);
+                flow.look(at_us, if is_wanted { Some(&mut *series) } else { None });
                 progress(flow.progress());
             }
         }
     });
     let mut events: Vec<_> = flows.iter().flat_map(Running::events).collect();
     events.sort_by_key(|event| event.at_us);
-    let flows = flows.iter().map(|flow| flow.summary(&samples)).collect();
-    Ok(Outcomes { flows, samples, events })
+    let flows = flows.iter().map(|flow| flow.summary()).collect();
+    Ok(Outcomes { flows, events })
 }
 
 impl<'a> Running<'a> {
@@ -142,11 +151,13 @@ impl<'a> Running<'a> {
             listener,
             target,
             origin_ns,
+            cut_ns: flow.cut_at().map(|at| origin_ns.saturating_add(at.0)),
             connections: (0..flow.parallel).map(|_| Connection::default()).collect(),
             differs: Mutex::new(None),
             senders_left: AtomicU64::new(u64::from(flow.parallel)),
             last_arrival_ns: AtomicU64::new(0),
             given_up: AtomicBool::new(false),
+            rtt_max_us: AtomicU32::new(0),
         })
     }
 
@@ -154,7 +165,11 @@ impl<'a> Running<'a> {
     fn send(&self, lab: &Lab, number: u32) {
         let connection = &self.connections[number as usize];
         sleep_until(self.origin_ns.saturating_add(self.flow.start.0));
-        let result = self.connect(lab, connection).and_then(|socket| self.send_on(socket, number));
+        let result = match self.connect(lab, connection) {
+            Ok(Some(socket)) => self.send_on(socket, number),
+            Ok(None) => Ok(()),
+            Err(error) => Err(error),
+        };
         let mut sender = lock(&connection.sender);
         if let Some(info) = sender.socket.as_ref().and_then(|socket| tcp_info(socket).ok()) {
             sender.last = info;
@@ -165,39 +180,71 @@ impl<'a> Running<'a> {
         self.senders_left.fetch_sub(1, Ordering::Release);
     }
 
-    fn connect(&self, lab: &Lab, connection: &Connection) -> io::Result<TcpStream> {
+    /// `None` if the flow is cut before the connection is established.
+    fn connect(&self, lab: &Lab, connection: &Connection) -> io::Result<Option<TcpStream>> {
         lock(&connection.sender).began_ns = Some(monotonic_ns());
         let namespace = lab.namespace(&self.flow.from).map_err(io::Error::other)?;
-        let socket = namespace.run(|| TcpStream::connect_timeout(&self.target, STALL_TIMEOUT))?;
-        socket.set_write_timeout(Some(STALL_TIMEOUT))?;
+        let connected = namespace.run(|| TcpStream::connect_timeout(&self.target, self.patience()));
+        let socket = match connected {
+            // A connection that is not there in time carries nothing.
+            Err(_) if self.is_cut() => return Ok(None),
+            connected => connected?,
+        };
         socket.set_read_timeout(Some(STALL_TIMEOUT))?;
         let mut sender = lock(&connection.sender);
         sender.connected_ns = Some(monotonic_ns());
         sender.socket = Some(socket.try_clone()?);
-        Ok(socket)
+        Ok(Some(socket))
     }
 
     fn send_on(&self, mut socket: TcpStream, number: u32) -> io::Result<()> {
         let connection = &self.connections[number as usize];
         let payload = Payload::new(self.seed, self.name, number);
-        let (limit_bytes, deadline_ns) = match self.flow.amount {
-            Amount::Bytes(bytes) => (bytes.0, u64::MAX),
-            Amount::Duration(time) => (u64::MAX, monotonic_ns().saturating_add(time.0)),
+        let (limit_bytes, deadline_ns) = match (self.flow.amount, self.cut_ns) {
+            (Amount::Bytes(bytes), _) => (bytes.0, u64::MAX),
+            (Amount::Duration(_), Some(cut_ns)) => (u64::MAX, cut_ns),
+            (Amount::Duration(time), None) => (u64::MAX, monotonic_ns().saturating_add(time.0)),
         };
         let mut piece = vec![0; PIECE];
         let mut sent_bytes = 0;
         while sent_bytes < limit_bytes && monotonic_ns() < deadline_ns {
             let length = (limit_bytes - sent_bytes).min(PIECE as u64) as usize;
             payload.fill(sent_bytes, &mut piece[..length]);
-            socket.write_all(&piece[..length])?;
-            sent_bytes += length as u64;
+            sent_bytes += self.write(&mut socket, &piece[..length])? as u64;
             lock(&connection.sender).sent_bytes = sent_bytes;
+        }
+        if self.cut_ns.is_some() {
+            return Ok(reset_when_closed(&socket)?);
         }
         socket.shutdown(Shutdown::Write)?;
         match socket.read(&mut piece)? {
             0 => Ok(()),
             _ => Err(io::Error::new(ErrorKind::InvalidData, "the receiver sends nothing, but something arrived")),
         }
+    }
+
+    /// Writes something of `data`; nothing if the flow is cut before there is room. Returns how many bytes.
+    fn write(&self, socket: &mut TcpStream, data: &[u8]) -> io::Result<usize> {
+        if self.is_cut() {
+            return Ok(0);
+        }
+        socket.set_write_timeout(Some(self.patience()))?;
+        match socket.write(data) {
+            Err(_) if self.is_cut() => Ok(0),
+            Err(error) if error.kind() == ErrorKind::Interrupted => Ok(0),
+            written => written,
+        }
+    }
+
+    /// Whether the flow's time is over, if it is one that is cut then.
+    fn is_cut(&self) -> bool {
+        self.cut_ns.is_some_and(|cut_ns| monotonic_ns() >= cut_ns)
+    }
+
+    /// How long to wait for something to move: until the flow is cut at the longest.
+    fn patience(&self) -> Duration {
+        let left = self.cut_ns.map(|cut_ns| Duration::from_nanos(cut_ns.saturating_sub(monotonic_ns()).max(1)));
+        left.map_or(STALL_TIMEOUT, |left| left.min(STALL_TIMEOUT))
     }
 
     /// The receiving side of all connections.
@@ -219,12 +266,23 @@ impl<'a> Running<'a> {
     /// connection.
     fn receive(&self, mut socket: TcpStream) {
         // The listener is non-blocking; the accepted socket must block.
-        let _ = socket.set_nonblocking(false).and_then(|()| socket.set_read_timeout(Some(STALL_TIMEOUT)));
+        let _ = socket.set_nonblocking(false);
         let mut comparison = Comparison::new(self.seed, self.name, self.flow.parallel);
         let mut buffer = vec![0; 4 * PIECE];
         loop {
-            let count = match socket.read(&mut buffer) {
-                Ok(0) => break,
+            let read = socket.set_read_timeout(Some(self.patience())).and_then(|()| socket.read(&mut buffer));
+            // What is read when the flow's time is over does not count, whenever it has arrived.
+            if self.is_cut() {
+                let _ = reset_when_closed(&socket);
+                return;
+            }
+            let count = match read {
+                Ok(0) if self.cut_ns.is_some() => {
+                    let connection = comparison.connection().unwrap_or_default();
+                    lock(&self.differs).get_or_insert((connection, comparison.received_bytes()));
+                    return;
+                }
+                Ok(0) => return,
                 Ok(count) => count,
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
                 Err(_) => {
@@ -243,15 +301,18 @@ impl<'a> Running<'a> {
         }
     }
 
-    fn sample(&self, samples: &mut Vec<Sample>) {
-        let at_us = (monotonic_ns() - self.origin_ns) / 1_000;
+    /// Looks at all senders, and gives their states to `series`, if there is one.
+    fn look(&self, at_us: u64, mut series: Option<&mut dyn Series>) {
+        let name: Arc<str> = self.name.into();
         for (number, connection) in self.connections.iter().enumerate() {
             let mut sender = lock(&connection.sender);
             let Some(Ok(info)) = sender.socket.as_ref().map(tcp_info) else { continue };
             sender.last = info;
-            samples.push(Sample {
+            self.rtt_max_us.fetch_max(info.rtt_us, Ordering::Relaxed);
+            let Some(series) = &mut series else { continue };
+            series.sample(Sample {
                 at_us,
-                flow: self.name.into(),
+                flow: Arc::clone(&name),
                 connection: number as u32,
                 received_bytes: connection.received_bytes.load(Ordering::Relaxed),
                 acked_bytes: info.acked_bytes,
@@ -282,25 +343,30 @@ impl<'a> Running<'a> {
         self.connections.iter().map(|connection| connection.received_bytes.load(Ordering::Relaxed)).sum()
     }
 
-    fn summary(&self, samples: &[Sample]) -> ekiden_record::Flow {
+    fn summary(&self) -> ekiden_record::Flow {
         let senders: Vec<_> = self.connections.iter().map(|connection| lock(&connection.sender)).collect();
-        let duration_us = self.moving(senders.iter().filter_map(|sender| sender.began_ns).min()).as_micros() as u64;
+        let outcome = self.outcome(&senders);
+        let began_ns = senders.iter().filter_map(|sender| sender.began_ns).min();
+        let duration = match (&outcome, self.cut_ns, began_ns) {
+            (Outcome::Complete, Some(cut_ns), Some(began_ns)) => Duration::from_nanos(cut_ns.saturating_sub(began_ns)),
+            _ => self.moving(began_ns),
+        };
+        let duration_us = duration.as_micros() as u64;
         let received_bytes = self.received_bytes();
         let rtt_min_us = senders.iter().map(|sender| u64::from(sender.last.rtt_min_us));
-        let own_samples = samples.iter().filter(|sample| sample.flow == self.name);
         ekiden_record::Flow {
             name: self.name.into(),
             from: self.flow.from.clone(),
             to: self.flow.to.clone(),
             via: self.flow.via.clone(),
-            outcome: self.outcome(&senders),
+            outcome,
             received_bytes,
             duration_us,
             goodput_bit_s: received_bytes.saturating_mul(8_000_000).checked_div(duration_us).unwrap_or_default(),
             retransmits: senders.iter().map(|sender| u64::from(sender.last.retransmits)).sum(),
             // Zero and all ones are the kernel's ways to say that it has none.
             rtt_min_us: rtt_min_us.filter(|us| (1..u64::from(u32::MAX)).contains(us)).min(),
-            rtt_max_us: own_samples.map(|sample| sample.rtt_us).max(),
+            rtt_max_us: Some(u64::from(self.rtt_max_us.load(Ordering::Relaxed))).filter(|us| *us > 0),
         }
     }
 
@@ -313,6 +379,14 @@ impl<'a> Running<'a> {
         }
         if self.given_up.load(Ordering::Relaxed) {
             return Outcome::Failed { reason: "the connection broke at the receiver".into() };
+        }
+        if self.cut_ns.is_some() {
+            return match senders.iter().any(|sender| sender.connected_ns.is_some()) {
+                true => Outcome::Complete,
+                false => {
+                    Outcome::Failed { reason: "no connection was established before the flow's time was over".into() }
+                }
+            };
         }
         // A truncated stream with a clean end: nobody else would notice.
         let short =
@@ -350,6 +424,11 @@ impl<'a> Running<'a> {
         }
         events
     }
+}
+
+/// Closing this end discards what it has not sent, and breaks the connection.
+fn reset_when_closed(socket: &TcpStream) -> nix::Result<()> {
+    setsockopt(socket, sockopt::Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 })
 }
 
 fn describe(error: &io::Error) -> String {

@@ -35,7 +35,7 @@ pub use congestion::register as register_congestion;
 pub use error::{Error, ErrorKind};
 pub use flow::Progress;
 pub use proxies::{HTTP_PORT, LEG_PORT, SOCKS_PORT};
-pub use run::verdict;
+pub use run::{Origin, verdict};
 pub use sandbox::{Interrupt, clean, isolate, run_directory};
 pub use supported::{check_congestion_controls, check_supported};
 

@@ -1,10 +1,8 @@
 //! A scenario's flows from beginning to end, as a record.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use ekiden_net::clock::monotonic_ns;
 use ekiden_net::processors::Times;
-use ekiden_record::{FORMAT, Manifest, Outcome, Record};
+use ekiden_record::{FORMAT, Manifest, Outcome, Record, Series};
 use ekiden_scenario::Scenario;
 
 use crate::congestion::Tracer;
@@ -14,25 +12,39 @@ use crate::{Error, Lab, probe};
 /// Probes of each path before the flows start.
 const PROBES: u32 = 10;
 
+/// Where a record comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The command line, program first.
+    pub command: Vec<String>,
+    /// When it was started, in milliseconds since 1970 (UTC).
+    pub started_unix_ms: u64,
+}
+
 impl Lab {
     /// Measures the idle paths of the scenario's flows, runs the flows, and returns what came out, whether they
     /// succeeded or not: see [`verdict`]. Flows through proxies need [`Lab::start_proxies`] before.
     ///
-    /// `command` is the command line that the record names.
+    /// What is sampled goes to `series`; the record does not say where.
     ///
     /// # Errors
     /// [`Error::Build`] if something could not even start.
-    pub fn run(&self, command: Vec<String>, progress: &mut dyn FnMut(Progress<'_>)) -> Result<Record, Error> {
+    pub fn run(
+        &self,
+        origin: Origin,
+        series: &mut dyn Series,
+        progress: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<Record, Error> {
         let mut paths = Vec::new();
         for (from, to) in probe::legs(&self.scenario) {
             paths.push(probe::measure(self, &from, &to, PROBES)?);
         }
         self.reset_counters();
-        let manifest = manifest(&self.scenario, command);
+        let manifest = manifest(&self.scenario, origin);
         let origin_us = monotonic_ns() / 1000;
         let tracer = Tracer::start(self)?;
         let before = Times::now();
-        let outcomes = flow::run_all(self, progress)?;
+        let outcomes = flow::run_all(self, series, progress)?;
         let times = Times::now().zip(before).map(|(now, before)| now.since(&before));
         let congestion = tracer.map(|tracer| tracer.finish(origin_us));
         Ok(Record {
@@ -43,8 +55,7 @@ impl Lab {
             links: self.link_counters(),
             tunnels: Vec::new(),
             stolen_percent: times.map(|times| times.stolen_percent()),
-            samples: outcomes.samples,
-            queues: Vec::new(),
+            series: None,
             events: outcomes.events,
             congestion,
         })
@@ -69,17 +80,16 @@ pub fn verdict(record: &Record) -> Result<(), Error> {
     Ok(())
 }
 
-fn manifest(scenario: &Scenario, command: Vec<String>) -> Manifest {
-    let started = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+fn manifest(scenario: &Scenario, origin: Origin) -> Manifest {
     Manifest {
         producer: "lab".into(),
         version: env!("CARGO_PKG_VERSION").into(),
-        command,
+        command: origin.command,
         kernel: nix::sys::utsname::uname().ok().map(|name| name.release().to_string_lossy().into_owned()),
         seed: scenario.seed,
         scenario_name: scenario.name.clone(),
         scenario: scenario.to_toml(),
-        started_unix_ms: started.as_millis() as u64,
+        started_unix_ms: origin.started_unix_ms,
         resolution_us: None,
     }
 }

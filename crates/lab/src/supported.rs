@@ -8,6 +8,8 @@ use crate::{Error, tcp};
 
 /// The largest MTU that the emulator supports.
 const MTU_MOST: u32 = 9000;
+/// The most connections of a flow: two threads each, and a port of the sender's 28,232.
+const PARALLEL_MOST: u32 = 10_000;
 
 /// Checks that the lab can build the scenario, by the scenario alone.
 ///
@@ -29,6 +31,9 @@ pub fn check_supported(scenario: &Scenario) -> Result<(), Error> {
         check_link(name, link)?;
     }
     chains(scenario)?;
+    if let Some((name, _)) = scenario.flows.iter().find(|(_, flow)| flow.parallel > PARALLEL_MOST) {
+        return only_simulated(format!("flow.{name}.parallel"), format!("set it to {PARALLEL_MOST} at most"));
+    }
     if let Some(name) = scenario.tunnels.keys().next() {
         return only_simulated(format!("tunnel.{name}"), "leave the tunnel out");
     }

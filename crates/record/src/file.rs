@@ -1,11 +1,16 @@
-//! Records as files.
+//! Records as files, and the files of their series beside them.
 
-use std::io;
-use std::path::Path;
+use std::ffi::OsString;
+use std::io::{self, Read, Seek};
+use std::path::{Path, PathBuf};
 
-use ekiden_files::{FileKind, ReadError, read, write};
+use ekiden_files::{FileKind, ReadError, open, read, write};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
+use crate::sample::{QueueSample, Row, Sample};
+use crate::series::{SeriesFile, SeriesFiles};
+use crate::table::TableReader;
 use crate::{Disturbance, FORMAT, Record};
 
 /// Why a record could not be read or written.
@@ -43,6 +48,130 @@ pub enum Error {
         /// Its format.
         found: u32,
     },
+    /// The record was written without series.
+    #[error("{file}: it has no series of its run's samples")]
+    NoSeries {
+        /// The record.
+        file: String,
+    },
+    /// A file of a series is not as it was when its record was written.
+    #[error("{file}: not the {series} that {record} goes with: {reason}")]
+    OtherSeries {
+        /// The file.
+        file: String,
+        /// Which series it should be.
+        series: &'static str,
+        /// The record.
+        record: String,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A sample cannot be passed on.
+    #[error("cannot be written: {0}")]
+    Output(#[from] io::Error),
+}
+
+/// Where the series `R` of the record `record` is: beside it, and with its name.
+pub fn series_of<R: Row>(record: &Path) -> PathBuf {
+    record.with_extension(format!("{}.parquet", R::SERIES))
+}
+
+/// Where all series of the record `record` are, if it has them.
+pub fn series_files(record: &Path) -> [PathBuf; 2] {
+    [series_of::<Sample>(record), series_of::<QueueSample>(record)]
+}
+
+/// Where a file is while it is being written.
+pub(crate) fn partial_of(file: &Path) -> PathBuf {
+    let mut name: OsString = file.into();
+    name.push(".partial");
+    name.into()
+}
+
+/// Takes away what a process has left that was killed during a run whose record would be `record`.
+pub fn remove_partial(record: &Path) {
+    ekiden_files::remove_partial(record);
+    for series in series_files(record) {
+        ekiden_files::remove_partial(&series);
+    }
+}
+
+/// The samples of a series, in their order. The first error is the last item.
+pub struct Rows<R> {
+    table: Option<TableReader<R>>,
+    damaged: Damaged,
+}
+
+/// What to say of a file that is not as it should be.
+struct Damaged {
+    file: PathBuf,
+    series: &'static str,
+    record: String,
+}
+
+impl Damaged {
+    fn error(&self, reason: impl ToString) -> Error {
+        let file = self.file.display().to_string();
+        Error::OtherSeries { file, series: self.series, record: self.record.clone(), reason: reason.to_string() }
+    }
+}
+
+impl<R: Row> Rows<R> {
+    /// `record` is the path of the record.
+    fn open(expected: Option<&SeriesFile>, record: &Path) -> Result<Self, Error> {
+        let (file, shown) = (series_of::<R>(record), record.display().to_string());
+        let damaged = Damaged { file, series: R::SERIES, record: shown };
+        let table = match expected {
+            Some(expected) => Some(verified(expected, &damaged)?),
+            None => None,
+        };
+        Ok(Self { table, damaged })
+    }
+}
+
+/// Opens a table whose file has the very bytes that were written, so that whatever it says can be believed.
+fn verified<R: Row>(expected: &SeriesFile, damaged: &Damaged) -> Result<TableReader<R>, Error> {
+    let refused = |source: ReadError| match source {
+        ReadError::Failed(error) if error.kind() == io::ErrorKind::NotFound => {
+            damaged.error("it is missing; it belongs beside the record")
+        }
+        source => Error::Unreadable { file: damaged.file.display().to_string(), source },
+    };
+    let unreadable = |source: io::Error| refused(source.into());
+    let opened = open(&damaged.file, FileKind::Record).map_err(refused)?;
+    let bytes = opened.metadata().len();
+    let mut file = opened.into_file();
+    if bytes != expected.bytes {
+        return Err(damaged.error(format!("it has {bytes} bytes of {}", expected.bytes)));
+    }
+    let mut hash = Sha256::new();
+    let mut piece = vec![0; 1 << 16];
+    loop {
+        match file.read(&mut piece).map_err(unreadable)? {
+            0 => break,
+            count => hash.update(&piece[..count]),
+        }
+    }
+    let digits: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+    if digits != expected.sha256 {
+        return Err(damaged.error("its content is another"));
+    }
+    file.rewind().map_err(unreadable)?;
+    TableReader::open(file).map_err(|error| damaged.error(error))
+}
+
+impl<R: Row> Iterator for Rows<R> {
+    type Item = Result<R, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        match self.table.as_mut()?.next() {
+            Ok(row) => row.map(Ok),
+            Err(error) => {
+                self.table = None;
+                Some(Err(self.damaged.error(error)))
+            }
+        }
+    }
 }
 
 impl Record {
@@ -78,6 +207,26 @@ impl Record {
             return Err(Error::TooNew { file: file.into(), found });
         }
         serde_json::from_str(text).map_err(not_a_record)
+    }
+
+    /// The samples of the senders, ordered by time. `path` is the record's file.
+    ///
+    /// # Errors
+    /// If the record has no series, or the file beside it is missing, cannot be read, or is not the one that was written.
+    pub fn samples(&self, path: &Path) -> Result<Rows<Sample>, Error> {
+        Rows::open(self.series(path)?.samples.as_ref(), path)
+    }
+
+    /// The samples of the queues, ordered by time. `path` is the record's file.
+    ///
+    /// # Errors
+    /// As [`Record::samples`].
+    pub fn queues(&self, path: &Path) -> Result<Rows<QueueSample>, Error> {
+        Rows::open(self.series(path)?.queues.as_ref(), path)
+    }
+
+    fn series(&self, path: &Path) -> Result<&SeriesFiles, Error> {
+        self.series.as_ref().ok_or_else(|| Error::NoSeries { file: path.display().to_string() })
     }
 
     /// Writes the record, whole or not at all: beside `path` first, then renamed. Makes missing directories.

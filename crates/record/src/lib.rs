@@ -1,22 +1,34 @@
-//! The record of a run: one JSON document, the same from the lab and from the simulator.
+//! The record of a run, the same from the lab and from the simulator: a JSON document, and the series beside it.
 //!
 //! The format is described in `docs/guide/record.md`. Names of quantities end in their unit; times count from the start
 //! of the run on one clock.
+//!
+//! A run gives what it samples to a [`Series`] while it goes on. [`SeriesWriter`] writes it to Parquet files beside the record,
+//! within a budget; [`Kept`] holds it in memory.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod csv;
 mod disturbance;
 mod file;
+mod sample;
+mod series;
+mod table;
+mod writer;
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+pub use csv::write_csv;
 pub use disturbance::Disturbance;
-pub use file::Error;
+pub use file::{Error, Rows, remove_partial, series_files, series_of};
+pub use sample::{Cell, QueueSample, Row, Sample, Values};
+pub use series::{Kept, Series, SeriesFile, SeriesFiles};
+pub use writer::{SAMPLES_MOST, SeriesWriter};
 
 /// The version of the format that this program writes, and the newest it reads.
-pub const FORMAT: u32 = 1;
+pub const FORMAT: u32 = 2;
 
 /// The outcome of one run of one scenario.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -38,11 +50,9 @@ pub struct Record {
     /// simulations, or if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stolen_percent: Option<f64>,
-    /// Samples of the senders, ordered by time.
-    pub samples: Vec<Sample>,
-    /// Samples of the queues of links and tunnels, ordered by time; absent if they were not sampled.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub queues: Vec<QueueSample>,
+    /// The series that stand in files beside the record; absent if none were written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<SeriesFiles>,
     /// Events, ordered by time.
     pub events: Vec<Event>,
     /// What ekiden's congestion controls did, on every connection that used one; absent if none did.
@@ -96,7 +106,7 @@ pub struct Flow {
     pub retransmits: u64,
     /// Least round-trip time that the senders saw. Through proxies: on the first leg only.
     pub rtt_min_us: Option<u64>,
-    /// Largest smoothed round-trip time among the samples. Through proxies: on the first leg only.
+    /// Largest smoothed round-trip time when samples were taken. Through proxies: on the first leg only.
     pub rtt_max_us: Option<u64>,
 }
 
@@ -213,64 +223,6 @@ pub struct Lateness {
     pub p99_us: f64,
     /// Largest.
     pub max_us: f64,
-}
-
-/// A sender's state at one time.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Sample {
-    /// Since the start of the run.
-    pub at_us: u64,
-    /// The flow's name.
-    pub flow: String,
-    /// The connection of the flow, counted from 0.
-    pub connection: u32,
-    /// Payload that has arrived at the receiver.
-    pub received_bytes: u64,
-    /// Payload that the sender's peer (the first proxy, if any) has acknowledged.
-    pub acked_bytes: u64,
-    /// Congestion window.
-    pub cwnd_segments: u32,
-    /// Slow start threshold; absent while none is set.
-    pub ssthresh_segments: Option<u32>,
-    /// Segments sent and not acknowledged.
-    pub unacked_segments: u32,
-    /// The window that the peer advertises.
-    pub window_bytes: u64,
-    /// Smoothed round-trip time.
-    pub rtt_us: u64,
-    /// Least round-trip time so far.
-    pub rtt_min_us: u64,
-    /// Segments sent again so far.
-    pub retransmits: u64,
-    /// Recent rate of delivery.
-    pub delivery_bit_s: u64,
-}
-
-/// A sample of a queue: its length, and its drops so far.
-///
-/// A queue has a new sample only when it has changed since its last. Before its first, it is empty and has dropped
-/// nothing.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct QueueSample {
-    /// Since the start of the run.
-    pub at_us: u64,
-    /// The link that it is the queue of; absent if it is a tunnel's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub link: Option<String>,
-    /// The tunnel that it is the queue of; absent if it is a link's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tunnel: Option<String>,
-    /// The connection of the tunnel, counted from 0; absent if it is a link's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub connection: Option<u32>,
-    /// The end at which packets enter.
-    pub from: String,
-    /// Packets that wait; the one that is being sent is not among them.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Packets that the queue has dropped so far.
-    pub drops: u64,
 }
 
 /// An event of a run.

@@ -2,7 +2,7 @@
 
 use ekiden_record::{
     Congestion, CongestionEvent, CongestionEventKind, Disturbance, Error, Event, FORMAT, Flow, Lateness, LinkDirection,
-    Manifest, Outcome, PathDelay, QueueSample, Record, Sample, TunnelDirection,
+    Manifest, Outcome, PathDelay, Record, SeriesFile, SeriesFiles, TunnelDirection,
 };
 
 fn record() -> Record {
@@ -61,43 +61,11 @@ fn record() -> Record {
             rtt_max_us: None,
         }],
         stolen_percent: Some(0.5),
-        samples: vec![Sample {
-            at_us: 100_000,
-            flow: "bulk".into(),
-            connection: 0,
-            received_bytes: 1,
-            acked_bytes: 2,
-            cwnd_segments: 10,
-            ssthresh_segments: None,
-            unacked_segments: 9,
-            window_bytes: 65_536,
-            rtt_us: 50_000,
-            rtt_min_us: 50_000,
-            retransmits: 0,
-            delivery_bit_s: 10,
-        }],
-        queues: vec![
-            QueueSample {
-                at_us: 100_000,
-                link: Some("sea".into()),
-                tunnel: None,
-                connection: None,
-                from: "client".into(),
-                packets: 2,
-                bytes: 3000,
-                drops: 1,
-            },
-            QueueSample {
-                at_us: 100_000,
-                link: None,
-                tunnel: Some("deep".into()),
-                connection: Some(1),
-                from: "city".into(),
-                packets: 0,
-                bytes: 0,
-                drops: u64::MAX,
-            },
-        ],
+        series: Some(SeriesFiles {
+            one_of: 4,
+            samples: Some(SeriesFile { rows: 1, bytes: 2, sha256: "ab".into() }),
+            queues: None,
+        }),
         events: vec![Event {
             at_us: 1,
             flow: Some("bulk".into()),
@@ -153,7 +121,7 @@ fn reads_back_what_was_written() {
 fn refuses_a_newer_format_before_anything_else() {
     let error = Record::parse("{\"format\": 999, \"all\": \"different\"}", "x.json").unwrap_err();
     assert!(matches!(error, Error::TooNew { found: 999, .. }));
-    assert_eq!(error.to_string(), "x.json: record format 999, but this ekiden reads up to 1; use a newer one");
+    assert_eq!(error.to_string(), "x.json: record format 999, but this ekiden reads up to 2; use a newer one");
 }
 
 #[test]

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use ekiden_record::{CongestionEventKind, Record};
+use std::sync::Arc;
+
+use ekiden_record::{CongestionEventKind, Record, Sample};
 
 use crate::Series;
 
@@ -34,9 +36,19 @@ impl Quantity {
 /// Connections with fewer points than this are left out: handshakes, and the ways back.
 pub const LEAST_POINTS: usize = 10;
 
+/// What is known of a connection: seconds, and a value.
+type Points = Vec<(f64, f64)>;
+
 /// One line per connection over the seconds of the run: every connection with one of ekiden's congestion controls, each
-/// round trip and loss; and the flows' senders, every 100 ms, but for those whose proxies are traced.
-pub fn timeline(record: &Record, quantity: Quantity) -> Vec<Series> {
+/// round trip and loss; and the flows' senders at each of `samples`, the record's, but for those whose proxies are traced.
+///
+/// # Errors
+/// The first of `samples`.
+pub fn timeline<E>(
+    record: &Record,
+    samples: impl Iterator<Item = Result<Sample, E>>,
+    quantity: Quantity,
+) -> Result<Vec<Series>, E> {
     let seconds = |at_us: u64| at_us as f64 / 1e6;
     let value = |cwnd: u32, ssthresh: Option<u32>, acked: Option<u64>, rtt_us: u64| match quantity {
         Quantity::Cwnd => Some(f64::from(cwnd)),
@@ -47,15 +59,18 @@ pub fn timeline(record: &Record, quantity: Quantity) -> Vec<Series> {
     let is_traced = quantity != Quantity::Acked
         && record.congestion.as_ref().is_some_and(|congestion| !congestion.events.is_empty());
     let relayed = |name: &str| record.flows.iter().any(|flow| flow.name == name && !flow.via.is_empty());
-    let mut flows: BTreeMap<String, Vec<(f64, f64)>> = BTreeMap::new();
-    for sample in record.samples.iter().filter(|sample| !(is_traced && relayed(&sample.flow))) {
+    let mut flows: BTreeMap<(Arc<str>, u32), Points> = BTreeMap::new();
+    for sample in samples {
+        let sample = sample?;
+        if is_traced && relayed(&sample.flow) {
+            continue;
+        }
         let acked = Some(sample.acked_bytes);
         if let Some(value) = value(sample.cwnd_segments, sample.ssthresh_segments, acked, sample.rtt_us) {
-            let name = format!("flow {} {}", sample.flow, sample.connection);
-            flows.entry(name).or_default().push((seconds(sample.at_us), value));
+            flows.entry((sample.flow, sample.connection)).or_default().push((seconds(sample.at_us), value));
         }
     }
-    let mut traced: BTreeMap<u32, (String, Vec<(f64, f64)>)> = BTreeMap::new();
+    let mut traced: BTreeMap<u32, (String, Points)> = BTreeMap::new();
     for event in record.congestion.iter().flat_map(|congestion| &congestion.events) {
         let name = || (format!("{} → {}, {}", event.from, event.to, event.algorithm), Vec::new());
         let (_, points) = traced.entry(event.connection).or_insert_with(name);
@@ -65,8 +80,9 @@ pub fn timeline(record: &Record, quantity: Quantity) -> Vec<Series> {
             points.push((seconds(event.at_us), value));
         }
     }
-    let all = traced.into_values().chain(flows);
-    all.filter(|(_, points)| points.len() >= LEAST_POINTS).map(|(name, points)| Series { name, points }).collect()
+    let flows = flows.into_iter().map(|((flow, connection), points)| (format!("flow {flow} {connection}"), points));
+    let all = traced.into_values().chain(flows).filter(|(_, points)| points.len() >= LEAST_POINTS);
+    Ok(all.map(|(name, points)| Series { name, points }).collect())
 }
 
 #[cfg(test)]
@@ -74,16 +90,22 @@ mod tests {
     use super::*;
 
     fn record(congestion: &str) -> Record {
-        let samples: Vec<String> =
-            ["direct", "relayed"].iter().flat_map(|flow| (0..12).map(move |at| sample(flow, at))).collect();
         let flows = [flow("direct", "[]"), flow("relayed", r#"["proxy"]"#)].join(",");
         let text = format!(
-            r#"{{"format":1,"manifest":{{"producer":"lab","version":"","command":[],"kernel":null,"seed":0,
+            r#"{{"format":2,"manifest":{{"producer":"lab","version":"","command":[],"kernel":null,"seed":0,
             "scenario_name":"s","scenario":"","started_unix_ms":0}},"flows":[{flows}],"paths":[],"links":[],
-            "samples":[{}],"events":[]{congestion}}}"#,
-            samples.join(",")
+            "events":[]{congestion}}}"#,
         );
         Record::parse(&text, "test").unwrap()
+    }
+
+    /// The lines of a record with these samples.
+    fn lines(record: &Record, samples: Vec<Sample>, quantity: Quantity) -> Vec<Series> {
+        timeline(record, samples.into_iter().map(Ok::<_, ()>), quantity).unwrap()
+    }
+
+    fn samples() -> Vec<Sample> {
+        ["direct", "relayed"].into_iter().flat_map(|flow| (0..12).map(move |at| sample(flow, at))).collect()
     }
 
     fn flow(name: &str, via: &str) -> String {
@@ -93,19 +115,27 @@ mod tests {
         )
     }
 
-    fn sample(flow: &str, at: u64) -> String {
-        format!(
-            r#"{{"at_us":{},"flow":"{flow}","connection":0,"received_bytes":0,"acked_bytes":0,
-            "cwnd_segments":{at},"ssthresh_segments":null,"unacked_segments":0,"window_bytes":0,"rtt_us":{},
-            "rtt_min_us":0,"retransmits":0,"delivery_bit_s":0}}"#,
-            at * 100_000,
-            at * 1_000
-        )
+    fn sample(flow: &str, at: u32) -> Sample {
+        Sample {
+            at_us: u64::from(at) * 100_000,
+            flow: flow.into(),
+            connection: 0,
+            received_bytes: 0,
+            acked_bytes: 0,
+            cwnd_segments: at,
+            ssthresh_segments: None,
+            unacked_segments: 0,
+            window_bytes: 0,
+            rtt_us: u64::from(at) * 1000,
+            rtt_min_us: 0,
+            retransmits: 0,
+            delivery_bit_s: 0,
+        }
     }
 
     #[test]
     fn senders_are_drawn_by_flow() {
-        let lines = timeline(&record(""), Quantity::Rtt);
+        let lines = lines(&record(""), samples(), Quantity::Rtt);
         assert_eq!(
             lines.iter().map(|line| line.name.as_str()).collect::<Vec<_>>(),
             ["flow direct 0", "flow relayed 0"]
@@ -115,15 +145,15 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_not_drawn() {
-        let mut record = record("");
-        for sample in &mut record.samples {
+        let (record, mut samples) = (record(""), samples());
+        for sample in &mut samples {
             sample.acked_bytes = sample.at_us;
             sample.ssthresh_segments = (sample.at_us >= 200_000).then_some(7);
         }
-        let lines = timeline(&record, Quantity::Ssthresh);
-        assert_eq!((lines[0].points.len(), lines[0].points[0]), (10, (0.2, 7.0)));
-        let lines = timeline(&record, Quantity::Acked);
-        assert_eq!(lines[0].points[11], (1.1, 1.1));
+        let drawn = lines(&record, samples.clone(), Quantity::Ssthresh);
+        assert_eq!((drawn[0].points.len(), drawn[0].points[0]), (10, (0.2, 7.0)));
+        let drawn = lines(&record, samples, Quantity::Acked);
+        assert_eq!(drawn[0].points[11], (1.1, 1.1));
     }
 
     #[test]
@@ -143,7 +173,7 @@ mod tests {
             r#","congestion":{{"parameters":{{}},"not_traced":null,"lost_events":0,"events":[{}]}}"#,
             events.join(",")
         );
-        let lines = timeline(&record(&congestion), Quantity::Cwnd);
+        let lines = lines(&record(&congestion), samples(), Quantity::Cwnd);
         let names: Vec<_> = lines.iter().map(|line| line.name.as_str()).collect();
         assert_eq!(names, ["p → q, ekiden_hstcp", "flow direct 0"]);
         assert_eq!((lines[0].points.len(), lines[0].points[0]), (11, (1.0, 1.0)));

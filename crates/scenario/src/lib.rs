@@ -34,7 +34,7 @@ pub use profile::Profile;
 pub use queue::{Discipline, Queue};
 pub use route::Hop;
 pub use sweep::{Point, Setting, Sweep};
-pub use traffic::{Amount, Background, Flow, OnOff};
+pub use traffic::{Amount, Background, Flow, FlowEnd, OnOff};
 
 /// A network, and what is sent over it, with every default resolved and every copy of a node made.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -79,7 +79,7 @@ impl Scenario {
     }
 
     /// Reads a scenario file and gives some of its keys other values. Setting a flow's `bytes` takes its `duration`
-    /// away, and the other way round.
+    /// and `end` away, and setting its `duration` its `bytes`.
     ///
     /// # Errors
     /// As [`Scenario::load`] for the file as it stands; [`Error::Set`] if it has no such key, node, link or other
@@ -132,8 +132,8 @@ impl Scenario {
         Some(Time(path.iter().map(|hop| hop.link.delay.0 * 2).sum()))
     }
 
-    /// Warnings, a line each, about what may not be meant as it will be run: flows with a duration whose buffered data
-    /// still travels when the next flow begins.
+    /// Warnings, a line each, about what may not be meant as it will be run: flows that drain while the next flow
+    /// begins.
     pub fn warnings(&self) -> Vec<String> {
         warn::overlaps(self)
     }

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use serde_spanned::Spanned;
 
-use crate::{Discipline, NodeKind, Profile, Queue};
+use crate::{Discipline, FlowEnd, NodeKind, Profile, Queue};
 
 pub(crate) type Named<T> = IndexMap<Spanned<String>, T>;
 
@@ -116,6 +116,7 @@ pub(crate) struct RawFlow {
     pub to: Spanned<String>,
     pub bytes: Option<Spanned<Bytes>>,
     pub duration: Option<Spanned<Time>>,
+    pub end: Option<Spanned<FlowEnd>>,
     pub start: Option<Spanned<Time>>,
     #[serde(default)]
     pub via: Vec<Spanned<String>>,

@@ -18,7 +18,7 @@ use serde_spanned::Spanned;
 use crate::error::Source;
 use crate::left_out::{DEFAULT_DISCIPLINE, DEFAULT_JITTER, DEFAULT_LOSS_BURST, DEFAULT_PROFILE};
 use crate::raw::{Named, RATES, RawFlow, RawLink, RawNode, RawRate, RawScenario, RawTcp};
-use crate::{Amount, Error, Flow, Link, Node, NodeKind, Queue, Scenario, Tcp};
+use crate::{Amount, Error, Flow, FlowEnd, Link, Node, NodeKind, Queue, Scenario, Tcp};
 use checker::Checker;
 
 /// Reno, because it is the yardstick of the papers and allowed in every namespace; buffers that hold the
@@ -45,6 +45,8 @@ const DEFAULT_QUEUE: Queue = Queue::Packets(1000);
 const DEFAULT_LOSS: Fraction = Fraction(0);
 const DEFAULT_MTU: u32 = 1500;
 const DEFAULT_START: Time = Time(0);
+/// As iperf3 ends: throughput is what has arrived in the time, whatever the buffers hold.
+const DEFAULT_END: FlowEnd = FlowEnd::Cut;
 const DEFAULT_PARALLEL: u32 = 1;
 
 const BUFFERS: RangeInclusive<Bytes> = Bytes::kib(1)..=Bytes::mib(1024);
@@ -56,7 +58,7 @@ const MTUS: RangeInclusive<u32> = 576..=65_535;
 const AMOUNTS: RangeInclusive<Bytes> = Bytes(1)..=Bytes(1 << 50);
 const DURATIONS: RangeInclusive<Time> = Time::ms(1)..=Time::secs(86_400);
 const STARTS: RangeInclusive<Time> = Time(0)..=Time::secs(86_400);
-const PARALLEL: RangeInclusive<u32> = 1..=10_000;
+const PARALLEL: RangeInclusive<u32> = 1..=100_000;
 const INITIAL_WINDOWS: RangeInclusive<u32> = 1..=1_000;
 const RTO_MINS: RangeInclusive<Time> = Time::ms(1)..=Time::secs(60);
 const NODES_MOST: usize = 250;
@@ -248,12 +250,24 @@ impl Checker<'_> {
                     return Err(self.source.error(&name.span(), reason));
                 }
             };
+            let end = match (amount, &flow.end) {
+                (Amount::Duration(_), end) => Some(end.as_ref().map_or(DEFAULT_END, |end| *end.get_ref())),
+                (Amount::Bytes(_), None) => None,
+                (Amount::Bytes(_), Some(end)) => {
+                    let reason = format!(
+                        "flow '{}' has 'bytes', and so ends when all have arrived; leave 'end' out",
+                        name.get_ref()
+                    );
+                    return Err(self.source.error(&end.span(), reason));
+                }
+            };
             flows.insert(
                 name.get_ref().clone(),
                 Flow {
                     from: flow.from.get_ref().clone(),
                     to: flow.to.get_ref().clone(),
                     amount,
+                    end,
                     start: self.within("start", &flow.start, DEFAULT_START, &STARTS)?,
                     via: flow.via.iter().map(|proxy| proxy.get_ref().clone()).collect(),
                     parallel: self.within("parallel", &flow.parallel, DEFAULT_PARALLEL, &PARALLEL)?,

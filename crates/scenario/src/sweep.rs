@@ -221,9 +221,9 @@ fn put(file: &mut Table, key: &str, value: &str) -> Result<(), String> {
         _ => return Err(format!("there is no key '{key}'")),
     };
     if path[0] == "flow" {
-        // A flow has one of the two; the other gives way.
+        // A flow has one of the two; the other gives way, with what is said of it alone.
         match leaf {
-            "bytes" => drop(into.remove("duration")),
+            "bytes" => drop((into.remove("duration"), into.remove("end"))),
             "duration" => drop(into.remove("bytes")),
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! What is sent over a network.
 
 use ekiden_units::{BitRate, Bytes, Time};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Data sent from one node to another over TCP.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -13,6 +13,9 @@ pub struct Flow {
     /// How much, or how long.
     #[serde(flatten)]
     pub amount: Amount,
+    /// What happens when its time is over; `None` if it has a number of bytes, and so ends when all have arrived.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end: Option<FlowEnd>,
     /// When it starts, counted from the start of the run.
     pub start: Time,
     /// The proxies it goes through, in order; empty for a direct connection.
@@ -29,6 +32,26 @@ pub enum Amount {
     Bytes(Bytes),
     /// As much as possible in a fixed time.
     Duration(Time),
+}
+
+/// How a flow that lasts for a time ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FlowEnd {
+    /// Its connections are reset when its time is over, counted from its start. What has not arrived by then does not count.
+    Cut,
+    /// Its senders write nothing more when its time is over. It ends when all that they have written has arrived.
+    Drain,
+}
+
+impl Flow {
+    /// When its connections are reset, counted from the start of the run; `None` if it ends when all has arrived.
+    pub fn cut_at(&self) -> Option<Time> {
+        match (self.amount, self.end) {
+            (Amount::Duration(lasts), Some(FlowEnd::Cut)) => Some(self.start + lasts),
+            _ => None,
+        }
+    }
 }
 
 /// Datagrams from one node to another, without congestion control.

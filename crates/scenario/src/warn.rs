@@ -1,20 +1,20 @@
 //! Warnings about scenarios.
 //!
-//! A flow with a `duration` stops writing at its end. The data in buffers still travels then: the next flow begins
+//! A flow that drains stops writing when its time is over. The data in buffers still travels then: the next flow begins
 //! beside it, and both are measured on a shared link.
 
 use ekiden_units::{BitRate, Bytes, Time};
 
-use crate::{Amount, Flow, Scenario};
+use crate::{Amount, Flow, FlowEnd, Scenario};
 
 /// To which times are rounded, upwards.
 const STEP: Time = Time::ms(10);
 
-/// A line for each flow that lasts for a time, in the file's order, with the first flow that begins while it still
+/// A line for each flow that drains after its time, in the file's order, with the first flow that begins while it still
 /// drains.
 pub(crate) fn overlaps(scenario: &Scenario) -> Vec<String> {
     let warning = |(name, flow): (&String, &Flow)| {
-        let Amount::Duration(lasts) = flow.amount else { return None };
+        let (Amount::Duration(lasts), Some(FlowEnd::Drain)) = (flow.amount, flow.end) else { return None };
         let end = Time(flow.start.0.saturating_add(lasts.0));
         // An estimate has no use for more digits.
         let drained = Time(end.0.saturating_add(drain(scenario, flow).0).div_ceil(STEP.0).saturating_mul(STEP.0));
@@ -24,7 +24,7 @@ pub(crate) fn overlaps(scenario: &Scenario) -> Vec<String> {
         let (other, late) = scenario.flows.iter().filter(begins_meanwhile).min_by_key(|(_, late)| late.start)?;
         Some(format!(
             "flow '{other}' starts at {}, when what flow '{name}' has sent until {end} may still be on its way: it can take until \
-             {drained} to leave the buffers; start '{other}' then, or give '{name}' bytes in place of a duration",
+             {drained} to leave the buffers; start '{other}' then, or give '{name}' end = \"cut\"",
             late.start
         ))
     };
@@ -106,7 +106,8 @@ via = ["p"]
     #[test]
     fn a_flow_that_begins_while_another_drains_is_told() {
         // 4 MiB at 64 KiB per 34 ms: 2.2 s.
-        let [warning] = &warnings("duration = \"5s\"", "start = \"6s\"\nduration = \"5s\"")[..] else { panic!() };
+        let drains = "duration = \"5s\"\nend = \"drain\"";
+        let [warning] = &warnings(drains, "start = \"6s\"\nduration = \"5s\"")[..] else { panic!() };
         assert!(
             warning.starts_with("flow 'relayed' starts at 6s, when what flow 'direct' has sent until 5s"),
             "{warning}"
@@ -117,9 +118,10 @@ via = ["p"]
     #[test]
     fn flows_that_are_meant_to_overlap_or_do_not_are_not() {
         for (direct, relayed) in [
-            ("duration = \"5s\"", "start = \"8s\"\nduration = \"5s\""),
-            ("duration = \"5s\"", "start = \"4s\"\nduration = \"5s\""),
-            ("duration = \"5s\"", "duration = \"5s\""),
+            ("duration = \"5s\"\nend = \"drain\"", "start = \"8s\"\nduration = \"5s\""),
+            ("duration = \"5s\"\nend = \"drain\"", "start = \"4s\"\nduration = \"5s\""),
+            ("duration = \"5s\"\nend = \"drain\"", "duration = \"5s\""),
+            ("duration = \"5s\"", "start = \"6s\"\nduration = \"5s\""),
             ("bytes = \"5MB\"", "start = \"6s\"\nduration = \"5s\""),
         ] {
             assert_eq!(warnings(direct, relayed), [] as [String; 0], "{direct} {relayed}");

@@ -120,6 +120,8 @@ const WRONG: &[(&str, &str, usize, &str)] = &[
     ("to = \"client\"", "to = \"server\"", 24, "to itself"),
     ("bytes = \"16MiB\"", "", 22, "either 'bytes' or 'duration'"),
     ("bytes = \"16MiB\"", "bytes = \"1MiB\"\nduration = \"1s\"", 22, "either 'bytes' or 'duration'"),
+    ("bytes = \"16MiB\"", "bytes = \"1MiB\"\nend = \"cut\"", 26, "has 'bytes', and so ends when all have arrived"),
+    ("bytes = \"16MiB\"", "duration = \"1s\"\nend = \"cuts\"", 26, "did you mean `cut`?"),
     ("kind = \"proxy\"", "kind = \"host\"", 26, "not a proxy"),
     ("[node.client]", "[node.client]\nnext = [\"p1\"]", 6, "only a proxy has"),
     ("[node.client]", "[node.\"two words\"]", 5, "cannot name a node"),

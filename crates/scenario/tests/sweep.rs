@@ -1,6 +1,6 @@
 //! What `--set` may say, and how a wrong one is refused.
 
-use ekiden_scenario::{Amount, Point, Scenario, Sweep};
+use ekiden_scenario::{Amount, FlowEnd, Point, Scenario, Sweep};
 use ekiden_units::{Bytes, Time};
 
 const FILE: &str = r#"
@@ -132,6 +132,9 @@ fn joined_keys_take_the_same_value_beside_what_the_file_says() {
 #[test]
 fn bytes_and_duration_replace_each_other() {
     assert_eq!(only(&["flow.bulk.duration=3s"]).flows["bulk"].amount, Amount::Duration(Time::secs(3)));
+    let drains = only(&["flow.bulk.duration=3s", "flow.bulk.end=drain"]);
+    assert_eq!(drains.flows["bulk"].end, Some(FlowEnd::Drain));
+    assert_eq!(only(&["flow.bulk.bytes=3B"]).flows["bulk"].end, None);
     assert_eq!(only(&["flow.bulk.bytes=3B"]).flows["bulk"].amount, Amount::Bytes(Bytes(3)));
 }
 

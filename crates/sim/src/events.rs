@@ -14,19 +14,28 @@ pub(crate) enum Event {
     Alarm(u32),
     /// A socket opens its connection.
     Open(u32),
-    /// A flow's time is over: its source of this number stops.
+    /// The time of a flow that drains is over: its source of this number stops.
     Stop(u32),
+    /// The time of the flow of this number is over, and with it the flow.
+    Cut(u32),
     /// A datagram of the background leaves its source of this number.
     Datagram(u32),
     /// The state of the senders is to be noted.
     Sample,
 }
 
+/// Events by time, and by the order in which they were planned.
+type Queue = BinaryHeap<Reverse<(Time, u64, Event)>>;
+
 /// The clock and the queue of events.
+///
+/// The events of single sockets are queued apart: there is one for each of perhaps 100,000 sockets, and most events are others,
+/// which then need not be put in order among so many.
 #[derive(Debug, Default)]
 pub(crate) struct Events {
     now: Time,
-    queue: BinaryHeap<Reverse<(Time, u64, Event)>>,
+    of_sockets: Queue,
+    others: Queue,
     planned: u64,
     happened: u64,
 }
@@ -35,12 +44,19 @@ impl Events {
     pub fn plan(&mut self, at: Time, event: Event) {
         debug_assert!(at >= self.now, "the past cannot be planned");
         self.planned += 1;
-        self.queue.push(Reverse((at, self.planned, event)));
+        let queue = match event {
+            Event::Alarm(_) | Event::Open(_) | Event::Stop(_) => &mut self.of_sockets,
+            Event::Delivery(_) | Event::Cut(_) | Event::Datagram(_) | Event::Sample => &mut self.others,
+        };
+        queue.push(Reverse((at, self.planned, event)));
     }
 
     /// Goes on to the next event.
     pub fn next(&mut self) -> Option<Event> {
-        let Reverse((at, _, event)) = self.queue.pop()?;
+        // Reversed, so that the greater is the earlier, and anything is greater than nothing.
+        let is_of_socket = self.of_sockets.peek() > self.others.peek();
+        let queue = if is_of_socket { &mut self.of_sockets } else { &mut self.others };
+        let Reverse((at, _, event)) = queue.pop()?;
         self.now = at;
         self.happened += 1;
         Some(event)

@@ -1,13 +1,15 @@
 //! The flows of the scenario: their sockets, progress and outcomes.
 
-use ekiden_record::{Event as Noted, Flow as Report, Outcome, Sample};
+use std::sync::Arc;
+
+use ekiden_record::{Event as Noted, Flow as Report, Outcome, Sample, Series};
 use ekiden_scenario::{Amount, Flow as Described, Scenario};
-use ekiden_tcp::TcpInfo;
+use ekiden_tcp::{State, TcpInfo};
 use ekiden_units::Time;
 
 use crate::events::Event;
 use crate::socket::Program;
-use crate::sockets::Sockets;
+use crate::sockets::{Between, Sockets};
 
 /// A flow of which nothing arrives for this long has failed.
 const STALL_TIMEOUT: Time = Time::secs(600);
@@ -21,7 +23,7 @@ pub(crate) struct Flows<'a> {
 
 /// The state of a flow.
 struct Flow<'a> {
-    name: &'a str,
+    name: Arc<str>,
     described: &'a Described,
     /// By connection: the socket that sends and the one that receives.
     connections: Vec<(u32, u32)>,
@@ -30,6 +32,10 @@ struct Flow<'a> {
     received: u64,
     last_arrival: Time,
     outcome: Option<Outcome>,
+    /// The largest smoothed round-trip time that was seen.
+    rtt_max_us: Option<u64>,
+    /// Its time was over before all had arrived.
+    is_cut: bool,
 }
 
 impl<'a> Flows<'a> {
@@ -37,32 +43,39 @@ impl<'a> Flows<'a> {
     pub fn new(scenario: &'a Scenario, sockets: &mut Sockets) -> Self {
         let flows = scenario.flows.iter().enumerate();
         let list: Vec<_> = flows
-            .map(|(number, (name, described))| Flow {
-                name,
-                described,
-                connections: (0..described.parallel)
-                    .map(|_| connect(scenario, number as u32, described, sockets))
-                    .collect(),
-                open: described.parallel as usize,
-                received: 0,
-                last_arrival: described.start,
-                outcome: None,
+            .map(|(number, (name, described))| {
+                let legs = legs(scenario, described, sockets);
+                Flow {
+                    name: name.as_str().into(),
+                    described,
+                    connections: (0..described.parallel)
+                        .map(|_| connect(number as u32, described, &legs, sockets))
+                        .collect(),
+                    open: described.parallel as usize,
+                    received: 0,
+                    last_arrival: described.start,
+                    outcome: None,
+                    rtt_max_us: None,
+                    is_cut: false,
+                }
             })
             .collect();
         Self { going: list.len(), list }
     }
 
-    /// When their sources open their connections, and when they stop.
+    /// When their sources open their connections, and when they stop or the flow is cut.
     pub fn timers(&self) -> impl Iterator<Item = (Time, Event)> {
-        self.list.iter().flat_map(|flow| {
+        (0..).zip(&self.list).flat_map(|(number, flow)| {
             let start = flow.described.start;
+            let cut = flow.described.cut_at().map(|at| (at, Event::Cut(number)));
             let stop = match flow.described.amount {
-                Amount::Duration(duration) => Some(start + duration),
-                Amount::Bytes(_) => None,
+                Amount::Duration(duration) if cut.is_none() => Some(start + duration),
+                _ => None,
             };
-            flow.connections.iter().flat_map(move |(source, _)| {
+            let of_connections = flow.connections.iter().flat_map(move |(source, _)| {
                 [(start, Event::Open(*source))].into_iter().chain(stop.map(|stop| (stop, Event::Stop(*source))))
-            })
+            });
+            of_connections.chain(cut)
         })
     }
 
@@ -81,6 +94,9 @@ impl<'a> Flows<'a> {
     #[inline]
     pub fn receive(&mut self, now: Time, number: u32, bytes: u64, is_end: bool) -> Option<Noted> {
         let flow = &mut self.list[number as usize];
+        if flow.is_cut {
+            return None;
+        }
         if bytes > 0 {
             flow.received += bytes;
             flow.last_arrival = now;
@@ -92,6 +108,30 @@ impl<'a> Flows<'a> {
     /// A connection of a flow has failed, and the flow with it. Returns what is to be noted, unless it was over.
     pub fn fail(&mut self, now: Time, number: u32, reason: &str) -> Option<Noted> {
         self.end(now, number, Outcome::Failed { reason: reason.into() })
+    }
+
+    /// The time of a flow is over: what arrives later does not count. Its connections are to be reset. It has failed if none was
+    /// established. Returns what is to be noted, unless the flow was over.
+    pub fn cut(&mut self, now: Time, number: u32, sockets: &Sockets) -> Option<Noted> {
+        let flow = &mut self.list[number as usize];
+        if flow.outcome.is_some() {
+            return None;
+        }
+        flow.is_cut = true;
+        let is_connected = |(source, _): &(u32, u32)| {
+            let connection = sockets.get(*source).connection.as_ref();
+            connection.is_some_and(|connection| connection.state() != State::SynSent)
+        };
+        let outcome = match flow.connections.iter().any(is_connected) {
+            true => Outcome::Complete,
+            false => Outcome::Failed { reason: "no connection was established before the flow's time was over".into() },
+        };
+        self.end(now, number, outcome)
+    }
+
+    /// The sockets that send a flow and those that receive it.
+    pub fn ends(&self, number: u32) -> impl Iterator<Item = u32> {
+        self.list[number as usize].connections.iter().flat_map(|(source, sink)| [*source, *sink])
     }
 
     /// Flows of which nothing arrives any more have failed. Returns what is to be noted.
@@ -114,24 +154,27 @@ impl<'a> Flows<'a> {
         };
         flow.outcome = Some(outcome);
         self.going -= 1;
-        let flow = Some(flow.name.into());
+        let flow = Some(flow.name.to_string());
         Some(Noted { at_us: now.0 / 1000, flow, connection: None, kind: kind.into(), detail })
     }
 
-    /// The state of every sender that is connected and whose flow is not over.
-    pub fn sample(&self, now: Time, sockets: &Sockets) -> impl Iterator<Item = Sample> {
-        self.list.iter().filter(|flow| flow.outcome.is_none()).flat_map(move |flow| {
-            (0..).zip(&flow.connections).filter_map(move |(connection, (source, sink))| {
-                let info = sockets.get(*source).info()?;
-                let Program::Sink { received, .. } = sockets.get(*sink).program else { return None };
-                Some(flow.sample(now, connection, received, &info))
-            })
-        })
+    /// Looks at every sender that is connected and whose flow is not over, and gives its state to `series`, if there is one.
+    pub fn look(&mut self, now: Time, sockets: &Sockets, mut series: Option<&mut dyn Series>) {
+        for flow in self.list.iter_mut().filter(|flow| flow.outcome.is_none()) {
+            for (connection, (source, sink)) in (0..).zip(&flow.connections) {
+                let Some(info) = sockets.get(*source).info() else { continue };
+                flow.rtt_max_us = flow.rtt_max_us.max(Some(us(info.rtt)));
+                let Some(series) = &mut series else { continue };
+                if let Program::Sink { received, .. } = sockets.get(*sink).program {
+                    series.sample(flow.sample(now, connection, received, &info));
+                }
+            }
+        }
     }
 
-    /// The report of every flow; `samples` are those taken of the flows.
-    pub fn report(&self, sockets: &Sockets, samples: &[Sample]) -> Vec<Report> {
-        self.list.iter().map(|flow| flow.report(sockets, samples)).collect()
+    /// The report of every flow.
+    pub fn report(&self, sockets: &Sockets) -> Vec<Report> {
+        self.list.iter().map(|flow| flow.report(sockets)).collect()
     }
 }
 
@@ -140,7 +183,7 @@ impl Flow<'_> {
         let passed = now.since(self.described.start).0.max(1);
         Sample {
             at_us: now.0 / 1000,
-            flow: self.name.into(),
+            flow: Arc::clone(&self.name),
             connection,
             received_bytes,
             acked_bytes: info.acked_bytes,
@@ -148,20 +191,20 @@ impl Flow<'_> {
             ssthresh_segments: info.ssthresh,
             unacked_segments: info.outstanding,
             window_bytes: info.window,
-            rtt_us: info.rtt.map_or(0, |rtt| rtt.0 / 1000),
-            rtt_min_us: info.rtt_min.map_or(0, |rtt| rtt.0 / 1000),
+            rtt_us: us(info.rtt),
+            rtt_min_us: us(info.rtt_min),
             retransmits: info.retransmits,
             delivery_bit_s: (u128::from(info.acked_bytes) * 8_000_000_000 / u128::from(passed)) as u64,
         }
     }
 
-    fn report(&self, sockets: &Sockets, samples: &[Sample]) -> Report {
+    fn report(&self, sockets: &Sockets) -> Report {
         let infos: Vec<_> = self.connections.iter().filter_map(|(source, _)| sockets.get(*source).info()).collect();
-        let duration = self.last_arrival.since(self.described.start);
+        let until = self.described.cut_at().filter(|_| self.is_cut).unwrap_or(self.last_arrival);
+        let duration = until.since(self.described.start);
         let goodput = (u128::from(self.received) * 8_000_000_000).checked_div(duration.0.into()).unwrap_or_default();
-        let of_flow = samples.iter().filter(|sample| sample.flow == self.name);
         Report {
-            name: self.name.into(),
+            name: self.name.to_string(),
             from: self.described.from.clone(),
             to: self.described.to.clone(),
             via: self.described.via.clone(),
@@ -174,29 +217,42 @@ impl Flow<'_> {
             goodput_bit_s: u64::try_from(goodput).unwrap_or(u64::MAX),
             retransmits: infos.iter().map(|info| info.retransmits).sum(),
             rtt_min_us: infos.iter().filter_map(|info| info.rtt_min).min().map(|rtt| rtt.0 / 1000),
-            rtt_max_us: of_flow.map(|sample| sample.rtt_us).max(),
+            rtt_max_us: self.rtt_max_us,
         }
     }
 }
 
+/// In microseconds; 0 while there is none.
+fn us(rtt: Option<Time>) -> u64 {
+    rtt.map_or(0, |rtt| rtt.0 / 1000)
+}
+
+/// The stretches of a flow's connections: from its sender over its proxies to its receiver.
+fn legs(scenario: &Scenario, flow: &Described, sockets: &Sockets) -> Vec<Between> {
+    let stations: Vec<&str> = [&flow.from].into_iter().chain(&flow.via).chain([&flow.to]).map(String::as_str).collect();
+    let leg = |leg: &[&str]| {
+        let nodes = [leg[0], leg[1]];
+        sockets.between(nodes, nodes.map(|node| &scenario.nodes[node].tcp))
+    };
+    stations.windows(2).map(leg).collect()
+}
+
 /// Adds the sockets of one connection of a flow, which proxies may split into several. Returns the first socket, which sends,
 /// and the last, which receives.
-fn connect(scenario: &Scenario, number: u32, flow: &Described, sockets: &mut Sockets) -> (u32, u32) {
-    let stations: Vec<&str> = [&flow.from].into_iter().chain(&flow.via).chain([&flow.to]).map(String::as_str).collect();
+fn connect(number: u32, flow: &Described, legs: &[Between], sockets: &mut Sockets) -> (u32, u32) {
     let source = sockets.next_number();
     let left = match flow.amount {
         Amount::Bytes(bytes) => Some(bytes.0),
         Amount::Duration(_) => None,
     };
     let mut sends = Program::Source { flow: number, left };
-    for (at, leg) in stations.windows(2).enumerate() {
+    for (at, leg) in legs.iter().enumerate() {
         let here = sockets.next_number();
-        let receives = match at + 2 == stations.len() {
+        let receives = match at + 1 == legs.len() {
             true => Program::Sink { flow: number, received: 0, is_done: false },
             false => Program::Relay { flow: number, other: here + 2, opens: true },
         };
-        let tcp = [leg[0], leg[1]].map(|node| &scenario.nodes[node].tcp);
-        sockets.add_pair([leg[0], leg[1]], [sends, receives], tcp);
+        sockets.add_pair(leg, [sends, receives]);
         sends = Program::Relay { flow: number, other: here + 1, opens: false };
     }
     (source, sockets.next_number() - 1)

@@ -33,7 +33,7 @@ mod sockets;
 mod stack;
 mod tunnel;
 
-use ekiden_record::Record;
+use ekiden_record::{Record, Series};
 use ekiden_scenario::Scenario;
 
 use simulation::Simulation;
@@ -42,12 +42,18 @@ pub use capture::Capture;
 pub use error::Error;
 pub use options::{Options, Progress};
 
-/// Runs a scenario to the end of its flows, whether they succeed or not. Calls `progress` now and then.
+/// Runs a scenario to the end of its flows, whether they succeed or not. What is sampled goes to `series`; the record does not
+/// say where. Calls `progress` now and then.
 ///
 /// # Errors
 /// As [`check_supported`], before anything runs.
-pub fn simulate(scenario: &Scenario, options: &Options, progress: &mut dyn FnMut(Progress)) -> Result<Record, Error> {
-    run(scenario, options, None, progress)
+pub fn simulate(
+    scenario: &Scenario,
+    options: &Options,
+    series: &mut dyn Series,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Record, Error> {
+    run(scenario, options, series, None, progress)
 }
 
 /// As [`simulate`], and writes all packets to `capture`, which was made for this scenario. The record is the same.
@@ -57,20 +63,22 @@ pub fn simulate(scenario: &Scenario, options: &Options, progress: &mut dyn FnMut
 pub fn simulate_captured(
     scenario: &Scenario,
     options: &Options,
+    series: &mut dyn Series,
     capture: &mut Capture,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Record, Error> {
-    run(scenario, options, Some(capture), progress)
+    run(scenario, options, series, Some(capture), progress)
 }
 
 fn run(
     scenario: &Scenario,
     options: &Options,
+    series: &mut dyn Series,
     capture: Option<&mut Capture>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Record, Error> {
     check_supported(scenario)?;
-    let mut simulation = Simulation::new(scenario, options, capture)?;
+    let mut simulation = Simulation::new(scenario, options, series, capture)?;
     simulation.run(progress);
     Ok(simulation.record())
 }

@@ -1,8 +1,6 @@
-//! Samples and events of a run, and the record made of them.
+//! Events of a run, what its queues were, and the record made of it.
 
-use ekiden_record::{
-    Event as Noted, FORMAT, Flow, LinkDirection, Manifest, PathDelay, Record, Sample, TunnelDirection,
-};
+use ekiden_record::{Event as Noted, FORMAT, Flow, LinkDirection, Manifest, PathDelay, Record, TunnelDirection};
 use ekiden_scenario::Scenario;
 
 use crate::options::Options;
@@ -10,7 +8,6 @@ use crate::queues::Queues;
 
 /// What was noted so far.
 pub(crate) struct Recorder {
-    pub samples: Vec<Sample>,
     pub queues: Queues,
     pub events: Vec<Noted>,
 }
@@ -24,7 +21,7 @@ pub(crate) struct Reports {
 
 impl Recorder {
     pub fn new(scenario: &Scenario) -> Self {
-        Self { samples: Vec::new(), queues: Queues::new(scenario), events: Vec::new() }
+        Self { queues: Queues::new(scenario), events: Vec::new() }
     }
 
     /// The record of the run, which is over.
@@ -49,8 +46,7 @@ impl Recorder {
             links,
             tunnels,
             stolen_percent: None,
-            samples: self.samples,
-            queues: self.queues.samples,
+            series: None,
             events: self.events,
             congestion: None,
         }

@@ -1,6 +1,6 @@
 //! The simulation: handles one event after the other until every flow is over, and carries out what the parts return.
 
-use ekiden_record::Record;
+use ekiden_record::{Record, Series};
 use ekiden_scenario::Scenario;
 
 use crate::background::{Sent, Sources};
@@ -32,6 +32,7 @@ pub(crate) struct Simulation<'a> {
     background: Sources,
     network: Network,
     capture: Option<&'a mut Capture>,
+    series: &'a mut dyn Series,
     recorder: Recorder,
 }
 
@@ -39,6 +40,7 @@ impl<'a> Simulation<'a> {
     pub fn new(
         scenario: &'a Scenario,
         options: &'a Options,
+        series: &'a mut dyn Series,
         mut capture: Option<&'a mut Capture>,
     ) -> Result<Self, Error> {
         let mut sockets = Sockets::new(scenario, parameters(scenario)?);
@@ -64,6 +66,7 @@ impl<'a> Simulation<'a> {
             background,
             network: Network::new(scenario),
             capture,
+            series,
             recorder: Recorder::new(scenario),
         })
     }
@@ -100,6 +103,11 @@ impl<'a> Simulation<'a> {
             Event::Alarm(socket) => self.sockets.alarm(now, socket),
             Event::Open(socket) => self.sockets.open(socket),
             Event::Stop(socket) => self.sockets.stop(socket),
+            Event::Cut(flow) => {
+                self.recorder.events.extend(self.flows.cut(now, flow, &self.sockets));
+                // Both: behind a loss the sender's reset is not where the receiver waits for it (RFC 5961, section 3.2).
+                self.flows.ends(flow).for_each(|end| self.sockets.abort(end));
+            }
             Event::Sample => {
                 self.sample();
                 self.recorder.events.extend(self.flows.give_up(now));
@@ -194,19 +202,30 @@ impl<'a> Simulation<'a> {
     /// Notes the state of senders and queues.
     fn sample(&mut self) {
         let now = self.events.now();
+        let is_wanted = self.series.look(now.0 / 1000);
         self.tunnels.sample(&self.sockets);
-        self.recorder.samples.extend(self.flows.sample(now, &self.sockets));
-        self.recorder.queues.note(now, self.network.queues(now).chain(self.tunnels.queues()));
+        match is_wanted {
+            true => {
+                self.flows.look(now, &self.sockets, Some(self.series));
+                self.note_queues();
+            }
+            false => self.flows.look(now, &self.sockets, None),
+        }
+    }
+
+    fn note_queues(&mut self) {
+        let now = self.events.now();
+        let states = self.network.queues(now).chain(self.tunnels.queues());
+        self.recorder.queues.note(now, states).for_each(|queue| self.series.queue(queue));
     }
 
     /// The record of the run, which is over.
     pub fn record(mut self) -> Record {
-        let now = self.events.now();
         // A last sample of the queues, so that it has all drops.
-        self.recorder.queues.note(now, self.network.queues(now).chain(self.tunnels.queues()));
+        self.note_queues();
         self.recorder.events.extend(self.gateways.noted());
         let reports = Reports {
-            flows: self.flows.report(&self.sockets, &self.recorder.samples),
+            flows: self.flows.report(&self.sockets),
             links: self.network.report(self.scenario),
             tunnels: self.tunnels.report(&self.sockets),
         };

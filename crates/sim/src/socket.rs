@@ -1,5 +1,7 @@
 //! One end of a connection, and the program that uses it.
 
+use std::sync::Arc;
+
 use ekiden_packet::{Segment, Seq};
 use ekiden_tcp::{Connection, TcpInfo};
 use ekiden_units::Time;
@@ -14,7 +16,8 @@ pub(crate) struct Socket {
     /// The other end of the connection: its node and its number among the sockets.
     pub peer_node: u32,
     pub peer: u32,
-    pub stack: Stack,
+    /// All connections between two nodes share theirs.
+    pub stack: Arc<Stack>,
     /// The initial sequence number.
     pub first_seq: Seq,
     /// `None` until it is opened, or a SYN arrives.

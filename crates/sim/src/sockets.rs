@@ -25,6 +25,12 @@ pub(crate) struct Sockets<'a> {
     waiting: Vec<u32>,
 }
 
+/// Two nodes between which there are connections, and their TCP.
+pub(crate) struct Between {
+    nodes: [u32; 2],
+    stacks: [Arc<Stack>; 2],
+}
+
 /// What the work of a socket's program asks of others.
 pub(crate) enum Effect {
     Nothing,
@@ -60,24 +66,32 @@ impl<'a> Sockets<'a> {
         self.list.len() as u32
     }
 
-    /// The two sockets of a connection, at the node that opens it and at the other.
-    pub fn add_pair(&mut self, nodes: [&str; 2], programs: [Program; 2], tcp: [&Tcp; 2]) {
+    /// Two nodes between which there are connections, the one that opens them first.
+    pub fn between(&self, nodes: [&str; 2], tcp: [&Tcp; 2]) -> Between {
         let scenario = self.scenario;
-        let first = self.next_number();
         let mtu = |from, to| scenario.path(from, to).and_then(|path| path.iter().map(|hop| hop.link.mtu).min());
         let there = mtu(nodes[0], nodes[1]).unwrap_or(u32::MAX);
         let mtu = there.min(mtu(nodes[1], nodes[0]).unwrap_or(u32::MAX));
-        for end in 0..2 {
+        Between {
+            nodes: nodes.map(|node| node_number(scenario, node)),
+            stacks: tcp.map(|tcp| Arc::new(Stack::new(tcp, mtu, &self.tunables))),
+        }
+    }
+
+    /// The two sockets of a connection, at the node that opens it and at the other.
+    pub fn add_pair(&mut self, between: &Between, programs: [Program; 2]) {
+        let first = self.next_number();
+        for (end, program) in programs.into_iter().enumerate() {
             let number = first + end as u32;
             self.list.push(Socket {
-                node: node_number(scenario, nodes[end]),
-                peer_node: node_number(scenario, nodes[1 - end]),
+                node: between.nodes[end],
+                peer_node: between.nodes[1 - end],
                 peer: first + 1 - end as u32,
-                stack: Stack::new(tcp[end], mtu, &self.tunables),
-                first_seq: Seq(random::word(scenario.seed, number.into()) as u32),
+                stack: Arc::clone(&between.stacks[end]),
+                first_seq: Seq(random::word(self.scenario.seed, number.into()) as u32),
                 connection: None,
                 alarm: None,
-                program: programs[end],
+                program,
             });
         }
     }

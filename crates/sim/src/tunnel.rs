@@ -86,10 +86,11 @@ impl<'a> Tunnels<'a> {
         for (number, (name, tunnel)) in scenario.tunnels.iter().enumerate() {
             let [a, b] = &tunnel.ends;
             let mut connections = Vec::new();
+            let between = sockets.between([a, b], [&tunnel.tcp; 2]);
             for connection in 0..tunnel.connections {
                 let first = sockets.next_number();
                 let program = |end| Program::Tunnel(TunnelEnd { tunnel: number as u32, connection, end });
-                sockets.add_pair([a, b], [program(0), program(1)], [&tunnel.tcp; 2]);
+                sockets.add_pair(&between, [program(0), program(1)]);
                 let pipes = [Pipe::new(tunnel.queue), Pipe::new(tunnel.queue)];
                 connections.push(TunnelConnection { sockets: [first, first + 1], pipes });
             }

@@ -1,11 +1,11 @@
 //! Background traffic: how much of it there is, when, and what it leaves to others.
 
-use ekiden_record::Record;
+use ekiden_record::{Kept, Record};
 use ekiden_scenario::Scenario;
 
 fn run(text: &str) -> Record {
     let scenario = Scenario::parse(text, "test.toml").unwrap();
-    ekiden_sim::simulate(&scenario, &Default::default(), &mut |_| {}).unwrap()
+    ekiden_sim::simulate(&scenario, &Default::default(), &mut Kept::default(), &mut |_| {}).unwrap()
 }
 
 /// A flow of `seconds`, and beside it a line of its own for background with these keys. Returns its packets.

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex};
 
+use ekiden_record::Kept;
 use ekiden_scenario::Scenario;
 use ekiden_sim::{Capture, Options, simulate, simulate_captured};
 
@@ -48,17 +49,23 @@ fn capture(scenario: &Scenario, disk: &Disk) -> Capture {
 fn a_full_disk_is_told_at_the_end_and_changes_no_record() {
     let scenario = Scenario::parse(SCENARIO, "capture.toml").unwrap();
     let options = Options::default();
-    let without = simulate(&scenario, &options, &mut |_| {}).unwrap();
+    let without = simulate(&scenario, &options, &mut Kept::default(), &mut |_| {}).unwrap();
     for room in [24, 1_000, 10_000] {
         let disk = Disk::new(room);
         let mut capture = capture(&scenario, &disk);
-        assert_eq!(simulate_captured(&scenario, &options, &mut capture, &mut |_| {}).unwrap(), without);
+        assert_eq!(
+            simulate_captured(&scenario, &options, &mut Kept::default(), &mut capture, &mut |_| {}).unwrap(),
+            without
+        );
         assert_eq!(capture.finish().unwrap_err().kind(), io::ErrorKind::StorageFull);
         assert_eq!(*disk.refused.lock().unwrap(), 1, "nothing is written after what failed");
     }
     let disk = Disk::new(usize::MAX);
     let mut capture = capture(&scenario, &disk);
-    assert_eq!(simulate_captured(&scenario, &options, &mut capture, &mut |_| {}).unwrap(), without);
+    assert_eq!(
+        simulate_captured(&scenario, &options, &mut Kept::default(), &mut capture, &mut |_| {}).unwrap(),
+        without
+    );
     capture.finish().unwrap();
     assert!(disk.written.lock().unwrap().len() > 10_000);
 }

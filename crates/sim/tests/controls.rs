@@ -1,6 +1,6 @@
 //! Each profile has the congestion controls of what it imitates.
 
-use ekiden_record::Outcome;
+use ekiden_record::{Kept, Outcome};
 use ekiden_scenario::Scenario;
 use ekiden_sim::{Options, simulate};
 
@@ -16,7 +16,7 @@ fn goodput(path: &str, tcp: &str) -> f64 {
                  [flow.f]\nfrom = \"a\"\nto = \"b\"\nduration = \"10s\"\n"
             );
             let scenario = Scenario::parse(&text, "t.toml").unwrap();
-            let record = simulate(&scenario, &Options::default(), &mut |_| {}).unwrap();
+            let record = simulate(&scenario, &Options::default(), &mut Kept::default(), &mut |_| {}).unwrap();
             assert_eq!(record.flows[0].outcome, Outcome::Complete);
             record.flows[0].goodput_bit_s as f64 / 1e6
         })
@@ -46,7 +46,7 @@ fn limited_slow_start_and_hystart_plus_plus_spare_hstcp_most_of_the_overshoot() 
              [flow.f]\nfrom = \"a\"\nto = \"b\"\nduration = \"2s\"\n"
         );
         let scenario = Scenario::parse(&text, "t.toml").unwrap();
-        let record = simulate(&scenario, &Options::default(), &mut |_| {}).unwrap();
+        let record = simulate(&scenario, &Options::default(), &mut Kept::default(), &mut |_| {}).unwrap();
         record.links.iter().map(|link| link.queue_drops).sum::<u64>()
     };
     let (limited, hystart) = ("max_ssthresh = 100", "hystart = 1");
@@ -66,6 +66,6 @@ fn a_parameter_that_no_congestion_control_has_is_refused_by_name() {
     let text = "name = \"t\"\n[congestion.slow_start]\nhystrat = 1\n[node.a]\n[node.b]\n[link.l]\nends = [\"a\", \"b\"]\n\
                 rate = \"1Mbit/s\"\n[flow.f]\nfrom = \"a\"\nto = \"b\"\nbytes = \"1KB\"\n";
     let scenario = Scenario::parse(text, "t.toml").unwrap();
-    let error = simulate(&scenario, &Options::default(), &mut |_| {}).unwrap_err().to_string();
+    let error = simulate(&scenario, &Options::default(), &mut Kept::default(), &mut |_| {}).unwrap_err().to_string();
     assert!(error.contains("[congestion]") && error.contains("slow_start.hystrat"), "{error}");
 }

@@ -1,6 +1,6 @@
 //! What a queue's discipline does to the delay of a Reno flow that fills the line.
 
-use ekiden_record::{LinkDirection, Record};
+use ekiden_record::{Kept, LinkDirection, Record};
 use ekiden_scenario::Scenario;
 use ekiden_sim::{Options, simulate};
 use ekiden_units::Time;
@@ -31,10 +31,11 @@ duration = "60s"
 /// Slow start and what it leaves behind are over after this long.
 const SETTLED_US: u64 = 15_000_000;
 
-fn run(line: &str) -> Record {
+fn run(line: &str) -> (Record, Kept) {
     let scenario = Scenario::parse(&SCENARIO.replace("LINE", line), "discipline.toml").unwrap();
     let options = Options { resolution: Time::ms(20), ..Options::default() };
-    simulate(&scenario, &options, &mut |_| {}).unwrap()
+    let mut kept = Kept::default();
+    (simulate(&scenario, &options, &mut kept, &mut |_| {}).unwrap(), kept)
 }
 
 /// What the line did with the data.
@@ -43,9 +44,9 @@ fn line(record: &Record) -> &LinkDirection {
 }
 
 /// The least, mean and most that packets waited, in milliseconds, and the part of the line's rate that arrived.
-fn queueing(record: &Record) -> (f64, f64, f64, f64) {
+fn queueing((record, kept): &(Record, Kept)) -> (f64, f64, f64, f64) {
     let base_ms = record.flows[0].rtt_min_us.unwrap() as f64 / 1e3;
-    let settled = record.samples.iter().filter(|sample| sample.at_us > SETTLED_US && sample.at_us < 60_000_000);
+    let settled = kept.samples.iter().filter(|sample| sample.at_us > SETTLED_US && sample.at_us < 60_000_000);
     let waits: Vec<f64> = settled.map(|sample| sample.rtt_us as f64 / 1e3 - base_ms).collect();
     let mean = waits.iter().sum::<f64>() / waits.len() as f64;
     let least = waits.iter().copied().fold(f64::MAX, f64::min);
@@ -56,9 +57,9 @@ fn queueing(record: &Record) -> (f64, f64, f64, f64) {
 
 #[test]
 fn drop_tail_is_full_before_it_drops() {
-    let record = run("");
-    let (least, mean, most, used) = queueing(&record);
-    assert_eq!(line(&record).queue_max_packets, 120);
+    let run = run("");
+    let (least, mean, most, used) = queueing(&run);
+    assert_eq!(line(&run.0).queue_max_packets, 120);
     assert!((140.0..=146.0).contains(&most), "{most} ms");
     // Half of the 153 packets of a full line and queue leave 43 in the queue, and the window grows from there.
     assert!((45.0..60.0).contains(&least) && (90.0..110.0).contains(&mean), "{least} to {mean} ms");
@@ -83,7 +84,7 @@ fn codel_keeps_the_delay_near_its_target() {
 #[test]
 fn runs_of_losses_cost_less_than_as_many_single_ones() {
     let [single, runs] = ["loss = \"0.5%\"", "loss = \"0.5%\"\nloss_burst = 5"].map(run);
-    assert!(runs.flows[0].goodput_bit_s > single.flows[0].goodput_bit_s * 5 / 4);
+    assert!(runs.0.flows[0].goodput_bit_s > single.0.flows[0].goodput_bit_s * 5 / 4);
 }
 
 #[test]

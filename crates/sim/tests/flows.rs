@@ -1,6 +1,6 @@
 //! Flows over simulated networks give what the networks allow.
 
-use ekiden_record::{Outcome, Record};
+use ekiden_record::{Kept, Outcome, Record};
 use ekiden_scenario::Scenario;
 use ekiden_sim::{Options, simulate};
 use proptest::prelude::*;
@@ -18,7 +18,12 @@ fn network(seed: u64, path: &str, tcp: &str, flow: &str) -> Scenario {
 }
 
 fn run(scenario: &Scenario) -> Record {
-    simulate(scenario, &Options::default(), &mut |_| {}).unwrap()
+    run_sampled(scenario).0
+}
+
+fn run_sampled(scenario: &Scenario) -> (Record, Kept) {
+    let mut kept = Kept::default();
+    (simulate(scenario, &Options::default(), &mut kept, &mut |_| {}).unwrap(), kept)
 }
 
 fn goodput_mbit(record: &Record) -> f64 {
@@ -64,9 +69,9 @@ fn a_proxy_in_the_middle_takes_a_short_window_twice_as_far() {
 fn two_connections_of_a_flow_share_a_line() {
     let scenario =
         network(1, "rate = \"10Mbit/s\"\ndelay = \"10ms\"\nqueue = \"50KB\"", "", "bytes = \"5MB\"\nparallel = 2");
-    let record = run(&scenario);
+    let (record, kept) = run_sampled(&scenario);
     assert_eq!(record.flows[0].received_bytes, 10_000_000);
-    let last = |connection| record.samples.iter().rfind(|sample| sample.connection == connection).unwrap();
+    let last = |connection| kept.samples.iter().rfind(|sample| sample.connection == connection).unwrap();
     let shares = [0, 1].map(|connection| last(connection).received_bytes as f64 / 1e6);
     assert!(shares.iter().all(|share| (2.0..=5.0).contains(share)), "{shares:?}");
 }
@@ -82,7 +87,7 @@ fn a_network_that_loses_everything_fails_the_flow_and_ends() {
 #[test]
 fn an_unknown_congestion_control_is_refused_by_name() {
     let scenario = network(1, "rate = \"10Mbit/s\"", "congestion = \"bbr\"", "bytes = \"1MB\"");
-    let error = simulate(&scenario, &Options::default(), &mut |_| {}).unwrap_err().to_string();
+    let error = simulate(&scenario, &Options::default(), &mut Kept::default(), &mut |_| {}).unwrap_err().to_string();
     assert!(error.contains("node.a.tcp.congestion") && error.contains("'bbr'"), "{error}");
 }
 
@@ -104,10 +109,10 @@ proptest! {
         let path = format!("rate = \"20Mbit/s\"\ndelay = \"{delay_ms}ms\"\nqueue = \"{queue}B\"\nloss = \"{loss}ppm\"");
         let tcp = format!("sack = {sack}\nprofile = \"{profile}\"\ncongestion = \"{congestion}\"");
         let scenario = network(seed, &path, &tcp, &format!("bytes = \"{kilobytes}KB\"\n{via}"));
-        let record = run(&scenario);
+        let (record, kept) = run_sampled(&scenario);
         prop_assert_eq!(&record.flows[0].outcome, &Outcome::Complete);
         prop_assert_eq!(record.flows[0].received_bytes, kilobytes * 1000);
-        prop_assert_eq!(&run(&scenario), &record);
+        prop_assert_eq!(run_sampled(&scenario), (record.clone(), kept));
         let line = 20.0 * 1460.0 / 1500.0;
         prop_assert!(record.flows[0].goodput_bit_s as f64 / 1e6 <= line);
     }

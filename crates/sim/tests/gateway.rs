@@ -1,10 +1,10 @@
 //! The gateway that keeps parallel streams in balance, in a network of a hundredth of the size of S2's.
 
-use ekiden_record::{Event, Outcome, Record};
+use ekiden_record::{Event, Kept, Outcome, Record};
 use ekiden_scenario::Scenario;
 
 /// Four streams over 100 Mbit/s and 100 ms, whose slow start overshoots by several hundred packets.
-fn run(gateway: &str) -> Record {
+fn run(gateway: &str) -> (Record, Kept) {
     let text = format!(
         "name = 'parallel'
         [tcp]
@@ -50,9 +50,10 @@ fn run(gateway: &str) -> Record {
         {gateway}"
     );
     let scenario = Scenario::parse(&text, "test.toml").unwrap();
-    let record = ekiden_sim::simulate(&scenario, &Default::default(), &mut |_| {}).unwrap();
+    let mut kept = Kept::default();
+    let record = ekiden_sim::simulate(&scenario, &Default::default(), &mut kept, &mut |_| {}).unwrap();
     assert!(record.flows.iter().all(|flow| flow.outcome == Outcome::Complete), "{:?}", record.flows);
-    record
+    (record, kept)
 }
 
 fn changes(record: &Record) -> Vec<&Event> {
@@ -61,7 +62,7 @@ fn changes(record: &Record) -> Vec<&Event> {
 
 #[test]
 fn the_windows_are_small_from_throttling_to_letting_go_and_never_larger() {
-    let (without, with) = (run("enabled = false"), run(""));
+    let ((without, seen_without), (with, seen_with)) = (run("enabled = false"), run(""));
     assert!(changes(&without).is_empty());
     let changes = changes(&with);
     assert!(changes.len() >= 2, "{:?}", with.events);
@@ -71,9 +72,9 @@ fn the_windows_are_small_from_throttling_to_letting_go_and_never_larger() {
         assert_eq!(change.connection, Some(0));
     }
     // The receivers' programs take everything at once: so the receivers always offer the same.
-    let offered = without.samples.iter().map(|sample| sample.window_bytes).max().unwrap();
+    let offered = seen_without.samples.iter().map(|sample| sample.window_bytes).max().unwrap();
     let mut smallest = u64::MAX;
-    for sample in &with.samples {
+    for sample in &seen_with.samples {
         assert!(sample.window_bytes <= offered, "{sample:?}");
         let is_throttled =
             changes.iter().rev().find(|change| change.at_us < sample.at_us).map(|c| c.kind == "throttled");
@@ -83,13 +84,13 @@ fn the_windows_are_small_from_throttling_to_letting_go_and_never_larger() {
     }
     assert!(smallest < offered / 10, "{smallest} of {offered}");
     // From when every connection is open.
-    let mut later = without.samples.iter().filter(|sample| sample.at_us > 500_000);
+    let mut later = seen_without.samples.iter().filter(|sample| sample.at_us > 500_000);
     assert!(later.all(|sample| sample.window_bytes + 64 * 1500 > offered), "without a gateway it stays");
 }
 
 #[test]
 fn more_repetitions_throttle_later_and_too_many_never() {
-    let first = |repeats: u32| changes(&run(&format!("repeats = {repeats}"))).first().map(|change| change.at_us);
+    let first = |repeats: u32| changes(&run(&format!("repeats = {repeats}")).0).first().map(|change| change.at_us);
     let times: Vec<_> = [10, 50, 100].into_iter().map(first).collect();
     assert!(times[0].is_some() && times.is_sorted() && times[0] < times[2], "{times:?}");
     assert_eq!(first(100_000), None);

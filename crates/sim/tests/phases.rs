@@ -1,6 +1,7 @@
 //! Connections that share a full drop-tail queue fall into step where everything happens exactly on time (Floyd and Jacobson,
 //! 1992: phase effects), and do not where links have jitter.
 
+use ekiden_record::Kept;
 use ekiden_scenario::{Scenario, Sweep};
 use ekiden_sim::{Options, simulate};
 
@@ -17,7 +18,7 @@ fn shares(jitter: &str) -> Vec<f64> {
     let points = Sweep::parse(&sets).unwrap().points();
     let share = |point| {
         let scenario = Scenario::parse_with(FIGURE_12, "fig12.toml", point).unwrap();
-        let record = simulate(&scenario, &Options::default(), &mut |_| {}).unwrap();
+        let record = simulate(&scenario, &Options::default(), &mut Kept::default(), &mut |_| {}).unwrap();
         record.flows[0].goodput_bit_s as f64 / record.flows[1].goodput_bit_s as f64
     };
     points.iter().map(share).collect()

@@ -1,6 +1,6 @@
 //! What the profiles of TCP make of a simulated path.
 
-use ekiden_record::Record;
+use ekiden_record::{Kept, Record};
 use ekiden_scenario::Scenario;
 use ekiden_sim::{Options, simulate};
 
@@ -11,7 +11,8 @@ fn run(tcp: &str, line: &str, flow: &str) -> Record {
          [link.line]\nends = [\"a\", \"b\"]\nrate = \"10Mbit/s\"\n{line}\n\
          [flow.f]\nfrom = \"a\"\nto = \"b\"\n{flow}\n"
     );
-    simulate(&Scenario::parse(&text, "t.toml").unwrap(), &Options::default(), &mut |_| {}).unwrap()
+    simulate(&Scenario::parse(&text, "t.toml").unwrap(), &Options::default(), &mut Kept::default(), &mut |_| {})
+        .unwrap()
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! The queues over time, as the record has them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use ekiden_record::{QueueSample, Record};
+use ekiden_record::{Kept, QueueSample, Record};
 use ekiden_scenario::Scenario;
 use ekiden_sim::{Options, simulate};
 use ekiden_units::Time;
@@ -38,13 +39,14 @@ parallel = 2
 
 const TUNNEL: &str = "[tunnel.deep]\nends = [\"egress\", \"ingress\"]\nconnections = 2\nqueue = \"40 packets\"\n";
 
-fn run(text: &str, resolution: Time) -> Record {
+fn run(text: &str, resolution: Time) -> (Record, Kept) {
     let options = Options { resolution, ..Options::default() };
-    simulate(&Scenario::parse(text, "queues.toml").unwrap(), &options, &mut |_| {}).unwrap()
+    let mut kept = Kept::default();
+    (simulate(&Scenario::parse(text, "queues.toml").unwrap(), &options, &mut kept, &mut |_| {}).unwrap(), kept)
 }
 
 /// A queue: link or tunnel and connection, and the end at which packets enter.
-type Name = (Option<String>, Option<String>, Option<u32>, String);
+type Name = (Option<Arc<str>>, Option<Arc<str>>, Option<u32>, Arc<str>);
 
 fn name(sample: &QueueSample) -> Name {
     let QueueSample { link, tunnel, connection, from, .. } = sample.clone();
@@ -52,8 +54,8 @@ fn name(sample: &QueueSample) -> Name {
 }
 
 /// What every queue held and had dropped at `at_us`.
-fn state(record: &Record, at_us: u64) -> BTreeMap<Name, [u64; 3]> {
-    let until = record.queues.iter().filter(|sample| sample.at_us <= at_us);
+fn state(kept: &Kept, at_us: u64) -> BTreeMap<Name, [u64; 3]> {
+    let until = kept.queues.iter().filter(|sample| sample.at_us <= at_us);
     until.map(|sample| (name(sample), [sample.packets, sample.bytes, sample.drops])).collect()
 }
 
@@ -69,7 +71,7 @@ proptest! {
         let line = format!("queue = \"{queue}\"\ndiscipline = \"{discipline}\"\nloss = \"{loss}%\"");
         let tunnel = if in_tunnel { TUNNEL } else { "" };
         let text = SCENARIO.replace("LINE", &line).replace("SEED", &seed.to_string()) + tunnel;
-        let (fine, coarse) = (run(&text, Time::ms(5)), run(&text, Time::ms(5 * step)));
+        let ((fine_record, fine), (coarse_record, coarse)) = (run(&text, Time::ms(5)), run(&text, Time::ms(5 * step)));
 
         let mut last: BTreeMap<Name, QueueSample> = BTreeMap::new();
         let mut now_us = 0;
@@ -87,27 +89,27 @@ proptest! {
             let mut of_queue = fine.queues.iter().filter(|note| self::name(note) == *name);
             of_queue.all(|note| note.packets <= packets && note.bytes <= bytes)
         };
-        for link in &fine.links {
-            let name = (Some(link.link.clone()), None, None, link.from.clone());
+        for link in &fine_record.links {
+            let name = (Some(link.link.as_str().into()), None, None, link.from.as_str().into());
             prop_assert_eq!(drops(&name), link.queue_drops);
             prop_assert!(within(&name, link.queue_max_packets, link.queue_max_bytes));
         }
-        for pipe in &fine.tunnels {
-            let name = (None, Some(pipe.tunnel.clone()), Some(pipe.connection), pipe.from.clone());
+        for pipe in &fine_record.tunnels {
+            let name = (None, Some(pipe.tunnel.as_str().into()), Some(pipe.connection), pipe.from.as_str().into());
             prop_assert_eq!(drops(&name), pipe.queue_drops);
             prop_assert!(within(&name, pipe.queue_max_packets, pipe.queue_max_bytes));
         }
         prop_assert!(last.is_empty(), "no such queue: {last:?}");
 
         // Looking more often shows more, and changes nothing.
-        prop_assert_eq!(&fine.links, &coarse.links);
+        prop_assert_eq!(&fine_record.links, &coarse_record.links);
         for note in &coarse.queues {
             let state = state(&fine, note.at_us).get(&name(note)).copied();
             prop_assert_eq!(state, Some([note.packets, note.bytes, note.drops]));
         }
         for at_us in (0..now_us).step_by(5_000 * step as usize) {
             let moving = |(name, state): (Name, [u64; 3])| (state != [0; 3]).then_some((name, state));
-            let [fine, coarse] = [&fine, &coarse].map(|record| state(record, at_us).into_iter().filter_map(moving).collect());
+            let [fine, coarse] = [&fine, &coarse].map(|kept| state(kept, at_us).into_iter().filter_map(moving).collect());
             let (fine, coarse): (Vec<_>, Vec<_>) = (fine, coarse);
             prop_assert_eq!(fine, coarse);
         }
@@ -122,8 +124,8 @@ fn a_queue_that_fills_at_a_known_rate_is_as_long_as_it_must_be() {
                 [link.out]\nends = [\"r\", \"b\"]\nrate = \"4Mbit/s\"\nqueue = \"20 packets\"\n\
                 [background.b]\nfrom = \"a\"\nto = \"b\"\nrate = \"8Mbit/s\"\npacket = \"1000B\"\nduration = \"60ms\"\n\
                 [flow.f]\nfrom = \"b\"\nto = \"a\"\nbytes = \"1KB\"\nstart = \"120ms\"\n";
-    let record = run(text, Time::ms(10));
-    let found: Vec<_> = record.queues.iter().filter(|note| note.at_us < 115_000).collect();
+    let (_, kept) = run(text, Time::ms(10));
+    let found: Vec<_> = kept.queues.iter().filter(|note| note.at_us < 115_000).collect();
     // Datagram n leaves at n ms, and arrives 1 µs later. Number 0 is on the line at once.
     let expected = [(10, 5, 0), (20, 10, 0), (30, 15, 0), (40, 20, 0), (50, 20, 5), (60, 20, 10)];
     let emptying = [(70, 15, 10), (80, 10, 10), (90, 5, 10), (100, 0, 10)];

@@ -7,7 +7,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use ekiden_files::ReadError;
-use ekiden_record::{Error as RecordError, Record};
+use ekiden_record::{Error as RecordError, Record, series_files};
 
 use crate::error::Error;
 use crate::index::Index;
@@ -46,7 +46,10 @@ pub fn merge(out: &Path, inputs: &[PathBuf]) -> Result<Merged, Error> {
     let mut missing = Vec::new();
     for run in &plan.runs {
         match find(inputs, run, &plan.index)? {
-            Some(text) => partial.write(run.name(), &text)?,
+            Some((text, record, file)) => {
+                partial.write(run.name(), &text)?;
+                partial.copy_series(run, &record, &file)?;
+            }
             None => missing.push(run.label.clone()),
         }
     }
@@ -94,9 +97,9 @@ fn no_strangers(directory: &Path, plan: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// The text of a run's record, from any of the directories. All copies must be whole, of the run, and alike apart from where
-/// and when they were made.
-fn find(inputs: &[PathBuf], run: &Run, index: &Index) -> Result<Option<String>, Error> {
+/// A run's record, its text and its file, from any of the directories. All copies must be whole, of the run, and alike apart from
+/// where and when they were made; that their series are, their records say.
+fn find(inputs: &[PathBuf], run: &Run, index: &Index) -> Result<Option<(String, Record, PathBuf)>, Error> {
     let mut found: Option<(PathBuf, String, Record)> = None;
     for input in inputs {
         let file = input.join(run.name());
@@ -124,7 +127,7 @@ fn find(inputs: &[PathBuf], run: &Run, index: &Index) -> Result<Option<String>, 
             }
         }
     }
-    Ok(found.map(|(_, text, _)| text))
+    Ok(found.map(|(file, text, record)| (text, record, file)))
 }
 
 /// A temporary directory beside `out`, removed unless it is renamed to it.
@@ -151,6 +154,25 @@ impl Partial {
     fn write(&self, name: &std::ffi::OsStr, text: &str) -> Result<(), RecordError> {
         let file = self.directory.join(name);
         fs::write(&file, text).map_err(|source| unwritable(&file, source))
+    }
+
+    /// Copies the series beside a run's record, which must be as the record says.
+    fn copy_series(&self, run: &Run, record: &Record, from: &Path) -> Result<(), RecordError> {
+        if record.series.is_none() {
+            return Ok(());
+        }
+        record.samples(from)?;
+        record.queues(from)?;
+        let to = self.directory.join(run.name());
+        for (from, to) in series_files(from).into_iter().zip(series_files(&to)) {
+            match fs::copy(&from, &to) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                copied => {
+                    copied.map_err(|source| unwritable(&to, source))?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Renames it to `out`, which is empty or missing.

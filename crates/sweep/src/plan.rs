@@ -114,13 +114,7 @@ impl Run {
     /// The record, if it exists and is of this run; without its long lists, which would fill the memory.
     pub fn summary(&self, index: &Index) -> Option<Record> {
         let record = Record::read(&self.record).ok()?;
-        self.has(index, &record).then(|| Record {
-            samples: Vec::new(),
-            queues: Vec::new(),
-            events: Vec::new(),
-            congestion: None,
-            ..record
-        })
+        self.has(index, &record).then(|| Record { events: Vec::new(), congestion: None, ..record })
     }
 
     /// Whether a record is of this run.

@@ -37,8 +37,7 @@ fn leave(run: &Run, scenario: &str) {
         links: Vec::new(),
         tunnels: Vec::new(),
         stolen_percent: None,
-        samples: Vec::new(),
-        queues: Vec::new(),
+        series: None,
         events: Vec::new(),
         congestion: None,
     };

@@ -71,7 +71,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     for (path, label) in args.records.iter().zip(labels) {
         let record = Record::read(path)?;
         let name = |series: Series| Series { name: format!("{label}{}", series.name), ..series };
-        chart.series.extend(timeline(&record, quantity).into_iter().map(name));
+        chart.series.extend(timeline(&record, record.samples(path)?, quantity)?.into_iter().map(name));
         if !titles.contains(&record.manifest.scenario_name) {
             titles.push(record.manifest.scenario_name);
         }

@@ -6,8 +6,8 @@ use std::process::{Command, exit};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
-use ekiden_files::remove_partial;
-use ekiden_lab::{Interrupt, Lab, Progress, isolate};
+use ekiden_lab::{Interrupt, Lab, Origin, Progress, isolate};
+use ekiden_record::{SeriesWriter, remove_partial};
 use ekiden_scenario::{Amount, Point, Scenario, Sweep};
 use ekiden_sweep::{Run, RunOutcome, Runner};
 use ekiden_units::Time;
@@ -67,10 +67,13 @@ fn single(args: &Args, point: &Point) -> anyhow::Result<()> {
     lab.start_proxies()?;
     let bars = Bars::new(&scenario);
     let command = std::env::args().filter(|argument| !argument.starts_with(ENDS_WITH)).collect();
-    let record = lab.run(command, &mut |progress| bars.show(&progress))?;
+    let origin = Origin { command, started_unix_ms: sweep::now_unix_ms() };
+    let place = sweep::place(&args.sweep, &scenario, origin.started_unix_ms);
+    let mut series = SeriesWriter::new(&place, args.sweep.samples);
+    let record = lab.run(origin, &mut series, &mut |progress| bars.show(&progress))?;
     drop(lab);
     bars.clear();
-    sweep::show_one(&args.sweep, &record)
+    sweep::show_one(&args.sweep, record, series, &place)
 }
 
 /// Every run in a process of its own.
@@ -81,7 +84,7 @@ fn several(args: &Args) -> anyhow::Result<()> {
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
     let children = Children::new().context("cannot wait for signals")?;
     let work = |run: &Run| {
-        let Some(ended) = children.run(&mut child(&program, run, &args.sweep.file))? else {
+        let Some(ended) = children.run(&mut child(&program, run, &args.sweep))? else {
             // Whatever the run was about to write; a whole record has another name.
             remove_partial(&run.record);
             return Ok(RunOutcome::Stopped);
@@ -101,14 +104,14 @@ fn several(args: &Args) -> anyhow::Result<()> {
 }
 
 /// The command that does a run of a sweep.
-fn child(program: &Path, run: &Run, file: &Path) -> Command {
+fn child(program: &Path, run: &Run, sweep: &sweep::Args) -> Command {
     let mut command = Command::new(program);
     command.args(["lab", "run"]).arg(format!("{ENDS_WITH}{}", std::process::id()));
     // The sweep has looked at what is there.
     command.arg("--force").args(run.settings.settings().iter().map(|setting| format!("--set={setting}")));
     let mut record = OsString::from("--record=");
     record.push(&run.record);
-    command.arg(record).arg("--").arg(file);
+    command.arg(record).arg(format!("--samples={}", sweep.samples)).arg("--").arg(&sweep.file);
     command
 }
 

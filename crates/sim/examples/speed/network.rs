@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use ekiden_record::Kept;
 use ekiden_scenario::Scenario;
 use ekiden_sim::{Options, Progress, simulate};
 
@@ -27,7 +28,8 @@ impl Run {
 pub fn run(scenario: &Scenario) -> Run {
     let mut last = None;
     let (begun, used) = (Instant::now(), crate::used());
-    simulate(scenario, &Options::default(), &mut |progress| last = Some(progress)).expect("the scenario suits");
+    simulate(scenario, &Options::default(), &mut Kept::default(), &mut |progress| last = Some(progress))
+        .expect("the scenario suits");
     let (wall, used) = (begun.elapsed(), crate::used() - used);
     let Progress { now, events, .. } = last.expect("progress is told at the end");
     Run { events, used, wall, virtual_s: now.as_secs() }

@@ -1,0 +1,228 @@
+//! Series on disk: written while a run goes on, within a budget.
+
+use std::fs;
+use std::io::{self, Seek};
+use std::path::{Path, PathBuf};
+
+use crate::file::{Error, partial_of, series_of};
+use crate::sample::{QueueSample, Row, Sample};
+use crate::series::{Series, SeriesFile, SeriesFiles};
+use crate::table::{TableReader, TableWriter};
+
+/// The most samples that a run keeps unless told otherwise: 1,000 connections for 100 s, ten times a second.
+pub const SAMPLES_MOST: u64 = 1_000_000;
+
+/// Writes the series of a run beside its record.
+///
+/// When there are more samples than the budget, every second look is given up, those in the files too, and from then on only
+/// every second look is wanted; and so again. So the looks that are kept are evenly spaced over the whole run, and they are those
+/// of a run that looks so much less often. What is given up follows from the looks and samples alone.
+///
+/// Without [`SeriesWriter::finish`] nothing is left.
+pub struct SeriesWriter {
+    most: u64,
+    /// One look in so many is wanted.
+    one_of: u64,
+    /// How many looks there were.
+    looks: u64,
+    /// When those were that are kept.
+    kept: Vec<u64>,
+    samples: Table<Sample>,
+    queues: Table<QueueSample>,
+    failure: Option<Error>,
+}
+
+impl SeriesWriter {
+    /// Will write beside the record `record`. The budget `most` counts samples of both series together; a few more are kept if
+    /// two looks have more.
+    pub fn new(record: &Path, most: u64) -> Self {
+        Self {
+            most: most.max(1),
+            one_of: 1,
+            looks: 0,
+            kept: Vec::new(),
+            samples: Table::new(record),
+            queues: Table::new(record),
+            failure: None,
+        }
+    }
+
+    /// Gives the files their names, in place of those that were there.
+    ///
+    /// # Errors
+    /// If a file could not be written, now or earlier. Then there is none.
+    pub fn finish(mut self) -> Result<SeriesFiles, Error> {
+        match self.failure.take() {
+            Some(failure) => Err(failure),
+            None => {
+                Ok(SeriesFiles { one_of: self.one_of, samples: self.samples.finish()?, queues: self.queues.finish()? })
+            }
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.samples.rows() + self.queues.rows() > self.most || self.kept.len() as u64 > self.most
+    }
+
+    /// Gives up every second look.
+    fn thin(&mut self) -> Result<(), Error> {
+        self.one_of *= 2;
+        self.kept = self.kept.iter().skip(1).step_by(2).copied().collect();
+        let kept = &self.kept;
+        self.samples.rewrite(|from, to| {
+            while let Some(sample) = from.next()? {
+                if kept.binary_search(&sample.at_us).is_ok() {
+                    to.push(&sample)?;
+                }
+            }
+            Ok(())
+        })?;
+        self.queues.rewrite(|from, to| thin_queues(kept, from, to))
+    }
+
+    fn note(&mut self, result: Result<(), Error>) {
+        if let Err(error) = result {
+            self.failure.get_or_insert(error);
+        }
+    }
+}
+
+impl Series for SeriesWriter {
+    fn look(&mut self, at_us: u64) -> bool {
+        // An even number of looks, the last of which stays: so nothing that is kept belongs to a look that is to come.
+        while self.failure.is_none() && self.is_full() && self.kept.len() >= 2 && self.kept.len().is_multiple_of(2) {
+            let thinned = self.thin();
+            self.note(thinned);
+        }
+        self.looks += 1;
+        let is_wanted = self.failure.is_none() && self.looks.is_multiple_of(self.one_of);
+        if is_wanted {
+            self.kept.push(at_us);
+        }
+        is_wanted
+    }
+
+    fn sample(&mut self, sample: Sample) {
+        if self.failure.is_none() {
+            let pushed = self.samples.push(&sample);
+            self.note(pushed);
+        }
+    }
+
+    fn queue(&mut self, queue: QueueSample) {
+        if self.failure.is_none() {
+            let pushed = self.queues.push(&queue);
+            self.note(pushed);
+        }
+    }
+}
+
+/// Each queue as it is at the looks in `kept`, if it has changed since the one before.
+fn thin_queues(kept: &[u64], from: &mut TableReader<QueueSample>, to: &mut TableWriter<QueueSample>) -> io::Result<()> {
+    // What is in the file of each queue, and what it was at the latest look that was read.
+    let mut written: Vec<QueueSample> = Vec::new();
+    let mut changed: Vec<QueueSample> = Vec::new();
+    let mut write = |changed: &mut Vec<QueueSample>| -> io::Result<()> {
+        for queue in changed.drain(..) {
+            match written.iter_mut().find(|other| other.is_of(&queue)) {
+                Some(other) if other.state() == queue.state() => continue,
+                Some(other) => other.clone_from(&queue),
+                None if queue.state() == [0; 3] => continue,
+                None => written.push(queue.clone()),
+            }
+            to.push(&queue)?;
+        }
+        Ok(())
+    };
+    while let Some(mut queue) = from.next()? {
+        let next = kept.partition_point(|at_us| *at_us < queue.at_us);
+        queue.at_us = kept.get(next).copied().unwrap_or(queue.at_us);
+        if changed.first().is_some_and(|first| first.at_us != queue.at_us) {
+            write(&mut changed)?;
+        }
+        match changed.iter_mut().find(|other| other.is_of(&queue)) {
+            Some(other) => *other = queue,
+            None => changed.push(queue),
+        }
+    }
+    write(&mut changed)
+}
+
+/// A series whose file is made with its first sample. Until it is finished it has no name, so that nothing is left if the process
+/// is killed.
+struct Table<R> {
+    place: PathBuf,
+    writer: Option<TableWriter<R>>,
+}
+
+impl<R: Row> Table<R> {
+    fn new(record: &Path) -> Self {
+        Self { place: series_of::<R>(record), writer: None }
+    }
+
+    fn rows(&self) -> u64 {
+        self.writer.as_ref().map_or(0, TableWriter::rows)
+    }
+
+    fn push(&mut self, row: &R) -> Result<(), Error> {
+        let writer = match &mut self.writer {
+            Some(writer) => writer,
+            None => {
+                let created = create(&self.place).map_err(|source| unwritable(&self.place, source))?;
+                self.writer.insert(created)
+            }
+        };
+        writer.push(row).map_err(|source| unwritable(&self.place, source))
+    }
+
+    /// Writes the file anew from itself.
+    fn rewrite(
+        &mut self,
+        thin: impl FnOnce(&mut TableReader<R>, &mut TableWriter<R>) -> io::Result<()>,
+    ) -> Result<(), Error> {
+        let Some(writer) = self.writer.take() else { return Ok(()) };
+        let thinned = || -> io::Result<TableWriter<R>> {
+            let (_, file) = writer.finish()?;
+            let mut to = create(&self.place)?;
+            thin(&mut TableReader::open(file)?, &mut to)?;
+            Ok(to)
+        };
+        self.writer = Some(thinned().map_err(|source| unwritable(&self.place, source))?);
+        Ok(())
+    }
+
+    /// Gives the file its name, or takes away what has it.
+    fn finish(&mut self) -> Result<Option<SeriesFile>, Error> {
+        let finished = match self.writer.take() {
+            Some(writer) => publish(writer, &self.place).map(Some),
+            None => match fs::remove_file(&self.place) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+                _ => Ok(None),
+            },
+        };
+        finished.map_err(|source| unwritable(&self.place, source))
+    }
+}
+
+fn create<R: Row>(place: &Path) -> io::Result<TableWriter<R>> {
+    let directory = place.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    fs::create_dir_all(directory)?;
+    TableWriter::new(tempfile::tempfile_in(directory)?)
+}
+
+/// Copies a finished table to its place, whole or not at all.
+fn publish<R: Row>(writer: TableWriter<R>, place: &Path) -> io::Result<SeriesFile> {
+    let (finished, mut file) = writer.finish()?;
+    file.rewind()?;
+    let partial = partial_of(place);
+    let copied = fs::File::create(&partial).and_then(|mut to| io::copy(&mut file, &mut to));
+    let published = copied.and_then(|_| fs::rename(&partial, place));
+    if published.is_err() {
+        let _ = fs::remove_file(partial);
+    }
+    published.map(|()| finished)
+}
+
+fn unwritable(file: &Path, source: io::Error) -> Error {
+    Error::Unwritable { file: file.display().to_string(), source }
+}

@@ -62,7 +62,11 @@ class Record:
     def disturbance(self):
         """The same for people."""
         overruns, late = self.disturbed["overruns"], self.disturbed["lateness_p99_us"]
-        return ", ".join(([f"{overruns} overruns"] if overruns else []) + ([f"{late / 1000:.1f} ms late"] if late is not None else []))
+        once = self.disturbed.get("lateness_max_us")  # older records lack it
+        parts = [f"{overruns} overruns"] if overruns else []
+        parts += [f"{late / 1000:.1f} ms late"] if late is not None else []
+        parts += [f"once {once / 1000:.1f} ms late"] if once is not None else []
+        return ", ".join(parts)
 
     def goodput(self, *names):
         """Of the flows that are named, of all if none is, together, in Mbit/s."""

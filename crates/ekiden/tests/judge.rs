@@ -25,7 +25,7 @@ fn of_lab(record: &Record, times: f64, late_us: f64) -> Record {
         flow.goodput_bit_s = (flow.goodput_bit_s as f64 * times) as u64;
     }
     for link in &mut record.links {
-        link.lateness = Some(Lateness { p50_us: 0.0, p99_us: late_us, max_us: late_us });
+        link.lateness = Some(Lateness { p50_us: 0.0, p99_us: late_us, max_us: late_us, queue_drain_us: None });
     }
     record.stolen_percent = Some(12.0);
     record

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use ekiden_record::{Kept, Sample};
-use ekiden_scenario::{Amount, Flow, Queue, Scenario};
-use ekiden_units::{BitRate, Bytes};
+use ekiden_link::queue_drain;
+use ekiden_record::{Kept, Record, Sample};
+use ekiden_scenario::{Amount, Flow, Scenario};
+use ekiden_units::BitRate;
 use serde::Serialize;
 
 use crate::error::building;
@@ -169,9 +170,5 @@ fn payload_rate(scenario: &Scenario, flow: &Flow) -> f64 {
 fn queue_delay_ms(scenario: &Scenario, flow: &Flow) -> Option<f64> {
     let hops = scenario.path(&flow.from, &flow.to)?;
     let slowest = hops.iter().min_by_key(|hop| hop.link.rate)?.link;
-    let full = match slowest.queue {
-        Queue::Bytes(bytes) => bytes,
-        Queue::Packets(packets) => Bytes(packets.saturating_mul(slowest.mtu.into())),
-    };
-    Some(slowest.rate.time_for(full).as_ms())
+    Some(queue_drain(slowest).as_ms())
 }

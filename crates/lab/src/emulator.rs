@@ -46,7 +46,7 @@ pub(crate) struct EmulatedLink<'a> {
 /// The running emulation of all links of a lab. Dropping it stops it.
 pub(crate) struct Emulator {
     shared: Arc<Shared>,
-    names: Vec<(String, [String; 2])>,
+    links: Vec<(String, Link)>,
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
     _awake: Option<Awake>,
@@ -112,9 +112,9 @@ impl Emulator {
         let shared_too = Arc::clone(&shared);
         let driver = Driver { shared: shared_too, directions, leading_to, batch, load, unseen_most_ns, stop: stopping };
         let thread = thread::Builder::new().name("emulator".into()).spawn(move || driver.run())?;
-        let names = links.iter().map(|EmulatedLink { name, link, .. }| ((*name).into(), link.ends.clone())).collect();
+        let links = links.iter().map(|EmulatedLink { name, link, .. }| ((*name).into(), (*link).clone())).collect();
         // Without root the processors may enter sleep states; the counters record how late that makes frames.
-        Ok(Self { shared, names, stop: Some(stop), thread: Some(thread), _awake: Awake::keep().ok() })
+        Ok(Self { shared, links, stop: Some(stop), thread: Some(thread), _awake: Awake::keep().ok() })
     }
 
     /// What every direction of every link has done so far, in the order of the scenario.
@@ -123,8 +123,11 @@ impl Emulator {
         for (counters, socket) in counters.iter_mut().zip(&self.shared.sockets) {
             counters.overruns += u64::from(socket.missed().unwrap_or_default());
         }
-        let ends = self.names.iter().flat_map(|(link, [a, b])| [(link, a, b), (link, b, a)]);
-        ends.zip(counters.iter()).map(|((link, from, to), counters)| counters.report(link, from, to)).collect()
+        let ends = self.links.iter().flat_map(|(name, link)| {
+            let [a, b] = &link.ends;
+            [(name, link, a, b), (name, link, b, a)]
+        });
+        ends.zip(counters.iter()).map(|((name, link, from, to), of)| of.report(name, link, from, to)).collect()
     }
 
     /// Starts counting anew.

@@ -23,7 +23,16 @@ pub use length::PacketLength;
 pub use line::{Fate, Line};
 pub use queue_length::QueueLength;
 
-use ekiden_scenario::Queue;
+use ekiden_scenario::{Link, Queue};
+use ekiden_units::{Bytes, Time};
+
+/// How long the full queue of a direction takes to drain, of packets as large as the link carries.
+pub fn queue_drain(link: &Link) -> Time {
+    link.rate.time_for(match link.queue {
+        Queue::Bytes(bytes) => bytes,
+        Queue::Packets(packets) => Bytes(packets.saturating_mul(link.mtu.into())),
+    })
+}
 
 /// Whether a queue of this length has room for a packet of `bytes`.
 fn has_room(limit: Queue, waiting_packets: usize, waiting_bytes: u64, bytes: u32) -> bool {

@@ -22,40 +22,55 @@ pub struct Disturbance {
     pub overruns: u64,
     /// The greatest 99th percentile of lateness of a direction of a link, in microseconds; `None` if none was too late.
     pub lateness_p99_us: Option<f64>,
+    /// The greatest lateness of any packet, in microseconds; `None` if the shortest queue takes as long to drain.
+    pub lateness_max_us: Option<f64>,
 }
 
 impl Disturbance {
     /// The disturbance of two runs together.
     pub fn and(self, other: Self) -> Self {
-        let late = self.lateness_p99_us.into_iter().chain(other.lateness_p99_us).max_by(f64::total_cmp);
-        Self { overruns: self.overruns.saturating_add(other.overruns), lateness_p99_us: late }
+        Self {
+            overruns: self.overruns.saturating_add(other.overruns),
+            lateness_p99_us: greatest(self.lateness_p99_us.into_iter().chain(other.lateness_p99_us)),
+            lateness_max_us: greatest(self.lateness_max_us.into_iter().chain(other.lateness_max_us)),
+        }
     }
 }
 
-/// For people, such as `3 overruns, 1.2 ms late`.
+/// For people, such as `3 overruns, 1.2 ms late, once 45.0 ms late`.
 impl Display for Disturbance {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.overruns > 0 {
-            write!(f, "{} overruns", self.overruns)?;
-        }
-        if let Some(p99_us) = self.lateness_p99_us {
-            let comma = if self.overruns > 0 { ", " } else { "" };
-            write!(f, "{comma}{:.1} ms late", p99_us / 1e3)?;
-        }
-        Ok(())
+        let overruns = (self.overruns > 0).then(|| format!("{} overruns", self.overruns));
+        let late = self.lateness_p99_us.map(|us| format!("{:.1} ms late", us / 1e3));
+        let once = self.lateness_max_us.map(|us| format!("once {:.1} ms late", us / 1e3));
+        let parts: Vec<_> = [overruns, late, once].into_iter().flatten().collect();
+        f.write_str(&parts.join(", "))
     }
 }
 
 impl Record {
-    /// What the machine did to the run; `None` if it is valid: the emulation lost no packet itself, and on no link were
-    /// more than 1 % of packets more than 1 ms late. Where time is virtual no machine disturbs.
+    /// What the machine did to the run; `None` if it is valid. Where time is virtual no machine disturbs. A run is valid if
+    /// - the emulation lost no packet itself,
+    /// - on no link were more than 1 % of packets more than 1 ms late,
+    /// - and no packet was later than the shortest queue of any link takes to drain. The emulation stands still for
+    ///   all links at once. What it then sends at once overflows such a queue, at the next link or behind the sender that
+    ///   the acknowledgements wake. A stall of 45 ms over a queue of 11 ms lost 286 packets and half of a run's goodput,
+    ///   while 99 % of packets were less than 0.2 ms late.
     ///
     /// How much a hypervisor took ([`Record::stolen_percent`]) explains a disturbance, and is none: what it did to the
     /// packets is in their lateness.
     pub fn disturbance(&self) -> Option<Disturbance> {
         let overruns = self.links.iter().fold(0_u64, |sum, link| sum.saturating_add(link.overruns));
-        let late = self.links.iter().filter_map(|link| Some(link.lateness?.p99_us));
-        let lateness_p99_us = late.filter(|p99_us| *p99_us > LATENESS_P99_MOST_US).max_by(f64::total_cmp);
-        (overruns > 0 || lateness_p99_us.is_some()).then_some(Disturbance { overruns, lateness_p99_us })
+        let lateness = || self.links.iter().filter_map(|link| link.lateness);
+        let lateness_p99_us = greatest(lateness().map(|late| late.p99_us)).filter(|us| *us > LATENESS_P99_MOST_US);
+        let drain_us = lateness().filter_map(|late| late.queue_drain_us).min_by(f64::total_cmp);
+        let lateness_max_us =
+            greatest(lateness().map(|late| late.max_us)).filter(|us| drain_us.is_some_and(|drain_us| *us > drain_us));
+        let is_valid = overruns == 0 && lateness_p99_us.is_none() && lateness_max_us.is_none();
+        (!is_valid).then_some(Disturbance { overruns, lateness_p99_us, lateness_max_us })
     }
+}
+
+fn greatest(values: impl Iterator<Item = f64>) -> Option<f64> {
+    values.max_by(f64::total_cmp)
 }

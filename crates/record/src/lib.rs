@@ -223,6 +223,10 @@ pub struct Lateness {
     pub p99_us: f64,
     /// Largest.
     pub max_us: f64,
+    /// How long the full queue of this direction takes to drain: packets that are later than that, and leave at once,
+    /// overflow a queue like this one. Absent in records from before it was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_drain_us: Option<f64>,
 }
 
 /// An event of a run.

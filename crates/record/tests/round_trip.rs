@@ -42,7 +42,7 @@ fn record() -> Record {
             largest_packet_bytes: 1500,
             queue_max_bytes: 3000,
             queue_max_packets: 2,
-            lateness: Some(Lateness { p50_us: -5.0, p99_us: 80.0, max_us: 310.0 }),
+            lateness: Some(Lateness { p50_us: -5.0, p99_us: 80.0, max_us: 310.0, queue_drain_us: Some(12_000.0) }),
         }],
         tunnels: vec![TunnelDirection {
             tunnel: "deep".into(),
@@ -147,11 +147,11 @@ fn the_json_says_whether_the_machine_disturbed_the_run() {
         record.links.push(record.links[0].clone());
         for ((link, overruns), p99_us) in record.links.iter_mut().zip(overruns).zip(p99_us) {
             link.overruns = overruns;
-            link.lateness = p99_us.map(|p99_us| Lateness { p50_us: 0.0, p99_us, max_us: 9000.0 });
+            link.lateness = p99_us.map(|p99_us| Lateness { p50_us: 0.0, p99_us, max_us: 9000.0, queue_drain_us: None });
         }
         record
     };
-    let disturbed = |overruns, lateness_p99_us| Some(Disturbance { overruns, lateness_p99_us });
+    let disturbed = |overruns, lateness_p99_us| Some(Disturbance { overruns, lateness_p99_us, lateness_max_us: None });
     for (record, expected, told) in [
         (run([0, 0], [Some(1000.0), Some(80.0)]), None, ""),
         (run([0, 0], [None, None]), None, ""),
@@ -169,4 +169,34 @@ fn the_json_says_whether_the_machine_disturbed_the_run() {
         let liar = json.replace("\"disturbed\": null", "\"disturbed\": {\"overruns\": 7}");
         assert_eq!(Record::parse(&liar, "x.json").unwrap().to_json(), json);
     }
+}
+
+#[test]
+fn one_stall_longer_than_the_shortest_queue_drains_disturbs_a_run() {
+    // Lateness at most, and how long the full queue takes to drain, of both directions; in milliseconds.
+    let run = |directions: [(f64, Option<f64>); 2]| {
+        let mut record = record();
+        record.links.push(record.links[0].clone());
+        for (link, (max_ms, drain_ms)) in record.links.iter_mut().zip(directions) {
+            let queue_drain_us = drain_ms.map(|ms| ms * 1e3);
+            link.lateness = Some(Lateness { p50_us: 0.0, p99_us: 200.0, max_us: max_ms * 1e3, queue_drain_us });
+        }
+        record
+    };
+    let late = |ms: f64| Some(Disturbance { overruns: 0, lateness_p99_us: None, lateness_max_us: Some(ms * 1e3) });
+    for (directions, expected, told) in [
+        // The stall that lost 286 packets: a queue of 100 KB at 70 Mbit/s, and late in the other direction only.
+        ([(45.0, Some(112.0)), (3.0, Some(11.4))], late(45.0), "once 45.0 ms late"),
+        ([(3.0, Some(112.0)), (11.5, Some(11.4))], late(11.5), "once 11.5 ms late"),
+        ([(3.0, Some(112.0)), (11.4, Some(11.4))], None, ""),
+        // A record from before queues were noted.
+        ([(45.0, None), (45.0, None)], None, ""),
+        ([(45.0, None), (1.0, Some(11.4))], late(45.0), "once 45.0 ms late"),
+    ] {
+        let disturbance = run(directions).disturbance();
+        assert_eq!(disturbance, expected);
+        assert_eq!(disturbance.map(|disturbance| disturbance.to_string()).unwrap_or_default(), told);
+    }
+    let both = Disturbance { overruns: 1, lateness_p99_us: Some(1200.0), lateness_max_us: None };
+    assert_eq!(late(45.0).unwrap().and(both).to_string(), "1 overruns, 1.2 ms late, once 45.0 ms late");
 }

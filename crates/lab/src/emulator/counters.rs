@@ -1,7 +1,9 @@
 //! What one direction of a link has done.
 
-use ekiden_link::{Counts, Fate, Line};
+use ekiden_link::{Counts, Fate, Line, queue_drain};
 use ekiden_record::{Lateness, LinkDirection};
+use ekiden_scenario::Link;
+use ekiden_units::Time;
 
 /// Counts one direction of a link, and how late its deliveries are.
 #[derive(Default)]
@@ -22,7 +24,8 @@ impl Counters {
         self.lateness.add(late_ns);
     }
 
-    pub fn report(&self, link: &str, from: &str, to: &str) -> LinkDirection {
+    /// Of the direction of the link `name` that leads from `from` to `to`.
+    pub fn report(&self, name: &str, link: &Link, from: &str, to: &str) -> LinkDirection {
         let Counts {
             packets,
             bytes,
@@ -33,7 +36,7 @@ impl Counters {
             queue_max_packets,
         } = self.counts;
         LinkDirection {
-            link: link.into(),
+            link: name.into(),
             from: from.into(),
             to: to.into(),
             packets,
@@ -44,7 +47,7 @@ impl Counters {
             largest_packet_bytes,
             queue_max_bytes,
             queue_max_packets,
-            lateness: self.lateness.summary(),
+            lateness: self.lateness.summary(queue_drain(link)),
         }
     }
 }
@@ -74,11 +77,12 @@ impl Histogram {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    fn summary(&self) -> Option<Lateness> {
+    fn summary(&self, queue_drain: Time) -> Option<Lateness> {
         (self.count > 0).then(|| Lateness {
             p50_us: self.percentile_us(50),
             p99_us: self.percentile_us(99),
             max_us: self.max_ns as f64 / 1e3,
+            queue_drain_us: Some(queue_drain.0 as f64 / 1e3),
         })
     }
 

@@ -31,6 +31,7 @@ impl Counters {
             largest_packet_bytes,
             queue_max_bytes,
             queue_max_packets,
+            ..
         } = self.counts;
         LinkDirection {
             link: link.into(),
@@ -44,6 +45,7 @@ impl Counters {
             largest_packet_bytes,
             queue_max_bytes,
             queue_max_packets,
+            queue_wait_mean_us: self.counts.mean_wait_us(),
             lateness: self.lateness.summary(),
         }
     }

@@ -8,7 +8,7 @@ use std::thread;
 use std::time::Duration;
 
 use ekiden_link::queue_drain;
-use ekiden_record::{Kept, Record, Sample};
+use ekiden_record::{Kept, Sample};
 use ekiden_scenario::{Amount, Flow, Scenario};
 use ekiden_units::BitRate;
 use serde::Serialize;

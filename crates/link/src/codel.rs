@@ -71,9 +71,9 @@ impl Codel {
         self.dropped
     }
 
-    /// The serializer is free at `now_ns`: returns the packet to send next (section 5.5). The last packet in the queue is
-    /// never dropped.
-    pub fn dequeue<P: PacketLength>(&mut self, now_ns: u64, queue: &mut Fifo<P>) -> Option<P> {
+    /// The serializer is free at `now_ns`: returns the packet to send next and when it arrived (section 5.5). The last packet
+    /// in the queue is never dropped.
+    pub fn dequeue<P: PacketLength>(&mut self, now_ns: u64, queue: &mut Fifo<P>) -> Option<(u64, P)> {
         let (mut packet, mut may_drop) = self.take(now_ns, queue);
         if self.is_dropping {
             // Many drops can be due at once: the rate of drops follows the clock, not the packets.
@@ -101,17 +101,17 @@ impl Codel {
 
     /// The packet at the head, and whether the delay has been above the target for so long that it may be dropped
     /// (section 5.6).
-    fn take<P: PacketLength>(&mut self, now_ns: u64, queue: &mut Fifo<P>) -> (Option<P>, bool) {
-        let Some((arrival_ns, packet)) = queue.pop() else {
+    fn take<P: PacketLength>(&mut self, now_ns: u64, queue: &mut Fifo<P>) -> (Option<(u64, P)>, bool) {
+        let Some(head) = queue.pop() else {
             self.first_above_ns = None;
             return (None, false);
         };
-        if now_ns.saturating_sub(arrival_ns) < TARGET_NS || queue.bytes() <= self.mtu {
+        if now_ns.saturating_sub(head.0) < TARGET_NS || queue.bytes() <= self.mtu {
             self.first_above_ns = None;
-            return (Some(packet), false);
+            return (Some(head), false);
         }
         let first_above_ns = *self.first_above_ns.get_or_insert(now_ns.saturating_add(INTERVAL_NS));
-        (Some(packet), now_ns >= first_above_ns)
+        (Some(head), now_ns >= first_above_ns)
     }
 }
 

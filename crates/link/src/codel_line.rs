@@ -99,7 +99,8 @@ impl<P: PacketLength> CodelLine<P> {
         let dropped_before = self.codel.dropped();
         let packet = self.codel.dequeue(now_ns, &mut self.waiting);
         self.counts.queue_drops += self.codel.dropped() - dropped_before;
-        let Some(packet) = packet else { return };
+        let Some((arrival_ns, packet)) = packet else { return };
+        self.counts.sent(now_ns.saturating_sub(arrival_ns));
         let due_ns = self.serializer.send(packet.bytes());
         // A packet is lost after it was sent: it takes its time in the serializer.
         let is_lost = self.loss.is_next_lost();

@@ -19,6 +19,10 @@ pub struct Counts {
     pub queue_max_bytes: u64,
     /// The most that waited at once, in packets.
     pub queue_max_packets: u64,
+    /// Packets that were sent, those included that were lost behind the serializer.
+    pub sent: u64,
+    /// How long these waited in the queue, all together, in nanoseconds.
+    pub waited_ns: u64,
 }
 
 impl Counts {
@@ -26,10 +30,24 @@ impl Counts {
     pub fn offered(&mut self, bytes: u32, fate: Fate, line: &Line) {
         self.arrived(bytes, line.waiting_packets(), line.waiting_bytes());
         match fate {
-            Fate::Arrives { .. } => {}
+            Fate::Arrives { .. } => self.sent(line.waited_ns()),
             Fate::Dropped => self.queue_drops += 1,
-            Fate::Lost => self.random_losses += 1,
+            Fate::Lost => {
+                self.sent(line.waited_ns());
+                self.random_losses += 1;
+            }
         }
+    }
+
+    /// A packet is sent that waited for so long.
+    pub(crate) fn sent(&mut self, waited_ns: u64) {
+        self.sent += 1;
+        self.waited_ns = self.waited_ns.saturating_add(waited_ns);
+    }
+
+    /// The mean time for which a packet that was sent had waited in the queue, in microseconds; `None` if none was sent.
+    pub fn mean_wait_us(&self) -> Option<f64> {
+        (self.sent > 0).then(|| self.waited_ns as f64 / self.sent as f64 / 1e3)
     }
 
     /// A packet of `bytes` has arrived, after which so many waited.

@@ -29,6 +29,8 @@ pub struct Line {
     /// Packets that have not begun to be sent: when they begin, and their length.
     waiting: VecDeque<(u64, u32)>,
     waiting_bytes: u64,
+    /// How long the last packet that was sent waits in the queue.
+    waited_ns: u64,
 }
 
 /// What becomes of a packet.
@@ -61,6 +63,7 @@ impl Line {
             last_arrival_ns: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
+            waited_ns: 0,
         }
     }
 
@@ -89,6 +92,7 @@ impl Line {
             self.waiting.push_back((self.serializer.free_ns(), bytes));
             self.waiting_bytes += u64::from(bytes);
         }
+        self.waited_ns = self.serializer.free_ns() - arrival_ns;
         let due_ns = self.serializer.send(bytes);
         // A packet is lost after it was sent: it takes its time in the serializer.
         if self.loss.is_next_lost() { Fate::Lost } else { Fate::Arrives { due_ns } }
@@ -111,6 +115,11 @@ impl Line {
     /// Bytes that waited after the last arrival.
     pub fn waiting_bytes(&self) -> u64 {
         self.waiting_bytes
+    }
+
+    /// How long the last packet that was sent waits in the queue, in nanoseconds.
+    pub fn waited_ns(&self) -> u64 {
+        self.waited_ns
     }
 
     /// Packets that waited after the last arrival.

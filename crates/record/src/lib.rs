@@ -177,6 +177,8 @@ pub struct LinkDirection {
     pub queue_max_bytes: u64,
     /// The greatest length of the queue, in packets.
     pub queue_max_packets: u64,
+    /// How long a packet that was sent had waited in the queue, on average, in microseconds; absent if none was sent.
+    pub queue_wait_mean_us: Option<f64>,
     /// How far deliveries were from their computed times; absent in simulations, or if nothing was delivered.
     pub lateness: Option<Lateness>,
 }

@@ -42,6 +42,7 @@ fn record() -> Record {
             largest_packet_bytes: 1500,
             queue_max_bytes: 3000,
             queue_max_packets: 2,
+            queue_wait_mean_us: Some(1.5),
             lateness: Some(Lateness { p50_us: -5.0, p99_us: 80.0, max_us: 310.0, queue_drain_us: Some(12_000.0) }),
         }],
         tunnels: vec![TunnelDirection {

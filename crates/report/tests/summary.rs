@@ -29,6 +29,7 @@ fn record(goodputs: &[(&str, u64)], drops: [u64; 2], overruns: u64, p99_us: Opti
         largest_packet_bytes: 100,
         queue_max_bytes: 0,
         queue_max_packets: 0,
+        queue_wait_mean_us: None,
         lateness: p99_us.map(|p99_us| Lateness { p50_us: 0.0, p99_us, max_us: 5000.0, queue_drain_us: None }),
     };
     Record {

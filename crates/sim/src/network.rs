@@ -89,6 +89,7 @@ impl Network {
                 largest_packet_bytes,
                 queue_max_bytes,
                 queue_max_packets,
+                ..
             } = *line.channel.counts();
             LinkDirection {
                 link: link.clone(),
@@ -102,6 +103,7 @@ impl Network {
                 largest_packet_bytes,
                 queue_max_bytes,
                 queue_max_packets,
+                queue_wait_mean_us: line.channel.counts().mean_wait_us(),
                 lateness: None,
             }
         };

@@ -34,6 +34,7 @@ impl Counters {
             largest_packet_bytes,
             queue_max_bytes,
             queue_max_packets,
+            ..
         } = self.counts;
         LinkDirection {
             link: name.into(),
@@ -47,6 +48,7 @@ impl Counters {
             largest_packet_bytes,
             queue_max_bytes,
             queue_max_packets,
+            queue_wait_mean_us: self.counts.mean_wait_us(),
             lateness: self.lateness.summary(queue_drain(link)),
         }
     }

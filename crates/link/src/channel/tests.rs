@@ -81,6 +81,15 @@ proptest! {
         for (due, packet) in &out {
             prop_assert!(u128::from(*due) >= u128::from(packet.arrival) + takes(packet.bytes.into()) + u128::from(link.delay.0));
         }
+        // What is neither sending nor delay is waiting; both are rounded down.
+        prop_assert_eq!(counts.sent, counts.packets + counts.random_losses);
+        if link.jitter.0 == 0 && counts.random_losses == 0 {
+            let passing = |(due, packet): &(u64, Packet)| {
+                u128::from(due - packet.arrival - link.delay.0) - takes(packet.bytes.into())
+            };
+            let waited: u128 = out.iter().map(passing).sum();
+            prop_assert!(waited.abs_diff(counts.waited_ns.into()) <= 2 * u128::from(counts.sent));
+        }
         for window in out.windows(2) {
             prop_assert!(window[0].1.number < window[1].1.number && window[0].0 <= window[1].0);
         }

@@ -201,7 +201,9 @@ fn no_fallback() -> Result<(), Failed> {
     let file = directory.path().join("node.toml");
     fs::write(&file, with_tcp(name))?;
     let output = unprivileged_command().arg("proxy").arg("-c").arg(&file).output()?;
-    refused(&output, 4, &format!("[tcp]: congestion '{name}' is not available: eBPF congestion control needs CAP_BPF"))
+    let line = "[tcp]: congestion";
+    let reason = "is not available: eBPF congestion control needs CAP_BPF";
+    refused(&output, 4, &format!("{}:3: {line} '{name}' {reason}", file.display()))
 }
 
 fn unprivileged() -> Result<(), Failed> {

@@ -172,7 +172,7 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         "FILE:3: link.l.ends: it is a list of 3, and must be one of 2",
     ),
     (
-        "name = \"x\"\n[link.l]\nends = [\"a\", \"b\"]\nrate = \"0bit/s\"",
+        "name = \"x\"\n[link.l]\nends = [\"a\", \"b\"]\nrate = \"0bit/s\"\n[node.a]\n[node.b]",
         &["scenario", "check", "FILE"],
         3,
         "FILE:4: link.l.rate: '0bit/s' is out of range: 1kbit/s to 1Tbit/s",

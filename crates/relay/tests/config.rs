@@ -38,7 +38,11 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("[tcp]\ncongestion_fallback = \"ekiden_bic\"".into(), 2, "one of the kernel's own"),
         ("[congestion.ghstcp]\nspan = 99".into(), 2, "ghstcp.span cannot be '99': it is a number from 0.05 to 8"),
         ("[congestion.ghstcp]\nspan = nan".into(), 2, "ghstcp.span cannot be 'NaN'"),
-        ("[congestion.vegas]\nalpha = 1".into(), 1, "there is no [congestion.vegas] (there are hstcp, ghstcp, bic)"),
+        (
+            "[congestion.vegas]\nalpha = 1".into(),
+            1,
+            "there is no [congestion.vegas] (there are hstcp, ghstcp, bic, slow_start)",
+        ),
         ("\n[congestion.hstpc]\n".into(), 2, "; did you mean `hstcp`?"),
         ("[congestion.ghstcp]\nspam = 1".into(), 2, "; did you mean `span`?"),
         (

@@ -43,6 +43,12 @@ impl<'de> Deserialize<'de> for RawRate {
     }
 }
 
+/// A list of exactly two. Serde's own reader of arrays ignores what comes after the second.
+fn pair<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[Spanned<String>; 2], D::Error> {
+    let all = Vec::deserialize(deserializer)?;
+    all.try_into().map_err(|all: Vec<_>| D::Error::invalid_length(all.len(), &"an array of length 2"))
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawScenario {
@@ -98,6 +104,7 @@ pub(crate) struct RawTcp {
 #[derive(Deserialize, Clone)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawLink {
+    #[serde(deserialize_with = "pair")]
     pub ends: [Spanned<String>; 2],
     pub rate: Spanned<RawRate>,
     pub delay: Option<Spanned<Time>>,
@@ -126,6 +133,7 @@ pub(crate) struct RawFlow {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct RawTunnel {
+    #[serde(deserialize_with = "pair")]
     pub ends: [Spanned<String>; 2],
     pub connections: Option<Spanned<u32>>,
     pub queue: Option<Spanned<Queue>>,

@@ -128,7 +128,7 @@ const WRONG: &[(&str, &str, usize, &str)] = &[
     ("ends = [\"r\", \"t\"]", "ends = [\"r\", \"x\"]", 29, "no node 'x'"),
     ("ends = [\"r\", \"t\"]", "ends = [\"r\", \"r\"]", 29, "leads from 'r' to itself"),
     ("ends = [\"r\", \"t\"]", "ends = [\"a\", \"t\"]", 29, "'a' is a host; only routers and proxies forward"),
-    ("ends = [\"r\", \"t\"]", "ends = [\"r\"]", 29, "invalid length 1"),
+    ("ends = [\"r\", \"t\"]", "ends = [\"r\"]", 29, "it is a list of 1"),
     ("[gateway.g]", "connections = 65\n[gateway.g]", 30, "connections = 65 is out of range: 1 to 64"),
     ("[gateway.g]", "queue = \"1KB\"\n[gateway.g]", 30, "queue = 1KB is out of range: 1.5KB"),
     ("[gateway.g]", "tcp = { sacks = true }\n[gateway.g]", 30, "unknown field `sacks`"),

@@ -52,6 +52,10 @@ fn each_default_of_the_page_is_what_holds_without_the_key() {
     let mut seen = 0;
     for row in rows() {
         for (key, default) in each(&row.keys, &row.default) {
+            // Only a flow with a duration has it.
+            if key == "flow.NAME.end" {
+                continue;
+            }
             let literal = match default.strip_prefix('`') {
                 Some(code) => code.split('`').next().unwrap(),
                 None if is_number(default) => default,

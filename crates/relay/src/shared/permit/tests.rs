@@ -10,7 +10,8 @@ use crate::config::Config;
 async fn a_connection_that_has_proven_a_key_counts_for_its_address_no_more_and_never_did() {
     let folder = tempfile::tempdir().unwrap();
     generate_shared(&folder.path().join("key")).unwrap();
-    let text = "[listen.leg]\nkind = \"leg\"\naddress = \"127.0.0.1:0\"\nplain_key_file = \"key\"\n";
+    let text = "[listen.leg]\nkind = \"leg\"\naddress = \"127.0.0.1:0\"\nplain_key_file = \"key\"\n\
+        [limits]\nclient_connections = 8\nclient_rate = 8\n";
     let config = Arc::new(Config::parse(text, &folder.path().join("node.toml")).unwrap());
     let node = Arc::new(Node::new(config.clone()).unwrap());
     let worker = Worker { handle: Handle::current(), load: Arc::default() };

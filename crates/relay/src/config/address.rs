@@ -1,7 +1,8 @@
 //! Tells public addresses from special ones, and finds IPv4 addresses that are embedded in IPv6 addresses.
 //!
-//! The kinds are those of IANA's registries of special-purpose addresses (RFC 6890). Addresses for documentation count as
-//! public: no network uses them, and examples have them in the place of public ones.
+//! Most kinds are those of IANA's registries of special-purpose addresses (RFC 6890). Multicast (RFC 1112 section 4, RFC 4291
+//! section 2.7) and site-local addresses (RFC 3879) are not in them. Addresses for documentation count as public: no network
+//! uses them, and examples have them in the place of public ones.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 

@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-overload bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity bench-warm soak fuzz release setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-overload bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity bench-paths bench-warm soak fuzz release setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo: release
@@ -70,9 +70,13 @@ bench-choice: release
 bench-s2: release
 	bench/experiments/s2/run
 
-# The same scenarios on the kernel's TCP and simulated: half an hour. Continues where it was interrupted.
+# The same scenarios on the kernel's TCP and simulated: an hour. Continues where it was interrupted.
 bench-fidelity: release
 	bench/experiments/fidelity/run
+
+# Twenty random paths on the kernel's TCP and simulated: forty minutes. Continues where it was interrupted.
+bench-paths: release
+	bench/experiments/paths/run
 
 # First byte and 100 KB over a long chain, direct, cold and warm: six minutes.
 bench-warm: release

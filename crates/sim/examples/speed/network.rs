@@ -6,7 +6,7 @@ use ekiden_record::Kept;
 use ekiden_scenario::Scenario;
 use ekiden_sim::{Options, Progress, simulate};
 
-/// Bytes of payload that a measurement moves: enough for the start not to count.
+/// Bytes of payload that one connection moves: enough for the start not to count.
 const BYTES: u64 = 1_000_000_000;
 
 /// What a simulation took.
@@ -35,14 +35,13 @@ pub fn run(scenario: &Scenario) -> Run {
     Run { events, used, wall, virtual_s: now.as_secs() }
 }
 
-/// Nanoseconds per event, when this many connections share a line.
+/// Nanoseconds per event, when this many connections share a line for ten seconds.
 pub fn connections(count: u32) -> f64 {
-    let bytes = BYTES / u64::from(count);
     let text = format!(
         "name = 't'\n[tcp]\ncongestion = 'cubic'\n[node.a]\n[node.r]\nkind = 'router'\n[node.b]\n\
          [link.near]\nends = ['a', 'r']\nrate = '10Gbit/s'\n\
          [link.far]\nends = ['r', 'b']\nrate = '1Gbit/s'\ndelay = '20ms'\nqueue = '5MB'\n\
-         [flow.f]\nfrom = 'a'\nto = 'b'\nparallel = {count}\nbytes = '{bytes}B'\n"
+         [flow.f]\nfrom = 'a'\nto = 'b'\nparallel = {count}\nduration = '10s'\n"
     );
     run(&Scenario::parse(&text, "t.toml").expect("the scenario is valid")).ns_per_event()
 }

@@ -25,6 +25,7 @@ const TESTS: &[(&str, Test)] = &[
     ("a flow that is cut counts what arrives in its time, and its buffers take none after it", cut),
     ("packets are no larger than the MTU, and are lost as often as the scenario says", packets),
     ("jitter delays packets and loses none", jitter),
+    ("what a link sends evenly reaches the next link evenly", evenly),
     ("a flow through proxies arrives whole", through_proxies),
     ("a shell passes standard input and the exit code on", shell),
     ("the prompt of a shell names the scenario and the node", prompt),
@@ -136,6 +137,26 @@ fn jitter() -> Result<(), Failed> {
     let path = &record.paths[0];
     ensure(path.lost == 0, || format!("{} of {} probes were lost", path.lost, path.probes))?;
     ensure(record.flows[0].outcome == Outcome::Complete, || format!("{:?}", record.flows[0].outcome))
+}
+
+/// The second link is twice as fast as the first, so hardly anything waits before it, however late or early this machine
+/// is. If what the emulator sends in one turn of 200 µs came to the second link as a burst, packets would wait 60 µs on
+/// average.
+fn evenly() -> Result<(), Failed> {
+    let link = |name: &str, ends: [&str; 2], rate: &str| {
+        format!("[link.{name}]\nends = {ends:?}\nrate = \"{rate}\"\ndelay = \"500us\"\nqueue = \"1000 packets\"\n")
+    };
+    let place = Place::from(&format!(
+        "name = \"evenly\"\n[node.client]\n[node.middle]\nkind = \"router\"\n[node.server]\n{}{}\
+         [flow.bulk]\nfrom = \"client\"\nto = \"server\"\nduration = \"2s\"\n",
+        link("first", ["client", "middle"], "500Mbit/s"),
+        link("second", ["middle", "server"], "1Gbit/s"),
+    ))?;
+    let record = place.run()?;
+    let waited = record.links.iter().find(|of| of.from == "middle" && of.to == "server").ok_or("no second link")?;
+    let mean_us = waited.queue_wait_mean_us.ok_or("nothing sent")?;
+    ensure(waited.packets > 1_000, || format!("{waited:?}"))?;
+    ensure(mean_us < 10.0, || format!("{waited:?}"))
 }
 
 fn through_proxies() -> Result<(), Failed> {

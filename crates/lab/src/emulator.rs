@@ -3,8 +3,13 @@
 //! A frame's delay counts from the kernel's receive timestamp, so it matters little when the thread reads the frame. With
 //! few frames it wakes for each, and busy-waits the last microseconds before one is due. Under load it wakes at most every
 //! [`TICK_NS`] and sends the frames due within half a turn from now, so that frames are as often early as late.
+//!
+//! What a node sends in answer to a frame (a router passes it on, a host acknowledges it) waits in the emulator's sockets
+//! when the sending returns. It is taken in the same turn, and counts as sent when the frame was due ([`Sent`]). So an
+//! error is not passed on from link to link.
 
 mod counters;
+mod sent;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, PipeReader, PipeWriter};
@@ -25,6 +30,7 @@ use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::{TimeSpec, TimeValLike};
 
 use counters::Counters;
+use sent::Sent;
 
 /// The shortest time between two turns of the thread under load.
 const TICK_NS: u64 = 200_000;
@@ -67,6 +73,7 @@ struct Driver {
     /// The directions that lead to each node, by their number.
     leading_to: Vec<Vec<usize>>,
     batch: Batch,
+    sent: Sent,
     load: Load,
     /// How long arrivals may stay unseen under load: half the shortest delay, so that none is due before it is seen.
     unseen_most_ns: u64,
@@ -104,17 +111,18 @@ impl Emulator {
         let counters = Mutex::new(directions.iter().map(|_| Counters::default()).collect());
         let shared = Arc::new(Shared { sockets, counters, stopped: AtomicBool::new(false) });
         let mtu = links.iter().map(|emulated| emulated.link.mtu).max().unwrap_or_default();
-        let (stopping, stop) = io::pipe()?;
+        let (stop, stopping) = io::pipe()?;
         let load = Load::new(monotonic_ns());
         let batch = Batch::new(mtu as usize);
         let unseen_most_ns = links.iter().map(|emulated| emulated.link.delay.0 / 2).min().unwrap_or_default();
         let leading_to = leading_to(links);
         let shared_too = Arc::clone(&shared);
-        let driver = Driver { shared: shared_too, directions, leading_to, batch, load, unseen_most_ns, stop: stopping };
+        let sent = Sent::default();
+        let driver = Driver { shared: shared_too, directions, leading_to, batch, sent, load, unseen_most_ns, stop };
         let thread = thread::Builder::new().name("emulator".into()).spawn(move || driver.run())?;
         let links = links.iter().map(|EmulatedLink { name, link, .. }| ((*name).into(), (*link).clone())).collect();
         // Without root the processors may enter sleep states; the counters record how late that makes frames.
-        Ok(Self { shared, links, stop: Some(stop), thread: Some(thread), _awake: Awake::keep().ok() })
+        Ok(Self { shared, links, stop: Some(stopping), thread: Some(thread), _awake: Awake::keep().ok() })
     }
 
     /// What every direction of every link has done so far, in the order of the scenario.
@@ -151,48 +159,44 @@ impl Driver {
         // Needs a privilege; without it frames may be late, and the record says by how much.
         let _ = schedule::prefer_this_thread();
         while !self.shared.stopped.load(Ordering::Relaxed) {
-            let taken = self.take_arrivals();
-            self.load.note(monotonic_ns(), taken);
-            self.deliver(self.load.early_ns());
+            self.turn();
             self.rest();
         }
+    }
+
+    /// Takes what has arrived, sends what is due, and again what the nodes have answered, until nothing is due any more; for
+    /// a tick at most, because on links faster than this thread something always is.
+    fn turn(&mut self) {
+        let began_ns = monotonic_ns();
+        let taken = self.take_arrivals();
+        self.load.note(began_ns, taken);
+        while self.deliver(self.load.early_ns()) && monotonic_ns() < began_ns + TICK_NS {}
     }
 
     /// Hands every waiting frame to its line and returns how many there were.
     fn take_arrivals(&mut self) -> u64 {
         let mut counters = lock(&self.shared.counters);
-        // The difference of the clocks is read anew each time, because the realtime clock may be set.
-        let realtime_ahead_ns = realtime_ns().wrapping_sub(monotonic_ns());
-        let mut taken = 0;
-        for ((socket, direction), counters) in self.shared.sockets.iter().zip(&mut self.directions).zip(&mut *counters)
-        {
-            for _ in 0..TURN / BATCH {
-                let count = socket.receive(&mut self.batch).unwrap_or_default();
-                let now_ns = monotonic_ns();
-                for (frame, stamp) in self.batch.frames() {
-                    let arrival_ns = stamp.map_or(now_ns, |stamp| stamp.wrapping_sub(realtime_ahead_ns)).min(now_ns);
-                    direction.accept(frame, arrival_ns, counters);
-                }
-                taken += count as u64;
-                if count < BATCH {
-                    break;
-                }
-            }
-        }
-        taken
+        self.sent.clear();
+        let directions = self.shared.sockets.iter().zip(&mut self.directions).zip(&mut *counters);
+        directions.map(|((socket, direction), of)| direction.take(socket, &mut self.batch, &self.sent, of)).sum()
     }
 
     /// Sends the frames due by `early_ns` from now, to each node in the order in which they are due: a router drops the
-    /// frames that reach it last more often, because they find its queues full.
-    fn deliver(&mut self, early_ns: u64) {
+    /// frames that reach it last more often, because they find its queues full. Takes what each node has answered, and
+    /// returns whether anything was sent.
+    fn deliver(&mut self, early_ns: u64) -> bool {
         let mut counters = lock(&self.shared.counters);
+        let mut any = false;
         for leading_to_it in &self.leading_to {
+            self.sent.clear();
             loop {
                 let now_ns = monotonic_ns();
                 let Some((i, due)) = first_due(&self.directions, leading_to_it, now_ns + early_ns) else { break };
                 let (direction, counters) = (&mut self.directions[i], &mut counters[i]);
+                let dues_ns = [0, due - 1].map(|at| direction.under_way[at].0);
                 let frames = direction.under_way.iter().take(due).map(|(_, frame)| &**frame);
                 let sent = self.shared.sockets[i ^ 1].send(frames).unwrap_or_default();
+                self.sent.note([now_ns, monotonic_ns()], dues_ns);
                 for (due_ns, frame) in direction.under_way.drain(..sent) {
                     counters.delivered(frame.len() - ETHERNET_HEADER, now_ns as i64 - due_ns as i64);
                 }
@@ -202,7 +206,16 @@ impl Driver {
                     counters.overruns += 1;
                 }
             }
+            if self.sent.is_empty() {
+                continue;
+            }
+            any = true;
+            for from_it in leading_to_it.iter().map(|i| i ^ 1) {
+                let (direction, socket) = (&mut self.directions[from_it], &self.shared.sockets[from_it]);
+                self.load.frames += direction.take(socket, &mut self.batch, &self.sent, &mut counters[from_it]);
+            }
         }
+        any
     }
 
     /// Waits until there may be something to do.
@@ -257,6 +270,26 @@ fn first_due(directions: &[Direction], these: &[usize], until_ns: u64) -> Option
 }
 
 impl Direction {
+    /// Hands the frames that wait in its socket to the line, and returns how many there were.
+    fn take(&mut self, socket: &PacketSocket, batch: &mut Batch, sent: &Sent, counters: &mut Counters) -> u64 {
+        // The difference of the clocks is read anew each time, because the realtime clock may be set.
+        let realtime_ahead_ns = realtime_ns().wrapping_sub(monotonic_ns());
+        let mut taken = 0;
+        for _ in 0..TURN / BATCH {
+            let count = socket.receive(batch).unwrap_or_default();
+            let now_ns = monotonic_ns();
+            for (frame, stamp) in batch.frames() {
+                let arrival_ns = stamp.map_or(now_ns, |stamp| stamp.wrapping_sub(realtime_ahead_ns)).min(now_ns);
+                self.accept(frame, sent.meant_ns(arrival_ns), counters);
+            }
+            taken += count as u64;
+            if count < BATCH {
+                break;
+            }
+        }
+        taken
+    }
+
     fn accept(&mut self, frame: &[u8], arrival_ns: u64, counters: &mut Counters) {
         let Some(bytes) = frame.len().checked_sub(ETHERNET_HEADER) else { return };
         let fate = self.line.offer(arrival_ns, bytes as u32);

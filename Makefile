@@ -54,7 +54,7 @@ bench-sim:
 	@scripts/setup build
 	cargo run --release --package ekiden-sim --example speed
 
-# S0's experiments, chapter 5, and 1 Gbit/s: an hour and three quarters. Continues where it was interrupted.
+# S0's experiments, chapters 4 and 5, and 1 Gbit/s: an hour. Continues where it was interrupted.
 bench-s0: release
 	bench/experiments/s0/run
 

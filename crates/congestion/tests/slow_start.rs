@@ -117,3 +117,12 @@ fn each_option_overshoots_less_than_half_as_far() {
     let hystart = lost(&[("slow_start.hystart", "1")]);
     assert!(2 * limited < standard && 2 * hystart < standard, "{standard}, {limited}, {hystart}");
 }
+
+/// `reno` is the kernel's own: `[congestion.slow_start]` is not for it.
+#[test]
+fn reno_reads_no_parameters() {
+    let settings = [("slow_start.max_ssthresh", "100"), ("slow_start.hystart", "1")];
+    let late: Vec<u32> = (1..8).map(|round| 50_000 * round).collect();
+    let seen = windows(&mut with(Algorithm::Reno, &settings), &mut Window::default(), &late);
+    assert_eq!(seen, [20, 40, 80, 160, 320, 640, 1_280]);
+}

@@ -232,3 +232,25 @@ fn thresholds_have_hysteresis() {
     assert!(seen[20..40].iter().all(|reno| *reno), "{seen:?}");
     assert!(seen[50..].iter().all(|reno| !reno), "{seen:?}");
 }
+
+/// In Reno mode a loss takes `ghstcp.reno_decrease` of the window, or as much as of HSTCP's.
+#[test]
+fn a_loss_in_reno_mode_takes_what_was_set() {
+    let after_loss = |decrease: &str| {
+        let mut settings = CongestionParameters::default();
+        settings.set("ghstcp.reno_decrease", decrease).unwrap();
+        let tunables = Arc::new(Tunables::new(&settings).unwrap());
+        let mut gentle = Native::new(Algorithm::Ghstcp, Arc::clone(&tunables));
+        let window = Window { cwnd: 1_000, ssthresh: 50, ..Window::default() };
+        for packet in 0..5_000 {
+            gentle.on_rtt(&window, 10_000_000 + u64::from(packet) * 40, 40_000 + packet);
+        }
+        assert!(gentle.is_reno());
+        (gentle.on_loss(1_000), Native::new(Algorithm::Hstcp, tunables).on_loss(1_000))
+    };
+    assert_eq!(after_loss("0.5").0, 500);
+    assert_eq!(after_loss("0.25").0, 750);
+    let (gentle, hstcp) = after_loss("0");
+    assert_eq!(gentle, hstcp);
+    assert!(hstcp > 650, "{hstcp}"); // RFC 3649, Appendix B: b(1058) = 0.33
+}

@@ -57,7 +57,10 @@ EK_FN int ek_rtt(ek_u32 algorithm, const struct ek_tunables *tunables, union ek_
 EK_FN void ek_acked(ek_u32 algorithm, const struct ek_tunables *tunables, union ek_state *state,
 		    struct ek_window *window, ek_u32 acked)
 {
-	acked = ek_slow_start(&tunables->slow_start, &state->hystart, window, acked);
+	/* Reno stands for the kernel's own, which reads no parameters. */
+	const struct ek_slow_start_tunables standard = { 0, 0 };
+
+	acked = ek_slow_start(algorithm == EK_RENO ? &standard : &tunables->slow_start, &state->hystart, window, acked);
 	if (!acked)
 		return;
 	if (algorithm == EK_HSTCP)

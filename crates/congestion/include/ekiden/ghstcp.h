@@ -24,7 +24,7 @@ struct ek_ghstcp_tunables {
 	ek_u32 test; /* enum ek_ghstcp_test */
 	ek_u32 span; /* a test's samples left within this many 65536ths of a round trip */
 	ek_u32 samples_least; /* fewer leave the mode as it is */
-	ek_u32 reno_decrease; /* what a loss takes in Reno mode, in 65536ths of the window */
+	ek_u32 reno_decrease; /* what a loss takes in Reno mode, in 65536ths of the window; 0: b(w), as in HSTCP mode */
 	ek_u32 low, high; /* thresholds between least and largest mean round-trip time, in 65536ths of their distance */
 	ek_u32 critical[EK_TREND_MOST]; /* by degrees of freedom: see ek_trend_rises */
 };
@@ -181,7 +181,7 @@ EK_FN ek_u32 ek_ghstcp_ssthresh(const struct ek_hstcp_table *table, const struct
 				struct ek_ghstcp *state, ek_u32 cwnd)
 {
 	state->forgot = 0;
-	if (state->mode == EK_GHSTCP_RENO)
+	if (state->mode == EK_GHSTCP_RENO && tunables->reno_decrease)
 		return ek_decreased(cwnd, ek_min(tunables->reno_decrease, EK_ONE));
 	return ek_hstcp_ssthresh(table, cwnd);
 }

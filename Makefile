@@ -74,7 +74,7 @@ bench-s2: release
 bench-fidelity: release
 	bench/experiments/fidelity/run
 
-# Twenty random paths on the kernel's TCP and simulated: forty minutes. Continues where it was interrupted.
+# Twenty random paths on the kernel's TCP and simulated: half an hour. Continues where it was interrupted.
 bench-paths: release
 	bench/experiments/paths/run
 

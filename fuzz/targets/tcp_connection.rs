@@ -18,8 +18,14 @@ const BURST_MOST: usize = 4096;
 
 fuzz_target!(|data: &[u8]| {
     let Some((&kind, mut data)) = data.split_first() else { return };
-    let profiles =
-        [TcpSettings::rfc(), TcpSettings::linux(), TcpSettings::ns2(), TcpSettings::ns2_linux(), TcpSettings::opnet()];
+    let profiles = [
+        TcpSettings::rfc(),
+        TcpSettings::linux(),
+        TcpSettings::ns2(),
+        TcpSettings::ns2_linux(),
+        TcpSettings::opnet(),
+        TcpSettings::ns2_bitcp(),
+    ];
     let mut settings = profiles[usize::from(kind) % profiles.len()].clone();
     (settings.send_buffer, settings.receive_buffer) = (200_000, 100_000);
     // Generating the tables of HSTCP takes longer than all the rest.

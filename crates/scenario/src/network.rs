@@ -131,6 +131,18 @@ pub struct Gateway {
     pub repeats: u32,
     /// The window written while throttled, as a part of the flow observed just before.
     pub part: Fraction,
+    /// What that flow is.
+    pub observes: ObservedFlow,
     /// Whether it is active.
     pub enabled: bool,
+}
+
+/// What a gateway takes for the flow of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ObservedFlow {
+    /// The bytes acknowledged in a round trip.
+    Acknowledged,
+    /// The new data sent in a round trip: in slow start twice as much.
+    Sent,
 }

@@ -13,6 +13,9 @@ pub enum Profile {
     Rfc,
     /// The network simulator ns-2, which S2 used: its agent Sack1.
     Ns2,
+    /// The same with the patch of BIC's authors.
+    #[serde(rename = "ns2_bitcp")]
+    Ns2Bitcp,
     /// Its agent Linux, TCP-Linux, which brought BIC to ns-2.
     #[serde(rename = "ns2_linux")]
     Ns2Linux,

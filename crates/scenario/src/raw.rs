@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use serde_spanned::Spanned;
 
-use crate::{Discipline, FlowEnd, NodeKind, Profile, Queue};
+use crate::{Discipline, FlowEnd, NodeKind, ObservedFlow, Profile, Queue};
 
 pub(crate) type Named<T> = IndexMap<Spanned<String>, T>;
 
@@ -148,6 +148,7 @@ pub(crate) struct RawGateway {
     pub flows: Vec<Spanned<String>>,
     pub repeats: Option<Spanned<u32>>,
     pub part: Option<Spanned<Fraction>>,
+    pub observes: Option<ObservedFlow>,
     pub enabled: Option<bool>,
 }
 

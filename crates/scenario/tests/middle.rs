@@ -1,6 +1,6 @@
 //! Tunnels, gateways, background, copies of nodes, and what the simulator alone does with links and TCP.
 
-use ekiden_scenario::{Background, Discipline, OnOff, Point, Profile, Queue, Scenario, Sweep};
+use ekiden_scenario::{Background, Discipline, ObservedFlow, OnOff, Point, Profile, Queue, Scenario, Sweep};
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use proptest::prelude::*;
 
@@ -67,6 +67,7 @@ fn every_default_is_resolved() {
     assert_eq!(tunnel.tcp, scenario.nodes["r"].tcp);
     let gateway = &scenario.gateways["g"];
     assert_eq!((gateway.repeats, gateway.part, gateway.enabled), (100, Fraction(800_000_000), true));
+    assert_eq!(gateway.observes, ObservedFlow::Acknowledged);
     let background = Background {
         from: "r".into(),
         to: "b".into(),
@@ -93,6 +94,7 @@ fn every_key_arrives() {
     assert_eq!((tunnel.tcp.profile, tunnel.tcp.sack, tunnel.tcp.initial_window), (Profile::Linux, true, Some(3)));
     let gateway = &scenario.gateways["g"];
     assert_eq!((gateway.repeats, gateway.part, gateway.enabled), (50, Fraction(750_000_000), false));
+    assert_eq!(gateway.observes, ObservedFlow::Sent);
     assert_eq!(gateway.flows, ["bulk-0", "bulk-1", "relayed-0"]);
     let background = &scenario.background["udp-1"];
     assert_eq!((background.from.as_str(), background.duration), ("a-1", Some(Time::secs(10))));

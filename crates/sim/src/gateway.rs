@@ -3,9 +3,9 @@
 
 use ekiden_packet::Segment;
 use ekiden_record::Event as Noted;
-use ekiden_scenario::Scenario;
+use ekiden_scenario::{ObservedFlow, Scenario};
 use ekiden_units::Time;
-use ekiden_window_balance::{BalanceSettings, Direction, StreamGroup, flags};
+use ekiden_window_balance::{BalanceSettings, Direction, Flow, StreamGroup, flags};
 
 use crate::packet::{Body, Packet, node_number};
 use crate::socket::Socket;
@@ -71,8 +71,15 @@ impl Gateways {
 
 impl Gateway {
     fn new(scenario: &Scenario, name: &str, gateway: &ekiden_scenario::Gateway, sockets: &[Socket]) -> Self {
-        let settings =
-            BalanceSettings { repeats: gateway.repeats, part: gateway.part.as_f64(), ..BalanceSettings::default() };
+        let settings = BalanceSettings {
+            repeats: gateway.repeats,
+            part: gateway.part.as_f64(),
+            flow: match gateway.observes {
+                ObservedFlow::Acknowledged => Flow::Acknowledged,
+                ObservedFlow::Sent => Flow::Sent,
+            },
+            ..BalanceSettings::default()
+        };
         let mut made = Self {
             name: name.into(),
             node: node_number(scenario, &gateway.node),

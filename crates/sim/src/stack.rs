@@ -56,6 +56,7 @@ impl Stack {
             Profile::Linux => TcpSettings::linux(),
             Profile::Rfc => TcpSettings::rfc(),
             Profile::Ns2 => TcpSettings::ns2(),
+            Profile::Ns2Bitcp => TcpSettings::ns2_bitcp(),
             Profile::Ns2Linux => TcpSettings::ns2_linux(),
             Profile::Opnet => TcpSettings::opnet(),
         };

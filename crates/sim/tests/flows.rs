@@ -102,7 +102,7 @@ proptest! {
         delay_ms in 0u32..100,
         queue in 2_000u32..200_000,
         sack: bool,
-        profile in prop::sample::select(vec!["linux", "rfc", "ns2", "ns2_linux", "opnet"]),
+        profile in prop::sample::select(vec!["linux", "rfc", "ns2", "ns2_bitcp", "ns2_linux", "opnet"]),
         congestion in prop::sample::select(vec!["reno", "cubic", "bic", "ekiden_hstcp", "ekiden_ghstcp", "ekiden_bic"]),
         via in prop::sample::select(vec!["", "via = [\"p\"]", "via = [\"p\", \"q\"]"]),
     ) {

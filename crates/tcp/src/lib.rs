@@ -48,5 +48,5 @@ pub use connection::{Connection, Transmit};
 pub use info::TcpInfo;
 pub use receiver::Accepted;
 pub use reset::reset_for;
-pub use settings::{Counting, Idle, PartialAcks, Pipe, Reduction, Rto, TcpSettings};
+pub use settings::{Counting, Halves, Idle, PartialAcks, Pipe, Reduction, Rto, TcpSettings};
 pub use state::{Failure, State};

@@ -63,9 +63,8 @@ pub struct TcpSettings {
     /// which lowers the window from its current value, as in ns-2's `LinuxTcpAgent::tcp_fastretrans_alert`. Otherwise the
     /// lost segments are only sent again.
     pub reduces_after_timeout: bool,
-    /// Whether a loss in slow start and a timeout halve the window whatever the congestion control says, as in ns-2's
-    /// `TcpAgent::slowdown` and `timeout`. Other stacks leave it to the congestion control.
-    pub halves_in_slow_start: bool,
+    /// Which reductions halve the window whatever the congestion control says.
+    pub halves: Halves,
     /// Whether the congestion window grows only while it limits the sender (RFC 7661; Linux).
     pub window_validation: bool,
     /// What becomes of the congestion window while a connection is idle for longer than RTO.
@@ -109,6 +108,17 @@ pub enum Counting {
     Covered,
     /// The segments of which it is the first to tell that they have arrived, as in Linux (`tcp_newly_delivered`).
     Delivered,
+}
+
+/// Which reductions halve the window whatever the congestion control says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Halves {
+    /// None.
+    Never,
+    /// Those by a timeout.
+    AtTimeouts,
+    /// These, and those by a loss in slow start, as in ns-2's `TcpAgent::slowdown`.
+    InSlowStartToo,
 }
 
 /// What becomes of the congestion window while a connection is idle for longer than RTO.
@@ -202,7 +212,7 @@ impl TcpSettings {
             timeout_reduces_again: true,
             every_timeout_reduces: false,
             reduces_after_timeout: false,
-            halves_in_slow_start: false,
+            halves: Halves::Never,
             window_validation: true,
             idle: Idle::Restarts,
             retransmits_within_window: false,
@@ -260,7 +270,7 @@ impl TcpSettings {
             pipe: Pipe::Acknowledgements,
             timeout_forgets_sack: true,
             every_timeout_reduces: true,
-            halves_in_slow_start: true,
+            halves: Halves::InSlowStartToo,
             window_validation: false,
             idle: Idle::Keeps,
             nagle: false,
@@ -271,8 +281,16 @@ impl TcpSettings {
         }
     }
 
+    /// Sack1 with the patch of BIC's authors for ns-2.26 (2003), as far as it is known: losses in slow start reduce as BIC says too,
+    /// as in the pseudo-code of BIC's paper, and the least retransmission timeout is ns-2's until October 2004.
+    /// docs/measurements/s2.md says what is known.
+    pub fn ns2_bitcp() -> Self {
+        let ns2 = Self::ns2();
+        Self { halves: Halves::AtTimeouts, rto: Rto { least: Time::secs(1), ..ns2.rto }, ..ns2 }
+    }
+
     /// ns-2's agent Linux: TCP-Linux (Wei and Cao, "NS-2 TCP-Linux: an NS-2 TCP Implementation with Congestion Control
-    /// Algorithms from Linux", WNS2 2006), the one agent of ns-2 that has BIC. It keeps SACK information after a timeout and finds lost
+    /// Algorithms from Linux", WNS2 2006), the one agent that has BIC in ns-2 as it is released. It keeps SACK information after a timeout and finds lost
     /// retransmissions, leaves reductions to the congestion control, and begins a new recovery after a timeout with whatever
     /// window it has by then. Its rate halving is not imitated.
     pub fn ns2_linux() -> Self {
@@ -282,7 +300,7 @@ impl TcpSettings {
             lost_retransmissions: true,
             doubts_early_acks: false,
             reduces_after_timeout: true,
-            halves_in_slow_start: false,
+            halves: Halves::Never,
             window_validation: true,
             every_ack_restarts_timer: true,
             ..Self::ns2()

@@ -6,7 +6,7 @@ use ekiden_congestion::{CongestionControl, Window};
 use ekiden_units::Time;
 
 use crate::scoreboard::AckSummary;
-use crate::settings::{Counting, Idle, TcpSettings};
+use crate::settings::{Counting, Halves, Idle, TcpSettings};
 
 pub(crate) struct CongestionWindow {
     window: Window,
@@ -20,8 +20,8 @@ pub(crate) struct CongestionWindow {
     is_after_timeout: bool,
     /// [`TcpSettings::idle`].
     idle: Idle,
-    /// [`TcpSettings::halves_in_slow_start`].
-    halves_in_slow_start: bool,
+    /// [`TcpSettings::halves`].
+    halves: Halves,
     /// The congestion window, and nothing else, stopped the last sending (Linux: `is_cwnd_limited`).
     is_cwnd_limited: bool,
     /// The most that was outstanding in the last window of data.
@@ -40,7 +40,7 @@ impl CongestionWindow {
             counting: settings.counting,
             is_after_timeout: false,
             idle: settings.idle,
-            halves_in_slow_start: settings.halves_in_slow_start,
+            halves: settings.halves,
             is_cwnd_limited: false,
             most_out: 0,
             most_out_end: 0,
@@ -109,7 +109,12 @@ impl CongestionWindow {
         let flight = self.window.cwnd.min(outstanding);
         let in_slow_start = self.is_in_slow_start();
         self.window.ssthresh = self.control.on_loss(flight);
-        if self.halves_in_slow_start && (in_slow_start || by_timeout) {
+        let halves = match self.halves {
+            Halves::Never => false,
+            Halves::AtTimeouts => by_timeout,
+            Halves::InSlowStartToo => by_timeout || in_slow_start,
+        };
+        if halves {
             self.window.ssthresh = (flight / 2).max(2);
         }
         self.window.cwnd_cnt = 0;
@@ -199,6 +204,22 @@ mod tests {
         let mut window = CongestionWindow::new(&TcpSettings::rfc(), Box::new(Counter(Arc::clone(&count))));
         window.on_idle(Time::ms(500), Time::ms(300));
         assert_eq!(count.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn who_decides_a_reduction() {
+        // 80 segments in slow start: BIC leaves seven eighths, ns-2's `TcpAgent::slowdown` half.
+        let tunables = &Arc::new(Tunables::new(&CongestionParameters::default()).unwrap());
+        for (settings, after_loss, after_timeout) in
+            [(TcpSettings::ns2(), 40, 40), (TcpSettings::ns2_bitcp(), 70, 40), (TcpSettings::rfc(), 70, 70)]
+        {
+            for (by_timeout, expected) in [(false, after_loss), (true, after_timeout)] {
+                let mut window = CongestionWindow::new(&settings, control("ekiden_bic", tunables).unwrap());
+                window.window.cwnd = 80;
+                window.reduce(80, by_timeout);
+                assert_eq!(window.ssthresh(), expected, "{:?}, timeout: {by_timeout}", settings.halves);
+            }
+        }
     }
 
     #[test]

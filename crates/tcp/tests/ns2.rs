@@ -25,9 +25,14 @@ fn half_lost(settings: &TcpSettings, window: u32) -> Bench {
 #[test]
 fn the_acknowledgement_of_the_syn_does_not_open_the_window() {
     // RFC 5681, section 3.1, also for those whose windows grow whether used or not.
-    for settings in
-        [TcpSettings::ns2(), TcpSettings::ns2_linux(), TcpSettings::opnet(), TcpSettings::rfc(), TcpSettings::linux()]
-    {
+    for settings in [
+        TcpSettings::ns2(),
+        TcpSettings::ns2_bitcp(),
+        TcpSettings::ns2_linux(),
+        TcpSettings::opnet(),
+        TcpSettings::rfc(),
+        TcpSettings::linux(),
+    ] {
         let bench = Bench::established(&plain(settings.clone()));
         assert_eq!(bench.end.info().cwnd, settings.initial_window);
     }

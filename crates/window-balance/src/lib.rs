@@ -66,11 +66,22 @@ pub struct BalanceSettings {
     /// The group is released if the streams that throttle it are silent for this long. The default is longer than a
     /// retransmission timeout and the two that follow it, at a round trip of a second.
     pub idle: Duration,
+    /// What the flow is. The paper leaves it open.
+    pub flow: Flow,
+}
+
+/// What a stream's flow is, of which throttling leaves a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Flow {
+    /// The bytes acknowledged in a round trip: what the path delivers.
+    Acknowledged,
+    /// The new data sent in a round trip: in slow start twice as much.
+    Sent,
 }
 
 impl Default for BalanceSettings {
     fn default() -> Self {
-        Self { repeats: 100, part: 0.8, idle: Duration::from_secs(10) }
+        Self { repeats: 100, part: 0.8, idle: Duration::from_secs(10), flow: Flow::Acknowledged }
     }
 }
 
@@ -89,6 +100,7 @@ impl StreamGroup {
             repeats: settings.repeats.max(1),
             part: (settings.part.clamp(0.0, 1.0) * 65_536.0).round() as u32,
             idle_us: u64::try_from(settings.idle.as_micros()).unwrap_or(u64::MAX),
+            of_sent: (settings.flow == Flow::Sent).into(),
         };
         Self { settings, state: native::Group::default(), streams: BTreeMap::new() }
     }
@@ -111,9 +123,9 @@ impl StreamGroup {
         self.state.throttling
     }
 
-    /// The stream's flow: bytes acknowledged in the current or last round trip; `None` while unknown.
+    /// The stream's flow: bytes of the current or last round trip; `None` while unknown.
     pub fn flow(&self, stream: u32) -> Option<u32> {
-        self.streams.get(&stream).map(native::flow).filter(|flow| *flow != 0)
+        self.streams.get(&stream).map(|stream| native::flow(&self.settings, stream)).filter(|flow| *flow != 0)
     }
 
     /// The stream's round-trip time between gateway and receiver, in microseconds; `None` while unknown.

@@ -7,7 +7,10 @@ ekb_u32 ekiden_window_balance_observe(const struct ekb_settings *settings, struc
 	return ekb_observe(settings, group, stream, index, packet);
 }
 
-ekb_u32 ekiden_window_balance_flow(const struct ekb_stream *stream) { return ekb_flow(stream); }
+ekb_u32 ekiden_window_balance_flow(const struct ekb_settings *settings, const struct ekb_stream *stream)
+{
+	return ekb_flow(settings, stream);
+}
 
 /* The sizes of the structures above, in the order of their declaration. */
 void ekiden_window_balance_sizes(ekb_u64 sizes[4])

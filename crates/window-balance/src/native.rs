@@ -11,6 +11,8 @@ pub(crate) struct Settings {
     /// In 65536ths.
     pub part: u32,
     pub idle_us: u64,
+    /// 1 or 0.
+    pub of_sent: u32,
 }
 
 /// `struct ekb_group`.
@@ -29,6 +31,7 @@ pub(crate) struct Group {
 pub(crate) struct Stream {
     round_us: u64,
     round_ack: u32,
+    round_sent: u32,
     round_end: u32,
     pub rtt_us: u32,
     flow: u32,
@@ -53,7 +56,7 @@ unsafe extern "C" {
         index: u32,
         packet: &Packet,
     ) -> u32;
-    safe fn ekiden_window_balance_flow(stream: &Stream) -> u32;
+    safe fn ekiden_window_balance_flow(settings: &Settings, stream: &Stream) -> u32;
     #[cfg(test)]
     safe fn ekiden_window_balance_sizes(sizes: &mut [u64; 4]);
 }
@@ -62,8 +65,8 @@ pub(crate) fn observe(settings: &Settings, group: &mut Group, stream: &mut Strea
     ekiden_window_balance_observe(settings, group, stream, index, packet)
 }
 
-pub(crate) fn flow(stream: &Stream) -> u32 {
-    ekiden_window_balance_flow(stream)
+pub(crate) fn flow(settings: &Settings, stream: &Stream) -> u32 {
+    ekiden_window_balance_flow(settings, stream)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Gateway, RTT_US, SCALE, SEGMENT, Stream, WINDOW, throttled};
-use ekiden_window_balance::{BalanceSettings, Packet, flags};
+use ekiden_window_balance::{BalanceSettings, Flow, Packet, flags};
 
 /// Three streams with 150, 40 and 5 segments in flight, the first of which has lost something.
 fn group() -> (Gateway, [Stream; 3]) {
@@ -160,7 +160,9 @@ fn nothing_is_outstanding_of_data_that_went_another_way() {
 
 #[test]
 fn the_number_of_repetitions_can_be_chosen() {
-    let mut gateway = Gateway::with(BalanceSettings { repeats: 3, part: 0.5, idle: Duration::from_secs(1) });
+    let settings =
+        BalanceSettings { repeats: 3, part: 0.5, idle: Duration::from_secs(1), ..BalanceSettings::default() };
+    let mut gateway = Gateway::with(settings);
     let stream = gateway.running(1, 10);
     assert_eq!(gateway.duplicates(&stream, 2), None);
     assert_eq!(gateway.duplicate(&stream), Some(625), "half of 10,000 bytes, in eights");
@@ -320,4 +322,24 @@ fn windows_are_rounded_to_the_scale() {
     assert_eq!(field(4, 14, WINDOW), Some(1), "0.2");
     assert_eq!(field(4, 14, 1), None);
     assert_eq!(field(100, 0, WINDOW), None, "80,000 bytes are more than the window");
+}
+
+#[test]
+fn in_slow_start_what_is_sent_is_twice_what_is_acknowledged() {
+    let flows = [Flow::Acknowledged, Flow::Sent].map(|flow| {
+        let mut gateway = Gateway::with(BalanceSettings { flow, ..BalanceSettings::default() });
+        let mut stream = gateway.running(7, 50);
+        let steady = gateway.group.flow(7).unwrap();
+        // Two round trips; each acknowledgement lets two segments go.
+        for _ in 0..150 {
+            gateway.now_us += RTT_US / 100;
+            gateway.ack(&mut stream, 1);
+            gateway.send(&mut stream);
+            gateway.send(&mut stream);
+        }
+        (steady, gateway.group.flow(7).unwrap())
+    });
+    assert_eq!(flows.map(|(steady, _)| steady), [50 * SEGMENT; 2]);
+    // The round ends with the acknowledgement that covers its first segment, and this one lets two more go.
+    assert_eq!(flows.map(|(_, doubling)| doubling), [99 * SEGMENT, 200 * SEGMENT]);
 }

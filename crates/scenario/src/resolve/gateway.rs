@@ -7,11 +7,12 @@ use indexmap::IndexMap;
 
 use super::checker::Checker;
 use crate::raw::{Named, RawGateway, RawNode};
-use crate::{Error, Flow, Gateway, Scenario};
+use crate::{Error, Flow, Gateway, ObservedFlow, Scenario};
 
 /// S2, chapter 3, as the next.
 const DEFAULT_REPEATS: u32 = 100;
 const DEFAULT_PART: Fraction = Fraction(800_000_000);
+const DEFAULT_OBSERVES: ObservedFlow = ObservedFlow::Acknowledged;
 const DEFAULT_ENABLED: bool = true;
 
 const REPEATS: RangeInclusive<u32> = 1..=100_000;
@@ -53,6 +54,7 @@ impl Checker<'_> {
                 flows: gateway.flows.iter().map(|flow| flow.get_ref().clone()).collect(),
                 repeats: self.within("repeats", &gateway.repeats, DEFAULT_REPEATS, &REPEATS)?,
                 part: self.within("part", &gateway.part, DEFAULT_PART, &PARTS)?,
+                observes: gateway.observes.unwrap_or(DEFAULT_OBSERVES),
                 enabled: gateway.enabled.unwrap_or(DEFAULT_ENABLED),
             };
             gateways.insert(name.get_ref().clone(), resolved);

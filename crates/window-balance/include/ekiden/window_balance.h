@@ -15,13 +15,13 @@
  * from the last one's: receivers adjust their window while they hold data behind a gap, and senders with SACK accept that. An
  * ACK with a window of 0 is no repetition: it answers a zero-window probe. The first ACK with a number does not count.
  *
- * The flow is the bytes acknowledged during one round trip, so it compares with a window. It is what the path delivered, not
- * what was sent, which in slow start is twice as much. A round begins with a data segment that passes and ends
- * with the ACK that covers it, so it lasts one round trip between gateway and receiver and needs no timer. After a
- * retransmission within the round, which then lasts longer while the ACK number jumps, the bytes are scaled to the length of
- * the last round without one. "Just before" is the last complete round when throttling began, or the bytes acknowledged
- * since then if they are more: in slow start each round has twice the bytes of the last. A stream keeps its first limit while
- * the group is throttled.
+ * The flow is the bytes acknowledged during one round trip, so it compares with a window. It is what the path delivered. With
+ * `of_sent` it is the new data that the sender sent during one round trip, which in slow start is twice as much. A round begins
+ * with a data segment that passes and ends with the ACK that covers it, so it lasts one round trip between gateway and receiver
+ * and needs no timer. After a retransmission within the round, which then lasts longer while the ACK number jumps, the bytes are
+ * scaled to the length of the last round without one. "Just before" is the last complete round when throttling began, or the
+ * bytes since then if they are more: in slow start each round has twice the bytes of the last. A stream keeps its first limit
+ * while the group is throttled.
  *
  * A window is never raised, and never lowered below the largest segment seen, which a sender needs to go on. Streams keep
  * their window if their window scale (RFC 7323) is unknown, because the gateway did not see their SYNs, or if their flow is
@@ -59,6 +59,7 @@ struct ekb_settings {
 	ekb_u32 repeats; /* of one ACK number that throttle the group; at least 1 */
 	ekb_u32 part; /* of the flow that is left, in 65536ths */
 	ekb_u64 idle_us; /* silence of the streams that cause throttling after which it ends */
+	ekb_u32 of_sent; /* 1: the flow is the data that passes; 0: what is acknowledged */
 };
 
 /* A packet of one of the group's streams. */
@@ -95,9 +96,10 @@ enum ekb_seen {
 struct ekb_stream {
 	ekb_u64 round_us; /* when the round began */
 	ekb_u32 round_ack; /* the ACK number then */
+	ekb_u32 round_sent; /* where the data that had passed ended then */
 	ekb_u32 round_end; /* the ACK number that ends it */
 	ekb_u32 rtt_us; /* of the last round without retransmission; 0: there was none */
-	ekb_u32 flow; /* bytes acknowledged in the last round; 0: there was none with data */
+	ekb_u32 flow; /* bytes of the last round; 0: there was none with data */
 	ekb_u32 ack; /* the largest from the receiver */
 	ekb_u32 sent; /* behind the last byte that passed */
 	ekb_u32 fin; /* behind the sender's FIN */
@@ -144,14 +146,20 @@ EKB_FN void ekb_end(struct ekb_group *group, struct ekb_stream *stream)
 	__builtin_memset(stream, 0, sizeof(*stream));
 }
 
-/* The flow: bytes acknowledged per round trip; 0: unknown. */
-EKB_FN ekb_u32 ekb_flow(const struct ekb_stream *stream)
+/* Bytes of this round. */
+EKB_FN ekb_u32 ekb_since(const struct ekb_settings *settings, const struct ekb_stream *stream)
+{
+	return settings->of_sent ? stream->sent - stream->round_sent : stream->ack - stream->round_ack;
+}
+
+/* The flow: bytes per round trip; 0: unknown. */
+EKB_FN ekb_u32 ekb_flow(const struct ekb_settings *settings, const struct ekb_stream *stream)
 {
 	ekb_u32 since;
 
 	if (!stream->flow || !(stream->seen & EKB_IN_ROUND) || (stream->seen & EKB_RESENT))
 		return stream->flow;
-	since = stream->ack - stream->round_ack;
+	since = ekb_since(settings, stream);
 	return since > stream->flow ? since : stream->flow;
 }
 
@@ -163,7 +171,7 @@ EKB_FN void ekb_limit(const struct ekb_settings *settings, const struct ekb_grou
 	if (!group->stalled || stream->limited_in == group->throttling)
 		return;
 	stream->limited_in = group->throttling;
-	limit = ((ekb_u64)ekb_flow(stream) * settings->part) >> 16;
+	limit = ((ekb_u64)ekb_flow(settings, stream) * settings->part) >> 16;
 	if (limit > 0xffffffffu)
 		limit = 0xffffffffu;
 	if (stream->flow && !limit)
@@ -206,7 +214,7 @@ EKB_FN void ekb_learn_scale(struct ekb_stream *stream, const struct ekb_packet *
 /* From the sender. */
 EKB_FN void ekb_sent(struct ekb_stream *stream, const struct ekb_packet *packet)
 {
-	ekb_u32 end = packet->seq + packet->length + !!(packet->flags & EKB_SYN) + !!(packet->flags & EKB_FIN);
+	ekb_u32 end = packet->seq + packet->length + !!(packet->flags & EKB_SYN) + !!(packet->flags & EKB_FIN), before;
 
 	if (end == packet->seq)
 		return;
@@ -225,6 +233,7 @@ EKB_FN void ekb_sent(struct ekb_stream *stream, const struct ekb_packet *packet)
 		stream->seen |= EKB_RESENT;
 	if (!ekb_after(end, stream->sent))
 		return;
+	before = stream->sent;
 	stream->sent = end;
 	if (stream->seen & EKB_IN_ROUND)
 		return;
@@ -232,13 +241,14 @@ EKB_FN void ekb_sent(struct ekb_stream *stream, const struct ekb_packet *packet)
 	stream->seen &= ~(ekb_u32)EKB_RESENT;
 	stream->round_us = packet->time_us;
 	stream->round_ack = stream->ack;
+	stream->round_sent = before;
 	stream->round_end = end;
 }
 
-EKB_FN void ekb_end_round(struct ekb_stream *stream, ekb_u64 now_us)
+EKB_FN void ekb_end_round(const struct ekb_settings *settings, struct ekb_stream *stream, ekb_u64 now_us)
 {
 	ekb_u64 lasted = now_us > stream->round_us ? now_us - stream->round_us : 1;
-	ekb_u64 bytes = stream->ack - stream->round_ack;
+	ekb_u64 bytes = ekb_since(settings, stream);
 
 	stream->seen &= ~(ekb_u32)EKB_IN_ROUND;
 	if (!(stream->seen & EKB_RESENT))
@@ -270,7 +280,7 @@ EKB_FN void ekb_acked(const struct ekb_settings *settings, struct ekb_group *gro
 		if (ekb_after(stream->ack, stream->sent))
 			stream->sent = stream->ack;
 		if ((stream->seen & EKB_IN_ROUND) && !ekb_after(stream->round_end, stream->ack))
-			ekb_end_round(stream, packet->time_us);
+			ekb_end_round(settings, stream, packet->time_us);
 		if ((stream->seen & EKB_FIN_SENT) && !ekb_after(stream->fin, stream->ack))
 			ekb_end(group, stream);
 		return;

@@ -62,6 +62,7 @@ pub(crate) struct Receiver {
     ack_every: u32,
     ack_delay: Time,
     acks_by_clock: bool,
+    acks_wait_for_reader: bool,
     /// The largest segment seen: the peer's effective MSS.
     largest: u64,
     sack: bool,
@@ -113,6 +114,7 @@ impl Receiver {
             ack_every: settings.ack_every,
             ack_delay: settings.ack_delay,
             acks_by_clock: settings.acks_by_clock,
+            acks_wait_for_reader: settings.acks_wait_for_reader,
             largest: 1,
             sack,
             timestamp: None,
@@ -252,7 +254,7 @@ impl Receiver {
         if self.quick_acks > 0 {
             self.quick_acks -= 1;
             self.ack_now = true;
-        } else if self.next - self.acked > u64::from(self.ack_every - 1) * self.largest {
+        } else if self.covers_enough() && !self.waits_for_reader() {
             self.ack_now = true;
         } else if self.ack_at.is_none() {
             self.ack_at = Some(match self.acks_by_clock {
@@ -260,6 +262,16 @@ impl Receiver {
                 false => now + self.ack_delay,
             });
         }
+    }
+
+    /// Whether an acknowledgement would cover as many segments as one may.
+    fn covers_enough(&self) -> bool {
+        self.next - self.acked > u64::from(self.ack_every - 1) * self.largest
+    }
+
+    /// Whether an acknowledgement waits for the application: it would move the window's right edge by less than it acknowledges.
+    fn waits_for_reader(&self) -> bool {
+        self.acks_wait_for_reader && (self.read + self.buffer).saturating_sub(self.next) < self.edge - self.acked
     }
 
     /// Bytes in order that the application has not taken.
@@ -272,6 +284,7 @@ impl Receiver {
     pub fn read(&mut self, bytes: u64) -> u64 {
         let taken = bytes.min(self.readable());
         self.read += taken;
+        self.ack_now |= taken > 0 && self.acks_wait_for_reader && self.covers_enough();
         let opened = (self.read + self.buffer).saturating_sub(self.edge);
         // Twice the step that silly window avoidance requires: ordinary acknowledgements announce smaller steps.
         if self.end.is_none() && opened >= (2 * self.largest).min(self.buffer / 2) && opened > 0 && self.is_tight() {

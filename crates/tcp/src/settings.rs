@@ -94,6 +94,10 @@ pub struct TcpSettings {
     pub acks_by_clock: bool,
     /// How many segments at the start of a connection are acknowledged one by one: Linux's quick ACKs.
     pub quick_acks: u32,
+    /// Whether an acknowledgement that is due waits, up to `ack_delay`, for the application to take what has arrived, unless the
+    /// window's right edge moves with it, as in Linux (`__tcp_ack_snd_check`, `__tcp_cleanup_rbuf`). So the peer of a program that
+    /// reads late sees longer round trips.
+    pub acks_wait_for_reader: bool,
     /// How long the end that closed first stays in TIME-WAIT: twice the MSL (RFC 9293, section 3.4.2).
     pub time_wait: Time,
 }
@@ -233,6 +237,7 @@ impl TcpSettings {
             ack_delay: Time::ms(200),
             acks_by_clock: false,
             quick_acks: 0,
+            acks_wait_for_reader: false,
             time_wait: Time::secs(240),
         }
     }
@@ -255,6 +260,7 @@ impl TcpSettings {
             rto: Rto { least: Time::ms(200), most: Time::secs(120), least_bounds_variance: true, ..Self::rfc().rto },
             ack_delay: Time::ms(40),
             quick_acks: 16,
+            acks_wait_for_reader: true,
             time_wait: Time::secs(60),
             ..Self::rfc()
         }

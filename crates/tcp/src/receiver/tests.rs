@@ -231,3 +231,54 @@ proptest! {
         prop_assert_eq!(receiver.readable(), if alone { 300 } else { 400 });
     }
 }
+
+/// With a buffer of 4,000 bytes that is advertised whole, and every second segment acknowledged, at the latest after 40 ms.
+fn linux_receiver() -> Receiver {
+    let settings = TcpSettings { receive_buffer: 4000, autotunes_window: false, quick_acks: 0, ..TcpSettings::linux() };
+    let mut receiver = Receiver::new(&settings, FIRST, false, true);
+    acknowledgement(&mut receiver, false);
+    receiver
+}
+
+#[test]
+fn an_acknowledgement_waits_for_an_application_that_reads_late() {
+    let mut receiver = linux_receiver();
+    let now = Time::ms(7);
+    for start in [1, 501, 1001] {
+        receiver.take(now, &data(start, 500, false));
+        assert!(!receiver.ack_is_due(now));
+    }
+    // It takes a little: what has arrived is acknowledged, though the window opens by less than that.
+    receiver.read(100);
+    assert!(receiver.ack_is_due(now));
+    assert_eq!(acknowledgement(&mut receiver, false).ack, Some(FIRST + 1501));
+    // It takes nothing: the delayed acknowledgement goes out in time.
+    receiver.take(now, &data(1501, 500, false));
+    receiver.take(now, &data(2001, 500, false));
+    assert!(!receiver.ack_is_due(now));
+    assert!(receiver.ack_is_due(now + Time::ms(40)));
+}
+
+#[test]
+fn an_application_that_reads_at_once_delays_no_acknowledgement() {
+    let mut receiver = linux_receiver();
+    let now = Time::ms(7);
+    receiver.take(now, &data(1, 500, false));
+    receiver.read(u64::MAX);
+    assert!(!receiver.ack_is_due(now));
+    receiver.take(now, &data(501, 500, false));
+    receiver.read(u64::MAX);
+    assert!(receiver.ack_is_due(now));
+}
+
+#[test]
+fn without_linux_every_second_segment_is_acknowledged_whoever_reads() {
+    let settings = TcpSettings { receive_buffer: 4000, ..TcpSettings::rfc() };
+    let mut receiver = Receiver::new(&settings, FIRST, false, true);
+    acknowledgement(&mut receiver, false);
+    let now = Time::ms(7);
+    receiver.take(now, &data(1, 500, false));
+    assert!(!receiver.ack_is_due(now));
+    receiver.take(now, &data(501, 500, false));
+    assert!(receiver.ack_is_due(now));
+}

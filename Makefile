@@ -58,7 +58,7 @@ bench-sim:
 bench-s0: release
 	bench/experiments/s0/run
 
-# S1's figures and claims, simulated: two minutes.
+# S1's figures and claims, simulated: three minutes. Continues where it was interrupted.
 bench-s1: release
 	bench/experiments/s1/run
 

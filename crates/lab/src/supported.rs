@@ -27,12 +27,18 @@ pub fn check_supported(scenario: &Scenario) -> Result<(), Error> {
     if let Some((name, _)) = scenario.nodes.iter().find(|(_, node)| node.tcp.rtt_per_window == Some(true)) {
         return only_simulated(format!("node.{name}.tcp.rtt_per_window"), "set it to false");
     }
+    if let Some((name, _)) = scenario.nodes.iter().find(|(_, node)| node.tcp.initial_ssthresh.is_some()) {
+        return only_simulated(format!("node.{name}.tcp.initial_ssthresh"), "leave it out");
+    }
     for (name, link) in &scenario.links {
         check_link(name, link)?;
     }
     chains(scenario)?;
     if let Some((name, _)) = scenario.flows.iter().find(|(_, flow)| flow.parallel > PARALLEL_MOST) {
         return only_simulated(format!("flow.{name}.parallel"), format!("set it to {PARALLEL_MOST} at most"));
+    }
+    if let Some((name, _)) = scenario.flows.iter().find(|(_, flow)| flow.file.is_some()) {
+        return only_simulated(format!("flow.{name}.file"), "leave it out");
     }
     if let Some(name) = scenario.tunnels.keys().next() {
         return only_simulated(format!("tunnel.{name}"), "leave the tunnel out");
@@ -116,9 +122,13 @@ rate = "1Gbit/s"
 from = "a"
 to = "b"
 duration = "1s"
+[flow.balanced]
+from = "a"
+to = "b"
+duration = "1s"
 [gateway.g]
 node = "r"
-flows = ["bulk"]
+flows = ["balanced"]
 enabled = false
 "#;
     const TUNNEL: &str = "[tunnel.t]\nends = [\"r\", \"s\"]\n";
@@ -139,10 +149,12 @@ enabled = false
 
     #[test]
     fn what_only_the_simulator_can_do_is_refused_with_its_key_and_what_to_do() {
-        let refused: [(&str, &[&str], &str, &str); 9] = [
+        let refused: [(&str, &[&str], &str, &str); 11] = [
             ("", &["tcp.profile=ns2"], "node.a.tcp.profile: ", "set it to \"linux\""),
             ("", &["node.b.tcp.profile=rfc"], "node.b.tcp.profile: ", "set it to \"linux\""),
             ("", &["tcp.rtt_per_window=true"], "node.a.tcp.rtt_per_window: ", "set it to false"),
+            ("", &["tcp.initial_ssthresh=65535B"], "node.a.tcp.initial_ssthresh: ", "leave it out"),
+            ("", &["flow.bulk.file=8MB"], "flow.bulk.file: ", "leave it out"),
             ("", &["link.rs.discipline=codel"], "link.rs.discipline: ", "set it to \"drop_tail\""),
             ("", &["link.rs.loss=1%", "link.rs.loss_burst=4"], "link.rs.loss_burst: ", "set it to 1"),
             ("", &["link.rs.mtu=9001"], "link.rs.mtu: ", "9000 or less"),

@@ -78,8 +78,8 @@ impl Scenario {
         Self::load_with(path, &Point::default())
     }
 
-    /// Reads a scenario file and gives some of its keys other values. Setting a flow's `bytes` takes its `duration`
-    /// and `end` away, and setting its `duration` its `bytes`.
+    /// Reads a scenario file and gives some of its keys other values. Setting a flow's `bytes` takes its `duration`,
+    /// `end` and `file` away, and setting its `duration` its `bytes`.
     ///
     /// # Errors
     /// As [`Scenario::load`] for the file as it stands; [`Error::Set`] if it has no such key, node, link or other

@@ -53,6 +53,9 @@ pub struct Tcp {
     /// Initial congestion window in segments; `None` leaves the profile's (Linux: 10, RFC 6928).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initial_window: Option<u32>,
+    /// The initial slow start threshold; `None`: none (RFC 5681, section 3.1; RFC 2001: 65,535 bytes).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub initial_ssthresh: Option<Bytes>,
     /// The least retransmission timeout; `None` leaves the profile's (Linux: 200 ms; RFC 6298: 1 s).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rto_min: Option<Time>,

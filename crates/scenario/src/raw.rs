@@ -97,6 +97,7 @@ pub(crate) struct RawTcp {
     pub timestamps: Option<bool>,
     pub window_scaling: Option<bool>,
     pub initial_window: Option<Spanned<u32>>,
+    pub initial_ssthresh: Option<Spanned<Bytes>>,
     pub rto_min: Option<Spanned<Time>>,
     pub rtt_per_window: Option<bool>,
 }
@@ -123,6 +124,7 @@ pub(crate) struct RawFlow {
     pub to: Spanned<String>,
     pub bytes: Option<Spanned<Bytes>>,
     pub duration: Option<Spanned<Time>>,
+    pub file: Option<Spanned<Bytes>>,
     pub end: Option<Spanned<FlowEnd>>,
     pub start: Option<Spanned<Time>>,
     #[serde(default)]

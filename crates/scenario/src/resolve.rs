@@ -33,6 +33,7 @@ fn default_tcp() -> Tcp {
         timestamps: true,
         window_scaling: true,
         initial_window: None,
+        initial_ssthresh: None,
         rto_min: None,
         rtt_per_window: None,
     }
@@ -60,6 +61,7 @@ const DURATIONS: RangeInclusive<Time> = Time::ms(1)..=Time::secs(86_400);
 const STARTS: RangeInclusive<Time> = Time(0)..=Time::secs(86_400);
 const PARALLEL: RangeInclusive<u32> = 1..=100_000;
 const INITIAL_WINDOWS: RangeInclusive<u32> = 1..=1_000;
+const INITIAL_SSTHRESHS: RangeInclusive<Bytes> = Bytes::kib(1)..=Bytes::mib(1024);
 const RTO_MINS: RangeInclusive<Time> = Time::ms(1)..=Time::secs(60);
 const NODES_MOST: usize = 250;
 
@@ -134,6 +136,10 @@ impl Checker<'_> {
             Some(_) => Some(self.within("initial_window", &raw.initial_window, 1, &INITIAL_WINDOWS)?),
             None => base.initial_window,
         };
+        let initial_ssthresh = match &raw.initial_ssthresh {
+            Some(_) => Some(self.within("initial_ssthresh", &raw.initial_ssthresh, Bytes(0), &INITIAL_SSTHRESHS)?),
+            None => base.initial_ssthresh,
+        };
         let rto_min = match &raw.rto_min {
             Some(_) => Some(self.within("rto_min", &raw.rto_min, Time(0), &RTO_MINS)?),
             None => base.rto_min,
@@ -147,6 +153,7 @@ impl Checker<'_> {
             timestamps: raw.timestamps.unwrap_or(base.timestamps),
             window_scaling: raw.window_scaling.unwrap_or(base.window_scaling),
             initial_window,
+            initial_ssthresh,
             rto_min,
             rtt_per_window: raw.rtt_per_window.or(base.rtt_per_window),
         })
@@ -261,12 +268,22 @@ impl Checker<'_> {
                     return Err(self.source.error(&end.span(), reason));
                 }
             };
+            let file = match &flow.file {
+                Some(_) => Some(self.within("file", &flow.file, Bytes(1), &AMOUNTS)?),
+                None => None,
+            };
+            if let (Some(file), None | Some(FlowEnd::Drain)) = (&flow.file, end) {
+                let reason =
+                    format!("flow '{}' has a 'file', and so needs a 'duration' with end = \"cut\"", name.get_ref());
+                return Err(self.source.error(&file.span(), reason));
+            }
             flows.insert(
                 name.get_ref().clone(),
                 Flow {
                     from: flow.from.get_ref().clone(),
                     to: flow.to.get_ref().clone(),
                     amount,
+                    file,
                     end,
                     start: self.within("start", &flow.start, DEFAULT_START, &STARTS)?,
                     via: flow.via.iter().map(|proxy| proxy.get_ref().clone()).collect(),

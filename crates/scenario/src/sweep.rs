@@ -223,7 +223,7 @@ fn put(file: &mut Table, key: &str, value: &str) -> Result<(), String> {
     if path[0] == "flow" {
         // A flow has one of the two; the other gives way, with what is said of it alone.
         match leaf {
-            "bytes" => drop((into.remove("duration"), into.remove("end"))),
+            "bytes" => ["duration", "end", "file"].iter().for_each(|key| drop(into.remove(*key))),
             "duration" => drop(into.remove("bytes")),
             _ => {}
         }

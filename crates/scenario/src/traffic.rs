@@ -13,6 +13,10 @@ pub struct Flow {
     /// How much, or how long.
     #[serde(flatten)]
     pub amount: Amount,
+    /// The size of the files that it sends one after another, each on a connection of its own. The next one opens when the sender
+    /// knows that the receiver has all of the one before. `None`: each connection sends as much as goes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file: Option<Bytes>,
     /// What happens when its time is over; `None` if it has a number of bytes, and so ends when all have arrived.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub end: Option<FlowEnd>,

@@ -87,6 +87,8 @@ fn every_key_arrives() {
     assert_eq!((p.profile, p.rto_min), (Profile::Rfc, Some(Time::secs(1))));
     assert_eq!((q.profile, q.rto_min), (Profile::Ns2, Some(Time::ms(300))));
     assert_eq!((p.rtt_per_window, q.rtt_per_window), (Some(true), None));
+    assert_eq!((p.initial_ssthresh, q.initial_ssthresh), (Some(Bytes(65_535)), None));
+    assert_eq!((scenario.flows["files"].file, scenario.flows["bulk-0"].file), (Some(Bytes(500_000)), None));
     let link = &scenario.links["pr"];
     assert_eq!((link.discipline, link.loss_burst, link.mtu), (Discipline::Codel, 4, 9001));
     let tunnel = &scenario.tunnels["t"];
@@ -126,6 +128,26 @@ const WRONG: &[(&str, &str, usize, &str)] = &[
     ("mtu = 1000", "loss_burst = 0", 17, "loss_burst = 0 is out of range: 1 to 100000"),
     ("mtu = 1000", "loss_burst = 1.5", 17, "invalid type"),
     ("mtu = 1000", "loss_burst = 4\nloss = \"80.1%\"", 18, "cannot come in runs of 4: at most 4 of 5 packets"),
+    (
+        "mtu = 1000",
+        "mtu = 1000\n[node.z]\ntcp.initial_ssthresh = \"1B\"",
+        19,
+        "initial_ssthresh = 1B is out of range: 1KiB",
+    ),
+    ("bytes = \"1MB\"", "bytes = \"1MB\"\nfile = \"1KB\"", 28, "needs a 'duration' with end = \"cut\""),
+    (
+        "bytes = \"1MB\"",
+        "duration = \"1s\"\nend = \"drain\"\nfile = \"1KB\"",
+        29,
+        "needs a 'duration' with end = \"cut\"",
+    ),
+    ("bytes = \"1MB\"", "duration = \"1s\"\nfile = \"0B\"", 28, "file = 0B is out of range"),
+    (
+        "bytes = \"1MB\"",
+        "duration = \"1s\"\nfile = \"1KB\"",
+        33,
+        "a gateway balances connections that are there at once",
+    ),
     ("[tunnel.t]", "[tunnel.\"a b\"]", 28, "cannot name a tunnel"),
     ("ends = [\"r\", \"t\"]", "ends = [\"r\", \"x\"]", 29, "no node 'x'"),
     ("ends = [\"r\", \"t\"]", "ends = [\"r\", \"r\"]", 29, "leads from 'r' to itself"),
@@ -208,7 +230,9 @@ fn every_sort_of_new_key_can_be_set() {
     let on_off = set(CHAIN, &["background.udp.on+background.udp.off=1ms"]).unwrap().background["udp"].on_off;
     assert_eq!(on_off, Some(OnOff { on: Time::ms(1), off: Time::ms(1) }));
     let copies = set(EVERYTHING, &["node.a.copies=5"]).unwrap();
-    assert_eq!((copies.nodes.len(), copies.links.len(), copies.flows.len()), (9, 8, 10));
+    assert_eq!((copies.nodes.len(), copies.links.len(), copies.flows.len()), (9, 8, 11));
+    let bytes = set(EVERYTHING, &["flow.files.bytes=1MB"]).unwrap();
+    assert_eq!((bytes.flows["files"].file, bytes.flows["files"].end), (None, None), "they give way");
 }
 
 #[test]

@@ -67,9 +67,9 @@ impl Capture {
         }
     }
 
-    /// Between which nodes segments go, by the socket that they go to.
+    /// Between which nodes segments go, by the socket that they go to, of sockets that are added.
     pub(crate) fn know(&mut self, ends: impl Iterator<Item = [u32; 2]>) {
-        self.segments = ends.map(|nodes| nodes.map(|node| address_of(node as usize))).collect();
+        self.segments.extend(ends.map(|nodes| nodes.map(|node| address_of(node as usize))));
     }
 
     /// A packet enters a line, before its queue. Lines have the numbers of the ends of links where packets enter them.

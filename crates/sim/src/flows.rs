@@ -25,9 +25,9 @@ pub(crate) struct Flows<'a> {
 struct Flow<'a> {
     name: Arc<str>,
     described: &'a Described,
-    /// By connection: the socket that sends and the one that receives.
-    connections: Vec<(u32, u32)>,
-    /// Connections that have not arrived to their end.
+    legs: Vec<Between>,
+    connections: Vec<Ends>,
+    /// Connections that have not arrived to their end; of a flow with files those at once.
     open: usize,
     received: u64,
     last_arrival: Time,
@@ -36,6 +36,16 @@ struct Flow<'a> {
     rtt_max_us: Option<u64>,
     /// Its time was over before all had arrived.
     is_cut: bool,
+}
+
+/// The ends of one connection of a flow.
+struct Ends {
+    /// The socket that sends.
+    source: u32,
+    /// The socket that receives.
+    sink: u32,
+    /// It has sent its file, and another connection sends the next.
+    is_followed: bool,
 }
 
 impl<'a> Flows<'a> {
@@ -51,6 +61,7 @@ impl<'a> Flows<'a> {
                     connections: (0..described.parallel)
                         .map(|_| connect(number as u32, described, &legs, sockets))
                         .collect(),
+                    legs,
                     open: described.parallel as usize,
                     received: 0,
                     last_arrival: described.start,
@@ -72,8 +83,8 @@ impl<'a> Flows<'a> {
                 Amount::Duration(duration) if cut.is_none() => Some(start + duration),
                 _ => None,
             };
-            let of_connections = flow.connections.iter().flat_map(move |(source, _)| {
-                [(start, Event::Open(*source))].into_iter().chain(stop.map(|stop| (stop, Event::Stop(*source))))
+            let of_connections = flow.connections.iter().flat_map(move |ends| {
+                [(start, Event::Open(ends.source))].into_iter().chain(stop.map(|stop| (stop, Event::Stop(ends.source))))
             });
             of_connections.chain(cut)
         })
@@ -101,8 +112,25 @@ impl<'a> Flows<'a> {
             flow.received += bytes;
             flow.last_arrival = now;
         }
+        // Behind a file comes the next, until the flow is cut.
+        let is_end = is_end && flow.described.file.is_none();
         flow.open -= usize::from(is_end);
         if is_end && flow.open == 0 { self.end(now, number, Outcome::Complete) } else { None }
+    }
+
+    /// The source has sent all of its data. If that was one of the flow's files, adds a connection for the next, and returns the
+    /// socket that is to open it.
+    pub fn follow(&mut self, number: u32, source: u32, sockets: &mut Sockets) -> Option<u32> {
+        let flow = &mut self.list[number as usize];
+        if flow.described.file.is_none() || flow.outcome.is_some() {
+            return None;
+        }
+        let sent = flow.connections.iter_mut().rev().find(|ends| ends.source == source && !ends.is_followed)?;
+        sent.is_followed = true;
+        let next = connect(number, flow.described, &flow.legs, sockets);
+        let opens = next.source;
+        flow.connections.push(next);
+        Some(opens)
     }
 
     /// A connection of a flow has failed, and the flow with it. Returns what is to be noted, unless it was over.
@@ -118,8 +146,8 @@ impl<'a> Flows<'a> {
             return None;
         }
         flow.is_cut = true;
-        let is_connected = |(source, _): &(u32, u32)| {
-            let connection = sockets.get(*source).connection.as_ref();
+        let is_connected = |ends: &Ends| {
+            let connection = sockets.get(ends.source).connection.as_ref();
             connection.is_some_and(|connection| connection.state() != State::SynSent)
         };
         let outcome = match flow.connections.iter().any(is_connected) {
@@ -129,9 +157,10 @@ impl<'a> Flows<'a> {
         self.end(now, number, outcome)
     }
 
-    /// The sockets that send a flow and those that receive it.
+    /// The sockets that send a flow and those that receive it, but for those of files that have arrived.
     pub fn ends(&self, number: u32) -> impl Iterator<Item = u32> {
-        self.list[number as usize].connections.iter().flat_map(|(source, sink)| [*source, *sink])
+        let connections = self.list[number as usize].connections.iter().filter(|ends| !ends.is_followed);
+        connections.flat_map(|ends| [ends.source, ends.sink])
     }
 
     /// Flows of which nothing arrives any more have failed. Returns what is to be noted.
@@ -161,11 +190,11 @@ impl<'a> Flows<'a> {
     /// Looks at every sender that is connected and whose flow is not over, and gives its state to `series`, if there is one.
     pub fn look(&mut self, now: Time, sockets: &Sockets, mut series: Option<&mut dyn Series>) {
         for flow in self.list.iter_mut().filter(|flow| flow.outcome.is_none()) {
-            for (connection, (source, sink)) in (0..).zip(&flow.connections) {
-                let Some(info) = sockets.get(*source).info() else { continue };
+            for (connection, ends) in (0..).zip(&flow.connections).filter(|(_, ends)| !ends.is_followed) {
+                let Some(info) = sockets.get(ends.source).info() else { continue };
                 flow.rtt_max_us = flow.rtt_max_us.max(Some(us(info.rtt)));
                 let Some(series) = &mut series else { continue };
-                if let Program::Sink { received, .. } = sockets.get(*sink).program {
+                if let Program::Sink { received, .. } = sockets.get(ends.sink).program {
                     series.sample(flow.sample(now, connection, received, &info));
                 }
             }
@@ -199,7 +228,7 @@ impl Flow<'_> {
     }
 
     fn report(&self, sockets: &Sockets) -> Report {
-        let infos: Vec<_> = self.connections.iter().filter_map(|(source, _)| sockets.get(*source).info()).collect();
+        let infos: Vec<_> = self.connections.iter().filter_map(|ends| sockets.get(ends.source).info()).collect();
         let until = self.described.cut_at().filter(|_| self.is_cut).unwrap_or(self.last_arrival);
         let duration = until.since(self.described.start);
         let goodput = (u128::from(self.received) * 8_000_000_000).checked_div(duration.0.into()).unwrap_or_default();
@@ -237,13 +266,12 @@ fn legs(scenario: &Scenario, flow: &Described, sockets: &Sockets) -> Vec<Between
     stations.windows(2).map(leg).collect()
 }
 
-/// Adds the sockets of one connection of a flow, which proxies may split into several. Returns the first socket, which sends,
-/// and the last, which receives.
-fn connect(number: u32, flow: &Described, legs: &[Between], sockets: &mut Sockets) -> (u32, u32) {
+/// Adds the sockets of one connection of a flow, which proxies may split into several.
+fn connect(number: u32, flow: &Described, legs: &[Between], sockets: &mut Sockets) -> Ends {
     let source = sockets.next_number();
     let left = match flow.amount {
         Amount::Bytes(bytes) => Some(bytes.0),
-        Amount::Duration(_) => None,
+        Amount::Duration(_) => flow.file.map(|file| file.0),
     };
     let mut sends = Program::Source { flow: number, left };
     for (at, leg) in legs.iter().enumerate() {
@@ -255,5 +283,5 @@ fn connect(number: u32, flow: &Described, legs: &[Between], sockets: &mut Socket
         sockets.add_pair(leg, [sends, receives]);
         sends = Program::Relay { flow: number, other: here + 1, opens: false };
     }
-    (source, sockets.next_number() - 1)
+    Ends { source, sink: sockets.next_number() - 1, is_followed: false }
 }

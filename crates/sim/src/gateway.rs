@@ -121,7 +121,8 @@ impl Gateway {
 
     /// The node forwards a segment to `socket`.
     fn forward(&mut self, now: Time, socket: u32, segment: &mut Segment) {
-        let Some((stream, direction)) = self.ways[socket as usize] else { return };
+        // Sockets that are added later are of no gateway's flows.
+        let Some(&Some((stream, direction))) = self.ways.get(socket as usize) else { return };
         let field = self.group.observe(stream, &seen(now, direction, segment));
         segment.window = field.unwrap_or(segment.window);
         let throttled = self.group.throttled_by().map(|by| (by, self.group.throttlings()));

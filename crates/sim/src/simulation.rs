@@ -167,6 +167,7 @@ impl<'a> Simulation<'a> {
             Effect::Received { flow, bytes, is_end } => {
                 self.recorder.events.extend(self.flows.receive(now, flow, bytes, is_end));
             }
+            Effect::Sent { flow, source } => self.send_next(flow, source),
             // As an event: opened now, it would be served before this socket.
             Effect::Open(other) => self.events.plan(now, Event::Open(other)),
             Effect::Carry(end) => {
@@ -185,6 +186,17 @@ impl<'a> Simulation<'a> {
                 }
             }
         }
+    }
+
+    /// A source has sent all of its data: if that was one of its flow's files, the next follows.
+    fn send_next(&mut self, flow: u32, source: u32) {
+        let first = self.sockets.next_number();
+        let Some(next) = self.flows.follow(flow, source, &mut self.sockets) else { return };
+        if let Some(capture) = &mut self.capture {
+            let added = &self.sockets.all()[first as usize..];
+            capture.know(added.iter().map(|socket| [socket.peer_node, socket.node]));
+        }
+        self.events.plan(self.events.now(), Event::Open(next));
     }
 
     /// Sends what a socket has to send, and plans its alarm.

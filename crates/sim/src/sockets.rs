@@ -44,6 +44,11 @@ pub(crate) enum Effect {
     Open(u32),
     /// Packets may go into or come out of an end of a tunnel.
     Carry(TunnelEnd),
+    /// A source knows that all it has sent has arrived.
+    Sent {
+        flow: u32,
+        source: u32,
+    },
     /// A flow has failed with one of its connections.
     FlowFailed {
         flow: u32,
@@ -165,10 +170,13 @@ impl<'a> Sockets<'a> {
             return self.fail(number, failure);
         }
         match &mut socket.program {
-            Program::Source { left: Some(left), .. } => {
+            Program::Source { flow, left: Some(left) } => {
                 *left -= connection.write(*left);
                 if *left == 0 {
                     connection.finish();
+                }
+                if *left == 0 && connection.is_peer_finished() {
+                    return Effect::Sent { flow: *flow, source: number };
                 }
                 Effect::Nothing
             }

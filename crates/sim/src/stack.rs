@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ekiden_congestion::{CongestionControl, CongestionParameters, Tunables, control, linux_control};
 use ekiden_scenario::{Profile, Scenario, Tcp};
 use ekiden_tcp::TcpSettings;
+use ekiden_units::Bytes;
 
 use crate::error::Error;
 
@@ -70,6 +71,9 @@ impl Stack {
         settings.timestamps = tcp.timestamps;
         settings.window_scaling = tcp.window_scaling;
         settings.initial_window = tcp.initial_window.unwrap_or(settings.initial_window);
+        let segments =
+            |bytes: Bytes| u32::try_from(bytes.0 / u64::from(settings.mss.max(1))).unwrap_or(u32::MAX).max(2);
+        settings.initial_ssthresh = tcp.initial_ssthresh.map(segments);
         settings.rto.least = tcp.rto_min.unwrap_or(settings.rto.least);
         settings.rtt_per_window = tcp.rtt_per_window.unwrap_or(settings.rtt_per_window);
         let is_linux = matches!(tcp.profile, Profile::Linux | Profile::Ns2Linux);

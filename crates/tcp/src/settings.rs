@@ -29,6 +29,8 @@ pub struct TcpSettings {
     pub sack: bool,
     /// The initial congestion window in segments (RFC 6928).
     pub initial_window: u32,
+    /// The initial slow start threshold in segments; `None`: arbitrarily high (RFC 5681, section 3.1). RFC 2001 had 65,535 bytes.
+    pub initial_ssthresh: Option<u32>,
     /// What of an acknowledgement makes the congestion window grow.
     pub counting: Counting,
     /// Duplicate acknowledgements that mean a loss: DupThresh (RFC 5681, section 3.2; RFC 6675, section 2).
@@ -203,6 +205,7 @@ impl TcpSettings {
             timestamps: true,
             sack: true,
             initial_window: 10,
+            initial_ssthresh: None,
             counting: Counting::Covered,
             duplicate_acks: 3,
             limited_transmit: true,

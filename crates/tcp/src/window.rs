@@ -32,8 +32,10 @@ pub(crate) struct CongestionWindow {
 
 impl CongestionWindow {
     pub fn new(settings: &TcpSettings, control: Box<dyn CongestionControl + Send>) -> Self {
+        let mut window = Window { cwnd: settings.initial_window, ..Window::default() };
+        window.ssthresh = settings.initial_ssthresh.unwrap_or(window.ssthresh);
         Self {
-            window: Window { cwnd: settings.initial_window, ..Window::default() },
+            window,
             control,
             initial: settings.initial_window,
             validates: settings.window_validation,

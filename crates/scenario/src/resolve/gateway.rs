@@ -39,6 +39,13 @@ impl Checker<'_> {
                 let Some(flow) = scenario.flows.get(flow_name.get_ref()) else {
                     return refuse(format!("there is no flow '{}'", flow_name.get_ref()));
                 };
+                if flow.file.is_some() {
+                    return refuse(format!(
+                        "flow '{}' has a 'file', so its connections follow one another; a gateway balances connections that are \
+                         there at once",
+                        flow_name.get_ref()
+                    ));
+                }
                 if !passes(scenario, flow, node) {
                     return refuse(format!("flow '{}' does not pass through '{node}'", flow_name.get_ref()));
                 }

@@ -1,11 +1,17 @@
 //! When a node's answers to frames would have come, had the frames been sent when they were due.
 
+use super::TICK_NS;
+
+/// By how much a stamp is moved at most. A thread that was stopped for longer is not made up for: hosts measure round trips by
+/// their own clocks, and would find them shorter than the path.
+const MOST_NS: u64 = TICK_NS;
+
 /// When frames were sent to a node, and when they were due.
 ///
 /// The kernel handles a frame while the emulator sends it, so what a node answers at once is stamped meanwhile. Frames are
 /// sent early or late by as much as half a turn. If answers counted from their stamps, every link of a path would add its
 /// own error, always of the same sign where the delay is shorter than a turn; and what a turn sends at once would be a burst
-/// for the next link. So a stamp is moved to where it would be if each frame had been sent when it was due.
+/// for the next link. So a stamp is moved to where it would be if each frame had been sent when it was due, by [`MOST_NS`] at most.
 #[derive(Default)]
 pub(super) struct Sent {
     /// Times of sending and when what was sent then was due; both ascend.
@@ -35,7 +41,8 @@ impl Sent {
             return stamp_ns;
         };
         let part = (stamp_ns - from_ns) as f64 / (to_ns - from_ns) as f64;
-        from_due_ns + (to_due_ns.saturating_sub(from_due_ns) as f64 * part) as u64
+        let meant_ns = from_due_ns + (to_due_ns.saturating_sub(from_due_ns) as f64 * part) as u64;
+        meant_ns.clamp(stamp_ns.saturating_sub(MOST_NS), stamp_ns + MOST_NS)
     }
 }
 
@@ -51,6 +58,16 @@ mod tests {
         sent.note([10_040, 10_050], [12_000, 12_000]);
         assert_eq!([10_001, 10_010, 10_020, 10_030].map(|ns| sent.meant_ns(ns)), [7_100, 8_000, 9_000, 10_000]);
         assert_eq!([10_041, 10_050].map(|ns| sent.meant_ns(ns)), [12_000; 2]);
+    }
+
+    #[test]
+    fn a_stop_of_the_thread_is_not_made_up_for() {
+        let mut sent = Sent::default();
+        sent.note([50_000_000, 50_000_010], [45_000_000, 45_000_000]);
+        assert_eq!(sent.meant_ns(50_000_010), 50_000_010 - MOST_NS);
+        sent.clear();
+        sent.note([50_000_000, 50_000_010], [51_000_000, 51_000_000]);
+        assert_eq!(sent.meant_ns(50_000_010), 50_000_010 + MOST_NS);
     }
 
     #[test]

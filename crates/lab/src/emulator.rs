@@ -22,7 +22,7 @@ use ekiden_link::{Fate, Line, random};
 use ekiden_net::clock::{monotonic_ns, realtime_ns, sleep_until};
 use ekiden_net::namespace::Namespace;
 use ekiden_net::packet::{BATCH, Batch, ETHERNET_HEADER, PacketSocket};
-use ekiden_net::processors::Awake;
+use ekiden_net::processors::{Awake, Busy};
 use ekiden_net::schedule;
 use ekiden_record::LinkDirection;
 use ekiden_scenario::Link;
@@ -56,6 +56,7 @@ pub(crate) struct Emulator {
     stop: Option<PipeWriter>,
     thread: Option<JoinHandle<()>>,
     _awake: Option<Awake>,
+    _busy: Busy,
 }
 
 struct Shared {
@@ -121,8 +122,15 @@ impl Emulator {
         let driver = Driver { shared: shared_too, directions, leading_to, batch, sent, load, unseen_most_ns, stop };
         let thread = thread::Builder::new().name("emulator".into()).spawn(move || driver.run())?;
         let links = links.iter().map(|EmulatedLink { name, link, .. }| ((*name).into(), (*link).clone())).collect();
-        // Without root the processors may enter sleep states; the counters record how late that makes frames.
-        Ok(Self { shared, links, stop: Some(stopping), thread: Some(thread), _awake: Awake::keep().ok() })
+        // Where neither can be had processors may sleep; the counters record how late that makes frames.
+        Ok(Self {
+            shared,
+            links,
+            stop: Some(stopping),
+            thread: Some(thread),
+            _awake: Awake::keep().ok(),
+            _busy: Busy::keep(),
+        })
     }
 
     /// What every direction of every link has done so far, in the order of the scenario.

@@ -2,6 +2,15 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
+use crate::schedule;
 
 /// Time of all processors together since the machine started, in ticks (proc_stat(5), the line `cpu`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,9 +80,122 @@ impl Awake {
     }
 }
 
+/// Keeps every processor that this process may use busy while it lives, with a thread that gives way to all others
+/// (SCHED_IDLE).
+///
+/// A virtual processor with nothing to do is given to other machines, also while it polls for work ([`Awake`]): a hypervisor
+/// sees that it waits, and may bring it back tens of milliseconds later. One that computes keeps its place. It needs no
+/// privilege, and costs power, and processor time of other machines on the same hypervisor.
+#[derive(Debug)]
+pub struct Busy {
+    is_over: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Busy {
+    /// A processor for which no thread can be had is left as it is. None is kept busy where a control group limits this
+    /// process's processor time: it would be used up.
+    pub fn keep() -> Self {
+        let is_over = Arc::new(AtomicBool::new(false));
+        if is_limited(&fs::read_to_string("/proc/self/cgroup").unwrap_or_default(), Path::new("/sys/fs/cgroup")) {
+            return Self { is_over, threads: Vec::new() };
+        }
+        let usable = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
+        let usable = (0..CpuSet::count()).filter(|processor| usable.is_set(*processor).unwrap_or(false));
+        let threads = usable.filter_map(|processor| Self::start(processor, Arc::clone(&is_over)).ok());
+        let threads = threads.collect();
+        Self { is_over, threads }
+    }
+
+    fn start(processor: usize, is_over: Arc<AtomicBool>) -> io::Result<JoinHandle<()>> {
+        thread::Builder::new().name("busy".into()).spawn(move || {
+            let mut here = CpuSet::new();
+            let is_placed = here.set(processor).and_then(|()| sched_setaffinity(Pid::from_raw(0), &here)).is_ok();
+            if !is_placed || schedule::give_way().is_err() {
+                return;
+            }
+            // Not `spin_loop`: its instruction tells the hypervisor that this processor waits.
+            while !is_over.load(Ordering::Relaxed) {}
+        })
+    }
+}
+
+/// Whether a control group limits the processor time of a process, by what /proc/PID/cgroup says of it (cgroups(7)) and the
+/// files below `root`.
+fn is_limited(groups: &str, root: &Path) -> bool {
+    groups.lines().any(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(group)) = (fields.next(), fields.next()) else { return false };
+        let (folder, file, without) = match controllers {
+            "" => (root.to_owned(), "cpu.max", "max"),
+            _ if controllers.split(',').any(|controller| controller == "cpu") => {
+                (root.join("cpu"), "cpu.cfs_quota_us", "-1")
+            }
+            _ => return false,
+        };
+        // A limit of a group holds for those in it. In a container the path may be one that is not to be seen.
+        Path::new(group.trim_start_matches('/')).ancestors().any(|group| {
+            fs::read_to_string(folder.join(group).join(file)).is_ok_and(|limit| !limit.starts_with(without))
+        })
+    })
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn threads_that_keep_processors_busy_give_way_and_end() {
+        let busy = Busy::keep();
+        let class_of =
+            |line: &str| line.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(38)?.parse().ok());
+        // The field `policy` of proc_pid_stat(5). A thread that has begun may not have given way yet.
+        let begun = std::time::Instant::now();
+        loop {
+            let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
+            let stats = tasks.filter_map(|task| fs::read_to_string(task.path().join("stat")).ok());
+            let stats: Vec<_> = stats.filter(|stat| stat.contains("(busy)")).collect();
+            if stats.len() == busy.threads.len() && stats.iter().all(|stat| class_of(stat) == Some(libc::SCHED_IDLE)) {
+                break;
+            }
+            assert!(begun.elapsed().as_secs() < 60, "{stats:?}");
+            thread::yield_now();
+        }
+        drop(busy);
+        let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
+        let names: Vec<_> = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok()).collect();
+        assert!(!names.iter().any(|name| name.trim() == "busy"), "{names:?}");
+    }
+
+    #[test]
+    fn a_limit_of_a_control_group_or_of_one_around_it_is_seen() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        assert!(!is_limited("0::/a/b\n", root.path()));
+        write("a/b/cpu.max", "max 100000\n");
+        assert!(!is_limited("0::/a/b\n", root.path()));
+        write("a/cpu.max", "150000 100000\n");
+        assert!(is_limited("0::/a/b\n", root.path()));
+        assert!(!is_limited("0::/\n", root.path()));
+        write("cpu/x/cpu.cfs_quota_us", "-1\n");
+        assert!(!is_limited("3:cpu,cpuacct:/x\n2:memory:/a\n", root.path()));
+        write("cpu/cpu.cfs_quota_us", "50000\n");
+        assert!(is_limited("3:cpu,cpuacct:/x\n", root.path()));
+        assert!(!is_limited("2:memory:/a\nrubbish\n", root.path()));
+    }
 
     #[test]
     fn stolen_time_is_a_part_of_all_without_guests() {

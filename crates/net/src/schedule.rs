@@ -26,6 +26,14 @@ pub fn prefer_this_thread() -> io::Result<()> {
     set(deadline(170_000)).or_else(|_| set(deadline(100_000))).or_else(|_| set(nice))
 }
 
+/// The calling thread gets only the time that no other thread wants (SCHED_IDLE).
+///
+/// # Errors
+/// What sched_setattr(2) says; it needs no privilege.
+pub fn give_way() -> io::Result<()> {
+    set(Attributes { policy: libc::SCHED_IDLE as u32, ..Attributes::default() })
+}
+
 fn set(attributes: Attributes) -> io::Result<()> {
     let attributes = Attributes { size: size_of::<Attributes>() as u32, ..attributes };
     // SAFETY: `attributes` is a struct sched_attr of the size it states; the kernel only reads it.

@@ -238,14 +238,18 @@ impl Recovery {
         self.recoveries += 1;
         self.recover = flight.next;
         flight.window.reduce(outstanding, false);
-        flight.board.mark_first();
+        // Not what the recovery before this one has sent again already.
+        let must_retransmit = !flight.board.is_first_sent_again();
+        if must_retransmit {
+            flight.board.mark_first();
+        }
         if self.sack && self.settings.lost_retransmissions {
             flight.board.mark_overtaken();
         }
         let mut fast = FastRecovery {
             end: flight.next,
             has_restarted_timer: false,
-            must_retransmit: true,
+            must_retransmit,
             rescued: false,
             counted: outstanding.saturating_sub(self.settings.duplicate_acks),
             prr: Prr::new(outstanding),
@@ -266,7 +270,11 @@ impl Recovery {
 
     fn on_ack_in_recovery(&mut self, mut fast: FastRecovery, flight: &mut Flight, ack: &mut Ack) -> Effect {
         if flight.una >= fast.end {
-            return self.leave(flight);
+            let effect = self.leave(flight);
+            // What was sent since it began has been lost too: the next recovery begins, with a reduction of its own (RFC 6675,
+            // section 5, step 2; Linux: `tcp_time_to_recover` while segments count as lost).
+            let goes_on = self.sack && self.settings.pipe == Pipe::Scoreboard && flight.board.is_first_lost();
+            return if goes_on { self.enter(flight, ack) } else { effect };
         }
         fast.counted = fast.counted.saturating_sub(1 + u32::from(ack.advances));
         let mut restarts_timer = false;

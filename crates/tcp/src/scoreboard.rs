@@ -411,6 +411,18 @@ impl Scoreboard {
         self.lost.first().copied()
     }
 
+    /// IsLost() of RFC 6675, section 4, for the first segment, whether it was sent again since or not.
+    pub fn is_first_lost(&self) -> bool {
+        self.segments
+            .front()
+            .is_some_and(|first| !first.sacked && (first.lost || first.retransmitted || first.start < self.lost_before))
+    }
+
+    /// Whether the first segment was sent again, and does not count as lost since.
+    pub fn is_first_sent_again(&self) -> bool {
+        self.segments.front().is_some_and(|first| first.retransmitted && !first.lost)
+    }
+
     /// Whether the peer has reported data beyond a gap.
     pub fn has_gaps(&self) -> bool {
         self.left > 0 || self.sacked_count > 0

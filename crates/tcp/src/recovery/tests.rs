@@ -15,6 +15,7 @@ struct Bench {
     board: Scoreboard,
     window: CongestionWindow,
     una: u64,
+    next: u64,
 }
 
 /// Where a segment begins.
@@ -31,6 +32,7 @@ impl Bench {
             board: Scoreboard::default(),
             window: CongestionWindow::new(settings, reno),
             una: 1,
+            next: at(11),
         };
         bench.recovery.negotiate(sack);
         (1..=10).for_each(|number| bench.board.push(at(number), MSS, false, Time(0)));
@@ -46,12 +48,21 @@ impl Bench {
             self.board.sack(at(number), at(number + 1), &mut summary);
         }
         let ack = Ack { advances, is_duplicate: !advances, summary };
-        let flight = Flight { board: &mut self.board, window: &mut self.window, una: self.una, next: at(11), mss: MSS };
+        let flight =
+            Flight { board: &mut self.board, window: &mut self.window, una: self.una, next: self.next, mss: MSS };
         self.recovery.on_ack(flight, ack)
     }
 
+    /// A new segment is sent.
+    fn send(&mut self) {
+        self.board.push(self.next, MSS, false, Time(1));
+        self.recovery.on_new();
+        self.next += u64::from(MSS);
+    }
+
     fn time_out(&mut self) {
-        let flight = Flight { board: &mut self.board, window: &mut self.window, una: self.una, next: at(11), mss: MSS };
+        let flight =
+            Flight { board: &mut self.board, window: &mut self.window, una: self.una, next: self.next, mss: MSS };
         self.recovery.on_timeout(flight, false);
     }
 
@@ -106,4 +117,27 @@ fn a_timeout_of_the_same_segment_reduces_once() {
     assert_eq!(bench.window.ssthresh(), 2);
     bench.ack(11, None);
     assert!(!bench.recovery.is_after_timeout());
+}
+
+#[test]
+fn what_is_lost_of_that_sent_in_a_recovery_begins_another_one_when_it_ends() {
+    for settings in [TcpSettings::rfc(), TcpSettings::linux()] {
+        let mut bench = Bench::new(&settings, true);
+        (2..=4).for_each(|number| _ = bench.ack(1, Some(number)));
+        assert_eq!(bench.retransmit(), Some(at(1)));
+        (5..=10).for_each(|number| _ = bench.ack(1, Some(number)));
+        // Of the four sent now the first is lost. The recovery knows it, and sends it again.
+        (0..4).for_each(|_| bench.send());
+        (12..=14).for_each(|number| _ = bench.ack(1, Some(number)));
+        let sent_again = bench.retransmit();
+        let ssthresh = bench.window.ssthresh();
+        assert_eq!(bench.ack(11, None), Effect::BEGINS);
+        assert!(bench.window.ssthresh() < ssthresh, "it has a reduction of its own");
+        // Once is enough.
+        assert_eq!(
+            [sent_again, bench.retransmit()].map(|start| start == Some(at(11))).iter().filter(|is| **is).count(),
+            1
+        );
+        assert_eq!((bench.ack(15, None), bench.recovery.is_fast()), (Effect::timer(true), false));
+    }
 }

@@ -52,7 +52,12 @@ fn a_difference_is_told_from_what_the_machine_did() {
     let simulated = record(folder.path());
     let lab = |times, late_us| of_lab(&simulated, times, late_us);
     for (runs, code, cell, said) in [
-        (vec![lab(1.0, 100.0)], 0, "| +0% |", "Of 1 goodputs 0 differ by more than 10 %, 0 could not be judged."),
+        (
+            vec![lab(1.0, 100.0)],
+            0,
+            "| +0% |",
+            "Of 1 goodputs 0 differ by more than 10 %, 0 could not be judged; 0 shares",
+        ),
         (vec![lab(0.8, 100.0)], 1, "| **+25%** |", "1 differ"),
         // A disturbed run counts for nothing beside a calm one.
         (vec![lab(1.0, 100.0), lab(0.1, 5000.0)], 0, "| +0% |", "1 lab runs were disturbed"),

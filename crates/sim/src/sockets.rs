@@ -196,7 +196,8 @@ impl<'a> Sockets<'a> {
             }
             Program::Relay { other, opens, .. } => {
                 let other = *other;
-                let is_connected = *opens && connection.state() == State::Established;
+                // The acknowledgement of the SYN may bring the end as well.
+                let is_connected = *opens && matches!(connection.state(), State::Established | State::CloseWait);
                 *opens &= !is_connected;
                 self.relay(number, other);
                 if is_connected { Effect::Open(other) } else { Effect::Nothing }

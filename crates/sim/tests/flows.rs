@@ -117,3 +117,28 @@ proptest! {
         prop_assert!(record.flows[0].goodput_bit_s as f64 / 1e6 <= line);
     }
 }
+
+#[test]
+fn a_flow_of_one_segment_arrives_through_proxies() {
+    for profile in ["linux", "rfc"] {
+        for bytes in [1, 536, 1448] {
+            let tcp = format!("profile = \"{profile}\"");
+            let flow = format!("bytes = \"{bytes}B\"\nvia = [\"p\", \"q\"]");
+            let record = run(&network(1, "rate = \"10Mbit/s\"\ndelay = \"5ms\"", &tcp, &flow));
+            assert_eq!(
+                (&record.flows[0].outcome, record.flows[0].received_bytes),
+                (&Outcome::Complete, bytes),
+                "{profile}"
+            );
+        }
+    }
+}
+
+#[test]
+fn large_segments_do_not_keep_the_window_small() {
+    let text = "name = \"t\"\n[node.a]\n[node.b]\n\
+        [link.l]\nends = [\"a\", \"b\"]\nrate = \"1Gbit/s\"\ndelay = \"10ms\"\nqueue = \"5MB\"\nmtu = 9000\n\
+        [flow.f]\nfrom = \"a\"\nto = \"b\"\nduration = \"5s\"\n";
+    let goodput = goodput_mbit(&run(&Scenario::parse(text, "t.toml").unwrap()));
+    assert!(goodput > 800.0, "{goodput}");
+}

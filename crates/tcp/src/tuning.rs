@@ -8,7 +8,8 @@ use crate::rtt::timestamp;
 
 /// The window before the first measurement.
 pub(crate) const FIRST_WINDOW: u64 = 65_535;
-/// What counts as taken before the first measurement: Linux's initial window, in segments.
+/// What counts as taken before the first measurement: Linux's initial window, in segments, but no more than half of the first
+/// window, since whatever the segments' size what it lets through must be more.
 const FIRST_SEGMENTS: u64 = 10;
 
 /// What is measured of one connection.
@@ -47,7 +48,7 @@ pub(crate) struct Standing {
 impl Tuning {
     /// `mss` is the most payload in a segment.
     pub fn new(most: u64, mss: u32) -> Self {
-        let taken = FIRST_SEGMENTS * u64::from(mss.max(1));
+        let taken = (FIRST_SEGMENTS * u64::from(mss.max(1))).min(FIRST_WINDOW / 2);
         Self { most, since: Time(0), read: 1, taken, rtt: None, echo: 0, timed: None }
     }
 

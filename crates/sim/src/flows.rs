@@ -139,7 +139,7 @@ impl<'a> Flows<'a> {
     }
 
     /// The time of a flow is over: what arrives later does not count. Its connections are to be reset. It has failed if none was
-    /// established. Returns what is to be noted, unless the flow was over.
+    /// established, or nothing has arrived. Returns what is to be noted, unless the flow was over.
     pub fn cut(&mut self, now: Time, number: u32, sockets: &Sockets) -> Option<Noted> {
         let flow = &mut self.list[number as usize];
         if flow.outcome.is_some() {
@@ -150,9 +150,11 @@ impl<'a> Flows<'a> {
             let connection = sockets.get(ends.source).connection.as_ref();
             connection.is_some_and(|connection| connection.state() != State::SynSent)
         };
+        let failed = |reason: &str| Outcome::Failed { reason: format!("{reason} before the flow's time was over") };
         let outcome = match flow.connections.iter().any(is_connected) {
-            true => Outcome::Complete,
-            false => Outcome::Failed { reason: "no connection was established before the flow's time was over".into() },
+            true if flow.received > 0 => Outcome::Complete,
+            true => failed("nothing arrived"),
+            false => failed("no connection was established"),
         };
         self.end(now, number, outcome)
     }

@@ -77,3 +77,11 @@ fn a_connection_that_is_not_established_in_time_does_not_fail_the_others() {
     assert!(record.links.iter().any(|link| link.queue_drops > 100), "{:?}", record.links);
     assert!(kept.samples.len() > 400);
 }
+
+#[test]
+fn a_flow_of_which_nothing_has_arrived_when_its_time_is_over_has_failed() {
+    // The proxy answers; what is behind it takes longer.
+    let (record, _) = run(&["duration = \"5ms\"\nvia = [\"p\"]"]);
+    let Outcome::Failed { reason } = &record.flows[0].outcome else { panic!("{:?}", record.flows[0]) };
+    assert_eq!(reason, "nothing arrived before the flow's time was over");
+}

@@ -8,7 +8,7 @@ mod position;
 use ekiden_report::Page;
 
 use crate::cases::Case;
-use crate::present::Outcome;
+use crate::present::{Outcome, disturbed};
 
 /// The papers that the tables' names stand for.
 pub const SOURCES: &str = "Osaka thesis: K. Yamanegi, Performance evaluation of a TCP proxy mechanism in a real network, \
@@ -39,7 +39,7 @@ pub fn page(outcomes: &[Outcome], without: Option<&str>) -> Page {
             osaka::section(outcomes, without),
             goal::section(outcomes),
         ],
-        conclusion: goal::conclusion(outcomes),
+        conclusion: goal::conclusion(outcomes).into_iter().chain(disturbed(outcomes)).collect(),
     }
 }
 

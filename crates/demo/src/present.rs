@@ -1,5 +1,6 @@
 //! Results as tables for the terminal, a page with pictures, and JSON.
 
+use ekiden_record::Disturbance;
 use ekiden_report::{Section, Table};
 use serde::Serialize;
 
@@ -88,6 +89,21 @@ pub fn bars(groups: &[String], outcomes: &[&Outcome]) -> Vec<(String, Vec<Option
     ways.into_iter().map(series).collect()
 }
 
+/// What was measured, for tables. A star stands for what [`disturbed`] says of it.
+pub fn measured(outcome: &Outcome) -> String {
+    let star = if outcome.transfer.disturbed.is_some() { " *" } else { "" };
+    mbit(outcome.goodput_bit_s) + star
+}
+
+/// What is to be said of the transfers that the machine disturbed, if there are any.
+pub fn disturbed(outcomes: &[Outcome]) -> Option<String> {
+    let all = outcomes.iter().filter_map(|outcome| outcome.transfer.disturbed).reduce(Disturbance::and)?;
+    Some(format!(
+        "* The machine disturbed these transfers ({all}): other programs, or a hypervisor, kept the emulation from its \
+         processors. Their figures do not follow from the network alone. Run the demo again when less runs beside it."
+    ))
+}
+
 /// For tables.
 pub fn mbit(bit_s: f64) -> String {
     format!("{:.1}", bit_s / 1e6)
@@ -107,6 +123,7 @@ mod tests {
             first_byte_s: 0.0,
             sha256: String::new(),
             drops: 0,
+            disturbed: None,
             samples: Vec::new(),
         };
         cases.iter().map(transfer).collect()
@@ -125,6 +142,30 @@ mod tests {
             "{more}"
         );
         assert!(!page.to_html().contains("left out") && !page.to_html().contains("NaN"));
+    }
+
+    #[test]
+    fn what_the_machine_disturbed_is_marked_and_explained() {
+        let cases = acts::cases(true);
+        let mut transfers = as_modelled(&cases);
+        let marked = |transfers: &[Transfer]| {
+            let outcomes = outcomes(&cases, transfers);
+            let page = acts::page(&outcomes, None);
+            let tables: String = page.sections.iter().map(text).collect();
+            (tables.matches(" *").count(), page.conclusion.last().unwrap().clone())
+        };
+        let (stars, last) = marked(&transfers);
+        assert!(stars == 0 && !last.starts_with('*'), "{stars}, {last}");
+        for transfer in transfers.iter_mut().step_by(4) {
+            transfer.disturbed =
+                Some(Disturbance { overruns: 1, lateness_p99_us: Some(1500.0), lateness_max_us: None });
+        }
+        let disturbed = transfers.iter().filter(|transfer| transfer.disturbed.is_some()).count();
+        let (stars, last) = marked(&transfers);
+        assert!(
+            stars == disturbed && last.contains(&format!("({disturbed} overruns, 1.5 ms late)")),
+            "{stars}, {last}"
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What the demo and the processes that carry out its transfers say to each other: one JSON document a line.
 
+use ekiden_record::Disturbance;
 use ekiden_units::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -51,6 +52,8 @@ pub struct Transfer {
     pub sha256: String,
     /// Packets that the emulated queues dropped, all links together.
     pub drops: u64,
+    /// What the machine did to the emulation meanwhile; `None` if the figures follow from the network alone.
+    pub disturbed: Option<Disturbance>,
     /// Of the watched node, every 100 ms: seconds, congestion window in segments, smoothed RTT in milliseconds.
     pub samples: Vec<[f64; 3]>,
 }

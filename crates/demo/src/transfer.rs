@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use ekiden_lab::{Interrupt, Lab};
+use ekiden_record::Disturbance;
 use ekiden_scenario::Scenario;
 use ekiden_units::Bytes;
 use serde::Deserialize;
@@ -46,14 +47,15 @@ pub fn run() -> anyhow::Result<()> {
         (fetched, samples)
     });
     let (timing, bytes, sha256) = fetched?;
-    let drops = lab.link_counters().iter().map(|direction| direction.queue_drops).sum();
+    let links = lab.link_counters();
     say(&Message::Done(Transfer {
         bytes,
         seconds: timing.time_total,
         connect_s: timing.time_connect,
         first_byte_s: timing.time_starttransfer,
         sha256,
-        drops,
+        drops: links.iter().map(|direction| direction.queue_drops).sum(),
+        disturbed: Disturbance::of(&links),
         samples,
     }))
 }

@@ -3,9 +3,9 @@
 
 use std::fmt::{self, Display};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use crate::Record;
+use crate::{LinkDirection, Record};
 
 /// Lateness of a link's packets, at the 99th percentile and in microseconds, above which a run is disturbed.
 ///
@@ -16,7 +16,7 @@ use crate::Record;
 const LATENESS_P99_MOST_US: f64 = 1000.0;
 
 /// How the machine disturbed a run, whose result then does not follow from the scenario alone.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Disturbance {
     /// Packets that the emulation itself lost, on all links. One is too many: the scenario has no such loss.
     pub overruns: u64,
@@ -27,6 +27,24 @@ pub struct Disturbance {
 }
 
 impl Disturbance {
+    /// What the machine did to a run with these counters; `None` if the run is valid. It is if
+    /// - the emulation lost no packet itself,
+    /// - on no link were more than 1 % of packets more than 1 ms late,
+    /// - and no packet was later than the shortest queue of any link takes to drain. The emulation stands still for
+    ///   all links at once. What it then sends at once overflows such a queue, at the next link or behind the sender that
+    ///   the acknowledgements wake. A stall of 45 ms over a queue of 11 ms lost 286 packets and half of a run's goodput,
+    ///   while 99 % of packets were less than 0.2 ms late.
+    pub fn of(links: &[LinkDirection]) -> Option<Self> {
+        let overruns = links.iter().fold(0_u64, |sum, link| sum.saturating_add(link.overruns));
+        let lateness = || links.iter().filter_map(|link| link.lateness);
+        let lateness_p99_us = greatest(lateness().map(|late| late.p99_us)).filter(|us| *us > LATENESS_P99_MOST_US);
+        let drain_us = lateness().filter_map(|late| late.queue_drain_us).min_by(f64::total_cmp);
+        let lateness_max_us =
+            greatest(lateness().map(|late| late.max_us)).filter(|us| drain_us.is_some_and(|drain_us| *us > drain_us));
+        let is_valid = overruns == 0 && lateness_p99_us.is_none() && lateness_max_us.is_none();
+        (!is_valid).then_some(Self { overruns, lateness_p99_us, lateness_max_us })
+    }
+
     /// The disturbance of two runs together.
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -49,25 +67,13 @@ impl Display for Disturbance {
 }
 
 impl Record {
-    /// What the machine did to the run; `None` if it is valid. Where time is virtual no machine disturbs. A run is valid if
-    /// - the emulation lost no packet itself,
-    /// - on no link were more than 1 % of packets more than 1 ms late,
-    /// - and no packet was later than the shortest queue of any link takes to drain. The emulation stands still for
-    ///   all links at once. What it then sends at once overflows such a queue, at the next link or behind the sender that
-    ///   the acknowledgements wake. A stall of 45 ms over a queue of 11 ms lost 286 packets and half of a run's goodput,
-    ///   while 99 % of packets were less than 0.2 ms late.
+    /// What the machine did to the run, by [`Disturbance::of`]; `None` if it is valid. Where time is virtual no machine
+    /// disturbs.
     ///
     /// How much a hypervisor took ([`Record::stolen_percent`]) explains a disturbance, and is none: what it did to the
     /// packets is in their lateness.
     pub fn disturbance(&self) -> Option<Disturbance> {
-        let overruns = self.links.iter().fold(0_u64, |sum, link| sum.saturating_add(link.overruns));
-        let lateness = || self.links.iter().filter_map(|link| link.lateness);
-        let lateness_p99_us = greatest(lateness().map(|late| late.p99_us)).filter(|us| *us > LATENESS_P99_MOST_US);
-        let drain_us = lateness().filter_map(|late| late.queue_drain_us).min_by(f64::total_cmp);
-        let lateness_max_us =
-            greatest(lateness().map(|late| late.max_us)).filter(|us| drain_us.is_some_and(|drain_us| *us > drain_us));
-        let is_valid = overruns == 0 && lateness_p99_us.is_none() && lateness_max_us.is_none();
-        (!is_valid).then_some(Disturbance { overruns, lateness_p99_us, lateness_max_us })
+        Disturbance::of(&self.links)
     }
 }
 

@@ -7,7 +7,7 @@ use ekiden_scenario::Scenario;
 use ekiden_units::{BitRate, Bytes, Time};
 
 use crate::cases::{Act, Case, DIRECT, S3_RTT, WINDOW, parse, size};
-use crate::present::{Outcome, bars, groups, mbit, on_axis};
+use crate::present::{Outcome, bars, groups, mbit, measured, on_axis};
 use crate::protocol::Listener;
 
 /// What Linux lets a socket grow to of itself: the usual limit of net.ipv4.tcp_wmem.
@@ -92,7 +92,7 @@ pub fn section(outcomes: &[Outcome]) -> Section {
     for outcome in &of {
         table.row([
             outcome.case.title(),
-            mbit(outcome.goodput_bit_s),
+            measured(outcome),
             format!("{:.2}", outcome.gain),
             mbit(outcome.model_bit_s as f64),
             verdict(outcome.goodput_bit_s),

@@ -8,7 +8,7 @@ use ekiden_scenario::Scenario;
 use ekiden_units::Time;
 
 use crate::cases::{Act, Case, DIRECT, S3_RTT, WINDOW, parse, size};
-use crate::present::{Outcome, bars, groups, mbit};
+use crate::present::{Outcome, bars, groups, measured};
 use crate::protocol::Listener;
 
 /// The transfers.
@@ -75,7 +75,7 @@ pub fn section(outcomes: &[Outcome]) -> Section {
         let n = outcome.case.scenario.links.len() as f64;
         table.row([
             outcome.case.title(),
-            mbit(outcome.goodput_bit_s),
+            measured(outcome),
             format!("{:.3}", outcome.goodput_bit_s / outcome.model_bit_s as f64),
             format!("{:.2}", outcome.gain),
             format!("{:.3}", outcome.goodput_bit_s / (n * t)),

@@ -6,7 +6,7 @@ use ekiden_units::Time;
 
 use super::legs::chain;
 use crate::cases::{Act, Case, DIRECT, S3_RTT, WINDOW, size};
-use crate::present::{Outcome, groups, mbit};
+use crate::present::{Outcome, groups, measured};
 use crate::protocol::Listener;
 
 /// The transfers.
@@ -40,7 +40,7 @@ pub fn section(outcomes: &[Outcome]) -> Section {
     for outcome in &of {
         table.row([
             outcome.group.to_owned(),
-            mbit(outcome.goodput_bit_s),
+            measured(outcome),
             format!("{:.0}", outcome.gain * 100.0),
             format!("{:.0}", model(outcome)),
             outcome.paper_gain.map_or(String::new(), |gain| format!("{:.0}", gain * 100.0)),

@@ -74,6 +74,9 @@ const BIC_FAST_CONVERGENCE: usize = 15;
 const SLOW_START_LIMIT: usize = 16;
 const SLOW_START_HYSTART: usize = 17;
 
+/// The least decrease that is one: a smaller part of a window is hardly a segment.
+const RENO_DECREASE_LEAST: f64 = 0.01;
+
 /// All parameters. docs/guide/congestion.md argues for the defaults.
 pub const PARAMETERS: [Parameter; 18] = [
     count("hstcp.low_window", 38.0, 2.0, 1e6, "Reno up to this window, in segments (RFC 3649: Low_Window)"),
@@ -89,7 +92,7 @@ pub const PARAMETERS: [Parameter; 18] = [
         0.5,
         0.0,
         0.9,
-        "part of the window that a loss takes in Reno mode; 0: as in HSTCP mode",
+        "part of the window that a loss takes in Reno mode, at least 0.01; 0: as in HSTCP mode",
     ),
     number("ghstcp.low", 0.25, 0.0, 1.0, "below this part of the range of mean round-trip times: HSTCP mode (test 1)"),
     number("ghstcp.high", 0.5, 0.0, 1.0, "above this part of it: Reno mode (test 1)"),
@@ -288,6 +291,9 @@ impl Tunables {
             return Err(ParameterError::Together(
                 "with these hstcp parameters the growth a(w) would fall before high_window: raise high_decrease or high_p",
             ));
+        }
+        if (f64::MIN_POSITIVE..RENO_DECREASE_LEAST).contains(&value[RENO_DECREASE]) {
+            return Err(ParameterError::Together("ghstcp.reno_decrease must be 0 or at least 0.01"));
         }
         if value[LOW] > value[HIGH] {
             return Err(ParameterError::Together("ghstcp.low must not exceed ghstcp.high"));

@@ -3,6 +3,8 @@
 //! [`run`] carries out the cases — each in a process, and a network, of its own, which is what
 //! [`transfer`] is — and writes a page, its pictures and a JSON document.
 
+#![deny(clippy::print_stderr)]
+
 mod acts;
 mod cases;
 mod orchestrate;
@@ -12,6 +14,7 @@ mod protocol;
 mod transfer;
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
@@ -45,7 +48,8 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
     // Held for all transfers, which find them in the kernel.
     let (_held, without) = own_controls()?;
     if let (true, Some(reason)) = (options.json, &without) {
-        eprintln!("HSTCP and gentle HSTCP are left out: {reason}");
+        // Whether or not anyone reads it.
+        let _ = writeln!(std::io::stderr(), "HSTCP and gentle HSTCP are left out: {reason}");
     }
     let cases = acts::cases(without.is_none());
     let transfers = orchestrate::run(&cases)?;

@@ -170,7 +170,9 @@ impl Bars {
         if let (Some(transfer), false) = (done, self.on_terminal) {
             let disturbed =
                 transfer.disturbed.map(|by| format!(", disturbed by the machine ({by})")).unwrap_or_default();
-            eprintln!("{}: {:.1} Mbit/s{disturbed}", case.title(), transfer.goodput_bit_s() / 1e6);
+            // Whether or not anyone reads it.
+            let (title, mbit_s) = (case.title(), transfer.goodput_bit_s() / 1e6);
+            let _ = writeln!(std::io::stderr(), "{title}: {mbit_s:.1} Mbit/s{disturbed}");
         }
     }
 

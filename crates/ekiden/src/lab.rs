@@ -105,7 +105,7 @@ fn check_supported(file: &Path, scenario: &Scenario) -> anyhow::Result<()> {
 fn check(args: &Check) -> anyhow::Result<()> {
     let scenario = load(&args.file, &Point::default())?;
     isolate(Interrupt::Ends)?;
-    let checks = ekiden_lab::check(&scenario, &mut |step| eprintln!("{}: {step}", scenario.name))?;
+    let checks = ekiden_lab::check(&scenario, &mut |step| out::note(format_args!("{}: {step}", scenario.name)))?;
     if args.json {
         out::line(serde_json::to_string_pretty(&checks)?)?;
         return Ok(all_passed(&checks)?);

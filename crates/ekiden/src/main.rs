@@ -1,5 +1,7 @@
 //! The ekiden command line: one file per subcommand, nothing else.
 
+#![deny(clippy::print_stderr)]
+
 mod congestion;
 mod demo;
 mod doctor;

@@ -1,4 +1,4 @@
-//! Standard output. A reader that has seen enough (`ekiden … | head`) is no error.
+//! Standard output, where a reader that has seen enough (`ekiden … | head`) is no error; and standard error, where none is.
 
 use std::fmt::Display;
 use std::io::{BufWriter, ErrorKind, Write};
@@ -42,6 +42,11 @@ fn write(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => exit(0),
         result => Ok(result?),
     }
+}
+
+/// Prints a line on standard error. What nobody reads is not missed: a run goes on without it.
+pub fn note(text: impl Display) {
+    let _ = writeln!(std::io::stderr(), "{text}");
 }
 
 /// Columns as wide as their widest cell; the first to the left, the others to the right.

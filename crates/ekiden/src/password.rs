@@ -60,7 +60,7 @@ fn ask() -> anyhow::Result<String> {
     let mut text = String::new();
     let read = io::stdin().read_line(&mut text);
     tcsetattr(io::stdin(), SetArg::TCSAFLUSH, &shown)?;
-    eprintln!();
+    out::note("");
     read?;
     Ok(text)
 }

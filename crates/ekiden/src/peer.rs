@@ -2,7 +2,6 @@
 
 mod listing;
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, Subcommand};
@@ -120,8 +119,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
             let removed = edit::remove_node(&config, &name)?;
             let after = read(&config)?;
             for warning in before.iter().flat_map(|before| left_by(&name, before, &after)) {
-                // The node is taken out whether or not anyone reads this.
-                let _ = writeln!(std::io::stderr(), "ekiden: warning: {}: {warning}", config.display());
+                out::note(format_args!("ekiden: warning: {}: {warning}", config.display()));
             }
             out::line(format_args!("{}: removed {}{TAKEN}", config.display(), removed.join(" and ")))
         }

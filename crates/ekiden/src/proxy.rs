@@ -85,7 +85,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Relay::check(&config).map_err(|error| placed(error, &file))?;
         for (name, peer) in &config.peers {
             if matches!(peer.security, Security::Tls { known: None, .. }) {
-                eprintln!("ekiden: [peer.{name}] has no fingerprint, so no stream can go over it");
+                out::note(format_args!("ekiden: [peer.{name}] has no fingerprint, so no stream can go over it"));
             }
         }
         out::line(format_args!("{}: ok", file.display()))?;

@@ -154,7 +154,7 @@ fn note_incomplete(
     for (at, (run, record)) in plan.runs.iter().zip(records).enumerate() {
         let error = record.as_ref().and_then(|record| verdict(record).err());
         if let Some(error) = error.filter(|_| !failed.contains_key(&at)) {
-            eprintln!("ekiden: {}: {error} (in {})", run.label, run.record.display());
+            out::note(format_args!("ekiden: {}: {error} (in {})", run.label, run.record.display()));
             failed.insert(at, code_of(&error.into()));
         }
     }
@@ -173,7 +173,7 @@ pub fn check_record(args: &Args) -> anyhow::Result<()> {
 /// Says on standard error what of a scenario may be meant otherwise.
 pub fn warn(scenario: &Scenario) {
     for warning in scenario.warnings() {
-        eprintln!("ekiden: warning: {warning}");
+        out::note(format_args!("ekiden: warning: {warning}"));
     }
 }
 
@@ -204,7 +204,7 @@ fn tell_thinned<'a>(records: impl Iterator<Item = &'a Record>) {
     let thinned: Vec<u64> = records.filter_map(one_of).collect();
     let Some(most) = thinned.iter().max() else { return };
     let runs = if thinned.len() == 1 { "a run" } else { &format!("{} runs", thinned.len()) };
-    eprintln!("ekiden: {runs} had more samples than --samples allows: one look in {most} is kept");
+    out::note(format_args!("ekiden: {runs} had more samples than --samples allows: one look in {most} is kept"));
 }
 
 /// Writes what a single run has left, and shows it.

@@ -68,6 +68,17 @@ fn a_sweep_is_not_run_again_and_continues() {
 }
 
 #[test]
+fn standard_error_that_takes_nothing_ends_no_sweep() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("pair.toml"), SCENARIO).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
+    command.current_dir(folder.path()).args(["simulate", "pair.toml", "--repeat", "2", "--record", "all"]);
+    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
+    let output = command.stderr(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
+}
+
+#[test]
 fn what_it_does_not_have_is_refused_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, code, why) in [

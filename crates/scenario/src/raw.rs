@@ -59,8 +59,7 @@ pub(crate) struct RawScenario {
     pub seed: u64,
     #[serde(default)]
     pub tcp: RawTcp,
-    #[serde(default)]
-    pub congestion: IndexMap<String, IndexMap<String, f64>>,
+    pub congestion: Option<Spanned<Named<Named<Spanned<f64>>>>>,
     #[serde(default)]
     pub node: Named<RawNode>,
     #[serde(default)]

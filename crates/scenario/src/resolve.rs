@@ -4,6 +4,7 @@
 
 mod background;
 mod checker;
+mod congestion;
 mod copies;
 mod gateway;
 mod tunnel;
@@ -77,7 +78,7 @@ pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
         name: raw.name.get_ref().clone(),
         description: raw.description.clone(),
         seed: raw.seed,
-        congestion: raw.congestion.clone(),
+        congestion: checker.congestion(&raw.congestion)?,
         nodes: checker.nodes(&raw.node, &base)?,
         links: checker.links(&raw.link, &raw.node)?,
         flows: checker.flows(&raw.flow, &raw.node)?,

@@ -169,6 +169,9 @@ const WRONG: &[(&[&str], &str, &str)] = &[
     (&["seed=1", "link.line.delay=5"], "--set link.line.delay=5: ", "needs one of the units"),
     (&["link.line.mtu=big"], "--set link.line.mtu=big: ", "invalid type"),
     (&["tcp.sack=maybe"], "--set tcp.sack=maybe: ", "must be true or false"),
+    (&["congestion.bic.s_max=64,x"], "--set congestion.bic.s_max=x: ", "'x' is not a number"),
+    (&["congestion.bic.s_mix=64"], "--set congestion.bic.s_mix=64: ", "there is no parameter 'bic.s_mix'"),
+    (&["congestion.bic.s_max=0,64"], "--set congestion.bic.s_max=0: ", "bic.s_max cannot be '0'"),
     (&["flow.bulk.via=a"], "--set flow.bulk.via=a: ", "must be a list"),
     (&["node.a.kind=hots"], "--set node.a.kind=hots: ", "unknown variant `hots`"),
     (

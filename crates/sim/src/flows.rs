@@ -194,7 +194,7 @@ impl<'a> Flows<'a> {
         for flow in self.list.iter_mut().filter(|flow| flow.outcome.is_none()) {
             for (connection, ends) in (0..).zip(&flow.connections).filter(|(_, ends)| !ends.is_followed) {
                 let Some(info) = sockets.get(ends.source).info() else { continue };
-                flow.rtt_max_us = flow.rtt_max_us.max(Some(us(info.rtt)));
+                flow.rtt_max_us = flow.rtt_max_us.max(info.rtt.map(|rtt| rtt.0 / 1000));
                 let Some(series) = &mut series else { continue };
                 if let Program::Sink { received, .. } = sockets.get(ends.sink).program {
                     series.sample(flow.sample(now, connection, received, &info));

@@ -60,12 +60,3 @@ fn limited_slow_start_and_hystart_plus_plus_spare_hstcp_most_of_the_overshoot() 
     }
     assert!(3 * drops("400KB", hystart) < drops("400KB", ""), "{} of {}", drops("400KB", hystart), drops("400KB", ""));
 }
-
-#[test]
-fn a_parameter_that_no_congestion_control_has_is_refused_by_name() {
-    let text = "name = \"t\"\n[congestion.slow_start]\nhystrat = 1\n[node.a]\n[node.b]\n[link.l]\nends = [\"a\", \"b\"]\n\
-                rate = \"1Mbit/s\"\n[flow.f]\nfrom = \"a\"\nto = \"b\"\nbytes = \"1KB\"\n";
-    let scenario = Scenario::parse(text, "t.toml").unwrap();
-    let error = simulate(&scenario, &Options::default(), &mut Kept::default(), &mut |_| {}).unwrap_err().to_string();
-    assert!(error.contains("[congestion]") && error.contains("slow_start.hystrat"), "{error}");
-}

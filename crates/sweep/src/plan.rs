@@ -78,9 +78,10 @@ impl Plan {
         Self::new(index, &format!("{}, the scenario in it", Index::place(directory).display()), place)
     }
 
-    /// The numbers of the runs that have no record yet.
+    /// The numbers of the runs that have no record yet, or one whose series could not be written.
     pub fn missing(&self) -> Vec<usize> {
-        let missing = self.runs.iter().enumerate().filter(|(_, run)| run.summary(&self.index).is_none());
+        let is_whole = |run: &Run| run.summary(&self.index).is_some_and(|record| record.series.is_some());
+        let missing = self.runs.iter().enumerate().filter(|(_, run)| !is_whole(run));
         missing.map(|(at, _)| at).collect()
     }
 

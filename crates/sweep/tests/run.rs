@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Mutex;
 
-use ekiden_record::{FORMAT, Manifest, Record};
+use ekiden_record::{FORMAT, Manifest, Record, SeriesFiles};
 use ekiden_sweep::{Error, ErrorKind, Index, Plan, Run, RunFailure, RunOutcome, Runner, SweepObserver, run_missing};
 
 const SCENARIO: &str = "name = \"pair\"\n[node.a]\n[node.b]\n[link.line]\nends = [\"a\", \"b\"]\nrate = \"10Mbit/s\"\ndelay = \"10ms\"\n\
@@ -19,6 +19,10 @@ fn plan(directory: &Path) -> Plan {
 
 /// Leaves a record of `scenario`.
 fn leave(run: &Run, scenario: &str) {
+    leave_with(run, scenario, Some(SeriesFiles { one_of: 1, samples: None, queues: None }));
+}
+
+fn leave_with(run: &Run, scenario: &str, series: Option<SeriesFiles>) {
     let record = Record {
         format: FORMAT,
         manifest: Manifest {
@@ -37,7 +41,7 @@ fn leave(run: &Run, scenario: &str) {
         links: Vec::new(),
         tunnels: Vec::new(),
         stolen_percent: None,
-        series: None,
+        series,
         events: Vec::new(),
         congestion: None,
     };
@@ -83,6 +87,17 @@ fn what_has_a_record_is_not_run_again() {
     assert!(failed.is_empty());
     assert_eq!(told.lines().len(), 5);
     assert!(plan.missing().is_empty());
+    assert!(plan.summaries().iter().all(Option::is_some));
+}
+
+#[test]
+fn what_has_a_record_without_its_series_is_run_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let plan = plan(folder.path());
+    plan.runs.iter().for_each(|run| leave(run, &run.scenario));
+    leave_with(&plan.runs[4], &plan.runs[4].scenario, None);
+    assert_eq!(plan.missing(), [4]);
+    // What it has shown counts nevertheless.
     assert!(plan.summaries().iter().all(Option::is_some));
 }
 

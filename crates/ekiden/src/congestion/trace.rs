@@ -60,7 +60,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         }
     }
     let (count, lost) = (lines.count, trace.lost()?);
-    eprintln!("{count} events of {} connections; {lost} lost", lines.connections);
+    out::note(format_args!("{count} events of {} connections; {lost} lost", lines.connections));
     Ok(())
 }
 

@@ -8,6 +8,8 @@ use std::time::{Duration, Instant};
 use ekiden_sweep::{Plan, Run, RunFailure, SweepObserver};
 use indicatif::{HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 
+use crate::out;
+
 /// Progress on standard error.
 pub struct Progress {
     bar: ProgressBar,
@@ -52,7 +54,7 @@ impl Progress {
 
     /// A line that stays.
     fn say(&self, line: impl Display) {
-        self.bar.suspend(|| eprintln!("{line}"));
+        self.bar.suspend(|| out::note(&line));
     }
 
     /// Takes the bar away.

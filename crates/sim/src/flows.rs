@@ -1,5 +1,6 @@
 //! The flows of the scenario: their sockets, progress and outcomes.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ekiden_record::{Event as Noted, Flow as Report, Outcome, Sample, Series};
@@ -26,7 +27,10 @@ struct Flow<'a> {
     name: Arc<str>,
     described: &'a Described,
     legs: Vec<Between>,
-    connections: Vec<Ends>,
+    /// By the sockets that send.
+    connections: BTreeMap<u32, Ends>,
+    /// What is left of the connections that have sent their files.
+    sent: Sent,
     /// Connections that have not arrived to their end; of a flow with files those at once.
     open: usize,
     received: u64,
@@ -38,14 +42,28 @@ struct Flow<'a> {
     is_cut: bool,
 }
 
-/// The ends of one connection of a flow.
+/// One connection of a flow.
 struct Ends {
-    /// The socket that sends.
-    source: u32,
+    /// Its place among all connections of the flow.
+    number: u32,
     /// The socket that receives.
     sink: u32,
-    /// It has sent its file, and another connection sends the next.
-    is_followed: bool,
+}
+
+/// What counts of connections that have sent their files.
+#[derive(Default)]
+struct Sent {
+    connections: u32,
+    retransmits: u64,
+    rtt_min: Option<Time>,
+}
+
+impl Sent {
+    fn add(&mut self, info: &TcpInfo) {
+        self.connections += 1;
+        self.retransmits += info.retransmits;
+        self.rtt_min = [self.rtt_min, info.rtt_min].into_iter().flatten().min();
+    }
 }
 
 impl<'a> Flows<'a> {
@@ -59,8 +77,9 @@ impl<'a> Flows<'a> {
                     name: name.as_str().into(),
                     described,
                     connections: (0..described.parallel)
-                        .map(|_| connect(number as u32, described, &legs, sockets))
+                        .map(|at| connect(number as u32, at, described, &legs, sockets))
                         .collect(),
+                    sent: Sent::default(),
                     legs,
                     open: described.parallel as usize,
                     received: 0,
@@ -83,8 +102,8 @@ impl<'a> Flows<'a> {
                 Amount::Duration(duration) if cut.is_none() => Some(start + duration),
                 _ => None,
             };
-            let of_connections = flow.connections.iter().flat_map(move |ends| {
-                [(start, Event::Open(ends.source))].into_iter().chain(stop.map(|stop| (stop, Event::Stop(ends.source))))
+            let of_connections = flow.connections.keys().flat_map(move |&source| {
+                [(start, Event::Open(source))].into_iter().chain(stop.map(|stop| (stop, Event::Stop(source))))
             });
             of_connections.chain(cut)
         })
@@ -125,11 +144,12 @@ impl<'a> Flows<'a> {
         if flow.described.file.is_none() || flow.outcome.is_some() {
             return None;
         }
-        let sent = flow.connections.iter_mut().rev().find(|ends| ends.source == source && !ends.is_followed)?;
-        sent.is_followed = true;
-        let next = connect(number, flow.described, &flow.legs, sockets);
-        let opens = next.source;
-        flow.connections.push(next);
+        let sent = flow.connections.remove(&source)?;
+        sockets.get(source).info().iter().for_each(|info| flow.sent.add(info));
+        sockets.give_up(source..=sent.sink);
+        let at = flow.sent.connections + flow.connections.len() as u32;
+        let (opens, next) = connect(number, at, flow.described, &flow.legs, sockets);
+        flow.connections.insert(opens, next);
         Some(opens)
     }
 
@@ -146,12 +166,13 @@ impl<'a> Flows<'a> {
             return None;
         }
         flow.is_cut = true;
-        let is_connected = |ends: &Ends| {
-            let connection = sockets.get(ends.source).connection.as_ref();
+        let is_connected = |source: &u32| {
+            let connection = sockets.get(*source).connection.as_ref();
             connection.is_some_and(|connection| connection.state() != State::SynSent)
         };
+        let was_connected = flow.sent.connections > 0 || flow.connections.keys().any(is_connected);
         let failed = |reason: &str| Outcome::Failed { reason: format!("{reason} before the flow's time was over") };
-        let outcome = match flow.connections.iter().any(is_connected) {
+        let outcome = match was_connected {
             true if flow.received > 0 => Outcome::Complete,
             true => failed("nothing arrived"),
             false => failed("no connection was established"),
@@ -159,10 +180,9 @@ impl<'a> Flows<'a> {
         self.end(now, number, outcome)
     }
 
-    /// The sockets that send a flow and those that receive it, but for those of files that have arrived.
+    /// The sockets that send a flow and those that receive it, but for those of files that have been sent.
     pub fn ends(&self, number: u32) -> impl Iterator<Item = u32> {
-        let connections = self.list[number as usize].connections.iter().filter(|ends| !ends.is_followed);
-        connections.flat_map(|ends| [ends.source, ends.sink])
+        self.list[number as usize].connections.iter().flat_map(|(source, ends)| [*source, ends.sink])
     }
 
     /// Flows of which nothing arrives any more have failed. Returns what is to be noted.
@@ -192,12 +212,12 @@ impl<'a> Flows<'a> {
     /// Looks at every sender that is connected and whose flow is not over, and gives its state to `series`, if there is one.
     pub fn look(&mut self, now: Time, sockets: &Sockets, mut series: Option<&mut dyn Series>) {
         for flow in self.list.iter_mut().filter(|flow| flow.outcome.is_none()) {
-            for (connection, ends) in (0..).zip(&flow.connections).filter(|(_, ends)| !ends.is_followed) {
-                let Some(info) = sockets.get(ends.source).info() else { continue };
+            for (source, ends) in &flow.connections {
+                let Some(info) = sockets.get(*source).info() else { continue };
                 flow.rtt_max_us = flow.rtt_max_us.max(info.rtt.map(|rtt| rtt.0 / 1000));
                 let Some(series) = &mut series else { continue };
                 if let Program::Sink { received, .. } = sockets.get(ends.sink).program {
-                    series.sample(flow.sample(now, connection, received, &info));
+                    series.sample(flow.sample(now, ends.number, received, &info));
                 }
             }
         }
@@ -230,7 +250,8 @@ impl Flow<'_> {
     }
 
     fn report(&self, sockets: &Sockets) -> Report {
-        let infos: Vec<_> = self.connections.iter().filter_map(|ends| sockets.get(ends.source).info()).collect();
+        let infos: Vec<_> = self.connections.keys().filter_map(|source| sockets.get(*source).info()).collect();
+        let rtts_min = infos.iter().filter_map(|info| info.rtt_min).chain(self.sent.rtt_min);
         let until = self.described.cut_at().filter(|_| self.is_cut).unwrap_or(self.last_arrival);
         let duration = until.since(self.described.start);
         let goodput = (u128::from(self.received) * 8_000_000_000).checked_div(duration.0.into()).unwrap_or_default();
@@ -246,8 +267,8 @@ impl Flow<'_> {
             received_bytes: self.received,
             duration_us: duration.0 / 1000,
             goodput_bit_s: u64::try_from(goodput).unwrap_or(u64::MAX),
-            retransmits: infos.iter().map(|info| info.retransmits).sum(),
-            rtt_min_us: infos.iter().filter_map(|info| info.rtt_min).min().map(|rtt| rtt.0 / 1000),
+            retransmits: self.sent.retransmits + infos.iter().map(|info| info.retransmits).sum::<u64>(),
+            rtt_min_us: rtts_min.min().map(|rtt| rtt.0 / 1000),
             rtt_max_us: self.rtt_max_us,
         }
     }
@@ -268,22 +289,23 @@ fn legs(scenario: &Scenario, flow: &Described, sockets: &Sockets) -> Vec<Between
     stations.windows(2).map(leg).collect()
 }
 
-/// Adds the sockets of one connection of a flow, which proxies may split into several.
-fn connect(number: u32, flow: &Described, legs: &[Between], sockets: &mut Sockets) -> Ends {
+/// Adds the sockets of one connection of a flow, the flow's number `at`, which proxies may split into several. Returns the socket
+/// that sends, and the rest.
+fn connect(number: u32, at: u32, flow: &Described, legs: &[Between], sockets: &mut Sockets) -> (u32, Ends) {
     let source = sockets.next_number();
     let left = match flow.amount {
         Amount::Bytes(bytes) => Some(bytes.0),
         Amount::Duration(_) => flow.file.map(|file| file.0),
     };
     let mut sends = Program::Source { flow: number, left };
-    for (at, leg) in legs.iter().enumerate() {
+    for (place, leg) in legs.iter().enumerate() {
         let here = sockets.next_number();
-        let receives = match at + 1 == legs.len() {
+        let receives = match place + 1 == legs.len() {
             true => Program::Sink { flow: number, received: 0, is_done: false },
             false => Program::Relay { flow: number, other: here + 2, opens: true },
         };
         sockets.add_pair(leg, [sends, receives]);
         sends = Program::Relay { flow: number, other: here + 1, opens: false };
     }
-    Ends { source, sink: sockets.next_number() - 1, is_followed: false }
+    (source, Ends { number: at, sink: sockets.next_number() - 1 })
 }

@@ -244,3 +244,24 @@ impl<'a> Simulation<'a> {
         self.recorder.record(self.scenario, self.options, reports)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ekiden_record::Kept;
+
+    use super::*;
+
+    #[test]
+    fn connections_that_have_sent_their_files_are_freed_behind_time_wait() {
+        // A file a second, and TIME-WAIT of a minute at the end that closes first.
+        let text = "name = \"t\"\n[node.a]\n[node.b]\n[link.l]\nends = [\"a\", \"b\"]\nrate = \"10Mbit/s\"\ndelay = \"250ms\"\n\
+                    [flow.f]\nfrom = \"a\"\nto = \"b\"\nduration = \"200s\"\nfile = \"2KB\"\n";
+        let scenario = Scenario::parse(text, "t.toml").unwrap();
+        let (options, mut kept) = (Options::default(), Kept::default());
+        let mut simulation = Simulation::new(&scenario, &options, &mut kept, None).unwrap();
+        simulation.run(&mut |_| {});
+        let sockets = simulation.sockets.all();
+        let live = sockets.iter().filter(|socket| socket.connection.is_some()).count();
+        assert!(sockets.len() > 2 * 120 && live < 80, "{live} of {}", sockets.len());
+    }
+}

@@ -20,8 +20,10 @@ pub(crate) struct Socket {
     pub stack: Arc<Stack>,
     /// The initial sequence number.
     pub first_seq: Seq,
-    /// `None` until it is opened, or a SYN arrives.
-    pub connection: Option<Connection>,
+    /// `None` until it is opened, or a SYN arrives; and when it is given up and closed.
+    pub connection: Option<Box<Connection>>,
+    /// Nobody looks at it any more: its connection is kept until it is closed.
+    pub is_given_up: bool,
     /// The earliest alarm that is planned.
     pub alarm: Option<Time>,
     pub program: Program,
@@ -76,7 +78,8 @@ impl Socket {
         let is_new = self.connection.is_none();
         if is_new {
             let control = self.stack.control();
-            self.connection = Some(Connection::connect(&self.stack.settings, control, ports, self.first_seq));
+            let connection = Connection::connect(&self.stack.settings, control, ports, self.first_seq);
+            self.connection = Some(Box::new(connection));
         }
         is_new
     }
@@ -87,9 +90,11 @@ impl Socket {
             Some(connection) => {
                 connection.on_segment(now, segment);
             }
+            None if self.is_given_up => {}
             None => {
                 let control = self.stack.control();
-                self.connection = Connection::accept(&self.stack.settings, control, segment, self.first_seq, now);
+                let connection = Connection::accept(&self.stack.settings, control, segment, self.first_seq, now);
+                self.connection = connection.map(Box::new);
             }
         }
     }
@@ -116,7 +121,7 @@ impl Socket {
     /// Resets the connection, if there is one that has not failed. Returns whether there was.
     pub fn abort(&mut self) -> bool {
         let connection = self.connection.as_mut().filter(|connection| connection.failure().is_none());
-        connection.map(Connection::abort).is_some()
+        connection.map(|connection| connection.abort()).is_some()
     }
 
     /// The next packet that is to be sent now.
@@ -136,6 +141,6 @@ impl Socket {
 
     /// The state of the connection, if there is one.
     pub fn info(&self) -> Option<TcpInfo> {
-        self.connection.as_ref().map(Connection::info)
+        self.connection.as_deref().map(Connection::info)
     }
 }

@@ -1,5 +1,6 @@
 //! All sockets: what their programs do, and which of them have something to do.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ekiden_congestion::Tunables;
@@ -95,6 +96,7 @@ impl<'a> Sockets<'a> {
                 stack: Arc::clone(&between.stacks[end]),
                 first_seq: Seq(random::word(self.scenario.seed, number.into()) as u32),
                 connection: None,
+                is_given_up: false,
                 alarm: None,
                 program,
             });
@@ -162,12 +164,24 @@ impl<'a> Sockets<'a> {
         }
     }
 
+    /// Nobody looks at these sockets any more: what they hold is freed as soon as they are closed.
+    pub fn give_up(&mut self, numbers: RangeInclusive<u32>) {
+        for number in numbers {
+            self.get_mut(number).is_given_up = true;
+            self.wake(number);
+        }
+    }
+
     /// Lets a socket's program do what it can now.
     pub fn work(&mut self, number: u32) -> Effect {
         let socket = &mut self.list[number as usize];
         let Some(connection) = &mut socket.connection else { return Effect::Nothing };
         if let Some(failure) = connection.failure() {
             return self.fail(number, failure);
+        }
+        if socket.is_given_up && connection.state() == State::Closed {
+            socket.connection = None;
+            return Effect::Nothing;
         }
         match &mut socket.program {
             Program::Source { flow, left: Some(left) } => {
@@ -208,10 +222,10 @@ impl<'a> Sockets<'a> {
 
     /// Moves what has arrived at either of a proxy's sockets to the other.
     fn relay(&mut self, a: u32, b: u32) {
-        let [Some(first), Some(second)] = self
-            .list
-            .get_disjoint_mut([a as usize, b as usize])
-            .map_or([None, None], |[first, second]| [first.connection.as_mut(), second.connection.as_mut()])
+        let [Some(first), Some(second)] =
+            self.list.get_disjoint_mut([a as usize, b as usize]).map_or([None, None], |[first, second]| {
+                [first.connection.as_deref_mut(), second.connection.as_deref_mut()]
+            })
         else {
             return;
         };

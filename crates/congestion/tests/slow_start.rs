@@ -99,7 +99,8 @@ fn after_a_loss_slow_start_is_the_standard_one() {
     assert_eq!(windows(&mut control, &mut window, &late), [20, 40, 80, 160, 320, 640]);
 }
 
-/// A queue that overflows: 70 Mbit/s, 43 ms, packets of 1400 bytes and 100 KB, as in S0. What is beyond line and queue is lost.
+/// A queue that a slow start without bursts fills: 70 Mbit/s, 43 ms, 100 KB, packets of 1400 bytes. What is beyond line and queue is
+/// lost.
 #[test]
 fn each_option_overshoots_less_than_half_as_far() {
     let lost = |parameters: &[(&str, &str)]| {

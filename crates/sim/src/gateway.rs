@@ -3,9 +3,9 @@
 
 use ekiden_packet::Segment;
 use ekiden_record::Event as Noted;
-use ekiden_scenario::{ObservedFlow, Scenario};
+use ekiden_scenario::Scenario;
 use ekiden_units::Time;
-use ekiden_window_balance::{BalanceSettings, Direction, Flow, StreamGroup, flags};
+use ekiden_window_balance::{BalanceSettings, Direction, ObservedFlow, StreamGroup, flags};
 
 use crate::packet::{Body, Packet, node_number};
 use crate::socket::Socket;
@@ -74,9 +74,9 @@ impl Gateway {
         let settings = BalanceSettings {
             repeats: gateway.repeats,
             part: gateway.part.as_f64(),
-            flow: match gateway.observes {
-                ObservedFlow::Acknowledged => Flow::Acknowledged,
-                ObservedFlow::Sent => Flow::Sent,
+            observes: match gateway.observes {
+                ekiden_scenario::ObservedFlow::Acknowledged => ObservedFlow::Acknowledged,
+                ekiden_scenario::ObservedFlow::Sent => ObservedFlow::Sent,
             },
             ..BalanceSettings::default()
         };

@@ -66,13 +66,13 @@ pub struct BalanceSettings {
     /// The group is released if the streams that throttle it are silent for this long. The default is longer than a
     /// retransmission timeout and the two that follow it, at a round trip of a second.
     pub idle: Duration,
-    /// What the flow is. The paper leaves it open.
-    pub flow: Flow,
+    /// What a stream's flow is. The paper leaves it open.
+    pub observes: ObservedFlow,
 }
 
 /// What a stream's flow is, of which throttling leaves a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Flow {
+pub enum ObservedFlow {
     /// The bytes acknowledged in a round trip: what the path delivers.
     Acknowledged,
     /// The new data sent in a round trip: in slow start twice as much.
@@ -81,7 +81,7 @@ pub enum Flow {
 
 impl Default for BalanceSettings {
     fn default() -> Self {
-        Self { repeats: 100, part: 0.8, idle: Duration::from_secs(10), flow: Flow::Acknowledged }
+        Self { repeats: 100, part: 0.8, idle: Duration::from_secs(10), observes: ObservedFlow::Acknowledged }
     }
 }
 
@@ -100,7 +100,7 @@ impl StreamGroup {
             repeats: settings.repeats.max(1),
             part: (settings.part.clamp(0.0, 1.0) * 65_536.0).round() as u32,
             idle_us: u64::try_from(settings.idle.as_micros()).unwrap_or(u64::MAX),
-            of_sent: (settings.flow == Flow::Sent).into(),
+            of_sent: (settings.observes == ObservedFlow::Sent).into(),
         };
         Self { settings, state: native::Group::default(), streams: BTreeMap::new() }
     }

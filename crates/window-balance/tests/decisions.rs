@@ -5,7 +5,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Gateway, RTT_US, SCALE, SEGMENT, Stream, WINDOW, throttled};
-use ekiden_window_balance::{BalanceSettings, Flow, Packet, flags};
+use ekiden_window_balance::{BalanceSettings, ObservedFlow, Packet, flags};
 
 /// Three streams with 150, 40 and 5 segments in flight, the first of which has lost something.
 fn group() -> (Gateway, [Stream; 3]) {
@@ -326,8 +326,8 @@ fn windows_are_rounded_to_the_scale() {
 
 #[test]
 fn in_slow_start_what_is_sent_is_twice_what_is_acknowledged() {
-    let flows = [Flow::Acknowledged, Flow::Sent].map(|flow| {
-        let mut gateway = Gateway::with(BalanceSettings { flow, ..BalanceSettings::default() });
+    let flows = [ObservedFlow::Acknowledged, ObservedFlow::Sent].map(|observes| {
+        let mut gateway = Gateway::with(BalanceSettings { observes, ..BalanceSettings::default() });
         let mut stream = gateway.running(7, 50);
         let steady = gateway.group.flow(7).unwrap();
         // Two round trips; each acknowledgement lets two segments go.

@@ -13,7 +13,6 @@ mod cubic;
 mod linux;
 mod native;
 mod response;
-mod tables;
 mod tunables;
 
 use std::fmt;
@@ -24,7 +23,6 @@ pub use cubic::{Cubic, CubicSettings};
 pub use linux::{LinuxBic, LinuxCubic};
 pub use native::{Native, hstcp_decrease, hstcp_increase, trend};
 pub use response::{ResponseFunction, ResponseRow};
-pub use tables::TableError;
 pub use tunables::{CongestionParameters, LAYOUT, MOST_SAMPLES, PARAMETERS, Parameter, ParameterError, Tunables};
 
 /// A congestion control of the C headers.

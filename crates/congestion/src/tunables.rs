@@ -27,10 +27,12 @@ pub struct Parameter {
     pub name: &'static str,
     /// Its default.
     pub default: f64,
-    /// The least that it can be.
+    /// The least that it can be, but for `or_zero`.
     pub least: f64,
     /// The most that it can be.
     pub most: f64,
+    /// Whether it can be 0, which then is less than `least` and has a meaning of its own.
+    pub or_zero: bool,
     /// Whether it is a whole number.
     pub whole: bool,
     /// What it means, with its unit.
@@ -38,6 +40,18 @@ pub struct Parameter {
 }
 
 impl Parameter {
+    fn takes(&self, number: f64) -> bool {
+        let is_within = (self.least..=self.most).contains(&number) || self.or_zero && number == 0.0;
+        is_within && !(self.whole && number.fract() != 0.0)
+    }
+
+    /// Its range, in words.
+    pub fn range(&self) -> String {
+        let zero = if self.or_zero { "0, or " } else { "" };
+        let whole = if self.whole { "a whole number from " } else { "" };
+        format!("{zero}{whole}{} to {}", Self::written(self.least), Self::written(self.most))
+    }
+
     /// A value of a parameter as people write it.
     pub fn written(value: f64) -> String {
         match value.abs() {
@@ -48,11 +62,15 @@ impl Parameter {
 }
 
 const fn number(name: &'static str, default: f64, least: f64, most: f64, meaning: &'static str) -> Parameter {
-    Parameter { name, default, least, most, whole: false, meaning }
+    Parameter { name, default, least, most, or_zero: false, whole: false, meaning }
+}
+
+const fn number_or_zero(name: &'static str, default: f64, least: f64, most: f64, meaning: &'static str) -> Parameter {
+    Parameter { or_zero: true, ..number(name, default, least, most, meaning) }
 }
 
 const fn count(name: &'static str, default: f64, least: f64, most: f64, meaning: &'static str) -> Parameter {
-    Parameter { name, default, least, most, whole: true, meaning }
+    Parameter { whole: true, ..number(name, default, least, most, meaning) }
 }
 
 const LOW_WINDOW: usize = 0;
@@ -74,9 +92,6 @@ const BIC_FAST_CONVERGENCE: usize = 15;
 const SLOW_START_LIMIT: usize = 16;
 const SLOW_START_HYSTART: usize = 17;
 
-/// The least decrease that is one: a smaller part of a window is hardly a segment.
-const RENO_DECREASE_LEAST: f64 = 0.01;
-
 /// All parameters. docs/guide/congestion.md argues for the defaults.
 pub const PARAMETERS: [Parameter; 18] = [
     count("hstcp.low_window", 38.0, 2.0, 1e6, "Reno up to this window, in segments (RFC 3649: Low_Window)"),
@@ -87,12 +102,12 @@ pub const PARAMETERS: [Parameter; 18] = [
     number("ghstcp.span", 2.0, 0.05, 8.0, "round trips that one test spans"),
     count("ghstcp.samples", 8.0, 3.0, 1024.0, "fewer samples in a test leave the mode as it is"),
     number("ghstcp.significance", 0.05, 1e-6, 0.5, "chance of taking noise for a rising trend, one-sided (test 0)"),
-    number(
+    number_or_zero(
         "ghstcp.reno_decrease",
         0.5,
-        0.0,
+        0.01,
         0.9,
-        "part of the window that a loss takes in Reno mode, at least 0.01; 0: as in HSTCP mode",
+        "part of the window that a loss takes in Reno mode; 0: as in HSTCP mode",
     ),
     number("ghstcp.low", 0.25, 0.0, 1.0, "below this part of the range of mean round-trip times: HSTCP mode (test 1)"),
     number("ghstcp.high", 0.5, 0.0, 1.0, "above this part of it: Reno mode (test 1)"),
@@ -122,17 +137,15 @@ impl Default for CongestionParameters {
 }
 
 impl CongestionParameters {
-    /// The defaults, but for these parameters.
+    /// Whether there are parameters in the group of this name.
     ///
     /// # Errors
-    /// As [`CongestionParameters::set`]; or if the parameters do not fit each other.
-    pub fn with(parameters: impl IntoIterator<Item = (String, f64)>) -> Result<Self, ParameterError> {
-        let mut all = Self::default();
-        for (name, value) in parameters {
-            all.set_number(&name, value)?;
+    /// If there are none.
+    pub fn check_group(name: &str) -> Result<(), ParameterError> {
+        match groups().contains(&name) {
+            true => Ok(()),
+            false => Err(ParameterError::Group { name: name.into(), known: groups().join(", ") }),
         }
-        Tunables::new(&all)?;
-        Ok(all)
     }
 
     /// Every parameter with its value.
@@ -165,10 +178,7 @@ impl CongestionParameters {
         };
         let parameter = &PARAMETERS[at];
         match number {
-            Some(number)
-                if (parameter.least..=parameter.most).contains(&number)
-                    && !(parameter.whole && number.fract() != 0.0) =>
-            {
+            Some(number) if parameter.takes(number) => {
                 self.0[at] = number;
                 Ok(())
             }
@@ -206,6 +216,14 @@ impl CongestionParameters {
 /// Why parameters were refused.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum ParameterError {
+    /// No parameter is in a group of this name.
+    #[error("there is no [congestion.{name}] (there are {known})")]
+    Group {
+        /// What was asked for.
+        name: String,
+        /// Those that there are.
+        known: String,
+    },
     /// No parameter has this name.
     #[error("there is no parameter '{name}' (there are {known})")]
     Name {
@@ -216,8 +234,13 @@ pub enum ParameterError {
     },
     /// The value is not a number, or out of range.
     #[error(
-        "{} cannot be '{value}': it is a {} from {} to {}: {}",
-        parameter.name, if parameter.whole { "whole number" } else { "number" }, parameter.least, parameter.most, parameter.meaning
+        "{} cannot be '{value}': it is {}a {} from {} to {}: {}",
+        parameter.name,
+        if parameter.or_zero { "0 or " } else { "" },
+        if parameter.whole { "whole number" } else { "number" },
+        parameter.least,
+        parameter.most,
+        parameter.meaning
     )]
     Value {
         /// The parameter.
@@ -228,6 +251,32 @@ pub enum ParameterError {
     /// Two parameters do not fit each other.
     #[error("{0}")]
     Together(&'static str),
+}
+
+impl ParameterError {
+    /// The name that is unknown, and the known ones of its kind: groups, or the parameters of its group.
+    pub fn unknown(&self) -> Option<(&str, Vec<&'static str>)> {
+        match self {
+            Self::Group { name, .. } => Some((name, groups())),
+            Self::Name { name, .. } => {
+                let (group, parameter) = name.split_once('.')?;
+                let of_group = names().filter(|(known, _)| *known == group).map(|(_, parameter)| parameter);
+                Some((parameter, of_group.collect()))
+            }
+            Self::Value { .. } | Self::Together(_) => None,
+        }
+    }
+}
+
+/// Every parameter's group, and its name in that.
+fn names() -> impl Iterator<Item = (&'static str, &'static str)> {
+    PARAMETERS.iter().filter_map(|parameter| parameter.name.split_once('.'))
+}
+
+fn groups() -> Vec<&'static str> {
+    let mut groups: Vec<_> = names().map(|(group, _)| group).collect();
+    groups.dedup();
+    groups
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Pod, Zeroable)]
@@ -291,9 +340,6 @@ impl Tunables {
             return Err(ParameterError::Together(
                 "with these hstcp parameters the growth a(w) would fall before high_window: raise high_decrease or high_p",
             ));
-        }
-        if (f64::MIN_POSITIVE..RENO_DECREASE_LEAST).contains(&value[RENO_DECREASE]) {
-            return Err(ParameterError::Together("ghstcp.reno_decrease must be 0 or at least 0.01"));
         }
         if value[LOW] > value[HIGH] {
             return Err(ParameterError::Together("ghstcp.low must not exceed ghstcp.high"));

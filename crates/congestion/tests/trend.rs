@@ -254,3 +254,16 @@ fn a_loss_in_reno_mode_takes_what_was_set() {
     assert_eq!(gentle, hstcp);
     assert!(hstcp > 650, "{hstcp}"); // RFC 3649, Appendix B: b(1058) = 0.33
 }
+
+#[test]
+fn a_loss_in_reno_mode_takes_at_least_a_hundredth_of_the_window() {
+    let set = |decrease: &str| CongestionParameters::default().set("ghstcp.reno_decrease", decrease);
+    for right in ["0", "0.01", "0.9"] {
+        assert_eq!(set(right), Ok(()));
+    }
+    for wrong in ["0.000001", "0.009", "-0.5", "0.91", "nan"] {
+        let error = set(wrong).unwrap_err().to_string();
+        let range = "ghstcp.reno_decrease cannot be";
+        assert!(error.starts_with(range) && error.contains("it is 0 or a number from 0.01 to 0.9: "), "{error}");
+    }
+}

@@ -124,7 +124,8 @@ fn every_parameter_of_the_congestion_controls_is_in_the_documentation() {
     let number = |value: f64| if value > 0.0 && value < 1e-3 { format!("{value:e}") } else { value.to_string() };
     for key in ekiden_congestion::PARAMETERS {
         let [default, least, most] = [key.default, key.least, key.most].map(number);
-        let row = format!("| `{}` | {default} | {least} – {most} | {} |", key.name, key.meaning);
+        let zero = if key.or_zero { "0, or " } else { "" };
+        let row = format!("| `{}` | {default} | {zero}{least} – {most} | {} |", key.name, key.meaning);
         assert!(text.lines().any(|line| line == row), "docs/guide/congestion.md has no row\n{row}");
     }
 }

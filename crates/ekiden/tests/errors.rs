@@ -183,6 +183,19 @@ const CASES: &[(&str, &[&str], i32, &str)] = &[
         3,
         "FILE:4: link.l.rate: invalid type: it is integer `5`, and must be a text in quotes, such as \"70Mbit/s\"",
     ),
+    (
+        "name = \"x\"\n[congestion.bic]\nsmax = 5",
+        &["scenario", "check", "FILE"],
+        3,
+        "FILE:3: there is no parameter 'bic.smax' (there are ",
+    ),
+    ("name = \"x\"\n[congestion.bic]\nsmax = 5", &["simulate", "FILE"], 3, "; did you mean `s_max`?"),
+    (
+        PAIR,
+        &["simulate", "FILE", "--set", "congestion.bic.s_max=0"],
+        3,
+        "--set congestion.bic.s_max=0: bic.s_max cannot be '0': it is a number from 1 to 10000: ",
+    ),
     (PROXY, &["scenario", "check", "FILE"], 3, "FILE:4: the 'next' of 'p' leads to itself"),
     (
         NOPE,

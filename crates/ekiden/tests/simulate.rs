@@ -68,17 +68,6 @@ fn a_sweep_is_not_run_again_and_continues() {
 }
 
 #[test]
-fn standard_error_that_takes_nothing_ends_no_sweep() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("pair.toml"), SCENARIO).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
-    command.current_dir(folder.path()).args(["simulate", "pair.toml", "--repeat", "2", "--record", "all"]);
-    let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
-    let output = command.stderr(full).output().unwrap();
-    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stdout));
-}
-
-#[test]
 fn what_it_does_not_have_is_refused_before_anything_runs() {
     let folder = tempfile::tempdir().unwrap();
     for (arguments, code, why) in [
@@ -92,5 +81,40 @@ fn what_it_does_not_have_is_refused_before_anything_runs() {
         assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(said.contains(why), "{said}");
         assert!(!folder.path().join("record").exists(), "{arguments:?} left a record");
+    }
+}
+
+#[test]
+fn a_run_of_a_sweep_whose_series_could_not_be_written_is_run_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let sweep = ["--set", "link.line.delay=1ms,20ms", "--record", "all"];
+    let in_the_way = folder.path().join("all/pair,link.line.delay=20ms,r0.samples.parquet");
+    std::fs::create_dir_all(&in_the_way).unwrap();
+    for said in ["", "1 of 2 runs are there already"] {
+        let failed = simulate(folder.path(), &sweep);
+        let error = text(&failed.stderr);
+        assert_eq!(failed.status.code(), Some(3), "{error}");
+        assert!(error.contains("samples.parquet: cannot be written: ") && error.contains(said), "{error}");
+    }
+    std::fs::remove_dir(&in_the_way).unwrap();
+    let second = simulate(folder.path(), &sweep);
+    assert!(second.status.success(), "{}", text(&second.stderr));
+    assert!(in_the_way.is_file());
+    assert!(text(&simulate(folder.path(), &sweep).stderr).contains("2 of 2 runs are there already"));
+}
+
+#[test]
+fn a_sweep_goes_on_when_nobody_reads_what_it_says() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("pair.toml"), SCENARIO).unwrap();
+    // The second time, because it says so when runs are there already.
+    for _ in 0..2 {
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
+        command.current_dir(folder.path()).args(["simulate", "pair.toml", "--repeat", "2"]).stderr(writer);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(0));
+        assert!(text(&output.stdout).contains("records: "), "{}", text(&output.stdout));
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue, Error};
 
-use crate::nearest::nearest;
+use crate::nearest::suggestion;
 
 /// What a reader of `text` says, in one line, with the key that it is about and what would be right. For an unknown key or word
 /// that is the nearest known one, if any is near.
@@ -26,7 +26,7 @@ pub fn explain(text: &str, error: &Error) -> String {
         let own = path.iter().rposition(|key| key == field);
         path.truncate(own.unwrap_or(path.len().saturating_sub(1)));
         let place = if path.is_empty() { String::new() } else { format!(" in {}", path.join(".")) };
-        return format!("unknown field `{field}`{place}, {expected}{}", suggestion(field, expected));
+        return format!("unknown field `{field}`{place}, {expected}{}", suggested(field, expected));
     }
     if let Some(key) = message.strip_prefix("missing field `").and_then(|rest| rest.strip_suffix('`')) {
         return match path.is_empty() {
@@ -40,7 +40,7 @@ pub fn explain(text: &str, error: &Error) -> String {
         true => key_in_line(text, span.start).unwrap_or_default().to_owned(),
         false => path.join("."),
     };
-    let suggestion = unknown(&message, "variant").map_or(String::new(), |(word, expected)| suggestion(word, expected));
+    let suggestion = unknown(&message, "variant").map_or(String::new(), |(word, expected)| suggested(word, expected));
     let message = said_plainly(&message) + &written + &suggestion;
     if path.is_empty() { message } else { format!("{path}: {message}") }
 }
@@ -53,10 +53,9 @@ fn unknown<'a>(message: &'a str, kind: &str) -> Option<(&'a str, &'a str)> {
     Some((&rest[..end], &rest[end + "`, ".len()..]))
 }
 
-/// The known name that may have been meant by `wrong`. `expected` has the known ones between backticks, as serde writes them.
-fn suggestion(wrong: &str, expected: &str) -> String {
-    let known = expected.split('`').skip(1).step_by(2);
-    nearest(wrong, known).map_or(String::new(), |near| format!("; did you mean `{near}`?"))
+/// As [`suggestion`]. `expected` has the known names between backticks, as serde writes them.
+fn suggested(wrong: &str, expected: &str) -> String {
+    suggestion(wrong, expected.split('`').skip(1).step_by(2))
 }
 
 /// Adds to `path` the keys that lead to what is at `span`.

@@ -11,7 +11,7 @@ mod read;
 mod write;
 
 pub use explain::explain;
-pub use nearest::nearest;
+pub use nearest::{nearest, suggestion};
 pub use place::line_of;
 pub use read::{FileKind, Opened, ReadError, open, read};
 pub use write::{TargetError, check_target, remove_partial, write};

@@ -18,6 +18,11 @@ pub fn nearest<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> Opt
     near.min_by_key(|&(edits, _)| edits).map(|(_, name)| name)
 }
 
+/// The end of a message about an unknown name: which known one may have been meant, if any is near.
+pub fn suggestion<'a>(wrong: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(wrong, known).map_or(String::new(), |near| format!("; did you mean `{near}`?"))
+}
+
 fn plain(name: &str) -> String {
     name.to_ascii_lowercase().replace('-', "_")
 }

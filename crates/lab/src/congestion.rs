@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use ekiden_bpf::{ErrorKind, Event, EventKind, Level, Registration, Trace};
-use ekiden_congestion::{Algorithm, CongestionParameters, ParameterError, Tunables};
+use ekiden_congestion::{Algorithm, CongestionParameters};
 use ekiden_record::{Congestion, CongestionEvent, CongestionEventKind};
 use ekiden_scenario::Scenario;
 
@@ -28,9 +28,8 @@ const NO_SSTHRESH: u32 = i32::MAX as u32;
 /// [`Error::OwnCongestion`]; [`Error::CongestionParameters`] if the scenario's parameters are not available.
 pub fn register(scenario: &Scenario) -> Result<Vec<Registration>, Error> {
     let mut registrations: Vec<Registration> = Vec::new();
-    let unusable = |error: ParameterError| Error::CongestionParameters { reason: error.to_string() };
-    let wanted = CongestionParameters::with(scenario.congestion_parameters()).map_err(unusable)?;
-    let tunables = Tunables::new(&wanted).map_err(unusable)?;
+    let tunables = scenario.tunables();
+    let wanted = tunables.parameters();
     for node in scenario.nodes.values() {
         let Some(algorithm) = is_own(&node.tcp.congestion) else { continue };
         if registrations.iter().any(|registration| registration.algorithm() == algorithm) {

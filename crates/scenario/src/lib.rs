@@ -22,6 +22,7 @@ mod warn;
 
 use std::path::Path;
 
+use ekiden_congestion::{CongestionParameters, Tunables};
 use ekiden_files::{FileKind, read};
 use ekiden_units::Time;
 use indexmap::IndexMap;
@@ -45,8 +46,7 @@ pub struct Scenario {
     pub description: String,
     /// Seeds everything random (loss, payload, on and off times).
     pub seed: u64,
-    /// Parameters of ekiden's own congestion controls, by group and name, that differ from their defaults. Who runs the
-    /// scenario knows which there are.
+    /// Parameters of ekiden's own congestion controls, by group and name, that differ from their defaults.
     #[serde(skip_serializing_if = "IndexMap::is_empty")]
     pub congestion: IndexMap<String, IndexMap<String, f64>>,
     /// Nodes by name, in the order of the file.
@@ -112,11 +112,15 @@ impl Scenario {
         sweep::scenario_at(text, file, point)
     }
 
-    /// The parameters of [`Scenario::congestion`], as `group.name`.
-    pub fn congestion_parameters(&self) -> impl Iterator<Item = (String, f64)> + '_ {
-        let named = |group: &str, name: &str| format!("{group}.{name}");
-        let groups = self.congestion.iter();
-        groups.flat_map(move |(group, all)| all.iter().map(move |(name, value)| (named(group, name), *value)))
+    /// The parameters of [`Scenario::congestion`], with what is computed from them.
+    pub fn tunables(&self) -> Tunables {
+        let mut parameters = CongestionParameters::default();
+        for (group, of_group) in &self.congestion {
+            for (name, value) in of_group {
+                parameters.set_number(&format!("{group}.{name}"), *value).expect("checked when the file was read");
+            }
+        }
+        Tunables::new(&parameters).expect("checked when the file was read")
     }
 
     /// The links a packet takes from one node to another: least delay first, then fewest hops, then order of the

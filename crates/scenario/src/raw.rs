@@ -13,6 +13,9 @@ use crate::{Discipline, FlowEnd, NodeKind, ObservedFlow, Profile, Queue};
 
 pub(crate) type Named<T> = IndexMap<Spanned<String>, T>;
 
+/// `[congestion.GROUP]`: numbers by group and parameter.
+pub(crate) type RawCongestion = Named<Named<f64>>;
+
 /// Of lines and of sources.
 pub(crate) const RATES: RangeInclusive<BitRate> = BitRate(1_000)..=BitRate(1_000_000_000_000);
 
@@ -59,7 +62,7 @@ pub(crate) struct RawScenario {
     pub seed: u64,
     #[serde(default)]
     pub tcp: RawTcp,
-    pub congestion: Option<Spanned<Named<Named<Spanned<f64>>>>>,
+    pub congestion: Option<Spanned<RawCongestion>>,
     #[serde(default)]
     pub node: Named<RawNode>,
     #[serde(default)]

@@ -78,7 +78,7 @@ pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
         name: raw.name.get_ref().clone(),
         description: raw.description.clone(),
         seed: raw.seed,
-        congestion: checker.congestion(&raw.congestion)?,
+        congestion: checker.congestion(raw.congestion.as_ref())?,
         nodes: checker.nodes(&raw.node, &base)?,
         links: checker.links(&raw.link, &raw.node)?,
         flows: checker.flows(&raw.flow, &raw.node)?,

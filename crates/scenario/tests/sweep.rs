@@ -169,9 +169,6 @@ const WRONG: &[(&[&str], &str, &str)] = &[
     (&["seed=1", "link.line.delay=5"], "--set link.line.delay=5: ", "needs one of the units"),
     (&["link.line.mtu=big"], "--set link.line.mtu=big: ", "invalid type"),
     (&["tcp.sack=maybe"], "--set tcp.sack=maybe: ", "must be true or false"),
-    (&["congestion.bic.s_max=64,x"], "--set congestion.bic.s_max=x: ", "'x' is not a number"),
-    (&["congestion.bic.s_mix=64"], "--set congestion.bic.s_mix=64: ", "there is no parameter 'bic.s_mix'"),
-    (&["congestion.bic.s_max=0,64"], "--set congestion.bic.s_max=0: ", "bic.s_max cannot be '0'"),
     (&["flow.bulk.via=a"], "--set flow.bulk.via=a: ", "must be a list"),
     (&["node.a.kind=hots"], "--set node.a.kind=hots: ", "unknown variant `hots`"),
     (
@@ -222,4 +219,40 @@ fn a_point_with_a_seed_has_that_one_only() {
     let point = sweep(&["seed=3", "tcp.sack=true"]).unwrap().points()[0].with_seed(9);
     assert_eq!(point.to_string(), "tcp.sack=true seed=9");
     assert_eq!(Scenario::parse_with(FILE, "test.toml", &point).unwrap().seed, 9);
+}
+
+#[test]
+fn a_wrong_parameter_of_a_congestion_control_is_refused_with_its_set() {
+    for (sets, message) in [
+        (
+            &["congestion.ghstcp.spam=1,2"][..],
+            "--set congestion.ghstcp.spam=1: there is no parameter 'ghstcp.spam' (there are ",
+        ),
+        (&["congestion.ghstcp.spam=1"], "; did you mean `span`?"),
+        (
+            &["congestion.gstcp.span=1"],
+            "--set congestion.gstcp.span=1: there is no [congestion.gstcp] (there are hstcp, ghstcp, ",
+        ),
+        (
+            &["congestion.ghstcp.span=1,99"],
+            "--set congestion.ghstcp.span=99: ghstcp.span cannot be '99': it is a number from 0.05 to 8: ",
+        ),
+        (
+            &["congestion.bic.s_max=1", "seed=7", "congestion.bic.s_min=2"],
+            "--set congestion.bic.s_max=1 --set seed=7 --set congestion.bic.s_min=2: bic.s_min must not exceed bic.s_max",
+        ),
+    ] {
+        let error = scenarios(sets).unwrap_err();
+        assert!(error.contains(message), "{sets:?}: {error}");
+    }
+    assert_eq!(
+        only(&["congestion.ghstcp.span=3"])
+            .tunables()
+            .parameters()
+            .iter()
+            .find(|(key, _)| key.name == "ghstcp.span")
+            .unwrap()
+            .1,
+        3.0
+    );
 }

@@ -13,7 +13,4 @@ pub enum Error {
         /// What it asks for.
         name: String,
     },
-    /// There is no such parameter of a congestion control, or it cannot have this value.
-    #[error("[congestion]: {0}")]
-    Parameters(String),
 }

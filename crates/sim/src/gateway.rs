@@ -171,7 +171,6 @@ mod tests {
     use super::*;
     use crate::flows::Flows;
     use crate::sockets::Sockets;
-    use crate::stack::parameters;
 
     const SCENARIO: &str = "
         name = 'one'
@@ -196,7 +195,7 @@ mod tests {
     #[test]
     fn the_hundredth_repetition_throttles_until_the_ack_number_advances() {
         let scenario = Scenario::parse(SCENARIO, "test.toml").unwrap();
-        let mut sockets = Sockets::new(&scenario, parameters(&scenario).unwrap());
+        let mut sockets = Sockets::new(&scenario);
         Flows::new(&scenario, &mut sockets);
         let mut gateway = Gateways::new(&scenario, sockets.all()).list.remove(0);
         let syn = |ack: Option<u32>| Segment {

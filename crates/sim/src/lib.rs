@@ -78,7 +78,7 @@ fn run(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Record, Error> {
     check_supported(scenario)?;
-    let mut simulation = Simulation::new(scenario, options, series, capture)?;
+    let mut simulation = Simulation::new(scenario, options, series, capture);
     simulation.run(progress);
     Ok(simulation.record())
 }

@@ -5,7 +5,6 @@ use ekiden_scenario::Scenario;
 
 use crate::background::{Sent, Sources};
 use crate::capture::Capture;
-use crate::error::Error;
 use crate::events::{Event, Events};
 use crate::flows::Flows;
 use crate::gateway::Gateways;
@@ -14,7 +13,6 @@ use crate::options::{Options, Progress};
 use crate::packet::{Body, Packet};
 use crate::recorder::{Recorder, Reports};
 use crate::sockets::{Effect, Sockets};
-use crate::stack::parameters;
 use crate::tunnel::{Broken, Tunnels};
 
 /// The number of events between two reports of progress.
@@ -42,8 +40,8 @@ impl<'a> Simulation<'a> {
         options: &'a Options,
         series: &'a mut dyn Series,
         mut capture: Option<&'a mut Capture>,
-    ) -> Result<Self, Error> {
-        let mut sockets = Sockets::new(scenario, parameters(scenario)?);
+    ) -> Self {
+        let mut sockets = Sockets::new(scenario);
         let tunnels = Tunnels::new(scenario, &mut sockets);
         let flows = Flows::new(scenario, &mut sockets);
         let background = Sources::new(scenario);
@@ -55,7 +53,7 @@ impl<'a> Simulation<'a> {
         if let Some(capture) = &mut capture {
             capture.know(sockets.all().iter().map(|socket| [socket.peer_node, socket.node]));
         }
-        Ok(Self {
+        Self {
             scenario,
             options,
             events,
@@ -68,7 +66,7 @@ impl<'a> Simulation<'a> {
             capture,
             series,
             recorder: Recorder::new(scenario),
-        })
+        }
     }
 
     /// Handles events until every flow is over.
@@ -258,7 +256,7 @@ mod tests {
                     [flow.f]\nfrom = \"a\"\nto = \"b\"\nduration = \"200s\"\nfile = \"2KB\"\n";
         let scenario = Scenario::parse(text, "t.toml").unwrap();
         let (options, mut kept) = (Options::default(), Kept::default());
-        let mut simulation = Simulation::new(&scenario, &options, &mut kept, None).unwrap();
+        let mut simulation = Simulation::new(&scenario, &options, &mut kept, None);
         simulation.run(&mut |_| {});
         let sockets = simulation.sockets.all();
         let live = sockets.iter().filter(|socket| socket.connection.is_some()).count();

@@ -63,8 +63,8 @@ pub(crate) enum Effect {
 }
 
 impl<'a> Sockets<'a> {
-    pub fn new(scenario: &'a Scenario, tunables: Arc<Tunables>) -> Self {
-        Self { scenario, tunables, list: Vec::new(), waiting: Vec::new() }
+    pub fn new(scenario: &'a Scenario) -> Self {
+        Self { scenario, tunables: Arc::new(scenario.tunables()), list: Vec::new(), waiting: Vec::new() }
     }
 
     /// The number of the next socket that is added.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ekiden_congestion::{CongestionControl, CongestionParameters, Tunables, control, linux_control};
+use ekiden_congestion::{CongestionControl, Tunables, control, linux_control};
 use ekiden_scenario::{Profile, Scenario, Tcp};
 use ekiden_tcp::TcpSettings;
 use ekiden_units::Bytes;
@@ -12,16 +12,9 @@ use crate::error::Error;
 /// IPv4 and TCP headers without options.
 const HEADERS: u32 = 40;
 
-/// The parameters of ekiden's congestion controls.
-pub(crate) fn parameters(scenario: &Scenario) -> Result<Arc<Tunables>, Error> {
-    let parameters = CongestionParameters::with(scenario.congestion_parameters());
-    let tunables = parameters.and_then(|parameters| Tunables::new(&parameters));
-    tunables.map(Arc::new).map_err(|error| Error::Parameters(error.to_string()))
-}
-
 /// Whether the simulator has the congestion controls of all nodes and tunnels.
 pub(crate) fn check_supported(scenario: &Scenario) -> Result<(), Error> {
-    let tunables = parameters(scenario)?;
+    let tunables = Arc::new(scenario.tunables());
     let nodes = scenario.nodes.iter().map(|(name, node)| (format!("node.{name}"), &node.tcp));
     let tunnels = scenario.tunnels.iter().map(|(name, tunnel)| (format!("tunnel.{name}"), &tunnel.tcp));
     match nodes.chain(tunnels).find(|(_, tcp)| control(&tcp.congestion, &tunables).is_none()) {

@@ -85,3 +85,18 @@ fn a_flow_of_which_nothing_has_arrived_when_its_time_is_over_has_failed() {
     let Outcome::Failed { reason } = &record.flows[0].outcome else { panic!("{:?}", record.flows[0]) };
     assert_eq!(reason, "nothing arrived before the flow's time was over");
 }
+
+#[test]
+fn without_a_measured_round_trip_there_is_no_largest_one() {
+    // Two samples, the first round trip, and another sample.
+    let largest = |duration: &str| {
+        let scenario = "name = \"t\"\n[node.a]\n[node.b]\n[link.l]\nends = [\"a\", \"b\"]\nrate = \"10Mbit/s\"\ndelay = \"150ms\"\n";
+        let text = format!("{scenario}[flow.f]\nfrom = \"a\"\nto = \"b\"\nduration = \"{duration}\"\n");
+        let scenario = Scenario::parse(&text, "t.toml").unwrap();
+        let record = simulate(&scenario, &Options::default(), &mut Kept::default(), &mut |_| {}).unwrap();
+        (record.flows[0].rtt_min_us, record.flows[0].rtt_max_us)
+    };
+    assert_eq!(largest("250ms"), (None, None));
+    let (least, most) = largest("450ms");
+    assert!(least.is_some_and(|us| us >= 300_000) && most >= least, "{least:?} {most:?}");
+}

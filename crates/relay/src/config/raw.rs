@@ -196,9 +196,8 @@ fn congestion_sections() -> Vec<Section> {
     for parameter in &PARAMETERS {
         let (group, name) = parameter.name.split_once('.').unwrap_or(("", parameter.name));
         let title = format!("[congestion.{group}]");
-        let [default, least, most] = [parameter.default, parameter.least, parameter.most].map(Parameter::written);
-        let whole = if parameter.whole { "a whole number from " } else { "" };
-        let key = Key { name, values: format!("{whole}{least} to {most}"), default, meaning: parameter.meaning };
+        let default = Parameter::written(parameter.default);
+        let key = Key { name, values: parameter.range(), default, meaning: parameter.meaning };
         match sections.last_mut().filter(|section| section.name == title) {
             Some(section) => section.keys.push(key),
             None => sections.push(Section { name: title, keys: vec![key] }),

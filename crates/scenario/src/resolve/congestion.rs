@@ -1,37 +1,40 @@
-//! `[congestion.GROUP]`: parameters of ekiden's own congestion controls.
+//! The parameters of ekiden's own congestion controls.
 
-use ekiden_congestion::{TableError, Tunables};
-use ekiden_files::nearest;
+use ekiden_congestion::{CongestionParameters, ParameterError, Tunables};
+use ekiden_files::suggestion;
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
 use super::checker::Checker;
 use crate::Error;
-use crate::raw::Named;
-
-/// Parameters by group and name.
-type Parameters = IndexMap<String, IndexMap<String, f64>>;
+use crate::raw::RawCongestion;
 
 impl Checker<'_> {
-    pub fn congestion(&self, raw: &Option<Spanned<Named<Named<Spanned<f64>>>>>) -> Result<Parameters, Error> {
-        let Some(tables) = raw else { return Ok(Parameters::new()) };
-        let values = |table: &Named<Spanned<f64>>| -> IndexMap<String, f64> {
-            table.iter().map(|(name, value)| (name.get_ref().clone(), *value.get_ref())).collect()
-        };
-        let all: Parameters =
-            tables.get_ref().iter().map(|(group, table)| (group.get_ref().clone(), values(table))).collect();
-        let named = all.iter().map(|(group, table)| {
-            let values = table.iter().map(|(name, value)| (name.as_str(), *value));
-            (group.as_str(), values)
-        });
-        if let Err(TableError { group, parameter, known, reason }) = Tunables::from_tables(named) {
-            let group = group.and_then(|group| tables.get_ref().get_key_value(group));
-            let inner = group.zip(parameter).and_then(|((_, table), name)| Some(table.get_key_value(name)?.0));
-            let place = inner.or(group.map(|(name, _)| name));
-            let near = place.and_then(|name| nearest(name.get_ref(), known));
-            let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-            return Err(self.source.error(&place.map_or(tables.span(), Spanned::span), reason + &near));
+    /// As they are written, by group and name.
+    pub fn congestion(
+        &self,
+        raw: Option<&Spanned<RawCongestion>>,
+    ) -> Result<IndexMap<String, IndexMap<String, f64>>, Error> {
+        let mut written: IndexMap<String, IndexMap<String, f64>> = IndexMap::new();
+        let Some(raw) = raw else { return Ok(written) };
+        let mut all = CongestionParameters::default();
+        for (group, parameters) in raw.get_ref() {
+            let name = group.get_ref();
+            CongestionParameters::check_group(name)
+                .map_err(|error| self.source.error(&group.span(), message(&error)))?;
+            let of_group = written.entry(name.clone()).or_default();
+            for (parameter, value) in parameters {
+                let set = all.set_number(&format!("{name}.{}", parameter.get_ref()), *value);
+                set.map_err(|error| self.source.error(&parameter.span(), message(&error)))?;
+                of_group.insert(parameter.get_ref().clone(), *value);
+            }
         }
-        Ok(all)
+        Tunables::new(&all).map_err(|error| self.source.error(&raw.span(), message(&error)))?;
+        Ok(written)
     }
+}
+
+fn message(error: &ParameterError) -> String {
+    let near = error.unknown().map_or(String::new(), |(wrong, known)| suggestion(wrong, known));
+    format!("{error}{near}")
 }

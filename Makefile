@@ -70,7 +70,7 @@ bench-choice: release
 bench-s2: release
 	bench/experiments/s2/run
 
-# The same scenarios on the kernel's TCP and simulated: an hour. Continues where it was interrupted.
+# The same scenarios on the kernel's TCP and simulated: two hours. Continues where it was interrupted.
 bench-fidelity: release
 	bench/experiments/fidelity/run
 

@@ -1,4 +1,4 @@
-//! `bench/experiments/fidelity/judge`: what follows from records of the lab beside simulated ones, and what does not.
+//! The judges of `bench/experiments`: what follows from records, and what does not.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ fn of_lab(record: &Record, times: f64, late_us: f64) -> Record {
     record
 }
 
-/// What the judge says of these records, written as `to_json` writes them.
+/// What the judge of `fidelity` says of these records, written as `to_json` writes them.
 fn judge(folder: &Path, simulated: &Record, lab: &[Record], to_json: fn(&Record) -> String) -> Output {
     for (kind, records) in [("simulated", std::slice::from_ref(simulated)), ("lab", lab)] {
         let case = folder.join("records").join(kind).join("pair");
@@ -96,4 +96,47 @@ print([round(value, 3) for value in chance.holm([0.01, 0.04, 0.03, 0.005])], cha
     let said = String::from_utf8_lossy(&output.stdout);
     let expected = "0.0079 1.0 0.0811 0.0335 0.0019\n[0.03, 0.06, 0.06, 0.02] [1.0, 1.0]\n";
     assert_eq!(said, expected, "{output:?}");
+}
+
+/// What a script prints that has what a judge defines, in `judge`.
+fn asked(experiment: &str, script: &str) -> String {
+    let judge = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../bench/experiments/{experiment}/judge"));
+    let load = format!(
+        "import runpy, sys\nsys.argv = ['judge', 'nowhere']\njudge = runpy.run_path({judge:?}, run_name='judge')\n{script}"
+    );
+    let output = Command::new("python3").args(["-Bc", &load]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_claim_of_s1_is_judged_on_its_starts_and_not_near_a_limit() {
+    // Goodput through a tunnel, of 1 without it, in eight starts.
+    const SCRIPT: &str = "
+reading = object.__new__(judge['Reading'])
+run = lambda goodput: judge['Run'](goodput, goodput, 1)
+reading.direct = {point: [run(1)] * 8 for point in judge['PAIRS']}
+def say(claim, *goodputs):
+    reading.tunnel = dict.fromkeys(judge['PAIRS'], [run(goodput) for goodput in goodputs])
+    return judge['WORDS'][claim(reading)[0]]
+gain = judge['Reading'].least_gain
+fall, stay = lambda r: r.collapse(r.tunnel), lambda r: r.no_collapse(r.tunnel, judge['OTHERS'])
+print(say(gain, *[1.05] * 8), say(gain, *[1.1] * 7, 1.05), say(gain, *[1.2] * 4, *[1.0] * 4), sep=', ')
+for part in (0.6, 0.72, 0.78, 0.85):
+    print(say(fall, *[part] * 8), say(stay, *[part] * 8), sep=', ')
+print(say(fall, *[0.6] * 4, *[0.9] * 4), say(stay, *[0.6] * 4, *[0.9] * 4), sep=', ')";
+    let undecided = "cannot be decided, cannot be decided\n";
+    let expected = format!(
+        "differs, reproduced, cannot be decided\nreproduced, differs\n{undecided}{undecided}differs, reproduced\n{undecided}"
+    );
+    assert_eq!(asked("s1", SCRIPT), expected);
+}
+
+#[test]
+fn a_ratio_of_s2_is_judged_phase_by_phase_and_on_the_right_side_of_one() {
+    const SCRIPT: &str = "
+for paper, ratios in [(2.8, [2.6, 3.0]), (2.8, [0.9, 5.0]), (2.8, [2.8, 5.0]), (0.95, [1.0, 1.03]), (0.95, [0.9, 0.97]), (1.0, [0.98, 1.05])]:
+    print(judge['compared'](paper, ratios).split(':')[0])";
+    let expected = "reproduced\ndiffers\ncannot be decided (in 1 of 2 phases)\ndiffers\nreproduced\nreproduced\n";
+    assert_eq!(asked("s2", SCRIPT), expected);
 }

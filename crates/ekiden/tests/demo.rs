@@ -25,9 +25,19 @@ fn demo() -> Result<(), Failed> {
     let of = |act: &str| outcomes.iter().filter(|outcome| outcome["act"] == act).collect::<Vec<_>>();
     let gain = |outcome: &Value| outcome["gain"].as_f64().unwrap_or_default();
 
+    // The demo says which transfers the machine has disturbed. No rate follows from the network there.
+    let is_calm = |outcomes: &[&Value]| {
+        let calm = outcomes.iter().all(|outcome| outcome["transfer"]["disturbed"].is_null());
+        if !calm {
+            eprintln!("rates of {} not judged: the machine disturbed a transfer", outcomes[0]["act"]);
+        }
+        calm
+    };
+
     let legs = of("legs");
     holds(legs.len() == 7, "seven transfers over one to four legs", legs.len())?;
-    for outcome in legs {
+    let are_legs_calm = is_calm(&legs);
+    for outcome in legs.iter().filter(|_| are_legs_calm) {
         let n: f64 = outcome["group"].as_str().and_then(|group| group.split(' ').next()?.parse().ok()).unwrap_or(1.0);
         // Very nearly n where nothing else runs.
         holds(
@@ -39,12 +49,13 @@ fn demo() -> Result<(), Failed> {
     let position = of("position");
     let best = position.iter().max_by(|a, b| gain(a).total_cmp(&gain(b)));
     holds(
-        best.is_some_and(|best| best["group"] == "25-25"),
+        !is_calm(&position) || best.is_some_and(|best| best["group"] == "25-25"),
         "the middle is the best place",
         best.map(|best| &best["group"]),
     )?;
     let osaka = of("osaka");
-    for outcome in osaka.iter().filter(|outcome| outcome["way"] != "direct") {
+    let is_osaka_calm = is_calm(&osaka);
+    for outcome in osaka.iter().filter(|outcome| is_osaka_calm && outcome["way"] != "direct") {
         // Two to three times as much where nothing else runs. No window is the limit here but losses, which a machine that
         // stands still at times adds to.
         holds(gain(outcome) > 1.3, "two proxies make S0's throughput larger", [&outcome["way"], &outcome["gain"]])?;
@@ -56,15 +67,18 @@ fn demo() -> Result<(), Failed> {
     for way in ["HSTCP", "gentle HSTCP"] {
         match between(way) {
             // A seventh more where nothing else runs.
-            Some(own) => {
-                holds(own > 0.7 * reno, "what ekiden brings fills the line about as well as Reno", (way, own, reno))?
-            }
+            Some(own) => holds(
+                !is_osaka_calm || own > 0.7 * reno,
+                "what ekiden brings fills the line about as well as Reno",
+                (way, own, reno),
+            )?,
             None => {
                 holds(stderr.contains("HSTCP and gentle HSTCP are left out: "), "what is left out is said", &stderr)?
             }
         }
     }
     let goal = of("goal");
+    let is_goal_calm = is_calm(&goal);
     let at = |hosts: &str, way: &str| {
         let found = goal.iter().find(|outcome| outcome["group"] == hosts && outcome["way"] == way);
         found.and_then(|outcome| outcome["goodput_bit_s"].as_f64()).unwrap_or(f64::NAN) / 1e6
@@ -73,15 +87,15 @@ fn demo() -> Result<(), Failed> {
     // 10 and more than 90 where nothing else runs, 36 and 70.
     let reached = [at("user 64 KiB, server 4 MiB", both), at("both 232 KB, as at Kagoshima", both)];
     holds(
-        reached.iter().all(|&mbit| mbit >= 50.0),
+        !is_goal_calm || reached.iter().all(|&mbit| mbit >= 50.0),
         "S3's goal is reached with one node at home and one in the middle",
         reached,
     )?;
     let direct = [at("user 64 KiB, server 4 MiB", "direct"), at("both 232 KB, as at Kagoshima", "direct")];
-    holds(direct.iter().all(|&mbit| mbit < 40.0), "it is not reached without", direct)?;
+    holds(!is_goal_calm || direct.iter().all(|&mbit| mbit < 40.0), "it is not reached without", direct)?;
     // 64 KiB over 25 ms are 21 Mbit/s.
     let narrow = at("both 64 KiB", both);
-    holds(narrow < 25.0, "nor where the server holds 64 KiB", narrow)?;
+    holds(!is_goal_calm || narrow < 25.0, "nor where the server holds 64 KiB", narrow)?;
     for file in
         ["index.html", "demo.json", "figure-1.svg", "scenarios/s3-4-legs.toml", "scenarios/s3-goal-user-64KiB.toml"]
     {

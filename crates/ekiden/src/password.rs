@@ -1,6 +1,6 @@
 //! `ekiden password`: the hash of a password, for a node's configuration.
 
-use std::io::{self, IsTerminal, Read};
+use std::io::{self, IsTerminal, Read, Write};
 
 use anyhow::bail;
 use ekiden_relay::hash_password;
@@ -52,7 +52,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Reads a line from the terminal without showing it.
 fn ask() -> anyhow::Result<String> {
-    eprint!("password: ");
+    let _ = write!(io::stderr(), "password: ");
     let shown = tcgetattr(io::stdin())?;
     let mut hidden = shown.clone();
     hidden.local_flags.remove(LocalFlags::ECHO);

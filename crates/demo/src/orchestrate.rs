@@ -28,7 +28,7 @@ pub struct Mismatch {
 }
 
 /// Carries out every case and returns the transfers in the order of `cases`. What the machine disturbed is carried out once
-/// more, alone.
+/// more, alone, unless it is too much ([`AGAIN_MOST`]).
 ///
 /// # Errors
 /// The first failure of any: nothing is shown that was not carried out whole.

@@ -30,7 +30,7 @@ struct Flow<'a> {
     /// By the sockets that send.
     connections: BTreeMap<u32, Ends>,
     /// What is left of the connections that have sent their files.
-    sent: Sent,
+    finished: Finished,
     /// Connections that have not arrived to their end; of a flow with files those at once.
     open: usize,
     received: u64,
@@ -52,13 +52,13 @@ struct Ends {
 
 /// What counts of connections that have sent their files.
 #[derive(Default)]
-struct Sent {
+struct Finished {
     connections: u32,
     retransmits: u64,
     rtt_min: Option<Time>,
 }
 
-impl Sent {
+impl Finished {
     fn add(&mut self, info: &TcpInfo) {
         self.connections += 1;
         self.retransmits += info.retransmits;
@@ -79,7 +79,7 @@ impl<'a> Flows<'a> {
                     connections: (0..described.parallel)
                         .map(|at| connect(number as u32, at, described, &legs, sockets))
                         .collect(),
-                    sent: Sent::default(),
+                    finished: Finished::default(),
                     legs,
                     open: described.parallel as usize,
                     received: 0,
@@ -145,9 +145,9 @@ impl<'a> Flows<'a> {
             return None;
         }
         let sent = flow.connections.remove(&source)?;
-        sockets.get(source).info().iter().for_each(|info| flow.sent.add(info));
-        sockets.give_up(source..=sent.sink);
-        let at = flow.sent.connections + flow.connections.len() as u32;
+        sockets.get(source).info().iter().for_each(|info| flow.finished.add(info));
+        sockets.release(source..=sent.sink);
+        let at = flow.finished.connections + flow.connections.len() as u32;
         let (opens, next) = connect(number, at, flow.described, &flow.legs, sockets);
         flow.connections.insert(opens, next);
         Some(opens)
@@ -170,7 +170,7 @@ impl<'a> Flows<'a> {
             let connection = sockets.get(*source).connection.as_ref();
             connection.is_some_and(|connection| connection.state() != State::SynSent)
         };
-        let was_connected = flow.sent.connections > 0 || flow.connections.keys().any(is_connected);
+        let was_connected = flow.finished.connections > 0 || flow.connections.keys().any(is_connected);
         let failed = |reason: &str| Outcome::Failed { reason: format!("{reason} before the flow's time was over") };
         let outcome = match was_connected {
             true if flow.received > 0 => Outcome::Complete,
@@ -251,7 +251,7 @@ impl Flow<'_> {
 
     fn report(&self, sockets: &Sockets) -> Report {
         let infos: Vec<_> = self.connections.keys().filter_map(|source| sockets.get(*source).info()).collect();
-        let rtts_min = infos.iter().filter_map(|info| info.rtt_min).chain(self.sent.rtt_min);
+        let rtts_min = infos.iter().filter_map(|info| info.rtt_min).chain(self.finished.rtt_min);
         let until = self.described.cut_at().filter(|_| self.is_cut).unwrap_or(self.last_arrival);
         let duration = until.since(self.described.start);
         let goodput = (u128::from(self.received) * 8_000_000_000).checked_div(duration.0.into()).unwrap_or_default();
@@ -267,7 +267,7 @@ impl Flow<'_> {
             received_bytes: self.received,
             duration_us: duration.0 / 1000,
             goodput_bit_s: u64::try_from(goodput).unwrap_or(u64::MAX),
-            retransmits: self.sent.retransmits + infos.iter().map(|info| info.retransmits).sum::<u64>(),
+            retransmits: self.finished.retransmits + infos.iter().map(|info| info.retransmits).sum::<u64>(),
             rtt_min_us: rtts_min.min().map(|rtt| rtt.0 / 1000),
             rtt_max_us: self.rtt_max_us,
         }

@@ -20,10 +20,10 @@ pub(crate) struct Socket {
     pub stack: Arc<Stack>,
     /// The initial sequence number.
     pub first_seq: Seq,
-    /// `None` until it is opened, or a SYN arrives; and when it is given up and closed.
+    /// `None` until it is opened, or a SYN arrives; and when it is released and closed.
     pub connection: Option<Box<Connection>>,
     /// Nobody looks at it any more: its connection is kept until it is closed.
-    pub is_given_up: bool,
+    pub is_released: bool,
     /// The earliest alarm that is planned.
     pub alarm: Option<Time>,
     pub program: Program,
@@ -90,7 +90,7 @@ impl Socket {
             Some(connection) => {
                 connection.on_segment(now, segment);
             }
-            None if self.is_given_up => {}
+            None if self.is_released => {}
             None => {
                 let control = self.stack.control();
                 let connection = Connection::accept(&self.stack.settings, control, segment, self.first_seq, now);

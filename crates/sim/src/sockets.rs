@@ -96,7 +96,7 @@ impl<'a> Sockets<'a> {
                 stack: Arc::clone(&between.stacks[end]),
                 first_seq: Seq(random::word(self.scenario.seed, number.into()) as u32),
                 connection: None,
-                is_given_up: false,
+                is_released: false,
                 alarm: None,
                 program,
             });
@@ -165,9 +165,9 @@ impl<'a> Sockets<'a> {
     }
 
     /// Nobody looks at these sockets any more: what they hold is freed as soon as they are closed.
-    pub fn give_up(&mut self, numbers: RangeInclusive<u32>) {
+    pub fn release(&mut self, numbers: RangeInclusive<u32>) {
         for number in numbers {
-            self.get_mut(number).is_given_up = true;
+            self.get_mut(number).is_released = true;
             self.wake(number);
         }
     }
@@ -179,7 +179,7 @@ impl<'a> Sockets<'a> {
         if let Some(failure) = connection.failure() {
             return self.fail(number, failure);
         }
-        if socket.is_given_up && connection.state() == State::Closed {
+        if socket.is_released && connection.state() == State::Closed {
             socket.connection = None;
             return Effect::Nothing;
         }

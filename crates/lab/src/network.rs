@@ -79,7 +79,7 @@ async fn populate(handle: Handle, scenario: &Scenario, index: usize, emulator: &
     for (number, (link_name, link)) in scenario.links.iter().enumerate() {
         let Some(end) = link.ends.iter().position(|end| end == name) else { continue };
         let (outer, inner) = (device_name(link_name, number), emulator_device(number, end));
-        add_link(&handle, &outer, link, tcp::gso_max_size(&node.tcp), &inner, emulator).await?;
+        add_link(&handle, &outer, link, node.tcp.gso_max_size(), &inner, emulator).await?;
     }
     for (other, destination) in scenario.nodes.keys().enumerate().filter(|(other, _)| *other != index) {
         let Some(hop) = scenario.path(name, destination).and_then(|path| path.first().copied()) else { continue };

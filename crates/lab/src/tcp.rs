@@ -31,7 +31,7 @@ pub(crate) fn configure(tcp: &Tcp, mtu: u32, forwards: bool) -> io::Result<()> {
     }
     let receive = receive_space(tcp.receive_buffer, mtu);
     set("tcp_rmem", &limits(receive, 131_072))?;
-    set("tcp_wmem", &limits(send_space(tcp), 16_384))
+    set("tcp_wmem", &limits(tcp.send_memory(), 16_384))
 }
 
 /// Keeps the kernel from sending neighbour discovery over links that are emulated for IPv4.
@@ -73,15 +73,6 @@ pub(crate) fn check_congestion(namespace: &Namespace, node: &str, tcp: &Tcp) -> 
     }
 }
 
-/// `gso_max_size` of the node's devices: the largest GSO segment, which the kernel keeps and sends as one, in bytes.
-///
-/// A socket may exceed its send buffer by one GSO segment, so that must be small compared with the buffer.
-pub(crate) fn gso_max_size(tcp: &Tcp) -> u32 {
-    const LEAST: u64 = 4_096;
-    const MOST: u64 = 65_536;
-    (tcp.send_buffer.0 / 8).clamp(LEAST, MOST) as u32
-}
-
 /// The kernel's memory limit under which a socket advertises windows of up to `window`.
 ///
 /// The kernel charges a packet's whole memory against the limit. Since Linux 6.6 it advertises a part of the limit: the
@@ -109,20 +100,6 @@ fn packet_memory(mtu: u32) -> u64 {
     }
     // Larger packets lie in pages, beside a small buffer.
     bytes.next_multiple_of(PAGE) + 1_024
-}
-
-/// The kernel's memory limit under which a socket holds `send_buffer` bytes on average while the program always has
-/// more.
-///
-/// The limit includes the kernel's overhead per GSO segment, and the last GSO segment may exceed the limit. A program
-/// that waits for room is woken when a third is free, so the buffer's use swings below the limit; the extra tenth is
-/// measured (docs/guide/lab.md).
-fn send_space(tcp: &Tcp) -> u64 {
-    const GSO_OVERHEAD: u64 = 1_280;
-    let gso = u64::from(gso_max_size(tcp));
-    let buffer = tcp.send_buffer.0;
-    let full = buffer.saturating_add(GSO_OVERHEAD.saturating_mul(buffer.div_ceil(gso))).saturating_sub(gso / 2);
-    full.saturating_mul(11) / 10
 }
 
 /// The three numbers of tcp_rmem and tcp_wmem: least, initial, most.

@@ -29,7 +29,7 @@ impl Random {
     }
 
     /// A number from 0 to `most`, evenly distributed.
-    pub(crate) fn up_to(&mut self, most: u64) -> u64 {
+    pub fn up_to(&mut self, most: u64) -> u64 {
         // The high half of the product, as above.
         let product = u128::from(self.next()) * (u128::from(most) + 1);
         (product >> 64) as u64

@@ -10,6 +10,7 @@
 mod address;
 mod error;
 mod left_out;
+mod linux;
 mod network;
 mod profile;
 mod queue;

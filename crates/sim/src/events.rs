@@ -12,6 +12,8 @@ pub(crate) enum Event {
     Delivery(u32),
     /// A socket's timer may have run out.
     Alarm(u32),
+    /// A socket's program runs, because something has happened to the socket.
+    Run(u32),
     /// A socket opens its connection.
     Open(u32),
     /// The time of a flow that drains is over: its source of this number stops.
@@ -45,7 +47,7 @@ impl Events {
         debug_assert!(at >= self.now, "the past cannot be planned");
         self.planned += 1;
         let queue = match event {
-            Event::Alarm(_) | Event::Open(_) | Event::Stop(_) => &mut self.of_sockets,
+            Event::Alarm(_) | Event::Run(_) | Event::Open(_) | Event::Stop(_) => &mut self.of_sockets,
             Event::Delivery(_) | Event::Cut(_) | Event::Datagram(_) | Event::Sample => &mut self.others,
         };
         queue.push(Reverse((at, self.planned, event)));

@@ -99,6 +99,11 @@ impl<'a> Simulation<'a> {
                 self.forward(from, packet);
             }
             Event::Alarm(socket) => self.sockets.alarm(now, socket),
+            Event::Run(socket) => {
+                self.sockets.get_mut(socket).is_to_run = false;
+                self.work(socket);
+                self.transmit(socket);
+            }
             Event::Open(socket) => self.sockets.open(socket),
             Event::Stop(socket) => self.sockets.stop(socket),
             Event::Cut(flow) => {
@@ -112,9 +117,19 @@ impl<'a> Simulation<'a> {
                 self.events.plan(now + self.options.resolution, Event::Sample);
             }
         }
-        while let Some(socket) = self.sockets.next_woken() {
-            self.work(socket);
-            self.transmit(socket);
+        loop {
+            if let Some(number) = self.sockets.next_written() {
+                self.transmit(number);
+            } else if let Some(number) = self.sockets.next_woken() {
+                match self.sockets.get_mut(number).runs_at(now) {
+                    Some(at) if at > now => self.events.plan(at, Event::Run(number)),
+                    Some(_) => self.work(number),
+                    None => {}
+                }
+                self.transmit(number);
+            } else {
+                break;
+            }
         }
     }
 

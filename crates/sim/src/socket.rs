@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ekiden_link::random::Random;
 use ekiden_packet::{Segment, Seq};
 use ekiden_tcp::{Connection, TcpInfo};
 use ekiden_units::Time;
@@ -24,6 +25,10 @@ pub(crate) struct Socket {
     pub connection: Option<Box<Connection>>,
     /// Nobody looks at it any more: its connection is kept until it is closed.
     pub is_released: bool,
+    /// How long its program takes to run each time that it was woken.
+    pub wakes: Random,
+    /// Its program was woken, and runs later.
+    pub is_to_run: bool,
     /// The earliest alarm that is planned.
     pub alarm: Option<Time>,
     pub program: Program,
@@ -109,6 +114,21 @@ impl Socket {
             }
         }
         counts
+    }
+
+    /// Its program is woken. When it runs; `None` if that is planned already.
+    #[inline]
+    pub fn runs_at(&mut self, now: Time) -> Option<Time> {
+        let within = self.stack.wakes_within;
+        if within == Time(0) {
+            return Some(now);
+        }
+        if self.is_to_run {
+            return None;
+        }
+        self.is_to_run = true;
+        // Not at once in any case, for what was woken at the same time sees the same.
+        Some(now + Time(self.wakes.up_to(within.0).max(1)))
     }
 
     /// The program has nothing more to send than what it has written.

@@ -4,7 +4,7 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use ekiden_congestion::Tunables;
-use ekiden_link::random;
+use ekiden_link::random::{self, Random};
 use ekiden_packet::{Segment, Seq};
 use ekiden_scenario::{Scenario, Tcp};
 use ekiden_tcp::{Connection, Failure, State};
@@ -24,6 +24,8 @@ pub(crate) struct Sockets<'a> {
     list: Vec<Socket>,
     /// Those whose programs may have something to do: last in, first out.
     waiting: Vec<u32>,
+    /// Those to which another socket's program has written.
+    written: Vec<u32>,
 }
 
 /// Two nodes between which there are connections, and their TCP.
@@ -64,7 +66,7 @@ pub(crate) enum Effect {
 
 impl<'a> Sockets<'a> {
     pub fn new(scenario: &'a Scenario) -> Self {
-        Self { scenario, tunables: Arc::new(scenario.tunables()), list: Vec::new(), waiting: Vec::new() }
+        Self { scenario, tunables: Arc::new(scenario.tunables()), list: Vec::new(), waiting: Vec::new(), written: Vec::new() }
     }
 
     /// The number of the next socket that is added.
@@ -97,6 +99,8 @@ impl<'a> Sockets<'a> {
                 first_seq: Seq(random::word(self.scenario.seed, number.into()) as u32),
                 connection: None,
                 is_released: false,
+                wakes: Random::new(random::derive(self.scenario.seed, "wakes", number.into())),
+                is_to_run: false,
                 alarm: None,
                 program,
             });
@@ -127,6 +131,12 @@ impl<'a> Sockets<'a> {
     #[inline]
     pub fn next_woken(&mut self) -> Option<u32> {
         self.waiting.pop()
+    }
+
+    /// The next socket that may have something to send because another's program has written to it.
+    #[inline]
+    pub fn next_written(&mut self) -> Option<u32> {
+        self.written.pop()
     }
 
     /// Opens a socket's connection, and wakes it.
@@ -231,7 +241,7 @@ impl<'a> Sockets<'a> {
         };
         let has_moved = pass(first, second) | pass(second, first);
         if has_moved {
-            self.wake(b);
+            self.written.push(b);
         }
     }
 

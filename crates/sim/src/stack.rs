@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ekiden_congestion::{CongestionControl, Tunables, control, linux_control};
 use ekiden_scenario::{Profile, Scenario, Tcp};
 use ekiden_tcp::TcpSettings;
-use ekiden_units::Bytes;
+use ekiden_units::{Bytes, Time};
 
 use crate::error::Error;
 
@@ -23,14 +23,22 @@ pub(crate) fn check_supported(scenario: &Scenario) -> Result<(), Error> {
     }
 }
 
-/// Payload of the largest GSO segment, which Linux keeps and sends as one: `gso_max_size` as the lab sets it (an eighth of the
-/// buffer, 4 to 64 KiB), less room for headers (`MAX_TCP_HEADER`), in full segments (`tcp_xmit_size_goal`).
-fn gso_payload(send_buffer: u64, mss: u64, timestamps: bool) -> u64 {
-    const ROOM_FOR_HEADERS: u64 = 321;
-    const TIMESTAMPS: u64 = 12;
-    let segment = mss.saturating_sub(if timestamps { TIMESTAMPS } else { 0 }).max(1);
-    let most = (send_buffer / 8).clamp(4_096, 65_536) - ROOM_FOR_HEADERS;
-    (most / segment).max(1) * segment
+/// The most that a program takes to run after it was woken, under `linux`: an assumption, with which small send buffers carry what
+/// they carry in the lab (docs/measurements/fidelity.md).
+const WAKE_UP: Time = Time(400_000);
+
+/// Payload that Linux holds in a send buffer: how much in one GSO segment, in full segments (`tcp_xmit_size_goal`, less room for
+/// headers, `MAX_TCP_HEADER`), and how much in all when it begins no other. It limits memory, of which each GSO segment needs
+/// some for itself: 832 bytes (Linux 6.18, `skmem` of ss).
+fn send_space(tcp: &Tcp, mss: u32) -> (u64, u64) {
+    const ROOM_FOR_HEADERS: u32 = 321;
+    const TIMESTAMPS: u32 = 12;
+    const OVERHEAD: u64 = 832;
+    let segment = mss.saturating_sub(if tcp.timestamps { TIMESTAMPS } else { 0 }).max(1);
+    let most = tcp.gso_max_size() - ROOM_FOR_HEADERS;
+    let piece = u64::from((most / segment).max(1) * segment);
+    let all = u128::from(tcp.send_memory()) * u128::from(piece) / u128::from(piece + OVERHEAD);
+    (piece, all as u64)
 }
 
 /// The TCP of one end of a connection.
@@ -38,6 +46,8 @@ fn gso_payload(send_buffer: u64, mss: u64, timestamps: bool) -> u64 {
 pub(crate) struct Stack {
     pub settings: TcpSettings,
     congestion: String,
+    /// The most that a program takes to run after it was woken.
+    pub wakes_within: Time,
     /// Whether what the kernel has of its own is the kernel's.
     is_linux: bool,
     tunables: Arc<Tunables>,
@@ -56,8 +66,10 @@ impl Stack {
         };
         settings.mss = mtu.saturating_sub(HEADERS);
         settings.send_buffer = tcp.send_buffer.0;
+        let mut wakes_within = Time(0);
         if tcp.profile == Profile::Linux {
-            settings.send_piece = gso_payload(tcp.send_buffer.0, u64::from(settings.mss), tcp.timestamps);
+            (settings.send_piece, settings.send_buffer) = send_space(tcp, settings.mss);
+            wakes_within = WAKE_UP;
         }
         settings.receive_buffer = tcp.receive_buffer.0;
         settings.sack = tcp.sack;
@@ -70,7 +82,7 @@ impl Stack {
         settings.rto.least = tcp.rto_min.unwrap_or(settings.rto.least);
         settings.rtt_per_window = tcp.rtt_per_window.unwrap_or(settings.rtt_per_window);
         let is_linux = matches!(tcp.profile, Profile::Linux | Profile::Ns2Linux);
-        Self { settings, congestion: tcp.congestion.clone(), is_linux, tunables: Arc::clone(tunables) }
+        Self { settings, wakes_within, congestion: tcp.congestion.clone(), is_linux, tunables: Arc::clone(tunables) }
     }
 
     /// The congestion control of a new connection.

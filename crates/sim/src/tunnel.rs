@@ -62,8 +62,6 @@ struct Pipe {
     end: u64,
     owed: u64,
     read: u64,
-    /// Whether the socket has a connection. Nothing goes into the stream until there is one.
-    is_open: bool,
     is_broken: bool,
     counts: Counts,
 }
@@ -224,7 +222,6 @@ impl Pipe {
             end: 0,
             owed: 0,
             read: 0,
-            is_open: false,
             is_broken: false,
             counts: Counts::default(),
         }
@@ -244,14 +241,11 @@ impl Pipe {
                 self.waiting_bytes += u64::from(packet.bytes);
             }
         }
-        if !self.is_open {
-            self.note_most();
-        }
+        self.note_most();
     }
 
     /// Packets go from the queue into the stream while its send buffer has room for them.
     fn fill(&mut self, connection: &mut Connection, send_buffer: u64) {
-        self.is_open = true;
         self.owed -= connection.write(self.owed);
         while let Some(packet) = self.waiting.front().copied().filter(|_| self.owed == 0) {
             let bytes = LENGTH_BYTES + u64::from(packet.bytes);
@@ -265,7 +259,6 @@ impl Pipe {
             self.inside.push_back((self.end, packet));
             self.owed = bytes - connection.write(bytes);
         }
-        self.note_most();
     }
 
     fn note_most(&mut self) {

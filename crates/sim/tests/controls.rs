@@ -25,13 +25,14 @@ fn goodput(path: &str, tcp: &str) -> f64 {
 }
 
 /// RFC 9438 has CUBIC grow by a segment per round trip once it is back at its last window; the kernel stays at 0.53. That alone
-/// takes 9 %. The rest is that the kernel follows a round trip behind, and looks 32 times a second while the window stands.
+/// takes 9 %. The rest is that the kernel follows a round trip behind, that it looks 32 times a second while the window stands,
+/// and that acknowledgements may wait for the program.
 #[test]
 fn cubic_of_the_kernel_gains_less_under_random_loss_than_that_of_the_rfc() {
     let path = "rate = \"109Mbit/s\"\ndelay = \"3700us\"\nloss = \"1000ppm\"";
     let [linux, rfc] =
         ["linux", "rfc"].map(|profile| goodput(path, &format!("profile = \"{profile}\"\ncongestion = \"cubic\"")));
-    assert!((0.84..0.94).contains(&(linux / rfc)), "{linux} beside {rfc} Mbit/s");
+    assert!((0.78..0.92).contains(&(linux / rfc)), "{linux} beside {rfc} Mbit/s");
 }
 
 /// 70 Mbit/s and 43 ms, as in S0. Standard slow start sends up to twice what line and queue hold. Limited slow start loses about

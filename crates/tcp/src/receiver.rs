@@ -287,15 +287,16 @@ impl Receiver {
         self.ack_now |= taken > 0 && self.acks_wait_for_reader && self.covers_enough();
         let opened = (self.read + self.buffer).saturating_sub(self.edge);
         // Twice the step that silly window avoidance requires: ordinary acknowledgements announce smaller steps.
-        if self.end.is_none() && opened >= (2 * self.largest).min(self.buffer / 2) && opened > 0 && self.is_tight() {
+        if self.end.is_none() && opened >= (2 * self.largest).min(self.buffer / 2) && opened > 0 && self.is_tight(opened) {
             self.ack_now = true;
         }
         taken
     }
 
-    /// Less than half of the buffer is advertised.
-    fn is_tight(&self) -> bool {
-        self.edge - self.next.min(self.edge) < self.buffer / 2
+    /// Less than half of the buffer is advertised; in Linux besides at most half of what would be (`__tcp_cleanup_rbuf`).
+    fn is_tight(&self, opened: u64) -> bool {
+        let advertised = self.edge - self.next.min(self.edge);
+        advertised < self.buffer / 2 && (opened >= advertised || !self.acks_wait_for_reader)
     }
 
     /// Whether the peer's FIN has arrived with all before it.

@@ -95,6 +95,24 @@ fn the_window_grows_with_what_is_read_in_a_round_trip_and_stands_still_at_a_gap(
 }
 
 #[test]
+fn linux_announces_a_window_that_has_doubled_and_the_rfcs_two_segments_more() {
+    for (acks_wait_for_reader, [early, late]) in [(false, [true, true]), (true, [false, true])] {
+        let settings = TcpSettings { receive_buffer: 16_000, ack_every: 2, acks_wait_for_reader, ..TcpSettings::rfc() };
+        let mut receiver = Receiver::new(&settings, FIRST, false, false);
+        acknowledgement(&mut receiver, false);
+        // 10,000 of 16,000 arrive and are acknowledged: 6,000 are left.
+        for start in 0..10 {
+            receiver.take(Time(0), &data(1 + start * 1000, 1000, false));
+        }
+        assert_eq!(acknowledgement(&mut receiver, false).window, 6000);
+        receiver.read(5000);
+        assert_eq!(receiver.ack_is_due(Time(0)), early, "11,000 instead of 6,000");
+        receiver.read(1000);
+        assert_eq!(receiver.ack_is_due(Time(0)), late, "12,000");
+    }
+}
+
+#[test]
 fn the_right_edge_of_a_scaled_window_never_retreats() {
     // RFC 9293, section 3.8.6. 32 bytes are the least that this window can tell.
     let settings = TcpSettings { mss: 1000, receive_buffer: 1 << 20, ..TcpSettings::rfc() };

@@ -42,6 +42,10 @@ class Record:
         return tomllib.loads(self._content["manifest"]["scenario"])
 
     @property
+    def seed(self):
+        return self._content["manifest"]["seed"]
+
+    @property
     def is_complete(self):
         """Whether every flow arrived whole and unchanged."""
         return all(flow["outcome"]["kind"] == "complete" for flow in self.flows)

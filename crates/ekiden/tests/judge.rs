@@ -140,3 +140,15 @@ for paper, ratios in [(2.8, [2.6, 3.0]), (2.8, [0.9, 5.0]), (2.8, [2.8, 5.0]), (
     let expected = "reproduced\ndiffers\ncannot be decided (in 1 of 2 phases)\ndiffers\nreproduced\nreproduced\n";
     assert_eq!(asked("s2", SCRIPT), expected);
 }
+
+#[test]
+fn drops_of_random_paths_are_judged_by_runs_of_one_seed() {
+    const SCRIPT: &str = "
+off = lambda lab, simulated: judge['far_off']('drops', lab, simulated)
+print(off([100, 200, 300], [109, 185, 301]), off([100, 200, 300], [150, 280, 420]))
+# Medians of 200 both, and no run is like the other.
+print(off([100, 200, 400], [400, 200, 100]))
+# One overflow of a thousand does not hide among runs without any, and few drops are compared with few.
+print(off([0, 0, 1000], [0, 0, 500]), off([0, 0, 1000], [0, 0, 1050]), off([20, 22, 25], [24, 21, 60]), off([20, 22, 25], [40, 41, 60]))";
+    assert_eq!(asked("paths", SCRIPT), "False True\nTrue\nTrue False False True\n");
+}

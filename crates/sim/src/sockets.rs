@@ -66,7 +66,13 @@ pub(crate) enum Effect {
 
 impl<'a> Sockets<'a> {
     pub fn new(scenario: &'a Scenario) -> Self {
-        Self { scenario, tunables: Arc::new(scenario.tunables()), list: Vec::new(), waiting: Vec::new(), written: Vec::new() }
+        Self {
+            scenario,
+            tunables: Arc::new(scenario.tunables()),
+            list: Vec::new(),
+            waiting: Vec::new(),
+            written: Vec::new(),
+        }
     }
 
     /// The number of the next socket that is added.

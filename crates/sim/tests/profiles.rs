@@ -18,7 +18,8 @@ fn run(tcp: &str, line: &str, flow: &str) -> Record {
 #[test]
 fn an_autotuned_window_fills_a_deep_queue_as_in_linux() {
     // Ten times what the line holds, which is 25 kB: the lab's kernel fills all 167 places and loses some 190 packets.
-    let record = run("congestion = \"reno\"", "rate = \"10Mbit/s\"\ndelay = \"10ms\"\nqueue = \"250KB\"", "duration = \"30s\"");
+    let record =
+        run("congestion = \"reno\"", "rate = \"10Mbit/s\"\ndelay = \"10ms\"\nqueue = \"250KB\"", "duration = \"30s\"");
     let line = record.links.iter().find(|link| link.from == "a").unwrap();
     assert!(line.queue_max_packets >= 160, "{} packets", line.queue_max_packets);
     assert!((100..300).contains(&line.queue_drops), "{} drops", line.queue_drops);

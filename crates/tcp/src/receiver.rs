@@ -287,7 +287,11 @@ impl Receiver {
         self.ack_now |= taken > 0 && self.acks_wait_for_reader && self.covers_enough();
         let opened = (self.read + self.buffer).saturating_sub(self.edge);
         // Twice the step that silly window avoidance requires: ordinary acknowledgements announce smaller steps.
-        if self.end.is_none() && opened >= (2 * self.largest).min(self.buffer / 2) && opened > 0 && self.is_tight(opened) {
+        if self.end.is_none()
+            && opened >= (2 * self.largest).min(self.buffer / 2)
+            && opened > 0
+            && self.is_tight(opened)
+        {
             self.ack_now = true;
         }
         taken

@@ -4,15 +4,15 @@ use std::collections::VecDeque;
 
 use ekiden_scenario::{Discipline, Link};
 
-use crate::codel_line::CodelLine;
-use crate::{Counts, Fate, Line, PacketLength, QueueLength};
+use crate::managed_line::ManagedLine;
+use crate::{Counts, Fate, Line, LinkPacket, QueueLength};
 
 /// One direction of a link, and the packets on it.
 ///
 /// The caller offers packets, and takes them out at the time that [`Channel::next_ns`] says. Offering a packet does not
 /// change that time, except from `None`; [`Channel::take`] does.
 ///
-/// Times are nanoseconds of any one clock. Packets come out in the order of arrival.
+/// Times are nanoseconds of any one clock. Packets of a flow come out in the order of arrival; those of all, but under `fq_codel`.
 #[derive(Debug, Clone)]
 pub struct Channel<P>(Model<P>);
 
@@ -21,17 +21,17 @@ enum Model<P> {
     /// A packet's fate is known on arrival.
     Settled { line: Line, under_way: VecDeque<(u64, P)>, counts: Counts },
     /// A packet's fate is known when it leaves the queue.
-    Codel(CodelLine<P>),
+    Managed(ManagedLine<P>),
 }
 
-impl<P: PacketLength> Channel<P> {
+impl<P: LinkPacket> Channel<P> {
     /// A channel with the properties of `link`, all that is random drawn from `seed`.
     pub fn new(link: &Link, seed: u64) -> Self {
         Self(match link.discipline {
             Discipline::DropTail | Discipline::Red => {
                 Model::Settled { line: Line::new(link, seed), under_way: VecDeque::new(), counts: Counts::default() }
             }
-            Discipline::Codel => Model::Codel(CodelLine::new(link, seed)),
+            Discipline::Codel | Discipline::FqCodel => Model::Managed(ManagedLine::new(link, seed)),
         })
     }
 
@@ -47,7 +47,7 @@ impl<P: PacketLength> Channel<P> {
                     under_way.push_back((due_ns, packet));
                 }
             }
-            Model::Codel(line) => line.offer(arrival_ns, packet),
+            Model::Managed(line) => line.offer(arrival_ns, packet),
         }
     }
 
@@ -56,7 +56,7 @@ impl<P: PacketLength> Channel<P> {
     pub fn next_ns(&self) -> Option<u64> {
         match &self.0 {
             Model::Settled { under_way, .. } => under_way.front().map(|(due_ns, _)| *due_ns),
-            Model::Codel(line) => line.next_ns(),
+            Model::Managed(line) => line.next_ns(),
         }
     }
 
@@ -73,7 +73,7 @@ impl<P: PacketLength> Channel<P> {
                 counts.delivered(packet.bytes());
                 Some(packet)
             }
-            Model::Codel(line) => line.take(now_ns),
+            Model::Managed(line) => line.take(now_ns),
         }
     }
 
@@ -81,7 +81,7 @@ impl<P: PacketLength> Channel<P> {
     pub fn waiting(&mut self, now_ns: u64) -> QueueLength {
         match &mut self.0 {
             Model::Settled { line, .. } => line.waiting(now_ns),
-            Model::Codel(line) => line.waiting(now_ns),
+            Model::Managed(line) => line.waiting(now_ns),
         }
     }
 
@@ -89,7 +89,7 @@ impl<P: PacketLength> Channel<P> {
     pub fn counts(&self) -> &Counts {
         match &self.0 {
             Model::Settled { counts, .. } => counts,
-            Model::Codel(line) => line.counts(),
+            Model::Managed(line) => line.counts(),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use crate::PacketLength;
+use crate::LinkPacket;
 
 /// The standing queue's acceptable delay, in nanoseconds (RFC 8289, section 4.4).
 const TARGET_NS: u64 = 5_000_000;
@@ -18,7 +18,7 @@ pub(crate) struct Fifo<P> {
     bytes: u64,
 }
 
-impl<P: PacketLength> Fifo<P> {
+impl<P: LinkPacket> Fifo<P> {
     pub fn new() -> Self {
         Self { packets: VecDeque::new(), bytes: 0 }
     }
@@ -36,7 +36,7 @@ impl<P: PacketLength> Fifo<P> {
         self.packets.push_back((arrival_ns, packet));
     }
 
-    fn pop(&mut self) -> Option<(u64, P)> {
+    pub fn pop(&mut self) -> Option<(u64, P)> {
         let head = self.packets.pop_front()?;
         self.bytes -= u64::from(head.1.bytes());
         Some(head)
@@ -73,7 +73,7 @@ impl Codel {
 
     /// The serializer is free at `now_ns`: returns the packet to send next and when it arrived (section 5.5). The last packet
     /// in the queue is never dropped.
-    pub fn dequeue<P: PacketLength>(&mut self, now_ns: u64, queue: &mut Fifo<P>) -> Option<(u64, P)> {
+    pub fn dequeue<P: LinkPacket>(&mut self, now_ns: u64, queue: &mut Fifo<P>) -> Option<(u64, P)> {
         let (mut packet, mut may_drop) = self.take(now_ns, queue);
         if self.is_dropping {
             // Many drops can be due at once: the rate of drops follows the clock, not the packets.
@@ -101,7 +101,7 @@ impl Codel {
 
     /// The packet at the head, and whether the delay has been above the target for so long that it may be dropped
     /// (section 5.6).
-    fn take<P: PacketLength>(&mut self, now_ns: u64, queue: &mut Fifo<P>) -> (Option<(u64, P)>, bool) {
+    fn take<P: LinkPacket>(&mut self, now_ns: u64, queue: &mut Fifo<P>) -> (Option<(u64, P)>, bool) {
         let Some(head) = queue.pop() else {
             self.first_above_ns = None;
             return (None, false);

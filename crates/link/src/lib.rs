@@ -7,11 +7,12 @@
 
 mod channel;
 mod codel;
-mod codel_line;
 mod counts;
-mod length;
+mod flow_queue;
+mod link_packet;
 mod line;
 mod loss;
+mod managed_line;
 mod queue_length;
 pub mod random;
 mod red;
@@ -19,7 +20,7 @@ mod serializer;
 
 pub use channel::Channel;
 pub use counts::Counts;
-pub use length::PacketLength;
+pub use link_packet::LinkPacket;
 pub use line::{Fate, Line};
 pub use queue_length::QueueLength;
 
@@ -36,8 +37,13 @@ pub fn queue_drain(link: &Link) -> Time {
 
 /// Whether a queue of this length has room for a packet of `bytes`.
 fn has_room(limit: Queue, waiting_packets: usize, waiting_bytes: u64, bytes: u32) -> bool {
+    is_within(limit, waiting_packets + 1, waiting_bytes + u64::from(bytes))
+}
+
+/// Whether a queue's length is within its limit.
+fn is_within(limit: Queue, packets: usize, bytes: u64) -> bool {
     match limit {
-        Queue::Bytes(limit) => waiting_bytes + u64::from(bytes) <= limit.0,
-        Queue::Packets(limit) => (waiting_packets as u64) < limit,
+        Queue::Bytes(limit) => bytes <= limit.0,
+        Queue::Packets(limit) => packets as u64 <= limit,
     }
 }

@@ -53,7 +53,7 @@ impl Line {
         let serializer = Serializer::new(link, seed);
         let red = match link.discipline {
             Discipline::Red => Some(Box::new(Red::new(link.queue, serializer.serialization_ns(link.mtu), seed))),
-            Discipline::DropTail | Discipline::Codel => None,
+            Discipline::DropTail | Discipline::Codel | Discipline::FqCodel => None,
         };
         Self {
             serializer,

@@ -16,6 +16,8 @@ pub enum Discipline {
     Red,
     /// Controlled delay (RFC 8289).
     Codel,
+    /// The same for each flow, and flows in turn (FQ-CoDel, RFC 8290).
+    FqCodel,
 }
 
 /// The limit of a queue.

@@ -1,6 +1,6 @@
 //! What travels over the network: packets, and the numbers by which they name nodes, sockets and sources.
 
-use ekiden_link::PacketLength;
+use ekiden_link::LinkPacket;
 use ekiden_packet::Segment;
 use ekiden_scenario::Scenario;
 
@@ -31,9 +31,16 @@ pub(crate) enum Body {
 
 const _: () = assert!(size_of::<Body>() == size_of::<Segment>());
 
-impl PacketLength for Packet {
+impl LinkPacket for Packet {
     fn bytes(&self) -> u32 {
         self.bytes
+    }
+
+    fn flow(&self) -> u64 {
+        match self.body {
+            Body::Segment(_) => self.socket.into(),
+            Body::Datagram { source } => 1 << 32 | u64::from(source),
+        }
     }
 }
 

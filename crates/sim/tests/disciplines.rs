@@ -81,6 +81,30 @@ fn codel_keeps_the_delay_near_its_target() {
     assert!(used > 0.8, "{used}");
 }
 
+/// A bulk flow beside datagrams of 8 Mbit/s and short files one after another, over a line of 10 Mbit/s: what the flow and the
+/// files carry, in Mbit/s, and the mean wait, in milliseconds.
+fn beside_datagrams(discipline: &str) -> [f64; 3] {
+    let line = format!(
+        "discipline = \"{discipline}\"\n[background.datagrams]\nfrom = \"router\"\nto = \"receiver\"\nrate = \"8Mbit/s\"\n\
+         packet = \"1500B\"\nduration = \"60s\"\n\
+         [flow.files]\nfrom = \"sender\"\nto = \"receiver\"\nfile = \"1KB\"\nduration = \"60s\"\n"
+    );
+    let (record, _) = run(&line);
+    let of = |name: &str| record.flows.iter().find(|flow| flow.name == name).unwrap().goodput_bit_s as f64 / 1e6;
+    [of("bulk"), of("files"), self::line(&record).queue_wait_mean_us.unwrap() / 1e3]
+}
+
+#[test]
+fn fq_codel_gives_a_flow_its_part_beside_datagrams_and_lets_short_ones_pass() {
+    let [bulk, files, wait] = beside_datagrams("drop_tail");
+    assert!(bulk < 3.0 && wait > 50.0, "{bulk} Mbit/s, {wait} ms");
+    let [bulk_too, files_too, wait_too] = beside_datagrams("fq_codel");
+    // Half of the line, of which CoDel's losses cost a part.
+    assert!((3.8..5.0).contains(&bulk_too), "{bulk} and {bulk_too} Mbit/s");
+    // A file takes two round trips of 40 ms here, and there as much again for each wait.
+    assert!(files_too > 2.5 * files, "{files} and {files_too} Mbit/s, {wait} and {wait_too} ms");
+}
+
 #[test]
 fn runs_of_losses_cost_less_than_as_many_single_ones() {
     let [single, runs] = ["loss = \"0.5%\"", "loss = \"0.5%\"\nloss_burst = 5"].map(run);
@@ -89,7 +113,7 @@ fn runs_of_losses_cost_less_than_as_many_single_ones() {
 
 #[test]
 fn the_same_scenario_gives_the_same_record() {
-    for discipline in ["red", "codel"] {
+    for discipline in ["red", "codel", "fq_codel"] {
         let text = format!("discipline = \"{discipline}\"\nloss = \"0.1%\"\nloss_burst = 3");
         assert_eq!(run(&text), run(&text), "{discipline}");
     }

@@ -3,7 +3,7 @@ use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use proptest::prelude::*;
 
 use super::Channel;
-use crate::{PacketLength, QueueLength};
+use crate::{LinkPacket, QueueLength};
 
 #[derive(Debug, Clone, Copy)]
 struct Packet {
@@ -12,16 +12,20 @@ struct Packet {
     bytes: u32,
 }
 
-impl PacketLength for Packet {
+impl LinkPacket for Packet {
     fn bytes(&self) -> u32 {
         self.bytes
+    }
+
+    fn flow(&self) -> u64 {
+        0
     }
 }
 
 fn links() -> impl Strategy<Value = Link> {
     let queue =
         prop_oneof![(1_500u64..1_000_000).prop_map(|n| Queue::Bytes(Bytes(n))), (1u64..600).prop_map(Queue::Packets)];
-    let discipline = prop_oneof![Just(Discipline::DropTail), Just(Discipline::Red), Just(Discipline::Codel)];
+    let discipline = prop::sample::select(vec![Discipline::DropTail, Discipline::Red, Discipline::Codel, Discipline::FqCodel]);
     let loss = prop_oneof![Just(0), 0u64..500_000_000, Just(1_000_000_000)];
     let jitter = prop_oneof![Just(0), 0u64..50_000_000];
     (10_000u64..1_000_000_000, 0u64..500_000_000, jitter, queue, discipline, loss, 1u32..20).prop_map(

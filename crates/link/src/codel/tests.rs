@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::control_law;
 use crate::random::word;
-use crate::{Channel, PacketLength};
+use crate::{Channel, LinkPacket};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Packet {
@@ -15,9 +15,13 @@ struct Packet {
     bytes: u32,
 }
 
-impl PacketLength for Packet {
+impl LinkPacket for Packet {
     fn bytes(&self) -> u32 {
         self.bytes
+    }
+
+    fn flow(&self) -> u64 {
+        0
     }
 }
 

@@ -1,45 +1,110 @@
-//! One direction of a link with CoDel.
+//! One direction of a link whose queue decides about a packet when it leaves: CoDel, for all packets together or per flow.
 //!
-//! CoDel decides about a packet when it leaves the queue. What happens in the queue follows from the arrivals so far, so the
-//! line computes it only when it is called, for all the time since the last call. What comes out, and when, does not depend
-//! on how often it is called.
+//! What happens in the queue follows from the arrivals so far, so the line computes it only when it is called, for all the
+//! time since the last call. What comes out, and when, does not depend on how often it is called.
 
 use std::collections::VecDeque;
 
-use ekiden_scenario::{Link, Queue};
+use ekiden_scenario::{Discipline, Link, Queue};
 
 use crate::codel::{Codel, Fifo};
+use crate::flow_queue::FlowQueue;
 use crate::loss::Loss;
+use crate::random::derive;
 use crate::serializer::Serializer;
-use crate::{Counts, PacketLength, QueueLength, has_room};
+use crate::{Counts, LinkPacket, QueueLength, has_room, is_within};
 
 /// A line with CoDel, and the packets on it.
 ///
 /// Invariants: those of [`Line`](crate::Line); and while packets wait in the queue, at least one is under way.
 #[derive(Debug, Clone)]
-pub(crate) struct CodelLine<P> {
+pub(crate) struct ManagedLine<P> {
     serializer: Serializer,
     queue: Queue,
-    codel: Codel,
     loss: Loss,
     last_arrival_ns: u64,
-    waiting: Fifo<P>,
+    waiting: Waiting<P>,
     /// Packets that were sent, each with the time at which it comes out. A lost packet has an entry too, with `None`: at
     /// that time the caller calls again, and the packets that wait behind it are sent.
     under_way: VecDeque<(u64, Option<P>)>,
     counts: Counts,
 }
 
-impl<P: PacketLength> CodelLine<P> {
+/// The packets that wait, and what decides about them.
+#[derive(Debug, Clone)]
+enum Waiting<P> {
+    Together(Codel, Fifo<P>),
+    ByFlow(Box<FlowQueue<P>>),
+}
+
+impl<P: LinkPacket> Waiting<P> {
+    fn packets(&self) -> usize {
+        match self {
+            Self::Together(_, packets) => packets.packets(),
+            Self::ByFlow(flows) => flows.packets(),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Together(_, packets) => packets.bytes(),
+            Self::ByFlow(flows) => flows.bytes(),
+        }
+    }
+
+    fn push(&mut self, arrival_ns: u64, packet: P) {
+        match self {
+            Self::Together(_, packets) => packets.push(arrival_ns, packet),
+            Self::ByFlow(flows) => flows.push(arrival_ns, packet),
+        }
+    }
+
+    /// The same within the queue's limit. Returns how many packets are dropped for that: this one, or the first of the longest
+    /// flow.
+    fn push_within(&mut self, limit: Queue, arrival_ns: u64, packet: P) -> u64 {
+        let Self::ByFlow(flows) = self else {
+            let has_room = has_room(limit, self.packets(), self.bytes(), packet.bytes());
+            if has_room {
+                self.push(arrival_ns, packet);
+            }
+            return u64::from(!has_room);
+        };
+        flows.push(arrival_ns, packet);
+        let most = flows.packets();
+        while !is_within(limit, flows.packets(), flows.bytes()) {
+            flows.drop_of_the_longest();
+        }
+        (most - flows.packets()) as u64
+    }
+
+    /// The packet to send next and when it arrived. Counts in `dropped` what CoDel drops.
+    fn pop(&mut self, now_ns: u64, dropped: &mut u64) -> Option<(u64, P)> {
+        match self {
+            Self::Together(codel, packets) => {
+                let before = codel.dropped();
+                let head = codel.dequeue(now_ns, packets);
+                *dropped += codel.dropped() - before;
+                head
+            }
+            Self::ByFlow(flows) => flows.pop(now_ns, dropped),
+        }
+    }
+}
+
+impl<P: LinkPacket> ManagedLine<P> {
     /// A line with the properties of `link`, all that is random drawn from `seed`.
     pub fn new(link: &Link, seed: u64) -> Self {
         Self {
             serializer: Serializer::new(link, seed),
             queue: link.queue,
-            codel: Codel::new(link.mtu),
             loss: Loss::new(link, seed),
             last_arrival_ns: 0,
-            waiting: Fifo::new(),
+            waiting: match link.discipline {
+                Discipline::FqCodel => {
+                    Waiting::ByFlow(Box::new(FlowQueue::new(link.mtu, derive(seed, "flows", 0))))
+                }
+                _ => Waiting::Together(Codel::new(link.mtu), Fifo::new()),
+            },
             under_way: VecDeque::new(),
             counts: Counts::default(),
         }
@@ -55,10 +120,8 @@ impl<P: PacketLength> CodelLine<P> {
         if self.serializer.free_ns() == arrival_ns {
             self.waiting.push(arrival_ns, packet);
             self.send(arrival_ns);
-        } else if has_room(self.queue, self.waiting.packets(), self.waiting.bytes(), bytes) {
-            self.waiting.push(arrival_ns, packet);
         } else {
-            self.counts.queue_drops += 1;
+            self.counts.queue_drops += self.waiting.push_within(self.queue, arrival_ns, packet);
         }
         self.counts.arrived(bytes, self.waiting.packets() as u64, self.waiting.bytes());
     }
@@ -96,10 +159,7 @@ impl<P: PacketLength> CodelLine<P> {
 
     /// Sends the next packet. The serializer is free at `now_ns`, and at least one packet waits.
     fn send(&mut self, now_ns: u64) {
-        let dropped_before = self.codel.dropped();
-        let packet = self.codel.dequeue(now_ns, &mut self.waiting);
-        self.counts.queue_drops += self.codel.dropped() - dropped_before;
-        let Some((arrival_ns, packet)) = packet else { return };
+        let Some((arrival_ns, packet)) = self.waiting.pop(now_ns, &mut self.counts.queue_drops) else { return };
         self.counts.sent(now_ns.saturating_sub(arrival_ns));
         let due_ns = self.serializer.send(packet.bytes());
         // A packet is lost after it was sent: it takes its time in the serializer.

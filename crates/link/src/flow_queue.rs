@@ -1,0 +1,124 @@
+//! Queues per flow, each with CoDel, and what is new and short first (FQ-CoDel, RFC 8290).
+
+use std::collections::VecDeque;
+
+use crate::LinkPacket;
+use crate::codel::{Codel, Fifo};
+use crate::random::word;
+
+/// How many queues there are (RFC 8290, section 5.2.3). Flows whose hashes agree share one.
+const QUEUES: usize = 1_024;
+
+/// One flow's packets.
+#[derive(Debug, Clone)]
+struct Flow<P> {
+    packets: Fifo<P>,
+    codel: Codel,
+    /// Bytes that it may still send before another flow's turn comes; negative behind a packet that was larger.
+    credits: i64,
+    /// It is in one of the two lists.
+    is_listed: bool,
+}
+
+/// Packets that wait, by flow. Names are the RFC's.
+#[derive(Debug, Clone)]
+pub(crate) struct FlowQueue<P> {
+    flows: Vec<Flow<P>>,
+    /// Flows that have just begun to wait, and those that have had a turn since: in the order of their turns.
+    new: VecDeque<usize>,
+    old: VecDeque<usize>,
+    /// Bytes that a flow may send in a turn: the longest packet (section 5.2.4).
+    quantum: i64,
+    /// Which queue a flow has cannot be known from outside (section 4.1.1).
+    salt: u64,
+    packets: usize,
+    bytes: u64,
+}
+
+impl<P: LinkPacket> FlowQueue<P> {
+    /// For packets of at most `mtu` bytes.
+    pub fn new(mtu: u32, salt: u64) -> Self {
+        let flow = |_| Flow { packets: Fifo::new(), codel: Codel::new(mtu), credits: 0, is_listed: false };
+        Self {
+            flows: (0..QUEUES).map(flow).collect(),
+            new: VecDeque::new(),
+            old: VecDeque::new(),
+            quantum: mtu.into(),
+            salt,
+            packets: 0,
+            bytes: 0,
+        }
+    }
+
+    pub fn packets(&self) -> usize {
+        self.packets
+    }
+
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// A packet arrives (section 4.1).
+    pub fn push(&mut self, arrival_ns: u64, packet: P) {
+        let number = word(self.salt, packet.flow()) as usize % QUEUES;
+        let flow = &mut self.flows[number];
+        self.packets += 1;
+        self.bytes += u64::from(packet.bytes());
+        flow.packets.push(arrival_ns, packet);
+        if !flow.is_listed {
+            (flow.is_listed, flow.credits) = (true, self.quantum);
+            self.new.push_back(number);
+        }
+    }
+
+    /// Drops the first packet of the flow that holds most bytes (section 4.1.3).
+    pub fn drop_of_the_longest(&mut self) {
+        let longest = self.new.iter().chain(&self.old).max_by_key(|number| self.flows[**number].packets.bytes());
+        let dropped = longest.and_then(|number| self.flows[*number].packets.pop());
+        if let Some((_, packet)) = dropped {
+            self.left(1, packet.bytes().into());
+        }
+    }
+
+    /// The serializer is free at `now_ns`: the packet to send next, and when it arrived (section 4.2). Counts in `dropped` what
+    /// CoDel drops.
+    pub fn pop(&mut self, now_ns: u64, dropped: &mut u64) -> Option<(u64, P)> {
+        loop {
+            let is_new = !self.new.is_empty();
+            let list = if is_new { &mut self.new } else { &mut self.old };
+            let number = list.pop_front()?;
+            let flow = &mut self.flows[number];
+            if flow.credits <= 0 {
+                flow.credits += self.quantum;
+                self.old.push_back(number);
+                continue;
+            }
+            let (packets, bytes, drops) = (flow.packets.packets(), flow.packets.bytes(), flow.codel.dropped());
+            let head = flow.codel.dequeue(now_ns, &mut flow.packets);
+            *dropped += flow.codel.dropped() - drops;
+            let gone = (packets - flow.packets.packets(), bytes - flow.packets.bytes());
+            match &head {
+                Some((_, packet)) => {
+                    flow.credits -= i64::from(packet.bytes());
+                    // It stays first until its credits are spent.
+                    if is_new { self.new.push_front(number) } else { self.old.push_front(number) }
+                }
+                // So that a flow of single packets does not always come before those that wait.
+                None if is_new && !self.old.is_empty() => self.old.push_back(number),
+                None => flow.is_listed = false,
+            }
+            self.left(gone.0, gone.1);
+            if head.is_some() {
+                return head;
+            }
+        }
+    }
+
+    fn left(&mut self, packets: usize, bytes: u64) {
+        self.packets -= packets;
+        self.bytes -= bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,10 @@
+//! What a link must know of a packet.
+
+/// Something that is sent over a link.
+pub trait LinkPacket {
+    /// Bytes of the IP packet, with its headers; below 2³¹.
+    fn bytes(&self) -> u32;
+
+    /// A number that all packets of a flow in one direction have.
+    fn flow(&self) -> u64;
+}

@@ -16,7 +16,8 @@ pub const HELP: &str = "Exit codes:
   3  a scenario, configuration, key, record or other file is wrong, unreadable, unwritable or in the way
   4  this machine lacks something: a privilege, a kernel feature, a program
   5  the network failed: an address cannot be bound, a peer cannot be reached or has another key, a flow broke
-  6  data arrived changed, or a measurement missed its tolerance";
+  6  data arrived changed, or a measurement missed its tolerance
+  130  interrupted by Ctrl-C";
 
 /// The error with its causes on one line. Many errors already say their cause; none is said twice.
 pub fn message(error: &anyhow::Error) -> String {

@@ -9,8 +9,8 @@ mod channel;
 mod codel;
 mod counts;
 mod flow_queue;
-mod link_packet;
 mod line;
+mod link_packet;
 mod loss;
 mod managed_line;
 mod queue_length;
@@ -20,8 +20,8 @@ mod serializer;
 
 pub use channel::Channel;
 pub use counts::Counts;
-pub use link_packet::LinkPacket;
 pub use line::{Fate, Line};
+pub use link_packet::LinkPacket;
 pub use queue_length::QueueLength;
 
 use ekiden_scenario::{Link, Queue};

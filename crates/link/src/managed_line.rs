@@ -100,9 +100,7 @@ impl<P: LinkPacket> ManagedLine<P> {
             loss: Loss::new(link, seed),
             last_arrival_ns: 0,
             waiting: match link.discipline {
-                Discipline::FqCodel => {
-                    Waiting::ByFlow(Box::new(FlowQueue::new(link.mtu, derive(seed, "flows", 0))))
-                }
+                Discipline::FqCodel => Waiting::ByFlow(Box::new(FlowQueue::new(link.mtu, derive(seed, "flows", 0)))),
                 _ => Waiting::Together(Codel::new(link.mtu), Fifo::new()),
             },
             under_way: VecDeque::new(),

@@ -253,7 +253,11 @@ impl Checker<'_> {
                 (None, Some(_)) => {
                     Amount::Duration(self.within("duration", &flow.duration, Time::secs(1), &DURATIONS)?)
                 }
-                _ => {
+                (Some(_), Some(duration)) => {
+                    let reason = format!("flow '{}' has 'bytes' and 'duration'; keep one of them", name.get_ref());
+                    return Err(self.source.error(&duration.span(), reason));
+                }
+                (None, None) => {
                     let reason = format!("flow '{}' needs either 'bytes' or 'duration'", name.get_ref());
                     return Err(self.source.error(&name.span(), reason));
                 }

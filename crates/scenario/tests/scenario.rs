@@ -119,7 +119,7 @@ const WRONG: &[(&str, &str, usize, &str)] = &[
     ("via = [\"p1\"]", "via = [\"p1\", \"p1\"]", 26, "twice"),
     ("to = \"client\"", "to = \"server\"", 24, "to itself"),
     ("bytes = \"16MiB\"", "", 22, "either 'bytes' or 'duration'"),
-    ("bytes = \"16MiB\"", "bytes = \"1MiB\"\nduration = \"1s\"", 22, "either 'bytes' or 'duration'"),
+    ("bytes = \"16MiB\"", "bytes = \"1MiB\"\nduration = \"1s\"", 26, "has 'bytes' and 'duration'; keep one"),
     ("bytes = \"16MiB\"", "bytes = \"1MiB\"\nend = \"cut\"", 26, "has 'bytes', and so ends when all have arrived"),
     ("bytes = \"16MiB\"", "duration = \"1s\"\nend = \"cuts\"", 26, "did you mean `cut`?"),
     ("kind = \"proxy\"", "kind = \"host\"", 26, "not a proxy"),

@@ -18,7 +18,7 @@ use crate::{out, sweep};
 /// flow's sender. Several records share one picture, where each line begins with the name of its record's file.
 #[derive(ClapArgs)]
 pub struct Args {
-    /// Records that `ekiden lab run` has written.
+    /// Records that `ekiden lab run` or `ekiden simulate` has written.
     #[arg(required = true)]
     records: Vec<PathBuf>,
     /// What to draw.

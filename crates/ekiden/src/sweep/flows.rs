@@ -31,7 +31,7 @@ pub fn flows(record: &Record) -> String {
     let mut text = out::aligned(&rows);
     let summary = summarize(slice::from_ref(record));
     if summary.invalid > 0 {
-        text += &format!("shaped by the machine, not by the scenario alone: {}\n", summary.why_invalid());
+        text += &format!("disturbed by the machine: {}; run it again when nothing else runs\n", summary.why_invalid());
     }
     text
 }

@@ -25,7 +25,8 @@ impl LinkPacket for Packet {
 fn links() -> impl Strategy<Value = Link> {
     let queue =
         prop_oneof![(1_500u64..1_000_000).prop_map(|n| Queue::Bytes(Bytes(n))), (1u64..600).prop_map(Queue::Packets)];
-    let discipline = prop::sample::select(vec![Discipline::DropTail, Discipline::Red, Discipline::Codel, Discipline::FqCodel]);
+    let discipline =
+        prop::sample::select(vec![Discipline::DropTail, Discipline::Red, Discipline::Codel, Discipline::FqCodel]);
     let loss = prop_oneof![Just(0), 0u64..500_000_000, Just(1_000_000_000)];
     let jitter = prop_oneof![Just(0), 0u64..50_000_000];
     (10_000u64..1_000_000_000, 0u64..500_000_000, jitter, queue, discipline, loss, 1u32..20).prop_map(

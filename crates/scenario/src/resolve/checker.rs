@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 
+use ekiden_files::suggestion;
 use serde_spanned::Spanned;
 
 use crate::error::Source;
@@ -34,7 +35,8 @@ impl Checker<'_> {
         if nodes.contains_key(name) {
             return Ok(());
         }
-        Err(self.source.error(&name.span(), format!("there is no node '{}'", name.get_ref())))
+        let near = suggestion(name.get_ref(), nodes.keys().map(|known| known.get_ref().as_str()));
+        Err(self.source.error(&name.span(), format!("there is no node '{}'{near}", name.get_ref())))
     }
 
     /// A known node that forwards packets.

@@ -2,12 +2,27 @@
 
 use std::collections::VecDeque;
 
+use ekiden_units::Time;
+
 use crate::LinkPacket;
 
-/// The standing queue's acceptable delay, in nanoseconds (RFC 8289, section 4.4).
-const TARGET_NS: u64 = 5_000_000;
-/// How long the delay must have been above the target before a packet is dropped (section 4.3), in nanoseconds.
-const INTERVAL_NS: u64 = 100_000_000;
+/// The two times by which CoDel decides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CodelTimes {
+    /// The standing queue's acceptable delay (RFC 8289, section 4.4).
+    pub target: Time,
+    /// How long the delay must have been above the target before a packet is dropped: about the longest round trip of the
+    /// connections (section 4.3).
+    pub interval: Time,
+}
+
+impl Default for CodelTimes {
+    /// The RFC's.
+    fn default() -> Self {
+        Self { target: Time(5_000_000), interval: Time(100_000_000) }
+    }
+}
+
 /// If dropping ended less than this many intervals ago, it resumes at its last rate (section 5.5).
 const MEMORY_INTERVALS: u64 = 16;
 
@@ -46,6 +61,7 @@ impl<P: LinkPacket> Fifo<P> {
 /// The state of CoDel (section 5.2), with the RFC's names.
 #[derive(Debug, Clone)]
 pub(crate) struct Codel {
+    times: CodelTimes,
     /// The longest packet in bytes. With no more than this left in the queue nothing is dropped.
     mtu: u64,
     /// When the delay will have been above the target for an interval. `None` while it is below.
@@ -61,9 +77,18 @@ pub(crate) struct Codel {
 
 impl Codel {
     /// CoDel for packets of at most `mtu` bytes.
-    pub fn new(mtu: u32) -> Self {
+    pub fn new(mtu: u32, times: CodelTimes) -> Self {
         let mtu = mtu.into();
-        Self { mtu, first_above_ns: None, is_dropping: false, drop_next_ns: 0, count: 0, last_count: 0, dropped: 0 }
+        Self {
+            times,
+            mtu,
+            first_above_ns: None,
+            is_dropping: false,
+            drop_next_ns: 0,
+            count: 0,
+            last_count: 0,
+            dropped: 0,
+        }
     }
 
     /// Packets dropped so far.
@@ -82,7 +107,7 @@ impl Codel {
                 (packet, may_drop) = self.take(now_ns, queue);
                 if may_drop {
                     self.count += 1;
-                    self.drop_next_ns = control_law(self.drop_next_ns, self.count);
+                    self.drop_next_ns = control_law(self.drop_next_ns, self.times.interval, self.count);
                 }
             }
             self.is_dropping = may_drop;
@@ -91,10 +116,11 @@ impl Codel {
             (packet, _) = self.take(now_ns, queue);
             self.is_dropping = true;
             let drops = self.count - self.last_count;
-            let is_recent = now_ns < self.drop_next_ns.saturating_add(MEMORY_INTERVALS * INTERVAL_NS);
+            let is_recent =
+                now_ns < self.drop_next_ns.saturating_add(self.times.interval.0.saturating_mul(MEMORY_INTERVALS));
             self.count = if drops > 1 && is_recent { drops } else { 1 };
             self.last_count = self.count;
-            self.drop_next_ns = control_law(now_ns, self.count);
+            self.drop_next_ns = control_law(now_ns, self.times.interval, self.count);
         }
         packet
     }
@@ -106,19 +132,20 @@ impl Codel {
             self.first_above_ns = None;
             return (None, false);
         };
-        if now_ns.saturating_sub(head.0) < TARGET_NS || queue.bytes() <= self.mtu {
+        if now_ns.saturating_sub(head.0) < self.times.target.0 || queue.bytes() <= self.mtu {
             self.first_above_ns = None;
             return (Some(head), false);
         }
-        let first_above_ns = *self.first_above_ns.get_or_insert(now_ns.saturating_add(INTERVAL_NS));
+        let first_above_ns = *self.first_above_ns.get_or_insert(now_ns.saturating_add(self.times.interval.0));
         (Some(head), now_ns >= first_above_ns)
     }
 }
 
 /// When to drop after `at_ns`: the interval divided by the square root of the number of drops (section 5.6), rounded down
 /// to nanoseconds.
-fn control_law(at_ns: u64, count: u64) -> u64 {
-    at_ns.saturating_add((INTERVAL_NS * INTERVAL_NS / count.max(1)).isqrt())
+fn control_law(at_ns: u64, interval: Time, count: u64) -> u64 {
+    let after = (u128::from(interval.0).pow(2) / u128::from(count.max(1))).isqrt();
+    at_ns.saturating_add(u64::try_from(after).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

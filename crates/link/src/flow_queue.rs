@@ -2,9 +2,11 @@
 
 use std::collections::VecDeque;
 
-use crate::LinkPacket;
-use crate::codel::{Codel, Fifo};
+use ekiden_scenario::Queue;
+
+use crate::codel::{Codel, CodelTimes, Fifo};
 use crate::random::word;
+use crate::{LinkPacket, is_within};
 
 /// How many queues there are (RFC 8290, section 5.2.3). Flows whose hashes agree share one.
 const QUEUES: usize = 1_024;
@@ -22,7 +24,8 @@ struct Flow<P> {
 
 /// Packets that wait, by flow. Names are the RFC's.
 #[derive(Debug, Clone)]
-pub(crate) struct FlowQueue<P> {
+pub struct FlowQueue<P> {
+    limit: Queue,
     flows: Vec<Flow<P>>,
     /// Flows that have just begun to wait, and those that have had a turn since: in the order of their turns.
     new: VecDeque<usize>,
@@ -36,10 +39,11 @@ pub(crate) struct FlowQueue<P> {
 }
 
 impl<P: LinkPacket> FlowQueue<P> {
-    /// For packets of at most `mtu` bytes.
-    pub fn new(mtu: u32, salt: u64) -> Self {
-        let flow = |_| Flow { packets: Fifo::new(), codel: Codel::new(mtu), credits: 0, is_listed: false };
+    /// For packets of at most `mtu` bytes. Which flows share a queue depends on `salt`.
+    pub fn new(limit: Queue, mtu: u32, times: CodelTimes, salt: u64) -> Self {
+        let flow = |_| Flow { packets: Fifo::new(), codel: Codel::new(mtu, times), credits: 0, is_listed: false };
         Self {
+            limit,
             flows: (0..QUEUES).map(flow).collect(),
             new: VecDeque::new(),
             old: VecDeque::new(),
@@ -50,16 +54,18 @@ impl<P: LinkPacket> FlowQueue<P> {
         }
     }
 
+    /// Packets that wait.
     pub fn packets(&self) -> usize {
         self.packets
     }
 
+    /// Their bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// A packet arrives (section 4.1).
-    pub fn push(&mut self, arrival_ns: u64, packet: P) {
+    /// A packet arrives (section 4.1). Returns how many are dropped so that the queue stays within its limit.
+    pub fn push(&mut self, arrival_ns: u64, packet: P) -> u64 {
         let number = word(self.salt, packet.flow()) as usize % QUEUES;
         let flow = &mut self.flows[number];
         self.packets += 1;
@@ -69,10 +75,15 @@ impl<P: LinkPacket> FlowQueue<P> {
             (flow.is_listed, flow.credits) = (true, self.quantum);
             self.new.push_back(number);
         }
+        let most = self.packets;
+        while !is_within(self.limit, self.packets, self.bytes) {
+            self.drop_of_the_longest();
+        }
+        (most - self.packets) as u64
     }
 
     /// Drops the first packet of the flow that holds most bytes (section 4.1.3).
-    pub fn drop_of_the_longest(&mut self) {
+    fn drop_of_the_longest(&mut self) {
         let longest = self.new.iter().chain(&self.old).max_by_key(|number| self.flows[**number].packets.bytes());
         let dropped = longest.and_then(|number| self.flows[*number].packets.pop());
         if let Some((_, packet)) = dropped {
@@ -112,6 +123,16 @@ impl<P: LinkPacket> FlowQueue<P> {
                 return head;
             }
         }
+    }
+
+    /// All that waits is lost.
+    pub fn clear(&mut self) {
+        while let Some(number) = self.new.pop_front().or_else(|| self.old.pop_front()) {
+            let flow = &mut self.flows[number];
+            flow.is_listed = false;
+            while flow.packets.pop().is_some() {}
+        }
+        (self.packets, self.bytes) = (0, 0);
     }
 
     fn left(&mut self, packets: usize, bytes: u64) {

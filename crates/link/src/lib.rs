@@ -19,7 +19,9 @@ mod red;
 mod serializer;
 
 pub use channel::Channel;
+pub use codel::CodelTimes;
 pub use counts::Counts;
+pub use flow_queue::FlowQueue;
 pub use line::{Fate, Line};
 pub use link_packet::LinkPacket;
 pub use queue_length::QueueLength;

@@ -7,12 +7,12 @@ use std::collections::VecDeque;
 
 use ekiden_scenario::{Discipline, Link, Queue};
 
-use crate::codel::{Codel, Fifo};
+use crate::codel::{Codel, CodelTimes, Fifo};
 use crate::flow_queue::FlowQueue;
 use crate::loss::Loss;
 use crate::random::derive;
 use crate::serializer::Serializer;
-use crate::{Counts, LinkPacket, QueueLength, has_room, is_within};
+use crate::{Counts, LinkPacket, QueueLength, has_room};
 
 /// A line with CoDel, and the packets on it.
 ///
@@ -52,29 +52,17 @@ impl<P: LinkPacket> Waiting<P> {
         }
     }
 
-    fn push(&mut self, arrival_ns: u64, packet: P) {
+    /// A packet arrives. Returns how many are dropped so that the queue stays within `limit`: this one, or the first of the
+    /// longest flow.
+    fn push(&mut self, limit: Queue, arrival_ns: u64, packet: P) -> u64 {
         match self {
-            Self::Together(_, packets) => packets.push(arrival_ns, packet),
             Self::ByFlow(flows) => flows.push(arrival_ns, packet),
-        }
-    }
-
-    /// The same within the queue's limit. Returns how many packets are dropped for that: this one, or the first of the longest
-    /// flow.
-    fn push_within(&mut self, limit: Queue, arrival_ns: u64, packet: P) -> u64 {
-        let Self::ByFlow(flows) = self else {
-            let has_room = has_room(limit, self.packets(), self.bytes(), packet.bytes());
-            if has_room {
-                self.push(arrival_ns, packet);
+            Self::Together(_, packets) if has_room(limit, packets.packets(), packets.bytes(), packet.bytes()) => {
+                packets.push(arrival_ns, packet);
+                0
             }
-            return u64::from(!has_room);
-        };
-        flows.push(arrival_ns, packet);
-        let most = flows.packets();
-        while !is_within(limit, flows.packets(), flows.bytes()) {
-            flows.drop_of_the_longest();
+            Self::Together(..) => 1,
         }
-        (most - flows.packets()) as u64
     }
 
     /// The packet to send next and when it arrived. Counts in `dropped` what CoDel drops.
@@ -100,8 +88,11 @@ impl<P: LinkPacket> ManagedLine<P> {
             loss: Loss::new(link, seed),
             last_arrival_ns: 0,
             waiting: match link.discipline {
-                Discipline::FqCodel => Waiting::ByFlow(Box::new(FlowQueue::new(link.mtu, derive(seed, "flows", 0)))),
-                _ => Waiting::Together(Codel::new(link.mtu), Fifo::new()),
+                Discipline::FqCodel => {
+                    let salt = derive(seed, "flows", 0);
+                    Waiting::ByFlow(Box::new(FlowQueue::new(link.queue, link.mtu, CodelTimes::default(), salt)))
+                }
+                _ => Waiting::Together(Codel::new(link.mtu, CodelTimes::default()), Fifo::new()),
             },
             under_way: VecDeque::new(),
             counts: Counts::default(),
@@ -115,11 +106,9 @@ impl<P: LinkPacket> ManagedLine<P> {
         self.catch_up(arrival_ns);
         // After `catch_up` nothing waits if the serializer is free.
         self.serializer.idle_until(arrival_ns);
+        self.counts.queue_drops += self.waiting.push(self.queue, arrival_ns, packet);
         if self.serializer.free_ns() == arrival_ns {
-            self.waiting.push(arrival_ns, packet);
             self.send(arrival_ns);
-        } else {
-            self.counts.queue_drops += self.waiting.push_within(self.queue, arrival_ns, packet);
         }
         self.counts.arrived(bytes, self.waiting.packets() as u64, self.waiting.bytes());
     }

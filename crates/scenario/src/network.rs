@@ -102,11 +102,27 @@ pub struct Tunnel {
     pub ends: [String; 2],
     /// TCP connections, over which the flows are spread.
     pub connections: u32,
-    /// The limit of the queue at each end before each connection, besides the send buffer; drop tail.
+    /// The limit of the queue at each end before each connection, besides the send buffer.
     pub queue: Queue,
+    /// Drop tail or FQ-CoDel.
+    pub discipline: Discipline,
+    /// With FQ-CoDel.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub pull: Option<Pull>,
     /// The TCP of the connections, at both ends.
     #[serde(serialize_with = "whole_tcp")]
     pub tcp: Tcp,
+}
+
+/// How packets wait for a tunnel's connection, and when they are written to it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Pull {
+    /// The acceptable delay of the queue (RFC 8289, section 4.4).
+    pub target: Time,
+    /// How long the delay must have been above the target before packets are dropped (section 4.3).
+    pub interval: Time,
+    /// No packet is written while as many bytes of the stream have not been sent.
+    pub unsent: Bytes,
 }
 
 /// A tunnel's TCP. An omitted key has the value of the node at the first end, so the profile is always written.

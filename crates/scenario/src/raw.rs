@@ -141,6 +141,10 @@ pub(crate) struct RawTunnel {
     pub ends: [Spanned<String>; 2],
     pub connections: Option<Spanned<u32>>,
     pub queue: Option<Spanned<Queue>>,
+    pub discipline: Option<Spanned<Discipline>>,
+    pub target: Option<Spanned<Time>>,
+    pub interval: Option<Spanned<Time>>,
+    pub unsent: Option<Spanned<Bytes>>,
     #[serde(default)]
     pub tcp: RawTcp,
 }

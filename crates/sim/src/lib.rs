@@ -22,6 +22,7 @@ mod error;
 mod events;
 mod flows;
 mod gateway;
+mod ingress;
 mod network;
 mod options;
 mod packet;

@@ -154,7 +154,7 @@ impl<'a> Simulation<'a> {
 
     /// A node forwards a packet: into a tunnel, if one takes it.
     fn forward(&mut self, at: u32, packet: Packet) {
-        match self.tunnels.enter(at, &packet) {
+        match self.tunnels.enter(self.events.now(), at, &packet) {
             Some(socket) => self.sockets.wake(socket),
             None => self.send(at, packet),
         }
@@ -184,9 +184,13 @@ impl<'a> Simulation<'a> {
             // As an event: opened now, it would be served before this socket.
             Effect::Open(other) => self.events.plan(now, Event::Open(other)),
             Effect::Carry(end) => {
+                // What the window allows now goes first, as in a kernel: a queue that waits for it sees that it has gone.
+                if self.tunnels.pulls(end) {
+                    self.transmit(number);
+                }
                 let socket = self.sockets.get_mut(number);
                 let node = socket.node;
-                self.tunnels.carry(end, socket);
+                self.tunnels.carry(now, end, socket);
                 while let Some(packet) = self.tunnels.next_out(end) {
                     self.forward(node, packet);
                 }

@@ -5,13 +5,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ekiden_link::QueueLength;
+use ekiden_link::{QueueLength, random};
 use ekiden_record::{Event as Noted, TunnelDirection};
-use ekiden_scenario::{Queue, Scenario};
+use ekiden_scenario::Scenario;
 use ekiden_tcp::Connection;
 use ekiden_units::Time;
 
 use crate::events::Event;
+use crate::ingress::{Ingress, Sending};
 use crate::packet::Packet;
 use crate::socket::{Program, Socket, TunnelEnd};
 use crate::sockets::Sockets;
@@ -53,9 +54,7 @@ struct TunnelConnection {
 
 /// One direction of one connection.
 struct Pipe {
-    limit: Queue,
-    waiting: VecDeque<Packet>,
-    waiting_bytes: u64,
+    waiting: Ingress,
     /// The packets in the stream, and where each ends.
     inside: VecDeque<(u64, Packet)>,
     /// The end of the last packet in the stream; how many of its bytes are not yet written; how far the other end has read.
@@ -85,11 +84,16 @@ impl<'a> Tunnels<'a> {
             let [a, b] = &tunnel.ends;
             let mut connections = Vec::new();
             let between = sockets.between([a, b], [&tunnel.tcp; 2]);
+            let mtu = scenario.links.values().map(|link| link.mtu).max().unwrap_or_default();
             for connection in 0..tunnel.connections {
                 let first = sockets.next_number();
                 let program = |end| Program::Tunnel(TunnelEnd { tunnel: number as u32, connection, end });
                 sockets.add_pair(&between, [program(0), program(1)]);
-                let pipes = [Pipe::new(tunnel.queue), Pipe::new(tunnel.queue)];
+                let pipe = |end| {
+                    let salt = random::derive(scenario.seed, "tunnel", u64::from(first + end));
+                    Pipe::new(Ingress::new(tunnel, mtu, salt))
+                };
+                let pipes = [pipe(0), pipe(1)];
                 connections.push(TunnelConnection { sockets: [first, first + 1], pipes });
             }
             list.push(Tunnel { name, ends: &tunnel.ends, connections, taken: BTreeMap::new() });
@@ -105,21 +109,26 @@ impl<'a> Tunnels<'a> {
 
     /// The node `at` forwards a packet. If a tunnel takes it, returns the socket that then has something to do.
     #[inline]
-    pub fn enter(&mut self, at: u32, packet: &Packet) -> Option<u32> {
+    pub fn enter(&mut self, now: Time, at: u32, packet: &Packet) -> Option<u32> {
         let (tunnel, end) = (*self.entries.get(at as usize)?.get(packet.to as usize)?)?;
         let inner = self.list[tunnel as usize].connection(packet);
-        inner.pipes[usize::from(end)].push(*packet);
+        inner.pipes[usize::from(end)].push(now, *packet);
         Some(inner.sockets[usize::from(end)])
     }
 
     /// Moves what it can at one end of a connection: from the queue into the stream, and out of the stream, from where
     /// [`Tunnels::next_out`] takes it.
-    pub fn carry(&mut self, end: TunnelEnd, socket: &mut Socket) {
+    pub fn carry(&mut self, now: Time, end: TunnelEnd, socket: &mut Socket) {
         let Some(connection) = &mut socket.connection else { return };
         let pipes = &mut self.inner(end).pipes;
         let end = usize::from(end.end);
-        pipes[end].fill(connection, socket.stack.settings.send_buffer);
+        pipes[end].fill(now, connection, socket.stack.settings.send_buffer);
         pipes[1 - end].read += connection.read(u64::MAX);
+    }
+
+    /// Whether the queue at this end waits until what was written before has been sent.
+    pub fn pulls(&mut self, end: TunnelEnd) -> bool {
+        self.inner(end).pipes[usize::from(end.end)].waiting.pulls()
     }
 
     /// The next packet that comes out at this end, and that its node forwards.
@@ -161,10 +170,7 @@ impl<'a> Tunnels<'a> {
 
     /// What waits at either end of every connection, and what its queue has dropped, in the order of the scenario.
     pub fn queues(&self) -> impl Iterator<Item = (QueueLength, u64)> {
-        self.all().flat_map(|(_, _, inner)| &inner.pipes).map(|pipe| {
-            let waiting = QueueLength { packets: pipe.waiting.len() as u64, bytes: pipe.waiting_bytes };
-            (waiting, pipe.counts.queue_drops)
-        })
+        self.all().flat_map(|(_, _, inner)| &inner.pipes).map(|pipe| (pipe.waiting.length(), pipe.counts.queue_drops))
     }
 
     /// What every direction of every connection has done, in the order of the scenario.
@@ -213,48 +219,28 @@ impl Tunnel<'_> {
 }
 
 impl Pipe {
-    fn new(limit: Queue) -> Self {
-        Self {
-            limit,
-            waiting: VecDeque::new(),
-            waiting_bytes: 0,
-            inside: VecDeque::new(),
-            end: 0,
-            owed: 0,
-            read: 0,
-            is_broken: false,
-            counts: Counts::default(),
-        }
+    fn new(waiting: Ingress) -> Self {
+        Self { waiting, inside: VecDeque::new(), end: 0, owed: 0, read: 0, is_broken: false, counts: Counts::default() }
     }
 
     /// A packet arrives at the queue.
-    fn push(&mut self, packet: Packet) {
-        let has_room = match self.limit {
-            Queue::Bytes(limit) => self.waiting_bytes + u64::from(packet.bytes) <= limit.0,
-            Queue::Packets(limit) => (self.waiting.len() as u64) < limit,
-        };
-        match (self.is_broken, has_room) {
-            (true, _) => self.counts.broken_losses += 1,
-            (false, false) => self.counts.queue_drops += 1,
-            (false, true) => {
-                self.waiting.push_back(packet);
-                self.waiting_bytes += u64::from(packet.bytes);
-            }
+    fn push(&mut self, now: Time, packet: Packet) {
+        if self.is_broken {
+            self.counts.broken_losses += 1;
+        } else {
+            self.counts.queue_drops += self.waiting.push(now, packet);
         }
         self.note_most();
     }
 
-    /// Packets go from the queue into the stream while its send buffer has room for them.
-    fn fill(&mut self, connection: &mut Connection, send_buffer: u64) {
+    /// Packets go from the queue into the stream.
+    fn fill(&mut self, now: Time, connection: &mut Connection, buffer: u64) {
         self.owed -= connection.write(self.owed);
-        while let Some(packet) = self.waiting.front().copied().filter(|_| self.owed == 0) {
+        while self.owed == 0 {
+            let sending = Sending { buffer, room: connection.room(), unsent: connection.unsent() };
+            let next = self.waiting.pop(now, sending, LENGTH_BYTES, &mut self.counts.queue_drops);
+            let Some(packet) = next else { break };
             let bytes = LENGTH_BYTES + u64::from(packet.bytes);
-            // A packet larger than the whole buffer is written in parts.
-            if connection.room() < bytes.min(send_buffer) {
-                break;
-            }
-            self.waiting.pop_front();
-            self.waiting_bytes -= u64::from(packet.bytes);
             self.end += bytes;
             self.inside.push_back((self.end, packet));
             self.owed = bytes - connection.write(bytes);
@@ -262,8 +248,9 @@ impl Pipe {
     }
 
     fn note_most(&mut self) {
-        self.counts.queue_max_bytes = self.counts.queue_max_bytes.max(self.waiting_bytes);
-        self.counts.queue_max_packets = self.counts.queue_max_packets.max(self.waiting.len() as u64);
+        let QueueLength { packets, bytes } = self.waiting.length();
+        self.counts.queue_max_bytes = self.counts.queue_max_bytes.max(bytes);
+        self.counts.queue_max_packets = self.counts.queue_max_packets.max(packets);
     }
 
     /// The next packet that has arrived to its end at the other end.
@@ -278,9 +265,8 @@ impl Pipe {
     /// The connection has failed: all packets in it are lost.
     fn break_down(&mut self) {
         self.is_broken = true;
-        self.counts.broken_losses += (self.waiting.len() + self.inside.len()) as u64;
+        self.counts.broken_losses += self.waiting.length().packets + self.inside.len() as u64;
         self.waiting.clear();
-        self.waiting_bytes = 0;
         self.inside.clear();
     }
 }

@@ -69,7 +69,7 @@ proptest! {
     #[test]
     fn every_byte_arrives_whatever_is_lost_on_the_way(
         loss in 0u32..8, connections in 1u32..4, parallel in 1u32..5, buffer in 1u32..40, queue in 5u32..100,
-        sack: bool, seed: u64,
+        sack: bool, pulls: bool, seed: u64,
     ) {
         let record = run(&[
             &format!("link.backbone.loss={loss}%"),
@@ -78,6 +78,7 @@ proptest! {
             &format!("tunnel.outer.queue={queue} packets"),
             &format!("flow.bulk.parallel={parallel}"),
             &format!("tunnel.outer.tcp.sack={sack}"),
+            if pulls { "tunnel.outer.discipline=fq_codel" } else { "tunnel.outer.discipline=drop_tail" },
             "flow.bulk.bytes=60KB",
             &format!("seed={}", seed >> 12),
         ]);
@@ -215,4 +216,50 @@ fn sack_in_the_tunnel_spares_the_hosts_needless_retransmissions_and_their_own_do
     assert!(sent_again(&[]) > 100);
     assert!(sent_again(&["node.source.tcp.sack+node.sink.tcp.sack=true"]) > 100);
     assert_eq!(sent_again(&["tunnel.t.tcp.sack=true"]), 0);
+}
+
+/// A file of one segment after the other, beside a bulk flow.
+const BESIDE: &str = r#"
+[flow.sparse]
+from = "source"
+to = "sink"
+duration = "20s"
+file = "1KB"
+start = "5s"
+"#;
+
+#[test]
+fn by_flow_a_sparse_flow_does_not_wait_behind_a_full_one() {
+    let text = format!("{NETWORK}{BESIDE}").replace("bytes = \"200KB\"", "duration = \"24s\"");
+    let files = |sets: &[&str]| {
+        let record = run_text(&text, sets);
+        let [bulk, sparse] = &record.flows[..] else { panic!("two flows") };
+        (bulk.goodput_bit_s, sparse.received_bytes / 1_000)
+    };
+    // The outer connection fills the line's own queue, where packets wait in any case: 30 ms.
+    let line = "link.backbone.queue=25 packets";
+    let (together, few) = files(&[line]);
+    let (by_flow, many) = files(&[line, "tunnel.outer.discipline=fq_codel"]);
+    // A file takes two round trips of 20 ms and what it waits; in 20 s 400 of them at most.
+    assert!(few < 40 && many > 100, "{few} files behind the full flow, {many} beside it");
+    assert!(by_flow * 10 > together * 9, "{by_flow} and {together}");
+}
+
+#[test]
+fn what_is_pulled_can_be_dropped_before_the_queue_is_long() {
+    let sets = [
+        "flow.bulk.bytes=20MB",
+        "tunnel.outer.tcp.send_buffer=4MiB",
+        "node.sink.tcp.receive_buffer=4MiB",
+        "node.source.tcp.send_buffer=4MiB",
+        "link.backbone.queue=25 packets",
+    ];
+    let pushed = run(&sets);
+    let pulled = run(&[&sets[..], &["tunnel.outer.discipline=fq_codel"]].concat());
+    let rtt = |record: &Record| record.flows[0].rtt_max_us.unwrap();
+    assert!(rtt(&pushed) > 1_000_000 && rtt(&pulled) * 2 < rtt(&pushed), "{} and {}", rtt(&pushed), rtt(&pulled));
+    let (drops, sent_again) = (pulled.tunnels[0].queue_drops, pulled.flows[0].retransmits);
+    assert!(drops > 0 && sent_again >= drops, "{drops} dropped, {sent_again} sent again");
+    let seconds = |record: &Record| record.flows[0].duration_us as f64 / 1e6;
+    assert!(seconds(&pulled) < 1.15 * seconds(&pushed), "{} and {}", seconds(&pulled), seconds(&pushed));
 }

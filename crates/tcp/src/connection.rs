@@ -431,6 +431,11 @@ impl Connection {
         self.sender.room()
     }
 
+    /// Bytes that were written and have not been sent yet, not even once.
+    pub fn unsent(&self) -> u64 {
+        self.sender.unsent()
+    }
+
     /// The application has written everything: the stream's end follows its last byte.
     pub fn finish(&mut self) {
         self.sender.finish();

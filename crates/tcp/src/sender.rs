@@ -142,6 +142,11 @@ impl Sender {
         self.buffer.write(self.una, bytes)
     }
 
+    /// Bytes that were written and have not been sent yet, not even once.
+    pub fn unsent(&self) -> u64 {
+        self.buffer.end().saturating_sub(self.next)
+    }
+
     /// How many bytes the application may write now. The last piece may exceed this, and is then taken whole.
     pub fn room(&self) -> u64 {
         self.buffer.room(self.una)

@@ -232,7 +232,7 @@ fn a_queue_shorter_than_its_target_loses_nothing() {
 fn the_control_law_is_the_interval_over_a_square_root() {
     for count in 1..1_000_000 {
         let exact = 1e8 / (count as f64).sqrt();
-        assert_eq!(control_law(0, count), exact as u64, "{count}");
+        assert_eq!(control_law(0, Time(INTERVAL), count), exact as u64, "{count}");
     }
-    assert_eq!(control_law(u64::MAX, 1), u64::MAX);
+    assert_eq!(control_law(u64::MAX, Time(INTERVAL), 1), u64::MAX);
 }

@@ -23,13 +23,13 @@ impl LinkPacket for Packet {
     }
 }
 
-fn queue() -> FlowQueue<Packet> {
-    FlowQueue::new(MTU, 1)
+fn queue(most: u64) -> FlowQueue<Packet> {
+    FlowQueue::new(Queue::Packets(most), MTU, CodelTimes::default(), 1)
 }
 
 /// What comes out when all of these have arrived at once.
 fn order(packets: &[(u64, u32)], take: usize) -> Vec<u64> {
-    let mut queue = queue();
+    let mut queue = queue(10_000);
     for (number, &(flow, bytes)) in packets.iter().enumerate() {
         queue.push(0, Packet { number, flow, bytes });
     }
@@ -47,7 +47,7 @@ fn flows_have_equal_bytes_whatever_their_packets() {
 
 #[test]
 fn a_packet_of_a_flow_that_has_none_waiting_comes_before_the_backlog() {
-    let mut queue = queue();
+    let mut queue = queue(10_000);
     for number in 0..100 {
         queue.push(0, Packet { number, flow: 1, bytes: 1500 });
     }
@@ -65,12 +65,11 @@ fn a_packet_of_a_flow_that_has_none_waiting_comes_before_the_backlog() {
 
 #[test]
 fn what_is_too_much_is_taken_from_the_longest_flow() {
-    let mut queue = queue();
+    let mut queue = queue(10);
     for number in 0..10 {
         queue.push(0, Packet { number, flow: 1, bytes: 1500 });
     }
-    queue.push(0, Packet { number: 10, flow: 2, bytes: 1500 });
-    queue.drop_of_the_longest();
+    assert_eq!(queue.push(0, Packet { number: 10, flow: 2, bytes: 1500 }), 1);
     assert_eq!((queue.packets(), queue.bytes()), (10, 15_000));
     // The head went: it has waited longest, and its loss is seen first.
     assert_eq!(queue.pop(0, &mut 0).unwrap().1.number, 1);
@@ -79,7 +78,7 @@ fn what_is_too_much_is_taken_from_the_longest_flow() {
 #[test]
 fn codel_drops_of_the_flow_that_fills_the_queue_and_not_of_the_one_that_does_not() {
     // 10 Mbit/s: 1.2 ms a packet. One flow sends a tenth more than its half, the other 50 packets a second.
-    let mut queue = queue();
+    let mut queue = queue(10_000);
     let (mut sent, mut arrived, mut lost) = ([0; 2], [0; 2], 0);
     for step in 0..20_000u64 {
         let now = step * 1_200_000;
@@ -105,18 +104,15 @@ proptest! {
     fn nothing_is_lost_uncounted_and_every_flow_stays_in_order(
         packets in prop::collection::vec((0u64..6, 1u32..=MTU, 0u64..20, 0u8..4), 1..400),
     ) {
-        let mut queue = queue();
+        let mut queue = queue(20);
         let (mut now, mut codel_drops, mut limit_drops, mut out) = (0, 0, 0, Vec::new());
         for (number, &(flow, bytes, wait_ms, pops)) in packets.iter().enumerate() {
             now += wait_ms * 1_000_000;
-            queue.push(now, Packet { number, flow, bytes });
+            limit_drops += queue.push(now, Packet { number, flow, bytes });
             for _ in 0..pops {
                 out.extend(queue.pop(now, &mut codel_drops).map(|(_, packet)| packet));
             }
-            while queue.packets() > 20 {
-                queue.drop_of_the_longest();
-                limit_drops += 1;
-            }
+            prop_assert!(queue.packets() <= 20);
         }
         while let Some((_, packet)) = queue.pop(now, &mut codel_drops) {
             out.push(packet);

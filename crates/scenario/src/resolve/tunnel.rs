@@ -2,17 +2,27 @@
 
 use std::ops::RangeInclusive;
 
-use ekiden_units::Bytes;
+use ekiden_units::{Bytes, Time};
 use indexmap::IndexMap;
+use toml::Spanned;
 
 use super::checker::Checker;
 use crate::raw::{Named, RawNode, RawTunnel};
-use crate::{Error, Queue, Scenario, Tunnel};
+use crate::{Discipline, Error, Pull, Queue, Scenario, Tunnel};
 
 const DEFAULT_CONNECTIONS: u32 = 1;
 /// S1, table 1. Less makes the connections inside collapse (S1, 3.5).
 const DEFAULT_QUEUE: Queue = Queue::Bytes(Bytes(10_000_000));
 
+const DEFAULT_DISCIPLINE: Discipline = Discipline::DropTail;
+/// RFC 8289 has 5 and 100 ms, which with a tunnel's own round trip and stalls keep long connections from growing:
+/// docs/measurements/tunnel.md.
+const DEFAULT_TARGET: Time = Time(20_000_000);
+const DEFAULT_INTERVAL: Time = Time(1_000_000_000);
+const DEFAULT_UNSENT: Bytes = Bytes(4_096);
+
+const TIMES: RangeInclusive<Time> = Time(100_000)..=Time(60_000_000_000);
+const UNSENT: RangeInclusive<Bytes> = Bytes(1)..=Bytes(1 << 30);
 const CONNECTIONS: RangeInclusive<u32> = 1..=64;
 
 impl Checker<'_> {
@@ -44,9 +54,36 @@ impl Checker<'_> {
             let mtu = at_an_end.map(|link| link.mtu).max().unwrap_or_default();
             let connections = self.within("connections", &tunnel.connections, DEFAULT_CONNECTIONS, &CONNECTIONS)?;
             let queue = self.queue(tunnel.queue.as_ref(), DEFAULT_QUEUE, mtu)?;
+            let discipline = tunnel.discipline.as_ref().map_or(DEFAULT_DISCIPLINE, |discipline| *discipline.get_ref());
+            let pull = self.pull(tunnel, discipline)?;
             let tcp = self.tcp(&tunnel.tcp, &scenario.nodes[&ends[0]].tcp)?;
-            tunnels.insert(name.get_ref().clone(), Tunnel { ends, connections, queue, tcp });
+            tunnels.insert(name.get_ref().clone(), Tunnel { ends, connections, queue, discipline, pull, tcp });
         }
         Ok(tunnels)
+    }
+
+    /// What only FQ-CoDel has.
+    fn pull(&self, raw: &RawTunnel, discipline: Discipline) -> Result<Option<Pull>, Error> {
+        let keys = [
+            ("target", raw.target.as_ref().map(Spanned::span)),
+            ("interval", raw.interval.as_ref().map(Spanned::span)),
+            ("unsent", raw.unsent.as_ref().map(Spanned::span)),
+        ];
+        match (discipline, keys.into_iter().find_map(|(key, span)| Some((key, span?)))) {
+            (Discipline::FqCodel, _) => {
+                let target = self.within("target", &raw.target, DEFAULT_TARGET, &TIMES)?;
+                let interval = self.within("interval", &raw.interval, DEFAULT_INTERVAL, &TIMES)?;
+                let unsent = self.within("unsent", &raw.unsent, DEFAULT_UNSENT, &UNSENT)?;
+                Ok(Some(Pull { target, interval, unsent }))
+            }
+            (Discipline::DropTail, None) => Ok(None),
+            (Discipline::DropTail, Some((key, span))) => {
+                Err(self.source.error(&span, format!("'{key}' needs 'discipline = \"fq_codel\"'")))
+            }
+            (Discipline::Red | Discipline::Codel, _) => {
+                let span = raw.discipline.as_ref().map(Spanned::span).unwrap_or_default();
+                Err(self.source.error(&span, "a tunnel's discipline is \"drop_tail\" or \"fq_codel\""))
+            }
+        }
     }
 }

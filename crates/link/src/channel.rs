@@ -12,7 +12,7 @@ use crate::{Counts, Fate, Line, LinkPacket, QueueLength};
 /// The caller offers packets, and takes them out at the time that [`Channel::next_ns`] says. Offering a packet does not
 /// change that time, except from `None`; [`Channel::take`] does.
 ///
-/// Times are nanoseconds of any one clock. Packets of a flow come out in the order of arrival; those of all, but under `fq_codel`.
+/// Times are nanoseconds of any one clock. Packets of a flow come out in the order of arrival; those of all too, except under `fq_codel`.
 #[derive(Debug, Clone)]
 pub struct Channel<P>(Model<P>);
 

@@ -62,7 +62,7 @@ impl<P: LinkPacket> Fifo<P> {
 #[derive(Debug, Clone)]
 pub(crate) struct Codel {
     times: CodelTimes,
-    /// The longest packet in bytes. With no more than this left in the queue nothing is dropped.
+    /// The longest packet in bytes. With no more than this left nothing is dropped.
     mtu: u64,
     /// When the delay will have been above the target for an interval. `None` while it is below.
     first_above_ns: Option<u64>,
@@ -96,15 +96,15 @@ impl Codel {
         self.dropped
     }
 
-    /// The serializer is free at `now_ns`: returns the packet to send next and when it arrived (section 5.5). The last packet
-    /// in the queue is never dropped.
-    pub fn dequeue<P: LinkPacket>(&mut self, now_ns: u64, queue: &mut Fifo<P>) -> Option<(u64, P)> {
-        let (mut packet, mut may_drop) = self.take(now_ns, queue);
+    /// The serializer is free at `now_ns`: returns the packet to send next and when it arrived (section 5.5). `others` bytes wait
+    /// in other queues before the same serializer. The last packet of all is never dropped.
+    pub fn dequeue<P: LinkPacket>(&mut self, now_ns: u64, queue: &mut Fifo<P>, others: u64) -> Option<(u64, P)> {
+        let (mut packet, mut may_drop) = self.take(now_ns, queue, others);
         if self.is_dropping {
             // Many drops can be due at once: the rate of drops follows the clock, not the packets.
             while may_drop && now_ns >= self.drop_next_ns {
                 self.dropped += 1;
-                (packet, may_drop) = self.take(now_ns, queue);
+                (packet, may_drop) = self.take(now_ns, queue, others);
                 if may_drop {
                     self.count += 1;
                     self.drop_next_ns = control_law(self.drop_next_ns, self.times.interval, self.count);
@@ -113,7 +113,7 @@ impl Codel {
             self.is_dropping = may_drop;
         } else if may_drop {
             self.dropped += 1;
-            (packet, _) = self.take(now_ns, queue);
+            (packet, _) = self.take(now_ns, queue, others);
             self.is_dropping = true;
             let drops = self.count - self.last_count;
             let is_recent =
@@ -125,14 +125,19 @@ impl Codel {
         packet
     }
 
+    /// So many packets were dropped in overload: dropping goes on at the rate that this calls for.
+    pub fn on_overload(&mut self, packets: u64) {
+        self.count += packets;
+    }
+
     /// The packet at the head, and whether the delay has been above the target for so long that it may be dropped
     /// (section 5.6).
-    fn take<P: LinkPacket>(&mut self, now_ns: u64, queue: &mut Fifo<P>) -> (Option<(u64, P)>, bool) {
+    fn take<P: LinkPacket>(&mut self, now_ns: u64, queue: &mut Fifo<P>, others: u64) -> (Option<(u64, P)>, bool) {
         let Some(head) = queue.pop() else {
             self.first_above_ns = None;
             return (None, false);
         };
-        if now_ns.saturating_sub(head.0) < self.times.target.0 || queue.bytes() <= self.mtu {
+        if now_ns.saturating_sub(head.0) < self.times.target.0 || queue.bytes() + others <= self.mtu {
             self.first_above_ns = None;
             return (Some(head), false);
         }

@@ -8,8 +8,11 @@ use crate::codel::{Codel, CodelTimes, Fifo};
 use crate::random::word;
 use crate::{LinkPacket, is_within};
 
-/// How many queues there are (RFC 8290, section 5.2.3). Flows whose hashes agree share one.
+/// How many queues there are (RFC 8290, section 5.2.5). Flows whose hashes agree share one.
 const QUEUES: usize = 1_024;
+
+/// How many packets of one flow are dropped at a time when there is no more room (section 5.2.8).
+const DROP_BATCH: usize = 64;
 
 /// One flow's packets.
 #[derive(Debug, Clone)]
@@ -32,7 +35,7 @@ pub struct FlowQueue<P> {
     old: VecDeque<usize>,
     /// Bytes that a flow may send in a turn: the longest packet (section 5.2.4).
     quantum: i64,
-    /// Which queue a flow has cannot be known from outside (section 4.1.1).
+    /// Which queue a flow has cannot be known from outside (section 4.1).
     salt: u64,
     packets: usize,
     bytes: u64,
@@ -82,13 +85,18 @@ impl<P: LinkPacket> FlowQueue<P> {
         (most - self.packets) as u64
     }
 
-    /// Drops the first packet of the flow that holds most bytes (section 4.1.3).
+    /// Drops packets of the flow that holds most bytes, from its head: half of its bytes, but no more than a batch (section
+    /// 4.1). As in Linux, its CoDel counts them.
     fn drop_of_the_longest(&mut self) {
         let longest = self.new.iter().chain(&self.old).max_by_key(|number| self.flows[**number].packets.bytes());
-        let dropped = longest.and_then(|number| self.flows[*number].packets.pop());
-        if let Some((_, packet)) = dropped {
-            self.left(1, packet.bytes().into());
-        }
+        let Some(flow) = longest.map(|number| &mut self.flows[*number]) else { return };
+        let (packets, bytes) = (flow.packets.packets(), flow.packets.bytes());
+        let is_enough = |left: &Fifo<P>| left.bytes() <= bytes / 2 || packets - left.packets() >= DROP_BATCH;
+        while flow.packets.pop().is_some() && !is_enough(&flow.packets) {}
+        let gone = packets - flow.packets.packets();
+        flow.codel.on_overload(gone as u64);
+        let bytes = bytes - flow.packets.bytes();
+        self.left(gone, bytes);
     }
 
     /// The serializer is free at `now_ns`: the packet to send next, and when it arrived (section 4.2). Counts in `dropped` what
@@ -105,7 +113,7 @@ impl<P: LinkPacket> FlowQueue<P> {
                 continue;
             }
             let (packets, bytes, drops) = (flow.packets.packets(), flow.packets.bytes(), flow.codel.dropped());
-            let head = flow.codel.dequeue(now_ns, &mut flow.packets);
+            let head = flow.codel.dequeue(now_ns, &mut flow.packets, self.bytes - bytes);
             *dropped += flow.codel.dropped() - drops;
             let gone = (packets - flow.packets.packets(), bytes - flow.packets.bytes());
             match &head {

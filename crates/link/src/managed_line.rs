@@ -70,7 +70,7 @@ impl<P: LinkPacket> Waiting<P> {
         match self {
             Self::Together(codel, packets) => {
                 let before = codel.dropped();
-                let head = codel.dequeue(now_ns, packets);
+                let head = codel.dequeue(now_ns, packets, 0);
                 *dropped += codel.dropped() - before;
                 head
             }

@@ -291,10 +291,16 @@ impl Receiver {
             && opened >= (2 * self.largest).min(self.buffer / 2)
             && opened > 0
             && self.is_tight(opened)
+            && !self.is_nearly_full()
         {
             self.ack_now = true;
         }
         taken
+    }
+
+    /// Linux announces nothing new while less than a sixteenth of the buffer is free (`__tcp_select_window`).
+    fn is_nearly_full(&self) -> bool {
+        self.acks_wait_for_reader && (self.read + self.buffer).saturating_sub(self.next) < self.buffer / 16
     }
 
     /// Less than half of the buffer is advertised; in Linux besides at most half of what would be (`__tcp_cleanup_rbuf`).
@@ -366,7 +372,7 @@ impl Receiver {
         let free = round(edge.saturating_sub(self.next));
         // Silly window avoidance: small steps are not announced (RFC 9293, section 3.8.6.2.2).
         let least_step = self.largest.min(self.buffer / 2);
-        let window = if free < advertised + least_step { round(advertised) } else { free };
+        let window = if self.is_nearly_full() || free < advertised + least_step { round(advertised) } else { free };
         let field = u16::try_from(window >> scale).unwrap_or(u16::MAX);
         self.edge = self.edge.max(self.next + (u64::from(field) << scale));
         field

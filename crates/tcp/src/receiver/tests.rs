@@ -95,6 +95,23 @@ fn the_window_grows_with_what_is_read_in_a_round_trip_and_stands_still_at_a_gap(
 }
 
 #[test]
+fn linux_opens_a_closed_window_by_a_sixteenth_of_the_buffer_and_the_rfcs_by_two_segments() {
+    for (acks_wait_for_reader, early) in [(false, 2000), (true, 0)] {
+        let settings = TcpSettings { receive_buffer: 64_000, ack_every: 2, acks_wait_for_reader, ..TcpSettings::rfc() };
+        let mut receiver = Receiver::new(&settings, FIRST, false, false);
+        acknowledgement(&mut receiver, false);
+        for start in 0..64 {
+            receiver.take(Time(0), &data(1 + start * 1000, 1000, false));
+        }
+        assert_eq!(acknowledgement(&mut receiver, false).window, 0);
+        receiver.read(2000);
+        assert_eq!((receiver.ack_is_due(Time(0)), acknowledgement(&mut receiver, false).window), (early > 0, early));
+        receiver.read(2000);
+        assert_eq!((receiver.ack_is_due(Time(0)), acknowledgement(&mut receiver, false).window), (true, 4000));
+    }
+}
+
+#[test]
 fn linux_announces_a_window_that_has_doubled_and_the_rfcs_two_segments_more() {
     for (acks_wait_for_reader, [early, late]) in [(false, [true, true]), (true, [false, true])] {
         let settings = TcpSettings { receive_buffer: 16_000, ack_every: 2, acks_wait_for_reader, ..TcpSettings::rfc() };

@@ -55,6 +55,12 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if let Some(error) = error.downcast_ref::<ekiden_relay::StartError>() {
         return Some(if error.is_lack() { 4 } else { 5 });
     }
+    if error.is::<ekiden_tunnel::ConfigError>() {
+        return Some(3);
+    }
+    if let Some(error) = error.downcast_ref::<ekiden_tunnel::StartError>() {
+        return Some(if error.is_lack() { 4 } else { 5 });
+    }
     if let Some(error) = error.downcast_ref::<ekiden_bpf::Error>() {
         return Some(congestion::code(error));
     }

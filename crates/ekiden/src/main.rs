@@ -17,6 +17,7 @@ mod record;
 mod scenario;
 mod simulate;
 mod sweep;
+mod tunnel;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -44,6 +45,7 @@ enum Command {
     Record(record::Args),
     Scenario(scenario::Args),
     Simulate(simulate::Args),
+    Tunnel(tunnel::Args),
 }
 
 fn main() -> ExitCode {
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Command::Record(args) => record::run(&args),
         Command::Scenario(args) => scenario::run(args),
         Command::Simulate(args) => simulate::run(&args),
+        Command::Tunnel(args) => tunnel::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

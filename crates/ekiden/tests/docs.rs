@@ -41,6 +41,19 @@ fn every_configuration_in_the_documentation_is_accepted() {
     }
 }
 
+#[test]
+fn every_tunnel_in_the_documentation_is_accepted() {
+    let examples = marked("toml tunnel");
+    assert!(examples.len() >= 2, "found only {}", examples.len());
+    for example in examples {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("example.toml");
+        std::fs::write(&path, &example.text).unwrap();
+        write_keys(folder.path());
+        accepted(&example, Command::new(EKIDEN).args(["tunnel", "--check", "-c"]).arg(path));
+    }
+}
+
 /// Between marks, the tables of the reference are what the program says. `EKIDEN_GOLDENS=write` writes them.
 #[test]
 fn the_reference_has_every_key_as_the_program_reads_it() {

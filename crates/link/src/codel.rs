@@ -8,7 +8,7 @@ use crate::LinkPacket;
 
 /// The two times by which CoDel decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CodelTimes {
+pub(crate) struct CodelTimes {
     /// The standing queue's acceptable delay (RFC 8289, section 4.4).
     pub target: Time,
     /// How long the delay must have been above the target before a packet is dropped: about the longest round trip of the

@@ -27,7 +27,7 @@ struct Flow<P> {
 
 /// Packets that wait, by flow. Names are the RFC's.
 #[derive(Debug, Clone)]
-pub struct FlowQueue<P> {
+pub(crate) struct FlowQueue<P> {
     limit: Queue,
     flows: Vec<Flow<P>>,
     /// Flows that have just begun to wait, and those that have had a turn since: in the order of their turns.

@@ -17,14 +17,14 @@ mod queue_length;
 pub mod random;
 mod red;
 mod serializer;
+mod tunnel_queue;
 
 pub use channel::Channel;
-pub use codel::CodelTimes;
 pub use counts::Counts;
-pub use flow_queue::FlowQueue;
 pub use line::{Fate, Line};
 pub use link_packet::LinkPacket;
 pub use queue_length::QueueLength;
+pub use tunnel_queue::TunnelQueue;
 
 use ekiden_scenario::{Link, Queue};
 use ekiden_units::{Bytes, Time};

@@ -315,6 +315,17 @@ pub fn send(socket: &impl AsFd, bytes: &[u8], more: bool) -> io::Result<usize> {
     SockRef::from(socket).send_with_flags(bytes, flags)
 }
 
+/// As [`send`]. What is sent next does not go into the same packet, nor into the same unit of the send buffer.
+pub fn send_apart(socket: &impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    SockRef::from(socket).send_with_flags(bytes, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_EOR)
+}
+
+/// The socket takes no more while it has so many bytes that it has not sent yet (TCP_NOTSENT_LOWAT). It looks at that when a new
+/// unit of the send buffer begins, which with [`send`] may be up to 64 KiB later, and with [`send_apart`] is each time.
+pub fn limit_unsent(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
+    SockRef::from(socket).set_tcp_notsent_lowat(bytes)
+}
+
 /// Whether the kernel holds bytes of a TCP connection that it has not sent yet, because the receiver's window or the path does
 /// not take them. Once the connection has broken, the answer may stay what it was.
 pub fn has_unsent(socket: &impl AsFd) -> bool {

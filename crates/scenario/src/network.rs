@@ -115,7 +115,7 @@ pub struct Tunnel {
 }
 
 /// How packets wait for a tunnel's connection, and when they are written to it.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Pull {
     /// The acceptable delay of the queue (RFC 8289, section 4.4).
     pub target: Time,
@@ -123,6 +123,14 @@ pub struct Pull {
     pub interval: Time,
     /// No packet is written while as many bytes of the stream have not been sent.
     pub unsent: Bytes,
+}
+
+impl Default for Pull {
+    /// RFC 8289 has 5 and 100 ms, which with a tunnel's own round trip and stalls keep long connections from growing:
+    /// docs/measurements/tunnel.md.
+    fn default() -> Self {
+        Self { target: Time::ms(20), interval: Time::secs(1), unsent: Bytes::kib(4) }
+    }
 }
 
 /// A tunnel's TCP. An omitted key has the value of the node at the first end, so the profile is always written.

@@ -22,6 +22,8 @@ use crate::session::Session;
 pub struct Connection {
     socket: TcpStream,
     tls: Option<Tls>,
+    /// What is sent at a time stays apart in the kernel.
+    is_apart: bool,
 }
 
 /// An idle connection outside of any event loop. When dropped, it ends cleanly.
@@ -37,7 +39,7 @@ struct Tls(Box<Mutex<Session>>);
 
 impl From<TcpStream> for Connection {
     fn from(socket: TcpStream) -> Self {
-        Self { socket, tls: None }
+        Self { socket, tls: None, is_apart: false }
     }
 }
 
@@ -49,7 +51,7 @@ impl Connection {
     /// [`io::ErrorKind::PermissionDenied`] if one of the two nodes refuses the other's key. If it is this one, the other has
     /// been sent an alert.
     pub async fn start_tls(socket: TcpStream, session: Session) -> io::Result<Self> {
-        let connection = Self { socket, tls: Some(Tls(Box::new(Mutex::new(session)))) };
+        let connection = Self { socket, tls: Some(Tls(Box::new(Mutex::new(session)))), is_apart: false };
         match connection.shake_hands().await {
             Ok(()) => Ok(connection),
             Err(error) => {
@@ -173,9 +175,15 @@ impl Connection {
     /// the bytes back until the next send.
     pub fn try_send(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
         match &self.tls {
-            None => send(&self.socket, bytes, more),
-            Some(tls) => tls.lock().send(bytes, |records| send(&self.socket, records, false)),
+            None => self.write(bytes, more),
+            Some(tls) => tls.lock().send(bytes, |records| self.write(records, false)),
         }
+    }
+
+    /// From now on what is sent at a time stays apart in the kernel, so that a limit of what it has not sent yet
+    /// ([`socket::limit_unsent`]) is looked at each time.
+    pub fn keep_apart(&mut self) {
+        self.is_apart = true;
     }
 
     /// Waits until the socket has taken all bytes that [`Connection::try_send`] has taken.
@@ -223,7 +231,7 @@ impl Connection {
 
     /// Takes the connection out of the event loop. `None` if it is not at rest.
     pub fn rest(self) -> Option<Resting> {
-        let Self { socket, tls } = self;
+        let Self { socket, tls, .. } = self;
         if tls.as_ref().is_some_and(|tls| !tls.lock().is_at_rest()) {
             return None;
         }
@@ -247,7 +255,14 @@ impl Connection {
 
     fn try_flush(&self) -> io::Result<()> {
         let Some(tls) = &self.tls else { return Ok(()) };
-        tls.lock().flush(|records| send(&self.socket, records, false))
+        tls.lock().flush(|records| self.write(records, false))
+    }
+
+    fn write(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
+        match self.is_apart {
+            true => self.socket.try_io(Interest::WRITABLE, || socket::send_apart(&self.socket, bytes)),
+            false => self.socket.try_io(Interest::WRITABLE, || socket::send(&self.socket, bytes, more)),
+        }
     }
 
     async fn shake_hands(&self) -> io::Result<()> {
@@ -293,7 +308,7 @@ impl Resting {
     /// Brings the connection back into the current event loop.
     pub fn wake(mut self) -> io::Result<Connection> {
         let socket = self.socket.take().ok_or(io::ErrorKind::NotConnected)?;
-        Ok(Connection { socket: TcpStream::from_std(socket)?, tls: self.tls.take() })
+        Ok(Connection { socket: TcpStream::from_std(socket)?, tls: self.tls.take(), is_apart: false })
     }
 }
 
@@ -350,8 +365,4 @@ fn receive(socket: &TcpStream, buffer: &mut [u8]) -> io::Result<usize> {
         other => other.map(|(n, _)| n),
     });
     if last > 0 { Ok(last) } else { got }
-}
-
-fn send(socket: &TcpStream, bytes: &[u8], more: bool) -> io::Result<usize> {
-    socket.try_io(Interest::WRITABLE, || socket::send(socket, bytes, more))
 }

@@ -15,11 +15,6 @@ const DEFAULT_CONNECTIONS: u32 = 1;
 const DEFAULT_QUEUE: Queue = Queue::Bytes(Bytes(10_000_000));
 
 const DEFAULT_DISCIPLINE: Discipline = Discipline::DropTail;
-/// RFC 8289 has 5 and 100 ms, which with a tunnel's own round trip and stalls keep long connections from growing:
-/// docs/measurements/tunnel.md.
-const DEFAULT_TARGET: Time = Time(20_000_000);
-const DEFAULT_INTERVAL: Time = Time(1_000_000_000);
-const DEFAULT_UNSENT: Bytes = Bytes(4_096);
 
 const TIMES: RangeInclusive<Time> = Time(100_000)..=Time(60_000_000_000);
 const UNSENT: RangeInclusive<Bytes> = Bytes(1)..=Bytes(1 << 30);
@@ -71,9 +66,10 @@ impl Checker<'_> {
         ];
         match (discipline, keys.into_iter().find_map(|(key, span)| Some((key, span?)))) {
             (Discipline::FqCodel, _) => {
-                let target = self.within("target", &raw.target, DEFAULT_TARGET, &TIMES)?;
-                let interval = self.within("interval", &raw.interval, DEFAULT_INTERVAL, &TIMES)?;
-                let unsent = self.within("unsent", &raw.unsent, DEFAULT_UNSENT, &UNSENT)?;
+                let default = Pull::default();
+                let target = self.within("target", &raw.target, default.target, &TIMES)?;
+                let interval = self.within("interval", &raw.interval, default.interval, &TIMES)?;
+                let unsent = self.within("unsent", &raw.unsent, default.unsent, &UNSENT)?;
                 Ok(Some(Pull { target, interval, unsent }))
             }
             (Discipline::DropTail, None) => Ok(None),

@@ -1,0 +1,48 @@
+//! Tunnels between real hosts, in namespaces.
+
+use std::process::{Command, ExitCode};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+const PRELUDE: &str = include_str!("tunnel/prelude.sh");
+const GUIDE: &str = include_str!("../../../docs/guide/tunnel.md");
+const TRIALS: &[(&str, &str)] = &[
+    ("the tunnel in docs/guide/tunnel.md works as written", include_str!("tunnel/docs.sh")),
+    ("connections survive a line that is cut and a node that is killed", include_str!("tunnel/cut.sh")),
+    ("strangers, foreign addresses and wrong frames", include_str!("tunnel/hostile.sh")),
+    ("a full tunnel delays others little", include_str!("tunnel/queue.sh")),
+    ("what could not work is refused", include_str!("tunnel/refused.sh")),
+];
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        eprintln!("ignored: the tests of tunnels make namespaces and devices, which needs root here");
+    }
+    let trials = TRIALS.iter().map(|&(name, script)| Trial::test(name, move || run(script)).with_ignored_flag(!root));
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+/// The guide's fenced block with this mark.
+fn block(mark: &str) -> Result<&'static str, Failed> {
+    let rest = GUIDE.split_once(&format!("```{mark}\n")).ok_or("no such block")?.1;
+    Ok(rest.split_once("```").ok_or("the block is not closed")?.0)
+}
+
+/// Runs a script behind the prelude, in namespaces that vanish with it.
+fn run(script: &str) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let output = Command::new("unshare")
+        .args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
+        .args(["bash", "-c", &format!("{PRELUDE}\n{script}")])
+        .env("EKIDEN", env!("CARGO_BIN_EXE_ekiden"))
+        .envs([("CITY", block("toml tunnel city.toml")?), ("ISLAND", block("toml tunnel island.toml")?)])
+        .current_dir(folder.path())
+        .output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    Err(format!("{}\n{}", output.status, String::from_utf8_lossy(&said)).into())
+}

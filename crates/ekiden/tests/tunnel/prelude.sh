@@ -1,0 +1,78 @@
+# Common to all tests of tunnels. Runs in namespaces of its own, in an empty folder; $EKIDEN is the program.
+#
+#   island 198.51.100.2 ─ line0 router line1 ─ city 192.0.2.1 ─ lan0 server 10.9.0.2
+#
+# $CITY and $ISLAND are the configurations of the guide.
+set -euo pipefail
+trap 'echo "line $LINENO: $BASH_COMMAND" >&2; tail -n 30 *.log >&2 || true' ERR
+mount --make-rprivate /
+mount -t tmpfs none /run && mkdir /run/netns
+on() { ip netns exec "$@"; }
+fail() { echo "$*" >&2; tail -n 30 *.log >&2; exit 1; }
+
+for node in island router city server; do
+  ip netns add $node
+  on $node sysctl -qw net.ipv4.ip_forward=1 net.ipv6.conf.all.forwarding=1 net.ipv6.conf.default.accept_dad=0
+  ip -n $node link set lo up
+done
+# link NODE DEVICE ADDRESS NODE DEVICE ADDRESS
+link() {
+  ip link add $2 netns $1 type veth peer name $5 netns $4
+  ip -n $1 address add $3 dev $2; ip -n $4 address add $6 dev $5
+  ip -n $1 link set $2 up; ip -n $4 link set $5 up
+}
+link island eth0 198.51.100.2/24 router line0 198.51.100.1/24
+link router line1 192.0.2.254/24 city eth0 192.0.2.1/24
+link city lan0 10.9.0.1/24 server eth0 10.9.0.2/24
+ip -n island route add default via 198.51.100.1
+ip -n city route add default via 192.0.2.254
+ip -n server route add default via 10.9.0.1
+
+mkdir city island
+(cd city && "$EKIDEN" keygen node.key > key) && (cd island && "$EKIDEN" keygen node.key > key)
+key() { grep -o 'sha256:[0-9a-f]*' $1/key; }
+# The guide's files, with the real keys instead of the examples'.
+sed "s/sha256:[0-9a-f]*/$(key island)/" <<< "$CITY" > city/city.toml
+sed "s/sha256:[0-9a-f]*/$(key city)/" <<< "$ISLAND" > island/island.toml
+
+# await SECONDS COMMAND…: until it succeeds.
+await() {
+  local end=$((SECONDS + $1)); shift
+  until "$@" > /dev/null 2>&1; do
+    [ $SECONDS -lt $end ] || fail "waited in vain for: $*"
+    sleep 0.1
+  done
+}
+# start NODE: its tunnel; $pid_NODE is its process.
+start() {
+  (cd $1 && exec ip netns exec $1 "$EKIDEN" tunnel -c $1.toml > ready 2>> ../$1.log) &
+  declare -g pid_$1=$!
+  await 20 grep -q '^ready$' $1/ready
+}
+carries() { await 30 grep -q "connection 0 carries packets" $1.log; }
+
+cat > echo.py <<'P'
+# Sends back what comes: server ADDRESS, or client ADDRESS COUNT, which prints the median of the round trips in ms.
+import socket, statistics, sys, threading, time
+
+def back(connection):
+    while data := connection.recv(1 << 16):
+        connection.sendall(data)
+
+if sys.argv[1] == "server":
+    listener = socket.create_server((sys.argv[2], 6000), family=socket.AF_INET6 if ":" in sys.argv[2] else socket.AF_INET)
+    while True:
+        threading.Thread(target=back, args=(listener.accept()[0],), daemon=True).start()
+connection = socket.create_connection((sys.argv[2], 6000), timeout=30)
+connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+times = []
+for _ in range(int(sys.argv[3])):
+    begin = time.monotonic()
+    connection.sendall(b"x")
+    assert connection.recv(1) == b"x"
+    times.append((time.monotonic() - begin) * 1e3)
+    time.sleep(0.02)
+print(round(statistics.median(times)))
+P
+echo_at() { on $1 python3 echo.py server $2 & }
+ask() { on $1 python3 echo.py client $2 ${3:-3}; }

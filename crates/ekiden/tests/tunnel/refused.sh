@@ -1,0 +1,23 @@
+# said CODE TEXT: what the tunnel of this configuration says, and its exit code.
+said() {
+  local code=0
+  (cd city && ip netns exec city timeout 20 "$EKIDEN" tunnel -c $3 2> ../said.log > /dev/null) || code=$?
+  [ $code = $1 ] && grep -q "$2" said.log || fail "$code: $(cat said.log)"
+}
+ip -n city link add ekiden0 type veth peer name ekiden9
+said 4 "a device 'ekiden0' is there already" city.toml
+ip -n city link del ekiden0
+sed 's/0.0.0.0:7100/203.0.113.9:7100/' city/city.toml > city/elsewhere.toml
+said 5 "cannot listen on 203.0.113.9:7100" elsewhere.toml
+printf '[tcp]\ncongestion = "nothing"\n' | cat city/city.toml - > city/control.toml
+said 4 "congestion control 'nothing' is not in this kernel" control.toml
+sed 's/^allowed/alowed/' city/city.toml > city/typo.toml
+said 3 "typo.toml:.*: unknown field .alowed" typo.toml
+mount -t tmpfs none /dev/net 2> /dev/null || { mkdir -p empty && mount --bind empty /dev/net; }
+said 4 "/dev/net/tun is not there" city.toml
+umount /dev/net
+code=0
+(cd city && ip netns exec city setpriv --bounding-set -net_admin --inh-caps -net_admin "$EKIDEN" tunnel -c city.toml 2> ../said.log) || code=$?
+[ $code = 4 ] && grep -q "CAP_NET_ADMIN" said.log || fail "$code: $(cat said.log)"
+ip -n city link show ekiden0 2> /dev/null && fail "a device is left"
+exit 0

@@ -1,0 +1,70 @@
+//! The TUN device: its addresses and routes. Everything goes with the process that holds it.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::path::Path;
+
+use ekiden_net::device;
+use ekiden_net::netlink::{io_error, on_netlink};
+use ipnet::IpNet;
+use rtnetlink::packet_route::route::{RouteMessage, RouteScope};
+use rtnetlink::{Handle, LinkUnspec, RouteMessageBuilder};
+use tun_rs::{DeviceBuilder, SyncDevice};
+
+use crate::config::{Config, Device};
+use crate::error::StartError;
+
+/// Makes the device, with its addresses and the routes to what the peers have. Not to be called within an event loop.
+pub fn create(config: &Config) -> Result<SyncDevice, StartError> {
+    let Device { name, .. } = &config.device;
+    if device::index(name).is_ok() {
+        return Err(StartError::DeviceInUse(name.clone()));
+    }
+    // tun-rs would make the node in /dev, where only the system should.
+    if !Path::new("/dev/net/tun").exists() {
+        return Err(StartError::NoTun);
+    }
+    let made = DeviceBuilder::new().name(name.as_str()).offload(false).build_sync();
+    let tun = made.map_err(|source| match source.kind() {
+        io::ErrorKind::NotFound => StartError::NoTun,
+        io::ErrorKind::PermissionDenied => StartError::Forbidden { name: name.clone(), source },
+        _ => StartError::Device { what: "make the device".into(), name: name.clone(), source },
+    })?;
+    let failed = |what: String| move |source| StartError::Device { what, name: name.clone(), source };
+    let index = device::index(name).map_err(failed("find the device".into()))?;
+    let link = LinkUnspec::new_with_index(index).mtu(config.device.mtu.into()).up().build();
+    let set = on_netlink(|handle| async move { handle.link().set(link).execute().await.map_err(io_error) });
+    set.map_err(failed(format!("set the MTU {} of", config.device.mtu)))?;
+    for address in &config.device.addresses {
+        let (own, prefix) = (address.addr(), address.prefix_len());
+        let add = move |handle: Handle| async move {
+            handle.address().add(index, own, prefix).execute().await.map_err(io_error)
+        };
+        on_netlink(add).map_err(failed(format!("give the address {address} to")))?;
+    }
+    for network in config.allowed.networks() {
+        // The device's addresses have brought these.
+        if config.device.addresses.iter().any(|own| own.contains(&network)) {
+            continue;
+        }
+        let add = move |handle: Handle| async move {
+            handle.route().add(route(network, index)).execute().await.map_err(io_error)
+        };
+        on_netlink(add).map_err(failed(format!("route {network} to")))?;
+    }
+    Ok(tun)
+}
+
+fn route(network: IpNet, index: u32) -> RouteMessage {
+    match network.addr() {
+        IpAddr::V4(address) => RouteMessageBuilder::<Ipv4Addr>::new()
+            .destination_prefix(address, network.prefix_len())
+            .scope(RouteScope::Link)
+            .output_interface(index)
+            .build(),
+        IpAddr::V6(address) => RouteMessageBuilder::<Ipv6Addr>::new()
+            .destination_prefix(address, network.prefix_len())
+            .output_interface(index)
+            .build(),
+    }
+}

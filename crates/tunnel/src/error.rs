@@ -1,0 +1,55 @@
+//! Why a tunnel does not start.
+
+use std::io;
+
+use ekiden_net::socket::SocketError;
+
+/// Why a tunnel did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The name is taken.
+    #[error("[device]: a device '{0}' is there already; `ip link show {0}` shows it")]
+    DeviceInUse(String),
+    /// The kernel has no TUN devices, or does not show them here.
+    #[error(
+        "/dev/net/tun is not there; `modprobe tun` loads it, and a container must be given it (--device /dev/net/tun)"
+    )]
+    NoTun,
+    /// A capability is missing.
+    #[error("cannot make the device '{name}': {source}; it needs CAP_NET_ADMIN")]
+    Forbidden {
+        /// The device.
+        name: String,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// Anything else about the device.
+    #[error("cannot {what} '{name}': {source}")]
+    Device {
+        /// What was to be done.
+        what: String,
+        /// The device.
+        name: String,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// The listener could not be set up.
+    #[error("[listen]: {0}")]
+    Listen(SocketError),
+    /// The TCP settings cannot be used here.
+    #[error("[tcp]: {0}")]
+    Tcp(SocketError),
+    /// What is not needed could not be given up.
+    #[error("cannot give up the capabilities that are not needed any more: {0}")]
+    Privileges(io::Error),
+    /// The event loop could not be made.
+    #[error("cannot start: {0}")]
+    Io(#[from] io::Error),
+}
+
+impl StartError {
+    /// Whether this machine lacks something, as opposed to the network.
+    pub fn is_lack(&self) -> bool {
+        !matches!(self, Self::Listen(SocketError::Bind { .. }))
+    }
+}

@@ -1,0 +1,24 @@
+//! A tunnel: IP packets between two nodes over one or several TCP connections.
+//!
+//! A TUN device takes the packets. Each waits in the queue of one connection to the node that has its destination, and is
+//! written when TCP is about to send it.
+
+mod allowed;
+mod carry;
+mod config;
+mod device;
+mod error;
+mod frame;
+mod node;
+mod packet;
+mod queue;
+
+pub use config::{Config, ConfigError};
+pub use error::StartError;
+pub use node::run;
+
+/// What the fuzzer and the tests of the command line need of the parsers.
+pub mod wire {
+    pub use crate::frame::{Decoder, FrameError};
+    pub use crate::packet::{Header, clamp_mss};
+}

@@ -15,7 +15,7 @@ fuzz_target!(|data: &[u8]| {
         decoder.push(&bytes[from..end]);
         from = end;
         loop {
-            match decoder.next() {
+            match decoder.next_packet() {
                 Ok(None) => break,
                 Err(_) => return,
                 Ok(Some(packet)) => {

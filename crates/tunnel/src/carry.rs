@@ -138,7 +138,7 @@ pub async fn receive(
             0 => return Err(CarryError::Closed),
             bytes => decoder.push(buffer.get(..bytes).unwrap_or_default()),
         }
-        while let Some(packet) = decoder.next()? {
+        while let Some(packet) = decoder.next_packet()? {
             take(packet).await?;
         }
     }

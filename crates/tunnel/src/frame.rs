@@ -103,7 +103,7 @@ impl Decoder {
         Self { mtu, bytes: Vec::new(), at: 0 }
     }
 
-    /// Bytes arrive. To be called when [`Decoder::next`] has returned `None`.
+    /// Bytes arrive. To be called when [`Decoder::next_packet`] has returned `None`.
     pub fn push(&mut self, bytes: &[u8]) {
         self.bytes.drain(..self.at);
         self.at = 0;
@@ -114,7 +114,7 @@ impl Decoder {
     ///
     /// # Errors
     /// If its frame is too long: then nothing that follows can be read.
-    pub fn next(&mut self) -> Result<Option<&mut [u8]>, FrameError> {
+    pub fn next_packet(&mut self) -> Result<Option<&mut [u8]>, FrameError> {
         loop {
             let Some(&[high, low]) = self.bytes.get(self.at..self.at + LENGTH_BYTES) else { return Ok(None) };
             let bytes = u16::from_be_bytes([high, low]);
@@ -158,7 +158,7 @@ mod tests {
                 let (now, later) = rest.split_at((*cut).min(rest.len()));
                 rest = later;
                 decoder.push(now);
-                while let Some(packet) = decoder.next().unwrap() {
+                while let Some(packet) = decoder.next_packet().unwrap() {
                     out.push(packet.to_vec());
                 }
             }
@@ -169,7 +169,7 @@ mod tests {
         fn whatever_arrives_is_a_packet_within_the_mtu_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..2_000)) {
             let mut decoder = Decoder::new(200);
             decoder.push(&bytes);
-            while let Ok(Some(packet)) = decoder.next() {
+            while let Ok(Some(packet)) = decoder.next_packet() {
                 prop_assert!((1..=200).contains(&packet.len()));
             }
         }

@@ -8,8 +8,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ekiden_keys::random_secret;
-use ekiden_net::privileges::keep_only;
-use ekiden_net::socket::{self, canonical};
+use ekiden_net::privileges::{Capability, keep_only};
+use ekiden_net::socket::{self, TcpOptions, canonical};
 use ekiden_transport::{Admission, Connection, accept, dial};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
 use tokio::signal::unix::{SignalKind, signal};
@@ -67,7 +67,7 @@ struct Current {
 
 /// Runs the tunnel that `config` describes until a signal ends it. The device and its routes end with it.
 ///
-/// Once the device is there and the listener listens, it gives up all capabilities.
+/// Once the device is there and the listener listens, it gives up the capabilities that it does not need any more.
 ///
 /// Writes `device NAME`, `listening tunnel ADDRESS` if it listens, and `ready` to standard output.
 ///
@@ -78,7 +78,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
     let listen = |address| socket::listen(address, false, &config.tcp).map_err(StartError::Listen);
     let listener = config.listen.map(listen).transpose()?;
     let tun = device::create(&config)?;
-    keep_only(&[]).map_err(StartError::Privileges)?;
+    keep_only(needed(&config)).map_err(StartError::Privileges)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
         let node = Rc::new(Node::new(config, AsyncDevice::new(tun)?)?);
@@ -106,6 +106,14 @@ pub fn run(config: Config) -> Result<(), StartError> {
         node.say_totals();
         Ok(())
     })
+}
+
+/// The capabilities that new connections need: CAP_NET_ADMIN allows restricted congestion controls, and buffers beyond the system's
+/// limit.
+fn needed(config: &Config) -> &'static [Capability] {
+    let TcpOptions { congestion, send_buffer, receive_buffer, .. } = &config.tcp;
+    let is_special = congestion.is_some() || send_buffer.is_some() || receive_buffer.is_some();
+    if is_special { &[Capability::CAP_NET_ADMIN] } else { &[] }
 }
 
 /// Whoever reads standard output may have gone, or not read: the tunnel does not wait for it.

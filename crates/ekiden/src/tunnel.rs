@@ -33,8 +33,9 @@ and peers that need no address."#;
 /// flow and leaves it when TCP is about to send it, so that a full tunnel delays little. Connections are encrypted (TLS 1.3).
 /// docs/guide/tunnel.md describes every key.
 ///
-/// Needs CAP_NET_ADMIN to start, and gives it up then, unless [tcp] has settings that need it for each connection. Prints `device NAME`, `listening tunnel ADDRESS` if it
-/// listens, then `ready`. Logs to standard error; EKIDEN_LOG sets the level (error, warn, info, debug, trace; default info).
+/// Needs CAP_NET_ADMIN to start, and gives it up then, unless settings of the section `tcp` need it for each connection. Prints
+/// `device NAME`, `listening tunnel ADDRESS` if it listens, then `ready`. Logs to standard error; EKIDEN_LOG sets the level
+/// (error, warn, info, debug, trace; default info).
 ///
 /// SIGTERM and SIGINT end it. The device and its routes go with the process, however that ends.
 #[derive(clap::Args)]

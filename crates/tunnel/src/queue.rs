@@ -2,11 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 
-use ekiden_link::{LinkPacket, TunnelQueue};
+use ekiden_link::{LinkPacket, QueueLength, TunnelQueue};
 use ekiden_net::clock::monotonic_ns;
 use tokio::sync::Notify;
 
 use crate::config::QueueSettings;
+use crate::tally::Tally;
 
 /// A packet that waits.
 #[derive(Debug)]
@@ -32,19 +33,31 @@ pub struct Outgoing {
     waiting: RefCell<TunnelQueue<Packet>>,
     arrived: Notify,
     dropped: Cell<u64>,
+    taken: Tally,
+    lost: Cell<u64>,
+    longest: Cell<QueueLength>,
 }
 
 impl Outgoing {
     /// An empty queue. Which flows share a queue in it depends on `salt`.
     pub fn new(settings: &QueueSettings, mtu: u16, salt: u64) -> Self {
         let waiting = TunnelQueue::new(settings.limit, settings.pull, mtu.into(), salt);
-        Self { waiting: RefCell::new(waiting), arrived: Notify::new(), dropped: Cell::new(0) }
+        Self {
+            waiting: RefCell::new(waiting),
+            arrived: Notify::new(),
+            dropped: Cell::new(0),
+            taken: Tally::default(),
+            lost: Cell::new(0),
+            longest: Cell::default(),
+        }
     }
 
     /// A packet comes to wait.
     pub fn push(&self, packet: Packet) {
         let dropped = self.waiting.borrow_mut().push(monotonic_ns(), packet);
         self.dropped.set(self.dropped.get() + dropped);
+        let (now, most) = (self.length(), self.longest.get());
+        self.longest.set(QueueLength { packets: now.packets.max(most.packets), bytes: now.bytes.max(most.bytes) });
         self.arrived.notify_one();
     }
 
@@ -53,7 +66,7 @@ impl Outgoing {
         let mut dropped = 0;
         let packet = self.waiting.borrow_mut().pop(monotonic_ns(), &mut dropped);
         self.dropped.set(self.dropped.get() + dropped);
-        packet
+        packet.inspect(|packet| self.taken.add(packet.bytes.len()))
     }
 
     /// Returns when a packet may have come.
@@ -61,11 +74,36 @@ impl Outgoing {
         self.arrived.notified().await;
     }
 
-    /// All that waits is dropped.
+    /// All that waits is lost, because the connection has broken.
     pub fn clear(&self) {
         let mut waiting = self.waiting.borrow_mut();
-        self.dropped.set(self.dropped.get() + waiting.length().packets);
+        self.lost.set(self.lost.get() + waiting.length().packets);
         waiting.clear();
+    }
+
+    /// A packet is lost, because there is no connection.
+    pub fn lose(&self) {
+        self.lost.set(self.lost.get() + 1);
+    }
+
+    /// What waits.
+    pub fn length(&self) -> QueueLength {
+        self.waiting.borrow().length()
+    }
+
+    /// The most packets and the most bytes that have waited.
+    pub fn longest(&self) -> QueueLength {
+        self.longest.get()
+    }
+
+    /// The packets that were taken to be sent.
+    pub fn taken(&self) -> &Tally {
+        &self.taken
+    }
+
+    /// How many packets were lost because the connection was not there or broke.
+    pub fn lost(&self) -> u64 {
+        self.lost.get()
     }
 
     /// How many packets were dropped so far.

@@ -12,11 +12,13 @@ mod flow;
 mod network;
 mod payload;
 mod probe;
+mod programs;
 mod proxies;
 mod run;
 mod sandbox;
 mod supported;
 mod tcp;
+mod tunnels;
 
 use std::ffi::OsStr;
 use std::fmt::Write;

@@ -23,7 +23,7 @@ pub struct Origin {
 
 impl Lab {
     /// Measures the idle paths of the scenario's flows, runs the flows, and returns what came out, whether they
-    /// succeeded or not: see [`verdict`]. Flows through proxies need [`Lab::start_proxies`] before.
+    /// succeeded or not: see [`verdict`]. Flows through proxies and tunnels need [`Lab::start_nodes`] before.
     ///
     /// What is sampled goes to `series`; the record does not say where.
     ///
@@ -53,7 +53,7 @@ impl Lab {
             flows: outcomes.flows,
             paths,
             links: self.link_counters(),
-            tunnels: Vec::new(),
+            tunnels: self.tunnel_directions()?,
             stolen_percent: times.map(|times| times.stolen_percent()),
             series: None,
             events: outcomes.events,

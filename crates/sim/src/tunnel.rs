@@ -271,17 +271,10 @@ impl Pipe {
     }
 }
 
-/// Which tunnel takes the packets that a node forwards: the first of the file with one end at the node and the other end on
-/// the packet's path. Packets to or from the ends themselves stay outside.
+/// By node, then by the node that a packet goes to.
 fn entries(scenario: &Scenario) -> Vec<Vec<Option<(u32, u8)>>> {
-    let leads_over = |from: &str, over: &str, to: &str| {
-        scenario.path(from, to).is_some_and(|path| path.iter().any(|hop| hop.to == over && over != to))
-    };
     let entry = |at: &String, to: &String| {
-        scenario.tunnels.values().enumerate().find_map(|(number, tunnel)| {
-            let end = tunnel.ends.iter().position(|end| end == at)?;
-            leads_over(at, &tunnel.ends[1 - end], to).then_some((number as u32, end as u8))
-        })
+        scenario.tunnel_from(at, to).map(|(number, end)| (number as u32, end as u8))
     };
     scenario.nodes.keys().map(|at| scenario.nodes.keys().map(|to| entry(at, to)).collect()).collect()
 }

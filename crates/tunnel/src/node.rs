@@ -3,38 +3,34 @@
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::io::{self, Write as _};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
 use ekiden_keys::random_secret;
 use ekiden_net::privileges::{Capability, keep_only};
 use ekiden_net::socket::{self, TcpOptions, canonical};
-use ekiden_transport::{Admission, Connection, accept, dial};
-use tokio::net::{TcpListener, TcpSocket, TcpStream, lookup_host};
+use ekiden_transport::{Connection, Security};
+use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::{LocalSet, spawn_local};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 use tun_rs::AsyncDevice;
 
-use crate::carry::{CarryError, Sender, receive, receive_hello, send_hello};
-use crate::config::{Config, Peer};
+use crate::carry::{CarryError, Sender, receive};
+use crate::config::{Config, Listen, Peer};
 use crate::device;
 use crate::error::StartError;
 use crate::frame::{FrameError, Hello};
 use crate::packet::{Header, clamp_mss};
 use crate::queue::{Outgoing, Packet};
 
+mod admit;
+mod dial;
+
 /// How long a node has to prove who it is and to greet.
 const GREETING: Duration = Duration::from_secs(10);
-/// How long a connection attempt may take.
-const CONNECTING: Duration = Duration::from_secs(10);
-/// The pause before a peer is dialled again, the first and the longest.
-const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(15)];
-/// Connections that have not proven yet who they are: in all, and from one address.
-const UNPROVEN: usize = 64;
-const UNPROVEN_FROM_ONE: usize = 8;
 
 /// What all tasks share. They run on one thread.
 struct Node {
@@ -75,8 +71,8 @@ struct Current {
 /// If it cannot start.
 pub fn run(config: Config) -> Result<(), StartError> {
     socket::check(&config.tcp).map_err(StartError::Tcp)?;
-    let listen = |address| socket::listen(address, false, &config.tcp).map_err(StartError::Listen);
-    let listener = config.listen.map(listen).transpose()?;
+    let listen = |listen: &Listen| socket::listen(listen.address, false, &config.tcp).map_err(StartError::Listen);
+    let listener = config.listen.as_ref().map(listen).transpose()?;
     let tun = device::create(&config)?;
     keep_only(needed(&config)).map_err(StartError::Privileges)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -87,7 +83,9 @@ pub fn run(config: Config) -> Result<(), StartError> {
             listener.set_nonblocking(true)?;
             let listener = TcpListener::from_std(listener)?;
             announced.push_str(&format!("listening tunnel {}\n", listener.local_addr()?));
-            spawn_local(Rc::clone(&node).accept_all(listener));
+            if let Some(Listen { security, .. }) = &node.config.listen {
+                spawn_local(Rc::clone(&node).accept_all(listener, Rc::new(security.clone())));
+            }
         }
         for (peer, settings) in node.config.peers.values().enumerate().filter(|(_, peer)| peer.address.is_some()) {
             for number in 0..settings.connections {
@@ -95,7 +93,9 @@ pub fn run(config: Config) -> Result<(), StartError> {
             }
         }
         spawn_local(Rc::clone(&node).read_device());
-        tracing::info!("this node's key is {}", node.config.identity.fingerprint());
+        if let Some(identity) = &node.config.identity {
+            tracing::info!("this node's key is {}", identity.fingerprint());
+        }
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         announced.push_str("ready\n");
         announce(announced);
@@ -197,133 +197,6 @@ impl Node {
         Ok(())
     }
 
-    /// Keeps one connection to a peer that has an address.
-    async fn keep_dialling(self: Rc<Self>, peer: usize, number: u8) {
-        let (name, slot) = (self.name(peer), &self.peers[peer].slots[usize::from(number)]);
-        let (mut pause, mut told) = (PAUSES[0], String::new());
-        loop {
-            // The peer may have connected itself.
-            while slot.current.borrow().is_some() {
-                slot.ended.notified().await;
-            }
-            match self.dial(peer, number).await {
-                Ok(connection) => {
-                    (pause, told) = (PAUSES[0], String::new());
-                    self.serve(peer, number, connection, true).await;
-                }
-                Err(error) => {
-                    let error = error.to_string();
-                    // Each reason is told once.
-                    if error == told {
-                        tracing::debug!("cannot connect to {name}: {error}");
-                    } else {
-                        tracing::warn!("cannot connect to {name}: {error}");
-                    }
-                    told = error;
-                }
-            }
-            sleep(pause).await;
-            pause = (pause * 2).min(PAUSES[1]);
-        }
-    }
-
-    async fn dial(&self, peer: usize, number: u8) -> Result<Connection, CarryError> {
-        let settings = &self.config.peers[peer];
-        let Some((host, port)) = &settings.address else { return Err(CarryError::Closed) };
-        let socket = timeout(CONNECTING, self.connect(host, *port)).await.map_err(|_| late())??;
-        let greet = async {
-            let (connection, prelude) = dial(socket, &settings.security, &self.config.name).await?;
-            connection.send_all(&prelude).await?;
-            send_hello(&connection, self.hello(number)).await?;
-            let theirs = receive_hello(&connection).await?;
-            self.check(theirs, settings.connections)?;
-            Ok(connection)
-        };
-        timeout(GREETING, greet).await.map_err(|_| late())?
-    }
-
-    /// Connects to the first of a host's addresses that answers.
-    async fn connect(&self, host: &str, port: u16) -> io::Result<TcpStream> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
-        for address in lookup_host((host, port)).await? {
-            if self.config.allowed.peer(address.ip()).is_some() {
-                let message = format!("{host} is {}, which is reached through the tunnel itself", address.ip());
-                last = io::Error::other(message);
-                continue;
-            }
-            let socket = socket::outgoing(address, &self.config.tcp).map_err(io::Error::other)?;
-            match TcpSocket::from_std_stream(socket.into()).connect(address).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) => last = io::Error::new(error.kind(), format!("{address}: {error}")),
-            }
-        }
-        Err(last)
-    }
-
-    async fn accept_all(self: Rc<Self>, listener: TcpListener) {
-        loop {
-            match listener.accept().await {
-                Ok((socket, from)) => {
-                    let from = canonical(from);
-                    if self.may_prove(from.ip()) {
-                        spawn_local(Rc::clone(&self).admit(socket, from));
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!("cannot accept a connection: {error}");
-                    sleep(Duration::from_millis(100)).await;
-                }
-            }
-        }
-    }
-
-    /// Whether there is a place for one more connection that has proven nothing. It then has it.
-    fn may_prove(&self, from: IpAddr) -> bool {
-        let mut unproven = self.unproven.borrow_mut();
-        let all: usize = unproven.values().sum();
-        let here = unproven.entry(from).or_default();
-        let may = all < UNPROVEN && *here < UNPROVEN_FROM_ONE;
-        if may {
-            *here += 1;
-        } else if *here == 0 {
-            unproven.remove(&from);
-        }
-        may
-    }
-
-    fn has_proven(&self, from: IpAddr) {
-        let mut unproven = self.unproven.borrow_mut();
-        if let Some(here) = unproven.get_mut(&from) {
-            *here -= 1;
-            if *here == 0 {
-                unproven.remove(&from);
-            }
-        }
-    }
-
-    /// Finds out who has connected, and carries packets if it is a peer.
-    async fn admit(self: Rc<Self>, socket: TcpStream, from: SocketAddr) {
-        let greeted = timeout(GREETING, self.greet(socket)).await;
-        self.has_proven(from.ip());
-        match greeted.map_err(|_| late()).and_then(|greeted| greeted) {
-            Ok((peer, number, connection)) => self.serve(peer, number, connection, false).await,
-            Err(error) => tracing::warn!("a connection from {from} was refused: {error}"),
-        }
-    }
-
-    async fn greet(&self, socket: TcpStream) -> Result<(usize, u8, Connection), CarryError> {
-        let (name, connection) = match accept(socket, &self.config.accepts, &self.config.name).await? {
-            Admission::Admitted { name, connection, .. } => (name, connection),
-            Admission::Refused(refused) => return Err(io::Error::other(refused.why).into()),
-        };
-        let theirs = receive_hello(&connection).await?;
-        // Said in any case, so that the other side finds the same.
-        send_hello(&connection, self.hello(theirs.connection)).await?;
-        let Some((peer, _, settings)) = self.config.peers.get_full(&name) else { return Err(CarryError::Closed) };
-        self.check(theirs, settings.connections)?;
-        Ok((peer, theirs.connection, connection))
-    }
-
     fn hello(&self, connection: u8) -> Hello {
         Hello { connection, mtu: self.config.device.mtu }
     }
@@ -342,9 +215,7 @@ impl Node {
         let (name, slot) = (self.name(peer), &self.peers[peer].slots[usize::from(number)]);
         let stop = Rc::new(Notify::new());
         if let Some(other) = slot.current.borrow().as_ref() {
-            // Both ends may have dialled. The node of the smaller key then has the say, so that both keep the same one.
-            let smaller = self.config.identity.fingerprint().to_string() < self.fingerprint(peer);
-            if other.is_ours != is_ours && other.is_ours == smaller {
+            if other.is_ours != is_ours && other.is_ours == self.has_the_say(peer) {
                 tracing::debug!("{name}: a second connection of number {number} is not needed");
                 return;
             }
@@ -379,11 +250,15 @@ impl Node {
         self.config.peers.get_index(peer).map_or("", |(name, _)| name)
     }
 
-    /// A peer's key as text.
-    fn fingerprint(&self, peer: usize) -> String {
-        match &self.config.peers[peer].security {
-            ekiden_transport::Security::Tls { known: Some(key), .. } => key.to_string(),
-            _ => String::new(),
+    /// Whether this node's connection stays when both ends have dialled. Both ends agree on it: the smaller key counts, or
+    /// where the key is shared the smaller name.
+    fn has_the_say(&self, peer: usize) -> bool {
+        match self.config.peers.get_index(peer).map(|(name, peer)| (name, &peer.security)) {
+            Some((_, Security::Tls { identity, known: Some(key), .. })) => {
+                identity.fingerprint().to_string() < key.to_string()
+            }
+            Some((name, _)) => self.config.name < *name,
+            None => false,
         }
     }
 

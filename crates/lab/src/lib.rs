@@ -11,6 +11,7 @@ mod error;
 mod flow;
 mod network;
 mod payload;
+mod pings;
 mod probe;
 mod programs;
 mod proxies;

@@ -7,6 +7,7 @@ use ekiden_scenario::Scenario;
 
 use crate::congestion::Tracer;
 use crate::flow::{self, Progress};
+use crate::pings::Pings;
 use crate::{Error, Lab, probe};
 
 /// Probes of each path before the flows start.
@@ -43,15 +44,18 @@ impl Lab {
         let manifest = manifest(&self.scenario, origin);
         let origin_us = monotonic_ns() / 1000;
         let tracer = Tracer::start(self)?;
+        let pings = Pings::start(self)?;
         let before = Times::now();
         let outcomes = flow::run_all(self, series, progress)?;
         let times = Times::now().zip(before).map(|(now, before)| now.since(&before));
+        let pings = pings.finish()?;
         let congestion = tracer.map(|tracer| tracer.finish(origin_us));
         Ok(Record {
             format: FORMAT,
             manifest,
             flows: outcomes.flows,
             paths,
+            pings,
             links: self.link_counters(),
             tunnels: self.tunnel_directions()?,
             stolen_percent: times.map(|times| times.stolen_percent()),

@@ -47,6 +47,7 @@ fn record(goodputs: &[(&str, u64)], drops: [u64; 2], overruns: u64, p99_us: Opti
         },
         flows: goodputs.iter().map(flow).collect(),
         paths: Vec::new(),
+        pings: Vec::new(),
         links: drops.map(link).into(),
         tunnels: Vec::new(),
         stolen_percent: None,

@@ -36,7 +36,7 @@ pub use profile::Profile;
 pub use queue::{Discipline, Queue};
 pub use route::Hop;
 pub use sweep::{Point, Setting, Sweep};
-pub use traffic::{Amount, Background, Flow, FlowEnd, OnOff};
+pub use traffic::{Amount, Background, Flow, FlowEnd, OnOff, Ping};
 
 /// A network, and what is sent over it, with every default resolved and every copy of a node made.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -68,6 +68,9 @@ pub struct Scenario {
     /// Background by name, in the order of the file.
     #[serde(rename = "background", skip_serializing_if = "IndexMap::is_empty")]
     pub background: IndexMap<String, Background>,
+    /// Pings by name, in the order of the file.
+    #[serde(rename = "ping", skip_serializing_if = "IndexMap::is_empty")]
+    pub pings: IndexMap<String, Ping>,
 }
 
 impl Scenario {

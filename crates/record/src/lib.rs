@@ -206,6 +206,9 @@ pub struct LinkDirection {
     pub bytes: u64,
     /// Packets that the queue dropped: because it was full, or by its discipline.
     pub queue_drops: u64,
+    /// Packets that the queue's discipline marked (ECN) instead of dropping them.
+    #[serde(default)]
+    pub queue_marks: u64,
     /// Packets lost at random, as the scenario asks.
     pub random_losses: u64,
     /// Packets that the emulation itself lost. Anything but 0 makes the run invalid.
@@ -237,8 +240,11 @@ pub struct TunnelDirection {
     pub packets: u64,
     /// Their bytes, without what the tunnel adds.
     pub bytes: u64,
-    /// Packets for which the queue had no room.
+    /// Packets that the queue dropped: because it was full, or by its discipline.
     pub queue_drops: u64,
+    /// Packets that the queue's discipline marked (ECN) instead of dropping them.
+    #[serde(default)]
+    pub queue_marks: u64,
     /// Packets lost because the connection failed.
     pub broken_losses: u64,
     /// The most that waited for the connection's send buffer at once, in bytes.

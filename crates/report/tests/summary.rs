@@ -24,6 +24,7 @@ fn record(goodputs: &[(&str, u64)], drops: [u64; 2], overruns: u64, p99_us: Opti
         packets: 10,
         bytes: 1000,
         queue_drops,
+        queue_marks: 0,
         random_losses: 0,
         overruns,
         largest_packet_bytes: 100,

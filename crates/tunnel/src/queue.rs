@@ -2,11 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 
-use ekiden_link::{LinkPacket, TunnelQueue};
+use ekiden_link::{LinkPacket, Signals, TunnelQueue};
 use ekiden_net::clock::monotonic_ns;
 use tokio::sync::Notify;
 
 use crate::config::QueueSettings;
+use crate::ecn;
 
 /// A packet that waits.
 #[derive(Debug)]
@@ -25,34 +26,38 @@ impl LinkPacket for Packet {
     fn flow(&self) -> u64 {
         self.flow
     }
+
+    fn mark(&mut self) -> bool {
+        ecn::mark(&mut self.bytes)
+    }
 }
 
 /// The packets that wait for one connection, and whoever waits for them.
 pub struct Outgoing {
     waiting: RefCell<TunnelQueue<Packet>>,
     arrived: Notify,
-    dropped: Cell<u64>,
+    signals: Cell<Signals>,
 }
 
 impl Outgoing {
     /// An empty queue. Which flows share a queue in it depends on `salt`.
     pub fn new(settings: &QueueSettings, mtu: u16, salt: u64) -> Self {
         let waiting = TunnelQueue::new(settings.limit, settings.pull, mtu.into(), salt);
-        Self { waiting: RefCell::new(waiting), arrived: Notify::new(), dropped: Cell::new(0) }
+        Self { waiting: RefCell::new(waiting), arrived: Notify::new(), signals: Cell::default() }
     }
 
     /// A packet comes to wait.
     pub fn push(&self, packet: Packet) {
         let dropped = self.waiting.borrow_mut().push(monotonic_ns(), packet);
-        self.dropped.set(self.dropped.get() + dropped);
+        self.add(Signals { drops: dropped, marks: 0 });
         self.arrived.notify_one();
     }
 
     /// The next packet, if one waits.
     pub fn pop(&self) -> Option<Packet> {
-        let mut dropped = 0;
-        let packet = self.waiting.borrow_mut().pop(monotonic_ns(), &mut dropped);
-        self.dropped.set(self.dropped.get() + dropped);
+        let mut signals = Signals::default();
+        let packet = self.waiting.borrow_mut().pop(monotonic_ns(), &mut signals);
+        self.add(signals);
         packet
     }
 
@@ -64,12 +69,18 @@ impl Outgoing {
     /// All that waits is dropped.
     pub fn clear(&self) {
         let mut waiting = self.waiting.borrow_mut();
-        self.dropped.set(self.dropped.get() + waiting.length().packets);
+        self.add(Signals { drops: waiting.length().packets, marks: 0 });
         waiting.clear();
     }
 
-    /// How many packets were dropped so far.
-    pub fn dropped(&self) -> u64 {
-        self.dropped.get()
+    /// How many packets were dropped and marked so far.
+    pub fn signals(&self) -> Signals {
+        self.signals.get()
+    }
+
+    fn add(&self, more: Signals) {
+        let mut all = self.signals.get();
+        all += more;
+        self.signals.set(all);
     }
 }

@@ -7,6 +7,7 @@ mod allowed;
 mod carry;
 mod config;
 mod device;
+mod ecn;
 mod error;
 mod frame;
 mod node;

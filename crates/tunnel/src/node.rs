@@ -8,6 +8,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ekiden_keys::random_secret;
+use ekiden_link::Signals;
 use ekiden_net::privileges::{Capability, keep_only};
 use ekiden_net::socket::{self, TcpOptions};
 use tokio::net::{TcpListener, UnixListener};
@@ -209,8 +210,10 @@ impl Node {
 
     fn say_totals(&self) {
         for (number, peer) in self.peers.iter().enumerate() {
-            let dropped: u64 = peer.slots.iter().map(|slot| slot.queue.dropped()).sum();
-            tracing::info!("{}: {dropped} packets were dropped in the queue", self.name(number));
+            let mut all = Signals::default();
+            peer.slots.iter().for_each(|slot| all += slot.queue.signals());
+            let Signals { drops, marks } = all;
+            tracing::info!("{}: {drops} packets were dropped in the queue, {marks} marked", self.name(number));
         }
         let (unroutable, foreign) = (self.unroutable.get(), self.foreign.get());
         tracing::info!("{unroutable} packets had no way, {foreign} came from addresses that are not allowed");

@@ -2,11 +2,12 @@
 
 use std::cell::{Cell, RefCell};
 
-use ekiden_link::{LinkPacket, QueueLength, TunnelQueue};
+use ekiden_link::{LinkPacket, QueueLength, Signals, TunnelQueue};
 use ekiden_net::clock::monotonic_ns;
 use tokio::sync::Notify;
 
 use crate::config::QueueSettings;
+use crate::ecn;
 use crate::tally::Tally;
 
 /// A packet that waits.
@@ -26,13 +27,17 @@ impl LinkPacket for Packet {
     fn flow(&self) -> u64 {
         self.flow
     }
+
+    fn mark(&mut self) -> bool {
+        ecn::mark(&mut self.bytes)
+    }
 }
 
 /// The packets that wait for one connection, and whoever waits for them.
 pub struct Outgoing {
     waiting: RefCell<TunnelQueue<Packet>>,
     arrived: Notify,
-    dropped: Cell<u64>,
+    signals: Cell<Signals>,
     taken: Tally,
     lost: Cell<u64>,
     longest: Cell<QueueLength>,
@@ -45,7 +50,7 @@ impl Outgoing {
         Self {
             waiting: RefCell::new(waiting),
             arrived: Notify::new(),
-            dropped: Cell::new(0),
+            signals: Cell::default(),
             taken: Tally::default(),
             lost: Cell::new(0),
             longest: Cell::default(),
@@ -55,7 +60,7 @@ impl Outgoing {
     /// A packet comes to wait.
     pub fn push(&self, packet: Packet) {
         let dropped = self.waiting.borrow_mut().push(monotonic_ns(), packet);
-        self.dropped.set(self.dropped.get() + dropped);
+        self.add(Signals { drops: dropped, marks: 0 });
         let (now, most) = (self.length(), self.longest.get());
         self.longest.set(QueueLength { packets: now.packets.max(most.packets), bytes: now.bytes.max(most.bytes) });
         self.arrived.notify_one();
@@ -63,9 +68,9 @@ impl Outgoing {
 
     /// The next packet, if one waits.
     pub fn pop(&self) -> Option<Packet> {
-        let mut dropped = 0;
-        let packet = self.waiting.borrow_mut().pop(monotonic_ns(), &mut dropped);
-        self.dropped.set(self.dropped.get() + dropped);
+        let mut signals = Signals::default();
+        let packet = self.waiting.borrow_mut().pop(monotonic_ns(), &mut signals);
+        self.add(signals);
         packet.inspect(|packet| self.taken.add(packet.bytes.len()))
     }
 
@@ -106,8 +111,14 @@ impl Outgoing {
         self.lost.get()
     }
 
-    /// How many packets were dropped so far.
-    pub fn dropped(&self) -> u64 {
-        self.dropped.get()
+    /// How many packets were dropped and marked so far.
+    pub fn signals(&self) -> Signals {
+        self.signals.get()
+    }
+
+    fn add(&self, more: Signals) {
+        let mut all = self.signals.get();
+        all += more;
+        self.signals.set(all);
     }
 }

@@ -2,7 +2,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
-
 use std::rc::Rc;
 
 use ekiden_net::socket::{self, canonical};
@@ -118,8 +117,8 @@ impl Slot {
             queue_bytes: length.bytes,
             queue_max_packets: longest.packets,
             queue_max_bytes: longest.bytes,
-            dropped: queue.dropped(),
-            marked: 0,
+            dropped: queue.signals().drops,
+            marked: queue.signals().marks,
             lost: queue.lost(),
             rtt_us: info.rtt_us,
             rtt_min_us: past.rtt_min_us.unwrap_or_default(),

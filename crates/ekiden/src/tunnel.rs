@@ -75,5 +75,8 @@ fn carry(file: &Path, is_check: bool) -> anyhow::Result<()> {
     if is_check {
         return out::line(format_args!("{}: ok", file.display()));
     }
-    Ok(ekiden_tunnel::run(config)?)
+    ekiden_tunnel::run(config).map_err(|error| match error.place_in(file) {
+        Some(place) => anyhow::Error::from(error).context(place),
+        None => error.into(),
+    })
 }

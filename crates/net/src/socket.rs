@@ -18,6 +18,10 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use crate::option::set_int;
 use crate::transparent;
 
+mod control;
+
+pub use control::{congestion, limit_rate};
+
 /// The TCP settings of a connection. An omitted one is left to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TcpOptions {
@@ -335,17 +339,6 @@ pub fn has_unsent(socket: &impl AsFd) -> bool {
     // SAFETY: the kernel writes one int there, and nothing if it fails.
     let asked = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), SIOCOUTQNSD as _, &raw mut unsent) };
     asked == 0 && unsent > 0
-}
-
-/// The congestion control that a connection has.
-///
-/// # Errors
-/// If it is not a TCP socket.
-pub fn congestion(socket: &impl AsFd) -> io::Result<String> {
-    let name = SockRef::from(socket).tcp_congestion()?;
-    // The kernel fills what is left with zeros.
-    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(name).into_owned())
 }
 
 /// Raises this process's limit of open files to the most it may have, and returns it.

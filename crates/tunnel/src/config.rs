@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use ekiden_congestion::Tunables;
 use ekiden_files::{FileKind, ReadError};
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_net::socket::TcpOptions;
 use ekiden_scenario::{Pull, Queue};
 use ekiden_transport::Security;
-use ekiden_units::Time;
+use ekiden_units::{BitRate, Time};
 use indexmap::IndexMap;
 use ipnet::IpNet;
 
@@ -30,6 +31,10 @@ pub struct Config {
     pub listen: Option<Listen>,
     /// Of the TCP connections.
     pub tcp: TcpOptions,
+    /// The most that each connection sends.
+    pub pacing: Option<BitRate>,
+    /// Parameters of ekiden's own congestion controls. `None`: the defaults.
+    pub congestion: Option<Box<Tunables>>,
     /// What waits for each connection.
     pub queue: QueueSettings,
     /// After so much silence an end says that it is there; after four times as much the other has gone.

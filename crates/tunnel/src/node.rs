@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use ekiden_controls::Registration;
 use ekiden_keys::random_secret;
 use ekiden_link::Signals;
 use ekiden_net::privileges::{Capability, keep_only};
@@ -62,6 +63,8 @@ struct PeerState {
 /// # Errors
 /// If it cannot start.
 pub fn run(config: Config) -> Result<(), StartError> {
+    // Kept for as long as the process lives, for the connections to come.
+    let _held = bring_control(&config)?;
     socket::check(&config.tcp).map_err(StartError::Tcp)?;
     let listen = |listen: &Listen| socket::listen(listen.address, false, &config.tcp).map_err(StartError::Listen);
     let listener = config.listen.as_ref().map(listen).transpose()?;
@@ -103,6 +106,16 @@ pub fn run(config: Config) -> Result<(), StartError> {
         node.say_totals();
         Ok(())
     })
+}
+
+/// Brings the congestion control that the configuration names into the kernel, if it is one of ekiden's own.
+fn bring_control(config: &Config) -> Result<Vec<Registration>, StartError> {
+    let names: Vec<String> = config.tcp.congestion.iter().cloned().collect();
+    let (held, unavailable) = ekiden_controls::register(&names, config.congestion.as_deref(), &[]);
+    match unavailable.into_iter().next() {
+        Some((name, reason)) => Err(StartError::Congestion { name, reason }),
+        None => Ok(held),
+    }
 }
 
 /// The capabilities that new connections need: CAP_NET_ADMIN allows restricted congestion controls, and buffers beyond the system's

@@ -1,6 +1,7 @@
 //! The configuration file as it is written. [`super::resolve`] checks it and puts in the defaults.
 
-use ekiden_units::{Bytes, Time};
+use ekiden_controls::RawCongestion;
+use ekiden_units::{BitRate, Bytes, Time};
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_spanned::Spanned;
@@ -14,6 +15,7 @@ pub struct Raw {
     pub listen: Option<Spanned<RawListen>>,
     #[serde(default)]
     pub tcp: RawTcp,
+    pub congestion: Option<Spanned<RawCongestion>>,
     #[serde(default)]
     pub queue: RawQueue,
     pub keepalive: Option<Spanned<Time>>,
@@ -38,9 +40,10 @@ pub struct RawListen {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub struct RawTcp {
-    pub congestion: Option<String>,
-    pub send_buffer: Option<Bytes>,
-    pub receive_buffer: Option<Bytes>,
+    pub congestion: Option<Spanned<String>>,
+    pub pacing: Option<Spanned<BitRate>>,
+    pub send_buffer: Option<Spanned<Bytes>>,
+    pub receive_buffer: Option<Spanned<Bytes>>,
 }
 
 #[derive(Deserialize, Default)]

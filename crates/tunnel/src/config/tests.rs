@@ -76,6 +76,21 @@ fn what_cannot_be_is_refused_with_its_line_and_a_reason() {
             6,
             "are of discipline = \"fq_codel\"",
         ),
+        ("[listen]", "[tcp]\ncongestion = \"a b\"\n[listen]", 5, "'a b' cannot be a congestion control"),
+        (
+            "[listen]",
+            "[tcp]\npacing = \"1kbit/s\"\n[listen]",
+            5,
+            "tcp.pacing = 1kbit/s is out of range: 8kbit/s to 16Gbit/s",
+        ),
+        (
+            "[listen]",
+            "[tcp]\nsend_buffer = \"1KiB\"\n[listen]",
+            5,
+            "tcp.send_buffer = 1KiB is out of range: 4KiB to 1GiB",
+        ),
+        ("[listen]", "[congestion.hstp]\na = 1\n[listen]", 4, "hstp"),
+        ("[listen]", "[congestion.hstcp]\nlow_windo = 1\n[listen]", 5, "low_window"),
         ("[listen]", "[queue]\ntarget = \"0\"\n[listen]", 5, "target = 0ns is out of range"),
         ("node.key", "other.key", 1, "other.key"),
     ];

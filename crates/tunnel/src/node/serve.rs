@@ -3,6 +3,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
+use ekiden_net::socket::limit_rate;
 use ekiden_transport::{Connection, Security};
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -26,6 +27,9 @@ impl Node {
         }
         let current = Rc::new(Current::new(&connection, is_ours));
         *slot.current.borrow_mut() = Some(Rc::clone(&current));
+        if let Some(Err(error)) = self.config.pacing.map(|rate| limit_rate(connection.socket(), rate)) {
+            tracing::warn!("{name}: the rate of connection {number} is not limited: {error}");
+        }
         tracing::info!("{name}: connection {number} carries packets{}", current.far());
         let why = match Sender::new(&mut connection, self.config.queue.pull.map(|pull| pull.unsent.0)) {
             Ok(sender) => {

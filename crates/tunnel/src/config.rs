@@ -1,5 +1,6 @@
 //! A tunnel's configuration: one TOML file, read once into [`Config`] with every default in place.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
@@ -14,6 +15,7 @@ use indexmap::IndexMap;
 use ipnet::IpNet;
 
 use crate::allowed::Allowed;
+use crate::classes::Classes;
 
 mod raw;
 mod resolve;
@@ -81,8 +83,29 @@ pub struct Peer {
     pub address: Option<(String, u16)>,
     /// How it is authenticated.
     pub security: Security<Option<Fingerprint>>,
-    /// How many TCP connections there are.
-    pub connections: u8,
+    /// The HTTP proxy by which it is reached.
+    pub http_proxy: Option<HttpProxy>,
+    /// The TCP connections, and what each carries.
+    pub classes: Classes,
+}
+
+/// An HTTP proxy on the way to a peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpProxy {
+    /// Its host and port.
+    pub address: (String, u16),
+    /// What it wants to know: `user:password`.
+    pub login: Option<Login>,
+}
+
+/// A user and a password. It is not printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login(pub String);
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Login(secret)")
+    }
 }
 
 /// Why a configuration cannot be used: `FILE:LINE: reason`.

@@ -5,6 +5,7 @@
 
 mod allowed;
 mod carry;
+mod classes;
 mod config;
 mod device;
 mod ecn;
@@ -12,6 +13,7 @@ mod error;
 mod frame;
 mod node;
 mod packet;
+mod protocol;
 mod queue;
 pub mod status;
 mod tally;

@@ -29,10 +29,14 @@ use crate::queue::{Outgoing, Packet};
 mod admit;
 mod answer;
 mod dial;
+mod http_proxy;
+mod race;
+mod seldom;
 mod serve;
 mod slot;
 
-use slot::Slot;
+use seldom::Seldom;
+use slot::{PeerState, Slot};
 
 /// How long a node has to prove who it is and to greet.
 const GREETING: Duration = Duration::from_secs(10);
@@ -48,10 +52,9 @@ struct Node {
     foreign: Cell<u64>,
     /// Packets that the device did not take.
     device_refused: Cell<u64>,
-}
-
-struct PeerState {
-    slots: Vec<Slot>,
+    /// Lines of the log about connections that were refused or not accepted.
+    refusals: Seldom,
+    unaccepted: Seldom,
 }
 
 /// Runs the tunnel that `config` describes until a signal ends it. The device and its routes end with it.
@@ -84,7 +87,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
             }
         }
         for (peer, settings) in node.config.peers.values().enumerate().filter(|(_, peer)| peer.address.is_some()) {
-            for number in 0..settings.connections {
+            for number in 0..settings.classes.connections() {
                 spawn_local(Rc::clone(&node).keep_dialling(peer, number));
             }
         }
@@ -144,10 +147,10 @@ impl Node {
         let secret = random_secret()?;
         let salt = u64::from_ne_bytes(secret[..8].try_into().unwrap_or_default());
         let slot = || Slot::new(Outgoing::new(&config.queue, config.device.mtu, salt));
-        let state = |peer: &Peer| PeerState { slots: (0..peer.connections).map(|_| slot()).collect() };
+        let state = |peer: &Peer| PeerState { slots: (0..peer.classes.connections()).map(|_| slot()).collect() };
         let peers = config.peers.values().map(state).collect();
-        let (unproven, unroutable, foreign, device_refused) = Default::default();
-        Ok(Self { config, device, peers, unproven, unroutable, foreign, device_refused })
+        let (unproven, unroutable, foreign, device_refused, refusals, unaccepted) = Default::default();
+        Ok(Self { config, device, peers, unproven, unroutable, foreign, device_refused, refusals, unaccepted })
     }
 
     /// Takes the host's packets out of the device.
@@ -172,13 +175,10 @@ impl Node {
         let (Some(header), Some(peer)) = (header, peer) else { return count(&self.unroutable) };
         clamp_mss(packet, self.config.device.mtu);
         let flow = header.flow(packet);
-        let slots = &self.peers[peer].slots;
-        // The flow's own connection, or if that is not there the next one that is.
-        let first = flow as usize % slots.len();
-        let mut in_turn = slots.iter().cycle().skip(first).take(slots.len());
-        match in_turn.find(|slot| slot.current.borrow().is_some()) {
-            Some(slot) => slot.queue.push(Packet { bytes: packet.to_vec(), flow }),
-            None => slots[flow as usize % slots.len()].queue.lose(),
+        let own = self.config.peers[peer].classes.of(&header, packet);
+        match self.peers[peer].slot_for(own, flow) {
+            Ok(slot) => slot.queue.push(Packet { bytes: packet.to_vec(), flow }),
+            Err(slot) => slot.into_iter().for_each(|slot| slot.queue.lose()),
         }
     }
 

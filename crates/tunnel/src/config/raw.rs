@@ -6,6 +6,8 @@ use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_spanned::Spanned;
 
+use crate::protocol::Protocol;
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Raw {
@@ -71,4 +73,27 @@ pub struct RawPeer {
     pub plain_key_file: Option<Spanned<String>>,
     pub allowed: Vec<Spanned<String>>,
     pub connections: Option<Spanned<u32>>,
+    #[serde(default)]
+    pub class: Vec<Spanned<RawClass>>,
+    pub http_proxy: Option<Spanned<String>>,
+    pub http_proxy_user: Option<Spanned<String>>,
+    pub http_proxy_password_file: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawClass {
+    pub name: Spanned<String>,
+    pub protocol: Option<Protocol>,
+    #[serde(default)]
+    pub ports: Vec<Spanned<RawPorts>>,
+    pub connections: Option<Spanned<u32>>,
+}
+
+/// A port, or a range such as "6000-6100".
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub enum RawPorts {
+    One(i64),
+    Range(String),
 }

@@ -21,6 +21,8 @@ use serde_spanned::Spanned;
 use super::raw::{Raw, RawDevice, RawDiscipline, RawListen, RawQueue, RawTcp};
 use super::{Config, ConfigError, Device, Listen, Peer, QueueSettings};
 
+mod classes;
+mod http_proxy;
 mod peer;
 
 const DEFAULT_NAME: &str = "ekiden";

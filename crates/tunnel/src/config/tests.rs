@@ -18,7 +18,8 @@ fn plain() -> String {
 fn parse(text: &str) -> Result<Config, String> {
     let folder = tempfile::tempdir().unwrap();
     Identity::generate(&folder.path().join("node.key")).unwrap();
-    for (name, digit) in [("line.key", "1"), ("other-line.key", "2")] {
+    write(folder.path().join("open.password"), "secret\n").unwrap();
+    for (name, digit) in [("line.key", "1"), ("other-line.key", "2"), ("proxy.password", "s")] {
         let file = folder.path().join(name);
         write(&file, digit.repeat(64)).unwrap();
         set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
@@ -35,7 +36,7 @@ fn what_is_not_said_has_its_default() {
     assert_eq!((&config.name[..], &config.device.name[..], config.device.mtu), ("ekiden", "ekiden0", 1500));
     assert_eq!(config.queue, QueueSettings { limit: Queue::Bytes(Bytes(10_000_000)), pull: Some(Pull::default()) });
     let peer = &config.peers["island"];
-    assert_eq!((peer.connections, &peer.address), (1, &None));
+    assert_eq!((peer.classes.connections(), &peer.address), (1, &None));
     assert_eq!(config.allowed.peer("fd77::9".parse().unwrap()), Some(0));
 }
 
@@ -159,4 +160,58 @@ fn plain_connections_need_no_key_of_the_node_s_own() {
     assert!(parse(&tls("7100\"")).unwrap_err().contains("its plain_key_file is not in [listen]"));
     let message = parse(&tls("[peer.island]").replace("allowed", &format!("{fingerprint}allowed"))).unwrap_err();
     assert!(message.contains("takes no fingerprints"), "{message}");
+}
+
+#[test]
+fn classes_have_connections_of_their_own() {
+    let class = |more: &str| format!("{}connections = 2\n[[peer.island.class]]\nname = \"bulk\"\n{more}\n", plain());
+    let config = parse(&class("protocol = \"tcp\"\nports = [5001, \"6000-6100\"]\nconnections = 3")).unwrap();
+    let classes = &config.peers["island"].classes;
+    assert_eq!((classes.connections(), classes.default), (5, 2));
+    assert_eq!(classes.classes[0].ports, [5001..=5001, 6000..=6100]);
+    let cases = [
+        ("", 10, "a class needs a protocol or ports"),
+        ("protocol = \"icmp\"", 12, "unknown variant `icmp`"),
+        ("protocol = \"other\"\nports = [5]", 13, "only TCP and UDP have ports"),
+        ("ports = [0]", 12, "ports are numbers from 1 to 65535"),
+        ("ports = [70000]", 12, "ports are numbers"),
+        ("ports = [\"7-6\"]", 12, "ports are numbers"),
+        ("ports = [\"http\"]", 12, "ports are numbers"),
+        ("ports = [5]\nconnections = 0", 13, "connections = 0 is out of range: 1 to 64"),
+        ("ports = [5]\nconnections = 63", 6, "the peer has 65 connections with those of its classes, and may have 64"),
+        ("ports = [5]\n[[peer.island.class]]\nname = \"bulk\"\nports = [6]", 14, "two classes are called 'bulk'"),
+    ];
+    for (more, line, reason) in cases {
+        let message = parse(&class(more)).expect_err(more);
+        assert!(message.starts_with(&format!(":{line}: ")) && message.contains(reason), "{more}: {message}");
+    }
+}
+
+#[test]
+fn an_http_proxy_may_want_a_password() {
+    let peer = |more: &str| plain().replace("allowed =", &format!("{more}\nallowed ="));
+    let address = "address = \"city.example:7100\"\nhttp_proxy = \"proxy.example:3128\"";
+    let proxy = |more: &str| parse(&peer(&format!("{address}\n{more}"))).unwrap().peers["island"].http_proxy.clone();
+    let there = proxy("").unwrap();
+    assert_eq!((there.address, there.login), (("proxy.example".into(), 3128), None));
+    let login = "http_proxy_user = \"u\"\nhttp_proxy_password_file = \"proxy.password\"";
+    assert_eq!(proxy(login).unwrap().login, Some(Login(format!("u:{}", "s".repeat(64)))));
+    let cases = [
+        ("http_proxy = \"proxy:1\"".to_owned(), 8, "the peer has no address that the HTTP proxy could connect to"),
+        (login.to_owned(), 8, "the peer has no http_proxy that this would be for"),
+        (format!("{address}\n{}", &login[..21]), 10, "go together"),
+        (format!("{address}\n{}", login.replace("\"u\"", "\"a:b\"")), 10, "has no ':'"),
+        (
+            format!("{address}\n{}", login.replace("proxy.password", "open.password")),
+            11,
+            "can be read by others: chmod 600",
+        ),
+        (format!("{address}\n{}", login.replace("proxy.password", "no.password")), 11, "no.password: cannot be read"),
+        (address.replace("proxy.example", "10.77.0.2"), 9, "would go through the tunnel itself"),
+        (address.replace(":3128", ""), 9, "is not host:port"),
+    ];
+    for (more, line, reason) in cases {
+        let message = parse(&peer(&more)).expect_err(&more);
+        assert!(message.starts_with(&format!(":{line}: ")) && message.contains(reason), "{more}: {message}");
+    }
 }

@@ -17,8 +17,9 @@ use super::{GREETING, Node, late};
 use crate::carry::{CarryError, receive_hello, send_hello};
 
 /// Connections that have not proven yet who they are: in all, and from one address.
-const UNPROVEN: usize = 64;
-const UNPROVEN_FROM_ONE: usize = 8;
+/// A peer may connect with all of its connections at once.
+const UNPROVEN: usize = 512;
+const UNPROVEN_FROM_ONE: usize = 64;
 
 /// How a node that connects is authenticated.
 pub type Accepts = Security<IndexMap<String, Fingerprint>>;
@@ -35,7 +36,9 @@ impl Node {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!("cannot accept a connection: {error}");
+                    if let Some(left_out) = self.unaccepted.tell() {
+                        tracing::warn!("cannot accept a connection: {error}{left_out}");
+                    }
                     sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -72,7 +75,11 @@ impl Node {
         self.has_proven(from.ip());
         match greeted.map_err(|_| late()).and_then(|greeted| greeted) {
             Ok((peer, number, connection)) => self.serve(peer, number, connection, false).await,
-            Err(error) => tracing::warn!("a connection from {from} was refused: {error}"),
+            Err(error) => {
+                if let Some(left_out) = self.refusals.tell() {
+                    tracing::warn!("a connection from {from} was refused: {error}{left_out}");
+                }
+            }
         }
     }
 
@@ -97,7 +104,7 @@ impl Node {
         let theirs = receive_hello(&connection).await?;
         // Said in any case, so that the other side finds the same.
         send_hello(&connection, self.hello(theirs.connection)).await?;
-        self.check(theirs, settings.connections)?;
+        self.check(theirs, settings.classes.connections())?;
         Ok((peer, theirs.connection, connection))
     }
 }

@@ -9,8 +9,9 @@ use ekiden_transport::{Connection, dial};
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::time::{sleep, timeout};
 
-use super::{GREETING, Node, late};
+use super::{GREETING, Node, http_proxy, late};
 use crate::carry::{CarryError, receive_hello, send_hello};
+use crate::config::Peer;
 
 /// How long a connection attempt may take.
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -30,7 +31,7 @@ impl Node {
             match self.dial(peer, number).await {
                 Ok(connection) => {
                     (pause, told) = (PAUSES[0], String::new());
-                    self.serve(peer, number, connection, true).await;
+                    Rc::clone(&self).serve(peer, number, connection, true).await;
                 }
                 Err(error) => {
                     let error = error.to_string();
@@ -48,19 +49,35 @@ impl Node {
         }
     }
 
-    async fn dial(&self, peer: usize, number: u8) -> Result<Connection, CarryError> {
+    /// Connects to a peer, and makes sure that it is the one.
+    pub async fn dial(&self, peer: usize, number: u8) -> Result<Connection, CarryError> {
         let settings = &self.config.peers[peer];
-        let Some((host, port)) = &settings.address else { return Err(CarryError::Closed) };
-        let socket = timeout(CONNECTING, self.connect(host, *port)).await.map_err(|_| late())??;
+        let socket = timeout(CONNECTING, self.reach(settings)).await.map_err(|_| late())??;
         let greet = async {
             let (connection, prelude) = dial(socket, &settings.security, &self.config.name).await?;
             connection.send_all(&prelude).await?;
             send_hello(&connection, self.hello(number)).await?;
             let theirs = receive_hello(&connection).await.map_err(refused)?;
-            self.check(theirs, settings.connections)?;
+            self.check(theirs, settings.classes.connections())?;
             Ok(connection)
         };
         timeout(GREETING, greet).await.map_err(|_| late())?
+    }
+
+    /// Connects to a peer, directly or through its HTTP proxy.
+    async fn reach(&self, peer: &Peer) -> Result<TcpStream, CarryError> {
+        let Some((host, port)) = &peer.address else { return Err(CarryError::Closed) };
+        let Some(proxy) = &peer.http_proxy else { return Ok(self.connect(host, *port).await?) };
+        let (proxy_host, proxy_port) = &proxy.address;
+        let through = async {
+            let mut socket = self.connect(proxy_host, *proxy_port).await?;
+            http_proxy::connect(&mut socket, proxy, host, *port).await?;
+            Ok(socket)
+        };
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("the HTTP proxy {proxy_host}:{proxy_port}: {error}")).into()
+        };
+        through.await.map_err(named)
     }
 
     /// Connects to the first of a host's addresses that answers.

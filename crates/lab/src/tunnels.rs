@@ -86,8 +86,8 @@ impl Lab {
                         queue_max_packets: sent.queue_max_packets,
                         retransmits: sent.retransmits,
                         timeouts: sent.timeouts,
-                        rtt_min_us: sent.rtt_min_us,
-                        rtt_max_us: sent.rtt_max_us,
+                        rtt_min_us: Some(sent.rtt_min_us).filter(|us| *us > 0),
+                        rtt_max_us: Some(sent.rtt_max_us).filter(|us| *us > 0),
                     });
                 }
             }
@@ -183,8 +183,8 @@ struct ConnectionStatus {
     queue_max_packets: u64,
     retransmits: u64,
     timeouts: u64,
-    rtt_min_us: Option<u64>,
-    rtt_max_us: Option<u64>,
+    rtt_min_us: u64,
+    rtt_max_us: u64,
 }
 
 impl Status {

@@ -13,6 +13,8 @@ mod frame;
 mod node;
 mod packet;
 mod queue;
+pub mod status;
+mod tally;
 
 pub use config::{Config, ConfigError};
 pub use error::StartError;

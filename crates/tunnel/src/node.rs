@@ -10,16 +10,14 @@ use std::time::Duration;
 use ekiden_keys::random_secret;
 use ekiden_link::Signals;
 use ekiden_net::privileges::{Capability, keep_only};
-use ekiden_net::socket::{self, TcpOptions, canonical};
-use ekiden_transport::{Connection, Security};
-use tokio::net::TcpListener;
+use ekiden_net::socket::{self, TcpOptions};
+use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Notify;
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::sleep;
 use tun_rs::AsyncDevice;
 
-use crate::carry::{CarryError, Sender, receive};
+use crate::carry::CarryError;
 use crate::config::{Config, Listen, Peer};
 use crate::device;
 use crate::error::StartError;
@@ -28,7 +26,12 @@ use crate::packet::{Header, clamp_mss};
 use crate::queue::{Outgoing, Packet};
 
 mod admit;
+mod answer;
 mod dial;
+mod serve;
+mod slot;
+
+use slot::Slot;
 
 /// How long a node has to prove who it is and to greet.
 const GREETING: Duration = Duration::from_secs(10);
@@ -39,27 +42,15 @@ struct Node {
     device: AsyncDevice,
     peers: Vec<PeerState>,
     unproven: RefCell<BTreeMap<IpAddr, usize>>,
-    /// Packets to addresses that no peer has, or whose peer is not connected; from addresses that the peer may not use.
+    /// Packets to addresses that no peer has; from addresses that the peer may not use.
     unroutable: Cell<u64>,
     foreign: Cell<u64>,
+    /// Packets that the device did not take.
+    device_refused: Cell<u64>,
 }
 
 struct PeerState {
     slots: Vec<Slot>,
-}
-
-/// One of the connections to a peer, whether it is there or not.
-struct Slot {
-    queue: Outgoing,
-    current: RefCell<Option<Current>>,
-    ended: Notify,
-}
-
-/// The connection that a slot has.
-struct Current {
-    stop: Rc<Notify>,
-    /// This node has dialled it.
-    is_ours: bool,
 }
 
 /// Runs the tunnel that `config` describes until a signal ends it. The device and its routes end with it.
@@ -75,6 +66,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
     let listen = |listen: &Listen| socket::listen(listen.address, false, &config.tcp).map_err(StartError::Listen);
     let listener = config.listen.as_ref().map(listen).transpose()?;
     let tun = device::create(&config)?;
+    let asked = answer::listen(&config.device.name);
     keep_only(needed(&config)).map_err(StartError::Privileges)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
@@ -94,6 +86,10 @@ pub fn run(config: Config) -> Result<(), StartError> {
             }
         }
         spawn_local(Rc::clone(&node).read_device());
+        match asked.and_then(UnixListener::from_std) {
+            Ok(listener) => drop(spawn_local(Rc::clone(&node).answer_all(listener))),
+            Err(error) => tracing::warn!("`ekiden tunnel status` will find nothing: {error}"),
+        }
         if let Some(identity) = &node.config.identity {
             tracing::info!("this node's key is {}", identity.fingerprint());
         }
@@ -134,15 +130,11 @@ impl Node {
     fn new(config: Config, device: AsyncDevice) -> Result<Self, StartError> {
         let secret = random_secret()?;
         let salt = u64::from_ne_bytes(secret[..8].try_into().unwrap_or_default());
-        let slot = || Slot {
-            queue: Outgoing::new(&config.queue, config.device.mtu, salt),
-            current: RefCell::new(None),
-            ended: Notify::new(),
-        };
+        let slot = || Slot::new(Outgoing::new(&config.queue, config.device.mtu, salt));
         let state = |peer: &Peer| PeerState { slots: (0..peer.connections).map(|_| slot()).collect() };
         let peers = config.peers.values().map(state).collect();
-        let (unproven, unroutable, foreign) = Default::default();
-        Ok(Self { config, device, peers, unproven, unroutable, foreign })
+        let (unproven, unroutable, foreign, device_refused) = Default::default();
+        Ok(Self { config, device, peers, unproven, unroutable, foreign, device_refused })
     }
 
     /// Takes the host's packets out of the device.
@@ -173,7 +165,7 @@ impl Node {
         let mut in_turn = slots.iter().cycle().skip(first).take(slots.len());
         match in_turn.find(|slot| slot.current.borrow().is_some()) {
             Some(slot) => slot.queue.push(Packet { bytes: packet.to_vec(), flow }),
-            None => count(&self.unroutable),
+            None => slots[flow as usize % slots.len()].queue.lose(),
         }
     }
 
@@ -193,6 +185,7 @@ impl Node {
         }
         clamp_mss(packet, self.config.device.mtu);
         if let Err(error) = self.device.send(packet).await {
+            count(&self.device_refused);
             tracing::debug!("the device refuses a packet: {error}");
         }
         Ok(())
@@ -211,56 +204,8 @@ impl Node {
         }
     }
 
-    /// Carries packets over a connection until it ends, or another one takes its place.
-    async fn serve(&self, peer: usize, number: u8, mut connection: Connection, is_ours: bool) {
-        let (name, slot) = (self.name(peer), &self.peers[peer].slots[usize::from(number)]);
-        let stop = Rc::new(Notify::new());
-        if let Some(other) = slot.current.borrow().as_ref() {
-            if other.is_ours != is_ours && other.is_ours == self.has_the_say(peer) {
-                tracing::debug!("{name}: a second connection of number {number} is not needed");
-                return;
-            }
-            other.stop.notify_one();
-        }
-        *slot.current.borrow_mut() = Some(Current { stop: Rc::clone(&stop), is_ours });
-        let far = connection.socket().peer_addr().map_or(String::new(), |address| format!(", {}", canonical(address)));
-        tracing::info!("{name}: connection {number} carries packets{far}");
-        let why = match Sender::new(&mut connection, self.config.queue.pull.map(|pull| pull.unsent.0)) {
-            Ok(sender) => {
-                let keepalive = self.config.keepalive.into();
-                let take = async |packet: &mut [u8]| self.leave(peer, packet).await;
-                tokio::select! {
-                    ended = sender.run(&connection, &slot.queue, keepalive) => ended.err(),
-                    ended = receive(&connection, self.config.device.mtu, keepalive, take) => ended.err(),
-                    () = stop.notified() => None,
-                }
-            }
-            Err(error) => Some(error.into()),
-        };
-        match why {
-            Some(why) => tracing::warn!("{name}: connection {number} ended: {why}"),
-            None => return tracing::info!("{name}: connection {number} was replaced by a new one"),
-        }
-        *slot.current.borrow_mut() = None;
-        slot.queue.clear();
-        slot.ended.notify_waiters();
-        slot.ended.notify_one();
-    }
-
     fn name(&self, peer: usize) -> &str {
         self.config.peers.get_index(peer).map_or("", |(name, _)| name)
-    }
-
-    /// Whether this node's connection stays when both ends have dialled. Both ends agree on it: the smaller key counts, or
-    /// where the key is shared the smaller name.
-    fn has_the_say(&self, peer: usize) -> bool {
-        match self.config.peers.get_index(peer).map(|(name, peer)| (name, &peer.security)) {
-            Some((_, Security::Tls { identity, known: Some(key), .. })) => {
-                identity.fingerprint().to_string() < key.to_string()
-            }
-            Some((name, _)) => self.config.name < *name,
-            None => false,
-        }
     }
 
     fn say_totals(&self) {

@@ -2,12 +2,13 @@
 
 use std::cell::{Cell, RefCell};
 
-use ekiden_link::{LinkPacket, Signals, TunnelQueue};
+use ekiden_link::{LinkPacket, QueueLength, Signals, TunnelQueue};
 use ekiden_net::clock::monotonic_ns;
 use tokio::sync::Notify;
 
 use crate::config::QueueSettings;
 use crate::ecn;
+use crate::tally::Tally;
 
 /// A packet that waits.
 #[derive(Debug)]
@@ -37,19 +38,31 @@ pub struct Outgoing {
     waiting: RefCell<TunnelQueue<Packet>>,
     arrived: Notify,
     signals: Cell<Signals>,
+    taken: Tally,
+    lost: Cell<u64>,
+    longest: Cell<QueueLength>,
 }
 
 impl Outgoing {
     /// An empty queue. Which flows share a queue in it depends on `salt`.
     pub fn new(settings: &QueueSettings, mtu: u16, salt: u64) -> Self {
         let waiting = TunnelQueue::new(settings.limit, settings.pull, mtu.into(), salt);
-        Self { waiting: RefCell::new(waiting), arrived: Notify::new(), signals: Cell::default() }
+        Self {
+            waiting: RefCell::new(waiting),
+            arrived: Notify::new(),
+            signals: Cell::default(),
+            taken: Tally::default(),
+            lost: Cell::new(0),
+            longest: Cell::default(),
+        }
     }
 
     /// A packet comes to wait.
     pub fn push(&self, packet: Packet) {
         let dropped = self.waiting.borrow_mut().push(monotonic_ns(), packet);
         self.add(Signals { drops: dropped, marks: 0 });
+        let (now, most) = (self.length(), self.longest.get());
+        self.longest.set(QueueLength { packets: now.packets.max(most.packets), bytes: now.bytes.max(most.bytes) });
         self.arrived.notify_one();
     }
 
@@ -58,7 +71,7 @@ impl Outgoing {
         let mut signals = Signals::default();
         let packet = self.waiting.borrow_mut().pop(monotonic_ns(), &mut signals);
         self.add(signals);
-        packet
+        packet.inspect(|packet| self.taken.add(packet.bytes.len()))
     }
 
     /// Returns when a packet may have come.
@@ -66,11 +79,36 @@ impl Outgoing {
         self.arrived.notified().await;
     }
 
-    /// All that waits is dropped.
+    /// All that waits is lost, because the connection has broken.
     pub fn clear(&self) {
         let mut waiting = self.waiting.borrow_mut();
-        self.add(Signals { drops: waiting.length().packets, marks: 0 });
+        self.lost.set(self.lost.get() + waiting.length().packets);
         waiting.clear();
+    }
+
+    /// A packet is lost, because there is no connection.
+    pub fn lose(&self) {
+        self.lost.set(self.lost.get() + 1);
+    }
+
+    /// What waits.
+    pub fn length(&self) -> QueueLength {
+        self.waiting.borrow().length()
+    }
+
+    /// The most packets and the most bytes that have waited.
+    pub fn longest(&self) -> QueueLength {
+        self.longest.get()
+    }
+
+    /// The packets that were taken to be sent.
+    pub fn taken(&self) -> &Tally {
+        &self.taken
+    }
+
+    /// How many packets were lost because the connection was not there or broke.
+    pub fn lost(&self) -> u64 {
+        self.lost.get()
     }
 
     /// How many packets were dropped and marked so far.

@@ -15,7 +15,7 @@ const LOOKING: Duration = Duration::from_millis(100);
 
 impl Node {
     /// Carries packets over a connection until it ends, or another one takes its place.
-    pub async fn serve(&self, peer: usize, number: u8, mut connection: Connection, is_ours: bool) {
+    pub async fn serve(&self, peer: usize, number: u8, connection: Connection, is_ours: bool) {
         let (name, slot) = (self.name(peer), &self.peers[peer].slots[usize::from(number)]);
         if let Some(other) = slot.current.borrow().as_ref() {
             if other.is_ours != is_ours && other.is_ours == self.has_the_say(peer) {
@@ -27,7 +27,7 @@ impl Node {
         let current = Rc::new(Current::new(&connection, is_ours));
         *slot.current.borrow_mut() = Some(Rc::clone(&current));
         tracing::info!("{name}: connection {number} carries packets{}", current.far());
-        let why = match Sender::new(&mut connection, self.config.queue.pull.map(|pull| pull.unsent.0)) {
+        let why = match Sender::new(&connection, self.config.queue.pull.map(|pull| pull.unsent.0)) {
             Ok(sender) => {
                 let keepalive = self.config.keepalive.into();
                 let take = async |packet: &mut [u8]| {

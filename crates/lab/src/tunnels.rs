@@ -124,7 +124,11 @@ impl Lab {
         let discipline = if tunnel.discipline == Discipline::FqCodel { "fq_codel" } else { "drop_tail" };
         let _ = write!(text, "\n[queue]\ndiscipline = \"{discipline}\"\nlimit = \"{limit}B\"\n");
         if let Some(pull) = tunnel.pull {
-            let _ = write!(text, "target = \"{}\"\ninterval = \"{}\"\n", pull.target, pull.interval);
+            let _ = write!(
+                text,
+                "target = \"{}\"\ninterval = \"{}\"\nunsent = \"{}\"\n",
+                pull.target, pull.interval, pull.unsent
+            );
         }
         let _ = write!(text, "\n[peer.{other}]\n{PLAIN_KEY}connections = {}\n", tunnel.connections);
         if end == 0 {

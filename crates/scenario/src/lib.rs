@@ -136,9 +136,8 @@ impl Scenario {
     /// Which tunnel takes packets that the node `at` forwards to `to`, by its number, and the end at which they enter: the first
     /// of the file with one end there and the other end on the way. What goes to the other end itself stays outside.
     pub fn tunnel_from(&self, at: &str, to: &str) -> Option<(usize, usize)> {
-        let leads_over = |over: &str| {
-            over != to && self.path(at, to).is_some_and(|path| path.iter().any(|hop| hop.to == over))
-        };
+        let leads_over =
+            |over: &str| over != to && self.path(at, to).is_some_and(|path| path.iter().any(|hop| hop.to == over));
         self.tunnels.values().enumerate().find_map(|(number, tunnel)| {
             let end = tunnel.ends.iter().position(|end| end == at)?;
             leads_over(&tunnel.ends[1 - end]).then_some((number, end))

@@ -102,9 +102,13 @@ impl Capture {
             // As UDP to the port of the echo service (RFC 862).
             Body::Echo { ping, is_reply, .. } => {
                 let [from, to] = self.pings[ping as usize];
-                let ends = [SocketAddr::from((from, BACKGROUND.wrapping_sub(1 + ping as u16))), SocketAddr::from((to, ECHO))];
+                let ends =
+                    [SocketAddr::from((from, BACKGROUND.wrapping_sub(1 + ping as u16))), SocketAddr::from((to, ECHO))];
                 let [source, destination] = if is_reply { [ends[1], ends[0]] } else { ends };
-                file.write_datagram(now, &Datagram { source, destination, payload: packet.bytes - IP_HEADER - UDP_HEADER })
+                file.write_datagram(
+                    now,
+                    &Datagram { source, destination, payload: packet.bytes - IP_HEADER - UDP_HEADER },
+                )
             }
             Body::Datagram { source } => {
                 let [from, to] = self.datagrams[source as usize];

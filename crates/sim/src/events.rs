@@ -50,7 +50,9 @@ impl Events {
         self.planned += 1;
         let queue = match event {
             Event::Alarm(_) | Event::Run(_) | Event::Open(_) | Event::Stop(_) => &mut self.of_sockets,
-            Event::Delivery(_) | Event::Cut(_) | Event::Datagram(_) | Event::Ping(_) | Event::Sample => &mut self.others,
+            Event::Delivery(_) | Event::Cut(_) | Event::Datagram(_) | Event::Ping(_) | Event::Sample => {
+                &mut self.others
+            }
         };
         queue.push(Reverse((at, self.planned, event)));
     }

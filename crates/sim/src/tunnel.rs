@@ -274,8 +274,6 @@ impl Pipe {
 
 /// By node, then by the node that a packet goes to.
 fn entries(scenario: &Scenario) -> Vec<Vec<Option<(u32, u8)>>> {
-    let entry = |at: &String, to: &String| {
-        scenario.tunnel_from(at, to).map(|(number, end)| (number as u32, end as u8))
-    };
+    let entry = |at: &String, to: &String| scenario.tunnel_from(at, to).map(|(number, end)| (number as u32, end as u8));
     scenario.nodes.keys().map(|at| scenario.nodes.keys().map(|to| entry(at, to)).collect()).collect()
 }

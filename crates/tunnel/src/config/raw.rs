@@ -50,6 +50,7 @@ pub struct RawQueue {
     pub limit: Option<Spanned<Bytes>>,
     pub target: Option<Spanned<Time>>,
     pub interval: Option<Spanned<Time>>,
+    pub unsent: Option<Spanned<Bytes>>,
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq)]

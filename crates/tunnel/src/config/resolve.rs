@@ -30,6 +30,8 @@ const DEFAULT_KEEPALIVE: Time = Time::secs(10);
 /// The least that IPv6 wants (RFC 8200, section 5), and the most that a frame holds.
 const MTUS: RangeInclusive<u16> = 1280..=65_535;
 const LIMITS: RangeInclusive<Bytes> = Bytes::kib(64)..=Bytes::mib(1024);
+/// As a scenario's.
+const UNSENT: RangeInclusive<Bytes> = Bytes(1)..=Bytes::mib(1024);
 const KEEPALIVES: RangeInclusive<Time> = Time::secs(1)..=Time::secs(3600);
 
 /// A configuration, from its text. `file` is where errors say that it is, and what its paths are relative to.
@@ -155,14 +157,18 @@ impl Source<'_> {
         let times = Time::ms(1)..=Time::secs(60);
         let target = self.within("target", raw.target.as_ref(), default.target, &times)?;
         let interval = self.within("interval", raw.interval.as_ref(), default.interval, &times)?;
-        let given = raw.target.as_ref().or(raw.interval.as_ref());
-        match (raw.discipline.unwrap_or(RawDiscipline::FqCodel), given) {
-            (RawDiscipline::FqCodel, _) => {
-                Ok(QueueSettings { limit, pull: Some(Pull { target, interval, ..default }) })
-            }
+        let unsent = self.within("unsent", raw.unsent.as_ref(), default.unsent, &UNSENT)?;
+        let spans = [
+            raw.target.as_ref().map(Spanned::span),
+            raw.interval.as_ref().map(Spanned::span),
+            raw.unsent.as_ref().map(Spanned::span),
+        ];
+        match (raw.discipline.unwrap_or(RawDiscipline::FqCodel), spans.into_iter().flatten().next()) {
+            (RawDiscipline::FqCodel, _) => Ok(QueueSettings { limit, pull: Some(Pull { target, interval, unsent }) }),
             (RawDiscipline::DropTail, None) => Ok(QueueSettings { limit, pull: None }),
-            (RawDiscipline::DropTail, Some(time)) => {
-                Err(self.error(Some(time.span()), "'target' and 'interval' are of discipline = \"fq_codel\"".into()))
+            (RawDiscipline::DropTail, Some(span)) => {
+                let reason = "'target', 'interval' and 'unsent' are of discipline = \"fq_codel\"";
+                Err(self.error(Some(span), reason.into()))
             }
         }
     }

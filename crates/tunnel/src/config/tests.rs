@@ -40,6 +40,13 @@ fn what_is_not_said_has_its_default() {
 }
 
 #[test]
+fn what_is_said_counts() {
+    let text = format!("{}[queue]\ntarget = \"5ms\"\ninterval = \"100ms\"\nunsent = \"16KiB\"\n", plain());
+    let pull = Pull { target: Time::ms(5), interval: Time::ms(100), unsent: Bytes::kib(16) };
+    assert_eq!(parse(&text).unwrap().queue.pull, Some(pull));
+}
+
+#[test]
 fn what_cannot_be_is_refused_with_its_line_and_a_reason() {
     let cases = [
         ("10.77.0.1/24", "10.77.0.1/33", 3, "'10.77.0.1/33' is not an address"),
@@ -59,6 +66,13 @@ fn what_cannot_be_is_refused_with_its_line_and_a_reason() {
         (
             "[listen]",
             "[queue]\ndiscipline = \"drop_tail\"\ntarget = \"5ms\"\n[listen]",
+            6,
+            "are of discipline = \"fq_codel\"",
+        ),
+        ("[listen]", "[queue]\nunsent = \"0B\"\n[listen]", 5, "unsent = 0B is out of range: 1B to 1GiB"),
+        (
+            "[listen]",
+            "[queue]\ndiscipline = \"drop_tail\"\nunsent = \"8KiB\"\n[listen]",
             6,
             "are of discipline = \"fq_codel\"",
         ),

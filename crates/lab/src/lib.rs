@@ -4,6 +4,7 @@
 //! Call [`isolate`] first, before any thread starts; then [`Lab::build`]. Several labs may live at once.
 //! `docs/guide/lab.md` describes the accuracy and how it is achieved.
 
+mod background;
 mod check;
 mod congestion;
 mod emulator;

@@ -5,6 +5,7 @@ use ekiden_net::processors::Times;
 use ekiden_record::{FORMAT, Manifest, Outcome, Record, Series};
 use ekiden_scenario::Scenario;
 
+use crate::background::Sources;
 use crate::congestion::Tracer;
 use crate::flow::{self, Progress};
 use crate::pings::Pings;
@@ -44,11 +45,13 @@ impl Lab {
         let manifest = manifest(&self.scenario, origin);
         let origin_us = monotonic_ns() / 1000;
         let tracer = Tracer::start(self)?;
+        let background = Sources::start(self)?;
         let pings = Pings::start(self)?;
         let before = Times::now();
         let outcomes = flow::run_all(self, series, progress)?;
         let times = Times::now().zip(before).map(|(now, before)| now.since(&before));
         let pings = pings.finish()?;
+        drop(background);
         let congestion = tracer.map(|tracer| tracer.finish(origin_us));
         Ok(Record {
             format: FORMAT,

@@ -47,8 +47,8 @@ pub fn check_supported(scenario: &Scenario) -> Result<(), Error> {
     if let Some((name, _)) = scenario.gateways.iter().find(|(_, gateway)| gateway.enabled) {
         return only_simulated(format!("gateway.{name}"), format!("set gateway.{name}.enabled = false"));
     }
-    match scenario.background.keys().next() {
-        Some(name) => only_simulated(format!("background.{name}"), "leave the background out"),
+    match scenario.background.iter().find(|(_, background)| background.on_off.is_some()) {
+        Some((name, _)) => only_simulated(format!("background.{name}.on"), "leave 'on' and 'off' out"),
         None => Ok(()),
     }
 }
@@ -174,6 +174,7 @@ enabled = false
     #[test]
     fn what_the_kernel_can_do_is_accepted() {
         verdict("", &[]).unwrap();
+        verdict(BACKGROUND, &[]).unwrap();
         verdict(TUNNEL, &["tunnel.t.discipline=fq_codel", "tunnel.t.tcp.sack=false"]).unwrap();
         verdict("", &["tcp.rto_min=50ms", "link.rs.mtu=9000", "tcp.profile=linux"]).unwrap();
     }
@@ -194,7 +195,7 @@ enabled = false
             (TUNNEL, &["flow.bulk.from=r"], "tunnel.t.ends: ", "begin and end at other nodes than 'r'"),
             (TUNNEL, &["node.s.kind=proxy"], "tunnel.t.ends: ", "make 's' a router"),
             ("", &["gateway.g.enabled=true"], "gateway.g: ", "set gateway.g.enabled = false"),
-            (BACKGROUND, &[], "background.udp: ", "leave the background out"),
+            (BACKGROUND, &["background.udp.on=1s", "background.udp.off=1s"], "background.udp.on: ", "leave 'on' and 'off' out"),
         ];
         for (more, set, start, instead) in refused {
             let message = verdict(more, set).expect_err(start);

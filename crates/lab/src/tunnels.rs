@@ -14,8 +14,6 @@ use crate::{Error, Lab};
 
 /// How long the two ends of a tunnel may take until all of their connections are there.
 const MEETING_LIMIT: Duration = Duration::from_secs(20);
-/// The name that each end has for the other.
-const PEER: &str = "peer";
 /// The smallest MTU that the device of a tunnel has.
 const MTU_LEAST: u32 = 1_280;
 
@@ -86,8 +84,8 @@ impl Lab {
                         queue_max_packets: sent.queue_max_packets,
                         retransmits: sent.retransmits,
                         timeouts: sent.timeouts,
-                        rtt_min_us: sent.rtt_min_us,
-                        rtt_max_us: sent.rtt_max_us,
+                        rtt_min_us: Some(sent.rtt_min_us).filter(|us| *us > 0),
+                        rtt_max_us: Some(sent.rtt_max_us).filter(|us| *us > 0),
                     });
                 }
             }
@@ -109,14 +107,14 @@ impl Lab {
 
     /// The configuration of one end.
     fn tunnel_config(&self, number: usize, tunnel: &Tunnel, end: usize) -> Result<String, Error> {
-        let far = self.address(&tunnel.ends[1 - end])?;
         let port = port(number);
         let mtu = mtu(&self.scenario, tunnel);
-        let mut text = format!("name = \"{PEER}\"\n\n[device]\nname = \"{}\"\nmtu = {mtu}\n", device(number));
+        let [own, other] = [end, 1 - end].map(|end| &tunnel.ends[end]);
+        let mut text = format!("name = \"{own}\"\n\n[device]\nname = \"{}\"\nmtu = {mtu}\n", device(number));
         // Nothing is sent to it: a device must have an address.
         let _ = writeln!(text, "addresses = [\"10.78.{number}.{}/32\"]", end + 1);
         if end == 1 {
-            let _ = write!(text, "\n[listen]\naddress = \"{}:{port}\"\n{PLAIN_KEY}", self.address(&tunnel.ends[1])?);
+            let _ = write!(text, "\n[listen]\naddress = \"{}:{port}\"\n{PLAIN_KEY}", self.address(own)?);
         }
         let _ = writeln!(text, "\n[tcp]\ncongestion = \"{}\"", tunnel.tcp.congestion);
         let limit = match tunnel.queue {
@@ -132,14 +130,14 @@ impl Lab {
                 pull.target, pull.interval, pull.unsent
             );
         }
-        let _ = write!(text, "\n[peer.{PEER}]\n{PLAIN_KEY}connections = {}\n", tunnel.connections);
+        let _ = write!(text, "\n[peer.{other}]\n{PLAIN_KEY}connections = {}\n", tunnel.connections);
         if end == 0 {
-            let _ = writeln!(text, "address = \"{far}:{port}\"");
+            let _ = writeln!(text, "address = \"{}:{port}\"", self.address(other)?);
         }
         let mut allowed = Vec::new();
-        for other in self.scenario.nodes.keys() {
-            if self.scenario.tunnel_from(&tunnel.ends[end], other) == Some((number, end)) {
-                allowed.push(format!("{}/32", self.address(other)?));
+        for node in self.scenario.nodes.keys() {
+            if self.scenario.tunnel_from(own, node) == Some((number, end)) {
+                allowed.push(format!("{}/32", self.address(node)?));
             }
         }
         let _ = writeln!(text, "allowed = {allowed:?}");
@@ -187,8 +185,8 @@ struct ConnectionStatus {
     queue_max_packets: u64,
     retransmits: u64,
     timeouts: u64,
-    rtt_min_us: Option<u64>,
-    rtt_max_us: Option<u64>,
+    rtt_min_us: u64,
+    rtt_max_us: u64,
 }
 
 impl Status {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ekiden_units::Bytes;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
@@ -319,26 +320,32 @@ pub fn send(socket: &impl AsFd, bytes: &[u8], more: bool) -> io::Result<usize> {
     SockRef::from(socket).send_with_flags(bytes, flags)
 }
 
-/// As [`send`]. What is sent next does not go into the same packet, nor into the same unit of the send buffer.
-pub fn send_apart(socket: &impl AsFd, bytes: &[u8]) -> io::Result<usize> {
-    SockRef::from(socket).send_with_flags(bytes, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_EOR)
-}
-
-/// The socket takes no more while it has so many bytes that it has not sent yet (TCP_NOTSENT_LOWAT). It looks at that when a new
-/// unit of the send buffer begins, which with [`send`] may be up to 64 KiB later, and with [`send_apart`] is each time.
+/// The socket is writable while it has fewer bytes than this that it has not sent yet (TCP_NOTSENT_LOWAT). The kernel says so again
+/// when half of them are left. [`send`] itself may take up to 64 KiB more: look with [`is_writable`] and [`unsent`] before.
 pub fn limit_unsent(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     SockRef::from(socket).set_tcp_notsent_lowat(bytes)
 }
 
-/// Whether the kernel holds bytes of a TCP connection that it has not sent yet, because the receiver's window or the path does
-/// not take them. Once the connection has broken, the answer may stay what it was.
+/// Whether the socket is writable now. If it is not, the kernel tells the event loop when it is.
+pub fn is_writable(socket: &impl AsFd) -> io::Result<bool> {
+    let mut asked = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
+    Ok(poll(&mut asked, PollTimeout::ZERO)? > 0)
+}
+
+/// Whether the kernel holds bytes of a TCP connection that it has not sent yet: see [`unsent`].
 pub fn has_unsent(socket: &impl AsFd) -> bool {
+    unsent(socket) > 0
+}
+
+/// How many bytes of a TCP connection the kernel holds that it has not sent yet, because the receiver's window or the path does
+/// not take them; 0 if it does not say. Once the connection has broken, the answer may stay what it was.
+pub fn unsent(socket: &impl AsFd) -> u64 {
     // `linux/sockios.h`; tcp(7) has its sibling SIOCOUTQ.
     const SIOCOUTQNSD: libc::c_ulong = 0x894b;
     let mut unsent: libc::c_int = 0;
     // SAFETY: the kernel writes one int there, and nothing if it fails.
     let asked = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), SIOCOUTQNSD as _, &raw mut unsent) };
-    asked == 0 && unsent > 0
+    if asked == 0 { u64::try_from(unsent).unwrap_or_default() } else { 0 }
 }
 
 /// Raises this process's limit of open files to the most it may have, and returns it.

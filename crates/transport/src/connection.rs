@@ -22,8 +22,6 @@ use crate::session::Session;
 pub struct Connection {
     socket: TcpStream,
     tls: Option<Tls>,
-    /// What is sent at a time stays apart in the kernel.
-    is_apart: bool,
 }
 
 /// An idle connection outside of any event loop. When dropped, it ends cleanly.
@@ -39,7 +37,7 @@ struct Tls(Box<Mutex<Session>>);
 
 impl From<TcpStream> for Connection {
     fn from(socket: TcpStream) -> Self {
-        Self { socket, tls: None, is_apart: false }
+        Self { socket, tls: None }
     }
 }
 
@@ -51,7 +49,7 @@ impl Connection {
     /// [`io::ErrorKind::PermissionDenied`] if one of the two nodes refuses the other's key. If it is this one, the other has
     /// been sent an alert.
     pub async fn start_tls(socket: TcpStream, session: Session) -> io::Result<Self> {
-        let connection = Self { socket, tls: Some(Tls(Box::new(Mutex::new(session)))), is_apart: false };
+        let connection = Self { socket, tls: Some(Tls(Box::new(Mutex::new(session)))) };
         match connection.shake_hands().await {
             Ok(()) => Ok(connection),
             Err(error) => {
@@ -180,12 +178,6 @@ impl Connection {
         }
     }
 
-    /// From now on what is sent at a time stays apart in the kernel, so that a limit of what it has not sent yet
-    /// ([`socket::limit_unsent`]) is looked at each time.
-    pub fn keep_apart(&mut self) {
-        self.is_apart = true;
-    }
-
     /// Waits until the socket has taken all bytes that [`Connection::try_send`] has taken.
     pub fn poll_flush(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         while self.has_pending() {
@@ -259,10 +251,7 @@ impl Connection {
     }
 
     fn write(&self, bytes: &[u8], more: bool) -> io::Result<usize> {
-        match self.is_apart {
-            true => self.socket.try_io(Interest::WRITABLE, || socket::send_apart(&self.socket, bytes)),
-            false => self.socket.try_io(Interest::WRITABLE, || socket::send(&self.socket, bytes, more)),
-        }
+        self.socket.try_io(Interest::WRITABLE, || socket::send(&self.socket, bytes, more))
     }
 
     async fn shake_hands(&self) -> io::Result<()> {
@@ -308,7 +297,7 @@ impl Resting {
     /// Brings the connection back into the current event loop.
     pub fn wake(mut self) -> io::Result<Connection> {
         let socket = self.socket.take().ok_or(io::ErrorKind::NotConnected)?;
-        Ok(Connection { socket: TcpStream::from_std(socket)?, tls: self.tls.take(), is_apart: false })
+        Ok(Connection { socket: TcpStream::from_std(socket)?, tls: self.tls.take() })
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ekiden_net::socket;
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_transport::Connection;
+use tokio::io::Interest;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::frame::{Decoder, FrameError, HELLO_BYTES, Hello, KEEP_ALIVE, encode};
@@ -69,9 +70,8 @@ struct Unsent {
 impl Sender {
     /// With `unsent`, a packet leaves the queue only when no more bytes than that have not been sent yet; on a fast path what is
     /// sent in two milliseconds.
-    pub fn new(connection: &mut Connection, unsent: Option<u64>) -> io::Result<Self> {
+    pub fn new(connection: &Connection, unsent: Option<u64>) -> io::Result<Self> {
         if let Some(least) = unsent {
-            connection.keep_apart();
             socket::limit_unsent(connection.socket(), u32::try_from(least).unwrap_or(u32::MAX))?;
         }
         let unsent = unsent.map(|least| Unsent { limit: Cell::new(least), least, adapted: Cell::new(Instant::now()) });
@@ -83,23 +83,33 @@ impl Sender {
         let mut frames = Vec::new();
         loop {
             frames.clear();
-            // Half of what may be unsent: the kernel asks for more when half of it has been sent.
-            let most = self.unsent.as_ref().map_or(PUSHED, |unsent| (unsent.limit.get() / 2) as usize);
-            while frames.is_empty() || frames.len() < most {
-                let Some(packet) = queue.pop() else { break };
-                encode(&packet.bytes, &mut frames);
-            }
-            if frames.is_empty() {
-                if timeout(keepalive, queue.arrival()).await.is_ok() {
-                    continue;
-                }
+            if queue.is_empty() && timeout(keepalive, queue.arrival()).await.is_err() {
                 frames.extend(KEEP_ALIVE);
+            } else {
+                // Only then does a packet leave the queue: until then it can be dropped, marked and overtaken.
+                let room = self.room(connection).await?;
+                while frames.len() < room {
+                    let Some(packet) = queue.pop() else { break };
+                    encode(&packet.bytes, &mut frames);
+                }
             }
             connection.send_all(&frames).await?;
             if let Some(unsent) = &self.unsent {
                 unsent.adapt(connection)?;
             }
         }
+    }
+
+    /// Waits until the connection may be given more, and returns how many bytes.
+    async fn room(&self, connection: &Connection) -> io::Result<usize> {
+        let Some(Unsent { limit, .. }) = &self.unsent else { return Ok(PUSHED) };
+        let socket = connection.socket();
+        let unsent = || match socket::is_writable(socket)? {
+            true => Ok(socket::unsent(socket)),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        };
+        let unsent = socket.async_io(Interest::WRITABLE, unsent).await?;
+        Ok(limit.get().saturating_sub(unsent).max(1) as usize)
     }
 }
 

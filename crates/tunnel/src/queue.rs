@@ -74,6 +74,11 @@ impl Outgoing {
         packet.inspect(|packet| self.taken.add(packet.bytes.len()))
     }
 
+    /// Whether nothing waits.
+    pub fn is_empty(&self) -> bool {
+        self.length().packets == 0
+    }
+
     /// Returns when a packet may have come.
     pub async fn arrival(&self) {
         self.arrived.notified().await;

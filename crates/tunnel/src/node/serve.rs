@@ -18,7 +18,7 @@ const LOOKING: Duration = Duration::from_millis(100);
 
 impl Node {
     /// Carries packets over a connection until it ends, or another one takes its place.
-    pub async fn serve(self: Rc<Self>, peer: usize, number: u8, mut connection: Connection, is_ours: bool) {
+    pub async fn serve(self: Rc<Self>, peer: usize, number: u8, connection: Connection, is_ours: bool) {
         let (name, slot) = (self.name(peer), &self.peers[peer].slots[usize::from(number)]);
         if let Some(other) = slot.current.borrow().as_ref() {
             if other.is_ours != is_ours && other.is_ours == self.has_the_say(peer) {
@@ -35,7 +35,7 @@ impl Node {
         if let Some(left_out) = slot.begun.tell() {
             tracing::info!("{name}: connection {number} carries packets{}{left_out}", current.far());
         }
-        let why = match Sender::new(&mut connection, self.config.queue.pull.map(|pull| pull.unsent.0)) {
+        let why = match Sender::new(&connection, self.config.queue.pull.map(|pull| pull.unsent.0)) {
             Ok(sender) => {
                 let keepalive = self.config.keepalive.into();
                 let take = async |packet: &mut [u8]| {

@@ -131,7 +131,7 @@ impl Slot {
     /// What there is to say of it.
     pub fn status(&self, number: u8, class: Option<&str>) -> ConnectionStatus {
         let (queue, received, past) = (&self.queue, &self.received, self.past.get());
-        let (length, longest) = (queue.length(), queue.longest());
+        let (length, longest, signals) = (queue.length(), queue.longest(), queue.signals());
         let current = self.current.borrow();
         let info = current.as_ref().map(|current| current.seen.get()).unwrap_or_default();
         ConnectionStatus {
@@ -148,8 +148,8 @@ impl Slot {
             queue_bytes: length.bytes,
             queue_max_packets: longest.packets,
             queue_max_bytes: longest.bytes,
-            dropped: queue.signals().drops,
-            marked: queue.signals().marks,
+            dropped: signals.drops,
+            marked: signals.marks,
             lost: queue.lost(),
             rtt_us: info.rtt_us,
             rtt_min_us: past.rtt_min_us.unwrap_or_default(),

@@ -19,6 +19,7 @@ use crate::classes::Classes;
 
 mod raw;
 mod resolve;
+mod show;
 
 /// A tunnel's configuration, resolved and checked.
 #[derive(Debug, Clone)]
@@ -27,6 +28,8 @@ pub struct Config {
     pub name: String,
     /// This node's own key. `None`: all connections are plain.
     pub identity: Option<Identity>,
+    /// The file that it was read from.
+    pub key_file: Option<PathBuf>,
     /// The TUN device.
     pub device: Device,
     /// Where peers connect. `None`: this node connects to all of them.
@@ -94,17 +97,24 @@ pub struct Peer {
 pub struct HttpProxy {
     /// Its host and port.
     pub address: (String, u16),
-    /// What it wants to know: `user:password`.
+    /// What it wants to know.
     pub login: Option<Login>,
 }
 
-/// A user and a password. It is not printed.
+/// A user and a password. The password is not printed.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Login(pub String);
+pub struct Login {
+    /// The user's name.
+    pub user: String,
+    /// The password.
+    pub password: String,
+    /// The file that the password was read from.
+    pub file: PathBuf,
+}
 
 impl fmt::Debug for Login {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Login(secret)")
+        f.debug_struct("Login").field("user", &self.user).field("file", &self.file).finish_non_exhaustive()
     }
 }
 

@@ -13,3 +13,14 @@ pub enum Protocol {
     /// Neither, or the later parts of a packet.
     Other,
 }
+
+impl Protocol {
+    /// The word for it in the configuration.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::Other => "other",
+        }
+    }
+}

@@ -46,8 +46,8 @@ while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 P
 proxy() {
-  [ -z "${pid_proxy:-}" ] || { kill $pid_proxy; wait $pid_proxy 2> /dev/null || true; }
-  on router python3 proxy.py "$1" > proxy.out 2> proxy.err & pid_proxy=$!
+  [ -z "${pid_proxy:-}" ] || { kill $pid_proxy || true; wait $pid_proxy || true; } 2> /dev/null
+  ip netns exec router python3 proxy.py "$1" > proxy.out 2> proxy.err & pid_proxy=$!
   await 10 grep -q listens proxy.out
 }
 on router sysctl -qw net.ipv4.ip_forward=0

@@ -97,3 +97,27 @@ pub enum RawPorts {
     One(i64),
     Range(String),
 }
+
+/// Every key of a configuration with the table that it is in, as serde knows them, for the guide.
+#[cfg(test)]
+pub fn every_key() -> Vec<String> {
+    let keys = [
+        ("", fields::<Raw>()),
+        ("device.", fields::<RawDevice>()),
+        ("listen.", fields::<RawListen>()),
+        ("tcp.", fields::<RawTcp>()),
+        ("queue.", fields::<RawQueue>()),
+        ("peer.NAME.", fields::<RawPeer>()),
+    ];
+    let tables = ["device", "listen", "tcp", "congestion", "queue", "peer"];
+    let all = keys.into_iter().flat_map(|(table, keys)| keys.into_iter().map(move |key| format!("{table}{key}")));
+    all.filter(|key| !tables.contains(&key.as_str())).collect()
+}
+
+/// The fields of a table, which its error about an unknown one lists.
+#[cfg(test)]
+fn fields<T: serde::de::DeserializeOwned>() -> Vec<String> {
+    let error =
+        toml::from_str::<T>("no_such_key = 1").err().map(|error| error.message().to_owned()).unwrap_or_default();
+    error.split('`').skip(3).step_by(2).map(str::to_owned).collect()
+}

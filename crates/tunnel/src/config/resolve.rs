@@ -67,7 +67,21 @@ impl Source<'_> {
         let congestion = raw.congestion.as_ref().map(tunables).transpose();
         let congestion = congestion.map_err(|(span, reason)| self.error(Some(span), reason))?;
         let queue = self.queue(&raw.queue)?;
-        Ok(Config { name, identity, device, listen, tcp, pacing, congestion, queue, keepalive, peers, allowed })
+        let key_file = raw.key_file.as_ref().map(|file| self.beside(file));
+        Ok(Config {
+            name,
+            identity,
+            key_file,
+            device,
+            listen,
+            tcp,
+            pacing,
+            congestion,
+            queue,
+            keepalive,
+            peers,
+            allowed,
+        })
     }
 
     fn device(&self, raw: &Spanned<RawDevice>) -> Result<Device, ConfigError> {

@@ -15,7 +15,8 @@ fn plain() -> String {
     )
 }
 
-fn parse(text: &str) -> Result<Config, String> {
+/// A folder with the keys that the configurations name.
+fn keys() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     Identity::generate(&folder.path().join("node.key")).unwrap();
     write(folder.path().join("open.password"), "secret\n").unwrap();
@@ -24,6 +25,11 @@ fn parse(text: &str) -> Result<Config, String> {
         write(&file, digit.repeat(64)).unwrap();
         set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     }
+    folder
+}
+
+fn parse(text: &str) -> Result<Config, String> {
+    let folder = keys();
     Config::parse(text, &folder.path().join("t.toml")).map_err(|error| {
         let message = error.to_string();
         message.rsplit_once("t.toml").map_or(message.clone(), |(_, rest)| rest.to_owned())
@@ -195,7 +201,8 @@ fn an_http_proxy_may_want_a_password() {
     let there = proxy("").unwrap();
     assert_eq!((there.address, there.login), (("proxy.example".into(), 3128), None));
     let login = "http_proxy_user = \"u\"\nhttp_proxy_password_file = \"proxy.password\"";
-    assert_eq!(proxy(login).unwrap().login, Some(Login(format!("u:{}", "s".repeat(64)))));
+    let known = proxy(login).unwrap().login.unwrap();
+    assert_eq!((known.user, known.password), ("u".into(), "s".repeat(64)));
     let cases = [
         ("http_proxy = \"proxy:1\"".to_owned(), 8, "the peer has no address that the HTTP proxy could connect to"),
         (login.to_owned(), 8, "the peer has no http_proxy that this would be for"),
@@ -214,4 +221,50 @@ fn an_http_proxy_may_want_a_password() {
         let message = parse(&peer(&more)).expect_err(&more);
         assert!(message.starts_with(&format!(":{line}: ")) && message.contains(reason), "{more}: {message}");
     }
+}
+
+#[test]
+fn what_is_shown_is_the_same_configuration() {
+    let whole = format!(
+        "{}address = \"city.example:7100\"\nhttp_proxy = \"proxy:3128\"\nhttp_proxy_user = \"u\"\n\
+         http_proxy_password_file = \"proxy.password\"\n[[peer.island.class]]\nname = \"bulk\"\nprotocol = \"tcp\"\n\
+         ports = [5001, \"6000-6100\"]\n[tcp]\ncongestion = \"reno\"\npacing = \"9Mbit/s\"\nsend_buffer = \"1MiB\"\n\
+         [congestion.hstcp]\nlow_window = 40\n",
+        plain()
+    );
+    let shared = plain().replace("[listen]", "[listen]\nplain_key_file = \"line.key\"");
+    let shared = shared.replace(&format!("fingerprint = \"{OTHER}\""), "plain_key_file = \"line.key\"");
+    let drop_tail = format!("{}[queue]\ndiscipline = \"drop_tail\"\n", plain());
+    for text in [plain(), whole, shared, drop_tail] {
+        let folder = keys();
+        let file = folder.path().join("t.toml");
+        let shown = Config::parse(&text, &file).unwrap().to_string();
+        assert!(!shown.contains(&"s".repeat(64)), "{shown}");
+        let again = Config::parse(&shown, &file).unwrap_or_else(|error| panic!("{error}\n{shown}"));
+        assert_eq!(again.to_string(), shown);
+    }
+}
+
+#[test]
+fn the_guide_has_every_key_and_no_others() {
+    let guide = include_str!("../../../../docs/guide/tunnel.md");
+    let (_, rest) = guide.split_once("## Every key\n").unwrap();
+    let rows = rest.lines().take_while(|line| !line.starts_with('#')).filter_map(|line| line.strip_prefix("| `"));
+    let named: Vec<&str> = rows.flat_map(|row| row.split(" | ").next().unwrap().split('`').step_by(2)).collect();
+    let mut named: Vec<&str> = named.into_iter().filter(|name| !name.is_empty()).collect();
+    let mut known = raw::every_key();
+    known.push("congestion.GROUP.NAME".into());
+    known.sort();
+    named.sort_unstable();
+    assert_eq!(named, known);
+}
+
+#[test]
+fn the_guides_classes_are_ones() {
+    let guide = include_str!("../../../../docs/guide/tunnel.md");
+    let (_, rest) = guide.split_once("```toml classes\n").unwrap();
+    let peer = rest.split_once("```").unwrap().0;
+    let head = "key_file = \"node.key\"\n[device]\naddresses = [\"10.77.0.2/24\"]\n";
+    let config = parse(&format!("{head}{peer}")).unwrap();
+    assert_eq!(config.peers["city"].classes.connections(), 4);
 }

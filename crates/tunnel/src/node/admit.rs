@@ -15,6 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{GREETING, Node, late};
 use crate::carry::{CarryError, receive_hello, send_hello};
+use crate::frame::FrameError;
 
 /// Connections that have not proven yet who they are: in all, and from one address.
 /// A peer may connect with all of its connections at once.
@@ -102,9 +103,12 @@ impl Node {
             return Err(io::Error::other(why).into());
         };
         let theirs = receive_hello(&connection).await?;
-        // Said in any case, so that the other side finds the same.
-        send_hello(&connection, self.hello(theirs.connection)).await?;
-        self.check(theirs, settings.classes.connections())?;
+        let checked = self.check(theirs, settings.classes.connections());
+        // The other side finds by the answer that the MTU differs. Other faults only this side knows, and it does not answer.
+        if matches!(checked, Ok(()) | Err(FrameError::Mtu { .. })) {
+            send_hello(&connection, self.hello(theirs.connection)).await?;
+        }
+        checked?;
         Ok((peer, theirs.connection, connection))
     }
 }

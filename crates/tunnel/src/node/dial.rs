@@ -7,7 +7,7 @@ use std::time::Duration;
 use ekiden_net::socket;
 use ekiden_transport::{Connection, dial};
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::{GREETING, Node, http_proxy, late};
 use crate::carry::{CarryError, receive_hello, send_hello};
@@ -17,6 +17,9 @@ use crate::config::Peer;
 const CONNECTING: Duration = Duration::from_secs(10);
 /// The pause before a peer is dialled again, the first and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(15)];
+
+/// A connection that lasted so long was a good one.
+const LASTING: Duration = Duration::from_secs(1);
 
 impl Node {
     /// Keeps one connection to a peer that has an address.
@@ -30,8 +33,13 @@ impl Node {
             }
             match self.dial(peer, number).await {
                 Ok(connection) => {
-                    (pause, told) = (PAUSES[0], String::new());
+                    let began = Instant::now();
+                    told = String::new();
                     Rc::clone(&self).serve(peer, number, connection, true).await;
+                    // A peer that takes connections and ends them at once is not dialled faster than one that refuses them.
+                    if began.elapsed() >= LASTING {
+                        pause = PAUSES[0];
+                    }
                 }
                 Err(error) => {
                     let error = error.to_string();

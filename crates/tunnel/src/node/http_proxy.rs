@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::config::HttpProxy;
+use crate::config::{HttpProxy, Login};
 
 /// The longest answer that is read.
 const ANSWER_MOST: usize = 16 << 10;
@@ -60,8 +60,8 @@ pub async fn connect(socket: &mut TcpStream, proxy: &HttpProxy, host: &str, port
 
 fn request(proxy: &HttpProxy, host: &str, port: u16) -> Vec<u8> {
     let target = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
-    let login =
-        proxy.login.as_ref().map(|login| format!("Proxy-Authorization: Basic {}\r\n", STANDARD.encode(&login.0)));
+    let encoded = |Login { user, password, .. }: &Login| STANDARD.encode(format!("{user}:{password}"));
+    let login = proxy.login.as_ref().map(|login| format!("Proxy-Authorization: Basic {}\r\n", encoded(login)));
     format!("CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n{}\r\n", login.unwrap_or_default()).into_bytes()
 }
 
@@ -103,19 +103,22 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::config::Login;
 
     #[test]
     fn the_request_names_the_peer_and_has_the_login() {
         let proxy = |login: Option<&str>| HttpProxy {
             address: ("proxy".into(), 3128),
-            login: login.map(|login| Login(login.into())),
+            login: login.map(|password| Login {
+                user: "Aladdin".into(),
+                password: password.into(),
+                file: Default::default(),
+            }),
         };
         let text = |proxy: HttpProxy, host: &str| String::from_utf8(request(&proxy, host, 7100)).unwrap();
         assert_eq!(text(proxy(None), "192.0.2.1"), "CONNECT 192.0.2.1:7100 HTTP/1.1\r\nHost: 192.0.2.1:7100\r\n\r\n");
         // RFC 7617, section 2.
         assert_eq!(
-            text(proxy(Some("Aladdin:open sesame")), "fd00::1"),
+            text(proxy(Some("open sesame")), "fd00::1"),
             "CONNECT [fd00::1]:7100 HTTP/1.1\r\nHost: [fd00::1]:7100\r\n\
              Proxy-Authorization: Basic QWxhZGRpbjpvcGVuIHNlc2FtZQ==\r\n\r\n"
         );

@@ -47,7 +47,7 @@ pub struct Current {
     since: Instant,
     /// What the kernel said of it when it was asked last.
     seen: Cell<TcpInfo>,
-    /// When nothing was in flight last, or the other end had acknowledged more than before.
+    /// When nothing waited for an acknowledgement last, or one had come.
     moved: Cell<Instant>,
 }
 
@@ -108,8 +108,16 @@ impl Slot {
     pub fn look(&self, connection: &Connection, current: &Current) {
         // What is no longer there has said its last.
         let Ok(info) = tcp_info(connection.socket()) else { return };
-        if info.unacked_segments == 0 || info.acked_bytes != current.seen.get().acked_bytes {
-            current.moved.set(Instant::now());
+        let now = Instant::now();
+        let moves = match (info.unacked_segments, info.unsent_bytes) {
+            (0, 0) => true,
+            _ if info.acked_bytes != current.seen.get().acked_bytes => true,
+            // Nothing is in flight: the other end takes nothing now but answers probes, or nothing can be sent from here.
+            (0, _) => Duration::from_millis(info.last_ack_ms.into()) < now - current.moved.get(),
+            _ => false,
+        };
+        if moves {
+            current.moved.set(now);
         }
         current.seen.set(info);
         let mut past = self.past.get();

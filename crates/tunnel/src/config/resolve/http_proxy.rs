@@ -27,7 +27,11 @@ impl Source<'_> {
         }
         let login = match (http_proxy_user, http_proxy_password_file) {
             (None, None) => None,
-            (Some(user), Some(file)) => Some(Login(format!("{}:{}", self.user(user)?, self.password(file)?))),
+            (Some(user), Some(file)) => Some(Login {
+                user: self.user(user)?.to_owned(),
+                password: self.password(file)?,
+                file: self.beside(file),
+            }),
             (Some(one), None) | (None, Some(one)) => {
                 let reason = "http_proxy_user and http_proxy_password_file go together";
                 return Err(self.error(Some(one.span()), reason.into()));

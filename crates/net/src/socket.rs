@@ -322,6 +322,24 @@ pub fn limit_unsent(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     SockRef::from(socket).set_tcp_notsent_lowat(bytes)
 }
 
+/// The socket sends at most so many bytes of payload per second, evenly (SO_MAX_PACING_RATE). The kernel paces from then on, also
+/// below that rate.
+pub fn limit_rate(socket: &impl AsFd, bytes_s: u64) -> io::Result<()> {
+    // The largest number would mean that it does not pace.
+    let bytes_s = bytes_s.min(u64::MAX - 1);
+    // SAFETY: the pointer and the length describe `bytes_s`.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const bytes_s).cast(),
+            size_of::<u64>() as libc::socklen_t,
+        )
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
 /// Whether the socket is writable now. If it is not, the kernel tells the event loop when it is.
 pub fn is_writable(socket: &impl AsFd) -> io::Result<bool> {
     let mut asked = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];

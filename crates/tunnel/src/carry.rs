@@ -1,6 +1,6 @@
 //! One TCP connection of a tunnel: packets from its queue go out, and those that arrive go to the device.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io;
 use std::time::Duration;
 
@@ -11,12 +11,11 @@ use tokio::io::Interest;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::frame::{Decoder, FrameError, HELLO_BYTES, Hello, KEEP_ALIVE, encode};
+use crate::pacing::{LOOKING, Pacing, Seen};
 use crate::queue::Outgoing;
 
 /// Once the greeting is over, so many silent keep-alive times mean that the other end has gone.
 const SILENCES: u32 = 4;
-/// How often the limit of unsent bytes follows the rate.
-const ADAPT: Duration = Duration::from_millis(100);
 /// The limit of unsent bytes holds what is sent in this time: long enough that the program is back in time.
 const UNSENT_TIME: Duration = Duration::from_millis(2);
 const UNSENT_MOST: u64 = 1 << 20;
@@ -57,25 +56,26 @@ pub async fn receive_hello(connection: &Connection) -> Result<Hello, CarryError>
 
 /// Sends what waits for a connection.
 pub struct Sender {
-    /// How many bytes may be in the send buffer that were not sent. `None`: as many as it holds.
-    unsent: Option<Unsent>,
+    /// `None`: packets leave the queue while the send buffer has room.
+    pull: Option<Puller>,
 }
 
-struct Unsent {
-    limit: Cell<u64>,
+/// When packets leave the queue of a connection, and how fast the connection sends.
+struct Puller {
+    /// How many bytes may be in the send buffer that were not sent: the least there may be, and now.
     least: u64,
-    adapted: Cell<Instant>,
+    limit: Cell<u64>,
+    begin: Instant,
+    looked: Cell<Instant>,
+    pacing: RefCell<Option<Pacing>>,
+    rate: Cell<Option<u64>>,
 }
 
 impl Sender {
     /// With `unsent`, a packet leaves the queue only when no more bytes than that have not been sent yet; on a fast path what is
     /// sent in two milliseconds.
     pub fn new(connection: &Connection, unsent: Option<u64>) -> io::Result<Self> {
-        if let Some(least) = unsent {
-            socket::limit_unsent(connection.socket(), u32::try_from(least).unwrap_or(u32::MAX))?;
-        }
-        let unsent = unsent.map(|least| Unsent { limit: Cell::new(least), least, adapted: Cell::new(Instant::now()) });
-        Ok(Self { unsent })
+        Ok(Self { pull: unsent.map(|least| Puller::new(connection, least)).transpose()? })
     }
 
     /// Sends packets as they come, and a keep-alive when none has come for so long. Returns with what ends the connection.
@@ -94,15 +94,15 @@ impl Sender {
                 }
             }
             connection.send_all(&frames).await?;
-            if let Some(unsent) = &self.unsent {
-                unsent.adapt(connection)?;
+            if let Some(pull) = &self.pull {
+                pull.adapt(connection, !queue.is_empty())?;
             }
         }
     }
 
     /// Waits until the connection may be given more, and returns how many bytes.
     async fn room(&self, connection: &Connection) -> io::Result<usize> {
-        let Some(Unsent { limit, .. }) = &self.unsent else { return Ok(PUSHED) };
+        let Some(Puller { limit, .. }) = &self.pull else { return Ok(PUSHED) };
         let socket = connection.socket();
         let unsent = || match socket::is_writable(socket)? {
             true => Ok(socket::unsent(socket)),
@@ -113,21 +113,46 @@ impl Sender {
     }
 }
 
-impl Unsent {
-    /// Sets the limit by the rate at which the connection delivers, now and then.
-    fn adapt(&self, connection: &Connection) -> io::Result<()> {
+impl Puller {
+    fn new(connection: &Connection, least: u64) -> io::Result<Self> {
+        let socket = connection.socket();
+        socket::limit_unsent(socket, u32::try_from(least).unwrap_or(u32::MAX))?;
+        // The kernel spreads what it sends from now on.
+        socket::limit_rate(socket, u64::MAX)?;
         let now = Instant::now();
-        if now.duration_since(self.adapted.get()) < ADAPT {
+        let (limit, looked, pacing, rate) = (Cell::new(least), Cell::new(now), RefCell::default(), Cell::default());
+        Ok(Self { least, limit, begin: now, looked, pacing, rate })
+    }
+
+    /// Looks at the connection now and then, and sets its limits.
+    fn adapt(&self, connection: &Connection, is_awaited: bool) -> io::Result<()> {
+        let now = Instant::now();
+        if now.duration_since(self.looked.get()) < LOOKING {
             return Ok(());
         }
-        self.adapted.set(now);
-        let rate = tcp_info(connection.socket())?.delivery_bytes_s;
-        let held = u128::from(rate) * UNSENT_TIME.as_micros() / 1_000_000;
+        self.looked.set(now);
+        let socket = connection.socket();
+        let info = tcp_info(socket)?;
+        let seen = Seen {
+            rtt: Duration::from_micros(info.rtt_us.into()),
+            rtt_min: Duration::from_micros(info.rtt_min_us.into()),
+            delivered: u64::from(info.delivered_segments) * u64::from(info.mss_bytes),
+            least: 4.0 * f64::from(info.mss_bytes),
+            is_awaited,
+        };
+        let now = now - self.begin;
+        let rate = self.pacing.borrow_mut().get_or_insert_with(|| Pacing::new(now, seen)).look(now, seen);
+        if rate != self.rate.get() {
+            self.rate.set(rate);
+            socket::limit_rate(socket, rate.unwrap_or(u64::MAX))?;
+        }
+        if std::env::var_os("PACELOG").is_some() { use std::io::Write as _; if let Ok(mut f)=std::fs::OpenOptions::new().append(true).create(true).open(format!("/tmp/pace.{}",std::process::id())) { let _ = writeln!(f,"PACE {:.2} rtt {} min {} del {} cwnd {} una {} unsent {} re {} {} -> {:?}", now.as_secs_f64(), info.rtt_us, info.rtt_min_us, info.delivery_bytes_s*8/1000, info.cwnd_segments, info.unacked_segments, info.unsent_bytes, info.retransmits, is_awaited, self.pacing.borrow()); } }
+        let held = u128::from(info.delivery_bytes_s) * UNSENT_TIME.as_micros() / 1_000_000;
         let most = UNSENT_MOST.max(self.least);
         let limit = u64::try_from(held).unwrap_or(most).clamp(self.least, most);
         if limit != self.limit.get() {
             self.limit.set(limit);
-            socket::limit_unsent(connection.socket(), u32::try_from(limit).unwrap_or(u32::MAX))?;
+            socket::limit_unsent(socket, u32::try_from(limit).unwrap_or(u32::MAX))?;
         }
         Ok(())
     }

@@ -12,6 +12,7 @@ mod error;
 mod frame;
 mod node;
 mod packet;
+mod pacing;
 mod queue;
 pub mod status;
 mod tally;

@@ -1,7 +1,7 @@
 //! What travels over the network: packets, and the numbers by which they name nodes, sockets and sources.
 
 use ekiden_link::LinkPacket;
-use ekiden_packet::Segment;
+use ekiden_packet::{Ecn, Segment};
 use ekiden_scenario::Scenario;
 
 /// An IPv4 header.
@@ -40,6 +40,16 @@ impl LinkPacket for Packet {
         match self.body {
             Body::Segment(_) => self.socket.into(),
             Body::Datagram { source } => 1 << 32 | u64::from(source),
+        }
+    }
+
+    fn mark(&mut self) -> bool {
+        match &mut self.body {
+            Body::Segment(segment) if segment.ecn != Ecn::NotEct => {
+                segment.ecn = Ecn::Ce;
+                true
+            }
+            _ => false,
         }
     }
 }

@@ -4,7 +4,7 @@
 //! `listen` and before `connect`. Accepted sockets inherit every option of their listener, so a listener is
 //! set up once and an accepted connection costs no system call for its options.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -318,6 +318,12 @@ pub fn send(socket: &impl AsFd, bytes: &[u8], more: bool) -> io::Result<usize> {
 /// As [`send`]. What is sent next does not go into the same packet, nor into the same unit of the send buffer.
 pub fn send_apart(socket: &impl AsFd, bytes: &[u8]) -> io::Result<usize> {
     SockRef::from(socket).send_with_flags(bytes, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_EOR)
+}
+
+/// As [`send`], or [`send_apart`], of several pieces.
+pub fn send_pieces(socket: &impl AsFd, pieces: &[IoSlice<'_>], is_apart: bool) -> io::Result<usize> {
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | if is_apart { libc::MSG_EOR } else { 0 };
+    SockRef::from(socket).send_vectored_with_flags(pieces, flags)
 }
 
 /// The socket takes no more while it has so many bytes that it has not sent yet (TCP_NOTSENT_LOWAT). It looks at that when a new

@@ -66,6 +66,8 @@ pub struct Device {
     pub addresses: Vec<IpNet>,
     /// Its MTU, in bytes.
     pub mtu: u16,
+    /// It takes super-packets where the kernel can.
+    pub offload: bool,
 }
 
 /// The queue before each connection.
@@ -119,6 +121,7 @@ struct RawDevice {
     name: Option<Spanned<String>>,
     addresses: Vec<Spanned<String>>,
     mtu: Option<Spanned<u32>>,
+    offload: Option<bool>,
 }
 
 #[derive(Deserialize)]
@@ -247,7 +250,7 @@ impl Source<'_> {
                 self.error(Some(mtu.span()), format!("mtu = {} is out of range: {least} to {most}", mtu.get_ref()))
             })
         })?;
-        Ok(Device { name: name.to_owned(), addresses, mtu })
+        Ok(Device { name: name.to_owned(), addresses, mtu, offload: device.offload.unwrap_or(true) })
     }
 
     fn listen(&self, address: &Spanned<String>) -> Result<SocketAddr, ConfigError> {

@@ -4,14 +4,19 @@
 //! written when TCP is about to send it.
 
 mod allowed;
+mod buffer;
 mod carry;
 mod config;
+mod decoder;
 mod device;
 mod error;
 mod frame;
 mod node;
 mod packet;
 mod queue;
+mod segments;
+mod tun;
+mod vnet;
 
 pub use config::{Config, ConfigError};
 pub use error::StartError;
@@ -19,6 +24,9 @@ pub use node::run;
 
 /// What the fuzzer and the tests of the command line need of the parsers.
 pub mod wire {
-    pub use crate::frame::{Decoder, FrameError};
+    pub use crate::decoder::{Decoder, Frame};
+    pub use crate::frame::FrameError;
     pub use crate::packet::{Header, clamp_mss};
+    pub use crate::segments::split;
+    pub use crate::vnet::{VNET_BYTES, VnetError, VnetHeader};
 }

@@ -16,15 +16,18 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{sleep, timeout};
-use tun_rs::AsyncDevice;
+use tun_rs::SyncDevice;
 
 use crate::carry::{CarryError, Sender, receive, receive_hello, send_hello};
 use crate::config::{Config, Peer};
+use crate::decoder::Frame;
 use crate::device;
 use crate::error::StartError;
 use crate::frame::{FrameError, Hello};
-use crate::packet::{Header, clamp_mss};
-use crate::queue::{Outgoing, Packet};
+use crate::queue::Outgoing;
+use crate::tun::Tun;
+
+mod traffic;
 
 /// How long a node has to prove who it is and to greet.
 const GREETING: Duration = Duration::from_secs(10);
@@ -39,12 +42,15 @@ const UNPROVEN_FROM_ONE: usize = 8;
 /// What all tasks share. They run on one thread.
 struct Node {
     config: Config,
-    device: AsyncDevice,
+    tun: Tun,
     peers: Vec<PeerState>,
     unproven: RefCell<BTreeMap<IpAddr, usize>>,
     /// Packets to addresses that no peer has, or whose peer is not connected; from addresses that the peer may not use.
     unroutable: Cell<u64>,
     foreign: Cell<u64>,
+    /// Packets of the host that are not what the kernel says about them; packets that the kernel took only in pieces.
+    unreadable: Cell<u64>,
+    device_refused: Cell<u64>,
 }
 
 struct PeerState {
@@ -81,7 +87,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
     keep_only(needed(&config)).map_err(StartError::Privileges)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
-        let node = Rc::new(Node::new(config, AsyncDevice::new(tun)?)?);
+        let node = Rc::new(Node::new(config, tun)?);
         let mut announced = format!("device {}\n", node.config.device.name);
         if let Some(listener) = listener {
             listener.set_nonblocking(true)?;
@@ -130,7 +136,7 @@ fn announce(text: String) {
 }
 
 impl Node {
-    fn new(config: Config, device: AsyncDevice) -> Result<Self, StartError> {
+    fn new(config: Config, device: SyncDevice) -> Result<Self, StartError> {
         let secret = random_secret()?;
         let salt = u64::from_ne_bytes(secret[..8].try_into().unwrap_or_default());
         let slot = || Slot {
@@ -140,61 +146,9 @@ impl Node {
         };
         let state = |peer: &Peer| PeerState { slots: (0..peer.connections).map(|_| slot()).collect() };
         let peers = config.peers.values().map(state).collect();
-        let (unproven, unroutable, foreign) = Default::default();
-        Ok(Self { config, device, peers, unproven, unroutable, foreign })
-    }
-
-    /// Takes the host's packets out of the device.
-    async fn read_device(self: Rc<Self>) {
-        let mut buffer = vec![0; 1 << 16];
-        loop {
-            match self.device.recv(&mut buffer).await {
-                Ok(bytes) => self.enter(buffer.get_mut(..bytes).unwrap_or_default()),
-                Err(error) => {
-                    // The device is down, perhaps for good: it is asked again.
-                    tracing::warn!("cannot read the device: {error}");
-                    sleep(Duration::from_secs(1)).await;
-                }
-            }
-        }
-    }
-
-    /// A packet of the host enters the tunnel.
-    fn enter(&self, packet: &mut [u8]) {
-        let header = Header::read(packet);
-        let peer = header.and_then(|header| self.config.allowed.peer(header.destination));
-        let (Some(header), Some(peer)) = (header, peer) else { return count(&self.unroutable) };
-        clamp_mss(packet, self.config.device.mtu);
-        let flow = header.flow(packet);
-        let slots = &self.peers[peer].slots;
-        // The flow's own connection, or if that is not there the next one that is.
-        let first = flow as usize % slots.len();
-        let mut in_turn = slots.iter().cycle().skip(first).take(slots.len());
-        match in_turn.find(|slot| slot.current.borrow().is_some()) {
-            Some(slot) => slot.queue.push(Packet { bytes: packet.to_vec(), flow }),
-            None => count(&self.unroutable),
-        }
-    }
-
-    /// A packet comes out of the tunnel.
-    async fn leave(&self, peer: usize, packet: &mut [u8]) -> Result<(), CarryError> {
-        let header = Header::read(packet).ok_or(CarryError::NoPacket)?;
-        if self.config.allowed.peer(header.source) != Some(peer) {
-            if self.foreign.get() == 0 {
-                let name = self.name(peer);
-                tracing::warn!(
-                    "{name} sends packets from {}, which is not among its allowed addresses: dropped",
-                    header.source
-                );
-            }
-            count(&self.foreign);
-            return Ok(());
-        }
-        clamp_mss(packet, self.config.device.mtu);
-        if let Err(error) = self.device.send(packet).await {
-            tracing::debug!("the device refuses a packet: {error}");
-        }
-        Ok(())
+        let (unproven, unroutable, foreign, unreadable, device_refused) = Default::default();
+        let tun = Tun::new(device)?;
+        Ok(Self { config, tun, peers, unproven, unroutable, foreign, unreadable, device_refused })
     }
 
     /// Keeps one connection to a peer that has an address.
@@ -207,9 +161,9 @@ impl Node {
                 slot.ended.notified().await;
             }
             match self.dial(peer, number).await {
-                Ok(connection) => {
+                Ok((connection, theirs)) => {
                     (pause, told) = (PAUSES[0], String::new());
-                    self.serve(peer, number, connection, true).await;
+                    self.serve(peer, theirs, connection, true).await;
                 }
                 Err(error) => {
                     let error = error.to_string();
@@ -227,7 +181,7 @@ impl Node {
         }
     }
 
-    async fn dial(&self, peer: usize, number: u8) -> Result<Connection, CarryError> {
+    async fn dial(&self, peer: usize, number: u8) -> Result<(Connection, Hello), CarryError> {
         let settings = &self.config.peers[peer];
         let Some((host, port)) = &settings.address else { return Err(CarryError::Closed) };
         let socket = timeout(CONNECTING, self.connect(host, *port)).await.map_err(|_| late())??;
@@ -237,7 +191,7 @@ impl Node {
             send_hello(&connection, self.hello(number)).await?;
             let theirs = receive_hello(&connection).await?;
             self.check(theirs, settings.connections)?;
-            Ok(connection)
+            Ok((connection, Hello { connection: number, ..theirs }))
         };
         timeout(GREETING, greet).await.map_err(|_| late())?
     }
@@ -306,12 +260,12 @@ impl Node {
         let greeted = timeout(GREETING, self.greet(socket)).await;
         self.has_proven(from.ip());
         match greeted.map_err(|_| late()).and_then(|greeted| greeted) {
-            Ok((peer, number, connection)) => self.serve(peer, number, connection, false).await,
+            Ok((peer, theirs, connection)) => self.serve(peer, theirs, connection, false).await,
             Err(error) => tracing::warn!("a connection from {from} was refused: {error}"),
         }
     }
 
-    async fn greet(&self, socket: TcpStream) -> Result<(usize, u8, Connection), CarryError> {
+    async fn greet(&self, socket: TcpStream) -> Result<(usize, Hello, Connection), CarryError> {
         let (name, connection) = match accept(socket, &self.config.accepts, &self.config.name).await? {
             Admission::Admitted { name, connection, .. } => (name, connection),
             Admission::Refused(refused) => return Err(io::Error::other(refused.why).into()),
@@ -321,11 +275,11 @@ impl Node {
         send_hello(&connection, self.hello(theirs.connection)).await?;
         let Some((peer, _, settings)) = self.config.peers.get_full(&name) else { return Err(CarryError::Closed) };
         self.check(theirs, settings.connections)?;
-        Ok((peer, theirs.connection, connection))
+        Ok((peer, theirs, connection))
     }
 
     fn hello(&self, connection: u8) -> Hello {
-        Hello { connection, mtu: self.config.device.mtu }
+        Hello { connection, mtu: self.config.device.mtu, takes_super: self.tun.has_offload() }
     }
 
     fn check(&self, theirs: Hello, connections: u8) -> Result<(), FrameError> {
@@ -338,7 +292,8 @@ impl Node {
     }
 
     /// Carries packets over a connection until it ends, or another one takes its place.
-    async fn serve(&self, peer: usize, number: u8, mut connection: Connection, is_ours: bool) {
+    async fn serve(&self, peer: usize, theirs: Hello, mut connection: Connection, is_ours: bool) {
+        let number = theirs.connection;
         let (name, slot) = (self.name(peer), &self.peers[peer].slots[usize::from(number)]);
         let stop = Rc::new(Notify::new());
         if let Some(other) = slot.current.borrow().as_ref() {
@@ -350,13 +305,14 @@ impl Node {
             }
             other.stop.notify_one();
         }
+        slot.queue.open(theirs.takes_super);
         *slot.current.borrow_mut() = Some(Current { stop: Rc::clone(&stop), is_ours });
         let far = connection.socket().peer_addr().map_or(String::new(), |address| format!(", {}", canonical(address)));
         tracing::info!("{name}: connection {number} carries packets{far}");
         let why = match Sender::new(&mut connection, self.config.queue.pull.map(|pull| pull.unsent.0)) {
             Ok(sender) => {
                 let keepalive = self.config.keepalive.into();
-                let take = async |packet: &mut [u8]| self.leave(peer, packet).await;
+                let take = async |frame: Frame<'_>| self.leave(peer, frame).await;
                 tokio::select! {
                     ended = sender.run(&connection, &slot.queue, keepalive) => ended.err(),
                     ended = receive(&connection, self.config.device.mtu, keepalive, take) => ended.err(),
@@ -394,6 +350,8 @@ impl Node {
         }
         let (unroutable, foreign) = (self.unroutable.get(), self.foreign.get());
         tracing::info!("{unroutable} packets had no way, {foreign} came from addresses that are not allowed");
+        let (unreadable, refused) = (self.unreadable.get(), self.device_refused.get());
+        tracing::info!("{unreadable} packets could not be read, {refused} super-packets were refused by the kernel");
     }
 }
 

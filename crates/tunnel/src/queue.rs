@@ -6,20 +6,24 @@ use ekiden_link::{LinkPacket, TunnelQueue};
 use ekiden_net::clock::monotonic_ns;
 use tokio::sync::Notify;
 
+use crate::buffer::Buffer;
 use crate::config::QueueSettings;
+use crate::vnet::VnetHeader;
 
 /// A packet that waits.
 #[derive(Debug)]
 pub struct Packet {
-    /// Its bytes.
-    pub bytes: Vec<u8>,
+    /// Its frame, as it is sent.
+    pub frame: Buffer,
     /// The number of its flow.
     pub flow: u64,
+    /// The length of the IP packet.
+    pub bytes: usize,
 }
 
 impl LinkPacket for Packet {
     fn bytes(&self) -> u32 {
-        self.bytes.len() as u32
+        self.bytes as u32
     }
 
     fn flow(&self) -> u64 {
@@ -32,13 +36,40 @@ pub struct Outgoing {
     waiting: RefCell<TunnelQueue<Packet>>,
     arrived: Notify,
     dropped: Cell<u64>,
+    /// The other end takes what has a header of the device.
+    takes_super: Cell<bool>,
+    /// The longest super-packet that goes whole.
+    whole_most: Cell<u64>,
 }
 
 impl Outgoing {
     /// An empty queue. Which flows share a queue in it depends on `salt`.
     pub fn new(settings: &QueueSettings, mtu: u16, salt: u64) -> Self {
         let waiting = TunnelQueue::new(settings.limit, settings.pull, mtu.into(), salt);
-        Self { waiting: RefCell::new(waiting), arrived: Notify::new(), dropped: Cell::new(0) }
+        Self {
+            waiting: RefCell::new(waiting),
+            arrived: Notify::new(),
+            dropped: Cell::new(0),
+            takes_super: Cell::new(false),
+            whole_most: Cell::new(0),
+        }
+    }
+
+    /// A connection is there. `takes_super`: its other end takes what has a header of the device.
+    pub fn open(&self, takes_super: bool) {
+        self.takes_super.set(takes_super);
+        self.whole_most.set(0);
+    }
+
+    /// From now on super-packets of more than `bytes` are cut into segments before they wait: one of them would occupy the
+    /// connection for too long, and a queue drops whole packets.
+    pub fn limit_whole(&self, bytes: u64) {
+        self.whole_most.set(bytes);
+    }
+
+    /// Whether a packet of so many bytes may wait, and be sent, with its header of the device.
+    pub fn takes(&self, vnet: VnetHeader, bytes: usize) -> bool {
+        self.takes_super.get() && (!vnet.is_super() || bytes as u64 <= self.whole_most.get())
     }
 
     /// A packet comes to wait.

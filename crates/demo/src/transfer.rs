@@ -34,7 +34,7 @@ pub fn run() -> anyhow::Result<()> {
     let scenario = Scenario::parse(&order.scenario, "the demo's scenario")?;
     ekiden_lab::isolate(Interrupt::Ends)?;
     let mut lab = Lab::build(&scenario)?;
-    lab.start_proxies()?;
+    lab.start_nodes()?;
     let _server = serve(&mut lab, order.bytes)?;
     lab.reset_counters();
     let stop = AtomicBool::new(false);

@@ -61,6 +61,14 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if let Some(error) = error.downcast_ref::<ekiden_tunnel::StartError>() {
         return Some(if error.is_lack() { 4 } else { 5 });
     }
+    if let Some(error) = error.downcast_ref::<ekiden_tunnel::status::StatusError>() {
+        use ekiden_tunnel::status::StatusError;
+        return Some(match error {
+            StatusError::NoTunnel(_) => 2,
+            StatusError::Refused(_) => 4,
+            StatusError::Stranger { .. } | StatusError::Unusable { .. } => 1,
+        });
+    }
     if let Some(error) = error.downcast_ref::<ekiden_bpf::Error>() {
         return Some(congestion::code(error));
     }

@@ -126,7 +126,7 @@ fn shell(args: &Shell) -> anyhow::Result<()> {
     isolate(Interrupt::IsForProgram)?;
     let mut lab = Lab::build(&scenario)?;
     lab.publish_names()?;
-    lab.start_proxies()?;
+    lab.start_nodes()?;
     let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into());
     let (program, arguments) = match args.program.split_first() {
         Some((program, arguments)) => (program, arguments),

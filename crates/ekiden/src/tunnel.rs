@@ -1,7 +1,10 @@
 //! `ekiden tunnel`: IP packets between two nodes over TCP connections.
 
-use std::path::PathBuf;
+mod status;
 
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
 use ekiden_tunnel::Config;
 
 use crate::{log, out};
@@ -39,22 +42,38 @@ and peers that need no address."#;
 ///
 /// SIGTERM and SIGINT end it. The device and its routes go with the process, however that ends.
 #[derive(clap::Args)]
-#[command(after_long_help = EXAMPLE)]
+#[command(after_long_help = EXAMPLE, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
     /// The tunnel's configuration (TOML).
-    #[arg(short, long, value_name = "FILE")]
-    config: PathBuf,
+    #[arg(short, long, value_name = "FILE", required = true)]
+    config: Option<PathBuf>,
     /// Say whether the configuration can be used, and exit. Changes nothing.
     #[arg(long)]
     check: bool,
 }
 
-/// Runs the tunnel until it is told to stop.
+#[derive(Subcommand)]
+enum Action {
+    Status(status::Args),
+}
+
+/// Runs the tunnel until it is told to stop, or does what else the command line says.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    match (&args.action, &args.config) {
+        (Some(Action::Status(args)), _) => status::run(args),
+        (None, Some(file)) => carry(file, args.check),
+        // The command line demands the file where there is no action.
+        (None, None) => Ok(()),
+    }
+}
+
+fn carry(file: &Path, is_check: bool) -> anyhow::Result<()> {
     let _log = log::start()?;
-    let config = Config::load(&args.config)?;
-    if args.check {
-        return out::line(format_args!("{}: ok", args.config.display()));
+    let config = Config::load(file)?;
+    if is_check {
+        return out::line(format_args!("{}: ok", file.display()));
     }
     Ok(ekiden_tunnel::run(config)?)
 }

@@ -10,6 +10,8 @@ const TRIALS: &[(&str, &str)] = &[
     ("the tunnel in docs/guide/tunnel.md works as written", include_str!("tunnel/docs.sh")),
     ("connections survive a line that is cut and a node that is killed", include_str!("tunnel/cut.sh")),
     ("strangers, foreign addresses and wrong frames", include_str!("tunnel/hostile.sh")),
+    ("plain connections of nodes that share a key", include_str!("tunnel/plain.sh")),
+    ("the status of a tunnel", include_str!("tunnel/status.sh")),
     ("a full tunnel delays others little", include_str!("tunnel/queue.sh")),
     ("privileges that are needed are kept, and two ends that dial agree", include_str!("tunnel/tcp.sh")),
     ("what could not work is refused", include_str!("tunnel/refused.sh")),

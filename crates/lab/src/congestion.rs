@@ -13,6 +13,7 @@ use ekiden_record::{Congestion, CongestionEvent, CongestionEventKind};
 use ekiden_scenario::Scenario;
 
 use crate::error::building;
+use crate::tunnels::all_tcp;
 use crate::{Error, Lab};
 
 /// How long the kernel may keep an event before it is fetched.
@@ -30,8 +31,8 @@ pub fn register(scenario: &Scenario) -> Result<Vec<Registration>, Error> {
     let mut registrations: Vec<Registration> = Vec::new();
     let tunables = scenario.tunables();
     let wanted = tunables.parameters();
-    for node in scenario.nodes.values() {
-        let Some(algorithm) = is_own(&node.tcp.congestion) else { continue };
+    for (_, tcp) in all_tcp(scenario) {
+        let Some(algorithm) = is_own(&tcp.congestion) else { continue };
         if registrations.iter().any(|registration| registration.algorithm() == algorithm) {
             continue;
         }
@@ -158,7 +159,7 @@ impl Drop for Listening {
 }
 
 fn uses_any(scenario: &Scenario) -> bool {
-    scenario.nodes.values().any(|node| is_own(&node.tcp.congestion).is_some())
+    all_tcp(scenario).any(|(_, tcp)| is_own(&tcp.congestion).is_some())
 }
 
 /// Ekiden's own congestion control of this name.

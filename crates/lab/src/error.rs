@@ -68,9 +68,11 @@ pub enum Error {
         /// The system's answer.
         source: io::Error,
     },
-    /// A proxy did not come up.
-    #[error("the proxy on node '{node}' did not start: {reason}")]
-    Proxy {
+    /// A proxy or a tunnel did not come up.
+    #[error("the {what} on node '{node}' did not start: {reason}")]
+    Node {
+        /// `proxy` or `tunnel`.
+        what: &'static str,
         /// The node.
         node: String,
         /// What it said, or that it said nothing.
@@ -131,7 +133,7 @@ impl Error {
             | Self::Program { .. } => ErrorKind::Missing,
             Self::NoSuchNode { .. } => ErrorKind::Usage,
             Self::OnlySimulated { .. } => ErrorKind::Scenario,
-            Self::Proxy { .. } | Self::Flow { .. } => ErrorKind::Network,
+            Self::Node { .. } | Self::Flow { .. } => ErrorKind::Network,
             Self::Differs { .. } | Self::Inaccurate { .. } => ErrorKind::Mismatch,
         }
     }

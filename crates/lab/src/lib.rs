@@ -11,12 +11,15 @@ mod error;
 mod flow;
 mod network;
 mod payload;
+mod pings;
 mod probe;
+mod programs;
 mod proxies;
 mod run;
 mod sandbox;
 mod supported;
 mod tcp;
+mod tunnels;
 
 use std::ffi::OsStr;
 use std::fmt::Write;

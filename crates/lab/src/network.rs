@@ -22,6 +22,7 @@ use rtnetlink::{Handle, LinkMessageBuilder, LinkUnspec, LinkVeth, RouteMessageBu
 use crate::Error;
 use crate::error::building;
 use crate::tcp;
+use crate::tunnels::tcp_of;
 
 /// The hardware address of every device in a node; locally administered.
 const HARDWARE_ADDRESS: [u8; 6] = [0x02, 0, 0, 0, 0, 1];
@@ -53,8 +54,9 @@ pub(crate) fn build(scenario: &Scenario) -> Result<Network, Error> {
         let failed = building(format!("set TCP's parameters in node '{name}'"));
         let own = scenario.links.values().filter(|link| link.ends.contains(name));
         let mtu = own.map(|link| link.mtu).min().unwrap_or(1500);
-        namespace.run(|| tcp::configure(&node.tcp, mtu, forwards)).map_err(failed)?;
-        tcp::check_congestion(&namespace, name, &node.tcp)?;
+        let settings = tcp_of(scenario, name).unwrap_or(&node.tcp);
+        namespace.run(|| tcp::configure(settings, mtu, forwards)).map_err(failed)?;
+        tcp::check_congestion(&namespace, name, settings)?;
         let failed = building(format!("set up the devices and routes of node '{name}'"));
         namespace.run(|| on_netlink(|handle| populate(handle, scenario, index, &emulator))).map_err(failed)?;
         nodes.push(namespace);
@@ -73,15 +75,20 @@ pub(crate) fn build(scenario: &Scenario) -> Result<Network, Error> {
 async fn populate(handle: Handle, scenario: &Scenario, index: usize, emulator: &Namespace) -> io::Result<()> {
     let Some((name, node)) = scenario.nodes.get_index(index) else { return Ok(()) };
     let own = address(index).ok_or_else(too_many)?;
+    let tcp = tcp_of(scenario, name).unwrap_or(&node.tcp);
     let loopback = device::index("lo")?;
     handle.link().set(LinkUnspec::new_with_index(loopback).up().build()).execute().await.map_err(io_error)?;
     handle.address().add(loopback, own.into(), 32).execute().await.map_err(io_error)?;
     for (number, (link_name, link)) in scenario.links.iter().enumerate() {
         let Some(end) = link.ends.iter().position(|end| end == name) else { continue };
         let (outer, inner) = (device_name(link_name, number), emulator_device(number, end));
-        add_link(&handle, &outer, link, node.tcp.gso_max_size(), &inner, emulator).await?;
+        add_link(&handle, &outer, link, tcp.gso_max_size(), &inner, emulator).await?;
     }
     for (other, destination) in scenario.nodes.keys().enumerate().filter(|(other, _)| *other != index) {
+        // A tunnel brings its routes.
+        if scenario.tunnel_from(name, destination).is_some() {
+            continue;
+        }
         let Some(hop) = scenario.path(name, destination).and_then(|path| path.first().copied()) else { continue };
         let number = scenario.links.get_index_of(hop.name).unwrap_or_default();
         let mut route = RouteMessageBuilder::<Ipv4Addr>::new()
@@ -90,7 +97,7 @@ async fn populate(handle: Handle, scenario: &Scenario, index: usize, emulator: &
             .scope(RouteScope::Link)
             .pref_source(own)
             .build();
-        route.attributes.push(RouteAttribute::Metrics(metrics(&node.tcp)));
+        route.attributes.push(RouteAttribute::Metrics(metrics(tcp)));
         handle.route().add(route).execute().await.map_err(io_error)?;
     }
     Ok(())

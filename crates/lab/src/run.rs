@@ -7,6 +7,7 @@ use ekiden_scenario::Scenario;
 
 use crate::congestion::Tracer;
 use crate::flow::{self, Progress};
+use crate::pings::Pings;
 use crate::{Error, Lab, probe};
 
 /// Probes of each path before the flows start.
@@ -23,7 +24,7 @@ pub struct Origin {
 
 impl Lab {
     /// Measures the idle paths of the scenario's flows, runs the flows, and returns what came out, whether they
-    /// succeeded or not: see [`verdict`]. Flows through proxies need [`Lab::start_proxies`] before.
+    /// succeeded or not: see [`verdict`]. Flows through proxies and tunnels need [`Lab::start_nodes`] before.
     ///
     /// What is sampled goes to `series`; the record does not say where.
     ///
@@ -43,17 +44,20 @@ impl Lab {
         let manifest = manifest(&self.scenario, origin);
         let origin_us = monotonic_ns() / 1000;
         let tracer = Tracer::start(self)?;
+        let pings = Pings::start(self)?;
         let before = Times::now();
         let outcomes = flow::run_all(self, series, progress)?;
         let times = Times::now().zip(before).map(|(now, before)| now.since(&before));
+        let pings = pings.finish()?;
         let congestion = tracer.map(|tracer| tracer.finish(origin_us));
         Ok(Record {
             format: FORMAT,
             manifest,
             flows: outcomes.flows,
             paths,
+            pings,
             links: self.link_counters(),
-            tunnels: Vec::new(),
+            tunnels: self.tunnel_directions()?,
             stolen_percent: times.map(|times| times.stolen_percent()),
             series: None,
             events: outcomes.events,

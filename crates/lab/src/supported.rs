@@ -1,9 +1,10 @@
 //! Which scenarios a lab can build.
 
 use ekiden_relay_proto::leg::MAX_CHAIN;
-use ekiden_scenario::{Discipline, Link, Profile, Scenario};
+use ekiden_scenario::{Discipline, Flow, Link, NodeKind, Profile, Scenario, Tunnel};
 
 use crate::congestion::is_own;
+use crate::tunnels::all_tcp;
 use crate::{Error, tcp};
 
 /// The largest MTU that the emulator supports.
@@ -40,8 +41,8 @@ pub fn check_supported(scenario: &Scenario) -> Result<(), Error> {
     if let Some((name, _)) = scenario.flows.iter().find(|(_, flow)| flow.file.is_some()) {
         return only_simulated(format!("flow.{name}.file"), "leave it out");
     }
-    if let Some(name) = scenario.tunnels.keys().next() {
-        return only_simulated(format!("tunnel.{name}"), "leave the tunnel out");
+    for (name, tunnel) in &scenario.tunnels {
+        check_tunnel(scenario, name, tunnel)?;
     }
     if let Some((name, _)) = scenario.gateways.iter().find(|(_, gateway)| gateway.enabled) {
         return only_simulated(format!("gateway.{name}"), format!("set gateway.{name}.enabled = false"));
@@ -59,8 +60,8 @@ pub fn check_supported(scenario: &Scenario) -> Result<(), Error> {
 pub fn check_congestion_controls(scenario: &Scenario) -> Result<(), Error> {
     let available = tcp::available();
     let lacks = |name: &str| is_own(name).is_none() && !available.iter().any(|available| available == name);
-    match scenario.nodes.iter().find(|(_, node)| lacks(&node.tcp.congestion)) {
-        Some((name, node)) => Err(tcp::no_congestion(name, &node.tcp, &available)),
+    match all_tcp(scenario).find(|(_, tcp)| lacks(&tcp.congestion)) {
+        Some((name, tcp)) => Err(tcp::no_congestion(name, tcp, &available)),
         None => Ok(()),
     }
 }
@@ -76,6 +77,35 @@ fn chains(scenario: &Scenario) -> Result<(), Error> {
         Some((name, _)) => only_simulated(format!("flow.{name}.via"), instead(MAX_CHAIN + 1)),
         None => Ok(()),
     }
+}
+
+/// In the lab a tunnel's end is a node of its own: all that it sends beyond the other end goes through the tunnel, and its TCP is
+/// the tunnel's.
+fn check_tunnel(scenario: &Scenario, name: &str, tunnel: &Tunnel) -> Result<(), Error> {
+    let key = |key: &str| format!("tunnel.{name}.{key}");
+    for end in &tunnel.ends {
+        let is_used = |flow: &Flow| flow.from == *end || flow.to == *end;
+        if scenario.nodes.get(end).is_some_and(|node| node.kind != NodeKind::Router) {
+            return only_simulated(key("ends"), format!("make '{end}' a router"));
+        }
+        if let Some((flow, _)) = scenario.flows.iter().find(|(_, flow)| is_used(flow)) {
+            return only_simulated(key("ends"), format!("let flow '{flow}' begin and end at other nodes than '{end}'"));
+        }
+        let others = scenario.tunnels.values().filter(|other| other.ends.contains(end));
+        if others.into_iter().any(|other| other.tcp != tunnel.tcp) {
+            return only_simulated(key("tcp"), format!("give all tunnels at '{end}' the same"));
+        }
+    }
+    if tunnel.tcp.profile != Profile::Linux {
+        return only_simulated(key("tcp.profile"), "whose TCP is the kernel's, set it to \"linux\"");
+    }
+    if tunnel.tcp.rtt_per_window == Some(true) {
+        return only_simulated(key("tcp.rtt_per_window"), "set it to false");
+    }
+    if tunnel.tcp.initial_ssthresh.is_some() {
+        return only_simulated(key("tcp.initial_ssthresh"), "leave it out");
+    }
+    Ok(())
 }
 
 fn check_link(name: &str, link: &Link) -> Result<(), Error> {
@@ -144,12 +174,13 @@ enabled = false
     #[test]
     fn what_the_kernel_can_do_is_accepted() {
         verdict("", &[]).unwrap();
+        verdict(TUNNEL, &["tunnel.t.discipline=fq_codel", "tunnel.t.tcp.sack=false"]).unwrap();
         verdict("", &["tcp.rto_min=50ms", "link.rs.mtu=9000", "tcp.profile=linux"]).unwrap();
     }
 
     #[test]
     fn what_only_the_simulator_can_do_is_refused_with_its_key_and_what_to_do() {
-        let refused: [(&str, &[&str], &str, &str); 11] = [
+        let refused: [(&str, &[&str], &str, &str); 14] = [
             ("", &["tcp.profile=ns2"], "node.a.tcp.profile: ", "set it to \"linux\""),
             ("", &["node.b.tcp.profile=rfc"], "node.b.tcp.profile: ", "set it to \"linux\""),
             ("", &["tcp.rtt_per_window=true"], "node.a.tcp.rtt_per_window: ", "set it to false"),
@@ -158,7 +189,10 @@ enabled = false
             ("", &["link.rs.discipline=codel"], "link.rs.discipline: ", "set it to \"drop_tail\""),
             ("", &["link.rs.loss=1%", "link.rs.loss_burst=4"], "link.rs.loss_burst: ", "set it to 1"),
             ("", &["link.rs.mtu=9001"], "link.rs.mtu: ", "9000 or less"),
-            (TUNNEL, &[], "tunnel.t: ", "leave the tunnel out"),
+            (TUNNEL, &["tunnel.t.tcp.profile=rfc"], "tunnel.t.tcp.profile: ", "set it to \"linux\""),
+            (TUNNEL, &["tunnel.t.tcp.initial_ssthresh=65535B"], "tunnel.t.tcp.initial_ssthresh: ", "leave it out"),
+            (TUNNEL, &["flow.bulk.from=r"], "tunnel.t.ends: ", "begin and end at other nodes than 'r'"),
+            (TUNNEL, &["node.s.kind=proxy"], "tunnel.t.ends: ", "make 's' a router"),
             ("", &["gateway.g.enabled=true"], "gateway.g: ", "set gateway.g.enabled = false"),
             (BACKGROUND, &[], "background.udp: ", "leave the background out"),
         ];

@@ -1,10 +1,13 @@
-//! Controlled delay (RFC 8289): when a packet leaves the queue, whether it is sent or dropped.
+//! Controlled delay (RFC 8289): when a packet leaves the queue, whether it is sent, marked or dropped.
+//!
+//! A packet that can be marked is marked instead of being dropped (section 3; RFC 8290, section 4.2), and counts as a drop from
+//! there on, as in Linux (`codel_dequeue`).
 
 use std::collections::VecDeque;
 
 use ekiden_units::Time;
 
-use crate::LinkPacket;
+use crate::{LinkPacket, Signals};
 
 /// The two times by which CoDel decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,11 +71,11 @@ pub(crate) struct Codel {
     first_above_ns: Option<u64>,
     is_dropping: bool,
     drop_next_ns: u64,
-    /// Drops since dropping began, and this number when it began.
+    /// Drops and marks since dropping began, and this number when it began.
     count: u64,
     last_count: u64,
-    /// Packets dropped in all.
-    dropped: u64,
+    /// In all.
+    signals: Signals,
 }
 
 impl Codel {
@@ -87,13 +90,13 @@ impl Codel {
             drop_next_ns: 0,
             count: 0,
             last_count: 0,
-            dropped: 0,
+            signals: Signals::default(),
         }
     }
 
-    /// Packets dropped so far.
-    pub fn dropped(&self) -> u64 {
-        self.dropped
+    /// What it has done so far.
+    pub fn signals(&self) -> Signals {
+        self.signals
     }
 
     /// The serializer is free at `now_ns`: returns the packet to send next and when it arrived (section 5.5). `others` bytes wait
@@ -103,7 +106,12 @@ impl Codel {
         if self.is_dropping {
             // Many drops can be due at once: the rate of drops follows the clock, not the packets.
             while may_drop && now_ns >= self.drop_next_ns {
-                self.dropped += 1;
+                if self.mark(&mut packet) {
+                    self.count += 1;
+                    self.drop_next_ns = control_law(self.drop_next_ns, self.times.interval, self.count);
+                    break;
+                }
+                self.signals.drops += 1;
                 (packet, may_drop) = self.take(now_ns, queue, others);
                 if may_drop {
                     self.count += 1;
@@ -112,8 +120,10 @@ impl Codel {
             }
             self.is_dropping = may_drop;
         } else if may_drop {
-            self.dropped += 1;
-            (packet, _) = self.take(now_ns, queue, others);
+            if !self.mark(&mut packet) {
+                self.signals.drops += 1;
+                (packet, _) = self.take(now_ns, queue, others);
+            }
             self.is_dropping = true;
             let drops = self.count - self.last_count;
             let is_recent =
@@ -123,6 +133,13 @@ impl Codel {
             self.drop_next_ns = control_law(now_ns, self.times.interval, self.count);
         }
         packet
+    }
+
+    /// Marks a packet that is about to be dropped. Returns whether that is possible: it is sent then.
+    fn mark<P: LinkPacket>(&mut self, packet: &mut Option<(u64, P)>) -> bool {
+        let is_marked = packet.as_mut().is_some_and(|(_, packet)| packet.mark());
+        self.signals.marks += u64::from(is_marked);
+        is_marked
     }
 
     /// So many packets were dropped in overload: dropping goes on at the rate that this calls for.

@@ -2,6 +2,29 @@
 
 use crate::{Fate, Line};
 
+/// What a queue has done to packets so that their senders slow down.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Signals {
+    /// Packets dropped.
+    pub drops: u64,
+    /// Packets marked (ECN, RFC 3168), which are sent on.
+    pub marks: u64,
+}
+
+impl Signals {
+    /// What came on top of `before`.
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self { drops: self.drops - before.drops, marks: self.marks - before.marks }
+    }
+}
+
+impl std::ops::AddAssign for Signals {
+    fn add_assign(&mut self, other: Self) {
+        self.drops += other.drops;
+        self.marks += other.marks;
+    }
+}
+
 /// Counts packets, IP headers included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -11,6 +34,8 @@ pub struct Counts {
     pub bytes: u64,
     /// Packets that the queue dropped.
     pub queue_drops: u64,
+    /// Packets that the queue marked instead of dropping them.
+    pub queue_marks: u64,
     /// Packets lost at random.
     pub random_losses: u64,
     /// The largest packet that was offered.
@@ -37,6 +62,12 @@ impl Counts {
                 self.random_losses += 1;
             }
         }
+    }
+
+    /// The queue has done so.
+    pub(crate) fn signalled(&mut self, signals: Signals) {
+        self.queue_drops += signals.drops;
+        self.queue_marks += signals.marks;
     }
 
     /// A packet is sent that waited for so long.

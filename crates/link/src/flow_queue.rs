@@ -6,7 +6,7 @@ use ekiden_scenario::Queue;
 
 use crate::codel::{Codel, CodelTimes, Fifo};
 use crate::random::word;
-use crate::{LinkPacket, is_within};
+use crate::{LinkPacket, Signals, is_within};
 
 /// How many queues there are (RFC 8290, section 5.2.5). Flows whose hashes agree share one.
 const QUEUES: usize = 1_024;
@@ -99,9 +99,9 @@ impl<P: LinkPacket> FlowQueue<P> {
         self.left(gone, bytes);
     }
 
-    /// The serializer is free at `now_ns`: the packet to send next, and when it arrived (section 4.2). Counts in `dropped` what
-    /// CoDel drops.
-    pub fn pop(&mut self, now_ns: u64, dropped: &mut u64) -> Option<(u64, P)> {
+    /// The serializer is free at `now_ns`: the packet to send next, and when it arrived (section 4.2). Counts in `signals` what
+    /// CoDel drops and marks.
+    pub fn pop(&mut self, now_ns: u64, signals: &mut Signals) -> Option<(u64, P)> {
         loop {
             let is_new = !self.new.is_empty();
             let list = if is_new { &mut self.new } else { &mut self.old };
@@ -112,9 +112,9 @@ impl<P: LinkPacket> FlowQueue<P> {
                 self.old.push_back(number);
                 continue;
             }
-            let (packets, bytes, drops) = (flow.packets.packets(), flow.packets.bytes(), flow.codel.dropped());
+            let (packets, bytes, before) = (flow.packets.packets(), flow.packets.bytes(), flow.codel.signals());
             let head = flow.codel.dequeue(now_ns, &mut flow.packets, self.bytes - bytes);
-            *dropped += flow.codel.dropped() - drops;
+            *signals += flow.codel.signals().since(before);
             let gone = (packets - flow.packets.packets(), bytes - flow.packets.bytes());
             match &head {
                 Some((_, packet)) => {

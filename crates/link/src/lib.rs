@@ -20,7 +20,7 @@ mod serializer;
 mod tunnel_queue;
 
 pub use channel::Channel;
-pub use counts::Counts;
+pub use counts::{Counts, Signals};
 pub use line::{Fate, Line};
 pub use link_packet::LinkPacket;
 pub use queue_length::QueueLength;

@@ -7,4 +7,9 @@ pub trait LinkPacket {
 
     /// A number that all packets of a flow in one direction have.
     fn flow(&self) -> u64;
+
+    /// Marks it as having met congestion (CE of RFC 3168), if its sender understands that. Returns whether it is marked now.
+    fn mark(&mut self) -> bool {
+        false
+    }
 }

@@ -12,7 +12,7 @@ use crate::flow_queue::FlowQueue;
 use crate::loss::Loss;
 use crate::random::derive;
 use crate::serializer::Serializer;
-use crate::{Counts, LinkPacket, QueueLength, has_room};
+use crate::{Counts, LinkPacket, QueueLength, Signals, has_room};
 
 /// A line with CoDel, and the packets on it.
 ///
@@ -65,16 +65,16 @@ impl<P: LinkPacket> Waiting<P> {
         }
     }
 
-    /// The packet to send next and when it arrived. Counts in `dropped` what CoDel drops.
-    fn pop(&mut self, now_ns: u64, dropped: &mut u64) -> Option<(u64, P)> {
+    /// The packet to send next and when it arrived. Counts in `signals` what CoDel drops and marks.
+    fn pop(&mut self, now_ns: u64, signals: &mut Signals) -> Option<(u64, P)> {
         match self {
             Self::Together(codel, packets) => {
-                let before = codel.dropped();
+                let before = codel.signals();
                 let head = codel.dequeue(now_ns, packets, 0);
-                *dropped += codel.dropped() - before;
+                *signals += codel.signals().since(before);
                 head
             }
-            Self::ByFlow(flows) => flows.pop(now_ns, dropped),
+            Self::ByFlow(flows) => flows.pop(now_ns, signals),
         }
     }
 }
@@ -146,7 +146,10 @@ impl<P: LinkPacket> ManagedLine<P> {
 
     /// Sends the next packet. The serializer is free at `now_ns`, and at least one packet waits.
     fn send(&mut self, now_ns: u64) {
-        let Some((arrival_ns, packet)) = self.waiting.pop(now_ns, &mut self.counts.queue_drops) else { return };
+        let mut signals = Signals::default();
+        let next = self.waiting.pop(now_ns, &mut signals);
+        self.counts.signalled(signals);
+        let Some((arrival_ns, packet)) = next else { return };
         self.counts.sent(now_ns.saturating_sub(arrival_ns));
         let due_ns = self.serializer.send(packet.bytes());
         // A packet is lost after it was sent: it takes its time in the serializer.

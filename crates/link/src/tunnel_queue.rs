@@ -6,7 +6,7 @@ use ekiden_scenario::{Pull, Queue};
 
 use crate::codel::CodelTimes;
 use crate::flow_queue::FlowQueue;
-use crate::{LinkPacket, QueueLength, has_room};
+use crate::{LinkPacket, QueueLength, Signals, has_room};
 
 /// The queue at one end of one connection.
 #[derive(Debug, Clone)]
@@ -57,13 +57,13 @@ impl<P: LinkPacket> TunnelQueue<P> {
         }
     }
 
-    /// The next packet. Counts in `dropped` what CoDel drops.
-    pub fn pop(&mut self, now_ns: u64, dropped: &mut u64) -> Option<P> {
+    /// The next packet. Counts in `signals` what CoDel drops and marks.
+    pub fn pop(&mut self, now_ns: u64, signals: &mut Signals) -> Option<P> {
         match &mut self.waiting {
             Waiting::DropTail { packets, bytes } => {
                 packets.pop_front().inspect(|packet| *bytes -= u64::from(packet.bytes()))
             }
-            Waiting::ByFlow(flows) => flows.pop(now_ns, dropped).map(|(_, packet)| packet),
+            Waiting::ByFlow(flows) => flows.pop(now_ns, signals).map(|(_, packet)| packet),
         }
     }
 

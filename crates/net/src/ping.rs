@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use nix::sys::socket::sockopt::ReceiveTimestampns;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrIn, recvmsg, setsockopt};
 use nix::sys::time::TimeVal;
@@ -43,27 +44,41 @@ impl Pinger {
     /// # Errors
     /// The kernel's, when the request could not be sent.
     pub fn probe(&mut self) -> io::Result<Option<u64>> {
-        self.sequence = self.sequence.wrapping_add(1);
         let sent_ns = realtime_ns();
-        self.socket.send(&echo_request(self.identifier, self.sequence))?;
+        let sequence = self.send()?;
         while realtime_ns().saturating_sub(sent_ns) < self.timeout.as_nanos() as u64 {
-            match self.receive() {
-                Ok(Some(arrival_ns)) => return Ok(Some(arrival_ns.saturating_sub(sent_ns))),
-                Ok(None) => {}
-                Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-                Err(error) => return Err(error),
+            if let Some((_, arrival_ns)) = self.receive()?.filter(|(answered, _)| *answered == sequence) {
+                return Ok(Some(arrival_ns.saturating_sub(sent_ns)));
             }
         }
         Ok(None)
     }
 
-    /// Takes one packet: the time of its arrival if it is the awaited answer.
-    fn receive(&self) -> io::Result<Option<u64>> {
+    /// Sends one echo request and returns its number.
+    ///
+    /// # Errors
+    /// The kernel's, when the request could not be sent.
+    pub fn send(&mut self) -> io::Result<u16> {
+        self.sequence = self.sequence.wrapping_add(1);
+        self.socket.send(&echo_request(self.identifier, self.sequence))?;
+        Ok(self.sequence)
+    }
+
+    /// Takes one packet, for which it waits as long as the timeout: if it is an answer, the request's number and when it arrived,
+    /// in nanoseconds since 1970.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn receive(&self) -> io::Result<Option<(u16, u64)>> {
         let mut packet = [0; 128];
         let mut control = nix::cmsg_space!(nix::sys::time::TimeSpec, TimeVal);
         let mut vectors = [IoSliceMut::new(&mut packet)];
-        let message =
-            recvmsg::<SockaddrIn>(self.socket.as_raw_fd(), &mut vectors, Some(&mut control), MsgFlags::empty())?;
+        let received =
+            recvmsg::<SockaddrIn>(self.socket.as_raw_fd(), &mut vectors, Some(&mut control), MsgFlags::empty());
+        let message = match received {
+            Err(Errno::EAGAIN | Errno::EINTR) => return Ok(None),
+            received => received?,
+        };
         let stamp = message.cmsgs()?.find_map(|message| match message {
             ControlMessageOwned::ScmTimestampns(time) => {
                 Some((time.tv_sec() as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec() as u64))
@@ -72,16 +87,15 @@ impl Pinger {
         });
         let length = message.bytes;
         let arrival_ns = stamp.unwrap_or_else(realtime_ns);
-        Ok(self.is_answer(&packet[..length]).then_some(arrival_ns))
+        Ok(self.answered(&packet[..length]).map(|sequence| (sequence, arrival_ns)))
     }
 
-    /// Whether an IPv4 packet is the echo reply to the last request.
-    fn is_answer(&self, packet: &[u8]) -> bool {
-        let Some(header) = packet.first().map(|first| usize::from(first & 0xf) * 4) else { return false };
-        let Some(icmp) = packet.get(header..header + 8) else { return false };
+    /// The number of the request to which an IPv4 packet is the reply.
+    fn answered(&self, packet: &[u8]) -> Option<u16> {
+        let header = packet.first().map(|first| usize::from(first & 0xf) * 4)?;
+        let icmp = packet.get(header..header + 8)?;
         let [i0, i1] = self.identifier.to_be_bytes();
-        let [s0, s1] = self.sequence.to_be_bytes();
-        icmp[0] == 0 && icmp[4..8] == [i0, i1, s0, s1]
+        (icmp[0] == 0 && icmp[4..6] == [i0, i1]).then(|| u16::from_be_bytes([icmp[6], icmp[7]]))
     }
 }
 

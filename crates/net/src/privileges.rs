@@ -1,9 +1,12 @@
 //! The capabilities of a process (capabilities(7)).
 
 use std::io;
+use std::os::fd::AsFd;
 
 use caps::{CapSet, CapsHashSet, errors::CapsError};
 use nix::sys::prctl::set_no_new_privs;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+use nix::unistd::geteuid;
 
 pub use caps::Capability;
 
@@ -46,6 +49,15 @@ pub fn lend<T>(capability: Capability, start: impl FnOnce() -> T) -> T {
         }
     }
     done
+}
+
+/// The user of the process at the other end of a Unix socket, if it is neither root nor this process's own.
+///
+/// # Errors
+/// If it is no Unix socket.
+pub fn peer_user(socket: &impl AsFd) -> io::Result<Option<u32>> {
+    let user = getsockopt(socket, PeerCredentials)?.uid();
+    Ok(Some(user).filter(|user| *user != 0 && *user != geteuid().as_raw()))
 }
 
 #[cfg(test)]

@@ -343,6 +343,17 @@ pub fn has_unsent(socket: &impl AsFd) -> bool {
     asked == 0 && unsent > 0
 }
 
+/// The congestion control that a connection has.
+///
+/// # Errors
+/// If it is not a TCP socket.
+pub fn congestion(socket: &impl AsFd) -> io::Result<String> {
+    let name = SockRef::from(socket).tcp_congestion()?;
+    // The kernel fills what is left with zeros.
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
+}
+
 /// Raises this process's limit of open files to the most it may have, and returns it.
 pub fn raise_open_files() -> io::Result<u64> {
     use nix::sys::resource::{Resource, getrlimit, setrlimit};

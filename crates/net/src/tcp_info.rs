@@ -36,6 +36,10 @@ pub struct TcpInfo {
     pub window_limited_us: u64,
     /// Microseconds in which the sender's own buffer held it back.
     pub buffer_limited_us: u64,
+    /// Milliseconds since an acknowledgement came.
+    pub last_ack_ms: u32,
+    /// Retransmission timeouts, in all (Linux 6.7 and later).
+    pub timeouts: u32,
     /// Whether this side has sent a FIN that is not acknowledged yet (FIN_WAIT1, CLOSING, LAST_ACK).
     pub is_ending: bool,
 }
@@ -79,6 +83,8 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         options: Options::from_bits(raw.state_and_flags[OPTIONS_AT]),
         window_limited_us: raw.rwnd_limited,
         buffer_limited_us: raw.sndbuf_limited,
+        last_ack_ms: raw.last_ack_recv,
+        timeouts: raw.total_rto.into(),
         // As numbered in linux/tcp_states.h.
         is_ending: matches!(raw.state_and_flags[0], 4 | 9 | 11),
     })
@@ -145,4 +151,8 @@ struct Raw {
     reord_seen: u32,
     rcv_ooopack: u32,
     snd_wnd: u32,
+    rcv_wnd: u32,
+    rehash: u32,
+    total_rto: u16,
+    total_rto_recoveries: u16,
 }

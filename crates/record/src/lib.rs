@@ -41,6 +41,9 @@ pub struct Record {
     pub flows: Vec<Flow>,
     /// Round-trip times of the idle network.
     pub paths: Vec<PathDelay>,
+    /// Round-trip times of the scenario's pings while the flows ran; absent without pings.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pings: Vec<Ping>,
     /// Counters of each direction of each link.
     pub links: Vec<LinkDirection>,
     /// Counters of each direction of each connection of each tunnel; absent without tunnels.
@@ -152,6 +155,42 @@ pub struct PathDelay {
     pub max_us: Option<f64>,
 }
 
+/// Round-trip times of small packets while the flows ran.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Ping {
+    /// Its name in the scenario.
+    pub name: String,
+    /// Packets that were answered, or not within five seconds. One that was just under way at the end does not count.
+    pub sent: u64,
+    /// Those without an answer.
+    pub lost: u64,
+    /// Median of the answered; absent if none was.
+    pub p50_us: Option<f64>,
+    /// 99th percentile of the answered, by the nearest rank.
+    pub p99_us: Option<f64>,
+    /// Largest of the answered.
+    pub max_us: Option<f64>,
+}
+
+impl Ping {
+    /// How long a packet may be under way.
+    pub const LATE_US: u64 = 5_000_000;
+
+    /// From the round-trip times of the answered, in any order, and the number of those that were lost.
+    pub fn new(name: &str, mut times_us: Vec<f64>, lost: u64) -> Self {
+        times_us.sort_by(f64::total_cmp);
+        let at = |percent: usize| times_us.get((times_us.len() * percent).div_ceil(100).saturating_sub(1)).copied();
+        Self {
+            name: name.into(),
+            sent: times_us.len() as u64 + lost,
+            lost,
+            p50_us: at(50),
+            p99_us: at(99),
+            max_us: times_us.last().copied(),
+        }
+    }
+}
+
 /// What one direction of a link did during the run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LinkDirection {
@@ -167,6 +206,9 @@ pub struct LinkDirection {
     pub bytes: u64,
     /// Packets that the queue dropped: because it was full, or by its discipline.
     pub queue_drops: u64,
+    /// Packets that the queue's discipline marked (ECN) instead of dropping them.
+    #[serde(default)]
+    pub queue_marks: u64,
     /// Packets lost at random, as the scenario asks.
     pub random_losses: u64,
     /// Packets that the emulation itself lost. Anything but 0 makes the run invalid.
@@ -198,8 +240,11 @@ pub struct TunnelDirection {
     pub packets: u64,
     /// Their bytes, without what the tunnel adds.
     pub bytes: u64,
-    /// Packets for which the queue had no room.
+    /// Packets that the queue dropped: because it was full, or by its discipline.
     pub queue_drops: u64,
+    /// Packets that the queue's discipline marked (ECN) instead of dropping them.
+    #[serde(default)]
+    pub queue_marks: u64,
     /// Packets lost because the connection failed.
     pub broken_losses: u64,
     /// The most that waited for the connection's send buffer at once, in bytes.

@@ -2,7 +2,7 @@
 
 use ekiden_record::{
     Congestion, CongestionEvent, CongestionEventKind, Disturbance, Error, Event, FORMAT, Flow, Lateness, LinkDirection,
-    Manifest, Outcome, PathDelay, Record, SeriesFile, SeriesFiles, TunnelDirection,
+    Manifest, Outcome, PathDelay, Ping, Record, SeriesFile, SeriesFiles, TunnelDirection,
 };
 
 fn record() -> Record {
@@ -30,6 +30,7 @@ fn record() -> Record {
             p99_us: Some(50_100.0),
             max_us: None,
         }],
+        pings: vec![Ping::new("terminal", vec![3_000.0, 1_000.0, 2_000.0], 1)],
         links: vec![LinkDirection {
             link: "sea".into(),
             from: "client".into(),
@@ -37,6 +38,7 @@ fn record() -> Record {
             packets: 1,
             bytes: 1500,
             queue_drops: 2,
+            queue_marks: 1,
             random_losses: 3,
             overruns: 0,
             largest_packet_bytes: 1500,
@@ -53,6 +55,7 @@ fn record() -> Record {
             packets: 1,
             bytes: 1500,
             queue_drops: 2,
+            queue_marks: 1,
             broken_losses: 3,
             queue_max_bytes: 4,
             queue_max_packets: 5,

@@ -36,7 +36,7 @@ pub use profile::Profile;
 pub use queue::{Discipline, Queue};
 pub use route::Hop;
 pub use sweep::{Point, Setting, Sweep};
-pub use traffic::{Amount, Background, Flow, FlowEnd, OnOff};
+pub use traffic::{Amount, Background, Flow, FlowEnd, OnOff, Ping};
 
 /// A network, and what is sent over it, with every default resolved and every copy of a node made.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -68,6 +68,9 @@ pub struct Scenario {
     /// Background by name, in the order of the file.
     #[serde(rename = "background", skip_serializing_if = "IndexMap::is_empty")]
     pub background: IndexMap<String, Background>,
+    /// Pings by name, in the order of the file.
+    #[serde(rename = "ping", skip_serializing_if = "IndexMap::is_empty")]
+    pub pings: IndexMap<String, Ping>,
 }
 
 impl Scenario {
@@ -128,6 +131,17 @@ impl Scenario {
     /// file. Passes only routers and proxies on the way. Empty if `from` is `to`; `None` if there is no way.
     pub fn path(&self, from: &str, to: &str) -> Option<Vec<Hop<'_>>> {
         route::path(self, from, to)
+    }
+
+    /// Which tunnel takes packets that the node `at` forwards to `to`, by its number, and the end at which they enter: the first
+    /// of the file with one end there and the other end on the way. What goes to the other end itself stays outside.
+    pub fn tunnel_from(&self, at: &str, to: &str) -> Option<(usize, usize)> {
+        let leads_over =
+            |over: &str| over != to && self.path(at, to).is_some_and(|path| path.iter().any(|hop| hop.to == over));
+        self.tunnels.values().enumerate().find_map(|(number, tunnel)| {
+            let end = tunnel.ends.iter().position(|end| end == at)?;
+            leads_over(&tunnel.ends[1 - end]).then_some((number, end))
+        })
     }
 
     /// Base round-trip time between two nodes over [`Scenario::path`]: the propagation delays there and back,

@@ -75,6 +75,8 @@ pub(crate) struct RawScenario {
     pub gateway: Named<RawGateway>,
     #[serde(default)]
     pub background: Named<RawBackground>,
+    #[serde(default)]
+    pub ping: Named<RawPing>,
 }
 
 #[derive(Deserialize, Clone)]
@@ -171,4 +173,13 @@ pub(crate) struct RawBackground {
     pub duration: Option<Spanned<Time>>,
     pub on: Option<Spanned<Time>>,
     pub off: Option<Spanned<Time>>,
+}
+
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawPing {
+    pub from: Spanned<String>,
+    pub to: Spanned<String>,
+    pub interval: Option<Spanned<Time>>,
+    pub start: Option<Spanned<Time>>,
 }

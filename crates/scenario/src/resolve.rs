@@ -7,6 +7,7 @@ mod checker;
 mod congestion;
 mod copies;
 mod gateway;
+mod ping;
 mod tunnel;
 
 use std::ops::RangeInclusive;
@@ -85,12 +86,14 @@ pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
         tunnels: IndexMap::new(),
         gateways: IndexMap::new(),
         background: IndexMap::new(),
+        pings: IndexMap::new(),
     };
     checker.topology(&scenario, &raw.node, &raw.flow)?;
     // What follows asks for paths.
     scenario.tunnels = checker.tunnels(&raw.tunnel, &raw.node, &scenario)?;
     scenario.gateways = checker.gateways(&raw.gateway, &raw.node, &scenario)?;
     scenario.background = checker.background(&raw.background, &raw.node, &scenario)?;
+    scenario.pings = checker.pings(&raw.ping, &raw.node, &scenario)?;
     Ok(scenario)
 }
 

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use crate::{Error, Scenario, resolve};
 
 /// The tables of the file that hold named tables.
-const KINDS: [&str; 6] = ["node", "link", "flow", "tunnel", "gateway", "background"];
+const KINDS: [&str; 7] = ["node", "link", "flow", "tunnel", "gateway", "background", "ping"];
 const POINTS_MOST: usize = 1000;
 /// Longer file stems are cut. With the scenario's name, the repetition and `.json` a file name may have 255 bytes.
 const STEM_MOST: usize = 180;

@@ -79,6 +79,19 @@ pub struct Background {
     pub on_off: Option<OnOff>,
 }
 
+/// Small packets that the receiver sends back, to see what others feel while the flows run.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Ping {
+    /// Who sends them.
+    pub from: String,
+    /// Who answers.
+    pub to: String,
+    /// From one to the next.
+    pub interval: Time,
+    /// When the first leaves, counted from the start of the run.
+    pub start: Time,
+}
+
 /// Alternating times of sending and silence, each exponentially distributed. It begins with sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct OnOff {

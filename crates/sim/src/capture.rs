@@ -14,6 +14,8 @@ use crate::packet::{Body, IP_HEADER, Packet};
 const DISCARD: u16 = 9;
 /// The port that the first source of background sends from; the others follow.
 const BACKGROUND: u16 = 50_000;
+/// The port that pings go to: echo (RFC 862).
+const ECHO: u16 = 7;
 const UDP_HEADER: u32 = 8;
 
 /// What receives a file.
@@ -32,6 +34,8 @@ pub struct Capture {
     segments: Vec<[Ipv4Addr; 2]>,
     /// The addresses between which a datagram goes, by its source.
     datagrams: Vec<[Ipv4Addr; 2]>,
+    /// The addresses of who sends a ping and who answers, by its number.
+    pings: Vec<[Ipv4Addr; 2]>,
     failure: Option<io::Error>,
 }
 
@@ -53,6 +57,7 @@ impl Capture {
         let of = |node: &str| scenario.nodes.get_index_of(node).unwrap_or_default();
         let ends = scenario.background.values().map(|source| [of(&source.from), of(&source.to)].map(address_of));
         capture.datagrams = ends.collect();
+        capture.pings = scenario.pings.values().map(|ping| [of(&ping.from), of(&ping.to)].map(address_of)).collect();
         Ok(capture)
     }
 
@@ -93,6 +98,17 @@ impl Capture {
             Body::Segment(segment) => {
                 let [source, destination] = self.segments[packet.socket as usize].map(Into::into);
                 file.write(now, &Headers { source, destination, segment })
+            }
+            // As UDP to the port of the echo service (RFC 862).
+            Body::Echo { ping, is_reply, .. } => {
+                let [from, to] = self.pings[ping as usize];
+                let ends =
+                    [SocketAddr::from((from, BACKGROUND.wrapping_sub(1 + ping as u16))), SocketAddr::from((to, ECHO))];
+                let [source, destination] = if is_reply { [ends[1], ends[0]] } else { ends };
+                file.write_datagram(
+                    now,
+                    &Datagram { source, destination, payload: packet.bytes - IP_HEADER - UDP_HEADER },
+                )
             }
             Body::Datagram { source } => {
                 let [from, to] = self.datagrams[source as usize];

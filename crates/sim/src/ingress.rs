@@ -1,6 +1,6 @@
 //! What waits at an end of a simulated tunnel's connection, and when it is written.
 
-use ekiden_link::{QueueLength, TunnelQueue};
+use ekiden_link::{QueueLength, Signals, TunnelQueue};
 use ekiden_scenario::Tunnel;
 use ekiden_units::Time;
 
@@ -35,8 +35,8 @@ impl Ingress {
         self.queue.push(now.0, packet)
     }
 
-    /// The next packet to write, with `extra` bytes before it. Counts in `dropped` what CoDel drops.
-    pub fn pop(&mut self, now: Time, sending: Sending, extra: u64, dropped: &mut u64) -> Option<Packet> {
+    /// The next packet to write, with `extra` bytes before it. Counts in `signals` what CoDel drops and marks.
+    pub fn pop(&mut self, now: Time, sending: Sending, extra: u64, signals: &mut Signals) -> Option<Packet> {
         let may_write = match self.unsent {
             Some(most) => sending.unsent < most && sending.room > 0,
             // A packet larger than the whole buffer is written in parts.
@@ -45,7 +45,7 @@ impl Ingress {
                 sending.room >= bytes.min(sending.buffer)
             }
         };
-        if may_write { self.queue.pop(now.0, dropped) } else { None }
+        if may_write { self.queue.pop(now.0, signals) } else { None }
     }
 
     /// Whether packets leave it only when those before them have been sent.

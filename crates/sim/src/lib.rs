@@ -26,6 +26,7 @@ mod ingress;
 mod network;
 mod options;
 mod packet;
+mod pings;
 mod queues;
 mod recorder;
 mod simulation;

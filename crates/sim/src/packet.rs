@@ -27,6 +27,12 @@ pub(crate) enum Body {
     Datagram {
         source: u32,
     },
+    /// The packet of this number of a ping, or the answer to it.
+    Echo {
+        ping: u32,
+        number: u32,
+        is_reply: bool,
+    },
 }
 
 const _: () = assert!(size_of::<Body>() == size_of::<Segment>());
@@ -40,6 +46,7 @@ impl LinkPacket for Packet {
         match self.body {
             Body::Segment(_) => self.socket.into(),
             Body::Datagram { source } => 1 << 32 | u64::from(source),
+            Body::Echo { ping, is_reply, .. } => 2 << 32 | u64::from(ping) << 1 | u64::from(is_reply),
         }
     }
 }

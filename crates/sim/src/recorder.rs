@@ -1,6 +1,6 @@
 //! Events of a run, what its queues were, and the record made of it.
 
-use ekiden_record::{Event as Noted, FORMAT, Flow, LinkDirection, Manifest, PathDelay, Record, TunnelDirection};
+use ekiden_record::{Event as Noted, FORMAT, Flow, LinkDirection, Manifest, PathDelay, Ping, Record, TunnelDirection};
 use ekiden_scenario::Scenario;
 
 use crate::options::Options;
@@ -17,6 +17,7 @@ pub(crate) struct Reports {
     pub flows: Vec<Flow>,
     pub links: Vec<LinkDirection>,
     pub tunnels: Vec<TunnelDirection>,
+    pub pings: Vec<Ping>,
 }
 
 impl Recorder {
@@ -26,7 +27,7 @@ impl Recorder {
 
     /// The record of the run, which is over.
     pub fn record(mut self, scenario: &Scenario, options: &Options, reports: Reports) -> Record {
-        let Reports { flows, links, tunnels } = reports;
+        let Reports { flows, links, tunnels, pings } = reports;
         self.events.sort_by_key(|event| event.at_us);
         Record {
             format: FORMAT,
@@ -43,6 +44,7 @@ impl Recorder {
             },
             flows,
             paths: paths(scenario),
+            pings,
             links,
             tunnels,
             stolen_percent: None,

@@ -11,6 +11,7 @@ use crate::gateway::Gateways;
 use crate::network::{Delivery, Network};
 use crate::options::{Options, Progress};
 use crate::packet::{Body, Packet};
+use crate::pings::{self, Pings};
 use crate::recorder::{Recorder, Reports};
 use crate::sockets::{Effect, Sockets};
 use crate::tunnel::{Broken, Tunnels};
@@ -28,6 +29,7 @@ pub(crate) struct Simulation<'a> {
     tunnels: Tunnels<'a>,
     gateways: Gateways,
     background: Sources,
+    pings: Pings<'a>,
     network: Network,
     capture: Option<&'a mut Capture>,
     series: &'a mut dyn Series,
@@ -45,8 +47,9 @@ impl<'a> Simulation<'a> {
         let tunnels = Tunnels::new(scenario, &mut sockets);
         let flows = Flows::new(scenario, &mut sockets);
         let background = Sources::new(scenario);
+        let pings = Pings::new(scenario);
         let mut events = Events::default();
-        for (at, event) in tunnels.timers().chain(flows.timers()).chain(background.timers()) {
+        for (at, event) in tunnels.timers().chain(flows.timers()).chain(background.timers()).chain(pings.timers()) {
             events.plan(at, event);
         }
         events.plan(options.resolution, Event::Sample);
@@ -62,6 +65,7 @@ impl<'a> Simulation<'a> {
             flows,
             tunnels,
             background,
+            pings,
             network: Network::new(scenario),
             capture,
             series,
@@ -96,6 +100,11 @@ impl<'a> Simulation<'a> {
                     self.events.plan(at, event);
                 }
                 // A node that is a tunnel's end has its own datagrams carried too.
+                self.forward(from, packet);
+            }
+            Event::Ping(ping) => {
+                let pings::Sent { from, packet, next } = self.pings.send(ping);
+                self.events.plan(next, event);
                 self.forward(from, packet);
             }
             Event::Alarm(socket) => self.sockets.alarm(now, socket),
@@ -148,6 +157,11 @@ impl<'a> Simulation<'a> {
         match &packet.body {
             Body::Segment(segment) if at == packet.to => self.sockets.receive(now, packet.socket, segment),
             Body::Datagram { .. } if at == packet.to => {}
+            Body::Echo { ping, number, is_reply } if at == packet.to => {
+                if let Some(answer) = self.pings.receive(now, *ping, *number, *is_reply) {
+                    self.forward(at, answer);
+                }
+            }
             _ => self.forward(at, packet),
         }
     }
@@ -257,6 +271,7 @@ impl<'a> Simulation<'a> {
             flows: self.flows.report(&self.sockets),
             links: self.network.report(self.scenario),
             tunnels: self.tunnels.report(&self.sockets),
+            pings: self.pings.report(self.events.now()),
         };
         self.recorder.record(self.scenario, self.options, reports)
     }

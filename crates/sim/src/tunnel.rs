@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use ekiden_link::{QueueLength, random};
+use ekiden_link::{QueueLength, Signals, random};
 use ekiden_record::{Event as Noted, TunnelDirection};
 use ekiden_scenario::Scenario;
 use ekiden_tcp::Connection;
@@ -69,7 +69,7 @@ struct Pipe {
 struct Counts {
     packets: u64,
     bytes: u64,
-    queue_drops: u64,
+    signals: Signals,
     broken_losses: u64,
     queue_max_bytes: u64,
     queue_max_packets: u64,
@@ -170,7 +170,7 @@ impl<'a> Tunnels<'a> {
 
     /// What waits at either end of every connection, and what its queue has dropped, in the order of the scenario.
     pub fn queues(&self) -> impl Iterator<Item = (QueueLength, u64)> {
-        self.all().flat_map(|(_, _, inner)| &inner.pipes).map(|pipe| (pipe.waiting.length(), pipe.counts.queue_drops))
+        self.all().flat_map(|(_, _, inner)| &inner.pipes).map(|pipe| (pipe.waiting.length(), pipe.counts.signals.drops))
     }
 
     /// What every direction of every connection has done, in the order of the scenario.
@@ -186,7 +186,8 @@ impl<'a> Tunnels<'a> {
                 to: tunnel.ends[1 - end].clone(),
                 packets: counts.packets,
                 bytes: counts.bytes,
-                queue_drops: counts.queue_drops,
+                queue_drops: counts.signals.drops,
+                queue_marks: counts.signals.marks,
                 broken_losses: counts.broken_losses,
                 queue_max_bytes: counts.queue_max_bytes,
                 queue_max_packets: counts.queue_max_packets,
@@ -228,7 +229,7 @@ impl Pipe {
         if self.is_broken {
             self.counts.broken_losses += 1;
         } else {
-            self.counts.queue_drops += self.waiting.push(now, packet);
+            self.counts.signals.drops += self.waiting.push(now, packet);
         }
         self.note_most();
     }
@@ -238,7 +239,7 @@ impl Pipe {
         self.owed -= connection.write(self.owed);
         while self.owed == 0 {
             let sending = Sending { buffer, room: connection.room(), unsent: connection.unsent() };
-            let next = self.waiting.pop(now, sending, LENGTH_BYTES, &mut self.counts.queue_drops);
+            let next = self.waiting.pop(now, sending, LENGTH_BYTES, &mut self.counts.signals);
             let Some(packet) = next else { break };
             let bytes = LENGTH_BYTES + u64::from(packet.bytes);
             self.end += bytes;
@@ -271,17 +272,8 @@ impl Pipe {
     }
 }
 
-/// Which tunnel takes the packets that a node forwards: the first of the file with one end at the node and the other end on
-/// the packet's path. Packets to or from the ends themselves stay outside.
+/// By node, then by the node that a packet goes to.
 fn entries(scenario: &Scenario) -> Vec<Vec<Option<(u32, u8)>>> {
-    let leads_over = |from: &str, over: &str, to: &str| {
-        scenario.path(from, to).is_some_and(|path| path.iter().any(|hop| hop.to == over && over != to))
-    };
-    let entry = |at: &String, to: &String| {
-        scenario.tunnels.values().enumerate().find_map(|(number, tunnel)| {
-            let end = tunnel.ends.iter().position(|end| end == at)?;
-            leads_over(at, &tunnel.ends[1 - end], to).then_some((number as u32, end as u8))
-        })
-    };
+    let entry = |at: &String, to: &String| scenario.tunnel_from(at, to).map(|(number, end)| (number as u32, end as u8));
     scenario.nodes.keys().map(|at| scenario.nodes.keys().map(|to| entry(at, to)).collect()).collect()
 }

@@ -38,6 +38,7 @@ fn leave_with(run: &Run, scenario: &str, series: Option<SeriesFiles>) {
         },
         flows: Vec::new(),
         paths: Vec::new(),
+        pings: Vec::new(),
         links: Vec::new(),
         tunnels: Vec::new(),
         stolen_percent: None,

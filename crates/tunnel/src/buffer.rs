@@ -51,6 +51,11 @@ impl Buffer {
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
+
+    /// Its bytes, to be changed.
+    pub fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.start..self.end]
+    }
 }
 
 impl From<Vec<u8>> for Buffer {

@@ -21,6 +21,16 @@ pub enum Frame<'a> {
     },
 }
 
+impl Frame<'_> {
+    /// The length of the packet.
+    pub fn packet_bytes(&self) -> usize {
+        match self {
+            Self::Plain(packet) => packet.len(),
+            Self::Offloaded { bytes, .. } => bytes.len() - VNET_BYTES,
+        }
+    }
+}
+
 /// The one buffer of a connection. It holds what has arrived until it was taken, and never more.
 #[derive(Debug)]
 pub struct Decoder {

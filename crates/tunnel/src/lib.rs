@@ -9,12 +9,15 @@ mod carry;
 mod config;
 mod decoder;
 mod device;
+mod ecn;
 mod error;
 mod frame;
 mod node;
 mod packet;
 mod queue;
 mod segments;
+pub mod status;
+mod tally;
 mod tun;
 mod vnet;
 

@@ -122,14 +122,17 @@ fn set_word(tcp: &mut [u8], at: usize, value: u16) {
         let before = word(tcp);
         tcp[place] = byte;
         let after = word(tcp);
-        let sum = u16::from_be_bytes([tcp[16], tcp[17]]);
-        // RFC 1624, equation 3: HC' = ~(~HC + ~m + m').
-        let mut new = u32::from(!sum) + u32::from(!before) + u32::from(after);
-        new = (new & 0xffff) + (new >> 16);
-        new = (new & 0xffff) + (new >> 16);
-        let [high, low] = (!(new as u16)).to_be_bytes();
-        (tcp[16], tcp[17]) = (high, low);
+        let sum = mend(u16::from_be_bytes([tcp[16], tcp[17]]), before, after);
+        [tcp[16], tcp[17]] = sum.to_be_bytes();
     }
+}
+
+/// A checksum after one of the words that it covers has changed (RFC 1624, equation 3: HC' = ~(~HC + ~m + m')).
+pub(crate) fn mend(sum: u16, before: u16, after: u16) -> u16 {
+    let mut new = u32::from(!sum) + u32::from(!before) + u32::from(after);
+    new = (new & 0xffff) + (new >> 16);
+    new = (new & 0xffff) + (new >> 16);
+    !(new as u16)
 }
 
 #[cfg(test)]

@@ -2,22 +2,24 @@
 
 use std::cell::{Cell, RefCell};
 
-use ekiden_link::{LinkPacket, TunnelQueue};
+use ekiden_link::{LinkPacket, QueueLength, Signals, TunnelQueue};
 use ekiden_net::clock::monotonic_ns;
 use tokio::sync::Notify;
 
 use crate::buffer::Buffer;
 use crate::config::QueueSettings;
+use crate::ecn;
+use crate::tally::Tally;
 use crate::vnet::VnetHeader;
 
 /// A packet that waits.
 #[derive(Debug)]
 pub struct Packet {
-    /// Its frame, as it is sent.
+    /// Its frame, as it is sent. The packet is the end of it.
     pub frame: Buffer,
     /// The number of its flow.
     pub flow: u64,
-    /// The length of the IP packet.
+    /// The length of the packet.
     pub bytes: usize,
 }
 
@@ -29,13 +31,22 @@ impl LinkPacket for Packet {
     fn flow(&self) -> u64 {
         self.flow
     }
+
+    fn mark(&mut self) -> bool {
+        let frame = self.frame.bytes_mut();
+        let at = frame.len() - self.bytes;
+        ecn::mark(&mut frame[at..])
+    }
 }
 
 /// The packets that wait for one connection, and whoever waits for them.
 pub struct Outgoing {
     waiting: RefCell<TunnelQueue<Packet>>,
     arrived: Notify,
-    dropped: Cell<u64>,
+    signals: Cell<Signals>,
+    taken: Tally,
+    lost: Cell<u64>,
+    longest: Cell<QueueLength>,
     /// The other end takes what has a header of the device.
     takes_super: Cell<bool>,
     /// The longest super-packet that goes whole.
@@ -49,9 +60,12 @@ impl Outgoing {
         Self {
             waiting: RefCell::new(waiting),
             arrived: Notify::new(),
-            dropped: Cell::new(0),
-            takes_super: Cell::new(false),
-            whole_most: Cell::new(0),
+            signals: Cell::default(),
+            taken: Tally::default(),
+            lost: Cell::new(0),
+            longest: Cell::default(),
+            takes_super: Cell::default(),
+            whole_most: Cell::default(),
         }
     }
 
@@ -75,16 +89,18 @@ impl Outgoing {
     /// A packet comes to wait.
     pub fn push(&self, packet: Packet) {
         let dropped = self.waiting.borrow_mut().push(monotonic_ns(), packet);
-        self.dropped.set(self.dropped.get() + dropped);
+        self.add(Signals { drops: dropped, marks: 0 });
+        let (now, most) = (self.length(), self.longest.get());
+        self.longest.set(QueueLength { packets: now.packets.max(most.packets), bytes: now.bytes.max(most.bytes) });
         self.arrived.notify_one();
     }
 
     /// The next packet, if one waits.
     pub fn pop(&self) -> Option<Packet> {
-        let mut dropped = 0;
-        let packet = self.waiting.borrow_mut().pop(monotonic_ns(), &mut dropped);
-        self.dropped.set(self.dropped.get() + dropped);
-        packet
+        let mut signals = Signals::default();
+        let packet = self.waiting.borrow_mut().pop(monotonic_ns(), &mut signals);
+        self.add(signals);
+        packet.inspect(|packet| self.taken.add(packet.bytes))
     }
 
     /// Returns when a packet may have come.
@@ -92,15 +108,46 @@ impl Outgoing {
         self.arrived.notified().await;
     }
 
-    /// All that waits is dropped.
+    /// All that waits is lost, because the connection has broken.
     pub fn clear(&self) {
         let mut waiting = self.waiting.borrow_mut();
-        self.dropped.set(self.dropped.get() + waiting.length().packets);
+        self.lost.set(self.lost.get() + waiting.length().packets);
         waiting.clear();
     }
 
-    /// How many packets were dropped so far.
-    pub fn dropped(&self) -> u64 {
-        self.dropped.get()
+    /// A packet is lost, because there is no connection.
+    pub fn lose(&self) {
+        self.lost.set(self.lost.get() + 1);
+    }
+
+    /// What waits.
+    pub fn length(&self) -> QueueLength {
+        self.waiting.borrow().length()
+    }
+
+    /// The most packets and the most bytes that have waited.
+    pub fn longest(&self) -> QueueLength {
+        self.longest.get()
+    }
+
+    /// The packets that were taken to be sent.
+    pub fn taken(&self) -> &Tally {
+        &self.taken
+    }
+
+    /// How many packets were lost because the connection was not there or broke.
+    pub fn lost(&self) -> u64 {
+        self.lost.get()
+    }
+
+    /// How many packets were dropped and marked so far.
+    pub fn signals(&self) -> Signals {
+        self.signals.get()
+    }
+
+    fn add(&self, more: Signals) {
+        let mut all = self.signals.get();
+        all += more;
+        self.signals.set(all);
     }
 }

@@ -64,7 +64,7 @@ fn single(args: &Args, point: &Point) -> anyhow::Result<()> {
     isolate(Interrupt::Ends)?;
     let mut lab = Lab::build(&scenario)?;
     lab.publish_names()?;
-    lab.start_proxies()?;
+    lab.start_nodes()?;
     let bars = Bars::new(&scenario);
     let command = std::env::args().filter(|argument| !argument.starts_with(ENDS_WITH)).collect();
     let origin = Origin { command, started_unix_ms: sweep::now_unix_ms() };

@@ -2,12 +2,12 @@
 
 use std::slice;
 
-use ekiden_record::{Outcome, Record};
+use ekiden_record::{Outcome, Ping, Record};
 use ekiden_report::summarize;
 
 use crate::out;
 
-/// One line per flow, with a head; then whether the machine has shaped the run.
+/// One line per flow, with a head, and one per ping; then whether the machine has shaped the run.
 pub fn flows(record: &Record) -> String {
     let ms = |us: Option<u64>| us.map_or("-".into(), |us| format!("{:.1}", us as f64 / 1e3));
     let head = ["flow", "Mbit/s", "seconds", "bytes", "sent again", "RTT min ms", "RTT max ms", "outcome"];
@@ -29,9 +29,21 @@ pub fn flows(record: &Record) -> String {
         ]);
     }
     let mut text = out::aligned(&rows);
+    if !record.pings.is_empty() {
+        text += &pings(&record.pings);
+    }
     let summary = summarize(slice::from_ref(record));
     if summary.invalid > 0 {
         text += &format!("disturbed by the machine: {}; run it again when nothing else runs\n", summary.why_invalid());
     }
     text
+}
+
+fn pings(pings: &[Ping]) -> String {
+    let ms = |us: Option<f64>| us.map_or("-".into(), |us| format!("{:.1}", us / 1e3));
+    let mut rows = vec![["ping", "sent", "lost", "median ms", "99 % ms", "largest ms"].map(String::from)];
+    for Ping { name, sent, lost, p50_us, p99_us, max_us } in pings {
+        rows.push([name.clone(), sent.to_string(), lost.to_string(), ms(*p50_us), ms(*p99_us), ms(*max_us)]);
+    }
+    out::aligned(&rows)
 }

@@ -6,13 +6,14 @@ use proptest::prelude::*;
 
 use super::control_law;
 use crate::random::word;
-use crate::{Channel, LinkPacket};
+use crate::{Channel, LinkPacket, Signals};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Packet {
     number: usize,
     arrival: u64,
     bytes: u32,
+    can_be_marked: bool,
 }
 
 impl LinkPacket for Packet {
@@ -23,9 +24,13 @@ impl LinkPacket for Packet {
     fn flow(&self) -> u64 {
         0
     }
+
+    fn mark(&mut self) -> bool {
+        self.can_be_marked
+    }
 }
 
-/// The RFC's pseudocode with its own names, times in nanoseconds, the square root in floating point.
+/// The RFC's pseudocode with its own names, and marking where Linux has it; times in nanoseconds, the square root in floating point.
 #[derive(Default)]
 struct CodelQueue {
     packets: VecDeque<Packet>,
@@ -36,6 +41,7 @@ struct CodelQueue {
     lastcount: u32,
     dropping: bool,
     dropped: Vec<usize>,
+    marked: u64,
 }
 
 const TARGET: u64 = 5_000_000;
@@ -73,6 +79,12 @@ impl CodelQueue {
                 self.dropping = false;
             }
             while now >= self.drop_next && self.dropping {
+                if p.is_some_and(|p| p.can_be_marked) {
+                    self.marked += 1;
+                    self.count += 1;
+                    self.drop_next = law(self.drop_next, self.count);
+                    return p;
+                }
                 self.dropped.extend(p.map(|p| p.number));
                 (p, ok_to_drop) = self.dodequeue(now);
                 if !ok_to_drop {
@@ -83,8 +95,12 @@ impl CodelQueue {
                 }
             }
         } else if ok_to_drop {
-            self.dropped.extend(p.map(|p| p.number));
-            (p, _) = self.dodequeue(now);
+            if p.is_some_and(|p| p.can_be_marked) {
+                self.marked += 1;
+            } else {
+                self.dropped.extend(p.map(|p| p.number));
+                (p, _) = self.dodequeue(now);
+            }
             self.dropping = true;
             let delta = self.count - self.lastcount;
             self.count = 1;
@@ -98,8 +114,8 @@ impl CodelQueue {
     }
 }
 
-/// What comes out and when, and what is dropped, event by event.
-fn reference(link: &Link, arrivals: &[Packet]) -> (Vec<(u64, usize)>, Vec<usize>) {
+/// What comes out and when, what is dropped, and how many packets are marked, event by event.
+fn reference(link: &Link, arrivals: &[Packet]) -> (Vec<(u64, usize)>, Vec<usize>, u64) {
     let mut queue = CodelQueue { mtu: link.mtu.into(), ..CodelQueue::default() };
     let mut out = Vec::new();
     // When the serializer is free, in parts of a nanosecond of which the rate makes one.
@@ -112,7 +128,7 @@ fn reference(link: &Link, arrivals: &[Packet]) -> (Vec<(u64, usize)>, Vec<usize>
         let now = if asks {
             free_ns
         } else {
-            let Some(packet) = arrivals.next() else { return (out, queue.dropped) };
+            let Some(packet) = arrivals.next() else { return (out, queue.dropped, queue.marked) };
             let waiting = queue.packets.len() as u64;
             let room = match link.queue {
                 Queue::Bytes(limit) => queue.bytes() + u64::from(packet.bytes) <= limit.0,
@@ -153,8 +169,8 @@ fn link(rate: u64, delay: u64, queue: Queue) -> Link {
     }
 }
 
-/// Packets in phases of some load (in percent of the rate), after a pause each.
-fn arrivals(rate: u64, phases: &[(u64, u64, u32)], seed: u64) -> Vec<Packet> {
+/// Packets in phases of some load (in percent of the rate), after a pause each. A part of them can be marked.
+fn arrivals(rate: u64, phases: &[(u64, u64, u32)], markable_percent: u64, seed: u64) -> Vec<Packet> {
     let (mut now, mut packets) = (0, Vec::new());
     for (load, pause, count) in phases {
         now += pause;
@@ -163,14 +179,15 @@ fn arrivals(rate: u64, phases: &[(u64, u64, u32)], seed: u64) -> Vec<Packet> {
             let bytes = 40 + (word(seed, number as u64) % 1461) as u32;
             // A packet takes 770 bytes' time on average, and gaps are twice that at most.
             now += word(!seed, number as u64) % (2 * 770 * 800_000_000_000 / rate / load + 1);
-            packets.push(Packet { number, arrival: now, bytes });
+            let can_be_marked = word(seed ^ 1 << 63, number as u64) % 100 < markable_percent;
+            packets.push(Packet { number, arrival: now, bytes, can_be_marked });
         }
     }
     packets
 }
 
 /// What comes out of a channel that is looked at when it says so, and besides whenever a packet arrives if `often`.
-fn run(link: &Link, arrivals: &[Packet], often: bool) -> (Vec<(u64, usize)>, u64) {
+fn run(link: &Link, arrivals: &[Packet], often: bool) -> (Vec<(u64, usize)>, Signals) {
     let (mut channel, mut out) = (Channel::<Packet>::new(link, 1), Vec::new());
     for packet in arrivals {
         while let Some(due) = channel.next_ns().filter(|due| *due <= packet.arrival) {
@@ -184,7 +201,8 @@ fn run(link: &Link, arrivals: &[Packet], often: bool) -> (Vec<(u64, usize)>, u64
     while let Some(due) = channel.next_ns() {
         out.extend(channel.take(due).map(|packet| (due, packet.number)));
     }
-    (out, channel.counts().queue_drops)
+    let counts = channel.counts();
+    (out, Signals { drops: counts.queue_drops, marks: counts.queue_marks })
 }
 
 proptest! {
@@ -196,13 +214,14 @@ proptest! {
         delay in 0u64..300_000_000,
         queue in prop_oneof![(1_500u64..3_000_000).prop_map(|n| Queue::Bytes(Bytes(n))), (1u64..2_000).prop_map(Queue::Packets)],
         phases in prop::collection::vec((20u64..400, 0u64..2_000_000_000, 1u32..800), 1..8),
+        markable_percent in prop_oneof![Just(0u64), 1u64..100, Just(100)],
         seed in any::<u64>(),
     ) {
         let link = link(rate, delay, queue);
-        let arrivals = arrivals(rate, &phases, seed);
-        let (expected, dropped) = reference(&link, &arrivals);
-        let (out, drops) = run(&link, &arrivals, seed % 2 == 0);
-        prop_assert_eq!(drops, dropped.len() as u64);
+        let arrivals = arrivals(rate, &phases, markable_percent, seed);
+        let (expected, dropped, marks) = reference(&link, &arrivals);
+        let (out, signals) = run(&link, &arrivals, seed % 2 == 0);
+        prop_assert_eq!(signals, Signals { drops: dropped.len() as u64, marks });
         prop_assert_eq!(out, expected);
     }
 }
@@ -212,10 +231,19 @@ fn a_standing_queue_is_dropped_from_faster_and_faster_and_from_there_the_next_ti
     // 120 % of 10 Mbit/s for 10 s, a pause, and again.
     let link = link(10_000_000, 1_000_000, Queue::Packets(10_000));
     let phases = [(120, 0, 20_000), (50, 0, 1_000), (120, 0, 20_000)];
-    let arrivals = arrivals(10_000_000, &phases, 7);
-    let (expected, dropped) = reference(&link, &arrivals);
+    let packets = arrivals(10_000_000, &phases, 0, 7);
+    let (expected, dropped, _) = reference(&link, &packets);
     assert!(dropped.len() > 1_000, "{} drops", dropped.len());
-    assert_eq!(run(&link, &arrivals, false), (expected, dropped.len() as u64));
+    assert_eq!(run(&link, &packets, false), (expected, Signals { drops: dropped.len() as u64, marks: 0 }));
+}
+
+#[test]
+fn what_can_be_marked_is_marked_and_all_of_it_is_sent() {
+    // 120 % of 10 Mbit/s for 10 s, with room for all.
+    let link = link(10_000_000, 1_000_000, Queue::Packets(10_000));
+    let (out, signals) = run(&link, &arrivals(10_000_000, &[(120, 0, 20_000)], 100, 7), false);
+    assert_eq!((out.len(), signals.drops), (20_000, 0));
+    assert!(signals.marks > 500, "{signals:?}");
 }
 
 #[test]
@@ -223,9 +251,10 @@ fn a_queue_shorter_than_its_target_loses_nothing() {
     let link = link(10_000_000, 0, Queue::Packets(1_000));
     // Four packets of 1500 bytes at once take 4.8 ms.
     let bursts = (0..1_000).flat_map(|n| (0..4).map(move |i| (n * 4 + i, n as u64 * 5_000_000)));
-    let arrivals: Vec<_> = bursts.map(|(number, arrival)| Packet { number, arrival, bytes: 1500 }).collect();
+    let arrivals: Vec<_> =
+        bursts.map(|(number, arrival)| Packet { number, arrival, bytes: 1500, can_be_marked: false }).collect();
     let (out, drops) = run(&link, &arrivals, false);
-    assert_eq!((out.len(), drops), (4_000, 0));
+    assert_eq!((out.len(), drops), (4_000, Signals::default()));
 }
 
 #[test]

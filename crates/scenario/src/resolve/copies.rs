@@ -1,4 +1,4 @@
-//! Copies of nodes: `[node.sender] copies = 8` stands for `sender-0` to `sender-7`. Links, flows and background that name
+//! Copies of nodes: `[node.sender] copies = 8` stands for `sender-0` to `sender-7`. Links, flows, background and pings that name
 //! `sender` are copied with it, each copy for the node of its number.
 //!
 //! This is done on the raw file, so that nothing after it knows of copies.
@@ -11,7 +11,7 @@ use serde_spanned::Spanned;
 use super::NODES_MOST;
 use super::checker::Checker;
 use crate::Error;
-use crate::raw::{Named, RawBackground, RawFlow, RawLink, RawScenario};
+use crate::raw::{Named, RawBackground, RawFlow, RawLink, RawPing, RawScenario};
 
 const COPIES: RangeInclusive<u32> = 1..=NODES_MOST as u32;
 
@@ -47,6 +47,7 @@ impl Checker<'_> {
         let flow_counts;
         (raw.flow, flow_counts) = self.copied("flow", raw.flow, &counts)?;
         raw.background = self.copied("background", raw.background, &counts)?.0;
+        raw.ping = self.copied("ping", raw.ping, &counts)?.0;
         for gateway in raw.gateway.values_mut() {
             let all = |flow: &Spanned<String>| match flow_counts.get(flow.get_ref()) {
                 None => vec![flow.clone()],
@@ -147,6 +148,12 @@ impl Joins for RawFlow {
 }
 
 impl Joins for RawBackground {
+    fn nodes(&mut self) -> Vec<&mut Spanned<String>> {
+        vec![&mut self.from, &mut self.to]
+    }
+}
+
+impl Joins for RawPing {
     fn nodes(&mut self) -> Vec<&mut Spanned<String>> {
         vec![&mut self.from, &mut self.to]
     }

@@ -53,7 +53,11 @@ impl Node {
         let (Some(header), Some(peer)) = (header, peer) else { return count(&self.unroutable) };
         clamp_mss(packet, &header, self.config.device.mtu, vnet.needs_checksum());
         let flow = header.flow(packet);
-        let Some(Slot { queue, .. }) = self.slot(peer, flow) else { return count(&self.unroutable) };
+        let slot = self.slot(peer, flow);
+        let queue = &slot.queue;
+        if slot.current.borrow().is_none() {
+            return queue.lose();
+        }
         let vnet = vnet.with_real_headers(packet);
         let (bytes, mtu) = (packet.len(), self.config.device.mtu);
         let is_whole = vnet.needs_checksum() && queue.takes(vnet, bytes) && vnet.check(packet, &header, mtu).is_ok();
@@ -86,12 +90,12 @@ impl Node {
         }
     }
 
-    /// The flow's own connection to a peer, or if that is not there the next one that is.
-    fn slot(&self, peer: usize, flow: u64) -> Option<&Slot> {
+    /// The flow's own connection to a peer, or if that is not there the next one that is, if any is.
+    fn slot(&self, peer: usize, flow: u64) -> &Slot {
         let slots = &self.peers[peer].slots;
         let first = flow as usize % slots.len();
         let mut in_turn = slots.iter().cycle().skip(first).take(slots.len());
-        in_turn.find(|slot| slot.current.borrow().is_some())
+        in_turn.find(|slot| slot.current.borrow().is_some()).unwrap_or(&slots[first])
     }
 
     /// A packet comes out of the tunnel.
@@ -129,6 +133,7 @@ impl Node {
             },
         };
         if let Err(error) = sent {
+            count(&self.device_refused);
             tracing::debug!("the device refuses a packet: {error}");
         }
         Ok(())

@@ -1,0 +1,104 @@
+//! This same program, run in nodes with configurations made from the scenario.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Read, Write as _};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use crate::error::building;
+use crate::{Error, Lab, sandbox};
+
+/// How long a program may take until it is ready.
+const START_LIMIT: Duration = Duration::from_secs(10);
+/// The line of a configuration that names the lab's key. Connections between nodes are plain: the lab compares ways over a
+/// distance, none of them with encryption.
+pub(crate) const PLAIN_KEY: &str = "plain_key_file = \"key\"\n";
+
+/// A configuration, and the node where a program with it is to run.
+pub(crate) struct NodeFile {
+    pub node: String,
+    /// The file's name, which no other file has.
+    pub label: String,
+    pub text: String,
+}
+
+impl Lab {
+    /// Starts `ekiden proxy` and `ekiden tunnel` where the scenario has proxies and tunnels, and waits until they work. They
+    /// end with the lab.
+    ///
+    /// # Errors
+    /// [`Error::Node`] with what the program said; [`Error::Build`] if a configuration cannot be written.
+    pub fn start_nodes(&mut self) -> Result<(), Error> {
+        self.start_tunnels()?;
+        self.start_proxies()
+    }
+
+    /// Starts `ekiden COMMAND` with each configuration, and waits until all are ready.
+    pub(crate) fn start_ekiden(&mut self, command: &'static str, files: &[NodeFile]) -> Result<(), Error> {
+        if files.is_empty() {
+            return Ok(());
+        }
+        let program = std::env::current_exe().map_err(building("find this program"))?;
+        // Several labs of one sandbox must not share files.
+        let place = sandbox::run_directory().map_or_else(std::env::temp_dir, Path::to_path_buf);
+        let directory =
+            tempfile::Builder::new().prefix("nodes-").tempdir_in(place).map_err(building("make a directory"))?;
+        write_key(&directory.path().join("key")).map_err(building("write the nodes' key"))?;
+        let mut waiting = Vec::new();
+        for NodeFile { node, label, text } in files {
+            let file = directory.path().join(format!("{label}.toml"));
+            fs::write(&file, text).map_err(building(format!("write {}", file.display())))?;
+            let log = directory.path().join(format!("{label}.log"));
+            let log_file = File::create(&log).map_err(building(format!("write {}", log.display())))?;
+            let mut starting = self.command(node, &program)?;
+            starting.arg(command).arg("-c").arg(&file);
+            starting.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log_file);
+            self.start(node, &mut starting)?;
+            let output = self.programs.last_mut().and_then(|program| program.stdout.take());
+            waiting.push((node.clone(), log, output.map(await_ready)));
+        }
+        let place = directory.path().to_owned();
+        self.directories.push(directory);
+        for (node, log, ready) in waiting {
+            let is_ready = ready.is_some_and(|ready| ready.recv_timeout(START_LIMIT).is_ok());
+            if !is_ready {
+                let said = fs::read_to_string(&log).unwrap_or_default();
+                let reason = match said.trim().lines().last() {
+                    // Takes out the path of the configuration: it was made for the lab and is gone with it.
+                    Some(line) => line.replace(&format!("{}/", place.display()), ""),
+                    None => format!("it did not get ready within {} s, and said nothing", START_LIMIT.as_secs()),
+                };
+                return Err(Error::Node { what: command, node, reason });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A new random key, readable by its owner only.
+fn write_key(path: &Path) -> io::Result<()> {
+    let mut key = [0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut key)?;
+    let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
+    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)?.write_all(digits.as_bytes())
+}
+
+/// Reads a program's output to its end, so that it never blocks, and tells when it has said `ready`.
+fn await_ready(output: impl Read + Send + 'static) -> mpsc::Receiver<()> {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let mut tell = Some(tell);
+        for line in BufReader::new(output).lines().map_while(Result::ok) {
+            if line.trim() == "ready"
+                && let Some(tell) = tell.take()
+            {
+                let _ = tell.send(());
+            }
+        }
+    });
+    told
+}

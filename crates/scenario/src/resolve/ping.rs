@@ -1,0 +1,45 @@
+//! Pings.
+
+use std::ops::RangeInclusive;
+
+use ekiden_units::Time;
+use indexmap::IndexMap;
+
+use super::checker::Checker;
+use super::{DEFAULT_START, STARTS};
+use crate::raw::{Named, RawNode, RawPing};
+use crate::{Error, Ping, Scenario};
+
+const DEFAULT_INTERVAL: Time = Time::ms(100);
+const INTERVALS: RangeInclusive<Time> = Time::ms(1)..=Time::secs(60);
+
+impl Checker<'_> {
+    pub fn pings(
+        &self,
+        raw: &Named<RawPing>,
+        nodes: &Named<RawNode>,
+        scenario: &Scenario,
+    ) -> Result<IndexMap<String, Ping>, Error> {
+        let mut all = IndexMap::new();
+        for (name, ping) in raw {
+            self.name("ping", name)?;
+            let what = format!("ping '{}'", name.get_ref());
+            let (from, to) = (&ping.from, &ping.to);
+            self.known(from, nodes)?;
+            self.known(to, nodes)?;
+            if from == to {
+                let reason = format!("{what} goes from '{}' to itself", from.get_ref());
+                return Err(self.source.error(&to.span(), reason));
+            }
+            self.stretches(scenario, &what, from, std::slice::from_ref(to))?;
+            let resolved = Ping {
+                from: from.get_ref().clone(),
+                to: to.get_ref().clone(),
+                interval: self.within("interval", &ping.interval, DEFAULT_INTERVAL, &INTERVALS)?,
+                start: self.within("start", &ping.start, DEFAULT_START, &STARTS)?,
+            };
+            all.insert(name.get_ref().clone(), resolved);
+        }
+        Ok(all)
+    }
+}

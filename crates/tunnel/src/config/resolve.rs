@@ -1,0 +1,206 @@
+//! Checks what a configuration says, and puts in the defaults.
+
+use std::net::IpAddr;
+use std::ops::{Range, RangeInclusive};
+use std::path::{Path, PathBuf};
+
+use ekiden_files::explain;
+use ekiden_keys::{Identity, load_shared};
+use ekiden_net::device::NAME_BYTES_MOST;
+use ekiden_net::socket::TcpOptions;
+use ekiden_relay_proto::leg::is_node_name;
+use ekiden_scenario::{Pull, Queue};
+use ekiden_transport::{Prepared, Security, SharedKey};
+use ekiden_units::{Bytes, Time};
+use indexmap::IndexMap;
+use ipnet::IpNet;
+use serde_spanned::Spanned;
+
+use super::raw::{Raw, RawDevice, RawDiscipline, RawListen, RawQueue};
+use super::{Config, ConfigError, Device, Listen, Peer, QueueSettings};
+
+mod peer;
+
+const DEFAULT_NAME: &str = "ekiden";
+const DEFAULT_DEVICE: &str = "ekiden0";
+const DEFAULT_MTU: u16 = 1500;
+const DEFAULT_LIMIT: Bytes = Bytes(10_000_000);
+const DEFAULT_KEEPALIVE: Time = Time::secs(10);
+
+/// The least that IPv6 wants (RFC 8200, section 5), and the most that a frame holds.
+const MTUS: RangeInclusive<u16> = 1280..=65_535;
+const LIMITS: RangeInclusive<Bytes> = Bytes::kib(64)..=Bytes::mib(1024);
+/// As a scenario's.
+const UNSENT: RangeInclusive<Bytes> = Bytes(1)..=Bytes::mib(1024);
+const KEEPALIVES: RangeInclusive<Time> = Time::secs(1)..=Time::secs(3600);
+
+/// A configuration, from its text. `file` is where errors say that it is, and what its paths are relative to.
+pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
+    let source = Source { text, file };
+    let raw: Raw = toml::from_str(text).map_err(|error| source.error(error.span(), explain(text, &error)))?;
+    source.resolve(&raw)
+}
+
+/// The file that errors name, and its text, in which they find the line.
+struct Source<'a> {
+    text: &'a str,
+    file: &'a Path,
+}
+
+impl Source<'_> {
+    fn resolve(&self, raw: &Raw) -> Result<Config, ConfigError> {
+        let name = raw.name.as_ref().map_or(Ok(DEFAULT_NAME.to_owned()), |name| self.node_name(name))?;
+        let identity = raw.key_file.as_ref().map(|file| self.identity(file)).transpose()?;
+        let device = self.device(&raw.device)?;
+        let keepalive = self.within("keepalive", raw.keepalive.as_ref(), DEFAULT_KEEPALIVE, &KEEPALIVES)?;
+        let (peers, allowed) = self.peers(raw, &name, identity.as_ref(), &device)?;
+        let listen = raw.listen.as_ref().map(|listen| self.listen(listen, &peers, identity.as_ref())).transpose()?;
+        self.can_connect(raw, &peers, listen.as_ref())?;
+        let tcp = TcpOptions {
+            congestion: raw.tcp.congestion.clone(),
+            send_buffer: raw.tcp.send_buffer,
+            receive_buffer: raw.tcp.receive_buffer,
+            keepalive: Some(keepalive.into()),
+            user_timeout: Some(Time(keepalive.0 * 4).into()),
+        };
+        let queue = self.queue(&raw.queue)?;
+        Ok(Config { name, identity, device, listen, tcp, queue, keepalive, peers, allowed })
+    }
+
+    fn device(&self, raw: &Spanned<RawDevice>) -> Result<Device, ConfigError> {
+        let device = raw.get_ref();
+        let name = device.name.as_ref().map_or(DEFAULT_DEVICE, |name| name.get_ref());
+        let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if name.is_empty() || name.len() > NAME_BYTES_MOST || !name.chars().all(fits) || name.starts_with('.') {
+            let span = device.name.as_ref().map(Spanned::span);
+            let reason = format!(
+                "{name:?} cannot be the name of a device: 1 to {NAME_BYTES_MOST} letters, digits, '-', '_' and '.'"
+            );
+            return Err(self.error(span, reason));
+        }
+        let mut addresses = Vec::new();
+        for text in &device.addresses {
+            let with_prefix = text.get_ref().parse::<IpNet>();
+            let address = with_prefix.or_else(|_| text.get_ref().parse::<IpAddr>().map(IpNet::from));
+            addresses.push(address.map_err(|_| {
+                self.error(Some(text.span()), format!("'{}' is not an address, such as 10.77.0.1/24", text.get_ref()))
+            })?);
+        }
+        if addresses.is_empty() {
+            return Err(self.error(
+                Some(raw.span()),
+                "the device needs an address, such as addresses = [\"10.77.0.1/24\"]".into(),
+            ));
+        }
+        let mtu = device.mtu.as_ref().map_or(Ok(DEFAULT_MTU), |mtu| {
+            u16::try_from(*mtu.get_ref()).ok().filter(|mtu| MTUS.contains(mtu)).ok_or_else(|| {
+                let (least, most) = (MTUS.start(), MTUS.end());
+                self.error(Some(mtu.span()), format!("mtu = {} is out of range: {least} to {most}", mtu.get_ref()))
+            })
+        })?;
+        Ok(Device { name: name.to_owned(), addresses, mtu, offload: device.offload.unwrap_or(true) })
+    }
+
+    fn listen(
+        &self,
+        raw: &Spanned<RawListen>,
+        peers: &IndexMap<String, Peer>,
+        own: Option<&Identity>,
+    ) -> Result<Listen, ConfigError> {
+        let RawListen { address: text, plain_key_file } = raw.get_ref();
+        let address = text.get_ref().parse().map_err(|_| {
+            let reason = format!("'{}' is not an address and port, such as 0.0.0.0:7100", text.get_ref());
+            self.error(Some(text.span()), reason)
+        })?;
+        let security = match plain_key_file {
+            Some(file) => Security::Plain(self.shared_key(file)?),
+            None => {
+                let identity = self.needed(own, raw.span())?;
+                let key = |peer: &Peer| match peer.security {
+                    Security::Tls { known, .. } => known,
+                    Security::Plain(_) => None,
+                };
+                let known = peers.iter().filter_map(|(name, peer)| Some((name.clone(), key(peer)?))).collect();
+                Security::Tls { identity, known, prepared: Prepared::default() }
+            }
+        };
+        Ok(Listen { address, security })
+    }
+
+    fn identity(&self, file: &Spanned<String>) -> Result<Identity, ConfigError> {
+        Identity::load(&self.beside(file)).map_err(|error| self.error(Some(file.span()), error.to_string()))
+    }
+
+    fn shared_key(&self, path: &Spanned<String>) -> Result<SharedKey, ConfigError> {
+        let file = self.beside(path);
+        let key = load_shared(&file).map_err(|error| self.error(Some(path.span()), error.to_string()))?;
+        Ok(SharedKey { key, file })
+    }
+
+    /// This node's own key, for what begins at `span`.
+    fn needed(&self, own: Option<&Identity>, span: Range<usize>) -> Result<Identity, ConfigError> {
+        own.cloned().ok_or_else(|| {
+            let reason = "this needs the node's own key: make one with `ekiden keygen FILE`, and say key_file = \"FILE\" at \
+                          the top (or, without encryption, plain_key_file here)";
+            self.error(Some(span), reason.into())
+        })
+    }
+
+    /// A path relative to the configuration.
+    fn beside(&self, path: &Spanned<String>) -> PathBuf {
+        self.file.parent().unwrap_or(Path::new("")).join(path.get_ref())
+    }
+
+    fn queue(&self, raw: &RawQueue) -> Result<QueueSettings, ConfigError> {
+        let limit = Queue::Bytes(self.within("limit", raw.limit.as_ref(), DEFAULT_LIMIT, &LIMITS)?);
+        let default = Pull::default();
+        let times = Time::ms(1)..=Time::secs(60);
+        let target = self.within("target", raw.target.as_ref(), default.target, &times)?;
+        let interval = self.within("interval", raw.interval.as_ref(), default.interval, &times)?;
+        let unsent = self.within("unsent", raw.unsent.as_ref(), default.unsent, &UNSENT)?;
+        let spans = [
+            raw.target.as_ref().map(Spanned::span),
+            raw.interval.as_ref().map(Spanned::span),
+            raw.unsent.as_ref().map(Spanned::span),
+        ];
+        match (raw.discipline.unwrap_or(RawDiscipline::FqCodel), spans.into_iter().flatten().next()) {
+            (RawDiscipline::FqCodel, _) => Ok(QueueSettings { limit, pull: Some(Pull { target, interval, unsent }) }),
+            (RawDiscipline::DropTail, None) => Ok(QueueSettings { limit, pull: None }),
+            (RawDiscipline::DropTail, Some(span)) => {
+                let reason = "'target', 'interval' and 'unsent' are of discipline = \"fq_codel\"";
+                Err(self.error(Some(span), reason.into()))
+            }
+        }
+    }
+
+    fn within<T: Copy + PartialOrd + std::fmt::Display>(
+        &self,
+        key: &str,
+        raw: Option<&Spanned<T>>,
+        default: T,
+        range: &RangeInclusive<T>,
+    ) -> Result<T, ConfigError> {
+        match raw {
+            None => Ok(default),
+            Some(value) if range.contains(value.get_ref()) => Ok(*value.get_ref()),
+            Some(value) => {
+                let reason =
+                    format!("{key} = {} is out of range: {} to {}", value.get_ref(), range.start(), range.end());
+                Err(self.error(Some(value.span()), reason))
+            }
+        }
+    }
+
+    fn node_name(&self, name: &Spanned<String>) -> Result<String, ConfigError> {
+        if is_node_name(name.get_ref()) {
+            return Ok(name.get_ref().clone());
+        }
+        let reason = format!("{:?} cannot be the name of a node: letters, digits, '-', '_' and '.'", name.get_ref());
+        Err(self.error(Some(name.span()), reason))
+    }
+
+    fn error(&self, span: Option<Range<usize>>, reason: String) -> ConfigError {
+        let line = span.and_then(|span| self.text.get(..span.start)).map(|before| before.matches('\n').count() + 1);
+        ConfigError { file: self.file.into(), line, reason }
+    }
+}

@@ -1,0 +1,197 @@
+//! The peers of a configuration.
+
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+
+use ekiden_keys::{Fingerprint, FingerprintError, Identity};
+use ekiden_transport::{Prepared, Security};
+use indexmap::IndexMap;
+use ipnet::IpNet;
+use serde_spanned::Spanned;
+
+use super::Source;
+use crate::allowed::Allowed;
+use crate::config::raw::{Raw, RawPeer};
+use crate::config::{ConfigError, Device, Listen, Peer};
+
+const DEFAULT_CONNECTIONS: u8 = 1;
+const CONNECTIONS: RangeInclusive<u8> = 1..=64;
+
+/// The peers by name, and which has which addresses.
+type Peers = (IndexMap<String, Peer>, Allowed);
+
+impl Source<'_> {
+    pub fn peers(
+        &self,
+        raw: &Raw,
+        own_name: &str,
+        own: Option<&Identity>,
+        device: &Device,
+    ) -> Result<Peers, ConfigError> {
+        let (mut peers, mut allowed) = (IndexMap::new(), Allowed::default());
+        for (number, (name, spanned)) in raw.peer.iter().enumerate() {
+            let peer = spanned.get_ref();
+            for network in &peer.allowed {
+                self.allow(network, number, device, &mut allowed, raw)?;
+            }
+            let security = self.security(spanned, own, &peers)?;
+            let name_of = self.node_name(name)?;
+            if matches!(security, Security::Plain(_)) && name_of == own_name {
+                let reason = "the peer has this node's own name: nodes that share a key are told apart by their names";
+                return Err(self.error(Some(name.span()), reason.into()));
+            }
+            let address = peer.address.as_ref().map(|address| self.target(address)).transpose()?;
+            let connections = self.connections(peer.connections.as_ref())?;
+            peers.insert(name_of, Peer { address, security, connections });
+        }
+        self.no_route_to_a_peer(raw, &peers, &allowed)?;
+        Ok((peers, allowed))
+    }
+
+    /// Gives a peer a network.
+    fn allow(
+        &self,
+        text: &Spanned<String>,
+        peer: usize,
+        device: &Device,
+        allowed: &mut Allowed,
+        raw: &Raw,
+    ) -> Result<(), ConfigError> {
+        let with_prefix = text.get_ref().parse::<IpNet>();
+        let network = with_prefix.or_else(|_| text.get_ref().parse::<IpAddr>().map(IpNet::from)).map_err(|_| {
+            self.error(Some(text.span()), format!("'{}' is not a network, such as 10.0.0.0/8", text.get_ref()))
+        })?;
+        if network != network.trunc() {
+            let reason = format!("{network} is no network: {} is the one around it", network.trunc());
+            return Err(self.error(Some(text.span()), reason));
+        }
+        if let Some(own) = device.addresses.iter().find(|own| network.contains(&own.addr()) && network.prefix_len() > 0)
+        {
+            let reason = format!("{network} holds this node's own address {}", own.addr());
+            return Err(self.error(Some(text.span()), reason));
+        }
+        allowed.add(network, peer).map_err(|(other, number)| {
+            let name = raw.peer.get_index(number).map_or("", |(name, _)| name.get_ref());
+            self.error(Some(text.span()), format!("{network} overlaps {other}, which peer '{name}' has"))
+        })
+    }
+
+    /// How a peer is authenticated.
+    fn security(
+        &self,
+        raw: &Spanned<RawPeer>,
+        own: Option<&Identity>,
+        others: &IndexMap<String, Peer>,
+    ) -> Result<Security<Option<Fingerprint>>, ConfigError> {
+        let peer = raw.get_ref();
+        match (&peer.fingerprint, &peer.plain_key_file) {
+            (Some(fingerprint), Some(_)) => {
+                let reason = "either fingerprint, for TLS, or plain_key_file, for connections without encryption";
+                Err(self.error(Some(fingerprint.span()), reason.into()))
+            }
+            (None, None) => {
+                let reason = "the peer needs its fingerprint, which `ekiden keygen --show` prints there (or, without \
+                              encryption, plain_key_file)";
+                Err(self.error(Some(raw.span()), reason.into()))
+            }
+            (None, Some(file)) => Ok(Security::Plain(self.shared_key(file)?)),
+            (Some(text), None) => {
+                let identity = self.needed(own, raw.span())?;
+                let known = Some(self.fingerprint(text, &identity, others)?);
+                Ok(Security::Tls { identity, known, prepared: Prepared::default() })
+            }
+        }
+    }
+
+    fn fingerprint(
+        &self,
+        text: &Spanned<String>,
+        own: &Identity,
+        others: &IndexMap<String, Peer>,
+    ) -> Result<Fingerprint, ConfigError> {
+        let failed = |error: FingerprintError| self.error(Some(text.span()), error.to_string());
+        let fingerprint: Fingerprint = text.get_ref().parse().map_err(failed)?;
+        if fingerprint == own.fingerprint() {
+            return Err(self.error(Some(text.span()), "this is this node's own key".into()));
+        }
+        let has_it =
+            |peer: &Peer| matches!(peer.security, Security::Tls { known: Some(key), .. } if key == fingerprint);
+        if let Some((other, _)) = others.iter().find(|(_, peer)| has_it(peer)) {
+            return Err(self.error(Some(text.span()), format!("peer '{other}' has the same key")));
+        }
+        Ok(fingerprint)
+    }
+
+    fn connections(&self, raw: Option<&Spanned<u32>>) -> Result<u8, ConfigError> {
+        raw.map_or(Ok(DEFAULT_CONNECTIONS), |number| {
+            u8::try_from(*number.get_ref()).ok().filter(|number| CONNECTIONS.contains(number)).ok_or_else(|| {
+                let (least, most) = (CONNECTIONS.start(), CONNECTIONS.end());
+                let reason = format!("connections = {} is out of range: {least} to {most}", number.get_ref());
+                self.error(Some(number.span()), reason)
+            })
+        })
+    }
+
+    /// A host and a port.
+    fn target(&self, text: &Spanned<String>) -> Result<(String, u16), ConfigError> {
+        let wrong = || {
+            let reason = format!("'{}' is not host:port, such as 192.0.2.1:7100", text.get_ref());
+            self.error(Some(text.span()), reason)
+        };
+        let (host, port) = text.get_ref().rsplit_once(':').ok_or_else(wrong)?;
+        let port: u16 = port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?;
+        let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
+        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        let fits = !bare.is_empty() && (bare.parse::<IpAddr>().is_ok() || bare.chars().all(is_name));
+        if fits { Ok((bare.to_owned(), port)) } else { Err(wrong()) }
+    }
+
+    /// A connection to a peer must not go through the tunnel that it carries.
+    fn no_route_to_a_peer(
+        &self,
+        raw: &Raw,
+        peers: &IndexMap<String, Peer>,
+        allowed: &Allowed,
+    ) -> Result<(), ConfigError> {
+        for ((name, peer), raw) in peers.iter().zip(raw.peer.values()) {
+            let Some((host, _)) = &peer.address else { continue };
+            let through = host.parse().ok().and_then(|address| allowed.peer(address));
+            if through.is_some() {
+                let span = raw.get_ref().address.as_ref().map(Spanned::span);
+                let reason = format!(
+                    "{host} is in the allowed addresses: the connection to '{name}' would go through the tunnel itself"
+                );
+                return Err(self.error(span, reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// A peer without an address can connect to this node.
+    pub fn can_connect(
+        &self,
+        raw: &Raw,
+        peers: &IndexMap<String, Peer>,
+        listen: Option<&Listen>,
+    ) -> Result<(), ConfigError> {
+        for (peer, raw) in peers.values().zip(raw.peer.values()).filter(|(peer, _)| peer.address.is_none()) {
+            let reason = match (listen.map(|listen| &listen.security), &peer.security) {
+                (None, _) => "neither end can connect: this node has no [listen], and the peer no address",
+                (Some(Security::Tls { .. }), Security::Plain(_)) => {
+                    "the peer has no address and cannot connect either: its plain_key_file is not in [listen]"
+                }
+                (Some(Security::Plain(_)), Security::Tls { .. }) => {
+                    "the peer has no address and cannot connect either: [listen] has a plain_key_file, and takes no \
+                     fingerprints"
+                }
+                (Some(Security::Plain(ours)), Security::Plain(theirs)) if ours.key != theirs.key => {
+                    "the peer has no address and cannot connect either: its plain_key_file holds another key than that in \
+                     [listen]"
+                }
+                _ => continue,
+            };
+            return Err(self.error(Some(raw.span()), reason.into()));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,104 @@
+//! Taking connections: finding out which peer it is that has connected.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::rc::Rc;
+use std::time::Duration;
+
+use ekiden_keys::Fingerprint;
+use ekiden_net::socket::canonical;
+use ekiden_transport::{Admission, Connection, Security, accept};
+use indexmap::IndexMap;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::spawn_local;
+use tokio::time::{sleep, timeout};
+
+use super::{GREETING, Node, late};
+use crate::carry::{CarryError, receive_hello, send_hello};
+use crate::frame::Hello;
+
+/// Connections that have not proven yet who they are: in all, and from one address.
+const UNPROVEN: usize = 64;
+const UNPROVEN_FROM_ONE: usize = 8;
+
+/// How a node that connects is authenticated.
+pub type Accepts = Security<IndexMap<String, Fingerprint>>;
+
+impl Node {
+    /// Takes connections for as long as the node lives.
+    pub async fn accept_all(self: Rc<Self>, listener: TcpListener, security: Rc<Accepts>) {
+        loop {
+            match listener.accept().await {
+                Ok((socket, from)) => {
+                    let from = canonical(from);
+                    if self.may_prove(from.ip()) {
+                        spawn_local(Rc::clone(&self).admit(socket, from, Rc::clone(&security)));
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!("cannot accept a connection: {error}");
+                    sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+    }
+
+    /// Whether there is a place for one more connection that has proven nothing. It then has it.
+    fn may_prove(&self, from: IpAddr) -> bool {
+        let mut unproven = self.unproven.borrow_mut();
+        let all: usize = unproven.values().sum();
+        let here = unproven.entry(from).or_default();
+        let may = all < UNPROVEN && *here < UNPROVEN_FROM_ONE;
+        if may {
+            *here += 1;
+        } else if *here == 0 {
+            unproven.remove(&from);
+        }
+        may
+    }
+
+    fn has_proven(&self, from: IpAddr) {
+        let mut unproven = self.unproven.borrow_mut();
+        if let Some(here) = unproven.get_mut(&from) {
+            *here -= 1;
+            if *here == 0 {
+                unproven.remove(&from);
+            }
+        }
+    }
+
+    /// Finds out who has connected, and carries packets if it is a peer.
+    async fn admit(self: Rc<Self>, socket: TcpStream, from: SocketAddr, security: Rc<Accepts>) {
+        let greeted = timeout(GREETING, self.greet(socket, &security)).await;
+        self.has_proven(from.ip());
+        match greeted.map_err(|_| late()).and_then(|greeted| greeted) {
+            Ok((peer, theirs, connection)) => self.serve(peer, theirs, connection, false).await,
+            Err(error) => tracing::warn!("a connection from {from} was refused: {error}"),
+        }
+    }
+
+    async fn greet(&self, socket: TcpStream, security: &Accepts) -> Result<(usize, Hello, Connection), CarryError> {
+        let (name, connection) = match accept(socket, security, &self.config.name).await? {
+            Admission::Admitted { name, connection, .. } => (name, connection),
+            Admission::Refused(refused) => {
+                let why = refused.why.clone();
+                refused.tell().await;
+                return Err(io::Error::other(why).into());
+            }
+        };
+        // With a shared key, the name is what the node calls itself.
+        let is_plain = matches!(security, Accepts::Plain(_));
+        let peer = self.config.peers.get_full(&name);
+        let Some((peer, _, settings)) =
+            peer.filter(|(.., peer)| is_plain == matches!(peer.security, Security::Plain(_)))
+        else {
+            let why = format!("it calls itself '{name}', and no peer of this name has a plain_key_file here");
+            return Err(io::Error::other(why).into());
+        };
+        let theirs = receive_hello(&connection).await?;
+        // Said in any case, so that the other side finds the same.
+        send_hello(&connection, self.hello(theirs.connection)).await?;
+        self.check(theirs, settings.connections)?;
+        Ok((peer, theirs, connection))
+    }
+}

@@ -1,0 +1,96 @@
+//! Connecting to the peers that have an address.
+
+use std::io;
+use std::rc::Rc;
+use std::time::Duration;
+
+use ekiden_net::socket;
+use ekiden_transport::{Connection, dial};
+use tokio::net::{TcpSocket, TcpStream, lookup_host};
+use tokio::time::{sleep, timeout};
+
+use super::{GREETING, Node, late};
+use crate::carry::{CarryError, receive_hello, send_hello};
+use crate::frame::Hello;
+
+/// How long a connection attempt may take.
+const CONNECTING: Duration = Duration::from_secs(10);
+/// The pause before a peer is dialled again, the first and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(15)];
+
+impl Node {
+    /// Keeps one connection to a peer that has an address.
+    pub async fn keep_dialling(self: Rc<Self>, peer: usize, number: u8) {
+        let (name, slot) = (self.name(peer), &self.peers[peer].slots[usize::from(number)]);
+        let (mut pause, mut told) = (PAUSES[0], String::new());
+        loop {
+            // The peer may have connected itself.
+            while slot.current.borrow().is_some() {
+                slot.ended.notified().await;
+            }
+            match self.dial(peer, number).await {
+                Ok((connection, theirs)) => {
+                    (pause, told) = (PAUSES[0], String::new());
+                    self.serve(peer, theirs, connection, true).await;
+                }
+                Err(error) => {
+                    let error = error.to_string();
+                    // Each reason is told once.
+                    if error == told {
+                        tracing::debug!("cannot connect to {name}: {error}");
+                    } else {
+                        tracing::warn!("cannot connect to {name}: {error}");
+                    }
+                    told = error;
+                }
+            }
+            sleep(pause).await;
+            pause = (pause * 2).min(PAUSES[1]);
+        }
+    }
+
+    async fn dial(&self, peer: usize, number: u8) -> Result<(Connection, Hello), CarryError> {
+        let settings = &self.config.peers[peer];
+        let Some((host, port)) = &settings.address else { return Err(CarryError::Closed) };
+        let socket = timeout(CONNECTING, self.connect(host, *port)).await.map_err(|_| late())??;
+        let greet = async {
+            let (connection, prelude) = dial(socket, &settings.security, &self.config.name).await?;
+            connection.send_all(&prelude).await?;
+            send_hello(&connection, self.hello(number)).await?;
+            let theirs = receive_hello(&connection).await.map_err(refused)?;
+            self.check(theirs, settings.connections)?;
+            Ok((connection, Hello { connection: number, ..theirs }))
+        };
+        timeout(GREETING, greet).await.map_err(|_| late())?
+    }
+
+    /// Connects to the first of a host's addresses that answers.
+    async fn connect(&self, host: &str, port: u16) -> io::Result<TcpStream> {
+        let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
+        for address in lookup_host((host, port)).await? {
+            if self.config.allowed.peer(address.ip()).is_some() {
+                let message = format!("{host} is {}, which is reached through the tunnel itself", address.ip());
+                last = io::Error::other(message);
+                continue;
+            }
+            let socket = socket::outgoing(address, &self.config.tcp).map_err(io::Error::other)?;
+            match TcpSocket::from_std_stream(socket.into()).connect(address).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = io::Error::new(error.kind(), format!("{address}: {error}")),
+            }
+        }
+        Err(last)
+    }
+}
+
+/// A peer that ends the connection instead of greeting has a reason, which only it can tell.
+fn refused(error: CarryError) -> CarryError {
+    match error {
+        CarryError::Io(error)
+            if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) =>
+        {
+            io::Error::other("it refuses this node; its log says why").into()
+        }
+        other => other,
+    }
+}

@@ -1,0 +1,159 @@
+//! What a running tunnel says of itself, and how it is asked.
+//!
+//! The tunnel listens on an abstract Unix socket that is named after its device. Such names belong to a network namespace, as
+//! devices do, and nothing is left of them when the process ends.
+
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::Duration;
+
+use ekiden_net::privileges::peer_user;
+use serde::{Deserialize, Serialize};
+
+/// How long whoever asks waits for the answer to go on.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// More than any tunnel answers.
+const ANSWER_MOST: u64 = 64 << 20;
+
+/// A running tunnel.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Status {
+    /// Its network device.
+    pub device: String,
+    /// The node's name.
+    pub name: String,
+    /// Packets of the host to addresses that no peer has.
+    pub unroutable: u64,
+    /// Packets of peers from addresses that the peer may not use.
+    pub foreign: u64,
+    /// Packets of the host that are not what the kernel says about them.
+    pub unreadable: u64,
+    /// Packets of peers that the device did not take, or only cut into segments.
+    pub device_refused: u64,
+    /// The nodes at the other ends.
+    pub peers: Vec<PeerStatus>,
+}
+
+/// A node at another end.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct PeerStatus {
+    /// Its name.
+    pub name: String,
+    /// The connections to it, whether they are there or not.
+    pub connections: Vec<ConnectionStatus>,
+}
+
+/// One of the connections to a peer. Counts go on when it breaks and comes again.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ConnectionStatus {
+    /// Its number, from 0.
+    pub number: u8,
+    /// Whether it is there.
+    pub is_up: bool,
+    /// The address at the other end, while it is there.
+    pub remote: Option<String>,
+    /// Its congestion control, while it is there.
+    pub congestion: Option<String>,
+    /// Packets handed to TCP.
+    pub packets_sent: u64,
+    /// Their bytes, without the tunnel's framing.
+    pub bytes_sent: u64,
+    /// Packets that came.
+    pub packets_received: u64,
+    /// Their bytes.
+    pub bytes_received: u64,
+    /// Packets that wait.
+    pub queue_packets: u64,
+    /// Their bytes.
+    pub queue_bytes: u64,
+    /// The most packets that have waited.
+    pub queue_max_packets: u64,
+    /// The most bytes.
+    pub queue_max_bytes: u64,
+    /// Packets that the queue has dropped.
+    pub dropped: u64,
+    /// Packets that the queue has marked (ECN).
+    pub marked: u64,
+    /// Packets lost because the connection was not there, or broke while they waited.
+    pub lost: u64,
+    /// The smoothed round-trip time, in microseconds; 0 without a connection, as what follows.
+    pub rtt_us: u32,
+    /// The least round-trip time of any connection of this number.
+    pub rtt_min_us: u32,
+    /// The largest smoothed round-trip time, looked at ten times a second.
+    pub rtt_max_us: u32,
+    /// Segments that TCP has sent again.
+    pub retransmits: u64,
+    /// Retransmission timeouts (Linux 6.7 and later).
+    pub timeouts: u64,
+    /// The rate at which data has been delivered of late.
+    pub delivery_bit_s: u64,
+    /// The congestion window, in segments.
+    pub cwnd: u32,
+    /// For how many seconds the connection has been there.
+    pub connected_s: Option<u64>,
+}
+
+/// Why a tunnel has not told its status.
+#[derive(Debug, thiserror::Error)]
+pub enum StatusError {
+    /// There is none.
+    #[error("no tunnel with the device '{0}' runs here; `ip link` shows the devices of this network namespace")]
+    NoTunnel(String),
+    /// It does not answer this user.
+    #[error("the tunnel '{0}' answers root and its own user alone; ask it as one of them")]
+    Refused(String),
+    /// Another user's program has taken the name.
+    #[error(
+        "what answers for the device '{device}' is no tunnel of root or of this user, but a program of user {user}"
+    )]
+    Stranger {
+        /// The device asked for.
+        device: String,
+        /// The number of the user whose program it is.
+        user: u32,
+    },
+    /// What came is no status.
+    #[error("the tunnel '{device}' gives no usable answer: {source}; is it of the same build?")]
+    Unusable {
+        /// The device asked for.
+        device: String,
+        /// What is wrong.
+        source: io::Error,
+    },
+}
+
+/// The name of the socket on which the tunnel with this device is asked.
+///
+/// # Errors
+/// If the device's name is too long for one.
+pub fn address(device: &str) -> io::Result<SocketAddr> {
+    SocketAddr::from_abstract_name(format!("ekiden/tunnel/{device}"))
+}
+
+/// Asks the tunnel with this device in this network namespace.
+///
+/// # Errors
+/// If there is none, or it does not answer.
+pub fn ask(device: &str) -> Result<Status, StatusError> {
+    use std::io::Read;
+    let unusable = |source| StatusError::Unusable { device: device.into(), source };
+    let address = address(device).map_err(|_| StatusError::NoTunnel(device.into()))?;
+    let socket = match UnixStream::connect_addr(&address) {
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            return Err(StatusError::NoTunnel(device.into()));
+        }
+        socket => socket.map_err(unusable)?,
+    };
+    match peer_user(&socket).map_err(unusable)? {
+        Some(user) => return Err(StatusError::Stranger { device: device.into(), user }),
+        None => socket.set_read_timeout(Some(PATIENCE)).map_err(unusable)?,
+    }
+    let mut text = Vec::new();
+    socket.take(ANSWER_MOST).read_to_end(&mut text).map_err(unusable)?;
+    if text.is_empty() {
+        return Err(StatusError::Refused(device.into()));
+    }
+    serde_json::from_slice(&text).map_err(|error| unusable(error.into()))
+}

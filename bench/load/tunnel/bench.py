@@ -139,6 +139,7 @@ def main():
     arguments.add_argument("--only", help="names of tunnels, with semicolons between them")
     arguments.add_argument("--json", type=Path)
     chosen = arguments.parse_args()
+    chosen.programs, chosen.peers = chosen.programs.resolve(), chosen.peers.resolve()
     network()
     only = [name.strip() for name in chosen.only.split(";")] if chosen.only else [way.name for way in ways.WAYS]
     results, failures = {}, {}

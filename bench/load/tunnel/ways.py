@@ -70,8 +70,10 @@ def await_that(what, condition, seconds=20):
 
 
 def await_answer(far):
-    ping = ["ip", "netns", "exec", LEFT, "ping", "-c", "1", "-W", "1", far]
-    await_that(f"an answer of {far}", lambda: subprocess.run(ping, capture_output=True, check=False).returncode == 0, 30)
+    """Until the host there refuses a connection to a port that nobody listens on."""
+    program = f"import errno, socket, sys; s = socket.socket(); s.settimeout(1); sys.exit(s.connect_ex(('{far}', 9)) != errno.ECONNREFUSED)"
+    ask = ["ip", "netns", "exec", LEFT, "python3", "-c", program]
+    await_that(f"an answer of {far}", lambda: subprocess.run(ask, capture_output=True, check=False).returncode == 0, 30)
 
 
 def has_device(namespace, device):
@@ -164,23 +166,28 @@ def openvpn(place, cipher):
 
 def vtun(place, encrypt):
     for namespace, far in ((RIGHT, LEFT), (LEFT, RIGHT)):
-        device = "tun0"
         (place.folder / f"{namespace}.conf").write_text(
-            f"options {{ port 5000; ip /bin/ip; }}\n"
-            f"pair {{ passwd secret; type tun; proto tcp; compress no; encrypt {encrypt}; keepalive yes; stat no; "
-            f"speed 0; device {device};\n up {{ ip \"address add {INNER[namespace]} peer {INNER[far]} dev %%\"; "
-            f"ip \"link set %% mtu 1500 up\"; }};\n}}\n")
+            f"options {{ port 5000; }}\npair {{ passwd secret; type tun; proto tcp; compress no; encrypt {encrypt}; "
+            f"keepalive yes; stat no; speed 0; device tun0; }}\n")
         command = [place.peer("usr/sbin/vtund"), "-n", "-f", f"{namespace}.conf"]
         command += ["-s"] if namespace == RIGHT else ["pair", WIRE[RIGHT]]
         place.run(namespace, *command, env=place.environment())
         time.sleep(0.5)
+    for namespace in (LEFT, RIGHT):
+        await_that("the device of vtun", lambda: has_device(namespace, "tun0"))
+        up(namespace, "tun0")
 
 
 def ssh(place, cipher):
     for key in ("host", "user"):
         quiet("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(place.folder / key))
     shutil.copy(place.folder / "user.pub", place.folder / "authorized")
+    # sshd wants a user of its own, and this folder.
     os.makedirs("/run/sshd", exist_ok=True)
+    users = Path("/etc/passwd").read_text()
+    if "sshd:" not in users:
+        Path("/run/passwd").write_text(users + "sshd:x:74:74::/run/sshd:/bin/false\n")
+        quiet("mount", "--bind", "/run/passwd", "/etc/passwd")
     (place.folder / "sshd.conf").write_text(
         f"Port 2222\nListenAddress {WIRE[RIGHT]}\nHostKey {place.folder}/host\nAuthorizedKeysFile {place.folder}/authorized\n"
         "PermitRootLogin yes\nPermitTunnel yes\nStrictModes no\nUsePAM no\nPidFile none\n")
@@ -200,8 +207,11 @@ def softether(place, encrypt):
         shutil.copytree(place.peer(f"usr/libexec/softether/{program}"), place.folder / program,
                         ignore=shutil.ignore_patterns("hamcore.se2"))
         shutil.copy(place.peer("usr/share/softether-common/hamcore.se2"), place.folder / program)
+    os.makedirs("/run/softether", exist_ok=True)
+
     def control(namespace, *command):
         inside(namespace, str(place.folder / "vpncmd/vpncmd"), *command, env=place.environment())
+
     place.run(RIGHT, place.folder / "vpnserver/vpnserver", "execsvc", env=place.environment())
     place.run(LEFT, place.folder / "vpnclient/vpnclient", "execsvc", env=place.environment())
     time.sleep(3)

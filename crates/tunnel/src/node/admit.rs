@@ -15,6 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{GREETING, Node, late};
 use crate::carry::{CarryError, receive_hello, send_hello};
+use crate::frame::Hello;
 
 /// Connections that have not proven yet who they are: in all, and from one address.
 const UNPROVEN: usize = 64;
@@ -71,12 +72,12 @@ impl Node {
         let greeted = timeout(GREETING, self.greet(socket, &security)).await;
         self.has_proven(from.ip());
         match greeted.map_err(|_| late()).and_then(|greeted| greeted) {
-            Ok((peer, number, connection)) => self.serve(peer, number, connection, false).await,
+            Ok((peer, theirs, connection)) => self.serve(peer, theirs, connection, false).await,
             Err(error) => tracing::warn!("a connection from {from} was refused: {error}"),
         }
     }
 
-    async fn greet(&self, socket: TcpStream, security: &Accepts) -> Result<(usize, u8, Connection), CarryError> {
+    async fn greet(&self, socket: TcpStream, security: &Accepts) -> Result<(usize, Hello, Connection), CarryError> {
         let (name, connection) = match accept(socket, security, &self.config.name).await? {
             Admission::Admitted { name, connection, .. } => (name, connection),
             Admission::Refused(refused) => {
@@ -98,6 +99,6 @@ impl Node {
         // Said in any case, so that the other side finds the same.
         send_hello(&connection, self.hello(theirs.connection)).await?;
         self.check(theirs, settings.connections)?;
-        Ok((peer, theirs.connection, connection))
+        Ok((peer, theirs, connection))
     }
 }

@@ -61,6 +61,7 @@ impl Node {
             name: self.config.name.clone(),
             unroutable: self.unroutable.get(),
             foreign: self.foreign.get(),
+            unreadable: self.unreadable.get(),
             device_refused: self.device_refused.get(),
             peers: peers.map(peer).collect(),
         }

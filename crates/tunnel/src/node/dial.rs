@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{GREETING, Node, late};
 use crate::carry::{CarryError, receive_hello, send_hello};
+use crate::frame::Hello;
 
 /// How long a connection attempt may take.
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -28,9 +29,9 @@ impl Node {
                 slot.ended.notified().await;
             }
             match self.dial(peer, number).await {
-                Ok(connection) => {
+                Ok((connection, theirs)) => {
                     (pause, told) = (PAUSES[0], String::new());
-                    self.serve(peer, number, connection, true).await;
+                    self.serve(peer, theirs, connection, true).await;
                 }
                 Err(error) => {
                     let error = error.to_string();
@@ -48,7 +49,7 @@ impl Node {
         }
     }
 
-    async fn dial(&self, peer: usize, number: u8) -> Result<Connection, CarryError> {
+    async fn dial(&self, peer: usize, number: u8) -> Result<(Connection, Hello), CarryError> {
         let settings = &self.config.peers[peer];
         let Some((host, port)) = &settings.address else { return Err(CarryError::Closed) };
         let socket = timeout(CONNECTING, self.connect(host, *port)).await.map_err(|_| late())??;
@@ -58,7 +59,7 @@ impl Node {
             send_hello(&connection, self.hello(number)).await?;
             let theirs = receive_hello(&connection).await.map_err(refused)?;
             self.check(theirs, settings.connections)?;
-            Ok(connection)
+            Ok((connection, Hello { connection: number, ..theirs }))
         };
         timeout(GREETING, greet).await.map_err(|_| late())?
     }

@@ -24,6 +24,8 @@ pub(crate) fn configure(tcp: &Tcp, mtu: u32, forwards: bool) -> io::Result<()> {
     // A connection must not start from cached metrics of an earlier one.
     set("tcp_no_metrics_save", "1")?;
     set("tcp_sack", flag(tcp.sack))?;
+    // Not the kernel's default, which answers a peer that asks: both ends of a connection decide.
+    set("tcp_ecn", flag(tcp.ecn))?;
     set("tcp_timestamps", flag(tcp.timestamps))?;
     set("tcp_window_scaling", flag(tcp.window_scaling))?;
     if let Some(least) = tcp.rto_min {

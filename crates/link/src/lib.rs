@@ -13,6 +13,7 @@ mod line;
 mod link_packet;
 mod loss;
 mod managed_line;
+mod pacing;
 mod queue_length;
 pub mod random;
 mod red;
@@ -23,6 +24,7 @@ pub use channel::Channel;
 pub use counts::{Counts, Signals};
 pub use line::{Fate, Line};
 pub use link_packet::LinkPacket;
+pub use pacing::{Pacing, Seen};
 pub use queue_length::QueueLength;
 pub use tunnel_queue::TunnelQueue;
 

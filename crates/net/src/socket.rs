@@ -4,7 +4,7 @@
 //! `listen` and before `connect`. Accepted sockets inherit every option of their listener, so a listener is
 //! set up once and an accepted connection costs no system call for its options.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -318,6 +318,11 @@ pub fn peek(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
 pub fn send(socket: &impl AsFd, bytes: &[u8], more: bool) -> io::Result<usize> {
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 };
     SockRef::from(socket).send_with_flags(bytes, flags)
+}
+
+/// As [`send`], of several pieces.
+pub fn send_pieces(socket: &impl AsFd, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+    SockRef::from(socket).send_vectored_with_flags(pieces, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
 }
 
 /// The socket is writable while it has fewer bytes than this that it has not sent yet (TCP_NOTSENT_LOWAT). The kernel says so again

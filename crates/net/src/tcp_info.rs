@@ -24,6 +24,9 @@ pub struct TcpInfo {
     pub unsent_bytes: u32,
     /// Recent rate of delivery in bytes per second.
     pub delivery_bytes_s: u64,
+    /// Segments that have arrived at the other end, in all, those that were selectively acknowledged among them (Linux 4.18 and
+    /// later).
+    pub delivered_segments: u32,
     /// The window that the peer advertises, in bytes (Linux 5.4 and later).
     pub send_window_bytes: u32,
     /// Largest segment sent, in bytes of payload.
@@ -77,6 +80,7 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         acked_bytes: raw.bytes_acked,
         unsent_bytes: raw.notsent_bytes,
         delivery_bytes_s: raw.delivery_rate,
+        delivered_segments: raw.delivered,
         send_window_bytes: raw.snd_wnd,
         mss_bytes: raw.snd_mss,
         path_mtu_bytes: raw.pmtu,

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use etherparse::{UdpHeader, ip_number};
 
-use crate::{EmitError, checksum, ip};
+use crate::{Ecn, EmitError, checksum, ip};
 
 /// A UDP datagram in an IP packet, without the bytes of its payload. Both addresses are of IPv4 or both of IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -24,7 +24,7 @@ impl Datagram {
         let length = u64::from(self.payload) + UdpHeader::LEN as u64;
         let length = u16::try_from(length).map_err(|_| too_long)?;
         let (source, destination) = (self.source.ip(), self.destination.ip());
-        ip::append_header([source, destination], ip_number::UDP, length, too_long, into)?;
+        ip::append_header([source, destination], ip_number::UDP, Ecn::NotEct, length, too_long, into)?;
         let mut udp = UdpHeader {
             source_port: self.source.port(),
             destination_port: self.destination.port(),

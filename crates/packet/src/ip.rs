@@ -2,9 +2,9 @@
 
 use std::net::IpAddr;
 
-use etherparse::{IpNumber, Ipv4Header, Ipv6Header};
+use etherparse::{IpEcn, IpNumber, Ipv4Header, Ipv6Header};
 
-use crate::EmitError;
+use crate::{Ecn, EmitError};
 
 /// The hop limit (TTL) of a packet, the same as Linux's default.
 const HOPS: u8 = 64;
@@ -13,6 +13,7 @@ const HOPS: u8 = 64;
 pub(crate) fn append_header(
     [source, destination]: [IpAddr; 2],
     protocol: IpNumber,
+    ecn: Ecn,
     length: u16,
     too_long: EmitError,
     into: &mut Vec<u8>,
@@ -21,11 +22,13 @@ pub(crate) fn append_header(
         (IpAddr::V4(source), IpAddr::V4(destination)) => {
             let ip = Ipv4Header::new(length, HOPS, protocol, source.octets(), destination.octets());
             let mut ip = ip.map_err(|_| too_long)?;
+            ip.ecn = IpEcn::try_new(ecn as u8).unwrap_or_default();
             ip.header_checksum = ip.calc_header_checksum();
             into.extend_from_slice(&ip.to_bytes());
         }
         (IpAddr::V6(source), IpAddr::V6(destination)) => {
             let ip = Ipv6Header {
+                traffic_class: ecn as u8,
                 payload_length: length,
                 next_header: protocol,
                 hop_limit: HOPS,

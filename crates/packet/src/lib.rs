@@ -22,6 +22,7 @@
 
 mod checksum;
 mod datagram;
+mod ecn;
 mod error;
 mod ip;
 mod options;
@@ -32,6 +33,7 @@ mod segment;
 mod seq;
 
 pub use datagram::Datagram;
+pub use ecn::Ecn;
 pub use error::{EmitError, ParseError};
 pub use options::{MAX_WINDOW_SCALE, Options, Timestamps};
 pub use packet::Packet;

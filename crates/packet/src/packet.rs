@@ -6,7 +6,7 @@ use etherparse::checksum::Sum16BitWords;
 use etherparse::err::ip::{HeaderError, HeadersError, SliceError};
 use etherparse::{IpSlice, ip_number};
 
-use crate::{EmitError, ParseError, Segment, checksum, ip};
+use crate::{Ecn, EmitError, ParseError, Segment, checksum, ip};
 
 /// A TCP segment and the addresses it goes between, both of IPv4 or both of IPv6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -41,14 +41,18 @@ impl Packet {
             return Err(ParseError::NotTcp(inner.ip_number.0));
         }
         let (source, destination) = (ip.source_addr(), ip.destination_addr());
-        let (segment, payload) = Segment::parse(inner.payload, source, destination)?;
+        let (mut segment, payload) = Segment::parse(inner.payload, source, destination)?;
+        segment.ecn = match &ip {
+            IpSlice::Ipv4(v4) => Ecn::from_bits(v4.header().ecn().value()),
+            IpSlice::Ipv6(v6) => Ecn::from_bits(v6.header().traffic_class()),
+        };
         Ok((Packet { source, destination, segment }, payload))
     }
 
     /// Appends the packet with its payload to `into`, which stays as it is on an error.
     ///
-    /// An IPv4 packet has DF set and the identification 0 (RFC 6864, section 4.1). The hop limit is 64; there is no ECN and
-    /// no flow label.
+    /// An IPv4 packet has DF set and the identification 0 (RFC 6864, section 4.1). The hop limit is 64; there is no flow
+    /// label.
     pub fn emit(&self, payload: &[u8], into: &mut Vec<u8>) -> Result<(), EmitError> {
         if u32::try_from(payload.len()) != Ok(self.segment.payload) {
             return Err(EmitError::Payload { stated: self.segment.payload, given: payload.len() });
@@ -69,7 +73,7 @@ impl Packet {
         let too_long = EmitError::TooLong(self.segment.payload);
         let length = u64::from(self.segment.header_bytes()) + u64::from(self.segment.payload);
         let length = u16::try_from(length).map_err(|_| too_long)?;
-        ip::append_header([self.source, self.destination], ip_number::TCP, length, too_long, into)?;
+        ip::append_header([self.source, self.destination], ip_number::TCP, self.segment.ecn, length, too_long, into)?;
         let mut tcp = self.segment.header();
         let sum =
             checksum::pseudo_header(self.source, self.destination, ip_number::TCP, length).add_slice(&tcp.to_bytes());

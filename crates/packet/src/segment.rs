@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use etherparse::{TcpHeader, TcpSlice, ip_number};
 
-use crate::{Options, ParseError, Seq, checksum};
+use crate::{Ecn, Options, ParseError, Seq, checksum};
 
 /// The control bits (RFC 9293, section 3.1) except ACK, which is [`Segment::ack`]. None by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -17,6 +17,10 @@ pub struct Flags {
     pub rst: bool,
     /// Push: the receiver should pass the data to the application at once.
     pub psh: bool,
+    /// ECN echo: a marked packet has arrived; in a SYN, that the end understands ECN (RFC 3168, section 6.1).
+    pub ece: bool,
+    /// Congestion window reduced: the sender has answered the echo; in a SYN as ECE.
+    pub cwr: bool,
 }
 
 /// A TCP segment without the bytes of its payload.
@@ -38,6 +42,8 @@ pub struct Segment {
     pub options: Options,
     /// Length of the payload in bytes; the payload itself is elsewhere.
     pub payload: u32,
+    /// The ECN field of the IP header before it.
+    pub ecn: Ecn,
 }
 
 impl Segment {
@@ -61,7 +67,7 @@ impl Segment {
     }
 
     /// Reads a segment, header and payload, that came in an IP packet between these two addresses, and returns it with
-    /// its payload. All of `bytes` is the segment: nothing may follow it.
+    /// its payload. All of `bytes` is the segment: nothing may follow it. Its ECN field, which the packet has, is not known.
     pub fn parse(bytes: &[u8], source: IpAddr, destination: IpAddr) -> Result<(Segment, &[u8]), ParseError> {
         if bytes.len() < TcpHeader::MIN_LEN {
             return Err(ParseError::Truncated);
@@ -76,10 +82,18 @@ impl Segment {
             destination: tcp.destination_port(),
             seq: Seq(tcp.sequence_number()),
             ack: tcp.ack().then(|| Seq(tcp.acknowledgment_number())),
-            flags: Flags { syn: tcp.syn(), fin: tcp.fin(), rst: tcp.rst(), psh: tcp.psh() },
+            flags: Flags {
+                syn: tcp.syn(),
+                fin: tcp.fin(),
+                rst: tcp.rst(),
+                psh: tcp.psh(),
+                ece: tcp.ece(),
+                cwr: tcp.cwr(),
+            },
             window: tcp.window_size(),
             options: Options::parse(tcp.options())?.valid(tcp.syn()),
             payload: tcp.payload().len() as u32,
+            ecn: Ecn::NotEct,
         };
         Ok((segment, tcp.payload()))
     }
@@ -89,8 +103,9 @@ impl Segment {
         let mut header = TcpHeader::new(self.source, self.destination, self.seq.0, self.window);
         header.ack = self.ack.is_some();
         header.acknowledgment_number = self.ack.unwrap_or_default().0;
-        let Flags { syn, fin, rst, psh } = self.flags;
+        let Flags { syn, fin, rst, psh, ece, cwr } = self.flags;
         (header.syn, header.fin, header.rst, header.psh) = (syn, fin, rst, psh);
+        (header.ece, header.cwr) = (ece, cwr);
         let (options, length) = self.as_sent().options.to_bytes();
         header.set_options_raw(&options[..length]).expect("options that fit");
         header

@@ -9,6 +9,8 @@ use crate::queue::Discipline;
 
 pub(crate) const DEFAULT_PROFILE: Profile = Profile::Linux;
 pub(crate) const DEFAULT_DISCIPLINE: Discipline = Discipline::DropTail;
+/// As in Linux, which uses it only if the peer asks for it.
+pub(crate) const DEFAULT_ECN: bool = false;
 pub(crate) const DEFAULT_JITTER: Time = Time(0);
 /// Each packet is lost independently.
 pub(crate) const DEFAULT_LOSS_BURST: u32 = 1;
@@ -19,6 +21,10 @@ pub(crate) fn is_default_profile(profile: &Profile) -> bool {
 
 pub(crate) fn is_default_discipline(discipline: &Discipline) -> bool {
     *discipline == DEFAULT_DISCIPLINE
+}
+
+pub(crate) fn is_default_ecn(ecn: &bool) -> bool {
+    *ecn == DEFAULT_ECN
 }
 
 pub(crate) fn is_default_jitter(jitter: &Time) -> bool {

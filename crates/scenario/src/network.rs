@@ -3,7 +3,9 @@
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use serde::{Serialize, Serializer};
 
-use crate::left_out::{is_default_discipline, is_default_jitter, is_default_loss_burst, is_default_profile};
+use crate::left_out::{
+    is_default_discipline, is_default_ecn, is_default_jitter, is_default_loss_burst, is_default_profile,
+};
 use crate::profile::Profile;
 use crate::queue::{Discipline, Queue};
 
@@ -46,6 +48,9 @@ pub struct Tcp {
     pub receive_buffer: Bytes,
     /// Selective acknowledgements (RFC 2018).
     pub sack: bool,
+    /// Explicit congestion notification (RFC 3168).
+    #[serde(skip_serializing_if = "is_default_ecn")]
+    pub ecn: bool,
     /// Timestamps (RFC 7323).
     pub timestamps: bool,
     /// Window scaling (RFC 7323). Without it no window exceeds 65,535 bytes.

@@ -98,6 +98,7 @@ pub(crate) struct RawTcp {
     pub send_buffer: Option<Spanned<Bytes>>,
     pub receive_buffer: Option<Spanned<Bytes>>,
     pub sack: Option<bool>,
+    pub ecn: Option<bool>,
     pub timestamps: Option<bool>,
     pub window_scaling: Option<bool>,
     pub initial_window: Option<Spanned<u32>>,

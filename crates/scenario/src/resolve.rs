@@ -18,7 +18,7 @@ use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
 use crate::error::Source;
-use crate::left_out::{DEFAULT_DISCIPLINE, DEFAULT_JITTER, DEFAULT_LOSS_BURST, DEFAULT_PROFILE};
+use crate::left_out::{DEFAULT_DISCIPLINE, DEFAULT_ECN, DEFAULT_JITTER, DEFAULT_LOSS_BURST, DEFAULT_PROFILE};
 use crate::raw::{Named, RATES, RawFlow, RawLink, RawNode, RawRate, RawScenario, RawTcp};
 use crate::{Amount, Error, Flow, FlowEnd, Link, Node, NodeKind, Queue, Scenario, Tcp};
 use checker::Checker;
@@ -32,6 +32,7 @@ fn default_tcp() -> Tcp {
         send_buffer: Bytes::mib(4),
         receive_buffer: Bytes::mib(4),
         sack: true,
+        ecn: DEFAULT_ECN,
         timestamps: true,
         window_scaling: true,
         initial_window: None,
@@ -154,6 +155,7 @@ impl Checker<'_> {
             send_buffer: self.within("send_buffer", &raw.send_buffer, base.send_buffer, &BUFFERS)?,
             receive_buffer: self.within("receive_buffer", &raw.receive_buffer, base.receive_buffer, &BUFFERS)?,
             sack: raw.sack.unwrap_or(base.sack),
+            ecn: raw.ecn.unwrap_or(base.ecn),
             timestamps: raw.timestamps.unwrap_or(base.timestamps),
             window_scaling: raw.window_scaling.unwrap_or(base.window_scaling),
             initial_window,

@@ -1,7 +1,7 @@
 //! What travels over the network: packets, and the numbers by which they name nodes, sockets and sources.
 
 use ekiden_link::LinkPacket;
-use ekiden_packet::Segment;
+use ekiden_packet::{Ecn, Segment};
 use ekiden_scenario::Scenario;
 
 /// An IPv4 header.
@@ -47,6 +47,16 @@ impl LinkPacket for Packet {
             Body::Segment(_) => self.socket.into(),
             Body::Datagram { source } => 1 << 32 | u64::from(source),
             Body::Echo { ping, is_reply, .. } => 2 << 32 | u64::from(ping) << 1 | u64::from(is_reply),
+        }
+    }
+
+    fn mark(&mut self) -> bool {
+        match &mut self.body {
+            Body::Segment(segment) if segment.ecn != Ecn::NotEct => {
+                segment.ecn = Ecn::Ce;
+                true
+            }
+            _ => false,
         }
     }
 }

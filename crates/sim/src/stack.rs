@@ -73,6 +73,7 @@ impl Stack {
         }
         settings.receive_buffer = tcp.receive_buffer.0;
         settings.sack = tcp.sack;
+        settings.ecn = tcp.ecn;
         settings.timestamps = tcp.timestamps;
         settings.window_scaling = tcp.window_scaling;
         settings.initial_window = tcp.initial_window.unwrap_or(settings.initial_window);

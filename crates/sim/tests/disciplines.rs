@@ -118,3 +118,21 @@ fn the_same_scenario_gives_the_same_record() {
         assert_eq!(run(&text), run(&text), "{discipline}");
     }
 }
+
+#[test]
+fn ecn_marks_instead_of_dropping_and_costs_no_goodput() {
+    for discipline in ["codel", "fq_codel"] {
+        let found = |ecn: &str| {
+            let text = SCENARIO.replace("120 packets", "1000 packets").replace("seed = 1", &format!("seed = 1\n{ecn}"));
+            let scenario = Scenario::parse(&text.replace("LINE", &format!("discipline = \"{discipline}\"")), "e.toml");
+            let record = simulate(&scenario.unwrap(), &Options::default(), &mut Kept::default(), &mut |_| {}).unwrap();
+            let line = line(&record).clone();
+            (line.queue_drops, line.queue_marks, record.flows[0].retransmits, record.flows[0].goodput_bit_s as f64)
+        };
+        let (drops, marks, again, plain) = found("");
+        assert!(drops > 10 && marks == 0 && again >= drops, "{discipline}: {drops}, {marks}, {again}");
+        let (drops, marks, again, marked) = found("tcp = { ecn = true }");
+        assert!(drops == 0 && marks > 10 && again == 0, "{discipline}: {drops}, {marks}, {again}");
+        assert!(marked > 0.96 * plain && marked < 1.04 * plain, "{discipline}: {marked} and {plain}");
+    }
+}

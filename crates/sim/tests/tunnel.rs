@@ -263,3 +263,21 @@ fn what_is_pulled_can_be_dropped_before_the_queue_is_long() {
     let seconds = |record: &Record| record.flows[0].duration_us as f64 / 1e6;
     assert!(seconds(&pulled) < 1.15 * seconds(&pushed), "{} and {}", seconds(&pulled), seconds(&pushed));
 }
+
+#[test]
+fn a_tunnels_queue_marks_hosts_that_want_it() {
+    let sets = [
+        "flow.bulk.bytes=20MB",
+        "tunnel.outer.tcp.send_buffer=4MiB",
+        "node.sink.tcp.receive_buffer=4MiB",
+        "node.source.tcp.send_buffer=4MiB",
+        "link.backbone.queue=25 packets",
+        "tunnel.outer.discipline=fq_codel",
+    ];
+    let of = |sets: &[&str]| run(sets).tunnels[0].clone();
+    let plain = of(&sets);
+    let marked = of(&[&sets[..], &["node.source.tcp.ecn+node.sink.tcp.ecn=true"]].concat());
+    assert!(plain.queue_drops > 0 && plain.queue_marks == 0, "{plain:?}");
+    // What is sent again cannot be marked.
+    assert!(marked.queue_drops < plain.queue_drops && marked.queue_marks > 0, "{marked:?}");
+}

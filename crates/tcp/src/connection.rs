@@ -1,14 +1,14 @@
 //! A connection: its states (RFC 9293, section 3.3.2), and what segments, timers and the application do to it.
 
 use ekiden_congestion::CongestionControl;
-use ekiden_packet::{Flags, Options, Segment, Seq, Timestamps};
+use ekiden_packet::{Ecn, Flags, Options, Segment, Seq, Timestamps};
 use ekiden_units::Time;
 
 use crate::info::TcpInfo;
 use crate::receiver::{Accepted, Receiver, scale_for};
 use crate::reset::reset;
 use crate::rtt::timestamp;
-use crate::sender::{Outgoing, Sender};
+use crate::sender::{Outgoing, Sender, Wishes};
 use crate::settings::TcpSettings;
 use crate::state::{Failure, State};
 
@@ -50,6 +50,8 @@ pub struct Connection {
     settings: TcpSettings,
     timestamps: bool,
     scaled: bool,
+    /// Both ends want ECN; before the peer's SYN has come, this one does.
+    ecn: bool,
     reset: Option<Segment>,
     forget_at: Option<Time>,
 }
@@ -111,6 +113,7 @@ impl Connection {
             settings: settings.clone(),
             timestamps: settings.timestamps,
             scaled: settings.window_scaling,
+            ecn: settings.ecn,
             reset: None,
             forget_at: None,
         }
@@ -122,10 +125,12 @@ impl Connection {
         self.timestamps &= options.timestamps.is_some();
         self.scaled &= options.window_scale.is_some();
         let sack = self.settings.sack && options.sack_permitted;
+        // RFC 3168, section 6.1.1: a SYN has both flags, its answer has ECE alone.
+        self.ecn &= syn.flags.ece && syn.flags.cwr == syn.ack.is_none();
         let peer = options.mss.map_or(MSS_DEFAULT, u32::from).max(MSS_LEAST);
         let mss = peer.min(self.settings.mss) - if self.timestamps { TIMESTAMPS_BYTES } else { 0 };
         let scale = if self.scaled { options.window_scale.unwrap_or_default().min(14) } else { 0 };
-        self.sender.negotiate(syn, mss, scale, sack);
+        self.sender.negotiate(syn, mss, scale, Wishes { sack, ecn: self.ecn });
         let mut receiver = Receiver::new(&self.settings, syn.seq, self.scaled, sack);
         receiver.note_timestamp(now, syn);
         self.receiver = Some(receiver);
@@ -250,6 +255,9 @@ impl Connection {
         }
         self.on_acked(now);
         let Some(receiver) = &mut self.receiver else { return Accepted::default() };
+        if self.ecn {
+            receiver.note_ecn(segment);
+        }
         receiver.tune(now, segment);
         let accepted = receiver.take(now, segment);
         self.on_end(now);
@@ -363,6 +371,11 @@ impl Connection {
         self.fit_sack(&mut segment, owes_ack);
         segment.flags.fin = outgoing.fin;
         segment.flags.psh = outgoing.push && outgoing.payload > 0;
+        // What is sent again is not marked (RFC 3168, section 6.1.5).
+        if self.ecn && outgoing.payload > 0 && !outgoing.again {
+            segment.flags.cwr = outgoing.cwr;
+            segment.ecn = Ecn::Ect0;
+        }
         if outgoing.start == 0 {
             self.make_syn(now, &mut segment);
         }
@@ -381,8 +394,8 @@ impl Connection {
     }
 
     fn make_syn(&mut self, now: Time, segment: &mut Segment) {
-        segment.flags = Flags { syn: true, ..Flags::default() };
         let answers = self.receiver.is_some();
+        segment.flags = Flags { syn: true, ece: self.ecn, cwr: self.ecn && !answers, ..Flags::default() };
         segment.options.mss = Some(u16::try_from(self.settings.mss).unwrap_or(u16::MAX));
         segment.options.sack_permitted = self.settings.sack && (!answers || self.sender.has_sack());
         segment.options.window_scale = self.scaled.then(|| scale_for(self.settings.receive_buffer));
@@ -405,6 +418,7 @@ impl Connection {
             window: 0,
             options: Options::default(),
             payload: 0,
+            ecn: Ecn::NotEct,
         };
         if let Some(receiver) = &mut self.receiver {
             if self.timestamps {

@@ -1,14 +1,14 @@
 //! A TCP engine without I/O: segments and times in, segments out.
 //!
 //! Read first: RFC 9293 (the protocol), 5681 (congestion control), 6298 (retransmission timer), 6582 (NewReno), 6675 (SACK),
-//! 6937 (proportional rate reduction), 7323 (window scaling, timestamps). One file per concept. A [`Connection`] says how
+//! 3168 (ECN), 6937 (proportional rate reduction), 7323 (window scaling, timestamps). One file per concept. A [`Connection`] says how
 //! it is driven.
 //!
 //! Where stacks differ, [`TcpSettings`] says what a connection does; [`TcpSettings::linux`] and its like imitate stacks. Comments
 //! in the code name deliberate deviations from the RFCs.
 //!
 //! Not implemented:
-//! - urgent data and keep-alives (RFC 9293, sections 3.8.5 and 3.8.4), ECN (3168), Fast Open (7413), the path's MTU (1191);
+//! - urgent data and keep-alives (RFC 9293, sections 3.8.5 and 3.8.4), Fast Open (7413), the path's MTU (1191);
 //! - D-SACK (RFC 2883, 3708) and F-RTO (5682): a spurious timeout is not undone;
 //! - payload and FIN in a SYN: the peer must send them again (RFC 9293, section 3.10.7.3 would keep them);
 //! - dropping segments without timestamps after timestamps were negotiated (RFC 7323, section 3.2).

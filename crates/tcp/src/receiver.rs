@@ -2,7 +2,7 @@
 //!
 //! Positions count the peer's sequence numbers without wrapping: its SYN has position 0, its first byte 1.
 
-use ekiden_packet::{SackBlock, SackBlocks, Segment, Seq, Timestamps};
+use ekiden_packet::{Ecn, SackBlock, SackBlocks, Segment, Seq, Timestamps};
 use ekiden_units::Time;
 
 use crate::ranges::Ranges;
@@ -66,6 +66,8 @@ pub(crate) struct Receiver {
     /// The largest segment seen: the peer's effective MSS.
     largest: u64,
     sack: bool,
+    /// A marked packet has arrived, and the sender has not said yet that it slows down (RFC 3168, section 6.1.3).
+    echoes_congestion: bool,
     /// TS.Recent, and when it was set.
     timestamp: Option<(u32, Time)>,
 }
@@ -117,6 +119,7 @@ impl Receiver {
             acks_wait_for_reader: settings.acks_wait_for_reader,
             largest: 1,
             sack,
+            echoes_congestion: false,
             timestamp: None,
         }
     }
@@ -181,6 +184,15 @@ impl Receiver {
     /// The peer's timestamp, to be echoed.
     pub fn timestamp(&self) -> u32 {
         self.timestamp.map_or(0, |(value, _)| value)
+    }
+
+    /// An acceptable segment arrives: notes whether it was marked on the way.
+    pub fn note_ecn(&mut self, segment: &Segment) {
+        let was_echoing = self.echoes_congestion;
+        // The answer to an earlier mark may have a mark itself.
+        self.echoes_congestion = was_echoing && !segment.flags.cwr || segment.ecn == Ecn::Ce;
+        // The sender learns of it at once, as in Linux (`tcp_ecn_check_ce`, `tcp_ecn_accept_cwr`).
+        self.ack_now |= segment.payload > 0 && (self.echoes_congestion && !was_echoing || segment.flags.cwr);
     }
 
     /// An acceptable segment arrives: lets the window grow, if it is tuned.
@@ -352,6 +364,7 @@ impl Receiver {
     pub fn acknowledge(&mut self, segment: &mut Segment) {
         segment.ack = Some(self.next());
         segment.window = self.window(segment.flags.syn);
+        segment.flags.ece = self.echoes_congestion;
         if self.sack && !segment.flags.syn {
             segment.options.sack = self.blocks(if segment.options.timestamps.is_some() { 3 } else { 4 });
         }

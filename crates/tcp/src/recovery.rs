@@ -1,5 +1,6 @@
 //! Loss recovery: fast retransmit and fast recovery (RFC 5681, 6582, 6675, 6937), and what follows a timeout (RFC 6298,
-//! section 5; RFC 5681, section 3.1).
+//! section 5; RFC 5681, section 3.1). The answer to congestion that the peer echoes too (ECN, RFC 3168, section 6.1.2), which
+//! falls as after a loss, but with nothing to be sent again.
 //!
 //! It works on a sender's scoreboard and congestion window, passed in as [`Flight`]. It decides which segments count as lost
 //! and when the window falls; the congestion control decides how far. It has no clock: the sender owns the retransmission
@@ -20,6 +21,8 @@ pub(crate) struct Recovery {
     duplicates: u32,
     /// SND.NXT at the last loss event: `recover` of RFC 6582.
     recover: u64,
+    /// The window was reduced, and the peer has not been told (CWR).
+    owes_cwr: bool,
     recoveries: u64,
     timeouts: u64,
 }
@@ -28,6 +31,12 @@ pub(crate) struct Recovery {
 enum Phase {
     /// No loss is known.
     Open,
+    /// The peer has echoed congestion: the window falls, until something beyond `end` has been acknowledged.
+    Reducing {
+        /// SND.NXT when it began. Only the segment there tells the peer to end its echo.
+        end: u64,
+        prr: Prr,
+    },
     /// Fast recovery, until everything before its end has arrived.
     Fast(FastRecovery),
     /// After a timeout, until everything before `end` has arrived.
@@ -74,6 +83,8 @@ pub(crate) struct Ack {
     pub advances: bool,
     /// It is a duplicate in the sense of RFC 5681, section 2; with SACK, of RFC 6675, section 2.
     pub is_duplicate: bool,
+    /// It says that a marked packet has arrived.
+    pub echoes_congestion: bool,
     pub summary: AckSummary,
 }
 
@@ -103,6 +114,7 @@ impl Recovery {
             phase: Phase::Open,
             duplicates: 0,
             recover: 0,
+            owes_cwr: false,
             recoveries: 0,
             timeouts: 0,
         }
@@ -149,7 +161,7 @@ impl Recovery {
     pub fn pipe_before_new(&self, board: &Scoreboard) -> u32 {
         // Without limited transmit, duplicate acknowledgements free no window outside of recovery.
         match self.phase {
-            Phase::Open if !self.settings.limited_transmit => board.len(),
+            Phase::Open | Phase::Reducing { .. } if !self.settings.limited_transmit => board.len(),
             _ => self.pipe(board),
         }
     }
@@ -176,12 +188,17 @@ impl Recovery {
         rescues
     }
 
-    /// A new segment is sent.
-    pub fn on_new(&mut self) {
-        if let Phase::Fast(fast) = &mut self.phase {
-            fast.counted += 1;
-            fast.prr.on_sent();
+    /// A new segment is sent. Returns whether it is to tell that the window has been reduced.
+    pub fn on_new(&mut self) -> bool {
+        match &mut self.phase {
+            Phase::Fast(fast) => {
+                fast.counted += 1;
+                fast.prr.on_sent();
+            }
+            Phase::Reducing { prr, .. } => prr.on_sent(),
+            Phase::Open | Phase::AfterTimeout { .. } => {}
         }
+        std::mem::take(&mut self.owes_cwr)
     }
 
     /// A lost segment is sent again.
@@ -204,6 +221,7 @@ impl Recovery {
         }
         let mut effect = match self.phase {
             Phase::Open => self.on_ack_when_open(&mut flight, &mut ack),
+            Phase::Reducing { end, prr } => self.on_ack_while_reducing(end, prr, &mut flight, &mut ack),
             Phase::Fast(fast) => self.on_ack_in_recovery(fast, &mut flight, &mut ack),
             Phase::AfterTimeout { end, .. } => self.on_ack_after_timeout(end, &mut flight, &ack),
         };
@@ -213,8 +231,47 @@ impl Recovery {
     }
 
     fn on_ack_when_open(&mut self, flight: &mut Flight, ack: &mut Ack) -> Effect {
+        if self.detects_loss(flight, ack) {
+            return self.enter(flight, ack, true);
+        }
+        if ack.echoes_congestion {
+            self.reduce(flight);
+            return self.go_on_reducing(flight.next, Prr::new(flight.board.len()), flight, ack);
+        }
+        flight.window.grow(&ack.summary);
+        Effect::NONE
+    }
+
+    /// The window falls once per window of data, however often the peer echoes congestion.
+    fn on_ack_while_reducing(&mut self, end: u64, prr: Prr, flight: &mut Flight, ack: &mut Ack) -> Effect {
+        if flight.una > end {
+            flight.window.fall_to_threshold();
+            self.phase = Phase::Open;
+            return self.on_ack_when_open(flight, ack);
+        }
+        // A loss in the same window of data does not lower it again.
+        match self.detects_loss(flight, ack) {
+            true => self.enter(flight, ack, false),
+            false => self.go_on_reducing(end, prr, flight, ack),
+        }
+    }
+
+    fn go_on_reducing(&mut self, end: u64, mut prr: Prr, flight: &mut Flight, ack: &Ack) -> Effect {
+        self.set_window(&mut prr, flight, ack, ack.advances);
+        self.phase = Phase::Reducing { end, prr };
+        Effect::NONE
+    }
+
+    /// Lowers the slow start threshold, which the peer will be told.
+    fn reduce(&mut self, flight: &mut Flight) {
+        flight.window.reduce(flight.board.len(), false);
+        self.owes_cwr = true;
+    }
+
+    /// Whether an acknowledgement outside of fast recovery means a loss.
+    fn detects_loss(&mut self, flight: &mut Flight, ack: &mut Ack) -> bool {
         let threshold = self.settings.duplicate_acks;
-        let is_lost = if self.sack {
+        if self.sack {
             flight.board.mark_lost(threshold, flight.mss) > 0 || self.duplicates >= threshold && flight.board.has_gaps()
         } else {
             if ack.is_duplicate {
@@ -224,20 +281,17 @@ impl Recovery {
             // does not check.
             let counts = self.settings.partial_acks == PartialAcks::EndRecovery || flight.una > self.recover;
             ack.is_duplicate && self.duplicates >= threshold && counts
-        };
-        if is_lost {
-            return self.enter(flight, ack);
         }
-        flight.window.grow(&ack.summary);
-        Effect::NONE
     }
 
-    /// Fast recovery begins.
-    fn enter(&mut self, flight: &mut Flight, ack: &Ack) -> Effect {
+    /// Fast recovery begins, with a reduction of the window unless it has just had one.
+    fn enter(&mut self, flight: &mut Flight, ack: &Ack, reduces: bool) -> Effect {
         let outstanding = flight.board.len();
         self.recoveries += 1;
         self.recover = flight.next;
-        flight.window.reduce(outstanding, false);
+        if reduces {
+            self.reduce(flight);
+        }
         // Not what the recovery before this one has sent again already.
         let must_retransmit = !flight.board.is_first_sent_again();
         if must_retransmit {
@@ -254,17 +308,17 @@ impl Recovery {
             counted: outstanding.saturating_sub(self.settings.duplicate_acks),
             prr: Prr::new(outstanding),
         };
-        self.set_window(&mut fast, flight, ack, false);
+        self.set_window(&mut fast.prr, flight, ack, false);
         self.phase = Phase::Fast(fast);
         Effect::BEGINS
     }
 
     /// Sets the congestion window so that the sender sends what [`Reduction`] allows. `safe_ack`: see [`Prr::window`].
-    fn set_window(&self, fast: &mut FastRecovery, flight: &mut Flight, ack: &Ack, safe_ack: bool) {
+    fn set_window(&self, prr: &mut Prr, flight: &mut Flight, ack: &Ack, safe_ack: bool) {
         let ssthresh = flight.window.ssthresh();
         flight.window.set(match self.settings.reduction {
             Reduction::Pipe => ssthresh,
-            Reduction::Proportional => fast.prr.window(flight.board.pipe(), ssthresh, ack.summary.delivered, safe_ack),
+            Reduction::Proportional => prr.window(flight.board.pipe(), ssthresh, ack.summary.delivered, safe_ack),
         });
     }
 
@@ -274,7 +328,7 @@ impl Recovery {
             // What was sent since it began has been lost too: the next recovery begins, with a reduction of its own (RFC 6675,
             // section 5, step 2; Linux: `tcp_time_to_recover` while segments count as lost).
             let goes_on = self.sack && self.settings.pipe == Pipe::Scoreboard && flight.board.is_first_lost();
-            return if goes_on { self.enter(flight, ack) } else { effect };
+            return if goes_on { self.enter(flight, ack, true) } else { effect };
         }
         fast.counted = fast.counted.saturating_sub(1 + u32::from(ack.advances));
         let mut restarts_timer = false;
@@ -299,7 +353,7 @@ impl Recovery {
             fast.must_retransmit = true;
             safe_ack = false;
         }
-        self.set_window(&mut fast, flight, ack, safe_ack);
+        self.set_window(&mut fast.prr, flight, ack, safe_ack);
         self.phase = Phase::Fast(fast);
         Effect::timer(restarts_timer)
     }
@@ -320,7 +374,7 @@ impl Recovery {
         } else if self.sack && self.settings.lost_retransmissions {
             let is_lost = flight.board.mark_overtaken() > 0;
             if is_lost && self.settings.reduces_after_timeout {
-                return self.enter(flight, ack);
+                return self.enter(flight, ack, true);
             }
         }
         flight.window.grow(&ack.summary);
@@ -336,11 +390,13 @@ impl Recovery {
             // Once per segment, however often the timer retransmits it.
             let reduces = match self.phase {
                 Phase::Open => true,
-                Phase::Fast(_) => self.settings.timeout_reduces_again,
+                Phase::Reducing { end, .. } if flight.una >= end => true,
+                Phase::Reducing { .. } | Phase::Fast(_) => self.settings.timeout_reduces_again,
                 Phase::AfterTimeout { una, .. } => una != flight.una || self.settings.every_timeout_reduces,
             };
             if reduces {
                 flight.window.reduce(flight.board.len(), true);
+                self.owes_cwr = true;
             }
             flight.window.on_timeout();
             self.phase = Phase::AfterTimeout { end: flight.next, una: flight.una };

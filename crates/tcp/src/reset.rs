@@ -1,6 +1,6 @@
 //! Resets: RFC 9293, section 3.10.7.1.
 
-use ekiden_packet::{Flags, Options, Segment, Seq};
+use ekiden_packet::{Flags, Segment, Seq};
 
 /// A reset without an acknowledgement.
 pub(crate) fn reset((local, remote): (u16, u16), seq: Seq) -> Segment {
@@ -8,11 +8,8 @@ pub(crate) fn reset((local, remote): (u16, u16), seq: Seq) -> Segment {
         source: local,
         destination: remote,
         seq,
-        ack: None,
         flags: Flags { rst: true, ..Flags::default() },
-        window: 0,
-        options: Options::default(),
-        payload: 0,
+        ..Segment::default()
     }
 }
 

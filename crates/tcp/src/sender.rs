@@ -25,8 +25,9 @@ pub(crate) struct Sender {
     next: u64,
     /// Payload in a full segment.
     mss: u32,
-    /// Both ends want SACK.
+    /// Both ends want SACK, and ECN.
     sack: bool,
+    ecn: bool,
     buffer: SendBuffer,
     send_window: SendWindow,
     window: CongestionWindow,
@@ -47,6 +48,17 @@ pub(crate) struct Outgoing {
     pub payload: u32,
     pub fin: bool,
     pub push: bool,
+    /// It was sent before.
+    pub again: bool,
+    /// It says that the window has been reduced (RFC 3168, section 6.1.2).
+    pub cwr: bool,
+}
+
+/// What both ends want.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Wishes {
+    pub sack: bool,
+    pub ecn: bool,
 }
 
 impl Sender {
@@ -58,6 +70,7 @@ impl Sender {
             next: 0,
             mss: 536,
             sack: false,
+            ecn: false,
             buffer: SendBuffer::new(settings),
             send_window: SendWindow::new(),
             window: CongestionWindow::new(settings, control),
@@ -116,7 +129,7 @@ impl Sender {
         self.next = 1;
         self.timer.note_sent(now, 1);
         self.timer.start(now);
-        Outgoing { start: 0, payload: 0, fin: false, push: false }
+        Outgoing { start: 0, payload: 0, fin: false, push: false, again: false, cwr: false }
     }
 
     /// The SYN is to be sent again, now with an acknowledgement.
@@ -124,9 +137,10 @@ impl Sender {
         self.board.mark_all();
     }
 
-    /// Takes over the peer's SYN: its window, the scale of later windows, the effective MSS, and whether both ends want SACK.
-    pub fn negotiate(&mut self, segment: &Segment, mss: u32, scale: u8, sack: bool) {
-        (self.mss, self.sack) = (mss, sack);
+    /// Takes over the peer's SYN: its window, the scale of later windows, the effective MSS, and what both ends want.
+    pub fn negotiate(&mut self, segment: &Segment, mss: u32, scale: u8, wishes: Wishes) {
+        let Wishes { sack, ecn } = wishes;
+        (self.mss, self.sack, self.ecn) = (mss, sack, ecn);
         self.recovery.negotiate(sack);
         self.board.keeps_order = sack && self.settings.lost_retransmissions;
         self.send_window.negotiate(segment, self.una, scale);
@@ -187,8 +201,10 @@ impl Sender {
         if is_of_syn && self.recovery.timeouts() > 0 {
             self.timer.fall_back();
         }
+        let is_ecn = self.ecn;
         let (recovery, flight) = self.recovery();
-        let effect = recovery.on_ack(flight, Ack { advances, is_duplicate, summary });
+        let echoes_congestion = is_ecn && segment.flags.ece && !segment.flags.syn;
+        let effect = recovery.on_ack(flight, Ack { advances, is_duplicate, echoes_congestion, summary });
         if effect.begins_recovery {
             self.timer.forget_timed();
         }
@@ -287,7 +303,8 @@ impl Sender {
     fn outgoing(&self, sent: &Sent) -> Outgoing {
         // The SYN's own number is not payload.
         let payload = if sent.start == 0 { 0 } else { sent.length - u32::from(sent.fin) };
-        Outgoing { start: sent.start, payload, fin: sent.fin, push: sent.end() >= self.buffer.end() }
+        let push = sent.end() >= self.buffer.end();
+        Outgoing { start: sent.start, payload, fin: sent.fin, push, again: true, cwr: false }
     }
 
     fn poll_new(&mut self, now: Time) -> Option<Outgoing> {
@@ -305,7 +322,8 @@ impl Sender {
         let length = payload + u32::from(fin);
         self.board.push(start, length, fin, now);
         self.next += u64::from(length);
-        self.recovery.on_new();
+        // A segment without payload cannot tell it.
+        let cwr = self.recovery.on_new() && payload > 0;
         self.window.note_outstanding(self.una, self.next, self.board.len());
         self.persist.on_data();
         self.last_sent = now;
@@ -313,7 +331,7 @@ impl Sender {
         if self.timer.at().is_none() {
             self.timer.start(now);
         }
-        Some(Outgoing { start, payload, fin, push: self.next >= self.buffer.end() })
+        Some(Outgoing { start, payload, fin, push: self.next >= self.buffer.end(), again: false, cwr })
     }
 
     /// The payload and the FIN of the next new segment, if the window, Nagle and silly window avoidance allow it.

@@ -27,6 +27,8 @@ pub struct TcpSettings {
     pub timestamps: bool,
     /// Selective acknowledgements (RFC 2018). Used if both ends want them.
     pub sack: bool,
+    /// Explicit congestion notification (RFC 3168). Used if both ends want it.
+    pub ecn: bool,
     /// The initial congestion window in segments (RFC 6928).
     pub initial_window: u32,
     /// The initial slow start threshold in segments; `None`: arbitrarily high (RFC 5681, section 3.1). RFC 2001 had 65,535 bytes.
@@ -204,6 +206,7 @@ impl TcpSettings {
             window_scaling: true,
             timestamps: true,
             sack: true,
+            ecn: false,
             initial_window: 10,
             initial_ssthresh: None,
             counting: Counting::Covered,

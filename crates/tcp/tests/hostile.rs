@@ -13,7 +13,8 @@ enum Step {
     Segment {
         at: i32,
         ack: Option<i32>,
-        flags: [bool; 4],
+        flags: [bool; 6],
+        marked: bool,
         payload: u32,
         window: u16,
         blocks: Vec<(i32, i32)>,
@@ -32,16 +33,17 @@ fn near() -> impl Strategy<Value = i32> {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let flags = [0.02, 0.05, 0.02, 0.5].map(prop::bool::weighted);
+    let flags = [0.02, 0.05, 0.02, 0.5, 0.3, 0.1].map(prop::bool::weighted);
     let ack = prop_oneof![1 => Just(None), 12 => near().prop_map(Some)];
     let payload = prop_oneof![Just(0u32), 0u32..3000];
     let window = prop_oneof![Just(0u16), 0u16..3000, any::<u16>()];
     let blocks = prop::collection::vec((near(), near()), 0..4);
-    let segment = (near(), ack, flags, payload, window, blocks, 990u32..1100).prop_map(
-        |(at, ack, flags, payload, window, blocks, timestamp)| Step::Segment {
+    let segment = (near(), ack, (flags, prop::bool::weighted(0.1)), payload, window, blocks, 990u32..1100).prop_map(
+        |(at, ack, (flags, marked), payload, window, blocks, timestamp)| Step::Segment {
             at,
             ack,
             flags,
+            marked,
             payload,
             window,
             blocks,
@@ -94,8 +96,9 @@ proptest! {
         let mut written = 0;
         for step in steps {
             match step {
-                Step::Segment { at, ack, flags: [syn, fin, rst, psh], payload, window, blocks, timestamp } => {
+                Step::Segment { at, ack, flags: [syn, fin, rst, psh, ece, cwr], marked, payload, window, blocks, timestamp } => {
                     bench.window = window;
+                    bench.is_marked = marked;
                     bench.timestamp = bench.timestamp.map(|_| timestamp);
                     let acked = bench.end.info().acked_bytes as u32 + 1;
                     let place = |near: i32| Seq(first[0]) + acked + near as u32;
@@ -104,7 +107,7 @@ proptest! {
                     let options = Options { sack, ..Options::default() };
                     let at = (1 + bench.end.readable() as u32).wrapping_add_signed(at);
                     let ack = ack.map(|ack| acked.wrapping_add_signed(ack));
-                    let accepted = bench.segment(at, ack, Flags { syn, fin, rst, psh }, payload, options);
+                    let accepted = bench.segment(at, ack, Flags { syn, fin, rst, psh, ece, cwr }, payload, options);
                     prop_assert!(accepted.skip + accepted.length <= payload);
                 }
                 Step::Write(bytes) => written += bench.end.write(bytes),

@@ -3,6 +3,7 @@
 mod common;
 
 use common::{Fate, Pair, Random};
+use ekiden_packet::Ecn;
 use ekiden_tcp::{Connection, Failure, Pipe, State, TcpSettings, Transmit};
 use ekiden_units::Time;
 use proptest::prelude::*;
@@ -12,17 +13,21 @@ struct Network {
     loss_percent: u64,
     late_percent: u64,
     twice_percent: u64,
+    mark_percent: u64,
     delay: Time,
     seed: u64,
 }
 
 impl Network {
     fn still(delay: Time) -> Self {
-        Self { loss_percent: 0, late_percent: 0, twice_percent: 0, delay, seed: 1 }
+        Self { loss_percent: 0, late_percent: 0, twice_percent: 0, mark_percent: 0, delay, seed: 1 }
     }
 
-    fn fate(&self, random: &mut Random) -> Fate {
+    fn fate(&self, random: &mut Random, transmit: &mut Transmit) -> Fate {
         let Self { loss_percent, late_percent, twice_percent, .. } = *self;
+        if transmit.segment.ecn == Ecn::Ect0 && random.below(100) < self.mark_percent {
+            transmit.segment.ecn = Ecn::Ce;
+        }
         let roll = random.below(100);
         let by = Time(random.below(self.delay.0 * 3));
         if roll < loss_percent {
@@ -38,12 +43,15 @@ impl Network {
 }
 
 fn networks() -> impl Strategy<Value = Network> {
-    (0u64..30, 0u64..20, 0u64..10, 0u64..200, any::<u64>()).prop_map(|(loss, late, twice, ms, seed)| Network {
-        loss_percent: loss,
-        late_percent: late,
-        twice_percent: twice,
-        delay: Time::ms(ms) + Time(1000),
-        seed,
+    (0u64..30, 0u64..20, 0u64..10, 0u64..30, 0u64..200, any::<u64>()).prop_map(|(loss, late, twice, mark, ms, seed)| {
+        Network {
+            loss_percent: loss,
+            late_percent: late,
+            twice_percent: twice,
+            mark_percent: mark,
+            delay: Time::ms(ms) + Time(1000),
+            seed,
+        }
     })
 }
 
@@ -55,12 +63,13 @@ fn settings() -> impl Strategy<Value = TcpSettings> {
         Just(TcpSettings::opnet())
     ];
     let buffer = || prop_oneof![5 => 500u64..200_000, 1 => 1u64..500];
-    (profile, 64u32..9000, buffer(), buffer(), any::<[bool; 4]>()).prop_map(
-        |(profile, mss, send_buffer, receive_buffer, [sack, timestamps, window_scaling, nagle])| TcpSettings {
+    (profile, 64u32..9000, buffer(), buffer(), any::<[bool; 5]>()).prop_map(
+        |(profile, mss, send_buffer, receive_buffer, [sack, ecn, timestamps, window_scaling, nagle])| TcpSettings {
             mss,
             send_buffer,
             receive_buffer,
             sack,
+            ecn,
             timestamps,
             window_scaling,
             nagle,
@@ -112,7 +121,7 @@ fn transfer(ends: &Ends, network: &Network) -> Pair {
     let mut random = Random(network.seed);
     let mut reader = Random(!network.seed);
     let mut written = [0; 2];
-    let mut fate = |_: usize, _: &mut Transmit| network.fate(&mut random);
+    let mut fate = |_: usize, transmit: &mut Transmit| network.fate(&mut random, transmit);
     loop {
         for (side, written) in written.iter_mut().enumerate() {
             if let Some(end) = &mut pair.ends[side]

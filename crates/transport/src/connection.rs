@@ -17,6 +17,8 @@ use tokio::net::TcpStream;
 
 use crate::session::Session;
 
+mod pieces;
+
 /// A connection to a host or a node. It resets when dropped, unless [`Connection::end_cleanly`] was called.
 #[derive(Debug)]
 pub struct Connection {

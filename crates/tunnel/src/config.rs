@@ -68,6 +68,8 @@ pub struct Device {
     pub addresses: Vec<IpNet>,
     /// Its MTU, in bytes.
     pub mtu: u16,
+    /// It takes super-packets where the kernel can.
+    pub offload: bool,
 }
 
 /// The queue before each connection.

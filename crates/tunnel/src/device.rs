@@ -24,8 +24,7 @@ pub fn create(config: &Config) -> Result<SyncDevice, StartError> {
     if !Path::new("/dev/net/tun").exists() {
         return Err(StartError::NoTun);
     }
-    let made = DeviceBuilder::new().name(name.as_str()).offload(false).build_sync();
-    let tun = made.map_err(|source| match source.kind() {
+    let tun = open(&config.device).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => StartError::NoTun,
         io::ErrorKind::PermissionDenied => StartError::Forbidden { name: name.clone(), source },
         _ => StartError::Device { what: "make the device".into(), name: name.clone(), source },
@@ -53,6 +52,24 @@ pub fn create(config: &Config) -> Result<SyncDevice, StartError> {
         on_netlink(add).map_err(failed(format!("route {network} to")))?;
     }
     Ok(tun)
+}
+
+/// With offloads if they are wanted and the kernel has them.
+fn open(device: &Device) -> io::Result<SyncDevice> {
+    let build = |offload| DeviceBuilder::new().name(device.name.as_str()).offload(offload).build_sync();
+    if !device.offload {
+        return build(false);
+    }
+    build(true).or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied => Err(error),
+        _ => {
+            tracing::info!(
+                "{}: the kernel has no offloads for TUN devices ({error}): packets go one by one",
+                device.name
+            );
+            build(false)
+        }
+    })
 }
 
 fn route(network: IpNet, index: u32) -> RouteMessage {

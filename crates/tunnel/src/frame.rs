@@ -1,18 +1,32 @@
 //! What is on a tunnel's TCP connection: a greeting of each side, then frames.
 //!
-//! A frame is two bytes of length, in network byte order, and a packet of this length. A length of 0 is a keep-alive.
+//! A frame begins with three bytes of length, in network byte order, and one that says what follows: 0, a packet with all its
+//! checksums; 1, a `virtio_net_hdr` of ten bytes, its numbers in little-endian order, and the packet that it describes. A length
+//! and a kind of 0 are a keep-alive.
+
+use crate::vnet::{VNET_BYTES, VnetError};
 
 /// The first bytes of a greeting.
 const MAGIC: &[u8; 4] = b"EKTN";
 /// The version of what follows.
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// In a greeting: the side's device takes what has a `virtio_net_hdr`.
+const TAKES_SUPER: u8 = 1;
 
+/// A greeting's beginning, which is the same in every version, and the rest of it.
+pub const VERSION_BYTES: usize = 8;
 /// The length of a greeting.
-pub const HELLO_BYTES: usize = 8;
-/// A frame's length, before its packet.
-pub const LENGTH_BYTES: usize = 2;
-/// A frame without a packet.
-pub const KEEP_ALIVE: [u8; LENGTH_BYTES] = [0; LENGTH_BYTES];
+pub const HELLO_BYTES: usize = 9;
+/// What stands before a frame's content.
+pub const HEAD_BYTES: usize = 4;
+/// Kinds of frames.
+pub const PLAIN: u8 = 0;
+/// With a `virtio_net_hdr`.
+pub const SUPER: u8 = 1;
+/// The longest content of a [`SUPER`].
+pub const SUPER_MOST: u32 = VNET_BYTES as u32 + u16::MAX as u32;
+/// A frame without content.
+pub const KEEP_ALIVE: [u8; HEAD_BYTES] = [0; HEAD_BYTES];
 
 /// What each side says first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +35,8 @@ pub struct Hello {
     pub connection: u8,
     /// The largest packet that the side takes.
     pub mtu: u16,
+    /// It takes super-packets, and packets that lack a checksum.
+    pub takes_super: bool,
 }
 
 /// Why a connection cannot go on.
@@ -52,14 +68,29 @@ pub enum FrameError {
         /// How many there may be.
         connections: u8,
     },
-    /// Larger than the MTU that both have.
-    #[error("a frame of {bytes} bytes, and the MTU is {mtu}")]
+    /// Of a kind that this version does not know.
+    #[error("a frame of kind {0}")]
+    Kind(u8),
+    /// Larger than the MTU that both have, or than any packet.
+    #[error("a frame of {bytes} bytes, and the most is {most}")]
     TooLong {
         /// What its length says.
-        bytes: u16,
+        bytes: u32,
         /// The most there may be.
-        mtu: u16,
+        most: u32,
     },
+    /// Too short for what it should hold.
+    #[error("a super-packet's frame of {bytes} bytes")]
+    TooShort {
+        /// What its length says.
+        bytes: u32,
+    },
+    /// A super-packet for a device that takes none.
+    #[error("a super-packet, although this node has said that it takes none")]
+    Unwanted,
+    /// A super-packet that is not what its header says.
+    #[error("a super-packet whose header does not fit it: {0}")]
+    Vnet(#[from] VnetError),
 }
 
 impl Hello {
@@ -67,70 +98,29 @@ impl Hello {
     pub fn encode(self) -> [u8; HELLO_BYTES] {
         let [m0, m1, m2, m3] = *MAGIC;
         let [high, low] = self.mtu.to_be_bytes();
-        [m0, m1, m2, m3, VERSION, self.connection, high, low]
+        [m0, m1, m2, m3, VERSION, self.connection, high, low, if self.takes_super { TAKES_SUPER } else { 0 }]
     }
 
-    /// From bytes.
-    pub fn decode(bytes: [u8; HELLO_BYTES]) -> Result<Self, FrameError> {
-        let [m0, m1, m2, m3, version, connection, high, low] = bytes;
-        match (&[m0, m1, m2, m3] == MAGIC, version) {
-            (false, _) => Err(FrameError::NotATunnel),
-            (true, VERSION) => Ok(Self { connection, mtu: u16::from_be_bytes([high, low]) }),
-            (true, other) => Err(FrameError::Version(other)),
+    /// Whether the first bytes are a greeting of this version. Others may be shorter.
+    pub fn check_version(bytes: [u8; VERSION_BYTES]) -> Result<(), FrameError> {
+        match bytes.split_first_chunk() {
+            Some((magic, &[VERSION, ..])) if magic == MAGIC => Ok(()),
+            Some((magic, &[other, ..])) if magic == MAGIC => Err(FrameError::Version(other)),
+            _ => Err(FrameError::NotATunnel),
         }
     }
+
+    /// From bytes of this version.
+    pub fn decode(bytes: [u8; HELLO_BYTES]) -> Self {
+        let [_, _, _, _, _, connection, high, low, flags] = bytes;
+        Self { connection, mtu: u16::from_be_bytes([high, low]), takes_super: flags & TAKES_SUPER != 0 }
+    }
 }
 
-/// Appends a packet's frame. `packet` is not empty and not longer than 65,535 bytes, or nothing is appended.
-pub fn encode(packet: &[u8], out: &mut Vec<u8>) {
-    let Some(length) = u16::try_from(packet.len()).ok().filter(|length| *length > 0) else { return };
-    out.extend(length.to_be_bytes());
-    out.extend(packet);
-}
-
-/// Finds the packets in what arrives.
-#[derive(Debug)]
-pub struct Decoder {
-    mtu: u16,
-    bytes: Vec<u8>,
-    /// Where the next frame begins.
-    at: usize,
-}
-
-impl Decoder {
-    /// For packets of at most `mtu` bytes.
-    pub fn new(mtu: u16) -> Self {
-        Self { mtu, bytes: Vec::new(), at: 0 }
-    }
-
-    /// Bytes arrive. To be called when [`Decoder::next_packet`] has returned `None`.
-    pub fn push(&mut self, bytes: &[u8]) {
-        self.bytes.drain(..self.at);
-        self.at = 0;
-        self.bytes.extend_from_slice(bytes);
-    }
-
-    /// The next packet that is there whole.
-    ///
-    /// # Errors
-    /// If its frame is too long: then nothing that follows can be read.
-    pub fn next_packet(&mut self) -> Result<Option<&mut [u8]>, FrameError> {
-        loop {
-            let Some(&[high, low]) = self.bytes.get(self.at..self.at + LENGTH_BYTES) else { return Ok(None) };
-            let bytes = u16::from_be_bytes([high, low]);
-            if bytes > self.mtu {
-                return Err(FrameError::TooLong { bytes, mtu: self.mtu });
-            }
-            let (start, end) = (self.at + LENGTH_BYTES, self.at + LENGTH_BYTES + usize::from(bytes));
-            if self.bytes.len() < end {
-                return Ok(None);
-            }
-            self.at = end;
-            if bytes > 0 {
-                return Ok(self.bytes.get_mut(start..end));
-            }
-        }
-    }
+/// What stands before the content of a frame, which is at most [`SUPER_MOST`] bytes long.
+pub fn head(kind: u8, content: usize) -> [u8; HEAD_BYTES] {
+    let [_, l0, l1, l2] = u32::try_from(content).unwrap_or(SUPER_MOST).to_be_bytes();
+    [l0, l1, l2, kind]
 }
 
 #[cfg(test)]
@@ -141,49 +131,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn packets_come_out_as_they_went_in_however_the_stream_is_cut(
-            packets in prop::collection::vec(prop::collection::vec(any::<u8>(), 1..300), 0..20),
-            cuts in prop::collection::vec(1usize..200, 1..50),
-        ) {
-            let mut stream = Vec::new();
-            for packet in &packets {
-                stream.extend(KEEP_ALIVE);
-                encode(packet, &mut stream);
-            }
-            let (mut decoder, mut out, mut rest) = (Decoder::new(300), Vec::new(), &stream[..]);
-            for cut in cuts.iter().cycle() {
-                if rest.is_empty() {
-                    break;
-                }
-                let (now, later) = rest.split_at((*cut).min(rest.len()));
-                rest = later;
-                decoder.push(now);
-                while let Some(packet) = decoder.next_packet().unwrap() {
-                    out.push(packet.to_vec());
-                }
-            }
-            prop_assert_eq!(out, packets);
-        }
-
-        #[test]
-        fn whatever_arrives_is_a_packet_within_the_mtu_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..2_000)) {
-            let mut decoder = Decoder::new(200);
-            decoder.push(&bytes);
-            while let Ok(Some(packet)) = decoder.next_packet() {
-                prop_assert!((1..=200).contains(&packet.len()));
-            }
-        }
-
-        #[test]
-        fn a_greeting_is_read_as_it_was_written(connection: u8, mtu: u16) {
-            let hello = Hello { connection, mtu };
-            prop_assert_eq!(Hello::decode(hello.encode()), Ok(hello));
+        fn a_greeting_is_read_as_it_was_written(connection: u8, mtu: u16, takes_super: bool) {
+            let hello = Hello { connection, mtu, takes_super };
+            let bytes = hello.encode();
+            prop_assert_eq!(Hello::check_version(*bytes.first_chunk().unwrap()), Ok(()));
+            prop_assert_eq!(Hello::decode(bytes), hello);
         }
     }
 
     #[test]
     fn a_stranger_s_first_bytes_are_no_greeting() {
-        assert_eq!(Hello::decode(*b"GET / HT"), Err(FrameError::NotATunnel));
-        assert_eq!(Hello::decode(*b"EKTN\x02\0\x05\xdc"), Err(FrameError::Version(2)));
+        assert_eq!(Hello::check_version(*b"GET / HT"), Err(FrameError::NotATunnel));
+        assert_eq!(Hello::check_version(*b"EKTN\x01\0\x05\xdc"), Err(FrameError::Version(1)));
     }
 }

@@ -4,9 +4,12 @@
 //! written when TCP is about to send it.
 
 mod allowed;
+mod buffer;
 mod carry;
 mod classes;
 mod config;
+mod control;
+mod decoder;
 mod device;
 mod ecn;
 mod error;
@@ -15,8 +18,11 @@ mod node;
 mod packet;
 mod protocol;
 mod queue;
+mod segments;
 pub mod status;
 mod tally;
+mod tun;
+mod vnet;
 
 pub use config::{Config, ConfigError};
 pub use error::StartError;
@@ -24,6 +30,9 @@ pub use node::run;
 
 /// What the fuzzer and the tests of the command line need of the parsers.
 pub mod wire {
-    pub use crate::frame::{Decoder, FrameError};
+    pub use crate::decoder::{Decoder, Frame};
+    pub use crate::frame::FrameError;
     pub use crate::packet::{Header, clamp_mss};
+    pub use crate::segments::split;
+    pub use crate::vnet::{VNET_BYTES, VnetError, VnetHeader};
 }

@@ -15,16 +15,15 @@ use ekiden_net::socket::{self, TcpOptions};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{LocalSet, spawn_local};
-use tokio::time::sleep;
-use tun_rs::AsyncDevice;
+use tun_rs::SyncDevice;
 
 use crate::carry::CarryError;
 use crate::config::{Config, Listen, Peer};
 use crate::device;
 use crate::error::StartError;
 use crate::frame::{FrameError, Hello};
-use crate::packet::{Header, clamp_mss};
-use crate::queue::{Outgoing, Packet};
+use crate::queue::Outgoing;
+use crate::tun::Tun;
 
 mod admit;
 mod answer;
@@ -34,6 +33,7 @@ mod race;
 mod seldom;
 mod serve;
 mod slot;
+mod traffic;
 
 use seldom::Seldom;
 use slot::{PeerState, Slot};
@@ -44,13 +44,15 @@ const GREETING: Duration = Duration::from_secs(10);
 /// What all tasks share. They run on one thread.
 struct Node {
     config: Config,
-    device: AsyncDevice,
+    tun: Tun,
     peers: Vec<PeerState>,
     unproven: RefCell<BTreeMap<IpAddr, usize>>,
     /// Packets to addresses that no peer has; from addresses that the peer may not use.
     unroutable: Cell<u64>,
     foreign: Cell<u64>,
-    /// Packets that the device did not take.
+    /// Packets of the host that are not what the kernel says about them.
+    unreadable: Cell<u64>,
+    /// Packets that the device did not take, or only cut into segments.
     device_refused: Cell<u64>,
     /// Lines of the log about connections that were refused or not accepted.
     refusals: Seldom,
@@ -76,7 +78,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
     keep_only(needed(&config)).map_err(StartError::Privileges)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, async {
-        let node = Rc::new(Node::new(config, AsyncDevice::new(tun)?)?);
+        let node = Rc::new(Node::new(config, tun)?);
         let mut announced = format!("device {}\n", node.config.device.name);
         if let Some(listener) = listener {
             listener.set_nonblocking(true)?;
@@ -143,69 +145,20 @@ fn announce(text: String) {
 }
 
 impl Node {
-    fn new(config: Config, device: AsyncDevice) -> Result<Self, StartError> {
+    fn new(config: Config, device: SyncDevice) -> Result<Self, StartError> {
         let secret = random_secret()?;
         let salt = u64::from_ne_bytes(secret[..8].try_into().unwrap_or_default());
         let slot = || Slot::new(Outgoing::new(&config.queue, config.device.mtu, salt));
         let state = |peer: &Peer| PeerState { slots: (0..peer.classes.connections()).map(|_| slot()).collect() };
         let peers = config.peers.values().map(state).collect();
-        let (unproven, unroutable, foreign, device_refused, refusals, unaccepted) = Default::default();
-        Ok(Self { config, device, peers, unproven, unroutable, foreign, device_refused, refusals, unaccepted })
-    }
-
-    /// Takes the host's packets out of the device.
-    async fn read_device(self: Rc<Self>) {
-        let mut buffer = vec![0; 1 << 16];
-        loop {
-            match self.device.recv(&mut buffer).await {
-                Ok(bytes) => self.enter(buffer.get_mut(..bytes).unwrap_or_default()),
-                Err(error) => {
-                    // The device is down, perhaps for good: it is asked again.
-                    tracing::warn!("cannot read the device: {error}");
-                    sleep(Duration::from_secs(1)).await;
-                }
-            }
-        }
-    }
-
-    /// A packet of the host enters the tunnel.
-    fn enter(&self, packet: &mut [u8]) {
-        let header = Header::read(packet);
-        let peer = header.and_then(|header| self.config.allowed.peer(header.destination));
-        let (Some(header), Some(peer)) = (header, peer) else { return count(&self.unroutable) };
-        clamp_mss(packet, self.config.device.mtu);
-        let flow = header.flow(packet);
-        let own = self.config.peers[peer].classes.of(&header, packet);
-        match self.peers[peer].slot_for(own, flow) {
-            Ok(slot) => slot.queue.push(Packet { bytes: packet.to_vec(), flow }),
-            Err(slot) => slot.into_iter().for_each(|slot| slot.queue.lose()),
-        }
-    }
-
-    /// A packet comes out of the tunnel.
-    async fn leave(&self, peer: usize, packet: &mut [u8]) -> Result<(), CarryError> {
-        let header = Header::read(packet).ok_or(CarryError::NoPacket)?;
-        if self.config.allowed.peer(header.source) != Some(peer) {
-            if self.foreign.get() == 0 {
-                let name = self.name(peer);
-                tracing::warn!(
-                    "{name} sends packets from {}, which is not among its allowed addresses: dropped",
-                    header.source
-                );
-            }
-            count(&self.foreign);
-            return Ok(());
-        }
-        clamp_mss(packet, self.config.device.mtu);
-        if let Err(error) = self.device.send(packet).await {
-            count(&self.device_refused);
-            tracing::debug!("the device refuses a packet: {error}");
-        }
-        Ok(())
+        let (unproven, unroutable, foreign, unreadable, device_refused) = Default::default();
+        let (refusals, unaccepted) = Default::default();
+        let tun = Tun::new(device)?;
+        Ok(Self { config, tun, peers, unproven, unroutable, foreign, unreadable, device_refused, refusals, unaccepted })
     }
 
     fn hello(&self, connection: u8) -> Hello {
-        Hello { connection, mtu: self.config.device.mtu }
+        Hello { connection, mtu: self.config.device.mtu, takes_super: self.tun.has_offload() }
     }
 
     fn check(&self, theirs: Hello, connections: u8) -> Result<(), FrameError> {
@@ -230,6 +183,8 @@ impl Node {
         }
         let (unroutable, foreign) = (self.unroutable.get(), self.foreign.get());
         tracing::info!("{unroutable} packets had no way, {foreign} came from addresses that are not allowed");
+        let (unreadable, refused) = (self.unreadable.get(), self.device_refused.get());
+        tracing::info!("{unreadable} packets could not be read, the device refused {refused}");
     }
 }
 

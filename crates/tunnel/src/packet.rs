@@ -5,8 +5,9 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::protocol::Protocol;
 
-const TCP: u8 = 6;
-const UDP: u8 = 17;
+/// Numbers of protocols.
+pub const TCP: u8 = 6;
+pub const UDP: u8 = 17;
 /// The smallest MSS that is written: what every IPv4 host takes (RFC 9293, section 3.7.1).
 const LEAST_MSS: u16 = 536;
 
@@ -18,9 +19,11 @@ pub struct Header {
     /// Who it goes to.
     pub destination: IpAddr,
     /// The transport's number; of IPv6, the first extension's if there is one.
-    protocol: u8,
+    pub protocol: u8,
     /// Where the transport's header begins, if this is the first part of its packet.
-    transport: Option<usize>,
+    pub transport: Option<usize>,
+    /// It is a part of an IPv4 packet.
+    pub is_part: bool,
 }
 
 impl Header {
@@ -41,12 +44,13 @@ impl Header {
             return None;
         }
         let [s0, s1, s2, s3, d0, d1, d2, d3] = *packet.get(12..20)?.first_chunk()?;
-        let is_first = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
+        let part = u16::from_be_bytes([header[6], header[7]]);
         Some(Self {
             source: Ipv4Addr::new(s0, s1, s2, s3).into(),
             destination: Ipv4Addr::new(d0, d1, d2, d3).into(),
             protocol: header[9],
-            transport: is_first.then_some(bytes),
+            transport: (part & 0x1fff == 0).then_some(bytes),
+            is_part: part & 0x3fff != 0,
         })
     }
 
@@ -62,6 +66,7 @@ impl Header {
             destination: address(24)?.into(),
             protocol: header[6],
             transport: Some(40),
+            is_part: false,
         })
     }
 
@@ -90,10 +95,10 @@ impl Header {
     }
 }
 
-/// Lowers the MSS option of a SYN to what fits into packets of `mtu` bytes, and mends the checksum (RFC 1624). Other packets
-/// stay as they are.
-pub fn clamp_mss(packet: &mut [u8], mtu: u16) {
-    let Some(Header { protocol: TCP, transport: Some(at), source, .. }) = Header::read(packet) else { return };
+/// Lowers the MSS option of a SYN to what fits into packets of `mtu` bytes, and mends the checksum (RFC 1624) if the packet has
+/// one: `is_partial` says that its field holds the sum of the pseudo-header only. Other packets stay as they are.
+pub fn clamp_mss(packet: &mut [u8], header: &Header, mtu: u16, is_partial: bool) {
+    let Header { protocol: TCP, transport: Some(at), source, .. } = *header else { return };
     let headers = if source.is_ipv4() { 40 } else { 60 };
     let most = mtu.saturating_sub(headers).max(LEAST_MSS);
     let Some(tcp) = packet.get_mut(at..).filter(|tcp| tcp.len() >= 20) else { return };
@@ -111,8 +116,10 @@ pub fn clamp_mss(packet: &mut [u8], mtu: u16) {
         }
         if tcp[option] == 2 && length == 4 {
             let old = u16::from_be_bytes([tcp[option + 2], tcp[option + 3]]);
-            if old > most {
-                set_word(tcp, option + 2, most);
+            match old > most {
+                true if is_partial => tcp[option + 2..option + 4].copy_from_slice(&most.to_be_bytes()),
+                true => set_word(tcp, option + 2, most),
+                false => {}
             }
             return;
         }
@@ -177,6 +184,12 @@ mod tests {
         })
     }
 
+    fn clamp(packet: &mut [u8], mtu: u16) {
+        if let Some(header) = Header::read(packet) {
+            clamp_mss(packet, &header, mtu, false);
+        }
+    }
+
     #[test]
     fn the_mss_of_a_syn_is_what_fits_and_its_checksum_stays_right() {
         use TcpOptionElement::{MaximumSegmentSize, Noop, SelectiveAcknowledgementPermitted, WindowScale};
@@ -184,12 +197,21 @@ mod tests {
             // At every alignment of the option.
             for before in [&[][..], &[Noop], &[WindowScale(7)], &[SelectiveAcknowledgementPermitted]] {
                 let mut packet = syn(v6, &[before, &[MaximumSegmentSize(1460)]].concat());
-                clamp_mss(&mut packet, 1400);
+                clamp(&mut packet, 1400);
                 assert_eq!(mss(&packet), Some(if v6 { 1340 } else { 1360 }));
+                // With a partial checksum nothing but the option changes.
+                let at = Header::read(&packet).unwrap().transport.unwrap();
+                let mut partial = packet.clone();
+                partial[at + 16..at + 18].copy_from_slice(&[0x12, 0x34]);
+                let (header, mut expected) = (Header::read(&partial).unwrap(), partial.clone());
+                let option = partial.windows(2).rposition(|word| word == [2, 4]).unwrap();
+                expected[option + 2..option + 4].copy_from_slice(&(1300 - at as u16 - 20).to_be_bytes());
+                clamp_mss(&mut partial, &header, 1300, true);
+                assert_eq!(partial, expected);
             }
             let mut small = syn(v6, &[MaximumSegmentSize(600)]);
             let same = small.clone();
-            clamp_mss(&mut small, 1400);
+            clamp(&mut small, 1400);
             assert_eq!(small, same);
         }
     }
@@ -226,7 +248,7 @@ mod tests {
                 }
                 _ => {}
             }
-            clamp_mss(&mut bytes, 1400);
+            clamp(&mut bytes, 1400);
             if let Some(header) = Header::read(&bytes) {
                 header.flow(&bytes);
             }

@@ -6,22 +6,26 @@ use ekiden_link::{LinkPacket, QueueLength, Signals, TunnelQueue};
 use ekiden_net::clock::monotonic_ns;
 use tokio::sync::Notify;
 
+use crate::buffer::Buffer;
 use crate::config::QueueSettings;
 use crate::ecn;
 use crate::tally::Tally;
+use crate::vnet::VnetHeader;
 
 /// A packet that waits.
 #[derive(Debug)]
 pub struct Packet {
-    /// Its bytes.
-    pub bytes: Vec<u8>,
+    /// Its frame, as it is sent. The packet is the end of it.
+    pub frame: Buffer,
     /// The number of its flow.
     pub flow: u64,
+    /// The length of the packet.
+    pub bytes: usize,
 }
 
 impl LinkPacket for Packet {
     fn bytes(&self) -> u32 {
-        self.bytes.len() as u32
+        self.bytes as u32
     }
 
     fn flow(&self) -> u64 {
@@ -29,7 +33,9 @@ impl LinkPacket for Packet {
     }
 
     fn mark(&mut self) -> bool {
-        ecn::mark(&mut self.bytes)
+        let frame = self.frame.bytes_mut();
+        let at = frame.len() - self.bytes;
+        ecn::mark(&mut frame[at..])
     }
 }
 
@@ -41,6 +47,10 @@ pub struct Outgoing {
     taken: Tally,
     lost: Cell<u64>,
     longest: Cell<QueueLength>,
+    /// The other end takes what has a header of the device.
+    takes_super: Cell<bool>,
+    /// The longest super-packet that goes whole.
+    whole_most: Cell<u64>,
 }
 
 impl Outgoing {
@@ -54,7 +64,26 @@ impl Outgoing {
             taken: Tally::default(),
             lost: Cell::new(0),
             longest: Cell::default(),
+            takes_super: Cell::default(),
+            whole_most: Cell::default(),
         }
+    }
+
+    /// A connection is there. `takes_super`: its other end takes what has a header of the device.
+    pub fn open(&self, takes_super: bool) {
+        self.takes_super.set(takes_super);
+        self.whole_most.set(0);
+    }
+
+    /// From now on super-packets of more than `bytes` are cut into segments before they wait: one of them would occupy the
+    /// connection for too long, and a queue drops whole packets.
+    pub fn limit_whole(&self, bytes: u64) {
+        self.whole_most.set(bytes);
+    }
+
+    /// Whether a packet of so many bytes may wait, and be sent, with its header of the device.
+    pub fn takes(&self, vnet: VnetHeader, bytes: usize) -> bool {
+        self.takes_super.get() && (!vnet.is_super() || bytes as u64 <= self.whole_most.get())
     }
 
     /// A packet comes to wait.
@@ -71,7 +100,7 @@ impl Outgoing {
         let mut signals = Signals::default();
         let packet = self.waiting.borrow_mut().pop(monotonic_ns(), &mut signals);
         self.add(signals);
-        packet.inspect(|packet| self.taken.add(packet.bytes.len()))
+        packet.inspect(|packet| self.taken.add(packet.bytes))
     }
 
     /// Whether nothing waits.

@@ -27,7 +27,9 @@ pub struct Status {
     pub unroutable: u64,
     /// Packets of peers from addresses that the peer may not use.
     pub foreign: u64,
-    /// Packets of peers that the device did not take.
+    /// Packets of the host that are not what the kernel says about them.
+    pub unreadable: u64,
+    /// Packets of peers that the device did not take, or only cut into segments.
     pub device_refused: u64,
     /// The nodes at the other ends.
     pub peers: Vec<PeerStatus>,

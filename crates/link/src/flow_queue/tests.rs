@@ -51,6 +51,46 @@ fn flows_have_equal_bytes_whatever_their_packets() {
 }
 
 #[test]
+fn super_packets_have_no_more_bytes_than_small_ones() {
+    // One flow of super-packets of 64 KB, two of packets that fit the MTU: the debt of a super-packet is 43 turns of the others.
+    let packets: Vec<(u64, u32)> = [vec![(1, 64_500); 20], vec![(2, 1500); 900], vec![(3, 60); 22_000]].concat();
+    let mut queue = queue(100_000);
+    for (number, &(flow, bytes)) in packets.iter().enumerate() {
+        queue.push(0, Packet { number, flow, bytes, can_be_marked: false });
+    }
+    let mut bytes = [0u32; 4];
+    while bytes[1..].iter().sum::<u32>() < 3_000_000 {
+        let (_, packet) = queue.pop(0, &mut Signals::default()).unwrap();
+        bytes[packet.flow as usize] += packet.bytes;
+        let (least, most) = (bytes[1..].iter().min().unwrap(), bytes[1..].iter().max().unwrap());
+        assert!(most - least <= 64_500 + 2 * MTU, "{bytes:?}");
+    }
+    // A flow that begins to wait behind them all is served next but for the packet that has its turn.
+    queue.push(0, Packet { number: 0, flow: 4, bytes: 60, can_be_marked: false });
+    assert!((0..2).any(|_| queue.pop(0, &mut Signals::default()).unwrap().1.flow == 4));
+}
+
+#[test]
+fn a_lone_flow_of_super_packets_does_not_escape_its_debt_by_being_empty_at_times() {
+    // It has one packet waiting at a time, the other a backlog: both have the same bytes nevertheless.
+    let mut queue = queue(100_000);
+    for number in 0..3_000 {
+        queue.push(0, Packet { number, flow: 2, bytes: 1500, can_be_marked: false });
+    }
+    let (mut bytes, mut waits) = ([0u32; 3], false);
+    while bytes[2] < 2_000_000 {
+        if !waits {
+            queue.push(0, Packet { number: 0, flow: 1, bytes: 64_500, can_be_marked: false });
+            waits = true;
+        }
+        let (_, packet) = queue.pop(0, &mut Signals::default()).unwrap();
+        waits &= packet.flow != 1;
+        bytes[packet.flow as usize] += packet.bytes;
+    }
+    assert!(bytes[1].abs_diff(bytes[2]) <= 2 * 64_500, "{bytes:?}");
+}
+
+#[test]
 fn a_packet_of_a_flow_that_has_none_waiting_comes_before_the_backlog() {
     let mut queue = queue(10_000);
     for number in 0..100 {

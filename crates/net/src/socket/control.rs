@@ -3,18 +3,24 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-use ekiden_units::BitRate;
 use socket2::SockRef;
 
-use crate::option::set_int;
-
-/// Bounds the rate at which a connection sends (SO_MAX_PACING_RATE). The kernel spreads its segments accordingly.
-///
-/// # Errors
-/// The kernel's.
-pub fn limit_rate(socket: &impl AsFd, rate: BitRate) -> io::Result<()> {
-    let bytes_s = i32::try_from(rate.0 / 8).unwrap_or(i32::MAX).max(1);
-    set_int(socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, bytes_s)
+/// The socket sends at most so many bytes of payload per second, evenly (SO_MAX_PACING_RATE). The kernel paces from then on, also
+/// below that rate.
+pub fn limit_rate(socket: &impl AsFd, bytes_s: u64) -> io::Result<()> {
+    // The largest number would mean that it does not pace.
+    let bytes_s = bytes_s.min(u64::MAX - 1);
+    // SAFETY: the pointer and the length describe `bytes_s`.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const bytes_s).cast(),
+            size_of::<u64>() as libc::socklen_t,
+        )
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
 /// The congestion control that a connection has.

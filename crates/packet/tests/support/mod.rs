@@ -133,7 +133,7 @@ pub fn options() -> impl Strategy<Value = Options> {
 
 /// Any segment, whose payload is of length 0; half of them are SYNs.
 pub fn segment() -> impl Strategy<Value = Segment> {
-    let flags = any::<[bool; 4]>().prop_map(|[syn, fin, rst, psh]| Flags { syn, fin, rst, psh });
+    let flags = any::<[bool; 6]>().prop_map(|[syn, fin, rst, psh, ece, cwr]| Flags { syn, fin, rst, psh, ece, cwr });
     let numbers = (any::<u32>(), any::<Option<u32>>());
     (any::<[u16; 3]>(), numbers, flags, options()).prop_map(
         |([source, destination, window], (seq, ack), flags, options)| Segment {
@@ -145,15 +145,17 @@ pub fn segment() -> impl Strategy<Value = Segment> {
             window,
             options,
             payload: 0,
+            ecn: Ecn::NotEct,
         },
     )
 }
 
 /// Any packet with its payload.
 pub fn packet() -> impl Strategy<Value = (Packet, Vec<u8>)> {
-    (addresses_of_one_version(), segment(), vec(any::<u8>(), 0..100)).prop_map(
-        |((source, destination), segment, payload)| {
-            let segment = Segment { payload: payload.len() as u32, ..segment };
+    let ecn = prop_oneof![Just(Ecn::NotEct), Just(Ecn::Ect1), Just(Ecn::Ect0), Just(Ecn::Ce)];
+    (addresses_of_one_version(), segment(), ecn, vec(any::<u8>(), 0..100)).prop_map(
+        |((source, destination), segment, ecn, payload)| {
+            let segment = Segment { payload: payload.len() as u32, ecn, ..segment };
             (Packet { source, destination, segment }, payload)
         },
     )

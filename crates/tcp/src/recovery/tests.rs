@@ -47,7 +47,7 @@ impl Bench {
         if let Some(number) = sacked {
             self.board.sack(at(number), at(number + 1), &mut summary);
         }
-        let ack = Ack { advances, is_duplicate: !advances, summary };
+        let ack = Ack { advances, is_duplicate: !advances, echoes_congestion: false, summary };
         let flight =
             Flight { board: &mut self.board, window: &mut self.window, una: self.una, next: self.next, mss: MSS };
         self.recovery.on_ack(flight, ack)

@@ -1,16 +1,16 @@
 //! One connection against segments made by hand.
 #![allow(dead_code)] // Every test file uses some of it.
 
-use ekiden_packet::{Flags, Options, SackBlock, Segment, Seq, Timestamps};
+use ekiden_packet::{Ecn, Flags, Options, SackBlock, Segment, Seq, Timestamps};
 use ekiden_tcp::{Accepted, Connection, TcpSettings};
 use ekiden_units::Time;
 
 use super::reno;
 
-pub const SYN: Flags = Flags { syn: true, fin: false, rst: false, psh: false };
-pub const FIN: Flags = Flags { syn: false, fin: true, rst: false, psh: false };
-pub const RST: Flags = Flags { syn: false, fin: false, rst: true, psh: false };
-pub const NONE: Flags = Flags { syn: false, fin: false, rst: false, psh: false };
+pub const SYN: Flags = Flags { syn: true, fin: false, rst: false, psh: false, ece: false, cwr: false };
+pub const FIN: Flags = Flags { syn: false, fin: true, rst: false, psh: false, ece: false, cwr: false };
+pub const RST: Flags = Flags { syn: false, fin: false, rst: true, psh: false, ece: false, cwr: false };
+pub const NONE: Flags = Flags { syn: false, fin: false, rst: false, psh: false, ece: false, cwr: false };
 
 /// A connection under test, and where its hand-made peer stands. Positions count both ends' sequence numbers from their
 /// SYNs.
@@ -25,6 +25,8 @@ pub struct Bench {
     /// What the peer's timestamps say; `None` without the option.
     pub timestamp: Option<u32>,
     echo: u32,
+    /// Whether its segments were marked on the way.
+    pub is_marked: bool,
 }
 
 /// Settings under which a full segment has 1000 bytes of payload and nothing is held back.
@@ -45,10 +47,11 @@ impl Bench {
             window: u16::MAX,
             timestamp: settings.timestamps.then_some(1000),
             echo: 0,
+            is_marked: false,
         };
         let syn = bench.sent();
         assert_eq!(syn.len(), 1);
-        assert_eq!(syn[0].flags, SYN);
+        assert_eq!(syn[0].flags, Flags { ece: settings.ecn, cwr: settings.ecn, ..SYN });
         bench
     }
 
@@ -57,7 +60,8 @@ impl Bench {
         let mut bench = Self::opening(settings, first);
         bench.window = window;
         bench.now = bench.now + Time::ms(100);
-        bench.segment(0, Some(1), SYN, 0, Options { window_scale: None, ..bench.syn_options() });
+        let answer = Flags { ece: settings.ecn, ..SYN };
+        bench.segment(0, Some(1), answer, 0, Options { window_scale: None, ..bench.syn_options() });
         bench.peer_next = 1;
         let ack = bench.sent();
         assert_eq!((ack.len(), ack[0].flags, ack[0].ack), (1, NONE, Some(bench.theirs + 1)));
@@ -84,6 +88,7 @@ impl Bench {
             window: self.window,
             options: Options { timestamps, ..options },
             payload,
+            ecn: if self.is_marked { Ecn::Ce } else { Ecn::NotEct },
         };
         self.end.on_segment(self.now, &segment)
     }

@@ -30,6 +30,7 @@ pub struct RawDevice {
     pub name: Option<Spanned<String>>,
     pub addresses: Vec<Spanned<String>>,
     pub mtu: Option<Spanned<u32>>,
+    pub offload: Option<bool>,
 }
 
 #[derive(Deserialize)]

@@ -115,7 +115,7 @@ impl Source<'_> {
                 self.error(Some(mtu.span()), format!("mtu = {} is out of range: {least} to {most}", mtu.get_ref()))
             })
         })?;
-        Ok(Device { name: name.to_owned(), addresses, mtu })
+        Ok(Device { name: name.to_owned(), addresses, mtu, offload: device.offload.unwrap_or(true) })
     }
 
     fn listen(

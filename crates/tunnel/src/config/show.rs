@@ -18,7 +18,7 @@ impl fmt::Display for Config {
         let addresses: Vec<String> = self.device.addresses.iter().map(text).collect();
         let device = &self.device;
         writeln!(f, "\n[device]\nname = {}\naddresses = [{}]", text(&device.name), addresses.join(", "))?;
-        writeln!(f, "mtu = {}", device.mtu)?;
+        writeln!(f, "mtu = {}\noffload = {}", device.mtu, device.offload)?;
         if let Some(listen) = &self.listen {
             writeln!(f, "\n[listen]\naddress = \"{}\"", listen.address)?;
             if let Security::Plain(shared) = &listen.security {

@@ -15,7 +15,7 @@ use tokio::time::{sleep, timeout};
 
 use super::{GREETING, Node, late};
 use crate::carry::{CarryError, receive_hello, send_hello};
-use crate::frame::FrameError;
+use crate::frame::{FrameError, Hello};
 
 /// Connections that have not proven yet who they are: in all, and from one address.
 /// A peer may connect with all of its connections at once.
@@ -75,7 +75,7 @@ impl Node {
         let greeted = timeout(GREETING, self.greet(socket, &security)).await;
         self.has_proven(from.ip());
         match greeted.map_err(|_| late()).and_then(|greeted| greeted) {
-            Ok((peer, number, connection)) => self.serve(peer, number, connection, false).await,
+            Ok((peer, theirs, connection)) => self.serve(peer, theirs, connection, false).await,
             Err(error) => {
                 if let Some(left_out) = self.refusals.tell() {
                     tracing::warn!("a connection from {from} was refused: {error}{left_out}");
@@ -84,7 +84,7 @@ impl Node {
         }
     }
 
-    async fn greet(&self, socket: TcpStream, security: &Accepts) -> Result<(usize, u8, Connection), CarryError> {
+    async fn greet(&self, socket: TcpStream, security: &Accepts) -> Result<(usize, Hello, Connection), CarryError> {
         let (name, connection) = match accept(socket, security, &self.config.name).await? {
             Admission::Admitted { name, connection, .. } => (name, connection),
             Admission::Refused(refused) => {
@@ -109,6 +109,6 @@ impl Node {
             send_hello(&connection, self.hello(theirs.connection)).await?;
         }
         checked?;
-        Ok((peer, theirs.connection, connection))
+        Ok((peer, theirs, connection))
     }
 }

@@ -64,6 +64,7 @@ impl Node {
             name: self.config.name.clone(),
             unroutable: self.unroutable.get(),
             foreign: self.foreign.get(),
+            unreadable: self.unreadable.get(),
             device_refused: self.device_refused.get(),
             peers: self.config.peers.iter().zip(&self.peers).map(peer).collect(),
         }

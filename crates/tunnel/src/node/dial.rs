@@ -12,6 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::{GREETING, Node, http_proxy, late};
 use crate::carry::{CarryError, receive_hello, send_hello};
 use crate::config::Peer;
+use crate::frame::Hello;
 
 /// How long a connection attempt may take.
 const CONNECTING: Duration = Duration::from_secs(10);
@@ -32,10 +33,10 @@ impl Node {
                 slot.ended.notified().await;
             }
             match self.dial(peer, number).await {
-                Ok(connection) => {
+                Ok((connection, theirs)) => {
                     let began = Instant::now();
                     told = String::new();
-                    Rc::clone(&self).serve(peer, number, connection, true).await;
+                    Rc::clone(&self).serve(peer, theirs, connection, true).await;
                     // A peer that takes connections and ends them at once is not dialled faster than one that refuses them.
                     if began.elapsed() >= LASTING {
                         pause = PAUSES[0];
@@ -58,7 +59,7 @@ impl Node {
     }
 
     /// Connects to a peer, and makes sure that it is the one.
-    pub async fn dial(&self, peer: usize, number: u8) -> Result<Connection, CarryError> {
+    pub async fn dial(&self, peer: usize, number: u8) -> Result<(Connection, Hello), CarryError> {
         let settings = &self.config.peers[peer];
         let socket = timeout(CONNECTING, self.reach(settings)).await.map_err(|_| late())??;
         let greet = async {
@@ -67,7 +68,7 @@ impl Node {
             send_hello(&connection, self.hello(number)).await?;
             let theirs = receive_hello(&connection).await.map_err(refused)?;
             self.check(theirs, settings.classes.connections())?;
-            Ok(connection)
+            Ok((connection, Hello { connection: number, ..theirs }))
         };
         timeout(GREETING, greet).await.map_err(|_| late())?
     }

@@ -28,8 +28,8 @@ impl Node {
         let attempt = ATTEMPT.max(stalled.rtt() * ATTEMPT_ROUNDS);
         while slot.has(&stalled) && stalled.stalls() {
             match timeout(attempt, self.dial(peer, number)).await {
-                Ok(Ok(connection)) if slot.has(&stalled) && stalled.stalls() => {
-                    return Rc::clone(&self).serve(peer, number, connection, true).await;
+                Ok(Ok((connection, theirs))) if slot.has(&stalled) && stalled.stalls() => {
+                    return Rc::clone(&self).serve(peer, theirs, connection, true).await;
                 }
                 Ok(Ok(_)) => return,
                 Ok(Err(error)) => tracing::debug!("cannot connect to {name} meanwhile: {error}"),

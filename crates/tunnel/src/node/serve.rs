@@ -4,21 +4,23 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ekiden_net::socket::limit_rate;
 use ekiden_transport::{Connection, Security};
 use tokio::task::spawn_local;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Node;
 use super::slot::Current;
-use crate::carry::{Sender, receive};
+use crate::carry::{receive, send};
+use crate::decoder::Frame;
+use crate::frame::Hello;
 
 /// How often the kernel is asked how a connection is.
 const LOOKING: Duration = Duration::from_millis(100);
 
 impl Node {
     /// Carries packets over a connection until it ends, or another one takes its place.
-    pub async fn serve(self: Rc<Self>, peer: usize, number: u8, connection: Connection, is_ours: bool) {
+    pub async fn serve(self: Rc<Self>, peer: usize, theirs: Hello, connection: Connection, is_ours: bool) {
+        let number = theirs.connection;
         let (name, slot) = (self.name(peer), &self.peers[peer].slots[usize::from(number)]);
         if let Some(other) = slot.current.borrow().as_ref() {
             if other.is_ours != is_ours && other.is_ours == self.has_the_say(peer) {
@@ -27,29 +29,24 @@ impl Node {
             }
             other.stop.notify_one();
         }
+        slot.queue.open(theirs.takes_super);
         let current = Rc::new(Current::new(&connection, is_ours));
         *slot.current.borrow_mut() = Some(Rc::clone(&current));
-        if let Some(Err(error)) = self.config.pacing.map(|rate| limit_rate(connection.socket(), rate)) {
-            tracing::warn!("{name}: the rate of connection {number} is not limited: {error}");
-        }
         if let Some(left_out) = slot.begun.tell() {
             tracing::info!("{name}: connection {number} carries packets{}{left_out}", current.far());
         }
-        let why = match Sender::new(&connection, self.config.queue.pull.map(|pull| pull.unsent.0)) {
-            Ok(sender) => {
-                let keepalive = self.config.keepalive.into();
-                let take = async |packet: &mut [u8]| {
-                    slot.received.add(packet.len());
-                    self.leave(peer, packet).await
-                };
-                tokio::select! {
-                    ended = sender.run(&connection, &slot.queue, keepalive) => ended.err(),
-                    ended = receive(&connection, self.config.device.mtu, keepalive, take) => ended.err(),
-                    () = self.watch(peer, number, &connection, &current) => None,
-                    () = current.stop.notified() => None,
-                }
-            }
-            Err(error) => Some(error.into()),
+        let keepalive = self.config.keepalive.into();
+        let take = async |frame: Frame<'_>| {
+            slot.received.add(frame.packet_bytes());
+            self.leave(peer, frame).await
+        };
+        let unsent = self.config.queue.pull.map(|pull| pull.unsent.0);
+        let most = self.config.pacing.map(|rate| rate.0 / 8);
+        let why = tokio::select! {
+            ended = send(&connection, &slot.queue, unsent, most, keepalive) => ended.err(),
+            ended = receive(&connection, self.config.device.mtu, keepalive, take) => ended.err(),
+            () = self.watch(peer, number, &connection, &current) => None,
+            () = current.stop.notified() => None,
         };
         slot.look(&connection, &current);
         slot.keep(&current);

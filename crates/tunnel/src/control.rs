@@ -1,0 +1,116 @@
+//! How much a connection is given at a time, and how fast it sends.
+
+use std::cell::{Cell, RefCell};
+use std::io;
+use std::time::Duration;
+
+use ekiden_link::{Pacing, Seen};
+use ekiden_net::socket;
+use ekiden_net::tcp_info::tcp_info;
+use ekiden_transport::Connection;
+use ekiden_units::Time;
+use tokio::io::Interest;
+use tokio::time::Instant;
+
+use crate::queue::Outgoing;
+
+/// How often the kernel is asked how the connection is, while packets are sent.
+const LOOKING: Duration = Duration::from_millis(10);
+/// The limit of unsent bytes holds what is sent in this time: long enough that the program is back in time.
+const UNSENT_TIME: Duration = Duration::from_millis(2);
+const UNSENT_MOST: u64 = 1 << 20;
+/// What is written at a time when packets leave the queue as soon as the send buffer has room.
+const PUSHED: usize = 64 << 10;
+/// A super-packet goes whole if the connection delivers it in this time.
+const WHOLE_TIME: Duration = Duration::from_micros(1500);
+/// A connection is not paced below so many segments in a round trip.
+const LEAST_SEGMENTS: u64 = 4;
+
+/// Decides both for one connection.
+pub struct Control {
+    looked: Cell<Instant>,
+    /// The most bytes per second that the configuration allows.
+    most: u64,
+    /// `None`: packets leave the queue while the send buffer has room, and nothing paces the connection.
+    pull: Option<Pull>,
+}
+
+struct Pull {
+    /// How many bytes may be in the send buffer that were not sent: at least, and now.
+    least: u64,
+    limit: Cell<u64>,
+    begin: Instant,
+    pacing: RefCell<Pacing>,
+    rate: Cell<Option<u64>>,
+}
+
+impl Control {
+    /// With `unsent`, no more than so many bytes are in the send buffer that were not sent; on a fast path as many as are sent in
+    /// two milliseconds. In any case at most `most` bytes per second.
+    pub fn new(connection: &Connection, unsent: Option<u64>, most: Option<u64>) -> io::Result<Self> {
+        let now = Instant::now();
+        if let Some(most) = most {
+            socket::limit_rate(connection.socket(), most)?;
+        }
+        let most = most.unwrap_or(u64::MAX);
+        let pull = unsent.map(|least| {
+            set_unsent(connection, least)?;
+            // From now on the kernel spreads what it sends.
+            socket::limit_rate(connection.socket(), most)?;
+            let (limit, pacing, rate) = (Cell::new(least), RefCell::new(Pacing::new()), Cell::default());
+            Ok::<_, io::Error>(Pull { least, limit, begin: now, pacing, rate })
+        });
+        Ok(Self { looked: Cell::new(now), most, pull: pull.transpose()? })
+    }
+
+    /// Waits until the connection may be given more, and returns how many bytes.
+    pub async fn room(&self, connection: &Connection) -> io::Result<usize> {
+        let Some(Pull { limit, .. }) = &self.pull else { return Ok(PUSHED) };
+        let socket = connection.socket();
+        let unsent = || match socket::is_writable(socket)? {
+            true => Ok(socket::unsent(socket)),
+            false => Err(io::ErrorKind::WouldBlock.into()),
+        };
+        let unsent = socket.async_io(Interest::WRITABLE, unsent).await?;
+        // One packet in any case.
+        Ok(limit.get().saturating_sub(unsent).max(1) as usize)
+    }
+
+    /// Looks at the connection now and then, and sets the limits.
+    pub fn adapt(&self, connection: &Connection, queue: &Outgoing) -> io::Result<()> {
+        let now = Instant::now();
+        if now.duration_since(self.looked.get()) < LOOKING {
+            return Ok(());
+        }
+        self.looked.set(now);
+        let info = tcp_info(connection.socket())?;
+        let sent_in = |time: Duration| {
+            u64::try_from(u128::from(info.delivery_bytes_s) * time.as_micros() / 1_000_000).unwrap_or(u64::MAX)
+        };
+        queue.limit_whole(sent_in(WHOLE_TIME));
+        let Some(Pull { least, limit, begin, pacing, rate }) = &self.pull else { return Ok(()) };
+        let held = sent_in(UNSENT_TIME).clamp(*least, UNSENT_MOST.max(*least));
+        if held != limit.replace(held) {
+            set_unsent(connection, held)?;
+        }
+        let us = |us: u32| Time(u64::from(us) * 1_000);
+        let segment = u64::from(info.mss_bytes);
+        let seen = Seen {
+            rtt: us(info.rtt_us),
+            rtt_min: us(info.rtt_min_us),
+            delivered: u64::from(info.delivered_segments) * segment,
+            least: LEAST_SEGMENTS * segment,
+            is_awaited: !queue.is_empty(),
+        };
+        let now = Time(u64::try_from((now - *begin).as_nanos()).unwrap_or(u64::MAX));
+        let decided = pacing.borrow_mut().look(now, seen);
+        if decided != rate.replace(decided) {
+            socket::limit_rate(connection.socket(), decided.unwrap_or(u64::MAX).min(self.most))?;
+        }
+        Ok(())
+    }
+}
+
+fn set_unsent(connection: &Connection, bytes: u64) -> io::Result<()> {
+    socket::limit_unsent(connection.socket(), u32::try_from(bytes).unwrap_or(u32::MAX))
+}

@@ -1,0 +1,165 @@
+//! What Linux says about a packet of a TUN device with offloads (`linux/virtio_net.h`): which checksum is missing, and how a
+//! super-packet is cut into segments.
+
+use crate::packet::{Header, TCP, UDP};
+
+/// The length of the header that stands before each packet.
+pub const VNET_BYTES: usize = 10;
+
+/// The checksum is to be computed. Its field holds the sum of the pseudo-header.
+const NEEDS_CHECKSUM: u8 = 1;
+/// The kinds of super-packets, and the bit of the first two that says that CWR belongs to the first segment only.
+const NONE: u8 = 0;
+const TCP_V4: u8 = 1;
+const TCP_V6: u8 = 4;
+const UDP_L4: u8 = 5;
+const ECN: u8 = 0x80;
+/// Where a checksum is in the header of TCP and of UDP.
+const TCP_CHECKSUM: u16 = 16;
+const UDP_CHECKSUM: u16 = 6;
+
+/// Linux's `virtio_net_hdr`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VnetHeader {
+    flags: u8,
+    /// The kind of super-packet, [`NONE`] for a packet that is none.
+    pub gso_type: u8,
+    /// The length of the headers that each segment has.
+    pub hdr_len: u16,
+    /// The payload of each segment but the last, which may have less.
+    pub gso_size: u16,
+    /// Where the checksum's range begins, which reaches to the end of the packet.
+    pub csum_start: u16,
+    /// Where in this range the checksum is.
+    pub csum_offset: u16,
+}
+
+/// What is wrong with such a header.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum VnetError {
+    /// Unknown flags, or none.
+    #[error("flags {0:#x}")]
+    Flags(u8),
+    /// A part of a packet, or no TCP and UDP.
+    #[error("neither a whole TCP nor a whole UDP packet")]
+    Protocol,
+    /// The checksum is not where TCP or UDP have it.
+    #[error("a checksum at {start} + {offset}")]
+    Checksum {
+        /// Where its range begins.
+        start: u16,
+        /// Where in this range it is.
+        offset: u16,
+    },
+    /// The headers have another length.
+    #[error("headers of {0} bytes")]
+    Headers(u16),
+    /// The kind of super-packet is unknown, or of another protocol.
+    #[error("segments of kind {0:#x}")]
+    Kind(u8),
+    /// The segments have no payload, or do not fit the MTU.
+    #[error("segments of {0} bytes")]
+    Size(u16),
+}
+
+impl VnetHeader {
+    /// As the device writes it.
+    pub fn from_device(bytes: [u8; VNET_BYTES]) -> Self {
+        Self::read(bytes, u16::from_ne_bytes)
+    }
+
+    /// As the device reads it.
+    pub fn to_device(self) -> [u8; VNET_BYTES] {
+        self.written(u16::to_ne_bytes)
+    }
+
+    /// As it is in a frame.
+    pub fn from_frame(bytes: [u8; VNET_BYTES]) -> Self {
+        Self::read(bytes, u16::from_le_bytes)
+    }
+
+    /// As it is in a frame.
+    pub fn to_frame(self) -> [u8; VNET_BYTES] {
+        self.written(u16::to_le_bytes)
+    }
+
+    fn read(bytes: [u8; VNET_BYTES], word: fn([u8; 2]) -> u16) -> Self {
+        let [flags, gso_type, h0, h1, g0, g1, s0, s1, o0, o1] = bytes;
+        let (hdr_len, gso_size) = (word([h0, h1]), word([g0, g1]));
+        let (csum_start, csum_offset) = (word([s0, s1]), word([o0, o1]));
+        Self { flags, gso_type, hdr_len, gso_size, csum_start, csum_offset }
+    }
+
+    fn written(self, bytes: fn(u16) -> [u8; 2]) -> [u8; VNET_BYTES] {
+        let ([h0, h1], [g0, g1]) = (bytes(self.hdr_len), bytes(self.gso_size));
+        let ([s0, s1], [o0, o1]) = (bytes(self.csum_start), bytes(self.csum_offset));
+        [self.flags, self.gso_type, h0, h1, g0, g1, s0, s1, o0, o1]
+    }
+
+    /// Whether the packet's checksum is missing.
+    pub fn needs_checksum(self) -> bool {
+        self.flags & NEEDS_CHECKSUM != 0
+    }
+
+    /// Whether the packet is to be cut into segments.
+    pub fn is_super(self) -> bool {
+        self.gso_type != NONE
+    }
+
+    /// The same with the length of the packet's headers, which Linux gives as a hint only: it may be that of all that its buffer
+    /// holds in one piece. What else the device knows of the packet is left out.
+    pub fn with_real_headers(mut self, packet: &[u8]) -> Self {
+        self.flags &= NEEDS_CHECKSUM;
+        let length = transport_bytes(packet, self.csum_start.into(), self.csum_offset);
+        self.hdr_len = length.and_then(|length| self.csum_start.checked_add(length)).unwrap_or_default();
+        self
+    }
+
+    /// Whether all of it fits the packet with this `header`, and segments fit the MTU.
+    pub fn check(self, packet: &[u8], header: &Header, mtu: u16) -> Result<(), VnetError> {
+        let Self { flags, gso_type, hdr_len, gso_size, csum_start: start, csum_offset: offset } = self;
+        if flags != NEEDS_CHECKSUM {
+            return Err(VnetError::Flags(flags));
+        }
+        let (at, field) = match (header.protocol, header.transport) {
+            (TCP, Some(at)) if !header.is_part => (at, TCP_CHECKSUM),
+            (UDP, Some(at)) if !header.is_part => (at, UDP_CHECKSUM),
+            _ => return Err(VnetError::Protocol),
+        };
+        if usize::from(start) != at || offset != field {
+            return Err(VnetError::Checksum { start, offset });
+        }
+        let headers = transport_bytes(packet, at, field).map(|length| at + usize::from(length));
+        if headers != Some(usize::from(hdr_len)) {
+            return Err(VnetError::Headers(hdr_len));
+        }
+        let is_v4 = header.source.is_ipv4();
+        let (fits, longest) = match gso_type & !ECN {
+            NONE => (gso_type == NONE && gso_size == 0, packet.len()),
+            TCP_V4 => (is_v4 && field == TCP_CHECKSUM, usize::from(hdr_len) + usize::from(gso_size)),
+            TCP_V6 => (!is_v4 && field == TCP_CHECKSUM, usize::from(hdr_len) + usize::from(gso_size)),
+            UDP_L4 => (gso_type == UDP_L4 && field == UDP_CHECKSUM, usize::from(hdr_len) + usize::from(gso_size)),
+            _ => (false, 0),
+        };
+        let is_empty = self.is_super() && (gso_size == 0 || packet.len() == usize::from(hdr_len));
+        match () {
+            () if !fits => Err(VnetError::Kind(gso_type)),
+            () if is_empty || longest > usize::from(mtu) => Err(VnetError::Size(gso_size)),
+            () => Ok(()),
+        }
+    }
+}
+
+/// The length of the TCP or UDP header at `at`, which is told by where its checksum is. `None`: the packet ends before.
+fn transport_bytes(packet: &[u8], at: usize, checksum: u16) -> Option<u16> {
+    let length = match checksum {
+        TCP_CHECKSUM => u16::from(packet.get(at + 12)? >> 4) * 4,
+        UDP_CHECKSUM => 8,
+        _ => return None,
+    };
+    let is_whole = length >= checksum + 2 && (checksum == UDP_CHECKSUM || length >= 20);
+    (is_whole && at + usize::from(length) <= packet.len()).then_some(length)
+}
+
+#[cfg(test)]
+mod tests;

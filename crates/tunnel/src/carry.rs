@@ -3,6 +3,7 @@
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
+use ekiden_scenario::Pull;
 use ekiden_transport::Connection;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
@@ -54,14 +55,14 @@ pub async fn receive_hello(connection: &Connection) -> Result<Hello, CarryError>
 
 /// Sends what waits for a connection, and a keep-alive when nothing has come for so long. Returns with what ends the connection.
 ///
-/// With `unsent`, a packet leaves the queue only when no more bytes than that have not been sent yet.
+/// With `pull`, a packet leaves the queue only when no more bytes than its `unsent` have not been sent yet.
 pub async fn send(
     connection: &Connection,
     queue: &Outgoing,
-    unsent: Option<u64>,
+    pull: Option<Pull>,
     keepalive: Duration,
 ) -> Result<(), CarryError> {
-    let control = Control::new(connection, unsent)?;
+    let control = Control::new(connection, pull)?;
     let mut packets = Vec::new();
     loop {
         if queue.is_empty() && timeout(keepalive, queue.arrival()).await.is_err() {

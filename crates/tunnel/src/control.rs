@@ -7,6 +7,7 @@ use std::time::Duration;
 use ekiden_link::{Pacing, Seen};
 use ekiden_net::socket;
 use ekiden_net::tcp_info::tcp_info;
+use ekiden_scenario::Pull as PullSettings;
 use ekiden_transport::Connection;
 use ekiden_units::Time;
 use tokio::io::Interest;
@@ -37,22 +38,30 @@ struct Pull {
     /// How many bytes may be in the send buffer that were not sent: at least, and now.
     least: u64,
     limit: Cell<u64>,
+    paced: Option<Paced>,
+}
+
+struct Paced {
     begin: Instant,
     pacing: RefCell<Pacing>,
     rate: Cell<Option<u64>>,
 }
 
 impl Control {
-    /// With `unsent`, no more than so many bytes are in the send buffer that were not sent; on a fast path as many as are sent in
-    /// two milliseconds.
-    pub fn new(connection: &Connection, unsent: Option<u64>) -> io::Result<Self> {
+    /// Where packets are pulled, no more than so many bytes are in the send buffer that were not sent; on a fast path as many as are
+    /// sent in two milliseconds.
+    pub fn new(connection: &Connection, pull: Option<PullSettings>) -> io::Result<Self> {
         let now = Instant::now();
-        let pull = unsent.map(|least| {
+        let pull = pull.map(|settings| {
+            let least = settings.unsent.0;
             set_unsent(connection, least)?;
-            // From now on the kernel spreads what it sends.
-            socket::limit_rate(connection.socket(), u64::MAX)?;
-            let (limit, pacing, rate) = (Cell::new(least), RefCell::new(Pacing::new()), Cell::default());
-            Ok::<_, io::Error>(Pull { least, limit, begin: now, pacing, rate })
+            let paced = settings.paced.then(|| {
+                // From now on the kernel spreads what it sends.
+                socket::limit_rate(connection.socket(), u64::MAX)?;
+                let (pacing, rate) = (RefCell::new(Pacing::new()), Cell::default());
+                Ok::<_, io::Error>(Paced { begin: now, pacing, rate })
+            });
+            Ok::<_, io::Error>(Pull { least, limit: Cell::new(least), paced: paced.transpose()? })
         });
         Ok(Self { looked: Cell::new(now), pull: pull.transpose()? })
     }
@@ -82,11 +91,12 @@ impl Control {
             u64::try_from(u128::from(info.delivery_bytes_s) * time.as_micros() / 1_000_000).unwrap_or(u64::MAX)
         };
         queue.limit_whole(sent_in(WHOLE_TIME));
-        let Some(Pull { least, limit, begin, pacing, rate }) = &self.pull else { return Ok(()) };
+        let Some(Pull { least, limit, paced }) = &self.pull else { return Ok(()) };
         let held = sent_in(UNSENT_TIME).clamp(*least, UNSENT_MOST.max(*least));
         if held != limit.replace(held) {
             set_unsent(connection, held)?;
         }
+        let Some(Paced { begin, pacing, rate }) = paced else { return Ok(()) };
         let us = |us: u32| Time(u64::from(us) * 1_000);
         let segment = u64::from(info.mss_bytes);
         let seen = Seen {

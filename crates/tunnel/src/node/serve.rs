@@ -36,9 +36,8 @@ impl Node {
             slot.received.add(frame.packet_bytes());
             self.leave(peer, frame).await
         };
-        let unsent = self.config.queue.pull.map(|pull| pull.unsent.0);
         let why = tokio::select! {
-            ended = send(&connection, &slot.queue, unsent, keepalive) => ended.err(),
+            ended = send(&connection, &slot.queue, self.config.queue.pull, keepalive) => ended.err(),
             ended = receive(&connection, self.config.device.mtu, keepalive, take) => ended.err(),
             () = watch(slot, &connection, &current) => None,
             () = current.stop.notified() => None,

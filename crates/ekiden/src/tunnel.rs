@@ -52,6 +52,9 @@ pub struct Args {
     /// Say whether the configuration can be used, and exit. Changes nothing.
     #[arg(long)]
     check: bool,
+    /// Print the configuration with every default in place, without passwords, and exit.
+    #[arg(long, conflicts_with = "check")]
+    show_config: bool,
 }
 
 #[derive(Subcommand)]
@@ -63,17 +66,23 @@ enum Action {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match (&args.action, &args.config) {
         (Some(Action::Status(args)), _) => status::run(args),
-        (None, Some(file)) => carry(file, args.check),
+        (None, Some(file)) => carry(file, args),
         // The command line demands the file where there is no action.
         (None, None) => Ok(()),
     }
 }
 
-fn carry(file: &Path, is_check: bool) -> anyhow::Result<()> {
+fn carry(file: &Path, args: &Args) -> anyhow::Result<()> {
     let _log = log::start()?;
     let config = Config::load(file)?;
-    if is_check {
+    if args.show_config {
+        return out::text(config);
+    }
+    if args.check {
         return out::line(format_args!("{}: ok", file.display()));
     }
-    Ok(ekiden_tunnel::run(config)?)
+    ekiden_tunnel::run(config).map_err(|error| match error.place_in(file) {
+        Some(place) => anyhow::Error::from(error).context(place),
+        None => error.into(),
+    })
 }

@@ -195,7 +195,12 @@ enabled = false
             (TUNNEL, &["flow.bulk.from=r"], "tunnel.t.ends: ", "begin and end at other nodes than 'r'"),
             (TUNNEL, &["node.s.kind=proxy"], "tunnel.t.ends: ", "make 's' a router"),
             ("", &["gateway.g.enabled=true"], "gateway.g: ", "set gateway.g.enabled = false"),
-            (BACKGROUND, &["background.udp.on=1s", "background.udp.off=1s"], "background.udp.on: ", "leave 'on' and 'off' out"),
+            (
+                BACKGROUND,
+                &["background.udp.on=1s", "background.udp.off=1s"],
+                "background.udp.on: ",
+                "leave 'on' and 'off' out",
+            ),
         ];
         for (more, set, start, instead) in refused {
             let message = verdict(more, set).expect_err(start);

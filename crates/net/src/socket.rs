@@ -19,6 +19,10 @@ use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 use crate::option::set_int;
 use crate::transparent;
 
+mod control;
+
+pub use control::{congestion, limit_rate};
+
 /// The TCP settings of a connection. An omitted one is left to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TcpOptions {
@@ -327,24 +331,6 @@ pub fn limit_unsent(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     SockRef::from(socket).set_tcp_notsent_lowat(bytes)
 }
 
-/// The socket sends at most so many bytes of payload per second, evenly (SO_MAX_PACING_RATE). The kernel paces from then on, also
-/// below that rate.
-pub fn limit_rate(socket: &impl AsFd, bytes_s: u64) -> io::Result<()> {
-    // The largest number would mean that it does not pace.
-    let bytes_s = bytes_s.min(u64::MAX - 1);
-    // SAFETY: the pointer and the length describe `bytes_s`.
-    let done = unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_MAX_PACING_RATE,
-            (&raw const bytes_s).cast(),
-            size_of::<u64>() as libc::socklen_t,
-        )
-    };
-    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
 /// Whether the socket is writable now. If it is not, the kernel tells the event loop when it is.
 pub fn is_writable(socket: &impl AsFd) -> io::Result<bool> {
     let mut asked = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];
@@ -365,17 +351,6 @@ pub fn unsent(socket: &impl AsFd) -> u64 {
     // SAFETY: the kernel writes one int there, and nothing if it fails.
     let asked = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), SIOCOUTQNSD as _, &raw mut unsent) };
     if asked == 0 { u64::try_from(unsent).unwrap_or_default() } else { 0 }
-}
-
-/// The congestion control that a connection has.
-///
-/// # Errors
-/// If it is not a TCP socket.
-pub fn congestion(socket: &impl AsFd) -> io::Result<String> {
-    let name = SockRef::from(socket).tcp_congestion()?;
-    // The kernel fills what is left with zeros.
-    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
-    Ok(String::from_utf8_lossy(name).into_owned())
 }
 
 /// Raises this process's limit of open files to the most it may have, and returns it.

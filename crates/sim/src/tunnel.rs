@@ -91,7 +91,9 @@ impl<'a> Tunnels<'a> {
                 let program = |end| Program::Tunnel(TunnelEnd { tunnel: number as u32, connection, end });
                 sockets.add_pair(&between, [program(0), program(1)]);
                 if tunnel.pull.is_some_and(|pull| pull.paced) {
-                    [first, first + 1].map(|end| sockets.get_mut(end).pacer = Some(Box::new(Pacer::new())));
+                    for end in [first, first + 1] {
+                        sockets.get_mut(end).pacer = Some(Box::new(Pacer::new()));
+                    }
                 }
                 let pipe = |end| {
                     let salt = random::derive(scenario.seed, "tunnel", u64::from(first + end));

@@ -25,6 +25,11 @@ impl Allowed {
         self.0.iter().find(|(network, _)| network.contains(&address)).map(|(_, peer)| *peer)
     }
 
+    /// The networks that a peer has.
+    pub fn of(&self, peer: usize) -> impl Iterator<Item = IpNet> {
+        self.0.iter().filter(move |(_, of)| *of == peer).map(|(network, _)| *network)
+    }
+
     /// All networks.
     pub fn networks(&self) -> impl Iterator<Item = IpNet> {
         self.0.iter().map(|(network, _)| *network)

@@ -1,21 +1,25 @@
 //! A tunnel's configuration: one TOML file, read once into [`Config`] with every default in place.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use ekiden_congestion::Tunables;
 use ekiden_files::{FileKind, ReadError};
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_net::socket::TcpOptions;
 use ekiden_scenario::{Pull, Queue};
 use ekiden_transport::Security;
-use ekiden_units::Time;
+use ekiden_units::{BitRate, Time};
 use indexmap::IndexMap;
 use ipnet::IpNet;
 
 use crate::allowed::Allowed;
+use crate::classes::Classes;
 
 mod raw;
 mod resolve;
+mod show;
 
 /// A tunnel's configuration, resolved and checked.
 #[derive(Debug, Clone)]
@@ -24,12 +28,18 @@ pub struct Config {
     pub name: String,
     /// This node's own key. `None`: all connections are plain.
     pub identity: Option<Identity>,
+    /// The file that it was read from.
+    pub key_file: Option<PathBuf>,
     /// The TUN device.
     pub device: Device,
     /// Where peers connect. `None`: this node connects to all of them.
     pub listen: Option<Listen>,
     /// Of the TCP connections.
     pub tcp: TcpOptions,
+    /// The most that each connection sends.
+    pub pacing: Option<BitRate>,
+    /// Parameters of ekiden's own congestion controls. `None`: the defaults.
+    pub congestion: Option<Box<Tunables>>,
     /// What waits for each connection.
     pub queue: QueueSettings,
     /// After so much silence an end says that it is there; after four times as much the other has gone.
@@ -78,8 +88,36 @@ pub struct Peer {
     pub address: Option<(String, u16)>,
     /// How it is authenticated.
     pub security: Security<Option<Fingerprint>>,
-    /// How many TCP connections there are.
-    pub connections: u8,
+    /// The HTTP proxy by which it is reached.
+    pub http_proxy: Option<HttpProxy>,
+    /// The TCP connections, and what each carries.
+    pub classes: Classes,
+}
+
+/// An HTTP proxy on the way to a peer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpProxy {
+    /// Its host and port.
+    pub address: (String, u16),
+    /// What it wants to know.
+    pub login: Option<Login>,
+}
+
+/// A user and a password. The password is not printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The user's name.
+    pub user: String,
+    /// The password.
+    pub password: String,
+    /// The file that the password was read from.
+    pub file: PathBuf,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("user", &self.user).field("file", &self.file).finish_non_exhaustive()
+    }
 }
 
 /// Why a configuration cannot be used: `FILE:LINE: reason`.

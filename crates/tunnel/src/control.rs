@@ -9,7 +9,7 @@ use ekiden_net::socket;
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_scenario::Pull as PullSettings;
 use ekiden_transport::Connection;
-use ekiden_units::Time;
+use ekiden_units::{BitRate, Time};
 use tokio::io::Interest;
 use tokio::time::Instant;
 
@@ -27,8 +27,19 @@ const WHOLE_TIME: Duration = Duration::from_micros(1500);
 /// A connection is not paced below so many segments in a round trip.
 const LEAST_SEGMENTS: u64 = 4;
 
+/// What a configuration says of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// `None`: drop tail.
+    pub pull: Option<PullSettings>,
+    /// The most that the connection sends in any case.
+    pub rate: Option<BitRate>,
+}
+
 /// Decides both for one connection.
 pub struct Control {
+    /// In bytes per second.
+    rate_most: u64,
     looked: Cell<Instant>,
     /// `None`: packets leave the queue while the send buffer has room, and nothing paces the connection.
     pull: Option<Pull>,
@@ -48,22 +59,23 @@ struct Paced {
 }
 
 impl Control {
-    /// Where packets are pulled, no more than so many bytes are in the send buffer that were not sent; on a fast path as many as are
-    /// sent in two milliseconds.
-    pub fn new(connection: &Connection, pull: Option<PullSettings>) -> io::Result<Self> {
+    /// For a connection that begins.
+    pub fn new(connection: &Connection, limits: Limits) -> io::Result<Self> {
         let now = Instant::now();
-        let pull = pull.map(|settings| {
+        let rate_most = limits.rate.map_or(u64::MAX, |rate| rate.0 / 8);
+        let is_paced = limits.pull.is_some_and(|pull| pull.paced);
+        if is_paced || limits.rate.is_some() {
+            // From now on the kernel spreads what it sends.
+            socket::limit_rate(connection.socket(), rate_most)?;
+        }
+        let pull = limits.pull.map(|settings| {
             let least = settings.unsent.0;
             set_unsent(connection, least)?;
-            let paced = settings.paced.then(|| {
-                // From now on the kernel spreads what it sends.
-                socket::limit_rate(connection.socket(), u64::MAX)?;
-                let (pacing, rate) = (RefCell::new(Pacing::new()), Cell::default());
-                Ok::<_, io::Error>(Paced { begin: now, pacing, rate })
-            });
-            Ok::<_, io::Error>(Pull { least, limit: Cell::new(least), paced: paced.transpose()? })
+            let (pacing, rate) = (RefCell::new(Pacing::new()), Cell::default());
+            let paced = is_paced.then_some(Paced { begin: now, pacing, rate });
+            Ok::<_, io::Error>(Pull { least, limit: Cell::new(least), paced })
         });
-        Ok(Self { looked: Cell::new(now), pull: pull.transpose()? })
+        Ok(Self { rate_most, looked: Cell::new(now), pull: pull.transpose()? })
     }
 
     /// Waits until the connection may be given more, and returns how many bytes.
@@ -109,7 +121,7 @@ impl Control {
         let now = Time(u64::try_from((now - *begin).as_nanos()).unwrap_or(u64::MAX));
         let decided = pacing.borrow_mut().look(now, seen);
         if decided != rate.replace(decided) {
-            socket::limit_rate(connection.socket(), decided.unwrap_or(u64::MAX))?;
+            socket::limit_rate(connection.socket(), decided.unwrap_or(u64::MAX).min(self.rate_most))?;
         }
         Ok(())
     }

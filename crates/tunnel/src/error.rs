@@ -1,7 +1,10 @@
 //! Why a tunnel does not start.
 
 use std::io;
+use std::path::Path;
 
+use ekiden_controls::Reason;
+use ekiden_files::{FileKind, line_of};
 use ekiden_net::socket::SocketError;
 
 /// Why a tunnel did not start.
@@ -39,6 +42,14 @@ pub enum StartError {
     /// The TCP settings cannot be used here.
     #[error("[tcp]: {0}")]
     Tcp(SocketError),
+    /// A congestion control is not available.
+    #[error("[tcp]: congestion '{name}' is not available: {reason}")]
+    Congestion {
+        /// Its name.
+        name: String,
+        /// Why it is not available.
+        reason: Reason,
+    },
     /// What is not needed could not be given up.
     #[error("cannot give up the capabilities that are not needed any more: {0}")]
     Privileges(io::Error),
@@ -48,6 +59,19 @@ pub enum StartError {
 }
 
 impl StartError {
+    /// Where in `file`, a configuration, the key stands that this is about: `FILE:LINE`.
+    pub fn place_in(&self, file: &Path) -> Option<String> {
+        let path = match self {
+            Self::DeviceInUse(_) => ["device", "name"],
+            Self::Listen(SocketError::Bind { .. }) => ["listen", "address"],
+            Self::Congestion { .. } => ["tcp", "congestion"],
+            Self::Tcp(SocketError::Buffer { key, .. }) => ["tcp", key.rsplit('.').next()?],
+            _ => return None,
+        };
+        let text = ekiden_files::read(file, FileKind::Config).ok()?;
+        Some(format!("{}:{}", file.display(), line_of(&text, &path)?))
+    }
+
     /// Whether this machine lacks something, as opposed to the network.
     pub fn is_lack(&self) -> bool {
         !matches!(self, Self::Listen(SocketError::Bind { .. }))

@@ -6,6 +6,7 @@
 mod allowed;
 mod buffer;
 mod carry;
+mod classes;
 mod config;
 mod control;
 mod decoder;
@@ -15,6 +16,7 @@ mod error;
 mod frame;
 mod node;
 mod packet;
+mod protocol;
 mod queue;
 mod segments;
 pub mod status;

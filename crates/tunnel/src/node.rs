@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
+use ekiden_controls::Registration;
 use ekiden_keys::random_secret;
 use ekiden_link::Signals;
 use ekiden_net::privileges::{Capability, keep_only};
@@ -27,11 +28,15 @@ use crate::tun::Tun;
 mod admit;
 mod answer;
 mod dial;
+mod http_proxy;
+mod race;
+mod seldom;
 mod serve;
 mod slot;
 mod traffic;
 
-use slot::Slot;
+use seldom::Seldom;
+use slot::{PeerState, Slot};
 
 /// How long a node has to prove who it is and to greet.
 const GREETING: Duration = Duration::from_secs(10);
@@ -49,10 +54,9 @@ struct Node {
     unreadable: Cell<u64>,
     /// Packets that the device did not take, or only cut into segments.
     device_refused: Cell<u64>,
-}
-
-struct PeerState {
-    slots: Vec<Slot>,
+    /// Lines of the log about connections that were refused or not accepted.
+    refusals: Seldom,
+    unaccepted: Seldom,
 }
 
 /// Runs the tunnel that `config` describes until a signal ends it. The device and its routes end with it.
@@ -64,6 +68,8 @@ struct PeerState {
 /// # Errors
 /// If it cannot start.
 pub fn run(config: Config) -> Result<(), StartError> {
+    // Kept for as long as the process lives, for the connections to come.
+    let _held = bring_control(&config)?;
     socket::check(&config.tcp).map_err(StartError::Tcp)?;
     let listen = |listen: &Listen| socket::listen(listen.address, false, &config.tcp).map_err(StartError::Listen);
     let listener = config.listen.as_ref().map(listen).transpose()?;
@@ -83,7 +89,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
             }
         }
         for (peer, settings) in node.config.peers.values().enumerate().filter(|(_, peer)| peer.address.is_some()) {
-            for number in 0..settings.connections {
+            for number in 0..settings.classes.connections() {
                 spawn_local(Rc::clone(&node).keep_dialling(peer, number));
             }
         }
@@ -105,6 +111,16 @@ pub fn run(config: Config) -> Result<(), StartError> {
         node.say_totals();
         Ok(())
     })
+}
+
+/// Brings the congestion control that the configuration names into the kernel, if it is one of ekiden's own.
+fn bring_control(config: &Config) -> Result<Vec<Registration>, StartError> {
+    let names: Vec<String> = config.tcp.congestion.iter().cloned().collect();
+    let (held, unavailable) = ekiden_controls::register(&names, config.congestion.as_deref(), &[]);
+    match unavailable.into_iter().next() {
+        Some((name, reason)) => Err(StartError::Congestion { name, reason }),
+        None => Ok(held),
+    }
 }
 
 /// The capabilities that new connections need: CAP_NET_ADMIN allows restricted congestion controls, and buffers beyond the system's
@@ -133,11 +149,23 @@ impl Node {
         let secret = random_secret()?;
         let salt = u64::from_ne_bytes(secret[..8].try_into().unwrap_or_default());
         let slot = || Slot::new(Outgoing::new(&config.queue, config.device.mtu, salt));
-        let state = |peer: &Peer| PeerState { slots: (0..peer.connections).map(|_| slot()).collect() };
+        let state = |peer: &Peer| PeerState { slots: (0..peer.classes.connections()).map(|_| slot()).collect() };
         let peers = config.peers.values().map(state).collect();
         let (unproven, unroutable, foreign, unreadable, device_refused) = Default::default();
+        let (refusals, unaccepted) = Default::default();
         let tun = Tun::new(device)?;
-        Ok(Self { config, tun, peers, unproven, unroutable, foreign, unreadable, device_refused })
+        Ok(Self {
+            config,
+            tun,
+            peers,
+            unproven,
+            unroutable,
+            foreign,
+            unreadable,
+            device_refused,
+            refusals,
+            unaccepted,
+        })
     }
 
     fn hello(&self, connection: u8) -> Hello {

@@ -3,6 +3,8 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use crate::protocol::Protocol;
+
 /// Numbers of protocols.
 pub const TCP: u8 = 6;
 pub const UDP: u8 = 17;
@@ -66,6 +68,18 @@ impl Header {
             transport: Some(40),
             is_part: false,
         })
+    }
+
+    /// What is in it, and its ports if it has any. Later parts of a packet, and what is behind an extension of IPv6, are not
+    /// looked into.
+    pub fn transport(&self, packet: &[u8]) -> (Protocol, Option<[u16; 2]>) {
+        let protocol = match (self.protocol, self.transport) {
+            (TCP, Some(_)) => Protocol::Tcp,
+            (UDP, Some(_)) => Protocol::Udp,
+            _ => return (Protocol::Other, None),
+        };
+        let ports = self.transport.and_then(|at| packet.get(at..)?.first_chunk::<4>().copied());
+        (protocol, ports.map(|[a, b, c, d]| [u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d])]))
     }
 
     /// A number for the flow: its packets have the same, and other flows another one, but for chance. Parts of one packet and

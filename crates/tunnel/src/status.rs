@@ -49,6 +49,8 @@ pub struct PeerStatus {
 pub struct ConnectionStatus {
     /// Its number, from 0.
     pub number: u8,
+    /// The class of packets that it carries; null if it carries those of no class.
+    pub class: Option<String>,
     /// Whether it is there.
     pub is_up: bool,
     /// The address at the other end, while it is there.

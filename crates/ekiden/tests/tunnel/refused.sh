@@ -5,12 +5,12 @@ said() {
   [ $code = $1 ] && grep -q "$2" said.log || fail "$code: $(cat said.log)"
 }
 ip -n city link add ekiden0 type veth peer name ekiden9
-said 4 "a device 'ekiden0' is there already" city.toml
+said 4 "city.toml:4: \[device\]: a device 'ekiden0' is there already" city.toml
 ip -n city link del ekiden0
 sed 's/0.0.0.0:7100/203.0.113.9:7100/' city/city.toml > city/elsewhere.toml
 said 5 "cannot listen on 203.0.113.9:7100" elsewhere.toml
 printf '[tcp]\ncongestion = "nothing"\n' | cat city/city.toml - > city/control.toml
-said 4 "congestion control 'nothing' is not in this kernel" control.toml
+said 4 "control.toml:[0-9]*: \[tcp\]: congestion 'nothing' is not available: this kernel does not have it" control.toml
 sed 's/^allowed/alowed/' city/city.toml > city/typo.toml
 said 3 "typo.toml:.*: unknown field .alowed" typo.toml
 mount -t tmpfs none /dev/net 2> /dev/null || { mkdir -p empty && mount --bind empty /dev/net; }

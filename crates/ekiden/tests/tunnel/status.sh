@@ -40,7 +40,7 @@ for s in held:
 print("held", flush=True)
 time.sleep(60)
 P
-on island python3 rude.py > rude.out & rude=$!
+ip netns exec island python3 rude.py > rude.out & rude=$!
 await 10 grep -q held rude.out
 before=$(of island "c['packets_sent']")
 send island 10.77.0.1 10

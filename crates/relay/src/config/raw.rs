@@ -4,6 +4,7 @@
 use std::ops::RangeInclusive;
 
 use ekiden_congestion::{PARAMETERS, Parameter};
+use ekiden_controls::RawCongestion;
 use ekiden_relay_proto::proxy_protocol::Version;
 use ekiden_units::{Bytes, Time};
 use indexmap::IndexMap;
@@ -38,9 +39,6 @@ section! {
         exit: RawExit = [RawExit::section()];
     }
 }
-
-/// `[congestion.GROUP]`: numbers by group and parameter.
-pub type RawCongestion = IndexMap<Spanned<String>, IndexMap<Spanned<String>, Spanned<f64>>>;
 
 section! {
     #[derive(Default, Clone)]

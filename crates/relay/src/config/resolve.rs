@@ -1,6 +1,5 @@
 //! Turns the file as it is written into a checked configuration. Ranges and defaults are in `raw.rs` and `limits.rs`.
 
-mod congestion;
 mod loops;
 mod transparent;
 
@@ -9,6 +8,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ekiden_controls::{is_name, tunables};
 use ekiden_files::explain;
 use ekiden_keys::{Fingerprint, FingerprintError, Identity, load_shared};
 use ekiden_net::socket::TcpOptions;
@@ -78,7 +78,8 @@ impl Source<'_> {
         let routes = Routes::new(routes);
         self.refuse_loops(&raw, &listeners, &peers, &routes)?;
         let threads = self.threads(&raw)?;
-        let congestion = raw.congestion.as_ref().map(|table| self.congestion(table)).transpose()?;
+        let congestion = raw.congestion.as_ref().map(tunables).transpose();
+        let congestion = congestion.map_err(|(span, message)| self.error(Some(span), message))?;
         let exit = self.exit(&raw.exit)?;
         let (identity, key_file) = own.unzip();
         Ok(Config { name, identity, threads, tcp, congestion, limits, listeners, peers, routes, exit, key_file })
@@ -298,7 +299,7 @@ impl Source<'_> {
             }
         }
         for (key, name) in [("congestion", &raw.congestion), ("congestion_fallback", &raw.congestion_fallback)] {
-            if let Some(name) = name.as_ref().filter(|name| !is_congestion_name(name.get_ref())) {
+            if let Some(name) = name.as_ref().filter(|name| !is_name(name.get_ref())) {
                 let message = format!(
                     "tcp.{key}: '{}' cannot be a congestion control: 1 to 15 letters, digits, '-' and '_'",
                     name.get_ref()
@@ -388,9 +389,4 @@ fn leave_ipv4(listeners: &mut IndexMap<String, Listener>) {
     for listener in listeners.values_mut() {
         listener.only_v6 = ports.contains(&listener.address.port());
     }
-}
-
-/// Whether the kernel allows such a name (TCP_CA_NAME_MAX).
-fn is_congestion_name(name: &str) -> bool {
-    (1..=15).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 use ekiden_files::{FileKind, line_of};
 use ekiden_net::socket::SocketError;
 
-use crate::host::congestion::{CongestionUnavailable, Reason};
+use crate::host::congestion::CongestionUnavailable;
 use crate::host::rules::RulesError;
 
 /// Why a node did not start, or why a new configuration was not taken.
@@ -81,11 +81,7 @@ impl StartError {
     /// Whether the process lacks a privilege that the node may have had when it started: a new start may then help.
     pub(crate) fn is_privilege(&self) -> bool {
         match self {
-            Self::Congestion(CongestionUnavailable { reason, .. }) => match reason {
-                Reason::Forbidden { .. } => true,
-                Reason::Load(error) => matches!(**error, ekiden_bpf::Error::Capabilities),
-                Reason::Unknown { .. } | Reason::Socket(_) => false,
-            },
+            Self::Congestion(CongestionUnavailable { reason, .. }) => reason.is_privilege(),
             Self::Rules(error) => matches!(error, RulesError::NotAllowed { .. } | RulesError::Refused { .. }),
             _ => self.is_lack(),
         }

@@ -1,9 +1,12 @@
 //! The configuration file as it is written. [`super::resolve`] checks it and puts in the defaults.
 
-use ekiden_units::{Bytes, Time};
+use ekiden_controls::RawCongestion;
+use ekiden_units::{BitRate, Bytes, Time};
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_spanned::Spanned;
+
+use crate::protocol::Protocol;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -14,6 +17,7 @@ pub struct Raw {
     pub listen: Option<Spanned<RawListen>>,
     #[serde(default)]
     pub tcp: RawTcp,
+    pub congestion: Option<Spanned<RawCongestion>>,
     #[serde(default)]
     pub queue: RawQueue,
     pub keepalive: Option<Spanned<Time>>,
@@ -39,9 +43,10 @@ pub struct RawListen {
 #[derive(Deserialize, Default)]
 #[serde(deny_unknown_fields)]
 pub struct RawTcp {
-    pub congestion: Option<String>,
-    pub send_buffer: Option<Bytes>,
-    pub receive_buffer: Option<Bytes>,
+    pub congestion: Option<Spanned<String>>,
+    pub pacing: Option<Spanned<BitRate>>,
+    pub send_buffer: Option<Spanned<Bytes>>,
+    pub receive_buffer: Option<Spanned<Bytes>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -70,4 +75,51 @@ pub struct RawPeer {
     pub plain_key_file: Option<Spanned<String>>,
     pub allowed: Vec<Spanned<String>>,
     pub connections: Option<Spanned<u32>>,
+    #[serde(default)]
+    pub class: Vec<Spanned<RawClass>>,
+    pub http_proxy: Option<Spanned<String>>,
+    pub http_proxy_user: Option<Spanned<String>>,
+    pub http_proxy_password_file: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RawClass {
+    pub name: Spanned<String>,
+    pub protocol: Option<Protocol>,
+    #[serde(default)]
+    pub ports: Vec<Spanned<RawPorts>>,
+    pub connections: Option<Spanned<u32>>,
+}
+
+/// A port, or a range such as "6000-6100".
+#[derive(Deserialize)]
+#[serde(untagged)]
+pub enum RawPorts {
+    One(i64),
+    Range(String),
+}
+
+/// Every key of a configuration with the table that it is in, as serde knows them, for the guide.
+#[cfg(test)]
+pub fn every_key() -> Vec<String> {
+    let keys = [
+        ("", fields::<Raw>()),
+        ("device.", fields::<RawDevice>()),
+        ("listen.", fields::<RawListen>()),
+        ("tcp.", fields::<RawTcp>()),
+        ("queue.", fields::<RawQueue>()),
+        ("peer.NAME.", fields::<RawPeer>()),
+    ];
+    let tables = ["device", "listen", "tcp", "congestion", "queue", "peer"];
+    let all = keys.into_iter().flat_map(|(table, keys)| keys.into_iter().map(move |key| format!("{table}{key}")));
+    all.filter(|key| !tables.contains(&key.as_str())).collect()
+}
+
+/// The fields of a table, which its error about an unknown one lists.
+#[cfg(test)]
+fn fields<T: serde::de::DeserializeOwned>() -> Vec<String> {
+    let error =
+        toml::from_str::<T>("no_such_key = 1").err().map(|error| error.message().to_owned()).unwrap_or_default();
+    error.split('`').skip(3).step_by(2).map(str::to_owned).collect()
 }

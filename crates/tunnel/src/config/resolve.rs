@@ -1,9 +1,11 @@
 //! Checks what a configuration says, and puts in the defaults.
 
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
+use ekiden_controls::{is_name, tunables};
 use ekiden_files::explain;
 use ekiden_keys::{Identity, load_shared};
 use ekiden_net::device::NAME_BYTES_MOST;
@@ -11,14 +13,16 @@ use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::leg::is_node_name;
 use ekiden_scenario::{Pull, Queue};
 use ekiden_transport::{Prepared, Security, SharedKey};
-use ekiden_units::{Bytes, Time};
+use ekiden_units::{BitRate, Bytes, Time};
 use indexmap::IndexMap;
 use ipnet::IpNet;
 use serde_spanned::Spanned;
 
-use super::raw::{Raw, RawDevice, RawDiscipline, RawListen, RawQueue};
+use super::raw::{Raw, RawDevice, RawDiscipline, RawListen, RawQueue, RawTcp};
 use super::{Config, ConfigError, Device, Listen, Peer, QueueSettings};
 
+mod classes;
+mod http_proxy;
 mod peer;
 
 const DEFAULT_NAME: &str = "ekiden";
@@ -30,6 +34,8 @@ const DEFAULT_KEEPALIVE: Time = Time::secs(10);
 /// The least that IPv6 wants (RFC 8200, section 5), and the most that a frame holds.
 const MTUS: RangeInclusive<u16> = 1280..=65_535;
 const LIMITS: RangeInclusive<Bytes> = Bytes::kib(64)..=Bytes::mib(1024);
+const BUFFERS: RangeInclusive<Bytes> = Bytes::kib(4)..=Bytes::mib(1024);
+const PACING: RangeInclusive<BitRate> = BitRate(8_000)..=BitRate(16_000_000_000);
 /// As a scenario's.
 const UNSENT: RangeInclusive<Bytes> = Bytes(1)..=Bytes::mib(1024);
 const KEEPALIVES: RangeInclusive<Time> = Time::secs(1)..=Time::secs(3600);
@@ -56,15 +62,26 @@ impl Source<'_> {
         let (peers, allowed) = self.peers(raw, &name, identity.as_ref(), &device)?;
         let listen = raw.listen.as_ref().map(|listen| self.listen(listen, &peers, identity.as_ref())).transpose()?;
         self.can_connect(raw, &peers, listen.as_ref())?;
-        let tcp = TcpOptions {
-            congestion: raw.tcp.congestion.clone(),
-            send_buffer: raw.tcp.send_buffer,
-            receive_buffer: raw.tcp.receive_buffer,
-            keepalive: Some(keepalive.into()),
-            user_timeout: Some(Time(keepalive.0 * 4).into()),
-        };
+        let tcp = self.tcp(&raw.tcp, keepalive)?;
+        let pacing = raw.tcp.pacing.as_ref().map(|rate| self.in_range("tcp.pacing", rate, &PACING)).transpose()?;
+        let congestion = raw.congestion.as_ref().map(tunables).transpose();
+        let congestion = congestion.map_err(|(span, reason)| self.error(Some(span), reason))?;
         let queue = self.queue(&raw.queue)?;
-        Ok(Config { name, identity, device, listen, tcp, queue, keepalive, peers, allowed })
+        let key_file = raw.key_file.as_ref().map(|file| self.beside(file));
+        Ok(Config {
+            name,
+            identity,
+            key_file,
+            device,
+            listen,
+            tcp,
+            pacing,
+            congestion,
+            queue,
+            keepalive,
+            peers,
+            allowed,
+        })
     }
 
     fn device(&self, raw: &Spanned<RawDevice>) -> Result<Device, ConfigError> {
@@ -175,22 +192,48 @@ impl Source<'_> {
         }
     }
 
-    fn within<T: Copy + PartialOrd + std::fmt::Display>(
+    fn tcp(&self, raw: &RawTcp, keepalive: Time) -> Result<TcpOptions, ConfigError> {
+        if let Some(name) = raw.congestion.as_ref().filter(|name| !is_name(name.get_ref())) {
+            let reason = format!(
+                "tcp.congestion: '{}' cannot be a congestion control: 1 to 15 letters, digits, '-' and '_'",
+                name.get_ref()
+            );
+            return Err(self.error(Some(name.span()), reason));
+        }
+        let buffer = |key: &str, size: &Option<Spanned<Bytes>>| {
+            size.as_ref().map(|size| self.in_range(key, size, &BUFFERS)).transpose()
+        };
+        Ok(TcpOptions {
+            congestion: raw.congestion.as_ref().map(|name| name.get_ref().clone()),
+            send_buffer: buffer("tcp.send_buffer", &raw.send_buffer)?,
+            receive_buffer: buffer("tcp.receive_buffer", &raw.receive_buffer)?,
+            keepalive: Some(keepalive.into()),
+            user_timeout: Some(Time(keepalive.0 * 4).into()),
+        })
+    }
+
+    fn within<T: Copy + PartialOrd + Display>(
         &self,
         key: &str,
         raw: Option<&Spanned<T>>,
         default: T,
         range: &RangeInclusive<T>,
     ) -> Result<T, ConfigError> {
-        match raw {
-            None => Ok(default),
-            Some(value) if range.contains(value.get_ref()) => Ok(*value.get_ref()),
-            Some(value) => {
-                let reason =
-                    format!("{key} = {} is out of range: {} to {}", value.get_ref(), range.start(), range.end());
-                Err(self.error(Some(value.span()), reason))
-            }
+        raw.map_or(Ok(default), |value| self.in_range(key, value, range))
+    }
+
+    fn in_range<T: Copy + PartialOrd + Display>(
+        &self,
+        key: &str,
+        value: &Spanned<T>,
+        range: &RangeInclusive<T>,
+    ) -> Result<T, ConfigError> {
+        if range.contains(value.get_ref()) {
+            return Ok(*value.get_ref());
         }
+        let (least, most) = (range.start(), range.end());
+        let reason = format!("{key} = {} is out of range: {least} to {most}", value.get_ref());
+        Err(self.error(Some(value.span()), reason))
     }
 
     fn node_name(&self, name: &Spanned<String>) -> Result<String, ConfigError> {

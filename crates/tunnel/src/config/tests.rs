@@ -15,14 +15,21 @@ fn plain() -> String {
     )
 }
 
-fn parse(text: &str) -> Result<Config, String> {
+/// A folder with the keys that the configurations name.
+fn keys() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     Identity::generate(&folder.path().join("node.key")).unwrap();
-    for (name, digit) in [("line.key", "1"), ("other-line.key", "2")] {
+    write(folder.path().join("open.password"), "secret\n").unwrap();
+    for (name, digit) in [("line.key", "1"), ("other-line.key", "2"), ("proxy.password", "s")] {
         let file = folder.path().join(name);
         write(&file, digit.repeat(64)).unwrap();
         set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
     }
+    folder
+}
+
+fn parse(text: &str) -> Result<Config, String> {
+    let folder = keys();
     Config::parse(text, &folder.path().join("t.toml")).map_err(|error| {
         let message = error.to_string();
         message.rsplit_once("t.toml").map_or(message.clone(), |(_, rest)| rest.to_owned())
@@ -35,7 +42,7 @@ fn what_is_not_said_has_its_default() {
     assert_eq!((&config.name[..], &config.device.name[..], config.device.mtu), ("ekiden", "ekiden0", 1500));
     assert_eq!(config.queue, QueueSettings { limit: Queue::Bytes(Bytes(10_000_000)), pull: Some(Pull::default()) });
     let peer = &config.peers["island"];
-    assert_eq!((peer.connections, &peer.address), (1, &None));
+    assert_eq!((peer.classes.connections(), &peer.address), (1, &None));
     assert_eq!(config.allowed.peer("fd77::9".parse().unwrap()), Some(0));
 }
 
@@ -76,6 +83,21 @@ fn what_cannot_be_is_refused_with_its_line_and_a_reason() {
             6,
             "are of discipline = \"fq_codel\"",
         ),
+        ("[listen]", "[tcp]\ncongestion = \"a b\"\n[listen]", 5, "'a b' cannot be a congestion control"),
+        (
+            "[listen]",
+            "[tcp]\npacing = \"1kbit/s\"\n[listen]",
+            5,
+            "tcp.pacing = 1kbit/s is out of range: 8kbit/s to 16Gbit/s",
+        ),
+        (
+            "[listen]",
+            "[tcp]\nsend_buffer = \"1KiB\"\n[listen]",
+            5,
+            "tcp.send_buffer = 1KiB is out of range: 4KiB to 1GiB",
+        ),
+        ("[listen]", "[congestion.hstp]\na = 1\n[listen]", 4, "hstp"),
+        ("[listen]", "[congestion.hstcp]\nlow_windo = 1\n[listen]", 5, "low_window"),
         ("[listen]", "[queue]\ntarget = \"0\"\n[listen]", 5, "target = 0ns is out of range"),
         ("node.key", "other.key", 1, "other.key"),
     ];
@@ -144,4 +166,105 @@ fn plain_connections_need_no_key_of_the_node_s_own() {
     assert!(parse(&tls("7100\"")).unwrap_err().contains("its plain_key_file is not in [listen]"));
     let message = parse(&tls("[peer.island]").replace("allowed", &format!("{fingerprint}allowed"))).unwrap_err();
     assert!(message.contains("takes no fingerprints"), "{message}");
+}
+
+#[test]
+fn classes_have_connections_of_their_own() {
+    let class = |more: &str| format!("{}connections = 2\n[[peer.island.class]]\nname = \"bulk\"\n{more}\n", plain());
+    let config = parse(&class("protocol = \"tcp\"\nports = [5001, \"6000-6100\"]\nconnections = 3")).unwrap();
+    let classes = &config.peers["island"].classes;
+    assert_eq!((classes.connections(), classes.default), (5, 2));
+    assert_eq!(classes.classes[0].ports, [5001..=5001, 6000..=6100]);
+    let cases = [
+        ("", 10, "a class needs a protocol or ports"),
+        ("protocol = \"icmp\"", 12, "unknown variant `icmp`"),
+        ("protocol = \"other\"\nports = [5]", 13, "only TCP and UDP have ports"),
+        ("ports = [0]", 12, "ports are numbers from 1 to 65535"),
+        ("ports = [70000]", 12, "ports are numbers"),
+        ("ports = [\"7-6\"]", 12, "ports are numbers"),
+        ("ports = [\"http\"]", 12, "ports are numbers"),
+        ("ports = [5]\nconnections = 0", 13, "connections = 0 is out of range: 1 to 64"),
+        ("ports = [5]\nconnections = 63", 6, "the peer has 65 connections with those of its classes, and may have 64"),
+        ("ports = [5]\n[[peer.island.class]]\nname = \"bulk\"\nports = [6]", 14, "two classes are called 'bulk'"),
+    ];
+    for (more, line, reason) in cases {
+        let message = parse(&class(more)).expect_err(more);
+        assert!(message.starts_with(&format!(":{line}: ")) && message.contains(reason), "{more}: {message}");
+    }
+}
+
+#[test]
+fn an_http_proxy_may_want_a_password() {
+    let peer = |more: &str| plain().replace("allowed =", &format!("{more}\nallowed ="));
+    let address = "address = \"city.example:7100\"\nhttp_proxy = \"proxy.example:3128\"";
+    let proxy = |more: &str| parse(&peer(&format!("{address}\n{more}"))).unwrap().peers["island"].http_proxy.clone();
+    let there = proxy("").unwrap();
+    assert_eq!((there.address, there.login), (("proxy.example".into(), 3128), None));
+    let login = "http_proxy_user = \"u\"\nhttp_proxy_password_file = \"proxy.password\"";
+    let known = proxy(login).unwrap().login.unwrap();
+    assert_eq!((known.user, known.password), ("u".into(), "s".repeat(64)));
+    let cases = [
+        ("http_proxy = \"proxy:1\"".to_owned(), 8, "the peer has no address that the HTTP proxy could connect to"),
+        (login.to_owned(), 8, "the peer has no http_proxy that this would be for"),
+        (format!("{address}\n{}", &login[..21]), 10, "go together"),
+        (format!("{address}\n{}", login.replace("\"u\"", "\"a:b\"")), 10, "has no ':'"),
+        (
+            format!("{address}\n{}", login.replace("proxy.password", "open.password")),
+            11,
+            "can be read by others: chmod 600",
+        ),
+        (format!("{address}\n{}", login.replace("proxy.password", "no.password")), 11, "no.password: cannot be read"),
+        (address.replace("proxy.example", "10.77.0.2"), 9, "would go through the tunnel itself"),
+        (address.replace(":3128", ""), 9, "is not host:port"),
+    ];
+    for (more, line, reason) in cases {
+        let message = parse(&peer(&more)).expect_err(&more);
+        assert!(message.starts_with(&format!(":{line}: ")) && message.contains(reason), "{more}: {message}");
+    }
+}
+
+#[test]
+fn what_is_shown_is_the_same_configuration() {
+    let whole = format!(
+        "{}address = \"city.example:7100\"\nhttp_proxy = \"proxy:3128\"\nhttp_proxy_user = \"u\"\n\
+         http_proxy_password_file = \"proxy.password\"\n[[peer.island.class]]\nname = \"bulk\"\nprotocol = \"tcp\"\n\
+         ports = [5001, \"6000-6100\"]\n[tcp]\ncongestion = \"reno\"\npacing = \"9Mbit/s\"\nsend_buffer = \"1MiB\"\n\
+         [congestion.hstcp]\nlow_window = 40\n",
+        plain()
+    );
+    let shared = plain().replace("[listen]", "[listen]\nplain_key_file = \"line.key\"");
+    let shared = shared.replace(&format!("fingerprint = \"{OTHER}\""), "plain_key_file = \"line.key\"");
+    let drop_tail = format!("{}[queue]\ndiscipline = \"drop_tail\"\n", plain());
+    for text in [plain(), whole, shared, drop_tail] {
+        let folder = keys();
+        let file = folder.path().join("t.toml");
+        let shown = Config::parse(&text, &file).unwrap().to_string();
+        assert!(!shown.contains(&"s".repeat(64)), "{shown}");
+        let again = Config::parse(&shown, &file).unwrap_or_else(|error| panic!("{error}\n{shown}"));
+        assert_eq!(again.to_string(), shown);
+    }
+}
+
+#[test]
+fn the_guide_has_every_key_and_no_others() {
+    let guide = include_str!("../../../../docs/guide/tunnel.md");
+    let (_, rest) = guide.split_once("## Every key\n").unwrap();
+    let rows = rest.lines().take_while(|line| !line.starts_with('#')).filter_map(|line| line.strip_prefix("| `"));
+    let named: Vec<&str> = rows.flat_map(|row| row.split(" | ").next().unwrap().split('`').step_by(2)).collect();
+    let mut named: Vec<&str> = named.into_iter().filter(|name| !name.is_empty()).collect();
+    let mut known = raw::every_key();
+    known.push("congestion.GROUP.NAME".into());
+    known.sort();
+    named.sort_unstable();
+    assert_eq!(named, known);
+}
+
+#[test]
+fn the_guides_classes_are_ones() {
+    let guide = include_str!("../../../../docs/guide/tunnel.md");
+    let (_, rest) = guide.split_once("```toml classes\n").unwrap();
+    let peer = rest.split_once("```").unwrap().0;
+    let head = "key_file = \"node.key\"\n[device]\naddresses = [\"10.77.0.2/24\"]\n";
+    let config = parse(&format!("{head}{peer}")).unwrap();
+    assert_eq!(config.peers["city"].classes.connections(), 4);
 }

@@ -15,11 +15,12 @@ use tokio::time::{sleep, timeout};
 
 use super::{GREETING, Node, late};
 use crate::carry::{CarryError, receive_hello, send_hello};
-use crate::frame::Hello;
+use crate::frame::{FrameError, Hello};
 
 /// Connections that have not proven yet who they are: in all, and from one address.
-const UNPROVEN: usize = 64;
-const UNPROVEN_FROM_ONE: usize = 8;
+/// A peer may connect with all of its connections at once.
+const UNPROVEN: usize = 512;
+const UNPROVEN_FROM_ONE: usize = 64;
 
 /// How a node that connects is authenticated.
 pub type Accepts = Security<IndexMap<String, Fingerprint>>;
@@ -36,7 +37,9 @@ impl Node {
                     }
                 }
                 Err(error) => {
-                    tracing::warn!("cannot accept a connection: {error}");
+                    if let Some(left_out) = self.unaccepted.tell() {
+                        tracing::warn!("cannot accept a connection: {error}{left_out}");
+                    }
                     sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -73,7 +76,11 @@ impl Node {
         self.has_proven(from.ip());
         match greeted.map_err(|_| late()).and_then(|greeted| greeted) {
             Ok((peer, theirs, connection)) => self.serve(peer, theirs, connection, false).await,
-            Err(error) => tracing::warn!("a connection from {from} was refused: {error}"),
+            Err(error) => {
+                if let Some(left_out) = self.refusals.tell() {
+                    tracing::warn!("a connection from {from} was refused: {error}{left_out}");
+                }
+            }
         }
     }
 
@@ -96,9 +103,12 @@ impl Node {
             return Err(io::Error::other(why).into());
         };
         let theirs = receive_hello(&connection).await?;
-        // Said in any case, so that the other side finds the same.
-        send_hello(&connection, self.hello(theirs.connection)).await?;
-        self.check(theirs, settings.connections)?;
+        let checked = self.check(theirs, settings.classes.connections());
+        // The other side finds by the answer that the MTU differs. Other faults only this side knows, and it does not answer.
+        if matches!(checked, Ok(()) | Err(FrameError::Mtu { .. })) {
+            send_hello(&connection, self.hello(theirs.connection)).await?;
+        }
+        checked?;
         Ok((peer, theirs, connection))
     }
 }

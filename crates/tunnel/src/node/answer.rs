@@ -11,6 +11,8 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
 
 use super::Node;
+use super::slot::PeerState;
+use crate::config::Peer;
 use crate::status::{PeerStatus, Status, address};
 
 /// How long one that asks may take to read the answer. The next one waits meanwhile.
@@ -50,11 +52,12 @@ impl Node {
     }
 
     fn status(&self) -> Status {
-        let numbered = |slots: &[super::Slot]| (0..).zip(slots).map(|(number, slot)| slot.status(number)).collect();
-        let peers = self.config.peers.keys().zip(&self.peers);
-        let peer = |(name, peer): (&String, &super::PeerState)| PeerStatus {
+        let peer = |((name, settings), peer): ((&String, &Peer), &PeerState)| PeerStatus {
             name: name.clone(),
-            connections: numbered(&peer.slots),
+            connections: (0..)
+                .zip(&peer.slots)
+                .map(|(number, slot)| slot.status(number, settings.classes.name(number)))
+                .collect(),
         };
         Status {
             device: self.config.device.name.clone(),
@@ -63,7 +66,7 @@ impl Node {
             foreign: self.foreign.get(),
             unreadable: self.unreadable.get(),
             device_refused: self.device_refused.get(),
-            peers: peers.map(peer).collect(),
+            peers: self.config.peers.iter().zip(&self.peers).map(peer).collect(),
         }
     }
 }

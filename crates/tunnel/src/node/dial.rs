@@ -7,16 +7,20 @@ use std::time::Duration;
 use ekiden_net::socket;
 use ekiden_transport::{Connection, dial};
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
-use super::{GREETING, Node, late};
+use super::{GREETING, Node, http_proxy, late};
 use crate::carry::{CarryError, receive_hello, send_hello};
+use crate::config::Peer;
 use crate::frame::Hello;
 
 /// How long a connection attempt may take.
 const CONNECTING: Duration = Duration::from_secs(10);
 /// The pause before a peer is dialled again, the first and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(15)];
+
+/// A connection that lasted so long was a good one.
+const LASTING: Duration = Duration::from_secs(1);
 
 impl Node {
     /// Keeps one connection to a peer that has an address.
@@ -30,8 +34,13 @@ impl Node {
             }
             match self.dial(peer, number).await {
                 Ok((connection, theirs)) => {
-                    (pause, told) = (PAUSES[0], String::new());
-                    self.serve(peer, theirs, connection, true).await;
+                    let began = Instant::now();
+                    told = String::new();
+                    Rc::clone(&self).serve(peer, theirs, connection, true).await;
+                    // A peer that takes connections and ends them at once is not dialled faster than one that refuses them.
+                    if began.elapsed() >= LASTING {
+                        pause = PAUSES[0];
+                    }
                 }
                 Err(error) => {
                     let error = error.to_string();
@@ -49,19 +58,35 @@ impl Node {
         }
     }
 
-    async fn dial(&self, peer: usize, number: u8) -> Result<(Connection, Hello), CarryError> {
+    /// Connects to a peer, and makes sure that it is the one. Returns what it has greeted with, and the connection's number here.
+    pub async fn dial(&self, peer: usize, number: u8) -> Result<(Connection, Hello), CarryError> {
         let settings = &self.config.peers[peer];
-        let Some((host, port)) = &settings.address else { return Err(CarryError::Closed) };
-        let socket = timeout(CONNECTING, self.connect(host, *port)).await.map_err(|_| late())??;
+        let socket = timeout(CONNECTING, self.reach(settings)).await.map_err(|_| late())??;
         let greet = async {
             let (connection, prelude) = dial(socket, &settings.security, &self.config.name).await?;
             connection.send_all(&prelude).await?;
             send_hello(&connection, self.hello(number)).await?;
             let theirs = receive_hello(&connection).await.map_err(refused)?;
-            self.check(theirs, settings.connections)?;
+            self.check(theirs, settings.classes.connections())?;
             Ok((connection, Hello { connection: number, ..theirs }))
         };
         timeout(GREETING, greet).await.map_err(|_| late())?
+    }
+
+    /// Connects to a peer, directly or through its HTTP proxy.
+    async fn reach(&self, peer: &Peer) -> Result<TcpStream, CarryError> {
+        let Some((host, port)) = &peer.address else { return Err(CarryError::Closed) };
+        let Some(proxy) = &peer.http_proxy else { return Ok(self.connect(host, *port).await?) };
+        let (proxy_host, proxy_port) = &proxy.address;
+        let through = async {
+            let mut socket = self.connect(proxy_host, *proxy_port).await?;
+            http_proxy::connect(&mut socket, proxy, host, *port).await?;
+            Ok(socket)
+        };
+        let named = |error: io::Error| {
+            io::Error::new(error.kind(), format!("the HTTP proxy {proxy_host}:{proxy_port}: {error}")).into()
+        };
+        through.await.map_err(named)
     }
 
     /// Connects to the first of a host's addresses that answers.

@@ -1,14 +1,17 @@
 //! A connection that has been greeted: it carries packets until it ends.
 
+use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
 use ekiden_transport::{Connection, Security};
+use tokio::task::spawn_local;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Node;
-use super::slot::{Current, Slot};
+use super::slot::Current;
 use crate::carry::{receive, send};
+use crate::control::Limits;
 use crate::decoder::Frame;
 use crate::frame::Hello;
 
@@ -17,7 +20,7 @@ const LOOKING: Duration = Duration::from_millis(100);
 
 impl Node {
     /// Carries packets over a connection until it ends, or another one takes its place.
-    pub async fn serve(&self, peer: usize, theirs: Hello, connection: Connection, is_ours: bool) {
+    pub async fn serve(self: Rc<Self>, peer: usize, theirs: Hello, connection: Connection, is_ours: bool) {
         let number = theirs.connection;
         let (name, slot) = (self.name(peer), &self.peers[peer].slots[usize::from(number)]);
         if let Some(other) = slot.current.borrow().as_ref() {
@@ -30,23 +33,32 @@ impl Node {
         slot.queue.open(theirs.takes_super);
         let current = Rc::new(Current::new(&connection, is_ours));
         *slot.current.borrow_mut() = Some(Rc::clone(&current));
-        tracing::info!("{name}: connection {number} carries packets{}", current.far());
+        if let Some(left_out) = slot.begun.tell() {
+            tracing::info!("{name}: connection {number} carries packets{}{left_out}", current.far());
+        }
         let keepalive = self.config.keepalive.into();
         let take = async |frame: Frame<'_>| {
             slot.received.add(frame.packet_bytes());
             self.leave(peer, frame).await
         };
+        let limits = Limits { pull: self.config.queue.pull, rate: self.config.pacing };
         let why = tokio::select! {
-            ended = send(&connection, &slot.queue, self.config.queue.pull, keepalive) => ended.err(),
+            ended = send(&connection, &slot.queue, limits, keepalive) => ended.err(),
             ended = receive(&connection, self.config.device.mtu, keepalive, take) => ended.err(),
-            () = watch(slot, &connection, &current) => None,
+            () = self.watch(peer, number, &connection, &current) => None,
             () = current.stop.notified() => None,
         };
         slot.look(&connection, &current);
         slot.keep(&current);
-        match why {
-            Some(why) => tracing::warn!("{name}: connection {number} ended: {why}"),
-            None => return tracing::info!("{name}: connection {number} was replaced by a new one"),
+        let left_out = slot.gone.tell();
+        match (why, left_out) {
+            (Some(why), Some(left_out)) => tracing::warn!("{name}: connection {number} ended: {why}{left_out}"),
+            (None, Some(left_out)) => tracing::info!("{name}: connection {number} was replaced by a new one{left_out}"),
+            _ => {}
+        }
+        // What waits is for the connection that has come in its place.
+        if !slot.has(&current) {
+            return;
         }
         *slot.current.borrow_mut() = None;
         slot.queue.clear();
@@ -65,14 +77,23 @@ impl Node {
             None => false,
         }
     }
-}
 
-/// Looks at a connection for as long as it is there.
-async fn watch(slot: &Slot, connection: &Connection, current: &Current) {
-    let mut times = interval(LOOKING);
-    times.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        times.tick().await;
-        slot.look(connection, current);
+    /// Looks at a connection for as long as it is there. One that this node has dialled is raced when it stalls.
+    async fn watch(self: &Rc<Self>, peer: usize, number: u8, connection: &Connection, current: &Rc<Current>) {
+        let slot = &self.peers[peer].slots[usize::from(number)];
+        let mut times = interval(LOOKING);
+        times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut is_raced = false;
+        loop {
+            times.tick().await;
+            slot.look(connection, current);
+            let stalls = current.stalls();
+            if stalls && !is_raced && current.is_ours {
+                let race: Pin<Box<dyn Future<Output = ()>>> =
+                    Box::pin(Rc::clone(self).race(peer, number, Rc::clone(current)));
+                spawn_local(race);
+            }
+            is_raced = stalls;
+        }
     }
 }

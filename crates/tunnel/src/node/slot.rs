@@ -2,8 +2,9 @@
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
-
+use std::ops::Range;
 use std::rc::Rc;
+use std::time::Duration;
 
 use ekiden_net::socket::{self, canonical};
 use ekiden_net::tcp_info::{TcpInfo, tcp_info};
@@ -11,9 +12,13 @@ use ekiden_transport::Connection;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::seldom::Seldom;
 use crate::queue::Outgoing;
 use crate::status::ConnectionStatus;
 use crate::tally::Tally;
+
+/// Data in flight without an acknowledgement for so long is a stall, and for two round trips if these are longer.
+const STALL: Duration = Duration::from_secs(3);
 
 /// The place of a connection. Its counts go on when the connection breaks and comes again.
 pub struct Slot {
@@ -25,6 +30,9 @@ pub struct Slot {
     pub current: RefCell<Option<Rc<Current>>>,
     /// Told when it is not there any more.
     pub ended: Notify,
+    /// Lines of the log that say that a connection has come, and why one has gone.
+    pub begun: Seldom,
+    pub gone: Seldom,
     past: Cell<Past>,
 }
 
@@ -39,6 +47,8 @@ pub struct Current {
     since: Instant,
     /// What the kernel said of it when it was asked last.
     seen: Cell<TcpInfo>,
+    /// When nothing waited for an acknowledgement last, or one had come.
+    moved: Cell<Instant>,
 }
 
 /// What connections have left.
@@ -62,7 +72,18 @@ impl Current {
             congestion,
             since: Instant::now(),
             seen: Cell::new(TcpInfo::default()),
+            moved: Cell::new(Instant::now()),
         }
+    }
+
+    /// Whether data has been in flight for so long without an acknowledgement that the path seems to be gone.
+    pub fn stalls(&self) -> bool {
+        self.moved.get().elapsed() >= STALL.max(self.rtt() * 2)
+    }
+
+    /// The smoothed round-trip time.
+    pub fn rtt(&self) -> Duration {
+        Duration::from_micros(self.seen.get().rtt_us.into())
     }
 
     /// The address at the other end, for the log.
@@ -74,14 +95,30 @@ impl Current {
 impl Slot {
     /// A place without a connection.
     pub fn new(queue: Outgoing) -> Self {
-        let (current, past) = Default::default();
-        Self { queue, received: Tally::default(), current, ended: Notify::new(), past }
+        let (received, current, ended, begun, gone, past) = Default::default();
+        Self { queue, received, current, ended, begun, gone, past }
+    }
+
+    /// Whether it has this connection, and not another one.
+    pub fn has(&self, connection: &Rc<Current>) -> bool {
+        self.current.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, connection))
     }
 
     /// Asks the kernel how the connection is.
     pub fn look(&self, connection: &Connection, current: &Current) {
         // What is no longer there has said its last.
         let Ok(info) = tcp_info(connection.socket()) else { return };
+        let now = Instant::now();
+        let moves = match (info.unacked_segments, info.unsent_bytes) {
+            (0, 0) => true,
+            _ if info.acked_bytes != current.seen.get().acked_bytes => true,
+            // Nothing is in flight: the other end takes nothing now but answers probes, or nothing can be sent from here.
+            (0, _) => Duration::from_millis(info.last_ack_ms.into()) < now - current.moved.get(),
+            _ => false,
+        };
+        if moves {
+            current.moved.set(now);
+        }
         current.seen.set(info);
         let mut past = self.past.get();
         past.rtt_max_us = past.rtt_max_us.max(info.rtt_us);
@@ -100,13 +137,14 @@ impl Slot {
     }
 
     /// What there is to say of it.
-    pub fn status(&self, number: u8) -> ConnectionStatus {
+    pub fn status(&self, number: u8, class: Option<&str>) -> ConnectionStatus {
         let (queue, received, past) = (&self.queue, &self.received, self.past.get());
         let (length, longest, signals) = (queue.length(), queue.longest(), queue.signals());
         let current = self.current.borrow();
         let info = current.as_ref().map(|current| current.seen.get()).unwrap_or_default();
         ConnectionStatus {
             number,
+            class: class.map(str::to_owned),
             is_up: current.is_some(),
             remote: current.as_ref().and_then(|current| current.remote).map(|address| address.to_string()),
             congestion: current.as_ref().and_then(|current| current.congestion.clone()),
@@ -130,5 +168,24 @@ impl Slot {
             cwnd: info.cwnd_segments,
             connected_s: current.as_ref().map(|current| current.since.elapsed().as_secs()),
         }
+    }
+}
+
+/// A node at another end: the places of its connections.
+pub struct PeerState {
+    /// By number.
+    pub slots: Vec<Slot>,
+}
+
+impl PeerState {
+    /// The connection that carries a flow which has `own` connections: one of these, always the same; or if that is not there,
+    /// the next one of them that is, or any other. `Err`: none is there, and the packet is lost at this one.
+    pub fn slot_for(&self, own: Range<usize>, flow: u64) -> Result<&Slot, Option<&Slot>> {
+        let many = own.len().max(1);
+        let skipped = (flow % many as u64) as usize;
+        let in_turn = own.cycle().skip(skipped).take(many).chain(0..self.slots.len());
+        let mut in_turn = in_turn.filter_map(|number| self.slots.get(number)).peekable();
+        let first = in_turn.peek().copied();
+        in_turn.find(|slot| slot.current.borrow().is_some()).ok_or(first)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
-use super::{Node, Slot, count};
+use super::{Node, count};
 use crate::buffer::{Buffer, Pool};
 use crate::carry::CarryError;
 use crate::decoder::Frame;
@@ -53,11 +53,11 @@ impl Node {
         let (Some(header), Some(peer)) = (header, peer) else { return count(&self.unroutable) };
         clamp_mss(packet, &header, self.config.device.mtu, vnet.needs_checksum());
         let flow = header.flow(packet);
-        let slot = self.slot(peer, flow);
-        let queue = &slot.queue;
-        if slot.current.borrow().is_none() {
-            return queue.lose();
-        }
+        let own = self.config.peers[peer].classes.of(&header, packet);
+        let queue = match self.peers[peer].slot_for(own, flow) {
+            Ok(slot) => &slot.queue,
+            Err(slot) => return slot.into_iter().for_each(|slot| slot.queue.lose()),
+        };
         let vnet = vnet.with_real_headers(packet);
         let (bytes, mtu) = (packet.len(), self.config.device.mtu);
         let is_whole = vnet.needs_checksum() && queue.takes(vnet, bytes) && vnet.check(packet, &header, mtu).is_ok();
@@ -88,14 +88,6 @@ impl Node {
             segment[..HEAD_BYTES].copy_from_slice(&head(PLAIN, bytes));
             queue.push(Packet { frame: segment.into(), flow, bytes });
         }
-    }
-
-    /// The flow's own connection to a peer, or if that is not there the next one that is, if any is.
-    fn slot(&self, peer: usize, flow: u64) -> &Slot {
-        let slots = &self.peers[peer].slots;
-        let first = flow as usize % slots.len();
-        let mut in_turn = slots.iter().cycle().skip(first).take(slots.len());
-        in_turn.find(|slot| slot.current.borrow().is_some()).unwrap_or(&slots[first])
     }
 
     /// A packet comes out of the tunnel.

@@ -1,7 +1,6 @@
 //! The peers of a configuration.
 
 use std::net::IpAddr;
-use std::ops::RangeInclusive;
 
 use ekiden_keys::{Fingerprint, FingerprintError, Identity};
 use ekiden_transport::{Prepared, Security};
@@ -13,9 +12,6 @@ use super::Source;
 use crate::allowed::Allowed;
 use crate::config::raw::{Raw, RawPeer};
 use crate::config::{ConfigError, Device, Listen, Peer};
-
-const DEFAULT_CONNECTIONS: u8 = 1;
-const CONNECTIONS: RangeInclusive<u8> = 1..=64;
 
 /// The peers by name, and which has which addresses.
 type Peers = (IndexMap<String, Peer>, Allowed);
@@ -41,8 +37,9 @@ impl Source<'_> {
                 return Err(self.error(Some(name.span()), reason.into()));
             }
             let address = peer.address.as_ref().map(|address| self.target(address)).transpose()?;
-            let connections = self.connections(peer.connections.as_ref())?;
-            peers.insert(name_of, Peer { address, security, connections });
+            let http_proxy = self.http_proxy(spanned)?;
+            let classes = self.classes(spanned)?;
+            peers.insert(name_of, Peer { address, security, http_proxy, classes });
         }
         self.no_route_to_a_peer(raw, &peers, &allowed)?;
         Ok((peers, allowed))
@@ -122,18 +119,8 @@ impl Source<'_> {
         Ok(fingerprint)
     }
 
-    fn connections(&self, raw: Option<&Spanned<u32>>) -> Result<u8, ConfigError> {
-        raw.map_or(Ok(DEFAULT_CONNECTIONS), |number| {
-            u8::try_from(*number.get_ref()).ok().filter(|number| CONNECTIONS.contains(number)).ok_or_else(|| {
-                let (least, most) = (CONNECTIONS.start(), CONNECTIONS.end());
-                let reason = format!("connections = {} is out of range: {least} to {most}", number.get_ref());
-                self.error(Some(number.span()), reason)
-            })
-        })
-    }
-
     /// A host and a port.
-    fn target(&self, text: &Spanned<String>) -> Result<(String, u16), ConfigError> {
+    pub(super) fn target(&self, text: &Spanned<String>) -> Result<(String, u16), ConfigError> {
         let wrong = || {
             let reason = format!("'{}' is not host:port, such as 192.0.2.1:7100", text.get_ref());
             self.error(Some(text.span()), reason)
@@ -154,10 +141,14 @@ impl Source<'_> {
         allowed: &Allowed,
     ) -> Result<(), ConfigError> {
         for ((name, peer), raw) in peers.iter().zip(raw.peer.values()) {
-            let Some((host, _)) = &peer.address else { continue };
+            let (text, address) = match &peer.http_proxy {
+                Some(proxy) => (&raw.get_ref().http_proxy, Some(&proxy.address)),
+                None => (&raw.get_ref().address, peer.address.as_ref()),
+            };
+            let Some((host, _)) = address else { continue };
             let through = host.parse().ok().and_then(|address| allowed.peer(address));
             if through.is_some() {
-                let span = raw.get_ref().address.as_ref().map(Spanned::span);
+                let span = text.as_ref().map(Spanned::span);
                 let reason = format!(
                     "{host} is in the allowed addresses: the connection to '{name}' would go through the tunnel itself"
                 );

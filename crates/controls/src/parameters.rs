@@ -1,0 +1,33 @@
+//! The parameters of ekiden's congestion controls in a configuration.
+
+use std::ops::Range;
+
+use ekiden_congestion::{CongestionParameters, ParameterError, Tunables};
+use ekiden_files::suggestion;
+use indexmap::IndexMap;
+use serde_spanned::Spanned;
+
+/// `[congestion.GROUP]`: numbers by group and parameter.
+pub type RawCongestion = IndexMap<Spanned<String>, IndexMap<Spanned<String>, Spanned<f64>>>;
+
+/// The parameters of `table`, the others with their defaults.
+///
+/// # Errors
+/// What is wrong, and where it stands in the file.
+pub fn tunables(table: &Spanned<RawCongestion>) -> Result<Box<Tunables>, (Range<usize>, String)> {
+    let mut settings = CongestionParameters::default();
+    for (group, parameters) in table.get_ref() {
+        let name = group.get_ref();
+        CongestionParameters::check_group(name).map_err(|error| (group.span(), message(&error)))?;
+        for (parameter, value) in parameters {
+            let set = settings.set_number(&format!("{name}.{}", parameter.get_ref()), *value.get_ref());
+            set.map_err(|error| (parameter.span(), message(&error)))?;
+        }
+    }
+    Tunables::new(&settings).map(Box::new).map_err(|error| (table.span(), error.to_string()))
+}
+
+fn message(error: &ParameterError) -> String {
+    let near = error.unknown().map_or(String::new(), |(wrong, known)| suggestion(wrong, known));
+    format!("{error}{near}")
+}

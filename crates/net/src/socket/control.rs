@@ -1,0 +1,38 @@
+//! What decides how fast a connection sends.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use socket2::SockRef;
+
+/// The socket sends at most so many bytes of payload per second, evenly (SO_MAX_PACING_RATE). The kernel paces from then on, also
+/// below that rate.
+///
+/// # Errors
+/// The kernel's.
+pub fn limit_rate(socket: &impl AsFd, bytes_s: u64) -> io::Result<()> {
+    // The largest number would mean that it does not pace.
+    let bytes_s = bytes_s.min(u64::MAX - 1);
+    // SAFETY: the pointer and the length describe `bytes_s`.
+    let done = unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MAX_PACING_RATE,
+            (&raw const bytes_s).cast(),
+            size_of::<u64>() as libc::socklen_t,
+        )
+    };
+    if done < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The congestion control that a connection has.
+///
+/// # Errors
+/// If it is not a TCP socket.
+pub fn congestion(socket: &impl AsFd) -> io::Result<String> {
+    let name = SockRef::from(socket).tcp_congestion()?;
+    // The kernel fills what is left with zeros.
+    let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+    Ok(String::from_utf8_lossy(name).into_owned())
+}

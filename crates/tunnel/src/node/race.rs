@@ -1,0 +1,41 @@
+//! A connection that stalls is raced: a new one is dialled beside it, and takes its place if it is there first.
+//!
+//! When the path is back, TCP may wait for a minute before it sends again, since each of its timeouts has doubled the next. And
+//! where this host's address has changed, the old connection never goes on.
+
+use std::rc::Rc;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use super::Node;
+use super::slot::Current;
+
+/// An attempt takes no longer than this, or so many of the round-trip times from before the stall: the next one may find the
+/// path back.
+const ATTEMPT: Duration = Duration::from_secs(3);
+const ATTEMPT_ROUNDS: u32 = 8;
+/// The pause between attempts.
+const PAUSE: Duration = Duration::from_millis(500);
+
+impl Node {
+    /// Dials anew until the connection goes on, has ended, or is replaced by a new one, which this then carries.
+    pub async fn race(self: Rc<Self>, peer: usize, number: u8, stalled: Rc<Current>) {
+        let (name, slot) = (self.name(peer).to_owned(), &self.peers[peer].slots[usize::from(number)]);
+        if let Some(left_out) = slot.gone.tell() {
+            tracing::info!("{name}: connection {number} stalls, and is dialled anew{left_out}");
+        }
+        let attempt = ATTEMPT.max(stalled.rtt() * ATTEMPT_ROUNDS);
+        while slot.has(&stalled) && stalled.stalls() {
+            match timeout(attempt, self.dial(peer, number)).await {
+                Ok(Ok((connection, theirs))) if slot.has(&stalled) && stalled.stalls() => {
+                    return Rc::clone(&self).serve(peer, theirs, connection, true).await;
+                }
+                Ok(Ok(_)) => return,
+                Ok(Err(error)) => tracing::debug!("cannot connect to {name} meanwhile: {error}"),
+                Err(_) => tracing::debug!("cannot connect to {name} meanwhile: no answer"),
+            }
+            sleep(PAUSE).await;
+        }
+    }
+}

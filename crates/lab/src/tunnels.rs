@@ -126,8 +126,8 @@ impl Lab {
         if let Some(pull) = tunnel.pull {
             let _ = write!(
                 text,
-                "target = \"{}\"\ninterval = \"{}\"\nunsent = \"{}\"\n",
-                pull.target, pull.interval, pull.unsent
+                "target = \"{}\"\ninterval = \"{}\"\nunsent = \"{}\"\npaced = {}\n",
+                pull.target, pull.interval, pull.unsent, pull.paced
             );
         }
         let _ = write!(text, "\n[peer.{other}]\n{PLAIN_KEY}connections = {}\n", tunnel.connections);

@@ -69,9 +69,7 @@ struct Round {
 #[derive(Debug, Clone, Copy)]
 enum Mode {
     /// The path's queue has not been long so far, or others fill it, at least until then.
-    Free {
-        until: Time,
-    },
+    Free { until: Time },
     Paced(Paced),
 }
 

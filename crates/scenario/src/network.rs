@@ -128,13 +128,15 @@ pub struct Pull {
     pub interval: Time,
     /// No packet is written while as many bytes of the stream have not been sent.
     pub unsent: Bytes,
+    /// The connection is paced so that the queue of the path stays short.
+    pub paced: bool,
 }
 
 impl Default for Pull {
     /// RFC 8289 has 5 and 100 ms, which with a tunnel's own round trip and stalls keep long connections from growing:
     /// docs/measurements/tunnel.md.
     fn default() -> Self {
-        Self { target: Time::ms(20), interval: Time::secs(1), unsent: Bytes::kib(8) }
+        Self { target: Time::ms(20), interval: Time::secs(1), unsent: Bytes::kib(8), paced: true }
     }
 }
 

@@ -148,6 +148,7 @@ pub(crate) struct RawTunnel {
     pub target: Option<Spanned<Time>>,
     pub interval: Option<Spanned<Time>>,
     pub unsent: Option<Spanned<Bytes>>,
+    pub paced: Option<Spanned<bool>>,
     #[serde(default)]
     pub tcp: RawTcp,
 }

@@ -25,6 +25,7 @@ mod gateway;
 mod ingress;
 mod network;
 mod options;
+mod pacer;
 mod packet;
 mod pings;
 mod queues;

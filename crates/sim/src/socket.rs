@@ -7,6 +7,7 @@ use ekiden_packet::{Segment, Seq};
 use ekiden_tcp::{Connection, TcpInfo};
 use ekiden_units::Time;
 
+use crate::pacer::Pacer;
 use crate::packet::{Body, IP_HEADER, Packet};
 use crate::stack::Stack;
 
@@ -32,6 +33,8 @@ pub(crate) struct Socket {
     /// The earliest alarm that is planned.
     pub alarm: Option<Time>,
     pub program: Program,
+    /// Of a tunnel's end that is paced.
+    pub pacer: Option<Box<Pacer>>,
 }
 
 /// What uses a socket.
@@ -146,7 +149,14 @@ impl Socket {
 
     /// The next packet that is to be sent now.
     pub fn poll_packet(&mut self, now: Time) -> Option<Packet> {
-        let segment = self.connection.as_mut()?.poll_transmit(now)?.segment;
+        if self.pacer.as_mut().is_some_and(|pacer| !pacer.may_send(now)) {
+            return None;
+        }
+        let connection = self.connection.as_mut()?;
+        let segment = connection.poll_transmit(now)?.segment;
+        if let Some(pacer) = &mut self.pacer {
+            pacer.sent(now, segment.payload, &connection.info());
+        }
         let bytes = IP_HEADER + segment.header_bytes() + segment.payload;
         Some(Packet { to: self.peer_node, socket: self.peer, bytes, body: Body::Segment(segment) })
     }
@@ -154,7 +164,8 @@ impl Socket {
     /// When an alarm must be planned. `None` if none is needed, or an early enough one is planned already. To be called when
     /// all packets have been sent.
     pub fn poll_alarm(&mut self, now: Time) -> Option<Time> {
-        let at = self.connection.as_ref()?.timeout()?.max(now);
+        let held = self.pacer.as_ref().and_then(|pacer| pacer.free_at());
+        let at = self.connection.as_ref()?.timeout().into_iter().chain(held).min()?.max(now);
         let is_earlier = self.alarm.is_none_or(|planned| at < planned);
         is_earlier.then(|| *self.alarm.insert(at))
     }

@@ -109,6 +109,7 @@ impl<'a> Sockets<'a> {
                 is_to_run: false,
                 alarm: None,
                 program,
+                pacer: None,
             });
         }
     }

@@ -13,6 +13,7 @@ use ekiden_units::Time;
 
 use crate::events::Event;
 use crate::ingress::{Ingress, Sending};
+use crate::pacer::Pacer;
 use crate::packet::Packet;
 use crate::socket::{Program, Socket, TunnelEnd};
 use crate::sockets::Sockets;
@@ -89,6 +90,11 @@ impl<'a> Tunnels<'a> {
                 let first = sockets.next_number();
                 let program = |end| Program::Tunnel(TunnelEnd { tunnel: number as u32, connection, end });
                 sockets.add_pair(&between, [program(0), program(1)]);
+                if tunnel.pull.is_some_and(|pull| pull.paced) {
+                    for end in [first, first + 1] {
+                        sockets.get_mut(end).pacer = Some(Box::new(Pacer::new()));
+                    }
+                }
                 let pipe = |end| {
                     let salt = random::derive(scenario.seed, "tunnel", u64::from(first + end));
                     Pipe::new(Ingress::new(tunnel, mtu, salt))
@@ -123,6 +129,9 @@ impl<'a> Tunnels<'a> {
         let pipes = &mut self.inner(end).pipes;
         let end = usize::from(end.end);
         pipes[end].fill(now, connection, socket.stack.settings.send_buffer);
+        if let Some(pacer) = &mut socket.pacer {
+            pacer.look(now, &connection.info(), pipes[end].waiting.length().packets > 0);
+        }
         pipes[1 - end].read += connection.read(u64::MAX);
     }
 

@@ -27,6 +27,8 @@ pub struct TcpInfo {
     pub mss: u32,
     /// Bytes that the peer has acknowledged.
     pub acked_bytes: u64,
+    /// Segments that have arrived at the peer, those that were selectively acknowledged among them.
+    pub delivered: u64,
     /// Segments sent again.
     pub retransmits: u64,
     /// Timeouts.

@@ -39,6 +39,7 @@ pub(crate) struct Sender {
     unanswered: u32,
     last_sent: Time,
     retransmits: u64,
+    delivered: u64,
 }
 
 /// A segment to be sent: its place in the stream and what belongs into its header.
@@ -81,6 +82,7 @@ impl Sender {
             unanswered: 0,
             last_sent: Time(0),
             retransmits: 0,
+            delivered: 0,
         }
     }
 
@@ -251,6 +253,7 @@ impl Sender {
                 }
             }
         }
+        self.delivered += u64::from(summary.delivered);
         summary
     }
 
@@ -438,6 +441,7 @@ impl Sender {
             rto: estimator.rto(),
             mss: self.mss,
             acked_bytes: self.buffer.acked_bytes(self.una),
+            delivered: self.delivered,
             retransmits: self.retransmits,
             timeouts: self.recovery.timeouts(),
             recoveries: self.recovery.recoveries(),

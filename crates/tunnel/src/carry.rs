@@ -7,7 +7,7 @@ use ekiden_transport::Connection;
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::control::Control;
+use crate::control::{Control, Limits};
 use crate::decoder::{Decoder, Frame};
 use crate::frame::{FrameError, HELLO_BYTES, Hello, KEEP_ALIVE, VERSION_BYTES};
 use crate::queue::Outgoing;
@@ -54,16 +54,14 @@ pub async fn receive_hello(connection: &Connection) -> Result<Hello, CarryError>
 
 /// Sends what waits for a connection, and a keep-alive when nothing has come for so long. Returns with what ends the connection.
 ///
-/// With `unsent`, a packet leaves the queue only when no more bytes than that have not been sent yet. With `most`, no more bytes per
-/// second are sent.
+/// Where packets are pulled, one leaves the queue only when fewer bytes than `unsent` have not been sent yet.
 pub async fn send(
     connection: &Connection,
     queue: &Outgoing,
-    unsent: Option<u64>,
-    most: Option<u64>,
+    limits: Limits,
     keepalive: Duration,
 ) -> Result<(), CarryError> {
-    let control = Control::new(connection, unsent, most)?;
+    let control = Control::new(connection, limits)?;
     let mut packets = Vec::new();
     loop {
         if queue.is_empty() && timeout(keepalive, queue.arrival()).await.is_err() {

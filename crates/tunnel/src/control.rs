@@ -7,8 +7,9 @@ use std::time::Duration;
 use ekiden_link::{Pacing, Seen};
 use ekiden_net::socket;
 use ekiden_net::tcp_info::tcp_info;
+use ekiden_scenario::Pull as PullSettings;
 use ekiden_transport::Connection;
-use ekiden_units::Time;
+use ekiden_units::{BitRate, Time};
 use tokio::io::Interest;
 use tokio::time::Instant;
 
@@ -26,11 +27,20 @@ const WHOLE_TIME: Duration = Duration::from_micros(1500);
 /// A connection is not paced below so many segments in a round trip.
 const LEAST_SEGMENTS: u64 = 4;
 
+/// What a configuration says of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// `None`: drop tail.
+    pub pull: Option<PullSettings>,
+    /// The most that the connection sends in any case.
+    pub rate: Option<BitRate>,
+}
+
 /// Decides both for one connection.
 pub struct Control {
+    /// In bytes per second.
+    rate_most: u64,
     looked: Cell<Instant>,
-    /// The most bytes per second that the configuration allows.
-    most: u64,
     /// `None`: packets leave the queue while the send buffer has room, and nothing paces the connection.
     pull: Option<Pull>,
 }
@@ -39,28 +49,33 @@ struct Pull {
     /// How many bytes may be in the send buffer that were not sent: at least, and now.
     least: u64,
     limit: Cell<u64>,
+    paced: Option<Paced>,
+}
+
+struct Paced {
     begin: Instant,
     pacing: RefCell<Pacing>,
     rate: Cell<Option<u64>>,
 }
 
 impl Control {
-    /// With `unsent`, no more than so many bytes are in the send buffer that were not sent; on a fast path as many as are sent in
-    /// two milliseconds. In any case at most `most` bytes per second.
-    pub fn new(connection: &Connection, unsent: Option<u64>, most: Option<u64>) -> io::Result<Self> {
+    /// For a connection that begins.
+    pub fn new(connection: &Connection, limits: Limits) -> io::Result<Self> {
         let now = Instant::now();
-        if let Some(most) = most {
-            socket::limit_rate(connection.socket(), most)?;
-        }
-        let most = most.unwrap_or(u64::MAX);
-        let pull = unsent.map(|least| {
-            set_unsent(connection, least)?;
+        let rate_most = limits.rate.map_or(u64::MAX, |rate| rate.0 / 8);
+        let is_paced = limits.pull.is_some_and(|pull| pull.paced);
+        if is_paced || limits.rate.is_some() {
             // From now on the kernel spreads what it sends.
-            socket::limit_rate(connection.socket(), most)?;
-            let (limit, pacing, rate) = (Cell::new(least), RefCell::new(Pacing::new()), Cell::default());
-            Ok::<_, io::Error>(Pull { least, limit, begin: now, pacing, rate })
+            socket::limit_rate(connection.socket(), rate_most)?;
+        }
+        let pull = limits.pull.map(|settings| {
+            let least = settings.unsent.0;
+            set_unsent(connection, least)?;
+            let (pacing, rate) = (RefCell::new(Pacing::new()), Cell::default());
+            let paced = is_paced.then_some(Paced { begin: now, pacing, rate });
+            Ok::<_, io::Error>(Pull { least, limit: Cell::new(least), paced })
         });
-        Ok(Self { looked: Cell::new(now), most, pull: pull.transpose()? })
+        Ok(Self { rate_most, looked: Cell::new(now), pull: pull.transpose()? })
     }
 
     /// Waits until the connection may be given more, and returns how many bytes.
@@ -88,11 +103,12 @@ impl Control {
             u64::try_from(u128::from(info.delivery_bytes_s) * time.as_micros() / 1_000_000).unwrap_or(u64::MAX)
         };
         queue.limit_whole(sent_in(WHOLE_TIME));
-        let Some(Pull { least, limit, begin, pacing, rate }) = &self.pull else { return Ok(()) };
+        let Some(Pull { least, limit, paced }) = &self.pull else { return Ok(()) };
         let held = sent_in(UNSENT_TIME).clamp(*least, UNSENT_MOST.max(*least));
         if held != limit.replace(held) {
             set_unsent(connection, held)?;
         }
+        let Some(Paced { begin, pacing, rate }) = paced else { return Ok(()) };
         let us = |us: u32| Time(u64::from(us) * 1_000);
         let segment = u64::from(info.mss_bytes);
         let seen = Seen {
@@ -105,7 +121,7 @@ impl Control {
         let now = Time(u64::try_from((now - *begin).as_nanos()).unwrap_or(u64::MAX));
         let decided = pacing.borrow_mut().look(now, seen);
         if decided != rate.replace(decided) {
-            socket::limit_rate(connection.socket(), decided.unwrap_or(u64::MAX).min(self.most))?;
+            socket::limit_rate(connection.socket(), decided.unwrap_or(u64::MAX).min(self.rate_most))?;
         }
         Ok(())
     }

@@ -7,6 +7,9 @@ use socket2::SockRef;
 
 /// The socket sends at most so many bytes of payload per second, evenly (SO_MAX_PACING_RATE). The kernel paces from then on, also
 /// below that rate.
+///
+/// # Errors
+/// The kernel's.
 pub fn limit_rate(socket: &impl AsFd, bytes_s: u64) -> io::Result<()> {
     // The largest number would mean that it does not pace.
     let bytes_s = bytes_s.min(u64::MAX - 1);

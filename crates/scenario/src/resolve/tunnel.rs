@@ -63,6 +63,7 @@ impl Checker<'_> {
             ("target", raw.target.as_ref().map(Spanned::span)),
             ("interval", raw.interval.as_ref().map(Spanned::span)),
             ("unsent", raw.unsent.as_ref().map(Spanned::span)),
+            ("paced", raw.paced.as_ref().map(Spanned::span)),
         ];
         match (discipline, keys.into_iter().find_map(|(key, span)| Some((key, span?)))) {
             (Discipline::FqCodel, _) => {
@@ -70,7 +71,8 @@ impl Checker<'_> {
                 let target = self.within("target", &raw.target, default.target, &TIMES)?;
                 let interval = self.within("interval", &raw.interval, default.interval, &TIMES)?;
                 let unsent = self.within("unsent", &raw.unsent, default.unsent, &UNSENT)?;
-                Ok(Some(Pull { target, interval, unsent }))
+                let paced = raw.paced.as_ref().map_or(default.paced, |paced| *paced.get_ref());
+                Ok(Some(Pull { target, interval, unsent, paced }))
             }
             (Discipline::DropTail, None) => Ok(None),
             (Discipline::DropTail, Some((key, span))) => {

@@ -57,6 +57,7 @@ pub struct RawQueue {
     pub target: Option<Spanned<Time>>,
     pub interval: Option<Spanned<Time>>,
     pub unsent: Option<Spanned<Bytes>>,
+    pub paced: Option<Spanned<bool>>,
 }
 
 #[derive(Deserialize, Clone, Copy, PartialEq)]

@@ -175,16 +175,20 @@ impl Source<'_> {
         let target = self.within("target", raw.target.as_ref(), default.target, &times)?;
         let interval = self.within("interval", raw.interval.as_ref(), default.interval, &times)?;
         let unsent = self.within("unsent", raw.unsent.as_ref(), default.unsent, &UNSENT)?;
+        let paced = raw.paced.as_ref().map_or(default.paced, |paced| *paced.get_ref());
         let spans = [
             raw.target.as_ref().map(Spanned::span),
             raw.interval.as_ref().map(Spanned::span),
             raw.unsent.as_ref().map(Spanned::span),
+            raw.paced.as_ref().map(Spanned::span),
         ];
         match (raw.discipline.unwrap_or(RawDiscipline::FqCodel), spans.into_iter().flatten().next()) {
-            (RawDiscipline::FqCodel, _) => Ok(QueueSettings { limit, pull: Some(Pull { target, interval, unsent }) }),
+            (RawDiscipline::FqCodel, _) => {
+                Ok(QueueSettings { limit, pull: Some(Pull { target, interval, unsent, paced }) })
+            }
             (RawDiscipline::DropTail, None) => Ok(QueueSettings { limit, pull: None }),
             (RawDiscipline::DropTail, Some(span)) => {
-                let reason = "'target', 'interval' and 'unsent' are of discipline = \"fq_codel\"";
+                let reason = "'target', 'interval', 'unsent' and 'paced' are of discipline = \"fq_codel\"";
                 Err(self.error(Some(span), reason.into()))
             }
         }

@@ -72,6 +72,7 @@ impl Config {
             Some(pull) => {
                 writeln!(f, "discipline = \"fq_codel\"\ntarget = \"{}\"", pull.target)?;
                 writeln!(f, "interval = \"{}\"\nunsent = \"{}\"", pull.interval, pull.unsent)?;
+                writeln!(f, "paced = {}", pull.paced)?;
             }
             None => writeln!(f, "discipline = \"drop_tail\"")?,
         }

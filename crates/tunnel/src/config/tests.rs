@@ -49,7 +49,7 @@ fn what_is_not_said_has_its_default() {
 #[test]
 fn what_is_said_counts() {
     let text = format!("{}[queue]\ntarget = \"5ms\"\ninterval = \"100ms\"\nunsent = \"16KiB\"\n", plain());
-    let pull = Pull { target: Time::ms(5), interval: Time::ms(100), unsent: Bytes::kib(16) };
+    let pull = Pull { target: Time::ms(5), interval: Time::ms(100), unsent: Bytes::kib(16), paced: true };
     assert_eq!(parse(&text).unwrap().queue.pull, Some(pull));
 }
 

@@ -58,7 +58,7 @@ impl Node {
         }
     }
 
-    /// Connects to a peer, and makes sure that it is the one.
+    /// Connects to a peer, and makes sure that it is the one. Returns what it has greeted with, and the connection's number here.
     pub async fn dial(&self, peer: usize, number: u8) -> Result<(Connection, Hello), CarryError> {
         let settings = &self.config.peers[peer];
         let socket = timeout(CONNECTING, self.reach(settings)).await.map_err(|_| late())??;

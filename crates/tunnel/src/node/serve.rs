@@ -11,6 +11,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use super::Node;
 use super::slot::Current;
 use crate::carry::{receive, send};
+use crate::control::Limits;
 use crate::decoder::Frame;
 use crate::frame::Hello;
 
@@ -40,10 +41,9 @@ impl Node {
             slot.received.add(frame.packet_bytes());
             self.leave(peer, frame).await
         };
-        let unsent = self.config.queue.pull.map(|pull| pull.unsent.0);
-        let most = self.config.pacing.map(|rate| rate.0 / 8);
+        let limits = Limits { pull: self.config.queue.pull, rate: self.config.pacing };
         let why = tokio::select! {
-            ended = send(&connection, &slot.queue, unsent, most, keepalive) => ended.err(),
+            ended = send(&connection, &slot.queue, limits, keepalive) => ended.err(),
             ended = receive(&connection, self.config.device.mtu, keepalive, take) => ended.err(),
             () = self.watch(peer, number, &connection, &current) => None,
             () = current.stop.notified() => None,

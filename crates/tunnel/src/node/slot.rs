@@ -179,13 +179,13 @@ pub struct PeerState {
 
 impl PeerState {
     /// The connection that carries a flow which has `own` connections: one of these, always the same; or if that is not there,
-    /// the next one of them that is, or any other. If none is there, it is the flow's own one.
-    pub fn slot_for(&self, own: Range<usize>, flow: u64) -> Option<&Slot> {
+    /// the next one of them that is, or any other. `Err`: none is there, and the packet is lost at this one.
+    pub fn slot_for(&self, own: Range<usize>, flow: u64) -> Result<&Slot, Option<&Slot>> {
         let many = own.len().max(1);
         let skipped = (flow % many as u64) as usize;
         let in_turn = own.cycle().skip(skipped).take(many).chain(0..self.slots.len());
         let mut in_turn = in_turn.filter_map(|number| self.slots.get(number)).peekable();
         let first = in_turn.peek().copied();
-        in_turn.find(|slot| slot.current.borrow().is_some()).or(first)
+        in_turn.find(|slot| slot.current.borrow().is_some()).ok_or(first)
     }
 }

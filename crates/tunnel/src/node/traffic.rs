@@ -54,11 +54,10 @@ impl Node {
         clamp_mss(packet, &header, self.config.device.mtu, vnet.needs_checksum());
         let flow = header.flow(packet);
         let own = self.config.peers[peer].classes.of(&header, packet);
-        let Some(slot) = self.peers[peer].slot_for(own, flow) else { return count(&self.unroutable) };
-        let queue = &slot.queue;
-        if slot.current.borrow().is_none() {
-            return queue.lose();
-        }
+        let queue = match self.peers[peer].slot_for(own, flow) {
+            Ok(slot) => &slot.queue,
+            Err(slot) => return slot.into_iter().for_each(|slot| slot.queue.lose()),
+        };
         let vnet = vnet.with_real_headers(packet);
         let (bytes, mtu) = (packet.len(), self.config.device.mtu);
         let is_whole = vnet.needs_checksum() && queue.takes(vnet, bytes) && vnet.check(packet, &header, mtu).is_ok();

@@ -1,0 +1,67 @@
+//! Pacing of a tunnel's connection, as the kernel does it for the real one.
+
+use ekiden_link::{Pacing, Seen};
+use ekiden_tcp::TcpInfo;
+use ekiden_units::Time;
+
+/// How often the connection is looked at, while packets are sent, as in the real tunnel.
+const LOOKING: Time = Time::ms(10);
+/// A connection is not paced below so many segments in a round trip.
+const LEAST_SEGMENTS: u64 = 4;
+/// So many segments leave unpaced at the beginning.
+const UNPACED: u32 = 10;
+
+/// When the next segment of a connection may leave.
+pub(crate) struct Pacer {
+    pacing: Pacing,
+    /// In bytes per second; `None`: no limit but the kernel's own.
+    limit: Option<u64>,
+    looked: Option<Time>,
+    sent: u32,
+    free_at: Time,
+    is_held: bool,
+}
+
+impl Pacer {
+    pub fn new() -> Self {
+        let (limit, looked) = Default::default();
+        Self { pacing: Pacing::new(), limit, looked, sent: 0, free_at: Time(0), is_held: false }
+    }
+
+    /// Looks at the connection now and then.
+    pub fn look(&mut self, now: Time, info: &TcpInfo, is_awaited: bool) {
+        let (Some(rtt), Some(rtt_min)) = (info.rtt, info.rtt_min) else { return };
+        if self.looked.is_some_and(|looked| now < looked + LOOKING) {
+            return;
+        }
+        self.looked = Some(now);
+        let segment = u64::from(info.mss);
+        let (delivered, least) = (info.delivered * segment, LEAST_SEGMENTS * segment);
+        self.limit = self.pacing.look(now, Seen { rtt, rtt_min, delivered, least, is_awaited });
+    }
+
+    /// Whether a segment may leave now.
+    pub fn may_send(&mut self, now: Time) -> bool {
+        self.is_held = now < self.free_at;
+        !self.is_held
+    }
+
+    /// When a segment that was held may leave.
+    pub fn free_at(&self) -> Option<Time> {
+        self.is_held.then_some(self.free_at)
+    }
+
+    /// A segment leaves.
+    pub fn sent(&mut self, now: Time, payload: u32, info: &TcpInfo) {
+        self.sent = self.sent.saturating_add(1);
+        let Some(rtt) = info.rtt.filter(|_| payload > 0 && self.sent > UNPACED) else { return };
+        // Linux: twice the window in a round trip in the first half of slow start, else 1.2 times.
+        let is_starting = info.ssthresh.is_none_or(|ssthresh| info.cwnd < ssthresh / 2);
+        let percent = if is_starting { 200 } else { 120 };
+        let window = u128::from(info.cwnd.max(info.outstanding)) * u128::from(info.mss);
+        let own = window * percent * 10_000_000 / u128::from(rtt.0.max(1));
+        let rate = own.min(self.limit.map_or(u128::MAX, u128::from)).max(1);
+        let lasts = u128::from(payload) * 1_000_000_000 / rate;
+        self.free_at = self.free_at.max(now) + Time(u64::try_from(lasts).unwrap_or(u64::MAX));
+    }
+}

@@ -11,6 +11,7 @@ pub(crate) const DEFAULT_PROFILE: Profile = Profile::Linux;
 pub(crate) const DEFAULT_DISCIPLINE: Discipline = Discipline::DropTail;
 /// As in Linux, which uses it only if the peer asks for it.
 pub(crate) const DEFAULT_ECN: bool = false;
+pub(crate) const DEFAULT_SEPARATE: bool = false;
 pub(crate) const DEFAULT_JITTER: Time = Time(0);
 /// Each packet is lost independently.
 pub(crate) const DEFAULT_LOSS_BURST: u32 = 1;
@@ -25,6 +26,10 @@ pub(crate) fn is_default_discipline(discipline: &Discipline) -> bool {
 
 pub(crate) fn is_default_ecn(ecn: &bool) -> bool {
     *ecn == DEFAULT_ECN
+}
+
+pub(crate) fn is_default_separate(separate: &bool) -> bool {
+    *separate == DEFAULT_SEPARATE
 }
 
 pub(crate) fn is_default_jitter(jitter: &Time) -> bool {

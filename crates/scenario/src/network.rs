@@ -5,6 +5,7 @@ use serde::{Serialize, Serializer};
 
 use crate::left_out::{
     is_default_discipline, is_default_ecn, is_default_jitter, is_default_loss_burst, is_default_profile,
+    is_default_separate,
 };
 use crate::profile::Profile;
 use crate::queue::{Discipline, Queue};
@@ -107,6 +108,9 @@ pub struct Tunnel {
     pub ends: [String; 2],
     /// TCP connections, over which the flows are spread.
     pub connections: u32,
+    /// Whether what is not TCP has one more connection to itself.
+    #[serde(skip_serializing_if = "is_default_separate")]
+    pub separate: bool,
     /// The limit of the queue at each end before each connection, besides the send buffer.
     pub queue: Queue,
     /// Drop tail or FQ-CoDel.

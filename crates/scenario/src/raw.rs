@@ -143,6 +143,7 @@ pub(crate) struct RawTunnel {
     #[serde(deserialize_with = "pair")]
     pub ends: [Spanned<String>; 2],
     pub connections: Option<Spanned<u32>>,
+    pub separate: Option<bool>,
     pub queue: Option<Spanned<Queue>>,
     pub discipline: Option<Spanned<Discipline>>,
     pub target: Option<Spanned<Time>>,

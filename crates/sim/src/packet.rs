@@ -61,6 +61,17 @@ impl LinkPacket for Packet {
     }
 }
 
+impl Packet {
+    /// A number that all packets between two sockets have, in either direction, and all of a source of background.
+    pub fn conversation(&self) -> u64 {
+        match self.body {
+            // Both ends of a connection share the half of their numbers.
+            Body::Segment(_) => u64::from(self.socket / 2),
+            Body::Datagram { source } => 1 << 32 | u64::from(source),
+        }
+    }
+}
+
 /// The number of a node: its place in the scenario, in which every name has been checked.
 pub(crate) fn node_number(scenario: &Scenario, name: &str) -> u32 {
     scenario.nodes.get_index_of(name).unwrap_or_default() as u32

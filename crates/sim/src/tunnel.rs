@@ -14,7 +14,7 @@ use ekiden_units::Time;
 use crate::events::Event;
 use crate::ingress::{Ingress, Sending};
 use crate::pacer::Pacer;
-use crate::packet::Packet;
+use crate::packet::{Body, Packet};
 use crate::socket::{Program, Socket, TunnelEnd};
 use crate::sockets::Sockets;
 
@@ -42,8 +42,10 @@ struct Tunnel<'a> {
     /// The nodes at its ends.
     ends: &'a [String; 2],
     connections: Vec<TunnelConnection>,
-    /// Which connection the packets between two sockets take. By the half of their numbers, which they share.
-    taken: BTreeMap<u32, u32>,
+    /// The last of them is for datagrams alone.
+    separates: bool,
+    /// Which connection a conversation's packets take.
+    taken: BTreeMap<u64, u32>,
 }
 
 /// A connection of a tunnel.
@@ -86,7 +88,7 @@ impl<'a> Tunnels<'a> {
             let mut connections = Vec::new();
             let between = sockets.between([a, b], [&tunnel.tcp; 2]);
             let mtu = scenario.links.values().map(|link| link.mtu).max().unwrap_or_default();
-            for connection in 0..tunnel.connections {
+            for connection in 0..tunnel.connections + u32::from(tunnel.separate) {
                 let first = sockets.next_number();
                 let program = |end| Program::Tunnel(TunnelEnd { tunnel: number as u32, connection, end });
                 sockets.add_pair(&between, [program(0), program(1)]);
@@ -102,7 +104,13 @@ impl<'a> Tunnels<'a> {
                 let pipes = [pipe(0), pipe(1)];
                 connections.push(TunnelConnection { sockets: [first, first + 1], pipes });
             }
-            list.push(Tunnel { name, ends: &tunnel.ends, connections, taken: BTreeMap::new() });
+            list.push(Tunnel {
+                name,
+                ends: &tunnel.ends,
+                connections,
+                separates: tunnel.separate,
+                taken: BTreeMap::new(),
+            });
         }
         let entries = if list.is_empty() { Vec::new() } else { entries(scenario) };
         Self { list, entries }
@@ -220,11 +228,17 @@ impl<'a> Tunnels<'a> {
 }
 
 impl Tunnel<'_> {
-    /// The connection of a packet: pairs of sockets are assigned round robin, in the order in which they appear, for good.
+    /// The connection of a packet: conversations are assigned round robin, in the order in which they appear, for good.
     fn connection(&mut self, packet: &Packet) -> &mut TunnelConnection {
-        let next = (self.taken.len() % self.connections.len()) as u32;
-        let number = *self.taken.entry(packet.socket / 2).or_insert(next);
-        &mut self.connections[number as usize]
+        let shared = self.connections.len() - usize::from(self.separates);
+        let number = match packet.body {
+            Body::Datagram { .. } if self.separates => shared,
+            _ => {
+                let next = (self.taken.len() % shared) as u32;
+                *self.taken.entry(packet.conversation()).or_insert(next) as usize
+            }
+        };
+        &mut self.connections[number]
     }
 }
 

@@ -281,3 +281,29 @@ fn a_tunnels_queue_marks_hosts_that_want_it() {
     // What is sent again cannot be marked.
     assert!(marked.queue_drops < plain.queue_drops && marked.queue_marks > 0, "{marked:?}");
 }
+
+/// Datagrams with more than the rate of the line.
+const FLOOD: &str = r#"
+[background.flood]
+from = "source"
+to = "sink"
+rate = "20Mbit/s"
+start = "2s"
+duration = "20s"
+"#;
+
+#[test]
+fn datagrams_have_a_connection_of_their_own_if_told_to() {
+    let text = format!("{NETWORK}{FLOOD}").replace("bytes = \"200KB\"", "duration = \"24s\"");
+    let goodput = |sets: &[&str]| {
+        let record = run_text(&text, sets);
+        let carried: Vec<u64> =
+            record.tunnels.iter().filter(|pipe| pipe.from == "ingress").map(|pipe| pipe.packets).collect();
+        (record.flows[0].goodput_bit_s, carried)
+    };
+    let (together, carried) = goodput(&[]);
+    assert_eq!(carried.len(), 1);
+    let (apart, carried) = goodput(&["tunnel.outer.separate=true"]);
+    assert!(carried.len() == 2 && carried.iter().all(|packets| *packets > 100), "{carried:?}");
+    assert!(apart > together, "{apart} and {together}");
+}

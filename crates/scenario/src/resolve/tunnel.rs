@@ -7,6 +7,7 @@ use indexmap::IndexMap;
 use toml::Spanned;
 
 use super::checker::Checker;
+use crate::left_out::DEFAULT_SEPARATE;
 use crate::raw::{Named, RawNode, RawTunnel};
 use crate::{Discipline, Error, Pull, Queue, Scenario, Tunnel};
 
@@ -48,11 +49,13 @@ impl Checker<'_> {
             let at_an_end = scenario.links.values().filter(|link| ends.iter().any(|end| link.ends.contains(end)));
             let mtu = at_an_end.map(|link| link.mtu).max().unwrap_or_default();
             let connections = self.within("connections", &tunnel.connections, DEFAULT_CONNECTIONS, &CONNECTIONS)?;
+            let separate = tunnel.separate.unwrap_or(DEFAULT_SEPARATE);
             let queue = self.queue(tunnel.queue.as_ref(), DEFAULT_QUEUE, mtu)?;
             let discipline = tunnel.discipline.as_ref().map_or(DEFAULT_DISCIPLINE, |discipline| *discipline.get_ref());
             let pull = self.pull(tunnel, discipline)?;
             let tcp = self.tcp(&tunnel.tcp, &scenario.nodes[&ends[0]].tcp)?;
-            tunnels.insert(name.get_ref().clone(), Tunnel { ends, connections, queue, discipline, pull, tcp });
+            tunnels
+                .insert(name.get_ref().clone(), Tunnel { ends, connections, separate, queue, discipline, pull, tcp });
         }
         Ok(tunnels)
     }

@@ -1,0 +1,61 @@
+"""What counts of a run through a tunnel: shared by the judges of this folder."""
+
+import collections
+import pathlib
+import statistics
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "lib"))
+import records
+
+WINDOW_US = 60_000_000
+
+Run = collections.namedtuple("Run", "goodput rtt")
+
+
+def flow(record, name, window_us=WINDOW_US):
+    """Goodput in Mbit/s and mean smoothed round-trip time in ms of a flow's last minute; of several connections together, and their mean."""
+    samples = [sample for sample in record.samples if sample["flow"] == name]
+    end = max(sample["at_us"] for sample in samples)
+    by_connection = collections.defaultdict(list)
+    for sample in samples:
+        if sample["at_us"] >= end - window_us:
+            by_connection[sample["connection"]].append(sample)
+    goodputs = {number: goodput(found) for number, found in by_connection.items() if len(found) > 1}
+    rtts = [sample["rtt_us"] for found in by_connection.values() for sample in found if sample["rtt_us"]]
+    return goodputs, rtts
+
+
+def goodput(samples):
+    received = samples[-1]["received_bytes"] - samples[0]["received_bytes"]
+    return received * 8 / max(samples[-1]["at_us"] - samples[0]["at_us"], 1)
+
+
+def run(record, name="bulk"):
+    goodputs, rtts = flow(record, name)
+    return Run(sum(goodputs.values()), statistics.fmean(rtts) / 1e3)
+
+
+def jain(values):
+    """Jain's index of fairness: 1 if all have the same."""
+    values = list(values)
+    squares = sum(value * value for value in values)
+    return sum(values) ** 2 / (len(values) * squares) if squares else 0.0
+
+
+def value(record, key):
+    """A key of the scenario, such as link.backbone.delay; delays as the page writes them."""
+    found = record.scenario
+    for part in key.split("."):
+        found = found[part]
+    return "0" if found in ("0ns", "0s") else found
+
+
+def grouped(folder, *keys, look=run):
+    """What `look` finds in the runs of a folder, in lists by the values of these keys."""
+    found = collections.defaultdict(list)
+    for record in records.read(folder):
+        if not record.is_complete:
+            print(f"a flow failed: {record.path}", file=sys.stderr)
+        found[tuple(value(record, key) for key in keys)].append(look(record))
+    return found

@@ -130,7 +130,8 @@ impl Lab {
                 pull.target, pull.interval, pull.unsent, pull.paced
             );
         }
-        let _ = write!(text, "\n[peer.{other}]\n{PLAIN_KEY}connections = {}\n", tunnel.connections);
+        let shared = if tunnel.separate { 1 } else { tunnel.connections };
+        let _ = write!(text, "\n[peer.{other}]\n{PLAIN_KEY}connections = {shared}\n");
         if end == 0 {
             let _ = writeln!(text, "address = \"{}:{port}\"", self.address(other)?);
         }
@@ -141,6 +142,10 @@ impl Lab {
             }
         }
         let _ = writeln!(text, "allowed = {allowed:?}");
+        if tunnel.separate {
+            let many = tunnel.connections;
+            let _ = write!(text, "\n[[peer.{other}.class]]\nname = \"tcp\"\nprotocol = \"tcp\"\nconnections = {many}\n");
+        }
         Ok(text)
     }
 }

@@ -68,6 +68,7 @@ impl Packet {
             // Both ends of a connection share the half of their numbers.
             Body::Segment(_) => u64::from(self.socket / 2),
             Body::Datagram { source } => 1 << 32 | u64::from(source),
+            Body::Echo { ping, .. } => 2 << 32 | u64::from(ping),
         }
     }
 }

@@ -232,7 +232,7 @@ impl Tunnel<'_> {
     fn connection(&mut self, packet: &Packet) -> &mut TunnelConnection {
         let shared = self.connections.len() - usize::from(self.separates);
         let number = match packet.body {
-            Body::Datagram { .. } if self.separates => shared,
+            Body::Datagram { .. } | Body::Echo { .. } if self.separates => shared,
             _ => {
                 let next = (self.taken.len() % shared) as u32;
                 *self.taken.entry(packet.conversation()).or_insert(next) as usize

@@ -25,6 +25,8 @@ def network():
     quiet("mount", "--make-rprivate", "/")
     quiet("mount", "-t", "tmpfs", "none", "/run")
     os.mkdir("/run/netns")
+    # SoftEther keeps its state there, whatever it is told.
+    quiet("mount", "-t", "tmpfs", "none", "/var/lib")
     for name in (LEFT, RIGHT):
         quiet("ip", "netns", "add", name)
         ip(name, "link", "set", "lo", "up")

@@ -17,7 +17,7 @@ use crate::queue::Outgoing;
 /// Once the greeting is over, so many silent keep-alive times mean that the other end has gone.
 const SILENCES: u32 = 4;
 /// How often the limits follow the rate.
-const ADAPT: Duration = Duration::from_millis(100);
+const ADAPT: Duration = Duration::from_millis(20);
 /// The limit of unsent bytes holds what is sent in this time: long enough that the program is back in time.
 const UNSENT_TIME: Duration = Duration::from_millis(2);
 const UNSENT_MOST: u64 = 1 << 20;

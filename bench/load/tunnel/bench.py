@@ -106,7 +106,8 @@ def table(results):
 def ratio(results, over, under, key):
     """Of medians."""
     median = lambda name: statistics.median(one[key] for one in results[name])
-    return median(over) / median(under)
+    # On a busy machine the rest of its time may be nothing.
+    return median(over) / median(under) if median(under) > 0 else float("nan")
 
 
 def verdicts(results):

@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-overload bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity bench-paths bench-warm soak fuzz release setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-overload bench-tunnel bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity bench-paths bench-warm soak fuzz release setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo: release
@@ -48,6 +48,12 @@ bench-hostile: release
 # Two nodes that are offered twice the connections per second, and twice the files, that they can do: six minutes.
 bench-overload: release
 	bench/load/overload/run
+
+# A tunnel beside a bare passthrough, OpenVPN, vtun, SoftEther and ssh: nine minutes. `bench/load/tunnel/run --rounds 1` for less.
+bench-tunnel:
+	@scripts/setup build bench test
+	cargo build --release --package ekiden
+	bench/load/tunnel/run
 
 # How fast simulations are, beside the aims: two to three minutes.
 bench-sim:

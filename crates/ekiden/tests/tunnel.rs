@@ -18,6 +18,7 @@ const TRIALS: &[(&str, &str)] = &[
     ("a connection that stalls is raced", include_str!("tunnel/stall.sh")),
     ("a full tunnel delays others little", include_str!("tunnel/queue.sh")),
     ("privileges that are needed are kept, and two ends that dial agree", include_str!("tunnel/tcp.sh")),
+    ("super-packets go whole where both ends take them", include_str!("tunnel/offload.sh")),
     ("what could not work is refused", include_str!("tunnel/refused.sh")),
 ];
 

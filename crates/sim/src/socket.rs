@@ -165,7 +165,8 @@ impl Socket {
     /// all packets have been sent.
     pub fn poll_alarm(&mut self, now: Time) -> Option<Time> {
         let held = self.pacer.as_ref().and_then(|pacer| pacer.free_at());
-        let at = self.connection.as_ref()?.timeout().into_iter().chain(held).min()?.max(now);
+        // A timer that has run out while a segment is held waits for it.
+        let at = held.or(self.connection.as_ref()?.timeout())?.max(now);
         let is_earlier = self.alarm.is_none_or(|planned| at < planned);
         is_earlier.then(|| *self.alarm.insert(at))
     }

@@ -92,13 +92,13 @@ impl Decoder {
                 return Ok(None);
             }
             self.start = end;
-            let frame = &mut self.bytes[start..end];
             match (kind, bytes) {
                 (_, 0) => {}
                 (PLAIN, _) => return Ok(Some(Frame::Plain(&mut self.bytes[start..end]))),
                 _ => {
-                    let vnet = frame.first_chunk().map_or(VnetHeader::default(), |vnet| VnetHeader::from_frame(*vnet));
-                    return Ok(Some(Frame::Offloaded { vnet, bytes: &mut self.bytes[start..end] }));
+                    let bytes = &mut self.bytes[start..end];
+                    let vnet = bytes.first_chunk().map_or(VnetHeader::default(), |vnet| VnetHeader::from_frame(*vnet));
+                    return Ok(Some(Frame::Offloaded { vnet, bytes }));
                 }
             }
         }

@@ -133,14 +133,15 @@ impl VnetHeader {
         if headers != Some(usize::from(hdr_len)) {
             return Err(VnetError::Headers(hdr_len));
         }
-        let is_v4 = header.source.is_ipv4();
-        let (fits, longest) = match gso_type & !ECN {
-            NONE => (gso_type == NONE && gso_size == 0, packet.len()),
-            TCP_V4 => (is_v4 && field == TCP_CHECKSUM, usize::from(hdr_len) + usize::from(gso_size)),
-            TCP_V6 => (!is_v4 && field == TCP_CHECKSUM, usize::from(hdr_len) + usize::from(gso_size)),
-            UDP_L4 => (gso_type == UDP_L4 && field == UDP_CHECKSUM, usize::from(hdr_len) + usize::from(gso_size)),
-            _ => (false, 0),
+        let (is_v4, is_tcp) = (header.source.is_ipv4(), field == TCP_CHECKSUM);
+        let fits = match gso_type & !ECN {
+            NONE => gso_type == NONE && gso_size == 0,
+            TCP_V4 => is_v4 && is_tcp,
+            TCP_V6 => !is_v4 && is_tcp,
+            UDP_L4 => gso_type == UDP_L4 && !is_tcp,
+            _ => false,
         };
+        let longest = if self.is_super() { usize::from(hdr_len) + usize::from(gso_size) } else { packet.len() };
         let is_empty = self.is_super() && (gso_size == 0 || packet.len() == usize::from(hdr_len));
         match () {
             () if !fits => Err(VnetError::Kind(gso_type)),

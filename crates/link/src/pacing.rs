@@ -14,9 +14,9 @@ use ekiden_units::Time;
 
 /// The delay in the path's queue that is aimed at.
 const TARGET: Time = Time::ms(10);
-/// By how much that delay may grow in a round; twice as much in the second round of growth in a row, and so on.
-const GROWTH: Time = Time::ms(30);
-const DOUBLINGS_MOST: u32 = 4;
+/// By how much that delay may grow in a round; twice as much if it has grown in the round before and the path has delivered all of
+/// it.
+const GROWTH: Time = Time::ms(15);
 /// A round is a round trip, but no shorter than this.
 const ROUND_LEAST: Time = Time::ms(40);
 /// Of so many rounds the largest delivery rate counts.
@@ -60,7 +60,7 @@ pub struct Pacing {
 struct Round {
     begin: Time,
     delivered: u64,
-    /// The least smoothed round-trip time: a burst passes, a queue stays.
+    /// The least smoothed round-trip time.
     rtt: Time,
     looks: u32,
     awaited: u32,
@@ -80,8 +80,8 @@ struct Paced {
     /// For so many rounds in a row the queue has been long, and since then.
     long: u32,
     since: Time,
-    /// For so many rounds in a row the rate has grown.
-    grown: u32,
+    /// The rate has grown in the round before.
+    has_grown: bool,
 }
 
 impl Default for Pacing {
@@ -121,10 +121,12 @@ impl Pacing {
             self.rates.pop_front();
         }
         let delivered = self.rates.iter().copied().fold(0.0, f64::max);
-        let delay = Time(round.rtt.0.saturating_sub(seen.rtt_min.0));
+        // A burst passes, a queue stays. A connection that is paced sends no bursts.
+        let rtt = if matches!(self.mode, Mode::Free { .. }) { round.rtt } else { seen.rtt };
+        let delay = Time(rtt.0.saturating_sub(seen.rtt_min.0));
         self.mode = match self.mode {
             Mode::Free { until } if now >= until && delay > TARGET => {
-                Mode::Paced(Paced { rate: delivered, long: 0, since: now, grown: 0 })
+                Mode::Paced(Paced { rate: delivered, long: 0, since: now, has_grown: false })
             }
             Mode::Free { until } => Mode::Free { until },
             Mode::Paced(paced) => self.paced(now, paced.after(delay, now)),
@@ -165,16 +167,16 @@ impl Paced {
     fn turn(&mut self, delay: Time, delivered: f64, lasted: f64, is_awaited: bool) {
         let is_ours = is_awaited || 2.0 * delivered >= self.rate;
         if delay > TARGET {
-            self.grown = 0;
+            self.has_grown = false;
             if is_ours {
                 self.rate = delivered * gain((seconds(TARGET) - seconds(delay)) / 2.0, lasted);
             }
         } else if is_awaited {
-            let growth = Time(GROWTH.0 << self.grown.min(DOUBLINGS_MOST));
-            self.rate = delivered * gain(seconds(growth), lasted);
-            self.grown += 1;
+            let doubles = self.has_grown && 1.1 * delivered >= self.rate;
+            self.rate = delivered * gain(seconds(GROWTH) * if doubles { 2.0 } else { 1.0 }, lasted);
+            self.has_grown = true;
         } else {
-            self.grown = 0;
+            self.has_grown = false;
         }
     }
 }

@@ -1,33 +1,35 @@
 //! How fast a tunnel's connection may send, so that the path's own queue stays short.
 //!
 //! A loss-based congestion control fills the queue of the path until that drops. Each loss then stops all that is inside the
-//! tunnel for a round trip. So once the round-trip time has grown, the connection is paced at the rate that the path delivers,
-//! a little more or less by how long the path's queue is. What does not go waits in front of the connection, in a queue that is
-//! managed.
+//! tunnel for a round trip. So once the round-trip time has grown, or data were lost, the connection gets a window of its own:
+//! what the path delivers in its least round-trip time and a little more, as in TCP Vegas (Brakmo and Peterson, IEEE JSAC 13(8),
+//! 1995) and FAST. It is paced at that window for each round trip. What does not go waits in front of the connection, in a queue
+//! that is managed.
 //!
 //! Where others fill the path's queue, such a connection would give way to them until nothing is left. If the queue stays long
-//! although it gives way, it is not paced for a while, and its congestion control gets its share.
+//! although it gives way, it is not limited for a while, and its congestion control gets its share.
 
-use std::collections::VecDeque;
+use ekiden_units::{Bytes, Time};
 
-use ekiden_units::Time;
-
-/// The delay in the path's queue that is aimed at.
-const TARGET: Time = Time::ms(10);
-/// By how much that delay may grow in a round; twice as much if it has grown in the round before and the path has delivered all of
-/// it.
-const GROWTH: Time = Time::ms(15);
-/// A round is a round trip, but no shorter than this.
-const ROUND_LEAST: Time = Time::ms(40);
-/// Of so many rounds the largest delivery rate counts.
-const ROUNDS: usize = 4;
-/// How far the rate is from the delivered one at most.
-const GAINS: [f64; 2] = [0.75, 1.5];
+/// The delay in the path's queue that is aimed at: at first, and the least to which losses lower it.
+const DELAYS: [Time; 2] = [Time::ms(20), Time::ms(5)];
+/// On a slow path the queue may have so many bytes, if their delay is no longer than this.
+const SLOW_BYTES: f64 = 12_000.0;
+const SLOW_DELAY: Time = Time::ms(200);
+/// While the window is used up and the queue is short, it grows: by so much more each time, by no more than makes so long a queue,
+/// and by no more than this part.
+const GROWTH_STEP: f64 = 0.1;
+const GROWTH: Time = Time::ms(20);
+const GROWTH_MOST: f64 = 0.5;
+/// The window changes once a round trip, but no sooner than this.
+const ROUND_LEAST: Time = Time::ms(20);
+/// The smallest window.
+const WINDOW_LEAST: f64 = 15_000.0;
 /// Others fill the queue if it stays long for so many rounds, and at least for this time.
-const FOREIGN_ROUNDS: u32 = 10;
-const FOREIGN_LEAST: Time = Time::secs(2);
-/// How long the connection is not paced then: the first time, and at most.
-const SHARING: [Time; 2] = [Time::secs(10), Time::secs(80)];
+const FOREIGN_ROUNDS: u32 = 8;
+const FOREIGN_LEAST: Time = Time::ms(500);
+/// How long the connection is not limited then.
+const SHARING: Time = Time::secs(10);
 
 /// What is seen of a connection.
 #[derive(Debug, Clone, Copy)]
@@ -38,8 +40,8 @@ pub struct Seen {
     pub rtt_min: Time,
     /// Bytes that have arrived at the other end, in all.
     pub delivered: u64,
-    /// Bytes that may be sent in a round in any case.
-    pub least: u64,
+    /// Segments sent again, in all.
+    pub retransmits: u64,
     /// Whether packets wait for the connection.
     pub is_awaited: bool,
 }
@@ -47,41 +49,27 @@ pub struct Seen {
 /// Decides a connection's pacing rate.
 #[derive(Debug, Clone)]
 pub struct Pacing {
-    mode: Mode,
+    /// In bytes. `None`: no limit.
+    window: Option<f64>,
+    delay: Time,
     round: Option<Round>,
-    /// Delivery rates of the last rounds, in bytes per second.
-    rates: VecDeque<f64>,
-    /// How long it is not paced when others fill the queue the next time.
-    sharing: Time,
-}
-
-/// What was seen since the rate was last decided.
-#[derive(Debug, Clone, Copy)]
-struct Round {
-    begin: Time,
-    delivered: u64,
-    /// The least smoothed round-trip time.
-    rtt: Time,
-    looks: u32,
-    awaited: u32,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Mode {
-    /// The path's queue has not been long so far, or others fill it, at least until then.
-    Free { until: Time },
-    Paced(Paced),
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Paced {
-    /// In bytes per second.
-    rate: f64,
     /// For so many rounds in a row the queue has been long, and since then.
     long: u32,
     since: Time,
-    /// The rate has grown in the round before.
-    has_grown: bool,
+    /// For so many rounds in a row the window was used up and the queue short.
+    grown: u32,
+    /// Others fill the queue, at least until then.
+    free_until: Time,
+}
+
+/// What was seen since the window was last decided.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    begin: Time,
+    seen: Seen,
+    rtt_least: Time,
+    looks: u32,
+    awaited: u32,
 }
 
 impl Default for Pacing {
@@ -93,14 +81,15 @@ impl Default for Pacing {
 impl Pacing {
     /// For a connection that begins.
     pub fn new() -> Self {
-        Self { mode: Mode::Free { until: Time(0) }, round: None, rates: VecDeque::new(), sharing: SHARING[0] }
+        let (window, round) = Default::default();
+        Self { window, delay: DELAYS[0], round, long: 0, grown: 0, since: Time(0), free_until: Time(0) }
     }
 
-    /// The connection is looked at, which should happen several times in a round trip. Returns the rate from now on, in bytes per
-    /// second, or `None` for no limit. Times are those of any one clock.
+    /// The connection is looked at, which should happen often in a round trip. Returns the rate from now on, in bytes per second,
+    /// or `None` for no limit. Times are those of any one clock.
     pub fn look(&mut self, now: Time, seen: Seen) -> Option<u64> {
         let round = self.round.get_or_insert(Round::new(now, seen));
-        round.rtt = round.rtt.min(seen.rtt);
+        round.rtt_least = round.rtt_least.min(seen.rtt);
         round.looks += 1;
         round.awaited += u32::from(seen.is_awaited);
         if now >= round.begin + seen.rtt.max(ROUND_LEAST) {
@@ -108,90 +97,59 @@ impl Pacing {
             self.round = Some(Round::new(now, seen));
             self.decide(now, seen, ended);
         }
-        match self.mode {
-            Mode::Free { .. } => None,
-            Mode::Paced(Paced { rate, .. }) => Some(rate as u64),
-        }
+        self.window.map(|window| (window / seconds(seen.rtt)) as u64)
+    }
+
+    /// The window in bytes; `None` while there is none.
+    pub fn window(&self) -> Option<Bytes> {
+        self.window.map(|window| Bytes(window as u64))
     }
 
     fn decide(&mut self, now: Time, seen: Seen, round: Round) {
-        let lasted = seconds(now) - seconds(round.begin);
-        self.rates.push_back(seen.delivered.saturating_sub(round.delivered) as f64 / lasted);
-        if self.rates.len() > ROUNDS {
-            self.rates.pop_front();
+        let rate = seen.delivered.saturating_sub(round.seen.delivered) as f64 / seconds(now.since(round.begin));
+        let has_lost = seen.retransmits > round.seen.retransmits;
+        if has_lost {
+            self.delay = Time(self.delay.0 / 2).max(DELAYS[1]);
         }
-        let delivered = self.rates.iter().copied().fold(0.0, f64::max);
-        // A burst passes, a queue stays. A connection that is paced sends no bursts.
-        let rtt = if matches!(self.mode, Mode::Free { .. }) { round.rtt } else { seen.rtt };
-        let delay = Time(rtt.0.saturating_sub(seen.rtt_min.0));
-        self.mode = match self.mode {
-            Mode::Free { until } if now >= until && delay > TARGET => {
-                Mode::Paced(Paced { rate: delivered, long: 0, since: now, has_grown: false })
-            }
-            Mode::Free { until } => Mode::Free { until },
-            Mode::Paced(paced) => self.paced(now, paced.after(delay, now)),
+        let slow = (SLOW_BYTES / rate.max(1.0)).min(seconds(SLOW_DELAY));
+        let delay = seconds(self.delay).max(slow);
+        // Without a window a burst makes the queue long for a part of the round.
+        let rtt = if self.window.is_some() { seen.rtt } else { round.rtt_least };
+        let is_long = seconds(rtt) > seconds(seen.rtt_min) + delay;
+        let target = rate * (seconds(seen.rtt_min) + delay);
+        (self.long, self.since) = match is_long {
+            true if self.long > 0 => (self.long + 1, self.since),
+            true => (1, now),
+            false => (0, now),
         };
-        if let Mode::Paced(paced) = &mut self.mode {
-            // A connection for which nothing has waited has not shown what the path can do.
-            let is_awaited = 2 * round.awaited >= round.looks;
-            paced.turn(delay, delivered, lasted, is_awaited);
-            paced.rate = paced.rate.max(seen.least as f64 / seconds(seen.rtt.max(ROUND_LEAST)));
+        let is_foreign = self.long >= FOREIGN_ROUNDS && now >= self.since + FOREIGN_LEAST;
+        if self.window.is_some() && is_foreign {
+            (self.window, self.free_until) = (None, now + SHARING);
         }
-    }
-
-    /// Goes on with pacing, unless others fill the queue.
-    fn paced(&mut self, now: Time, paced: Paced) -> Mode {
-        if paced.long == 0 {
-            self.sharing = SHARING[0];
+        if now < self.free_until {
+            return;
         }
-        if paced.long < FOREIGN_ROUNDS || now < paced.since + FOREIGN_LEAST {
-            return Mode::Paced(paced);
-        }
-        let until = now + self.sharing;
-        self.sharing = Time(self.sharing.0 * 2).min(SHARING[1]);
-        Mode::Free { until }
-    }
-}
-
-impl Paced {
-    /// Counts a round in which the queue's delay was this.
-    fn after(self, delay: Time, now: Time) -> Self {
-        match delay > Time(TARGET.0 * 2) {
-            true if self.long > 0 => Self { long: self.long + 1, ..self },
-            true => Self { long: 1, since: now, ..self },
-            false => Self { long: 0, ..self },
-        }
-    }
-
-    /// Turns the rate so that the queue's delay comes to the target.
-    fn turn(&mut self, delay: Time, delivered: f64, lasted: f64, is_awaited: bool) {
-        let is_ours = is_awaited || 2.0 * delivered >= self.rate;
-        if delay > TARGET {
-            self.has_grown = false;
-            if is_ours {
-                self.rate = delivered * gain((seconds(TARGET) - seconds(delay)) / 2.0, lasted);
-            }
-        } else if is_awaited {
-            let doubles = self.has_grown && 1.1 * delivered >= self.rate;
-            self.rate = delivered * gain(seconds(GROWTH) * if doubles { 2.0 } else { 1.0 }, lasted);
-            self.has_grown = true;
-        } else {
-            self.has_grown = false;
-        }
+        // A connection for which nothing has waited has not shown what the path can do.
+        let is_used = 2 * round.awaited >= round.looks;
+        let waits = seconds(seen.rtt) - seconds(seen.rtt_min);
+        let grows = is_used && waits < delay / 2.0;
+        self.grown = if grows { self.grown + 1 } else { 0 };
+        let growth = (GROWTH_STEP * f64::from(self.grown)).min(seconds(GROWTH) / seconds(seen.rtt_min)).min(GROWTH_MOST);
+        self.window = match self.window {
+            Some(_) if grows => Some((target * (1.0 + growth)).max(WINDOW_LEAST)),
+            None if is_long || has_lost => Some(target.max(WINDOW_LEAST)),
+            Some(window) if is_used || is_long => Some(((window + target) / 2.0).max(WINDOW_LEAST)),
+            window => window,
+        };
     }
 }
 
 impl Round {
     fn new(now: Time, seen: Seen) -> Self {
-        Self { begin: now, delivered: seen.delivered, rtt: seen.rtt, looks: 0, awaited: 0 }
+        Self { begin: now, seen, rtt_least: seen.rtt, looks: 0, awaited: 0 }
     }
 }
 
-/// By what to multiply a rate so that the queue's delay changes by this time within that one.
-fn gain(change: f64, within: f64) -> f64 {
-    (1.0 + change / within).clamp(GAINS[0], GAINS[1])
-}
-
 fn seconds(time: Time) -> f64 {
-    time.0 as f64 / 1e9
+    time.0.max(1) as f64 / 1e9
 }

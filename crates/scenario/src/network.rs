@@ -140,7 +140,7 @@ impl Default for Pull {
     /// RFC 8289 has 5 and 100 ms, which with a tunnel's own round trip and stalls keep long connections from growing:
     /// docs/measurements/tunnel.md.
     fn default() -> Self {
-        Self { target: Time::ms(20), interval: Time::secs(1), unsent: Bytes::kib(8), paced: true }
+        Self { target: Time::ms(20), interval: Time::secs(1), unsent: Bytes::kib(4), paced: true }
     }
 }
 

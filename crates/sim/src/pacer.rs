@@ -6,10 +6,6 @@ use ekiden_units::Time;
 
 /// How often the connection is looked at, while packets are sent, as in the real tunnel.
 const LOOKING: Time = Time::ms(10);
-/// A connection is not paced below so many segments in a round trip.
-const LEAST_SEGMENTS: u64 = 4;
-/// So many segments leave unpaced at the beginning.
-const UNPACED: u32 = 10;
 
 /// When the next segment of a connection may leave.
 pub(crate) struct Pacer {
@@ -17,7 +13,8 @@ pub(crate) struct Pacer {
     /// In bytes per second; `None`: no limit but the kernel's own.
     limit: Option<u64>,
     looked: Option<Time>,
-    sent: u32,
+    /// It has been paced once: then the kernel spreads what it sends for good.
+    is_on: bool,
     free_at: Time,
     is_held: bool,
 }
@@ -25,7 +22,7 @@ pub(crate) struct Pacer {
 impl Pacer {
     pub fn new() -> Self {
         let (limit, looked) = Default::default();
-        Self { pacing: Pacing::new(), limit, looked, sent: 0, free_at: Time(0), is_held: false }
+        Self { pacing: Pacing::new(), limit, looked, is_on: false, free_at: Time(0), is_held: false }
     }
 
     /// Looks at the connection now and then.
@@ -35,9 +32,11 @@ impl Pacer {
             return;
         }
         self.looked = Some(now);
-        let segment = u64::from(info.mss);
-        let (delivered, least) = (info.delivered * segment, LEAST_SEGMENTS * segment);
-        self.limit = self.pacing.look(now, Seen { rtt, rtt_min, delivered, least, is_awaited });
+        let delivered = info.delivered * u64::from(info.mss);
+        let before = self.limit;
+        self.limit = self.pacing.look(now, Seen { rtt, rtt_min, delivered, retransmits: info.retransmits, is_awaited });
+        self.is_on |= self.limit.is_some();
+        if std::env::var_os("PACE").is_some() && before != self.limit && info.delivered > 300 { eprintln!("{:.2} rtt {} min {} cwnd {} out {} re {} lost {} aw {} -> {:?}", now.0 as f64/1e9, rtt.0/1000000, rtt_min.0/1000000, info.cwnd, info.outstanding, info.retransmits, info.lost, is_awaited, self.limit.map(|l| l*8/1000)); }
     }
 
     /// Whether a segment may leave now.
@@ -53,8 +52,7 @@ impl Pacer {
 
     /// A segment leaves.
     pub fn sent(&mut self, now: Time, payload: u32, info: &TcpInfo) {
-        self.sent = self.sent.saturating_add(1);
-        let Some(rtt) = info.rtt.filter(|_| payload > 0 && self.sent > UNPACED) else { return };
+        let Some(rtt) = info.rtt.filter(|_| payload > 0 && self.is_on) else { return };
         // Linux: twice the window in a round trip in the first half of slow start, else 1.2 times.
         let is_starting = info.ssthresh.is_none_or(|ssthresh| info.cwnd < ssthresh / 2);
         let percent = if is_starting { 200 } else { 120 };

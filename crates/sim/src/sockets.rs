@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ekiden_congestion::Tunables;
 use ekiden_link::random::{self, Random};
 use ekiden_packet::{Segment, Seq};
-use ekiden_scenario::{Scenario, Tcp};
+use ekiden_scenario::{Profile, Scenario, Tcp};
 use ekiden_tcp::{Connection, Failure, State};
 use ekiden_units::Time;
 
@@ -90,6 +90,16 @@ impl<'a> Sockets<'a> {
             nodes: nodes.map(|node| node_number(scenario, node)),
             stacks: tcp.map(|tcp| Arc::new(Stack::new(tcp, mtu, &self.tunables))),
         }
+    }
+
+    /// Two nodes between which there are connections of a tunnel. As the real tunnel, they do not hold short segments back where
+    /// their TCP is Linux's.
+    pub fn between_tunnel_ends(&self, nodes: [&str; 2], tcp: &Tcp) -> Between {
+        let mut between = self.between(nodes, [tcp; 2]);
+        if tcp.profile == Profile::Linux {
+            between.stacks.iter_mut().for_each(|stack| Arc::make_mut(stack).settings.nagle = false);
+        }
+        between
     }
 
     /// The two sockets of a connection, at the node that opens it and at the other.

@@ -86,7 +86,7 @@ impl<'a> Tunnels<'a> {
         for (number, (name, tunnel)) in scenario.tunnels.iter().enumerate() {
             let [a, b] = &tunnel.ends;
             let mut connections = Vec::new();
-            let between = sockets.between([a, b], [&tunnel.tcp; 2]);
+            let between = sockets.between_tunnel_ends([a, b], &tunnel.tcp);
             let mtu = scenario.links.values().map(|link| link.mtu).max().unwrap_or_default();
             for connection in 0..tunnel.connections + u32::from(tunnel.separate) {
                 let first = sockets.next_number();

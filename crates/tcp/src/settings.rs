@@ -67,6 +67,9 @@ pub struct TcpSettings {
     /// which lowers the window from its current value, as in ns-2's `LinuxTcpAgent::tcp_fastretrans_alert`. Otherwise the
     /// lost segments are only sent again.
     pub reduces_after_timeout: bool,
+    /// Whether a loss reduces the congestion window also where less than that is outstanding (Linux, `tcp_reno_ssthresh`,
+    /// `cubictcp_recalc_ssthresh`), or what is outstanding (RFC 5681, equation 4).
+    pub reduces_unused: bool,
     /// Which reductions halve the window whatever the congestion control says.
     pub halves: Halves,
     /// Whether the congestion window grows only while it limits the sender (RFC 7661; Linux).
@@ -222,6 +225,7 @@ impl TcpSettings {
             timeout_reduces_again: true,
             every_timeout_reduces: false,
             reduces_after_timeout: false,
+            reduces_unused: false,
             halves: Halves::Never,
             window_validation: true,
             idle: Idle::Restarts,
@@ -261,6 +265,7 @@ impl TcpSettings {
             lost_retransmissions: true,
             speculative_retransmissions: false,
             timeout_reduces_again: false,
+            reduces_unused: true,
             idle: Idle::Halves,
             retransmits_within_window: true,
             rto: Rto { least: Time::ms(200), most: Time::secs(120), least_bounds_variance: true, ..Self::rfc().rto },
@@ -282,6 +287,7 @@ impl TcpSettings {
             pipe: Pipe::Acknowledgements,
             timeout_forgets_sack: true,
             every_timeout_reduces: true,
+            reduces_unused: false,
             halves: Halves::InSlowStartToo,
             window_validation: false,
             idle: Idle::Keeps,
@@ -312,6 +318,7 @@ impl TcpSettings {
             lost_retransmissions: true,
             doubts_early_acks: false,
             reduces_after_timeout: true,
+            reduces_unused: false,
             halves: Halves::Never,
             window_validation: true,
             every_ack_restarts_timer: true,

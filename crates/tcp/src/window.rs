@@ -20,6 +20,8 @@ pub(crate) struct CongestionWindow {
     is_after_timeout: bool,
     /// [`TcpSettings::idle`].
     idle: Idle,
+    /// [`TcpSettings::reduces_unused`].
+    reduces_unused: bool,
     /// [`TcpSettings::halves`].
     halves: Halves,
     /// The congestion window, and nothing else, stopped the last sending (Linux: `is_cwnd_limited`).
@@ -42,6 +44,7 @@ impl CongestionWindow {
             counting: settings.counting,
             is_after_timeout: false,
             idle: settings.idle,
+            reduces_unused: settings.reduces_unused,
             halves: settings.halves,
             is_cwnd_limited: false,
             most_out: 0,
@@ -108,7 +111,7 @@ impl CongestionWindow {
     /// A loss event with `outstanding` segments in flight: lowers the slow start threshold, not the window.
     pub fn reduce(&mut self, outstanding: u32, by_timeout: bool) {
         // FlightSize (RFC 5681, equation 4) is the window, unless something else limits the sender.
-        let flight = self.window.cwnd.min(outstanding);
+        let flight = if self.reduces_unused { self.window.cwnd } else { self.window.cwnd.min(outstanding) };
         let in_slow_start = self.is_in_slow_start();
         self.window.ssthresh = self.control.on_loss(flight);
         let halves = match self.halves {

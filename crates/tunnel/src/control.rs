@@ -24,8 +24,6 @@ const UNSENT_MOST: u64 = 1 << 20;
 const PUSHED: usize = 64 << 10;
 /// A super-packet goes whole if the connection delivers it in this time.
 const WHOLE_TIME: Duration = Duration::from_micros(1500);
-/// A connection is not paced below so many segments in a round trip.
-const LEAST_SEGMENTS: u64 = 4;
 
 /// What a configuration says of it.
 #[derive(Debug, Clone, Copy)]
@@ -64,8 +62,7 @@ impl Control {
         let now = Instant::now();
         let rate_most = limits.rate.map_or(u64::MAX, |rate| rate.0 / 8);
         let is_paced = limits.pull.is_some_and(|pull| pull.paced);
-        if is_paced || limits.rate.is_some() {
-            // From now on the kernel spreads what it sends.
+        if limits.rate.is_some() {
             socket::limit_rate(connection.socket(), rate_most)?;
         }
         let pull = limits.pull.map(|settings| {
@@ -110,12 +107,11 @@ impl Control {
         }
         let Some(Paced { begin, pacing, rate }) = paced else { return Ok(()) };
         let us = |us: u32| Time(u64::from(us) * 1_000);
-        let segment = u64::from(info.mss_bytes);
         let seen = Seen {
             rtt: us(info.rtt_us),
             rtt_min: us(info.rtt_min_us),
-            delivered: u64::from(info.delivered_segments) * segment,
-            least: LEAST_SEGMENTS * segment,
+            delivered: u64::from(info.delivered_segments) * u64::from(info.mss_bytes),
+            retransmits: info.retransmits.into(),
             is_awaited: !queue.is_empty(),
         };
         let now = Time(u64::try_from((now - *begin).as_nanos()).unwrap_or(u64::MAX));

@@ -16,6 +16,8 @@ const DELAYS: [Time; 2] = [Time::ms(20), Time::ms(5)];
 /// On a slow path the queue may have so many bytes, if their delay is no longer than this.
 const SLOW_BYTES: f64 = 12_000.0;
 const SLOW_DELAY: Time = Time::ms(200);
+/// What is left after a round of the rate that was the fastest.
+const FASTEST_STAYS: f64 = 0.99;
 /// While the window is used up and the queue is short, it grows: by so much more each time, by no more than makes so long a queue,
 /// and by no more than this part.
 const GROWTH_STEP: f64 = 0.1;
@@ -25,7 +27,7 @@ const GROWTH_MOST: f64 = 0.5;
 const ROUND_LEAST: Time = Time::ms(20);
 /// The smallest window.
 const WINDOW_LEAST: f64 = 15_000.0;
-/// Others fill the queue if it stays long for so many rounds, and at least for this time.
+/// Others fill the queue if it stays twice as long as aimed at for so many rounds, and at least for this time.
 const FOREIGN_ROUNDS: u32 = 8;
 const FOREIGN_LEAST: Time = Time::ms(500);
 /// How long the connection is not limited then.
@@ -53,7 +55,9 @@ pub struct Pacing {
     window: Option<f64>,
     delay: Time,
     round: Option<Round>,
-    /// For so many rounds in a row the queue has been long, and since then.
+    /// In bytes per second.
+    fastest: f64,
+    /// For so many rounds in a row the queue has been twice as long as aimed at, and since then.
     long: u32,
     since: Time,
     /// For so many rounds in a row the window was used up and the queue short.
@@ -82,7 +86,7 @@ impl Pacing {
     /// For a connection that begins.
     pub fn new() -> Self {
         let (window, round) = Default::default();
-        Self { window, delay: DELAYS[0], round, long: 0, grown: 0, since: Time(0), free_until: Time(0) }
+        Self { window, delay: DELAYS[0], round, fastest: 0.0, long: 0, grown: 0, since: Time(0), free_until: Time(0) }
     }
 
     /// The connection is looked at, which should happen often in a round trip. Returns the rate from now on, in bytes per second,
@@ -108,16 +112,21 @@ impl Pacing {
     fn decide(&mut self, now: Time, seen: Seen, round: Round) {
         let rate = seen.delivered.saturating_sub(round.seen.delivered) as f64 / seconds(now.since(round.begin));
         let has_lost = seen.retransmits > round.seen.retransmits;
-        if has_lost {
-            self.delay = Time(self.delay.0 / 2).max(DELAYS[1]);
-        }
-        let slow = (SLOW_BYTES / rate.max(1.0)).min(seconds(SLOW_DELAY));
+        self.delay = match has_lost {
+            true => Time(self.delay.0 / 2).max(DELAYS[1]),
+            false => Time(self.delay.0 + self.delay.0 / 64).min(DELAYS[0]),
+        };
+        // By the rate of a while ago: where others take more and more, the path is no slower.
+        self.fastest = rate.max(self.fastest * FASTEST_STAYS);
+        let slow = (SLOW_BYTES / self.fastest.max(1.0)).min(seconds(SLOW_DELAY));
         let delay = seconds(self.delay).max(slow);
         // Without a window a burst makes the queue long for a part of the round.
         let rtt = if self.window.is_some() { seen.rtt } else { round.rtt_least };
         let is_long = seconds(rtt) > seconds(seen.rtt_min) + delay;
         let target = rate * (seconds(seen.rtt_min) + delay);
-        (self.long, self.since) = match is_long {
+        // What is its own goes to the target.
+        let is_longer = self.window.is_some() && seconds(rtt) > seconds(seen.rtt_min) + 2.0 * delay;
+        (self.long, self.since) = match is_longer {
             true if self.long > 0 => (self.long + 1, self.since),
             true => (1, now),
             false => (0, now),
@@ -153,3 +162,6 @@ impl Round {
 fn seconds(time: Time) -> f64 {
     time.0.max(1) as f64 / 1e9
 }
+
+#[cfg(test)]
+mod tests;

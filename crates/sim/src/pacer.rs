@@ -33,10 +33,8 @@ impl Pacer {
         }
         self.looked = Some(now);
         let delivered = info.delivered * u64::from(info.mss);
-        let before = self.limit;
         self.limit = self.pacing.look(now, Seen { rtt, rtt_min, delivered, retransmits: info.retransmits, is_awaited });
         self.is_on |= self.limit.is_some();
-        if std::env::var_os("PACE").is_some() && before != self.limit && info.delivered > 300 { eprintln!("{:.2} rtt {} min {} cwnd {} out {} re {} lost {} aw {} -> {:?}", now.0 as f64/1e9, rtt.0/1000000, rtt_min.0/1000000, info.cwnd, info.outstanding, info.retransmits, info.lost, is_awaited, self.limit.map(|l| l*8/1000)); }
     }
 
     /// Whether a segment may leave now.

@@ -80,7 +80,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
     let asked = answer::listen(&config.device.name);
     keep_only(needed(&config)).map_err(StartError::Privileges)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    LocalSet::new().block_on(&runtime, async {
+    let ended = LocalSet::new().block_on(&runtime, async {
         let node = Rc::new(Node::new(config, tun)?);
         let mut announced = format!("device {}\n", node.config.device.name);
         if let Some(listener) = listener {
@@ -118,7 +118,10 @@ pub fn run(config: Config) -> Result<(), StartError> {
         };
         node.say_totals();
         ended
-    })
+    });
+    // A name that is being looked up may take long, and nobody waits for it any more.
+    runtime.shutdown_background();
+    ended
 }
 
 /// Brings the congestion control that the configuration names into the kernel, if it is one of ekiden's own.

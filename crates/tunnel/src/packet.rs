@@ -86,7 +86,8 @@ impl Header {
     /// protocols without ports go by addresses and protocol.
     pub fn flow(&self, packet: &[u8]) -> u64 {
         let ports = match (self.protocol, self.transport) {
-            (TCP | UDP, Some(at)) => packet.get(at..at + 4),
+            // The later parts do not have them, and all should go the same way.
+            (TCP | UDP, Some(at)) if !self.is_part => packet.get(at..at + 4),
             _ => None,
         };
         let mut hasher = DefaultHasher::new();
@@ -230,6 +231,11 @@ mod tests {
         assert_eq!(flow(&packet(1, 2)), flow(&packet(1, 2)));
         assert_ne!(flow(&packet(1, 2)), flow(&packet(1, 3)));
         assert_ne!(flow(&packet(1, 2)), flow(&packet(2, 1)));
+        // Parts of a packet go together, whether they have the ports or not.
+        let (mut first, mut last) = (packet(1, 2), packet(1, 2));
+        first[6] = 0x20;
+        last[7] = 1;
+        assert_eq!(flow(&first), flow(&last));
     }
 
     #[test]

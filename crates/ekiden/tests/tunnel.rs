@@ -19,6 +19,7 @@ const TRIALS: &[(&str, &str)] = &[
     ("a full tunnel delays others little", include_str!("tunnel/queue.sh")),
     ("privileges that are needed are kept, and two ends that dial agree", include_str!("tunnel/tcp.sh")),
     ("super-packets go whole where both ends take them", include_str!("tunnel/offload.sh")),
+    ("the names of peers", include_str!("tunnel/names.sh")),
     ("what could not work is refused", include_str!("tunnel/refused.sh")),
 ];
 

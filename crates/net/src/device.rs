@@ -33,6 +33,11 @@ pub fn index(device: &str) -> io::Result<u32> {
     Ok(nix::net::if_::if_nametoindex(device)?)
 }
 
+/// Whether this error of a TUN device's descriptor says that somebody has removed the device.
+pub fn is_gone(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(libc::EBADFD)
+}
+
 #[repr(C)]
 struct EthtoolValue {
     command: u32,

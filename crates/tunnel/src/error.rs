@@ -1,4 +1,4 @@
-//! Why a tunnel does not start.
+//! Why a tunnel does not start, or cannot go on.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use ekiden_controls::Reason;
 use ekiden_files::{FileKind, line_of};
 use ekiden_net::socket::SocketError;
 
-/// Why a tunnel did not start.
+/// Why a tunnel did not start, or did not go on.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The name is taken.
@@ -34,6 +34,14 @@ pub enum StartError {
         /// The device.
         name: String,
         /// The kernel's reason.
+        source: io::Error,
+    },
+    /// Somebody has removed it.
+    #[error("the device '{name}' is gone: {source}; somebody has removed it, and this tunnel ends")]
+    DeviceGone {
+        /// The device.
+        name: String,
+        /// The kernel's word for it.
         source: io::Error,
     },
     /// The listener could not be set up.

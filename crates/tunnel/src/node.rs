@@ -1,9 +1,7 @@
 //! A node with a tunnel: its device, its connections to the peers, and the life of the process.
 
-use std::cell::{Cell, RefCell};
-use std::collections::BTreeMap;
+use std::cell::Cell;
 use std::io::{self, Write as _};
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -33,10 +31,12 @@ mod race;
 mod seldom;
 mod serve;
 mod slot;
+mod strangers;
 mod traffic;
 
 use seldom::Seldom;
 use slot::{PeerState, Slot};
+use strangers::Strangers;
 
 /// How long a node has to prove who it is and to greet.
 const GREETING: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ struct Node {
     config: Config,
     tun: Tun,
     peers: Vec<PeerState>,
-    unproven: RefCell<BTreeMap<IpAddr, usize>>,
+    strangers: Strangers,
     /// Packets to addresses that no peer has; from addresses that the peer may not use.
     unroutable: Cell<u64>,
     foreign: Cell<u64>,
@@ -54,20 +54,23 @@ struct Node {
     unreadable: Cell<u64>,
     /// Packets that the device did not take, or only cut into segments.
     device_refused: Cell<u64>,
-    /// Lines of the log about connections that were refused or not accepted.
+    /// Lines of the log about connections that were refused or not accepted, and packets that could not be read.
     refusals: Seldom,
     unaccepted: Seldom,
+    unread: Seldom,
 }
 
-/// Runs the tunnel that `config` describes until a signal ends it. The device and its routes end with it.
+/// Runs the tunnel that `config` describes until a signal ends it, or somebody removes its device. The device and its routes end with it.
 ///
 /// Once the device is there and the listener listens, it gives up the capabilities that it does not need any more.
 ///
 /// Writes `device NAME`, `listening tunnel ADDRESS` if it listens, and `ready` to standard output.
 ///
 /// # Errors
-/// If it cannot start.
+/// If it cannot start, or its device is gone.
 pub fn run(config: Config) -> Result<(), StartError> {
+    // If the limit stays what it was, there are fewer places for strangers.
+    let _ = socket::raise_open_files();
     // Kept for as long as the process lives, for the connections to come.
     let _held = bring_control(&config)?;
     socket::check(&config.tcp).map_err(StartError::Tcp)?;
@@ -77,7 +80,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
     let asked = answer::listen(&config.device.name);
     keep_only(needed(&config)).map_err(StartError::Privileges)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    LocalSet::new().block_on(&runtime, async {
+    let ended = LocalSet::new().block_on(&runtime, async {
         let node = Rc::new(Node::new(config, tun)?);
         let mut announced = format!("device {}\n", node.config.device.name);
         if let Some(listener) = listener {
@@ -93,7 +96,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
                 spawn_local(Rc::clone(&node).keep_dialling(peer, number));
             }
         }
-        spawn_local(Rc::clone(&node).read_device());
+        let reading = spawn_local(Rc::clone(&node).read_device());
         match asked.and_then(UnixListener::from_std) {
             Ok(listener) => drop(spawn_local(Rc::clone(&node).answer_all(listener))),
             Err(error) => tracing::warn!("`ekiden tunnel status` will find nothing: {error}"),
@@ -104,13 +107,21 @@ pub fn run(config: Config) -> Result<(), StartError> {
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
         announced.push_str("ready\n");
         announce(announced);
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+        let ended = tokio::select! {
+            _ = terminate.recv() => Ok(()),
+            _ = interrupt.recv() => Ok(()),
+            read = reading => Err(match read {
+                Ok(source) => StartError::DeviceGone { name: node.config.device.name.clone(), source },
+                // A fault of this program, which has been told. Without its device it would be there for nothing.
+                Err(error) => io::Error::other(error).into(),
+            }),
+        };
         node.say_totals();
-        Ok(())
-    })
+        ended
+    });
+    // A name that is being looked up may take long, and nobody waits for it any more.
+    runtime.shutdown_background();
+    ended
 }
 
 /// Brings the congestion control that the configuration names into the kernel, if it is one of ekiden's own.
@@ -151,10 +162,23 @@ impl Node {
         let slot = || Slot::new(Outgoing::new(&config.queue, config.device.mtu, salt));
         let state = |peer: &Peer| PeerState { slots: (0..peer.classes.connections()).map(|_| slot()).collect() };
         let peers = config.peers.values().map(state).collect();
-        let (unproven, unroutable, foreign, unreadable, device_refused) = Default::default();
-        let (refusals, unaccepted) = Default::default();
+        let (unroutable, foreign, unreadable, device_refused) = Default::default();
+        let (refusals, unaccepted, unread) = Default::default();
+        let strangers = Strangers::new(socket::open_files()?);
         let tun = Tun::new(device)?;
-        Ok(Self { config, tun, peers, unproven, unroutable, foreign, unreadable, device_refused, refusals, unaccepted })
+        Ok(Self {
+            config,
+            tun,
+            peers,
+            strangers,
+            unroutable,
+            foreign,
+            unreadable,
+            device_refused,
+            refusals,
+            unaccepted,
+            unread,
+        })
     }
 
     fn hello(&self, connection: u8) -> Hello {

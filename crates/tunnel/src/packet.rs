@@ -86,7 +86,8 @@ impl Header {
     /// protocols without ports go by addresses and protocol.
     pub fn flow(&self, packet: &[u8]) -> u64 {
         let ports = match (self.protocol, self.transport) {
-            (TCP | UDP, Some(at)) => packet.get(at..at + 4),
+            // The later parts do not have them, and all should go the same way.
+            (TCP | UDP, Some(at)) if !self.is_part => packet.get(at..at + 4),
             _ => None,
         };
         let mut hasher = DefaultHasher::new();
@@ -103,9 +104,11 @@ pub fn clamp_mss(packet: &mut [u8], header: &Header, mtu: u16, is_partial: bool)
     let most = mtu.saturating_sub(headers).max(LEAST_MSS);
     let Some(tcp) = packet.get_mut(at..).filter(|tcp| tcp.len() >= 20) else { return };
     let is_syn = tcp[13] & 0b10 != 0;
-    let end = (usize::from(tcp[12] >> 4) * 4).min(tcp.len());
+    let end = usize::from(tcp[12] >> 4) * 4;
+    // A header that says more than there is cannot be mended, and its receiver drops it.
+    let is_whole = end <= tcp.len();
     let mut option = 20;
-    while is_syn && option < end {
+    while is_syn && is_whole && option < end {
         let length = match tcp[option] {
             0 => return,
             1 => 1,
@@ -228,6 +231,27 @@ mod tests {
         assert_eq!(flow(&packet(1, 2)), flow(&packet(1, 2)));
         assert_ne!(flow(&packet(1, 2)), flow(&packet(1, 3)));
         assert_ne!(flow(&packet(1, 2)), flow(&packet(2, 1)));
+        // Parts of a packet go together, whether they have the ports or not.
+        let (mut first, mut last) = (packet(1, 2), packet(1, 2));
+        first[6] = 0x20;
+        last[7] = 1;
+        assert_eq!(flow(&first), flow(&last));
+    }
+
+    #[test]
+    fn a_syn_whose_header_is_longer_than_its_packet_stays_as_it_is() {
+        for length in 20..30 {
+            // The option is the last thing that is there.
+            let mut packet = syn(false, &[]);
+            packet.extend(vec![1; length - 20]);
+            packet.extend([2, 4, 0xff, 0xff]);
+            let total = packet.len() as u16;
+            packet[2..4].copy_from_slice(&total.to_be_bytes());
+            packet[32] = 15 << 4;
+            let before = packet.clone();
+            clamp(&mut packet, 1400);
+            assert_eq!(packet, before);
+        }
     }
 
     proptest! {

@@ -20,4 +20,10 @@ code=0
 (cd city && ip netns exec city setpriv --bounding-set -net_admin --inh-caps -net_admin "$EKIDEN" tunnel -c city.toml 2> ../said.log) || code=$?
 [ $code = 4 ] && grep -q "CAP_NET_ADMIN" said.log || fail "$code: $(cat said.log)"
 ip -n city link show ekiden0 2> /dev/null && fail "a device is left"
+# A device that somebody removes: the tunnel is over, and says so.
+start city
+ip -n city link del ekiden0
+await 5 grep -q "the device 'ekiden0' is gone" city.log
+code=0; wait $pid_city || code=$?
+[ $code = 4 ] || fail "$code"
 exit 0

@@ -68,6 +68,7 @@ fn what_cannot_be_is_refused_with_its_line_and_a_reason() {
         ("\"fd77::/64\"", "\"10.77.0.2\"", 8, "10.77.0.2/32 overlaps 10.77.0.2/32, which peer 'island' has"),
         ("allowed =", "connections = 0\nallowed =", 8, "connections = 0 is out of range: 1 to 64"),
         ("allowed =", "address = \"10.77.0.2:7100\"\nallowed =", 8, "would go through the tunnel itself"),
+        ("allowed =", "address = \"[::ffff:10.77.0.2]:7100\"\nallowed =", 8, "would go through the tunnel itself"),
         ("allowed =", "address = \"10.77.0.3\"\nallowed =", 8, "is not host:port"),
         ("allowed =", "adress = \"10.77.0.3\"\nallowed =", 8, "unknown field `adress`"),
         (

@@ -1,7 +1,7 @@
 //! Taking connections: finding out which peer it is that has connected.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -17,11 +17,6 @@ use super::{GREETING, Node, late};
 use crate::carry::{CarryError, receive_hello, send_hello};
 use crate::frame::{FrameError, Hello};
 
-/// Connections that have not proven yet who they are: in all, and from one address.
-/// A peer may connect with all of its connections at once.
-const UNPROVEN: usize = 512;
-const UNPROVEN_FROM_ONE: usize = 64;
-
 /// How a node that connects is authenticated.
 pub type Accepts = Security<IndexMap<String, Fingerprint>>;
 
@@ -31,10 +26,7 @@ impl Node {
         loop {
             match listener.accept().await {
                 Ok((socket, from)) => {
-                    let from = canonical(from);
-                    if self.may_prove(from.ip()) {
-                        spawn_local(Rc::clone(&self).admit(socket, from, Rc::clone(&security)));
-                    }
+                    spawn_local(Rc::clone(&self).admit(socket, canonical(from), Rc::clone(&security)));
                 }
                 Err(error) => {
                     if let Some(left_out) = self.unaccepted.tell() {
@@ -46,35 +38,15 @@ impl Node {
         }
     }
 
-    /// Whether there is a place for one more connection that has proven nothing. It then has it.
-    fn may_prove(&self, from: IpAddr) -> bool {
-        let mut unproven = self.unproven.borrow_mut();
-        let all: usize = unproven.values().sum();
-        let here = unproven.entry(from).or_default();
-        let may = all < UNPROVEN && *here < UNPROVEN_FROM_ONE;
-        if may {
-            *here += 1;
-        } else if *here == 0 {
-            unproven.remove(&from);
-        }
-        may
-    }
-
-    fn has_proven(&self, from: IpAddr) {
-        let mut unproven = self.unproven.borrow_mut();
-        if let Some(here) = unproven.get_mut(&from) {
-            *here -= 1;
-            if *here == 0 {
-                unproven.remove(&from);
-            }
-        }
-    }
-
     /// Finds out who has connected, and carries packets if it is a peer.
     async fn admit(self: Rc<Self>, socket: TcpStream, from: SocketAddr, security: Rc<Accepts>) {
-        let greeted = timeout(GREETING, self.greet(socket, &security)).await;
-        self.has_proven(from.ip());
-        match greeted.map_err(|_| late()).and_then(|greeted| greeted) {
+        let place = self.strangers.enter(from.ip());
+        let greeted = tokio::select! {
+            greeted = timeout(GREETING, self.greet(socket, &security)) => greeted.map_err(|_| late()).and_then(|greeted| greeted),
+            () = place.taken() => Err(io::Error::other("too many others have not proven a key yet").into()),
+        };
+        drop(place);
+        match greeted {
             Ok((peer, theirs, connection)) => self.serve(peer, theirs, connection, false).await,
             Err(error) => {
                 if let Some(left_out) = self.refusals.tell() {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use ekiden_net::socket;
 use ekiden_transport::{Connection, dial};
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::{GREETING, Node, http_proxy, late};
@@ -16,6 +17,8 @@ use crate::frame::Hello;
 
 /// How long a connection attempt may take.
 const CONNECTING: Duration = Duration::from_secs(10);
+/// After so long without an answer a host's next address is tried as well.
+const NEXT_ADDRESS: Duration = Duration::from_secs(1);
 /// The pause before a peer is dialled again, the first and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(15)];
 
@@ -89,22 +92,37 @@ impl Node {
         through.await.map_err(named)
     }
 
-    /// Connects to the first of a host's addresses that answers.
+    /// Connects to that of a host's addresses which answers first. Each is tried when the one before has failed, or not answered
+    /// for a while (RFC 8305, section 5).
     async fn connect(&self, host: &str, port: u16) -> io::Result<TcpStream> {
         let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
-        for address in lookup_host((host, port)).await? {
-            if self.config.allowed.peer(address.ip()).is_some() {
-                let message = format!("{host} is {}, which is reached through the tunnel itself", address.ip());
-                last = io::Error::other(message);
-                continue;
+        let mut addresses = lookup_host((host, port)).await?.collect::<Vec<_>>().into_iter();
+        let mut attempts = JoinSet::new();
+        loop {
+            match addresses.next() {
+                Some(address) if self.config.allowed.peer(address.ip().to_canonical()).is_some() => {
+                    let message = format!("{host} is {}, which is reached through the tunnel itself", address.ip());
+                    last = io::Error::other(message);
+                    continue;
+                }
+                Some(address) => {
+                    let socket = socket::outgoing(address, &self.config.tcp).map_err(io::Error::other)?;
+                    let attempt = async move {
+                        let connected = TcpSocket::from_std_stream(socket.into()).connect(address).await;
+                        connected.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
+                    };
+                    attempts.spawn_local(attempt);
+                }
+                None if attempts.is_empty() => return Err(last),
+                None => {}
             }
-            let socket = socket::outgoing(address, &self.config.tcp).map_err(io::Error::other)?;
-            match TcpSocket::from_std_stream(socket.into()).connect(address).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) => last = io::Error::new(error.kind(), format!("{address}: {error}")),
+            match timeout(NEXT_ADDRESS, attempts.join_next()).await {
+                Ok(Some(Ok(Ok(stream)))) => return Ok(stream),
+                Ok(Some(Ok(Err(error)))) => last = error,
+                Ok(Some(Err(error))) => last = io::Error::other(error),
+                Ok(None) | Err(_) => {}
             }
         }
-        Err(last)
     }
 }
 

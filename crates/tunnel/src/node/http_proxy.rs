@@ -66,35 +66,37 @@ fn request(proxy: &HttpProxy, host: &str, port: u16) -> Vec<u8> {
 }
 
 /// Whether the way is open, from what the proxy has said so far.
-fn check(answer: &[u8]) -> Result<bool, ProxyError> {
+fn check(mut answer: &[u8]) -> Result<bool, ProxyError> {
     const VERSION: &[u8] = b"HTTP/1.";
-    let known = answer.len().min(VERSION.len());
-    if answer.get(..known) != VERSION.get(..known) {
-        return Err(ProxyError::NotHttp);
-    }
-    let mut fields = [httparse::EMPTY_HEADER; FIELDS_MOST];
-    let mut parsed = httparse::Response::new(&mut fields);
-    let length = match parsed.parse(answer) {
-        Ok(httparse::Status::Complete(length)) => length,
-        Ok(httparse::Status::Partial) if answer.len() < ANSWER_MOST => return Ok(false),
-        Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => return Err(ProxyError::TooLong),
-        Err(_) => return Err(ProxyError::NotHttp),
-    };
-    let code = parsed.code.unwrap_or_default();
-    let rest = answer.get(length..).unwrap_or_default();
-    let reason: String = parsed.reason.unwrap_or_default().chars().take(WORDS_MOST).collect();
-    let said = format!("{code} {reason}").trim_end().to_owned();
-    match code {
-        // What the proxy says meanwhile; the answer follows.
-        100..=199 if answer.len() < ANSWER_MOST && rest.is_empty() => Ok(false),
-        100..=199 if answer.len() < ANSWER_MOST => check(rest),
-        100..=199 => Err(ProxyError::TooLong),
-        200..=299 if rest.is_empty() => Ok(true),
-        200..=299 => Err(ProxyError::More),
-        407 => Err(ProxyError::Login(said)),
-        401 | 403 | 405 => Err(ProxyError::Forbidden(said)),
-        502..=504 => Err(ProxyError::Gateway(said)),
-        _ => Err(ProxyError::Other(said)),
+    let is_long = answer.len() >= ANSWER_MOST;
+    loop {
+        let known = answer.len().min(VERSION.len());
+        if answer.get(..known) != VERSION.get(..known) {
+            return Err(ProxyError::NotHttp);
+        }
+        let mut fields = [httparse::EMPTY_HEADER; FIELDS_MOST];
+        let mut parsed = httparse::Response::new(&mut fields);
+        let length = match parsed.parse(answer) {
+            Ok(httparse::Status::Complete(length)) => length,
+            Ok(httparse::Status::Partial) if !is_long => return Ok(false),
+            Ok(httparse::Status::Partial) | Err(httparse::Error::TooManyHeaders) => return Err(ProxyError::TooLong),
+            Err(_) => return Err(ProxyError::NotHttp),
+        };
+        let code = parsed.code.unwrap_or_default();
+        let rest = answer.get(length..).unwrap_or_default();
+        let reason: String = parsed.reason.unwrap_or_default().chars().take(WORDS_MOST).collect();
+        let said = format!("{code} {reason}").trim_end().to_owned();
+        match code {
+            // What the proxy says meanwhile; the answer follows.
+            100..=199 if is_long => return Err(ProxyError::TooLong),
+            100..=199 => answer = rest,
+            200..=299 if rest.is_empty() => return Ok(true),
+            200..=299 => return Err(ProxyError::More),
+            407 => return Err(ProxyError::Login(said)),
+            401 | 403 | 405 => return Err(ProxyError::Forbidden(said)),
+            502..=504 => return Err(ProxyError::Gateway(said)),
+            _ => return Err(ProxyError::Other(said)),
+        }
     }
 }
 
@@ -144,6 +146,17 @@ mod tests {
             let said = check(answer).unwrap_err().to_string();
             assert!(said.starts_with(error), "{said}");
         }
+    }
+
+    #[test]
+    fn a_proxy_that_says_to_wait_again_and_again_is_given_up() {
+        let once = b"HTTP/1.1 100\r\n\r\n";
+        let waiting = once.repeat(ANSWER_MOST / once.len() - 1);
+        // On little of the stack, however often it says so.
+        let judged = std::thread::Builder::new().stack_size(256 << 10).spawn(move || {
+            (check(&waiting), check(&[&waiting[..], once, once].concat()))
+        });
+        assert_eq!(judged.unwrap().join().unwrap(), (Ok(false), Err(ProxyError::TooLong)));
     }
 
     proptest! {

@@ -43,10 +43,12 @@ impl Node {
         };
         let limits = Limits { pull: self.config.queue.pull, rate: self.config.pacing };
         let why = tokio::select! {
+            // First, so that nothing comes from the old connection once the new one carries packets.
+            biased;
+            () = current.stop.notified() => None,
             ended = send(&connection, &slot.queue, limits, keepalive) => ended.err(),
             ended = receive(&connection, self.config.device.mtu, keepalive, take) => ended.err(),
             () = self.watch(peer, number, &connection, &current) => None,
-            () = current.stop.notified() => None,
         };
         slot.look(&connection, &current);
         slot.keep(&current);

@@ -4,6 +4,7 @@ use std::io;
 use std::rc::Rc;
 use std::time::Duration;
 
+use ekiden_net::device::is_gone;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
@@ -20,10 +21,12 @@ use crate::vnet::{VNET_BYTES, VnetHeader};
 
 /// Bytes that are read from the device before others have their turn.
 const TURN: usize = 256 << 10;
+/// The pause after a packet that could not be read: shorter than the device's own queue takes to fill.
+const UNREAD: Duration = Duration::from_millis(10);
 
 impl Node {
-    /// Takes the host's packets out of the device.
-    pub(super) async fn read_device(self: Rc<Self>) {
+    /// Takes the host's packets out of the device. Returns why when the device is gone.
+    pub(super) async fn read_device(self: Rc<Self>) -> io::Error {
         let pool = Rc::new(Pool::default());
         let (mut room, mut taken) = (pool.take(), 0);
         loop {
@@ -32,10 +35,13 @@ impl Node {
                     self.enter(vnet, &mut room, end, &pool);
                     taken += end;
                 }
+                Err(error) if is_gone(&error) => return error,
+                // A packet that the kernel does not give, such as one of a kind that the device does not know.
                 Err(error) => {
-                    // The device is down, perhaps for good: it is asked again.
-                    tracing::warn!("cannot read the device: {error}");
-                    sleep(Duration::from_secs(1)).await;
+                    if let Some(left_out) = self.unread.tell() {
+                        tracing::warn!("cannot read the device: {error}{left_out}");
+                    }
+                    sleep(UNREAD).await;
                 }
             }
             if taken >= TURN {

@@ -146,7 +146,7 @@ impl Source<'_> {
                 None => (&raw.get_ref().address, peer.address.as_ref()),
             };
             let Some((host, _)) = address else { continue };
-            let through = host.parse().ok().and_then(|address| allowed.peer(address));
+            let through = host.parse().ok().and_then(|address: IpAddr| allowed.peer(address.to_canonical()));
             if through.is_some() {
                 let span = text.as_ref().map(Spanned::span);
                 let reason = format!(

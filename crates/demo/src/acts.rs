@@ -4,6 +4,7 @@ mod goal;
 mod legs;
 pub mod osaka;
 mod position;
+mod tunnel;
 
 use ekiden_report::Page;
 
@@ -21,6 +22,7 @@ pub fn cases(has_own_controls: bool) -> Vec<Case> {
     cases.extend(position::cases());
     cases.extend(osaka::cases(has_own_controls));
     cases.extend(goal::cases());
+    cases.extend(tunnel::cases());
     cases
 }
 
@@ -38,6 +40,7 @@ pub fn page(outcomes: &[Outcome], without: Option<&str>) -> Page {
             position::section(outcomes),
             osaka::section(outcomes, without),
             goal::section(outcomes),
+            tunnel::section(outcomes),
         ],
         conclusion: goal::conclusion(outcomes).into_iter().chain(disturbed(outcomes)).collect(),
     }
@@ -51,7 +54,7 @@ mod tests {
     #[test]
     fn every_case_is_valid_and_has_the_papers_round_trip_time() {
         let all = cases(true);
-        assert_eq!(all.len(), 7 + 6 + 6 + 11);
+        assert_eq!(all.len(), 7 + 6 + 6 + 11 + 3);
         for case in all {
             let rtt = case.scenario.base_rtt("client", "server").unwrap();
             match case.act {

@@ -25,6 +25,8 @@ pub enum Act {
     Osaka,
     /// What S3 set out to reach.
     Goal,
+    /// A ping beside a download, through a tunnel.
+    Tunnel,
 }
 
 impl Act {
@@ -58,7 +60,7 @@ pub struct Case {
     pub watch: Option<&'static str>,
 }
 
-/// What a [`Case::way`] without relays is called.
+/// What a [`Case::way`] without relays and tunnels is called.
 pub const DIRECT: &str = "direct";
 
 impl Case {
@@ -70,9 +72,9 @@ impl Case {
         }
     }
 
-    /// Whether no relay takes part.
+    /// Whether neither a relay nor a tunnel takes part.
     pub fn is_direct(&self) -> bool {
-        self.listener.is_none()
+        self.listener.is_none() && self.scenario.tunnels.is_empty()
     }
 }
 

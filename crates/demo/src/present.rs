@@ -125,6 +125,7 @@ mod tests {
             drops: 0,
             disturbed: None,
             samples: Vec::new(),
+            pings: Vec::new(),
         };
         cases.iter().map(transfer).collect()
     }

@@ -1,5 +1,6 @@
 //! What the demo and the processes that carry out its transfers say to each other: one JSON document a line.
 
+use ekiden_lab::Pinged;
 use ekiden_record::Disturbance;
 use ekiden_units::Bytes;
 use serde::{Deserialize, Serialize};
@@ -56,6 +57,8 @@ pub struct Transfer {
     pub disturbed: Option<Disturbance>,
     /// Of the watched node, every 100 ms: seconds, congestion window in segments, smoothed RTT in milliseconds.
     pub samples: Vec<[f64; 3]>,
+    /// The scenario's pings, meanwhile.
+    pub pings: Vec<Pinged>,
 }
 
 impl Transfer {

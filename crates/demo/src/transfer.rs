@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use ekiden_lab::{Interrupt, Lab};
+use ekiden_lab::{Interrupt, Lab, Pings};
 use ekiden_record::Disturbance;
 use ekiden_scenario::Scenario;
 use ekiden_units::Bytes;
@@ -39,6 +39,7 @@ pub fn run() -> anyhow::Result<()> {
     lab.reset_counters();
     let stop = AtomicBool::new(false);
     let started = Instant::now();
+    let pings = Pings::start(&lab)?;
     let (fetched, samples) = std::thread::scope(|scope| {
         let watcher = order.watch.as_deref().map(|node| scope.spawn(|| watch(&lab, node, started, &stop)));
         let fetched = fetch(&lab, &order);
@@ -47,6 +48,7 @@ pub fn run() -> anyhow::Result<()> {
         (fetched, samples)
     });
     let (timing, bytes, sha256) = fetched?;
+    let pings = pings.finish()?;
     let links = lab.link_counters();
     say(&Message::Done(Transfer {
         bytes,
@@ -57,6 +59,7 @@ pub fn run() -> anyhow::Result<()> {
         drops: links.iter().map(|direction| direction.queue_drops).sum(),
         disturbed: Disturbance::of(&links),
         samples,
+        pings,
     }))
 }
 

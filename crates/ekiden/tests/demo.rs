@@ -96,10 +96,45 @@ fn demo() -> Result<(), Failed> {
     // 64 KiB over 25 ms are 21 Mbit/s.
     let narrow = at("both 64 KiB", both);
     holds(!is_goal_calm || narrow < 25.0, "nor where the server holds 64 KiB", narrow)?;
-    for file in
-        ["index.html", "demo.json", "figure-1.svg", "scenarios/s3-4-legs.toml", "scenarios/s3-goal-user-64KiB.toml"]
-    {
+    tunnels(&of("tunnel"), is_calm(&of("tunnel")))?;
+    for file in [
+        "index.html",
+        "demo.json",
+        "figure-1.svg",
+        "scenarios/s3-4-legs.toml",
+        "scenarios/tunnel-drop-tail.toml",
+        "scenarios/s3-goal-user-64KiB.toml",
+    ] {
         holds(folder.path().join(file).is_file(), "the demo writes this file", file)?;
+    }
+    Ok(())
+}
+
+/// A ping beside a download: what waits in front of a tunnel is felt with drop tail, and hardly with the default queue.
+fn tunnels(outcomes: &[&Value], are_calm: bool) -> Result<(), Failed> {
+    holds(outcomes.len() == 3, "three transfers with a ping beside them", outcomes.len())?;
+    let ping = |way: &str, figure: &str| {
+        let outcome = outcomes.iter().find(|outcome| outcome["way"] == way);
+        outcome.and_then(|outcome| outcome["transfer"]["pings"][0][figure].as_f64()).unwrap_or(f64::NAN) / 1e3
+    };
+    let ways = ["direct", "tunnel, drop tail", "tunnel, FQ-CoDel"];
+    let [direct, drop_tail, fq_codel] = ways.map(|way| ping(way, "p50_us"));
+    // 100, 460 and 80 ms where nothing else runs.
+    holds(direct > 49.0, "the line's round trip is 50 ms", direct)?;
+    holds(drop_tail > 2.0 * fq_codel.max(direct), "with drop tail pings wait", [direct, drop_tail, fq_codel])?;
+    // 1.6 and 0.2 s.
+    let [drop_tail, fq_codel] = [ways[1], ways[2]].map(|way| ping(way, "p99_us"));
+    holds(!are_calm || drop_tail > 2.0 * fq_codel, "the slowest pings too", [drop_tail, fq_codel])?;
+    for outcome in outcomes {
+        let gain = outcome["gain"].as_f64().unwrap_or_default();
+        // 0.95 and 0.95.
+        holds(
+            !are_calm || gain > 0.7,
+            "a tunnel carries about as much as there is",
+            [&outcome["way"], &outcome["gain"]],
+        )?;
+        let times = outcome["transfer"]["pings"][0]["times"].as_array().map_or(0, Vec::len);
+        holds(times > 50, "the times of the pings are in the document", times)?;
     }
     Ok(())
 }

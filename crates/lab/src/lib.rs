@@ -38,6 +38,7 @@ pub use check::{Check, all_passed, check};
 pub use congestion::register as register_congestion;
 pub use error::{Error, ErrorKind};
 pub use flow::Progress;
+pub use pings::{Pinged, Pings};
 pub use proxies::{HTTP_PORT, LEG_PORT, SOCKS_PORT};
 pub use run::{Origin, verdict};
 pub use sandbox::{Interrupt, clean, isolate, run_directory};

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use ekiden_net::clock::realtime_ns;
 use ekiden_net::ping::Pinger;
 use ekiden_record::Ping as Reported;
+use serde::{Deserialize, Serialize};
 
 use crate::error::building;
 use crate::{Error, Lab};
@@ -17,14 +18,28 @@ use crate::{Error, Lab};
 /// How long a thread waits for an answer at a time. Answers are stamped by the kernel, so this costs no accuracy.
 const WAIT: Duration = Duration::from_millis(1);
 
+/// What a ping has measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pinged {
+    /// The figures of a record.
+    #[serde(flatten)]
+    pub report: Reported,
+    /// Of each answered packet, in the order of the answers: when it was sent, in seconds since the pings were started, and its
+    /// round-trip time in milliseconds.
+    pub times: Vec<[f64; 2]>,
+}
+
 /// Threads that ping until they are told to stop.
-pub(crate) struct Pings {
+pub struct Pings {
     stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<io::Result<Reported>>>,
+    threads: Vec<JoinHandle<io::Result<Pinged>>>,
 }
 
 impl Pings {
     /// Starts all pings of the lab's scenario.
+    ///
+    /// # Errors
+    /// [`Error::Build`] if the kernel refuses a socket.
     pub fn start(lab: &Lab) -> Result<Self, Error> {
         let stop = Arc::new(AtomicBool::new(false));
         let mut all = Self { stop, threads: Vec::new() };
@@ -41,7 +56,10 @@ impl Pings {
     }
 
     /// Stops them. Returns what they have measured, in the order of the scenario.
-    pub fn finish(mut self) -> Result<Vec<Reported>, Error> {
+    ///
+    /// # Errors
+    /// [`Error::Build`] if one could not send.
+    pub fn finish(mut self) -> Result<Vec<Pinged>, Error> {
         self.stop.store(true, Ordering::Relaxed);
         let threads = std::mem::take(&mut self.threads).into_iter();
         let ended = threads.map(|thread| thread.join().unwrap_or_else(|_| Err(io::Error::other("the thread failed"))));
@@ -55,8 +73,9 @@ impl Drop for Pings {
     }
 }
 
-fn run(name: &str, mut pinger: Pinger, start: Duration, interval: Duration, stop: &AtomicBool) -> io::Result<Reported> {
-    let (mut next, mut lost, mut times_us) = (Instant::now() + start, 0, Vec::new());
+fn run(name: &str, mut pinger: Pinger, start: Duration, interval: Duration, stop: &AtomicBool) -> io::Result<Pinged> {
+    let (mut next, mut lost, mut times) = (Instant::now() + start, 0, Vec::new());
+    let begin_ns = realtime_ns();
     // When those were sent that have no answer yet.
     let mut under_way: BTreeMap<u16, u64> = BTreeMap::new();
     while !stop.load(Ordering::Relaxed) {
@@ -73,12 +92,14 @@ fn run(name: &str, mut pinger: Pinger, start: Duration, interval: Duration, stop
         if let Some((number, arrival_ns)) = pinger.receive()?
             && let Some(sent_ns) = under_way.remove(&number)
         {
-            times_us.push(arrival_ns.saturating_sub(sent_ns) as f64 / 1e3);
+            let (at_ns, took_ns) = (sent_ns.saturating_sub(begin_ns), arrival_ns.saturating_sub(sent_ns));
+            times.push([at_ns as f64 / 1e9, took_ns as f64 / 1e6]);
         }
         let before = under_way.len();
         let now_ns = realtime_ns();
         under_way.retain(|_, sent_ns| now_ns.saturating_sub(*sent_ns) < Reported::LATE_US * 1_000);
         lost += (before - under_way.len()) as u64;
     }
-    Ok(Reported::new(name, times_us, lost))
+    let times_us = times.iter().map(|[_, ms]| ms * 1e3).collect();
+    Ok(Pinged { report: Reported::new(name, times_us, lost), times })
 }

@@ -50,7 +50,7 @@ impl Lab {
         let before = Times::now();
         let outcomes = flow::run_all(self, series, progress)?;
         let times = Times::now().zip(before).map(|(now, before)| now.since(&before));
-        let pings = pings.finish()?;
+        let pings = pings.finish()?.into_iter().map(|pinged| pinged.report).collect();
         drop(background);
         let congestion = tracer.map(|tracer| tracer.finish(origin_us));
         Ok(Record {

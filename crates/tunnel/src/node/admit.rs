@@ -75,7 +75,12 @@ impl Node {
         let greeted = timeout(GREETING, self.greet(socket, &security)).await;
         self.has_proven(from.ip());
         match greeted.map_err(|_| late()).and_then(|greeted| greeted) {
+            Ok((_, theirs, connection)) if theirs.is_question() => {
+                tracing::debug!("a question from {from} was answered");
+                connection.end_cleanly();
+            }
             Ok((peer, theirs, connection)) => self.serve(peer, theirs, connection, false).await,
+            Err(CarryError::Closed) => tracing::debug!("a connection from {from} said nothing"),
             Err(error) => {
                 if let Some(left_out) = self.refusals.tell() {
                     tracing::warn!("a connection from {from} was refused: {error}{left_out}");
@@ -85,6 +90,10 @@ impl Node {
     }
 
     async fn greet(&self, socket: TcpStream, security: &Accepts) -> Result<(usize, Hello, Connection), CarryError> {
+        // Whoever only looks whether something listens here says nothing.
+        if socket.peek(&mut [0]).await? == 0 {
+            return Err(CarryError::Closed);
+        }
         let (name, connection) = match accept(socket, security, &self.config.name).await? {
             Admission::Admitted { name, connection, .. } => (name, connection),
             Admission::Refused(refused) => {

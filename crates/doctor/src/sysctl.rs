@@ -57,7 +57,7 @@ const SETTINGS: &[Setting] = &[
     Setting {
         key: "net.ipv4.tcp_slow_start_after_idle",
         wanted: Wanted::OneOf(&["0"]),
-        costs: "a warm leg begins with the initial window again after each pause (RFC 5681, section 4.1)",
+        costs: "a warm leg, or a tunnel, begins with the initial window again after each pause (RFC 5681, section 4.1)",
     },
     Setting {
         key: "net.ipv4.tcp_no_ssthresh_metrics_save",

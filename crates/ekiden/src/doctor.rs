@@ -1,5 +1,7 @@
 //! `ekiden doctor`: what on this host, and on the path to another, costs throughput.
 
+mod tunnel;
+
 use std::path::{Path, PathBuf};
 
 use ekiden_doctor::{Aim, Finding, FixError, Fixed, Remedy, SYSCTLS, Verdict, fix, machine, path, sysctls};
@@ -18,20 +20,21 @@ const RTT: Time = Time::ms(200);
 /// Looks at the kernel's settings, the largest buffers, congestion controls, capabilities, the limit of open files, the
 /// clock and the MTU of each device; with --to or --config also at what a few empty connections to another host show:
 /// round-trip time, segment size, and which of TCP's options both ends and all that is between them agree on. With each peer
-/// of --config it shakes hands, as the node does, and says whether both take the other's key.
+/// of --config it shakes hands, as the node does, and says whether both take the other's key. The file may be a proxy's or a
+/// tunnel's; of a tunnel it also looks at the device and the MTU at both ends, and no tunnel that runs is disturbed.
 ///
 /// Buffers are judged by what one connection of --rate needs at the longest round trip that is measured, or --rtt. Nothing is
 /// changed without --fix, which prints how to undo it, and how to keep it beyond the next boot. Settings are those of the
 /// network namespace in which it runs.
 ///
-/// What could be found is printed whatever fails. Exit code 5 if a path or a peer failed, 4 if something could not be set, 1 if
+/// What could be found is printed whatever fails. Exit code 5 if a path or a peer failed, 4 if something could not be set or a tunnel's device cannot be made, 1 if
 /// something is left that costs throughput, 0 otherwise.
 #[derive(clap::Args)]
 pub struct Args {
     /// Look at the path to this, too: a node's leg listener, or anything that listens. Can be given several times.
     #[arg(long, value_name = "HOST:PORT")]
     to: Vec<String>,
-    /// Look at the paths to the peers of this node's configuration.
+    /// Look at the paths to the peers of this configuration of a proxy or a tunnel.
     #[arg(short, long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// What one connection should carry.
@@ -66,10 +69,10 @@ pub struct PathFailed {
     others: usize,
 }
 
-/// Some settings that `--fix` could not set.
+/// Some settings that `--fix` could not set, or what a tunnel's device lacks.
 #[derive(Debug, thiserror::Error)]
 #[error("{first}{}", more(*others))]
-pub struct NotSet {
+pub struct HostFailed {
     first: String,
     others: usize,
 }
@@ -87,6 +90,8 @@ struct Paths {
 struct Failed {
     subject: String,
     reason: String,
+    /// It lies at this host, and not on the way.
+    is_of_host: bool,
 }
 
 /// Does what the command line says.
@@ -103,11 +108,14 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         true => out::line(serde_json::to_string_pretty(&json(&aim, &findings, &paths.failed, &fixed))?)?,
         false => out::text(text(&aim, assumed, &findings, &paths.failed, &fixed))?,
     }
-    if let [first, others @ ..] = &paths.failed[..] {
+    let (of_host, of_way): (Vec<_>, Vec<_>) = paths.failed.iter().partition(|failed| failed.is_of_host);
+    if let [first, others @ ..] = &of_way[..] {
         return Err(PathFailed { first: first.reason.clone(), others: others.len() }.into());
     }
-    if let [first, others @ ..] = &fixed.failed[..] {
-        return Err(NotSet { first: first.to_string(), others: others.len() }.into());
+    let of_host = of_host.iter().map(|failed| failed.reason.clone());
+    let of_host: Vec<_> = of_host.chain(fixed.failed.iter().map(ToString::to_string)).collect();
+    if let [first, others @ ..] = &of_host[..] {
+        return Err(HostFailed { first: first.clone(), others: others.len() }.into());
     }
     let left = findings.iter().filter(|finding| finding.costs() && !is_in(&fixed.changed, finding));
     let settable = left.clone().filter(|finding| finding.fixed_value().is_some()).count();
@@ -122,20 +130,30 @@ type Changed<'a> = (&'a Finding, String);
 
 /// Looks at every path, also behind one that fails.
 fn paths(args: &Args) -> anyhow::Result<Paths> {
-    let config = args.config.as_deref().map(Config::load).transpose()?;
     let mut paths = Paths::default();
     for to in &args.to {
         paths.look(to, args.rate);
     }
-    for (name, peer) in config.iter().flat_map(|config| &config.peers) {
-        if let Some(config) = config.as_ref().filter(|_| paths.look(&peer.address.to_string(), args.rate)) {
-            paths.shake_hands(config, name, peer);
+    match &args.config {
+        Some(file) if ekiden_tunnel::Config::is_in(file) => tunnel::look(&mut paths, file, args.rate)?,
+        Some(file) => {
+            let config = Config::load(file)?;
+            for (name, peer) in &config.peers {
+                if paths.look(&peer.address.to_string(), args.rate) {
+                    paths.shake_hands(&config, name, peer);
+                }
+            }
         }
+        None => {}
     }
     Ok(paths)
 }
 
 impl Paths {
+    fn add(&mut self, subject: String, found: impl Into<String>, verdict: Verdict) {
+        self.findings.push(Finding { subject, found: found.into(), verdict });
+    }
+
     /// Whether it could be reached.
     fn look(&mut self, to: &str, rate: BitRate) -> bool {
         match path(to, rate) {
@@ -145,7 +163,8 @@ impl Paths {
                 true
             }
             Err(error) => {
-                self.failed.push(Failed { subject: format!("path to {to}"), reason: error.to_string() });
+                let (subject, reason) = (format!("path to {to}"), error.to_string());
+                self.failed.push(Failed { subject, reason, is_of_host: false });
                 false
             }
         }
@@ -159,9 +178,9 @@ impl Paths {
                     Security::Tls { .. } => "it has the key that is pinned, and takes this node's",
                     Security::Plain(_) => "it has the same plain_key_file",
                 };
-                self.findings.push(Finding { subject, found: found.into(), verdict: Verdict::Good });
+                self.add(subject, found, Verdict::Good);
             }
-            Err(error) => self.failed.push(Failed { subject, reason: error.to_string() }),
+            Err(error) => self.failed.push(Failed { subject, reason: error.to_string(), is_of_host: false }),
         }
     }
 }
@@ -184,7 +203,7 @@ fn text(aim: &Aim, assumed: bool, findings: &[Finding], failed: &[Failed], fixed
         };
         text += &format!("{word}  {}: {}\n{more}", finding.subject, finding.found);
     }
-    for Failed { subject, reason } in failed {
+    for Failed { subject, reason, .. } in failed {
         text += &format!("FAILS  {subject}\n       {reason}\n");
     }
     if !fixed.failed.is_empty() {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use ekiden_lab::ErrorKind;
 
 use crate::congestion;
-use crate::doctor::{NotSet, PathFailed};
+use crate::doctor::{HostFailed, PathFailed};
 use crate::sweep::SweepFailed;
 
 /// Printed by `ekiden --help`. Code 2 is clap's own.
@@ -75,7 +75,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<ekiden_congestion::ParameterError>() || error.is::<congestion::NothingThere>() {
         return Some(2);
     }
-    if error.is::<NotSet>() {
+    if error.is::<HostFailed>() {
         return Some(4);
     }
     if error.is::<PathFailed>() {

@@ -79,6 +79,7 @@ fn carry(file: &Path, args: &Args) -> anyhow::Result<()> {
         return out::text(config);
     }
     if args.check {
+        ekiden_tunnel::warnings().iter().for_each(|warning| out::note(format_args!("ekiden: {warning}")));
         return out::line(format_args!("{}: ok", file.display()));
     }
     ekiden_tunnel::run(config).map_err(|error| match error.place_in(file) {

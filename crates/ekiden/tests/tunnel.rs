@@ -14,6 +14,7 @@ const TRIALS: &[(&str, &str)] = &[
     ("the status of a tunnel", include_str!("tunnel/status.sh")),
     ("the rate and the congestion control of connections", include_str!("tunnel/controls.sh")),
     ("a tunnel through an HTTP proxy", include_str!("tunnel/connect.sh")),
+    ("what a host costs a tunnel is said, and a peer is asked", include_str!("tunnel/doctor.sh")),
     ("classes of packets have connections of their own", include_str!("tunnel/classes.sh")),
     ("a connection that stalls is raced", include_str!("tunnel/stall.sh")),
     ("a full tunnel delays others little", include_str!("tunnel/queue.sh")),

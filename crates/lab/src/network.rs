@@ -55,7 +55,8 @@ pub(crate) fn build(scenario: &Scenario) -> Result<Network, Error> {
         let own = scenario.links.values().filter(|link| link.ends.contains(name));
         let mtu = own.map(|link| link.mtu).min().unwrap_or(1500);
         let settings = tcp_of(scenario, name).unwrap_or(&node.tcp);
-        namespace.run(|| tcp::configure(settings, mtu, forwards)).map_err(failed)?;
+        let ends_tunnel = scenario.tunnels.values().any(|tunnel| tunnel.ends.contains(name));
+        namespace.run(|| tcp::configure(settings, mtu, forwards, ends_tunnel)).map_err(failed)?;
         tcp::check_congestion(&namespace, name, settings)?;
         let failed = building(format!("set up the devices and routes of node '{name}'"));
         namespace.run(|| on_netlink(|handle| populate(handle, scenario, index, &emulator))).map_err(failed)?;

@@ -12,8 +12,8 @@ use crate::Error;
 const IPV4: &str = "/proc/sys/net/ipv4";
 
 /// Sets the calling thread's namespace up as a node. To be called before it has devices, which copy some of this.
-/// `mtu` is that of the packets it will receive.
-pub(crate) fn configure(tcp: &Tcp, mtu: u32, forwards: bool) -> io::Result<()> {
+/// `mtu` is that of the packets it will receive. `ends_tunnel`: its connections are a tunnel's.
+pub(crate) fn configure(tcp: &Tcp, mtu: u32, forwards: bool, ends_tunnel: bool) -> io::Result<()> {
     no_ipv6()?;
     set("ip_forward", flag(forwards))?;
     for scope in ["all", "default"] {
@@ -28,6 +28,10 @@ pub(crate) fn configure(tcp: &Tcp, mtu: u32, forwards: bool) -> io::Result<()> {
     set("tcp_ecn", flag(tcp.ecn))?;
     set("tcp_timestamps", flag(tcp.timestamps))?;
     set("tcp_window_scaling", flag(tcp.window_scaling))?;
+    if ends_tunnel {
+        // As `ekiden tunnel` asks for: its connection pauses whenever the flows inside do.
+        set("tcp_slow_start_after_idle", "0")?;
+    }
     if let Some(least) = tcp.rto_min {
         set_rto_min(least)?;
     }

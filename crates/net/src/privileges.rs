@@ -32,6 +32,11 @@ pub fn keep_only(keep: &[Capability]) -> io::Result<()> {
     caps::set(None, CapSet::Permitted, &left).map_err(failed)
 }
 
+/// Whether this thread may use a capability now.
+pub fn has(capability: Capability) -> bool {
+    caps::has_cap(None, CapSet::Effective, capability).unwrap_or(false)
+}
+
 /// Runs `start`, which starts programs. If this thread has `capability`, these programs have it too, even those of a user other
 /// than root. For that time the thread has it as an ambient capability.
 pub fn lend<T>(capability: Capability, start: impl FnOnce() -> T) -> T {

@@ -141,6 +141,12 @@ impl Config {
         Self::parse(&text, file)
     }
 
+    /// Whether a file is a tunnel's configuration rather than a proxy's: it has a device.
+    pub fn is_in(file: &Path) -> bool {
+        let text = ekiden_files::read(file, FileKind::Config).unwrap_or_default();
+        toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.contains_key("device"))
+    }
+
     fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
         resolve::parse(text, file)
     }

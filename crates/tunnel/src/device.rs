@@ -14,16 +14,26 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 use crate::config::{Config, Device};
 use crate::error::StartError;
 
-/// Makes the device, with its addresses and the routes to what the peers have. Not to be called within an event loop.
-pub fn create(config: &Config) -> Result<SyncDevice, StartError> {
+/// Whether the device can be made, as far as that can be told before.
+///
+/// # Errors
+/// [`StartError::DeviceInUse`] or [`StartError::NoTun`].
+pub fn check(config: &Config) -> Result<(), StartError> {
     let Device { name, .. } = &config.device;
     if device::index(name).is_ok() {
         return Err(StartError::DeviceInUse(name.clone()));
     }
     // tun-rs would make the node in /dev, where only the system should.
-    if !Path::new("/dev/net/tun").exists() {
-        return Err(StartError::NoTun);
+    match Path::new("/dev/net/tun").exists() {
+        true => Ok(()),
+        false => Err(StartError::NoTun),
     }
+}
+
+/// Makes the device, with its addresses and the routes to what the peers have. Not to be called within an event loop.
+pub fn create(config: &Config) -> Result<SyncDevice, StartError> {
+    check(config)?;
+    let Device { name, .. } = &config.device;
     let tun = open(&config.device).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => StartError::NoTun,
         io::ErrorKind::PermissionDenied => StartError::Forbidden { name: name.clone(), source },

@@ -33,7 +33,7 @@ pub const KEEP_ALIVE: [u8; HEAD_BYTES] = [0; HEAD_BYTES];
 pub struct Hello {
     /// Which of the connections between the two nodes this is, from 0.
     pub connection: u8,
-    /// The largest packet that the side takes.
+    /// The largest packet that the side takes; 0 in a question.
     pub mtu: u16,
     /// It takes super-packets, and packets that lack a checksum.
     pub takes_super: bool,
@@ -94,6 +94,16 @@ pub enum FrameError {
 }
 
 impl Hello {
+    /// Asks what the other side says in its greeting. It answers, and carries nothing. `connection`: one that there should be.
+    pub fn question(connection: u8) -> Self {
+        Self { connection, mtu: 0, takes_super: false }
+    }
+
+    /// Whether it only asks.
+    pub fn is_question(self) -> bool {
+        self.mtu == 0
+    }
+
     /// As bytes.
     pub fn encode(self) -> [u8; HELLO_BYTES] {
         let [m0, m1, m2, m3] = *MAGIC;
@@ -137,6 +147,13 @@ mod tests {
             prop_assert_eq!(Hello::check_version(*bytes.first_chunk().unwrap()), Ok(()));
             prop_assert_eq!(Hello::decode(bytes), hello);
         }
+    }
+
+    #[test]
+    fn a_question_is_told_from_a_greeting() {
+        let decoded = |hello: Hello| Hello::decode(hello.encode());
+        assert!(decoded(Hello::question(3)).is_question());
+        assert!(!decoded(Hello { mtu: 1280, ..Hello::question(3) }).is_question());
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod device;
 mod ecn;
 mod error;
 mod frame;
+mod host;
 mod node;
 mod packet;
 mod protocol;
@@ -24,9 +25,11 @@ mod tally;
 mod tun;
 mod vnet;
 
-pub use config::{Config, ConfigError};
+pub use config::{Config, ConfigError, Peer};
+pub use device::check as check_device;
 pub use error::StartError;
-pub use node::run;
+pub use host::warnings;
+pub use node::{Probed, probe, run};
 
 /// What the fuzzer and the tests of the command line need of the parsers.
 pub mod wire {

@@ -20,6 +20,7 @@ use crate::config::{Config, Listen, Peer};
 use crate::device;
 use crate::error::StartError;
 use crate::frame::{FrameError, Hello};
+use crate::host;
 use crate::queue::Outgoing;
 use crate::tun::Tun;
 
@@ -27,6 +28,7 @@ mod admit;
 mod answer;
 mod dial;
 mod http_proxy;
+mod probe;
 mod race;
 mod seldom;
 mod serve;
@@ -34,6 +36,7 @@ mod slot;
 mod strangers;
 mod traffic;
 
+pub use probe::{Probed, probe};
 use seldom::Seldom;
 use slot::{PeerState, Slot};
 use strangers::Strangers;
@@ -101,6 +104,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
             Ok(listener) => drop(spawn_local(Rc::clone(&node).answer_all(listener))),
             Err(error) => tracing::warn!("`ekiden tunnel status` will find nothing: {error}"),
         }
+        host::warnings().iter().for_each(|warning| tracing::warn!("{warning}"));
         if let Some(identity) = &node.config.identity {
             tracing::info!("this node's key is {}", identity.fingerprint());
         }
@@ -189,6 +193,7 @@ impl Node {
         let (ours, number) = (self.config.device.mtu, theirs.connection);
         match theirs.mtu {
             _ if number >= connections => Err(FrameError::Number { number, connections }),
+            _ if theirs.is_question() => Ok(()),
             mtu if mtu != ours => Err(FrameError::Mtu { theirs: mtu, ours }),
             _ => Ok(()),
         }

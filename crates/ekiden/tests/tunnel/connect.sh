@@ -54,6 +54,8 @@ on router sysctl -qw net.ipv4.ip_forward=0
 sed -i 's/^address = "192.0.2.1:7100"/&\nhttp_proxy = "198.51.100.1:3128"/' island/island.toml
 start city; proxy yes; start island; carries island
 echo_at city 10.77.0.1; await 20 ask island 10.77.0.1
+on island sh -c 'cd island && "$EKIDEN" doctor -c island.toml' > said.log || [ $? = 1 ]
+grep -q "handshake with city: .*, through the HTTP proxy 198.51.100.1:3128" said.log || fail "$(cat said.log)"
 # A proxy that goes and comes again.
 kill $pid_proxy; await 60 grep -q "the HTTP proxy 198.51.100.1:3128: .*Connection refused" island.log
 # Each refusal is a line of its own.

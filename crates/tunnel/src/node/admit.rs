@@ -47,7 +47,12 @@ impl Node {
         };
         drop(place);
         match greeted {
+            Ok((_, theirs, connection)) if theirs.is_question() => {
+                tracing::debug!("a question from {from} was answered");
+                connection.end_cleanly();
+            }
             Ok((peer, theirs, connection)) => self.serve(peer, theirs, connection, false).await,
+            Err(CarryError::Closed) => tracing::debug!("a connection from {from} said nothing"),
             Err(error) => {
                 if let Some(left_out) = self.refusals.tell() {
                     tracing::warn!("a connection from {from} was refused: {error}{left_out}");
@@ -57,6 +62,10 @@ impl Node {
     }
 
     async fn greet(&self, socket: TcpStream, security: &Accepts) -> Result<(usize, Hello, Connection), CarryError> {
+        // Whoever only looks whether something listens here says nothing.
+        if socket.peek(&mut [0]).await? == 0 {
+            return Err(CarryError::Closed);
+        }
         let (name, connection) = match accept(socket, security, &self.config.name).await? {
             Admission::Admitted { name, connection, .. } => (name, connection),
             Admission::Refused(refused) => {

@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{GREETING, Node, http_proxy, late};
 use crate::carry::{CarryError, receive_hello, send_hello};
-use crate::config::Peer;
+use crate::config::{Config, Peer};
 use crate::frame::Hello;
 
 /// How long a connection attempt may take.
@@ -64,64 +64,80 @@ impl Node {
     /// Connects to a peer, and makes sure that it is the one. Returns what it has greeted with, and the connection's number here.
     pub async fn dial(&self, peer: usize, number: u8) -> Result<(Connection, Hello), CarryError> {
         let settings = &self.config.peers[peer];
-        let socket = timeout(CONNECTING, self.reach(settings)).await.map_err(|_| late())??;
-        let greet = async {
-            let (connection, prelude) = dial(socket, &settings.security, &self.config.name).await?;
-            connection.send_all(&prelude).await?;
-            send_hello(&connection, self.hello(number)).await?;
-            let theirs = receive_hello(&connection).await.map_err(refused)?;
-            self.check(theirs, settings.classes.connections())?;
-            Ok((connection, Hello { connection: number, ..theirs }))
-        };
-        timeout(GREETING, greet).await.map_err(|_| late())?
+        let Greeted { connection, theirs, .. } = greet(&self.config, settings, self.hello(number)).await?;
+        self.check(theirs, settings.classes.connections())?;
+        Ok((connection, Hello { connection: number, ..theirs }))
     }
+}
 
-    /// Connects to a peer, directly or through its HTTP proxy.
-    async fn reach(&self, peer: &Peer) -> Result<TcpStream, CarryError> {
-        let Some((host, port)) = &peer.address else { return Err(CarryError::Closed) };
-        let Some(proxy) = &peer.http_proxy else { return Ok(self.connect(host, *port).await?) };
-        let (proxy_host, proxy_port) = &proxy.address;
-        let through = async {
-            let mut socket = self.connect(proxy_host, *proxy_port).await?;
-            http_proxy::connect(&mut socket, proxy, host, *port).await?;
-            Ok(socket)
-        };
-        let named = |error: io::Error| {
-            io::Error::new(error.kind(), format!("the HTTP proxy {proxy_host}:{proxy_port}: {error}")).into()
-        };
-        through.await.map_err(named)
-    }
+/// A connection to a peer that is the right one.
+pub struct Greeted {
+    /// The connection.
+    pub connection: Connection,
+    /// What the peer has greeted with.
+    pub theirs: Hello,
+    /// From this side's greeting to the peer's.
+    pub took: Duration,
+}
 
-    /// Connects to that of a host's addresses which answers first. Each is tried when the one before has failed, or not answered
-    /// for a while (RFC 8305, section 5).
-    async fn connect(&self, host: &str, port: u16) -> io::Result<TcpStream> {
-        let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
-        let mut addresses = lookup_host((host, port)).await?.collect::<Vec<_>>().into_iter();
-        let mut attempts = JoinSet::new();
-        loop {
-            match addresses.next() {
-                Some(address) if self.config.allowed.peer(address.ip().to_canonical()).is_some() => {
-                    let message = format!("{host} is {}, which is reached through the tunnel itself", address.ip());
-                    last = io::Error::other(message);
-                    continue;
-                }
-                Some(address) => {
-                    let socket = socket::outgoing(address, &self.config.tcp).map_err(io::Error::other)?;
-                    let attempt = async move {
-                        let connected = TcpSocket::from_std_stream(socket.into()).connect(address).await;
-                        connected.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
-                    };
-                    attempts.spawn_local(attempt);
-                }
-                None if attempts.is_empty() => return Err(last),
-                None => {}
+/// Connects to a peer, and makes sure that it is the one.
+pub async fn greet(config: &Config, peer: &Peer, ours: Hello) -> Result<Greeted, CarryError> {
+    let socket = timeout(CONNECTING, reach(config, peer)).await.map_err(|_| late())??;
+    let greet = async {
+        let (connection, prelude) = dial(socket, &peer.security, &config.name).await?;
+        connection.send_all(&prelude).await?;
+        let begin = Instant::now();
+        send_hello(&connection, ours).await?;
+        let theirs = receive_hello(&connection).await.map_err(refused)?;
+        Ok(Greeted { connection, theirs, took: begin.elapsed() })
+    };
+    timeout(GREETING, greet).await.map_err(|_| late())?
+}
+
+/// Connects to a peer, directly or through its HTTP proxy.
+async fn reach(config: &Config, peer: &Peer) -> Result<TcpStream, CarryError> {
+    let Some((host, port)) = &peer.address else { return Err(CarryError::Closed) };
+    let Some(proxy) = &peer.http_proxy else { return Ok(connect(config, host, *port).await?) };
+    let (proxy_host, proxy_port) = &proxy.address;
+    let through = async {
+        let mut socket = connect(config, proxy_host, *proxy_port).await?;
+        http_proxy::connect(&mut socket, proxy, host, *port).await?;
+        Ok(socket)
+    };
+    let named = |error: io::Error| {
+        io::Error::new(error.kind(), format!("the HTTP proxy {proxy_host}:{proxy_port}: {error}")).into()
+    };
+    through.await.map_err(named)
+}
+
+/// Connects to that of a host's addresses which answers first. Each is tried when the one before has failed, or not answered for a
+/// while (RFC 8305, section 5).
+async fn connect(config: &Config, host: &str, port: u16) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
+    let mut addresses = lookup_host((host, port)).await?.collect::<Vec<_>>().into_iter();
+    let mut attempts = JoinSet::new();
+    loop {
+        match addresses.next() {
+            Some(address) if config.allowed.peer(address.ip().to_canonical()).is_some() => {
+                let message = format!("{host} is {}, which is reached through the tunnel itself", address.ip());
+                last = io::Error::other(message);
+                continue;
             }
-            match timeout(NEXT_ADDRESS, attempts.join_next()).await {
-                Ok(Some(Ok(Ok(stream)))) => return Ok(stream),
-                Ok(Some(Ok(Err(error)))) => last = error,
-                Ok(Some(Err(error))) => last = io::Error::other(error),
-                Ok(None) | Err(_) => {}
+            Some(address) => {
+                let socket = socket::outgoing(address, &config.tcp).map_err(io::Error::other)?;
+                attempts.spawn(async move {
+                    let connected = TcpSocket::from_std_stream(socket.into()).connect(address).await;
+                    connected.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
+                });
             }
+            None if attempts.is_empty() => return Err(last),
+            None => {}
+        }
+        match timeout(NEXT_ADDRESS, attempts.join_next()).await {
+            Ok(Some(Ok(Ok(stream)))) => return Ok(stream),
+            Ok(Some(Ok(Err(error)))) => last = error,
+            Ok(Some(Err(error))) => last = io::Error::other(error),
+            Ok(None) | Err(_) => {}
         }
     }
 }

@@ -144,7 +144,8 @@ impl Lab {
         let _ = writeln!(text, "allowed = {allowed:?}");
         if tunnel.separate {
             let many = tunnel.connections;
-            let _ = write!(text, "\n[[peer.{other}.class]]\nname = \"tcp\"\nprotocol = \"tcp\"\nconnections = {many}\n");
+            let _ =
+                write!(text, "\n[[peer.{other}.class]]\nname = \"tcp\"\nprotocol = \"tcp\"\nconnections = {many}\n");
         }
         Ok(text)
     }

@@ -143,7 +143,8 @@ impl Pacing {
         let waits = seconds(seen.rtt) - seconds(seen.rtt_min);
         let grows = is_used && waits < delay / 2.0;
         self.grown = if grows { self.grown + 1 } else { 0 };
-        let growth = (GROWTH_STEP * f64::from(self.grown)).min(seconds(GROWTH) / seconds(seen.rtt_min)).min(GROWTH_MOST);
+        let growth =
+            (GROWTH_STEP * f64::from(self.grown)).min(seconds(GROWTH) / seconds(seen.rtt_min)).min(GROWTH_MOST);
         self.window = match self.window {
             Some(_) if grows => Some((target * (1.0 + growth)).max(WINDOW_LEAST)),
             None if is_long || has_lost => Some(target.max(WINDOW_LEAST)),

@@ -4,13 +4,14 @@ use ekiden_congestion::CongestionControl;
 use ekiden_packet::{Ecn, Flags, Options, Segment, Seq, Timestamps};
 use ekiden_units::Time;
 
-use crate::info::TcpInfo;
 use crate::receiver::{Accepted, Receiver, scale_for};
 use crate::reset::reset;
 use crate::rtt::timestamp;
 use crate::sender::{Outgoing, Sender, Wishes};
 use crate::settings::TcpSettings;
 use crate::state::{Failure, State};
+
+mod look;
 
 /// The MSS of a peer whose SYN has no MSS option (RFC 9293, section 3.7.1).
 const MSS_DEFAULT: u32 = 536;
@@ -486,25 +487,5 @@ impl Connection {
             self.reset = Some(self.own_reset());
         }
         self.close(Some(Failure::Aborted));
-    }
-
-    /// What it is doing.
-    pub fn info(&self) -> TcpInfo {
-        self.sender.info()
-    }
-
-    /// Where the connection stands.
-    pub fn state(&self) -> State {
-        self.state
-    }
-
-    /// Why it ended too early, if it did.
-    pub fn failure(&self) -> Option<Failure> {
-        self.failure
-    }
-
-    /// The local and the remote port.
-    pub fn ports(&self) -> (u16, u16) {
-        (self.local, self.remote)
     }
 }

@@ -153,9 +153,9 @@ mod tests {
         let once = b"HTTP/1.1 100\r\n\r\n";
         let waiting = once.repeat(ANSWER_MOST / once.len() - 1);
         // On little of the stack, however often it says so.
-        let judged = std::thread::Builder::new().stack_size(256 << 10).spawn(move || {
-            (check(&waiting), check(&[&waiting[..], once, once].concat()))
-        });
+        let judged = std::thread::Builder::new()
+            .stack_size(256 << 10)
+            .spawn(move || (check(&waiting), check(&[&waiting[..], once, once].concat())));
         assert_eq!(judged.unwrap().join().unwrap(), (Ok(false), Err(ProxyError::TooLong)));
     }
 

@@ -34,6 +34,9 @@ flows = ["NAME"]
 from = "near"
 to = "middle"
 rate = "1Mbit/s"
+[ping.NAME]
+from = "near"
+to = "middle"
 "#;
 
 /// Of each kind of value one that no range holds.

@@ -76,6 +76,8 @@ fn segment(event: &[u8; 12]) -> Segment {
             fin: flags & 0x70 == 0x70,
             rst: flags == 0xff,
             psh: flags & 0x80 != 0,
+            ece: more_ack & 1 != 0,
+            cwr: more_ack & 2 != 0,
         },
         window: u16::from(window) << 8,
         payload: u32::from(payload) * 8,

@@ -3,6 +3,7 @@
 //! Accuracy is asserted with room for a busy machine; `make bench` holds the lab to its real tolerances.
 
 mod place;
+mod through_tunnel;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -27,6 +28,7 @@ const TESTS: &[(&str, Test)] = &[
     ("jitter delays packets and loses none", jitter),
     ("what a link sends evenly reaches the next link evenly", evenly),
     ("a flow through proxies arrives whole", through_proxies),
+    ("a flow, background and pings go through a tunnel, each kind on its own connection", through_tunnel::whole),
     ("a shell passes standard input and the exit code on", shell),
     ("the prompt of a shell names the scenario and the node", prompt),
     ("nodes know each other by name, and no one else", names),

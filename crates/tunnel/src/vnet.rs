@@ -22,7 +22,7 @@ const UDP_CHECKSUM: u16 = 6;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VnetHeader {
     flags: u8,
-    /// The kind of super-packet, [`NONE`] for a packet that is none.
+    /// The kind of super-packet, 0 for a packet that is none.
     pub gso_type: u8,
     /// The length of the headers that each segment has.
     pub hdr_len: u16,

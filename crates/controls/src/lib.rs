@@ -10,7 +10,7 @@ use ekiden_congestion::{Algorithm, CongestionParameters, Tunables};
 use ekiden_net::socket::{self, SocketError, TcpOptions};
 
 pub use ekiden_bpf::Registration;
-pub use parameters::{RawCongestion, tunables};
+pub use parameters::{RawCongestion, show, tunables};
 
 /// Why a congestion control is not available.
 #[derive(Debug, Clone, thiserror::Error)]

@@ -1,5 +1,6 @@
 //! The parameters of ekiden's congestion controls in a configuration.
 
+use std::fmt;
 use std::ops::Range;
 
 use ekiden_congestion::{CongestionParameters, ParameterError, Tunables};
@@ -25,6 +26,23 @@ pub fn tunables(table: &Spanned<RawCongestion>) -> Result<Box<Tunables>, (Range<
         }
     }
     Tunables::new(&settings).map(Box::new).map_err(|error| (table.span(), error.to_string()))
+}
+
+/// Writes all parameters as tables of a configuration, each behind an empty line.
+///
+/// # Errors
+/// Those of `f`.
+pub fn show(tunables: &Tunables, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let mut last = "";
+    for (key, value) in tunables.parameters().iter() {
+        let (group, parameter) = key.name.split_once('.').unwrap_or_default();
+        if group != last {
+            writeln!(f, "\n[congestion.{group}]")?;
+            last = group;
+        }
+        writeln!(f, "{parameter} = {value:?}")?;
+    }
+    Ok(())
 }
 
 fn message(error: &ParameterError) -> String {

@@ -1,7 +1,7 @@
 //! Which scenarios a lab can build.
 
 use ekiden_relay_proto::leg::MAX_CHAIN;
-use ekiden_scenario::{Discipline, Flow, Link, NodeKind, Profile, Scenario, Tunnel};
+use ekiden_scenario::{Discipline, Flow, Link, NodeKind, Profile, Scenario, Tcp, Tunnel};
 
 use crate::congestion::is_own;
 use crate::tunnels::all_tcp;
@@ -18,18 +18,7 @@ const PARALLEL_MOST: u32 = 10_000;
 /// [`Error::OnlySimulated`] for the first thing that only the simulator has.
 pub fn check_supported(scenario: &Scenario) -> Result<(), Error> {
     for (name, node) in &scenario.nodes {
-        if node.tcp.profile != Profile::Linux {
-            return only_simulated(
-                format!("node.{name}.tcp.profile"),
-                "whose TCP is the kernel's, set it to \"linux\"",
-            );
-        }
-    }
-    if let Some((name, _)) = scenario.nodes.iter().find(|(_, node)| node.tcp.rtt_per_window == Some(true)) {
-        return only_simulated(format!("node.{name}.tcp.rtt_per_window"), "set it to false");
-    }
-    if let Some((name, _)) = scenario.nodes.iter().find(|(_, node)| node.tcp.initial_ssthresh.is_some()) {
-        return only_simulated(format!("node.{name}.tcp.initial_ssthresh"), "leave it out");
+        check_tcp(&format!("node.{name}.tcp"), &node.tcp)?;
     }
     for (name, link) in &scenario.links {
         check_link(name, link)?;
@@ -91,19 +80,24 @@ fn check_tunnel(scenario: &Scenario, name: &str, tunnel: &Tunnel) -> Result<(), 
         if let Some((flow, _)) = scenario.flows.iter().find(|(_, flow)| is_used(flow)) {
             return only_simulated(key("ends"), format!("let flow '{flow}' begin and end at other nodes than '{end}'"));
         }
-        let others = scenario.tunnels.values().filter(|other| other.ends.contains(end));
-        if others.into_iter().any(|other| other.tcp != tunnel.tcp) {
+        let mut others = scenario.tunnels.values().filter(|other| other.ends.contains(end));
+        if others.any(|other| other.tcp != tunnel.tcp) {
             return only_simulated(key("tcp"), format!("give all tunnels at '{end}' the same"));
         }
     }
-    if tunnel.tcp.profile != Profile::Linux {
-        return only_simulated(key("tcp.profile"), "whose TCP is the kernel's, set it to \"linux\"");
+    check_tcp(&key("tcp"), &tunnel.tcp)
+}
+
+/// Checks that a TCP can be the kernel's. `table` names it.
+fn check_tcp(table: &str, tcp: &Tcp) -> Result<(), Error> {
+    if tcp.profile != Profile::Linux {
+        return only_simulated(format!("{table}.profile"), "whose TCP is the kernel's, set it to \"linux\"");
     }
-    if tunnel.tcp.rtt_per_window == Some(true) {
-        return only_simulated(key("tcp.rtt_per_window"), "set it to false");
+    if tcp.rtt_per_window == Some(true) {
+        return only_simulated(format!("{table}.rtt_per_window"), "set it to false");
     }
-    if tunnel.tcp.initial_ssthresh.is_some() {
-        return only_simulated(key("tcp.initial_ssthresh"), "leave it out");
+    if tcp.initial_ssthresh.is_some() {
+        return only_simulated(format!("{table}.initial_ssthresh"), "leave it out");
     }
     Ok(())
 }

@@ -9,8 +9,10 @@
 //! Where others fill the path's queue, such a connection would give way to them until nothing is left. If the queue stays long
 //! although it gives way, it is not limited for a while, and its congestion control gets its share.
 
-use ekiden_units::{Bytes, Time};
+use ekiden_units::Time;
 
+/// How often a connection is to be looked at while packets are sent.
+pub const LOOKING: Time = Time::ms(10);
 /// The delay in the path's queue that is aimed at: at first, and the least to which losses lower it.
 const DELAYS: [Time; 2] = [Time::ms(20), Time::ms(5)];
 /// On a slow path the queue may have so many bytes, if their delay is no longer than this.
@@ -102,11 +104,6 @@ impl Pacing {
             self.decide(now, seen, ended);
         }
         self.window.map(|window| (window / seconds(seen.rtt)) as u64)
-    }
-
-    /// The window in bytes; `None` while there is none.
-    pub fn window(&self) -> Option<Bytes> {
-        self.window.map(|window| Bytes(window as u64))
     }
 
     fn decide(&mut self, now: Time, seen: Seen, round: Round) {

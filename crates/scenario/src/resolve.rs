@@ -323,6 +323,24 @@ impl Checker<'_> {
         Ok(())
     }
 
+    /// Checks that two nodes are there, are not the same, and that there is a way from one to the other.
+    fn joined(
+        &self,
+        what: &str,
+        from: &Spanned<String>,
+        to: &Spanned<String>,
+        nodes: &Named<RawNode>,
+        scenario: &Scenario,
+    ) -> Result<(), Error> {
+        self.known(from, nodes)?;
+        self.known(to, nodes)?;
+        if from == to {
+            let reason = format!("{what} goes from '{}' to itself", from.get_ref());
+            return Err(self.source.error(&to.span(), reason));
+        }
+        self.stretches(scenario, what, from, std::slice::from_ref(to))
+    }
+
     fn stretches(
         &self,
         scenario: &Scenario,

@@ -1,11 +1,8 @@
 //! Pacing of a tunnel's connection, as the kernel does it for the real one.
 
-use ekiden_link::{Pacing, Seen};
+use ekiden_link::{LOOKING, Pacing, Seen};
 use ekiden_tcp::TcpInfo;
 use ekiden_units::Time;
-
-/// How often the connection is looked at, while packets are sent, as in the real tunnel.
-const LOOKING: Time = Time::ms(10);
 
 /// When the next segment of a connection may leave.
 pub(crate) struct Pacer {

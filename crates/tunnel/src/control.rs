@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::time::Duration;
 
-use ekiden_link::{Pacing, Seen};
+use ekiden_link::{LOOKING, Pacing, Seen};
 use ekiden_net::socket;
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_scenario::Pull as PullSettings;
@@ -15,8 +15,6 @@ use tokio::time::Instant;
 
 use crate::queue::Outgoing;
 
-/// How often the kernel is asked how the connection is, while packets are sent.
-const LOOKING: Duration = Duration::from_millis(10);
 /// The limit of unsent bytes holds what is sent in this time: long enough that the program is back in time.
 const UNSENT_TIME: Duration = Duration::from_millis(2);
 const UNSENT_MOST: u64 = 1 << 20;
@@ -91,7 +89,7 @@ impl Control {
     /// Looks at the connection now and then, and sets the limits.
     pub fn adapt(&self, connection: &Connection, queue: &Outgoing) -> io::Result<()> {
         let now = Instant::now();
-        if now.duration_since(self.looked.get()) < LOOKING {
+        if now.duration_since(self.looked.get()) < LOOKING.into() {
             return Ok(());
         }
         self.looked.set(now);

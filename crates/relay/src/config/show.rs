@@ -93,17 +93,7 @@ impl fmt::Display for Config {
 
 impl Config {
     fn congestion(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut last = "";
-        let Some(tunables) = &self.congestion else { return Ok(()) };
-        for (key, value) in tunables.parameters().iter() {
-            let (group, parameter) = key.name.split_once('.').unwrap_or_default();
-            if group != last {
-                writeln!(f, "\n[congestion.{group}]")?;
-                last = group;
-            }
-            writeln!(f, "{parameter} = {value:?}")?;
-        }
-        Ok(())
+        self.congestion.as_ref().map_or(Ok(()), |tunables| ekiden_controls::show(tunables, f))
     }
 
     fn limits(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

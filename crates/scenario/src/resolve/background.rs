@@ -29,13 +29,7 @@ impl Checker<'_> {
             self.name("background", name)?;
             let what = format!("background '{}'", name.get_ref());
             let (from, to) = (&background.from, &background.to);
-            self.known(from, nodes)?;
-            self.known(to, nodes)?;
-            if from == to {
-                let reason = format!("{what} goes from '{}' to itself", from.get_ref());
-                return Err(self.source.error(&to.span(), reason));
-            }
-            self.stretches(scenario, &what, from, std::slice::from_ref(to))?;
+            self.joined(&what, from, to, nodes, scenario)?;
             let resolved = Background {
                 from: from.get_ref().clone(),
                 to: to.get_ref().clone(),

@@ -23,15 +23,8 @@ impl Checker<'_> {
         let mut all = IndexMap::new();
         for (name, ping) in raw {
             self.name("ping", name)?;
-            let what = format!("ping '{}'", name.get_ref());
             let (from, to) = (&ping.from, &ping.to);
-            self.known(from, nodes)?;
-            self.known(to, nodes)?;
-            if from == to {
-                let reason = format!("{what} goes from '{}' to itself", from.get_ref());
-                return Err(self.source.error(&to.span(), reason));
-            }
-            self.stretches(scenario, &what, from, std::slice::from_ref(to))?;
+            self.joined(&format!("ping '{}'", name.get_ref()), from, to, nodes, scenario)?;
             let resolved = Ping {
                 from: from.get_ref().clone(),
                 to: to.get_ref().clone(),

@@ -54,16 +54,7 @@ impl Config {
             writeln!(f, "{key} = {}", text(value))?;
         }
         let Some(tunables) = &self.congestion else { return Ok(()) };
-        let mut last = "";
-        for (key, value) in tunables.parameters().iter() {
-            let (group, parameter) = key.name.split_once('.').unwrap_or_default();
-            if group != last {
-                writeln!(f, "\n[congestion.{group}]")?;
-                last = group;
-            }
-            writeln!(f, "{parameter} = {value:?}")?;
-        }
-        Ok(())
+        ekiden_controls::show(tunables, f)
     }
 
     fn queue(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -123,13 +123,17 @@ async fn connect(config: &Config, host: &str, port: u16) -> io::Result<TcpStream
                 last = io::Error::other(message);
                 continue;
             }
-            Some(address) => {
-                let socket = socket::outgoing(address, &config.tcp).map_err(io::Error::other)?;
-                attempts.spawn(async move {
+            Some(address) => match socket::outgoing(address, &config.tcp) {
+                Ok(socket) => drop(attempts.spawn(async move {
                     let connected = TcpSocket::from_std_stream(socket.into()).connect(address).await;
                     connected.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
-                });
-            }
+                })),
+                // A host without IPv6, say, has no socket for the one address, and may have one for the next.
+                Err(error) => {
+                    last = io::Error::other(error);
+                    continue;
+                }
+            },
             None if attempts.is_empty() => return Err(last),
             None => {}
         }

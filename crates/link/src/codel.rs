@@ -9,7 +9,7 @@ use ekiden_units::Time;
 
 use crate::{LinkPacket, Signals};
 
-/// The two times by which CoDel decides.
+/// The times by which CoDel decides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct CodelTimes {
     /// The standing queue's acceptable delay (RFC 8289, section 4.4).
@@ -17,12 +17,15 @@ pub(crate) struct CodelTimes {
     /// How long the delay must have been above the target before a packet is dropped: about the longest round trip of the
     /// connections (section 4.3).
     pub interval: Time,
+    /// A delay so long has begun a slow start's overshoot, which doubles in each round trip: the interval is not waited for.
+    /// `None`, as in the RFC: it always is.
+    pub overshoot: Option<Time>,
 }
 
 impl Default for CodelTimes {
     /// The RFC's.
     fn default() -> Self {
-        Self { target: Time(5_000_000), interval: Time(100_000_000) }
+        Self { target: Time(5_000_000), interval: Time(100_000_000), overshoot: None }
     }
 }
 
@@ -154,11 +157,16 @@ impl Codel {
             self.first_above_ns = None;
             return (None, false);
         };
-        if now_ns.saturating_sub(head.0) < self.times.target.0 || queue.bytes() + others <= self.mtu {
+        let delay = now_ns.saturating_sub(head.0);
+        if delay < self.times.target.0 || queue.bytes() + others <= self.mtu {
             self.first_above_ns = None;
             return (Some(head), false);
         }
-        let first_above_ns = *self.first_above_ns.get_or_insert(now_ns.saturating_add(self.times.interval.0));
+        let mut first_above_ns = *self.first_above_ns.get_or_insert(now_ns.saturating_add(self.times.interval.0));
+        if self.times.overshoot.is_some_and(|overshoot| delay >= overshoot.0) {
+            first_above_ns = first_above_ns.min(now_ns);
+            self.first_above_ns = Some(first_above_ns);
+        }
         (Some(head), now_ns >= first_above_ns)
     }
 }

@@ -3,10 +3,15 @@
 use std::collections::VecDeque;
 
 use ekiden_scenario::{Pull, Queue};
+use ekiden_units::Time;
 
 use crate::codel::CodelTimes;
 use crate::flow_queue::FlowQueue;
 use crate::{LinkPacket, QueueLength, Signals, has_room};
+
+/// A delay of so many percent of the interval is that of a slow start which overshoots. One that does not may make a queue of half
+/// of what is in flight, and the interval is at least a round trip of those inside.
+const OVERSHOOT_PERCENT: u64 = 30;
 
 /// The queue at one end of one connection.
 #[derive(Debug, Clone)]
@@ -28,7 +33,8 @@ impl<P: LinkPacket> TunnelQueue<P> {
         let waiting = match pull {
             None => Waiting::DropTail { packets: VecDeque::new(), bytes: 0 },
             Some(Pull { target, interval, .. }) => {
-                Waiting::ByFlow(Box::new(FlowQueue::new(limit, mtu, CodelTimes { target, interval }, salt)))
+                let overshoot = Some(Time(interval.0 / 100 * OVERSHOOT_PERCENT));
+                Waiting::ByFlow(Box::new(FlowQueue::new(limit, mtu, CodelTimes { target, interval, overshoot }, salt)))
             }
         };
         Self { limit, waiting }

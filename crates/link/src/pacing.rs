@@ -6,6 +6,10 @@
 //! 1995) and FAST. It is paced at that window for each round trip. What does not go waits in front of the connection, in a queue
 //! that is managed.
 //!
+//! Round-trip times vary also where no queue is: hosts are late, and so are radio links. A window that follows each of them would
+//! shrink, deliver less for it, and shrink again. So what the path delivers is the most of several rounds, as in BBR
+//! (draft-ietf-ccwg-bbr, section 5.5), and every few rounds a larger window asks whether it delivers more.
+//!
 //! Where others fill the path's queue, such a connection would give way to them until nothing is left. If the queue stays long
 //! although it gives way, it is not limited for a while, and its congestion control gets its share.
 
@@ -18,18 +22,31 @@ const DELAYS: [Time; 2] = [Time::ms(20), Time::ms(5)];
 /// On a slow path the queue may have so many bytes, if their delay is no longer than this.
 const SLOW_BYTES: f64 = 12_000.0;
 const SLOW_DELAY: Time = Time::ms(200);
-/// What is left after a round of the rate that was the fastest.
-const FASTEST_STAYS: f64 = 0.99;
-/// While the window is used up and the queue is short, it grows: by so much more each time, by no more than makes so long a queue,
-/// and by no more than this part.
+/// The path delivers the most of so many rounds; of so many while the queue is long, when it may have become slower.
+const ROUNDS: usize = 10;
+const ROUNDS_LONG: usize = 2;
+/// While the window is used up and the queue has been short for so many rounds, it grows: by so much more each time, by no more
+/// than makes so long a queue, and by no more than this part. In one of so many rounds it grows although the queue seems long.
+const GROWTH_AFTER: u32 = 3;
 const GROWTH_STEP: f64 = 0.1;
 const GROWTH: Time = Time::ms(20);
 const GROWTH_MOST: f64 = 0.5;
+const ASKING_ROUNDS: u32 = 8;
+/// So often the queue is let run empty, for one round with less than the path delivers: else the least round-trip time would have
+/// a queue in it.
+const EMPTYING: Time = Time::secs(10);
+const EMPTYING_PART: f64 = 0.7;
+const EMPTYING_LEAST: f64 = 3_000.0;
+/// The least round-trip time is that of the last one or two of these times: a route can become longer, and a radio link worse.
+const LEAST_OF: Time = Time::secs(15);
 /// The window changes once a round trip, but no sooner than this.
 const ROUND_LEAST: Time = Time::ms(20);
+/// The window is spread over a round trip, and over at most so many of those that are aimed at: a path that has held packets for
+/// seconds delivers them at once then.
+const SPREAD_MOST: f64 = 4.0;
 /// The smallest window.
 const WINDOW_LEAST: f64 = 15_000.0;
-/// Others fill the queue if it stays twice as long as aimed at for so many rounds, and at least for this time.
+/// Others fill the queue if it was twice as long as aimed at in so many more rounds than it was not, and at least for this time.
 const FOREIGN_ROUNDS: u32 = 8;
 const FOREIGN_LEAST: Time = Time::ms(500);
 /// How long the connection is not limited then.
@@ -40,14 +57,12 @@ const SHARING: Time = Time::secs(10);
 pub struct Seen {
     /// The smoothed round-trip time.
     pub rtt: Time,
-    /// The least round-trip time.
-    pub rtt_min: Time,
-    /// Bytes that have arrived at the other end, in all.
-    pub delivered: u64,
+    /// Bytes that the other end has acknowledged, in all, with those that it has selectively acknowledged.
+    pub acked: u64,
+    /// Segments that have arrived at the other end, in all, as bytes: as if all were full.
+    pub arrived: u64,
     /// Segments sent again, in all.
     pub retransmits: u64,
-    /// Whether packets wait for the connection.
-    pub is_awaited: bool,
 }
 
 /// Decides a connection's pacing rate.
@@ -55,17 +70,28 @@ pub struct Seen {
 pub struct Pacing {
     /// In bytes. `None`: no limit.
     window: Option<f64>,
+    /// The window is not spread over more than this time.
+    spread_most: Time,
     delay: Time,
     round: Option<Round>,
-    /// In bytes per second.
-    fastest: f64,
-    /// For so many rounds in a row the queue has been twice as long as aimed at, and since then.
+    /// Since then nothing waits for the connection.
+    idle_since: Option<Time>,
+    /// The least round-trip times of now and of before, and when now began.
+    least: [Time; 2],
+    least_since: Time,
+    /// Of the last rounds, the latest first, in bytes per second.
+    rates: [f64; ROUNDS],
+    /// In so many more rounds than not the queue was twice as long as aimed at, and since then.
     long: u32,
-    since: Time,
+    long_since: Time,
     /// For so many rounds in a row the window was used up and the queue short.
     grown: u32,
+    /// Rounds since the window was last larger than what the path has delivered.
+    unasked: u32,
+    /// When the queue was last let run empty.
+    emptied: Time,
     /// Others fill the queue, at least until then.
-    free_until: Time,
+    shares_until: Time,
 }
 
 /// What was seen since the window was last decided.
@@ -74,8 +100,8 @@ struct Round {
     begin: Time,
     seen: Seen,
     rtt_least: Time,
-    looks: u32,
-    awaited: u32,
+    /// For so long nothing waited for the connection.
+    idle: Time,
 }
 
 impl Default for Pacing {
@@ -87,73 +113,141 @@ impl Default for Pacing {
 impl Pacing {
     /// For a connection that begins.
     pub fn new() -> Self {
-        let (window, round) = Default::default();
-        Self { window, delay: DELAYS[0], round, fastest: 0.0, long: 0, grown: 0, since: Time(0), free_until: Time(0) }
+        let (window, round, idle_since) = Default::default();
+        let [spread_most, least_since, long_since, emptied, shares_until] = [Time(0); 5];
+        let [long, grown, unasked] = [0; 3];
+        let (delay, least, rates) = (DELAYS[0], [Time(u64::MAX); 2], [0.0; ROUNDS]);
+        Self {
+            window,
+            spread_most,
+            delay,
+            round,
+            idle_since,
+            least,
+            least_since,
+            rates,
+            long,
+            long_since,
+            grown,
+            unasked,
+            emptied,
+            shares_until,
+        }
+    }
+
+    /// Whether packets wait for the connection now. To be said whenever some were sent. Times are those of any one clock.
+    pub fn waiting(&mut self, now: Time, is_waiting: bool) {
+        if !is_waiting {
+            self.idle_since.get_or_insert(now);
+        } else if let (Some(since), Some(round)) = (self.idle_since.take(), &mut self.round) {
+            round.idle.0 += now.since(since.max(round.begin)).0;
+        }
     }
 
     /// The connection is looked at, which should happen often in a round trip. Returns the rate from now on, in bytes per second,
-    /// or `None` for no limit. Times are those of any one clock.
+    /// or `None` for no limit.
     pub fn look(&mut self, now: Time, seen: Seen) -> Option<u64> {
+        if now >= self.least_since + LEAST_OF {
+            (self.least, self.least_since) = ([seen.rtt, self.least[0]], now);
+        }
+        self.least[0] = self.least[0].min(seen.rtt);
         let round = self.round.get_or_insert(Round::new(now, seen));
         round.rtt_least = round.rtt_least.min(seen.rtt);
-        round.looks += 1;
-        round.awaited += u32::from(seen.is_awaited);
         if now >= round.begin + seen.rtt.max(ROUND_LEAST) {
-            let ended = *round;
+            let mut ended = *round;
+            if let Some(since) = self.idle_since {
+                ended.idle.0 += now.since(since.max(ended.begin)).0;
+            }
             self.round = Some(Round::new(now, seen));
             self.decide(now, seen, ended);
         }
-        self.window.map(|window| (window / seconds(seen.rtt)) as u64)
+        self.window.map(|window| (window / seconds(seen.rtt.min(self.spread_most))) as u64)
     }
 
     fn decide(&mut self, now: Time, seen: Seen, round: Round) {
-        let rate = seen.delivered.saturating_sub(round.seen.delivered) as f64 / seconds(now.since(round.begin));
         let has_lost = seen.retransmits > round.seen.retransmits;
         self.delay = match has_lost {
             true => Time(self.delay.0 / 2).max(DELAYS[1]),
             false => Time(self.delay.0 + self.delay.0 / 64).min(DELAYS[0]),
         };
-        // By the rate of a while ago: where others take more and more, the path is no slower.
-        self.fastest = rate.max(self.fastest * FASTEST_STAYS);
-        let slow = (SLOW_BYTES / self.fastest.max(1.0)).min(seconds(SLOW_DELAY));
+        // A connection for which nothing has waited has not shown what the path can do.
+        let is_used = 2 * round.idle.0 <= now.since(round.begin).0;
+        self.remember(round.rate(now, seen), is_used);
+        let least = seconds(self.least[0].min(self.least[1]));
+        let slow = (SLOW_BYTES / self.fastest(ROUNDS)).min(seconds(SLOW_DELAY));
         let delay = seconds(self.delay).max(slow);
-        // Without a window a burst makes the queue long for a part of the round.
-        let rtt = if self.window.is_some() { seen.rtt } else { round.rtt_least };
-        let is_long = seconds(rtt) > seconds(seen.rtt_min) + delay;
-        let target = rate * (seconds(seen.rtt_min) + delay);
-        // What is its own goes to the target.
-        let is_longer = self.window.is_some() && seconds(rtt) > seconds(seen.rtt_min) + 2.0 * delay;
-        (self.long, self.since) = match is_longer {
-            true if self.long > 0 => (self.long + 1, self.since),
-            true => (1, now),
-            false => (0, now),
+        let longer = 2.0 * seconds(DELAYS[0]).max(slow);
+        // The least of the round: a burst makes the queue long for a part of it.
+        let waits = seconds(round.rtt_least) - least;
+        // What is its own goes to what is aimed at.
+        let is_longer = self.window.is_some() && waits > longer;
+        (self.long, self.long_since) = match (is_longer, self.long) {
+            (true, 0) => (1, now),
+            (true, long) => (long + 1, self.long_since),
+            (false, long) => (long.saturating_sub(1), self.long_since),
         };
-        let is_foreign = self.long >= FOREIGN_ROUNDS && now >= self.since + FOREIGN_LEAST;
-        if self.window.is_some() && is_foreign {
-            (self.window, self.free_until) = (None, now + SHARING);
+        if self.long >= FOREIGN_ROUNDS && now >= self.long_since + FOREIGN_LEAST {
+            (self.window, self.shares_until, self.long) = (None, now + SHARING, 0);
         }
-        if now < self.free_until {
+        if now < self.shares_until || self.window.is_none() && !has_lost && waits <= delay {
             return;
         }
-        // A connection for which nothing has waited has not shown what the path can do.
-        let is_used = 2 * round.awaited >= round.looks;
-        let waits = seconds(seen.rtt) - seconds(seen.rtt_min);
-        let grows = is_used && waits < delay / 2.0;
-        self.grown = if grows { self.grown + 1 } else { 0 };
-        let growth =
-            (GROWTH_STEP * f64::from(self.grown)).min(seconds(GROWTH) / seconds(seen.rtt_min)).min(GROWTH_MOST);
-        self.window = match self.window {
-            Some(_) if grows => Some((target * (1.0 + growth)).max(WINDOW_LEAST)),
-            None if is_long || has_lost => Some(target.max(WINDOW_LEAST)),
-            Some(window) if is_used || is_long => Some(((window + target) / 2.0).max(WINDOW_LEAST)),
-            window => window,
+        let growth = match is_used {
+            true => self.growth(waits < delay / 2.0, least + delay),
+            false => 0.0,
         };
+        let path = self.fastest(if is_longer { ROUNDS_LONG } else { ROUNDS });
+        let window = if now >= self.emptied + EMPTYING {
+            self.emptied = now;
+            (path * least * EMPTYING_PART).max(EMPTYING_LEAST)
+        } else {
+            (path * (least + delay) * (1.0 + growth)).max(WINDOW_LEAST)
+        };
+        self.window = Some(window);
+        self.spread_most = Time(((least + delay) * SPREAD_MOST * 1e9) as u64);
+    }
+
+    fn remember(&mut self, rate: f64, is_used: bool) {
+        if is_used {
+            self.rates.rotate_right(1);
+            self.rates[0] = rate;
+        } else {
+            self.rates[0] = self.rates[0].max(rate);
+        }
+    }
+
+    /// The most that the path has delivered in the last rounds.
+    fn fastest(&self, rounds: usize) -> f64 {
+        self.rates[..rounds].iter().copied().fold(1.0, f64::max)
+    }
+
+    /// By which part the window is larger than what the path has delivered in a round `trip`, in seconds.
+    fn growth(&mut self, is_short: bool, trip: f64) -> f64 {
+        self.grown = if is_short { self.grown + 1 } else { 0 };
+        self.unasked += 1;
+        let most = (seconds(GROWTH) / trip).min(GROWTH_MOST);
+        let growth = match self.unasked >= ASKING_ROUNDS {
+            true => most,
+            false => (GROWTH_STEP * f64::from(self.grown.saturating_sub(GROWTH_AFTER))).min(most),
+        };
+        if growth > 0.0 {
+            self.unasked = 0;
+        }
+        growth
     }
 }
 
 impl Round {
     fn new(now: Time, seen: Seen) -> Self {
-        Self { begin: now, seen, rtt_least: seen.rtt, looks: 0, awaited: 0 }
+        Self { begin: now, seen, rtt_least: seen.rtt, idle: Time(0) }
+    }
+
+    /// In bytes per second. Acknowledged bytes leap when a gap closes that was not known to be one, and segments are not all full:
+    /// the lesser of the two.
+    fn rate(&self, now: Time, seen: Seen) -> f64 {
+        let acked = seen.acked.saturating_sub(self.seen.acked);
+        let arrived = seen.arrived.saturating_sub(self.seen.arrived);
+        acked.min(arrived) as f64 / seconds(now.since(self.begin))
     }
 }
 

@@ -18,6 +18,8 @@ pub struct TcpInfo {
     pub retransmits: u32,
     /// Segments sent and not acknowledged.
     pub unacked_segments: u32,
+    /// Segments of these that the peer has selectively acknowledged; without SACK, its duplicate acknowledgements.
+    pub sacked_segments: u32,
     /// Bytes the peer has acknowledged.
     pub acked_bytes: u64,
     /// Bytes handed over by the program and not sent yet.
@@ -77,6 +79,7 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         rtt_min_us: raw.min_rtt,
         retransmits: raw.total_retrans,
         unacked_segments: raw.unacked,
+        sacked_segments: raw.sacked,
         acked_bytes: raw.bytes_acked,
         unsent_bytes: raw.notsent_bytes,
         delivery_bytes_s: raw.delivery_rate,

@@ -24,13 +24,15 @@ impl Pacer {
 
     /// Looks at the connection now and then.
     pub fn look(&mut self, now: Time, info: &TcpInfo, is_awaited: bool) {
-        let (Some(rtt), Some(rtt_min)) = (info.rtt, info.rtt_min) else { return };
+        self.pacing.waiting(now, is_awaited);
+        let Some(rtt) = info.rtt else { return };
         if self.looked.is_some_and(|looked| now < looked + LOOKING) {
             return;
         }
         self.looked = Some(now);
-        let delivered = info.delivered * u64::from(info.mss);
-        self.limit = self.pacing.look(now, Seen { rtt, rtt_min, delivered, retransmits: info.retransmits, is_awaited });
+        let full = |segments: u64| segments * u64::from(info.mss);
+        let (acked, arrived) = (info.acked_bytes + full(info.sacked.into()), full(info.delivered));
+        self.limit = self.pacing.look(now, Seen { rtt, acked, arrived, retransmits: info.retransmits });
         self.is_on |= self.limit.is_some();
     }
 

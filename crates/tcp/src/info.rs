@@ -13,6 +13,8 @@ pub struct TcpInfo {
     pub outstanding: u32,
     /// Segments in the network, as far as is known: RFC 6675's pipe.
     pub pipe: u32,
+    /// Segments that the peer has selectively acknowledged.
+    pub sacked: u32,
     /// Segments that count as lost and wait to be sent again.
     pub lost: u32,
     /// The window that the peer offers, in bytes.

@@ -401,6 +401,11 @@ impl Scoreboard {
         self.segments.is_empty()
     }
 
+    /// Segments that were selectively acknowledged.
+    pub fn sacked(&self) -> u32 {
+        self.sacked_count
+    }
+
     /// Segments that wait to be sent again.
     pub fn lost(&self) -> u32 {
         self.lost.len() as u32

@@ -434,6 +434,7 @@ impl Sender {
             ssthresh: (ssthresh < i32::MAX as u32 / 2).then_some(ssthresh),
             outstanding: self.board.len(),
             pipe: self.recovery.pipe(&self.board),
+            sacked: self.board.sacked(),
             lost: self.board.lost(),
             window: self.send_window.beyond(self.una),
             rtt: estimator.smoothed(),

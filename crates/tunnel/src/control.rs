@@ -54,6 +54,12 @@ struct Paced {
     rate: Cell<Option<u64>>,
 }
 
+impl Paced {
+    fn time(&self, now: Instant) -> Time {
+        Time(u64::try_from((now - self.begin).as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
 impl Control {
     /// For a connection that begins.
     pub fn new(connection: &Connection, limits: Limits) -> io::Result<Self> {
@@ -89,6 +95,9 @@ impl Control {
     /// Looks at the connection now and then, and sets the limits.
     pub fn adapt(&self, connection: &Connection, queue: &Outgoing) -> io::Result<()> {
         let now = Instant::now();
+        if let Some(paced) = self.pull.as_ref().and_then(|pull| pull.paced.as_ref()) {
+            paced.pacing.borrow_mut().waiting(paced.time(now), !queue.is_empty());
+        }
         if now.duration_since(self.looked.get()) < LOOKING.into() {
             return Ok(());
         }
@@ -103,18 +112,16 @@ impl Control {
         if held != limit.replace(held) {
             set_unsent(connection, held)?;
         }
-        let Some(Paced { begin, pacing, rate }) = paced else { return Ok(()) };
-        let us = |us: u32| Time(u64::from(us) * 1_000);
+        let Some(paced) = paced else { return Ok(()) };
+        let full = |segments: u32| u64::from(segments) * u64::from(info.mss_bytes);
         let seen = Seen {
-            rtt: us(info.rtt_us),
-            rtt_min: us(info.rtt_min_us),
-            delivered: u64::from(info.delivered_segments) * u64::from(info.mss_bytes),
+            rtt: Time(u64::from(info.rtt_us) * 1_000),
+            acked: info.acked_bytes + full(info.sacked_segments),
+            arrived: full(info.delivered_segments),
             retransmits: info.retransmits.into(),
-            is_awaited: !queue.is_empty(),
         };
-        let now = Time(u64::try_from((now - *begin).as_nanos()).unwrap_or(u64::MAX));
-        let decided = pacing.borrow_mut().look(now, seen);
-        if decided != rate.replace(decided) {
+        let decided = paced.pacing.borrow_mut().look(paced.time(now), seen);
+        if decided != paced.rate.replace(decided) {
             socket::limit_rate(connection.socket(), decided.unwrap_or(u64::MAX).min(self.rate_most))?;
         }
         Ok(())

@@ -33,6 +33,20 @@ pub fn index(device: &str) -> io::Result<u32> {
     Ok(nix::net::if_::if_nametoindex(device)?)
 }
 
+/// How many packets of this host `device` has dropped before they were taken from it, in the namespace of the calling thread.
+///
+/// # Errors
+/// If there is no such device, or /proc cannot be read.
+pub fn dropped(device: &str) -> io::Result<u64> {
+    // Columns: those of reception, eight of them, then bytes, packets, errors and drops of transmission (proc_pid_net(5)).
+    const COLUMN: usize = 11;
+    let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    let columns = lines.find(|(name, _)| name.trim() == device).map(|(_, columns)| columns);
+    let count = columns.and_then(|columns| columns.split_whitespace().nth(COLUMN)?.parse().ok());
+    count.ok_or_else(|| io::ErrorKind::NotFound.into())
+}
+
 /// Whether this error of a TUN device's descriptor says that somebody has removed the device.
 pub fn is_gone(error: &io::Error) -> bool {
     error.raw_os_error() == Some(libc::EBADFD)

@@ -14,6 +14,9 @@ use tun_rs::{DeviceBuilder, SyncDevice};
 use crate::config::{Config, Device};
 use crate::error::StartError;
 
+/// Packets that wait in the device until the tunnel takes them.
+const DEVICE_PACKETS: u32 = 10_000;
+
 /// Whether the device can be made, as far as that can be told before.
 ///
 /// # Errors
@@ -39,6 +42,8 @@ pub fn create(config: &Config) -> Result<SyncDevice, StartError> {
         io::ErrorKind::PermissionDenied => StartError::Forbidden { name: name.clone(), source },
         _ => StartError::Device { what: "make the device".into(), name: name.clone(), source },
     })?;
+    // The kernel's own 500 are gone in 6 ms at 1 Gbit/s, and what it drops there no queue has seen.
+    let _ = tun.set_tx_queue_len(DEVICE_PACKETS);
     let failed = |what: String| move |source| StartError::Device { what, name: name.clone(), source };
     let index = device::index(name).map_err(failed("find the device".into()))?;
     let link = LinkUnspec::new_with_index(index).mtu(config.device.mtu.into()).up().build();

@@ -31,6 +31,8 @@ pub struct Status {
     pub unreadable: u64,
     /// Packets of peers that the device did not take, or only cut into segments.
     pub device_refused: u64,
+    /// Packets of the host that the device dropped because the tunnel had not taken those before; null if the kernel does not say.
+    pub device_dropped: Option<u64>,
     /// The nodes at the other ends.
     pub peers: Vec<PeerStatus>,
 }

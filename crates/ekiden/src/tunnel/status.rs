@@ -49,11 +49,12 @@ fn text(status: &Status) -> String {
             table.row(row(&peer.name, one));
         }
     }
-    let Status { device, name, unroutable, foreign, device_refused, .. } = status;
+    let Status { device, name, unroutable, foreign, device_refused, device_dropped, .. } = status;
     format!(
         "{name}, device {device}\n{}\n{unroutable} packets had no peer, {foreign} came from addresses that are not allowed, \
-         {device_refused} were not taken by the device\n",
-        table.to_text()
+         {device_refused} were not taken by the device, {} were dropped by it\n",
+        table.to_text(),
+        device_dropped.unwrap_or_default()
     )
 }
 

@@ -5,6 +5,7 @@ use std::os::unix::net::UnixListener as StdListener;
 use std::rc::Rc;
 use std::time::Duration;
 
+use ekiden_net::device;
 use ekiden_net::privileges::peer_user;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
@@ -66,6 +67,7 @@ impl Node {
             foreign: self.foreign.get(),
             unreadable: self.unreadable.get(),
             device_refused: self.device_refused.get(),
+            device_dropped: device::dropped(&self.config.device.name).ok(),
             peers: self.config.peers.iter().zip(&self.peers).map(peer).collect(),
         }
     }

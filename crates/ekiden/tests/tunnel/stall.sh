@@ -33,6 +33,13 @@ back=$(date +%s.%N); ip -n router link set line0 up; ip -n router route replace 
 await 30 first_after $back
 after=$(first_after $back); echo "after the cut: $after s"
 python3 -c "assert $after < 5" || fail "the tunnel was back after $after s"
+# The old connection goes on, or a new one takes its place and stays: nothing else begins, and nothing ends by itself.
+sleep 1
+for node in city island; do
+  begun=$(grep -c "connection 0 carries packets" $node.log)
+  [ $begun = $(grep -c "connection 0 carries packets" city.log) ] && [ $begun -le 2 ] || fail "$begun: $(cat city.log island.log)"
+  grep -q "connection 0 ended" $node.log && fail "$(cat city.log island.log)"
+done
 # The island's address changes: the old connection never goes on.
 grep -q "connection 0 stalls, and is dialled anew" island.log || fail "the cut was no stall"
 sleep 2; : > island.log

@@ -19,7 +19,8 @@ const ATTEMPT_ROUNDS: u32 = 8;
 const PAUSE: Duration = Duration::from_millis(500);
 
 impl Node {
-    /// Dials anew until the connection goes on, has ended, or is replaced by a new one, which this then carries.
+    /// Dials anew until the connection goes on, or is replaced by a new one, which this then carries. If it ends before, what
+    /// waits for it is kept for one more attempt.
     pub async fn race(self: Rc<Self>, peer: usize, number: u8, stalled: Rc<Current>) {
         let (name, slot) = (self.name(peer).to_owned(), &self.peers[peer].slots[usize::from(number)]);
         if let Some(left_out) = slot.gone.tell() {
@@ -28,14 +29,23 @@ impl Node {
         let attempt = ATTEMPT.max(stalled.rtt() * ATTEMPT_ROUNDS);
         while slot.has(&stalled) && stalled.stalls() {
             match timeout(attempt, self.dial(peer, number)).await {
-                Ok(Ok((connection, theirs))) if slot.has(&stalled) && stalled.stalls() => {
+                // The other end has replaced the old connection by now, even if that goes on here.
+                Ok(Ok((connection, theirs))) if slot.has(&stalled) => {
                     return Rc::clone(&self).serve(peer, theirs, connection, true).await;
                 }
-                Ok(Ok(_)) => return,
+                Ok(Ok(_)) => break,
                 Ok(Err(error)) => tracing::debug!("cannot connect to {name} meanwhile: {error}"),
                 Err(_) => tracing::debug!("cannot connect to {name} meanwhile: no answer"),
             }
+            if stalled.has_ended.get() {
+                break;
+            }
             sleep(PAUSE).await;
+        }
+        stalled.is_raced.set(false);
+        if stalled.has_ended.get() && slot.has(&stalled) {
+            tracing::warn!("{name}: connection {number} ended, and no new one could be had");
+            slot.empty();
         }
     }
 }

@@ -52,20 +52,26 @@ impl Node {
         };
         slot.look(&connection, &current);
         slot.keep(&current);
-        let left_out = slot.gone.tell();
-        match (why, left_out) {
-            (Some(why), Some(left_out)) => tracing::warn!("{name}: connection {number} ended: {why}{left_out}"),
-            (None, Some(left_out)) => tracing::info!("{name}: connection {number} was replaced by a new one{left_out}"),
-            _ => {}
+        // What waits is for the connection that comes in its place, or has come.
+        let is_raced = current.is_raced.get() && slot.has(&current);
+        match why {
+            // The other end resets it once it has the new one.
+            Some(why) if is_raced => tracing::debug!("{name}: connection {number} ended: {why}"),
+            Some(why) => {
+                if let Some(left_out) = slot.gone.tell() {
+                    tracing::warn!("{name}: connection {number} ended: {why}{left_out}");
+                }
+            }
+            None => {
+                if let Some(left_out) = slot.gone.tell() {
+                    tracing::info!("{name}: connection {number} was replaced by a new one{left_out}");
+                }
+            }
         }
-        // What waits is for the connection that has come in its place.
-        if !slot.has(&current) {
-            return;
+        current.has_ended.set(true);
+        if slot.has(&current) && !is_raced {
+            slot.empty();
         }
-        *slot.current.borrow_mut() = None;
-        slot.queue.clear();
-        slot.ended.notify_waiters();
-        slot.ended.notify_one();
     }
 
     /// Whether this node's connection stays when both ends have dialled. Both ends agree on it: the smaller key counts, or
@@ -85,17 +91,14 @@ impl Node {
         let slot = &self.peers[peer].slots[usize::from(number)];
         let mut times = interval(LOOKING);
         times.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut is_raced = false;
         loop {
             times.tick().await;
             slot.look(connection, current);
-            let stalls = current.stalls();
-            if stalls && !is_raced && current.is_ours {
+            if current.stalls() && current.is_ours && !current.is_raced.replace(true) {
                 let race: Pin<Box<dyn Future<Output = ()>>> =
                     Box::pin(Rc::clone(self).race(peer, number, Rc::clone(current)));
                 spawn_local(race);
             }
-            is_raced = stalls;
         }
     }
 }

@@ -42,6 +42,10 @@ pub struct Current {
     pub stop: Notify,
     /// This node has dialled it.
     pub is_ours: bool,
+    /// A new one is being dialled beside it: whoever does that also ends it.
+    pub is_raced: Cell<bool>,
+    /// It has ended meanwhile.
+    pub has_ended: Cell<bool>,
     remote: Option<SocketAddr>,
     congestion: Option<String>,
     since: Instant,
@@ -68,6 +72,8 @@ impl Current {
         Self {
             stop: Notify::new(),
             is_ours,
+            is_raced: Cell::default(),
+            has_ended: Cell::default(),
             remote,
             congestion,
             since: Instant::now(),
@@ -102,6 +108,14 @@ impl Slot {
     /// Whether it has this connection, and not another one.
     pub fn has(&self, connection: &Rc<Current>) -> bool {
         self.current.borrow().as_ref().is_some_and(|current| Rc::ptr_eq(current, connection))
+    }
+
+    /// No connection is there any more, and what waits is lost.
+    pub fn empty(&self) {
+        *self.current.borrow_mut() = None;
+        self.queue.clear();
+        self.ended.notify_waiters();
+        self.ended.notify_one();
     }
 
     /// Asks the kernel how the connection is.

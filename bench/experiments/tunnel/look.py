@@ -43,6 +43,31 @@ def jain(values):
     return sum(values) ** 2 / (len(values) * squares) if squares else 0.0
 
 
+def shares(record):
+    """Jain's index of the sixteen flows of scenarios/tunnel/fairness.toml, and their goodput."""
+    flows = [run(record, f"bulk-{number}").goodput for number in range(16)]
+    return jain(flows), sum(flows)
+
+
+def shown_shares(runs):
+    fair, goodput = zip(*runs)
+    return f"{statistics.median(fair):.3f} [{min(fair):.3f}–{max(fair):.3f}], {statistics.median(goodput):.1f}"
+
+
+def sparse(record):
+    """Of the ping of scenarios/tunnel/sparse.toml, in ms: median and 99th percentile of those that were answered in five seconds."""
+    ping = record.pings[0]
+    times = [ping.get(name) for name in ("p50_us", "p99_us")]
+    return [time / 1e3 for time in times] if all(times) and ping["lost"] < ping["sent"] / 100 else None
+
+
+def shown_sparse(runs):
+    if None in runs:
+        return "over 5 s"
+    middle, late = zip(*runs)
+    return f"{statistics.median(middle):,.0f}, {statistics.median(late):,.0f} [{min(late):,.0f}–{max(late):,.0f}] ms"
+
+
 def value(record, key):
     """A key of the scenario, such as link.backbone.delay; delays as the page writes them."""
     found = record.scenario

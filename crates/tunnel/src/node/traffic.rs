@@ -57,9 +57,11 @@ impl Node {
         let header = Header::read(packet);
         let peer = header.and_then(|header| self.config.allowed.peer(header.destination));
         let (Some(header), Some(peer)) = (header, peer) else {
-            // The host sends these to every device, and they are for no peer.
-            let is_for_all = header.is_some_and(|header| header.destination.is_multicast());
-            return if is_for_all { () } else { count(&self.unroutable) };
+            // The host sends multicast to every device, and it is for no peer.
+            if !header.is_some_and(|header| header.destination.is_multicast()) {
+                count(&self.unroutable);
+            }
+            return;
         };
         clamp_mss(packet, &header, self.config.device.mtu, vnet.needs_checksum());
         let flow = header.flow(packet);

@@ -12,9 +12,9 @@ use crate::out;
 
 /// Bring ekiden's congestion controls into the running kernel, change their parameters, and watch what they do.
 ///
-/// They are ekiden_hstcp (HighSpeed TCP), ekiden_ghstcp (gentle HighSpeed TCP) and ekiden_bic (BIC). `ekiden proxy` and
-/// `ekiden lab` bring those that they use into the kernel by themselves, for as long as they run; `load` is for programs
-/// that are not ekiden, and for nodes that may not do it. Needs root, and Linux 6.4 or newer with BTF.
+/// They are ekiden_hstcp (HighSpeed TCP), ekiden_ghstcp (gentle HighSpeed TCP) and ekiden_bic (BIC). `ekiden proxy`, `ekiden
+/// tunnel` and `ekiden lab` bring those that they use into the kernel by themselves, for as long as they run; `load` is for
+/// programs that are not ekiden, and for nodes that may not do it. Needs root, and Linux 6.4 or newer with BTF.
 ///
 /// docs/guide/congestion.md says what they are and describes every parameter.
 #[derive(ClapArgs)]

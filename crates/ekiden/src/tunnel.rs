@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use ekiden_tunnel::Config;
 
+use crate::exit::OthersFile;
 use crate::{log, out};
 
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
@@ -74,7 +75,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn carry(file: &Path, args: &Args) -> anyhow::Result<()> {
     let _log = log::start()?;
-    let config = Config::load(file)?;
+    let config = Config::load(file).map_err(|error| match ekiden_relay::Config::load(file) {
+        Ok(_) => OthersFile { file: file.into(), for_command: "proxy", given_to: "tunnel" }.into(),
+        Err(_) => anyhow::Error::from(error),
+    })?;
     if args.show_config {
         return out::text(config);
     }

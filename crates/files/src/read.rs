@@ -167,6 +167,11 @@ fn remedy(owner: Option<u32>, user: u32) -> String {
                            gives up when it starts; `chown root` it, and each folder on the way that is closed"
                 .into()
         }
+        Some(0) => {
+            format!(
+                "; it belongs to root, and this process runs as user {user}: let that user read it, or run this as root"
+            )
+        }
         Some(owner) if owner != user => {
             format!("; it belongs to the user with id {owner}, and this process runs as {user}: let that user read it")
         }
@@ -239,9 +244,13 @@ mod tests {
         for owner in [Some(1000), None] {
             assert!(said(owner, 0).contains("; `chown root` it, and each folder on the way"), "{}", said(owner, 0));
         }
+        assert!(said(Some(0), 998).ends_with(
+            "; it belongs to root, and this process runs as user 998: let that user read it, or run this as root"
+        ));
         assert!(
-            said(Some(0), 998)
-                .ends_with("; it belongs to the user with id 0, and this process runs as 998: let that user read it")
+            said(Some(1000), 998).ends_with(
+                "; it belongs to the user with id 1000, and this process runs as 998: let that user read it"
+            )
         );
         assert_eq!(said(Some(998), 998), "cannot be read: permission denied");
     }

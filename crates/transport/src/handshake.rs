@@ -137,7 +137,14 @@ async fn prove(key: &SharedSecret, stream: &Connection) -> io::Result<Result<Str
         Err(error) => return refused(&error),
     };
     stream.send_all(&hello).await?;
-    let (FrameKind::Auth, body) = read_frame(stream).await? else { return Err(invalid("not an AUTH")) };
+    // The dialler knows by now whether this node has its key. It tells nobody, and closes the connection.
+    let read = read_frame(stream).await.map_err(|error| match error.kind() {
+        kind @ (io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof) => {
+            io::Error::new(kind, "it closed the connection before it had proven the key: it may have another one")
+        }
+        _ => error,
+    });
+    let (FrameKind::Auth, body) = read? else { return Err(invalid("not an AUTH")) };
     match acceptor.authenticate(&body) {
         Ok(name) => Ok(Ok(name)),
         Err(error) => refused(&error),
@@ -155,6 +162,20 @@ mod tests {
 
     use super::*;
     use crate::security::SharedKey;
+
+    #[tokio::test]
+    async fn a_dialler_with_another_key_closes_the_connection_and_the_other_end_says_what_that_means() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let dialler = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (socket, _) = listener.accept().await.unwrap();
+        let plain = |byte| SharedKey { key: SharedSecret([byte; 32]), file: PathBuf::new() };
+        let (theirs, ours) = (Security::Plain(plain(8)), Security::Plain(plain(7)));
+        let dialled = async { dial(dialler, &theirs, "there").await.err().map(|error| error.to_string()) };
+        let (dialled, accepted) = tokio::join!(dialled, accept(socket, &ours, "here"));
+        assert_eq!(dialled.as_deref(), Some("the other node does not have the same key"));
+        let said = accepted.err().map(|error| error.to_string()).unwrap_or_default();
+        assert!(said.starts_with("it closed the connection before it had proven the key"), "{said}");
+    }
 
     #[tokio::test]
     async fn a_refusal_is_known_although_the_other_side_takes_no_answer() {

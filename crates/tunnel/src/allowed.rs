@@ -29,11 +29,6 @@ impl Allowed {
     pub fn of(&self, peer: usize) -> impl Iterator<Item = IpNet> {
         self.0.iter().filter(move |(_, of)| *of == peer).map(|(network, _)| *network)
     }
-
-    /// All networks.
-    pub fn networks(&self) -> impl Iterator<Item = IpNet> {
-        self.0.iter().map(|(network, _)| *network)
-    }
 }
 
 #[cfg(test)]

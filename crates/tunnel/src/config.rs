@@ -1,7 +1,7 @@
 //! A tunnel's configuration: one TOML file, read once into [`Config`] with every default in place.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use ekiden_congestion::Tunables;
@@ -70,6 +70,13 @@ pub struct Device {
     pub mtu: u16,
     /// It takes super-packets where the kernel can.
     pub offload: bool,
+}
+
+impl Device {
+    /// The address of the device in whose network this one is: it is reached through the device.
+    pub fn network_of(&self, address: IpAddr) -> Option<IpNet> {
+        self.addresses.iter().find(|own| own.contains(&address)).copied()
+    }
 }
 
 /// The queue before each connection.
@@ -145,6 +152,12 @@ impl Config {
     pub fn is_in(file: &Path) -> bool {
         let text = ekiden_files::read(file, FileKind::Config).unwrap_or_default();
         toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.contains_key("device"))
+    }
+
+    /// What the peers have: each network with the peer's name.
+    pub fn networks(&self) -> impl Iterator<Item = (IpNet, &str)> {
+        let peers = self.peers.keys().enumerate();
+        peers.flat_map(|(number, name)| self.allowed.of(number).map(move |network| (network, &name[..])))
     }
 
     fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {

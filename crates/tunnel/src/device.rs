@@ -54,9 +54,10 @@ pub fn create(config: &Config) -> Result<SyncDevice, StartError> {
         let add = move |handle: Handle| async move {
             handle.address().add(index, own, prefix).execute().await.map_err(io_error)
         };
-        on_netlink(add).map_err(failed(format!("give the address {address} to")))?;
+        let name = name.clone();
+        on_netlink(add).map_err(|source| StartError::Address { address: *address, name, source })?;
     }
-    for network in config.allowed.networks() {
+    for (network, peer) in config.networks() {
         // The device's addresses have brought these.
         if config.device.addresses.iter().any(|own| own.contains(&network)) {
             continue;
@@ -64,7 +65,8 @@ pub fn create(config: &Config) -> Result<SyncDevice, StartError> {
         let add = move |handle: Handle| async move {
             handle.route().add(route(network, index)).execute().await.map_err(io_error)
         };
-        on_netlink(add).map_err(failed(format!("route {network} to")))?;
+        let (peer, name) = (peer.to_owned(), name.clone());
+        on_netlink(add).map_err(|source| StartError::Route { network, peer, name, source })?;
     }
     Ok(tun)
 }

@@ -6,6 +6,7 @@ use std::path::Path;
 use ekiden_controls::Reason;
 use ekiden_files::{FileKind, line_of};
 use ekiden_net::socket::SocketError;
+use ipnet::IpNet;
 
 /// Why a tunnel did not start, or did not go on.
 #[derive(Debug, thiserror::Error)]
@@ -21,6 +22,28 @@ pub enum StartError {
     /// A capability is missing.
     #[error("cannot make the device '{name}': {source}; it needs CAP_NET_ADMIN")]
     Forbidden {
+        /// The device.
+        name: String,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// The device cannot have an address.
+    #[error("[device]: cannot give '{name}' the address {address}: {source}{}", hint(*address, source))]
+    Address {
+        /// With the network around it.
+        address: IpNet,
+        /// The device.
+        name: String,
+        /// The kernel's reason.
+        source: io::Error,
+    },
+    /// A peer's network cannot be routed to the device.
+    #[error("[peer.{peer}]: cannot route {network} to '{name}': {source}{}", hint(*network, source))]
+    Route {
+        /// What the peer has.
+        network: IpNet,
+        /// The peer.
+        peer: String,
         /// The device.
         name: String,
         /// The kernel's reason.
@@ -70,10 +93,12 @@ impl StartError {
     /// Where in `file`, a configuration, the key stands that this is about: `FILE:LINE`.
     pub fn place_in(&self, file: &Path) -> Option<String> {
         let path = match self {
-            Self::DeviceInUse(_) => ["device", "name"],
-            Self::Listen(SocketError::Bind { .. }) => ["listen", "address"],
-            Self::Congestion { .. } => ["tcp", "congestion"],
-            Self::Tcp(SocketError::Buffer { key, .. }) => ["tcp", key.rsplit('.').next()?],
+            Self::DeviceInUse(_) => vec!["device", "name"],
+            Self::Address { .. } => vec!["device", "addresses"],
+            Self::Route { peer, .. } => vec!["peer", peer, "allowed"],
+            Self::Listen(SocketError::Bind { .. }) => vec!["listen", "address"],
+            Self::Congestion { .. } => vec!["tcp", "congestion"],
+            Self::Tcp(SocketError::Buffer { key, .. }) => vec!["tcp", key.rsplit('.').next()?],
             _ => return None,
         };
         let text = ekiden_files::read(file, FileKind::Config).ok()?;
@@ -83,5 +108,22 @@ impl StartError {
     /// Whether this machine lacks something, as opposed to the network.
     pub fn is_lack(&self) -> bool {
         !matches!(self, Self::Listen(SocketError::Bind { .. }))
+    }
+}
+
+/// What to do about an address or a route that the kernel does not take.
+fn hint(network: IpNet, error: &io::Error) -> String {
+    let is_v6 = matches!(network, IpNet::V6(_));
+    match error.kind() {
+        io::ErrorKind::AlreadyExists => {
+            let family = if is_v6 { " -6" } else { "" };
+            let network = network.trunc();
+            format!("; a route to {network} is there already: `ip{family} route show {network}` shows it")
+        }
+        // CAP_NET_ADMIN has sufficed to make the device.
+        io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported if is_v6 => {
+            "; IPv6 is off here: `sysctl net.ipv6.conf.all.disable_ipv6` shows it, and 0 is on".into()
+        }
+        _ => String::new(),
     }
 }

@@ -60,7 +60,8 @@ pub enum FrameError {
     },
     /// A connection that this node does not have.
     #[error(
-        "it has a connection of number {number}, and this node {connections} to it: set the same `connections` at both ends"
+        "it has at least {} connections, and this node {connections}: set the same `connections` at both ends, with those of their classes",
+        u16::from(*number) + 1
     )]
     Number {
         /// Counted from 0.

@@ -2,14 +2,16 @@
 
 use std::cell::Cell;
 use std::io::{self, Write as _};
+use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use ekiden_controls::Registration;
 use ekiden_keys::random_secret;
 use ekiden_link::Signals;
 use ekiden_net::privileges::{Capability, keep_only};
-use ekiden_net::socket::{self, TcpOptions};
+use ekiden_net::socket::{self, SocketError, TcpOptions};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{LocalSet, spawn_local};
@@ -44,6 +46,9 @@ use strangers::Strangers;
 /// How long a node has to prove who it is and to greet.
 const GREETING: Duration = Duration::from_secs(10);
 
+/// How long a listener may still be there when its process has been killed.
+const LEAVING: Duration = Duration::from_secs(1);
+
 /// What all tasks share. They run on one thread.
 struct Node {
     config: Config,
@@ -77,8 +82,11 @@ pub fn run(config: Config) -> Result<(), StartError> {
     // Kept for as long as the process lives, for the connections to come.
     let _held = bring_control(&config)?;
     socket::check(&config.tcp).map_err(StartError::Tcp)?;
-    let listen = |listen: &Listen| socket::listen(listen.address, false, &config.tcp).map_err(StartError::Listen);
-    let listener = config.listen.as_ref().map(listen).transpose()?;
+    let listen = |Listen { address, .. }: &Listen| {
+        wait_until_free(*address)?;
+        socket::listen(*address, false, &config.tcp)
+    };
+    let listener = config.listen.as_ref().map(listen).transpose().map_err(StartError::Listen)?;
     let tun = device::create(&config)?;
     let asked = answer::listen(&config.device.name);
     keep_only(needed(&config)).map_err(StartError::Privileges)?;
@@ -126,6 +134,22 @@ pub fn run(config: Config) -> Result<(), StartError> {
     // A name that is being looked up may take long, and nobody waits for it any more.
     runtime.shutdown_background();
     ended
+}
+
+/// Fails if somebody else listens there: two tunnels with one port would each get some of the connections. Of a tunnel that is
+/// killed the device goes first, and the listener a moment later.
+fn wait_until_free(address: SocketAddr) -> Result<(), SocketError> {
+    let begin = Instant::now();
+    loop {
+        match socket::ensure_free(address, false) {
+            Err(SocketError::Bind { source, .. })
+                if source.kind() == io::ErrorKind::AddrInUse && begin.elapsed() < LEAVING =>
+            {
+                sleep(LEAVING / 20);
+            }
+            other => return other,
+        }
+    }
 }
 
 /// Brings the congestion control that the configuration names into the kernel, if it is one of ekiden's own.
@@ -211,7 +235,7 @@ impl Node {
             tracing::info!("{}: {drops} packets were dropped in the queue, {marks} marked", self.name(number));
         }
         let (unroutable, foreign) = (self.unroutable.get(), self.foreign.get());
-        tracing::info!("{unroutable} packets had no way, {foreign} came from addresses that are not allowed");
+        tracing::info!("{unroutable} packets had no peer, {foreign} came from addresses that are not allowed");
         let (unreadable, refused) = (self.unreadable.get(), self.device_refused.get());
         tracing::info!("{unreadable} packets could not be read, the device refused {refused}");
     }

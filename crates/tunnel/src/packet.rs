@@ -112,9 +112,13 @@ pub fn clamp_mss(packet: &mut [u8], header: &Header, mtu: u16, is_partial: bool)
         let length = match tcp[option] {
             0 => return,
             1 => 1,
-            _ => usize::from(tcp.get(option + 1).copied().unwrap_or_default()),
+            // Kind and length alone are two bytes; a receiver reads no further where it says less.
+            _ => match tcp.get(option + 1) {
+                Some(&length) if length >= 2 => usize::from(length),
+                _ => return,
+            },
         };
-        if length == 0 || option + length > end {
+        if option + length > end {
             return;
         }
         if tcp[option] == 2 && length == 4 {
@@ -251,6 +255,19 @@ mod tests {
             let before = packet.clone();
             clamp(&mut packet, 1400);
             assert_eq!(packet, before);
+        }
+    }
+
+    #[test]
+    fn a_syn_with_an_option_shorter_than_its_head_stays_as_it_is() {
+        for length in [0, 1] {
+            // What stands behind such an option is no MSS, whatever it looks like.
+            let mut packet =
+                syn(false, &[TcpOptionElement::MaximumSegmentSize(1460), TcpOptionElement::WindowScale(7)]);
+            packet[40..46].copy_from_slice(&[9, length, 2, 4, 0xff, 0xff]);
+            let before = packet.clone();
+            clamp(&mut packet, 1400);
+            assert_eq!(packet, before, "{length}");
         }
     }
 

@@ -118,6 +118,12 @@ pub enum StatusError {
         /// The number of the user whose program it is.
         user: u32,
     },
+    /// It has not answered.
+    #[error("the tunnel '{device}' gives no answer within {} s; is its process stopped?", PATIENCE.as_secs())]
+    Late {
+        /// The device asked for.
+        device: String,
+    },
     /// What came is no status.
     #[error("the tunnel '{device}' gives no usable answer: {source}; is it of the same build?")]
     Unusable {
@@ -142,7 +148,10 @@ pub fn address(device: &str) -> io::Result<SocketAddr> {
 /// If there is none, or it does not answer.
 pub fn ask(device: &str) -> Result<Status, StatusError> {
     use std::io::Read;
-    let unusable = |source| StatusError::Unusable { device: device.into(), source };
+    let unusable = |source: io::Error| match source.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => StatusError::Late { device: device.into() },
+        _ => StatusError::Unusable { device: device.into(), source },
+    };
     let address = address(device).map_err(|_| StatusError::NoTunnel(device.into()))?;
     let socket = match UnixStream::connect_addr(&address) {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {

@@ -67,6 +67,9 @@ again; refused "HTTP/1.1 502 Bad Gateway" "it cannot connect there (502 Bad Gate
 again; refused "SSH-2.0-server" "it does not speak HTTP/1"
 again; refused endless "its answer is longer than"
 again; proxy silent; await 60 grep -q "cannot connect to city: timed out" island.log
-(umask 077; echo secret > island/password)
+(umask 077; echo wrong > island/password)
 sed -i 's/^http_proxy.*/&\nhttp_proxy_user = "u"\nhttp_proxy_password_file = "password"/' island/island.toml
+again; refused login "it does not take this user and password (407 Proxy Authentication Required): http_proxy_user and"
+again; refused "HTTP/1.1 401 Unauthorized" "it does not take this user and password (401 Unauthorized)"
+echo secret > island/password
 proxy login; again; carries island; await 20 ask island 10.77.0.1

@@ -1,3 +1,5 @@
+# Packets for the peer's network do not leave by another way while the tunnel is not there.
+ip -n island route add blackhole 10.9.0.0/24 metric 4000
 start city; start island
 carries city; carries island
 # Both families, both directions, and what is behind the city.
@@ -11,7 +13,16 @@ cmp data got
 # No capability is left.
 grep -q '^CapPrm:.0000000000000000' /proc/$pid_city/status || fail "$(grep Cap /proc/$pid_city/status)"
 # Nothing of it is left when it has ended.
-kill $pid_island; await 10 sh -c "! ip -n island link show ekiden0"
-ip -n island route show | grep -q 10.9.0 && fail "a route is left"
+ip -n island route get 10.9.0.2 | grep -q "dev ekiden0" || fail "$(ip -n island route)"
+ip -n island link set ekiden0 down
+ip -n island route get 10.9.0.2 > said.log 2>&1 && fail "a packet finds another way: $(cat said.log)"
+ip -n island link set ekiden0 up
+ip -n island route get 10.9.0.2 > said.log 2>&1 && fail "the route is back: $(cat said.log)"
+code=0; kill $pid_island; wait $pid_island || code=$?
+[ $code = 0 ] || fail "$code"
+await 10 sh -c "! ip -n island link show ekiden0"
+ip -n island route show | grep -v blackhole | grep -q 10.9.0 && fail "a route is left"
+start island; code=0; kill -INT $pid_island; wait $pid_island || code=$?
+[ $code = 0 ] || fail "$code"
 kill -9 $pid_city; await 10 sh -c "! ip -n city link show ekiden0"
 exit 0

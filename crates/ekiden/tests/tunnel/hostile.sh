@@ -6,6 +6,7 @@ mkdir other && (cd other && "$EKIDEN" keygen node.key > key)
 sed "s/10.77.0.2/10.77.0.3/; s/name = \"ekiden0\"/name = \"other0\"/" island/island.toml > other/other.toml
 (cd other && exec ip netns exec router "$EKIDEN" tunnel -c other.toml > ready 2> ../other.log) & other=$!
 await 20 grep -q "does not take this node's key" other.log
+await 20 grep -q "none of this listener.s nodes; .* in a tunnel's file as .fingerprint. in a \[peer.NAME\]" city.log
 printf 'GET / HTTP/1.0\r\n\r\n' | on router timeout 5 nc 192.0.2.1 7100 > /dev/null || true
 await 20 grep -q "was refused" city.log
 cat > silent.py <<'P'

@@ -24,6 +24,7 @@ wait $line || fail "the packet is not on the line"
 stop() { kill $pid_island; await 10 sh -c "! ip -n island link show ekiden0"; : > island.log; : > city.log; }
 stop; cp -p island/line.key right.key; rm island/line.key; (cd island && "$EKIDEN" keygen --shared line.key)
 start island; await 20 grep -q "does not have the same key" island.log
+await 20 grep -q "was refused: it closed the connection before it had proven the key" city.log
 stop; cp -p right.key island/line.key; sed -i 's/^name = "island"/name = "atoll"/' island/island.toml
 start island; await 20 grep -q "it calls itself 'atoll'" city.log
 await 20 grep -q "it refuses this node; its log says why" island.log

@@ -9,6 +9,13 @@ said 4 "city.toml:4: \[device\]: a device 'ekiden0' is there already" city.toml
 ip -n city link del ekiden0
 sed 's/0.0.0.0:7100/203.0.113.9:7100/' city/city.toml > city/elsewhere.toml
 said 5 "cannot listen on 203.0.113.9:7100" elsewhere.toml
+# What is there already, or cannot be here, is told with its place and what to do.
+ip -n city route add 10.88.0.0/24 via 192.0.2.254
+sed 's/"10.77.0.2\/32"/&, "10.88.0.0\/24"/' city/city.toml > city/route.toml
+said 4 "route.toml:11: \[peer.island\]: cannot route 10.88.0.0/24 to 'ekiden0': File exists.*: .ip route show 10.88.0.0/24. shows it" route.toml
+on city sysctl -qw net.ipv6.conf.default.disable_ipv6=1
+said 4 "city.toml:5: \[device\]: cannot give 'ekiden0' the address fd77::1/64: Permission denied.*IPv6 is off here" city.toml
+on city sysctl -qw net.ipv6.conf.default.disable_ipv6=0
 printf '[tcp]\ncongestion = "nothing"\n' | cat city/city.toml - > city/control.toml
 said 4 "control.toml:[0-9]*: \[tcp\]: congestion 'nothing' is not available: this kernel does not have it" control.toml
 sed 's/^allowed/alowed/' city/city.toml > city/typo.toml
@@ -22,6 +29,11 @@ code=0
 ip -n city link show ekiden0 2> /dev/null && fail "a device is left"
 # A device that somebody removes: the tunnel is over, and says so.
 start city
+# A second tunnel does not share the port, nor one address of it.
+for address in 0.0.0.0:7100 192.0.2.1:7100 [::]:7100; do
+  sed "s/0.0.0.0:7100/$address/; s/ekiden0/other0/; s/10.77/10.78/; s/fd77/fd78/" city/city.toml > city/second.toml
+  said 5 "second.toml:8: \[listen\]: cannot listen on .*7100: Address already in use.*which program has it" second.toml
+done
 ip -n city link del ekiden0
 await 5 grep -q "the device 'ekiden0' is gone" city.log
 code=0; wait $pid_city || code=$?

@@ -16,6 +16,14 @@ for _ in range($3): s.sendto(bytes(972), ('$2', 9))"; }
 lost=$(of city "c['lost']"); unroutable=$(of city "s['unroutable']")
 send city 10.77.0.2 5; send city 10.77.0.200 3
 await 5 is city "c['lost'] - $lost, s['unroutable'] - $unroutable >= 3, c['packets_sent']" "(5, True, 0)"
+# What goes to all is for nobody in particular: not counted.
+unroutable=$(of city "s['unroutable']")
+on city python3 -c "
+import socket
+s = socket.socket(type=socket.SOCK_DGRAM)
+s.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, socket.inet_aton('10.77.0.1'))
+for _ in range(50): s.sendto(b'x', ('224.0.0.9', 9))"
+sleep 0.5; is city "s['unroutable'] - $unroutable < 50" True || fail "multicast is counted as unroutable"
 start island; carries city; carries island
 # Neighbours are looked for now and then, so there may be a few packets more.
 send island 10.77.0.1 100
@@ -46,6 +54,11 @@ before=$(of island "c['packets_sent']")
 send island 10.77.0.1 10
 await 5 is island "c['packets_sent'] >= $before + 10" True
 kill $rude
+# A process that is stopped says nothing.
+kill -STOP $pid_island
+code=0; on island "$EKIDEN" tunnel status 2> said.log || code=$?
+kill -CONT $pid_island
+[ $code = 1 ] && grep -q "the tunnel 'ekiden0' gives no answer within 10 s" said.log || fail "$code $(cat said.log)"
 # Another user is refused.
 code=0; on island setpriv --reuid 65534 --clear-groups "$EKIDEN" tunnel status 2> said.log || code=$?
 [ $code = 4 ] && grep -q "answers root and its own user alone" said.log || fail "$code $(cat said.log)"

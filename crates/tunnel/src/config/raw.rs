@@ -13,7 +13,7 @@ use crate::protocol::Protocol;
 pub struct Raw {
     pub name: Option<Spanned<String>>,
     pub key_file: Option<Spanned<String>>,
-    pub device: Spanned<RawDevice>,
+    pub device: Option<Spanned<RawDevice>>,
     pub listen: Option<Spanned<RawListen>>,
     #[serde(default)]
     pub tcp: RawTcp,
@@ -21,6 +21,7 @@ pub struct Raw {
     #[serde(default)]
     pub queue: RawQueue,
     pub keepalive: Option<Spanned<Time>>,
+    #[serde(default)]
     pub peer: IndexMap<Spanned<String>, Spanned<RawPeer>>,
 }
 
@@ -29,7 +30,7 @@ pub struct Raw {
 pub struct RawDevice {
     pub name: Option<Spanned<String>>,
     pub addresses: Vec<Spanned<String>>,
-    pub mtu: Option<Spanned<u32>>,
+    pub mtu: Option<Spanned<i64>>,
     pub offload: Option<bool>,
 }
 
@@ -73,8 +74,8 @@ pub struct RawPeer {
     pub address: Option<Spanned<String>>,
     pub fingerprint: Option<Spanned<String>>,
     pub plain_key_file: Option<Spanned<String>>,
-    pub allowed: Vec<Spanned<String>>,
-    pub connections: Option<Spanned<u32>>,
+    pub allowed: Spanned<Vec<Spanned<String>>>,
+    pub connections: Option<Spanned<i64>>,
     #[serde(default)]
     pub class: Vec<Spanned<RawClass>>,
     pub http_proxy: Option<Spanned<String>>,
@@ -89,7 +90,7 @@ pub struct RawClass {
     pub protocol: Option<Protocol>,
     #[serde(default)]
     pub ports: Vec<Spanned<RawPorts>>,
-    pub connections: Option<Spanned<u32>>,
+    pub connections: Option<Spanned<i64>>,
 }
 
 /// A port, or a range such as "6000-6100".

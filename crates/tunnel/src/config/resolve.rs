@@ -1,7 +1,6 @@
 //! Checks what a configuration says, and puts in the defaults.
 
 use std::fmt::Display;
-use std::net::IpAddr;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
@@ -15,7 +14,6 @@ use ekiden_scenario::{Pull, Queue};
 use ekiden_transport::{Prepared, Security, SharedKey};
 use ekiden_units::{BitRate, Bytes, Time};
 use indexmap::IndexMap;
-use ipnet::IpNet;
 use serde_spanned::Spanned;
 
 use super::raw::{Raw, RawDevice, RawDiscipline, RawListen, RawQueue, RawTcp};
@@ -23,6 +21,7 @@ use super::{Config, ConfigError, Device, Listen, Peer, QueueSettings};
 
 mod classes;
 mod http_proxy;
+mod networks;
 mod peer;
 
 const DEFAULT_NAME: &str = "ekiden";
@@ -57,7 +56,10 @@ impl Source<'_> {
     fn resolve(&self, raw: &Raw) -> Result<Config, ConfigError> {
         let name = raw.name.as_ref().map_or(Ok(DEFAULT_NAME.to_owned()), |name| self.node_name(name))?;
         let identity = raw.key_file.as_ref().map(|file| self.identity(file)).transpose()?;
-        let device = self.device(&raw.device)?;
+        let device = raw.device.as_ref().ok_or_else(|| {
+            self.error(None, "the file needs a table [device], with addresses = [\"10.77.0.1/24\"] or others".into())
+        })?;
+        let device = self.device(device)?;
         let keepalive = self.within("keepalive", raw.keepalive.as_ref(), DEFAULT_KEEPALIVE, &KEEPALIVES)?;
         let (peers, allowed) = self.peers(raw, &name, identity.as_ref(), &device)?;
         let listen = raw.listen.as_ref().map(|listen| self.listen(listen, &peers, identity.as_ref())).transpose()?;
@@ -95,20 +97,7 @@ impl Source<'_> {
             );
             return Err(self.error(span, reason));
         }
-        let mut addresses = Vec::new();
-        for text in &device.addresses {
-            let with_prefix = text.get_ref().parse::<IpNet>();
-            let address = with_prefix.or_else(|_| text.get_ref().parse::<IpAddr>().map(IpNet::from));
-            addresses.push(address.map_err(|_| {
-                self.error(Some(text.span()), format!("'{}' is not an address, such as 10.77.0.1/24", text.get_ref()))
-            })?);
-        }
-        if addresses.is_empty() {
-            return Err(self.error(
-                Some(raw.span()),
-                "the device needs an address, such as addresses = [\"10.77.0.1/24\"]".into(),
-            ));
-        }
+        let addresses = self.addresses(raw)?;
         let mtu = device.mtu.as_ref().map_or(Ok(DEFAULT_MTU), |mtu| {
             u16::try_from(*mtu.get_ref()).ok().filter(|mtu| MTUS.contains(mtu)).ok_or_else(|| {
                 let (least, most) = (MTUS.start(), MTUS.end());
@@ -174,6 +163,11 @@ impl Source<'_> {
         let times = Time::ms(1)..=Time::secs(60);
         let target = self.within("target", raw.target.as_ref(), default.target, &times)?;
         let interval = self.within("interval", raw.interval.as_ref(), default.interval, &times)?;
+        if let Some(longer) = raw.target.as_ref().or(raw.interval.as_ref()).filter(|_| target > interval) {
+            let reason =
+                format!("target = {target} is longer than interval = {interval}: no packet would be dropped in time");
+            return Err(self.error(Some(longer.span()), reason));
+        }
         let unsent = self.within("unsent", raw.unsent.as_ref(), default.unsent, &UNSENT)?;
         let paced = raw.paced.as_ref().map_or(default.paced, |paced| *paced.get_ref());
         let spans = [

@@ -1,6 +1,7 @@
 //! The configuration in force, as a file: what `--show-config` prints. Passwords are not in it.
 
 use std::fmt;
+use std::path::{Path, absolute};
 
 use ekiden_scenario::Queue;
 use ekiden_transport::Security;
@@ -12,7 +13,7 @@ impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "name = {:?}", self.name)?;
         if let (Some(file), Some(identity)) = (&self.key_file, &self.identity) {
-            writeln!(f, "key_file = {}  # {}", text(file.display()), identity.fingerprint())?;
+            writeln!(f, "key_file = {}  # {}", text(whole(file)), identity.fingerprint())?;
         }
         writeln!(f, "keepalive = \"{}\"", self.keepalive)?;
         let addresses: Vec<String> = self.device.addresses.iter().map(text).collect();
@@ -22,7 +23,7 @@ impl fmt::Display for Config {
         if let Some(listen) = &self.listen {
             writeln!(f, "\n[listen]\naddress = \"{}\"", listen.address)?;
             if let Security::Plain(shared) = &listen.security {
-                writeln!(f, "plain_key_file = {}", text(shared.file.display()))?;
+                writeln!(f, "plain_key_file = {}", text(whole(&shared.file)))?;
             }
         }
         self.tcp(f)?;
@@ -80,7 +81,7 @@ fn show_peer(f: &mut fmt::Formatter<'_>, peer: &Peer) -> fmt::Result {
         writeln!(f, "address = {}", target(address))?;
     }
     match &peer.security {
-        Security::Plain(shared) => writeln!(f, "plain_key_file = {}", text(shared.file.display()))?,
+        Security::Plain(shared) => writeln!(f, "plain_key_file = {}", text(whole(&shared.file)))?,
         Security::Tls { known: Some(fingerprint), .. } => writeln!(f, "fingerprint = \"{fingerprint}\"")?,
         Security::Tls { known: None, .. } => {}
     }
@@ -88,7 +89,7 @@ fn show_peer(f: &mut fmt::Formatter<'_>, peer: &Peer) -> fmt::Result {
     writeln!(f, "http_proxy = {}", target(&proxy.address))?;
     let Some(login) = &proxy.login else { return Ok(()) };
     writeln!(f, "http_proxy_user = {}", text(&login.user))?;
-    writeln!(f, "http_proxy_password_file = {}", text(login.file.display()))
+    writeln!(f, "http_proxy_password_file = {}", text(whole(&login.file)))
 }
 
 fn show_class(f: &mut fmt::Formatter<'_>, class: &Class) -> fmt::Result {
@@ -105,6 +106,11 @@ fn show_class(f: &mut fmt::Formatter<'_>, class: &Class) -> fmt::Result {
 
 fn target((host, port): &(String, u16)) -> String {
     if host.contains(':') { format!("\"[{host}]:{port}\"") } else { format!("\"{host}:{port}\"") }
+}
+
+/// A path that is right in a copy of the file too, wherever that is.
+fn whole(file: &Path) -> String {
+    absolute(file).unwrap_or_else(|_| file.into()).display().to_string()
 }
 
 /// A text as TOML writes it.

@@ -101,6 +101,11 @@ fn what_cannot_be_is_refused_with_its_line_and_a_reason() {
         ("[listen]", "[congestion.hstcp]\nlow_windo = 1\n[listen]", 5, "low_window"),
         ("[listen]", "[queue]\ntarget = \"0\"\n[listen]", 5, "target = 0ns is out of range"),
         ("node.key", "other.key", 1, "other.key"),
+        ("[listen]", "mtu = -1\n[listen]", 4, "mtu = -1 is out of range: 1280 to 65535"),
+        ("allowed =", "connections = -1\nallowed =", 8, "connections = -1 is out of range: 1 to 64"),
+        ("[\"10.77.0.2/32\", \"fd77::/64\"]", "[]", 8, "the peer needs its networks"),
+        ("[listen]", "[queue]\ntarget = \"2s\"\n[listen]", 5, "target = 2s is longer than interval = 1s"),
+        ("[listen]", "[queue]\ninterval = \"5ms\"\n[listen]", 5, "target = 20ms is longer than interval = 5ms"),
     ];
     for (old, new, line, reason) in cases {
         let text = plain();
@@ -108,6 +113,76 @@ fn what_cannot_be_is_refused_with_its_line_and_a_reason() {
         let message = parse(&text.replacen(old, new, 1)).expect_err(new);
         assert!(message.starts_with(&format!(":{line}: ")) && message.contains(reason), "{new}: {message}");
     }
+}
+
+#[test]
+fn networks_that_no_peer_can_have_are_refused() {
+    let cases = [
+        ("0.0.0.0/0", "the default route, which a tunnel cannot take"),
+        ("::/0", "the default route, which a tunnel cannot take"),
+        ("127.0.0.0/8", "no peer can have 127.0.0.0/8: these are loopback addresses"),
+        ("127.0.0.1", "loopback"),
+        ("::1", "the loopback address"),
+        ("224.0.0.0/4", "multicast"),
+        ("239.1.0.0/16", "multicast"),
+        ("ff02::/16", "multicast"),
+        ("0.0.0.0", "name no host"),
+        ("::", "names no host"),
+        ("fe80::/64", "link-local"),
+        ("::ffff:10.0.0.0/104", "IPv4 addresses in IPv6's form"),
+    ];
+    for (network, reason) in cases {
+        let message = parse(&plain().replacen("10.77.0.2/32", network, 1)).expect_err(network);
+        assert!(message.starts_with(":8: ") && message.contains(reason), "{network}: {message}");
+    }
+}
+
+#[test]
+fn addresses_that_a_device_cannot_have_are_refused() {
+    let with = |addresses: &str| parse(&plain().replacen("\"10.77.0.1/24\"", addresses, 1));
+    let cases = [
+        ("\"10.78.0.1/24\", \"10.78.0.1/24\"", "the address 10.78.0.1 is there twice"),
+        ("\"10.78.0.1/24\", \"10.78.0.1/16\"", "the address 10.78.0.1 is there twice"),
+        ("\"10.78.0.0/24\"", "it is the network's own; take one in it, such as 10.78.0.1"),
+        ("\"fd78::/64\"", "it is the network's own; take one in it, such as fd78::1"),
+        ("\"10.78.0.1/0\"", "the network around it is everything"),
+        ("\"224.0.0.1/24\"", "it is of multicast addresses"),
+        ("\"ff02::5/64\"", "it is of multicast addresses"),
+        ("\"127.0.0.2/8\"", "it is of loopback addresses"),
+        ("\"0.0.0.0/32\"", "it is of addresses that name no host"),
+        ("\"::1/128\"", "it is of the loopback address"),
+    ];
+    for (addresses, reason) in cases {
+        let message = with(addresses).expect_err(addresses);
+        assert!(message.starts_with(":3: ") && message.contains(reason), "{addresses}: {message}");
+    }
+    for addresses in
+        ["\"10.78.0.0/31\"", "\"10.78.0.0\"", "\"fd78::/127\"", "\"fe80::1/64\"", "\"10.78.0.1/24\", \"10.78.0.2/24\""]
+    {
+        assert!(with(addresses).is_ok(), "{addresses}");
+    }
+}
+
+#[test]
+fn a_peer_is_not_reached_through_the_network_of_the_device() {
+    let peer = |more: &str| parse(&plain().replacen("allowed =", &format!("{more}\nallowed ="), 1)).unwrap_err();
+    let reason =
+        "10.77.0.9 is in the network of the device's address 10.77.0.1/24: the connection to 'island' would go";
+    let message = peer("address = \"10.77.0.9:7100\"");
+    assert!(message.starts_with(":8: ") && message.contains(reason), "{message}");
+    let message = peer("address = \"city.example:7100\"\nhttp_proxy = \"10.77.0.9:3128\"");
+    assert!(message.starts_with(":9: ") && message.contains(reason), "{message}");
+}
+
+#[test]
+fn what_a_file_lacks_is_named_as_the_file_has_it() {
+    let text = plain();
+    let lacks = |from: &str, to: &str| {
+        let (head, rest) = text.split_once(from).unwrap();
+        parse(&format!("{head}{}", &rest[rest.find(to).unwrap_or(rest.len())..])).unwrap_err()
+    };
+    assert!(lacks("[device]", "[listen]").contains("the file needs a table [device]"));
+    assert!(lacks("[peer.island]", "nothing").contains("the file needs a table [peer.NAME]"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Connecting to the peers that have an address.
 
 use std::io;
+use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -114,11 +115,16 @@ async fn reach(config: &Config, peer: &Peer) -> Result<TcpStream, CarryError> {
 /// while (RFC 8305, section 5).
 async fn connect(config: &Config, host: &str, port: u16) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
-    let mut addresses = lookup_host((host, port)).await?.collect::<Vec<_>>().into_iter();
+    let found = lookup_host((host, port)).await.map_err(|error| {
+        let error = error.to_string();
+        let why = error.strip_prefix("failed to lookup address information: ").unwrap_or(&error);
+        io::Error::new(io::ErrorKind::NotFound, format!("cannot look up the name {host}: {why}"))
+    })?;
+    let mut addresses = found.collect::<Vec<_>>().into_iter();
     let mut attempts = JoinSet::new();
     loop {
         match addresses.next() {
-            Some(address) if config.allowed.peer(address.ip().to_canonical()).is_some() => {
+            Some(address) if is_inside(config, address.ip().to_canonical()) => {
                 let message = format!("{host} is {}, which is reached through the tunnel itself", address.ip());
                 last = io::Error::other(message);
                 continue;
@@ -144,6 +150,11 @@ async fn connect(config: &Config, host: &str, port: u16) -> io::Result<TcpStream
             Ok(None) | Err(_) => {}
         }
     }
+}
+
+/// Whether an address is reached through the tunnel.
+fn is_inside(config: &Config, address: IpAddr) -> bool {
+    config.allowed.peer(address).is_some() || config.device.network_of(address).is_some()
 }
 
 /// A peer that ends the connection instead of greeting has a reason, which only it can tell.

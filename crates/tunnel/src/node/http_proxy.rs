@@ -19,9 +19,12 @@ const WORDS_MOST: usize = 80;
 /// Why a proxy has made no way.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProxyError {
-    /// A wrong password, or none.
+    /// It was given none.
     #[error("it wants a user and a password ({0}): http_proxy_user and http_proxy_password_file")]
     Login(String),
+    /// A wrong password, or user.
+    #[error("it does not take this user and password ({0}): http_proxy_user and http_proxy_password_file have them")]
+    WrongLogin(String),
     /// It may not.
     #[error("it does not connect there ({0}): it must allow CONNECT to this address and port")]
     Forbidden(String),
@@ -42,12 +45,22 @@ pub enum ProxyError {
     More,
 }
 
+impl ProxyError {
+    /// What it means where the proxy was given a login, or not.
+    fn with(self, had_login: bool) -> Self {
+        match self {
+            Self::Login(said) if had_login => Self::WrongLogin(said),
+            other => other,
+        }
+    }
+}
+
 /// Asks the proxy at the other end of `socket` for a way to `host` and `port`.
 pub async fn connect(socket: &mut TcpStream, proxy: &HttpProxy, host: &str, port: u16) -> io::Result<()> {
     socket.write_all(&request(proxy, host, port)).await?;
     let mut answer = Vec::new();
     loop {
-        match check(&answer) {
+        match check(&answer).map_err(|error| error.with(proxy.login.is_some())) {
             Ok(true) => return Ok(()),
             Ok(false) => {}
             Err(error) => return Err(io::Error::other(error)),
@@ -92,8 +105,9 @@ fn check(mut answer: &[u8]) -> Result<bool, ProxyError> {
             100..=199 => answer = rest,
             200..=299 if rest.is_empty() => return Ok(true),
             200..=299 => return Err(ProxyError::More),
-            407 => return Err(ProxyError::Login(said)),
-            401 | 403 | 405 => return Err(ProxyError::Forbidden(said)),
+            // Some proxies answer a wrong password as a server would.
+            401 | 407 => return Err(ProxyError::Login(said)),
+            403 | 405 => return Err(ProxyError::Forbidden(said)),
             502..=504 => return Err(ProxyError::Gateway(said)),
             _ => return Err(ProxyError::Other(said)),
         }
@@ -132,8 +146,9 @@ mod tests {
         assert_eq!(check(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 200 OK\r\n\r\n"), Ok(true));
         assert_eq!(check(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 2"), Ok(false));
         assert_eq!(check(b""), Ok(false));
-        let cases: [(&[u8], &str); 8] = [
+        let cases: [(&[u8], &str); 9] = [
             (b"HTTP/1.1 407 Who are you\r\n\r\n", "it wants a user and a password (407 Who are you)"),
+            (b"HTTP/1.1 401 Unauthorized\r\n\r\n", "it wants a user and a password (401 Unauthorized)"),
             (b"HTTP/1.1 403 Forbidden\r\n\r\n", "it does not connect there (403 Forbidden)"),
             (b"HTTP/1.1 502 Bad Gateway\r\n\r\n<html>", "it cannot connect there (502 Bad Gateway)"),
             (b"HTTP/1.1 500\r\n\r\n", "it answers 500"),
@@ -146,6 +161,17 @@ mod tests {
             let said = check(answer).unwrap_err().to_string();
             assert!(said.starts_with(error), "{said}");
         }
+    }
+
+    #[test]
+    fn a_login_that_is_refused_is_told_from_none() {
+        for answer in [&b"HTTP/1.1 401 No\r\n\r\n"[..], b"HTTP/1.1 407 No\r\n\r\n"] {
+            let said = |had_login| check(answer).unwrap_err().with(had_login).to_string();
+            assert!(said(true).starts_with("it does not take this user and password (40"), "{}", said(true));
+            assert!(said(false).starts_with("it wants a user and a password (40"), "{}", said(false));
+        }
+        let other = check(b"HTTP/1.1 403 No\r\n\r\n").unwrap_err();
+        assert!(other.with(true).to_string().starts_with("it does not connect there"));
     }
 
     #[test]

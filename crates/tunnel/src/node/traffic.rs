@@ -56,7 +56,13 @@ impl Node {
         let packet = &mut room[PACKET_AT..end];
         let header = Header::read(packet);
         let peer = header.and_then(|header| self.config.allowed.peer(header.destination));
-        let (Some(header), Some(peer)) = (header, peer) else { return count(&self.unroutable) };
+        let (Some(header), Some(peer)) = (header, peer) else {
+            // The host sends multicast to every device, and it is for no peer.
+            if !header.is_some_and(|header| header.destination.is_multicast()) {
+                count(&self.unroutable);
+            }
+            return;
+        };
         clamp_mss(packet, &header, self.config.device.mtu, vnet.needs_checksum());
         let flow = header.flow(packet);
         let own = self.config.peers[peer].classes.of(&header, packet);

@@ -10,8 +10,8 @@ use crate::config::ConfigError;
 use crate::config::raw::{RawClass, RawPeer, RawPorts};
 use crate::protocol::Protocol;
 
-const DEFAULT_CONNECTIONS: u32 = 1;
-const CONNECTIONS: RangeInclusive<u32> = 1..=64;
+const DEFAULT_CONNECTIONS: i64 = 1;
+const CONNECTIONS: RangeInclusive<i64> = 1..=64;
 
 impl Source<'_> {
     pub(super) fn classes(&self, peer: &Spanned<RawPeer>) -> Result<Classes, ConfigError> {
@@ -25,7 +25,7 @@ impl Source<'_> {
             }
             classes.push(self.class(one)?);
         }
-        let all: u32 = classes.iter().map(|class| u32::from(class.connections)).sum::<u32>() + u32::from(default);
+        let all: i64 = classes.iter().map(|class| i64::from(class.connections)).sum::<i64>() + i64::from(default);
         if !CONNECTIONS.contains(&all) {
             let reason =
                 format!("the peer has {all} connections with those of its classes, and may have {}", CONNECTIONS.end());
@@ -67,7 +67,7 @@ impl Source<'_> {
         })
     }
 
-    fn connections(&self, raw: Option<&Spanned<u32>>) -> Result<u8, ConfigError> {
+    fn connections(&self, raw: Option<&Spanned<i64>>) -> Result<u8, ConfigError> {
         let number = self.within("connections", raw, DEFAULT_CONNECTIONS, &CONNECTIONS)?;
         Ok(u8::try_from(number).unwrap_or(u8::MAX))
     }

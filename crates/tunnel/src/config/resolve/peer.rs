@@ -5,7 +5,6 @@ use std::net::IpAddr;
 use ekiden_keys::{Fingerprint, FingerprintError, Identity};
 use ekiden_transport::{Prepared, Security};
 use indexmap::IndexMap;
-use ipnet::IpNet;
 use serde_spanned::Spanned;
 
 use super::Source;
@@ -24,10 +23,18 @@ impl Source<'_> {
         own: Option<&Identity>,
         device: &Device,
     ) -> Result<Peers, ConfigError> {
+        if raw.peer.is_empty() {
+            return Err(self.error(None, "the file needs a table [peer.NAME] for the node at the other end".into()));
+        }
         let (mut peers, mut allowed) = (IndexMap::new(), Allowed::default());
         for (number, (name, spanned)) in raw.peer.iter().enumerate() {
             let peer = spanned.get_ref();
-            for network in &peer.allowed {
+            if peer.allowed.get_ref().is_empty() {
+                let reason =
+                    "the peer needs its networks, such as allowed = [\"10.77.0.2/32\"]: without, nothing goes to it";
+                return Err(self.error(Some(peer.allowed.span()), reason.into()));
+            }
+            for network in peer.allowed.get_ref() {
                 self.allow(network, number, device, &mut allowed, raw)?;
             }
             let security = self.security(spanned, own, &peers)?;
@@ -41,36 +48,8 @@ impl Source<'_> {
             let classes = self.classes(spanned)?;
             peers.insert(name_of, Peer { address, security, http_proxy, classes });
         }
-        self.no_route_to_a_peer(raw, &peers, &allowed)?;
+        self.no_route_to_a_peer(raw, &peers, device, &allowed)?;
         Ok((peers, allowed))
-    }
-
-    /// Gives a peer a network.
-    fn allow(
-        &self,
-        text: &Spanned<String>,
-        peer: usize,
-        device: &Device,
-        allowed: &mut Allowed,
-        raw: &Raw,
-    ) -> Result<(), ConfigError> {
-        let with_prefix = text.get_ref().parse::<IpNet>();
-        let network = with_prefix.or_else(|_| text.get_ref().parse::<IpAddr>().map(IpNet::from)).map_err(|_| {
-            self.error(Some(text.span()), format!("'{}' is not a network, such as 10.0.0.0/8", text.get_ref()))
-        })?;
-        if network != network.trunc() {
-            let reason = format!("{network} is no network: {} is the one around it", network.trunc());
-            return Err(self.error(Some(text.span()), reason));
-        }
-        if let Some(own) = device.addresses.iter().find(|own| network.contains(&own.addr()) && network.prefix_len() > 0)
-        {
-            let reason = format!("{network} holds this node's own address {}", own.addr());
-            return Err(self.error(Some(text.span()), reason));
-        }
-        allowed.add(network, peer).map_err(|(other, number)| {
-            let name = raw.peer.get_index(number).map_or("", |(name, _)| name.get_ref());
-            self.error(Some(text.span()), format!("{network} overlaps {other}, which peer '{name}' has"))
-        })
     }
 
     /// How a peer is authenticated.
@@ -131,31 +110,6 @@ impl Source<'_> {
         let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
         let fits = !bare.is_empty() && (bare.parse::<IpAddr>().is_ok() || bare.chars().all(is_name));
         if fits { Ok((bare.to_owned(), port)) } else { Err(wrong()) }
-    }
-
-    /// A connection to a peer must not go through the tunnel that it carries.
-    fn no_route_to_a_peer(
-        &self,
-        raw: &Raw,
-        peers: &IndexMap<String, Peer>,
-        allowed: &Allowed,
-    ) -> Result<(), ConfigError> {
-        for ((name, peer), raw) in peers.iter().zip(raw.peer.values()) {
-            let (text, address) = match &peer.http_proxy {
-                Some(proxy) => (&raw.get_ref().http_proxy, Some(&proxy.address)),
-                None => (&raw.get_ref().address, peer.address.as_ref()),
-            };
-            let Some((host, _)) = address else { continue };
-            let through = host.parse().ok().and_then(|address: IpAddr| allowed.peer(address.to_canonical()));
-            if through.is_some() {
-                let span = text.as_ref().map(Spanned::span);
-                let reason = format!(
-                    "{host} is in the allowed addresses: the connection to '{name}' would go through the tunnel itself"
-                );
-                return Err(self.error(span, reason));
-            }
-        }
-        Ok(())
     }
 
     /// A peer without an address can connect to this node.

@@ -47,8 +47,8 @@ const SPREAD_MOST: f64 = 4.0;
 /// The smallest window.
 const WINDOW_LEAST: f64 = 15_000.0;
 /// Others fill the queue if it was twice as long as aimed at in so many more rounds than it was not, and at least for this time.
-const FOREIGN_ROUNDS: u32 = 8;
-const FOREIGN_LEAST: Time = Time::ms(500);
+const OTHERS_ROUNDS: u32 = 8;
+const OTHERS_LEAST: Time = Time::ms(500);
 /// How long the connection is not limited then.
 const SHARING: Time = Time::secs(10);
 
@@ -186,7 +186,7 @@ impl Pacing {
             (true, long) => (long + 1, self.long_since),
             (false, long) => (long.saturating_sub(1), self.long_since),
         };
-        if self.long >= FOREIGN_ROUNDS && now >= self.long_since + FOREIGN_LEAST {
+        if self.long >= OTHERS_ROUNDS && now >= self.long_since + OTHERS_LEAST {
             (self.window, self.shares_until, self.long) = (None, now + SHARING, 0);
         }
         if now < self.shares_until || self.window.is_none() && !has_lost && waits <= delay {

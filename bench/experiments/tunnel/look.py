@@ -70,10 +70,12 @@ def shown_sparse(runs):
 
 
 def value(record, key):
-    """A key of the scenario, such as link.backbone.delay; delays as the page writes them."""
+    """A key of the scenario, such as link.backbone.delay; delays as the page writes them. What is off is not written out."""
     found = record.scenario
     for part in key.split("."):
-        found = found[part]
+        found = found.get(part, False)
+    if isinstance(found, bool):
+        return "yes" if found else "no"
     return "0" if found in ("0ns", "0s") else found
 
 

@@ -45,6 +45,7 @@ await() {
 }
 # start NODE: its tunnel; $pid_NODE is its process.
 start() {
+  rm -f $1/ready
   (cd $1 && exec ip netns exec $1 "$EKIDEN" tunnel -c $1.toml > ready 2>> ../$1.log) &
   declare -g pid_$1=$!
   await 20 grep -q '^ready$' $1/ready

@@ -54,19 +54,13 @@ impl Node {
         slot.keep(&current);
         // What waits is for the connection that comes in its place, or has come.
         let is_raced = current.is_raced.get() && slot.has(&current);
-        match why {
+        let left_out = if is_raced { None } else { slot.gone.tell() };
+        match (why, left_out) {
+            (Some(why), Some(left_out)) => tracing::warn!("{name}: connection {number} ended: {why}{left_out}"),
+            (None, Some(left_out)) => tracing::info!("{name}: connection {number} was replaced by a new one{left_out}"),
             // The other end resets it once it has the new one.
-            Some(why) if is_raced => tracing::debug!("{name}: connection {number} ended: {why}"),
-            Some(why) => {
-                if let Some(left_out) = slot.gone.tell() {
-                    tracing::warn!("{name}: connection {number} ended: {why}{left_out}");
-                }
-            }
-            None => {
-                if let Some(left_out) = slot.gone.tell() {
-                    tracing::info!("{name}: connection {number} was replaced by a new one{left_out}");
-                }
-            }
+            (Some(why), None) if is_raced => tracing::debug!("{name}: connection {number} ended: {why}"),
+            _ => {}
         }
         current.has_ended.set(true);
         if slot.has(&current) && !is_raced {

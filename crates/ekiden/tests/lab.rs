@@ -2,6 +2,7 @@
 //!
 //! Accuracy is asserted with room for a busy machine; `make bench` holds the lab to its real tolerances.
 
+mod files;
 mod place;
 mod through_tunnel;
 
@@ -24,6 +25,8 @@ const TESTS: &[(&str, Test)] = &[
     ("round-trip time, throughput and queue are the scenario's", accuracy),
     ("a 64 KiB window bounds the throughput", window),
     ("a flow that is cut counts what arrives in its time, and its buffers take none after it", cut),
+    ("files go one after another, each on a connection of its own", files::one_after_another),
+    ("files of a byte are counted", files::tiny),
     ("packets are no larger than the MTU, and are lost as often as the scenario says", packets),
     ("jitter delays packets and loses none", jitter),
     ("what a link sends evenly reaches the next link evenly", evenly),

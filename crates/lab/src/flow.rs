@@ -1,20 +1,24 @@
 //! The flows of a scenario as real connections: every byte is made, sent, received and compared.
 
+mod connections;
+
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
 use ekiden_net::clock::{monotonic_ns, sleep_until};
-use ekiden_net::tcp_info::{TcpInfo, tcp_info};
+use ekiden_net::tcp_info::tcp_info;
 use ekiden_record::{Event, Outcome, Sample, Series};
 use ekiden_scenario::{Amount, Flow};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
 
+use self::connections::{Connection, Connections, lock};
 use crate::error::building;
 use crate::payload::{Comparison, Payload};
 use crate::{Error, Lab};
@@ -69,7 +73,11 @@ struct Running<'a> {
     origin_ns: u64,
     /// When its connections are reset, by the same clock; `None` if it ends when all has arrived.
     cut_ns: Option<u64>,
-    connections: Vec<Connection>,
+    connections: Mutex<Connections>,
+    /// Bytes that have arrived and were right, over all connections.
+    received_bytes: AtomicU64,
+    /// When the first connection's sender began to connect, by the same clock; `u64::MAX` before.
+    began_ns: AtomicU64,
     /// The first difference between what arrived and what was sent: the connection and the offset. Only by what arrives on them
     /// can connections be told apart.
     differs: Mutex<Option<(u32, u64)>>,
@@ -78,24 +86,6 @@ struct Running<'a> {
     given_up: AtomicBool,
     /// The largest smoothed round-trip time that was seen; 0 without any.
     rtt_max_us: AtomicU32,
-}
-
-/// State that the threads of one connection share.
-#[derive(Default)]
-struct Connection {
-    received_bytes: AtomicU64,
-    sender: Mutex<Sender>,
-}
-
-#[derive(Default)]
-struct Sender {
-    socket: Option<TcpStream>,
-    began_ns: Option<u64>,
-    connected_ns: Option<u64>,
-    finished_ns: Option<u64>,
-    sent_bytes: u64,
-    last: TcpInfo,
-    failure: Option<String>,
 }
 
 /// Runs all flows of the lab's scenario to their ends and tells `progress` of each about every 100 ms.
@@ -152,7 +142,9 @@ impl<'a> Running<'a> {
             target,
             origin_ns,
             cut_ns: flow.cut_at().map(|at| origin_ns.saturating_add(at.0)),
-            connections: (0..flow.parallel).map(|_| Connection::default()).collect(),
+            connections: Mutex::new(Connections::new(flow.parallel)),
+            received_bytes: AtomicU64::new(0),
+            began_ns: AtomicU64::new(u64::MAX),
             differs: Mutex::new(None),
             senders_left: AtomicU64::new(u64::from(flow.parallel)),
             last_arrival_ns: AtomicU64::new(0),
@@ -161,28 +153,32 @@ impl<'a> Running<'a> {
         })
     }
 
-    /// One connection's sending side, from its start until the receiver closes.
-    fn send(&self, lab: &Lab, number: u32) {
-        let connection = &self.connections[number as usize];
+    /// The sending side of a connection, and of those that follow it with more files, until the receiver has closed the last.
+    fn send(&self, lab: &Lab, mut number: u32) {
         sleep_until(self.origin_ns.saturating_add(self.flow.start.0));
-        let result = match self.connect(lab, connection) {
-            Ok(Some(socket)) => self.send_on(socket, number),
-            Ok(None) => Ok(()),
-            Err(error) => Err(error),
-        };
-        let mut sender = lock(&connection.sender);
-        if let Some(info) = sender.socket.as_ref().and_then(|socket| tcp_info(socket).ok()) {
-            sender.last = info;
+        loop {
+            let connection = lock(&self.connections).get(number);
+            let result = match self.connect(lab, &connection) {
+                Ok(Some(socket)) => self.send_on(socket, number, &connection),
+                Ok(None) => Ok(()),
+                Err(error) => Err(error),
+            };
+            let is_sent = result.is_ok();
+            let mut sender = connection.sender();
+            sender.finish(monotonic_ns(), result.err().map(|error| describe(&error)));
+            self.rtt_max_us.fetch_max(sender.last.rtt_us, Ordering::Relaxed);
+            drop(sender);
+            if self.flow.file.is_none() || !is_sent || self.is_cut() || lock(&self.differs).is_some() {
+                break;
+            }
+            number = lock(&self.connections).follow(number);
         }
-        sender.socket = None;
-        sender.finished_ns = Some(monotonic_ns());
-        sender.failure = result.err().map(|error| describe(&error));
         self.senders_left.fetch_sub(1, Ordering::Release);
     }
 
     /// `None` if the flow is cut before the connection is established.
     fn connect(&self, lab: &Lab, connection: &Connection) -> io::Result<Option<TcpStream>> {
-        lock(&connection.sender).began_ns = Some(monotonic_ns());
+        self.began_ns.fetch_min(monotonic_ns(), Ordering::Relaxed);
         let namespace = lab.namespace(&self.flow.from).map_err(io::Error::other)?;
         let connected = namespace.run(|| TcpStream::connect_timeout(&self.target, self.patience()));
         let socket = match connected {
@@ -190,19 +186,17 @@ impl<'a> Running<'a> {
             Err(_) if self.is_cut() => return Ok(None),
             connected => connected?,
         };
-        socket.set_read_timeout(Some(STALL_TIMEOUT))?;
-        let mut sender = lock(&connection.sender);
+        let mut sender = connection.sender();
         sender.connected_ns = Some(monotonic_ns());
         sender.socket = Some(socket.try_clone()?);
         Ok(Some(socket))
     }
 
-    fn send_on(&self, mut socket: TcpStream, number: u32) -> io::Result<()> {
-        let connection = &self.connections[number as usize];
+    fn send_on(&self, mut socket: TcpStream, number: u32, connection: &Connection) -> io::Result<()> {
         let payload = Payload::new(self.seed, self.name, number);
         let (limit_bytes, deadline_ns) = match (self.flow.amount, self.cut_ns) {
             (Amount::Bytes(bytes), _) => (bytes.0, u64::MAX),
-            (Amount::Duration(_), Some(cut_ns)) => (u64::MAX, cut_ns),
+            (Amount::Duration(_), Some(cut_ns)) => (self.flow.file.map_or(u64::MAX, |file| file.0), cut_ns),
             (Amount::Duration(time), None) => (u64::MAX, monotonic_ns().saturating_add(time.0)),
         };
         let mut piece = vec![0; PIECE];
@@ -211,15 +205,18 @@ impl<'a> Running<'a> {
             let length = (limit_bytes - sent_bytes).min(PIECE as u64) as usize;
             payload.fill(sent_bytes, &mut piece[..length]);
             sent_bytes += self.write(&mut socket, &piece[..length])? as u64;
-            lock(&connection.sender).sent_bytes = sent_bytes;
+            connection.sender().sent_bytes = sent_bytes;
         }
-        if self.cut_ns.is_some() {
+        if sent_bytes < limit_bytes && self.cut_ns.is_some() {
             return Ok(reset_when_closed(&socket)?);
         }
         socket.shutdown(Shutdown::Write)?;
-        match socket.read(&mut piece)? {
-            0 => Ok(()),
-            _ => Err(io::Error::new(ErrorKind::InvalidData, "the receiver sends nothing, but something arrived")),
+        socket.set_read_timeout(Some(self.patience()))?;
+        match socket.read(&mut piece) {
+            Ok(0) => Ok(()),
+            _ if self.is_cut() => Ok(reset_when_closed(&socket)?),
+            Err(error) => Err(error),
+            Ok(_) => Err(io::Error::new(ErrorKind::InvalidData, "the receiver sends nothing, but something arrived")),
         }
     }
 
@@ -251,7 +248,8 @@ impl<'a> Running<'a> {
     fn accept_all(&self) {
         thread::scope(|scope| {
             let mut accepted = 0;
-            while accepted < self.flow.parallel && self.senders_left.load(Ordering::Acquire) > 0 {
+            let is_more = |accepted| self.flow.file.is_some() || accepted < self.flow.parallel;
+            while is_more(accepted) && self.senders_left.load(Ordering::Acquire) > 0 {
                 let mut waited = [PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
                 let _ = poll(&mut waited, PollTimeout::from(100u8));
                 if let Ok((socket, _)) = self.listener.accept() {
@@ -267,7 +265,8 @@ impl<'a> Running<'a> {
     fn receive(&self, mut socket: TcpStream) {
         // The listener is non-blocking; the accepted socket must block.
         let _ = socket.set_nonblocking(false);
-        let mut comparison = Comparison::new(self.seed, self.name, self.flow.parallel);
+        let open: BTreeMap<_, _> = lock(&self.connections).open.clone();
+        let mut comparison = Comparison::new(self.seed, self.name, open.keys().copied());
         let mut buffer = vec![0; 4 * PIECE];
         loop {
             let read = socket.set_read_timeout(Some(self.patience())).and_then(|()| socket.read(&mut buffer));
@@ -277,6 +276,8 @@ impl<'a> Running<'a> {
                 return;
             }
             let count = match read {
+                Ok(0) if self.flow.file.is_some_and(|file| file.0 == comparison.received_bytes()) => return,
+                // Before a flow that is cut is over, only a file may end.
                 Ok(0) if self.cut_ns.is_some() => {
                     let connection = comparison.connection().unwrap_or_default();
                     lock(&self.differs).get_or_insert((connection, comparison.received_bytes()));
@@ -297,15 +298,17 @@ impl<'a> Running<'a> {
                 return;
             }
             let connection = comparison.connection().unwrap_or_default();
-            self.connections[connection as usize].received_bytes.store(comparison.received_bytes(), Ordering::Relaxed);
+            open[&connection].received_bytes.store(comparison.received_bytes(), Ordering::Relaxed);
+            self.received_bytes.fetch_add(count as u64, Ordering::Relaxed);
         }
     }
 
     /// Looks at all senders, and gives their states to `series`, if there is one.
     fn look(&self, at_us: u64, mut series: Option<&mut dyn Series>) {
         let name: Arc<str> = self.name.into();
-        for (number, connection) in self.connections.iter().enumerate() {
-            let mut sender = lock(&connection.sender);
+        let open = lock(&self.connections).open.clone();
+        for (number, connection) in &open {
+            let mut sender = connection.sender();
             let Some(Ok(info)) = sender.socket.as_ref().map(tcp_info) else { continue };
             sender.last = info;
             self.rtt_max_us.fetch_max(info.rtt_us, Ordering::Relaxed);
@@ -313,8 +316,8 @@ impl<'a> Running<'a> {
             series.sample(Sample {
                 at_us,
                 flow: Arc::clone(&name),
-                connection: number as u32,
-                received_bytes: connection.received_bytes.load(Ordering::Relaxed),
+                connection: *number,
+                received_bytes: connection.received(),
                 acked_bytes: info.acked_bytes,
                 cwnd_segments: info.cwnd_segments,
                 ssthresh_segments: Some(info.ssthresh_segments).filter(|segments| *segments < i32::MAX as u32),
@@ -329,31 +332,26 @@ impl<'a> Running<'a> {
     }
 
     fn progress(&self) -> Progress<'_> {
-        let began_ns = self.connections.iter().filter_map(|connection| lock(&connection.sender).began_ns).min();
-        Progress { flow: self.name, received_bytes: self.received_bytes(), moving: self.moving(began_ns) }
+        Progress { flow: self.name, received_bytes: self.received_bytes.load(Ordering::Relaxed), moving: self.moving() }
     }
 
-    /// From `began_ns` to the last byte's arrival; nothing before there are both.
-    fn moving(&self, began_ns: Option<u64>) -> Duration {
+    /// From the first connection's beginning to the last byte's arrival; nothing before there are both.
+    fn moving(&self) -> Duration {
         let last_ns = self.last_arrival_ns.load(Ordering::Relaxed);
-        Duration::from_nanos(last_ns.saturating_sub(began_ns.unwrap_or(u64::MAX)))
-    }
-
-    fn received_bytes(&self) -> u64 {
-        self.connections.iter().map(|connection| connection.received_bytes.load(Ordering::Relaxed)).sum()
+        Duration::from_nanos(last_ns.saturating_sub(self.began_ns.load(Ordering::Relaxed)))
     }
 
     fn summary(&self) -> ekiden_record::Flow {
-        let senders: Vec<_> = self.connections.iter().map(|connection| lock(&connection.sender)).collect();
-        let outcome = self.outcome(&senders);
-        let began_ns = senders.iter().filter_map(|sender| sender.began_ns).min();
-        let duration = match (&outcome, self.cut_ns, began_ns) {
-            (Outcome::Complete, Some(cut_ns), Some(began_ns)) => Duration::from_nanos(cut_ns.saturating_sub(began_ns)),
-            _ => self.moving(began_ns),
+        let connections = lock(&self.connections);
+        let outcome = self.outcome(&connections);
+        let duration = match (&outcome, self.cut_ns) {
+            (Outcome::Complete, Some(cut_ns)) => {
+                Duration::from_nanos(cut_ns.saturating_sub(self.began_ns.load(Ordering::Relaxed)))
+            }
+            _ => self.moving(),
         };
         let duration_us = duration.as_micros() as u64;
-        let received_bytes = self.received_bytes();
-        let rtt_min_us = senders.iter().map(|sender| u64::from(sender.last.rtt_min_us));
+        let received_bytes = self.received_bytes.load(Ordering::Relaxed);
         ekiden_record::Flow {
             name: self.name.into(),
             from: self.flow.from.clone(),
@@ -363,25 +361,25 @@ impl<'a> Running<'a> {
             received_bytes,
             duration_us,
             goodput_bit_s: received_bytes.saturating_mul(8_000_000).checked_div(duration_us).unwrap_or_default(),
-            retransmits: senders.iter().map(|sender| u64::from(sender.last.retransmits)).sum(),
-            // Zero and all ones are the kernel's ways to say that it has none.
-            rtt_min_us: rtt_min_us.filter(|us| (1..u64::from(u32::MAX)).contains(us)).min(),
+            retransmits: connections.retransmits(),
+            rtt_min_us: connections.rtt_min_us(),
             rtt_max_us: Some(u64::from(self.rtt_max_us.load(Ordering::Relaxed))).filter(|us| *us > 0),
         }
     }
 
-    fn outcome(&self, senders: &[MutexGuard<'_, Sender>]) -> Outcome {
+    fn outcome(&self, connections: &Connections) -> Outcome {
         if let Some((connection, at_bytes)) = *lock(&self.differs) {
             return Outcome::Differs { connection, at_bytes };
         }
-        if let Some(reason) = senders.iter().find_map(|sender| sender.failure.clone()) {
+        let failure = |connection: &Arc<Connection>| connection.sender().failure.clone();
+        if let Some(reason) = connections.open.values().find_map(failure) {
             return Outcome::Failed { reason };
         }
         if self.given_up.load(Ordering::Relaxed) {
             return Outcome::Failed { reason: "the connection broke at the receiver".into() };
         }
         if self.cut_ns.is_some() {
-            return match senders.iter().any(|sender| sender.connected_ns.is_some()) {
+            return match connections.was_any_connected() {
                 true => Outcome::Complete,
                 false => {
                     Outcome::Failed { reason: "no connection was established before the flow's time was over".into() }
@@ -389,29 +387,23 @@ impl<'a> Running<'a> {
             };
         }
         // A truncated stream with a clean end: nobody else would notice.
-        let short =
-            self.connections.iter().zip(senders).position(|(connection, sender)| {
-                connection.received_bytes.load(Ordering::Relaxed) != sender.sent_bytes
-            });
-        match short {
-            Some(number) => Outcome::Differs {
-                connection: number as u32,
-                at_bytes: self.connections[number].received_bytes.load(Ordering::Relaxed),
-            },
+        let is_short = |connection: &Connection| connection.received() != connection.sender().sent_bytes;
+        match connections.open.iter().find(|(_, connection)| is_short(connection)) {
+            Some((number, short)) => Outcome::Differs { connection: *number, at_bytes: short.received() },
             None => Outcome::Complete,
         }
     }
 
     fn events(&self) -> Vec<Event> {
         let mut events = Vec::new();
-        for (number, connection) in self.connections.iter().enumerate() {
-            let sender = lock(&connection.sender);
+        for (number, connection) in &lock(&self.connections).open {
+            let sender = connection.sender();
             let mut add = |at_ns: Option<u64>, kind: &str, detail: &str| {
                 let Some(at_ns) = at_ns else { return };
                 events.push(Event {
                     at_us: at_ns.saturating_sub(self.origin_ns) / 1_000,
                     flow: Some(self.name.into()),
-                    connection: Some(number as u32),
+                    connection: Some(*number),
                     kind: kind.into(),
                     detail: detail.into(),
                 });
@@ -436,9 +428,4 @@ fn describe(error: &io::Error) -> String {
         ErrorKind::WouldBlock | ErrorKind::TimedOut => format!("nothing moved for {} s", STALL_TIMEOUT.as_secs()),
         _ => error.to_string(),
     }
-}
-
-/// What is locked is plain data: valid even if a thread panicked while it held it.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

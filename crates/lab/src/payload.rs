@@ -41,9 +41,9 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// A comparison for one of the flow's `parallel` connections.
-    pub fn new(seed: u64, flow: &str, parallel: u32) -> Self {
-        let candidates = (0..parallel).map(|n| (n, Payload::new(seed, flow, n))).collect();
+    /// A comparison for one of the flow's connections with these numbers.
+    pub fn new(seed: u64, flow: &str, numbers: impl IntoIterator<Item = u32>) -> Self {
+        let candidates = numbers.into_iter().map(|n| (n, Payload::new(seed, flow, n))).collect();
         Self { candidates, expected: Vec::new(), received_bytes: 0 }
     }
 
@@ -104,7 +104,7 @@ mod tests {
             let mut data = vec![0; 5000];
             Payload::new(7, "flow", n).fill(0, &mut data);
             data[wrong] ^= 1;
-            let mut comparison = Comparison::new(7, "flow", 5);
+            let mut comparison = Comparison::new(7, "flow", 0..5);
             let found = data.chunks(piece).find_map(|piece| comparison.take(piece).err());
             prop_assert_eq!(found, Some(wrong as u64));
         }
@@ -114,7 +114,7 @@ mod tests {
     fn tells_connections_apart() {
         let mut data = vec![0; 64];
         Payload::new(7, "flow", 2).fill(0, &mut data);
-        let mut comparison = Comparison::new(7, "flow", 4);
+        let mut comparison = Comparison::new(7, "flow", 0..4);
         comparison.take(&data[..3]).unwrap();
         comparison.take(&data[3..]).unwrap();
         assert_eq!((comparison.connection(), comparison.received_bytes()), (Some(2), 64));

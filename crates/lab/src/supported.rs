@@ -27,9 +27,6 @@ pub fn check_supported(scenario: &Scenario) -> Result<(), Error> {
     if let Some((name, _)) = scenario.flows.iter().find(|(_, flow)| flow.parallel > PARALLEL_MOST) {
         return only_simulated(format!("flow.{name}.parallel"), format!("set it to {PARALLEL_MOST} at most"));
     }
-    if let Some((name, _)) = scenario.flows.iter().find(|(_, flow)| flow.file.is_some()) {
-        return only_simulated(format!("flow.{name}.file"), "leave it out");
-    }
     for (name, tunnel) in &scenario.tunnels {
         check_tunnel(scenario, name, tunnel)?;
     }
@@ -169,18 +166,18 @@ enabled = false
     fn what_the_kernel_can_do_is_accepted() {
         verdict("", &[]).unwrap();
         verdict(BACKGROUND, &[]).unwrap();
+        verdict("", &["flow.bulk.file=8MB"]).unwrap();
         verdict(TUNNEL, &["tunnel.t.discipline=fq_codel", "tunnel.t.tcp.sack=false"]).unwrap();
         verdict("", &["tcp.rto_min=50ms", "link.rs.mtu=9000", "tcp.profile=linux"]).unwrap();
     }
 
     #[test]
     fn what_only_the_simulator_can_do_is_refused_with_its_key_and_what_to_do() {
-        let refused: [(&str, &[&str], &str, &str); 14] = [
+        let refused: [(&str, &[&str], &str, &str); 13] = [
             ("", &["tcp.profile=ns2"], "node.a.tcp.profile: ", "set it to \"linux\""),
             ("", &["node.b.tcp.profile=rfc"], "node.b.tcp.profile: ", "set it to \"linux\""),
             ("", &["tcp.rtt_per_window=true"], "node.a.tcp.rtt_per_window: ", "set it to false"),
             ("", &["tcp.initial_ssthresh=65535B"], "node.a.tcp.initial_ssthresh: ", "leave it out"),
-            ("", &["flow.bulk.file=8MB"], "flow.bulk.file: ", "leave it out"),
             ("", &["link.rs.discipline=codel"], "link.rs.discipline: ", "set it to \"drop_tail\""),
             ("", &["link.rs.loss=1%", "link.rs.loss_burst=4"], "link.rs.loss_burst: ", "set it to 1"),
             ("", &["link.rs.mtu=9001"], "link.rs.mtu: ", "9000 or less"),

@@ -23,6 +23,8 @@ pub(crate) fn configure(tcp: &Tcp, mtu: u32, forwards: bool, ends_tunnel: bool) 
     }
     // A connection must not start from cached metrics of an earlier one.
     set("tcp_no_metrics_save", "1")?;
+    // A closed connection keeps its port for 60 s, and files one after another may need more ports than there are.
+    set("tcp_tw_reuse", "1")?;
     set("tcp_sack", flag(tcp.sack))?;
     // Not the kernel's default, which answers a peer that asks: both ends of a connection decide.
     set("tcp_ecn", flag(tcp.ecn))?;

@@ -69,6 +69,27 @@ def shown_sparse(runs):
     return f"{times}, {statistics.median(lost):.1%} lost"
 
 
+def files(record):
+    """Goodput of a flow of files, and the mean of all samples' round-trip times: each connection has its own."""
+    rtts = [sample["rtt_us"] for sample in record.samples if sample["rtt_us"]]
+    return Run(record.goodput("bulk"), statistics.fmean(rtts) / 1e3 if rtts else 0.0)
+
+
+SIZES = {"10KB": 1e4, "100KB": 1e5, "1MB": 1e6}
+
+
+def beside(record):
+    """Of scenarios/tunnel/files.toml: seconds for one of the files, and the bulk flow's goodput."""
+    short = next(flow for flow in record.flows if flow["name"] == "short")
+    files = short["received_bytes"] / SIZES[record.scenario["flow"]["short"]["file"]]
+    return short["duration_us"] / 1e6 / max(files, 1e-3), run(record).goodput
+
+
+def shown_beside(runs):
+    seconds, goodput = zip(*runs)
+    return f"{statistics.median(seconds):.2f} s, {statistics.median(goodput):.1f}"
+
+
 def value(record, key):
     """A key of the scenario, such as link.backbone.delay; delays as the page writes them. What is off is not written out."""
     found = record.scenario

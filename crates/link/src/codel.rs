@@ -163,7 +163,9 @@ impl Codel {
             return (Some(head), false);
         }
         let mut first_above_ns = *self.first_above_ns.get_or_insert(now_ns.saturating_add(self.times.interval.0));
-        if self.times.overshoot.is_some_and(|overshoot| delay >= overshoot.0) {
+        // The flow's own: a packet that has waited for others overshoots nothing.
+        let is_own = queue.bytes() > self.mtu;
+        if is_own && self.times.overshoot.is_some_and(|overshoot| delay >= overshoot.0) {
             first_above_ns = first_above_ns.min(now_ns);
             self.first_above_ns = Some(first_above_ns);
         }

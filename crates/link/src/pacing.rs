@@ -33,22 +33,24 @@ const GROWTH: Time = Time::ms(20);
 const GROWTH_MOST: f64 = 0.5;
 const ASKING_ROUNDS: u32 = 8;
 /// So often the queue is let run empty, for one round with less than the path delivers: else the least round-trip time would have
-/// a queue in it.
+/// a queue in it. All connections do so at once: one alone would find the queue of the others.
 const EMPTYING: Time = Time::secs(10);
 const EMPTYING_PART: f64 = 0.7;
 const EMPTYING_LEAST: f64 = 3_000.0;
 /// The least round-trip time is that of the last one or two of these times: a route can become longer, and a radio link worse.
 const LEAST_OF: Time = Time::secs(15);
-/// The window changes once a round trip, but no sooner than this.
+/// The window changes once a round trip, and is spread over one, but over no less than this.
 const ROUND_LEAST: Time = Time::ms(20);
 /// The window is spread over a round trip, and over at most so many of those that are aimed at: a path that has held packets for
 /// seconds delivers them at once then.
 const SPREAD_MOST: f64 = 4.0;
 /// The smallest window.
-const WINDOW_LEAST: f64 = 15_000.0;
+const WINDOW_LEAST: f64 = 4_500.0;
 /// Others fill the queue if it was twice as long as aimed at in so many more rounds than it was not, and at least for this time.
+/// While the connection has more in flight than its window and this part of it, the queue is still its own.
 const OTHERS_ROUNDS: u32 = 8;
 const OTHERS_LEAST: Time = Time::ms(500);
+const OTHERS_PART: f64 = 0.5;
 /// How long the connection is not limited then.
 const SHARING: Time = Time::secs(10);
 
@@ -63,6 +65,8 @@ pub struct Seen {
     pub arrived: u64,
     /// Segments sent again, in all.
     pub retransmits: u64,
+    /// Bytes that are on their way.
+    pub in_flight: u64,
 }
 
 /// Decides a connection's pacing rate.
@@ -135,7 +139,8 @@ impl Pacing {
         }
     }
 
-    /// Whether packets wait for the connection now. To be said whenever some were sent. Times are those of any one clock.
+    /// Whether packets wait for the connection now. To be said whenever some were sent. Times are those of one clock that all
+    /// connections share.
     pub fn waiting(&mut self, now: Time, is_waiting: bool) {
         if !is_waiting {
             self.idle_since.get_or_insert(now);
@@ -151,9 +156,13 @@ impl Pacing {
             (self.least, self.least_since) = ([seen.rtt, self.least[0]], now);
         }
         self.least[0] = self.least[0].min(seen.rtt);
+        if self.round.is_none() {
+            self.emptied = now;
+        }
         let round = self.round.get_or_insert(Round::new(now, seen));
         round.rtt_least = round.rtt_least.min(seen.rtt);
-        if now >= round.begin + seen.rtt.max(ROUND_LEAST) {
+        // As it was when the round began: where the queue grows, today's may grow as fast as time passes.
+        if now >= round.begin + round.seen.rtt.max(ROUND_LEAST) {
             let mut ended = *round;
             if let Some(since) = self.idle_since {
                 ended.idle.0 += now.since(since.max(ended.begin)).0;
@@ -161,7 +170,7 @@ impl Pacing {
             self.round = Some(Round::new(now, seen));
             self.decide(now, seen, ended);
         }
-        self.window.map(|window| (window / seconds(seen.rtt.min(self.spread_most))) as u64)
+        self.window.map(|window| (window / seconds(seen.rtt.min(self.spread_most).max(ROUND_LEAST))) as u64)
     }
 
     fn decide(&mut self, now: Time, seen: Seen, round: Round) {
@@ -179,9 +188,9 @@ impl Pacing {
         let longer = 2.0 * seconds(DELAYS[0]).max(slow);
         // The least of the round: a burst makes the queue long for a part of it.
         let waits = seconds(round.rtt_least) - least;
-        // What is its own goes to what is aimed at.
         let is_longer = self.window.is_some() && waits > longer;
         (self.long, self.long_since) = match (is_longer, self.long) {
+            (true, _) if self.fills(seen) => (self.long, self.long_since),
             (true, 0) => (1, now),
             (true, long) => (long + 1, self.long_since),
             (false, long) => (long.saturating_sub(1), self.long_since),
@@ -189,7 +198,9 @@ impl Pacing {
         if self.long >= OTHERS_ROUNDS && now >= self.long_since + OTHERS_LEAST {
             (self.window, self.shares_until, self.long) = (None, now + SHARING, 0);
         }
-        if now < self.shares_until || self.window.is_none() && !has_lost && waits <= delay {
+        // A loss of a connection with little to send says nothing of what the path can do.
+        let begins = waits > delay || has_lost && is_used;
+        if now < self.shares_until || self.window.is_none() && !begins {
             return;
         }
         let growth = match is_used {
@@ -197,7 +208,7 @@ impl Pacing {
             false => 0.0,
         };
         let path = self.fastest(if is_longer { ROUNDS_LONG } else { ROUNDS });
-        let window = if now >= self.emptied + EMPTYING {
+        let window = if now.0 / EMPTYING.0 != self.emptied.0 / EMPTYING.0 {
             self.emptied = now;
             (path * least * EMPTYING_PART).max(EMPTYING_LEAST)
         } else {
@@ -205,6 +216,12 @@ impl Pacing {
         };
         self.window = Some(window);
         self.spread_most = Time(((least + delay) * SPREAD_MOST * 1e9) as u64);
+    }
+
+    /// Whether the connection has more in flight than it should: what it sent before its window became smaller.
+    fn fills(&self, seen: Seen) -> bool {
+        let spread = seconds(seen.rtt) / seconds(self.spread_most);
+        self.window.is_some_and(|window| seen.in_flight as f64 > window * spread.max(1.0) * (1.0 + OTHERS_PART))
     }
 
     fn remember(&mut self, rate: f64, is_used: bool) {

@@ -32,7 +32,8 @@ impl Pacer {
         self.looked = Some(now);
         let full = |segments: u64| segments * u64::from(info.mss);
         let (acked, arrived) = (info.acked_bytes + full(info.sacked.into()), full(info.delivered));
-        self.limit = self.pacing.look(now, Seen { rtt, acked, arrived, retransmits: info.retransmits });
+        let in_flight = full(info.outstanding.saturating_sub(info.sacked).into());
+        self.limit = self.pacing.look(now, Seen { rtt, acked, arrived, retransmits: info.retransmits, in_flight });
         self.is_on |= self.limit.is_some();
     }
 

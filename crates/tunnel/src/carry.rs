@@ -83,16 +83,17 @@ pub async fn send(
     }
 }
 
-/// Receives frames until the connection ends, and gives each to `take`, which says whether it is one.
+/// Receives frames until the connection ends, and gives each to `take`, which says whether it is one. `silence`: after so much of it
+/// the other end sends a keep-alive.
 pub async fn receive(
     connection: &Connection,
     mtu: u16,
-    keepalive: Duration,
+    silence: Duration,
     mut take: impl AsyncFnMut(Frame<'_>) -> Result<(), CarryError>,
 ) -> Result<(), CarryError> {
     let mut decoder = Decoder::new(mtu);
     loop {
-        let patience = keepalive * SILENCES;
+        let patience = silence * SILENCES;
         let room = decoder.room();
         let half = room.len() / 2;
         let received = timeout_at(Instant::now() + patience, connection.receive(room)).await;

@@ -5,6 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use ekiden_link::{LOOKING, Pacing, Seen};
+use ekiden_net::clock::monotonic_ns;
 use ekiden_net::socket;
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_scenario::Pull as PullSettings;
@@ -49,21 +50,13 @@ struct Pull {
 }
 
 struct Paced {
-    begin: Instant,
     pacing: RefCell<Pacing>,
     rate: Cell<Option<u64>>,
-}
-
-impl Paced {
-    fn time(&self, now: Instant) -> Time {
-        Time(u64::try_from((now - self.begin).as_nanos()).unwrap_or(u64::MAX))
-    }
 }
 
 impl Control {
     /// For a connection that begins.
     pub fn new(connection: &Connection, limits: Limits) -> io::Result<Self> {
-        let now = Instant::now();
         let rate_most = limits.rate.map_or(u64::MAX, |rate| rate.0 / 8);
         let is_paced = limits.pull.is_some_and(|pull| pull.paced);
         if limits.rate.is_some() {
@@ -73,10 +66,10 @@ impl Control {
             let least = settings.unsent.0;
             set_unsent(connection, least)?;
             let (pacing, rate) = (RefCell::new(Pacing::new()), Cell::default());
-            let paced = is_paced.then_some(Paced { begin: now, pacing, rate });
+            let paced = is_paced.then_some(Paced { pacing, rate });
             Ok::<_, io::Error>(Pull { least, limit: Cell::new(least), paced })
         });
-        Ok(Self { rate_most, looked: Cell::new(now), pull: pull.transpose()? })
+        Ok(Self { rate_most, looked: Cell::new(Instant::now()), pull: pull.transpose()? })
     }
 
     /// Waits until the connection may be given more, and returns how many bytes.
@@ -94,9 +87,9 @@ impl Control {
 
     /// Looks at the connection now and then, and sets the limits.
     pub fn adapt(&self, connection: &Connection, queue: &Outgoing) -> io::Result<()> {
-        let now = Instant::now();
+        let (now, time) = (Instant::now(), Time(monotonic_ns()));
         if let Some(paced) = self.pull.as_ref().and_then(|pull| pull.paced.as_ref()) {
-            paced.pacing.borrow_mut().waiting(paced.time(now), !queue.is_empty());
+            paced.pacing.borrow_mut().waiting(time, !queue.is_empty());
         }
         if now.duration_since(self.looked.get()) < LOOKING.into() {
             return Ok(());
@@ -119,8 +112,9 @@ impl Control {
             acked: info.acked_bytes + full(info.sacked_segments),
             arrived: full(info.delivered_segments),
             retransmits: info.retransmits.into(),
+            in_flight: full(info.unacked_segments.saturating_sub(info.sacked_segments)),
         };
-        let decided = paced.pacing.borrow_mut().look(paced.time(now), seen);
+        let decided = paced.pacing.borrow_mut().look(time, seen);
         if decided != paced.rate.replace(decided) {
             socket::limit_rate(connection.socket(), decided.unwrap_or(u64::MAX).min(self.rate_most))?;
         }

@@ -4,19 +4,21 @@
 //! checksums; 1, a `virtio_net_hdr` of ten bytes, its numbers in little-endian order, and the packet that it describes. A length
 //! and a kind of 0 are a keep-alive.
 
+use std::time::Duration;
+
 use crate::vnet::{VNET_BYTES, VnetError};
 
 /// The first bytes of a greeting.
 const MAGIC: &[u8; 4] = b"EKTN";
 /// The version of what follows.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// In a greeting: the side's device takes what has a `virtio_net_hdr`.
 const TAKES_SUPER: u8 = 1;
 
 /// A greeting's beginning, which is the same in every version, and the rest of it.
 pub const VERSION_BYTES: usize = 8;
 /// The length of a greeting.
-pub const HELLO_BYTES: usize = 9;
+pub const HELLO_BYTES: usize = 11;
 /// What stands before a frame's content.
 pub const HEAD_BYTES: usize = 4;
 /// Kinds of frames.
@@ -37,6 +39,8 @@ pub struct Hello {
     pub mtu: u16,
     /// It takes super-packets, and packets that lack a checksum.
     pub takes_super: bool,
+    /// After so many seconds of silence it sends a keep-alive.
+    pub keepalive_s: u16,
 }
 
 /// Why a connection cannot go on.
@@ -97,7 +101,7 @@ pub enum FrameError {
 impl Hello {
     /// Asks what the other side says in its greeting. It answers, and carries nothing. `connection`: one that there should be.
     pub fn question(connection: u8) -> Self {
-        Self { connection, mtu: 0, takes_super: false }
+        Self { connection, mtu: 0, takes_super: false, keepalive_s: 0 }
     }
 
     /// Whether it only asks.
@@ -105,11 +109,18 @@ impl Hello {
         self.mtu == 0
     }
 
+    /// After so much silence the side sends a keep-alive.
+    pub fn keepalive(self) -> Duration {
+        Duration::from_secs(self.keepalive_s.into())
+    }
+
     /// As bytes.
     pub fn encode(self) -> [u8; HELLO_BYTES] {
         let [m0, m1, m2, m3] = *MAGIC;
         let [high, low] = self.mtu.to_be_bytes();
-        [m0, m1, m2, m3, VERSION, self.connection, high, low, if self.takes_super { TAKES_SUPER } else { 0 }]
+        let flags = if self.takes_super { TAKES_SUPER } else { 0 };
+        let [k0, k1] = self.keepalive_s.to_be_bytes();
+        [m0, m1, m2, m3, VERSION, self.connection, high, low, flags, k0, k1]
     }
 
     /// Whether the first bytes are a greeting of this version. Others may be shorter.
@@ -123,8 +134,9 @@ impl Hello {
 
     /// From bytes of this version.
     pub fn decode(bytes: [u8; HELLO_BYTES]) -> Self {
-        let [_, _, _, _, _, connection, high, low, flags] = bytes;
-        Self { connection, mtu: u16::from_be_bytes([high, low]), takes_super: flags & TAKES_SUPER != 0 }
+        let [_, _, _, _, _, connection, high, low, flags, k0, k1] = bytes;
+        let (mtu, keepalive_s) = (u16::from_be_bytes([high, low]), u16::from_be_bytes([k0, k1]));
+        Self { connection, mtu, takes_super: flags & TAKES_SUPER != 0, keepalive_s }
     }
 }
 
@@ -142,8 +154,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_greeting_is_read_as_it_was_written(connection: u8, mtu: u16, takes_super: bool) {
-            let hello = Hello { connection, mtu, takes_super };
+        fn a_greeting_is_read_as_it_was_written(connection: u8, mtu: u16, takes_super: bool, keepalive_s: u16) {
+            let hello = Hello { connection, mtu, takes_super, keepalive_s };
             let bytes = hello.encode();
             prop_assert_eq!(Hello::check_version(*bytes.first_chunk().unwrap()), Ok(()));
             prop_assert_eq!(Hello::decode(bytes), hello);

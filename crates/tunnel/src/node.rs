@@ -12,6 +12,7 @@ use ekiden_keys::random_secret;
 use ekiden_link::Signals;
 use ekiden_net::privileges::{Capability, keep_only};
 use ekiden_net::socket::{self, SocketError, TcpOptions};
+use ekiden_units::Time;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::task::{LocalSet, spawn_local};
@@ -210,7 +211,8 @@ impl Node {
     }
 
     fn hello(&self, connection: u8) -> Hello {
-        Hello { connection, mtu: self.config.device.mtu, takes_super: self.tun.has_offload() }
+        let keepalive_s = u16::try_from(self.config.keepalive.0.div_ceil(Time::secs(1).0)).unwrap_or(u16::MAX);
+        Hello { connection, mtu: self.config.device.mtu, takes_super: self.tun.has_offload(), keepalive_s }
     }
 
     fn check(&self, theirs: Hello, connections: u8) -> Result<(), FrameError> {

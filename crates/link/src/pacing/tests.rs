@@ -9,6 +9,7 @@ struct Path {
     /// What others keep in the queue, in seconds.
     others: f64,
     queued: f64,
+    sent: f64,
     delivered: f64,
     now: f64,
     pacing: Pacing,
@@ -17,26 +18,37 @@ struct Path {
 impl Path {
     fn new(rate: f64, rtt_min: f64) -> Self {
         let cwnd = 3.0 * rate * rtt_min + 30_000.0;
-        Self { rate, rtt_min, cwnd, others: 0.0, queued: 0.0, delivered: 0.0, now: 0.0, pacing: Pacing::new() }
+        let (others, queued, sent, delivered, now) = Default::default();
+        Self { rate, rtt_min, cwnd, others, queued, sent, delivered, now, pacing: Pacing::new() }
     }
 
     /// Ten milliseconds pass. Returns the sending rate.
     fn step(&mut self) -> f64 {
-        let rtt = self.rtt_min + self.queued / self.rate + self.others;
+        let gone = self.step_beside(self.queued, true);
+        (self.queued, self.delivered) = (self.queued - gone, self.delivered + gone);
+        self.sent
+    }
+
+    /// So do they for a connection among others, which together have so many bytes queued and send from now on if it is `is_begun`.
+    /// Returns how much has gone of all.
+    fn step_beside(&mut self, queued: f64, is_begun: bool) -> f64 {
+        let rtt = self.rtt_min + queued / self.rate + self.others;
         let seen = Seen {
             rtt: Time((rtt * 1e9) as u64),
             acked: self.delivered as u64,
             arrived: self.delivered as u64,
             retransmits: 0,
+            in_flight: (self.queued + self.sent.min(self.rate) * (self.rtt_min + self.others)) as u64,
         };
-        self.pacing.waiting(Time((self.now * 1e9) as u64), true);
-        let allowed = self.pacing.look(Time((self.now * 1e9) as u64), seen).map_or(f64::MAX, |rate| rate as f64);
-        let sent = allowed.min(self.cwnd / rtt);
         self.now += 0.01;
-        let all = self.queued + sent * 0.01;
-        let gone = all.min(self.rate * 0.01);
-        (self.queued, self.delivered) = (all - gone, self.delivered + gone);
-        sent
+        if is_begun {
+            let now = Time((self.now * 1e9) as u64);
+            self.pacing.waiting(now, true);
+            let allowed = self.pacing.look(now, seen).map_or(f64::MAX, |rate| rate as f64);
+            self.sent = allowed.min(self.cwnd / rtt);
+            self.queued += self.sent * 0.01;
+        }
+        (queued + self.sent * 0.01).min(self.rate * 0.01)
     }
 
     /// So many seconds pass. Returns the mean sending rate, and the longest delay of the queue.
@@ -78,6 +90,45 @@ fn a_path_that_delivers_more_is_used_and_one_that_delivers_less_is_not_flooded()
     path.run(10);
     let (slower, longest) = path.run(5);
     assert!((2.4e6..2.8e6).contains(&slower) && longest < 0.05, "{slower}, {longest}");
+}
+
+#[test]
+fn a_path_that_has_become_much_slower_is_not_flooded_and_no_others_are_blamed() {
+    for (rtt, part) in [(0.03, 10.0), (0.06, 20.0), (0.1, 10.0), (0.3, 10.0)] {
+        let mut path = Path::new(2.5e6, rtt);
+        path.run(20);
+        path.rate /= part;
+        let mut is_unlimited = false;
+        for _ in 0..30 * 100 {
+            path.step();
+            is_unlimited |= path.pacing.window.is_none();
+        }
+        let (sent, longest) = path.run(10);
+        assert!(!is_unlimited && sent > 0.9 * path.rate && longest < 0.4, "{rtt} s, 1/{part}: {sent}, {longest}");
+    }
+}
+
+#[test]
+fn the_queue_of_several_connections_does_not_grow() {
+    for (number, rtt) in [(2, 0.02), (4, 0.05), (8, 0.05), (8, 0.12)] {
+        let mut paths: Vec<_> = (0..number).map(|_| Path::new(1.25e6, rtt)).collect();
+        let mut queues = Vec::new();
+        for step in 0..60_000 {
+            let queued: f64 = paths.iter().map(|path| path.queued).sum();
+            queues.push(queued / 1.25e6);
+            for (at, path) in paths.iter_mut().enumerate() {
+                path.step_beside(queued, step >= at * 130);
+            }
+            let all: f64 = paths.iter().map(|path| path.queued).sum();
+            let gone = all.min(1.25e6 * 0.01);
+            for path in &mut paths {
+                let part = if all > 0.0 { path.queued / all * gone } else { 0.0 };
+                (path.queued, path.delivered) = (path.queued - part, path.delivered + part);
+            }
+        }
+        let mean = queues[54_000..].iter().sum::<f64>() / 6_000.0;
+        assert!(mean < 0.03 * f64::from(number), "{number} connections, {rtt} s: {mean}");
+    }
 }
 
 #[test]
@@ -135,5 +186,17 @@ fn a_connection_for_which_nothing_waits_keeps_its_window() {
         }
         let after = path.pacing.window.unwrap();
         assert!(after > 0.8 * path.rate * path.rtt_min, "{after}");
+    }
+}
+
+#[test]
+fn a_loss_of_a_connection_with_little_to_send_sets_no_window() {
+    let mut pacing = Pacing::new();
+    for at in 0..100 {
+        let now = Time::ms(at * 50);
+        pacing.waiting(now, false);
+        let (sent, retransmits) = (100 * at, u64::from(at > 50));
+        let seen = Seen { rtt: Time::ms(100), acked: sent, arrived: sent, retransmits, in_flight: 100 };
+        assert_eq!(pacing.look(now, seen), None);
     }
 }

@@ -27,13 +27,10 @@ impl Node {
             tracing::info!("{name}: connection {number} stalls, and is dialled anew{left_out}");
         }
         let attempt = ATTEMPT.max(stalled.rtt() * ATTEMPT_ROUNDS);
-        while slot.has(&stalled) && stalled.stalls() {
+        while slot.has(&stalled) && (stalled.stalls() || stalled.has_ended.get()) {
             match timeout(attempt, self.dial(peer, number)).await {
                 // The other end has replaced the old connection by now, even if that goes on here.
-                Ok(Ok((connection, theirs))) if slot.has(&stalled) => {
-                    return Rc::clone(&self).serve(peer, theirs, connection, true).await;
-                }
-                Ok(Ok(_)) => break,
+                Ok(Ok((connection, theirs))) => return Rc::clone(&self).serve(peer, theirs, connection, true).await,
                 Ok(Err(error)) => tracing::debug!("cannot connect to {name} meanwhile: {error}"),
                 Err(_) => tracing::debug!("cannot connect to {name} meanwhile: no answer"),
             }

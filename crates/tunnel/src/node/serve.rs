@@ -24,7 +24,7 @@ impl Node {
         let number = theirs.connection;
         let (name, slot) = (self.name(peer), &self.peers[peer].slots[usize::from(number)]);
         if let Some(other) = slot.current.borrow().as_ref() {
-            if other.is_ours != is_ours && other.is_ours == self.has_the_say(peer) {
+            if other.is_ours != is_ours && other.is_ours == self.has_the_say(peer) && !other.stalls() {
                 tracing::debug!("{name}: a second connection of number {number} is not needed");
                 return;
             }
@@ -37,6 +37,8 @@ impl Node {
             tracing::info!("{name}: connection {number} carries packets{}{left_out}", current.far());
         }
         let keepalive = self.config.keepalive.into();
+        // The other end is silent for as long as its own says.
+        let silence = theirs.keepalive().max(keepalive);
         let take = async |frame: Frame<'_>| {
             slot.received.add(frame.packet_bytes());
             self.leave(peer, frame).await
@@ -47,7 +49,7 @@ impl Node {
             biased;
             () = current.stop.notified() => None,
             ended = send(&connection, &slot.queue, limits, keepalive) => ended.err(),
-            ended = receive(&connection, self.config.device.mtu, keepalive, take) => ended.err(),
+            ended = receive(&connection, self.config.device.mtu, silence, take) => ended.err(),
             () = self.watch(peer, number, &connection, &current) => None,
         };
         slot.look(&connection, &current);

@@ -19,6 +19,8 @@ use crate::tally::Tally;
 
 /// Data in flight without an acknowledgement for so long is a stall, and for two round trips if these are longer.
 const STALL: Duration = Duration::from_secs(3);
+/// Whoever has not looked for so long has not run, and knows nothing of what the connection has done meanwhile.
+const AWAY: Duration = Duration::from_secs(1);
 
 /// The place of a connection. Its counts go on when the connection breaks and comes again.
 pub struct Slot {
@@ -51,6 +53,8 @@ pub struct Current {
     since: Instant,
     /// What the kernel said of it when it was asked last.
     seen: Cell<TcpInfo>,
+    /// When that was.
+    looked: Cell<Instant>,
     /// When nothing waited for an acknowledgement last, or one had come.
     moved: Cell<Instant>,
 }
@@ -78,6 +82,7 @@ impl Current {
             congestion,
             since: Instant::now(),
             seen: Cell::new(TcpInfo::default()),
+            looked: Cell::new(Instant::now()),
             moved: Cell::new(Instant::now()),
         }
     }
@@ -123,9 +128,12 @@ impl Slot {
         // What is no longer there has said its last.
         let Ok(info) = tcp_info(connection.socket()) else { return };
         let now = Instant::now();
+        let before = current.seen.get();
+        let was_away = now - current.looked.replace(now) > AWAY;
         let moves = match (info.unacked_segments, info.unsent_bytes) {
             (0, 0) => true,
-            _ if info.acked_bytes != current.seen.get().acked_bytes => true,
+            _ if was_away => true,
+            _ if (info.acked_bytes, info.sacked_segments) != (before.acked_bytes, before.sacked_segments) => true,
             // Nothing is in flight: the other end takes nothing now but answers probes, or nothing can be sent from here.
             (0, _) => Duration::from_millis(info.last_ack_ms.into()) < now - current.moved.get(),
             _ => false,
@@ -144,7 +152,7 @@ impl Slot {
 
     /// A connection has ended: what was counted of it stays.
     pub fn keep(&self, ended: &Current) {
-        let (mut past, last) = (self.past.get(), ended.seen.get());
+        let (mut past, last) = (self.past.get(), ended.seen.take());
         past.retransmits += u64::from(last.retransmits);
         past.timeouts += u64::from(last.timeouts);
         self.past.set(past);

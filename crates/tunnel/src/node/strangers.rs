@@ -1,6 +1,7 @@
 //! Connections that have not proven yet who they are: how many there may be, and which goes when there are too many.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv6Addr};
 use std::rc::Rc;
@@ -15,11 +16,14 @@ const FILES: usize = 2;
 
 /// The places of strangers, by address. Of IPv6 the first 64 bits count: one host may have all that begin with them.
 ///
-/// A newcomer always gets one: when all are taken, the oldest of the address that has most of them has to go. So a peer that must
+/// A newcomer always gets one: when all are taken, the oldest of the address that has most of them has to go, and among equals
+/// the oldest of all. So a peer that must
 /// connect again can, whoever holds places for as long as they may.
 pub struct Strangers {
     most: usize,
-    places: RefCell<BTreeMap<IpAddr, VecDeque<Rc<Notify>>>>,
+    places: RefCell<BTreeMap<IpAddr, VecDeque<(u64, Rc<Notify>)>>>,
+    /// Counts those who have come.
+    entered: Cell<u64>,
 }
 
 /// The place of one stranger, until it is dropped.
@@ -34,7 +38,7 @@ impl Strangers {
     /// For a process that may have so many files open.
     pub fn new(files: u64) -> Self {
         let most = usize::try_from(files).unwrap_or(usize::MAX) / FILES;
-        Self { most: most.clamp(1, MOST), places: RefCell::default() }
+        Self { most: most.clamp(1, MOST), places: RefCell::default(), entered: Cell::default() }
     }
 
     /// A place for a connection from this address.
@@ -45,14 +49,19 @@ impl Strangers {
         let all: usize = places.values().map(VecDeque::len).sum();
         let full = match () {
             () if here >= MOST_FROM_ONE.min(self.most) => Some(from),
-            () if all >= self.most => places.iter().max_by_key(|(_, here)| here.len()).map(|(from, _)| *from),
+            () if all >= self.most => places
+                .iter()
+                .max_by_key(|(_, here)| (here.len(), Reverse(here.front().map(|(number, _)| *number))))
+                .map(|(from, _)| *from),
             () => None,
         };
-        if let Some(oldest) = full.and_then(|full| places.get_mut(&full)?.pop_front()) {
+        if let Some((_, oldest)) = full.and_then(|full| places.get_mut(&full)?.pop_front()) {
             oldest.notify_one();
         }
         let taken = Rc::new(Notify::new());
-        places.entry(from).or_default().push_back(Rc::clone(&taken));
+        let number = self.entered.get();
+        self.entered.set(number + 1);
+        places.entry(from).or_default().push_back((number, Rc::clone(&taken)));
         Place { strangers: self, from, taken }
     }
 }
@@ -68,7 +77,7 @@ impl Drop for Place<'_> {
     fn drop(&mut self) {
         let mut places = self.strangers.places.borrow_mut();
         if let Some(here) = places.get_mut(&self.from) {
-            here.retain(|place| !Rc::ptr_eq(place, &self.taken));
+            here.retain(|(_, place)| !Rc::ptr_eq(place, &self.taken));
             if here.is_empty() {
                 places.remove(&self.from);
             }
@@ -119,6 +128,17 @@ mod tests {
         let again = from("192.0.2.1");
         assert!(!is_taken(&peer) && !is_taken(&again) && count(&strangers) <= MOST);
         assert!(hosts.iter().all(|host| is_taken(&host[0])));
+    }
+
+    #[test]
+    fn among_equals_the_oldest_goes() {
+        let strangers = Strangers::new(8);
+        let from = |last: u8| strangers.enter(IpAddr::from([192, 0, 2, last]));
+        let held = [from(9), from(1), from(2), from(3)];
+        let newcomer = from(200);
+        assert_eq!(held.each_ref().map(is_taken), [true, false, false, false]);
+        let _next = from(4);
+        assert!(!is_taken(&newcomer) && is_taken(&held[1]));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use crate::error::building;
 use crate::{Error, Lab, sandbox};
 
 /// How long a program may take until it is ready.
-const START_LIMIT: Duration = Duration::from_secs(10);
+const START_LIMIT: Duration = Duration::from_secs(30);
 /// The line of a configuration that names the lab's key. Connections between nodes are plain: the lab compares ways over a
 /// distance, none of them with encryption.
 pub(crate) const PLAIN_KEY: &str = "plain_key_file = \"key\"\n";

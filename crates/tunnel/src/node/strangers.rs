@@ -21,10 +21,13 @@ const FILES: usize = 2;
 /// connect again can, whoever holds places for as long as they may.
 pub struct Strangers {
     most: usize,
-    places: RefCell<BTreeMap<IpAddr, VecDeque<(u64, Rc<Notify>)>>>,
+    places: RefCell<BTreeMap<IpAddr, Held>>,
     /// Counts those who have come.
     entered: Cell<u64>,
 }
+
+/// The places of one address, the oldest first, and which newcomer each was.
+type Held = VecDeque<(u64, Rc<Notify>)>;
 
 /// The place of one stranger, until it is dropped.
 pub struct Place<'a> {

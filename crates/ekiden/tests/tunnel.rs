@@ -17,7 +17,7 @@ const TRIALS: &[(&str, &str)] = &[
     ("what a host costs a tunnel is said, and a peer is asked", include_str!("tunnel/doctor.sh")),
     ("classes of packets have connections of their own", include_str!("tunnel/classes.sh")),
     ("a connection that stalls is raced", include_str!("tunnel/stall.sh")),
-    ("silence and pauses end no connection", include_str!("tunnel/pause.sh")),
+    ("different keep-alives end no connection", include_str!("tunnel/silence.sh")),
     ("what waits in the device is not lost", include_str!("tunnel/device_queue.sh")),
     ("a full tunnel delays others little", include_str!("tunnel/queue.sh")),
     ("privileges that are needed are kept, and two ends that dial agree", include_str!("tunnel/tcp.sh")),

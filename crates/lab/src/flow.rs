@@ -2,7 +2,6 @@
 
 mod connections;
 
-use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
@@ -265,8 +264,10 @@ impl<'a> Running<'a> {
     fn receive(&self, mut socket: TcpStream) {
         // The listener is non-blocking; the accepted socket must block.
         let _ = socket.set_nonblocking(false);
-        let open: BTreeMap<_, _> = lock(&self.connections).open.clone();
-        let mut comparison = Comparison::new(self.seed, self.name, open.keys().copied());
+        let numbers: Vec<u32> = lock(&self.connections).open.keys().copied().collect();
+        let mut comparison = Comparison::new(self.seed, self.name, numbers);
+        // Which it is; another one until enough has come to tell.
+        let mut found: Option<(u32, Arc<Connection>)> = None;
         let mut buffer = vec![0; 4 * PIECE];
         loop {
             let read = socket.set_read_timeout(Some(self.patience())).and_then(|()| socket.read(&mut buffer));
@@ -298,7 +299,12 @@ impl<'a> Running<'a> {
                 return;
             }
             let connection = comparison.connection().unwrap_or_default();
-            open[&connection].received_bytes.store(comparison.received_bytes(), Ordering::Relaxed);
+            if found.as_ref().is_none_or(|(number, _)| *number != connection) {
+                found = lock(&self.connections).open.get(&connection).map(|it| (connection, Arc::clone(it)));
+            }
+            if let Some((_, found)) = &found {
+                found.received_bytes.store(comparison.received_bytes(), Ordering::Relaxed);
+            }
             self.received_bytes.fetch_add(count as u64, Ordering::Relaxed);
         }
     }

@@ -12,7 +12,6 @@ use ekiden_scenario::Pull as PullSettings;
 use ekiden_transport::Connection;
 use ekiden_units::{BitRate, Time};
 use tokio::io::Interest;
-use tokio::time::Instant;
 
 use crate::queue::Outgoing;
 
@@ -37,7 +36,7 @@ pub struct Limits {
 pub struct Control {
     /// In bytes per second.
     rate_most: u64,
-    looked: Cell<Instant>,
+    looked: Cell<Time>,
     /// `None`: packets leave the queue while the send buffer has room, and nothing paces the connection.
     pull: Option<Pull>,
 }
@@ -69,7 +68,7 @@ impl Control {
             let paced = is_paced.then_some(Paced { pacing, rate });
             Ok::<_, io::Error>(Pull { least, limit: Cell::new(least), paced })
         });
-        Ok(Self { rate_most, looked: Cell::new(Instant::now()), pull: pull.transpose()? })
+        Ok(Self { rate_most, looked: Cell::new(Time(monotonic_ns())), pull: pull.transpose()? })
     }
 
     /// Waits until the connection may be given more, and returns how many bytes.
@@ -87,11 +86,11 @@ impl Control {
 
     /// Looks at the connection now and then, and sets the limits.
     pub fn adapt(&self, connection: &Connection, queue: &Outgoing) -> io::Result<()> {
-        let (now, time) = (Instant::now(), Time(monotonic_ns()));
+        let now = Time(monotonic_ns());
         if let Some(paced) = self.pull.as_ref().and_then(|pull| pull.paced.as_ref()) {
-            paced.pacing.borrow_mut().waiting(time, !queue.is_empty());
+            paced.pacing.borrow_mut().waiting(now, !queue.is_empty());
         }
-        if now.duration_since(self.looked.get()) < LOOKING.into() {
+        if now < self.looked.get() + LOOKING {
             return Ok(());
         }
         self.looked.set(now);
@@ -114,7 +113,7 @@ impl Control {
             retransmits: info.retransmits.into(),
             in_flight: full(info.unacked_segments.saturating_sub(info.sacked_segments)),
         };
-        let decided = paced.pacing.borrow_mut().look(time, seen);
+        let decided = paced.pacing.borrow_mut().look(now, seen);
         if decided != paced.rate.replace(decided) {
             socket::limit_rate(connection.socket(), decided.unwrap_or(u64::MAX).min(self.rate_most))?;
         }

@@ -32,6 +32,7 @@ mod answer;
 mod dial;
 mod http_proxy;
 mod probe;
+mod progress;
 mod race;
 mod seldom;
 mod serve;

@@ -51,12 +51,11 @@ parallel = {AT_ONCE}
         ensure(flow.outcome == Outcome::Complete, || format!("{flow:?}"))?;
         // A busy machine is slower. It cannot be faster.
         let expected = simulated.received_bytes as f64;
-        assert_within(flow.received_bytes as f64, 0.4 * expected, 1.1 * expected)?;
-        ensure(flow.retransmits < 10 && flow.rtt_min_us.is_some(), || format!("{flow:?}"))?;
-        let last = last_connection(&real, flow).ok_or("no events of the last connections")?;
+        assert_within(flow.received_bytes as f64, 0.2 * expected, 1.1 * expected)?;
+        ensure(flow.rtt_min_us.is_some_and(|rtt| rtt >= 9_000), || format!("{flow:?}"))?;
         // Two at most were under way at the end, and none that had not opened is counted.
-        let files = flow.received_bytes / FILE;
-        ensure((files..=files + AT_ONCE).contains(&last), || format!("connection {last} after {files} files"))?;
+        let (files, opened) = (flow.received_bytes / FILE, opened(&real, flow)?);
+        ensure((files..=files + AT_ONCE).contains(&opened), || format!("{files} files on {opened} connections"))?;
     }
     Ok(())
 }
@@ -67,12 +66,13 @@ pub fn tiny() -> Result<(), Failed> {
     let record = Place::new("100Mbit/s", "1ms", "100KB", "", amount)?.run()?;
     let flow = &record.flows[0];
     ensure(flow.outcome == Outcome::Complete, || format!("{flow:?}"))?;
-    let last = last_connection(&record, flow).ok_or("no events of the last connections")?;
-    let files = flow.received_bytes;
-    ensure(files > 50 && (files.saturating_sub(1)..=files + 4).contains(&last), || format!("{last} after {files}"))
+    let (files, opened) = (flow.received_bytes, opened(&record, flow)?);
+    ensure(files > 50 && (files..=files + 4).contains(&opened), || format!("{files} files on {opened} connections"))
 }
 
-fn last_connection(record: &Record, flow: &Flow) -> Option<u64> {
+/// How many connections a flow has had, by the number of the last one that it still had at the end.
+fn opened(record: &Record, flow: &Flow) -> Result<u64, Failed> {
     let of_flow = record.events.iter().filter(|event| event.flow.as_ref() == Some(&flow.name));
-    of_flow.filter_map(|event| event.connection.map(u64::from)).max()
+    let last = of_flow.filter_map(|event| event.connection).max().ok_or("no events of the last connections")?;
+    Ok(u64::from(last) + 1)
 }

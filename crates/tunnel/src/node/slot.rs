@@ -7,20 +7,16 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ekiden_net::socket::{self, canonical};
-use ekiden_net::tcp_info::{TcpInfo, tcp_info};
+use ekiden_net::tcp_info::tcp_info;
 use ekiden_transport::Connection;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 
+use super::progress::Progress;
 use super::seldom::Seldom;
 use crate::queue::Outgoing;
 use crate::status::ConnectionStatus;
 use crate::tally::Tally;
-
-/// Data in flight without an acknowledgement for so long is a stall, and for two round trips if these are longer.
-const STALL: Duration = Duration::from_secs(3);
-/// Whoever has not looked for so long has not run, and knows nothing of what the connection has done meanwhile.
-const AWAY: Duration = Duration::from_secs(1);
 
 /// The place of a connection. Its counts go on when the connection breaks and comes again.
 pub struct Slot {
@@ -51,12 +47,7 @@ pub struct Current {
     remote: Option<SocketAddr>,
     congestion: Option<String>,
     since: Instant,
-    /// What the kernel said of it when it was asked last.
-    seen: Cell<TcpInfo>,
-    /// When that was.
-    looked: Cell<Instant>,
-    /// When nothing waited for an acknowledgement last, or one had come.
-    moved: Cell<Instant>,
+    progress: Cell<Progress>,
 }
 
 /// What connections have left.
@@ -81,20 +72,18 @@ impl Current {
             remote,
             congestion,
             since: Instant::now(),
-            seen: Cell::new(TcpInfo::default()),
-            looked: Cell::new(Instant::now()),
-            moved: Cell::new(Instant::now()),
+            progress: Cell::new(Progress::new(Instant::now())),
         }
     }
 
-    /// Whether data has been in flight for so long without an acknowledgement that the path seems to be gone.
+    /// Whether its data seems to arrive no longer.
     pub fn stalls(&self) -> bool {
-        self.moved.get().elapsed() >= STALL.max(self.rtt() * 2)
+        self.progress.get().stalls(Instant::now())
     }
 
     /// The smoothed round-trip time.
     pub fn rtt(&self) -> Duration {
-        Duration::from_micros(self.seen.get().rtt_us.into())
+        self.progress.get().rtt()
     }
 
     /// The address at the other end, for the log.
@@ -127,21 +116,9 @@ impl Slot {
     pub fn look(&self, connection: &Connection, current: &Current) {
         // What is no longer there has said its last.
         let Ok(info) = tcp_info(connection.socket()) else { return };
-        let now = Instant::now();
-        let before = current.seen.get();
-        let was_away = now - current.looked.replace(now) > AWAY;
-        let moves = match (info.unacked_segments, info.unsent_bytes) {
-            (0, 0) => true,
-            _ if was_away => true,
-            _ if (info.acked_bytes, info.sacked_segments) != (before.acked_bytes, before.sacked_segments) => true,
-            // Nothing is in flight: the other end takes nothing now but answers probes, or nothing can be sent from here.
-            (0, _) => Duration::from_millis(info.last_ack_ms.into()) < now - current.moved.get(),
-            _ => false,
-        };
-        if moves {
-            current.moved.set(now);
-        }
-        current.seen.set(info);
+        let mut progress = current.progress.get();
+        progress.look(Instant::now(), info);
+        current.progress.set(progress);
         let mut past = self.past.get();
         past.rtt_max_us = past.rtt_max_us.max(info.rtt_us);
         // The kernel has u32::MAX or 0 where nothing was measured yet.
@@ -152,7 +129,8 @@ impl Slot {
 
     /// A connection has ended: what was counted of it stays.
     pub fn keep(&self, ended: &Current) {
-        let (mut past, last) = (self.past.get(), ended.seen.take());
+        // It may still be in its place, and would count twice.
+        let (mut past, last) = (self.past.get(), ended.progress.replace(Progress::new(Instant::now())).seen);
         past.retransmits += u64::from(last.retransmits);
         past.timeouts += u64::from(last.timeouts);
         self.past.set(past);
@@ -163,7 +141,7 @@ impl Slot {
         let (queue, received, past) = (&self.queue, &self.received, self.past.get());
         let (length, longest, signals) = (queue.length(), queue.longest(), queue.signals());
         let current = self.current.borrow();
-        let info = current.as_ref().map(|current| current.seen.get()).unwrap_or_default();
+        let info = current.as_ref().map(|current| current.progress.get().seen).unwrap_or_default();
         ConnectionStatus {
             number,
             class: class.map(str::to_owned),

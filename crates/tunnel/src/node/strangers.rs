@@ -17,8 +17,7 @@ const FILES: usize = 2;
 /// The places of strangers, by address. Of IPv6 the first 64 bits count: one host may have all that begin with them.
 ///
 /// A newcomer always gets one: when all are taken, the oldest of the address that has most of them has to go, and among equals
-/// the oldest of all. So a peer that must
-/// connect again can, whoever holds places for as long as they may.
+/// the oldest of all. So a peer that must connect again can, whoever holds places for as long as they may.
 pub struct Strangers {
     most: usize,
     places: RefCell<BTreeMap<IpAddr, Held>>,

@@ -1,0 +1,106 @@
+//! Whether a connection's data arrives.
+
+use std::time::Duration;
+
+use ekiden_net::tcp_info::TcpInfo;
+use tokio::time::Instant;
+
+/// Data in flight without an acknowledgement for so long is a stall, and for two round trips if these are longer.
+const STALL: Duration = Duration::from_secs(3);
+/// Whoever has not looked for so long has not run, and knows nothing of what the connection has done meanwhile.
+const AWAY: Duration = Duration::from_secs(1);
+
+/// What the kernel has said of a connection.
+#[derive(Clone, Copy)]
+pub struct Progress {
+    /// When it was asked last.
+    pub seen: TcpInfo,
+    looked: Instant,
+    /// When nothing waited for an acknowledgement last, or one had come.
+    moved: Instant,
+}
+
+impl Progress {
+    /// Of a connection that begins.
+    pub fn new(now: Instant) -> Self {
+        Self { seen: TcpInfo::default(), looked: now, moved: now }
+    }
+
+    /// The kernel says this of it.
+    pub fn look(&mut self, now: Instant, info: TcpInfo) {
+        let was_away = now - self.looked > AWAY;
+        let moves = match (info.unacked_segments, info.unsent_bytes) {
+            (0, 0) => true,
+            _ if was_away => true,
+            _ if (info.acked_bytes, info.sacked_segments) != (self.seen.acked_bytes, self.seen.sacked_segments) => true,
+            // Nothing is in flight: the other end takes nothing now but answers probes, or nothing can be sent from here.
+            (0, _) => Duration::from_millis(info.last_ack_ms.into()) < now - self.moved,
+            _ => false,
+        };
+        if moves {
+            self.moved = now;
+        }
+        (self.seen, self.looked) = (info, now);
+    }
+
+    /// Whether data has been in flight for so long without an acknowledgement that the path seems to be gone.
+    pub fn stalls(&self, now: Instant) -> bool {
+        now - self.moved >= STALL.max(self.rtt() * 2)
+    }
+
+    /// The smoothed round-trip time.
+    pub fn rtt(&self) -> Duration {
+        Duration::from_micros(self.seen.rtt_us.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn in_flight(acked_bytes: u64) -> TcpInfo {
+        TcpInfo { unacked_segments: 5, acked_bytes, ..TcpInfo::default() }
+    }
+
+    /// Looks each 100 ms for so long, at what `info` says after so many of them. Returns whether it stalls then.
+    fn stalls_after(progress: &mut Progress, now: &mut Instant, seconds: f64, info: impl Fn(u64) -> TcpInfo) -> bool {
+        for look in 0..(seconds * 10.0) as u64 {
+            *now += Duration::from_millis(100);
+            progress.look(*now, info(look));
+        }
+        progress.stalls(*now)
+    }
+
+    #[test]
+    fn data_that_nobody_acknowledges_for_three_seconds_stalls() {
+        let mut now = Instant::now();
+        let mut progress = Progress::new(now);
+        assert!(!stalls_after(&mut progress, &mut now, 60.0, |_| TcpInfo::default()), "nothing is in flight");
+        assert!(!stalls_after(&mut progress, &mut now, 2.9, |_| in_flight(0)));
+        assert!(stalls_after(&mut progress, &mut now, 0.3, |_| in_flight(0)));
+        assert!(!stalls_after(&mut progress, &mut now, 0.1, |_| in_flight(1)), "it goes on");
+        let slow = |_| TcpInfo { rtt_us: 4_000_000, ..in_flight(1) };
+        assert!(!stalls_after(&mut progress, &mut now, 7.8, slow), "two round trips");
+        assert!(stalls_after(&mut progress, &mut now, 0.5, slow));
+    }
+
+    #[test]
+    fn what_arrives_behind_a_gap_is_progress() {
+        let mut now = Instant::now();
+        let mut progress = Progress::new(now);
+        let sacked = |look: u64| TcpInfo { sacked_segments: (look / 20) as u32, ..in_flight(0) };
+        assert!(!stalls_after(&mut progress, &mut now, 20.0, sacked));
+    }
+
+    /// This process did not run, and what it has sent since cannot have been acknowledged yet.
+    #[test]
+    fn a_pause_is_no_stall() {
+        let mut now = Instant::now();
+        let mut progress = Progress::new(now);
+        assert!(!stalls_after(&mut progress, &mut now, 1.0, |_| TcpInfo::default()));
+        now += Duration::from_secs(10);
+        assert!(!stalls_after(&mut progress, &mut now, 0.1, |_| in_flight(0)));
+        assert!(!stalls_after(&mut progress, &mut now, 2.8, |_| in_flight(0)));
+        assert!(stalls_after(&mut progress, &mut now, 0.3, |_| in_flight(0)), "it does stall");
+    }
+}

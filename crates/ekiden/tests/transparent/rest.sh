@@ -36,6 +36,13 @@ while piece := s.recv(65536):
 body = answer.partition(b"\r\n\r\n")[2]
 assert body == open("file", "rb").read()[:500_000], len(body)
 P
+# What its sockets did says more than a log that has nothing.
+fail() {
+  echo "$*" >&2
+  for node in client island server; do echo "==> $node" >&2; on $node ss -Htani >&2; done
+  tail -n 30 *.log >&2
+  exit 1
+}
 for host in 10.3.0.2 fd00:3::2; do
   for drain in 60s 10ms; do
     rm -f go island.log

@@ -157,22 +157,43 @@ fn whole_tcp<S: Serializer>(tcp: &Tcp, serializer: S) -> Result<S::Ok, S::Error>
     Whole { profile, others: tcp }.serialize(serializer)
 }
 
-/// Window balancing (S2): when a connection of a group repeats an ACK number, the gateway lowers the receive windows in
-/// the acknowledgements of the whole group until that number advances.
+/// Window balancing (S2): when congestion begins in a connection of a group, the gateway lowers the receive windows in the
+/// acknowledgements of the whole group.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Gateway {
     /// Where it is: a node that forwards the packets of all its flows, in both directions.
     pub node: String,
     /// The flows whose connections are the group.
     pub flows: Vec<String>,
+    /// When it does so, and how far.
+    pub policy: GatewayPolicy,
+    /// The settings of [`GatewayPolicy::Paper`]; `None` with another.
+    #[serde(flatten)]
+    pub paper: Option<PaperPolicy>,
+    /// Whether it is active.
+    pub enabled: bool,
+}
+
+/// When a gateway lowers windows, and how far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GatewayPolicy {
+    /// As the paper does.
+    Paper,
+    /// When a slow start has overshot, to what the path delivers; the limit then follows the path.
+    #[default]
+    Delivered,
+}
+
+/// S2's policy: repetitions of an ACK number throttle the group, until that number advances.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct PaperPolicy {
     /// How many repetitions of one ACK number throttle the group.
     pub repeats: u32,
     /// The window written while throttled, as a part of the flow observed just before.
     pub part: Fraction,
     /// What that flow is.
     pub observes: ObservedFlow,
-    /// Whether it is active.
-    pub enabled: bool,
 }
 
 /// What a gateway takes for the flow of a connection.

@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 use serde_spanned::Spanned;
 
-use crate::{Discipline, FlowEnd, NodeKind, ObservedFlow, Profile, Queue};
+use crate::{Discipline, FlowEnd, GatewayPolicy, NodeKind, ObservedFlow, Profile, Queue};
 
 pub(crate) type Named<T> = IndexMap<Spanned<String>, T>;
 
@@ -161,7 +161,8 @@ pub(crate) struct RawGateway {
     pub flows: Vec<Spanned<String>>,
     pub repeats: Option<Spanned<u32>>,
     pub part: Option<Spanned<Fraction>>,
-    pub observes: Option<ObservedFlow>,
+    pub observes: Option<Spanned<ObservedFlow>>,
+    pub policy: Option<GatewayPolicy>,
     pub enabled: Option<bool>,
 }
 

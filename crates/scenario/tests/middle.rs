@@ -1,6 +1,8 @@
 //! Tunnels, gateways, background, copies of nodes, and what the simulator alone does with links and TCP.
 
-use ekiden_scenario::{Background, Discipline, ObservedFlow, OnOff, Point, Profile, Queue, Scenario, Sweep};
+use ekiden_scenario::{
+    Background, Discipline, GatewayPolicy, ObservedFlow, OnOff, PaperPolicy, Point, Profile, Queue, Scenario, Sweep,
+};
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use proptest::prelude::*;
 
@@ -66,8 +68,10 @@ fn every_default_is_resolved() {
     assert_eq!((tunnel.connections, tunnel.queue), (1, Queue::Bytes(Bytes(10_000_000))));
     assert_eq!(tunnel.tcp, scenario.nodes["r"].tcp);
     let gateway = &scenario.gateways["g"];
-    assert_eq!((gateway.repeats, gateway.part, gateway.enabled), (100, Fraction(800_000_000), true));
-    assert_eq!(gateway.observes, ObservedFlow::Acknowledged);
+    assert_eq!((gateway.policy, gateway.paper, gateway.enabled), (GatewayPolicy::Delivered, None, true));
+    let paper = set(CHAIN, &["gateway.g.policy=paper"]).unwrap().gateways["g"].paper;
+    let defaults = PaperPolicy { repeats: 100, part: Fraction(800_000_000), observes: ObservedFlow::Acknowledged };
+    assert_eq!(paper, Some(defaults));
     let background = Background {
         from: "r".into(),
         to: "b".into(),
@@ -95,8 +99,8 @@ fn every_key_arrives() {
     assert_eq!((tunnel.connections, tunnel.queue), (2, Queue::Packets(500)));
     assert_eq!((tunnel.tcp.profile, tunnel.tcp.sack, tunnel.tcp.initial_window), (Profile::Linux, true, Some(3)));
     let gateway = &scenario.gateways["g"];
-    assert_eq!((gateway.repeats, gateway.part, gateway.enabled), (50, Fraction(750_000_000), false));
-    assert_eq!(gateway.observes, ObservedFlow::Sent);
+    let paper = PaperPolicy { repeats: 50, part: Fraction(750_000_000), observes: ObservedFlow::Sent };
+    assert_eq!((gateway.policy, gateway.paper, gateway.enabled), (GatewayPolicy::Paper, Some(paper), false));
     assert_eq!(gateway.flows, ["bulk-0", "bulk-1", "relayed-0"]);
     let background = &scenario.background["udp-1"];
     assert_eq!((background.from.as_str(), background.duration), ("a-1", Some(Time::secs(10))));
@@ -164,9 +168,10 @@ const WRONG: &[(&str, &str, usize, &str)] = &[
     ("node = \"s\"", "node = \"b\"", 31, "'b' is a host"),
     ("flows = [\"bulk\"]", "flows = [\"bulky\"]", 32, "no flow 'bulky'"),
     ("flows = [\"bulk\"]", "flows = []", 30, "gateway 'g' has no flows"),
+    ("flows = [\"bulk\"]", "flows = [\"bulk\"]\npart = \"50%\"", 33, "'part' needs 'policy = \"paper\"'"),
     ("flows = [\"bulk\"]", "flows = [\"bulk\", \"bulk\"]", 32, "in the group of gateway 'g' already"),
-    ("flows = [\"bulk\"]", "flows = [\"bulk\"]\nrepeats = 0", 33, "repeats = 0 is out of range"),
-    ("flows = [\"bulk\"]", "flows = [\"bulk\"]\npart = \"0\"", 33, "part = 0% is out of range"),
+    ("flows = [\"bulk\"]", "flows = [\"bulk\"]\npolicy = \"paper\"\nrepeats = 0", 34, "repeats = 0 is out of range"),
+    ("flows = [\"bulk\"]", "flows = [\"bulk\"]\npolicy = \"paper\"\npart = \"0\"", 34, "part = 0% is out of range"),
     ("[background.udp]", "[gateway.h]\nnode = \"r\"\nflows = [\"bulk\"]\n[background.udp]", 35, "gateway 'g' already"),
     ("to = \"b\"\nbytes", "to = \"r\"\nbytes", 32, "flow 'bulk' does not pass through 's'"),
     ("from = \"r\"", "from = \"x\"", 34, "no node 'x'"),
@@ -225,9 +230,11 @@ fn every_sort_of_new_key_can_be_set() {
     assert_eq!((scenario.links["rs"].discipline, scenario.links["rs"].loss_burst), (Discipline::Red, 7));
     let tunnel = &scenario.tunnels["t"];
     assert_eq!((tunnel.connections, tunnel.tcp.sack, scenario.nodes["r"].tcp.sack), (4, false, true));
-    let scenario =
-        set(CHAIN, &["gateway.g.enabled=false", "gateway.g.repeats=3", "background.udp.duration=1s"]).unwrap();
-    assert_eq!((scenario.gateways["g"].enabled, scenario.gateways["g"].repeats), (false, 3));
+    let sets =
+        ["gateway.g.enabled=false", "gateway.g.policy=paper", "gateway.g.repeats=3", "background.udp.duration=1s"];
+    let scenario = set(CHAIN, &sets).unwrap();
+    let gateway = &scenario.gateways["g"];
+    assert_eq!((gateway.enabled, gateway.paper.map(|paper| paper.repeats)), (false, Some(3)));
     assert_eq!(scenario.background["udp"].duration, Some(Time::secs(1)));
     assert!(!set(CHAIN, &["tcp.sack=false"]).unwrap().tunnels["t"].tcp.sack, "by way of its first end");
     let on_off = set(CHAIN, &["background.udp.on+background.udp.off=1ms"]).unwrap().background["udp"].on_off;

@@ -1,11 +1,11 @@
 //! A gateway that keeps parallel streams in balance (S2, section 3): it passes the packets of its streams that its node
 //! forwards to [`ekiden_window_balance`], and writes the windows that this returns.
 
-use ekiden_packet::Segment;
+use ekiden_packet::{SackBlocks, Segment};
 use ekiden_record::Event as Noted;
 use ekiden_scenario::Scenario;
 use ekiden_units::Time;
-use ekiden_window_balance::{BalanceSettings, Direction, ObservedFlow, StreamGroup, flags};
+use ekiden_window_balance::{BalanceSettings, Block, Direction, ObservedFlow, Policy, StreamGroup, flags};
 
 use crate::packet::{Body, Packet, node_number};
 use crate::socket::Socket;
@@ -26,8 +26,10 @@ struct Gateway {
     /// By the socket that a packet goes to: the packet's stream and direction.
     ways: Vec<Option<(u32, Direction)>>,
     streams: Vec<Stream>,
-    /// The stream that throttles the group, and how often the group has been throttled; `None` while it is not.
-    throttled: Option<(u32, u32)>,
+    /// The stream that throttles the group; `None` while it is not throttled.
+    throttled: Option<u32>,
+    /// The number of the last throttling.
+    throttlings: u16,
     /// Its events for the record.
     noted: Vec<Noted>,
 }
@@ -71,14 +73,18 @@ impl Gateways {
 
 impl Gateway {
     fn new(scenario: &Scenario, name: &str, gateway: &ekiden_scenario::Gateway, sockets: &[Socket]) -> Self {
-        let settings = BalanceSettings {
-            repeats: gateway.repeats,
-            part: gateway.part.as_f64(),
-            observes: match gateway.observes {
-                ekiden_scenario::ObservedFlow::Acknowledged => ObservedFlow::Acknowledged,
-                ekiden_scenario::ObservedFlow::Sent => ObservedFlow::Sent,
+        let settings = match gateway.paper {
+            None => BalanceSettings::default(),
+            Some(paper) => BalanceSettings {
+                policy: Policy::Paper,
+                repeats: paper.repeats,
+                part: paper.part.as_f64(),
+                observes: match paper.observes {
+                    ekiden_scenario::ObservedFlow::Acknowledged => ObservedFlow::Acknowledged,
+                    ekiden_scenario::ObservedFlow::Sent => ObservedFlow::Sent,
+                },
+                ..BalanceSettings::default()
             },
-            ..BalanceSettings::default()
         };
         let mut made = Self {
             name: name.into(),
@@ -87,6 +93,7 @@ impl Gateway {
             ways: vec![None; sockets.len()],
             streams: Vec::new(),
             throttled: None,
+            throttlings: 0,
             noted: Vec::new(),
         };
         made.find_streams(scenario, gateway, sockets);
@@ -125,15 +132,16 @@ impl Gateway {
         let Some(&Some((stream, direction))) = self.ways.get(socket as usize) else { return };
         let field = self.group.observe(stream, &seen(now, direction, segment));
         segment.window = field.unwrap_or(segment.window);
-        let throttled = self.group.throttled_by().map(|by| (by, self.group.throttlings()));
-        if throttled != self.throttled {
-            self.note(now, throttled);
+        let (throttled, throttlings) = (self.group.throttled_by(), self.group.throttlings());
+        if (throttled, throttlings) != (self.throttled, self.throttlings) {
+            self.note(now, throttled, throttlings);
         }
     }
 
-    fn note(&mut self, now: Time, throttled: Option<(u32, u32)>) {
-        let changes = [(self.throttled, "let_go"), (throttled, "throttled")];
-        for (by, kind) in changes.into_iter().filter_map(|(change, kind)| Some((change?.0, kind))) {
+    fn note(&mut self, now: Time, throttled: Option<u32>, throttlings: u16) {
+        let begins = if throttlings != self.throttlings { self.group.last_throttled_by() } else { None };
+        let changes = [(self.throttled, "let_go"), (begins, "throttled")];
+        for (by, kind) in changes.into_iter().filter_map(|(change, kind)| Some((change?, kind))) {
             let stream = self.streams.get(by as usize);
             self.noted.push(Noted {
                 at_us: now.0 / 1000,
@@ -143,7 +151,7 @@ impl Gateway {
                 detail: format!("gateway {}: {} streams", self.name, self.streams.len()),
             });
         }
-        self.throttled = throttled;
+        (self.throttled, self.throttlings) = (throttled, throttlings);
     }
 }
 
@@ -154,6 +162,7 @@ fn seen(now: Time, direction: Direction, segment: &Segment) -> ekiden_window_bal
         seq: segment.seq.0,
         ack: segment.ack.unwrap_or_default().0,
         length: segment.payload,
+        segment: segment.payload,
         scale: segment.options.window_scale.map_or(-1, i32::from),
         window: segment.window,
         flags: bit(segment.flags.syn, flags::SYN)
@@ -161,7 +170,17 @@ fn seen(now: Time, direction: Direction, segment: &Segment) -> ekiden_window_bal
             | bit(segment.flags.rst, flags::RST)
             | bit(segment.ack.is_some(), flags::ACK),
         direction,
+        blocks: segment.options.sack.len() as u32,
+        block: blocks(&segment.options.sack),
     }
+}
+
+fn blocks(sack: &SackBlocks) -> [Block; SackBlocks::MAX] {
+    let mut blocks = [Block::default(); SackBlocks::MAX];
+    for (block, from) in blocks.iter_mut().zip(sack.iter()) {
+        *block = Block { start: from.start.0, end: from.end.0 };
+    }
+    blocks
 }
 
 #[cfg(test)]
@@ -190,7 +209,8 @@ mod tests {
         bytes = '1MB'
         [gateway.balance]
         node = 'b'
-        flows = ['bulk']";
+        flows = ['bulk']
+        policy = 'paper'";
 
     #[test]
     fn the_hundredth_repetition_throttles_until_the_ack_number_advances() {
@@ -220,8 +240,8 @@ mod tests {
         for nth in 1..100 {
             assert_eq!(forward(&mut gateway, 0, ack(1001)), 60_000, "repetition {nth}");
         }
-        // 0.8 of the flow of 1000 bytes would be less than a segment.
-        assert_eq!(forward(&mut gateway, 0, ack(1001)), 1000);
+        // 0.8 of the flow of 1000 bytes would be less than two segments.
+        assert_eq!(forward(&mut gateway, 0, ack(1001)), 2000);
         assert_eq!(forward(&mut gateway, 0, ack(2001)), 60_000);
         let noted: Vec<_> = gateway.noted.iter().map(|event| (event.kind.as_str(), event.connection)).collect();
         assert_eq!(noted, [("throttled", Some(0)), ("let_go", Some(0))]);

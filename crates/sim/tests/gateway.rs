@@ -5,10 +5,14 @@ use ekiden_scenario::Scenario;
 
 /// Four streams over 100 Mbit/s and 100 ms, whose slow start overshoots by several hundred packets.
 fn run(gateway: &str) -> (Record, Kept) {
+    run_with("ns2", gateway)
+}
+
+fn run_with(profile: &str, gateway: &str) -> (Record, Kept) {
     let text = format!(
         "name = 'parallel'
         [tcp]
-        profile = 'ns2'
+        profile = '{profile}'
         congestion = 'ekiden_bic'
         timestamps = false
         send_buffer = '64MiB'
@@ -62,7 +66,7 @@ fn changes(record: &Record) -> Vec<&Event> {
 
 #[test]
 fn the_windows_are_small_from_throttling_to_letting_go_and_never_larger() {
-    let ((without, seen_without), (with, seen_with)) = (run("enabled = false"), run(""));
+    let ((without, seen_without), (with, seen_with)) = (run("enabled = false"), run("policy = 'paper'"));
     assert!(changes(&without).is_empty());
     let changes = changes(&with);
     assert!(changes.len() >= 2, "{:?}", with.events);
@@ -90,10 +94,24 @@ fn the_windows_are_small_from_throttling_to_letting_go_and_never_larger() {
 
 #[test]
 fn more_repetitions_throttle_later_and_too_many_never() {
-    let first = |repeats: u32| changes(&run(&format!("repeats = {repeats}")).0).first().map(|change| change.at_us);
+    let first = |repeats: u32| {
+        changes(&run(&format!("policy = 'paper'\nrepeats = {repeats}")).0).first().map(|change| change.at_us)
+    };
     let times: Vec<_> = [10, 50, 100].into_iter().map(first).collect();
     assert!(times[0].is_some() && times.is_sorted() && times[0] < times[2], "{times:?}");
     assert_eq!(first(100_000), None);
+}
+
+/// Ours, where slow start overshoots: less is sent again, and no stream is slower than without it.
+#[test]
+fn the_delivered_policy_spares_losses() {
+    let ((without, _), (with, _)) = (run_with("ns2_bitcp", "enabled = false"), run_with("ns2_bitcp", ""));
+    let throttled = changes(&with);
+    assert!(!throttled.is_empty() && throttled.iter().all(|change| change.kind == "throttled"), "{throttled:?}");
+    let sum = |record: &Record| record.flows.iter().map(|flow| flow.retransmits).sum::<u64>();
+    let slowest = |record: &Record| record.flows.iter().map(|flow| flow.duration_us).max();
+    assert!(sum(&with) * 4 < sum(&without) * 3, "{} of {}", sum(&with), sum(&without));
+    assert!(slowest(&with) <= slowest(&without), "{:?} after {:?}", slowest(&with), slowest(&without));
 }
 
 #[test]

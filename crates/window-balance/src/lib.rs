@@ -43,8 +43,10 @@ pub struct Packet {
     pub seq: u32,
     /// ACK number.
     pub ack: u32,
-    /// Payload in bytes.
+    /// Payload in bytes: of one segment, or of several that offloads have put together.
     pub length: u32,
+    /// Payload in bytes of each segment but the last.
+    pub segment: u32,
     /// The shift of the window scale option; -1 without one. Only read with SYN.
     pub scale: i32,
     /// The window field as it stands in the header.
@@ -53,21 +55,58 @@ pub struct Packet {
     pub flags: u8,
     /// Which way it goes.
     pub direction: Direction,
+    /// How many of the blocks there are.
+    pub blocks: u32,
+    /// The SACK blocks (RFC 2018), in their order.
+    pub block: [Block; 4],
 }
 
-/// When and how far a group is throttled. The defaults are those of the paper's evaluation; `idle`, which it lacks, is
-/// ours.
+/// Data that has arrived behind a gap: from `start` up to, but without, `end`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Block {
+    /// The first sequence number.
+    pub start: u32,
+    /// The sequence number after the last.
+    pub end: u32,
+}
+
+/// When a group is throttled, and what limits its windows then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum Policy {
+    /// The paper's: from `repeats` repetitions of an ACK number until it advances, windows are `part` of the flow before.
+    Paper,
+    /// When a slow start has overshot, windows are what the path delivers in the least round-trip time, and follow it from there on.
+    #[default]
+    Delivered,
+}
+
+/// When and how far a group is throttled. Those of the paper's policy have the values of its evaluation by default; `hold`, which it
+/// lacks, is ours.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct BalanceSettings {
-    /// How many repetitions of one ACK number throttle the group. At least 1; the paper has 100.
+    /// The policy.
+    pub policy: Policy,
+    /// How many repetitions of one ACK number throttle the group, each for a segment that has arrived behind a gap. At least 1; the
+    /// paper has 100. With [`Policy::Delivered`] only of receivers without SACK.
     pub repeats: u32,
-    /// The part of its flow to which a stream's window is lowered, from 0 to 1. The paper has 0.8.
+    /// The part of its flow to which a stream's window is lowered, from 0 to 1. The paper has 0.8. Only with its policy, as
+    /// `observes`.
     pub part: f64,
-    /// The group is released if the streams that throttle it are silent for this long. The default is longer than a
-    /// retransmission timeout and the two that follow it, at a round trip of a second.
-    pub idle: Duration,
+    /// The group is released if the streams that throttle it have no repetition for this long, at most 71 minutes. The default is
+    /// longer than a retransmission timeout and the two that follow it, at a round trip of a second.
+    pub hold: Duration,
     /// What a stream's flow is. The paper leaves it open.
     pub observes: ObservedFlow,
+    /// With [`Policy::Delivered`], the segments whose lack throttles the group. At least 1.
+    pub missing: u32,
+    /// By what part a limit grows in a round trip while the queue is short, and shrinks while it is long. [`Policy::Delivered`] alone.
+    pub step: f64,
+    /// How much longer than the least round-trip time one is with a short queue, as a part of it; twice as much is a long queue.
+    /// [`Policy::Delivered`] alone.
+    pub slack: f64,
+    /// Whether no window takes back what the sender was told before (RFC 9293, section 3.8.6). The paper does not say.
+    pub keeps_edge: bool,
 }
 
 /// What a stream's flow is, of which throttling leaves a part.
@@ -81,7 +120,17 @@ pub enum ObservedFlow {
 
 impl Default for BalanceSettings {
     fn default() -> Self {
-        Self { repeats: 100, part: 0.8, idle: Duration::from_secs(10), observes: ObservedFlow::Acknowledged }
+        Self {
+            policy: Policy::default(),
+            repeats: 100,
+            part: 0.8,
+            hold: Duration::from_secs(10),
+            observes: ObservedFlow::Acknowledged,
+            missing: 10,
+            step: 1.0 / 16.0,
+            slack: 1.0 / 8.0,
+            keeps_edge: false,
+        }
     }
 }
 
@@ -91,41 +140,65 @@ pub struct StreamGroup {
     settings: native::Settings,
     state: native::Group,
     streams: BTreeMap<u32, native::Stream>,
+    /// Of the last packet.
+    now_us: u64,
 }
 
 impl StreamGroup {
     /// A group without streams. Settings out of their range are clamped to it.
     pub fn new(settings: BalanceSettings) -> Self {
+        let choice = |is_made: bool, choice: u32| if is_made { choice } else { 0 };
+        let part = |part: f64| (part.clamp(0.0, 1.0) * 65_536.0).round() as u32;
         let settings = native::Settings {
             repeats: settings.repeats.max(1),
-            part: (settings.part.clamp(0.0, 1.0) * 65_536.0).round() as u32,
-            idle_us: u64::try_from(settings.idle.as_micros()).unwrap_or(u64::MAX),
-            of_sent: (settings.observes == ObservedFlow::Sent).into(),
+            part: part(settings.part),
+            hold_us: u32::try_from(settings.hold.as_micros()).unwrap_or(u32::MAX),
+            choices: choice(settings.observes == ObservedFlow::Sent, native::OF_SENT)
+                | choice(settings.keeps_edge, native::KEEPS_EDGE)
+                | choice(settings.policy == Policy::Delivered, native::DELIVERED),
+            missing: settings.missing.max(1),
+            step: part(settings.step),
+            slack: part(settings.slack),
         };
-        Self { settings, state: native::Group::default(), streams: BTreeMap::new() }
+        Self { settings, state: native::Group::default(), streams: BTreeMap::new(), now_us: 0 }
     }
 
     /// A packet of the stream of this number passes. Returns the window field to write into it, which is smaller than
     /// its own and never 0; `None` if it stays as it is. A SYN begins a new stream of the same number.
     pub fn observe(&mut self, stream: u32, packet: &Packet) -> Option<u16> {
+        self.now_us = packet.time_us;
         let state = self.streams.entry(stream).or_default();
         let field = native::observe(&self.settings, &mut self.state, state, stream, packet);
         u16::try_from(field).ok().filter(|field| *field != 0)
     }
 
-    /// The stream that began to throttle the group; `None` if it is not throttled. As of the last packet.
+    /// The stream that began to throttle the group; `None` if it is not throttled. As of the last packet. With [`Policy::Delivered`]
+    /// a throttling has no end that all streams share: always `None`.
     pub fn throttled_by(&self) -> Option<u32> {
-        (self.state.stalled > 0).then_some(self.state.by)
+        (self.state.stalled() > 0).then_some(self.state.by)
     }
 
-    /// How often the group has been throttled so far.
-    pub fn throttlings(&self) -> u32 {
-        self.state.throttling
+    /// The stream that began the last throttling; `None` before the first.
+    pub fn last_throttled_by(&self) -> Option<u32> {
+        (self.state.throttling() > 0).then_some(self.state.by)
+    }
+
+    /// The number of the last throttling. 0 before the first; the 65,536th is 1 again.
+    pub fn throttlings(&self) -> u16 {
+        self.state.throttling()
     }
 
     /// The stream's flow: bytes of the current or last round trip; `None` while unknown.
     pub fn flow(&self, stream: u32) -> Option<u32> {
-        self.streams.get(&stream).map(|stream| native::flow(&self.settings, stream)).filter(|flow| *flow != 0)
+        self.streams
+            .get(&stream)
+            .map(|stream| native::flow(&self.settings, stream, self.now_us))
+            .filter(|flow| *flow != 0)
+    }
+
+    /// The bytes that the stream's windows are limited to, or were while the group was throttled; `None` without a limit.
+    pub fn limit(&self, stream: u32) -> Option<u32> {
+        self.streams.get(&stream).map(|stream| stream.limit).filter(|limit| *limit != 0)
     }
 
     /// The stream's round-trip time between gateway and receiver, in microseconds; `None` while unknown.

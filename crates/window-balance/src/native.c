@@ -7,9 +7,9 @@ ekb_u32 ekiden_window_balance_observe(const struct ekb_settings *settings, struc
 	return ekb_observe(settings, group, stream, index, packet);
 }
 
-ekb_u32 ekiden_window_balance_flow(const struct ekb_settings *settings, const struct ekb_stream *stream)
+ekb_u32 ekiden_window_balance_flow(const struct ekb_settings *settings, const struct ekb_stream *stream, ekb_u64 now_us)
 {
-	return ekb_flow(settings, stream);
+	return ekb_flow(settings, stream, now_us);
 }
 
 /* The sizes of the structures above, in the order of their declaration. */

@@ -10,41 +10,67 @@ pub(crate) struct Settings {
     pub repeats: u32,
     /// In 65536ths.
     pub part: u32,
-    pub idle_us: u64,
-    /// 1 or 0.
-    pub of_sent: u32,
+    pub hold_us: u32,
+    /// Of these.
+    pub choices: u32,
+    pub missing: u32,
+    /// In 65536ths, as the next.
+    pub step: u32,
+    pub slack: u32,
 }
+
+/// `enum ekb_choices`.
+pub(crate) const OF_SENT: u32 = 1;
+pub(crate) const KEEPS_EDGE: u32 = 2;
+pub(crate) const DELIVERED: u32 = 4;
 
 /// `struct ekb_group`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Group {
+    state: u64,
     until_us: u64,
-    pub throttling: u32,
-    pub stalled: u32,
     pub by: u32,
+    unused: u32,
+}
+
+impl Group {
+    pub fn stalled(&self) -> u32 {
+        self.state as u32
+    }
+
+    pub fn throttling(&self) -> u16 {
+        (self.state >> 32) as u16
+    }
 }
 
 /// `struct ekb_stream`.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct Stream {
-    round_us: u64,
-    round_ack: u32,
-    round_sent: u32,
-    round_end: u32,
-    pub rtt_us: u32,
-    flow: u32,
+    syn: u32,
     ack: u32,
     sent: u32,
-    fin: u32,
-    repeats: u32,
-    segment: u32,
-    stalled_in: u32,
-    limited_in: u32,
-    limit: u32,
-    seen: u32,
-    scale: u32,
+    edge: u32,
+    high: u32,
+    back: u32,
+    recover: u32,
+    round_us: u32,
+    round_from: u32,
+    round_end: u32,
+    pub rtt_us: u32,
+    least_us: u32,
+    flow: u32,
+    behind: u32,
+    pub limit: u32,
+    stalled_in: u16,
+    limited_in: u16,
+    segment: u16,
+    window: u16,
+    seen: u16,
+    /// Two bit-fields of four.
+    scales: u8,
+    falls: u8,
 }
 
 // The structures are `repr(C)` and of the C side's sizes (see the test below).
@@ -56,7 +82,7 @@ unsafe extern "C" {
         index: u32,
         packet: &Packet,
     ) -> u32;
-    safe fn ekiden_window_balance_flow(settings: &Settings, stream: &Stream) -> u32;
+    safe fn ekiden_window_balance_flow(settings: &Settings, stream: &Stream, now_us: u64) -> u32;
     #[cfg(test)]
     safe fn ekiden_window_balance_sizes(sizes: &mut [u64; 4]);
 }
@@ -65,8 +91,8 @@ pub(crate) fn observe(settings: &Settings, group: &mut Group, stream: &mut Strea
     ekiden_window_balance_observe(settings, group, stream, index, packet)
 }
 
-pub(crate) fn flow(settings: &Settings, stream: &Stream) -> u32 {
-    ekiden_window_balance_flow(settings, stream)
+pub(crate) fn flow(settings: &Settings, stream: &Stream, now_us: u64) -> u32 {
+    ekiden_window_balance_flow(settings, stream, now_us)
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Gateway, RTT_US, SCALE, SEGMENT, Stream, WINDOW, throttled};
+use common::{Gateway, RTT_US, SCALE, SEGMENT, Stream, WINDOW, paper, throttled};
 use ekiden_window_balance::{BalanceSettings, ObservedFlow, Packet, flags};
 
 /// Three streams with 150, 40 and 5 segments in flight, the first of which has lost something.
@@ -110,9 +110,13 @@ fn silence_lets_go() {
     gateway.duplicates(&first, 100);
     gateway.now_us += 9_000_000;
     assert!(gateway.ack(&mut second, 1).is_some());
-    // Any packet of the stream tells that it lives.
-    gateway.resend(&first, first.acked);
+    // A repetition tells that data still arrives.
+    assert!(gateway.duplicate(&first).is_some());
     gateway.now_us += 9_999_999;
+    // What a sender sends again to a receiver that is dead tells nothing, nor what the receiver sends itself.
+    gateway.resend(&first, first.acked);
+    let data = Packet { length: 100, segment: 100, ..gateway.ack_packet(&first, first.acked) };
+    assert!(gateway.observe(&first, data).is_some());
     assert!(gateway.ack(&mut second, 1).is_some());
     gateway.now_us += 1;
     assert_eq!(gateway.ack(&mut second, 1), None);
@@ -133,9 +137,13 @@ fn only_duplicates_as_rfc_5681_has_them_count() {
             assert_eq!(gateway.observe(&first, packet), None);
         }
     }
-    // The window may differ.
+    // A larger window is an update of it; a smaller one is the receiver's who holds what has arrived.
+    for window in 1..200 {
+        gateway.observe(&first, Packet { window: WINDOW - 200 + window, ..ack });
+    }
+    assert_eq!(gateway.group.throttled_by(), None);
     for window in 1..=100 {
-        gateway.observe(&first, Packet { window: WINDOW - window, ..ack });
+        gateway.observe(&first, Packet { window: WINDOW - 1 - window, ..ack });
     }
     assert_eq!(gateway.group.throttled_by(), Some(7));
 
@@ -146,22 +154,119 @@ fn only_duplicates_as_rfc_5681_has_them_count() {
     assert_eq!(gateway.duplicates(&stream, 200), None);
 }
 
-/// However much it was: sequence numbers wrap.
+/// Nobody can acknowledge what was not sent, or send what the receiver does not allow.
 #[test]
-fn nothing_is_outstanding_of_data_that_went_another_way() {
-    let mut gateway = Gateway::new();
-    let mut stream = gateway.running(1, 10);
-    for _ in 0..5 {
-        gateway.ack(&mut stream, 1_000_000);
-        gateway.duplicates(&stream, 200);
-        assert_eq!(gateway.group.throttled_by(), None);
+fn what_cannot_be_changes_nothing() {
+    let (mut gateway, [first, mut second, _]) = group();
+    let is_as_before = |gateway: &mut Gateway, first: &Stream| {
+        assert_eq!((gateway.group.flow(7), gateway.group.throttled_by()), (Some(150 * SEGMENT), None));
+        assert_eq!(gateway.duplicates(first, 99), None);
+        assert!(gateway.duplicate(first).is_some());
+    };
+    for more in [1, 1_000_000, 1 << 30] {
+        let packet = gateway.ack_packet(&first, first.sent + more);
+        assert_eq!(gateway.observe(&first, packet), None);
+        let packet = gateway.data_packet(&first, first.acked + (u64::from(WINDOW) << SCALE) + more);
+        assert_eq!(gateway.observe(&first, packet), None);
     }
+    // A SYN, which the host refuses.
+    let syn = Packet { flags: flags::SYN, scale: 0, ..gateway.data_packet(&first, 12_345) };
+    gateway.observe(&first, syn);
+    let answer = Packet { flags: flags::SYN | flags::ACK, scale: 0, ..gateway.ack_packet(&first, 99_999_999) };
+    gateway.observe(&first, answer);
+    for (at, back) in [(first.acked - 1, false), (first.sent + 1, false), (0, true)] {
+        let packet = match back {
+            true => Packet { seq: 70_000, ..gateway.ack_packet(&first, first.acked) },
+            false => gateway.data_packet(&first, at),
+        };
+        gateway.observe(&first, Packet { flags: flags::RST | flags::ACK, length: 0, ..packet });
+    }
+    is_as_before(&mut gateway, &first);
+    assert!(gateway.ack(&mut second, 1).is_some());
+}
+
+/// One ACK tells of many segments, and many ACKs tell of the same.
+#[test]
+fn with_sack_the_bytes_behind_the_gap_count_once() {
+    let (mut gateway, [first, _, _]) = group();
+    let at = |segments: u64| first.acked + segments * u64::from(SEGMENT);
+    for _ in 0..200 {
+        assert_eq!(gateway.sack(&first, &[(at(1), at(40))]), None);
+    }
+    // What fills a gap, has arrived twice, or was never sent.
+    assert_eq!(gateway.sack(&first, &[(at(60), at(99)), (at(1), at(40))]), None, "78 segments");
+    for _ in 0..200 {
+        assert_eq!(gateway.sack(&first, &[(at(40), at(60)), (at(1), at(99))]), None);
+        assert_eq!(gateway.sack(&first, &[(at(0) - 5_000, at(0)), (at(1), at(99))]), None);
+        assert_eq!(gateway.sack(&first, &[(at(99), at(200))]), None);
+        assert_eq!(gateway.sack(&first, &[(at(120), at(110))]), None);
+        assert_eq!(gateway.duplicate(&first), None, "a window update");
+    }
+    assert_eq!(gateway.sack(&first, &[(at(99), at(120))]), None, "99 segments");
+    assert!(gateway.sack(&first, &[(at(99), at(121))]).is_some());
+}
+
+/// Without SACK, a sender that goes back sends what has arrived, and the receiver repeats itself for each.
+#[test]
+fn duplicates_of_what_was_sent_twice_do_not_count() {
+    let (mut gateway, [mut first, _, _]) = group();
+    for segments in 0..60 {
+        gateway.resend(&first, first.acked + segments * u64::from(SEGMENT));
+    }
+    gateway.ack(&mut first, 100);
+    assert_eq!((gateway.duplicates(&first, 200), gateway.group.throttled_by()), (None, None));
+    // It counts again behind what had been sent by then.
+    gateway.clock(&mut first, 150, 150);
+    assert_eq!(gateway.duplicates(&first, 99), None);
+    assert!(gateway.duplicate(&first).is_some());
+}
+
+/// Offloads put many segments together: a segment is still what is on the wire.
+#[test]
+fn large_packets_are_of_small_segments() {
+    let mut gateway = Gateway::new();
+    let mut stream = gateway.open(1, SCALE, SCALE);
+    gateway.send(&mut stream);
+    gateway.ack(&mut stream, 1);
+    for _ in 0..40 {
+        for _ in 0..3 {
+            let packet = Packet { length: 50 * SEGMENT, ..gateway.data_packet(&stream, stream.sent) };
+            gateway.observe(&stream, packet);
+            stream.sent += u64::from(50 * SEGMENT);
+        }
+        gateway.now_us += RTT_US;
+        gateway.ack(&mut stream, 150);
+    }
+    for _ in 0..3 {
+        let packet = Packet { length: 50 * SEGMENT, ..gateway.data_packet(&stream, stream.sent) };
+        gateway.observe(&stream, packet);
+        stream.sent += u64::from(50 * SEGMENT);
+    }
+    assert_eq!(gateway.duplicates(&stream, 99), None);
+    assert_eq!(gateway.duplicate(&stream), Some(throttled(150 * SEGMENT, SCALE)));
+}
+
+/// What the sender was told before stays allowed; the window falls as data is acknowledged.
+#[test]
+fn windows_take_nothing_back_if_they_are_not_to() {
+    let mut gateway = Gateway::with(BalanceSettings { keeps_edge: true, ..paper() });
+    let (first, mut second) = (gateway.running(7, 150), gateway.running(8, 40));
+    let told = |field: Option<u16>| u64::from(field.unwrap_or(WINDOW)) << SCALE;
+    let edge = second.acked + told(None);
+    gateway.duplicates(&first, 100);
+    let mut last = u64::MAX;
+    while last > u64::from(throttled(40 * SEGMENT, SCALE)) << SCALE {
+        gateway.send(&mut second);
+        let window = told(gateway.ack(&mut second, 1));
+        assert!(second.acked + window >= edge && window <= last, "{window} after {last}");
+        last = window;
+    }
+    assert!(second.acked + 40_000 >= edge, "no later than it could");
 }
 
 #[test]
 fn the_number_of_repetitions_can_be_chosen() {
-    let settings =
-        BalanceSettings { repeats: 3, part: 0.5, idle: Duration::from_secs(1), ..BalanceSettings::default() };
+    let settings = BalanceSettings { repeats: 3, part: 0.5, hold: Duration::from_secs(1), ..paper() };
     let mut gateway = Gateway::with(settings);
     let stream = gateway.running(1, 10);
     assert_eq!(gateway.duplicates(&stream, 2), None);
@@ -172,7 +277,7 @@ fn the_number_of_repetitions_can_be_chosen() {
 fn flows_are_the_bytes_acknowledged_in_a_round_trip() {
     let mut gateway = Gateway::new();
     let mut stream = gateway.open(1, SCALE, SCALE);
-    assert_eq!((gateway.group.flow(1), gateway.group.rtt_us(1)), (None, Some(RTT_US as u32)), "of the handshake");
+    assert_eq!((gateway.group.flow(1), gateway.group.rtt_us(1)), (None, None));
     gateway.run(&mut stream, 100);
     assert_eq!(gateway.group.flow(1), Some(100 * SEGMENT));
     let rtt_us = gateway.group.rtt_us(1).unwrap();
@@ -255,16 +360,14 @@ fn limits_do_not_follow_the_throttled_flow() {
 }
 
 #[test]
-fn unknown_streams_are_left_alone_but_throttle() {
-    let (mut gateway, [_, mut second, _]) = group();
-    // Its beginning was not seen.
+fn streams_whose_handshake_was_not_seen_are_left_alone_and_count_for_nothing() {
+    let (mut gateway, [first, mut second, _]) = group();
     let mut unknown = Stream::new(20);
     gateway.run(&mut unknown, 150);
-    assert_eq!(gateway.group.flow(20), Some(150 * SEGMENT));
-    assert_eq!(gateway.duplicates(&unknown, 100), None);
-    assert_eq!(gateway.group.throttled_by(), Some(20));
-    assert!(gateway.ack(&mut second, 1).is_some());
+    assert_eq!((gateway.duplicates(&unknown, 200), gateway.group.flow(20)), (None, None));
+    assert_eq!((gateway.group.throttled_by(), gateway.ack(&mut second, 1)), (None, None));
     // A stream that begins now has no flow yet.
+    gateway.duplicates(&first, 100);
     let mut late = gateway.open(21, SCALE, SCALE);
     gateway.send(&mut late);
     assert_eq!(gateway.ack(&mut late, 1), None);
@@ -280,7 +383,7 @@ fn scales_are_learnt_from_both_syns() {
             let syn = Packet { flags: flags::SYN, scale: receiver, ..gateway.ack_packet(&stream, 0) };
             gateway.observe(&stream, syn);
             let answer = Packet { flags: flags::SYN | flags::ACK, scale: sender, ..gateway.data_packet(&stream, 0) };
-            gateway.observe(&stream, Packet { seq: stream.first, ..answer });
+            gateway.observe(&stream, Packet { seq: stream.first, ack: syn.seq + 1, ..answer });
             gateway.now_us += RTT_US;
             gateway.duplicate(&stream);
         } else {
@@ -306,7 +409,7 @@ fn scales_are_learnt_from_both_syns() {
 #[test]
 fn windows_are_rounded_to_the_scale() {
     let field = |window: u32, scale: i32, own: u16| {
-        let mut gateway = Gateway::with(BalanceSettings { repeats: 3, ..BalanceSettings::default() });
+        let mut gateway = Gateway::with(BalanceSettings { repeats: 3, ..paper() });
         let mut stream = gateway.open(1, scale, scale);
         gateway.run(&mut stream, window);
         gateway.duplicates(&stream, 3);
@@ -318,16 +421,16 @@ fn windows_are_rounded_to_the_scale() {
     assert_eq!(field(40, 0, 0), None);
     assert_eq!(field(40, 10, WINDOW), Some(31), "31.25");
     assert_eq!(field(4, 10, WINDOW), Some(3), "3.125");
-    assert_eq!(field(1, 9, WINDOW), Some(2), "0.8 of a segment is 1.6, but a segment needs 2");
+    assert_eq!(field(1, 9, WINDOW), Some(4), "0.8 of a segment is 1.6, but two segments need 4");
     assert_eq!(field(4, 14, WINDOW), Some(1), "0.2");
     assert_eq!(field(4, 14, 1), None);
-    assert_eq!(field(100, 0, WINDOW), None, "80,000 bytes are more than the window");
+    assert_eq!(field(100, 1, 40_000), None, "80,000 bytes are as much as the window");
 }
 
 #[test]
 fn in_slow_start_what_is_sent_is_twice_what_is_acknowledged() {
     let flows = [ObservedFlow::Acknowledged, ObservedFlow::Sent].map(|observes| {
-        let mut gateway = Gateway::with(BalanceSettings { observes, ..BalanceSettings::default() });
+        let mut gateway = Gateway::with(BalanceSettings { observes, ..paper() });
         let mut stream = gateway.running(7, 50);
         let steady = gateway.group.flow(7).unwrap();
         // Two round trips; each acknowledgement lets two segments go.
@@ -342,4 +445,122 @@ fn in_slow_start_what_is_sent_is_twice_what_is_acknowledged() {
     assert_eq!(flows.map(|(steady, _)| steady), [50 * SEGMENT; 2]);
     // The round ends with the acknowledgement that covers its first segment, and this one lets two more go.
     assert_eq!(flows.map(|(_, doubling)| doubling), [99 * SEGMENT, 200 * SEGMENT]);
+}
+
+/// A stream in slow start: for so many round trips each ACK lets two segments go.
+fn doubling(gateway: &mut Gateway, number: u32, rounds: u32) -> Stream {
+    let mut stream = gateway.open(number, SCALE, SCALE);
+    for _ in 0..10 {
+        gateway.send(&mut stream);
+    }
+    gateway.now_us += RTT_US;
+    for round in 0..rounds {
+        let window = 10 << round;
+        for _ in 0..window {
+            gateway.now_us += RTT_US / window;
+            gateway.ack(&mut stream, 1);
+            gateway.send(&mut stream);
+            gateway.send(&mut stream);
+        }
+    }
+    stream
+}
+
+/// Of this stream so many segments are missing before one that has arrived.
+fn misses(gateway: &mut Gateway, stream: &Stream, segments: u64) -> Option<u16> {
+    let at = |segments: u64| stream.acked + segments * u64::from(SEGMENT);
+    gateway.sack(stream, &[(at(segments), at(segments + 1))])
+}
+
+/// A stream with `window` segments in flight, for which each round trip has lasted as long as any.
+fn steady(gateway: &mut Gateway, number: u32, window: u32) -> Stream {
+    let mut stream = gateway.open(number, SCALE, SCALE);
+    for _ in 0..window {
+        gateway.send(&mut stream);
+    }
+    gateway.now_us += RTT_US;
+    gateway.clock(&mut stream, window, 5 * window);
+    stream
+}
+
+/// Streams of 40 segments in flight, and one that has sent far more than the path holds.
+fn overshot() -> (Gateway, Stream, Stream) {
+    let mut gateway = Gateway::with(BalanceSettings::default());
+    let mut steady = steady(&mut gateway, 8, 40);
+    let first = doubling(&mut gateway, 7, 5);
+    gateway.clock(&mut steady, 40, 80);
+    (gateway, first, steady)
+}
+
+#[test]
+fn a_slow_start_that_overshoots_limits_all_to_what_the_path_delivers() {
+    let (mut gateway, mut first, mut steady) = overshot();
+    assert_eq!(misses(&mut gateway, &first, 9), None);
+    assert_eq!(gateway.group.throttlings(), 0);
+    let flow = gateway.group.flow(7).unwrap();
+    assert!((70 * SEGMENT..=170 * SEGMENT).contains(&flow), "{flow}");
+    let at = |segments: u64| first.acked + segments * u64::from(SEGMENT);
+    let field = gateway.sack(&first, &[(at(12), at(13)), (at(9), at(10))]);
+    assert_eq!(field, Some((flow >> SCALE) as u16), "with two more, eleven are missing");
+    assert_eq!((gateway.group.throttlings(), gateway.group.last_throttled_by()), (1, Some(7)));
+    let field = u32::from(gateway.ack(&mut steady, 1).unwrap()) << SCALE;
+    assert!((40 * SEGMENT..=43 * SEGMENT).contains(&field), "{field}: this ACK may end a round");
+    // The same gap throttles once, and so does what is found missing until it is repaired.
+    let at = |segments: u64| first.acked + segments * u64::from(SEGMENT);
+    gateway.now_us += 10 * RTT_US;
+    gateway.sack(&first, &[(at(50), at(60))]);
+    gateway.ack(&mut first, 13);
+    misses(&mut gateway, &first, 100);
+    assert_eq!(gateway.group.throttlings(), 1);
+    // One that opens afterwards has no part in it.
+    let mut late = gateway.running(9, 20);
+    assert_eq!(gateway.ack(&mut late, 1), None);
+}
+
+#[test]
+fn losses_without_a_slow_start_limit_nothing() {
+    let mut gateway = Gateway::with(BalanceSettings::default());
+    let mut stream = steady(&mut gateway, 8, 150);
+    assert_eq!((misses(&mut gateway, &stream, 100), gateway.group.throttlings()), (None, 0));
+    assert_eq!(gateway.ack(&mut stream, 1), None);
+}
+
+/// Without SACK nobody can say what is missing: there it is the repetitions.
+#[test]
+fn without_sack_repetitions_throttle_a_slow_start() {
+    let (mut gateway, first, _) = overshot();
+    assert_eq!(gateway.duplicates(&first, 99), None);
+    assert!(gateway.duplicate(&first).is_some());
+}
+
+#[test]
+fn limits_follow_the_path() {
+    let (mut gateway, first, mut steady) = overshot();
+    misses(&mut gateway, &first, 20);
+    gateway.ack(&mut steady, 1);
+    let mut limit = gateway.group.limit(8).unwrap();
+    assert!((40 * SEGMENT..=43 * SEGMENT).contains(&limit), "{limit}");
+    // Round trips as short as any: one step each.
+    gateway.clock(&mut steady, 40, 200);
+    let grown = gateway.group.limit(8).unwrap();
+    assert!((limit * 120 / 100..=limit * 145 / 100).contains(&grown), "{grown} in five round trips");
+    // A little longer ones: it stays. Much longer ones: it shrinks, and ends at last.
+    let mut rounds = |gateway: &mut Gateway, percent: u64, rounds: u64| {
+        for _ in 0..40 * rounds {
+            gateway.now_us += RTT_US * percent / 100 * u64::from(SEGMENT) / (steady.sent - steady.acked);
+            gateway.ack(&mut steady, 1);
+            // The sender has as much in flight as it may.
+            let window = gateway.group.limit(8).unwrap_or(40 * SEGMENT) >> SCALE << SCALE;
+            if steady.sent - steady.acked + u64::from(SEGMENT) <= u64::from(window) {
+                gateway.send(&mut steady);
+            }
+        }
+        gateway.group.limit(8)
+    };
+    let after_one = rounds(&mut gateway, 118, 2);
+    assert_eq!(rounds(&mut gateway, 118, 5), after_one);
+    // Longer ones although less is in flight, as where others fill the queue.
+    limit = rounds(&mut gateway, 150, 6).unwrap();
+    assert!(Some(limit) < after_one.map(|before| before * 80 / 100), "{limit} after {after_one:?}");
+    assert_eq!(rounds(&mut gateway, 150, 20), None);
 }

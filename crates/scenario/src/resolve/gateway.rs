@@ -4,10 +4,11 @@ use std::ops::RangeInclusive;
 
 use ekiden_units::Fraction;
 use indexmap::IndexMap;
+use serde_spanned::Spanned;
 
 use super::checker::Checker;
 use crate::raw::{Named, RawGateway, RawNode};
-use crate::{Error, Flow, Gateway, ObservedFlow, Scenario};
+use crate::{Error, Flow, Gateway, GatewayPolicy, ObservedFlow, PaperPolicy, Scenario};
 
 /// S2, chapter 3, as the next.
 const DEFAULT_REPEATS: u32 = 100;
@@ -59,14 +60,33 @@ impl Checker<'_> {
             let resolved = Gateway {
                 node: node.clone(),
                 flows: gateway.flows.iter().map(|flow| flow.get_ref().clone()).collect(),
-                repeats: self.within("repeats", &gateway.repeats, DEFAULT_REPEATS, &REPEATS)?,
-                part: self.within("part", &gateway.part, DEFAULT_PART, &PARTS)?,
-                observes: gateway.observes.unwrap_or(DEFAULT_OBSERVES),
+                policy: gateway.policy.unwrap_or_default(),
+                paper: self.paper_policy(gateway)?,
                 enabled: gateway.enabled.unwrap_or(DEFAULT_ENABLED),
             };
             gateways.insert(name.get_ref().clone(), resolved);
         }
         Ok(gateways)
+    }
+
+    /// The settings of the paper's policy, which another has no use for.
+    fn paper_policy(&self, raw: &RawGateway) -> Result<Option<PaperPolicy>, Error> {
+        let spans = [
+            ("repeats", raw.repeats.as_ref().map(Spanned::span)),
+            ("part", raw.part.as_ref().map(Spanned::span)),
+            ("observes", raw.observes.as_ref().map(Spanned::span)),
+        ];
+        match raw.policy.unwrap_or_default() {
+            GatewayPolicy::Paper => Ok(Some(PaperPolicy {
+                repeats: self.within("repeats", &raw.repeats, DEFAULT_REPEATS, &REPEATS)?,
+                part: self.within("part", &raw.part, DEFAULT_PART, &PARTS)?,
+                observes: raw.observes.as_ref().map_or(DEFAULT_OBSERVES, |observes| *observes.get_ref()),
+            })),
+            GatewayPolicy::Delivered => match spans.into_iter().find_map(|(key, span)| Some((key, span?))) {
+                None => Ok(None),
+                Some((key, span)) => Err(self.source.error(&span, format!("'{key}' needs 'policy = \"paper\"'"))),
+            },
+        }
     }
 }
 

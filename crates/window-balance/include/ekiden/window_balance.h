@@ -2,35 +2,53 @@
 /* Keeping parallel TCP streams in balance from a gateway at the entrance of the wide area network: Sugawara, Inaba, Hiraki,
  * "Balancing Window Size of Parallel TCP Streams using Gateway", section 3.
  *
- * The gateway stands near the senders of a group of streams and sees both directions of each. When the receiver of any
- * stream repeats one ACK number `repeats` times, congestion has begun. The gateway then throttles the group: it lowers the
- * receive window in the ACKs of every stream to `part` of the flow observed just before, so that no stream sends on into the
- * full queue. Throttling ends when the ACK number of every stream that repeated it so often advances, or the stream ends.
- * The gateway drops, delays and marks no packet.
+ * The gateway stands near the senders of a group of streams and sees both directions of each. When congestion begins in one, it
+ * lowers the receive window in the ACKs of every stream, so that no stream sends on into the full queue. It drops, delays and marks
+ * no packet.
+ *
+ * The paper's policy. When the receiver of any stream repeats one ACK number `repeats` times, the group is throttled: windows are
+ * lowered to `part` of the flow observed just before. Throttling ends when the ACK number of every stream that repeated it so
+ * often advances, or the stream ends, or after a time limit.
+ *
+ * The other policy, EKB_DELIVERED. Throttling begins when `missing` segments are missing before those that have arrived, in a stream
+ * whose flow grew by half in one of its last two rounds: its slow start has overshot. (Of a receiver without SACK, it is the
+ * repetitions that count.) A stream's window is then limited to what the path delivered in the least round-trip time. From
+ * there on the limit follows the path: in each round trip it grows by `step` while the round-trip time is within `slack` of the
+ * least, and shrinks by it when that is more than twice as much longer. So the queue stays short, and what is sent again
+ * arrives. Where others fill the queue that does not help: after EKB_FALLS such rounds more than short ones, the stream's limit ends.
+ * It does not bind either once it has grown above the sender's own window.
  *
  * Decisions that the paper leaves open:
  *
- * A repetition is a duplicate acknowledgement as in RFC 5681, section 2: data is outstanding, the ACK number is the largest
- * so far, and the packet has neither payload nor SYN, FIN, RST. Unlike in the RFC, its window may differ
- * from the last one's: receivers adjust their window while they hold data behind a gap, and senders with SACK accept that. An
- * ACK with a window of 0 is no repetition: it answers a zero-window probe. The first ACK with a number does not count.
+ * A repetition stands for a segment that has arrived behind a gap. With SACK (RFC 2018) it is counted in the bytes above all
+ * that was selectively acknowledged before: hosts send one ACK for many segments, and repeat blocks. Bytes below, which fill
+ * gaps or arrive twice, do not count, so DSACK (RFC 2883) needs no care. Without SACK a repetition is a duplicate
+ * acknowledgement as in RFC 5681, section 2, whose window may be smaller than the last one's, but not larger: that is a window
+ * update. After the sender has gone back and sent again more than the one segment that is missing, what it repeats arrives twice
+ * and is answered with duplicates; they do not count until all that was sent by then is acknowledged (as in RFC 6582). Only pure
+ * ACKs count, and an ACK with a window of 0 does not: it answers a zero-window probe.
  *
  * The flow is the bytes acknowledged during one round trip, so it compares with a window. It is what the path delivered. With
- * `of_sent` it is the new data that the sender sent during one round trip, which in slow start is twice as much. A round begins
+ * EKB_OF_SENT it is the new data that the sender sent during one round trip, which in slow start is twice as much. A round begins
  * with a data segment that passes and ends with the ACK that covers it, so it lasts one round trip between gateway and receiver
  * and needs no timer. After a retransmission within the round, which then lasts longer while the ACK number jumps, the bytes are
- * scaled to the length of the last round without one. "Just before" is the last complete round when throttling began, or the
- * bytes since then if they are more: in slow start each round has twice the bytes of the last. A stream keeps its first limit
- * while the group is throttled.
+ * scaled to the length of the last round without one; with EKB_DELIVERED all are scaled to the shortest. "Just before" is the last
+ * complete round when throttling began, or the bytes since then if they are more: in slow start each round has twice the bytes of
+ * the last.
  *
- * A window is never raised, and never lowered below the largest segment seen, which a sender needs to go on. Streams keep
- * their window if their window scale (RFC 7323) is unknown, because the gateway did not see their SYNs, or if their flow is
- * unknown, because no round was complete. They can still cause throttling.
+ * A window is never raised, and never lowered below two of the largest segments seen, of which receivers acknowledge the second
+ * at once. With EKB_KEEPS_EDGE it never takes back what the sender was told before (RFC 9293, section 3.8.6); the window then
+ * falls as data is acknowledged.
  *
- * A stream ends with RST, or when the sender's FIN is acknowledged: until then lost segments are still sent again. If the
- * streams that cause throttling fall silent without ending, throttling ends after `idle_us`.
+ * A stream is known from its handshake on: from a SYN and the SYN-ACK that acknowledges it, which nobody can make up who does not
+ * see the packets. One whose handshake was not seen is left alone, and counts for nothing. What the sender cannot send and the
+ * receiver cannot acknowledge (RFC 9293, section 3.10.7.4) changes nothing either, nor does a RST out of place (RFC 5961).
  *
- * The state of a stream and of the group are separate structures, and no function iterates over streams. */
+ * A stream ends with RST, or when the sender's FIN is acknowledged: until then lost segments are still sent again. If no
+ * stream that causes throttling has a repetition for `hold_us`, throttling ends.
+ *
+ * The state of a stream and of the group are separate structures, and no function iterates over streams. Only one packet of a
+ * stream may be looked at at a time. The group is shared: it is changed by atomic operations alone. */
 #ifndef EKIDEN_WINDOW_BALANCE_H
 #define EKIDEN_WINDOW_BALANCE_H
 
@@ -49,291 +67,489 @@ typedef unsigned long long ekb_u64;
 #define EKB_ACK 0x10
 
 #define EKB_SCALE_MOST 14 /* RFC 7323, section 2.3 */
+#define EKB_BLOCKS 4 /* of SACK in one header at most */
+/* Data that a SYN may carry (RFC 7413), and a window before the handshake is over. */
+#define EKB_EARLY_MOST 65535u
+#define EKB_FALLS 16
+#define EKB_LIMIT_MOST 0x3fffffffu
 
 enum ekb_direction {
 	EKB_DATA = 0, /* from the sender into the wide area network */
 	EKB_ACKS = 1, /* back from the receiver */
 };
 
-struct ekb_settings {
-	ekb_u32 repeats; /* of one ACK number that throttle the group; at least 1 */
-	ekb_u32 part; /* of the flow that is left, in 65536ths */
-	ekb_u64 idle_us; /* silence of the streams that cause throttling after which it ends */
-	ekb_u32 of_sent; /* 1: the flow is the data that passes; 0: what is acknowledged */
+enum ekb_choices {
+	EKB_OF_SENT = 1 << 0, /* the flow is the data that passes; else what is acknowledged */
+	EKB_KEEPS_EDGE = 1 << 1, /* a window never takes back what the sender was told before */
+	EKB_DELIVERED = 1 << 2, /* the policy is the other one */
 };
 
-/* A packet of one of the group's streams. */
+struct ekb_settings {
+	ekb_u32 repeats; /* of one ACK number that throttle the group, in segments; at least 1 */
+	ekb_u32 part; /* of the flow that is left, in 65536ths */
+	ekb_u32 hold_us; /* time without a repetition after which throttling ends */
+	ekb_u32 choices; /* enum ekb_choices */
+	ekb_u32 missing; /* segments whose lack begins throttling; at least 1 */
+	ekb_u32 step; /* of a limit in one round trip, in 65536ths */
+	ekb_u32 slack; /* of the least round-trip time, in 65536ths */
+};
+
+struct ekb_block {
+	ekb_u32 start, end;
+};
+
+/* A packet of one of the group's streams: of one segment, or of several that offloads have put together. */
 struct ekb_packet {
 	ekb_u64 time_us; /* when it passes; of any clock that runs on */
 	ekb_u32 seq, ack;
 	ekb_u32 length; /* payload bytes */
+	ekb_u32 segment; /* payload bytes of each segment but the last */
 	ekb_s32 scale; /* the window scale option's shift; -1 without one. Only a SYN has it */
 	ekb_u16 window; /* as in the header */
 	ekb_u8 flags; /* EKB_FIN … */
 	ekb_u8 direction; /* enum ekb_direction */
+	ekb_u32 blocks; /* how many of SACK there are */
+	struct ekb_block block[EKB_BLOCKS];
 };
 
 struct ekb_group {
-	ekb_u64 until_us; /* when throttling ends if the streams that cause it stay silent */
-	ekb_u32 throttling; /* number of the current or last throttling, from 1 */
-	ekb_u32 stalled; /* streams that cause throttling; 0: the group is not throttled */
+	/* The number of the current or last throttling, from 1, in the upper half; how many streams cause it in the lower: 0 if the group
+	 * is not throttled. With EKB_DELIVERED it is always 0: there limits end with each stream's own. */
+	ekb_u64 state;
+	/* When throttling ends if no stream that causes it repeats its ACK number. With EKB_DELIVERED, when it may begin again. */
+	ekb_u64 until_us;
 	ekb_u32 by; /* the stream that caused it first */
+	ekb_u32 unused;
 };
 
 enum ekb_seen {
-	EKB_SEEN = 1 << 0, /* `ack` and `sent` are known */
-	EKB_SCALE_KNOWN = 1 << 1,
-	EKB_DATA_SYN = 1 << 2, /* the sender's SYN has passed */
-	EKB_DATA_SCALES = 1 << 3, /* and it had a window scale option */
-	EKB_ACKS_SYN = 1 << 4, /* the receiver's SYN has passed */
-	EKB_ACKS_SCALES = 1 << 5,
-	EKB_FIN_SENT = 1 << 6,
-	EKB_IN_ROUND = 1 << 7,
-	EKB_RESENT = 1 << 8, /* something was retransmitted in this round */
+	EKB_OPEN = 1 << 0, /* the handshake was seen */
+	EKB_SYN_DATA = 1 << 1, /* a SYN of the sender waits for its SYN-ACK */
+	EKB_SYN_ACKS = 1 << 2, /* a SYN of the receiver does */
+	EKB_SYN_SCALES = 1 << 3, /* and has a window scale option */
+	EKB_FIN_SENT = 1 << 4,
+	EKB_IN_ROUND = 1 << 5,
+	EKB_RESENT = 1 << 6, /* something was retransmitted in this round */
+	EKB_SACKS = 1 << 7, /* the receiver has sent SACK blocks */
+	EKB_GREW = 1 << 8, /* by half or more in the last round */
+	EKB_GREW_BEFORE = 1 << 9, /* in the one before */
 };
 
 /* All zero: nothing is known. Sequence numbers wrap. */
 struct ekb_stream {
-	ekb_u64 round_us; /* when the round began */
-	ekb_u32 round_ack; /* the ACK number then */
-	ekb_u32 round_sent; /* where the data that had passed ended then */
-	ekb_u32 round_end; /* the ACK number that ends it */
-	ekb_u32 rtt_us; /* of the last round without retransmission; 0: there was none */
-	ekb_u32 flow; /* bytes of the last round; 0: there was none with data */
+	ekb_u32 syn; /* the sequence number of a SYN that waits for its SYN-ACK */
 	ekb_u32 ack; /* the largest from the receiver */
 	ekb_u32 sent; /* behind the last byte that passed */
-	ekb_u32 fin; /* behind the sender's FIN */
-	ekb_u32 repeats; /* of `ack` */
-	ekb_u32 segment; /* largest payload seen */
-	ekb_u32 stalled_in; /* the number of the throttling that it causes, or helps to */
-	ekb_u32 limited_in; /* the number of the throttling that `limit` is for */
-	ekb_u32 limit; /* bytes of window while throttled; 0: unknown */
-	ekb_u32 seen; /* enum ekb_seen */
-	ekb_u32 scale; /* of the receiver's windows */
+	ekb_u32 edge; /* behind the last byte that the receiver has ever allowed, as the sender was told */
+	ekb_u32 high; /* behind the last byte that was selectively acknowledged; without SACK: until there duplicates do not count */
+	ekb_u32 back; /* the next sequence number of the receiver */
+	ekb_u32 recover; /* behind what had been sent when the stream began a throttling: until there it begins no other */
+	ekb_u32 round_us; /* when the round began, the lower half */
+	ekb_u32 round_from; /* the ACK number then; with EKB_OF_SENT where the data that had passed ended */
+	ekb_u32 round_end; /* the ACK number that ends it */
+	ekb_u32 rtt_us; /* of the last round without retransmission; 0: there was none */
+	ekb_u32 least_us; /* the shortest of these */
+	ekb_u32 flow; /* bytes of the last round; 0: there was none with data */
+	ekb_u32 behind; /* bytes that have arrived behind the gap at `ack`; with EKB_DELIVERED and SACK those missing before them */
+	ekb_u32 limit; /* bytes of window while throttled; 0: unknown, or none */
+	ekb_u16 stalled_in; /* the number of the throttling that it causes, or helps to; 0: none */
+	ekb_u16 limited_in; /* the number of the throttling that `limit` is for */
+	ekb_u16 segment; /* the largest seen */
+	ekb_u16 window; /* of the last ACK, as in the header */
+	ekb_u16 seen; /* enum ekb_seen */
+	ekb_u8 scale : 4; /* of the receiver's windows */
+	ekb_u8 syn_scale : 4; /* of the SYN that waits */
+	ekb_u8 falls; /* rounds in which the limit shrank, less those in which it grew */
 };
 
 /* Whether sequence number a lies behind b. */
 EKB_FN int ekb_after(ekb_u32 a, ekb_u32 b) { return (ekb_s32)(a - b) > 0; }
 
-EKB_FN int ekb_is_stalled(const struct ekb_group *group, const struct ekb_stream *stream)
+EKB_FN ekb_u32 ekb_least(ekb_u32 a, ekb_u32 b) { return a < b ? a : b; }
+EKB_FN ekb_u32 ekb_most(ekb_u32 a, ekb_u32 b) { return a > b ? a : b; }
+
+/* The group. An operation that another one has overtaken too often is left out, and comes again with the stream's next packet. */
+#define EKB_TRIES 4
+
+EKB_FN ekb_u64 ekb_state(const struct ekb_group *group) { return *(const volatile ekb_u64 *)&group->state; }
+EKB_FN ekb_u32 ekb_stalled(ekb_u64 state) { return (ekb_u32)state; }
+EKB_FN ekb_u16 ekb_throttling(ekb_u64 state) { return (ekb_u16)(state >> 32); }
+
+/* The state of the next throttling. */
+EKB_FN ekb_u64 ekb_next(ekb_u64 state)
 {
-	return group->stalled && stream->stalled_in == group->throttling;
+	ekb_u64 number = (ekb_u16)(ekb_throttling(state) + 1);
+
+	return (number ? number : 1) << 32; /* 0 is none */
 }
 
+EKB_FN int ekb_change(struct ekb_group *group, ekb_u64 from, ekb_u64 to)
+{
+	return __sync_val_compare_and_swap(&group->state, from, to) == from;
+}
+
+EKB_FN int ekb_is_stalled(ekb_u64 state, const struct ekb_stream *stream)
+{
+	return ekb_stalled(state) && stream->stalled_in == ekb_throttling(state);
+}
+
+/* The stream throttles the group. */
 EKB_FN void ekb_stall(struct ekb_group *group, struct ekb_stream *stream, ekb_u32 index)
 {
-	if (!group->stalled) {
-		group->throttling += 1;
-		if (!group->throttling) /* 0 is none */
-			group->throttling = 1;
-		group->by = index;
+	ekb_u64 state, to;
+	int i;
+
+	for (i = 0; i < EKB_TRIES; i++) {
+		state = ekb_state(group);
+		if (ekb_is_stalled(state, stream))
+			return;
+		to = (ekb_stalled(state) ? state : ekb_next(state)) + 1;
+		if (ekb_change(group, state, to)) {
+			if (!ekb_stalled(state))
+				*(volatile ekb_u32 *)&group->by = index;
+			stream->stalled_in = ekb_throttling(to);
+			return;
+		}
 	}
-	group->stalled += 1;
-	stream->stalled_in = group->throttling;
 }
 
+/* The stream does not throttle the group, or no longer. */
 EKB_FN void ekb_release(struct ekb_group *group, struct ekb_stream *stream)
 {
-	if (ekb_is_stalled(group, stream))
-		group->stalled -= 1;
-	stream->stalled_in = 0;
+	ekb_u64 state;
+	int i;
+
+	for (i = 0; stream->stalled_in && i < EKB_TRIES; i++) {
+		state = ekb_state(group);
+		if (!ekb_is_stalled(state, stream) || ekb_change(group, state, state - 1))
+			stream->stalled_in = 0;
+	}
 }
 
-/* The stream ends, or a new one with its index begins. */
+/* Throttling ends when it has lasted for too long. */
+EKB_FN void ekb_expire(struct ekb_group *group, ekb_u64 now_us)
+{
+	ekb_u64 state = ekb_state(group);
+
+	if (ekb_stalled(state) && now_us >= *(volatile ekb_u64 *)&group->until_us)
+		ekb_change(group, state, (ekb_u64)ekb_throttling(state) << 32);
+}
+
+/* The stream ends, or a new one in its place begins. */
 EKB_FN void ekb_end(struct ekb_group *group, struct ekb_stream *stream)
 {
 	ekb_release(group, stream);
 	__builtin_memset(stream, 0, sizeof(*stream));
 }
 
+/* The slow start of the stream has overshot. */
+EKB_FN void ekb_overshoot(struct ekb_group *group, struct ekb_stream *stream, ekb_u32 index, ekb_u64 now_us)
+{
+	ekb_u64 state = ekb_state(group);
+
+	if (!(stream->seen & (EKB_GREW | EKB_GREW_BEFORE)) || ekb_after(stream->recover, stream->ack))
+		return;
+	stream->recover = stream->sent;
+	if (now_us < *(volatile ekb_u64 *)&group->until_us || !ekb_change(group, state, ekb_next(state)))
+		return;
+	*(volatile ekb_u64 *)&group->until_us = now_us + 2 * (ekb_u64)stream->rtt_us;
+	*(volatile ekb_u32 *)&group->by = index;
+}
+
 /* Bytes of this round. */
 EKB_FN ekb_u32 ekb_since(const struct ekb_settings *settings, const struct ekb_stream *stream)
 {
-	return settings->of_sent ? stream->sent - stream->round_sent : stream->ack - stream->round_ack;
+	return (settings->choices & EKB_OF_SENT ? stream->sent : stream->ack) - stream->round_from;
+}
+
+/* Of so many bytes in so long, those in the least round-trip time. */
+EKB_FN ekb_u64 ekb_in_least(const struct ekb_settings *settings, const struct ekb_stream *stream, ekb_u64 bytes, ekb_u32 lasted)
+{
+	return settings->choices & EKB_DELIVERED && lasted > stream->least_us ? bytes * stream->least_us / lasted : bytes;
 }
 
 /* The flow: bytes per round trip; 0: unknown. */
-EKB_FN ekb_u32 ekb_flow(const struct ekb_settings *settings, const struct ekb_stream *stream)
+EKB_FN ekb_u32 ekb_flow(const struct ekb_settings *settings, const struct ekb_stream *stream, ekb_u64 now_us)
 {
-	ekb_u32 since;
-
 	if (!stream->flow || !(stream->seen & EKB_IN_ROUND) || (stream->seen & EKB_RESENT))
 		return stream->flow;
-	since = ekb_since(settings, stream);
-	return since > stream->flow ? since : stream->flow;
+	return ekb_most((ekb_u32)ekb_in_least(settings, stream, ekb_since(settings, stream), (ekb_u32)now_us - stream->round_us), stream->flow);
 }
 
 /* Sets the stream's window limit for the current throttling, with the stream's first packet after it began. */
-EKB_FN void ekb_limit(const struct ekb_settings *settings, const struct ekb_group *group, struct ekb_stream *stream)
+EKB_FN void ekb_limit(const struct ekb_settings *settings, const struct ekb_group *group, ekb_u64 state, struct ekb_stream *stream,
+		      ekb_u64 now_us)
 {
 	ekb_u64 limit;
 
-	if (!group->stalled || stream->limited_in == group->throttling)
+	if (stream->limited_in == ekb_throttling(state) || (!ekb_stalled(state) && !(settings->choices & EKB_DELIVERED)))
 		return;
-	stream->limited_in = group->throttling;
-	limit = ((ekb_u64)ekb_flow(settings, stream) * settings->part) >> 16;
-	if (limit > 0xffffffffu)
-		limit = 0xffffffffu;
+	stream->limited_in = ekb_throttling(state);
+	/* It was idle since: what it had then says nothing. */
+	if (settings->choices & EKB_DELIVERED && now_us > *(const volatile ekb_u64 *)&group->until_us + settings->hold_us)
+		return;
+	limit = ekb_flow(settings, stream, now_us);
+	if (!(settings->choices & EKB_DELIVERED))
+		limit = (limit * settings->part) >> 16;
+	if (limit > EKB_LIMIT_MOST)
+		limit = EKB_LIMIT_MOST;
 	if (stream->flow && !limit)
 		limit = 1;
 	stream->limit = (ekb_u32)limit;
+	stream->falls = 0;
 }
 
-/* Windows are scaled if both SYNs have the option (RFC 7323, section 2.2). A SYN-ACK has it only if the SYN had it. */
-EKB_FN void ekb_learn_scale(struct ekb_stream *stream, const struct ekb_packet *packet)
+/* The limit follows the path. A round trip has lasted so long. */
+EKB_FN void ekb_follow(const struct ekb_settings *settings, struct ekb_stream *stream, ekb_u32 lasted)
 {
-	ekb_u32 both = EKB_DATA_SYN | EKB_ACKS_SYN, scales = EKB_DATA_SCALES | EKB_ACKS_SCALES;
+	ekb_u64 slack = ((ekb_u64)stream->least_us * settings->slack) >> 16, limit = stream->limit;
+	ekb_u64 step = (limit * settings->step) >> 16;
 
-	if (packet->direction == EKB_DATA) {
-		stream->seen |= EKB_DATA_SYN;
-		if (packet->scale >= 0)
-			stream->seen |= EKB_DATA_SCALES;
-		else
-			stream->seen &= ~(ekb_u32)EKB_DATA_SCALES;
-	} else {
-		stream->seen |= EKB_ACKS_SYN;
-		if (packet->scale >= 0) {
-			stream->seen |= EKB_ACKS_SCALES;
-			stream->scale = packet->scale > EKB_SCALE_MOST ? EKB_SCALE_MOST : (ekb_u32)packet->scale;
-		} else {
-			stream->seen &= ~(ekb_u32)EKB_ACKS_SCALES;
-		}
-		if ((packet->flags & EKB_ACK) && !(stream->seen & EKB_DATA_SYN)) {
-			stream->seen |= EKB_DATA_SYN;
-			if (packet->scale >= 0)
-				stream->seen |= EKB_DATA_SCALES;
-		}
+	if (lasted <= stream->least_us + slack) {
+		limit += step ? step : 1;
+		stream->falls -= !!stream->falls;
+	} else if (lasted > stream->least_us + 2 * slack) {
+		limit -= step;
+		stream->falls++;
 	}
-	if ((stream->seen & both) != both)
+	stream->limit = limit > EKB_LIMIT_MOST || stream->falls > EKB_FALLS ? 0 : (ekb_u32)limit;
+}
+
+/* A SYN changes nothing of a stream that is there: the host may refuse it. */
+EKB_FN void ekb_syn(struct ekb_stream *stream, const struct ekb_packet *packet)
+{
+	stream->seen &= ~(ekb_u16)(EKB_SYN_DATA | EKB_SYN_ACKS | EKB_SYN_SCALES);
+	stream->seen |= packet->direction == EKB_DATA ? EKB_SYN_DATA : EKB_SYN_ACKS;
+	stream->syn = packet->seq;
+	stream->syn_scale = 0;
+	if (packet->scale >= 0) {
+		stream->seen |= EKB_SYN_SCALES;
+		stream->syn_scale = packet->scale > EKB_SCALE_MOST ? EKB_SCALE_MOST : (ekb_u8)packet->scale;
+	}
+}
+
+/* A SYN-ACK begins the stream if it acknowledges the SYN. Windows are scaled if both have the option (RFC 7323, section 2.2). */
+EKB_FN void ekb_syn_ack(struct ekb_group *group, struct ekb_stream *stream, const struct ekb_packet *packet)
+{
+	ekb_u32 syn = stream->syn, early = packet->ack - (syn + 1);
+	ekb_u16 seen = stream->seen;
+	ekb_u8 scale = stream->syn_scale;
+
+	if (!(seen & (packet->direction == EKB_ACKS ? EKB_SYN_DATA : EKB_SYN_ACKS)) || early > EKB_EARLY_MOST)
 		return;
-	stream->seen |= EKB_SCALE_KNOWN;
-	if ((stream->seen & scales) != scales)
-		stream->scale = 0;
+	ekb_end(group, stream);
+	stream->seen = EKB_OPEN;
+	if (packet->direction == EKB_ACKS) {
+		stream->ack = packet->ack;
+		stream->back = packet->seq + 1;
+		scale = packet->scale > EKB_SCALE_MOST ? EKB_SCALE_MOST : (ekb_u8)packet->scale;
+	} else {
+		stream->ack = packet->seq + 1;
+		stream->back = packet->ack;
+	}
+	if ((seen & EKB_SYN_SCALES) && packet->scale >= 0)
+		stream->scale = scale;
+	stream->sent = stream->ack;
+	stream->high = stream->ack;
+	stream->edge = stream->ack + EKB_EARLY_MOST;
+	stream->window = 0xffff; /* no window is larger than the first */
 }
 
 /* From the sender. */
-EKB_FN void ekb_sent(struct ekb_stream *stream, const struct ekb_packet *packet)
+EKB_FN void ekb_sent(const struct ekb_settings *settings, struct ekb_stream *stream, const struct ekb_packet *packet)
 {
-	ekb_u32 end = packet->seq + packet->length + !!(packet->flags & EKB_SYN) + !!(packet->flags & EKB_FIN), before;
+	ekb_u32 end = packet->seq + packet->length + !!(packet->flags & EKB_FIN), before = stream->sent;
 
-	if (end == packet->seq)
+	/* A zero-window probe has a byte more than is allowed, and so may a FIN. */
+	if (end == packet->seq || ekb_after(end, stream->edge + 1) || (stream->seen & EKB_FIN_SENT && ekb_after(end, before)))
 		return;
-	if (!(stream->seen & EKB_SEEN)) {
-		stream->seen |= EKB_SEEN;
-		stream->ack = packet->seq;
-		stream->sent = packet->seq;
-	}
-	if (packet->length > stream->segment)
-		stream->segment = packet->length;
-	if (packet->flags & EKB_FIN) {
-		stream->seen |= EKB_FIN_SENT;
-		stream->fin = end;
-	}
-	if (ekb_after(stream->sent, packet->seq))
+	if (ekb_after(before, packet->seq)) {
 		stream->seen |= EKB_RESENT;
-	if (!ekb_after(end, stream->sent))
+		/* More than what is missing: it goes back. */
+		if (!(stream->seen & EKB_SACKS) && ekb_after(packet->seq, stream->ack + stream->segment) && ekb_after(before, stream->high))
+			stream->high = before;
+	}
+	if (!ekb_after(end, before))
 		return;
-	before = stream->sent;
+	if (packet->segment > stream->segment)
+		stream->segment = (ekb_u16)ekb_least(packet->segment, 0xffff);
+	if (packet->flags & EKB_FIN)
+		stream->seen |= EKB_FIN_SENT;
 	stream->sent = end;
 	if (stream->seen & EKB_IN_ROUND)
 		return;
 	stream->seen |= EKB_IN_ROUND;
-	stream->seen &= ~(ekb_u32)EKB_RESENT;
-	stream->round_us = packet->time_us;
-	stream->round_ack = stream->ack;
-	stream->round_sent = before;
+	stream->seen &= ~(ekb_u16)EKB_RESENT;
+	stream->round_us = (ekb_u32)packet->time_us;
+	stream->round_from = settings->choices & EKB_OF_SENT ? before : stream->ack;
 	stream->round_end = end;
 }
 
 EKB_FN void ekb_end_round(const struct ekb_settings *settings, struct ekb_stream *stream, ekb_u64 now_us)
 {
-	ekb_u64 lasted = now_us > stream->round_us ? now_us - stream->round_us : 1;
+	ekb_u32 lasted = ekb_most((ekb_u32)now_us - stream->round_us, 1);
 	ekb_u64 bytes = ekb_since(settings, stream);
+	ekb_u16 grew;
 
-	stream->seen &= ~(ekb_u32)EKB_IN_ROUND;
-	if (!(stream->seen & EKB_RESENT))
-		stream->rtt_us = lasted > 0xffffffffu ? 0xffffffffu : (ekb_u32)lasted;
-	else if (!stream->rtt_us)
+	stream->seen &= ~(ekb_u16)EKB_IN_ROUND;
+	if (!(stream->seen & EKB_RESENT)) {
+		stream->rtt_us = lasted;
+		if (!stream->least_us || lasted < stream->least_us)
+			stream->least_us = lasted;
+		if (settings->choices & EKB_DELIVERED && stream->limit)
+			ekb_follow(settings, stream, lasted);
+	} else if (!stream->rtt_us) {
 		return;
-	else if (lasted > stream->rtt_us)
+	} else if (lasted > stream->rtt_us) {
 		bytes = bytes * stream->rtt_us / lasted;
-	/* A handshake's round has no data. */
-	if (stream->segment)
-		stream->flow = bytes ? (ekb_u32)bytes : 1;
+		lasted = stream->rtt_us;
+	}
+	bytes = ekb_in_least(settings, stream, bytes, lasted);
+	grew = 2 * bytes >= 3 * (ekb_u64)stream->flow ? EKB_GREW : 0;
+	grew |= stream->seen & EKB_GREW ? EKB_GREW_BEFORE : 0;
+	stream->seen = (ekb_u16)((stream->seen & ~(EKB_GREW | EKB_GREW_BEFORE)) | grew);
+	stream->flow = bytes ? (ekb_u32)bytes : 1;
+}
+
+/* Bytes that have arrived behind the gap, of which this ACK is the first to tell. */
+EKB_FN ekb_u32 ekb_arrived(struct ekb_stream *stream, const struct ekb_packet *packet)
+{
+	ekb_u32 before = stream->high, start, end, bytes = 0;
+	int i;
+
+	if (!packet->blocks) {
+		if (stream->seen & EKB_SACKS || packet->window > stream->window || ekb_after(stream->high, stream->ack))
+			return 0;
+		return stream->segment;
+	}
+	if (!(stream->seen & EKB_SACKS)) {
+		stream->seen |= EKB_SACKS;
+		before = stream->ack;
+		stream->high = before;
+	}
+	for (i = 0; i < EKB_BLOCKS; i++) {
+		start = packet->block[i].start;
+		end = packet->block[i].end;
+		if (i >= (int)packet->blocks || !ekb_after(end, before) || ekb_after(end, stream->sent) || !ekb_after(end, start))
+			continue;
+		bytes += end - (ekb_after(start, before) ? start : before);
+		if (ekb_after(end, stream->high))
+			stream->high = end;
+	}
+	/* No more than that, whatever the blocks say. */
+	return ekb_least(bytes, stream->high - before);
 }
 
 /* From the receiver. */
 EKB_FN void ekb_acked(const struct ekb_settings *settings, struct ekb_group *group, struct ekb_stream *stream, ekb_u32 index,
 		      const struct ekb_packet *packet)
 {
-	if (!(stream->seen & EKB_SEEN)) {
-		stream->seen |= EKB_SEEN;
-		stream->ack = packet->ack;
-		stream->sent = packet->ack;
+	ekb_u32 arrived, end, before = stream->high, segment = ekb_most(stream->segment, 1);
+	int is_missing = settings->choices & EKB_DELIVERED && packet->blocks;
+
+	if (ekb_after(packet->ack, stream->sent) || ekb_after(stream->ack, packet->ack))
 		return;
-	}
-	if (ekb_after(packet->ack, stream->ack)) {
+	if (packet->ack != stream->ack) {
 		stream->ack = packet->ack;
-		stream->repeats = 0;
+		stream->behind = 0;
+		if (ekb_after(stream->ack, stream->high) && stream->seen & EKB_SACKS)
+			stream->high = stream->ack;
 		ekb_release(group, stream);
-		/* The data may have passed before the gateway started. */
-		if (ekb_after(stream->ack, stream->sent))
-			stream->sent = stream->ack;
 		if ((stream->seen & EKB_IN_ROUND) && !ekb_after(stream->round_end, stream->ack))
 			ekb_end_round(settings, stream, packet->time_us);
-		if ((stream->seen & EKB_FIN_SENT) && !ekb_after(stream->fin, stream->ack))
+		if ((stream->seen & EKB_FIN_SENT) && stream->ack == stream->sent)
 			ekb_end(group, stream);
 		return;
 	}
-	if (packet->ack != stream->ack || !ekb_after(stream->sent, stream->ack) || packet->length || !packet->window ||
-	    (packet->flags & (EKB_SYN | EKB_FIN)))
+	if (stream->sent == stream->ack || packet->length || !packet->window || (packet->flags & EKB_FIN))
 		return;
-	if (stream->repeats != 0xffffffffu)
-		stream->repeats += 1;
-	if (stream->repeats >= settings->repeats && !ekb_is_stalled(group, stream))
-		ekb_stall(group, stream, index);
+	arrived = ekb_arrived(stream, packet);
+	if (!arrived)
+		return;
+	if (is_missing) { /* what lies between the blocks, above all that was selectively acknowledged before */
+		end = (ekb_after(before, stream->ack) ? before : stream->ack) + arrived;
+		arrived = ekb_after(stream->high, end) ? stream->high - end : 0;
+	}
+	stream->behind = ekb_least(stream->behind, EKB_LIMIT_MOST) + ekb_least(arrived, EKB_LIMIT_MOST);
+	if (stream->behind < (ekb_u64)(is_missing ? settings->missing : settings->repeats) * segment)
+		return;
+	if (settings->choices & EKB_DELIVERED) {
+		ekb_overshoot(group, stream, index, packet->time_us);
+		return;
+	}
+	*(volatile ekb_u64 *)&group->until_us = packet->time_us + settings->hold_us;
+	ekb_stall(group, stream, index);
 }
 
 /* The window field to write into the packet; 0: it stays as it is. */
-EKB_FN ekb_u32 ekb_window(const struct ekb_stream *stream, ekb_u32 window)
+EKB_FN ekb_u32 ekb_window(const struct ekb_settings *settings, const struct ekb_stream *stream, const struct ekb_packet *packet)
 {
-	ekb_u32 shift = stream->scale & 15, field, least;
+	ekb_u32 shift = stream->scale & 15, up = (1u << shift) - 1, least = 2 * (ekb_u32)stream->segment, field;
 
-	if (!stream->limit || !(stream->seen & EKB_SCALE_KNOWN))
+	if (!stream->limit)
 		return 0;
-	field = stream->limit >> shift;
-	least = (ekb_u32)(((ekb_u64)stream->segment + (1u << shift) - 1) >> shift);
-	if (field < least)
-		field = least;
-	return field < window ? field : 0;
+	field = ekb_most(stream->limit >> shift, (least + up) >> shift);
+	if ((settings->choices & EKB_KEEPS_EDGE) && ekb_after(stream->edge, packet->ack))
+		field = ekb_most(field, (stream->edge - packet->ack + up) >> shift);
+	return field < packet->window ? field : 0;
+}
+
+/* A RST that the end that it goes to would take: a SYN's, or one in the window (RFC 5961, section 3.2, is stricter). */
+EKB_FN int ekb_resets(const struct ekb_stream *stream, const struct ekb_packet *packet)
+{
+	if (packet->direction == EKB_DATA)
+		return !ekb_after(stream->ack, packet->seq) && !ekb_after(packet->seq, stream->sent);
+	return packet->seq - stream->back <= EKB_EARLY_MOST;
 }
 
 /* A packet of the stream of this index passes. Returns the window field to write into it; 0: it is left as it is. */
 EKB_FN ekb_u32 ekb_observe(const struct ekb_settings *settings, struct ekb_group *group, struct ekb_stream *stream,
 			   ekb_u32 index, const struct ekb_packet *packet)
 {
-	if (group->stalled && packet->time_us >= group->until_us)
-		group->stalled = 0;
-	if (packet->flags & EKB_RST) {
-		ekb_end(group, stream);
+	ekb_u32 field = 0, end, told;
+	ekb_u64 state;
+
+	ekb_expire(group, packet->time_us);
+	if (packet->flags & EKB_SYN) {
+		if (packet->flags & EKB_RST)
+			return 0;
+		if (packet->flags & EKB_ACK)
+			ekb_syn_ack(group, stream, packet);
+		else
+			ekb_syn(stream, packet);
 		return 0;
 	}
-	if ((packet->flags & (EKB_SYN | EKB_ACK)) == EKB_SYN)
-		ekb_end(group, stream);
-	/* First, so that this packet does not count in the flow observed before throttling. */
-	ekb_limit(settings, group, stream);
-	if (packet->flags & EKB_SYN)
-		ekb_learn_scale(stream, packet);
-	if (packet->direction == EKB_DATA)
-		ekb_sent(stream, packet);
-	else if (packet->flags & EKB_ACK)
-		ekb_acked(settings, group, stream, index, packet);
-	if (ekb_is_stalled(group, stream))
-		group->until_us = packet->time_us + settings->idle_us;
-	if (!group->stalled || packet->direction != EKB_ACKS || (packet->flags & (EKB_SYN | EKB_ACK)) != EKB_ACK)
+	if (!(stream->seen & EKB_OPEN))
 		return 0;
-	ekb_limit(settings, group, stream);
-	return ekb_window(stream, packet->window);
+	if (packet->flags & EKB_RST) {
+		if (ekb_resets(stream, packet))
+			ekb_end(group, stream);
+		return 0;
+	}
+	/* First, so that this packet does not count in the flow observed before throttling. */
+	ekb_limit(settings, group, ekb_state(group), stream, packet->time_us);
+	if (packet->direction == EKB_DATA) {
+		ekb_sent(settings, stream, packet);
+		return 0;
+	}
+	end = packet->seq + packet->length + !!(packet->flags & EKB_FIN);
+	if (!ekb_after(packet->seq, stream->back) && ekb_after(end, stream->back))
+		stream->back = end;
+	if (!(packet->flags & EKB_ACK))
+		return 0;
+	ekb_acked(settings, group, stream, index, packet);
+	if (!(stream->seen & EKB_OPEN))
+		return 0;
+	state = ekb_state(group);
+	ekb_limit(settings, group, state, stream, packet->time_us);
+	if (ekb_stalled(state) || settings->choices & EKB_DELIVERED) {
+		field = ekb_window(settings, stream, packet);
+	}
+	told = packet->ack + ((ekb_u32)(field ? field : packet->window) << (stream->scale & 15));
+	if (!ekb_after(packet->ack, stream->sent) && ekb_after(told, stream->edge))
+		stream->edge = told;
+	stream->window = packet->window;
+	return field;
 }
 
 #endif

@@ -1,7 +1,7 @@
 //! A group of streams as the gateway sees it pass.
 #![allow(dead_code)] // Not every test needs everything.
 
-use ekiden_window_balance::{BalanceSettings, Direction, Packet, StreamGroup, flags};
+use ekiden_window_balance::{BalanceSettings, Block, Direction, Packet, Policy, StreamGroup, flags};
 
 /// Payload of a data segment.
 pub const SEGMENT: u32 = 1_000;
@@ -11,6 +11,11 @@ pub const RTT_US: u64 = 100_000;
 pub const WINDOW: u16 = 60_000;
 /// The scale of the receivers' windows.
 pub const SCALE: i32 = 3;
+
+/// As the paper does.
+pub fn paper() -> BalanceSettings {
+    BalanceSettings { policy: Policy::Paper, ..BalanceSettings::default() }
+}
 
 /// What passes, and what the gateway made of it.
 pub struct Gateway {
@@ -33,14 +38,14 @@ impl Stream {
         Self { number, first: 4_294_960_000 + number, sent: 0, acked: 0 }
     }
 
-    fn number_of(&self, offset: u64) -> u32 {
+    pub fn number_of(&self, offset: u64) -> u32 {
         self.first.wrapping_add(1).wrapping_add(offset as u32)
     }
 }
 
 impl Gateway {
     pub fn new() -> Self {
-        Self::with(BalanceSettings::default())
+        Self::with(paper())
     }
 
     pub fn with(settings: BalanceSettings) -> Self {
@@ -53,7 +58,7 @@ impl Gateway {
         let syn = Packet { flags: flags::SYN, scale: sender, ..self.data_packet(&stream, 0) };
         self.observe(&stream, Packet { seq: stream.first, ..syn });
         self.now_us += RTT_US;
-        let syn = Packet { flags: flags::SYN | flags::ACK, scale: receiver, ..self.ack_packet(&stream, 0) };
+        let syn = Packet { seq: 0, flags: flags::SYN | flags::ACK, scale: receiver, ..self.ack_packet(&stream, 0) };
         assert_eq!(self.observe(&stream, syn), None);
         stream
     }
@@ -107,16 +112,29 @@ impl Gateway {
         (0..count).map(|_| self.duplicate(stream)).last().flatten()
     }
 
+    /// An ACK of what was acknowledged last, with these parts of what came behind it, in bytes from the beginning.
+    pub fn sack(&mut self, stream: &Stream, blocks: &[(u64, u64)]) -> Option<u16> {
+        let mut packet = self.ack_packet(stream, stream.acked);
+        packet.blocks = blocks.len() as u32;
+        for (block, (start, end)) in packet.block.iter_mut().zip(blocks) {
+            *block = Block { start: stream.number_of(*start), end: stream.number_of(*end) };
+        }
+        self.observe(stream, packet)
+    }
+
     pub fn data_packet(&self, stream: &Stream, offset: u64) -> Packet {
         Packet {
             time_us: self.now_us,
             seq: stream.number_of(offset),
             ack: 1,
             length: SEGMENT,
+            segment: SEGMENT,
             scale: -1,
             window: 500,
             flags: flags::ACK,
             direction: Direction::Data,
+            blocks: 0,
+            block: [Block::default(); 4],
         }
     }
 
@@ -126,10 +144,13 @@ impl Gateway {
             seq: 1,
             ack: stream.number_of(offset),
             length: 0,
+            segment: 0,
             scale: -1,
             window: WINDOW,
             flags: flags::ACK,
             direction: Direction::Acks,
+            blocks: 0,
+            block: [Block::default(); 4],
         }
     }
 
@@ -151,5 +172,5 @@ impl Gateway {
 /// The window field of a flow of so many bytes per round trip, throttled to 0.8 of it.
 pub fn throttled(flow: u32, scale: i32) -> u16 {
     let field = (u64::from(flow) * 52_429 / 65_536) >> scale;
-    u16::try_from(field.max(u64::from(SEGMENT).div_ceil(1 << scale))).unwrap()
+    u16::try_from(field.max(u64::from(2 * SEGMENT).div_ceil(1 << scale))).unwrap()
 }

@@ -1,0 +1,124 @@
+//! The policy that follows what the path delivers, case by case.
+
+mod common;
+
+use common::{Gateway, RTT_US, SCALE, SEGMENT, Stream};
+use ekiden_window_balance::BalanceSettings;
+
+/// A stream in slow start: for so many round trips each ACK lets two segments go.
+fn doubling(gateway: &mut Gateway, number: u32, rounds: u32) -> Stream {
+    let mut stream = gateway.open(number, SCALE, SCALE);
+    for _ in 0..10 {
+        gateway.send(&mut stream);
+    }
+    gateway.now_us += RTT_US;
+    for round in 0..rounds {
+        let window = 10 << round;
+        for _ in 0..window {
+            gateway.now_us += RTT_US / window;
+            gateway.ack(&mut stream, 1);
+            gateway.send(&mut stream);
+            gateway.send(&mut stream);
+        }
+    }
+    stream
+}
+
+/// Of this stream so many segments are missing before one that has arrived.
+fn misses(gateway: &mut Gateway, stream: &Stream, segments: u64) -> Option<u16> {
+    let at = |segments: u64| stream.acked + segments * u64::from(SEGMENT);
+    gateway.sack(stream, &[(at(segments), at(segments + 1))])
+}
+
+/// A stream with `window` segments in flight, for which each round trip has lasted as long as any.
+fn steady(gateway: &mut Gateway, number: u32, window: u32) -> Stream {
+    let mut stream = gateway.open(number, SCALE, SCALE);
+    for _ in 0..window {
+        gateway.send(&mut stream);
+    }
+    gateway.now_us += RTT_US;
+    gateway.clock(&mut stream, window, 5 * window);
+    stream
+}
+
+/// Streams of 40 segments in flight, and one that has sent far more than the path holds.
+fn overshot() -> (Gateway, Stream, Stream) {
+    let mut gateway = Gateway::with(BalanceSettings::default());
+    let mut steady = steady(&mut gateway, 8, 40);
+    let first = doubling(&mut gateway, 7, 5);
+    gateway.clock(&mut steady, 40, 80);
+    (gateway, first, steady)
+}
+
+#[test]
+fn a_slow_start_that_overshoots_limits_all_to_what_the_path_delivers() {
+    let (mut gateway, mut first, mut steady) = overshot();
+    assert_eq!(misses(&mut gateway, &first, 9), None);
+    assert_eq!(gateway.group.throttlings(), 0);
+    let flow = gateway.group.flow(7).unwrap();
+    assert!((70 * SEGMENT..=170 * SEGMENT).contains(&flow), "{flow}");
+    let at = |segments: u64| first.acked + segments * u64::from(SEGMENT);
+    let field = gateway.sack(&first, &[(at(12), at(13)), (at(9), at(10))]);
+    assert_eq!(field, Some((flow >> SCALE) as u16), "with two more, eleven are missing");
+    assert_eq!((gateway.group.throttlings(), gateway.group.last_throttled_by()), (1, Some(7)));
+    let field = u32::from(gateway.ack(&mut steady, 1).unwrap()) << SCALE;
+    assert!((40 * SEGMENT..=43 * SEGMENT).contains(&field), "{field}: this ACK may end a round");
+    // The same gap throttles once, and so does what is found missing until it is repaired.
+    let at = |segments: u64| first.acked + segments * u64::from(SEGMENT);
+    gateway.now_us += 10 * RTT_US;
+    gateway.sack(&first, &[(at(50), at(60))]);
+    gateway.ack(&mut first, 13);
+    misses(&mut gateway, &first, 100);
+    assert_eq!(gateway.group.throttlings(), 1);
+    // One that opens afterwards has no part in it.
+    let mut late = gateway.running(9, 20);
+    assert_eq!(gateway.ack(&mut late, 1), None);
+}
+
+#[test]
+fn losses_without_a_slow_start_limit_nothing() {
+    let mut gateway = Gateway::with(BalanceSettings::default());
+    let mut stream = steady(&mut gateway, 8, 150);
+    assert_eq!((misses(&mut gateway, &stream, 100), gateway.group.throttlings()), (None, 0));
+    assert_eq!(gateway.ack(&mut stream, 1), None);
+}
+
+/// Without SACK nobody can say what is missing: there it is the repetitions.
+#[test]
+fn without_sack_repetitions_throttle_a_slow_start() {
+    let (mut gateway, first, _) = overshot();
+    assert_eq!(gateway.duplicates(&first, 99), None);
+    assert!(gateway.duplicate(&first).is_some());
+}
+
+#[test]
+fn limits_follow_the_path() {
+    let (mut gateway, first, mut steady) = overshot();
+    misses(&mut gateway, &first, 20);
+    gateway.ack(&mut steady, 1);
+    let mut limit = gateway.group.limit(8).unwrap();
+    assert!((40 * SEGMENT..=43 * SEGMENT).contains(&limit), "{limit}");
+    // Round trips as short as any: one step each.
+    gateway.clock(&mut steady, 40, 200);
+    let grown = gateway.group.limit(8).unwrap();
+    assert!((limit * 120 / 100..=limit * 145 / 100).contains(&grown), "{grown} in five round trips");
+    // A little longer ones: it stays. Much longer ones: it shrinks, and ends at last.
+    let mut rounds = |gateway: &mut Gateway, percent: u64, rounds: u64| {
+        for _ in 0..40 * rounds {
+            gateway.now_us += RTT_US * percent / 100 * u64::from(SEGMENT) / (steady.sent - steady.acked);
+            gateway.ack(&mut steady, 1);
+            // The sender has as much in flight as it may.
+            let window = gateway.group.limit(8).unwrap_or(40 * SEGMENT) >> SCALE << SCALE;
+            if steady.sent - steady.acked + u64::from(SEGMENT) <= u64::from(window) {
+                gateway.send(&mut steady);
+            }
+        }
+        gateway.group.limit(8)
+    };
+    let after_one = rounds(&mut gateway, 118, 2);
+    assert_eq!(rounds(&mut gateway, 118, 5), after_one);
+    // Longer ones although less is in flight, as where others fill the queue.
+    limit = rounds(&mut gateway, 150, 6).unwrap();
+    assert!(Some(limit) < after_one.map(|before| before * 80 / 100), "{limit} after {after_one:?}");
+    assert_eq!(rounds(&mut gateway, 150, 20), None);
+}

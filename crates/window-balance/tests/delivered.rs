@@ -7,7 +7,11 @@ use ekiden_window_balance::BalanceSettings;
 
 /// A stream in slow start: for so many round trips each ACK lets two segments go.
 fn doubling(gateway: &mut Gateway, number: u32, rounds: u32) -> Stream {
-    let mut stream = gateway.open(number, SCALE, SCALE);
+    doubling_as(gateway, Stream::new(number), rounds)
+}
+
+fn doubling_as(gateway: &mut Gateway, stream: Stream, rounds: u32) -> Stream {
+    let mut stream = gateway.open_as(stream, SCALE, SCALE);
     for _ in 0..10 {
         gateway.send(&mut stream);
     }
@@ -121,4 +125,13 @@ fn limits_follow_the_path() {
     limit = rounds(&mut gateway, 150, 6).unwrap();
     assert!(Some(limit) < after_one.map(|before| before * 80 / 100), "{limit} after {after_one:?}");
     assert_eq!(rounds(&mut gateway, 150, 20), None);
+}
+
+#[test]
+fn sequence_numbers_may_begin_anywhere() {
+    for first in (0..8).map(|part| part << 29) {
+        let mut gateway = Gateway::with(BalanceSettings::default());
+        let stream = doubling_as(&mut gateway, Stream { first, ..Stream::new(7) }, 5);
+        assert!(misses(&mut gateway, &stream, 20).is_some(), "{first}");
+    }
 }

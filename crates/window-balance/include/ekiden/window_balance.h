@@ -351,6 +351,7 @@ EKB_FN void ekb_syn_ack(struct ekb_group *group, struct ekb_stream *stream, cons
 		stream->scale = scale;
 	stream->sent = stream->ack;
 	stream->high = stream->ack;
+	stream->recover = stream->ack;
 	stream->edge = stream->ack + EKB_EARLY_MOST;
 	stream->window = 0xffff; /* no window is larger than the first */
 }
@@ -452,8 +453,11 @@ EKB_FN void ekb_acked(const struct ekb_settings *settings, struct ekb_group *gro
 	if (packet->ack != stream->ack) {
 		stream->ack = packet->ack;
 		stream->behind = 0;
-		if (ekb_after(stream->ack, stream->high) && stream->seen & EKB_SACKS)
+		/* They stay within half of the sequence numbers. */
+		if (ekb_after(stream->ack, stream->high))
 			stream->high = stream->ack;
+		if (ekb_after(stream->ack, stream->recover))
+			stream->recover = stream->ack;
 		ekb_release(group, stream);
 		if ((stream->seen & EKB_IN_ROUND) && !ekb_after(stream->round_end, stream->ack))
 			ekb_end_round(settings, stream, packet->time_us);

@@ -54,7 +54,11 @@ impl Gateway {
 
     /// The stream whose sender opens the connection, with these window scale options.
     pub fn open(&mut self, number: u32, sender: i32, receiver: i32) -> Stream {
-        let stream = Stream::new(number);
+        self.open_as(Stream::new(number), sender, receiver)
+    }
+
+    /// The same, of a stream with these sequence numbers.
+    pub fn open_as(&mut self, stream: Stream, sender: i32, receiver: i32) -> Stream {
         let syn = Packet { flags: flags::SYN, scale: sender, ..self.data_packet(&stream, 0) };
         self.observe(&stream, Packet { seq: stream.first, ..syn });
         self.now_us += RTT_US;

@@ -24,7 +24,7 @@ pub use channel::Channel;
 pub use counts::{Counts, Signals};
 pub use line::{Fate, Line};
 pub use link_packet::LinkPacket;
-pub use pacing::{LOOKING, Pacing, Seen};
+pub use pacing::{LOOKING, Pacing, Seen, Siblings};
 pub use queue_length::QueueLength;
 pub use tunnel_queue::TunnelQueue;
 

@@ -12,6 +12,12 @@
 //!
 //! Where others fill the path's queue, such a connection would give way to them until nothing is left. If the queue stays long
 //! although it gives way, it is not limited for a while, and its congestion control gets its share.
+//!
+//! Connections of one tunnel share the path and its queue, and none could tell its siblings from others. So all of them are limited, or
+//! none is, and all begin again together.
+
+use std::cell::Cell;
+use std::rc::Rc;
 
 use ekiden_units::Time;
 
@@ -19,7 +25,7 @@ use ekiden_units::Time;
 pub const LOOKING: Time = Time::ms(10);
 /// The delay in the path's queue that is aimed at: at first, and the least to which losses lower it.
 const DELAYS: [Time; 2] = [Time::ms(20), Time::ms(5)];
-/// On a slow path the queue may have so many bytes, if their delay is no longer than this.
+/// On a slow path the queue may have so many bytes of all siblings, if their delay is no longer than this.
 const SLOW_BYTES: f64 = 12_000.0;
 const SLOW_DELAY: Time = Time::ms(200);
 /// The path delivers the most of so many rounds; of so many while the queue is long, when it may have become slower.
@@ -33,7 +39,7 @@ const GROWTH: Time = Time::ms(20);
 const GROWTH_MOST: f64 = 0.5;
 const ASKING_ROUNDS: u32 = 8;
 /// So often the queue is let run empty, for one round with less than the path delivers: else the least round-trip time would have
-/// a queue in it. All connections do so at once: one alone would find the queue of the others.
+/// a queue in it. All siblings do so at once: one alone would find the queue of the others.
 const EMPTYING: Time = Time::secs(10);
 const EMPTYING_PART: f64 = 0.7;
 const EMPTYING_LEAST: f64 = 3_000.0;
@@ -51,8 +57,8 @@ const WINDOW_LEAST: f64 = 4_500.0;
 const OTHERS_ROUNDS: u32 = 8;
 const OTHERS_LEAST: Time = Time::ms(500);
 const OTHERS_PART: f64 = 0.5;
-/// How long the connection is not limited then.
-const SHARING: Time = Time::secs(10);
+/// For at least so long no sibling is limited then, and on until the queue is next let run empty.
+const SHARING: Time = Time::secs(5);
 
 /// What is seen of a connection.
 #[derive(Debug, Clone, Copy)]
@@ -69,9 +75,25 @@ pub struct Seen {
     pub in_flight: u64,
 }
 
+/// Connections that share a path, and what one has found for all.
+#[derive(Debug)]
+pub struct Siblings {
+    number: f64,
+    /// Others fill the path's queue, at least until then.
+    shares_until: Cell<Time>,
+}
+
+impl Siblings {
+    /// So many connections, which all go from one host to one other.
+    pub fn new(number: usize) -> Rc<Self> {
+        Rc::new(Self { number: number.max(1) as f64, shares_until: Cell::default() })
+    }
+}
+
 /// Decides a connection's pacing rate.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Pacing {
+    siblings: Rc<Siblings>,
     /// In bytes. `None`: no limit.
     window: Option<f64>,
     /// The window is not spread over more than this time.
@@ -94,8 +116,6 @@ pub struct Pacing {
     unasked: u32,
     /// When the queue was last let run empty.
     emptied: Time,
-    /// Others fill the queue, at least until then.
-    shares_until: Time,
 }
 
 /// What was seen since the window was last decided.
@@ -108,20 +128,15 @@ struct Round {
     idle: Time,
 }
 
-impl Default for Pacing {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl Pacing {
     /// For a connection that begins.
-    pub fn new() -> Self {
+    pub fn new(siblings: Rc<Siblings>) -> Self {
         let (window, round, idle_since) = Default::default();
-        let [spread_most, least_since, long_since, emptied, shares_until] = [Time(0); 5];
+        let [spread_most, least_since, long_since, emptied] = [Time(0); 4];
         let [long, grown, unasked] = [0; 3];
         let (delay, least, rates) = (DELAYS[0], [Time(u64::MAX); 2], [0.0; ROUNDS]);
         Self {
+            siblings,
             window,
             spread_most,
             delay,
@@ -135,7 +150,6 @@ impl Pacing {
             grown,
             unasked,
             emptied,
-            shares_until,
         }
     }
 
@@ -183,9 +197,10 @@ impl Pacing {
         let is_used = 2 * round.idle.0 <= now.since(round.begin).0;
         self.remember(round.rate(now, seen), is_used);
         let least = seconds(self.least[0].min(self.least[1]));
-        let slow = (SLOW_BYTES / self.fastest(ROUNDS)).min(seconds(SLOW_DELAY));
-        let delay = seconds(self.delay).max(slow);
-        let longer = 2.0 * seconds(DELAYS[0]).max(slow);
+        let slow = |bytes: f64| (bytes / self.fastest(ROUNDS)).min(seconds(SLOW_DELAY));
+        let delay = seconds(self.delay).max(slow(SLOW_BYTES / self.siblings.number));
+        // Each sibling has that much, and a packet in any case.
+        let longer = 2.0 * seconds(DELAYS[0]).max(slow(SLOW_BYTES));
         // The least of the round: a burst makes the queue long for a part of it.
         let waits = seconds(round.rtt_least) - least;
         let is_longer = self.window.is_some() && waits > longer;
@@ -196,11 +211,16 @@ impl Pacing {
             (false, long) => (long.saturating_sub(1), self.long_since),
         };
         if self.long >= OTHERS_ROUNDS && now >= self.long_since + OTHERS_LEAST {
-            (self.window, self.shares_until, self.long) = (None, now + SHARING, 0);
+            // All let the queue run empty then: whoever is not limited empties nothing.
+            self.siblings.shares_until.set(Time(((now + SHARING).0 / EMPTYING.0 + 1) * EMPTYING.0));
+        }
+        if now < self.siblings.shares_until.get() {
+            (self.window, self.long) = (None, 0);
+            return;
         }
         // A loss of a connection with little to send says nothing of what the path can do.
         let begins = waits > delay || has_lost && is_used;
-        if now < self.shares_until || self.window.is_none() && !begins {
+        if self.window.is_none() && !begins {
             return;
         }
         let growth = match is_used {

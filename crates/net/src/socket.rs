@@ -331,6 +331,11 @@ pub fn limit_unsent(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     SockRef::from(socket).set_tcp_notsent_lowat(bytes)
 }
 
+/// The connection breaks once what was sent has not been acknowledged for so long (TCP_USER_TIMEOUT).
+pub fn limit_unacknowledged(socket: &impl AsFd, time: Duration) -> io::Result<()> {
+    SockRef::from(socket).set_tcp_user_timeout(Some(time))
+}
+
 /// Whether the socket is writable now. If it is not, the kernel tells the event loop when it is.
 pub fn is_writable(socket: &impl AsFd) -> io::Result<bool> {
     let mut asked = [PollFd::new(socket.as_fd(), PollFlags::POLLOUT)];

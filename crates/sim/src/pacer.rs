@@ -1,6 +1,8 @@
 //! Pacing of a tunnel's connection, as the kernel does it for the real one.
 
-use ekiden_link::{LOOKING, Pacing, Seen};
+use std::rc::Rc;
+
+use ekiden_link::{LOOKING, Pacing, Seen, Siblings};
 use ekiden_tcp::TcpInfo;
 use ekiden_units::Time;
 
@@ -17,9 +19,10 @@ pub(crate) struct Pacer {
 }
 
 impl Pacer {
-    pub fn new() -> Self {
+    /// For one of these connections.
+    pub fn new(siblings: Rc<Siblings>) -> Self {
         let (limit, looked) = Default::default();
-        Self { pacing: Pacing::new(), limit, looked, is_on: false, free_at: Time(0), is_held: false }
+        Self { pacing: Pacing::new(siblings), limit, looked, is_on: false, free_at: Time(0), is_held: false }
     }
 
     /// Looks at the connection now and then.

@@ -4,8 +4,9 @@
 //! the stream, with the position at which each ends.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
-use ekiden_link::{QueueLength, Signals, random};
+use ekiden_link::{QueueLength, Siblings, Signals, random};
 use ekiden_record::{Event as Noted, TunnelDirection};
 use ekiden_scenario::Scenario;
 use ekiden_tcp::Connection;
@@ -83,18 +84,20 @@ impl<'a> Tunnels<'a> {
     /// The tunnels of a scenario, for which it adds sockets.
     pub fn new(scenario: &'a Scenario, sockets: &mut Sockets) -> Self {
         let mut list = Vec::new();
-        for (number, (name, tunnel)) in scenario.tunnels.iter().enumerate() {
+        for (at, (name, tunnel)) in scenario.tunnels.iter().enumerate() {
             let [a, b] = &tunnel.ends;
             let mut connections = Vec::new();
             let between = sockets.between_tunnel_ends([a, b], &tunnel.tcp);
+            let number = (tunnel.connections + u32::from(tunnel.separate)) as usize;
+            let siblings = [Siblings::new(number), Siblings::new(number)];
             let mtu = scenario.links.values().map(|link| link.mtu).max().unwrap_or_default();
             for connection in 0..tunnel.connections + u32::from(tunnel.separate) {
                 let first = sockets.next_number();
-                let program = |end| Program::Tunnel(TunnelEnd { tunnel: number as u32, connection, end });
+                let program = |end| Program::Tunnel(TunnelEnd { tunnel: at as u32, connection, end });
                 sockets.add_pair(&between, [program(0), program(1)]);
                 if tunnel.pull.is_some_and(|pull| pull.paced) {
-                    for end in [first, first + 1] {
-                        sockets.get_mut(end).pacer = Some(Box::new(Pacer::new()));
+                    for (end, siblings) in (first..).zip(&siblings) {
+                        sockets.get_mut(end).pacer = Some(Box::new(Pacer::new(Rc::clone(siblings))));
                     }
                 }
                 let pipe = |end| {

@@ -13,7 +13,7 @@ use crate::frame::{FrameError, HELLO_BYTES, Hello, KEEP_ALIVE, VERSION_BYTES};
 use crate::queue::Outgoing;
 
 /// Once the greeting is over, so many silent keep-alive times mean that the other end has gone.
-const SILENCES: u32 = 4;
+pub const SILENCES: u32 = 4;
 /// The most packets that are written at a time.
 const PACKETS_MOST: usize = 64;
 

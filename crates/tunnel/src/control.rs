@@ -2,9 +2,10 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::rc::Rc;
 use std::time::Duration;
 
-use ekiden_link::{LOOKING, Pacing, Seen};
+use ekiden_link::{LOOKING, Pacing, Seen, Siblings};
 use ekiden_net::clock::monotonic_ns;
 use ekiden_net::socket;
 use ekiden_net::tcp_info::tcp_info;
@@ -23,13 +24,15 @@ const PUSHED: usize = 64 << 10;
 /// A super-packet goes whole if the connection delivers it in this time.
 const WHOLE_TIME: Duration = Duration::from_micros(1500);
 
-/// What a configuration says of it.
-#[derive(Debug, Clone, Copy)]
+/// What a configuration says of it, and the connections beside it.
+#[derive(Debug, Clone)]
 pub struct Limits {
     /// `None`: drop tail.
     pub pull: Option<PullSettings>,
     /// The most that the connection sends in any case.
     pub rate: Option<BitRate>,
+    /// Those to the same peer, with this one.
+    pub siblings: Rc<Siblings>,
 }
 
 /// Decides both for one connection.
@@ -64,7 +67,7 @@ impl Control {
         let pull = limits.pull.map(|settings| {
             let least = settings.unsent.0;
             set_unsent(connection, least)?;
-            let (pacing, rate) = (RefCell::new(Pacing::new()), Cell::default());
+            let (pacing, rate) = (RefCell::new(Pacing::new(limits.siblings)), Cell::default());
             let paced = is_paced.then_some(Paced { pacing, rate });
             Ok::<_, io::Error>(Pull { least, limit: Cell::new(least), paced })
         });

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use ekiden_controls::Registration;
 use ekiden_keys::random_secret;
-use ekiden_link::Signals;
+use ekiden_link::{Siblings, Signals};
 use ekiden_net::privileges::{Capability, keep_only};
 use ekiden_net::socket::{self, SocketError, TcpOptions};
 use ekiden_units::Time;
@@ -190,7 +190,10 @@ impl Node {
         let secret = random_secret()?;
         let salt = u64::from_ne_bytes(secret[..8].try_into().unwrap_or_default());
         let slot = || Slot::new(Outgoing::new(&config.queue, config.device.mtu, salt));
-        let state = |peer: &Peer| PeerState { slots: (0..peer.classes.connections()).map(|_| slot()).collect() };
+        let state = |peer: &Peer| {
+            let number = peer.classes.connections();
+            PeerState { slots: (0..number).map(|_| slot()).collect(), siblings: Siblings::new(number.into()) }
+        };
         let peers = config.peers.values().map(state).collect();
         let (unroutable, foreign, unreadable, device_refused) = Default::default();
         let (refusals, unaccepted, unread) = Default::default();

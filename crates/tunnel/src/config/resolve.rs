@@ -3,6 +3,7 @@
 use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ekiden_controls::{is_name, tunables};
 use ekiden_files::explain;
@@ -18,6 +19,7 @@ use serde_spanned::Spanned;
 
 use super::raw::{Raw, RawDevice, RawDiscipline, RawListen, RawQueue, RawTcp};
 use super::{Config, ConfigError, Device, Listen, Peer, QueueSettings};
+use crate::carry::SILENCES;
 
 mod classes;
 mod http_proxy;
@@ -204,7 +206,8 @@ impl Source<'_> {
             send_buffer: buffer("tcp.send_buffer", &raw.send_buffer)?,
             receive_buffer: buffer("tcp.receive_buffer", &raw.receive_buffer)?,
             keepalive: Some(keepalive.into()),
-            user_timeout: Some(Time(keepalive.0 * 4).into()),
+            // Until the other end has said its own.
+            user_timeout: Some(Duration::from(keepalive) * SILENCES),
         })
     }
 

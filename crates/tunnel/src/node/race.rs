@@ -27,7 +27,7 @@ impl Node {
             tracing::info!("{name}: connection {number} stalls, and is dialled anew{left_out}");
         }
         let attempt = ATTEMPT.max(stalled.rtt() * ATTEMPT_ROUNDS);
-        while slot.has(&stalled) && (stalled.stalls() || stalled.has_ended.get()) {
+        while slot.has(&stalled) && stalled.stalls() {
             match timeout(attempt, self.dial(peer, number)).await {
                 // The other end has replaced the old connection by now, even if that goes on here.
                 Ok(Ok((connection, theirs))) => return Rc::clone(&self).serve(peer, theirs, connection, true).await,

@@ -4,13 +4,14 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::time::Duration;
 
+use ekiden_net::socket;
 use ekiden_transport::{Connection, Security};
 use tokio::task::spawn_local;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Node;
 use super::slot::Current;
-use crate::carry::{receive, send};
+use crate::carry::{SILENCES, receive, send};
 use crate::control::Limits;
 use crate::decoder::Frame;
 use crate::frame::Hello;
@@ -39,11 +40,15 @@ impl Node {
         let keepalive = self.config.keepalive.into();
         // The other end is silent for as long as its own says.
         let silence = theirs.keepalive().max(keepalive);
+        if let Err(error) = socket::limit_unacknowledged(connection.socket(), silence * SILENCES) {
+            tracing::debug!("{name}: connection {number}: {error}");
+        }
         let take = async |frame: Frame<'_>| {
             slot.received.add(frame.packet_bytes());
             self.leave(peer, frame).await
         };
-        let limits = Limits { pull: self.config.queue.pull, rate: self.config.pacing };
+        let siblings = Rc::clone(&self.peers[peer].siblings);
+        let limits = Limits { pull: self.config.queue.pull, rate: self.config.pacing, siblings };
         let why = tokio::select! {
             // First, so that nothing comes from the old connection once the new one carries packets.
             biased;

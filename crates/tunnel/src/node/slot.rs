@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 use std::time::Duration;
 
+use ekiden_link::Siblings;
 use ekiden_net::socket::{self, canonical};
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_transport::Connection;
@@ -76,9 +77,9 @@ impl Current {
         }
     }
 
-    /// Whether its data seems to arrive no longer.
+    /// Whether it has ended, or its data seems to arrive no longer.
     pub fn stalls(&self) -> bool {
-        self.progress.get().stalls(Instant::now())
+        self.has_ended.get() || self.progress.get().stalls(Instant::now())
     }
 
     /// The smoothed round-trip time.
@@ -175,6 +176,8 @@ impl Slot {
 pub struct PeerState {
     /// By number.
     pub slots: Vec<Slot>,
+    /// What their pacing shares.
+    pub siblings: Rc<Siblings>,
 }
 
 impl PeerState {
@@ -187,5 +190,22 @@ impl PeerState {
         let mut in_turn = in_turn.filter_map(|number| self.slots.get(number)).peekable();
         let first = in_turn.peek().copied();
         in_turn.find(|slot| slot.current.borrow().is_some()).ok_or(first)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Else it would keep the other end's new connection from taking its place while this end dials in vain.
+    #[test]
+    fn what_has_ended_stalls() {
+        let (remote, congestion, since) = (None, None, Instant::now());
+        let (stop, is_raced, has_ended) = (Notify::new(), Cell::new(true), Cell::new(false));
+        let progress = Cell::new(Progress::new(since));
+        let current = Current { stop, is_ours: true, is_raced, has_ended, remote, congestion, since, progress };
+        assert!(!current.stalls());
+        current.has_ended.set(true);
+        assert!(current.stalls());
     }
 }

@@ -135,3 +135,57 @@ fn sequence_numbers_may_begin_anywhere() {
         assert!(misses(&mut gateway, &stream, 20).is_some(), "{first}");
     }
 }
+
+/// Such a round lasts as long as the sender's timeout. The next one is no slow start after it.
+#[test]
+fn a_round_with_a_retransmission_changes_neither_flow_nor_growth() {
+    let mut gateway = Gateway::with(BalanceSettings::default());
+    let mut stream = steady(&mut gateway, 7, 40);
+    for _ in 0..40 {
+        gateway.now_us += RTT_US / 40;
+        gateway.ack(&mut stream, 1);
+    }
+    let before = gateway.group.flow(7).unwrap();
+    assert!(before >= 35 * SEGMENT, "{before}");
+    let lost = stream.sent;
+    gateway.send(&mut stream);
+    gateway.now_us += 30 * RTT_US;
+    gateway.resend(&stream, lost);
+    gateway.now_us += RTT_US;
+    gateway.ack(&mut stream, 1);
+    assert_eq!(gateway.group.flow(7), Some(before));
+    for _ in 0..30 {
+        gateway.send(&mut stream);
+    }
+    gateway.now_us += RTT_US;
+    gateway.clock(&mut stream, 30, 60);
+    misses(&mut gateway, &stream, 20);
+    assert_eq!(gateway.group.throttlings(), 0);
+}
+
+/// The first segment after a pause is acknowledged alone: a round of one segment, behind which each looks like a slow start.
+#[test]
+fn a_pause_is_not_followed_by_a_slow_start() {
+    let mut gateway = Gateway::with(BalanceSettings::default());
+    let mut stream = steady(&mut gateway, 7, 40);
+    for _ in 0..40 {
+        gateway.now_us += RTT_US / 40;
+        gateway.ack(&mut stream, 1);
+    }
+    for _ in 0..3 {
+        gateway.now_us += 10 * RTT_US;
+        for _ in 0..30 {
+            gateway.send(&mut stream);
+        }
+        gateway.now_us += RTT_US;
+        for _ in 0..30 {
+            gateway.now_us += 10;
+            gateway.ack(&mut stream, 1);
+        }
+    }
+    for _ in 0..30 {
+        gateway.send(&mut stream);
+    }
+    misses(&mut gateway, &stream, 20);
+    assert_eq!(gateway.group.throttlings(), 0);
+}

@@ -32,9 +32,10 @@
  * EKB_OF_SENT it is the new data that the sender sent during one round trip, which in slow start is twice as much. A round begins
  * with a data segment that passes and ends with the ACK that covers it, so it lasts one round trip between gateway and receiver
  * and needs no timer. After a retransmission within the round, which then lasts longer while the ACK number jumps, the bytes are
- * scaled to the length of the last round without one; with EKB_DELIVERED all are scaled to the shortest. "Just before" is the last
- * complete round when throttling began, or the bytes since then if they are more: in slow start each round has twice the bytes of
- * the last.
+ * scaled to the length of the last round without one. With EKB_DELIVERED the bytes of all rounds are
+ * scaled to the shortest, but such a round does not count, nor one that began when nothing else was in flight. "Just before" is
+ * the last complete round when throttling began, or the bytes since then if they are more: in slow start each round has twice the
+ * bytes of the last.
  *
  * A window is never raised, and never lowered below two of the largest segments seen, of which receivers acknowledge the second
  * at once. With EKB_KEEPS_EDGE it never takes back what the sender was told before (RFC 9293, section 3.8.6); the window then
@@ -133,6 +134,7 @@ enum ekb_seen {
 	EKB_SACKS = 1 << 7, /* the receiver has sent SACK blocks */
 	EKB_GREW = 1 << 8, /* by half or more in the last round */
 	EKB_GREW_BEFORE = 1 << 9, /* in the one before */
+	EKB_FROM_IDLE = 1 << 10, /* when this round began nothing else was in flight, so its ACK covers only what began it */
 };
 
 /* All zero: nothing is known. Sequence numbers wrap. */
@@ -380,7 +382,9 @@ EKB_FN void ekb_sent(const struct ekb_settings *settings, struct ekb_stream *str
 	if (stream->seen & EKB_IN_ROUND)
 		return;
 	stream->seen |= EKB_IN_ROUND;
-	stream->seen &= ~(ekb_u16)EKB_RESENT;
+	stream->seen &= ~(ekb_u16)(EKB_RESENT | EKB_FROM_IDLE);
+	if (before == stream->ack)
+		stream->seen |= EKB_FROM_IDLE;
 	stream->round_us = (ekb_u32)packet->time_us;
 	stream->round_from = settings->choices & EKB_OF_SENT ? before : stream->ack;
 	stream->round_end = end;
@@ -405,6 +409,8 @@ EKB_FN void ekb_end_round(const struct ekb_settings *settings, struct ekb_stream
 		bytes = bytes * stream->rtt_us / lasted;
 		lasted = stream->rtt_us;
 	}
+	if (settings->choices & EKB_DELIVERED && stream->seen & (EKB_RESENT | EKB_FROM_IDLE))
+		return;
 	bytes = ekb_in_least(settings, stream, bytes, lasted);
 	grew = 2 * bytes >= 3 * (ekb_u64)stream->flow ? EKB_GREW : 0;
 	grew |= stream->seen & EKB_GREW ? EKB_GREW_BEFORE : 0;

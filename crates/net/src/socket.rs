@@ -20,8 +20,10 @@ use crate::option::set_int;
 use crate::transparent;
 
 mod control;
+mod silence;
 
 pub use control::{congestion, limit_rate};
+pub use silence::{KeepaliveTimeouts, limit_unacknowledged, watch_closely};
 
 /// The TCP settings of a connection. An omitted one is left to the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -238,45 +240,6 @@ pub fn is_quiet(socket: &impl AsFd) -> bool {
     matches!(peek(socket, &mut byte), Err(e) if e.kind() == io::ErrorKind::WouldBlock)
 }
 
-/// How long the kernel waits before it probes a silent connection, and before it gives it up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeepaliveTimeouts {
-    silence: Duration,
-    pause: Duration,
-    user_timeout: Option<Duration>,
-}
-
-/// From now on the other end is probed after 5 s of silence and then every 2 s, and an unanswered connection breaks after about
-/// 10 s. Shorter times that were set before stay. Returns the times from before.
-///
-/// Only for an idle connection: with a user timeout, the kernel also gives up a connection whose receiver does not read.
-pub fn watch_closely(socket: &impl AsFd) -> io::Result<KeepaliveTimeouts> {
-    let asked = SockRef::from(socket);
-    let before = KeepaliveTimeouts {
-        silence: asked.tcp_keepalive_time()?,
-        pause: asked.tcp_keepalive_interval()?,
-        user_timeout: asked.tcp_user_timeout()?,
-    };
-    let [silence, pause, timeout] = [5, 2, 9].map(Duration::from_secs);
-    KeepaliveTimeouts {
-        silence: before.silence.min(silence),
-        pause: before.pause.min(pause),
-        // This takes the place of the number of probes, which go out at 5, 7 and 9 s.
-        user_timeout: Some(before.user_timeout.map_or(timeout, |before| before.min(timeout))),
-    }
-    .restore(socket)?;
-    Ok(before)
-}
-
-impl KeepaliveTimeouts {
-    /// Sets these times for a connection.
-    pub fn restore(&self, socket: &impl AsFd) -> io::Result<()> {
-        let socket = SockRef::from(socket);
-        socket.set_tcp_keepalive(&TcpKeepalive::new().with_time(self.silence).with_interval(self.pause))?;
-        socket.set_tcp_user_timeout(self.user_timeout)
-    }
-}
-
 /// Receives without waiting. 0 is the end of the stream.
 pub fn receive(socket: &impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
     receive_with(socket.as_fd().as_raw_fd(), buffer, libc::MSG_DONTWAIT)
@@ -329,11 +292,6 @@ pub fn send_pieces(socket: &impl AsFd, pieces: &[IoSlice<'_>]) -> io::Result<usi
 /// when half of them are left. [`send`] itself may take up to 64 KiB more: look with [`is_writable`] and [`unsent`] before.
 pub fn limit_unsent(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     SockRef::from(socket).set_tcp_notsent_lowat(bytes)
-}
-
-/// The connection breaks once what was sent has not been acknowledged for so long (TCP_USER_TIMEOUT).
-pub fn limit_unacknowledged(socket: &impl AsFd, time: Duration) -> io::Result<()> {
-    SockRef::from(socket).set_tcp_user_timeout(Some(time))
 }
 
 /// Whether the socket is writable now. If it is not, the kernel tells the event loop when it is.

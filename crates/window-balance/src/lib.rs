@@ -3,13 +3,19 @@
 //!
 //! It is written once, as the C header `include/ekiden/window_balance.h`: integers only, no kernel types, no loops. The
 //! header describes the algorithm and the decisions that the paper leaves open. [`StreamGroup`] calls its native build.
+//! `include/ekiden/frame.h` reads packets from the wire for it, and [`frame`] calls its native build.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+pub mod frame;
 mod native;
+mod settings;
+mod state;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
+
+pub use state::{GROUP_BYTES, GroupState, STREAM_BYTES, StreamState};
 
 /// Bits of the TCP header's flags.
 pub mod flags {
@@ -147,19 +153,7 @@ pub struct StreamGroup {
 impl StreamGroup {
     /// A group without streams. Settings out of their range are clamped to it.
     pub fn new(settings: BalanceSettings) -> Self {
-        let choice = |is_made: bool, choice: u32| if is_made { choice } else { 0 };
-        let part = |part: f64| (part.clamp(0.0, 1.0) * 65_536.0).round() as u32;
-        let settings = native::Settings {
-            repeats: settings.repeats.max(1),
-            part: part(settings.part),
-            hold_us: u32::try_from(settings.hold.as_micros()).unwrap_or(u32::MAX),
-            choices: choice(settings.observes == ObservedFlow::Sent, native::OF_SENT)
-                | choice(settings.keeps_edge, native::KEEPS_EDGE)
-                | choice(settings.policy == Policy::Delivered, native::DELIVERED),
-            missing: settings.missing.max(1),
-            step: part(settings.step),
-            slack: part(settings.slack),
-        };
+        let settings = settings.native();
         Self { settings, state: native::Group::default(), streams: BTreeMap::new(), now_us: 0 }
     }
 

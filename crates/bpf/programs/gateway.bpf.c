@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
+/* The gateway in the running kernel: parallel streams kept in balance. The decision, and the reading of packets, are
+ * crates/window-balance's; this finds the stream of a packet and writes the window. One program stands at the egress of the device
+ * of the wide area network, where data leaves, and one at its ingress, where ACKs come back.
+ *
+ * A packet takes one lookup, of its connection. Without a stream it goes on at once; only a SYN is compared with the groups. */
+#include "gateway.h"
+#include <bpf/bpf_helpers.h>
+
+#define EKB_LOOP(most, step, context) bpf_loop(most, step, context, 0)
+#include "ekiden/frame.h"
+#include "ekiden/assumed.h"
+
+/* Some helpers want a GPL-compatible licence. */
+char LICENSE[] SEC("license") = "Dual MIT/GPL";
+
+/* The next program on the hook decides (TCX_NEXT, TC_ACT_UNSPEC). */
+#define NEXT (-1)
+/* Bytes that are brought into the packet's first part if its headers are not there: more than those of any that is read usually. */
+#define PULLED 256
+#define INLINE static __always_inline
+
+/* Tests have a clock of their own: gateway_keeper.clock_us. */
+const volatile u32 ekiden_own_clock = 0;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct stream4_key);
+	__type(value, struct gateway_stream);
+} ekiden_streams4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct stream6_key);
+	__type(value, struct gateway_stream);
+} ekiden_streams6 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, GROUPS_MOST);
+	__type(key, u32);
+	__type(value, struct gateway_group);
+} ekiden_groups SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct prefix4);
+	__type(value, struct prefix_groups);
+} ekiden_nets4 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_LPM_TRIE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct prefix6);
+	__type(value, struct prefix_groups);
+} ekiden_nets6 SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct gateway_keeper);
+} ekiden_keeper SEC(".maps");
+
+/* A packet that is TCP, and what belongs to it. One for each processor, since it is too large for the stack: while a packet passes, no
+ * other one does on the same. */
+struct passing {
+	struct gateway_counters counters; /* first: user space reads it there */
+	struct ekb_frame frame;
+	union {
+		struct stream4_key key4;
+		struct stream6_key key6;
+	};
+	u64 now_ns;
+	u32 direction;
+	struct ekb_options options;
+	struct ekb_packet packet;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, u32);
+	__type(value, struct passing);
+} ekiden_passing SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 256 * 1024);
+} ekiden_events SEC(".maps");
+
+/* What an event tells of a stream. */
+struct told {
+	u32 kind;
+	u32 group;
+	u32 throttling;
+	u32 limit;
+	u32 rtt_us;
+};
+
+static __noinline int find(struct __sk_buff *skb, struct ekb_frame *frame)
+{
+	const u8 *start = (const u8 *)(long)skb->data, *end = (const u8 *)(long)skb->data_end;
+
+	return (int)ekb_find(start, end, skb->len, skb->gso_size, frame);
+}
+
+INLINE void make_key(struct passing *passing)
+{
+	const struct ekb_frame *frame = &passing->frame;
+	int is_data = passing->direction == EKB_DATA, i;
+	u16 sender_port = is_data ? frame->source_port : frame->destination_port;
+	u16 receiver_port = is_data ? frame->destination_port : frame->source_port;
+
+	if (frame->version == 4) {
+		passing->key4.sender = is_data ? frame->source[0] : frame->destination[0];
+		passing->key4.receiver = is_data ? frame->destination[0] : frame->source[0];
+		passing->key4.sender_port = sender_port;
+		passing->key4.receiver_port = receiver_port;
+		return;
+	}
+	for (i = 0; i < 4; i++) {
+		passing->key6.sender[i] = is_data ? frame->source[i] : frame->destination[i];
+		passing->key6.receiver[i] = is_data ? frame->destination[i] : frame->source[i];
+	}
+	passing->key6.sender_port = sender_port;
+	passing->key6.receiver_port = receiver_port;
+}
+
+INLINE struct gateway_stream *lookup(const struct passing *passing)
+{
+	if (passing->frame.version == 4)
+		return bpf_map_lookup_elem(&ekiden_streams4, &passing->key4);
+	return bpf_map_lookup_elem(&ekiden_streams6, &passing->key6);
+}
+
+INLINE const struct prefix_groups *groups_of(const struct passing *passing, int is_sender)
+{
+	struct prefix6 net6 = { .length = 128 };
+	struct prefix4 net4 = { .length = 32 };
+	int i;
+
+	if (passing->frame.version == 4) {
+		net4.address = is_sender ? passing->key4.sender : passing->key4.receiver;
+		return bpf_map_lookup_elem(&ekiden_nets4, &net4);
+	}
+	for (i = 0; i < 4; i++)
+		net6.address[i] = is_sender ? passing->key6.sender[i] : passing->key6.receiver[i];
+	return bpf_map_lookup_elem(&ekiden_nets6, &net6);
+}
+
+INLINE int within(u16 port, const u16 ports[2]) { return ports[0] <= port && port <= ports[1]; }
+
+/* The group of a stream that is not tracked; GROUPS_MOST without. Lower numbers go before. */
+static __noinline u32 match(const struct passing *passing)
+{
+	const struct prefix_groups *sender = groups_of(passing, 1), *receiver = groups_of(passing, 0);
+	u16 sender_port, receiver_port;
+	struct gateway_group *group;
+	u64 bits;
+	u32 i;
+
+	if (!sender || !receiver)
+		return GROUPS_MOST;
+	bits = sender->sources & receiver->destinations;
+	if (!bits)
+		return GROUPS_MOST;
+	if (passing->frame.version == 4) {
+		sender_port = ekb_order16(passing->key4.sender_port);
+		receiver_port = ekb_order16(passing->key4.receiver_port);
+	} else {
+		sender_port = ekb_order16(passing->key6.sender_port);
+		receiver_port = ekb_order16(passing->key6.receiver_port);
+	}
+#pragma clang loop unroll(disable)
+	for (i = 0; i < GROUPS_MOST; i++, bits >>= 1) {
+		u32 index = i;
+
+		if (!(bits & 1))
+			continue;
+		group = bpf_map_lookup_elem(&ekiden_groups, &index);
+		if (group && within(sender_port, group->source_ports) && within(receiver_port, group->destination_ports))
+			return i;
+	}
+	return GROUPS_MOST;
+}
+
+/* A place for the stream. Another processor may have made it just now. */
+static __noinline struct gateway_stream *insert(struct passing *passing, u32 group)
+{
+	struct gateway_stream stream = { .group = (u8)group };
+	long error;
+
+	if (passing->frame.version == 4)
+		error = bpf_map_update_elem(&ekiden_streams4, &passing->key4, &stream, BPF_NOEXIST);
+	else
+		error = bpf_map_update_elem(&ekiden_streams6, &passing->key6, &stream, BPF_NOEXIST);
+	if (!error)
+		passing->counters.begun++;
+	else if (error != -17) /* EEXIST */
+		passing->counters.full++;
+	return lookup(passing);
+}
+
+INLINE void delete(const struct passing *passing)
+{
+	if (passing->frame.version == 4)
+		bpf_map_delete_elem(&ekiden_streams4, &passing->key4);
+	else
+		bpf_map_delete_elem(&ekiden_streams6, &passing->key6);
+}
+
+static __noinline void report(struct passing *passing, const struct told *told)
+{
+	struct gateway_event *event = bpf_ringbuf_reserve(&ekiden_events, sizeof(*event), 0);
+	int i;
+
+	if (!event) {
+		passing->counters.lost++;
+		return;
+	}
+	event->at_us = passing->now_ns / 1000;
+	event->kind = told->kind;
+	event->group = told->group;
+	event->throttling = told->throttling;
+	event->limit = told->limit;
+	event->rtt_us = told->rtt_us;
+	event->version = passing->frame.version;
+	event->unused = 0;
+	for (i = 0; i < 4; i++) {
+		event->sender[i] = 0;
+		event->receiver[i] = 0;
+	}
+	if (passing->frame.version == 4) {
+		event->sender[0] = passing->key4.sender;
+		event->receiver[0] = passing->key4.receiver;
+		event->sender_port = passing->key4.sender_port;
+		event->receiver_port = passing->key4.receiver_port;
+	} else {
+		for (i = 0; i < 4; i++) {
+			event->sender[i] = passing->key6.sender[i];
+			event->receiver[i] = passing->key6.receiver[i];
+		}
+		event->sender_port = passing->key6.sender_port;
+		event->receiver_port = passing->key6.receiver_port;
+	}
+	bpf_ringbuf_submit(event, 0);
+}
+
+/* The helpers do what each kind of checksum needs: of one that the device has yet to compute, nothing; one that the device has computed
+ * over the whole packet stays right, since window and checksum change by the same amount. */
+INLINE int rewrite(struct __sk_buff *skb, const struct ekb_frame *frame, u32 field)
+{
+	u16 before = ekb_order16(frame->window), after = ekb_order16((u16)field);
+
+	if (bpf_skb_store_bytes(skb, frame->tcp + EKB_WINDOW_AT, &after, sizeof(after), 0))
+		return 0;
+	if (!bpf_l4_csum_replace(skb, frame->tcp + EKB_CHECKSUM_AT, before, after, sizeof(after)))
+		return 1;
+	bpf_skb_store_bytes(skb, frame->tcp + EKB_WINDOW_AT, &before, sizeof(before), 0);
+	return 0;
+}
+
+/* A packet of a stream. The element may have been deleted, and given to another connection, since it was looked up: then that
+ * one's handshake is not over, so nothing is written. */
+INLINE int observe(struct __sk_buff *skb, struct passing *passing, struct gateway_keeper *keeper, struct gateway_stream *stream,
+		   int is_new)
+{
+	struct ekb_options *options = 0;
+	struct ekb_packet *packet = &passing->packet;
+	struct ekb_frame *frame = &passing->frame;
+	u32 index = stream->group, field, found = EKB_TCP, opened = 0, ended = 0, limit;
+	u32 number_before, number, stalled_before, limit_before, limited_before;
+	struct told told = { .group = index };
+	struct gateway_group *group;
+	struct ekb_stream *state = (struct ekb_stream *)stream->state;
+	u64 throttling;
+
+	passing->counters.tracked++;
+	group = bpf_map_lookup_elem(&ekiden_groups, &index);
+	if (!group)
+		return NEXT;
+	if (ekb_wants_options(frame, passing->direction)) {
+		u32 length = frame->options;
+
+		options = &passing->options;
+		options->length = length;
+		if (length - 1 >= EKB_OPTIONS_MOST || bpf_skb_load_bytes(skb, frame->tcp + EKB_TCP_LEAST, options->bytes, length))
+			found = EKB_MALFORMED;
+		else
+			found = ekb_read_options(options);
+	}
+	if (found != EKB_TCP) {
+		if (found == EKB_SIGNED)
+			passing->counters.is_signed++;
+		else
+			passing->counters.malformed++;
+		/* A SYN of a stream that is there may be anyone's. */
+		if (is_new || (found == EKB_SIGNED && !(state->seen & EKB_OPEN)))
+			delete(passing);
+		return NEXT;
+	}
+	ekb_to_packet(frame, options, passing->direction, skb->gso_size,
+		      ekiden_own_clock ? keeper->clock_us : passing->now_ns / 1000, packet);
+	throttling = ekb_state(&group->state);
+	number_before = ekb_throttling(throttling);
+	stalled_before = ekb_stalled(throttling);
+
+	bpf_spin_lock(&stream->lock);
+	stream->last = (u16)(passing->now_ns >> 30);
+	if (is_new && !(frame->flags & EKB_SYN))
+		ekb_assume(state, packet, group->assumed_scale - 1);
+	opened = state->seen & EKB_OPEN;
+	limit_before = state->limit;
+	limited_before = state->limited_in;
+	field = ekb_observe(&group->settings, &group->state, state, stream->group, packet);
+	ended = opened && !(state->seen & EKB_OPEN);
+	opened = !opened && state->seen & EKB_OPEN;
+	limit = state->limit;
+	told.rtt_us = state->rtt_us;
+	limited_before = limited_before != state->limited_in;
+	found = state->seen & EKB_OPEN;
+	bpf_spin_unlock(&stream->lock);
+
+	if (field && rewrite(skb, frame, field))
+		passing->counters.rewritten++;
+	if (!found && !ended && !(frame->flags & EKB_SYN))
+		passing->counters.without_handshake++;
+	throttling = ekb_state(&group->state);
+	number = ekb_throttling(throttling);
+	told.throttling = number;
+	told.limit = limit;
+	if (number != number_before) {
+		told.kind = GATEWAY_CONGESTION;
+		report(passing, &told);
+	}
+	if (stalled_before && !ekb_stalled(throttling)) {
+		told.kind = GATEWAY_RELEASED;
+		report(passing, &told);
+	}
+	if (limited_before && limit) {
+		told.kind = GATEWAY_LIMITED;
+		report(passing, &told);
+	} else if (limit_before && !limit && !ended) {
+		told.kind = GATEWAY_UNLIMITED;
+		report(passing, &told);
+	}
+	if (opened) {
+		told.kind = GATEWAY_BEGUN;
+		report(passing, &told);
+	}
+	if (ended) {
+		passing->counters.ended++;
+		delete(passing);
+		told.kind = GATEWAY_ENDED;
+		report(passing, &told);
+	}
+	return NEXT;
+}
+
+/* A stream that is not tracked: with its SYN, or, in a group with an assumed scale, with any ACK. */
+INLINE int may_begin(const struct passing *passing, const struct gateway_keeper *keeper)
+{
+	u8 flags = passing->frame.flags & (EKB_SYN | EKB_ACK | EKB_RST | EKB_FIN);
+
+	return flags == EKB_SYN || (keeper->assumes && flags == EKB_ACK && passing->direction == EKB_ACKS);
+}
+
+INLINE struct gateway_stream *begin(struct passing *passing)
+{
+	u32 index = match(passing);
+	struct gateway_group *group;
+
+	if (index >= GROUPS_MOST)
+		return 0;
+	group = bpf_map_lookup_elem(&ekiden_groups, &index);
+	if (!group || (!(passing->frame.flags & EKB_SYN) && !group->assumed_scale))
+		return 0;
+	return insert(passing, index);
+}
+
+INLINE int gateway(struct __sk_buff *skb, u32 direction)
+{
+	struct passing *passing;
+	struct gateway_keeper *keeper;
+	struct gateway_stream *stream;
+	u32 zero = 0, found;
+	int is_new;
+
+	passing = bpf_map_lookup_elem(&ekiden_passing, &zero);
+	keeper = bpf_map_lookup_elem(&ekiden_keeper, &zero);
+	if (!passing || !keeper)
+		return NEXT;
+	passing->counters.seen++;
+	passing->direction = direction;
+	found = find(skb, &passing->frame);
+	if (found == EKB_CUT) {
+		bpf_skb_pull_data(skb, skb->len < PULLED ? skb->len : PULLED);
+		found = find(skb, &passing->frame);
+	}
+	if (found != EKB_TCP) {
+		passing->counters.malformed += found == EKB_MALFORMED;
+		return NEXT;
+	}
+	make_key(passing);
+	stream = lookup(passing);
+	is_new = !stream;
+	if (is_new && !may_begin(passing, keeper))
+		return NEXT;
+	passing->now_ns = bpf_ktime_get_ns();
+	if (keeper->until_ns && passing->now_ns > keeper->until_ns) {
+		passing->counters.unkept++;
+		return NEXT;
+	}
+	if (is_new)
+		stream = begin(passing);
+	return stream ? observe(skb, passing, keeper, stream, is_new) : NEXT;
+}
+
+SEC("tc")
+int ekiden_egress(struct __sk_buff *skb)
+{
+	return gateway(skb, EKB_DATA);
+}
+
+SEC("tc")
+int ekiden_ingress(struct __sk_buff *skb)
+{
+	return gateway(skb, EKB_ACKS);
+}

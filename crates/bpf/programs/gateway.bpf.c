@@ -276,7 +276,7 @@ INLINE int observe(struct __sk_buff *skb, struct passing *passing, struct gatewa
 	struct ekb_frame *frame = &passing->frame;
 	u32 index = stream->group, field, found = EKB_TCP, opened = 0, ended = 0, limit;
 	u32 number_before, number, stalled_before, limit_before, limited_before;
-	struct told told = { .group = index };
+	struct told told = {};
 	struct gateway_group *group;
 	struct ekb_stream *state = (struct ekb_stream *)stream->state;
 	u64 throttling;
@@ -333,6 +333,7 @@ INLINE int observe(struct __sk_buff *skb, struct passing *passing, struct gatewa
 		passing->counters.without_handshake++;
 	throttling = ekb_state(&group->state);
 	number = ekb_throttling(throttling);
+	told.group = group->number;
 	told.throttling = number;
 	told.limit = limit;
 	if (number != number_before) {

@@ -29,7 +29,7 @@ struct stream6_key {
 struct gateway_stream {
 	struct bpf_spin_lock lock; /* held while `state` is looked at */
 	u16 last; /* when its last packet passed: the monotonic clock in 2^30 ns; wraps */
-	u8 group;
+	u8 group; /* its place among the groups */
 	u8 unused;
 	u32 state[18]; /* struct ekb_stream: the kernel takes no structure with bit-fields beside a lock */
 };
@@ -42,7 +42,8 @@ struct gateway_group {
 	struct ekb_settings settings;
 	u16 source_ports[2], destination_ports[2]; /* the first and the last, in the host's order */
 	u32 assumed_scale; /* and 1, of streams whose handshake was not seen; 0: they are left alone */
-	u64 also_unused[3];
+	u32 number; /* what user space calls it */
+	u32 also_unused[5];
 };
 
 _Static_assert(sizeof(struct gateway_group) == 128, "two cache lines");
@@ -97,7 +98,7 @@ enum gateway_event_kind {
 struct gateway_event {
 	u64 at_us; /* the monotonic clock */
 	u32 kind;
-	u32 group;
+	u32 group; /* its number */
 	u32 throttling; /* the number of the group's last */
 	u32 limit; /* bytes, of the stream's windows; 0: none */
 	u32 rtt_us; /* 0: unknown */

@@ -1,4 +1,5 @@
-//! eBPF programs and their loaders: congestion control for the running kernel.
+//! eBPF programs and their loaders: congestion control for the running kernel, and the gateway that keeps parallel streams in balance
+//! ([`gateway`]).
 //!
 //! The kernel knows a congestion control by its name, for all network namespaces at once. [`register`] registers those that
 //! the kernel does not have yet, and shares the registrations of other ekiden processes. A registration lasts as long as any
@@ -6,8 +7,10 @@
 //! congestion control then keep it.
 
 mod error;
+pub mod gateway;
 mod links;
 mod lock;
+mod messages;
 mod object;
 mod pins;
 mod registration;

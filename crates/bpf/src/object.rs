@@ -2,17 +2,13 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
 
 use ekiden_congestion::{Algorithm, Tunables};
-use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder, PrintLevel};
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, Object, ObjectBuilder};
 
 use crate::error::failed;
-use crate::{Error, links};
-
-/// libbpf reads the ELF file in place, so it must be aligned to 8 bytes.
-#[repr(C, align(8))]
-struct Aligned<T: ?Sized>(T);
+use crate::messages::Aligned;
+use crate::{Error, links, messages};
 
 static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/congestion.bpf.o")));
 
@@ -24,9 +20,6 @@ pub(crate) const LEASE: &str = "ekiden_lease";
 pub(crate) const LOST: &str = "ekiden_lost";
 /// The ring buffer of events.
 pub(crate) const EVENTS: &str = "ekiden_events";
-
-/// The latest messages of libbpf, which explain refusals better than its error numbers.
-static LIBBPF_MESSAGES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// The name of an algorithm's struct_ops map, and the prefix of its programs.
 pub(crate) fn map_name(algorithm: Algorithm) -> &'static str {
@@ -51,10 +44,7 @@ pub(crate) fn load(tunables: &Tunables) -> Result<Object, Error> {
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         return Err(Error::NoBtf);
     }
-    libbpf_rs::set_print(Some((PrintLevel::Warn, |_, line| {
-        LIBBPF_MESSAGES.lock().unwrap_or_else(PoisonError::into_inner).push(line);
-    })));
-    LIBBPF_MESSAGES.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    messages::listen();
     let object =
         ObjectBuilder::default().open_memory(&PROGRAMS.0).and_then(libbpf_rs::OpenObject::load).map_err(refused)?;
     let map = object.maps().find(|map| map.name() == TUNABLES);
@@ -78,12 +68,10 @@ pub(crate) fn attach(object: &mut Object, algorithm: Algorithm) -> Result<Option
 }
 
 fn refused(error: libbpf_rs::Error) -> Error {
-    let messages = std::mem::take(&mut *LIBBPF_MESSAGES.lock().unwrap_or_else(PoisonError::into_inner));
+    let messages = messages::take();
     // The verifier and missing capabilities have the same error number.
     if error.kind() == ErrorKind::PermissionDenied && links::may_list().is_err() {
         return Error::Capabilities;
     }
-    let last = messages.iter().rev().flat_map(|line| line.lines().rev()).find(|line| !line.trim().is_empty());
-    let last = last.map(|line| format!(" ({})", line.trim())).unwrap_or_default();
-    Error::Refused(format!("{error}{last}"))
+    Error::Refused(format!("{error}{}", messages::last(&messages)))
 }

@@ -1,0 +1,234 @@
+//! The gateway in the running kernel: groups of parallel TCP streams kept in balance by rewriting the receive windows of passing
+//! ACKs. What it decides is `ekiden-window-balance`'s.
+//!
+//! ```no_run
+//! # use ekiden_bpf::gateway::{Gateway, Idle, Settings};
+//! # use std::time::Duration;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut gateway = Gateway::load(&Settings::default())?;
+//! gateway.attach(3)?; // the device of the wide area network
+//! let mut events = gateway.events()?;
+//! loop {
+//!     gateway.renew()?; // at least every two seconds
+//!     for event in events.poll(Duration::from_millis(500))? {
+//!         println!("{event:?}");
+//!     }
+//!     gateway.sweep(Idle::default())?; // from time to time
+//! }
+//! # }
+//! ```
+
+mod batch;
+mod error;
+mod events;
+mod hook;
+mod layout;
+mod object;
+mod order;
+mod pins;
+mod run;
+mod settings;
+mod streams;
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use ekiden_window_balance::{Direction, GroupState};
+use libbpf_rs::{MapCore, MapFlags};
+use nix::time::{ClockId, clock_gettime};
+
+pub use error::GatewayError;
+pub use events::{Event, EventKind, Events};
+pub use hook::HookKind;
+pub use layout::Counters;
+pub use run::{Run, test_run};
+pub use settings::{GROUPS_MOST, Group, Settings};
+pub use streams::{Idle, Stream};
+
+use error::libbpf;
+use hook::Hook;
+use layout::Keeper;
+use object::{Clock, Maps, Programs};
+
+/// For how long the keeper's word counts. Afterwards packets pass untouched until it is renewed.
+pub const KEPT: Duration = Duration::from_secs(2);
+
+/// Programs in the kernel, and the devices that they are on. Dropping it takes them away, in the network namespace where they were
+/// attached; so does the end of the process, however it ends, unless [`Gateway::pin`] was called.
+#[derive(Debug)]
+pub struct Gateway {
+    programs: Programs,
+    maps: Maps,
+    hooks: Vec<Hook>,
+}
+
+impl Gateway {
+    /// Loads the programs. They are on no device yet. The keeper's word is given for [`KEPT`].
+    ///
+    /// # Errors
+    /// If the settings are wrong, the kernel refuses the programs, has no memory for the tables, or this process may not.
+    pub fn load(settings: &Settings) -> Result<Self, GatewayError> {
+        Self::load_with(settings, Clock::Kernels)
+    }
+
+    /// The same for tests: the time is what [`Gateway::set_clock_us`] says.
+    ///
+    /// # Errors
+    /// As [`Gateway::load`].
+    pub fn load_with_own_clock(settings: &Settings) -> Result<Self, GatewayError> {
+        Self::load_with(settings, Clock::Own)
+    }
+
+    fn load_with(settings: &Settings, clock: Clock) -> Result<Self, GatewayError> {
+        let assumes = settings.groups.iter().any(|group| group.assumed_scale.is_some());
+        let keeper = Keeper { until_ns: until_ns(), clock_us: 0, assumes };
+        let (programs, maps) = object::load(settings, keeper, clock)?;
+        Ok(Self { programs, maps, hooks: Vec::new() })
+    }
+
+    /// Puts the programs on a device of this thread's network namespace, by tcx if the kernel has it, else by clsact. Its egress must
+    /// be the direction of data, its ingress that of ACKs. They stand before all other programs there, which they leave as they are.
+    ///
+    /// # Errors
+    /// If there is no such device, it carries no Ethernet frames, or the kernel refuses.
+    pub fn attach(&mut self, ifindex: i32) -> Result<HookKind, GatewayError> {
+        self.attach_by(ifindex, None)
+    }
+
+    /// The same, by the one or the other; `None` as [`Gateway::attach`].
+    ///
+    /// # Errors
+    /// As [`Gateway::attach`].
+    pub fn attach_by(&mut self, ifindex: i32, kind: Option<HookKind>) -> Result<HookKind, GatewayError> {
+        let hook = Hook::attach(&self.programs, ifindex, kind)?;
+        let kind = hook.kind();
+        self.hooks.push(hook);
+        Ok(kind)
+    }
+
+    /// Takes the programs from all devices. Streams and counters stay.
+    pub fn detach(&mut self) {
+        self.hooks.clear();
+    }
+
+    /// Gives the keeper's word for [`KEPT`] from now on. To be called about every second.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn renew(&self) -> Result<(), GatewayError> {
+        self.keep(|keeper| keeper.until_ns = until_ns())
+    }
+
+    /// Gives it for ever: the programs need no keeper.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn keep_always(&self) -> Result<(), GatewayError> {
+        self.keep(|keeper| keeper.until_ns = 0)
+    }
+
+    /// Takes it back: packets pass untouched at once.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn rest(&self) -> Result<(), GatewayError> {
+        self.keep(|keeper| keeper.until_ns = 1)
+    }
+
+    /// Sets the clock of [`Gateway::load_with_own_clock`].
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn set_clock_us(&self, time_us: u64) -> Result<(), GatewayError> {
+        self.keep(|keeper| keeper.clock_us = time_us)
+    }
+
+    /// What was counted since the programs were loaded.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn counters(&self) -> Result<Counters, GatewayError> {
+        let read = self.maps.passing.lookup_percpu(&0_u32.to_ne_bytes(), MapFlags::ANY);
+        let mut counters = Counters::default();
+        for one in read.map_err(libbpf("read the counters"))?.unwrap_or_default() {
+            counters.add(&one);
+        }
+        Ok(counters)
+    }
+
+    /// The streams that have a place, in no order.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn streams(&self) -> Result<Vec<Stream>, GatewayError> {
+        streams::all(&self.maps)
+    }
+
+    /// The state of a group, by its number in the settings; `None` if there is no such group.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn group(&self, number: usize) -> Result<Option<GroupState>, GatewayError> {
+        let groups = streams::groups(&self.maps)?;
+        Ok(groups.into_iter().find(|(other, _)| *other == number).map(|(_, state)| state))
+    }
+
+    /// Takes their places from streams that have had no packet for so long. Returns how many. To be called at least every few minutes:
+    /// when a table is full new streams are left alone.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn sweep(&self, idle: Idle) -> Result<u64, GatewayError> {
+        streams::sweep(&self.maps, idle)
+    }
+
+    /// A reader of what the gateway tells.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn events(&self) -> Result<Events, GatewayError> {
+        Events::new(&self.maps.events)
+    }
+
+    /// The memory that the tables of streams take in the kernel, in bytes: of IPv4, and of IPv6. 0 if the kernel does not say.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn memory(&self) -> Result<(u64, u64), GatewayError> {
+        let bytes = |map: &libbpf_rs::MapHandle| {
+            let info = libbpf_rs::MapFdInfo::from_fd(map.as_fd()).map_err(libbpf("read the tables' sizes"))?;
+            Ok(info.memlock.unwrap_or_default())
+        };
+        Ok((bytes(&self.maps.streams4)?, bytes(&self.maps.streams6)?))
+    }
+
+    /// The program of a direction, for test runs.
+    pub fn program(&self, direction: Direction) -> BorrowedFd<'_> {
+        match direction {
+            Direction::Data => self.programs.egress.as_fd(),
+            Direction::Acks => self.programs.ingress.as_fd(),
+        }
+    }
+
+    /// Runs the program of a direction on a frame, as [`test_run`].
+    ///
+    /// # Errors
+    /// If the kernel does not take the frame.
+    pub fn run(&self, direction: Direction, frame: &[u8], segment: u32, repeat: u32) -> Result<Run, GatewayError> {
+        test_run(self.program(direction), frame, segment, repeat)
+    }
+
+    fn keep(&self, change: impl FnOnce(&mut Keeper)) -> Result<(), GatewayError> {
+        let key = 0_u32.to_ne_bytes();
+        let read = self.maps.keeper.lookup(&key, MapFlags::ANY).map_err(libbpf("read the keeper's word"))?;
+        let mut keeper = Keeper::read(read.as_deref().unwrap_or_default());
+        change(&mut keeper);
+        self.maps.keeper.update(&key, &keeper.bytes(), MapFlags::ANY).map_err(libbpf("give the keeper's word"))
+    }
+}
+
+/// Until when the word counts, in nanoseconds of the monotonic clock.
+fn until_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
+    (now + KEPT).as_nanos() as u64
+}

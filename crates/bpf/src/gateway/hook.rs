@@ -1,0 +1,129 @@
+//! Where the programs stand: at a device's egress and ingress.
+//!
+//! They stand before all other programs of the device in both directions, and leave the decision to these: a program that lets a
+//! packet pass may end the chain, and those behind it would not see the packet. With tcx that is the head of its list, which is
+//! before clsact. Without tcx it is clsact's first priority; other filters of that priority that were there before come behind.
+#![allow(unsafe_code)] // System calls that libbpf-rs does not wrap, or whose answer it hides.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcAttachPoint, TcHook};
+use libbpf_sys::{BPF_TCX_EGRESS, BPF_TCX_INGRESS, bpf_attach_type};
+use nix::ifaddrs::getifaddrs;
+
+use super::error::{GatewayError, failed, libbpf};
+use super::object::Programs;
+
+/// By what the kernel runs the programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookKind {
+    /// tcx, of Linux 6.6 or newer. The programs go when the process dies.
+    Tcx,
+    /// A clsact queueing discipline. The programs stay if the process is killed, and leave packets untouched then; the next gateway
+    /// on the device takes their place.
+    Clsact,
+}
+
+/// Our filters' number under clsact.
+const HANDLE: u32 = 0x656b;
+const PRIORITY: u32 = 1;
+/// `BPF_F_BEFORE` without another program: before all.
+const BEFORE: u32 = 1 << 3;
+/// `ARPHRD_ETHER` and `ARPHRD_LOOPBACK`, whose packets begin with an Ethernet header.
+const ETHERNET: [u16; 2] = [1, 772];
+
+/// The programs on one device, until it is dropped.
+#[derive(Debug)]
+pub(super) enum Hook {
+    Tcx { egress: OwnedFd, ingress: OwnedFd },
+    Clsact { filters: Vec<TcHook> },
+}
+
+impl Hook {
+    /// Puts the programs on a device, by tcx if the kernel has it.
+    pub fn attach(programs: &Programs, ifindex: i32, kind: Option<HookKind>) -> Result<Self, GatewayError> {
+        check(ifindex)?;
+        if kind != Some(HookKind::Clsact) {
+            match Self::tcx(programs, ifindex) {
+                Err(error) if kind.is_none() && error.raw_os_error() == Some(nix::libc::EINVAL) => {}
+                result => return result.map_err(failed("attach the programs by tcx")),
+            }
+        }
+        Self::clsact(programs, ifindex)
+    }
+
+    pub fn kind(&self) -> HookKind {
+        match self {
+            Self::Tcx { .. } => HookKind::Tcx,
+            Self::Clsact { .. } => HookKind::Clsact,
+        }
+    }
+
+    fn tcx(programs: &Programs, ifindex: i32) -> io::Result<Self> {
+        let egress = link(programs.egress.as_fd(), ifindex, BPF_TCX_EGRESS)?;
+        let ingress = link(programs.ingress.as_fd(), ifindex, BPF_TCX_INGRESS)?;
+        Ok(Self::Tcx { egress, ingress })
+    }
+
+    fn clsact(programs: &Programs, ifindex: i32) -> Result<Self, GatewayError> {
+        let mut hook = Self::Clsact { filters: Vec::new() };
+        for (program, point) in [(&programs.egress, TC_EGRESS), (&programs.ingress, TC_INGRESS)] {
+            let mut filter = filter(program.as_fd(), ifindex, point);
+            filter.create().map_err(libbpf("make a clsact queueing discipline"))?;
+            let filter = filter.replace(true).attach().map_err(libbpf("attach the programs by clsact"))?;
+            if let Self::Clsact { filters } = &mut hook {
+                filters.push(filter);
+            }
+        }
+        Ok(hook)
+    }
+}
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        // Links go with their descriptors. The queueing discipline stays: others may have put filters there since.
+        if let Self::Clsact { filters } = self {
+            for filter in filters {
+                let _ = filter.detach();
+            }
+        }
+    }
+}
+
+fn filter(program: BorrowedFd<'_>, ifindex: i32, point: TcAttachPoint) -> TcHook {
+    let mut hook = TcHook::new(program);
+    hook.ifindex(ifindex).attach_point(point).handle(HANDLE).priority(PRIORITY);
+    hook
+}
+
+/// Links a program to a device, before all others there.
+fn link(program: BorrowedFd<'_>, ifindex: i32, point: bpf_attach_type) -> io::Result<OwnedFd> {
+    let mut options = libbpf_sys::bpf_link_create_opts {
+        sz: size_of::<libbpf_sys::bpf_link_create_opts>() as libbpf_sys::size_t,
+        flags: BEFORE,
+        ..Default::default()
+    };
+    options.__bindgen_anon_1.tcx = Default::default();
+    // SAFETY: a descriptor that lives, and a structure of the size that it names.
+    let fd = unsafe { libbpf_sys::bpf_link_create(program.as_raw_fd(), ifindex, point, &raw const options) };
+    match fd {
+        // SAFETY: the descriptor is new, so nobody else owns it.
+        0.. => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+/// Whether the device is there, and carries Ethernet frames.
+fn check(ifindex: i32) -> Result<(), GatewayError> {
+    let devices = getifaddrs().map_err(failed("list the network devices"))?;
+    let mut types = devices.filter_map(|device| {
+        let link = *device.address.as_ref()?.as_link_addr()?;
+        (usize::try_from(ifindex) == Ok(link.ifindex())).then_some((device.interface_name, link.hatype()))
+    });
+    match types.next() {
+        None => Err(GatewayError::NoDevice(ifindex)),
+        Some((_, kind)) if ETHERNET.contains(&kind) => Ok(()),
+        Some((name, _)) => Err(GatewayError::NotEthernet(name)),
+    }
+}

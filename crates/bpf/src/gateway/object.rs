@@ -1,0 +1,142 @@
+//! Loading the programs and filling their maps.
+
+use std::os::fd::{AsFd, OwnedFd};
+
+use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
+
+use super::error::{GatewayError, failed, libbpf};
+use super::layout::{self, Keeper};
+use super::order;
+use super::settings::Settings;
+use crate::messages::{self, Aligned};
+
+static PROGRAMS: &Aligned<[u8]> = &Aligned(*include_bytes!(concat!(env!("OUT_DIR"), "/gateway.bpf.o")));
+
+/// Whose time counts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Clock {
+    Kernels,
+    /// That of `Gateway::set_clock_us`.
+    Own,
+}
+
+/// The programs, which [`Maps`] feed.
+#[derive(Debug)]
+pub(super) struct Programs {
+    pub egress: OwnedFd,
+    pub ingress: OwnedFd,
+}
+
+/// The maps, as programs/gateway.bpf.c has them.
+#[derive(Debug)]
+pub(super) struct Maps {
+    pub streams4: MapHandle,
+    pub streams6: MapHandle,
+    pub groups: MapHandle,
+    pub keeper: MapHandle,
+    pub passing: MapHandle,
+    pub events: MapHandle,
+}
+
+/// The names of the maps that [`Maps`] has, in its order.
+pub(super) const MAPS: [&str; 6] =
+    ["ekiden_streams4", "ekiden_streams6", "ekiden_groups", "ekiden_keeper", "ekiden_passing", "ekiden_events"];
+const NETS: [&str; 2] = ["ekiden_nets4", "ekiden_nets6"];
+/// The names of the programs, in the order of [`Programs`].
+pub(super) const PROGRAM_NAMES: [&str; 2] = ["ekiden_egress", "ekiden_ingress"];
+
+impl Maps {
+    /// From what `open` finds under each name.
+    pub fn from(mut open: impl FnMut(&str) -> Result<MapHandle, GatewayError>) -> Result<Self, GatewayError> {
+        let [streams4, streams6, groups, keeper, passing, events] = MAPS;
+        Ok(Self {
+            streams4: open(streams4)?,
+            streams6: open(streams6)?,
+            groups: open(groups)?,
+            keeper: open(keeper)?,
+            passing: open(passing)?,
+            events: open(events)?,
+        })
+    }
+
+    /// In the order of [`MAPS`].
+    pub fn all(&self) -> [&MapHandle; 6] {
+        [&self.streams4, &self.streams6, &self.groups, &self.keeper, &self.passing, &self.events]
+    }
+}
+
+/// Loads the programs, with the groups; they run nowhere yet.
+pub(super) fn load(settings: &Settings, keeper: Keeper, clock: Clock) -> Result<(Programs, Maps), GatewayError> {
+    let ordered: Vec<_> = settings.check()?.into_iter().map(|number| (number, &settings.groups[number])).collect();
+    let prefixes = order::prefixes(ordered.iter().map(|(_, group)| *group));
+    messages::listen();
+    let refused = |error| refused(settings, &error);
+    let mut open = ObjectBuilder::default().open_memory(&PROGRAMS.0).map_err(refused)?;
+    size(&mut open, "ekiden_streams4", settings.streams4).map_err(refused)?;
+    size(&mut open, "ekiden_streams6", settings.streams6).map_err(refused)?;
+    for (name, is_4) in NETS.into_iter().zip([true, false]) {
+        let count = prefixes.keys().filter(|prefix| prefix.addr().is_ipv4() == is_4).count();
+        size(&mut open, name, count.max(1) as u32).map_err(refused)?;
+    }
+    if clock == Clock::Own {
+        let mut constants = open.maps_mut().find(|map| map.name().to_string_lossy().ends_with(".rodata"));
+        let is_own = constants.as_mut().and_then(|map| map.initial_value_mut()).and_then(|value| value.first_chunk_mut());
+        *is_own.ok_or_else(|| lacks("constants"))? = 1_u32.to_ne_bytes();
+    }
+    let object = open.load().map_err(refused)?;
+    let maps = Maps::from(|name| handle(&object, name))?;
+    let write = || libbpf("write the groups");
+    for (place, (number, group)) in ordered.iter().enumerate() {
+        let value = layout::group_value(group, *number);
+        maps.groups.update(&(place as u32).to_ne_bytes(), &value, MapFlags::ANY).map_err(write())?;
+    }
+    let nets = [handle(&object, NETS[0])?, handle(&object, NETS[1])?];
+    for (prefix, bits) in &prefixes {
+        let net = &nets[usize::from(prefix.addr().is_ipv6())];
+        net.update(&layout::prefix_key(prefix), &layout::prefix_value(*bits), MapFlags::ANY).map_err(write())?;
+    }
+    maps.keeper.update(&0_u32.to_ne_bytes(), &keeper.bytes(), MapFlags::ANY).map_err(write())?;
+    let [egress, ingress] = PROGRAM_NAMES;
+    Ok((Programs { egress: program(&object, egress)?, ingress: program(&object, ingress)? }, maps))
+}
+
+/// A descriptor of our own keeps a map when libbpf drops its own.
+fn handle(object: &Object, name: &str) -> Result<MapHandle, GatewayError> {
+    let map = object.maps().find(|map| map.name() == name).ok_or_else(|| lacks(name))?;
+    MapHandle::try_from(&map).map_err(libbpf(format!("hold {name}")))
+}
+
+fn program(object: &Object, name: &str) -> Result<OwnedFd, GatewayError> {
+    let program = object.progs().find(|program| program.name() == name).ok_or_else(|| lacks(name))?;
+    program.as_fd().try_clone_to_owned().map_err(failed(format!("hold {name}")))
+}
+
+fn lacks(name: &str) -> GatewayError {
+    GatewayError::Refused { reason: format!("the programs have no {name}"), log: String::new() }
+}
+
+fn size(object: &mut OpenObject, name: &str, entries: u32) -> Result<(), libbpf_rs::Error> {
+    match object.maps_mut().find(|map| map.name() == name) {
+        Some(mut map) => map.set_max_entries(entries),
+        None => Ok(()),
+    }
+}
+
+fn refused(settings: &Settings, error: &libbpf_rs::Error) -> GatewayError {
+    let messages = messages::take();
+    match error.kind() {
+        // The verifier has the same number, but says something.
+        ErrorKind::PermissionDenied if !messages.iter().any(|line| line.contains("BEGIN PROG LOAD LOG")) => {
+            GatewayError::Capabilities
+        }
+        ErrorKind::OutOfMemory | ErrorKind::TooBig => {
+            let Settings { streams4, streams6, .. } = *settings;
+            let bytes = u64::from(streams4) * 168 + u64::from(streams6) * 192;
+            GatewayError::Memory { streams4, streams6, megabytes: bytes.div_ceil(1_000_000) }
+        }
+        _ => GatewayError::Refused {
+            reason: format!("{error}{}", messages::last(&messages)),
+            log: messages.concat(),
+        },
+    }
+}

@@ -1,0 +1,1 @@
+//! Gateways that outlive their process, as files in bpffs: /sys/fs/bpf/ekiden/gateway-NAME.

@@ -26,7 +26,15 @@ fn main() {
         let status = Command::new(&clang)
             .args(["-target", if big_endian { "bpfeb" } else { "bpfel" }])
             // v3: without its 32-bit comparisons the verifier loses bounds that it needs. -g: for the BTF.
-            .args(["-mcpu=v3", "-O2", "-g", "-Wall", "-Werror", "-I../congestion/include", "-I../window-balance/include"])
+            .args([
+                "-mcpu=v3",
+                "-O2",
+                "-g",
+                "-Wall",
+                "-Werror",
+                "-I../congestion/include",
+                "-I../window-balance/include",
+            ])
             .arg(format!("-D__TARGET_ARCH_{arguments}"))
             // libbpf's own headers, as its crate installs them; the kernel's, where Debian has those of this machine.
             .arg(format!("-I{}", variable("DEP_BPF_INCLUDE")))

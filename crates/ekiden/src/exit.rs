@@ -82,6 +82,20 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
             StatusError::Stranger { .. } | StatusError::Late { .. } | StatusError::Unusable { .. } => 1,
         });
     }
+    if let Some(error) = error.downcast_ref::<ekiden_gateway::status::StatusError>() {
+        use ekiden_gateway::status::StatusError;
+        return Some(match error {
+            StatusError::NoGateway(_) => 2,
+            StatusError::Refused(_) => 4,
+            StatusError::Stranger { .. } | StatusError::Late { .. } | StatusError::Unusable { .. } => 1,
+        });
+    }
+    if error.is::<ekiden_gateway::ConfigError>() {
+        return Some(3);
+    }
+    if error.is::<ekiden_gateway::StartError>() {
+        return Some(4);
+    }
     if let Some(error) = error.downcast_ref::<ekiden_bpf::Error>() {
         return Some(congestion::code(error));
     }

@@ -6,6 +6,7 @@ mod congestion;
 mod demo;
 mod doctor;
 mod exit;
+mod gateway;
 mod keygen;
 mod lab;
 mod log;
@@ -37,6 +38,7 @@ enum Command {
     Congestion(congestion::Args),
     Demo(demo::Args),
     Doctor(doctor::Args),
+    Gateway(gateway::Args),
     Keygen(keygen::Args),
     Lab(lab::Args),
     Password(password::Args),
@@ -53,6 +55,7 @@ fn main() -> ExitCode {
         Command::Congestion(args) => congestion::run(args),
         Command::Demo(args) => demo::run(args),
         Command::Doctor(args) => doctor::run(&args),
+        Command::Gateway(args) => gateway::run(&args),
         Command::Keygen(args) => keygen::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Password(args) => password::run(&args),

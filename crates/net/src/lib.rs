@@ -17,6 +17,7 @@ pub mod sandbox;
 pub mod schedule;
 pub mod socket;
 pub mod splice;
+pub mod status_socket;
 pub mod steer;
 pub mod tcp_info;
 pub mod transparent;

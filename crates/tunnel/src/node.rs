@@ -12,6 +12,7 @@ use ekiden_keys::random_secret;
 use ekiden_link::{Siblings, Signals};
 use ekiden_net::privileges::{Capability, keep_only};
 use ekiden_net::socket::{self, SocketError, TcpOptions};
+use ekiden_net::status_socket;
 use ekiden_units::Time;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
@@ -25,6 +26,7 @@ use crate::error::StartError;
 use crate::frame::{FrameError, Hello};
 use crate::host;
 use crate::queue::Outgoing;
+use crate::status::socket_name;
 use crate::tun::Tun;
 
 mod admit;
@@ -90,7 +92,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
     };
     let listener = config.listen.as_ref().map(listen).transpose().map_err(StartError::Listen)?;
     let tun = device::create(&config)?;
-    let asked = answer::listen(&config.device.name);
+    let asked = status_socket::listen(&socket_name(&config.device.name));
     keep_only(needed(&config)).map_err(StartError::Privileges)?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let ended = LocalSet::new().block_on(&runtime, async {
@@ -111,7 +113,11 @@ pub fn run(config: Config) -> Result<(), StartError> {
         }
         let reading = spawn_local(Rc::clone(&node).read_device());
         match asked.and_then(UnixListener::from_std) {
-            Ok(listener) => drop(spawn_local(Rc::clone(&node).answer_all(listener))),
+            Ok(listener) => {
+                let node = Rc::clone(&node);
+                let status = move || serde_json::to_vec(&node.status()).unwrap_or_default();
+                spawn_local(status_socket::answer_all(listener, status, |why| tracing::debug!("{why}")));
+            }
             Err(error) => tracing::warn!("`ekiden tunnel status` will find nothing: {error}"),
         }
         host::warnings().iter().for_each(|warning| tracing::warn!("{warning}"));

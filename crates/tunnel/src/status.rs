@@ -1,20 +1,9 @@
-//! What a running tunnel says of itself, and how it is asked.
-//!
-//! The tunnel listens on an abstract Unix socket that is named after its device. Such names belong to a network namespace, as
-//! devices do, and nothing is left of them when the process ends.
+//! What a running tunnel says of itself, and how it is asked: on a socket that is named after its device.
 
 use std::io;
-use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
-use std::time::Duration;
 
-use ekiden_net::privileges::peer_user;
+use ekiden_net::status_socket::{self, AskError, PATIENCE};
 use serde::{Deserialize, Serialize};
-
-/// How long whoever asks waits for the answer to go on.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// More than any tunnel answers.
-const ANSWER_MOST: u64 = 64 << 20;
 
 /// A running tunnel.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -135,11 +124,8 @@ pub enum StatusError {
 }
 
 /// The name of the socket on which the tunnel with this device is asked.
-///
-/// # Errors
-/// If the device's name is too long for one.
-pub fn address(device: &str) -> io::Result<SocketAddr> {
-    SocketAddr::from_abstract_name(format!("ekiden/tunnel/{device}"))
+pub fn socket_name(device: &str) -> String {
+    format!("ekiden/tunnel/{device}")
 }
 
 /// Asks the tunnel with this device in this network namespace.
@@ -147,26 +133,12 @@ pub fn address(device: &str) -> io::Result<SocketAddr> {
 /// # Errors
 /// If there is none, or it does not answer.
 pub fn ask(device: &str) -> Result<Status, StatusError> {
-    use std::io::Read;
-    let unusable = |source: io::Error| match source.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => StatusError::Late { device: device.into() },
-        _ => StatusError::Unusable { device: device.into(), source },
-    };
-    let address = address(device).map_err(|_| StatusError::NoTunnel(device.into()))?;
-    let socket = match UnixStream::connect_addr(&address) {
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-            return Err(StatusError::NoTunnel(device.into()));
-        }
-        socket => socket.map_err(unusable)?,
-    };
-    match peer_user(&socket).map_err(unusable)? {
-        Some(user) => return Err(StatusError::Stranger { device: device.into(), user }),
-        None => socket.set_read_timeout(Some(PATIENCE)).map_err(unusable)?,
-    }
-    let mut text = Vec::new();
-    socket.take(ANSWER_MOST).read_to_end(&mut text).map_err(unusable)?;
-    if text.is_empty() {
-        return Err(StatusError::Refused(device.into()));
-    }
-    serde_json::from_slice(&text).map_err(|error| unusable(error.into()))
+    let text = status_socket::ask(&socket_name(device)).map_err(|error| match error {
+        AskError::Nobody => StatusError::NoTunnel(device.into()),
+        AskError::Refused => StatusError::Refused(device.into()),
+        AskError::Stranger(user) => StatusError::Stranger { device: device.into(), user },
+        AskError::Late => StatusError::Late { device: device.into() },
+        AskError::Failed(source) => StatusError::Unusable { device: device.into(), source },
+    })?;
+    serde_json::from_slice(&text).map_err(|error| StatusError::Unusable { device: device.into(), source: error.into() })
 }

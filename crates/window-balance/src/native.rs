@@ -152,7 +152,13 @@ pub(crate) fn flow(settings: &Settings, stream: &Stream, now_us: u64) -> u32 {
 }
 
 /// What was found, the headers, and the packet; `total` is at least as many as there are bytes.
-pub(crate) fn parse(bytes: &[u8], total: u32, segment: u32, direction: Direction, time_us: u64) -> (u32, Frame, Packet) {
+pub(crate) fn parse(
+    bytes: &[u8],
+    total: u32,
+    segment: u32,
+    direction: Direction,
+    time_us: u64,
+) -> (u32, Frame, Packet) {
     let mut frame = Frame::default();
     let mut packet = Packet {
         time_us,
@@ -191,13 +197,8 @@ mod tests {
     fn both_sides_agree_on_sizes() {
         let mut sizes = [0; 5];
         ekiden_window_balance_sizes(&mut sizes);
-        let ours = [
-            size_of::<Settings>(),
-            size_of::<Packet>(),
-            size_of::<Group>(),
-            size_of::<Stream>(),
-            size_of::<Frame>(),
-        ];
+        let ours =
+            [size_of::<Settings>(), size_of::<Packet>(), size_of::<Group>(), size_of::<Stream>(), size_of::<Frame>()];
         assert_eq!(sizes, ours.map(|size| size as u64));
     }
 }

@@ -41,7 +41,10 @@ pub(super) fn for_each(map: &MapHandle, mut each: impl FnMut(&[u8], &[u8])) -> i
             nix::libc::EINTR => continue,
             error => return Err(io::Error::from_raw_os_error(error)),
         }
-        keys.chunks_exact(key_size).zip(values.chunks_exact(value_size)).take(count as usize).for_each(|(k, v)| each(k, v));
+        keys.chunks_exact(key_size)
+            .zip(values.chunks_exact(value_size))
+            .take(count as usize)
+            .for_each(|(k, v)| each(k, v));
         if result != 0 {
             return Ok(());
         }

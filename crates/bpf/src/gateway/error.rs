@@ -17,7 +17,9 @@ pub enum GatewayError {
         log: String,
     },
     /// The tables are too large.
-    #[error("the kernel has no memory for tables of {streams4} streams of IPv4 and {streams6} of IPv6, about {megabytes} MB")]
+    #[error(
+        "the kernel has no memory for tables of {streams4} streams of IPv4 and {streams6} of IPv6, about {megabytes} MB"
+    )]
     Memory {
         /// The places for streams of IPv4.
         streams4: u32,

@@ -80,7 +80,8 @@ pub(super) fn load(settings: &Settings, keeper: Keeper, clock: Clock) -> Result<
     }
     if clock == Clock::Own {
         let mut constants = open.maps_mut().find(|map| map.name().to_string_lossy().ends_with(".rodata"));
-        let is_own = constants.as_mut().and_then(|map| map.initial_value_mut()).and_then(|value| value.first_chunk_mut());
+        let is_own =
+            constants.as_mut().and_then(|map| map.initial_value_mut()).and_then(|value| value.first_chunk_mut());
         *is_own.ok_or_else(|| lacks("constants"))? = 1_u32.to_ne_bytes();
     }
     let object = open.load().map_err(refused)?;
@@ -134,9 +135,6 @@ fn refused(settings: &Settings, error: &libbpf_rs::Error) -> GatewayError {
             let bytes = u64::from(streams4) * 168 + u64::from(streams6) * 192;
             GatewayError::Memory { streams4, streams6, megabytes: bytes.div_ceil(1_000_000) }
         }
-        _ => GatewayError::Refused {
-            reason: format!("{error}{}", messages::last(&messages)),
-            log: messages.concat(),
-        },
+        _ => GatewayError::Refused { reason: format!("{error}{}", messages::last(&messages)), log: messages.concat() },
     }
 }

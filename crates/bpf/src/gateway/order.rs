@@ -102,7 +102,8 @@ mod tests {
 
     #[test]
     fn the_more_specific_group_goes_first() {
-        let groups = [group("10.0.0.0/8", "0.0.0.0/0"), group("10.1.0.0/16", "0.0.0.0/0"), group("10.0.0.0/8", "192.0.2.0/24")];
+        let groups =
+            [group("10.0.0.0/8", "0.0.0.0/0"), group("10.1.0.0/16", "0.0.0.0/0"), group("10.0.0.0/8", "192.0.2.0/24")];
         assert_eq!(order(&groups).expect("an order"), [1, 2, 0]);
         let ports = Group { source_ports: 80..=80, ..Group::default() };
         assert_eq!(order(&[Group::default(), ports]).expect("an order"), [1, 0]);

@@ -89,7 +89,8 @@ impl Both {
 
     /// Data from this offset on, which is sent with timestamps as most hosts do.
     pub fn data(&mut self, ends: Ends, offset: u32) {
-        let shape = Shape { seq: 1 + offset, options: timestamps(), payload: SEGMENT as usize, ..ends.shape(Direction::Data) };
+        let shape =
+            Shape { seq: 1 + offset, options: timestamps(), payload: SEGMENT as usize, ..ends.shape(Direction::Data) };
         self.shape(Direction::Data, &shape);
     }
 

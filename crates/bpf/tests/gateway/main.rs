@@ -39,7 +39,10 @@ fn main() {
         trial("open_streams_keep_their_places_for_longer", tables::open_streams_keep_their_places_for_longer),
         trial("streams_come_to_the_most_specific_group", tables::streams_come_to_the_most_specific_group),
         trial("the_most_groups_are_told_apart", tables::the_most_groups_are_told_apart),
-        trial("streams_without_a_handshake_are_left_alone_or_assumed", tables::streams_without_a_handshake_are_left_alone_or_assumed),
+        trial(
+            "streams_without_a_handshake_are_left_alone_or_assumed",
+            tables::streams_without_a_handshake_are_left_alone_or_assumed,
+        ),
         trial("events_tell_what_happens", tables::events_tell_what_happens),
         trial("a_hundred_thousand_streams_fit_in_16_mib", tables::a_hundred_thousand_streams_fit_in_16_mib),
     ];

@@ -27,7 +27,10 @@ fn ours(ends: Ends, acked: u32) -> Vec<(&'static str, Shape)> {
         ("timestamps", with(timestamps())),
         ("timestamps laid out otherwise", with(padded(&[8, 10, 0, 0, 1, 2, 0, 0, 3, 4]))),
         ("SACK", with(sack(&[(ahead, ahead + SEGMENT)]))),
-        ("SACK and timestamps", with([timestamps(), sack(&[(ahead, ahead + 2 * SEGMENT), (ahead, ahead + 1)])].concat())),
+        (
+            "SACK and timestamps",
+            with([timestamps(), sack(&[(ahead, ahead + 2 * SEGMENT), (ahead, ahead + 1)])].concat()),
+        ),
         ("four blocks", with(sack(&[(ahead, ahead + 3 * SEGMENT), (1, 2), (3, 4), (5, 6)]))),
         ("forty bytes of options", with([vec![1; 36], vec![0, 1, 2, 3]].concat())),
         ("unknown options", with(vec![254, 4, 1, 2, 76, 2, 0, 0])),
@@ -40,11 +43,15 @@ fn ours(ends: Ends, acked: u32) -> Vec<(&'static str, Shape)> {
         let options = |bytes: &[u8]| Shape { ip_options: bytes.to_vec(), ..plain.clone() };
         shapes.push(("IP options", options(&[148, 4, 0, 0])));
         shapes.push(("40 bytes of IP options", options(&[1; 40])));
-        shapes.push(("IP and TCP options in a VLAN", Shape { tags: vec![0x8100], options: timestamps(), ..options(&[1; 8]) }));
+        shapes.push((
+            "IP and TCP options in a VLAN",
+            Shape { tags: vec![0x8100], options: timestamps(), ..options(&[1; 8]) },
+        ));
     } else {
         shapes.push(("extension headers", Shape { extensions: extensions(), ..plain.clone() }));
         shapes.push(("hop-by-hop", Shape { extensions: extensions()[..1].to_vec(), ..plain.clone() }));
-        shapes.push(("the same in a VLAN", Shape { tags: vec![0x8100], extensions: extensions(), ..with(timestamps()) }));
+        shapes
+            .push(("the same in a VLAN", Shape { tags: vec![0x8100], extensions: extensions(), ..with(timestamps()) }));
     }
     shapes
 }
@@ -96,7 +103,11 @@ pub fn other_packets_pass_as_they_are() -> Result<(), Failed> {
             shapes.push(("a fragment", extended(44, &[0, 0, 0, 1, 0, 0, 0, 1]), Err(NotRead::Other)));
             shapes.push(("an atomic fragment", extended(44, &[0; 8]), Err(NotRead::Other)));
             shapes.push(("IPsec", extended(51, &[0, 4, 0, 0, 0, 0, 0, 1]), Err(NotRead::Other)));
-            shapes.push(("an extension behind the end", extended(60, &[0, 200, 1, 4, 0, 0, 0, 0]), Err(NotRead::Malformed)));
+            shapes.push((
+                "an extension behind the end",
+                extended(60, &[0, 200, 1, 4, 0, 0, 0, 0]),
+                Err(NotRead::Malformed),
+            ));
             let many = Shape { extensions: vec![(60, vec![0, 0, 1, 4, 0, 0, 0, 0]); 7], ..plain.clone() };
             shapes.push(("seven extensions", many, Err(NotRead::Other)));
         }
@@ -173,11 +184,20 @@ pub fn handshakes_tell_the_scale() -> Result<(), Failed> {
         for ends in [Ends::ipv4(port), Ends::ipv6(port)] {
             let options = |shift: Option<u8>| shift.map(scale).unwrap_or_default();
             both.shape(Direction::Data, &Shape { options: options(sender), ..syn_of(ends) });
-            let answer = Shape { flags: flags::SYN | flags::ACK, seq: 0, options: options(receiver), ..ends.shape(Direction::Acks) };
+            let answer = Shape {
+                flags: flags::SYN | flags::ACK,
+                seq: 0,
+                options: options(receiver),
+                ..ends.shape(Direction::Acks)
+            };
             both.shape(Direction::Acks, &answer);
             let streams = both.gateway.streams()?;
             let stream = streams.iter().find(|stream| stream.sender == ends.sender).ok_or("it has a place")?;
-            assert_eq!((stream.receiver, stream.state.is_open, stream.state.scale), (ends.receiver, true, expected), "{port}");
+            assert_eq!(
+                (stream.receiver, stream.state.is_open, stream.state.scale),
+                (ends.receiver, true, expected),
+                "{port}"
+            );
         }
     }
     // The receiver of data may open the connection as well.

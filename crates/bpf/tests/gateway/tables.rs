@@ -184,10 +184,11 @@ pub fn events_tell_what_happens() -> Result<(), Failed> {
     both.shape(Direction::Data, &reset);
     let told = events.poll(Duration::from_millis(500))?;
     let kinds: Vec<EventKind> = told.iter().map(|event| event.kind).collect();
-    let expected =
-        [EventKind::Begun, EventKind::Congestion, EventKind::Limited, EventKind::Released, EventKind::Ended];
+    let expected = [EventKind::Begun, EventKind::Congestion, EventKind::Limited, EventKind::Released, EventKind::Ended];
     assert_eq!(kinds, expected);
-    assert!(told.iter().all(|event| event.sender == ends.sender && event.receiver == ends.receiver && event.group == 0));
+    assert!(
+        told.iter().all(|event| event.sender == ends.sender && event.receiver == ends.receiver && event.group == 0)
+    );
     // 0.8 of 20 segments in flight, and what was the round trip.
     assert_eq!(told[2].limit, Some(20 * SEGMENT * 52_429 / 65_536));
     assert_eq!((told[2].throttling, told[2].rtt_us), (1, Some(100_000)));
@@ -196,7 +197,10 @@ pub fn events_tell_what_happens() -> Result<(), Failed> {
     for port in 1..100 {
         for _ in 0..20 {
             both.open(Ends::ipv4(port));
-            both.shape(Direction::Data, &Shape { flags: flags::RST, seq: 1, ..Ends::ipv4(port).shape(Direction::Data) });
+            both.shape(
+                Direction::Data,
+                &Shape { flags: flags::RST, seq: 1, ..Ends::ipv4(port).shape(Direction::Data) },
+            );
         }
     }
     let lost = both.gateway.counters()?.lost;

@@ -1,0 +1,76 @@
+//! `ekiden gateway`: parallel TCP streams that pass are kept in balance.
+
+mod status;
+
+use std::path::{Path, PathBuf};
+
+use clap::Subcommand;
+use ekiden_gateway::Config;
+
+use crate::{log, out};
+
+/// No line is longer than a narrow terminal: what is wrapped cannot be copied.
+const EXAMPLE: &str = r#"Example of a configuration (TOML):
+    # Where the wide area network begins.
+    device = "wan0"
+
+    # All streams from these hosts to those are one group.
+    [group.tokyo]
+    sources = ["10.1.0.0/16"]
+    destinations = ["192.0.2.0/24"]"#;
+
+/// Keep parallel TCP streams in balance that pass through this host into a long path.
+///
+/// When the slow start of one stream of a group has overshot, the receive windows in the ACKs of all are lowered to what the path
+/// delivers, so that none of them loses what it sends again. No packet is dropped, delayed or marked, and no host is changed.
+/// eBPF programs on the device do it, in the kernel. docs/guide/gateway.md describes every key.
+///
+/// Needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON to start, and gives up what it does not need afterwards. Prints `device NAME`, then
+/// `ready`. Logs to standard error; EKIDEN_LOG sets the level (error, warn, info, debug, trace; default info).
+///
+/// SIGTERM and SIGINT end it. The programs go with the process, however that ends, and packets pass as before.
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLE, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Option<Action>,
+    /// The gateway's configuration (TOML).
+    #[arg(short, long, value_name = "FILE", required = true)]
+    config: Option<PathBuf>,
+    /// Say whether the configuration can be used, and exit. Changes nothing.
+    #[arg(long)]
+    check: bool,
+    /// Print the configuration with every default in place, and exit.
+    #[arg(long, conflicts_with = "check")]
+    show_config: bool,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    Status(status::Args),
+}
+
+/// Runs the gateway until it is told to stop, or does what else the command line says.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    match (&args.action, &args.config) {
+        (Some(Action::Status(args)), _) => status::run(args),
+        (None, Some(file)) => keep(file, args),
+        // The command line demands the file where there is no action.
+        (None, None) => Ok(()),
+    }
+}
+
+fn keep(file: &Path, args: &Args) -> anyhow::Result<()> {
+    let _log = log::start()?;
+    let config = Config::load(file)?;
+    if args.show_config {
+        return out::text(config);
+    }
+    if args.check {
+        return out::line(format_args!("{}: ok", file.display()));
+    }
+    ekiden_gateway::run(config).map_err(|error| match error.place_in(file) {
+        Some(place) => anyhow::Error::from(error).context(place),
+        None => error.into(),
+    })
+}

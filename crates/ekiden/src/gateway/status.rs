@@ -1,0 +1,72 @@
+//! `ekiden gateway status`.
+
+use ekiden_gateway::status::{Status, StreamStatus, ask};
+use ekiden_report::Table;
+
+use crate::out;
+
+/// Show what a running gateway does: its groups, their streams, and what was counted.
+///
+/// Asks the gateway on the device DEVICE in this network namespace. It answers root and its own user. With --json, every count is
+/// there, under names that stay.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The gateway's network device.
+    #[arg(value_name = "DEVICE")]
+    device: String,
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Asks, and prints the answer.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let status = ask(&args.device)?;
+    match args.json {
+        true => out::line(serde_json::to_string_pretty(&status)?),
+        false => out::text(text(&status)),
+    }
+}
+
+fn text(status: &Status) -> String {
+    let mut groups = Table::new(["group", "policy", "streams", "limited", "throttled", "last by"]);
+    for group in &status.groups {
+        groups.row([
+            group.name.clone(),
+            group.policy.clone(),
+            group.streams.to_string(),
+            group.limited.to_string(),
+            group.throttlings.to_string(),
+            group.throttled_by.clone().unwrap_or_else(|| "-".into()),
+        ]);
+    }
+    let mut streams = Table::new(["stream", "group", "idle s", "rtt ms", "least ms", "flow KB", "limit KB"]);
+    status.streams.iter().for_each(|stream| streams.row(row(stream)));
+    let counters = &status.counters;
+    format!(
+        "device {}, by {}, for {} s\n{}\n{}\n{} packets passed, {} of these groups, {} with a lowered window; {} streams found no place\n",
+        status.device,
+        status.hook,
+        status.running_s,
+        groups.to_text(),
+        streams.to_text(),
+        counters.packets,
+        counters.tracked,
+        counters.rewritten,
+        counters.full
+    )
+}
+
+fn row(stream: &StreamStatus) -> [String; 7] {
+    let ms = |time: Option<u32>| time.map_or("-".into(), |us| format!("{:.1}", f64::from(us) / 1e3));
+    let kb = |bytes: Option<u32>| bytes.map_or("-".into(), |bytes| format!("{:.1}", f64::from(bytes) / 1e3));
+    [
+        format!("{} {}", stream.sender, stream.receiver),
+        stream.group.clone(),
+        stream.idle_s.to_string(),
+        ms(stream.rtt_us),
+        ms(stream.rtt_min_us),
+        kb(stream.flow_bytes),
+        kb(stream.limit_bytes),
+    ]
+}

@@ -1,0 +1,47 @@
+//! Gateways between real hosts, in namespaces.
+
+use std::process::{Command, ExitCode};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+const PRELUDE: &str = include_str!("gateway/prelude.sh");
+const GUIDE: &str = include_str!("../../../docs/guide/gateway.md");
+const TRIALS: &[(&str, &str)] = &[
+    ("the gateway in docs/guide/gateway.md works as written", include_str!("gateway/docs.sh")),
+    ("windows are lowered, and what arrives is what was sent", include_str!("gateway/transfer.sh")),
+    ("a gateway that ends leaves nothing behind", include_str!("gateway/ends.sh")),
+    ("what a gateway cannot do is told in a line", include_str!("gateway/refused.sh")),
+];
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        eprintln!("ignored: the tests of gateways make namespaces and load eBPF programs, which needs root here");
+    }
+    let trials = TRIALS.iter().map(|&(name, script)| Trial::test(name, move || run(script)).with_ignored_flag(!root));
+    libtest_mimic::run(&arguments, trials.collect()).exit_code()
+}
+
+/// The guide's configuration.
+fn configuration() -> Result<&'static str, Failed> {
+    let rest = GUIDE.split_once("```toml gateway gateway.toml\n").ok_or("no such block")?.1;
+    Ok(rest.split_once("```").ok_or("the block is not closed")?.0)
+}
+
+/// Runs a script behind the prelude, in namespaces that vanish with it.
+fn run(script: &str) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let output = Command::new("unshare")
+        .args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
+        .args(["bash", "-c", &format!("{PRELUDE}\n{script}")])
+        .env("EKIDEN", env!("CARGO_BIN_EXE_ekiden"))
+        .env("GATEWAY", configuration()?)
+        .current_dir(folder.path())
+        .output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    Err(format!("{}\n{}", output.status, String::from_utf8_lossy(&said)).into())
+}

@@ -1,0 +1,18 @@
+# refused CODE WORDS: it does not start, and says why in one line.
+refused() {
+  local code=0
+  on router timeout 20 "$EKIDEN" gateway -c gateway.toml > out 2> said || code=$?
+  [ $code = $1 ] && grep -q "$2" said && [ "$(wc -l < said)" = 1 ] || fail "$code, not $1: $(cat said)"
+}
+code=0; on router "$EKIDEN" gateway status wan0 2> said || code=$?
+[ $code = 2 ] && grep -q "no gateway runs on the device 'wan0'" said || fail "$code $(cat said)"
+sed -i 's/wan0/wan7/' gateway.toml; refused 4 "gateway.toml:2: there is no network device 'wan7' here"
+sed -i 's/wan7/wan0/' gateway.toml
+start; refused 4 "gateway.toml:2: a gateway runs on the device 'wan0' already"; kill $gateway; wait $gateway
+ip -n router tuntap add tun0 mode tun
+sed -i 's/wan0/tun0/' gateway.toml; refused 4 "tun0 carries no Ethernet frames"
+sed -i 's/tun0/wan0/' gateway.toml
+sed -i '/^device/a ipv4_streams = 10000000' gateway.toml
+code=0; on router bash -c "ulimit -v 200000; exec setpriv --bounding-set=-all --inh-caps=-all \"$EKIDEN\" gateway -c gateway.toml" 2> said || code=$?
+[ $code = 4 ] && grep -q "needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON" said || fail "$code $(cat said)"
+echo 'nothing = 1' >> gateway.toml; refused 3 "gateway.toml:9: unknown field .nothing."

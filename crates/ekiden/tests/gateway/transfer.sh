@@ -1,0 +1,15 @@
+# A slow line with a short queue: slow starts overshoot, windows are lowered, with offloads on and off; every byte arrives as sent.
+on far tc qdisc add dev line1 root tbf rate 100mbit burst 10k limit 90000
+on sender sysctl -qw net.ipv4.tcp_congestion_control=reno net.ipv4.tcp_no_metrics_save=1
+echo 'repeats = 3' >> gateway.toml
+start
+for offload in 1 0; do
+  for device in "sender eth0" "router lan0" "router wan0" "far line0" "far line1" "receiver eth0"; do
+    checksums $device $offload
+  done
+  before=$(of "s['counters']['rewritten']")
+  fetch 2000000 8
+  is "s['counters']['rewritten'] > $before" True || fail "no window was lowered: $(on router "$EKIDEN" gateway status wan0)"
+done
+is "s['groups'][0]['throttlings'] > 0, s['counters']['malformed']" "(True, 0)"
+grep -q "tokyo: congestion in 10.1.0.2:" gateway.log || fail "congestion is not told"

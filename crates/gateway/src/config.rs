@@ -1,0 +1,71 @@
+//! A gateway's configuration: one TOML file, read once into [`Config`] with every default in place.
+
+use std::path::{Path, PathBuf};
+
+use ekiden_bpf::gateway::{self, Idle, Settings};
+use ekiden_files::{FileKind, ReadError};
+use ekiden_units::Time;
+
+mod raw;
+mod resolve;
+mod show;
+
+/// A gateway's configuration, resolved and checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The network device of the wide area network: data of the groups' senders leaves through it, and ACKs come in.
+    pub device: String,
+    /// How many streams of IPv4 there is room for.
+    pub ipv4_streams: u32,
+    /// And of IPv6.
+    pub ipv6_streams: u32,
+    /// A stream without packets for so long loses its place.
+    pub idle: Time,
+    /// The groups, in the order of the file.
+    pub groups: Vec<Group>,
+}
+
+/// Parallel streams that are kept in balance with each other.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    /// Its name.
+    pub name: String,
+    /// Which streams are in it, and what becomes of them.
+    pub settings: gateway::Group,
+}
+
+/// Why a configuration cannot be used: `FILE:LINE: reason`.
+#[derive(Debug, thiserror::Error)]
+#[error("{}{}: {reason}", file.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
+pub struct ConfigError {
+    file: PathBuf,
+    /// Counted from 1.
+    line: Option<usize>,
+    reason: String,
+}
+
+impl Config {
+    /// Reads a configuration.
+    ///
+    /// # Errors
+    /// If something in it cannot be used: with the line.
+    pub fn load(file: &Path) -> Result<Self, ConfigError> {
+        let unreadable = |error: ReadError| ConfigError { file: file.into(), line: None, reason: error.to_string() };
+        let text = ekiden_files::read(file, FileKind::Config).map_err(unreadable)?;
+        resolve::parse(&text, file)
+    }
+
+    /// What the kernel is given.
+    pub fn settings(&self) -> Settings {
+        let groups = self.groups.iter().map(|group| group.settings.clone()).collect();
+        Settings { groups, streams4: self.ipv4_streams, streams6: self.ipv6_streams }
+    }
+
+    /// When streams lose their places.
+    pub fn idle(&self) -> Idle {
+        Idle { open: self.idle.into(), ..Idle::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

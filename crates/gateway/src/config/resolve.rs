@@ -1,0 +1,197 @@
+//! Checks what a configuration says, and puts in the defaults.
+
+use std::fmt::Display;
+use std::net::IpAddr;
+use std::ops::{Range, RangeInclusive};
+use std::path::Path;
+
+use ekiden_bpf::gateway::{self, GatewayError, Settings};
+use ekiden_files::explain;
+use ekiden_net::device::NAME_BYTES_MOST;
+use ekiden_units::{Fraction, Time};
+use ekiden_window_balance::{BalanceSettings, ObservedFlow, Policy};
+use ipnet::IpNet;
+use serde_spanned::Spanned;
+
+use super::raw::{Raw, RawGroup, RawObserved, RawPolicy, RawPorts};
+use super::{Config, ConfigError, Group};
+
+/// The kernel's tables are made whole at the start.
+const STREAMS: RangeInclusive<i64> = 1..=10_000_000;
+/// The kernel's clock for this wraps after 19 hours.
+const IDLE: RangeInclusive<Time> = Time::secs(60)..=Time::secs(19 * 3600);
+const REPEATS: RangeInclusive<i64> = 1..=1_000_000;
+/// Its clock wraps after 71 minutes.
+const HOLD: RangeInclusive<Time> = Time::secs(1)..=Time::secs(3600);
+/// RFC 7323, section 2.3.
+const SCALES: RangeInclusive<i64> = 0..=14;
+
+/// A configuration, from its text. `file` is where errors say that it is.
+pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
+    let source = Source { text, file };
+    let raw: Raw = toml::from_str(text).map_err(|error| source.error(error.span(), explain(text, &error)))?;
+    source.resolve(&raw)
+}
+
+/// The file that errors name, and its text, in which they find the line.
+struct Source<'a> {
+    text: &'a str,
+    file: &'a Path,
+}
+
+impl Source<'_> {
+    fn resolve(&self, raw: &Raw) -> Result<Config, ConfigError> {
+        let device = raw.device.get_ref();
+        if device.is_empty() || device.len() > NAME_BYTES_MOST || device.contains(['/', ' ', '\0']) {
+            let reason = format!("{device:?} cannot be the name of a network device; `ip link` shows their names");
+            return Err(self.error(Some(raw.device.span()), reason));
+        }
+        let default = Settings::default();
+        let streams = |key: &str, raw: &Option<Spanned<i64>>, default: u32| {
+            raw.as_ref().map_or(Ok(default), |number| Ok(self.in_range(key, number, &STREAMS)? as u32))
+        };
+        let ipv4_streams = streams("ipv4_streams", &raw.ipv4_streams, default.streams4)?;
+        let ipv6_streams = streams("ipv6_streams", &raw.ipv6_streams, default.streams6)?;
+        let idle = gateway::Idle::default().open.into();
+        let idle = raw.idle.as_ref().map_or(Ok(idle), |idle| self.in_range("idle", idle, &IDLE))?;
+        let mut groups = Vec::new();
+        for (name, group) in &raw.group {
+            groups.push(Group { name: name.get_ref().clone(), settings: self.group(group)? });
+        }
+        let config = Config { device: device.clone(), ipv4_streams, ipv6_streams, idle, groups };
+        config.settings().check().map_err(|error| self.refused(&error, raw))?;
+        Ok(config)
+    }
+
+    fn group(&self, raw: &Spanned<RawGroup>) -> Result<gateway::Group, ConfigError> {
+        let group = raw.get_ref();
+        let default = gateway::Group::default();
+        let sources = self.networks("sources", &group.sources)?;
+        let destinations = match &group.destinations {
+            Some(networks) => self.networks("destinations", networks)?,
+            None => default.destinations,
+        };
+        let ports = |key: &str, raw: &Option<Spanned<RawPorts>>, default: RangeInclusive<u16>| {
+            raw.as_ref().map_or(Ok(default), |ports| self.ports(key, ports))
+        };
+        let scale = |raw: &Spanned<i64>| Ok(self.in_range("assumed_scale", raw, &SCALES)? as u8);
+        Ok(gateway::Group {
+            sources,
+            destinations,
+            source_ports: ports("source_ports", &group.source_ports, default.source_ports)?,
+            destination_ports: ports("destination_ports", &group.destination_ports, default.destination_ports)?,
+            balance: self.balance(group)?,
+            assumed_scale: group.assumed_scale.as_ref().map(scale).transpose()?,
+        })
+    }
+
+    fn balance(&self, raw: &RawGroup) -> Result<BalanceSettings, ConfigError> {
+        let default = BalanceSettings::default();
+        let policy = match raw.policy {
+            Some(RawPolicy::Paper) => Policy::Paper,
+            Some(RawPolicy::Delivered) => Policy::Delivered,
+            None => default.policy,
+        };
+        let of_the_paper =
+            [("part", raw.part.as_ref().map(Spanned::span)), ("observes", raw.observes.as_ref().map(Spanned::span))];
+        let useless = of_the_paper.into_iter().find_map(|(key, span)| Some((key, span?)));
+        if let Some((key, span)) = useless.filter(|_| policy != Policy::Paper) {
+            return Err(self.error(Some(span), format!("'{key}' needs policy = \"paper\"")));
+        }
+        let repeats = |repeats: &Spanned<i64>| Ok(self.in_range("repeats", repeats, &REPEATS)? as u32);
+        let hold = |hold: &Spanned<Time>| Ok(self.in_range("hold", hold, &HOLD)?.into());
+        Ok(BalanceSettings {
+            policy,
+            repeats: raw.repeats.as_ref().map_or(Ok(default.repeats), repeats)?,
+            part: raw.part.as_ref().map_or(default.part, |part: &Spanned<Fraction>| part.get_ref().as_f64()),
+            hold: raw.hold.as_ref().map_or(Ok(default.hold), hold)?,
+            observes: match raw.observes.as_ref().map(Spanned::get_ref) {
+                Some(RawObserved::Acknowledged) => ObservedFlow::Acknowledged,
+                Some(RawObserved::Sent) => ObservedFlow::Sent,
+                None => default.observes,
+            },
+            ..default
+        })
+    }
+
+    fn networks(&self, key: &str, raw: &Spanned<Vec<Spanned<String>>>) -> Result<Vec<IpNet>, ConfigError> {
+        if raw.get_ref().is_empty() {
+            return Err(self.error(Some(raw.span()), format!("{key} is empty, so that no stream is in the group")));
+        }
+        let mut networks = Vec::new();
+        for text in raw.get_ref() {
+            // An address alone is the network of that host.
+            let read = |text: &str| text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok();
+            let network: IpNet = read(text.get_ref()).ok_or_else(|| {
+                let reason = format!("{key}: {:?} is no network, such as 10.1.0.0/16 or 2001:db8::/32", text.get_ref());
+                self.error(Some(text.span()), reason)
+            })?;
+            networks.push(network.trunc());
+        }
+        Ok(networks)
+    }
+
+    fn ports(&self, key: &str, raw: &Spanned<RawPorts>) -> Result<RangeInclusive<u16>, ConfigError> {
+        let wrong = || {
+            let reason = format!("{key}: neither a port nor a range such as \"6000-6100\", of 1 to 65535");
+            self.error(Some(raw.span()), reason)
+        };
+        let (first, last) = match raw.get_ref() {
+            RawPorts::One(port) => (u16::try_from(*port).ok(), u16::try_from(*port).ok()),
+            RawPorts::Range(text) => match text.split_once('-') {
+                Some((first, last)) => (first.trim().parse().ok(), last.trim().parse().ok()),
+                None => (text.trim().parse().ok(), text.trim().parse().ok()),
+            },
+        };
+        match (first, last) {
+            (Some(first), Some(last)) if first > 0 && first <= last => Ok(first..=last),
+            _ => Err(wrong()),
+        }
+    }
+
+    /// What is wrong with the groups together.
+    fn refused(&self, error: &GatewayError, raw: &Raw) -> ConfigError {
+        let group = |number: usize| raw.group.get_index(number);
+        let name = |number: usize| group(number).map_or("", |(name, _)| name.get_ref());
+        let span = |number: usize| group(number).map(|(name, _)| name.span());
+        match error {
+            GatewayError::GroupCount(0) => self.error(
+                None,
+                "no group is named: a table [group.NAME] with sources = [\"10.1.0.0/16\"] is needed".into(),
+            ),
+            GatewayError::Overlap(a, b) => {
+                let reason = format!(
+                    "groups '{}' and '{}' overlap, and neither is more specific wherever both match: give one of them longer \
+                     networks or fewer ports, or networks apart",
+                    name(*a),
+                    name(*b)
+                );
+                self.error(span(*b), reason)
+            }
+            GatewayError::NoNetworks(number) => {
+                let reason =
+                    format!("group '{}' has sources and destinations of different IP versions only", name(*number));
+                self.error(span(*number), reason)
+            }
+            other => self.error(None, other.to_string()),
+        }
+    }
+
+    fn in_range<T: Copy + PartialOrd + Display>(
+        &self,
+        key: &str,
+        value: &Spanned<T>,
+        range: &RangeInclusive<T>,
+    ) -> Result<T, ConfigError> {
+        if range.contains(value.get_ref()) {
+            return Ok(*value.get_ref());
+        }
+        let (least, most) = (range.start(), range.end());
+        Err(self.error(Some(value.span()), format!("{key} = {} is out of range: {least} to {most}", value.get_ref())))
+    }
+
+    fn error(&self, span: Option<Range<usize>>, reason: String) -> ConfigError {
+        let line = span.and_then(|span| self.text.get(..span.start)).map(|before| before.matches('\n').count() + 1);
+        ConfigError { file: self.file.into(), line, reason }
+    }
+}

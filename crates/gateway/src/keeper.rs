@@ -1,0 +1,235 @@
+//! The process that keeps a gateway: while it lives and looks, the programs do their work.
+
+use std::cell::{Cell, RefCell};
+use std::io::{self, Write};
+use std::rc::Rc;
+use std::time::Duration;
+
+use ekiden_bpf::gateway::{Event, EventKind, Events, Gateway, GatewayError, HookKind};
+use ekiden_net::privileges::{Capability, keep_only};
+use ekiden_net::{device, status_socket};
+use ekiden_window_balance::Policy;
+use tokio::net::UnixListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::task::LocalSet;
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::config::Config;
+use crate::error::StartError;
+use crate::status::{Counters, GroupStatus, Status, StreamStatus, socket_name};
+
+/// How often events are read and the device is looked at. The keeper's word holds for two seconds.
+const LOOKING: Duration = Duration::from_millis(200);
+/// How often streams without packets lose their places.
+const SWEEPING: Duration = Duration::from_secs(15);
+
+/// What the tasks share. They run on one thread.
+struct Keeper {
+    config: Config,
+    gateway: Gateway,
+    hook: HookKind,
+    ifindex: u32,
+    began: Instant,
+    events: RefCell<Events>,
+    /// By group: how often it was throttled, and by which stream last.
+    throttled: Vec<RefCell<(u64, Option<String>)>>,
+    swept: Cell<Instant>,
+    lost: Cell<u64>,
+}
+
+/// Runs the gateway that `config` describes until a signal ends it, or somebody removes its device. Its programs go with the process.
+///
+/// Once the programs are on the device it gives up the capabilities that it does not need any more.
+///
+/// Writes `device NAME`, then `ready` to standard output.
+///
+/// # Errors
+/// If it cannot start, or its device is gone.
+pub fn run(config: Config) -> Result<(), StartError> {
+    let ifindex = device::index(&config.device).map_err(|_| StartError::NoDevice(config.device.clone()))?;
+    // Before the programs are loaded: whoever has the name has the device.
+    let asked = match status_socket::listen(&socket_name(&config.device)) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(StartError::Runs(config.device)),
+        asked => asked?,
+    };
+    let mut gateway = Gateway::load(&config.settings()).map_err(refused)?;
+    let events = RefCell::new(gateway.events()?);
+    let hook = gateway.attach(i32::try_from(ifindex).unwrap_or_default())?;
+    keep_only(needed(hook)).map_err(StartError::Privileges)?;
+    let throttled = config.groups.iter().map(|_| RefCell::default()).collect();
+    let (began, lost) = (Instant::now(), Cell::default());
+    let swept = Cell::new(began);
+    let keeper = Keeper { config, gateway, hook, ifindex, began, events, throttled, swept, lost };
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    LocalSet::new().block_on(&runtime, Rc::new(keeper).keep(asked))
+}
+
+impl Keeper {
+    async fn keep(self: Rc<Self>, asked: std::os::unix::net::UnixListener) -> Result<(), StartError> {
+        let asked = UnixListener::from_std(asked)?;
+        let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let device = &self.config.device;
+        tracing::info!("on {device} by {}", hook_name(self.hook));
+        // Whoever started it may have gone.
+        let _ = io::stdout().write_all(format!("device {device}\nready\n").as_bytes());
+        let status = || serde_json::to_vec(&self.status()).unwrap_or_default();
+        let ended = tokio::select! {
+            _ = terminate.recv() => Ok(()),
+            _ = interrupt.recv() => Ok(()),
+            ended = self.look() => ended,
+            () = status_socket::answer_all(asked, status, |why| tracing::debug!("{why}")) => Ok(()),
+        };
+        self.tell_events()?;
+        let counters = self.gateway.counters()?;
+        tracing::info!(
+            "{} packets passed, {} of {} streams; the windows of {} were lowered",
+            counters.seen,
+            counters.tracked,
+            counters.begun,
+            counters.rewritten
+        );
+        ended
+    }
+
+    async fn look(&self) -> Result<(), StartError> {
+        let mut times = interval(LOOKING);
+        times.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            times.tick().await;
+            if device::index(&self.config.device).ok() != Some(self.ifindex) {
+                return Err(StartError::DeviceGone(self.config.device.clone()));
+            }
+            self.gateway.renew()?;
+            self.tell_events()?;
+            if self.swept.get().elapsed() >= SWEEPING {
+                self.swept.set(Instant::now());
+                self.sweep()?;
+            }
+        }
+    }
+
+    fn sweep(&self) -> Result<(), GatewayError> {
+        let swept = self.gateway.sweep(self.config.idle())?;
+        if swept > 0 {
+            tracing::debug!("{swept} streams without packets have lost their places");
+        }
+        let lost = self.gateway.counters()?.lost;
+        if lost > self.lost.replace(lost) {
+            tracing::debug!("{lost} events had no room so far");
+        }
+        Ok(())
+    }
+
+    fn tell_events(&self) -> Result<(), GatewayError> {
+        for event in self.events.borrow_mut().poll(Duration::ZERO)? {
+            self.tell(&event);
+        }
+        Ok(())
+    }
+
+    fn tell(&self, event: &Event) {
+        let Some(group) = self.config.groups.get(event.group) else { return };
+        let stream = format!("{} to {}", event.sender, event.receiver);
+        let name = &group.name;
+        match event.kind {
+            EventKind::Congestion => {
+                tracing::info!("{name}: congestion in {stream}: the windows of all are lowered");
+                if let Some(throttled) = self.throttled.get(event.group) {
+                    let mut throttled = throttled.borrow_mut();
+                    *throttled = (throttled.0 + 1, Some(stream));
+                }
+            }
+            EventKind::Released => tracing::info!("{name}: windows are what receivers say again"),
+            EventKind::Limited => {
+                let limit = event.limit.unwrap_or_default();
+                tracing::debug!("{name}: {stream}: windows of {limit} bytes at most");
+            }
+            EventKind::Unlimited => tracing::debug!("{name}: {stream}: windows are not limited any longer"),
+            EventKind::Begun => tracing::trace!("{name}: {stream} has begun"),
+            EventKind::Ended => tracing::trace!("{name}: {stream} has ended"),
+        }
+    }
+
+    fn status(&self) -> Status {
+        // What cannot be read is as if it were not there.
+        let (counters, memory) =
+            (self.gateway.counters().unwrap_or_default(), self.gateway.memory().unwrap_or_default());
+        let mut streams: Vec<StreamStatus> = Vec::new();
+        for stream in self.gateway.streams().unwrap_or_default() {
+            let Some(group) = self.config.groups.get(stream.group) else { continue };
+            streams.push(StreamStatus {
+                group: group.name.clone(),
+                sender: stream.sender.to_string(),
+                receiver: stream.receiver.to_string(),
+                is_open: stream.state.is_open,
+                idle_s: stream.idle.as_secs(),
+                rtt_us: stream.state.rtt_us,
+                rtt_min_us: stream.state.least_us,
+                flow_bytes: stream.state.flow,
+                limit_bytes: stream.state.limit,
+            });
+        }
+        streams.sort_by(|a, b| (&a.sender, &a.receiver).cmp(&(&b.sender, &b.receiver)));
+        let groups = self.config.groups.iter().zip(&self.throttled).map(|(group, throttled)| {
+            let own = || streams.iter().filter(|stream| stream.group == group.name);
+            let (throttlings, throttled_by) = throttled.borrow().clone();
+            let policy = if group.settings.balance.policy == Policy::Paper { "paper" } else { "delivered" };
+            GroupStatus {
+                name: group.name.clone(),
+                policy: policy.into(),
+                streams: own().count() as u64,
+                limited: own().filter(|stream| stream.limit_bytes.is_some()).count() as u64,
+                throttlings,
+                throttled_by,
+            }
+        });
+        Status {
+            device: self.config.device.clone(),
+            hook: hook_name(self.hook).into(),
+            running_s: self.began.elapsed().as_secs(),
+            counters: Counters {
+                packets: counters.seen,
+                tracked: counters.tracked,
+                rewritten: counters.rewritten,
+                begun: counters.begun,
+                ended: counters.ended,
+                full: counters.full,
+                malformed: counters.malformed,
+                signed: counters.signed,
+                without_handshake: counters.without_handshake,
+                events_lost: counters.lost,
+            },
+            ipv4_streams: self.config.ipv4_streams,
+            ipv6_streams: self.config.ipv6_streams,
+            memory_bytes: memory.0 + memory.1,
+            groups: groups.collect(),
+            streams,
+        }
+    }
+}
+
+/// The tables are read and written by their descriptors. Only clsact's filters are taken away by a message that needs a capability.
+fn needed(hook: HookKind) -> &'static [Capability] {
+    match hook {
+        HookKind::Tcx => &[Capability::CAP_BPF],
+        HookKind::Clsact => &[Capability::CAP_BPF, Capability::CAP_NET_ADMIN],
+    }
+}
+
+fn hook_name(hook: HookKind) -> &'static str {
+    match hook {
+        HookKind::Tcx => "tcx",
+        HookKind::Clsact => "clsact",
+    }
+}
+
+/// What the verifier says is long: it is kept in a file.
+fn refused(error: GatewayError) -> StartError {
+    let GatewayError::Refused { log, .. } = &error else { return error.into() };
+    let place = std::env::temp_dir().join(format!("ekiden-gateway-{}.log", std::process::id()));
+    let written = std::fs::OpenOptions::new().write(true).create_new(true).open(&place);
+    match written.and_then(|mut file| file.write_all(log.as_bytes())) {
+        Ok(()) => StartError::Refused { source: error, file: place.display().to_string() },
+        Err(_) => error.into(),
+    }
+}

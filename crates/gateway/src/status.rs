@@ -1,0 +1,149 @@
+//! What a running gateway says of itself, and how it is asked: on a socket that is named after its device.
+
+use std::io;
+
+use ekiden_net::status_socket::{self, AskError, PATIENCE};
+use serde::{Deserialize, Serialize};
+
+/// A running gateway.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Status {
+    /// Its network device.
+    pub device: String,
+    /// By what the kernel runs its programs: `tcx` or `clsact`.
+    pub hook: String,
+    /// For how many seconds it has run.
+    pub running_s: u64,
+    /// What was counted since then.
+    pub counters: Counters,
+    /// How many streams of IPv4 there is room for.
+    pub ipv4_streams: u32,
+    /// And of IPv6.
+    pub ipv6_streams: u32,
+    /// The kernel's memory for both, in bytes.
+    pub memory_bytes: u64,
+    /// The groups.
+    pub groups: Vec<GroupStatus>,
+    /// The streams that are known, in the order of their sender and receiver.
+    pub streams: Vec<StreamStatus>,
+}
+
+/// Counts of packets and streams.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Counters {
+    /// Packets that passed, of all kinds.
+    pub packets: u64,
+    /// Packets of streams that are kept in balance, or may come to be.
+    pub tracked: u64,
+    /// Packets whose window was lowered.
+    pub rewritten: u64,
+    /// Streams that were given a place.
+    pub begun: u64,
+    /// Streams that ended.
+    pub ended: u64,
+    /// SYNs of streams for which there was no place: they are left alone.
+    pub full: u64,
+    /// Malformed packets, which pass unchanged.
+    pub malformed: u64,
+    /// Packets with TCP-MD5 or TCP-AO, which cannot be changed.
+    pub signed: u64,
+    /// Packets of streams whose SYN was seen, but no SYN-ACK that fits it.
+    pub without_handshake: u64,
+    /// Events for which the buffer had no room.
+    pub events_lost: u64,
+}
+
+/// A group.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct GroupStatus {
+    /// Its name.
+    pub name: String,
+    /// Its policy: `delivered` or `paper`.
+    pub policy: String,
+    /// How many of its streams are known.
+    pub streams: u64,
+    /// How many of these have a limit.
+    pub limited: u64,
+    /// How often it was throttled.
+    pub throttlings: u64,
+    /// The stream that began the last throttling; null before the first.
+    pub throttled_by: Option<String>,
+}
+
+/// A stream.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StreamStatus {
+    /// The group that it is in.
+    pub group: String,
+    /// The address and port of the sender of its data.
+    pub sender: String,
+    /// And of the receiver.
+    pub receiver: String,
+    /// Whether its handshake was seen: else it is left alone.
+    pub is_open: bool,
+    /// Since its last packet.
+    pub idle_s: u64,
+    /// Its last round-trip time between gateway and receiver, in microseconds; null if unknown.
+    pub rtt_us: Option<u32>,
+    /// The least of these.
+    pub rtt_min_us: Option<u32>,
+    /// Bytes acknowledged in its last round trip.
+    pub flow_bytes: Option<u32>,
+    /// What its windows are limited to; null if they are not.
+    pub limit_bytes: Option<u32>,
+}
+
+/// Why a gateway has not told its status.
+#[derive(Debug, thiserror::Error)]
+pub enum StatusError {
+    /// There is none.
+    #[error("no gateway runs on the device '{0}' here; `ip link` shows the devices of this network namespace")]
+    NoGateway(String),
+    /// It does not answer this user.
+    #[error("the gateway on '{0}' answers root and its own user alone; ask it as one of them")]
+    Refused(String),
+    /// Another user's program has taken the name.
+    #[error(
+        "what answers for the device '{device}' is no gateway of root or of this user, but a program of user {user}"
+    )]
+    Stranger {
+        /// The device asked for.
+        device: String,
+        /// The number of the user whose program it is.
+        user: u32,
+    },
+    /// It has not answered.
+    #[error("the gateway on '{device}' gives no answer within {} s; is its process stopped?", PATIENCE.as_secs())]
+    Late {
+        /// The device asked for.
+        device: String,
+    },
+    /// What came is no status.
+    #[error("the gateway on '{device}' gives no usable answer: {source}; is it of the same build?")]
+    Unusable {
+        /// The device asked for.
+        device: String,
+        /// What is wrong.
+        source: io::Error,
+    },
+}
+
+/// The name of the socket on which the gateway on this device is asked.
+pub fn socket_name(device: &str) -> String {
+    format!("ekiden/gateway/{device}")
+}
+
+/// Asks the gateway on this device in this network namespace.
+///
+/// # Errors
+/// If there is none, or it does not answer.
+pub fn ask(device: &str) -> Result<Status, StatusError> {
+    let text = status_socket::ask(&socket_name(device)).map_err(|error| match error {
+        AskError::Nobody => StatusError::NoGateway(device.into()),
+        AskError::Refused => StatusError::Refused(device.into()),
+        AskError::Stranger(user) => StatusError::Stranger { device: device.into(), user },
+        AskError::Late => StatusError::Late { device: device.into() },
+        AskError::Failed(source) => StatusError::Unusable { device: device.into(), source },
+    })?;
+    serde_json::from_slice(&text).map_err(|error| StatusError::Unusable { device: device.into(), source: error.into() })
+}

@@ -27,14 +27,12 @@ struct stream6_key {
 
 /* 80 bytes: with the kernel's own and the buckets, 100,000 of IPv4 take less than 16 MiB. */
 struct gateway_stream {
-	struct bpf_spin_lock lock; /* held while `state` is looked at */
+	u32 lock; /* not 0 while `state` is looked at */
 	u16 last; /* when its last packet passed: the monotonic clock in 2^30 ns; wraps */
 	u8 group; /* its place among the groups */
 	u8 unused;
-	u32 state[18]; /* struct ekb_stream: the kernel takes no structure with bit-fields beside a lock */
+	struct ekb_stream state;
 };
-
-_Static_assert(sizeof(struct ekb_stream) == sizeof(((struct gateway_stream *)0)->state), "its words");
 
 struct gateway_group {
 	struct ekb_group state; /* in a cache line of its own, since all processors write it */
@@ -83,6 +81,7 @@ struct gateway_counters {
 	u64 is_signed; /* packets with TCP-MD5 or TCP-AO, of streams that would be tracked */
 	u64 without_handshake; /* packets of streams whose SYN was seen, but no SYN-ACK that fits it */
 	u64 unkept; /* packets of streams while there was no keeper */
+	u64 busy; /* packets that passed untouched, since another one of their stream was being looked at for too long */
 	u64 lost; /* events for which the buffer had no room */
 };
 

@@ -21,6 +21,8 @@ ekb_u32 ekiden_window_balance_parse(const ekb_u8 *bytes, ekb_u64 length, ekb_u32
 	const ekb_u8 *from;
 	ekb_u32 found = ekb_find(bytes, bytes + length, total, segment, frame);
 
+	if (found == EKB_TCP)
+		found = ekb_read_tcp(bytes, bytes + length, frame);
 	if (found != EKB_TCP)
 		return found;
 	if (ekb_wants_options(frame, direction)) {

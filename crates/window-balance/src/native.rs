@@ -104,6 +104,7 @@ pub(crate) struct Frame {
     pub destination_port: u16,
     pub version: u32,
     pub tcp: u32,
+    rest: u32,
     options: u32,
     payload: u32,
     seq: u32,

@@ -177,6 +177,8 @@ pub struct Counters {
     pub without_handshake: u64,
     /// Packets of streams that passed untouched because the keeper had not renewed its word.
     pub unkept: u64,
+    /// Packets that passed untouched because another one of their stream was being looked at for too long.
+    pub busy: u64,
     /// Events for which the buffer had no room.
     pub lost: u64,
 }
@@ -196,6 +198,7 @@ impl Counters {
             &mut self.signed,
             &mut self.without_handshake,
             &mut self.unkept,
+            &mut self.busy,
             &mut self.lost,
         ] {
             *counter += fields.u64();

@@ -2,8 +2,8 @@
 /* What window_balance.h has to know of a packet, read from its headers: Ethernet with VLAN tags (IEEE 802.1Q, 802.1ad), IPv4
  * (RFC 791) or IPv6 (RFC 8200), TCP (RFC 9293) with its options.
  *
- * Two steps. ekb_find reads all headers but the options of TCP; for most packets that is enough, and no byte is copied. The caller
- * then copies the options, if ekb_wants_options says so, and ekb_read_options and ekb_to_packet do the rest.
+ * In steps, so that a packet that turns out to be of no interest costs little. ekb_find tells between whom it is, ekb_read_tcp reads the
+ * TCP header. The caller then copies the options, if ekb_wants_options says so, and ekb_read_options and ekb_to_packet do the rest.
  *
  * A tag that the device has taken out of the frame is not seen: the Ethernet header then has the type of what it carries. The
  * number of a VLAN is not read. Fragments are not ours, the first neither: what follows them has no ports. Neither are packets
@@ -19,6 +19,8 @@
 #define EKB_TAGS 2 /* VLAN tags of a frame at most */
 #define EKB_EXTENSIONS 6 /* headers between IPv6 and TCP at most */
 #define EKB_OPTIONS_MOST 40 /* bytes of options */
+#define EKB_OFFSET_MOST 0x3fff /* more than Ethernet, tags, and IPv6 with as many extensions have */
+#define EKB_TIMED 0x0101080au /* no-operation, no-operation, timestamps of ten bytes: the layout of most hosts */
 
 enum ekb_found {
 	EKB_TCP = 0,
@@ -30,15 +32,18 @@ enum ekb_found {
 
 /* Addresses and ports are as in the packet, in network order; all else is in the host's. */
 struct ekb_frame {
+	/* From ekb_find. */
 	ekb_u32 source[4], destination[4]; /* of IPv4 only the first */
 	ekb_u16 source_port, destination_port;
 	ekb_u32 version; /* of IP: 4 or 6 */
 	ekb_u32 tcp; /* where the TCP header begins */
-	ekb_u32 options; /* bytes of options behind its first EKB_TCP_LEAST */
+	ekb_u32 rest; /* bytes from there to the end of the IP packet, at least EKB_TCP_LEAST */
+	/* From ekb_read_tcp. */
+	ekb_u32 options; /* bytes of options behind the first EKB_TCP_LEAST of the TCP header */
 	ekb_u32 payload; /* bytes */
 	ekb_u32 seq, ack;
 	ekb_u16 window;
-	ekb_u8 flags;
+	ekb_u8 flags; /* from ekb_find */
 	ekb_u8 is_timed; /* there is one option, timestamps, as most hosts lay it out */
 };
 
@@ -47,11 +52,12 @@ struct ekb_frame {
 #define EKB_WINDOW_AT 14 /* in the TCP header */
 #define EKB_CHECKSUM_AT 16
 
-/* The bytes [offset, offset + size), or 0 if they are not all there. The verifier follows pointers, but not their differences. */
+/* The bytes [offset, offset + size), or 0 if they are not all there. The verifier follows pointers, but not their differences, and wants
+ * to see that an offset is small: no header begins behind EKB_OFFSET_MOST. */
 EKB_FN const ekb_u8 *ekb_at(const ekb_u8 *start, const ekb_u8 *end, ekb_u32 offset, ekb_u32 size)
 {
 #ifdef __bpf__
-	const ekb_u8 *at = start + offset;
+	const ekb_u8 *at = start + (offset & EKB_OFFSET_MOST);
 
 	return at + size <= end ? at : 0;
 #else
@@ -101,34 +107,20 @@ EKB_FN ekb_u16 ekb_half(const ekb_u8 *at) { return ekb_order16(ekb_raw16(at)); }
 /* Bytes up to this one are not there. */
 EKB_FN ekb_u32 ekb_missing(ekb_u32 total, ekb_u32 until) { return until <= total ? EKB_CUT : EKB_MALFORMED; }
 
-/* The TCP header, in the `rest` bytes of the IP packet from `at` on. */
+/* The ports in the TCP header that begins at `at`. */
 EKB_FN ekb_u32 ekb_find_tcp(const ekb_u8 *start, const ekb_u8 *end, ekb_u32 total, ekb_u32 at, ekb_u32 rest, struct ekb_frame *frame)
 {
 	const ekb_u8 *tcp = ekb_at(start, end, at, EKB_TCP_LEAST);
-	ekb_u32 header;
 
 	if (rest < EKB_TCP_LEAST)
 		return EKB_MALFORMED;
 	if (!tcp)
 		return ekb_missing(total, at + EKB_TCP_LEAST);
-	header = (tcp[12] >> 4) * 4u;
-	if (header < EKB_TCP_LEAST || header > rest)
-		return EKB_MALFORMED;
 	frame->source_port = ekb_raw16(tcp);
 	frame->destination_port = ekb_raw16(tcp + 2);
-	frame->tcp = at;
-	frame->options = header - EKB_TCP_LEAST;
-	frame->payload = rest - header;
-	frame->seq = ekb_word(tcp + 4);
-	frame->ack = ekb_word(tcp + 8);
 	frame->flags = tcp[13];
-	frame->window = ekb_half(tcp + EKB_WINDOW_AT);
-	frame->is_timed = 0;
-	if (header == EKB_TCP_LEAST + 12) {
-		tcp = ekb_at(start, end, at, EKB_TCP_LEAST + 12);
-		/* No-operation, no-operation, timestamps, of ten bytes. */
-		frame->is_timed = tcp && ekb_word(tcp + EKB_TCP_LEAST) == 0x0101080a;
-	}
+	frame->tcp = at;
+	frame->rest = rest;
 	return EKB_TCP;
 }
 
@@ -193,7 +185,7 @@ EKB_FN ekb_u32 ekb_find_ipv6(const ekb_u8 *start, const ekb_u8 *end, ekb_u32 tot
 }
 
 /* Finds the headers of a frame of `total` bytes, of which those from `start` to `end` are there. `segment` is the payload of each
- * segment that offloads have put together in it; 0 without. Returns enum ekb_found; `frame` is filled with EKB_TCP alone. */
+ * segment that offloads have put together in it; 0 without. Returns enum ekb_found. */
 EKB_FN ekb_u32 ekb_find(const ekb_u8 *start, const ekb_u8 *end, ekb_u32 total, ekb_u32 segment, struct ekb_frame *frame)
 {
 	const ekb_u8 *at = ekb_at(start, end, 0, EKB_ETHERNET);
@@ -212,6 +204,30 @@ EKB_FN ekb_u32 ekb_find(const ekb_u8 *start, const ekb_u8 *end, ekb_u32 total, e
 	if (type == 0x0800)
 		return ekb_find_ipv4(start, end, total, segment, network, frame);
 	return type == 0x86dd ? ekb_find_ipv6(start, end, total, segment, network, frame) : EKB_OTHER;
+}
+
+/* Reads the TCP header of a frame that was found to have one. Returns enum ekb_found. */
+EKB_FN ekb_u32 ekb_read_tcp(const ekb_u8 *start, const ekb_u8 *end, struct ekb_frame *frame)
+{
+	const ekb_u8 *tcp = ekb_at(start, end, frame->tcp, EKB_TCP_LEAST);
+	ekb_u32 header;
+
+	if (!tcp)
+		return EKB_CUT;
+	header = (tcp[12] >> 4) * 4u;
+	if (header < EKB_TCP_LEAST || header > frame->rest)
+		return EKB_MALFORMED;
+	frame->options = header - EKB_TCP_LEAST;
+	frame->payload = frame->rest - header;
+	frame->seq = ekb_word(tcp + 4);
+	frame->ack = ekb_word(tcp + 8);
+	frame->window = ekb_half(tcp + EKB_WINDOW_AT);
+	frame->is_timed = 0;
+	if (header == EKB_TCP_LEAST + 12) {
+		tcp = ekb_at(start, end, frame->tcp, EKB_TCP_LEAST + 12);
+		frame->is_timed = tcp && ekb_word(tcp + EKB_TCP_LEAST) == EKB_TIMED;
+	}
+	return EKB_TCP;
 }
 
 /* Whether the options have to be read: those of a SYN, and of an ACK that may have SACK blocks. */
@@ -278,14 +294,30 @@ EKB_FN void ekb_loop(ekb_u32 most, long (*step)(ekb_u32, void *), void *context)
 #define EKB_LOOP ekb_loop
 #endif
 
+/* Nothing but SACK from here on, as most hosts lay it out: no-operation, no-operation, blocks. */
+EKB_FN int ekb_read_sack(struct ekb_options *options, ekb_u32 at)
+{
+	ekb_u32 word = ekb_word(options->bytes + at), length = word & 255;
+
+	if (word >> 8 != 0x010105 || length < 10 || (length & 7) != 2 || at + 2 + length != options->length)
+		return 0;
+	options->sack_at = at + 4;
+	options->blocks = (length - 2) >> 3;
+	return 1;
+}
+
 /* Reads `length` bytes of options. Returns EKB_TCP, EKB_MALFORMED or EKB_SIGNED. */
 EKB_FN ekb_u32 ekb_read_options(struct ekb_options *options)
 {
-	options->at = 0;
+	int is_timed = options->length >= 12 && ekb_word(options->bytes) == EKB_TIMED;
+
+	options->at = is_timed ? 12 : 0;
 	options->blocks = 0;
 	options->scale = 0;
 	options->is_signed = 0;
 	options->is_malformed = 0;
+	if (is_timed ? ekb_read_sack(options, 12) : ekb_read_sack(options, 0))
+		return EKB_TCP;
 	EKB_LOOP(EKB_OPTIONS_MOST, ekb_read_option, &options);
 	if (options->is_malformed)
 		return EKB_MALFORMED;
@@ -309,12 +341,8 @@ EKB_FN void ekb_to_packet(const struct ekb_frame *frame, const struct ekb_option
 	packet->direction = (ekb_u8)direction;
 	packet->blocks = options ? ekb_least(options->blocks, EKB_BLOCKS) : 0;
 	for (i = 0; i < EKB_BLOCKS; i++) {
-		packet->block[i].start = 0;
-		packet->block[i].end = 0;
-		if (i < packet->blocks) {
-			packet->block[i].start = ekb_word(options->bytes + ((options->sack_at + 8 * i) & 63));
-			packet->block[i].end = ekb_word(options->bytes + ((options->sack_at + 8 * i + 4) & 63));
-		}
+		packet->block[i].start = i < packet->blocks ? ekb_word(options->bytes + ((options->sack_at + 8 * i) & 63)) : 0;
+		packet->block[i].end = i < packet->blocks ? ekb_word(options->bytes + ((options->sack_at + 8 * i + 4) & 63)) : 0;
 	}
 }
 

@@ -69,6 +69,13 @@ struct gateway_keeper {
 	u32 unused;
 };
 
+/* What the sweeper shall do, and did. Times are in 2^30 ns. */
+struct gateway_sweep {
+	u32 open, opening; /* how long a stream may be without packets: with a handshake, and before */
+	u32 swept; /* streams */
+	u32 now;
+};
+
 /* Since the programs were loaded; one for each processor. */
 struct gateway_counters {
 	u64 seen; /* packets */

@@ -106,6 +106,32 @@ impl Gateway {
         Ok(kind)
     }
 
+    /// Keeps programs, tables and devices beyond the end of all processes, under a name of letters, digits, '-' and '_', until
+    /// [`Gateway::unpin`] or a reboot. They need a keeper as before, or [`Gateway::keep_always`]. Mounts bpffs if it is not mounted.
+    ///
+    /// # Errors
+    /// If the name is taken, the programs are attached by clsact, or this process may not.
+    pub fn pin(&self, name: &str) -> Result<(), GatewayError> {
+        pins::pin(name, &self.programs, &self.maps, &self.hooks)
+    }
+
+    /// What is pinned under a name. Dropping it leaves it as it is, until it was unpinned.
+    ///
+    /// # Errors
+    /// If nothing is, another version of ekiden has pinned it, or this process may not.
+    pub fn open_pinned(name: &str) -> Result<Self, GatewayError> {
+        let (programs, maps, hooks) = pins::open(name)?;
+        Ok(Self { programs, maps, hooks })
+    }
+
+    /// Removes the pins of that name; returns whether there were any. The programs go when no process has them either.
+    ///
+    /// # Errors
+    /// If this process may not.
+    pub fn unpin(name: &str) -> Result<bool, GatewayError> {
+        pins::unpin(name)
+    }
+
     /// Takes the programs from all devices. Streams and counters stay.
     pub fn detach(&mut self) {
         self.hooks.clear();
@@ -179,7 +205,7 @@ impl Gateway {
     /// # Errors
     /// If the kernel refuses.
     pub fn sweep(&self, idle: Idle) -> Result<u64, GatewayError> {
-        streams::sweep(&self.maps, idle)
+        streams::sweep(&self.programs, &self.maps, idle)
     }
 
     /// A reader of what the gateway tells.
@@ -200,6 +226,17 @@ impl Gateway {
             Ok(info.memlock.unwrap_or_default())
         };
         Ok((bytes(&self.maps.streams4)?, bytes(&self.maps.streams6)?))
+    }
+
+    /// How many streams the table counts that packets are first compared with: as many as there are, when no packet passes.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn counted_streams(&self) -> Result<u64, GatewayError> {
+        let read = self.maps.slots.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
+        let slots = read.map_err(libbpf("read the table of slots"))?.unwrap_or_default();
+        let (words, _) = slots.as_chunks::<4>();
+        Ok(words.iter().map(|word| u64::from(u32::from_ne_bytes(*word))).sum())
     }
 
     /// The program of a direction, for test runs.

@@ -6,6 +6,7 @@
 //! process has it or it is pinned, and ends with the last, even if processes are killed. Connections that use the
 //! congestion control then keep it.
 
+mod bpffs;
 mod error;
 pub mod gateway;
 mod links;

@@ -36,7 +36,7 @@ const ETHERNET: [u16; 2] = [1, 772];
 /// The programs on one device, until it is dropped.
 #[derive(Debug)]
 pub(super) enum Hook {
-    Tcx { egress: OwnedFd, ingress: OwnedFd },
+    Tcx { links: [OwnedFd; 2] },
     Clsact { filters: Vec<TcHook> },
 }
 
@@ -60,10 +60,18 @@ impl Hook {
         }
     }
 
+    /// Its links; `None` with clsact.
+    pub fn links(&self) -> Option<&[OwnedFd; 2]> {
+        match self {
+            Self::Tcx { links } => Some(links),
+            Self::Clsact { .. } => None,
+        }
+    }
+
     fn tcx(programs: &Programs, ifindex: i32) -> io::Result<Self> {
         let egress = link(programs.egress.as_fd(), ifindex, BPF_TCX_EGRESS)?;
         let ingress = link(programs.ingress.as_fd(), ifindex, BPF_TCX_INGRESS)?;
-        Ok(Self::Tcx { egress, ingress })
+        Ok(Self::Tcx { links: [egress, ingress] })
     }
 
     fn clsact(programs: &Programs, ifindex: i32) -> Result<Self, GatewayError> {

@@ -154,6 +154,16 @@ impl Keeper {
     }
 }
 
+/// `struct gateway_sweep`, of times in 2³⁰ ns.
+pub(super) fn sweep_value(open: u32, opening: u32) -> Vec<u8> {
+    [open, opening, 0, 0].map(u32::to_ne_bytes).concat()
+}
+
+/// How many streams were swept, from the same.
+pub(super) fn swept(value: &[u8]) -> u64 {
+    Fields(value.get(8..).unwrap_or_default()).u32().into()
+}
+
 /// What the gateway has counted since it was loaded (`struct gateway_counters`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {

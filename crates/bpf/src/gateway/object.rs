@@ -1,6 +1,6 @@
 //! Loading the programs and filling their maps.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 
@@ -25,6 +25,21 @@ pub(super) enum Clock {
 pub(super) struct Programs {
     pub egress: OwnedFd,
     pub ingress: OwnedFd,
+    /// On no device.
+    pub sweep: OwnedFd,
+}
+
+impl Programs {
+    /// From what `open` finds under each name.
+    pub fn from(mut open: impl FnMut(&str) -> Result<OwnedFd, GatewayError>) -> Result<Self, GatewayError> {
+        let [egress, ingress, sweep] = PROGRAM_NAMES;
+        Ok(Self { egress: open(egress)?, ingress: open(ingress)?, sweep: open(sweep)? })
+    }
+
+    /// In the order of [`PROGRAM_NAMES`].
+    pub fn all(&self) -> [BorrowedFd<'_>; 3] {
+        [self.egress.as_fd(), self.ingress.as_fd(), self.sweep.as_fd()]
+    }
 }
 
 /// The maps, as programs/gateway.bpf.c has them.
@@ -36,19 +51,30 @@ pub(super) struct Maps {
     pub keeper: MapHandle,
     pub passing: MapHandle,
     pub events: MapHandle,
+    pub sweeping: MapHandle,
+    pub slots: MapHandle,
 }
 
 /// The names of the maps that [`Maps`] has, in its order.
-pub(super) const MAPS: [&str; 6] =
-    ["ekiden_streams4", "ekiden_streams6", "ekiden_groups", "ekiden_keeper", "ekiden_passing", "ekiden_events"];
+pub(super) const MAPS: [&str; 8] = [
+    "ekiden_streams4",
+    "ekiden_streams6",
+    "ekiden_groups",
+    "ekiden_keeper",
+    "ekiden_passing",
+    "ekiden_events",
+    "ekiden_sweeping",
+    // The program's variables: ekiden_slots.
+    ".bss",
+];
 const NETS: [&str; 2] = ["ekiden_nets4", "ekiden_nets6"];
 /// The names of the programs, in the order of [`Programs`].
-pub(super) const PROGRAM_NAMES: [&str; 2] = ["ekiden_egress", "ekiden_ingress"];
+pub(super) const PROGRAM_NAMES: [&str; 3] = ["ekiden_egress", "ekiden_ingress", "ekiden_sweep"];
 
 impl Maps {
     /// From what `open` finds under each name.
     pub fn from(mut open: impl FnMut(&str) -> Result<MapHandle, GatewayError>) -> Result<Self, GatewayError> {
-        let [streams4, streams6, groups, keeper, passing, events] = MAPS;
+        let [streams4, streams6, groups, keeper, passing, events, sweeping, slots] = MAPS;
         Ok(Self {
             streams4: open(streams4)?,
             streams6: open(streams6)?,
@@ -56,12 +82,15 @@ impl Maps {
             keeper: open(keeper)?,
             passing: open(passing)?,
             events: open(events)?,
+            sweeping: open(sweeping)?,
+            slots: open(slots)?,
         })
     }
 
     /// In the order of [`MAPS`].
-    pub fn all(&self) -> [&MapHandle; 6] {
-        [&self.streams4, &self.streams6, &self.groups, &self.keeper, &self.passing, &self.events]
+    pub fn all(&self) -> [&MapHandle; 8] {
+        let Self { streams4, streams6, groups, keeper, passing, events, sweeping, slots } = self;
+        [streams4, streams6, groups, keeper, passing, events, sweeping, slots]
     }
 }
 
@@ -80,8 +109,7 @@ pub(super) fn load(settings: &Settings, keeper: Keeper, clock: Clock) -> Result<
     }
     if clock == Clock::Own {
         let mut constants = open.maps_mut().find(|map| map.name().to_string_lossy().ends_with(".rodata"));
-        let is_own =
-            constants.as_mut().and_then(|map| map.initial_value_mut()).and_then(|value| value.first_chunk_mut());
+        let is_own = constants.as_mut().and_then(|map| map.initial_value_mut()).and_then(|value| value.first_chunk_mut());
         *is_own.ok_or_else(|| lacks("constants"))? = 1_u32.to_ne_bytes();
     }
     let object = open.load().map_err(refused)?;
@@ -97,13 +125,14 @@ pub(super) fn load(settings: &Settings, keeper: Keeper, clock: Clock) -> Result<
         net.update(&layout::prefix_key(prefix), &layout::prefix_value(*bits), MapFlags::ANY).map_err(write())?;
     }
     maps.keeper.update(&0_u32.to_ne_bytes(), &keeper.bytes(), MapFlags::ANY).map_err(write())?;
-    let [egress, ingress] = PROGRAM_NAMES;
-    Ok((Programs { egress: program(&object, egress)?, ingress: program(&object, ingress)? }, maps))
+    Ok((Programs::from(|name| program(&object, name))?, maps))
 }
 
 /// A descriptor of our own keeps a map when libbpf drops its own.
 fn handle(object: &Object, name: &str) -> Result<MapHandle, GatewayError> {
-    let map = object.maps().find(|map| map.name() == name).ok_or_else(|| lacks(name))?;
+    // The object's own name stands before those of variables.
+    let is_it = |map: &libbpf_rs::Map<'_>| map.name().to_string_lossy().ends_with(name);
+    let map = object.maps().find(is_it).ok_or_else(|| lacks(name))?;
     MapHandle::try_from(&map).map_err(libbpf(format!("hold {name}")))
 }
 
@@ -135,6 +164,17 @@ fn refused(settings: &Settings, error: &libbpf_rs::Error) -> GatewayError {
             let bytes = u64::from(streams4) * 168 + u64::from(streams6) * 192;
             GatewayError::Memory { streams4, streams6, megabytes: bytes.div_ceil(1_000_000) }
         }
-        _ => GatewayError::Refused { reason: format!("{error}{}", messages::last(&messages)), log: messages.concat() },
+        _ => {
+            let log = messages.concat();
+            GatewayError::Refused { reason: format!("{error}{}", why(&log)), log }
+        }
     }
+}
+
+/// What the verifier said before its statistics, in parentheses; without it the last that was said.
+fn why(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    let statistics = lines.iter().position(|line| line.starts_with("verification time") || line.starts_with("processed "));
+    let said = statistics.and_then(|place| lines.get(place.checked_sub(1)?)).or(lines.last());
+    said.map(|line| format!(" ({line})")).unwrap_or_default()
 }

@@ -1,1 +1,99 @@
-//! Gateways that outlive their process, as files in bpffs: /sys/fs/bpf/ekiden/gateway-NAME.
+//! Gateways that outlive their process: files in the folder gateway-NAME of bpffs, one for each program, map and link.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use libbpf_rs::{MapCore, MapHandle};
+
+use super::error::{GatewayError, failed, libbpf};
+use super::hook::Hook;
+use super::layout::{GROUP_VALUE, STREAM_VALUE};
+use super::object::{MAPS, Maps, PROGRAM_NAMES, Programs};
+use crate::{bpffs, lock};
+
+/// What the links are called, before their number.
+const LINK: &str = "link-";
+
+pub(super) fn pin(name: &str, programs: &Programs, maps: &Maps, hooks: &[Hook]) -> Result<(), GatewayError> {
+    let folder = folder(name)?;
+    let links: Option<Vec<_>> = hooks.iter().map(Hook::links).collect();
+    let links = links.ok_or(GatewayError::PinsNeedTcx)?;
+    let _lock = lock::pins().map_err(failed("lock the pins"))?;
+    bpffs::mount().map_err(failed(format!("mount {}", bpffs::PLACE)))?;
+    fs::create_dir_all(bpffs::directory()).map_err(failed(format!("make {}", bpffs::directory().display())))?;
+    match fs::create_dir(&folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(GatewayError::Pinned(name.to_owned())),
+        result => result.map_err(failed(format!("make {}", folder.display())))?,
+    }
+    let programs = PROGRAM_NAMES.iter().map(|name| (*name).to_owned()).zip(programs.all());
+    let maps = MAPS.iter().map(|name| file(name)).zip(maps.all().map(AsFd::as_fd));
+    let links = links.into_iter().flatten().enumerate().map(|(number, link)| (format!("{LINK}{number}"), link.as_fd()));
+    for (name, fd) in programs.chain(maps).chain(links) {
+        let path = folder.join(name);
+        if let Err(error) = bpffs::pin(fd, &path) {
+            remove(&folder)?;
+            return Err(failed(format!("pin {}", path.display()))(error));
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn open(name: &str) -> Result<(Programs, Maps, Vec<Hook>), GatewayError> {
+    let folder = folder(name)?;
+    if !folder.is_dir() {
+        return Err(GatewayError::NotPinned(name.to_owned()));
+    }
+    let get = |file: &str| match bpffs::open(&folder.join(file)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(GatewayError::OtherVersion(name.to_owned())),
+        result => result.map_err(failed(format!("open {}", folder.join(file).display()))),
+    };
+    let programs = Programs::from(get)?;
+    let maps = Maps::from(|map| {
+        let handle = MapHandle::from_pinned_path(folder.join(file(map)));
+        handle.map_err(libbpf(format!("open {}", folder.join(file(map)).display())))
+    })?;
+    let sizes = [maps.streams4.value_size(), maps.streams6.value_size(), maps.groups.value_size()];
+    if sizes.map(|size| size as usize) != [STREAM_VALUE, STREAM_VALUE, GROUP_VALUE] {
+        return Err(GatewayError::OtherVersion(name.to_owned()));
+    }
+    let mut links: Vec<OwnedFd> = Vec::new();
+    while folder.join(format!("{LINK}{}", links.len())).exists() {
+        links.push(get(&format!("{LINK}{}", links.len()))?);
+    }
+    let mut hooks = Vec::new();
+    let mut links = links.into_iter();
+    while let (Some(egress), Some(ingress)) = (links.next(), links.next()) {
+        hooks.push(Hook::Tcx { links: [egress, ingress] });
+    }
+    Ok((programs, maps, hooks))
+}
+
+pub(super) fn unpin(name: &str) -> Result<bool, GatewayError> {
+    let folder = folder(name)?;
+    let _lock = lock::pins().map_err(failed("lock the pins"))?;
+    if !folder.is_dir() {
+        return Ok(false);
+    }
+    remove(&folder)?;
+    bpffs::tidy();
+    Ok(true)
+}
+
+fn remove(folder: &Path) -> Result<(), GatewayError> {
+    fs::remove_dir_all(folder).map_err(failed(format!("remove {}", folder.display())))
+}
+
+fn folder(name: &str) -> Result<PathBuf, GatewayError> {
+    let is_fit = |letter: char| letter.is_ascii_alphanumeric() || "-_".contains(letter);
+    if name.is_empty() || !name.chars().all(is_fit) {
+        return Err(GatewayError::Name(name.to_owned()));
+    }
+    Ok(bpffs::directory().join(format!("gateway-{name}")))
+}
+
+/// bpffs takes no dots in names.
+fn file(map: &str) -> String {
+    map.replace('.', "variables-")
+}

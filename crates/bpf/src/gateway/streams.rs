@@ -1,16 +1,18 @@
 //! The streams in the kernel's tables, and what becomes of old ones.
 
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use ekiden_window_balance::{GroupState, StreamState};
-use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle};
+use libbpf_rs::{MapCore, MapFlags, MapHandle};
 use nix::time::{ClockId, clock_gettime};
 
 use super::batch;
 use super::error::{GatewayError, failed, libbpf};
 use super::layout::{self, StreamValue};
-use super::object::Maps;
+use super::object::{Maps, Programs};
+use super::run;
 
 /// The programs tell time in 2³⁰ ns.
 const TICK: Duration = Duration::from_nanos(1 << 30);
@@ -74,28 +76,15 @@ pub(super) fn groups(maps: &Maps) -> Result<Vec<(usize, GroupState)>, GatewayErr
 }
 
 /// Takes their places from streams without packets for so long. Returns how many.
-pub(super) fn sweep(maps: &Maps, most: Idle) -> Result<u64, GatewayError> {
-    let is_old = |value: &StreamValue| {
-        let most = if value.state.is_open { most.open } else { most.opening };
-        idle(now(), value.last) > most
-    };
-    let mut swept = 0;
-    for map in [&maps.streams4, &maps.streams6] {
-        for (key, _) in read(map)?.into_iter().filter(|(_, value)| is_old(value)) {
-            // A packet may have passed since the table was read.
-            let value = map.lookup(&key, MapFlags::ANY).map_err(libbpf("read a stream"))?;
-            if !value.as_deref().and_then(StreamValue::read).is_some_and(|value| is_old(&value)) {
-                continue;
-            }
-            match map.delete(&key) {
-                Ok(()) => swept += 1,
-                // It has ended.
-                Err(error) if error.kind() == ErrorKind::NotFound => {}
-                Err(error) => return Err(libbpf("sweep a stream")(error)),
-            }
-        }
-    }
-    Ok(swept)
+pub(super) fn sweep(programs: &Programs, maps: &Maps, most: Idle) -> Result<u64, GatewayError> {
+    let ticks = |most: Duration| u32::try_from(most.as_nanos() / TICK.as_nanos()).unwrap_or(u32::MAX);
+    let key = 0_u32.to_ne_bytes();
+    let value = layout::sweep_value(ticks(most.open), ticks(most.opening));
+    maps.sweeping.update(&key, &value, MapFlags::ANY).map_err(libbpf("sweep the streams"))?;
+    // The program does not look at the packet.
+    run::test_run(programs.sweep.as_fd(), &[0; 64], 0, 1)?;
+    let value = maps.sweeping.lookup(&key, MapFlags::ANY).map_err(libbpf("sweep the streams"))?;
+    Ok(layout::swept(value.as_deref().unwrap_or_default()))
 }
 
 fn read(map: &MapHandle) -> Result<Vec<(Vec<u8>, StreamValue)>, GatewayError> {

@@ -4,6 +4,7 @@
 #[path = "../../../ekiden/tests/alone/mod.rs"]
 mod alone;
 mod both;
+mod devices;
 mod frames;
 mod shapes;
 mod tables;
@@ -14,6 +15,9 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use nix::unistd::geteuid;
 
 fn main() {
+    if let Ok(what) = std::env::var(devices::KEEPER) {
+        devices::keep(&what).expect("it keeps");
+    }
     let mut arguments = Arguments::from_args();
     let _alone = alone::alone();
     arguments.test_threads = Some(1);
@@ -45,6 +49,11 @@ fn main() {
         ),
         trial("events_tell_what_happens", tables::events_tell_what_happens),
         trial("a_hundred_thousand_streams_fit_in_16_mib", tables::a_hundred_thousand_streams_fit_in_16_mib),
+        trial("programs_come_and_go_with_the_gateway", devices::programs_come_and_go_with_the_gateway),
+        trial("other_programs_on_the_device_stay", devices::other_programs_on_the_device_stay),
+        trial("nothing_acts_after_a_kill", devices::nothing_acts_after_a_kill),
+        trial("a_pinned_gateway_outlives_its_process", devices::a_pinned_gateway_outlives_its_process),
+        trial("rewritten_packets_keep_their_checksums", devices::rewritten_packets_keep_their_checksums),
     ];
     libtest_mimic::run(&arguments, trials).exit();
 }

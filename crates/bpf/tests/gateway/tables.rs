@@ -44,6 +44,7 @@ pub fn a_full_table_leaves_new_streams_alone() -> Result<(), Failed> {
     }
     let counters = gateway.counters()?;
     assert_eq!((counters.begun, counters.full, gateway.streams()?.len()), (8, 3, 8));
+    assert_eq!(gateway.counted_streams()?, 8);
     // Those that are there go on, and have not made place.
     let mut ports: Vec<u16> = gateway.streams()?.iter().map(|stream| stream.sender.port()).collect();
     ports.sort_unstable();
@@ -224,10 +225,12 @@ pub fn a_hundred_thousand_streams_fit_in_16_mib() -> Result<(), Failed> {
             gateway.renew()?;
         }
     }
+    assert_eq!(gateway.counted_streams()?, 60_000);
     let streams = gateway.streams()?;
     let different: std::collections::HashSet<_> = streams.iter().map(|stream| stream.sender).collect();
     assert_eq!((streams.len(), different.len()), (60_000, 60_000));
     sleep(Duration::from_millis(2200));
     assert_eq!(gateway.sweep(Idle { opening: Duration::ZERO, ..Idle::default() })?, 60_000);
+    assert_eq!((gateway.counted_streams()?, gateway.streams()?.len()), (0, 0));
     Ok(())
 }

@@ -1,0 +1,81 @@
+//! The file system in which what the kernel has outlives its process.
+#![allow(unsafe_code)] // Two system calls that libbpf-rs wraps for its own objects only.
+
+use std::ffi::{CString, OsStr};
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use nix::mount::{MsFlags, umount};
+use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+
+/// The usual mount point.
+pub(crate) const PLACE: &str = "/sys/fs/bpf";
+/// The source name of ekiden's own mount in /proc/mounts.
+const SOURCE: &str = "ekiden";
+/// Files that the kernel itself puts into every bpffs.
+const KERNELS_OWN: [&str; 2] = ["maps.debug", "progs.debug"];
+
+/// Where ekiden's pins are.
+pub(crate) fn directory() -> PathBuf {
+    Path::new(PLACE).join("ekiden")
+}
+
+/// Mounts it, if it is not mounted.
+pub(crate) fn mount() -> io::Result<()> {
+    if is_mounted() {
+        return Ok(());
+    }
+    let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    Ok(nix::mount::mount(Some(SOURCE), PLACE, Some("bpf"), flags, Some("mode=0700"))?)
+}
+
+/// Removes the folder if it is empty, and unmounts an empty file system that [`mount`] mounted.
+pub(crate) fn tidy() {
+    // Neither succeeds while other files are there.
+    if fs::remove_dir(directory()).is_ok() && is_our_mount() && has_no_pins() {
+        let _ = umount(PLACE);
+    }
+}
+
+/// Pins a program, a map or a link.
+pub(crate) fn pin(fd: BorrowedFd<'_>, path: &Path) -> io::Result<()> {
+    let name = name(path)?;
+    // SAFETY: a descriptor that lives, and a string that ends.
+    match unsafe { libbpf_sys::bpf_obj_pin(fd.as_raw_fd(), name.as_ptr()) } {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+/// What is pinned there.
+pub(crate) fn open(path: &Path) -> io::Result<OwnedFd> {
+    let name = name(path)?;
+    // SAFETY: a string that ends.
+    let fd = unsafe { libbpf_sys::bpf_obj_get(name.as_ptr()) };
+    match fd {
+        // SAFETY: the descriptor is new, so nobody else owns it.
+        0.. => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+fn name(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::other)
+}
+
+fn is_mounted() -> bool {
+    statfs(PLACE).is_ok_and(|found| found.filesystem_type() == BPF_FS_MAGIC)
+}
+
+fn is_our_mount() -> bool {
+    let mounts = fs::read_to_string("/proc/mounts").unwrap_or_default();
+    mounts.lines().any(|line| line.starts_with(&format!("{SOURCE} {PLACE} bpf ")))
+}
+
+fn has_no_pins() -> bool {
+    let is_kernels_own = |name: &OsStr| name.to_str().is_some_and(|name| KERNELS_OWN.contains(&name));
+    fs::read_dir(PLACE).is_ok_and(|entries| entries.flatten().all(|entry| is_kernels_own(&entry.file_name())))
+}

@@ -1,0 +1,314 @@
+//! On devices, in network namespaces of two threads.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use ekiden_bpf::gateway::{Gateway, GatewayError, HookKind, Settings};
+use ekiden_window_balance::BalanceSettings;
+use libbpf_rs::query::ProgInfoIter;
+use libtest_mimic::Failed;
+use nix::net::if_::if_nametoindex;
+use nix::sched::{CloneFlags, unshare};
+use nix::unistd::gettid;
+
+use crate::both::{paper, settings};
+
+/// Tells a copy of this program to keep a gateway on the device of this number: by tcx or by clsact.
+pub const KEEPER: &str = "EKIDEN_TEST_GATEWAY";
+
+/// What the other side does.
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Two namespaces: this thread's, with the device `wan`, and behind it that of another thread.
+struct Site {
+    far: Option<(Sender<Job>, JoinHandle<()>)>,
+}
+
+impl Site {
+    fn new() -> Self {
+        unshare(CloneFlags::CLONE_NEWNET).expect("a namespace");
+        let (jobs, queue) = channel::<Job>();
+        let (tell, told) = channel();
+        let thread = thread::spawn(move || {
+            unshare(CloneFlags::CLONE_NEWNET).expect("a namespace");
+            tell.send(gettid()).expect("it listens");
+            queue.into_iter().for_each(|job| job());
+        });
+        let far = told.recv().expect("it lives");
+        run(&format!("ip link add wan type veth peer name far netns {far}"));
+        let up = |device: &str, last: u8| {
+            run(&format!("ip address add 10.77.0.{last}/24 dev {device}"));
+            run(&format!("ip address add fd77::{last}/64 dev {device} nodad"));
+            run(&format!("ip link set {device} up"));
+        };
+        up("wan", 1);
+        let site = Self { far: Some((jobs, thread)) };
+        site.there(move || up("far", 2));
+        site
+    }
+
+    /// Does it on the other side, and waits.
+    fn there<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> T {
+        let (tell, told) = channel();
+        let job = Box::new(move || drop(tell.send(job())));
+        self.far.as_ref().expect("it lives").0.send(job).expect("it lives");
+        told.recv().expect("the other side panicked")
+    }
+
+    fn device(&self) -> i32 {
+        if_nametoindex("wan").expect("it is there") as i32
+    }
+
+    /// A few packets in both directions.
+    fn ping(&self) {
+        run("ping -c 2 -i 0.01 -W 2 10.77.0.2");
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        if let Some((jobs, thread)) = self.far.take() {
+            drop(jobs);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Runs it in this thread's namespace.
+fn run(command: &str) -> String {
+    let mut words = command.split(' ');
+    let output = Command::new(words.next().expect("a word")).args(words).output().expect("it runs");
+    assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// A test in a thread with a namespace of its own.
+fn apart(test: impl FnOnce(&Site) -> Result<(), Failed> + Send + 'static) -> Result<(), Failed> {
+    thread::spawn(move || test(&Site::new()).map_err(|failed| failed.message().unwrap_or_default().to_owned()))
+        .join()
+        .map_err(|_| "it panicked")?
+        .map_err(Failed::from)
+}
+
+/// How many of the gateway's programs the kernel has.
+fn programs() -> usize {
+    ProgInfoIter::default().filter(|program| program.name.to_string_lossy().starts_with("ekiden_")).count()
+}
+
+fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(10);
+    while !holds() {
+        assert!(Instant::now() < limit, "after 10 s still not: {what}");
+        sleep(Duration::from_millis(20));
+    }
+}
+
+pub fn programs_come_and_go_with_the_gateway() -> Result<(), Failed> {
+    apart(|site| {
+        eventually("no programs of before", || programs() == 0);
+        for kind in [None, Some(HookKind::Tcx), Some(HookKind::Clsact)] {
+            let mut gateway = Gateway::load(&Settings::default())?;
+            let by = gateway.attach_by(site.device(), kind)?;
+            assert_eq!(by, kind.unwrap_or(HookKind::Tcx));
+            site.ping();
+            let seen = gateway.counters()?.seen;
+            assert!(seen >= 4, "{kind:?}: {seen} seen");
+            gateway.detach();
+            site.ping();
+            // A neighbour solicitation may come in between.
+            assert!(gateway.counters()?.seen <= seen + 1, "{kind:?}: it is still there");
+            gateway.attach_by(site.device(), kind)?;
+            assert!(programs() >= 3);
+            drop(gateway);
+            eventually("the programs are gone", || programs() == 0);
+            site.ping();
+        }
+        let mut gateway = Gateway::load(&Settings::default())?;
+        assert!(matches!(gateway.attach(9999), Err(GatewayError::NoDevice(9999))));
+        run("ip tuntap add dev bare mode tun");
+        let bare = if_nametoindex("bare")? as i32;
+        assert!(matches!(gateway.attach(bare), Err(GatewayError::NotEthernet(name)) if name == "bare"));
+        Ok(())
+    })
+}
+
+pub fn other_programs_on_the_device_stay() -> Result<(), Failed> {
+    apart(|site| {
+        // A filter that ends the chain.
+        run("tc qdisc add dev wan clsact");
+        run("tc filter add dev wan egress prio 1 matchall action ok");
+        for kind in [HookKind::Tcx, HookKind::Clsact] {
+            let mut first = Gateway::load(&Settings::default())?;
+            first.attach_by(site.device(), Some(HookKind::Tcx))?;
+            let mut second = Gateway::load(&Settings::default())?;
+            second.attach_by(site.device(), Some(kind))?;
+            site.ping();
+            let seen = first.counters()?.seen;
+            assert!(seen >= 4 && second.counters()?.seen >= if kind == HookKind::Tcx { 4 } else { 2 });
+            drop(second);
+            site.ping();
+            assert!(first.counters()?.seen >= seen + 4);
+            assert!(run("tc filter show dev wan egress").contains("matchall"), "{kind:?}: the filter is gone");
+            assert!(!run("tc filter show dev wan egress").contains("ekiden"));
+        }
+        Ok(())
+    })
+}
+
+/// Holds a gateway until it is killed.
+pub fn keep(what: &str) -> Result<(), GatewayError> {
+    let (kind, device) = what.split_once(' ').expect("a kind and a number");
+    let kind = if kind == "clsact" { HookKind::Clsact } else { HookKind::Tcx };
+    let mut gateway = Gateway::load(&Settings::default())?;
+    gateway.attach_by(device.parse().expect("a number"), Some(kind))?;
+    println!("ready");
+    loop {
+        sleep(Duration::from_secs(1));
+    }
+}
+
+fn keeper(site: &Site, kind: &str) -> Result<Child, Failed> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .env(KEEPER, format!("{kind} {}", site.device()))
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().ok_or("a pipe")?).read_line(&mut line)?;
+    assert_eq!(line, "ready\n");
+    Ok(child)
+}
+
+pub fn nothing_acts_after_a_kill() -> Result<(), Failed> {
+    apart(|site| {
+        eventually("no programs of before", || programs() == 0);
+        let mut child = keeper(site, "tcx")?;
+        assert!(programs() >= 3);
+        child.kill()?;
+        child.wait()?;
+        eventually("the programs are gone", || programs() == 0);
+        // With clsact they stay, and do nothing; the next one takes their place, and takes them away.
+        let mut child = keeper(site, "clsact")?;
+        child.kill()?;
+        child.wait()?;
+        sleep(Duration::from_millis(100));
+        assert_eq!(programs(), 2);
+        site.ping();
+        let mut gateway = Gateway::load(&Settings::default())?;
+        gateway.attach_by(site.device(), Some(HookKind::Clsact))?;
+        eventually("those of before are gone", || programs() == 3);
+        drop(gateway);
+        eventually("the programs are gone", || programs() == 0);
+        Ok(())
+    })
+}
+
+pub fn a_pinned_gateway_outlives_its_process() -> Result<(), Failed> {
+    apart(|site| {
+        eventually("no programs of before", || programs() == 0);
+        let name = format!("test-{}", std::process::id());
+        let mut gateway = Gateway::load(&Settings { streams4: 7, ..Settings::default() })?;
+        gateway.attach(site.device())?;
+        gateway.keep_always()?;
+        gateway.pin(&name)?;
+        let twice = gateway.pin(&name);
+        drop(gateway);
+        sleep(Duration::from_millis(200));
+        let again = Gateway::open_pinned(&name).and_then(|gateway| {
+            let before = gateway.counters()?.seen;
+            site.ping();
+            gateway.renew()?;
+            Ok((gateway.counters()?.seen - before, gateway.streams()?.len(), gateway.sweep(Default::default())?))
+        });
+        let removed = Gateway::unpin(&name);
+        assert!(matches!(twice, Err(GatewayError::Pinned(_))), "{twice:?}");
+        let (seen, streams, swept) = again?;
+        assert!(seen >= 4 && streams == 0 && swept == 0);
+        assert!(removed? && !Gateway::unpin(&name)?);
+        eventually("the programs are gone", || programs() == 0);
+        assert!(matches!(Gateway::open_pinned(&name), Err(GatewayError::NotPinned(_))));
+        assert!(matches!(Gateway::unpin("../x"), Err(GatewayError::Name(_))));
+        let mut gateway = Gateway::load(&Settings::default())?;
+        gateway.attach_by(site.device(), Some(HookKind::Clsact))?;
+        assert!(matches!(gateway.pin(&name), Err(GatewayError::PinsNeedTcx)));
+        Ok(())
+    })
+}
+
+/// Bytes of one stream, and streams of a transfer.
+const SIZE: usize = 12 << 20;
+const STREAMS: u16 = 4;
+
+fn pattern() -> Vec<u8> {
+    (0..SIZE).map(|index| (index ^ index >> 8 ^ index >> 16) as u8).collect()
+}
+
+/// Packets that TCP dropped for a wrong checksum, in this thread's namespace.
+fn checksum_errors() -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/net/snmp").expect("it can be read");
+    let rows: Vec<Vec<&str>> =
+        text.lines().filter(|line| line.starts_with("Tcp:")).map(|line| line.split(' ').collect()).collect();
+    let column = rows[0].iter().position(|name| *name == "InCsumErrors").expect("the kernel counts them");
+    rows[1][column].parse().expect("a number")
+}
+
+/// Parallel streams through a narrow queue, which drops. All bytes must arrive.
+fn transfer(site: &Site, address: &'static str) -> Result<(), Failed> {
+    let receivers = site.there(move || {
+        let listeners: Vec<_> = (0..STREAMS).map(|port| TcpListener::bind((address, 7000 + port)).expect("a port")).collect();
+        let receive = |listener: TcpListener| -> std::io::Result<bool> {
+            let (mut stream, _) = listener.accept()?;
+            let mut all = Vec::new();
+            stream.read_to_end(&mut all)?;
+            Ok(all == pattern())
+        };
+        listeners.into_iter().map(|listener| thread::spawn(move || receive(listener))).collect::<Vec<_>>()
+    });
+    let senders: Vec<_> = (0..STREAMS)
+        .map(|port| {
+            thread::spawn(move || -> std::io::Result<()> {
+                let mut stream = TcpStream::connect((address, 7000 + port))?;
+                stream.write_all(&pattern())?;
+                stream.shutdown(Shutdown::Write)
+            })
+        })
+        .collect();
+    for sender in senders {
+        sender.join().map_err(|_| "a sender panicked")??;
+    }
+    for receiver in receivers {
+        assert!(receiver.join().map_err(|_| "a receiver panicked")??, "what arrived is not what was sent");
+    }
+    Ok(())
+}
+
+pub fn rewritten_packets_keep_their_checksums() -> Result<(), Failed> {
+    apart(|site| {
+        run("tc qdisc add dev wan root tbf rate 300mbit burst 128kb limit 200kb");
+        for (near, far) in [("on", "on"), ("off", "on"), ("on", "off"), ("off", "off")] {
+            run(&format!("ethtool -K wan tx {near}"));
+            site.there(move || run(&format!("ethtool -K far tx {far}")));
+            for (address, balance) in [
+                ("10.77.0.2", BalanceSettings { repeats: 1, ..paper() }),
+                ("fd77::2", BalanceSettings { missing: 1, ..BalanceSettings::default() }),
+            ] {
+                let mut gateway = Gateway::load(&settings(balance))?;
+                gateway.attach(site.device())?;
+                gateway.keep_always()?;
+                transfer(site, address)?;
+                let counters = gateway.counters()?;
+                println!("tx {near}, {far}, {address}: {counters:?}");
+                assert!(counters.rewritten > 20 && counters.begun == u64::from(STREAMS), "{counters:?}");
+                assert_eq!((counters.malformed, counters.signed, counters.full, counters.unkept), (0, 0, 0, 0));
+                assert_eq!((checksum_errors(), site.there(checksum_errors)), (0, 0), "tx {near}, {far}, {address}");
+                let expected = gateway.counted_streams()?;
+                assert_eq!(expected, gateway.streams()?.len() as u64);
+            }
+        }
+        Ok(())
+    })
+}

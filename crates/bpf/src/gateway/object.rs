@@ -109,7 +109,8 @@ pub(super) fn load(settings: &Settings, keeper: Keeper, clock: Clock) -> Result<
     }
     if clock == Clock::Own {
         let mut constants = open.maps_mut().find(|map| map.name().to_string_lossy().ends_with(".rodata"));
-        let is_own = constants.as_mut().and_then(|map| map.initial_value_mut()).and_then(|value| value.first_chunk_mut());
+        let is_own =
+            constants.as_mut().and_then(|map| map.initial_value_mut()).and_then(|value| value.first_chunk_mut());
         *is_own.ok_or_else(|| lacks("constants"))? = 1_u32.to_ne_bytes();
     }
     let object = open.load().map_err(refused)?;
@@ -174,7 +175,8 @@ fn refused(settings: &Settings, error: &libbpf_rs::Error) -> GatewayError {
 /// What the verifier said before its statistics, in parentheses; without it the last that was said.
 fn why(log: &str) -> String {
     let lines: Vec<&str> = log.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    let statistics = lines.iter().position(|line| line.starts_with("verification time") || line.starts_with("processed "));
+    let statistics =
+        lines.iter().position(|line| line.starts_with("verification time") || line.starts_with("processed "));
     let said = statistics.and_then(|place| lines.get(place.checked_sub(1)?)).or(lines.last());
     said.map(|line| format!(" ({line})")).unwrap_or_default()
 }

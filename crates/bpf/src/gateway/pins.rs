@@ -24,7 +24,9 @@ pub(super) fn pin(name: &str, programs: &Programs, maps: &Maps, hooks: &[Hook]) 
     bpffs::mount().map_err(failed(format!("mount {}", bpffs::PLACE)))?;
     fs::create_dir_all(bpffs::directory()).map_err(failed(format!("make {}", bpffs::directory().display())))?;
     match fs::create_dir(&folder) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(GatewayError::Pinned(name.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            return Err(GatewayError::Pinned(name.to_owned()));
+        }
         result => result.map_err(failed(format!("make {}", folder.display())))?,
     }
     let programs = PROGRAM_NAMES.iter().map(|name| (*name).to_owned()).zip(programs.all());

@@ -259,7 +259,8 @@ fn checksum_errors() -> u64 {
 /// Parallel streams through a narrow queue, which drops. All bytes must arrive.
 fn transfer(site: &Site, address: &'static str) -> Result<(), Failed> {
     let receivers = site.there(move || {
-        let listeners: Vec<_> = (0..STREAMS).map(|port| TcpListener::bind((address, 7000 + port)).expect("a port")).collect();
+        let listeners: Vec<_> =
+            (0..STREAMS).map(|port| TcpListener::bind((address, 7000 + port)).expect("a port")).collect();
         let receive = |listener: TcpListener| -> std::io::Result<bool> {
             let (mut stream, _) = listener.accept()?;
             let mut all = Vec::new();

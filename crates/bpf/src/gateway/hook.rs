@@ -10,9 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcAttachPoint, TcHook};
 use libbpf_sys::{BPF_TCX_EGRESS, BPF_TCX_INGRESS, bpf_attach_type};
-use nix::libc::{SIOCGIFHWADDR, ifreq, ioctl};
-use nix::net::if_::if_indextoname;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, socket};
+use nix::ifaddrs::getifaddrs;
 
 use super::error::{GatewayError, failed, libbpf};
 use super::object::Programs;
@@ -126,24 +124,14 @@ fn link(program: BorrowedFd<'_>, ifindex: i32, point: bpf_attach_type) -> io::Re
 
 /// Whether the device is there, and carries Ethernet frames.
 fn check(ifindex: i32) -> Result<(), GatewayError> {
-    let missing = || GatewayError::NoDevice(ifindex);
-    let index = u32::try_from(ifindex).map_err(|_| missing())?;
-    let name = if_indextoname(index).map_err(|_| missing())?;
-    let socket = socket(AddressFamily::Inet, SockType::Datagram, SockFlag::SOCK_CLOEXEC, None);
-    let socket = socket.map_err(failed("ask what the device is"))?;
-    // SAFETY: all zero is an ifreq.
-    let mut request: ifreq = unsafe { std::mem::zeroed() };
-    for (place, byte) in request.ifr_name.iter_mut().zip(name.to_bytes()) {
-        *place = *byte as _;
-    }
-    // SAFETY: a descriptor that lives, and an ifreq that outlives the call.
-    if unsafe { ioctl(socket.as_raw_fd(), SIOCGIFHWADDR, &raw mut request) } < 0 {
-        return Err(missing());
-    }
-    // SAFETY: the kernel has filled in the hardware address, whose family is the kind of the device.
-    let kind = unsafe { request.ifr_ifru.ifru_hwaddr.sa_family };
-    match ETHERNET.contains(&kind) {
-        true => Ok(()),
-        false => Err(GatewayError::NotEthernet(name.to_string_lossy().into_owned())),
+    let devices = getifaddrs().map_err(failed("list the network devices"))?;
+    let mut types = devices.filter_map(|device| {
+        let link = *device.address.as_ref()?.as_link_addr()?;
+        (usize::try_from(ifindex) == Ok(link.ifindex())).then_some((device.interface_name, link.hatype()))
+    });
+    match types.next() {
+        None => Err(GatewayError::NoDevice(ifindex)),
+        Some((_, kind)) if ETHERNET.contains(&kind) => Ok(()),
+        Some((name, _)) => Err(GatewayError::NotEthernet(name)),
     }
 }

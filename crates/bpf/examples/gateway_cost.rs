@@ -101,8 +101,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     gateway.run(Direction::Data, &frame(base + 1, Direction::Data, 1, 1, flags::ACK, &TIMESTAMPS, 1000), 0, 1)?;
     let object = ObjectBuilder::default().open_memory(&PROGRAMS.0)?.load()?;
-    let (empty, again) = (program(&object, "ekiden_empty")?, program(&object, "ekiden_again")?);
-    let next = object.maps().find(|map| map.name() == "ekiden_next").ok_or("it lacks a map")?;
+    let (empty, again) = (program(&object, "measure_empty")?, program(&object, "measure_again")?);
+    let next = object.maps().find(|map| map.name() == "measure_next").ok_or("it lacks a map")?;
     let go_on = |to: BorrowedFd<'_>| next.update(&0_u32.to_ne_bytes(), &to.as_raw_fd().to_ne_bytes(), MapFlags::ANY);
 
     let mut udp = frame(base + 1, Direction::Data, 1, 1, 0, &[], 1000);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only
-/* What the gateway's programs are measured against. */
+/* What the gateway's programs are measured against, and tested beside. */
 #include <linux/bpf.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
@@ -14,19 +14,23 @@ struct {
 	__uint(max_entries, 1);
 	__type(key, __u32);
 	__type(value, __u32);
-} ekiden_next SEC(".maps");
+} measure_next SEC(".maps");
 
 SEC("tc")
-int ekiden_empty(struct __sk_buff *skb) { return -1; }
+int measure_empty(struct __sk_buff *skb) { return -1; }
+
+/* Ends the chain of programs. */
+SEC("tc")
+int measure_last(struct __sk_buff *skb) { return 0; }
 
 /* Writes the window that the packet had at first, and goes on to the next program: so that each run has one to lower. */
 SEC("tc")
-int ekiden_again(struct __sk_buff *skb)
+int measure_again(struct __sk_buff *skb)
 {
 	__u8 *at = (__u8 *)(long)skb->data + WINDOW_AT;
 
 	if (at + 2 <= (__u8 *)(long)skb->data_end)
 		*(__u16 *)at = bpf_htons(60000);
-	bpf_tail_call(skb, &ekiden_next, 0);
+	bpf_tail_call(skb, &measure_next, 0);
 	return -1;
 }

@@ -6,11 +6,12 @@
 #![allow(unsafe_code)] // System calls that libbpf-rs does not wrap, or whose answer it hides.
 
 use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcAttachPoint, TcHook};
 use libbpf_sys::{BPF_TCX_EGRESS, BPF_TCX_INGRESS, bpf_attach_type};
-use nix::ifaddrs::getifaddrs;
+use nix::net::if_::if_indextoname;
 
 use super::error::{GatewayError, failed, libbpf};
 use super::object::Programs;
@@ -122,16 +123,24 @@ fn link(program: BorrowedFd<'_>, ifindex: i32, point: bpf_attach_type) -> io::Re
     }
 }
 
+nix::ioctl_read_bad!(hardware_address, nix::libc::SIOCGIFHWADDR, nix::libc::ifreq);
+
 /// Whether the device is there, and carries Ethernet frames.
 fn check(ifindex: i32) -> Result<(), GatewayError> {
-    let devices = getifaddrs().map_err(failed("list the network devices"))?;
-    let mut types = devices.filter_map(|device| {
-        let link = *device.address.as_ref()?.as_link_addr()?;
-        (usize::try_from(ifindex) == Ok(link.ifindex())).then_some((device.interface_name, link.hatype()))
-    });
-    match types.next() {
-        None => Err(GatewayError::NoDevice(ifindex)),
-        Some((_, kind)) if ETHERNET.contains(&kind) => Ok(()),
-        Some((name, _)) => Err(GatewayError::NotEthernet(name)),
+    let number = u32::try_from(ifindex).map_err(|_| GatewayError::NoDevice(ifindex))?;
+    let name = if_indextoname(number).map_err(|_| GatewayError::NoDevice(ifindex))?;
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).map_err(failed("open a socket"))?;
+    // SAFETY: all zero is a valid one.
+    let mut request: nix::libc::ifreq = unsafe { std::mem::zeroed() };
+    for (into, from) in request.ifr_name.iter_mut().zip(name.to_bytes()) {
+        *into = *from as std::ffi::c_char;
+    }
+    // SAFETY: the socket lives, and the request is of the type that the call fills.
+    unsafe { hardware_address(socket.as_raw_fd(), &raw mut request) }.map_err(|_| GatewayError::NoDevice(ifindex))?;
+    // SAFETY: the call has filled this member.
+    let kind = unsafe { request.ifr_ifru.ifru_hwaddr.sa_family };
+    match ETHERNET.contains(&kind) {
+        true => Ok(()),
+        false => Err(GatewayError::NotEthernet(name.to_string_lossy().into_owned())),
     }
 }

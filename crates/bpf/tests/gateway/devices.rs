@@ -2,8 +2,8 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::os::fd::AsFd;
 use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle, sleep};
@@ -194,7 +194,10 @@ pub fn other_programs_on_the_device_stay() -> Result<(), Failed> {
             second.attach_by(site.device(), Some(kind))?;
             site.ping();
             let seen = first.counters()?.seen;
-            assert!(seen >= 4 && second.counters()?.seen >= 4, "{kind:?}: they stand before the one that ends the chain");
+            assert!(
+                seen >= 4 && second.counters()?.seen >= 4,
+                "{kind:?}: they stand before the one that ends the chain"
+            );
             drop(second);
             site.ping();
             assert!(first.counters()?.seen >= seen + 4);
@@ -314,7 +317,8 @@ fn checksum_errors() -> u64 {
 /// Parallel streams through a narrow queue, which drops. All bytes must arrive.
 fn transfer(site: &Site, address: &'static str) -> Result<(), Failed> {
     let receivers = site.far.there(move || {
-        let listeners: Vec<_> = (0..STREAMS).map(|port| TcpListener::bind((address, 7000 + port)).expect("a port")).collect();
+        let listeners: Vec<_> =
+            (0..STREAMS).map(|port| TcpListener::bind((address, 7000 + port)).expect("a port")).collect();
         let receive = |listener: TcpListener| -> std::io::Result<bool> {
             let (mut stream, _) = listener.accept()?;
             let mut all = Vec::new();

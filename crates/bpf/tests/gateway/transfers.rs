@@ -1,5 +1,7 @@
 //! Simulated transfers with losses, packet for packet as the native build decides.
 
+use std::collections::VecDeque;
+
 use ekiden_window_balance::{BalanceSettings, Direction, ObservedFlow, Policy};
 use libtest_mimic::Failed;
 
@@ -12,7 +14,7 @@ const RTT_US: u64 = 40_000;
 /// Segments that the path takes in a round trip of all streams.
 const PATH: u64 = 400;
 
-/// A sender in delivered start, which halves its window after a loss, and its receiver.
+/// A sender in slow start, which halves its window after a loss, and its receiver.
 struct Transfer {
     ends: Ends,
     window: u32,
@@ -23,11 +25,21 @@ struct Transfer {
     next: u32,
     /// Whether each segment sent has arrived.
     arrived: Vec<bool>,
+    /// ACKs on their way: the number, and what lies behind the gap.
+    heard: VecDeque<(u32, Vec<(u32, u32)>)>,
 }
 
 impl Transfer {
     fn new(ends: Ends) -> Self {
-        Self { ends, window: 10, allowed: u32::MAX, threshold: u32::MAX, next: 0, arrived: Vec::new() }
+        Self {
+            ends,
+            window: 10,
+            allowed: u32::MAX,
+            threshold: u32::MAX,
+            next: 0,
+            arrived: Vec::new(),
+            heard: VecDeque::new(),
+        }
     }
 
     /// All before it has arrived.
@@ -51,24 +63,45 @@ impl Transfer {
         blocks
     }
 
-    /// A round trip: what is missing is sent again, then what is new; then ACKs come back.
+    /// The receiver's ACK arrives.
+    fn ack(&mut self, both: &mut Both, acked: u32, blocks: &[(u32, u32)]) {
+        let options = [timestamps(), sack(blocks)].concat();
+        let shape = Shape { ack: 1 + acked * SEGMENT, options, ..self.ends.shape(Direction::Acks) };
+        let after = both.shape(Direction::Acks, &shape);
+        let before = shape.frame();
+        let at = before.len() - 20 - shape.options.len() + 14;
+        let field = u16::from_be_bytes([after[at], after[at + 1]]);
+        self.allowed = (u32::from(field) << SCALE) / SEGMENT;
+    }
+
+    /// A round trip: what is missing is sent again, then what is new, while the ACKs of the last round come back. That something is
+    /// missing is known when all of these have.
     fn round(&mut self, both: &mut Both, dice: &mut Dice, fill: u64, has_sack: bool) {
         let window = self.window.min(self.allowed).max(2);
         let acked = self.acked();
         let missing = (acked..self.next).filter(|&index| !self.arrived[index as usize]);
         let mut segments: Vec<u32> = missing.take(window as usize).collect();
+        let before = if segments.is_empty() { VecDeque::new() } else { std::mem::take(&mut self.heard) };
+        for (acked, blocks) in before {
+            self.ack(both, acked, &blocks);
+            both.now_us += dice.roll(30);
+        }
         let new = window.saturating_sub(segments.len() as u32);
         segments.extend(self.next..self.next + new);
         self.next += new;
         self.arrived.resize(self.next as usize, false);
         let mut lost = false;
-        let mut heard = Vec::new();
+        let mut heard = VecDeque::new();
         let mut at = 0;
         while let Some(&segment) = segments.get(at) {
             // Some go as one packet of two, as offloads send them.
             let is_pair = segments.get(at + 1) == Some(&(segment + 1)) && dice.roll(8) == 0;
             let count = 1 + u32::from(is_pair);
             at += count as usize;
+            if let Some((acked, blocks)) = self.heard.pop_front() {
+                self.ack(both, acked, &blocks);
+                both.now_us += dice.roll(30);
+            }
             let shape = Shape {
                 seq: 1 + segment * SEGMENT,
                 options: timestamps(),
@@ -82,17 +115,11 @@ impl Transfer {
                 continue;
             }
             self.arrived[segment as usize..(segment + count) as usize].fill(true);
-            heard.push((self.acked(), if has_sack { self.blocks(3) } else { Vec::new() }));
+            heard.push_back((self.acked(), if has_sack { self.blocks(3) } else { Vec::new() }));
         }
         both.now_us += RTT_US / u64::from(STREAMS);
-        for (acked, blocks) in heard {
-            let options = [timestamps(), sack(&blocks)].concat();
-            let shape = Shape { ack: 1 + acked * SEGMENT, options, ..self.ends.shape(Direction::Acks) };
-            let after = both.shape(Direction::Acks, &shape);
-            let before = shape.frame();
-            let at = before.len() - 20 - shape.options.len() + 14;
-            let field = u16::from_be_bytes([after[at], after[at + 1]]);
-            self.allowed = (u32::from(field) << SCALE) / SEGMENT;
+        for (acked, blocks) in std::mem::replace(&mut self.heard, heard) {
+            self.ack(both, acked, &blocks);
             both.now_us += dice.roll(30);
         }
         if lost {

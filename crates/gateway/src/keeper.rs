@@ -1,6 +1,7 @@
 //! The process that keeps a gateway: while it lives and looks, the programs do their work.
 
 use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
 use std::io::{self, Write};
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,12 +17,14 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::config::Config;
 use crate::error::StartError;
-use crate::status::{Counters, GroupStatus, Status, StreamStatus, socket_name};
+use crate::status::{Counters, EventStatus, GroupStatus, Status, StreamStatus, socket_name};
 
 /// How often events are read and the device is looked at. The keeper's word holds for two seconds.
 const LOOKING: Duration = Duration::from_millis(200);
 /// How often streams without packets lose their places.
 const SWEEPING: Duration = Duration::from_secs(15);
+/// How many throttlings the status tells.
+const TOLD_MOST: usize = 1_000;
 
 /// What the tasks share. They run on one thread.
 struct Keeper {
@@ -31,6 +34,8 @@ struct Keeper {
     ifindex: u32,
     began: Instant,
     events: RefCell<Events>,
+    /// The last throttlings.
+    told: RefCell<VecDeque<EventStatus>>,
     /// By group: how often it was throttled, and by which stream last.
     throttled: Vec<RefCell<(u64, Option<String>)>>,
     swept: Cell<Instant>,
@@ -57,9 +62,9 @@ pub fn run(config: Config) -> Result<(), StartError> {
     let hook = gateway.attach(i32::try_from(ifindex).unwrap_or_default())?;
     keep_only(needed(hook)).map_err(StartError::Privileges)?;
     let throttled = config.groups.iter().map(|_| RefCell::default()).collect();
-    let (began, lost) = (Instant::now(), Cell::default());
+    let (began, lost, told) = (Instant::now(), Cell::default(), RefCell::default());
     let swept = Cell::new(began);
-    let keeper = Keeper { config, gateway, hook, ifindex, began, events, throttled, swept, lost };
+    let keeper = Keeper { config, gateway, hook, ifindex, began, events, told, throttled, swept, lost };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, Rc::new(keeper).keep(asked))
 }
@@ -134,12 +139,16 @@ impl Keeper {
         match event.kind {
             EventKind::Congestion => {
                 tracing::info!("{name}: congestion in {stream}: the windows of all are lowered");
+                self.note(event, name, "throttled");
                 if let Some(throttled) = self.throttled.get(event.group) {
                     let mut throttled = throttled.borrow_mut();
                     *throttled = (throttled.0 + 1, Some(stream));
                 }
             }
-            EventKind::Released => tracing::info!("{name}: windows are what receivers say again"),
+            EventKind::Released => {
+                tracing::info!("{name}: windows are what receivers say again");
+                self.note(event, name, "let_go");
+            }
             EventKind::Limited => {
                 let limit = event.limit.unwrap_or_default();
                 tracing::debug!("{name}: {stream}: windows of {limit} bytes at most");
@@ -148,6 +157,15 @@ impl Keeper {
             EventKind::Begun => tracing::trace!("{name}: {stream} has begun"),
             EventKind::Ended => tracing::trace!("{name}: {stream} has ended"),
         }
+    }
+
+    fn note(&self, event: &Event, group: &str, kind: &str) {
+        let mut told = self.told.borrow_mut();
+        if told.len() >= TOLD_MOST {
+            told.pop_front();
+        }
+        let (sender, receiver) = (event.sender.to_string(), event.receiver.to_string());
+        told.push_back(EventStatus { at_us: event.at_us, kind: kind.into(), group: group.into(), sender, receiver });
     }
 
     fn status(&self) -> Status {
@@ -204,6 +222,7 @@ impl Keeper {
             memory_bytes: memory.0 + memory.1,
             groups: groups.collect(),
             streams,
+            events: self.told.borrow().iter().cloned().collect(),
         }
     }
 }

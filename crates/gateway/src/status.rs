@@ -26,6 +26,23 @@ pub struct Status {
     pub groups: Vec<GroupStatus>,
     /// The streams that are known, in the order of their sender and receiver.
     pub streams: Vec<StreamStatus>,
+    /// The last throttlings, a thousand at most, the oldest first.
+    pub events: Vec<EventStatus>,
+}
+
+/// A throttling begins or ends.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct EventStatus {
+    /// When, in microseconds of the monotonic clock.
+    pub at_us: u64,
+    /// `throttled`, or with the policy `paper` later `let_go`.
+    pub kind: String,
+    /// The group.
+    pub group: String,
+    /// The address and port of the sender of the stream that caused it.
+    pub sender: String,
+    /// And of the receiver.
+    pub receiver: String,
 }
 
 /// Counts of packets and streams.

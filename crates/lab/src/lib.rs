@@ -10,6 +10,7 @@ mod congestion;
 mod emulator;
 mod error;
 mod flow;
+mod gateways;
 mod network;
 mod payload;
 mod pings;

@@ -177,7 +177,7 @@ fn metrics(tcp: &ekiden_scenario::Tcp) -> Vec<RouteMetric> {
 }
 
 /// A node's device has the name of its link, if the kernel accepts that as a device's name.
-fn device_name(link: &str, number: usize) -> String {
+pub(crate) fn device_name(link: &str, number: usize) -> String {
     let usable = link.len() <= device::NAME_BYTES_MOST && !["lo", "all", "default"].contains(&link);
     if usable { link.into() } else { format!("link{number}") }
 }

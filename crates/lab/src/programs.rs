@@ -34,6 +34,7 @@ impl Lab {
     /// [`Error::Node`] with what the program said; [`Error::Build`] if a configuration cannot be written.
     pub fn start_nodes(&mut self) -> Result<(), Error> {
         self.start_tunnels()?;
+        self.start_gateways()?;
         self.start_proxies()
     }
 

@@ -25,7 +25,7 @@ pub struct Origin {
 
 impl Lab {
     /// Measures the idle paths of the scenario's flows, runs the flows, and returns what came out, whether they
-    /// succeeded or not: see [`verdict`]. Flows through proxies and tunnels need [`Lab::start_nodes`] before.
+    /// succeeded or not: see [`verdict`]. Flows through proxies, tunnels and gateways need [`Lab::start_nodes`] before.
     ///
     /// What is sampled goes to `series`; the record does not say where.
     ///
@@ -48,7 +48,9 @@ impl Lab {
         let background = Sources::start(self)?;
         let pings = Pings::start(self)?;
         let before = Times::now();
-        let outcomes = flow::run_all(self, series, progress)?;
+        let mut outcomes = flow::run_all(self, series, progress)?;
+        outcomes.events.extend(self.gateway_events(origin_us)?);
+        outcomes.events.sort_by_key(|event| event.at_us);
         let times = Times::now().zip(before).map(|(now, before)| now.since(&before));
         let pings = pings.finish()?.into_iter().map(|pinged| pinged.report).collect();
         drop(background);

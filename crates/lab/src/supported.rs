@@ -4,6 +4,7 @@ use ekiden_relay_proto::leg::MAX_CHAIN;
 use ekiden_scenario::{Discipline, Flow, Link, NodeKind, Profile, Scenario, Tcp, Tunnel};
 
 use crate::congestion::is_own;
+use crate::gateways::watched;
 use crate::tunnels::all_tcp;
 use crate::{Error, tcp};
 
@@ -30,8 +31,10 @@ pub fn check_supported(scenario: &Scenario) -> Result<(), Error> {
     for (name, tunnel) in &scenario.tunnels {
         check_tunnel(scenario, name, tunnel)?;
     }
-    if let Some((name, _)) = scenario.gateways.iter().find(|(_, gateway)| gateway.enabled) {
-        return only_simulated(format!("gateway.{name}"), format!("set gateway.{name}.enabled = false"));
+    for (name, gateway) in scenario.gateways.iter().filter(|(_, gateway)| gateway.enabled) {
+        if let Err(instead) = watched(scenario, gateway) {
+            return only_simulated(format!("gateway.{name}"), instead);
+        }
     }
     match scenario.background.iter().find(|(_, background)| background.on_off.is_some()) {
         Some((name, _)) => only_simulated(format!("background.{name}.on"), "leave 'on' and 'off' out"),
@@ -167,6 +170,7 @@ enabled = false
         verdict("", &[]).unwrap();
         verdict(BACKGROUND, &[]).unwrap();
         verdict("", &["flow.bulk.file=8MB"]).unwrap();
+        verdict("", &["gateway.g.enabled=true"]).unwrap();
         verdict(TUNNEL, &["tunnel.t.discipline=fq_codel", "tunnel.t.tcp.sack=false"]).unwrap();
         verdict("", &["tcp.rto_min=50ms", "link.rs.mtu=9000", "tcp.profile=linux"]).unwrap();
     }
@@ -185,7 +189,12 @@ enabled = false
             (TUNNEL, &["tunnel.t.tcp.initial_ssthresh=65535B"], "tunnel.t.tcp.initial_ssthresh: ", "leave it out"),
             (TUNNEL, &["flow.bulk.from=r"], "tunnel.t.ends: ", "begin and end at other nodes than 'r'"),
             (TUNNEL, &["node.s.kind=proxy"], "tunnel.t.ends: ", "make 's' a router"),
-            ("", &["gateway.g.enabled=true"], "gateway.g: ", "set gateway.g.enabled = false"),
+            (
+                "[flow.other]\nfrom = \"a\"\nto = \"b\"\nduration = \"1s\"\n[gateway.h]\nnode = \"r\"\nflows = [\"bulk\", \"other\"]\n",
+                &[],
+                "gateway.h: ",
+                "come before or after its own",
+            ),
             (
                 BACKGROUND,
                 &["background.udp.on=1s", "background.udp.off=1s"],

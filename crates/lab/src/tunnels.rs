@@ -8,7 +8,6 @@ use ekiden_record::TunnelDirection;
 use ekiden_scenario::{Discipline, Queue, Scenario, Tcp, Tunnel};
 use serde::Deserialize;
 
-use crate::error::building;
 use crate::programs::{NodeFile, PLAIN_KEY};
 use crate::{Error, Lab};
 
@@ -95,14 +94,7 @@ impl Lab {
 
     /// Asks the tunnel with this number at this node.
     fn tunnel_status(&self, number: usize, node: &str) -> Result<Status, Error> {
-        let program = std::env::current_exe().map_err(building("find this program"))?;
-        let mut command = self.command(node, &program)?;
-        command.args(["tunnel", "status", "--json", &device(number)]);
-        let asked = command.output().map_err(building(format!("ask the tunnel on node '{node}'")))?;
-        serde_json::from_slice(&asked.stdout).map_err(|_| {
-            let said = String::from_utf8_lossy(&asked.stderr).trim().to_owned();
-            Error::Node { what: "tunnel", node: node.into(), reason: format!("it does not say how it is: {said}") }
-        })
+        self.ask(node, "tunnel", &device(number))
     }
 
     /// The configuration of one end.

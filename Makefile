@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-overload bench-tunnel bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity bench-paths bench-warm soak fuzz release setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-overload bench-tunnel bench-gateway bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity bench-paths bench-warm soak fuzz release setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo: release
@@ -54,6 +54,11 @@ bench-tunnel:
 	@scripts/setup build bench test
 	cargo build --release --package ekiden
 	bench/load/tunnel/run
+
+# Nanoseconds per packet of the gateway's programs in the kernel: half a minute, as root.
+bench-gateway:
+	@scripts/setup build
+	bench/load/gateway/run
 
 # How fast simulations are, beside the aims: two to three minutes.
 bench-sim:

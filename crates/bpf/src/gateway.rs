@@ -21,6 +21,7 @@
 mod batch;
 mod error;
 mod events;
+mod filters;
 mod hook;
 mod layout;
 mod object;

@@ -14,6 +14,7 @@ use libbpf_sys::{BPF_TCX_EGRESS, BPF_TCX_INGRESS, bpf_attach_type};
 use nix::net::if_::if_indextoname;
 
 use super::error::{GatewayError, failed, libbpf};
+use super::filters;
 use super::object::Programs;
 
 /// By what the kernel runs the programs.
@@ -38,7 +39,7 @@ const ETHERNET: [u16; 2] = [1, 772];
 #[derive(Debug)]
 pub(super) enum Hook {
     Tcx { links: [OwnedFd; 2] },
-    Clsact { filters: Vec<TcHook> },
+    Clsact { ifindex: i32, filters: Vec<TcHook>, is_ours: bool },
 }
 
 impl Hook {
@@ -76,12 +77,12 @@ impl Hook {
     }
 
     fn clsact(programs: &Programs, ifindex: i32) -> Result<Self, GatewayError> {
-        let mut hook = Self::Clsact { filters: Vec::new() };
+        let is_ours = make_clsact(ifindex).map_err(failed("make a clsact queueing discipline"))?;
+        let mut hook = Self::Clsact { ifindex, filters: Vec::new(), is_ours };
         for (program, point) in [(&programs.egress, TC_EGRESS), (&programs.ingress, TC_INGRESS)] {
-            let mut filter = filter(program.as_fd(), ifindex, point);
-            filter.create().map_err(libbpf("make a clsact queueing discipline"))?;
-            let filter = filter.replace(true).attach().map_err(libbpf("attach the programs by clsact"))?;
-            if let Self::Clsact { filters } = &mut hook {
+            let filter = filter(program.as_fd(), ifindex, point).replace(true).attach();
+            let filter = filter.map_err(libbpf("attach the programs by clsact"))?;
+            if let Self::Clsact { filters, .. } = &mut hook {
                 filters.push(filter);
             }
         }
@@ -91,12 +92,37 @@ impl Hook {
 
 impl Drop for Hook {
     fn drop(&mut self) {
-        // Links go with their descriptors. The queueing discipline stays: others may have put filters there since.
-        if let Self::Clsact { filters } = self {
-            for filter in filters {
-                let _ = filter.detach();
-            }
+        // Links go with their descriptors.
+        let Self::Clsact { ifindex, filters, is_ours } = self else { return };
+        for filter in filters {
+            let _ = filter.detach();
         }
+        // Others may have put filters there since.
+        if *is_ours && filters::any(*ifindex).is_ok_and(|any| !any) {
+            let mut hook = clsact(*ifindex);
+            // SAFETY: a structure of the size that it names.
+            unsafe { libbpf_sys::bpf_tc_hook_destroy(&raw mut hook) };
+        }
+    }
+}
+
+fn clsact(ifindex: i32) -> libbpf_sys::bpf_tc_hook {
+    libbpf_sys::bpf_tc_hook {
+        sz: size_of::<libbpf_sys::bpf_tc_hook>() as libbpf_sys::size_t,
+        ifindex,
+        attach_point: TC_INGRESS | TC_EGRESS,
+        ..Default::default()
+    }
+}
+
+/// Makes a clsact queueing discipline; returns whether there was none.
+fn make_clsact(ifindex: i32) -> io::Result<bool> {
+    let mut hook = clsact(ifindex);
+    // SAFETY: a structure of the size that it names.
+    match unsafe { libbpf_sys::bpf_tc_hook_create(&raw mut hook) } {
+        0 => Ok(true),
+        error if error == -nix::libc::EEXIST => Ok(false),
+        error => Err(io::Error::from_raw_os_error(-error)),
     }
 }
 

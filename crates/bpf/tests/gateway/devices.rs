@@ -161,6 +161,7 @@ pub fn programs_come_and_go_with_the_gateway() -> Result<(), Failed> {
             assert!(programs() >= 3);
             drop(gateway);
             eventually("the programs are gone", || programs() == 0);
+            assert!(!run("tc qdisc show dev wan").contains("clsact"), "{kind:?}: clsact is left");
             site.ping();
         }
         let mut gateway = Gateway::load(&Settings::default())?;

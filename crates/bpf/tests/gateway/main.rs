@@ -47,6 +47,7 @@ fn main() {
             "streams_without_a_handshake_are_left_alone_or_assumed",
             tables::streams_without_a_handshake_are_left_alone_or_assumed,
         ),
+        trial("round_trips_are_measured_by_the_kernels_clock", tables::round_trips_are_measured_by_the_kernels_clock),
         trial("events_tell_what_happens", tables::events_tell_what_happens),
         trial("a_hundred_thousand_streams_fit_in_16_mib", tables::a_hundred_thousand_streams_fit_in_16_mib),
         trial("programs_come_and_go_with_the_gateway", devices::programs_come_and_go_with_the_gateway),

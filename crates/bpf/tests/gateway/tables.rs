@@ -1,7 +1,7 @@
 //! The tables of streams, groups, the keeper's word, and events.
 
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ekiden_bpf::gateway::{EventKind, Gateway, GatewayError, Group, Idle, KEPT, Settings};
 use ekiden_window_balance::{Direction, flags};
@@ -171,6 +171,36 @@ pub fn streams_without_a_handshake_are_left_alone_or_assumed() -> Result<(), Fai
     }
     repeat.window = 50_000;
     assert_ne!(gateway.run(Direction::Acks, &repeat.frame(), 0, 1)?.frame, repeat.frame(), "its window is lowered");
+    Ok(())
+}
+
+pub fn round_trips_are_measured_by_the_kernels_clock() -> Result<(), Failed> {
+    let gateway = Gateway::load(&settings(paper()))?;
+    let ends = Ends::ipv4(5004);
+    gateway.run(Direction::Data, &syn(ends), 0, 1)?;
+    let answer = Shape { flags: flags::SYN | flags::ACK, seq: 0, options: scale(3), ..ends.shape(Direction::Acks) };
+    gateway.run(Direction::Acks, &answer.frame(), 0, 1)?;
+    let mut least = u32::MAX;
+    for round in 0..5 {
+        let number = 1 + round * 2 * SEGMENT;
+        let data = |seq| Shape { seq, payload: SEGMENT as usize, ..ends.shape(Direction::Data) }.frame();
+        let start = Instant::now();
+        gateway.run(Direction::Data, &data(number), 0, 1)?;
+        // Of this one the exact time does not matter.
+        gateway.run(Direction::Data, &data(number + SEGMENT), 0, 1)?;
+        sleep(Duration::from_micros(7_300));
+        gateway.run(
+            Direction::Acks,
+            &Shape { ack: number + 2 * SEGMENT, ..ends.shape(Direction::Acks) }.frame(),
+            0,
+            1,
+        )?;
+        let longest = start.elapsed().as_micros() as u32;
+        let rtt_us = gateway.streams()?[0].state.rtt_us.ok_or("it is known")?;
+        assert!((7_300..=longest).contains(&rtt_us), "{rtt_us} of {longest}");
+        least = least.min(rtt_us);
+        assert_eq!(gateway.streams()?[0].state.least_us, Some(least));
+    }
     Ok(())
 }
 

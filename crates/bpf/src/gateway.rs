@@ -22,6 +22,7 @@ mod batch;
 mod error;
 mod events;
 mod filters;
+mod group;
 mod hook;
 mod layout;
 mod object;
@@ -40,10 +41,11 @@ use nix::time::{ClockId, clock_gettime};
 
 pub use error::GatewayError;
 pub use events::{Event, EventKind, Events};
+pub use group::Group;
 pub use hook::HookKind;
 pub use layout::Counters;
 pub use run::{Run, test_run};
-pub use settings::{GROUPS_MOST, Group, Settings};
+pub use settings::{GROUPS_MOST, Settings};
 pub use streams::{Idle, Stream};
 
 use error::libbpf;

@@ -5,8 +5,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use ekiden_window_balance::{GROUP_BYTES, GroupState, STREAM_BYTES, StreamState};
 use ipnet::IpNet;
 
+use super::group::Group;
 use super::order::Bits;
-use super::settings::Group;
 
 /// Bytes of `struct gateway_group`.
 pub(super) const GROUP_VALUE: usize = 128;

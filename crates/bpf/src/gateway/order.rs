@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 use ipnet::IpNet;
 
 use super::error::GatewayError;
-use super::settings::Group;
+use super::group::Group;
 
 /// The groups' numbers, each before those that are less specific.
 pub(super) fn order(groups: &[Group]) -> Result<Vec<usize>, GatewayError> {

@@ -6,6 +6,7 @@ mod alone;
 mod both;
 mod devices;
 mod frames;
+mod pulled;
 mod shapes;
 mod tables;
 mod transfers;
@@ -54,6 +55,7 @@ fn main() {
         trial("other_programs_on_the_device_stay", devices::other_programs_on_the_device_stay),
         trial("nothing_acts_after_a_kill", devices::nothing_acts_after_a_kill),
         trial("a_pinned_gateway_outlives_its_process", devices::a_pinned_gateway_outlives_its_process),
+        trial("headers_in_a_packets_later_parts_are_read", devices::headers_in_a_packets_later_parts_are_read),
         trial("rewritten_packets_keep_their_checksums", devices::rewritten_packets_keep_their_checksums),
     ];
     libtest_mimic::run(&arguments, trials).exit();

@@ -197,10 +197,11 @@ impl Pacing {
         let is_used = 2 * round.idle.0 <= now.since(round.begin).0;
         self.remember(round.rate(now, seen), is_used);
         let least = seconds(self.least[0].min(self.least[1]));
-        let slow = |bytes: f64| (bytes / self.fastest(ROUNDS)).min(seconds(SLOW_DELAY));
-        let delay = seconds(self.delay).max(slow(SLOW_BYTES / self.siblings.number));
-        // Each sibling has that much, and a packet in any case.
-        let longer = 2.0 * seconds(DELAYS[0]).max(slow(SLOW_BYTES));
+        let slow = |bytes: f64| bytes / self.fastest(ROUNDS);
+        let delay = seconds(self.delay).max(slow(SLOW_BYTES / self.siblings.number).min(seconds(SLOW_DELAY)));
+        // Each sibling may have as much, and has no smaller window than the smallest.
+        let own = slow(SLOW_BYTES).min(seconds(SLOW_DELAY)).max(slow(WINDOW_LEAST));
+        let longer = 2.0 * seconds(DELAYS[0]).max(own);
         // The least of the round: a burst makes the queue long for a part of it.
         let waits = seconds(round.rtt_least) - least;
         let is_longer = self.window.is_some() && waits > longer;
@@ -230,6 +231,8 @@ impl Pacing {
         let path = self.fastest(if is_longer { ROUNDS_LONG } else { ROUNDS });
         let window = if now.0 / EMPTYING.0 != self.emptied.0 / EMPTYING.0 {
             self.emptied = now;
+            // The most of the rounds of each sibling is together more than the path delivers.
+            let path = if self.siblings.number > 1.0 { self.usual() } else { path };
             (path * least * EMPTYING_PART).max(EMPTYING_LEAST)
         } else {
             (path * (least + delay) * (1.0 + growth)).max(WINDOW_LEAST)
@@ -256,6 +259,12 @@ impl Pacing {
     /// The most that the path has delivered in the last rounds.
     fn fastest(&self, rounds: usize) -> f64 {
         self.rates[..rounds].iter().copied().fold(1.0, f64::max)
+    }
+
+    /// What the path has delivered in the last rounds on average.
+    fn usual(&self) -> f64 {
+        let known = self.rates.iter().filter(|rate| **rate > 0.0);
+        known.clone().sum::<f64>() / known.count().max(1) as f64
     }
 
     /// By which part the window is larger than what the path has delivered in a round `trip`, in seconds.

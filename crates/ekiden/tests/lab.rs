@@ -4,6 +4,7 @@
 
 mod files;
 mod place;
+mod through_gateway;
 mod through_tunnel;
 
 use std::fs;
@@ -32,6 +33,7 @@ const TESTS: &[(&str, Test)] = &[
     ("what a link sends evenly reaches the next link evenly", evenly),
     ("a flow through proxies arrives whole", through_proxies),
     ("a flow, background and pings go through a tunnel, each kind on its own connection", through_tunnel::whole),
+    ("a gateway finds the slow start that overshoots among the streams of its flow", through_gateway::balanced),
     ("a shell passes standard input and the exit code on", shell),
     ("the prompt of a shell names the scenario and the node", prompt),
     ("nodes know each other by name, and no one else", names),

@@ -215,6 +215,7 @@ impl Keeper {
                 malformed: counters.malformed,
                 signed: counters.signed,
                 without_handshake: counters.without_handshake,
+                busy: counters.busy,
                 events_lost: counters.lost,
             },
             ipv4_streams: self.config.ipv4_streams,

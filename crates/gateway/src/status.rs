@@ -66,6 +66,8 @@ pub struct Counters {
     pub signed: u64,
     /// Packets of streams whose SYN was seen, but no SYN-ACK that fits it.
     pub without_handshake: u64,
+    /// Packets that passed untouched, since another one of their stream was being looked at.
+    pub busy: u64,
     /// Events for which the buffer had no room.
     pub events_lost: u64,
 }

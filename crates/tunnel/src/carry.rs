@@ -9,11 +9,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::control::{Control, Limits};
 use crate::decoder::{Decoder, Frame};
-use crate::frame::{FrameError, HELLO_BYTES, Hello, KEEP_ALIVE, VERSION_BYTES};
+use crate::frame::{FrameError, HELLO_BYTES, Hello, KEEP_ALIVE, SILENCES, VERSION_BYTES};
 use crate::queue::Outgoing;
 
-/// Once the greeting is over, so many silent keep-alive times mean that the other end has gone.
-pub const SILENCES: u32 = 4;
 /// The most packets that are written at a time.
 const PACKETS_MOST: usize = 64;
 

@@ -29,6 +29,8 @@ pub const SUPER: u8 = 1;
 pub const SUPER_MOST: u32 = VNET_BYTES as u32 + u16::MAX as u32;
 /// A frame without content.
 pub const KEEP_ALIVE: [u8; HEAD_BYTES] = [0; HEAD_BYTES];
+/// Once the greeting is over, so many silent keep-alive times mean that the other end has gone.
+pub const SILENCES: u32 = 4;
 
 /// What each side says first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,9 @@ use super::{Config, ConfigError, Group};
 const STREAMS: RangeInclusive<i64> = 1..=10_000_000;
 /// The kernel's clock for this wraps after 19 hours.
 const IDLE: RangeInclusive<Time> = Time::secs(60)..=Time::secs(19 * 3600);
-const REPEATS: RangeInclusive<i64> = 1..=1_000_000;
+/// As a scenario's.
+const PARTS: RangeInclusive<Fraction> = Fraction(1)..=Fraction::ONE;
+const REPEATS: RangeInclusive<i64> = 1..=100_000;
 /// Its clock wraps after 71 minutes.
 const HOLD: RangeInclusive<Time> = Time::secs(1)..=Time::secs(3600);
 /// RFC 7323, section 2.3.
@@ -99,11 +101,12 @@ impl Source<'_> {
             return Err(self.error(Some(span), format!("'{key}' needs policy = \"paper\"")));
         }
         let repeats = |repeats: &Spanned<i64>| Ok(self.in_range("repeats", repeats, &REPEATS)? as u32);
+        let part = |part: &Spanned<Fraction>| Ok(self.in_range("part", part, &PARTS)?.as_f64());
         let hold = |hold: &Spanned<Time>| Ok(self.in_range("hold", hold, &HOLD)?.into());
         Ok(BalanceSettings {
             policy,
             repeats: raw.repeats.as_ref().map_or(Ok(default.repeats), repeats)?,
-            part: raw.part.as_ref().map_or(default.part, |part: &Spanned<Fraction>| part.get_ref().as_f64()),
+            part: raw.part.as_ref().map_or(Ok(default.part), part)?,
             hold: raw.hold.as_ref().map_or(Ok(default.hold), hold)?,
             observes: match raw.observes.as_ref().map(Spanned::get_ref) {
                 Some(RawObserved::Acknowledged) => ObservedFlow::Acknowledged,

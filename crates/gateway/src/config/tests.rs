@@ -65,6 +65,7 @@ fn what_cannot_be_used_is_told_with_its_line() {
         (group("part = \"50%\""), "gateway.toml:4: 'part' needs policy = \"paper\""),
         (group("observes = \"sent\""), "gateway.toml:4: 'observes' needs policy = \"paper\""),
         (group("policy = \"fair\""), "gateway.toml:4: group.a.policy: unknown variant `fair`"),
+        (group("policy = \"paper\"\npart = \"0%\""), "gateway.toml:5: part = 0% is out of range"),
         (group("repeats = 0"), "gateway.toml:4: repeats = 0 is out of range"),
         (group("assumed_scale = 15"), "gateway.toml:4: assumed_scale = 15 is out of range: 0 to 14"),
         (second("sources = [\"10.1.0.0/16\"]"), "gateway.toml:4: groups 'a' and 'b' overlap"),

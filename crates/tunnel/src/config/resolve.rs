@@ -19,7 +19,7 @@ use serde_spanned::Spanned;
 
 use super::raw::{Raw, RawDevice, RawDiscipline, RawListen, RawQueue, RawTcp};
 use super::{Config, ConfigError, Device, Listen, Peer, QueueSettings};
-use crate::carry::SILENCES;
+use crate::frame::SILENCES;
 
 mod classes;
 mod http_proxy;

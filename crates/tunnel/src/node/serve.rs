@@ -11,10 +11,10 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::Node;
 use super::slot::Current;
-use crate::carry::{SILENCES, receive, send};
+use crate::carry::{receive, send};
 use crate::control::Limits;
 use crate::decoder::Frame;
-use crate::frame::Hello;
+use crate::frame::{Hello, SILENCES};
 
 /// How often the kernel is asked how a connection is.
 const LOOKING: Duration = Duration::from_millis(100);

@@ -1,7 +1,7 @@
 //! Keeping parallel TCP streams in balance: what a gateway at the entrance of the wide area network decides (Sugawara,
 //! Inaba, Hiraki, "Balancing Window Size of Parallel TCP Streams using Gateway", section 3).
 //!
-//! It is written once, as the C header `include/ekiden/window_balance.h`: integers only, no kernel types, no loops. The
+//! It is written once, as the C header `include/ekiden/window_balance.h` and those beside it: integers only, no kernel types. The
 //! header describes the algorithm and the decisions that the paper leaves open. [`StreamGroup`] calls its native build.
 //! `include/ekiden/frame.h` reads packets from the wire for it, and [`frame`] calls its native build.
 

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
+/* What a stream delivers, and what its windows are limited to. */
+#ifndef EKIDEN_LIMIT_H
+#define EKIDEN_LIMIT_H
+
+#include "ekiden/group.h"
+
+/* Bytes of this round. */
+EKB_FN ekb_u32 ekb_since(const struct ekb_settings *settings, const struct ekb_stream *stream)
+{
+	return (settings->choices & EKB_OF_SENT ? stream->sent : stream->ack) - stream->round_from;
+}
+
+/* Of so many bytes in so long, those in the least round-trip time. */
+EKB_FN ekb_u64 ekb_in_least(const struct ekb_settings *settings, const struct ekb_stream *stream, ekb_u64 bytes, ekb_u32 lasted)
+{
+	return settings->choices & EKB_DELIVERED && lasted > stream->least_us ? bytes * stream->least_us / lasted : bytes;
+}
+
+/* The flow: bytes per round trip; 0: unknown. */
+EKB_FN ekb_u32 ekb_flow(const struct ekb_settings *settings, const struct ekb_stream *stream, ekb_u64 now_us)
+{
+	if (!stream->flow || !(stream->seen & EKB_IN_ROUND) || (stream->seen & EKB_RESENT))
+		return stream->flow;
+	return ekb_most((ekb_u32)ekb_in_least(settings, stream, ekb_since(settings, stream), (ekb_u32)now_us - stream->round_us), stream->flow);
+}
+
+/* Sets the stream's window limit for the current throttling, with the stream's first packet after it began. */
+EKB_FN void ekb_limit(const struct ekb_settings *settings, const struct ekb_group *group, ekb_u64 state, struct ekb_stream *stream,
+		      ekb_u64 now_us)
+{
+	ekb_u64 limit;
+
+	if (stream->limited_in == ekb_throttling(state) || (!ekb_stalled(state) && !(settings->choices & EKB_DELIVERED)))
+		return;
+	stream->limited_in = ekb_throttling(state);
+	/* It was idle since: what it had then says nothing. */
+	if (settings->choices & EKB_DELIVERED && now_us > *(const volatile ekb_u64 *)&group->until_us + settings->hold_us)
+		return;
+	limit = ekb_flow(settings, stream, now_us);
+	if (!(settings->choices & EKB_DELIVERED))
+		limit = (limit * settings->part) >> 16;
+	if (limit > EKB_LIMIT_MOST)
+		limit = EKB_LIMIT_MOST;
+	if (stream->flow && !limit)
+		limit = 1;
+	stream->limit = (ekb_u32)limit;
+	stream->falls = 0;
+}
+
+/* The limit follows the path. A round trip has lasted so long. */
+EKB_FN void ekb_follow(const struct ekb_settings *settings, struct ekb_stream *stream, ekb_u32 lasted)
+{
+	ekb_u64 slack = ((ekb_u64)stream->least_us * settings->slack) >> 16, limit = stream->limit;
+	ekb_u64 step = (limit * settings->step) >> 16;
+
+	if (lasted <= stream->least_us + slack) {
+		limit += step ? step : 1;
+		stream->falls -= !!stream->falls;
+	} else if (lasted > stream->least_us + 2 * slack) {
+		limit -= step;
+		stream->falls++;
+	}
+	stream->limit = limit > EKB_LIMIT_MOST || stream->falls > EKB_FALLS ? 0 : (ekb_u32)limit;
+}
+
+#endif

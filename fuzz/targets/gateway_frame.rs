@@ -2,13 +2,15 @@
 #![no_main]
 
 use ekiden_window_balance::frame::{Passing, parse};
+use std::time::Duration;
+
 use ekiden_window_balance::{BalanceSettings, Direction, Policy, StreamGroup};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     // Several frames, each behind its length and how it passes.
     let policy = if data.first().is_some_and(|byte| byte & 1 == 0) { Policy::Paper } else { Policy::Delivered };
-    let mut group = StreamGroup::new(BalanceSettings { policy, repeats: 2, missing: 1, ..BalanceSettings::default() });
+    let mut group = StreamGroup::new(BalanceSettings { policy, repeats: 2, missing: 1, shortest_rtt: Duration::ZERO, ..BalanceSettings::default() });
     let (mut rest, mut time_us) = (data.get(1..).unwrap_or_default(), 0);
     while let [length, how, after @ ..] = rest {
         let (frame, next) = after.split_at(after.len().min(usize::from(*length)));

@@ -3,6 +3,7 @@
 
 use std::error::Error;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
 use ekiden_bpf::gateway::{Gateway, Group, Settings, test_run};
 use ekiden_window_balance::{BalanceSettings, Direction, Policy, flags};
@@ -75,7 +76,7 @@ fn throttle(gateway: &Gateway, sender: u32) -> Result<u32, Box<dyn Error>> {
 }
 
 fn settings() -> Settings {
-    let balance = BalanceSettings { policy: Policy::Paper, repeats: 3, ..BalanceSettings::default() };
+    let balance = BalanceSettings { policy: Policy::Paper, repeats: 3, shortest_rtt: Duration::ZERO, ..BalanceSettings::default() };
     Settings { groups: vec![Group { balance, ..Group::default() }], streams4: 100_000, streams6: 1 }
 }
 

@@ -41,7 +41,7 @@ struct gateway_group {
 	u16 source_ports[2], destination_ports[2]; /* the first and the last, in the host's order */
 	u32 assumed_scale; /* and 1, of streams whose handshake was not seen; 0: they are left alone */
 	u32 number; /* what user space calls it */
-	u32 also_unused[5];
+	u32 also_unused[4];
 };
 
 _Static_assert(sizeof(struct gateway_group) == 128, "two cache lines");

@@ -111,6 +111,9 @@ pub struct BalanceSettings {
     /// How much longer than the least round-trip time one is with a short queue, as a part of it; twice as much is a long queue.
     /// [`Policy::Delivered`] alone.
     pub slack: f64,
+    /// Streams whose least round trip between gateway and receiver is shorter, or not yet known, are left alone and throttle nobody:
+    /// what such a path holds is less than hosts need that run a scheduler's turn late. At most 71 minutes.
+    pub shortest_rtt: Duration,
     /// Whether no window takes back what the sender was told before (RFC 9293, section 3.8.6). The paper does not say.
     pub keeps_edge: bool,
 }
@@ -135,6 +138,7 @@ impl Default for BalanceSettings {
             missing: 10,
             step: 1.0 / 16.0,
             slack: 1.0 / 8.0,
+            shortest_rtt: Duration::from_millis(10),
             keeps_edge: false,
         }
     }

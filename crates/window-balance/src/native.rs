@@ -17,6 +17,7 @@ pub(crate) struct Settings {
     /// In 65536ths, as the next.
     pub step: u32,
     pub slack: u32,
+    pub shortest_us: u32,
 }
 
 /// `enum ekb_choices`.

@@ -17,13 +17,14 @@ impl BalanceSettings {
             missing: self.missing.max(1),
             step: part(self.step),
             slack: part(self.slack),
+            shortest_us: u32::try_from(self.shortest_rtt.as_micros()).unwrap_or(u32::MAX),
         }
     }
 
     /// The words of `struct ekb_settings`, for the program in the kernel. Values out of their range are clamped to it.
-    pub fn words(&self) -> [u32; 7] {
+    pub fn words(&self) -> [u32; 8] {
         let settings = self.native();
-        let native::Settings { repeats, part, hold_us, choices, missing, step, slack } = settings;
-        [repeats, part, hold_us, choices, missing, step, slack]
+        let native::Settings { repeats, part, hold_us, choices, missing, step, slack, shortest_us } = settings;
+        [repeats, part, hold_us, choices, missing, step, slack, shortest_us]
     }
 }

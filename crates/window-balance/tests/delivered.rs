@@ -2,24 +2,26 @@
 
 mod common;
 
+use std::time::Duration;
+
 use common::{Gateway, RTT_US, SCALE, SEGMENT, Stream};
 use ekiden_window_balance::BalanceSettings;
 
 /// A stream in slow start: for so many round trips each ACK lets two segments go.
 fn doubling(gateway: &mut Gateway, number: u32, rounds: u32) -> Stream {
-    doubling_as(gateway, Stream::new(number), rounds)
+    doubling_as(gateway, Stream::new(number), rounds, RTT_US)
 }
 
-fn doubling_as(gateway: &mut Gateway, stream: Stream, rounds: u32) -> Stream {
+fn doubling_as(gateway: &mut Gateway, stream: Stream, rounds: u32, rtt_us: u64) -> Stream {
     let mut stream = gateway.open_as(stream, SCALE, SCALE);
     for _ in 0..10 {
         gateway.send(&mut stream);
     }
-    gateway.now_us += RTT_US;
+    gateway.now_us += rtt_us;
     for round in 0..rounds {
         let window = 10 << round;
         for _ in 0..window {
-            gateway.now_us += RTT_US / window;
+            gateway.now_us += rtt_us / window;
             gateway.ack(&mut stream, 1);
             gateway.send(&mut stream);
             gateway.send(&mut stream);
@@ -131,7 +133,7 @@ fn limits_follow_the_path() {
 fn sequence_numbers_may_begin_anywhere() {
     for first in (0..8).map(|part| part << 29) {
         let mut gateway = Gateway::with(BalanceSettings::default());
-        let stream = doubling_as(&mut gateway, Stream { first, ..Stream::new(7) }, 5);
+        let stream = doubling_as(&mut gateway, Stream { first, ..Stream::new(7) }, 5, RTT_US);
         assert!(misses(&mut gateway, &stream, 20).is_some(), "{first}");
     }
 }
@@ -188,4 +190,29 @@ fn a_pause_is_not_followed_by_a_slow_start() {
     }
     misses(&mut gateway, &stream, 20);
     assert_eq!(gateway.group.throttlings(), 0);
+}
+
+/// With round trips of 100 ms between gateway and receiver.
+#[test]
+fn streams_of_short_paths_are_left_alone() {
+    let throttlings = |shortest_ms: u64| {
+        let shortest_rtt = Duration::from_millis(shortest_ms);
+        let mut gateway = Gateway::with(BalanceSettings { shortest_rtt, ..BalanceSettings::default() });
+        let stream = doubling(&mut gateway, 7, 5);
+        misses(&mut gateway, &stream, 20);
+        (gateway.group.throttlings(), gateway.group.limit(7).is_some())
+    };
+    assert_eq!((throttlings(50), throttlings(150)), ((1, true), (0, false)));
+}
+
+/// One of a short path beside one of a long path that throttles the group.
+#[test]
+fn nor_are_they_limited_by_others() {
+    let shortest_rtt = Duration::from_micros(RTT_US + RTT_US / 4);
+    let mut gateway = Gateway::with(BalanceSettings { shortest_rtt, ..BalanceSettings::default() });
+    let mut short = steady(&mut gateway, 8, 40);
+    let long = doubling_as(&mut gateway, Stream::new(7), 5, 2 * RTT_US);
+    misses(&mut gateway, &long, 20);
+    assert_eq!((gateway.group.throttlings(), gateway.group.limit(7).is_some()), (1, true));
+    assert_eq!((gateway.ack(&mut short, 1), gateway.group.limit(8)), (None, None));
 }

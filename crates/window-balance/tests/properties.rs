@@ -205,7 +205,7 @@ proptest! {
         (few, scale, keeps_edge, is_paper) in (0_u32..4, -1_i32..16, any::<bool>(), any::<bool>()),
     ) {
         let policy = if is_paper { Policy::Paper } else { Policy::Delivered };
-        let settings = BalanceSettings { policy, repeats: few, missing: few, keeps_edge, ..BalanceSettings::default() };
+        let settings = BalanceSettings { policy, repeats: few, missing: few, keeps_edge, ..common::at_once() };
         let mut gateway = Gateway::with(settings);
         let streams = [0, 1, 2].map(|number| gateway.open(number, scale, scale));
         for (number, packet) in packets {

@@ -112,7 +112,7 @@ pub(super) fn group_value(group: &Group, number: usize) -> Vec<u8> {
 
 /// The number and the state in a `struct gateway_group`.
 pub(super) fn read_group(value: &[u8]) -> Option<(usize, GroupState)> {
-    let number = value.get(GROUP_LINE + 7 * 4 + 4 * 2 + 4..)?;
+    let number = value.get(GROUP_LINE + 8 * 4 + 4 * 2 + 4..)?;
     Some((Fields(number).u32() as usize, GroupState::read(value)?))
 }
 

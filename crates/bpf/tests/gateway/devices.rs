@@ -20,7 +20,7 @@ use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Pid, gettid};
 
-use crate::both::{paper, settings};
+use crate::both::{at_once, paper, settings};
 use crate::frames::{Ends, Shape};
 use crate::pulled::send_in_parts;
 
@@ -397,7 +397,7 @@ fn checksums(site: &Site, near: bool, far: bool) -> Result<(), Failed> {
     }
     for (address, balance) in [
         ("10.77.0.2", BalanceSettings { repeats: 1, ..paper() }),
-        ("fd77:0::2", BalanceSettings { missing: 1, ..BalanceSettings::default() }),
+        ("fd77:0::2", BalanceSettings { missing: 1, ..at_once() }),
     ] {
         let mut gateway = Gateway::load(&settings(balance))?;
         gateway.attach(site.device())?;

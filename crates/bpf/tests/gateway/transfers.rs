@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use ekiden_window_balance::{BalanceSettings, Direction, ObservedFlow, Policy};
 use libtest_mimic::Failed;
 
-use crate::both::{Both, SCALE, SEGMENT, paper};
+use crate::both::{Both, SCALE, SEGMENT, at_once, paper};
 use crate::frames::{Dice, Ends, Shape, sack, timestamps};
 
 const STREAMS: u16 = 6;
@@ -166,7 +166,7 @@ fn transfer(balance: BalanceSettings, has_sack: bool, seed: u64) -> Both {
 pub fn simulated_transfers_are_decided_as_natively() -> Result<(), Failed> {
     let sent = BalanceSettings { observes: ObservedFlow::Sent, ..paper() };
     let edge = BalanceSettings { keeps_edge: true, ..paper() };
-    let delivered = BalanceSettings { repeats: 3, missing: 3, ..BalanceSettings::default() };
+    let delivered = BalanceSettings { repeats: 3, missing: 3, ..at_once() };
     assert_eq!(delivered.policy, Policy::Delivered);
     for (name, balance) in [("paper", paper()), ("sent", sent), ("edge", edge), ("delivered", delivered)] {
         for has_sack in [true, false] {

@@ -28,6 +28,7 @@ pub struct RawGroup {
     pub part: Option<Spanned<Fraction>>,
     pub observes: Option<Spanned<RawObserved>>,
     pub hold: Option<Spanned<Time>>,
+    pub shortest_rtt: Option<Spanned<Time>>,
     pub assumed_scale: Option<Spanned<i64>>,
 }
 

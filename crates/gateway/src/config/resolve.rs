@@ -25,6 +25,8 @@ const PARTS: RangeInclusive<Fraction> = Fraction(1)..=Fraction::ONE;
 const REPEATS: RangeInclusive<i64> = 1..=100_000;
 /// Its clock wraps after 71 minutes.
 const HOLD: RangeInclusive<Time> = Time::secs(1)..=Time::secs(3600);
+/// From 0, with which every stream takes part.
+const SHORTEST_RTT: RangeInclusive<Time> = Time::ms(0)..=Time::secs(10);
 /// RFC 7323, section 2.3.
 const SCALES: RangeInclusive<i64> = 0..=14;
 
@@ -103,11 +105,13 @@ impl Source<'_> {
         let repeats = |repeats: &Spanned<i64>| Ok(self.in_range("repeats", repeats, &REPEATS)? as u32);
         let part = |part: &Spanned<Fraction>| Ok(self.in_range("part", part, &PARTS)?.as_f64());
         let hold = |hold: &Spanned<Time>| Ok(self.in_range("hold", hold, &HOLD)?.into());
+        let shortest = |rtt: &Spanned<Time>| Ok(self.in_range("shortest_rtt", rtt, &SHORTEST_RTT)?.into());
         Ok(BalanceSettings {
             policy,
             repeats: raw.repeats.as_ref().map_or(Ok(default.repeats), repeats)?,
             part: raw.part.as_ref().map_or(Ok(default.part), part)?,
             hold: raw.hold.as_ref().map_or(Ok(default.hold), hold)?,
+            shortest_rtt: raw.shortest_rtt.as_ref().map_or(Ok(default.shortest_rtt), shortest)?,
             observes: match raw.observes.as_ref().map(Spanned::get_ref) {
                 Some(RawObserved::Acknowledged) => ObservedFlow::Acknowledged,
                 Some(RawObserved::Sent) => ObservedFlow::Sent,

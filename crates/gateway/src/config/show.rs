@@ -40,9 +40,10 @@ fn ports(f: &mut fmt::Formatter<'_>, key: &str, range: &RangeInclusive<u16>) -> 
 }
 
 fn balance(f: &mut fmt::Formatter<'_>, balance: &BalanceSettings) -> fmt::Result {
-    let BalanceSettings { policy, repeats, part, hold, observes, .. } = balance;
+    let BalanceSettings { policy, repeats, part, hold, shortest_rtt, observes, .. } = balance;
     let name = if *policy == Policy::Paper { "paper" } else { "delivered" };
     writeln!(f, "policy = \"{name}\"\nrepeats = {repeats}\nhold = \"{}\"", Time::from(*hold))?;
+    writeln!(f, "shortest_rtt = \"{}\"", Time::from(*shortest_rtt))?;
     if *policy == Policy::Paper {
         let observes = if *observes == ObservedFlow::Sent { "sent" } else { "acknowledged" };
         writeln!(f, "part = \"{}%\"\nobserves = \"{observes}\"", part * 100.0)?;

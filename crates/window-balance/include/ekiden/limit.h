@@ -5,6 +5,12 @@
 
 #include "ekiden/group.h"
 
+/* On a path so short, hosts that are late by a scheduler's turn need more window than the path. */
+EKB_FN int ekb_is_short(const struct ekb_settings *settings, const struct ekb_stream *stream)
+{
+	return stream->least_us < settings->shortest_us;
+}
+
 /* Bytes of this round. */
 EKB_FN ekb_u32 ekb_since(const struct ekb_settings *settings, const struct ekb_stream *stream)
 {
@@ -34,6 +40,8 @@ EKB_FN void ekb_limit(const struct ekb_settings *settings, const struct ekb_grou
 	if (stream->limited_in == ekb_throttling(state) || (!ekb_stalled(state) && !(settings->choices & EKB_DELIVERED)))
 		return;
 	stream->limited_in = ekb_throttling(state);
+	if (ekb_is_short(settings, stream))
+		return;
 	/* It was idle since: what it had then says nothing. */
 	if (settings->choices & EKB_DELIVERED && now_us > *(const volatile ekb_u64 *)&group->until_us + settings->hold_us)
 		return;

@@ -43,6 +43,7 @@ struct ekb_settings {
 	ekb_u32 missing; /* segments whose lack begins throttling; at least 1 */
 	ekb_u32 step; /* of a limit in one round trip, in 65536ths */
 	ekb_u32 slack; /* of the least round-trip time, in 65536ths */
+	ekb_u32 shortest_us; /* streams with a shorter round trip are left alone, and throttle nobody */
 };
 
 struct ekb_block {

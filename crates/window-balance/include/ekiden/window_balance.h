@@ -45,6 +45,9 @@
  * see the packets. One whose handshake was not seen is left alone, and counts for nothing. What the sender cannot send and the
  * receiver cannot acknowledge (RFC 9293, section 3.10.7.4) changes nothing either, nor does a RST out of place (RFC 5961).
  *
+ * Streams whose least round trip is shorter than `shortest_us`, or not yet known, are left alone and throttle nobody. What such a path
+ * holds is less than hosts need that run a scheduler's turn late.
+ *
  * A stream ends with RST, or when the sender's FIN is acknowledged: until then lost segments are still sent again. If no
  * stream that causes throttling has a repetition for `hold_us`, throttling ends.
  *
@@ -219,7 +222,7 @@ EKB_FN void ekb_acked(const struct ekb_settings *settings, struct ekb_group *gro
 		arrived = ekb_after(stream->high, end) ? stream->high - end : 0;
 	}
 	stream->behind = ekb_least(stream->behind, EKB_LIMIT_MOST) + ekb_least(arrived, EKB_LIMIT_MOST);
-	if (stream->behind < (ekb_u64)(is_missing ? settings->missing : settings->repeats) * segment)
+	if (stream->behind < (ekb_u64)(is_missing ? settings->missing : settings->repeats) * segment || ekb_is_short(settings, stream))
 		return;
 	if (settings->choices & EKB_DELIVERED) {
 		ekb_overshoot(group, stream, index, packet->time_us);

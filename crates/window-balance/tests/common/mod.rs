@@ -1,6 +1,8 @@
 //! A group of streams as the gateway sees it pass.
 #![allow(dead_code)] // Not every test needs everything.
 
+use std::time::Duration;
+
 use ekiden_window_balance::{BalanceSettings, Block, Direction, Packet, Policy, StreamGroup, flags};
 
 /// Payload of a data segment.
@@ -12,9 +14,14 @@ pub const WINDOW: u16 = 60_000;
 /// The scale of the receivers' windows.
 pub const SCALE: i32 = 3;
 
+/// Streams take part from their first packet on.
+pub fn at_once() -> BalanceSettings {
+    BalanceSettings { shortest_rtt: Duration::ZERO, ..BalanceSettings::default() }
+}
+
 /// As the paper does.
 pub fn paper() -> BalanceSettings {
-    BalanceSettings { policy: Policy::Paper, ..BalanceSettings::default() }
+    BalanceSettings { policy: Policy::Paper, ..at_once() }
 }
 
 /// What passes, and what the gateway made of it.

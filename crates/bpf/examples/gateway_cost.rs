@@ -76,7 +76,12 @@ fn throttle(gateway: &Gateway, sender: u32) -> Result<u32, Box<dyn Error>> {
 }
 
 fn settings() -> Settings {
-    let balance = BalanceSettings { policy: Policy::Paper, repeats: 3, shortest_rtt: Duration::ZERO, ..BalanceSettings::default() };
+    let balance = BalanceSettings {
+        policy: Policy::Paper,
+        repeats: 3,
+        shortest_rtt: Duration::ZERO,
+        ..BalanceSettings::default()
+    };
     Settings { groups: vec![Group { balance, ..Group::default() }], streams4: 100_000, streams6: 1 }
 }
 

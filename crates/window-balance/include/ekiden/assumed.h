@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 OR GPL-2.0-only */
-/* A stream whose handshake was not seen, whose windows are assumed to be scaled by `scale`. It is known from an ACK on. */
+/* A stream that is known from an ACK on: its windows are scaled by `scale`, which is assumed, or known from before. */
 #ifndef EKIDEN_ASSUMED_H
 #define EKIDEN_ASSUMED_H
 
-#include "ekiden/window_balance.h"
+#include "ekiden/stream.h"
 
 /* The packet is from the receiver, with ACK and without SYN, FIN and RST. What is in flight counts once the sender sends on: until
  * then an ACK of it acknowledges what was not seen, and changes nothing. */

@@ -43,7 +43,10 @@
  *
  * A stream is known from its handshake on: from a SYN and the SYN-ACK that acknowledges it, which nobody can make up who does not
  * see the packets. One whose handshake was not seen is left alone, and counts for nothing. What the sender cannot send and the
- * receiver cannot acknowledge (RFC 9293, section 3.10.7.4) changes nothing either, nor does a RST out of place (RFC 5961).
+ * receiver cannot acknowledge (RFC 9293, section 3.10.7.4) changes nothing either, nor does a RST out of place (RFC 5961). When
+ * packets of a stream have not passed here for a while, its receiver acknowledges what was not seen; nobody can make that up either, for
+ * want of the receiver's next sequence number. The stream then begins anew from this ACK, with the scale that it has and without a
+ * limit.
  *
  * Streams whose least round trip is shorter than `shortest_us`, or not yet known, are left alone and throttle nobody. What such a path
  * holds is less than hosts need that run a scheduler's turn late.
@@ -56,6 +59,7 @@
 #ifndef EKIDEN_WINDOW_BALANCE_H
 #define EKIDEN_WINDOW_BALANCE_H
 
+#include "ekiden/assumed.h"
 #include "ekiden/limit.h"
 
 /* A SYN changes nothing of a stream that is there: the host may refuse it. */
@@ -195,7 +199,7 @@ EKB_FN void ekb_acked(const struct ekb_settings *settings, struct ekb_group *gro
 	ekb_u32 arrived, end, before = stream->high, segment = ekb_most(stream->segment, 1);
 	int is_missing = settings->choices & EKB_DELIVERED && packet->blocks;
 
-	if (ekb_after(packet->ack, stream->sent) || ekb_after(stream->ack, packet->ack))
+	if (ekb_after(stream->ack, packet->ack))
 		return;
 	if (packet->ack != stream->ack) {
 		stream->ack = packet->ack;
@@ -259,6 +263,7 @@ EKB_FN ekb_u32 ekb_observe(const struct ekb_settings *settings, struct ekb_group
 {
 	ekb_u32 field = 0, end, told;
 	ekb_u64 state;
+	int is_next;
 
 	ekb_expire(group, packet->time_us);
 	if (packet->flags & EKB_SYN) {
@@ -284,12 +289,21 @@ EKB_FN ekb_u32 ekb_observe(const struct ekb_settings *settings, struct ekb_group
 		return 0;
 	}
 	end = packet->seq + packet->length + !!(packet->flags & EKB_FIN);
+	is_next = packet->seq == stream->back;
 	if (!ekb_after(packet->seq, stream->back) && ekb_after(end, stream->back))
 		stream->back = end;
 	if (!(packet->flags & EKB_ACK))
 		return 0;
+	if (ekb_after(packet->ack, stream->sent)) {
+		if (is_next && !(packet->flags & EKB_FIN)) {
+			ekb_release(group, stream);
+			ekb_assume(stream, packet, stream->scale);
+		}
+		return 0;
+	}
 	ekb_acked(settings, group, stream, index, packet);
-	if (!(stream->seen & EKB_OPEN))
+	/* It has ended, or the sender knows more than this one says. */
+	if (!(stream->seen & EKB_OPEN) || packet->ack != stream->ack)
 		return 0;
 	state = ekb_state(group);
 	ekb_limit(settings, group, state, stream, packet->time_us);
@@ -297,7 +311,7 @@ EKB_FN ekb_u32 ekb_observe(const struct ekb_settings *settings, struct ekb_group
 		field = ekb_window(settings, stream, packet);
 	}
 	told = packet->ack + ((ekb_u32)(field ? field : packet->window) << (stream->scale & 15));
-	if (!ekb_after(packet->ack, stream->sent) && ekb_after(told, stream->edge))
+	if (ekb_after(told, stream->edge))
 		stream->edge = told;
 	stream->window = packet->window;
 	return field;

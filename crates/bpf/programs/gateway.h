@@ -65,6 +65,7 @@ struct prefix_groups {
 struct gateway_keeper {
 	u64 until_ns; /* of the monotonic clock: afterwards packets pass untouched; 0: always */
 	u64 clock_us; /* the time, for tests */
+	u64 mark; /* by which a later process knows these programs and settings */
 	u32 assumes; /* some group has an assumed scale */
 	u32 unused;
 };

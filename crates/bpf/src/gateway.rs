@@ -84,7 +84,7 @@ impl Gateway {
 
     fn load_with(settings: &Settings, clock: Clock) -> Result<Self, GatewayError> {
         let assumes = settings.groups.iter().any(|group| group.assumed_scale.is_some());
-        let keeper = Keeper { until_ns: until_ns(), clock_us: 0, assumes };
+        let keeper = Keeper { until_ns: until_ns(KEPT), clock_us: 0, mark: object::mark(settings), assumes };
         let (programs, maps) = object::load(settings, keeper, clock)?;
         Ok(Self { programs, maps, hooks: Vec::new() })
     }
@@ -135,6 +135,11 @@ impl Gateway {
         pins::unpin(name)
     }
 
+    /// Removes the pins of gateways whose devices are gone, as far as this process may.
+    pub fn unpin_stale() {
+        pins::remove_stale();
+    }
+
     /// Takes the programs from all devices. Streams and counters stay.
     pub fn detach(&mut self) {
         self.hooks.clear();
@@ -145,7 +150,28 @@ impl Gateway {
     /// # Errors
     /// If the kernel refuses.
     pub fn renew(&self) -> Result<(), GatewayError> {
-        self.keep(|keeper| keeper.until_ns = until_ns())
+        self.renew_for(KEPT)
+    }
+
+    /// The same, for so long.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn renew_for(&self, kept: Duration) -> Result<(), GatewayError> {
+        self.keep(|keeper| keeper.until_ns = until_ns(kept))
+    }
+
+    /// Whether these programs are this build's, loaded with these settings.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn is_of(&self, settings: &Settings) -> Result<bool, GatewayError> {
+        Ok(self.keeper()?.mark == object::mark(settings))
+    }
+
+    /// Whether the programs are on this device by tcx.
+    pub fn is_on(&self, ifindex: u32) -> bool {
+        self.hooks.iter().any(|hook| hook.device() == Some(ifindex))
     }
 
     /// Gives it for ever: the programs need no keeper.
@@ -193,13 +219,12 @@ impl Gateway {
         streams::all(&self.maps)
     }
 
-    /// The state of a group, by its number in the settings; `None` if there is no such group.
+    /// The groups' numbers in the settings, and their states, in no order.
     ///
     /// # Errors
     /// If reading fails.
-    pub fn group(&self, number: usize) -> Result<Option<GroupState>, GatewayError> {
-        let groups = streams::groups(&self.maps)?;
-        Ok(groups.into_iter().find(|(other, _)| *other == number).map(|(_, state)| state))
+    pub fn groups(&self) -> Result<Vec<(usize, GroupState)>, GatewayError> {
+        streams::groups(&self.maps)
     }
 
     /// Takes their places from streams that have had no packet for so long. Returns how many. To be called at least every few minutes:
@@ -258,17 +283,23 @@ impl Gateway {
         test_run(self.program(direction), frame, segment, repeat)
     }
 
+    fn keeper(&self) -> Result<Keeper, GatewayError> {
+        let read = self.maps.keeper.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
+        Ok(Keeper::read(read.map_err(libbpf("read the keeper's word"))?.as_deref().unwrap_or_default()))
+    }
+
     fn keep(&self, change: impl FnOnce(&mut Keeper)) -> Result<(), GatewayError> {
-        let key = 0_u32.to_ne_bytes();
-        let read = self.maps.keeper.lookup(&key, MapFlags::ANY).map_err(libbpf("read the keeper's word"))?;
-        let mut keeper = Keeper::read(read.as_deref().unwrap_or_default());
+        let mut keeper = self.keeper()?;
         change(&mut keeper);
-        self.maps.keeper.update(&key, &keeper.bytes(), MapFlags::ANY).map_err(libbpf("give the keeper's word"))
+        self.maps
+            .keeper
+            .update(&0_u32.to_ne_bytes(), &keeper.bytes(), MapFlags::ANY)
+            .map_err(libbpf("give the keeper's word"))
     }
 }
 
-/// Until when the word counts, in nanoseconds of the monotonic clock.
-fn until_ns() -> u64 {
+/// Until when a word counts that is given for so long, in nanoseconds of the monotonic clock.
+fn until_ns(kept: Duration) -> u64 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
-    (now + KEPT).as_nanos() as u64
+    (now + kept).as_nanos() as u64
 }

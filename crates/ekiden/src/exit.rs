@@ -1,6 +1,5 @@
 //! How a failure is told: one line, and an exit code per kind of failure, so that scripts can tell them apart.
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use ekiden_lab::ErrorKind;
@@ -19,18 +18,6 @@ pub const HELP: &str = "Exit codes:
   5  the network failed: an address cannot be bound, a peer cannot be reached or has another key, a flow broke
   6  data arrived changed, or a measurement missed its tolerance
   130  interrupted by Ctrl-C";
-
-/// A configuration was given to the command that it is not for.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: this is a configuration of `ekiden {for_command}`, not of `ekiden {given_to}`", file.display())]
-pub struct OthersFile {
-    /// The configuration.
-    pub file: PathBuf,
-    /// What it is for.
-    pub for_command: &'static str,
-    /// What it was given to.
-    pub given_to: &'static str,
-}
 
 /// The error with its causes on one line. Many errors already say their cause; none is said twice.
 pub fn message(error: &anyhow::Error) -> String {
@@ -68,7 +55,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if let Some(error) = error.downcast_ref::<ekiden_relay::StartError>() {
         return Some(if error.is_lack() { 4 } else { 5 });
     }
-    if error.is::<ekiden_tunnel::ConfigError>() || error.is::<OthersFile>() {
+    if error.is::<ekiden_tunnel::ConfigError>() || error.is::<crate::whose::OthersFile>() {
         return Some(3);
     }
     if let Some(error) = error.downcast_ref::<ekiden_tunnel::StartError>() {
@@ -92,6 +79,9 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     }
     if error.is::<ekiden_gateway::ConfigError>() {
         return Some(3);
+    }
+    if let Some(error) = error.downcast_ref::<ekiden_gateway::RemoveError>() {
+        return Some(if matches!(error, ekiden_gateway::RemoveError::Nothing(_)) { 2 } else { 4 });
     }
     if error.is::<ekiden_gateway::StartError>() {
         return Some(4);

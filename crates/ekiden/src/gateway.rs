@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use ekiden_gateway::Config;
 
+use crate::whose::whose;
 use crate::{log, out};
 
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
@@ -28,7 +29,8 @@ const EXAMPLE: &str = r#"Example of a configuration (TOML):
 /// Needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON to start, and gives up what it does not need afterwards. Prints `device NAME`, then
 /// `ready`. Logs to standard error; EKIDEN_LOG sets the level (error, warn, info, debug, trace; default info).
 ///
-/// SIGTERM and SIGINT end it. The programs go with the process, however that ends, and packets pass as before.
+/// SIGTERM and SIGINT end it. The programs go with the process, however that ends, and packets pass as before; with `restart_within` they
+/// go on for that time, and the next process takes them over.
 #[derive(clap::Args)]
 #[command(after_long_help = EXAMPLE, args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Args {
@@ -48,12 +50,27 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Action {
     Status(status::Args),
+    Remove(Remove),
+}
+
+/// Take the programs from a device that a gateway with `restart_within` has left there.
+///
+/// Its process must have ended. Streams go on; their windows are what receivers say again.
+#[derive(clap::Args)]
+struct Remove {
+    /// The network device.
+    #[arg(value_name = "DEVICE")]
+    device: String,
 }
 
 /// Runs the gateway until it is told to stop, or does what else the command line says.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match (&args.action, &args.config) {
         (Some(Action::Status(args)), _) => status::run(args),
+        (Some(Action::Remove(args)), _) => {
+            ekiden_gateway::remove(&args.device)?;
+            out::line(format_args!("removed from {}", args.device))
+        }
         (None, Some(file)) => keep(file, args),
         // The command line demands the file where there is no action.
         (None, None) => Ok(()),
@@ -62,7 +79,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn keep(file: &Path, args: &Args) -> anyhow::Result<()> {
     let _log = log::start()?;
-    let config = Config::load(file)?;
+    let config = Config::load(file).map_err(|error| whose(file, "gateway", error))?;
     if args.show_config {
         return out::text(config);
     }

@@ -19,6 +19,7 @@ mod scenario;
 mod simulate;
 mod sweep;
 mod tunnel;
+mod whose;
 
 use std::io::Write;
 use std::process::ExitCode;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use ekiden_relay::{Config, Relay, Rules, StartError, sections};
 use ekiden_transport::Security;
 
-use crate::exit::OthersFile;
+use crate::whose::whose;
 use crate::{log, out};
 
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
@@ -70,10 +70,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         let all: Vec<String> = sections().iter().map(ToString::to_string).collect();
         return out::line(out::wrapped(&all.join("\n")));
     };
-    let config = Config::load(&file).map_err(|error| match ekiden_tunnel::Config::is_in(&file) {
-        true => OthersFile { file: file.clone(), for_command: "tunnel", given_to: "proxy" }.into(),
-        false => anyhow::Error::from(error),
-    })?;
+    let config = Config::load(&file).map_err(|error| whose(&file, "proxy", error))?;
     if args.show_config {
         out::text(&config)?;
         return Ok(());

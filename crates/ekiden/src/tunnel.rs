@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::Subcommand;
 use ekiden_tunnel::Config;
 
-use crate::exit::OthersFile;
+use crate::whose::whose;
 use crate::{log, out};
 
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
@@ -75,10 +75,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn carry(file: &Path, args: &Args) -> anyhow::Result<()> {
     let _log = log::start()?;
-    let config = Config::load(file).map_err(|error| match ekiden_relay::Config::load(file) {
-        Ok(_) => OthersFile { file: file.into(), for_command: "proxy", given_to: "tunnel" }.into(),
-        Err(_) => anyhow::Error::from(error),
-    })?;
+    let config = Config::load(file).map_err(|error| whose(file, "tunnel", error))?;
     if args.show_config {
         return out::text(config);
     }

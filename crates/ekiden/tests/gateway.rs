@@ -10,6 +10,7 @@ const TRIALS: &[(&str, &str)] = &[
     ("the gateway in docs/guide/gateway.md works as written", include_str!("gateway/docs.sh")),
     ("windows are lowered, and what arrives is what was sent", include_str!("gateway/transfer.sh")),
     ("a gateway that ends leaves nothing behind", include_str!("gateway/ends.sh")),
+    ("a gateway is restarted under its streams", include_str!("gateway/restart.sh")),
     ("what a gateway cannot do is told in a line", include_str!("gateway/refused.sh")),
 ];
 

@@ -21,6 +21,8 @@ pub struct Config {
     pub ipv6_streams: u32,
     /// A stream without packets for so long loses its place.
     pub idle: Time,
+    /// The programs outlive the process, and go on for so long without one; zero: they end with it.
+    pub restart_within: Time,
     /// The groups, in the order of the file.
     pub groups: Vec<Group>,
 }

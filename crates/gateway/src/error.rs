@@ -19,10 +19,10 @@ pub enum StartError {
     #[error("a gateway runs on the device '{0}' already; `ekiden gateway status {0}` shows it")]
     Runs(String),
     /// The kernel refuses the programs; what the verifier said is in the file.
-    #[error("{source}; all that it said is in {file}")]
+    #[error("{reason}; all that it said is in {file}")]
     Refused {
         /// What the kernel said last.
-        source: GatewayError,
+        reason: String,
         /// Where the rest is.
         file: String,
     },
@@ -37,12 +37,30 @@ pub enum StartError {
     Io(#[from] io::Error),
 }
 
+/// Why no programs were removed.
+#[derive(Debug, thiserror::Error)]
+pub enum RemoveError {
+    /// Its process runs.
+    #[error("a gateway runs on the device '{0}': end its process first")]
+    Runs(String),
+    /// There are none.
+    #[error("no gateway has left programs on the device '{0}' here")]
+    Nothing(String),
+    /// The kernel refuses.
+    #[error(transparent)]
+    Kernel(#[from] GatewayError),
+    /// Something else failed.
+    #[error("cannot look for programs: {0}")]
+    Io(#[from] io::Error),
+}
+
 impl StartError {
     /// Where in `file`, a configuration, the key stands that this is about: `FILE:LINE`.
     pub fn place_in(&self, file: &Path) -> Option<String> {
         let key = match self {
             Self::NoDevice(_) | Self::Runs(_) | Self::Kernel(GatewayError::NotEthernet(_)) => "device",
             Self::Kernel(GatewayError::Memory { .. }) => "ipv4_streams",
+            Self::Kernel(GatewayError::PinsNeedTcx) => "restart_within",
             _ => return None,
         };
         let text = ekiden_files::read(file, FileKind::Config).ok()?;

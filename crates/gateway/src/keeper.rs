@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::rc::Rc;
 use std::time::Duration;
 
-use ekiden_bpf::gateway::{Event, EventKind, Events, Gateway, GatewayError, HookKind};
+use ekiden_bpf::gateway::{Event, EventKind, Events, Gateway, GatewayError, HookKind, KEPT};
 use ekiden_net::privileges::{Capability, keep_only};
 use ekiden_net::{device, status_socket};
 use ekiden_window_balance::Policy;
@@ -17,9 +17,10 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use crate::config::Config;
 use crate::error::StartError;
+use crate::programs;
 use crate::status::{Counters, EventStatus, GroupStatus, Status, StreamStatus, socket_name};
 
-/// How often events are read and the device is looked at. The keeper's word holds for two seconds.
+/// How often events are read and the device is looked at. The keeper's word holds for [`KEPT`], and longer with `restart_within`.
 const LOOKING: Duration = Duration::from_millis(200);
 /// How often streams without packets lose their places.
 const SWEEPING: Duration = Duration::from_secs(15);
@@ -37,9 +38,17 @@ struct Keeper {
     /// The last throttlings.
     told: RefCell<VecDeque<EventStatus>>,
     /// By group: how often it was throttled, and by which stream last.
-    throttled: Vec<RefCell<(u64, Option<String>)>>,
+    throttled: RefCell<Vec<Throttled>>,
     swept: Cell<Instant>,
     lost: Cell<u64>,
+}
+
+#[derive(Default, Clone)]
+struct Throttled {
+    times: u64,
+    /// The kernel's number of the last, which wraps.
+    number: u16,
+    by: Option<String>,
 }
 
 /// Runs the gateway that `config` describes until a signal ends it, or somebody removes its device. Its programs go with the process.
@@ -57,11 +66,10 @@ pub fn run(config: Config) -> Result<(), StartError> {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(StartError::Runs(config.device)),
         asked => asked?,
     };
-    let mut gateway = Gateway::load(&config.settings()).map_err(refused)?;
+    let (gateway, hook) = programs::start(&config, ifindex).map_err(refused)?;
     let events = RefCell::new(gateway.events()?);
-    let hook = gateway.attach(i32::try_from(ifindex).unwrap_or_default())?;
     keep_only(needed(hook)).map_err(StartError::Privileges)?;
-    let throttled = config.groups.iter().map(|_| RefCell::default()).collect();
+    let throttled = RefCell::new(vec![Throttled::default(); config.groups.len()]);
     let (began, lost, told) = (Instant::now(), Cell::default(), RefCell::default());
     let swept = Cell::new(began);
     let keeper = Keeper { config, gateway, hook, ifindex, began, events, told, throttled, swept, lost };
@@ -102,9 +110,10 @@ impl Keeper {
         loop {
             times.tick().await;
             if device::index(&self.config.device).ok() != Some(self.ifindex) {
+                programs::forget(&self.config.device);
                 return Err(StartError::DeviceGone(self.config.device.clone()));
             }
-            self.gateway.renew()?;
+            self.gateway.renew_for(KEPT + self.config.restart_within.into())?;
             self.tell_events()?;
             if self.swept.get().elapsed() >= SWEEPING {
                 self.swept.set(Instant::now());
@@ -118,9 +127,23 @@ impl Keeper {
         if swept > 0 {
             tracing::debug!("{swept} streams without packets have lost their places");
         }
+        self.count()?;
         let lost = self.gateway.counters()?.lost;
         if lost > self.lost.replace(lost) {
             tracing::debug!("{lost} events had no room so far");
+        }
+        Ok(())
+    }
+
+    /// Counts throttlings as the kernel does: events may be lost.
+    fn count(&self) -> Result<(), GatewayError> {
+        for (group, state) in self.gateway.groups()? {
+            if let Some(throttled) = self.throttled.borrow_mut().get_mut(group) {
+                // From 65,535 it goes to 1.
+                let wrapped = u16::from(state.throttlings < throttled.number);
+                throttled.times += u64::from(state.throttlings.wrapping_sub(throttled.number).wrapping_sub(wrapped));
+                throttled.number = state.throttlings;
+            }
         }
         Ok(())
     }
@@ -140,9 +163,8 @@ impl Keeper {
             EventKind::Congestion => {
                 tracing::info!("{name}: congestion in {stream}: the windows of all are lowered");
                 self.note(event, name, "throttled");
-                if let Some(throttled) = self.throttled.get(event.group) {
-                    let mut throttled = throttled.borrow_mut();
-                    *throttled = (throttled.0 + 1, Some(stream));
+                if let Some(throttled) = self.throttled.borrow_mut().get_mut(event.group) {
+                    throttled.by = Some(stream);
                 }
             }
             EventKind::Released => {
@@ -188,17 +210,18 @@ impl Keeper {
             });
         }
         streams.sort_by(|a, b| (&a.sender, &a.receiver).cmp(&(&b.sender, &b.receiver)));
-        let groups = self.config.groups.iter().zip(&self.throttled).map(|(group, throttled)| {
+        let _ = self.count();
+        let throttled = self.throttled.borrow();
+        let groups = self.config.groups.iter().zip(&*throttled).map(|(group, throttled)| {
             let own = || streams.iter().filter(|stream| stream.group == group.name);
-            let (throttlings, throttled_by) = throttled.borrow().clone();
             let policy = if group.settings.balance.policy == Policy::Paper { "paper" } else { "delivered" };
             GroupStatus {
                 name: group.name.clone(),
                 policy: policy.into(),
                 streams: own().count() as u64,
                 limited: own().filter(|stream| stream.limit_bytes.is_some()).count() as u64,
-                throttlings,
-                throttled_by,
+                throttlings: throttled.times,
+                throttled_by: throttled.by.clone(),
             }
         });
         Status {
@@ -244,12 +267,12 @@ fn hook_name(hook: HookKind) -> &'static str {
 }
 
 /// What the verifier says is long: it is kept in a file.
-fn refused(error: GatewayError) -> StartError {
-    let GatewayError::Refused { log, .. } = &error else { return error.into() };
+fn refused(error: StartError) -> StartError {
+    let StartError::Kernel(GatewayError::Refused { log, .. }) = &error else { return error };
     let place = std::env::temp_dir().join(format!("ekiden-gateway-{}.log", std::process::id()));
     let written = std::fs::OpenOptions::new().write(true).create_new(true).open(&place);
     match written.and_then(|mut file| file.write_all(log.as_bytes())) {
-        Ok(()) => StartError::Refused { source: error, file: place.display().to_string() },
-        Err(_) => error.into(),
+        Ok(()) => StartError::Refused { reason: error.to_string(), file: place.display().to_string() },
+        Err(_) => error,
     }
 }

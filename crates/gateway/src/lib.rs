@@ -6,8 +6,10 @@
 mod config;
 mod error;
 mod keeper;
+mod programs;
 pub mod status;
 
 pub use config::{Config, ConfigError, Group};
-pub use error::StartError;
+pub use error::{RemoveError, StartError};
 pub use keeper::run;
+pub use programs::remove;

@@ -9,6 +9,7 @@ use std::io;
 use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
+use libbpf_rs::query::{LinkInfo, LinkTypeInfo};
 use libbpf_rs::{TC_EGRESS, TC_INGRESS, TcAttachPoint, TcHook};
 use libbpf_sys::{BPF_TCX_EGRESS, BPF_TCX_INGRESS, bpf_attach_type};
 use nix::net::if_::if_indextoname;
@@ -68,6 +69,13 @@ impl Hook {
             Self::Tcx { links } => Some(links),
             Self::Clsact { .. } => None,
         }
+    }
+
+    /// The device that it is on; `None` if that is gone, and with clsact.
+    pub fn device(&self) -> Option<u32> {
+        let info = LinkInfo::from_fd(self.links()?[0].as_fd()).ok()?;
+        let LinkTypeInfo::Tcx(tcx) = info.info else { return None };
+        Some(tcx.ifindex).filter(|ifindex| *ifindex != 0)
     }
 
     fn tcx(programs: &Programs, ifindex: i32) -> io::Result<Self> {

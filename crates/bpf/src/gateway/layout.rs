@@ -110,8 +110,12 @@ pub(super) fn group_value(group: &Group, number: usize) -> Vec<u8> {
     value
 }
 
-/// The number and the state in a `struct gateway_group`.
+/// The number and the state in a `struct gateway_group`; `None` if no group has this place.
 pub(super) fn read_group(value: &[u8]) -> Option<(usize, GroupState)> {
+    // `repeats`, at least 1.
+    if Fields(value.get(GROUP_LINE..)?).u32() == 0 {
+        return None;
+    }
     let number = value.get(GROUP_LINE + 8 * 4 + 4 * 2 + 4..)?;
     Some((Fields(number).u32() as usize, GroupState::read(value)?))
 }
@@ -137,12 +141,13 @@ pub(super) struct Keeper {
     /// Monotonic nanoseconds; 0: always.
     pub until_ns: u64,
     pub clock_us: u64,
+    pub mark: u64,
     pub assumes: bool,
 }
 
 impl Keeper {
     pub fn bytes(self) -> Vec<u8> {
-        let mut bytes = [self.until_ns.to_ne_bytes(), self.clock_us.to_ne_bytes()].concat();
+        let mut bytes = [self.until_ns, self.clock_us, self.mark].map(u64::to_ne_bytes).concat();
         bytes.extend(u32::from(self.assumes).to_ne_bytes());
         bytes.extend([0; 4]);
         bytes
@@ -150,7 +155,7 @@ impl Keeper {
 
     pub fn read(bytes: &[u8]) -> Self {
         let mut fields = Fields(bytes);
-        Self { until_ns: fields.u64(), clock_us: fields.u64(), assumes: fields.u32() != 0 }
+        Self { until_ns: fields.u64(), clock_us: fields.u64(), mark: fields.u64(), assumes: fields.u32() != 0 }
     }
 }
 

@@ -1,5 +1,6 @@
 //! Loading the programs and filling their maps.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
@@ -92,6 +93,14 @@ impl Maps {
         let Self { streams4, streams6, groups, keeper, passing, events, sweeping, slots } = self;
         [streams4, streams6, groups, keeper, passing, events, sweeping, slots]
     }
+}
+
+/// By which a later process knows programs and settings again.
+pub(super) fn mark(settings: &Settings) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    PROGRAMS.0.hash(&mut hasher);
+    format!("{settings:?}").hash(&mut hasher);
+    hasher.finish()
 }
 
 /// Loads the programs, with the groups; they run nowhere yet.

@@ -13,6 +13,8 @@ use super::layout::{GROUP_VALUE, STREAM_VALUE};
 use super::object::{MAPS, Maps, PROGRAM_NAMES, Programs};
 use crate::{bpffs, lock};
 
+/// What the folders are called, before the name.
+const FOLDER: &str = "gateway-";
 /// What the links are called, before their number.
 const LINK: &str = "link-";
 
@@ -83,6 +85,21 @@ pub(super) fn unpin(name: &str) -> Result<bool, GatewayError> {
     Ok(true)
 }
 
+/// Removes gateways whose device is gone.
+pub(super) fn remove_stale() {
+    let Ok(_lock) = lock::pins() else { return };
+    let folders = fs::read_dir(bpffs::directory()).into_iter().flatten().flatten().map(|entry| entry.path());
+    for folder in folders.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(FOLDER)))
+    {
+        let link = |number: usize| bpffs::open(&folder.join(format!("{LINK}{number}"))).ok();
+        let (Some(egress), Some(ingress)) = (link(0), link(1)) else { continue };
+        if (Hook::Tcx { links: [egress, ingress] }).device().is_none() {
+            let _ = remove(&folder);
+        }
+    }
+    bpffs::tidy();
+}
+
 fn remove(folder: &Path) -> Result<(), GatewayError> {
     fs::remove_dir_all(folder).map_err(failed(format!("remove {}", folder.display())))
 }
@@ -92,7 +109,7 @@ fn folder(name: &str) -> Result<PathBuf, GatewayError> {
     if name.is_empty() || !name.chars().all(is_fit) {
         return Err(GatewayError::Name(name.to_owned()));
     }
-    Ok(bpffs::directory().join(format!("gateway-{name}")))
+    Ok(bpffs::directory().join(format!("{FOLDER}{name}")))
 }
 
 /// bpffs takes no dots in names.

@@ -109,7 +109,7 @@ impl Both {
     /// up to which all is acknowledged.
     pub fn throttled(&mut self, ends: Ends) -> u32 {
         let acked = self.run(ends);
-        let group = self.gateway.group(0).expect("it can be read").expect("it is there");
+        let (_, group) = self.gateway.groups().expect("they can be read")[0];
         assert_eq!((group.throttlings, group.stalled), (1, 1), "the group is throttled");
         acked
     }

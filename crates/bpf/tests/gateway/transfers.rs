@@ -155,7 +155,7 @@ fn transfer(balance: BalanceSettings, has_sack: bool, seed: u64) -> Both {
         assert_eq!(stream.state.limit, both.native.limit(number));
         assert!(stream.state.is_open && stream.state.segment == SEGMENT as u16 && stream.state.scale == SCALE);
     }
-    let group = both.gateway.group(0).expect("it can be read").expect("it is there");
+    let (_, group) = both.gateway.groups().expect("they can be read")[0];
     assert_eq!(group.throttlings, both.native.throttlings());
     assert_eq!(group.stalled > 0, both.native.throttled_by().is_some());
     let counters = both.gateway.counters().expect("they can be read");

@@ -7,7 +7,9 @@ set -euo pipefail
 trap 'echo "line $LINENO: $BASH_COMMAND" >&2; tail -n 30 *.log >&2 || true' ERR
 mount --make-rprivate /
 mount -t tmpfs none /run && mkdir /run/netns
-on() { ip netns exec "$@"; }
+# Not `ip netns exec`, which has a file system for pins of its own each time.
+on() { nsenter --net=/run/netns/$1 -- "${@:2}"; }
+mount -t bpf none /sys/fs/bpf
 fail() { echo "$*" >&2; tail -n 30 *.log >&2; exit 1; }
 
 for node in sender router far receiver; do
@@ -41,7 +43,7 @@ echo "$GATEWAY" > gateway.toml
 # start: the gateway; $gateway is its process.
 start() {
   rm -f ready
-  (exec ip netns exec router "$EKIDEN" gateway -c gateway.toml > ready 2>> gateway.log) & gateway=$!
+  (exec nsenter --net=/run/netns/router -- "$EKIDEN" gateway -c gateway.toml > ready 2>> gateway.log) & gateway=$!
   await 20 grep -q '^ready$' ready
 }
 # of EXPRESSION: a value in its status `s`.
@@ -82,6 +84,7 @@ givers = [threading.Thread(target=give) for _ in range(streams)]
 [giver.start() for giver in givers]; [giver.join() for giver in givers]
 P
 fetch() {
+  rm -f listening
   on receiver python3 fetch.py receive $1 $2 > listening & local receiving=$!
   await 10 grep -q listening listening
   on sender python3 fetch.py send $1 $2

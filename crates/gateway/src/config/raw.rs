@@ -12,6 +12,7 @@ pub struct Raw {
     pub ipv4_streams: Option<Spanned<i64>>,
     pub ipv6_streams: Option<Spanned<i64>>,
     pub idle: Option<Spanned<Time>>,
+    pub restart_within: Option<Spanned<Time>>,
     #[serde(default)]
     pub group: IndexMap<Spanned<String>, Spanned<RawGroup>>,
 }

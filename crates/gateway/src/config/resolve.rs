@@ -20,6 +20,8 @@ use super::{Config, ConfigError, Group};
 const STREAMS: RangeInclusive<i64> = 1..=10_000_000;
 /// The kernel's clock for this wraps after 19 hours.
 const IDLE: RangeInclusive<Time> = Time::secs(60)..=Time::secs(19 * 3600);
+/// Until a process comes that lets streams lose their places.
+const RESTART_WITHIN: RangeInclusive<Time> = Time::ms(0)..=Time::secs(3600);
 /// As a scenario's.
 const PARTS: RangeInclusive<Fraction> = Fraction(1)..=Fraction::ONE;
 const REPEATS: RangeInclusive<i64> = 1..=100_000;
@@ -58,11 +60,14 @@ impl Source<'_> {
         let ipv6_streams = streams("ipv6_streams", &raw.ipv6_streams, default.streams6)?;
         let idle = gateway::Idle::default().open.into();
         let idle = raw.idle.as_ref().map_or(Ok(idle), |idle| self.in_range("idle", idle, &IDLE))?;
+        let restart_within = raw.restart_within.as_ref();
+        let restart_within =
+            restart_within.map_or(Ok(Time::ms(0)), |time| self.in_range("restart_within", time, &RESTART_WITHIN))?;
         let mut groups = Vec::new();
         for (name, group) in &raw.group {
             groups.push(Group { name: name.get_ref().clone(), settings: self.group(group)? });
         }
-        let config = Config { device: device.clone(), ipv4_streams, ipv6_streams, idle, groups };
+        let config = Config { device: device.clone(), ipv4_streams, ipv6_streams, idle, restart_within, groups };
         config.settings().check().map_err(|error| self.refused(&error, raw))?;
         Ok(config)
     }

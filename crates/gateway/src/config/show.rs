@@ -13,7 +13,7 @@ impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "device = {}", text(&self.device))?;
         writeln!(f, "ipv4_streams = {}\nipv6_streams = {}", self.ipv4_streams, self.ipv6_streams)?;
-        writeln!(f, "idle = \"{}\"", self.idle)?;
+        writeln!(f, "idle = \"{}\"\nrestart_within = \"{}\"", self.idle, self.restart_within)?;
         self.groups.iter().try_for_each(|group| group.fmt(f))
     }
 }

@@ -1,0 +1,57 @@
+# With `restart_within` programs and streams outlive the process, and the next one takes both over.
+sed -i '1i restart_within = "60s"' gateway.toml
+start
+on receiver timeout 60 python3 -c "
+import socket
+listener = socket.create_server(('192.0.2.2', 5002))
+print('listening', flush=True)
+connection = listener.accept()[0]
+while data := connection.recv(1 << 16): connection.sendall(data)" > held & holder=$!
+await 10 grep -q listening held
+mkfifo asked; exec 9<> asked
+on sender timeout 60 python3 -c "
+import socket
+connection = socket.create_connection(('192.0.2.2', 5002), timeout=10)
+print('open', flush=True)
+for line in open('asked'):
+    connection.sendall(line.encode()); assert connection.recv(1 << 16)
+    print('answered', flush=True)" > answers & asker=$!
+await 10 grep -q open answers
+for signal in KILL TERM; do
+  await 5 is "len(s['streams'])" 1
+  packets=$(of "s['counters']['tracked']")
+  kill -$signal $gateway; wait $gateway || true
+  answered=$(grep -c answered answers || true)
+  echo again >&9
+  await 10 bash -c "[ \$(grep -c answered answers) -gt $answered ]"
+  start
+  is "s['streams'][0]['is_open'], s['counters']['tracked'] > $packets" "(True, True)" || fail "the stream was not followed while the process was away: $(of s)"
+done
+grep -q "takes over the programs" gateway.log || fail "nothing was taken over"
+# It cannot be removed under a process.
+code=0; on router "$EKIDEN" gateway remove wan0 2> refused || code=$?
+[ $code = 4 ] && grep -q "end its process first" refused || fail "$code"
+kill $gateway; wait $gateway
+# With other settings it begins anew.
+echo 'repeats = 7' >> gateway.toml
+start
+grep -q "it had others" gateway.log || fail "not replaced"
+is "s['streams']" "[]" || fail "streams of other settings"
+kill $gateway; wait $gateway
+on router "$EKIDEN" gateway remove wan0 | grep -q "removed from wan0" || fail "not removed"
+[ ! -e /sys/fs/bpf/ekiden ] || fail "$(find /sys/fs/bpf)"
+code=0; on router "$EKIDEN" gateway remove wan0 2> refused || code=$?
+[ $code = 2 ] && grep -q "left programs on the device 'wan0'" refused || fail "$code: $(cat refused)"
+echo again >&9
+await 10 bash -c "[ \$(grep -c answered answers) = 3 ]"
+# Without the key it takes away what is there. A device that goes takes its pins along.
+start; kill -9 $gateway; wait $gateway || true
+sed -i /restart_within/d gateway.toml
+start; kill $gateway; wait $gateway
+[ ! -e /sys/fs/bpf/ekiden ] || fail "$(find /sys/fs/bpf)"
+sed -i '1i restart_within = "60s"' gateway.toml
+start
+ip -n router link del wan0
+code=0; wait $gateway || code=$?
+[ $code = 4 ] && [ -z "$(ls /sys/fs/bpf/ekiden 2> /dev/null)" ] || fail "$code: $(find /sys/fs/bpf)"
+kill $asker $holder || true

@@ -16,7 +16,7 @@ pub fn whose(file: &Path, given_to: &'static str, error: impl Into<anyhow::Error
     let is_of = |command: &str| match command {
         "proxy" => ekiden_relay::Config::load(file).is_ok(),
         "tunnel" => ekiden_tunnel::Config::is_in(file),
-        _ => ekiden_gateway::Config::load(file).is_ok(),
+        _ => ekiden_gateway::Config::is_in(file),
     };
     match ["proxy", "tunnel", "gateway"].into_iter().find(|command| *command != given_to && is_of(command)) {
         Some(for_command) => OthersFile { file: file.into(), for_command, given_to }.into(),

@@ -57,6 +57,12 @@ impl Config {
         resolve::parse(&text, file)
     }
 
+    /// Whether a file is a gateway's configuration rather than another command's: its device is a name.
+    pub fn is_in(file: &Path) -> bool {
+        let text = ekiden_files::read(file, FileKind::Config).unwrap_or_default();
+        toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.get("device").is_some_and(toml::Value::is_str))
+    }
+
     /// What the kernel is given.
     pub fn settings(&self) -> Settings {
         let groups = self.groups.iter().map(|group| group.settings.clone()).collect();

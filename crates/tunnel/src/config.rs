@@ -148,10 +148,10 @@ impl Config {
         Self::parse(&text, file)
     }
 
-    /// Whether a file is a tunnel's configuration rather than a proxy's: it has a device.
+    /// Whether a file is a tunnel's configuration rather than another command's: its device is a table.
     pub fn is_in(file: &Path) -> bool {
         let text = ekiden_files::read(file, FileKind::Config).unwrap_or_default();
-        toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.contains_key("device"))
+        toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.get("device").is_some_and(toml::Value::is_table))
     }
 
     /// What the peers have: each network with the peer's name.

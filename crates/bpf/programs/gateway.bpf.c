@@ -67,7 +67,7 @@ INLINE int observe(struct __sk_buff *skb, struct passing *passing, struct gatewa
 	struct ekb_frame *frame = &passing->frame;
 	struct ekb_options *options = 0;
 	struct ekb_stream *state = &stream->state;
-	u32 index = stream->group, field, found;
+	u32 index = stream->group, field, found, seen;
 	struct before before, after;
 	struct gateway_group *group;
 	struct ekb_packet packet;
@@ -85,7 +85,7 @@ INLINE int observe(struct __sk_buff *skb, struct passing *passing, struct gatewa
 		else
 			passing->counters.malformed++;
 		/* A SYN of a stream that is there may be anyone's. */
-		if (is_new || (found == EKB_SIGNED && !(state->seen & EKB_OPEN)))
+		if (is_new || (found == EKB_SIGNED && !ekb_is_open(state)))
 			delete(passing);
 		return NEXT;
 	}
@@ -107,11 +107,12 @@ INLINE int observe(struct __sk_buff *skb, struct passing *passing, struct gatewa
 	field = ekb_observe(&group->settings, &group->state, state, stream->group, &packet);
 	look(group, state, &after);
 	index = state->rtt_us;
+	seen = state->seen;
 	unlock(stream);
 
 	if (field && rewrite(skb, frame, field))
 		passing->counters.rewritten++;
-	if (!before.is_open && !after.is_open && !(frame->flags & EKB_SYN))
+	if (seen && !(seen & EKB_OPEN) && !(frame->flags & EKB_SYN))
 		passing->counters.without_handshake++;
 	if (before.throttling != after.throttling || before.stalled != after.stalled || before.limit != after.limit ||
 	    before.limited_in != after.limited_in || before.is_open != after.is_open) {
@@ -119,10 +120,10 @@ INLINE int observe(struct __sk_buff *skb, struct passing *passing, struct gatewa
 
 		tell(passing, &before, &after, &told);
 	}
-	if (before.is_open && !after.is_open) {
+	if (before.is_open && !after.is_open)
 		passing->counters.ended++;
+	if (!seen)
 		delete(passing);
-	}
 	return NEXT;
 }
 

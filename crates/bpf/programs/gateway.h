@@ -36,7 +36,7 @@ struct gateway_stream {
 
 struct gateway_group {
 	struct ekb_group state; /* in a cache line of its own, since all processors write it */
-	u64 unused[5];
+	u64 unused[4];
 	struct ekb_settings settings;
 	u16 source_ports[2], destination_ports[2]; /* the first and the last, in the host's order */
 	u32 assumed_scale; /* and 1, of streams whose handshake was not seen; 0: they are left alone */

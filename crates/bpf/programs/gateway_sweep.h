@@ -15,7 +15,7 @@ INLINE int is_old(const struct gateway_stream *stream, const struct gateway_swee
 {
 	u32 age = (u16)(sweep->now - stream->last);
 
-	return age <= 0xffff - AHEAD && age > (stream->state.seen & EKB_OPEN ? sweep->open : sweep->opening);
+	return age <= 0xffff - AHEAD && age > (ekb_is_open(&stream->state) ? sweep->open : sweep->opening);
 }
 
 static long sweep4(void *map, struct stream4_key *key, struct gateway_stream *stream, struct gateway_sweep **sweep)

@@ -89,7 +89,7 @@ INLINE void look(const struct gateway_group *group, const struct ekb_stream *sta
 	into->stalled = ekb_stalled(throttling);
 	into->limit = state->limit;
 	into->limited_in = state->limited_in;
-	into->is_open = state->seen & EKB_OPEN;
+	into->is_open = ekb_is_open(state);
 }
 
 #endif

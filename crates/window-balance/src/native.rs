@@ -32,6 +32,8 @@ pub(crate) struct Group {
     state: u64,
     until_us: u64,
     pub by: u32,
+    fastest: u32,
+    fastest_us: u32,
     unused: u32,
 }
 
@@ -83,7 +85,7 @@ impl Stream {
     }
 
     pub fn is_open(&self) -> bool {
-        self.seen & OPEN != 0
+        self.seen & (OPEN | HALF_OPEN) == OPEN
     }
 
     pub fn scale(&self) -> u8 {
@@ -91,8 +93,9 @@ impl Stream {
     }
 }
 
-/// The first of `enum ekb_seen`.
+/// Of `enum ekb_seen`.
 const OPEN: u16 = 1;
+const HALF_OPEN: u16 = 3 << 11;
 
 /// `struct ekb_frame`.
 #[derive(Debug, Clone, Copy, Default)]

@@ -10,7 +10,7 @@
 EKB_FN void ekb_assume(struct ekb_stream *stream, const struct ekb_packet *packet, ekb_u32 scale)
 {
 	__builtin_memset(stream, 0, sizeof(*stream));
-	stream->seen = EKB_OPEN;
+	stream->seen = EKB_OPEN | EKB_HALF_DATA;
 	stream->scale = (ekb_u8)ekb_least(scale, EKB_SCALE_MOST);
 	stream->ack = packet->ack;
 	stream->sent = packet->ack;

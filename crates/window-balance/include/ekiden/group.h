@@ -89,7 +89,7 @@ EKB_FN void ekb_overshoot(struct ekb_group *group, struct ekb_stream *stream, ek
 	stream->recover = stream->sent;
 	if (now_us < *(volatile ekb_u64 *)&group->until_us || !ekb_change(group, state, ekb_next(state)))
 		return;
-	*(volatile ekb_u64 *)&group->until_us = now_us + 2 * (ekb_u64)stream->rtt_us;
+	*(volatile ekb_u64 *)&group->until_us = now_us + ekb_most(2 * stream->rtt_us, EKB_APART_US);
 	*(volatile ekb_u32 *)&group->by = index;
 }
 

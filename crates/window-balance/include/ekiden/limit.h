@@ -31,6 +31,30 @@ EKB_FN ekb_u32 ekb_flow(const struct ekb_settings *settings, const struct ekb_st
 	return ekb_most((ekb_u32)ekb_in_least(settings, stream, ekb_since(settings, stream), (ekb_u32)now_us - stream->round_us), stream->flow);
 }
 
+/* A stream that has had little to send so far, or has just begun, gets room for more. */
+EKB_FN ekb_u64 ekb_at_least(const struct ekb_group *group, const struct ekb_stream *stream, ekb_u64 limit)
+{
+	ekb_u64 share = (ekb_u64)*(const volatile ekb_u32 *)&group->fastest * stream->least_us / (1024 * EKB_SHARE);
+
+	if (limit < EKB_INITIAL * (ekb_u32)stream->segment)
+		limit = EKB_INITIAL * (ekb_u32)stream->segment;
+	return limit < share ? share : limit;
+}
+
+/* The stream has delivered so much in a round trip. */
+EKB_FN void ekb_compare(struct ekb_group *group, const struct ekb_stream *stream, ekb_u64 now_us)
+{
+	ekb_u64 rate = (ekb_u64)stream->flow * 1024 / ekb_most(stream->least_us, 1);
+	ekb_u32 fastest = *(volatile ekb_u32 *)&group->fastest, since = (ekb_u32)now_us - *(volatile ekb_u32 *)&group->fastest_us;
+
+	if (rate > 0xffffffff)
+		rate = 0xffffffff;
+	if (rate < fastest && since <= EKB_RECENT_US)
+		return;
+	*(volatile ekb_u32 *)&group->fastest = (ekb_u32)rate;
+	*(volatile ekb_u32 *)&group->fastest_us = (ekb_u32)now_us;
+}
+
 /* Sets the stream's window limit for the current throttling, with the stream's first packet after it began. */
 EKB_FN void ekb_limit(const struct ekb_settings *settings, const struct ekb_group *group, ekb_u64 state, struct ekb_stream *stream,
 		      ekb_u64 now_us)
@@ -48,6 +72,8 @@ EKB_FN void ekb_limit(const struct ekb_settings *settings, const struct ekb_grou
 	limit = ekb_flow(settings, stream, now_us);
 	if (!(settings->choices & EKB_DELIVERED))
 		limit = (limit * settings->part) >> 16;
+	else if (limit)
+		limit = ekb_at_least(group, stream, limit);
 	if (limit > EKB_LIMIT_MOST)
 		limit = EKB_LIMIT_MOST;
 	if (stream->flow && !limit)

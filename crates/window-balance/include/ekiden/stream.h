@@ -22,6 +22,14 @@ typedef unsigned long long ekb_u64;
 /* Data that a SYN may carry (RFC 7413), and a window before the handshake is over. */
 #define EKB_EARLY_MOST 65535u
 #define EKB_FALLS 16
+/* Nobody's sequence numbers jump so far: what does is made up. */
+#define EKB_FAR (1u << 22)
+/* Between two throttlings with EKB_DELIVERED, in microseconds, and for how long a stream counts as the group's fastest. */
+#define EKB_APART_US 500000u
+#define EKB_RECENT_US 10000000u
+/* No limit with EKB_DELIVERED is smaller than this part of what the group's fastest stream has, and than an initial window (RFC 6928). */
+#define EKB_SHARE 4
+#define EKB_INITIAL 10 /* segments */
 #define EKB_LIMIT_MOST 0x3fffffffu
 
 enum ekb_direction {
@@ -71,11 +79,13 @@ struct ekb_group {
 	/* When throttling ends if no stream that causes it repeats its ACK number. With EKB_DELIVERED, when it may begin again. */
 	ekb_u64 until_us;
 	ekb_u32 by; /* the stream that caused it first */
+	ekb_u32 fastest; /* bytes in 1024 us of the stream that has delivered most of late */
+	ekb_u32 fastest_us; /* when it did, the lower half */
 	ekb_u32 unused;
 };
 
 enum ekb_seen {
-	EKB_OPEN = 1 << 0, /* the handshake was seen */
+	EKB_OPEN = 1 << 0, /* SYN and SYN-ACK were seen */
 	EKB_SYN_DATA = 1 << 1, /* a SYN of the sender waits for its SYN-ACK */
 	EKB_SYN_ACKS = 1 << 2, /* a SYN of the receiver does */
 	EKB_SYN_SCALES = 1 << 3, /* and has a window scale option */
@@ -86,6 +96,8 @@ enum ekb_seen {
 	EKB_GREW = 1 << 8, /* by half or more in the last round */
 	EKB_GREW_BEFORE = 1 << 9, /* in the one before */
 	EKB_FROM_IDLE = 1 << 10, /* when this round began nothing else was in flight, so its ACK covers only what began it */
+	EKB_HALF_DATA = 1 << 11, /* the sender has not acknowledged the SYN-ACK yet */
+	EKB_HALF_ACKS = 1 << 12, /* the receiver has not */
 };
 
 /* All zero: nothing is known. Sequence numbers wrap. */
@@ -114,6 +126,11 @@ struct ekb_stream {
 	ekb_u8 syn_scale : 4; /* of the SYN that waits */
 	ekb_u8 falls; /* rounds in which the limit shrank, less those in which it grew */
 };
+
+EKB_FN int ekb_is_half_open(const struct ekb_stream *stream) { return stream->seen & (EKB_HALF_DATA | EKB_HALF_ACKS); }
+
+/* Whether the handshake is over: whoever began it has seen the other's answer. */
+EKB_FN int ekb_is_open(const struct ekb_stream *stream) { return stream->seen & EKB_OPEN && !ekb_is_half_open(stream); }
 
 /* Whether sequence number a lies behind b. */
 EKB_FN int ekb_after(ekb_u32 a, ekb_u32 b) { return (ekb_s32)(a - b) > 0; }

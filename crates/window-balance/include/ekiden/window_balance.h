@@ -15,7 +15,9 @@
  * repetitions that count.) A stream's window is then limited to what the path delivered in the least round-trip time. From
  * there on the limit follows the path: in each round trip it grows by `step` while the round-trip time is within `slack` of the
  * least, and shrinks by it when that is more than twice as much longer. So the queue stays short, and what is sent again
- * arrives. Where others fill the queue that does not help: after EKB_FALLS such rounds more than short ones, the stream's limit ends.
+ * arrives. No limit is below a quarter of what the group's fastest stream has in such a time, or an initial window: a stream that has had
+ * little to send, or has just begun, is not held down. A stream that was idle for `hold_us` loses its limit. Throttlings are half a second
+ * apart, so that no single receiver can keep the group throttled. Where others fill the queue that does not help: after EKB_FALLS such rounds more than short ones, the stream's limit ends.
  * It does not bind either once it has grown above the sender's own window.
  *
  * Decisions that the paper leaves open:
@@ -41,8 +43,8 @@
  * at once. With EKB_KEEPS_EDGE it never takes back what the sender was told before (RFC 9293, section 3.8.6); the window then
  * falls as data is acknowledged.
  *
- * A stream is known from its handshake on: from a SYN and the SYN-ACK that acknowledges it, which nobody can make up who does not
- * see the packets. One whose handshake was not seen is left alone, and counts for nothing. What the sender cannot send and the
+ * A stream is known from its handshake on: from a SYN and the SYN-ACK that acknowledges it. It is half open until whoever sent the
+ * SYN acknowledges that, which nobody can make up who does not see the packets. One whose handshake was not seen is left alone, and counts for nothing. What the sender cannot send and the
  * receiver cannot acknowledge (RFC 9293, section 3.10.7.4) changes nothing either, nor does a RST out of place (RFC 5961). When
  * packets of a stream have not passed here for a while, its receiver acknowledges what was not seen; nobody can make that up either, for
  * want of the receiver's next sequence number. The stream then begins anew from this ACK, with the scale that it has and without a
@@ -85,7 +87,7 @@ EKB_FN void ekb_syn_ack(struct ekb_group *group, struct ekb_stream *stream, cons
 	if (!(seen & (packet->direction == EKB_ACKS ? EKB_SYN_DATA : EKB_SYN_ACKS)) || early > EKB_EARLY_MOST)
 		return;
 	ekb_end(group, stream);
-	stream->seen = EKB_OPEN;
+	stream->seen = EKB_OPEN | (packet->direction == EKB_ACKS ? EKB_HALF_DATA : EKB_HALF_ACKS);
 	if (packet->direction == EKB_ACKS) {
 		stream->ack = packet->ack;
 		stream->back = packet->seq + 1;
@@ -108,8 +110,8 @@ EKB_FN void ekb_sent(const struct ekb_settings *settings, struct ekb_stream *str
 {
 	ekb_u32 end = packet->seq + packet->length + !!(packet->flags & EKB_FIN), before = stream->sent;
 
-	/* A zero-window probe has a byte more than is allowed, and so may a FIN. */
-	if (end == packet->seq || ekb_after(end, stream->edge + 1) || (stream->seen & EKB_FIN_SENT && ekb_after(end, before)))
+	/* A zero-window probe has a byte more than is allowed, and so may a FIN. What was acknowledged already says nothing. */
+	if (!ekb_after(end, stream->ack) || ekb_after(end, stream->edge + 1) || (stream->seen & EKB_FIN_SENT && ekb_after(end, before)))
 		return;
 	if (ekb_after(before, packet->seq)) {
 		stream->seen |= EKB_RESENT;
@@ -128,14 +130,18 @@ EKB_FN void ekb_sent(const struct ekb_settings *settings, struct ekb_stream *str
 		return;
 	stream->seen |= EKB_IN_ROUND;
 	stream->seen &= ~(ekb_u16)(EKB_RESENT | EKB_FROM_IDLE);
-	if (before == stream->ack)
+	if (before == stream->ack) {
 		stream->seen |= EKB_FROM_IDLE;
+		/* The path is another one by now, and the sender's own window begins anew (RFC 5681, section 4.1). */
+		if (settings->choices & EKB_DELIVERED && (ekb_u32)packet->time_us - stream->round_us > settings->hold_us)
+			stream->limit = 0;
+	}
 	stream->round_us = (ekb_u32)packet->time_us;
 	stream->round_from = settings->choices & EKB_OF_SENT ? before : stream->ack;
 	stream->round_end = end;
 }
 
-EKB_FN void ekb_end_round(const struct ekb_settings *settings, struct ekb_stream *stream, ekb_u64 now_us)
+EKB_FN void ekb_end_round(const struct ekb_settings *settings, struct ekb_group *group, struct ekb_stream *stream, ekb_u64 now_us)
 {
 	ekb_u32 lasted = ekb_most((ekb_u32)now_us - stream->round_us, 1);
 	ekb_u64 bytes = ekb_since(settings, stream);
@@ -161,6 +167,8 @@ EKB_FN void ekb_end_round(const struct ekb_settings *settings, struct ekb_stream
 	grew |= stream->seen & EKB_GREW ? EKB_GREW_BEFORE : 0;
 	stream->seen = (ekb_u16)((stream->seen & ~(EKB_GREW | EKB_GREW_BEFORE)) | grew);
 	stream->flow = bytes ? (ekb_u32)bytes : 1;
+	if (settings->choices & EKB_DELIVERED)
+		ekb_compare(group, stream, now_us);
 }
 
 /* Bytes that have arrived behind the gap, of which this ACK is the first to tell. */
@@ -211,7 +219,7 @@ EKB_FN void ekb_acked(const struct ekb_settings *settings, struct ekb_group *gro
 			stream->recover = stream->ack;
 		ekb_release(group, stream);
 		if ((stream->seen & EKB_IN_ROUND) && !ekb_after(stream->round_end, stream->ack))
-			ekb_end_round(settings, stream, packet->time_us);
+			ekb_end_round(settings, group, stream, packet->time_us);
 		if ((stream->seen & EKB_FIN_SENT) && stream->ack == stream->sent)
 			ekb_end(group, stream);
 		return;
@@ -249,12 +257,33 @@ EKB_FN ekb_u32 ekb_window(const struct ekb_settings *settings, const struct ekb_
 	return field < packet->window ? field : 0;
 }
 
+/* A RST that answers the SYN that waits: the port is closed. */
+EKB_FN int ekb_refuses(const struct ekb_stream *stream, const struct ekb_packet *packet)
+{
+	ekb_u16 syn = packet->direction == EKB_ACKS ? EKB_SYN_DATA : EKB_SYN_ACKS;
+
+	return packet->flags & EKB_RST && packet->flags & EKB_ACK && stream->seen & syn && packet->ack - (stream->syn + 1) <= EKB_EARLY_MOST;
+}
+
 /* A RST that the end that it goes to would take: a SYN's, or one in the window (RFC 5961, section 3.2, is stricter). */
 EKB_FN int ekb_resets(const struct ekb_stream *stream, const struct ekb_packet *packet)
 {
 	if (packet->direction == EKB_DATA)
 		return !ekb_after(stream->ack, packet->seq) && !ekb_after(packet->seq, stream->sent);
 	return packet->seq - stream->back <= EKB_EARLY_MOST;
+}
+
+/* Whoever began the connection acknowledges the SYN-ACK. Nobody can make that up who does not see the packets. */
+EKB_FN void ekb_confirm(struct ekb_stream *stream, const struct ekb_packet *packet)
+{
+	if (!(packet->flags & EKB_ACK))
+		return;
+	if (packet->direction == EKB_DATA) {
+		if (stream->back - packet->ack <= EKB_EARLY_MOST)
+			stream->seen &= ~(ekb_u16)EKB_HALF_DATA;
+	} else if (!ekb_after(stream->ack, packet->ack) && !ekb_after(packet->ack, stream->sent)) {
+		stream->seen &= ~(ekb_u16)EKB_HALF_ACKS;
+	}
 }
 
 /* A packet of the stream of this index passes. Returns the window field to write into it; 0: it is left as it is. */
@@ -275,19 +304,26 @@ EKB_FN ekb_u32 ekb_observe(const struct ekb_settings *settings, struct ekb_group
 			ekb_syn(stream, packet);
 		return 0;
 	}
-	if (!(stream->seen & EKB_OPEN))
+	if (!(stream->seen & EKB_OPEN)) {
+		if (ekb_refuses(stream, packet))
+			ekb_end(group, stream);
 		return 0;
+	}
 	if (packet->flags & EKB_RST) {
 		if (ekb_resets(stream, packet))
 			ekb_end(group, stream);
 		return 0;
 	}
+	if (ekb_is_half_open(stream))
+		ekb_confirm(stream, packet);
 	/* First, so that this packet does not count in the flow observed before throttling. */
 	ekb_limit(settings, group, ekb_state(group), stream, packet->time_us);
 	if (packet->direction == EKB_DATA) {
 		ekb_sent(settings, stream, packet);
 		return 0;
 	}
+	if (packet->seq - stream->back + EKB_FAR > 2 * EKB_FAR)
+		return 0;
 	end = packet->seq + packet->length + !!(packet->flags & EKB_FIN);
 	is_next = packet->seq == stream->back;
 	if (!ekb_after(packet->seq, stream->back) && ekb_after(end, stream->back))
@@ -298,6 +334,7 @@ EKB_FN ekb_u32 ekb_observe(const struct ekb_settings *settings, struct ekb_group
 		if (is_next && !(packet->flags & EKB_FIN)) {
 			ekb_release(group, stream);
 			ekb_assume(stream, packet, stream->scale);
+			stream->seen = EKB_OPEN;
 		}
 		return 0;
 	}

@@ -216,3 +216,56 @@ fn nor_are_they_limited_by_others() {
     assert_eq!((gateway.group.throttlings(), gateway.group.limit(7).is_some()), (1, true));
     assert_eq!((gateway.ack(&mut short, 1), gateway.group.limit(8)), (None, None));
 }
+
+/// A stream that has had little to send when another one throttles the group.
+#[test]
+fn a_quiet_stream_is_not_held_down() {
+    let mut gateway = Gateway::with(BalanceSettings::default());
+    let mut quiet = steady(&mut gateway, 8, 4);
+    let first = doubling(&mut gateway, 7, 5);
+    gateway.clock(&mut quiet, 4, 8);
+    misses(&mut gateway, &first, 20);
+    gateway.ack(&mut quiet, 1);
+    let (limit, flow) = (gateway.group.limit(8).unwrap(), gateway.group.flow(7).unwrap());
+    assert!((flow / 5..flow / 3).contains(&limit), "{limit}, {flow}");
+}
+
+#[test]
+fn nor_below_an_initial_window() {
+    let mut gateway = Gateway::with(BalanceSettings::default());
+    let mut quiet = steady(&mut gateway, 8, 4);
+    let first = doubling(&mut gateway, 7, 2);
+    gateway.clock(&mut quiet, 4, 8);
+    misses(&mut gateway, &first, 12);
+    gateway.ack(&mut quiet, 1);
+    let limit = gateway.group.limit(8).unwrap();
+    assert!((10 * SEGMENT..=11 * SEGMENT).contains(&limit), "{limit}: this ACK may end a round");
+}
+
+/// After a pause of `hold` and more.
+#[test]
+fn an_idle_stream_loses_its_limit() {
+    let (mut gateway, first, mut steady) = overshot();
+    misses(&mut gateway, &first, 20);
+    gateway.ack(&mut steady, 40);
+    assert!(gateway.group.limit(8).is_some());
+    gateway.now_us += 11_000_000;
+    gateway.send(&mut steady);
+    assert_eq!(gateway.group.limit(8), None);
+}
+
+/// A receiver that claims gaps in one stream after the other.
+#[test]
+fn throttlings_are_half_a_second_apart() {
+    let mut gateway =
+        Gateway::with(BalanceSettings { shortest_rtt: Duration::from_micros(1), ..BalanceSettings::default() });
+    let mut throttlings = Vec::new();
+    for number in 0..20 {
+        let stream = doubling_as(&mut gateway, Stream::new(number), 3, 10_000);
+        misses(&mut gateway, &stream, 20);
+        throttlings.push((gateway.now_us, gateway.group.throttlings()));
+    }
+    let (first, last) = (throttlings[0], throttlings[19]);
+    let most = (last.0 - first.0) / 500_000 + 1;
+    assert!(last.1 > 1 && u64::from(last.1 - first.1) <= most, "{throttlings:?}");
+}

@@ -91,6 +91,7 @@ impl Both {
         let both = flags::SYN | flags::ACK;
         let syn = Shape { seq: 0, flags: both, options: scale(SCALE), ..ends.shape(Direction::Acks) };
         self.shape(Direction::Acks, &syn);
+        self.shape(Direction::Data, &ends.shape(Direction::Data));
     }
 
     /// Data from this offset on, which is sent with timestamps as most hosts do.

@@ -191,6 +191,8 @@ pub fn handshakes_tell_the_scale() -> Result<(), Failed> {
                 ..ends.shape(Direction::Acks)
             };
             both.shape(Direction::Acks, &answer);
+            assert!(both.gateway.streams()?.iter().all(|stream| stream.sender != ends.sender || !stream.state.is_open));
+            both.shape(Direction::Data, &ends.shape(Direction::Data));
             let streams = both.gateway.streams()?;
             let stream = streams.iter().find(|stream| stream.sender == ends.sender).ok_or("it has a place")?;
             assert_eq!(

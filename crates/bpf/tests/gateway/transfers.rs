@@ -20,6 +20,8 @@ struct Transfer {
     window: u32,
     /// What the receiver's last window allows, in segments.
     allowed: u32,
+    /// The segment behind all that it has ever allowed.
+    edge: u32,
     threshold: u32,
     /// The next new segment.
     next: u32,
@@ -35,6 +37,7 @@ impl Transfer {
             ends,
             window: 10,
             allowed: u32::MAX,
+            edge: 60,
             threshold: u32::MAX,
             next: 0,
             arrived: Vec::new(),
@@ -72,6 +75,7 @@ impl Transfer {
         let at = before.len() - 20 - shape.options.len() + 14;
         let field = u16::from_be_bytes([after[at], after[at + 1]]);
         self.allowed = (u32::from(field) << SCALE) / SEGMENT;
+        self.edge = self.edge.max(acked + self.allowed);
     }
 
     /// A round trip: what is missing is sent again, then what is new, while the ACKs of the last round come back. That something is
@@ -86,7 +90,7 @@ impl Transfer {
             self.ack(both, acked, &blocks);
             both.now_us += dice.roll(30);
         }
-        let new = window.saturating_sub(segments.len() as u32);
+        let new = window.saturating_sub(segments.len() as u32).min(self.edge.saturating_sub(self.next));
         segments.extend(self.next..self.next + new);
         self.next += new;
         self.arrived.resize(self.next as usize, false);

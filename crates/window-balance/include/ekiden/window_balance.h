@@ -265,12 +265,13 @@ EKB_FN int ekb_refuses(const struct ekb_stream *stream, const struct ekb_packet 
 	return packet->flags & EKB_RST && packet->flags & EKB_ACK && stream->seen & syn && packet->ack - (stream->syn + 1) <= EKB_EARLY_MOST;
 }
 
-/* A RST that the end that it goes to would take: a SYN's, or one in the window (RFC 5961, section 3.2, is stricter). */
+/* A RST that the end that it goes to would take: of the receiver the next sequence number (RFC 5961, section 3.2), of the sender one of
+ * what is in flight, since what has arrived of it is not known. */
 EKB_FN int ekb_resets(const struct ekb_stream *stream, const struct ekb_packet *packet)
 {
 	if (packet->direction == EKB_DATA)
 		return !ekb_after(stream->ack, packet->seq) && !ekb_after(packet->seq, stream->sent);
-	return packet->seq - stream->back <= EKB_EARLY_MOST;
+	return packet->seq == stream->back;
 }
 
 /* Whoever began the connection acknowledges the SYN-ACK. Nobody can make that up who does not see the packets. */

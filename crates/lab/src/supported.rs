@@ -1,7 +1,7 @@
 //! Which scenarios a lab can build.
 
 use ekiden_relay_proto::leg::MAX_CHAIN;
-use ekiden_scenario::{Discipline, Flow, Link, NodeKind, Profile, Scenario, Tcp, Tunnel};
+use ekiden_scenario::{Discipline, Flow, GatewayPolicy, Link, NodeKind, Profile, Scenario, Tcp, Tunnel};
 
 use crate::congestion::is_own;
 use crate::gateways::watched;
@@ -32,6 +32,9 @@ pub fn check_supported(scenario: &Scenario) -> Result<(), Error> {
         check_tunnel(scenario, name, tunnel)?;
     }
     for (name, gateway) in scenario.gateways.iter().filter(|(_, gateway)| gateway.enabled) {
+        if let GatewayPolicy::Delay | GatewayPolicy::Mark | GatewayPolicy::Drop = gateway.policy {
+            return only_simulated(format!("gateway.{name}.policy"), "set it to \"delivered\" or \"paper\"");
+        }
         if let Err(instead) = watched(scenario, gateway) {
             return only_simulated(format!("gateway.{name}"), instead);
         }
@@ -171,13 +174,14 @@ enabled = false
         verdict(BACKGROUND, &[]).unwrap();
         verdict("", &["flow.bulk.file=8MB"]).unwrap();
         verdict("", &["gateway.g.enabled=true"]).unwrap();
+        verdict("", &["gateway.g.policy=delay"]).unwrap();
         verdict(TUNNEL, &["tunnel.t.discipline=fq_codel", "tunnel.t.tcp.sack=false"]).unwrap();
         verdict("", &["tcp.rto_min=50ms", "link.rs.mtu=9000", "tcp.profile=linux"]).unwrap();
     }
 
     #[test]
     fn what_only_the_simulator_can_do_is_refused_with_its_key_and_what_to_do() {
-        let refused: [(&str, &[&str], &str, &str); 13] = [
+        let refused: [(&str, &[&str], &str, &str); 16] = [
             ("", &["tcp.profile=ns2"], "node.a.tcp.profile: ", "set it to \"linux\""),
             ("", &["node.b.tcp.profile=rfc"], "node.b.tcp.profile: ", "set it to \"linux\""),
             ("", &["tcp.rtt_per_window=true"], "node.a.tcp.rtt_per_window: ", "set it to false"),
@@ -189,6 +193,24 @@ enabled = false
             (TUNNEL, &["tunnel.t.tcp.initial_ssthresh=65535B"], "tunnel.t.tcp.initial_ssthresh: ", "leave it out"),
             (TUNNEL, &["flow.bulk.from=r"], "tunnel.t.ends: ", "begin and end at other nodes than 'r'"),
             (TUNNEL, &["node.s.kind=proxy"], "tunnel.t.ends: ", "make 's' a router"),
+            (
+                "",
+                &["gateway.g.enabled=true", "gateway.g.policy=delay"],
+                "gateway.g.policy: ",
+                "\"delivered\" or \"paper\"",
+            ),
+            (
+                "",
+                &["gateway.g.enabled=true", "gateway.g.policy=mark"],
+                "gateway.g.policy: ",
+                "\"delivered\" or \"paper\"",
+            ),
+            (
+                "",
+                &["gateway.g.enabled=true", "gateway.g.policy=drop"],
+                "gateway.g.policy: ",
+                "\"delivered\" or \"paper\"",
+            ),
             (
                 "[flow.other]\nfrom = \"a\"\nto = \"b\"\nduration = \"1s\"\n[gateway.h]\nnode = \"r\"\nflows = [\"bulk\", \"other\"]\n",
                 &[],

@@ -285,7 +285,8 @@ pub struct Event {
     pub flow: Option<String>,
     /// The connection of the flow, if one.
     pub connection: Option<u32>,
-    /// Its kind: `connected`, `finished`, `failed`; of a gateway's group, `throttled` and `let_go`.
+    /// Its kind: `connected`, `finished`, `failed`; of a gateway's group, `throttled` and `let_go`, and of a simulated one
+    /// `marked`, `dropped` and `delayed`.
     pub kind: String,
     /// Details for people.
     pub detail: String,

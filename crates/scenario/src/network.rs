@@ -174,7 +174,7 @@ pub struct Gateway {
     pub enabled: bool,
 }
 
-/// When a gateway lowers windows, and how far.
+/// When a gateway lowers windows, and how far, or what it does instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GatewayPolicy {
@@ -183,6 +183,13 @@ pub enum GatewayPolicy {
     /// When a slow start has overshot, to what the path delivers; the limit then follows the path.
     #[default]
     Delivered,
+    /// Limits as those of [`Self::Delivered`]; windows stay, and data waits in the gateway so that it leaves at the limit's rate.
+    /// Simulated only, as the next.
+    Delay,
+    /// Windows stay. Each connection that such a throttling gives a limit has its next new segment marked (RFC 3168).
+    Mark,
+    /// The same, but the segment is dropped.
+    Drop,
 }
 
 /// S2's policy: repetitions of an ACK number throttle the group, until that number advances.

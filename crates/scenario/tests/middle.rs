@@ -70,6 +70,11 @@ fn every_default_is_resolved() {
     let gateway = &scenario.gateways["g"];
     assert_eq!((gateway.policy, gateway.paper, gateway.enabled), (GatewayPolicy::Delivered, None, true));
     let paper = set(CHAIN, &["gateway.g.policy=paper"]).unwrap().gateways["g"].paper;
+    let others = [GatewayPolicy::Delay, GatewayPolicy::Mark, GatewayPolicy::Drop];
+    for (name, policy) in ["delay", "mark", "drop"].into_iter().zip(others) {
+        let gateway = set(CHAIN, &[&format!("gateway.g.policy={name}")]).unwrap().gateways["g"].clone();
+        assert_eq!((gateway.policy, gateway.paper), (policy, None));
+    }
     let defaults = PaperPolicy { repeats: 100, part: Fraction(800_000_000), observes: ObservedFlow::Acknowledged };
     assert_eq!(paper, Some(defaults));
     let background = Background {
@@ -113,6 +118,8 @@ fn shown_scenarios_parse_back_to_the_same() {
         let scenario = parse(text).unwrap();
         assert_eq!(parse(&scenario.to_toml()).unwrap(), scenario);
     }
+    let delaying = set(CHAIN, &["gateway.g.policy=delay"]).unwrap();
+    assert_eq!(parse(&delaying.to_toml()).unwrap(), delaying);
 }
 
 #[test]
@@ -169,6 +176,13 @@ const WRONG: &[(&str, &str, usize, &str)] = &[
     ("flows = [\"bulk\"]", "flows = [\"bulky\"]", 32, "no flow 'bulky'"),
     ("flows = [\"bulk\"]", "flows = []", 30, "gateway 'g' has no flows"),
     ("flows = [\"bulk\"]", "flows = [\"bulk\"]\npart = \"50%\"", 33, "'part' needs 'policy = \"paper\"'"),
+    (
+        "flows = [\"bulk\"]",
+        "flows = [\"bulk\"]\npolicy = \"mark\"\nrepeats = 3",
+        34,
+        "'repeats' needs 'policy = \"paper\"'",
+    ),
+    ("flows = [\"bulk\"]", "flows = [\"bulk\"]\npolicy = \"shape\"", 33, "unknown variant `shape`"),
     ("flows = [\"bulk\"]", "flows = [\"bulk\", \"bulk\"]", 32, "in the group of gateway 'g' already"),
     ("flows = [\"bulk\"]", "flows = [\"bulk\"]\npolicy = \"paper\"\nrepeats = 0", 34, "repeats = 0 is out of range"),
     ("flows = [\"bulk\"]", "flows = [\"bulk\"]\npolicy = \"paper\"\npart = \"0\"", 34, "part = 0% is out of range"),

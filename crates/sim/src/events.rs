@@ -22,6 +22,8 @@ pub(crate) enum Event {
     Cut(u32),
     /// A datagram of the background leaves its source of this number.
     Datagram(u32),
+    /// A gateway releases a packet that goes to the socket of this number.
+    Release(u32),
     /// A ping of this number sends a packet.
     Ping(u32),
     /// The state of the senders is to be noted.
@@ -50,9 +52,12 @@ impl Events {
         self.planned += 1;
         let queue = match event {
             Event::Alarm(_) | Event::Run(_) | Event::Open(_) | Event::Stop(_) => &mut self.of_sockets,
-            Event::Delivery(_) | Event::Cut(_) | Event::Datagram(_) | Event::Ping(_) | Event::Sample => {
-                &mut self.others
-            }
+            Event::Delivery(_)
+            | Event::Cut(_)
+            | Event::Datagram(_)
+            | Event::Release(_)
+            | Event::Ping(_)
+            | Event::Sample => &mut self.others,
         };
         queue.push(Reverse((at, self.planned, event)));
     }

@@ -1,14 +1,19 @@
 //! A gateway that keeps parallel streams in balance (S2, section 3): it passes the packets of its streams that its node
-//! forwards to [`ekiden_window_balance`], and writes the windows that this returns.
+//! forwards to [`ekiden_window_balance`], and writes the windows that this returns. Or it acts on the data instead, and leaves the
+//! windows as they are: it delays, marks or drops.
 
-use ekiden_packet::{SackBlocks, Segment};
+mod shaper;
+
+use ekiden_link::LinkPacket;
+use ekiden_packet::{SackBlocks, Segment, Seq};
 use ekiden_record::Event as Noted;
-use ekiden_scenario::Scenario;
+use ekiden_scenario::{GatewayPolicy, Scenario};
 use ekiden_units::Time;
 use ekiden_window_balance::{BalanceSettings, Block, Direction, ObservedFlow, Policy, StreamGroup, flags};
 
 use crate::packet::{Body, Packet, node_number};
 use crate::socket::Socket;
+use shaper::Shaper;
 
 /// All gateways that are enabled.
 pub(crate) struct Gateways {
@@ -17,11 +22,33 @@ pub(crate) struct Gateways {
     is_watched: Vec<bool>,
 }
 
+/// What becomes of a packet that a gateway has seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It goes on.
+    Passes,
+    /// It waits in the gateway. `release` is when its release is to be planned, if it is not yet.
+    Waits {
+        release: Option<Time>,
+    },
+    Dropped,
+}
+
+/// A packet that has waited leaves.
+pub(crate) struct Released {
+    /// The gateway's node.
+    pub from: u32,
+    pub packet: Packet,
+    /// When the next release is to be planned, if one is.
+    pub next: Option<Time>,
+}
+
 /// One `[gateway.*]` of a scenario that is enabled.
 struct Gateway {
     name: String,
     /// The node that it is on.
     node: u32,
+    policy: GatewayPolicy,
     group: StreamGroup,
     /// By the socket that a packet goes to: the packet's stream and direction.
     ways: Vec<Option<(u32, Direction)>>,
@@ -30,14 +57,26 @@ struct Gateway {
     throttled: Option<u32>,
     /// The number of the last throttling.
     throttlings: u16,
+    /// Bytes of the packets that wait in it.
+    waiting: u64,
+    /// The most that ever waited, and when.
+    waited_most: (u64, Time),
     /// Its events for the record.
     noted: Vec<Noted>,
 }
 
-/// A stream, as records name it.
+/// A stream, as records name it, and what the policies that leave windows alone know of it.
 struct Stream {
     flow: String,
     connection: u32,
+    /// With [`GatewayPolicy::Delay`].
+    shaper: Shaper,
+    /// With [`GatewayPolicy::Mark`] and [`GatewayPolicy::Drop`], as the next: the last throttling that the stream has heard of.
+    throttling: u16,
+    /// That gave it a limit, and no segment has been marked or dropped for it yet.
+    is_to_signal: bool,
+    /// Behind the last byte that has passed.
+    sent: Option<Seq>,
 }
 
 impl Gateways {
@@ -52,22 +91,25 @@ impl Gateways {
         Self { list, is_watched }
     }
 
-    /// A packet has come to a node. If the node forwards it, its gateways see it, and may change its window.
+    /// A packet has come to a node. If the node forwards it, its gateways see it, and may change it.
     #[inline]
-    pub fn pass(&mut self, now: Time, at: u32, packet: &mut Packet) {
-        if self.is_watched[at as usize]
-            && packet.to != at
-            && let Body::Segment(segment) = &mut packet.body
-        {
-            for gateway in self.list.iter_mut().filter(|gateway| gateway.node == at) {
-                gateway.forward(now, packet.socket, segment);
-            }
+    pub fn pass(&mut self, now: Time, at: u32, packet: &mut Packet) -> Verdict {
+        if !self.is_watched[at as usize] || packet.to == at || !matches!(packet.body, Body::Segment(_)) {
+            return Verdict::Passes;
         }
+        let mut here = self.list.iter_mut().filter(|gateway| gateway.node == at);
+        // No flow is in two groups, so at most one gateway does anything with it.
+        here.find_map(|gateway| gateway.forward(now, packet)).unwrap_or(Verdict::Passes)
+    }
+
+    /// The release that was planned for the stream whose data goes to this socket.
+    pub fn release(&mut self, now: Time, socket: u32) -> Option<Released> {
+        self.list.iter_mut().find_map(|gateway| gateway.release(now, socket))
     }
 
     /// The gateways' events for the record.
     pub fn noted(self) -> impl Iterator<Item = Noted> {
-        self.list.into_iter().flat_map(|gateway| gateway.noted)
+        self.list.into_iter().flat_map(Gateway::into_noted)
     }
 }
 
@@ -89,11 +131,14 @@ impl Gateway {
         let mut made = Self {
             name: name.into(),
             node: node_number(scenario, &gateway.node),
+            policy: gateway.policy,
             group: StreamGroup::new(settings),
             ways: vec![None; sockets.len()],
             streams: Vec::new(),
             throttled: None,
             throttlings: 0,
+            waiting: 0,
+            waited_most: (0, Time(0)),
             noted: Vec::new(),
         };
         made.find_streams(scenario, gateway, sockets);
@@ -119,39 +164,131 @@ impl Gateway {
                     continue;
                 }
                 let stream = self.streams.len() as u32;
-                self.streams.push(Stream { flow: name.clone(), connection: (nth / legs) as u32 });
+                self.streams.push(Stream {
+                    flow: name.clone(),
+                    connection: (nth / legs) as u32,
+                    shaper: Shaper::default(),
+                    throttling: 0,
+                    is_to_signal: false,
+                    sent: None,
+                });
                 self.ways[2 * at + 1] = Some((stream, Direction::Data));
                 self.ways[2 * at] = Some((stream, Direction::Acks));
             }
         }
     }
 
-    /// The node forwards a segment to `socket`.
-    fn forward(&mut self, now: Time, socket: u32, segment: &mut Segment) {
-        // Sockets that are added later are of no gateway's flows.
-        let Some(&Some((stream, direction))) = self.ways.get(socket as usize) else { return };
-        let field = self.group.observe(stream, &seen(now, direction, segment));
-        segment.window = field.unwrap_or(segment.window);
+    /// The node forwards a segment. `None` if it is not of the group.
+    fn forward(&mut self, now: Time, packet: &mut Packet) -> Option<Verdict> {
+        let (stream, direction) = self.way(packet.socket)?;
+        if self.policy == GatewayPolicy::Delay && direction == Direction::Data {
+            let verdict = self.streams[stream as usize].shaper.offer(now, packet);
+            if verdict != Verdict::Passes {
+                self.waiting += u64::from(packet.bytes);
+                self.waited_most = self.waited_most.max((self.waiting, now));
+                return Some(verdict);
+            }
+        }
+        Some(self.see(now, stream, direction, packet))
+    }
+
+    /// The next packet of a stream that waits leaves. The group sees it only now, so that its round trips are of the path alone.
+    fn release(&mut self, now: Time, socket: u32) -> Option<Released> {
+        let (stream, direction) = self.way(socket)?;
+        let mut packet = self.streams[stream as usize].shaper.take()?;
+        self.waiting -= u64::from(packet.bytes);
+        self.see(now, stream, direction, &mut packet);
+        Some(Released { from: self.node, packet, next: self.streams[stream as usize].shaper.next() })
+    }
+
+    /// The stream and the direction of what goes to a socket. Sockets that are added later are of no gateway's flows.
+    fn way(&self, socket: u32) -> Option<(u32, Direction)> {
+        self.ways.get(socket as usize).copied().flatten()
+    }
+
+    /// A segment leaves the gateway.
+    fn see(&mut self, now: Time, stream: u32, direction: Direction, packet: &mut Packet) -> Verdict {
+        let Body::Segment(segment) = &mut packet.body else { return Verdict::Passes };
+        let (seen, payload) = (seen(now, direction, segment), segment.payload);
+        match self.policy {
+            GatewayPolicy::Paper | GatewayPolicy::Delivered => {
+                segment.window = self.group.observe(stream, &seen).unwrap_or(segment.window);
+            }
+            GatewayPolicy::Delay | GatewayPolicy::Mark | GatewayPolicy::Drop => self.group.watch(stream, &seen),
+        }
         let (throttled, throttlings) = (self.group.throttled_by(), self.group.throttlings());
         if (throttled, throttlings) != (self.throttled, self.throttlings) {
             self.note(now, throttled, throttlings);
         }
+        match (self.policy, direction) {
+            (GatewayPolicy::Delay, Direction::Data) => {
+                let pace = self.group.pace(stream);
+                self.streams[stream as usize].shaper.left(now, payload, pace);
+                Verdict::Passes
+            }
+            (GatewayPolicy::Mark | GatewayPolicy::Drop, _) => self.signal(now, stream, direction, packet),
+            _ => Verdict::Passes,
+        }
+    }
+
+    /// Marks or drops the first new data of a stream since a throttling has given it a limit.
+    fn signal(&mut self, now: Time, number: u32, direction: Direction, packet: &mut Packet) -> Verdict {
+        let stream = &mut self.streams[number as usize];
+        if stream.throttling != self.group.throttlings() {
+            stream.throttling = self.group.throttlings();
+            stream.is_to_signal = self.group.limit(number).is_some();
+        }
+        if direction == Direction::Acks || !stream.is_new(packet) || !stream.is_to_signal {
+            return Verdict::Passes;
+        }
+        let (kind, verdict) = match self.policy {
+            // One that is not ECT passes, and the next may be.
+            GatewayPolicy::Mark if !packet.mark() => return Verdict::Passes,
+            GatewayPolicy::Mark => ("marked", Verdict::Passes),
+            _ => ("dropped", Verdict::Dropped),
+        };
+        stream.is_to_signal = false;
+        self.note_one(now, Some(number), kind, format!("gateway {}: throttling {}", self.name, self.throttlings));
+        verdict
     }
 
     fn note(&mut self, now: Time, throttled: Option<u32>, throttlings: u16) {
         let begins = if throttlings != self.throttlings { self.group.last_throttled_by() } else { None };
         let changes = [(self.throttled, "let_go"), (begins, "throttled")];
         for (by, kind) in changes.into_iter().filter_map(|(change, kind)| Some((change?, kind))) {
-            let stream = self.streams.get(by as usize);
-            self.noted.push(Noted {
-                at_us: now.0 / 1000,
-                flow: stream.map(|stream| stream.flow.clone()),
-                connection: stream.map(|stream| stream.connection),
-                kind: kind.into(),
-                detail: format!("gateway {}: {} streams", self.name, self.streams.len()),
-            });
+            self.note_one(now, Some(by), kind, format!("gateway {}: {} streams", self.name, self.streams.len()));
         }
         (self.throttled, self.throttlings) = (throttled, throttlings);
+    }
+
+    fn note_one(&mut self, now: Time, stream: Option<u32>, kind: &str, detail: String) {
+        let stream = stream.and_then(|stream| self.streams.get(stream as usize));
+        self.noted.push(Noted {
+            at_us: now.0 / 1000,
+            flow: stream.map(|stream| stream.flow.clone()),
+            connection: stream.map(|stream| stream.connection),
+            kind: kind.into(),
+            detail,
+        });
+    }
+
+    fn into_noted(mut self) -> Vec<Noted> {
+        if let (bytes @ 1.., at) = self.waited_most {
+            self.note_one(at, None, "delayed", format!("gateway {}: {bytes} bytes at most waited at once", self.name));
+        }
+        self.noted
+    }
+}
+
+impl Stream {
+    /// Whether a packet has data that has not passed before.
+    fn is_new(&mut self, packet: &Packet) -> bool {
+        let Body::Segment(Segment { seq, payload: payload @ 1.., .. }) = packet.body else { return false };
+        let is_new = self.sent.is_none_or(|sent| seq.since(sent) >= 0);
+        if is_new {
+            self.sent = Some(seq + payload);
+        }
+        is_new
     }
 }
 
@@ -228,9 +365,12 @@ mod tests {
         let ack = |ack: u32| Segment { seq: Seq(1), ack: Some(Seq(ack)), window: 60_000, ..Segment::default() };
         let mut ms = 0;
         // The windows that come out. Socket 0 sends, socket 1 receives.
-        let mut forward = |gateway: &mut Gateway, to: u32, mut segment: Segment| {
-            ms += 1;
-            gateway.forward(Time::ms(ms), to, &mut segment);
+        let mut forward = |gateway: &mut Gateway, to: u32, segment: Segment| {
+            // Streams of shorter round trips are left alone.
+            ms += 20;
+            let mut packet = Packet { to: 0, socket: to, bytes: 0, body: Body::Segment(segment) };
+            assert_eq!(gateway.forward(Time::ms(ms), &mut packet), Some(Verdict::Passes));
+            let Body::Segment(segment) = packet.body else { unreachable!() };
             segment.window
         };
         for (to, segment) in [(1, syn(None)), (0, syn(Some(1))), (1, data(1)), (0, ack(1001)), (1, data(1001))] {

@@ -7,7 +7,7 @@ use crate::background::{Sent, Sources};
 use crate::capture::Capture;
 use crate::events::{Event, Events};
 use crate::flows::Flows;
-use crate::gateway::Gateways;
+use crate::gateway::{Gateways, Released, Verdict};
 use crate::network::{Delivery, Network};
 use crate::options::{Options, Progress};
 use crate::packet::{Body, Packet};
@@ -102,6 +102,14 @@ impl<'a> Simulation<'a> {
                 // A node that is a tunnel's end has its own datagrams carried too.
                 self.forward(from, packet);
             }
+            Event::Release(socket) => {
+                if let Some(Released { from, packet, next }) = self.gateways.release(now, socket) {
+                    if let Some(at) = next {
+                        self.events.plan(at, event);
+                    }
+                    self.forward(from, packet);
+                }
+            }
             Event::Ping(ping) => {
                 let pings::Sent { from, packet, next } = self.pings.send(ping);
                 self.events.plan(next, event);
@@ -153,7 +161,16 @@ impl<'a> Simulation<'a> {
         if let Some(capture) = &mut self.capture {
             capture.see_arrived(now, line, &packet);
         }
-        self.gateways.pass(now, at, &mut packet);
+        match self.gateways.pass(now, at, &mut packet) {
+            Verdict::Passes => {}
+            Verdict::Waits { release } => {
+                if let Some(at) = release {
+                    self.events.plan(at, Event::Release(packet.socket));
+                }
+                return;
+            }
+            Verdict::Dropped => return,
+        }
         match &packet.body {
             Body::Segment(segment) if at == packet.to => self.sockets.receive(now, packet.socket, segment),
             Body::Datagram { .. } if at == packet.to => {}

@@ -118,6 +118,15 @@ pub struct BalanceSettings {
     pub keeps_edge: bool,
 }
 
+/// A rate: so many bytes in so many microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// The bytes.
+    pub bytes: u32,
+    /// The time.
+    pub in_us: u32,
+}
+
 /// What a stream's flow is, of which throttling leaves a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ObservedFlow {
@@ -170,6 +179,16 @@ impl StreamGroup {
         u16::try_from(field).ok().filter(|field| *field != 0)
     }
 
+    /// As [`Self::observe`], for a gateway that leaves the windows as they are. A sender that is told more than its limit may send
+    /// more, which counts.
+    pub fn watch(&mut self, stream: u32, packet: &Packet) {
+        if self.observe(stream, packet).is_some()
+            && let Some(state) = self.streams.get_mut(&stream)
+        {
+            state.is_told(packet);
+        }
+    }
+
     /// The stream that began to throttle the group; `None` if it is not throttled. As of the last packet. With [`Policy::Delivered`]
     /// a throttling has no end that all streams share: always `None`.
     pub fn throttled_by(&self) -> Option<u32> {
@@ -197,6 +216,12 @@ impl StreamGroup {
     /// The bytes that the stream's windows are limited to, or were while the group was throttled; `None` without a limit.
     pub fn limit(&self, stream: u32) -> Option<u32> {
         self.streams.get(&stream).map(|stream| stream.limit).filter(|limit| *limit != 0)
+    }
+
+    /// The rate that the stream's limit, of two segments at least, makes with its least round-trip time; `None` without a limit.
+    pub fn pace(&self, stream: u32) -> Option<Pace> {
+        let stream = self.streams.get(&stream).filter(|stream| stream.limit != 0)?;
+        Some(Pace { bytes: stream.limit.max(2 * u32::from(stream.segment)), in_us: stream.least_us })
     }
 
     /// The stream's round-trip time between gateway and receiver, in microseconds; `None` while unknown.

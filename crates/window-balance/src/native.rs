@@ -88,6 +88,15 @@ impl Stream {
         self.seen & (OPEN | HALF_OPEN) == OPEN
     }
 
+    /// The sender is told the window of this packet as it stands there, from the receiver and observed before.
+    pub fn is_told(&mut self, packet: &Packet) {
+        let is_after = |a: u32, b: u32| a.wrapping_sub(b).cast_signed() > 0;
+        let told = packet.ack.wrapping_add(u32::from(packet.window) << self.scale());
+        if self.is_open() && !is_after(packet.ack, self.sent) && is_after(told, self.edge) {
+            self.edge = told;
+        }
+    }
+
     pub fn scale(&self) -> u8 {
         if cfg!(target_endian = "little") { self.scales & 15 } else { self.scales >> 4 }
     }

@@ -4,8 +4,8 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Gateway, RTT_US, SCALE, SEGMENT, Stream};
-use ekiden_window_balance::BalanceSettings;
+use common::{Gateway, RTT_US, SCALE, SEGMENT, Stream, WINDOW};
+use ekiden_window_balance::{BalanceSettings, Packet};
 
 /// A stream in slow start: for so many round trips each ACK lets two segments go.
 fn doubling(gateway: &mut Gateway, number: u32, rounds: u32) -> Stream {
@@ -268,4 +268,34 @@ fn throttlings_are_half_a_second_apart() {
     let (first, last) = (throttlings[0], throttlings[19]);
     let most = (last.0 - first.0) / 500_000 + 1;
     assert!(last.1 > 1 && u64::from(last.1 - first.1) <= most, "{throttlings:?}");
+}
+
+#[test]
+fn a_stream_whose_windows_are_left_alone_is_followed_beyond_its_limit() {
+    let (mut gateway, mut first, mut steady) = overshot();
+    assert_eq!(gateway.group.pace(7), None);
+    misses(&mut gateway, &first, 12);
+    let limit = gateway.group.limit(7).unwrap();
+    let pace = gateway.group.pace(7).unwrap();
+    assert!(pace.bytes == limit && u64::from(pace.in_us) <= RTT_US, "{pace:?}");
+    // Observed, the sender is told its limit, and what it sends beyond that is no stream's data. Watched, it is told all.
+    gateway.ack(&mut steady, 1);
+    let acks = gateway.ack_packet(&first, first.acked + 13 * u64::from(SEGMENT));
+    let told = u64::from(u32::from(WINDOW) << SCALE);
+    gateway.group.watch(7, &acks);
+    first.acked += 13 * u64::from(SEGMENT);
+    while first.sent < first.acked + told {
+        gateway.send(&mut first);
+    }
+    gateway.now_us += RTT_US;
+    first.acked = first.sent;
+    gateway.group.watch(7, &Packet { time_us: gateway.now_us, ..gateway.ack_packet(&first, first.acked) });
+    gateway.send(&mut first);
+    let lasts = RTT_US + 777;
+    gateway.group.watch(7, &Packet { time_us: gateway.now_us + lasts, ..gateway.ack_packet(&first, first.sent) });
+    assert_eq!(
+        gateway.group.rtt_us(7),
+        Some(lasts as u32),
+        "what went beyond the limit counts, and so does what follows"
+    );
 }

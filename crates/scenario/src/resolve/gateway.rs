@@ -82,7 +82,7 @@ impl Checker<'_> {
                 part: self.within("part", &raw.part, DEFAULT_PART, &PARTS)?,
                 observes: raw.observes.as_ref().map_or(DEFAULT_OBSERVES, |observes| *observes.get_ref()),
             })),
-            GatewayPolicy::Delivered => match spans.into_iter().find_map(|(key, span)| Some((key, span?))) {
+            _ => match spans.into_iter().find_map(|(key, span)| Some((key, span?))) {
                 None => Ok(None),
                 Some((key, span)) => Err(self.source.error(&span, format!("'{key}' needs 'policy = \"paper\"'"))),
             },

@@ -26,7 +26,7 @@ class Record:
         self.path = path
         self._content = json.loads(path.read_text())
         self.flows, self.links = (self._content[key] for key in ("flows", "links"))
-        self.pings = self._content.get("pings", [])
+        self.pings, self.events = (self._content.get(key, []) for key in ("pings", "events"))
         self.stolen_percent = self._content.get("stolen_percent")
 
     @functools.cached_property

@@ -70,12 +70,20 @@ struct gateway_keeper {
 	u32 unused;
 };
 
-/* What the sweeper shall do, and did. Times are in 2^30 ns. */
+#define SWEPT_MOST 64
+
+/* What the sweeper shall do. Times are in 2^30 ns. */
 struct gateway_sweep {
 	u32 open, opening; /* how long a stream may be without packets: with a handshake, and before */
-	u32 swept; /* streams */
-	u32 now;
+	u32 version; /* of IP */
+	u32 count; /* of the keys */
+	union {
+		struct stream4_key key4;
+		struct stream6_key key6;
+	} keys[SWEPT_MOST];
 };
+
+_Static_assert(sizeof(struct gateway_sweep) == 16 + SWEPT_MOST * 36, "as layout.rs writes it");
 
 /* Since the programs were loaded; one for each processor. */
 struct gateway_counters {

@@ -31,13 +31,14 @@ mod pins;
 mod run;
 mod settings;
 mod streams;
+mod sweep;
+mod word;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use ekiden_window_balance::{Direction, GroupState};
 use libbpf_rs::{MapCore, MapFlags};
-use nix::time::{ClockId, clock_gettime};
 
 pub use error::GatewayError;
 pub use events::{Event, EventKind, Events};
@@ -47,8 +48,10 @@ pub use layout::Counters;
 pub use run::{Run, test_run};
 pub use settings::{GROUPS_MOST, Settings};
 pub use streams::{Idle, Stream};
+pub use sweep::Sweep;
+pub use word::Word;
 
-use error::libbpf;
+use error::{failed, libbpf};
 use hook::Hook;
 use layout::Keeper;
 use object::{Clock, Maps, Programs};
@@ -84,7 +87,7 @@ impl Gateway {
 
     fn load_with(settings: &Settings, clock: Clock) -> Result<Self, GatewayError> {
         let assumes = settings.groups.iter().any(|group| group.assumed_scale.is_some());
-        let keeper = Keeper { until_ns: until_ns(KEPT), clock_us: 0, mark: object::mark(settings), assumes };
+        let keeper = Keeper { until_ns: word::until_ns(KEPT), clock_us: 0, mark: object::mark(settings), assumes };
         let (programs, maps) = object::load(settings, keeper, clock)?;
         Ok(Self { programs, maps, hooks: Vec::new() })
     }
@@ -158,7 +161,15 @@ impl Gateway {
     /// # Errors
     /// If the kernel refuses.
     pub fn renew_for(&self, kept: Duration) -> Result<(), GatewayError> {
-        self.keep(|keeper| keeper.until_ns = until_ns(kept))
+        word::change(&self.maps.keeper, |keeper| keeper.until_ns = word::until_ns(kept))
+    }
+
+    /// Gives the keeper's word from a thread of its own.
+    ///
+    /// # Errors
+    /// If the kernel refuses.
+    pub fn word(&self) -> Result<Word, GatewayError> {
+        Word::new(&self.maps.keeper)
     }
 
     /// Whether these programs are this build's, loaded with these settings.
@@ -166,12 +177,20 @@ impl Gateway {
     /// # Errors
     /// If reading fails.
     pub fn is_of(&self, settings: &Settings) -> Result<bool, GatewayError> {
-        Ok(self.keeper()?.mark == object::mark(settings))
+        Ok(word::read(&self.maps.keeper)?.mark == object::mark(settings))
     }
 
-    /// Whether the programs are on this device by tcx.
+    /// Whether the programs are on this device.
     pub fn is_on(&self, ifindex: u32) -> bool {
-        self.hooks.iter().any(|hook| hook.device() == Some(ifindex))
+        self.hooks.iter().any(|hook| hook.is_on(ifindex))
+    }
+
+    /// How many programs of others are on a device that these are on, in both directions. They come behind these.
+    ///
+    /// # Errors
+    /// If the kernel does not tell.
+    pub fn others(ifindex: i32) -> Result<usize, GatewayError> {
+        Hook::others(ifindex).map_err(failed("list the programs of the device"))
     }
 
     /// Gives it for ever: the programs need no keeper.
@@ -179,7 +198,7 @@ impl Gateway {
     /// # Errors
     /// If the kernel refuses.
     pub fn keep_always(&self) -> Result<(), GatewayError> {
-        self.keep(|keeper| keeper.until_ns = 0)
+        word::change(&self.maps.keeper, |keeper| keeper.until_ns = 0)
     }
 
     /// Takes it back: packets pass untouched at once.
@@ -187,7 +206,7 @@ impl Gateway {
     /// # Errors
     /// If the kernel refuses.
     pub fn rest(&self) -> Result<(), GatewayError> {
-        self.keep(|keeper| keeper.until_ns = 1)
+        word::change(&self.maps.keeper, |keeper| keeper.until_ns = 1)
     }
 
     /// Sets the clock of [`Gateway::load_with_own_clock`].
@@ -195,7 +214,7 @@ impl Gateway {
     /// # Errors
     /// If the kernel refuses.
     pub fn set_clock_us(&self, time_us: u64) -> Result<(), GatewayError> {
-        self.keep(|keeper| keeper.clock_us = time_us)
+        word::change(&self.maps.keeper, |keeper| keeper.clock_us = time_us)
     }
 
     /// What was counted since the programs were loaded.
@@ -216,7 +235,17 @@ impl Gateway {
     /// # Errors
     /// If reading fails.
     pub fn streams(&self) -> Result<Vec<Stream>, GatewayError> {
-        streams::all(&self.maps)
+        let mut streams = Vec::new();
+        self.for_each_stream(|stream| streams.push(stream))?;
+        Ok(streams)
+    }
+
+    /// Calls `each` with every stream that has a place, in no order. There may be millions.
+    ///
+    /// # Errors
+    /// If reading fails.
+    pub fn for_each_stream(&self, each: impl FnMut(Stream)) -> Result<(), GatewayError> {
+        streams::for_each(&self.maps, each)
     }
 
     /// The groups' numbers in the settings, and their states, in no order.
@@ -233,7 +262,12 @@ impl Gateway {
     /// # Errors
     /// If the kernel refuses.
     pub fn sweep(&self, idle: Idle) -> Result<u64, GatewayError> {
-        streams::sweep(&self.programs, &self.maps, idle)
+        self.sweep_in_slices(idle).sum()
+    }
+
+    /// The same in slices, between which other work can be done.
+    pub fn sweep_in_slices(&self, idle: Idle) -> Sweep<'_> {
+        Sweep::new(&self.programs, &self.maps, idle)
     }
 
     /// A reader of what the gateway tells.
@@ -282,24 +316,4 @@ impl Gateway {
     pub fn run(&self, direction: Direction, frame: &[u8], segment: u32, repeat: u32) -> Result<Run, GatewayError> {
         test_run(self.program(direction), frame, segment, repeat)
     }
-
-    fn keeper(&self) -> Result<Keeper, GatewayError> {
-        let read = self.maps.keeper.lookup(&0_u32.to_ne_bytes(), MapFlags::ANY);
-        Ok(Keeper::read(read.map_err(libbpf("read the keeper's word"))?.as_deref().unwrap_or_default()))
-    }
-
-    fn keep(&self, change: impl FnOnce(&mut Keeper)) -> Result<(), GatewayError> {
-        let mut keeper = self.keeper()?;
-        change(&mut keeper);
-        self.maps
-            .keeper
-            .update(&0_u32.to_ne_bytes(), &keeper.bytes(), MapFlags::ANY)
-            .map_err(libbpf("give the keeper's word"))
-    }
-}
-
-/// Until when a word counts that is given for so long, in nanoseconds of the monotonic clock.
-fn until_ns(kept: Duration) -> u64 {
-    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
-    (now + kept).as_nanos() as u64
 }

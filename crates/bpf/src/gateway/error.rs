@@ -16,6 +16,9 @@ pub enum GatewayError {
         /// All that libbpf and the verifier said.
         log: String,
     },
+    /// The process may not open any more.
+    #[error("too many open files for this process: `ulimit -n` shows how many it may have, and raises that")]
+    OpenFiles,
     /// The tables are too large.
     #[error(
         "the kernel has no memory for tables of {streams4} streams of IPv4 and {streams6} of IPv6, about {megabytes} MB"
@@ -80,6 +83,7 @@ pub(crate) fn failed<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce
         let source = error.into();
         match source.raw_os_error() {
             Some(nix::libc::EPERM) => GatewayError::Capabilities,
+            Some(nix::libc::EMFILE) => GatewayError::OpenFiles,
             _ => GatewayError::System { what: what.into(), source },
         }
     }
@@ -89,6 +93,12 @@ pub(crate) fn failed<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce
 pub(crate) fn libbpf(what: impl Into<String>) -> impl FnOnce(libbpf_rs::Error) -> GatewayError {
     |error| match error.kind() {
         libbpf_rs::ErrorKind::PermissionDenied => GatewayError::Capabilities,
+        _ if is_of_open_files(&error) => GatewayError::OpenFiles,
         _ => GatewayError::System { what: what.into(), source: io::Error::other(format!("{error:#}")) },
     }
+}
+
+/// libbpf-rs has no kind for it, and hides the number.
+pub(super) fn is_of_open_files(error: &libbpf_rs::Error) -> bool {
+    format!("{error:#}").contains(&io::Error::from_raw_os_error(nix::libc::EMFILE).to_string())
 }

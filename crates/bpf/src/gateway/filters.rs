@@ -1,4 +1,4 @@
-//! Whether a device has filters under clsact (rtnetlink(7)).
+//! The filters that a device has under clsact (rtnetlink(7)).
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -13,13 +13,15 @@ const REQUEST_ALL: u16 = 0x301;
 /// Of clsact's ingress and egress.
 const PARENTS: [u32; 2] = [0xffff_fff2, 0xffff_fff3];
 const HEADER: usize = 16;
+/// Where a filter's handle stands in its message (`tcm_handle`).
+const HANDLE: std::ops::Range<usize> = 24..28;
 
-/// Whether there is any, in either direction.
-pub(super) fn any(ifindex: i32) -> io::Result<bool> {
-    Ok(under(ifindex, PARENTS[0])? || under(ifindex, PARENTS[1])?)
+/// How many there are, in both directions.
+pub(super) fn count(ifindex: i32) -> io::Result<usize> {
+    Ok(under(ifindex, PARENTS[0])? + under(ifindex, PARENTS[1])?)
 }
 
-fn under(ifindex: i32, parent: u32) -> io::Result<bool> {
+fn under(ifindex: i32, parent: u32) -> io::Result<usize> {
     let socket = socket(AddressFamily::Netlink, SockType::Raw, SockFlag::SOCK_CLOEXEC, SockProtocol::NetlinkRoute)?;
     let mut request = Vec::new();
     request.extend(36_u32.to_ne_bytes());
@@ -32,14 +34,16 @@ fn under(ifindex: i32, parent: u32) -> io::Result<bool> {
     request.extend(0_u32.to_ne_bytes());
     send(socket.as_raw_fd(), &request, MsgFlags::empty())?;
     let mut buffer = vec![0; 1 << 16];
+    let mut filters = 0;
     loop {
         let size = recv(socket.as_raw_fd(), &mut buffer, MsgFlags::empty())?;
         let mut rest = &buffer[..size];
         while let Some((header, _)) = rest.split_first_chunk::<HEADER>() {
             let length = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]) as usize;
             match u16::from_ne_bytes([header[4], header[5]]) {
-                FILTER => return Ok(true),
-                DONE => return Ok(false),
+                // A message without a handle is of their priority.
+                FILTER => filters += usize::from(rest.get(HANDLE).is_some_and(|handle| handle != [0; 4])),
+                DONE => return Ok(filters),
                 ERROR => return Err(io::Error::other("the kernel lists no filters")),
                 _ => {}
             }

@@ -78,6 +78,22 @@ impl Hook {
         Some(tcx.ifindex).filter(|ifindex| *ifindex != 0)
     }
 
+    /// Whether the programs are on this device still.
+    pub fn is_on(&self, device: u32) -> bool {
+        match self {
+            Self::Tcx { .. } => self.device() == Some(device),
+            Self::Clsact { ifindex, filters, .. } => {
+                u32::try_from(*ifindex) == Ok(device) && filters.iter().all(|filter| { *filter }.query().is_ok())
+            }
+        }
+    }
+
+    /// How many programs and filters are on this device beside these two, in both directions.
+    pub fn others(ifindex: i32) -> io::Result<usize> {
+        let attached = attached(ifindex, BPF_TCX_EGRESS)? + attached(ifindex, BPF_TCX_INGRESS)?;
+        Ok((attached + filters::count(ifindex)?).saturating_sub(2))
+    }
+
     fn tcx(programs: &Programs, ifindex: i32) -> io::Result<Self> {
         let egress = link(programs.egress.as_fd(), ifindex, BPF_TCX_EGRESS)?;
         let ingress = link(programs.ingress.as_fd(), ifindex, BPF_TCX_INGRESS)?;
@@ -106,7 +122,7 @@ impl Drop for Hook {
             let _ = filter.detach();
         }
         // Others may have put filters there since.
-        if *is_ours && filters::any(*ifindex).is_ok_and(|any| !any) {
+        if *is_ours && filters::count(*ifindex).is_ok_and(|count| count == 0) {
             let mut hook = clsact(*ifindex);
             // SAFETY: a structure of the size that it names.
             unsafe { libbpf_sys::bpf_tc_hook_destroy(&raw mut hook) };
@@ -153,6 +169,22 @@ fn link(program: BorrowedFd<'_>, ifindex: i32, point: bpf_attach_type) -> io::Re
     match fd {
         // SAFETY: the descriptor is new, so nobody else owns it.
         0.. => Ok(unsafe { OwnedFd::from_raw_fd(fd) }),
+        error => Err(io::Error::from_raw_os_error(-error)),
+    }
+}
+
+/// How many programs tcx has there.
+fn attached(ifindex: i32, point: bpf_attach_type) -> io::Result<usize> {
+    let mut options = libbpf_sys::bpf_prog_query_opts {
+        sz: size_of::<libbpf_sys::bpf_prog_query_opts>() as libbpf_sys::size_t,
+        ..Default::default()
+    };
+    // SAFETY: a structure of the size that it names, without places for what is not asked.
+    match unsafe { libbpf_sys::bpf_prog_query_opts(ifindex, point, &raw mut options) } {
+        // SAFETY: both members are the same number.
+        0 => Ok(unsafe { options.__bindgen_anon_1.count } as usize),
+        // Without tcx.
+        error if error == -nix::libc::EINVAL => Ok(0),
         error => Err(io::Error::from_raw_os_error(-error)),
     }
 }

@@ -12,6 +12,8 @@ use super::order::Bits;
 pub(super) const GROUP_VALUE: usize = 128;
 /// The first cache line of it, which has the state.
 const GROUP_LINE: usize = 64;
+/// Bytes of `struct stream4_key`.
+const KEY4: usize = 12;
 /// Bytes of `struct gateway_stream` before its state.
 const STREAM_HEAD: usize = 8;
 /// Bytes of `struct gateway_stream`.
@@ -70,7 +72,7 @@ impl Fields<'_> {
 pub(super) fn key_ends(key: &[u8]) -> (SocketAddr, SocketAddr) {
     let mut fields = Fields(key);
     let (sender, receiver) = match key.len() {
-        12 => (fields.ipv4(), fields.ipv4()),
+        KEY4 => (fields.ipv4(), fields.ipv4()),
         _ => (fields.ipv6(), fields.ipv6()),
     };
     (SocketAddr::new(sender, fields.port()), SocketAddr::new(receiver, fields.port()))
@@ -86,6 +88,11 @@ pub(super) struct StreamValue {
 }
 
 impl StreamValue {
+    /// `last` alone.
+    pub fn last(bytes: &[u8]) -> Option<u16> {
+        Some(Fields(bytes.get(4..STREAM_HEAD)?).u16())
+    }
+
     pub fn read(bytes: &[u8]) -> Option<Self> {
         let (head, state) = bytes.get(..STREAM_VALUE)?.split_at(STREAM_HEAD);
         let mut fields = Fields(head);
@@ -159,14 +166,32 @@ impl Keeper {
     }
 }
 
-/// `struct gateway_sweep`, of times in 2³⁰ ns.
-pub(super) fn sweep_value(open: u32, opening: u32) -> Vec<u8> {
-    [open, opening, 0, 0].map(u32::to_ne_bytes).concat()
+/// The keys that a `struct gateway_sweep` has room for.
+pub(super) const SWEPT_MOST: usize = 64;
+/// Bytes of a key there, whatever its version.
+const SWEPT_KEY: usize = 36;
+
+/// `struct gateway_sweep`. Times are in 2³⁰ ns.
+pub(super) struct SweepValue<'a> {
+    pub open: u32,
+    pub opening: u32,
+    /// One behind the other, [`SWEPT_MOST`] at most.
+    pub keys: &'a [u8],
+    pub key_size: usize,
 }
 
-/// How many streams were swept, from the same.
-pub(super) fn swept(value: &[u8]) -> u64 {
-    Fields(value.get(8..).unwrap_or_default()).u32().into()
+impl SweepValue<'_> {
+    pub fn bytes(&self) -> Vec<u8> {
+        let count = self.keys.len() / self.key_size;
+        let version = if self.key_size == KEY4 { 4 } else { 6 };
+        let mut bytes = [self.open, self.opening, version, count as u32].map(u32::to_ne_bytes).concat();
+        for key in self.keys.chunks_exact(self.key_size) {
+            bytes.extend(key);
+            bytes.resize(bytes.len() + SWEPT_KEY - self.key_size, 0);
+        }
+        bytes.resize(16 + SWEPT_MOST * SWEPT_KEY, 0);
+        bytes
+    }
 }
 
 /// What the gateway has counted since it was loaded (`struct gateway_counters`).

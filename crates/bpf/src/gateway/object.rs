@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, MapHandle, Object, ObjectBuilder, OpenObject};
 
-use super::error::{GatewayError, failed, libbpf};
+use super::error::{GatewayError, failed, is_of_open_files, libbpf};
 use super::layout::{self, Keeper};
 use super::order;
 use super::settings::Settings;
@@ -174,6 +174,7 @@ fn refused(settings: &Settings, error: &libbpf_rs::Error) -> GatewayError {
             let bytes = u64::from(streams4) * 168 + u64::from(streams6) * 192;
             GatewayError::Memory { streams4, streams6, megabytes: bytes.div_ceil(1_000_000) }
         }
+        _ if is_of_open_files(error) => GatewayError::OpenFiles,
         _ => {
             let log = messages.concat();
             GatewayError::Refused { reason: format!("{error}{}", why(&log)), log }

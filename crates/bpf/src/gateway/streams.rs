@@ -1,21 +1,19 @@
 //! The streams in the kernel's tables, and what becomes of old ones.
 
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::time::Duration;
 
 use ekiden_window_balance::{GroupState, StreamState};
-use libbpf_rs::{MapCore, MapFlags, MapHandle};
+use libbpf_rs::{MapCore, MapFlags};
 use nix::time::{ClockId, clock_gettime};
 
 use super::batch;
 use super::error::{GatewayError, failed, libbpf};
 use super::layout::{self, StreamValue};
-use super::object::{Maps, Programs};
-use super::run;
+use super::object::Maps;
 
 /// The programs tell time in 2³⁰ ns.
-const TICK: Duration = Duration::from_nanos(1 << 30);
+pub(super) const TICK: Duration = Duration::from_nanos(1 << 30);
 /// Later than now: the packet passed while the table was read.
 const AHEAD: u16 = 16;
 
@@ -39,30 +37,36 @@ pub struct Stream {
 pub struct Idle {
     /// One whose handshake was seen. At most 19 hours.
     pub open: Duration,
-    /// One that has had no SYN-ACK, so that SYNs without a connection do not fill the table for long.
+    /// One that has had no SYN-ACK, so that SYNs without a connection do not fill the table for long. A SYN that is sent again makes a
+    /// new place.
     pub opening: Duration,
 }
 
 impl Default for Idle {
-    /// 2 hours and 4 minutes, which keep-alives of hosts (7,200 s) fall short of; 30 s.
+    /// 2 hours and 4 minutes, which keep-alives of hosts (7,200 s) fall short of; 10 s.
     fn default() -> Self {
-        Self { open: Duration::from_secs(7440), opening: Duration::from_secs(30) }
+        Self { open: Duration::from_secs(7440), opening: Duration::from_secs(10) }
     }
 }
 
-/// All streams at about this moment.
-pub(super) fn all(maps: &Maps) -> Result<Vec<Stream>, GatewayError> {
+/// Every stream at about this moment.
+pub(super) fn for_each(maps: &Maps, mut each: impl FnMut(Stream)) -> Result<(), GatewayError> {
     let numbers: Vec<usize> = groups(maps)?.into_iter().map(|(number, _)| number).collect();
     let now = now();
-    let mut streams = Vec::new();
     for map in [&maps.streams4, &maps.streams6] {
-        for (key, value) in read(map)? {
-            let (sender, receiver) = layout::key_ends(&key);
+        let stream = |key: &[u8], value: StreamValue| {
+            let (sender, receiver) = layout::key_ends(key);
             let group = numbers.get(usize::from(value.group)).copied().unwrap_or_default();
-            streams.push(Stream { sender, receiver, group, idle: idle(now, value.last), state: value.state });
-        }
+            Stream { sender, receiver, group, idle: TICK * u32::from(age(now, value.last)), state: value.state }
+        };
+        batch::for_each(map, |key, value| {
+            if let Some(value) = StreamValue::read(value) {
+                each(stream(key, value));
+            }
+        })
+        .map_err(failed("read the streams"))?;
     }
-    Ok(streams)
+    Ok(())
 }
 
 /// The number and the state of all groups, in their places.
@@ -75,31 +79,14 @@ pub(super) fn groups(maps: &Maps) -> Result<Vec<(usize, GroupState)>, GatewayErr
     Ok(groups)
 }
 
-/// Takes their places from streams without packets for so long. Returns how many.
-pub(super) fn sweep(programs: &Programs, maps: &Maps, most: Idle) -> Result<u64, GatewayError> {
-    let ticks = |most: Duration| u32::try_from(most.as_nanos() / TICK.as_nanos()).unwrap_or(u32::MAX);
-    let key = 0_u32.to_ne_bytes();
-    let value = layout::sweep_value(ticks(most.open), ticks(most.opening));
-    maps.sweeping.update(&key, &value, MapFlags::ANY).map_err(libbpf("sweep the streams"))?;
-    // The program does not look at the packet.
-    run::test_run(programs.sweep.as_fd(), &[0; 64], 0, 1)?;
-    let value = maps.sweeping.lookup(&key, MapFlags::ANY).map_err(libbpf("sweep the streams"))?;
-    Ok(layout::swept(value.as_deref().unwrap_or_default()))
-}
-
-fn read(map: &MapHandle) -> Result<Vec<(Vec<u8>, StreamValue)>, GatewayError> {
-    let mut streams = Vec::new();
-    batch::for_each(map, |key, value| streams.extend(StreamValue::read(value).map(|value| (key.to_vec(), value))))
-        .map_err(failed("read the streams"))?;
-    Ok(streams)
-}
-
-fn now() -> u16 {
+/// The programs' clock.
+pub(super) fn now() -> u16 {
     let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default();
     (now.as_nanos() / TICK.as_nanos()) as u16
 }
 
-fn idle(now: u16, last: u16) -> Duration {
+/// Since the last packet, by the programs' clock.
+pub(super) fn age(now: u16, last: u16) -> u16 {
     let ticks = now.wrapping_sub(last);
-    TICK * u32::from(if ticks > u16::MAX - AHEAD { 0 } else { ticks })
+    if ticks > u16::MAX - AHEAD { 0 } else { ticks }
 }

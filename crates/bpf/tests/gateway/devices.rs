@@ -170,6 +170,18 @@ pub fn programs_come_and_go_with_the_gateway() -> Result<(), Failed> {
             assert!(!run("tc qdisc show dev wan").contains("clsact"), "{kind:?}: clsact is left");
             site.ping();
         }
+        // One that is made anew has not the programs, whatever it is called.
+        for kind in [HookKind::Tcx, HookKind::Clsact] {
+            run("ip link add again index 77 type veth peer name peer");
+            let mut gateway = Gateway::load(&Settings::default())?;
+            gateway.attach_by(77, Some(kind))?;
+            assert!(gateway.is_on(77) && !gateway.is_on(site.device() as u32), "{kind:?}");
+            run("ip link del again");
+            assert!(!gateway.is_on(77), "{kind:?}");
+            run("ip link add again index 77 type veth peer name peer");
+            assert!(!gateway.is_on(77), "{kind:?}");
+            run("ip link del again");
+        }
         let mut gateway = Gateway::load(&Settings::default())?;
         assert!(matches!(gateway.attach(9999), Err(GatewayError::NoDevice(9999))));
         run("ip tuntap add dev bare mode tun");
@@ -199,6 +211,8 @@ pub fn other_programs_on_the_device_stay() -> Result<(), Failed> {
             first.attach_by(site.device(), Some(HookKind::Tcx))?;
             let mut second = Gateway::load(&Settings::default())?;
             second.attach_by(site.device(), Some(kind))?;
+            // The two of the other, and the filter.
+            assert_eq!(Gateway::others(site.device())?, 3, "{kind:?}");
             site.ping();
             let seen = first.counters()?.seen;
             assert!(

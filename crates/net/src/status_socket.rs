@@ -8,6 +8,7 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener as StdListener, UnixStream as StdStream};
 use std::time::Duration;
 
+use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::time::{sleep, timeout};
@@ -22,6 +23,9 @@ const ANSWER_MOST: u64 = 64 << 20;
 const READING: Duration = Duration::from_secs(2);
 /// The pause when nobody can be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
+/// The pause after one that may not ask: a loop of them takes little of a processor, and all that can wait are through in less than
+/// [`PATIENCE`].
+const REFUSAL: Duration = Duration::from_millis(1);
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -36,6 +40,36 @@ pub enum AskError {
     Late,
     /// The connection failed.
     Failed(io::Error),
+}
+
+/// Who has a name that is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holder {
+    /// A program of root, or of this process's user.
+    Own,
+    /// A program of the user of this number.
+    Stranger(u32),
+    /// One that does not answer there, and so tells nothing of itself.
+    Unknown,
+}
+
+/// Who listens on the name.
+pub fn holder(name: &str) -> Holder {
+    // Where nobody is accepted a connection would wait for ever: this one gets an error.
+    let connect = || -> io::Result<Option<u32>> {
+        let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+        socket.set_nonblocking(true)?;
+        socket.connect(&SockAddr::unix(format!("\0{name}"))?)?;
+        peer_user(&socket)
+    };
+    // A moment after the name is taken, whoever takes it listens.
+    for _ in 0..10 {
+        match connect() {
+            Ok(user) => return user.map_or(Holder::Own, Holder::Stranger),
+            Err(_) => std::thread::sleep(Duration::from_millis(10)),
+        }
+    }
+    Holder::Unknown
 }
 
 /// Listens on the name.
@@ -55,7 +89,11 @@ pub async fn answer_all(listener: UnixListener, status: impl Fn() -> Vec<u8>, re
         match listener.accept().await {
             Ok((socket, _)) => match peer_user(&socket) {
                 Ok(None) => answer(socket, &status()).await,
-                Ok(Some(user)) => refused(format!("user {user} may not ask for the status")),
+                Ok(Some(user)) => {
+                    drop(socket);
+                    refused(format!("user {user} may not ask for the status"));
+                    sleep(REFUSAL).await;
+                }
                 Err(error) => refused(format!("somebody unknown asks for the status: {error}")),
             },
             Err(error) => {
@@ -92,4 +130,22 @@ pub fn ask(name: &str) -> Result<Vec<u8>, AskError> {
     let mut text = Vec::new();
     socket.take(ANSWER_MOST).read_to_end(&mut text).map_err(failed)?;
     if text.is_empty() { Err(AskError::Refused) } else { Ok(text) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_holder_of_a_name_is_told() {
+        let name = format!("ekiden/test/{}", std::process::id());
+        assert_eq!(holder(&name), Holder::Unknown);
+        let listener = listen(&name).unwrap();
+        assert_eq!(listen(&name).unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(holder(&name), Holder::Own);
+        drop(listener);
+        let silent = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        silent.bind(&SockAddr::unix(format!("\0{name}")).unwrap()).unwrap();
+        assert_eq!(holder(&name), Holder::Unknown);
+    }
 }

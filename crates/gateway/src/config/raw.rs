@@ -49,7 +49,7 @@ pub enum RawObserved {
 
 /// A port, or a range such as "6000-6100".
 #[derive(Deserialize)]
-#[serde(untagged)]
+#[serde(untagged, expecting = "neither a port nor a range such as \"6000-6100\", of 1 to 65535")]
 pub enum RawPorts {
     One(i64),
     Range(String),

@@ -8,6 +8,7 @@ use std::path::Path;
 use ekiden_bpf::gateway::{self, GatewayError, Settings};
 use ekiden_files::explain;
 use ekiden_net::device::NAME_BYTES_MOST;
+use ekiden_relay_proto::leg::is_node_name;
 use ekiden_units::{Fraction, Time};
 use ekiden_window_balance::{BalanceSettings, ObservedFlow, Policy};
 use ipnet::IpNet;
@@ -31,6 +32,9 @@ const HOLD: RangeInclusive<Time> = Time::secs(1)..=Time::secs(3600);
 const SHORTEST_RTT: RangeInclusive<Time> = Time::ms(0)..=Time::secs(10);
 /// RFC 7323, section 2.3.
 const SCALES: RangeInclusive<i64> = 0..=14;
+
+/// The prefix length of IPv6 addresses that stand for those of IPv4.
+const MAPPED: u8 = 96;
 
 /// A configuration, from its text. `file` is where errors say that it is.
 pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
@@ -65,6 +69,10 @@ impl Source<'_> {
             restart_within.map_or(Ok(Time::ms(0)), |time| self.in_range("restart_within", time, &RESTART_WITHIN))?;
         let mut groups = Vec::new();
         for (name, group) in &raw.group {
+            if !is_node_name(name.get_ref()) {
+                let reason = "cannot be the name of a group: 1 to 64 letters, digits, '-', '_' and '.'";
+                return Err(self.error(Some(name.span()), format!("{:?} {reason}", name.get_ref())));
+            }
             groups.push(Group { name: name.get_ref().clone(), settings: self.group(group)? });
         }
         let config = Config { device: device.clone(), ipv4_streams, ipv6_streams, idle, restart_within, groups };
@@ -138,7 +146,18 @@ impl Source<'_> {
                 let reason = format!("{key}: {:?} is no network, such as 10.1.0.0/16 or 2001:db8::/32", text.get_ref());
                 self.error(Some(text.span()), reason)
             })?;
-            networks.push(network.trunc());
+            let failed = |reason: String| Err(self.error(Some(text.span()), format!("{key}: {reason}")));
+            if network != network.trunc() {
+                return failed(format!("{network} is no network: {} is the one around it", network.trunc()));
+            }
+            if let IpNet::V6(net) = network
+                && let Some(address) = net.addr().to_ipv4_mapped()
+                && net.prefix_len() >= MAPPED
+            {
+                let length = net.prefix_len() - MAPPED;
+                return failed(format!("no packet has an address of {network}: write {address}/{length}"));
+            }
+            networks.push(network);
         }
         Ok(networks)
     }

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
+use std::fs;
 use std::io::{self, Write};
 use std::rc::Rc;
 use std::time::Duration;
@@ -12,18 +13,23 @@ use ekiden_net::{device, status_socket};
 use ekiden_window_balance::Policy;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
 use tokio::task::LocalSet;
-use tokio::time::{Instant, MissedTickBehavior, interval};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::config::Config;
-use crate::error::StartError;
+use crate::error::{StartError, taken};
+use crate::listing::{LISTED_MOST, Listing};
 use crate::programs;
+use crate::renewing::Renewing;
 use crate::status::{Counters, EventStatus, GroupStatus, Status, StreamStatus, socket_name};
 
-/// How often events are read and the device is looked at. The keeper's word holds for [`KEPT`], and longer with `restart_within`.
+/// How often events are read and the device is looked at.
 const LOOKING: Duration = Duration::from_millis(200);
-/// How often streams without packets lose their places.
-const SWEEPING: Duration = Duration::from_secs(15);
+/// The pause between two passes in which streams without packets lose their places.
+const SWEEPING: Duration = Duration::from_secs(5);
+/// After a slice of such a pass other work has its turn, for so many times as long as the slice took.
+const SHARE: u32 = 3;
 /// How many throttlings the status tells.
 const TOLD_MOST: usize = 1_000;
 
@@ -39,8 +45,16 @@ struct Keeper {
     told: RefCell<VecDeque<EventStatus>>,
     /// By group: how often it was throttled, and by which stream last.
     throttled: RefCell<Vec<Throttled>>,
-    swept: Cell<Instant>,
     lost: Cell<u64>,
+    unkept: Cell<Unkept>,
+}
+
+/// Packets that passed untouched because the keeper's word was late.
+#[derive(Default, Clone, Copy)]
+struct Unkept {
+    packets: u64,
+    /// Which was told.
+    grows: bool,
 }
 
 #[derive(Default, Clone)]
@@ -51,7 +65,7 @@ struct Throttled {
     by: Option<String>,
 }
 
-/// Runs the gateway that `config` describes until a signal ends it, or somebody removes its device. Its programs go with the process.
+/// Runs the gateway that `config` describes until a signal ends it, or its device is gone. Its programs go with the process.
 ///
 /// Once the programs are on the device it gives up the capabilities that it does not need any more.
 ///
@@ -63,33 +77,48 @@ pub fn run(config: Config) -> Result<(), StartError> {
     let ifindex = device::index(&config.device).map_err(|_| StartError::NoDevice(config.device.clone()))?;
     // Before the programs are loaded: whoever has the name has the device.
     let asked = match status_socket::listen(&socket_name(&config.device)) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(StartError::Runs(config.device)),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(taken(config.device)),
         asked => asked?,
     };
     let (gateway, hook) = programs::start(&config, ifindex).map_err(refused)?;
     let events = RefCell::new(gateway.events()?);
+    let others = Gateway::others(ifindex as i32).unwrap_or_default();
+    let unkept = Cell::new(Unkept { packets: gateway.counters()?.unkept, grows: false });
     keep_only(needed(hook)).map_err(StartError::Privileges)?;
+    // Dropped last, so that it ends with what it is for.
+    let (_renewing, late) = Renewing::start(gateway.word()?, KEPT + config.restart_within.into())?;
     let throttled = RefCell::new(vec![Throttled::default(); config.groups.len()]);
     let (began, lost, told) = (Instant::now(), Cell::default(), RefCell::default());
-    let swept = Cell::new(began);
-    let keeper = Keeper { config, gateway, hook, ifindex, began, events, told, throttled, swept, lost };
+    let keeper = Keeper { config, gateway, hook, ifindex, began, events, told, throttled, lost, unkept };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    LocalSet::new().block_on(&runtime, Rc::new(keeper).keep(asked))
+    LocalSet::new().block_on(&runtime, Rc::new(keeper).keep(asked, late, others))
 }
 
 impl Keeper {
-    async fn keep(self: Rc<Self>, asked: std::os::unix::net::UnixListener) -> Result<(), StartError> {
+    async fn keep(
+        self: Rc<Self>,
+        asked: std::os::unix::net::UnixListener,
+        late: oneshot::Receiver<GatewayError>,
+        others: usize,
+    ) -> Result<(), StartError> {
         let asked = UnixListener::from_std(asked)?;
         let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+        let mut hangup = if hangup_is_ignored() { None } else { Some(signal(SignalKind::hangup())?) };
         let device = &self.config.device;
-        tracing::info!("on {device} by {}", hook_name(self.hook));
+        match others {
+            0 => tracing::info!("on {device} by {}", hook_name(self.hook)),
+            _ => tracing::info!("on {device} by {}, before {others} programs of others", hook_name(self.hook)),
+        }
         // Whoever started it may have gone.
         let _ = io::stdout().write_all(format!("device {device}\nready\n").as_bytes());
         let status = || serde_json::to_vec(&self.status()).unwrap_or_default();
         let ended = tokio::select! {
             _ = terminate.recv() => Ok(()),
             _ = interrupt.recv() => Ok(()),
+            Some(()) = async { hangup.as_mut()?.recv().await } => Ok(()),
             ended = self.look() => ended,
+            error = self.keep_sweeping() => Err(error.into()),
+            Ok(error) = late => Err(error.into()),
             () = status_socket::answer_all(asked, status, |why| tracing::debug!("{why}")) => Ok(()),
         };
         self.tell_events()?;
@@ -109,29 +138,53 @@ impl Keeper {
         times.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             times.tick().await;
-            if device::index(&self.config.device).ok() != Some(self.ifindex) {
-                programs::forget(&self.config.device);
-                return Err(StartError::DeviceGone(self.config.device.clone()));
+            let device = &self.config.device;
+            let gone = match device::index(device).ok() == Some(self.ifindex) {
+                true if self.gateway.is_on(self.ifindex) => None,
+                true => Some(StartError::ProgramsGone(device.clone())),
+                false => Some(StartError::DeviceGone(device.clone())),
+            };
+            if let Some(gone) = gone {
+                programs::forget(device);
+                return Err(gone);
             }
-            self.gateway.renew_for(KEPT + self.config.restart_within.into())?;
             self.tell_events()?;
-            if self.swept.get().elapsed() >= SWEEPING {
-                self.swept.set(Instant::now());
-                self.sweep()?;
+        }
+    }
+
+    async fn keep_sweeping(&self) -> GatewayError {
+        loop {
+            sleep(SWEEPING).await;
+            if let Err(error) = self.sweep().await {
+                return error;
             }
         }
     }
 
-    fn sweep(&self) -> Result<(), GatewayError> {
-        let swept = self.gateway.sweep(self.config.idle())?;
+    async fn sweep(&self) -> Result<(), GatewayError> {
+        let (mut swept, mut begin) = (0, Instant::now());
+        for slice in self.gateway.sweep_in_slices(self.config.idle()) {
+            swept += slice?;
+            sleep(begin.elapsed() * SHARE).await;
+            begin = Instant::now();
+        }
         if swept > 0 {
             tracing::debug!("{swept} streams without packets have lost their places");
         }
         self.count()?;
-        let lost = self.gateway.counters()?.lost;
-        if lost > self.lost.replace(lost) {
-            tracing::debug!("{lost} events had no room so far");
+        let counters = self.gateway.counters()?;
+        if counters.lost > self.lost.replace(counters.lost) {
+            tracing::debug!("{} events had no room so far", counters.lost);
         }
+        let Unkept { packets, grows } = self.unkept.get();
+        let now = Unkept { packets: counters.unkept, grows: counters.unkept > packets };
+        if now.grows && !grows {
+            tracing::warn!(
+                "{} packets have passed untouched since this process did not run in time; was it stopped?",
+                now.packets - packets
+            );
+        }
+        self.unkept.set(now);
         Ok(())
     }
 
@@ -194,36 +247,36 @@ impl Keeper {
         // What cannot be read is as if it were not there.
         let (counters, memory) =
             (self.gateway.counters().unwrap_or_default(), self.gateway.memory().unwrap_or_default());
-        let mut streams: Vec<StreamStatus> = Vec::new();
-        for stream in self.gateway.streams().unwrap_or_default() {
-            let Some(group) = self.config.groups.get(stream.group) else { continue };
-            streams.push(StreamStatus {
-                group: group.name.clone(),
-                sender: stream.sender.to_string(),
-                receiver: stream.receiver.to_string(),
-                is_open: stream.state.is_open,
-                idle_s: stream.idle.as_secs(),
-                rtt_us: stream.state.rtt_us,
-                rtt_min_us: stream.state.least_us,
-                flow_bytes: stream.state.flow,
-                limit_bytes: stream.state.limit,
-            });
-        }
-        streams.sort_by(|a, b| (&a.sender, &a.receiver).cmp(&(&b.sender, &b.receiver)));
+        let mut listing = Listing::new(self.config.groups.len(), LISTED_MOST);
+        let _ = self.gateway.for_each_stream(|stream| listing.add(stream));
+        let name = |group: usize| self.config.groups.get(group).map_or_else(String::new, |group| group.name.clone());
+        let streams = listing.listed().iter().map(|stream| StreamStatus {
+            group: name(stream.group),
+            sender: stream.sender.to_string(),
+            receiver: stream.receiver.to_string(),
+            is_open: stream.state.is_open,
+            idle_s: stream.idle.as_secs(),
+            rtt_us: stream.state.rtt_us,
+            rtt_min_us: stream.state.least_us,
+            flow_bytes: stream.state.flow,
+            limit_bytes: stream.state.limit,
+        });
+        let streams: Vec<StreamStatus> = streams.collect();
         let _ = self.count();
         let throttled = self.throttled.borrow();
-        let groups = self.config.groups.iter().zip(&*throttled).map(|(group, throttled)| {
-            let own = || streams.iter().filter(|stream| stream.group == group.name);
+        let groups = self.config.groups.iter().zip(&*throttled).zip(&listing.counts);
+        let groups = groups.map(|((group, throttled), (all, limited))| {
             let policy = if group.settings.balance.policy == Policy::Paper { "paper" } else { "delivered" };
             GroupStatus {
                 name: group.name.clone(),
                 policy: policy.into(),
-                streams: own().count() as u64,
-                limited: own().filter(|stream| stream.limit_bytes.is_some()).count() as u64,
+                streams: *all,
+                limited: *limited,
                 throttlings: throttled.times,
                 throttled_by: throttled.by.clone(),
             }
         });
+        let all: u64 = listing.counts.iter().map(|(all, _)| all).sum();
         Status {
             device: self.config.device.clone(),
             hook: hook_name(self.hook).into(),
@@ -238,6 +291,7 @@ impl Keeper {
                 malformed: counters.malformed,
                 signed: counters.signed,
                 without_handshake: counters.without_handshake,
+                unkept: counters.unkept,
                 busy: counters.busy,
                 events_lost: counters.lost,
             },
@@ -245,6 +299,7 @@ impl Keeper {
             ipv6_streams: self.config.ipv6_streams,
             memory_bytes: memory.0 + memory.1,
             groups: groups.collect(),
+            streams_not_listed: all - streams.len() as u64,
             streams,
             events: self.told.borrow().iter().cloned().collect(),
         }
@@ -266,13 +321,38 @@ fn hook_name(hook: HookKind) -> &'static str {
     }
 }
 
+/// As nohup(1) starts a program.
+fn hangup_is_ignored() -> bool {
+    let status = fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & 1 == 1)
+}
+
 /// What the verifier says is long: it is kept in a file.
 fn refused(error: StartError) -> StartError {
     let StartError::Kernel(GatewayError::Refused { log, .. }) = &error else { return error };
     let place = std::env::temp_dir().join(format!("ekiden-gateway-{}.log", std::process::id()));
-    let written = std::fs::OpenOptions::new().write(true).create_new(true).open(&place);
+    let written = fs::OpenOptions::new().write(true).create_new(true).open(&place);
     match written.and_then(|mut file| file.write_all(log.as_bytes())) {
         Ok(()) => StartError::Refused { reason: error.to_string(), file: place.display().to_string() },
         Err(_) => error,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_verifier_says_is_kept_in_a_file() {
+        let log = "0: R1=ctx()\n".repeat(1000);
+        let error = refused(GatewayError::Refused { reason: "R1 is no number".into(), log: log.clone() }.into());
+        let StartError::Refused { reason, file } = &error else { panic!("{error}") };
+        let kept = fs::read_to_string(file);
+        fs::remove_file(file).unwrap();
+        assert_eq!(kept.unwrap(), log);
+        assert!(reason.ends_with("R1 is no number") && error.to_string().lines().count() == 1, "{error}");
+        // Others are told as they are.
+        assert!(matches!(refused(GatewayError::Capabilities.into()), StartError::Kernel(GatewayError::Capabilities)));
     }
 }

@@ -6,7 +6,9 @@
 mod config;
 mod error;
 mod keeper;
+mod listing;
 mod programs;
+mod renewing;
 pub mod status;
 
 pub use config::{Config, ConfigError, Group};

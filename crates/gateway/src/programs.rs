@@ -10,7 +10,7 @@ use ekiden_net::status_socket;
 use ekiden_units::Time;
 
 use crate::config::Config;
-use crate::error::{RemoveError, StartError};
+use crate::error::{RemoveError, StartError, taken};
 use crate::status::socket_name;
 
 /// Puts the programs on the device. With `restart_within` they outlive this process, and those of an earlier one go on, with all that
@@ -50,7 +50,12 @@ pub(crate) fn start(config: &Config, ifindex: u32) -> Result<(Gateway, HookKind)
 pub fn remove(device: &str) -> Result<(), RemoveError> {
     // While this has the name, no gateway starts.
     let _name = match status_socket::listen(&socket_name(device)) {
-        Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(RemoveError::Runs(device.into())),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            return Err(match taken(device.into()) {
+                StartError::NameTaken { device, user } => RemoveError::NameTaken { device, user },
+                _ => RemoveError::Runs(device.into()),
+            });
+        }
         listening => listening?,
     };
     match Gateway::unpin(&pin_name(device)?)? {

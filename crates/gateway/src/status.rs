@@ -24,8 +24,10 @@ pub struct Status {
     pub memory_bytes: u64,
     /// The groups.
     pub groups: Vec<GroupStatus>,
-    /// The streams that are known, in the order of their sender and receiver.
+    /// The streams that had packets last, a thousand at most, in the order of their sender and receiver.
     pub streams: Vec<StreamStatus>,
+    /// How many more are known.
+    pub streams_not_listed: u64,
     /// The last throttlings, a thousand at most, the oldest first.
     pub events: Vec<EventStatus>,
 }
@@ -66,6 +68,8 @@ pub struct Counters {
     pub signed: u64,
     /// Packets of streams whose SYN was seen, but no SYN-ACK that fits it.
     pub without_handshake: u64,
+    /// Packets that passed untouched, since the process had not said in time that it is there.
+    pub unkept: u64,
     /// Packets that passed untouched, since another one of their stream was being looked at.
     pub busy: u64,
     /// Events for which the buffer had no room.

@@ -42,19 +42,27 @@ fn text(status: &Status) -> String {
     }
     let mut streams = Table::new(["stream", "group", "idle s", "rtt ms", "least ms", "flow KB", "limit KB"]);
     status.streams.iter().for_each(|stream| streams.row(row(stream)));
+    let mut streams = streams.to_text();
+    if status.streams_not_listed > 0 {
+        streams.push_str(&format!("and {} streams whose last packets are older\n", status.streams_not_listed));
+    }
     let counters = &status.counters;
-    format!(
+    let mut text = format!(
         "device {}, by {}, for {} s\n{}\n{}\n{} packets passed, {} of these groups, {} with a lowered window; {} streams found no place\n",
         status.device,
         status.hook,
         status.running_s,
         groups.to_text(),
-        streams.to_text(),
+        streams,
         counters.packets,
         counters.tracked,
         counters.rewritten,
         counters.full
-    )
+    );
+    if counters.unkept > 0 {
+        text.push_str(&format!("{} packets passed untouched since the gateway was stopped or late\n", counters.unkept));
+    }
+    text
 }
 
 fn row(stream: &StreamStatus) -> [String; 7] {

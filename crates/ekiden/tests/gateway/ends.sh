@@ -12,10 +12,11 @@ for info in glob.glob("/proc/[0-9]*/fdinfo/*"):
 print(found)
 P
 }
-for signal in TERM INT KILL; do
+for signal in TERM INT HUP KILL; do
   start
   [ "$(links)" = 2 ] || fail "$(links) links while it runs"
-  kill -$signal $gateway; wait $gateway || true
+  code=0; kill -$signal $gateway; wait $gateway || code=$?
+  [ $code = 0 ] || [ $signal = KILL ] || fail "$signal: it ended with $code"
   await 5 [ "$(links)" = 0 ]
   fetch 100000 1
 done
@@ -27,6 +28,25 @@ kill -CONT $gateway
 await 5 is "s['counters']['begun']" 0
 fetch 100000 2
 await 5 is "s['counters']['begun']" 2
+# The packets of that time are told.
+await 10 grep -q "packets have passed untouched" gateway.log
+is "s['counters']['unkept'] > 0" True
+on router "$EKIDEN" gateway status wan0 | grep -q "packets passed untouched" || fail "not shown"
+kill $gateway; wait $gateway
+# Closing a terminal does not end what nohup has started.
+(trap '' HUP; exec nsenter --net=/run/netns/router -- "$EKIDEN" gateway -c gateway.toml > ready 2>> gateway.log) & gateway=$!
+await 20 grep -q '^ready$' ready
+kill -HUP $gateway; sleep 0.3
+kill $gateway; wait $gateway || fail "SIGHUP has ended it: $?"
+# The device is made anew, of the same name and number.
+ip -n router link add other index 77 type veth peer name peer
+sed -i 's/wan0/other/' gateway.toml; start
+kill -STOP $gateway
+ip -n router link del other; ip -n router link add other index 77 type veth peer name peer
+kill -CONT $gateway
+code=0; wait $gateway || code=$?
+[ $code = 4 ] && grep -q "programs are not on the device 'other' any more" gateway.log || fail "$code"
+sed -i 's/other/wan0/' gateway.toml; start
 # The device goes: so does the gateway, and says so.
 ip -n router link del wan0
 code=0; wait $gateway || code=$?

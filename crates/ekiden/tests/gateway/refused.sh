@@ -9,6 +9,26 @@ code=0; on router "$EKIDEN" gateway status wan0 2> said || code=$?
 sed -i 's/wan0/wan7/' gateway.toml; refused 4 "gateway.toml:2: there is no network device 'wan7' here"
 sed -i 's/wan7/wan0/' gateway.toml
 start; refused 4 "gateway.toml:2: a gateway runs on the device 'wan0' already"; kill $gateway; wait $gateway
+# Others' programs with its name are told apart from gateways.
+hold() {
+  rm -f held
+  (exec nsenter --net=/run/netns/router -- python3 -c "
+import os, socket, time
+os.setuid(65534)
+s = socket.socket(socket.AF_UNIX); s.bind('\\0ekiden/gateway/wan0'); $1
+print('held', flush=True); time.sleep(60)" > held) & holder=$!
+  await 10 grep -q held held
+}
+hold "s.listen()"; refused 4 "a program of user 65534 has taken the name of this device's gateway"
+kill $holder; wait $holder || true
+hold ""; refused 4 "a program that does not answer has taken the name of this device's gateway"
+code=0; on router "$EKIDEN" gateway remove wan0 2> said || code=$?
+[ $code = 4 ] && grep -q "a program that does not answer has taken the name" said || fail "$code $(cat said)"
+kill $holder; wait $holder || true
+# Too few open files are told as such, whatever it opens then.
+for files in 12 24; do
+  (ulimit -n $files; refused 4 "too many open files for this process: .ulimit -n.")
+done
 ip -n router tuntap add tun0 mode tun
 sed -i 's/wan0/tun0/' gateway.toml; refused 4 "tun0 carries no Ethernet frames"
 sed -i 's/tun0/wan0/' gateway.toml

@@ -1,0 +1,74 @@
+//! Which streams a status lists. There may be millions: the most recently active are listed, all are counted.
+
+use ekiden_bpf::gateway::Stream;
+
+/// How many.
+pub(crate) const LISTED_MOST: usize = 1_000;
+
+/// The streams of a status.
+pub(crate) struct Listing {
+    streams: Vec<Stream>,
+    most: usize,
+    /// By group: how many there are, and how many of these have a limit.
+    pub counts: Vec<(u64, u64)>,
+}
+
+impl Listing {
+    pub fn new(groups: usize, most: usize) -> Self {
+        Self { streams: Vec::new(), most, counts: vec![(0, 0); groups] }
+    }
+
+    pub fn add(&mut self, stream: Stream) {
+        let Some((all, limited)) = self.counts.get_mut(stream.group) else { return };
+        *all += 1;
+        *limited += u64::from(stream.state.limit.is_some());
+        self.streams.push(stream);
+        if self.streams.len() >= 2 * self.most {
+            self.cut();
+        }
+    }
+
+    /// Those that are listed, in the order of their sender and receiver.
+    pub fn listed(&mut self) -> &[Stream] {
+        self.cut();
+        self.streams.sort_unstable_by_key(|stream| (stream.sender, stream.receiver));
+        &self.streams
+    }
+
+    fn cut(&mut self) {
+        if self.streams.len() > self.most {
+            self.streams.select_nth_unstable_by_key(self.most, |stream| stream.idle);
+            self.streams.truncate(self.most);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use ekiden_window_balance::StreamState;
+
+    use super::*;
+
+    #[test]
+    fn the_most_recently_active_are_listed_and_all_are_counted() {
+        let state =
+            StreamState { is_open: true, rtt_us: None, least_us: None, flow: None, limit: None, segment: 0, scale: 0 };
+        let stream = |number: u16| Stream {
+            sender: ([10, 0, 0, 1], number).into(),
+            receiver: ([192, 0, 2, 1], 80).into(),
+            group: usize::from(number % 2),
+            // 7 and 100 have no factor in common: each second once.
+            idle: Duration::from_secs(u64::from(number * 7 % 100)),
+            state: StreamState { limit: (number < 10).then_some(1), ..state },
+        };
+        let mut listing = Listing::new(2, 10);
+        (0..100).for_each(|number| listing.add(stream(number)));
+        listing.add(Stream { group: 2, ..stream(1) });
+        assert_eq!(listing.counts, [(50, 5), (50, 5)]);
+        let listed = listing.listed();
+        assert!(listed.len() == 10 && listed.iter().all(|stream| stream.idle.as_secs() < 10), "{listed:?}");
+        assert!(listed.is_sorted_by_key(|stream| stream.sender));
+    }
+}

@@ -89,7 +89,10 @@ impl Gateway {
         let assumes = settings.groups.iter().any(|group| group.assumed_scale.is_some());
         let keeper = Keeper { until_ns: word::until_ns(KEPT), clock_us: 0, mark: object::mark(settings), assumes };
         let (programs, maps) = object::load(settings, keeper, clock)?;
-        Ok(Self { programs, maps, hooks: Vec::new() })
+        let gateway = Self { programs, maps, hooks: Vec::new() };
+        // Loading may take longer than the word counts.
+        gateway.renew()?;
+        Ok(gateway)
     }
 
     /// Puts the programs on a device of this thread's network namespace, by tcx if the kernel has it, else by clsact. Its egress must

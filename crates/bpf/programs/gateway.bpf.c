@@ -100,12 +100,14 @@ INLINE int observe(struct __sk_buff *skb, struct passing *passing, struct gatewa
 		packet.time_us = microseconds(bpf_ktime_get_ns());
 	else
 		packet.time_us = microseconds(passing->now_ns);
-	stream->last = (u16)(passing->now_ns >> 30);
 	if (is_new && !(frame->flags & EKB_SYN))
 		ekb_assume(state, &packet, group->assumed_scale - 1);
 	look(group, state, &before);
 	field = ekb_observe(&group->settings, &group->state, state, stream->group, &packet);
 	look(group, state, &after);
+	/* One that never opens loses its place however much it sends. */
+	if (is_new || ekb_is_open(state))
+		stream->last = (u16)(passing->now_ns >> 30);
 	index = state->rtt_us;
 	seen = state->seen;
 	unlock(stream);

@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::io;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -10,6 +12,10 @@ use nix::fcntl::{Flock, FlockArg};
 const TRACE: &str = "/sys/kernel/btf/vmlinux";
 /// Locked while a process changes pins or mounts bpffs.
 const PINS: &str = "/sys/fs";
+
+/// How long a process waits for it.
+const PATIENCE: Duration = Duration::from_secs(5);
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// A lock, until it is dropped.
 #[derive(Debug)]
@@ -26,8 +32,20 @@ pub(crate) fn trace() -> io::Result<Option<Lock>> {
     }
 }
 
-/// The lock for changing pins; waits for it.
+/// The lock for changing pins; waits for it, but not for ever: any user can have it.
 pub(crate) fn pins() -> io::Result<Lock> {
-    let file = Flock::lock(File::open(PINS)?, FlockArg::LockExclusive).map_err(|(_, error)| error)?;
-    Ok(Lock { _file: file })
+    let began = Instant::now();
+    let mut file = File::open(PINS)?;
+    loop {
+        match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+            Ok(file) => return Ok(Lock { _file: file }),
+            Err((_, Errno::EWOULDBLOCK)) if began.elapsed() >= PATIENCE => {
+                let who = format!("another process keeps {PINS} locked; `fuser {PINS}` shows which");
+                return Err(io::Error::new(io::ErrorKind::WouldBlock, who));
+            }
+            Err((back, Errno::EWOULDBLOCK)) => file = back,
+            Err((_, error)) => return Err(error.into()),
+        }
+        sleep(PAUSE);
+    }
 }

@@ -28,7 +28,7 @@ pub(crate) fn start(config: &Config, ifindex: u32) -> Result<(Gateway, HookKind)
         }
         Ok(_) | Err(GatewayError::OtherVersion(_)) => {
             tracing::info!(
-                "replaces the programs that an earlier process has left on {}: it had others",
+                "replaces the programs that an earlier process has left on {}: they are of another build, or of other settings",
                 config.device
             );
             Gateway::unpin(&name)?;

@@ -205,6 +205,11 @@ impl StreamGroup {
         self.state.throttling()
     }
 
+    /// Whether the stream's handshake is over.
+    pub fn is_open(&self, stream: u32) -> bool {
+        self.streams.get(&stream).is_some_and(native::Stream::is_open)
+    }
+
     /// The stream's flow: bytes of the current or last round trip; `None` while unknown.
     pub fn flow(&self, stream: u32) -> Option<u32> {
         self.streams

@@ -154,6 +154,53 @@ fn only_duplicates_as_rfc_5681_has_them_count() {
     assert_eq!(gateway.duplicates(&stream, 200), None);
 }
 
+/// Segments that the receiver sends too are lost behind the gateway, or pass elsewhere: what the sender acknowledges of them tells where
+/// the next begins.
+#[test]
+fn a_stream_with_data_in_both_directions_begins_anew_too() {
+    let (mut gateway, [first, ..]) = group();
+    let mut later = Stream { sent: first.sent + 5_000_000, acked: first.sent + 4_900_000, ..first };
+    let ack = Packet { seq: 300, ..gateway.ack_packet(&later, later.acked) };
+    gateway.observe(&first, ack);
+    assert_eq!(gateway.group.flow(7), Some(150 * SEGMENT), "it has sent 300 bytes that nobody has seen");
+    let data = Packet { ack: 300, ..gateway.data_packet(&later, later.sent) };
+    gateway.observe(&first, data);
+    gateway.observe(&first, ack);
+    assert_eq!(gateway.group.flow(7), None);
+    later.acked = later.sent;
+    let reset = Packet { seq: 300, flags: flags::RST, ..gateway.ack_packet(&later, later.acked) };
+    gateway.observe(&first, reset);
+    assert!(!gateway.group.is_open(7));
+}
+
+/// A half-open stream does not begin anew: whoever made its SYN up knows the receiver's sequence number.
+#[test]
+fn a_made_up_handshake_never_opens() {
+    let mut gateway = Gateway::new();
+    let stream = Stream::new(7);
+    // A SYN in the receiver's name, which the sender answers.
+    let syn = Packet { flags: flags::SYN, seq: 0, ack: 0, scale: SCALE, ..gateway.ack_packet(&stream, 0) };
+    gateway.observe(&stream, syn);
+    let answer = Packet {
+        flags: flags::SYN | flags::ACK,
+        seq: stream.first,
+        ack: 1,
+        scale: SCALE,
+        length: 0,
+        ..gateway.data_packet(&stream, 0)
+    };
+    gateway.observe(&stream, answer);
+    for beyond in [1 << 20, (1 << 31) - 5, 1 << 20] {
+        let guess = Packet { seq: 1, ..gateway.ack_packet(&stream, beyond) };
+        gateway.observe(&stream, guess);
+        gateway.observe(&stream, guess);
+        assert!(!gateway.group.is_open(7), "{beyond}");
+    }
+    let real = Packet { seq: 1, ..gateway.ack_packet(&stream, 0) };
+    gateway.observe(&stream, real);
+    assert!(gateway.group.is_open(7));
+}
+
 /// What lies behind the window says nothing, whoever sends it.
 #[test]
 fn made_up_packets_say_nothing() {

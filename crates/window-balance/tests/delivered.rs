@@ -215,6 +215,9 @@ fn nor_are_they_limited_by_others() {
     misses(&mut gateway, &long, 20);
     assert_eq!((gateway.group.throttlings(), gateway.group.limit(7).is_some()), (1, true));
     assert_eq!((gateway.ack(&mut short, 1), gateway.group.limit(8)), (None, None));
+    // However fast it is, it does not lift the limits of the long ones.
+    let limit = gateway.group.limit(7).unwrap();
+    assert!(limit <= gateway.group.flow(7).unwrap(), "{limit}");
 }
 
 /// A stream that has had little to send when another one throttles the group.

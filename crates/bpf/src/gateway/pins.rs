@@ -87,6 +87,9 @@ pub(super) fn unpin(name: &str) -> Result<bool, GatewayError> {
 
 /// Removes gateways whose device is gone.
 pub(super) fn remove_stale() {
+    if !bpffs::directory().is_dir() {
+        return;
+    }
     let Ok(_lock) = lock::pins() else { return };
     let folders = fs::read_dir(bpffs::directory()).into_iter().flatten().flatten().map(|entry| entry.path());
     for folder in folders.filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(FOLDER)))

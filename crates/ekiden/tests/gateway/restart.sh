@@ -35,7 +35,7 @@ kill $gateway; wait $gateway
 # With other settings it begins anew.
 echo 'repeats = 7' >> gateway.toml
 start
-grep -q "it had others" gateway.log || fail "not replaced"
+grep -q "they are of another build, or of other settings" gateway.log || fail "not replaced"
 is "s['streams']" "[]" || fail "streams of other settings"
 kill $gateway; wait $gateway
 on router "$EKIDEN" gateway remove wan0 | grep -q "removed from wan0" || fail "not removed"

@@ -87,10 +87,11 @@ EKB_FN void ekb_overshoot(struct ekb_group *group, struct ekb_stream *stream, ek
 	if (!(stream->seen & (EKB_GREW | EKB_GREW_BEFORE)) || ekb_after(stream->recover, stream->ack))
 		return;
 	stream->recover = stream->sent;
-	if (now_us < *(volatile ekb_u64 *)&group->until_us || !ekb_change(group, state, ekb_next(state)))
+	if (now_us < *(volatile ekb_u64 *)&group->until_us)
 		return;
 	*(volatile ekb_u64 *)&group->until_us = now_us + ekb_most(2 * stream->rtt_us, EKB_APART_US);
-	*(volatile ekb_u32 *)&group->by = index;
+	if (ekb_change(group, state, ekb_next(state)))
+		*(volatile ekb_u32 *)&group->by = index;
 }
 
 #endif

@@ -27,7 +27,7 @@ typedef unsigned long long ekb_u64;
 /* Between two throttlings with EKB_DELIVERED, in microseconds, and for how long a stream counts as the group's fastest. */
 #define EKB_APART_US 500000u
 #define EKB_RECENT_US 10000000u
-/* No limit with EKB_DELIVERED is smaller than this part of what the group's fastest stream has, and than an initial window (RFC 6928). */
+/* With EKB_DELIVERED a limit begins at no less than this part of what the group's fastest stream has, and an initial window (RFC 6928). */
 #define EKB_SHARE 4
 #define EKB_INITIAL 10 /* segments */
 #define EKB_LIMIT_MOST 0x3fffffffu

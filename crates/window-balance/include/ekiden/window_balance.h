@@ -15,7 +15,7 @@
  * repetitions that count.) A stream's window is then limited to what the path delivered in the least round-trip time. From
  * there on the limit follows the path: in each round trip it grows by `step` while the round-trip time is within `slack` of the
  * least, and shrinks by it when that is more than twice as much longer. So the queue stays short, and what is sent again
- * arrives. No limit is below a quarter of what the group's fastest stream has in such a time, or an initial window: a stream that has had
+ * arrives. A limit begins at no less than a quarter of what the group's fastest stream has in such a time, or an initial window: a stream that has had
  * little to send, or has just begun, is not held down. A stream that was idle for `hold_us` loses its limit. Throttlings are half a second
  * apart, so that no single receiver can keep the group throttled. Where others fill the queue that does not help: after EKB_FALLS such rounds more than short ones, the stream's limit ends.
  * It does not bind either once it has grown above the sender's own window.
@@ -167,7 +167,7 @@ EKB_FN void ekb_end_round(const struct ekb_settings *settings, struct ekb_group 
 	grew |= stream->seen & EKB_GREW ? EKB_GREW_BEFORE : 0;
 	stream->seen = (ekb_u16)((stream->seen & ~(EKB_GREW | EKB_GREW_BEFORE)) | grew);
 	stream->flow = bytes ? (ekb_u32)bytes : 1;
-	if (settings->choices & EKB_DELIVERED)
+	if (settings->choices & EKB_DELIVERED && !ekb_is_short(settings, stream))
 		ekb_compare(group, stream, now_us);
 }
 
@@ -287,6 +287,13 @@ EKB_FN void ekb_confirm(struct ekb_stream *stream, const struct ekb_packet *pack
 	}
 }
 
+/* What the sender acknowledges has arrived, also if it passed behind a gap, or elsewhere. */
+EKB_FN void ekb_follow_back(struct ekb_stream *stream, const struct ekb_packet *packet)
+{
+	if (packet->flags & EKB_ACK && !ekb_is_half_open(stream) && packet->ack - stream->back - 1 < EKB_FAR)
+		stream->back = packet->ack;
+}
+
 /* A packet of the stream of this index passes. Returns the window field to write into it; 0: it is left as it is. */
 EKB_FN ekb_u32 ekb_observe(const struct ekb_settings *settings, struct ekb_group *group, struct ekb_stream *stream,
 			   ekb_u32 index, const struct ekb_packet *packet)
@@ -320,6 +327,7 @@ EKB_FN ekb_u32 ekb_observe(const struct ekb_settings *settings, struct ekb_group
 	/* First, so that this packet does not count in the flow observed before throttling. */
 	ekb_limit(settings, group, ekb_state(group), stream, packet->time_us);
 	if (packet->direction == EKB_DATA) {
+		ekb_follow_back(stream, packet);
 		ekb_sent(settings, stream, packet);
 		return 0;
 	}
@@ -332,7 +340,7 @@ EKB_FN ekb_u32 ekb_observe(const struct ekb_settings *settings, struct ekb_group
 	if (!(packet->flags & EKB_ACK))
 		return 0;
 	if (ekb_after(packet->ack, stream->sent)) {
-		if (is_next && !(packet->flags & EKB_FIN)) {
+		if (is_next && !ekb_is_half_open(stream) && !(packet->flags & EKB_FIN)) {
 			ekb_release(group, stream);
 			ekb_assume(stream, packet, stream->scale);
 			stream->seen = EKB_OPEN;

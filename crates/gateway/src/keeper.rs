@@ -21,7 +21,7 @@ use crate::config::Config;
 use crate::error::{StartError, taken};
 use crate::listing::{LISTED_MOST, Listing};
 use crate::programs;
-use crate::renewing::Renewing;
+use crate::renewing::{Pulse, Renewing};
 use crate::status::{Counters, EventStatus, GroupStatus, Status, StreamStatus, socket_name};
 
 /// How often events are read and the device is looked at.
@@ -47,6 +47,7 @@ struct Keeper {
     throttled: RefCell<Vec<Throttled>>,
     lost: Cell<u64>,
     unkept: Cell<Unkept>,
+    pulse: Pulse,
 }
 
 /// Packets that passed untouched because the keeper's word was late.
@@ -85,11 +86,12 @@ pub fn run(config: Config) -> Result<(), StartError> {
     let others = Gateway::others(ifindex as i32).unwrap_or_default();
     let unkept = Cell::new(Unkept { packets: gateway.counters()?.unkept, grows: false });
     keep_only(needed(hook)).map_err(StartError::Privileges)?;
+    let pulse = Pulse::default();
     // Dropped last, so that it ends with what it is for.
-    let (_renewing, late) = Renewing::start(gateway.word()?, KEPT + config.restart_within.into())?;
+    let (_renewing, late) = Renewing::start(gateway.word()?, KEPT + config.restart_within.into(), pulse.clone())?;
     let throttled = RefCell::new(vec![Throttled::default(); config.groups.len()]);
     let (began, lost, told) = (Instant::now(), Cell::default(), RefCell::default());
-    let keeper = Keeper { config, gateway, hook, ifindex, began, events, told, throttled, lost, unkept };
+    let keeper = Keeper { config, gateway, hook, ifindex, began, events, told, throttled, lost, unkept, pulse };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, Rc::new(keeper).keep(asked, late, others))
 }
@@ -138,6 +140,7 @@ impl Keeper {
         times.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             times.tick().await;
+            self.pulse.beat();
             let device = &self.config.device;
             let gone = match device::index(device).ok() == Some(self.ifindex) {
                 true if self.gateway.is_on(self.ifindex) => None,

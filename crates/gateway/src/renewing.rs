@@ -1,14 +1,30 @@
-//! The thread that gives the keeper's word. It does nothing else, so that no other work can make the word late.
+//! The thread that gives the keeper's word. It does nothing else, so that no other work can make the word late; but it stops when the
+//! process's main thread has been stuck for long.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ekiden_bpf::gateway::{GatewayError, Word};
 use tokio::sync::oneshot;
 
 /// How often. The word holds for [`KEPT`](ekiden_bpf::gateway::KEPT) at least.
 const RENEWING: Duration = Duration::from_millis(200);
+
+/// The main thread is stuck when its pulse has been missing for so long. A status of many streams takes a second.
+const STUCK: Duration = Duration::from_secs(30);
+
+/// The main thread's sign of life.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Pulse(Arc<AtomicU32>);
+
+impl Pulse {
+    pub fn beat(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
 
 /// The word is given until this is dropped.
 pub(crate) struct Renewing {
@@ -18,12 +34,19 @@ pub(crate) struct Renewing {
 
 impl Renewing {
     /// Each time for so long. The receiver is told why it cannot be given any more.
-    pub fn start(word: Word, kept: Duration) -> std::io::Result<(Self, oneshot::Receiver<GatewayError>)> {
+    pub fn start(word: Word, kept: Duration, pulse: Pulse) -> std::io::Result<(Self, oneshot::Receiver<GatewayError>)> {
         let (stop, stopped) = mpsc::channel();
         let (fail, failed) = oneshot::channel();
         let renew = move || {
+            let (mut last, mut heard) = (pulse.0.load(Ordering::Relaxed), Instant::now());
             loop {
-                if let Err(error) = word.renew_for(kept) {
+                let now = pulse.0.load(Ordering::Relaxed);
+                if now != last {
+                    (last, heard) = (now, Instant::now());
+                }
+                if heard.elapsed() < STUCK
+                    && let Err(error) = word.renew_for(kept)
+                {
                     let _ = fail.send(error);
                     return;
                 }

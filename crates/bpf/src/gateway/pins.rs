@@ -55,6 +55,10 @@ pub(super) fn open(name: &str) -> Result<(Programs, Maps, Vec<Hook>), GatewayErr
     };
     let programs = Programs::from(get)?;
     let maps = Maps::from(|map| {
+        // Somebody was killed while it pinned, or unpinned.
+        if !folder.join(file(map)).exists() {
+            return Err(GatewayError::OtherVersion(name.to_owned()));
+        }
         let handle = MapHandle::from_pinned_path(folder.join(file(map)));
         handle.map_err(libbpf(format!("open {}", folder.join(file(map)).display())))
     })?;

@@ -66,7 +66,8 @@ struct Throttled {
     by: Option<String>,
 }
 
-/// Runs the gateway that `config` describes until a signal ends it, or its device is gone. Its programs go with the process.
+/// Runs the gateway that `config` describes until a signal ends it, or its device is gone. Its programs go with the process, or with
+/// `restart_within` outlive it.
 ///
 /// Once the programs are on the device it gives up the capabilities that it does not need any more.
 ///

@@ -116,7 +116,9 @@ impl Gateways {
 impl Gateway {
     fn new(scenario: &Scenario, name: &str, gateway: &ekiden_scenario::Gateway, sockets: &[Socket]) -> Self {
         let settings = match gateway.paper {
-            None => BalanceSettings::default(),
+            None => {
+                BalanceSettings { watches: gateway.policy != GatewayPolicy::Delivered, ..BalanceSettings::default() }
+            }
             Some(paper) => BalanceSettings {
                 policy: Policy::Paper,
                 repeats: paper.repeats,
@@ -210,12 +212,7 @@ impl Gateway {
     fn see(&mut self, now: Time, stream: u32, direction: Direction, packet: &mut Packet) -> Verdict {
         let Body::Segment(segment) = &mut packet.body else { return Verdict::Passes };
         let (seen, payload) = (seen(now, direction, segment), segment.payload);
-        match self.policy {
-            GatewayPolicy::Paper | GatewayPolicy::Delivered => {
-                segment.window = self.group.observe(stream, &seen).unwrap_or(segment.window);
-            }
-            GatewayPolicy::Delay | GatewayPolicy::Mark | GatewayPolicy::Drop => self.group.watch(stream, &seen),
-        }
+        segment.window = self.group.observe(stream, &seen).unwrap_or(segment.window);
         let (throttled, throttlings) = (self.group.throttled_by(), self.group.throttlings());
         if (throttled, throttlings) != (self.throttled, self.throttlings) {
             self.note(now, throttled, throttlings);

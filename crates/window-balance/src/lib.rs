@@ -116,6 +116,8 @@ pub struct BalanceSettings {
     pub shortest_rtt: Duration,
     /// Whether no window takes back what the sender was told before (RFC 9293, section 3.8.6). The paper does not say.
     pub keeps_edge: bool,
+    /// Whether windows are left as they are, for what acts on the limits by other means.
+    pub watches: bool,
 }
 
 /// A rate: so many bytes in so many microseconds.
@@ -149,6 +151,7 @@ impl Default for BalanceSettings {
             slack: 1.0 / 8.0,
             shortest_rtt: Duration::from_millis(10),
             keeps_edge: false,
+            watches: false,
         }
     }
 }
@@ -177,16 +180,6 @@ impl StreamGroup {
         let state = self.streams.entry(stream).or_default();
         let field = native::observe(&self.settings, &mut self.state, state, stream, packet);
         u16::try_from(field).ok().filter(|field| *field != 0)
-    }
-
-    /// As [`Self::observe`], for a gateway that leaves the windows as they are. A sender that is told more than its limit may send
-    /// more, which counts.
-    pub fn watch(&mut self, stream: u32, packet: &Packet) {
-        if self.observe(stream, packet).is_some()
-            && let Some(state) = self.streams.get_mut(&stream)
-        {
-            state.is_told(packet);
-        }
     }
 
     /// The stream that began to throttle the group; `None` if it is not throttled. As of the last packet. With [`Policy::Delivered`]

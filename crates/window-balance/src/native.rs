@@ -24,6 +24,7 @@ pub(crate) struct Settings {
 pub(crate) const OF_SENT: u32 = 1;
 pub(crate) const KEEPS_EDGE: u32 = 2;
 pub(crate) const DELIVERED: u32 = 4;
+pub(crate) const WATCHES: u32 = 8;
 
 /// `struct ekb_group`.
 #[derive(Debug, Clone, Copy, Default)]
@@ -86,15 +87,6 @@ impl Stream {
 
     pub fn is_open(&self) -> bool {
         self.seen & (OPEN | HALF_OPEN) == OPEN
-    }
-
-    /// The sender is told the window of this packet as it stands there, from the receiver and observed before.
-    pub fn is_told(&mut self, packet: &Packet) {
-        let is_after = |a: u32, b: u32| a.wrapping_sub(b).cast_signed() > 0;
-        let told = packet.ack.wrapping_add(u32::from(packet.window) << self.scale());
-        if self.is_open() && !is_after(packet.ack, self.sent) && is_after(told, self.edge) {
-            self.edge = told;
-        }
     }
 
     pub fn scale(&self) -> u8 {

@@ -13,7 +13,8 @@ impl BalanceSettings {
             hold_us: u32::try_from(self.hold.as_micros()).unwrap_or(u32::MAX),
             choices: choice(self.observes == ObservedFlow::Sent, native::OF_SENT)
                 | choice(self.keeps_edge, native::KEEPS_EDGE)
-                | choice(self.policy == Policy::Delivered, native::DELIVERED),
+                | choice(self.policy == Policy::Delivered, native::DELIVERED)
+                | choice(self.watches, native::WATCHES),
             missing: self.missing.max(1),
             step: part(self.step),
             slack: part(self.slack),

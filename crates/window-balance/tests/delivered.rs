@@ -49,7 +49,11 @@ fn steady(gateway: &mut Gateway, number: u32, window: u32) -> Stream {
 
 /// Streams of 40 segments in flight, and one that has sent far more than the path holds.
 fn overshot() -> (Gateway, Stream, Stream) {
-    let mut gateway = Gateway::with(BalanceSettings::default());
+    overshot_with(BalanceSettings::default())
+}
+
+fn overshot_with(settings: BalanceSettings) -> (Gateway, Stream, Stream) {
+    let mut gateway = Gateway::with(settings);
     let mut steady = steady(&mut gateway, 8, 40);
     let first = doubling(&mut gateway, 7, 5);
     gateway.clock(&mut steady, 40, 80);
@@ -210,8 +214,8 @@ fn streams_of_short_paths_are_left_alone() {
 fn nor_are_they_limited_by_others() {
     let shortest_rtt = Duration::from_micros(RTT_US + RTT_US / 4);
     let mut gateway = Gateway::with(BalanceSettings { shortest_rtt, ..BalanceSettings::default() });
-    let mut short = steady(&mut gateway, 8, 40);
-    let long = doubling_as(&mut gateway, Stream::new(7), 5, 2 * RTT_US);
+    let mut short = steady(&mut gateway, 8, 450);
+    let long = doubling_as(&mut gateway, Stream::new(7), 4, 2 * RTT_US);
     misses(&mut gateway, &long, 20);
     assert_eq!((gateway.group.throttlings(), gateway.group.limit(7).is_some()), (1, true));
     assert_eq!((gateway.ack(&mut short, 1), gateway.group.limit(8)), (None, None));
@@ -275,27 +279,27 @@ fn throttlings_are_half_a_second_apart() {
 
 #[test]
 fn a_stream_whose_windows_are_left_alone_is_followed_beyond_its_limit() {
-    let (mut gateway, mut first, mut steady) = overshot();
+    let watches = BalanceSettings { watches: true, ..BalanceSettings::default() };
+    let (mut gateway, mut first, _) = overshot_with(watches);
     assert_eq!(gateway.group.pace(7), None);
     misses(&mut gateway, &first, 12);
     let limit = gateway.group.limit(7).unwrap();
     let pace = gateway.group.pace(7).unwrap();
     assert!(pace.bytes == limit && u64::from(pace.in_us) <= RTT_US, "{pace:?}");
-    // Observed, the sender is told its limit, and what it sends beyond that is no stream's data. Watched, it is told all.
-    gateway.ack(&mut steady, 1);
+    // The sender is told all of its window, and sends it.
     let acks = gateway.ack_packet(&first, first.acked + 13 * u64::from(SEGMENT));
     let told = u64::from(u32::from(WINDOW) << SCALE);
-    gateway.group.watch(7, &acks);
+    gateway.group.observe(7, &acks);
     first.acked += 13 * u64::from(SEGMENT);
     while first.sent < first.acked + told {
         gateway.send(&mut first);
     }
     gateway.now_us += RTT_US;
     first.acked = first.sent;
-    gateway.group.watch(7, &Packet { time_us: gateway.now_us, ..gateway.ack_packet(&first, first.acked) });
+    gateway.group.observe(7, &Packet { time_us: gateway.now_us, ..gateway.ack_packet(&first, first.acked) });
     gateway.send(&mut first);
     let lasts = RTT_US + 777;
-    gateway.group.watch(7, &Packet { time_us: gateway.now_us + lasts, ..gateway.ack_packet(&first, first.sent) });
+    gateway.group.observe(7, &Packet { time_us: gateway.now_us + lasts, ..gateway.ack_packet(&first, first.sent) });
     assert_eq!(
         gateway.group.rtt_us(7),
         Some(lasts as u32),

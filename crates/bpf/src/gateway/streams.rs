@@ -37,7 +37,7 @@ pub struct Stream {
 pub struct Idle {
     /// One whose handshake was seen. At most 19 hours.
     pub open: Duration,
-    /// One that has had no SYN-ACK, so that SYNs without a connection do not fill the table for long. A SYN that is sent again makes a
+    /// One whose handshake is not over, so that SYNs without a connection do not fill the table for long. A SYN that is sent again makes a
     /// new place.
     pub opening: Duration,
 }

@@ -41,6 +41,7 @@ enum ekb_choices {
 	EKB_OF_SENT = 1 << 0, /* the flow is the data that passes; else what is acknowledged */
 	EKB_KEEPS_EDGE = 1 << 1, /* a window never takes back what the sender was told before */
 	EKB_DELIVERED = 1 << 2, /* the policy is the other one */
+	EKB_WATCHES = 1 << 3, /* windows are left as they are */
 };
 
 struct ekb_settings {

@@ -17,7 +17,7 @@
  * least, and shrinks by it when that is more than twice as much longer. So the queue stays short, and what is sent again
  * arrives. A limit begins at no less than a quarter of what the group's fastest stream has in such a time, or an initial window: a stream that has had
  * little to send, or has just begun, is not held down. A stream that was idle for `hold_us` loses its limit. Throttlings are half a second
- * apart, so that no single receiver can keep the group throttled. Where others fill the queue that does not help: after EKB_FALLS such rounds more than short ones, the stream's limit ends.
+ * apart, so that a single receiver that claims gaps costs the others little. Where others fill the queue that does not help: after EKB_FALLS such rounds more than short ones, the stream's limit ends.
  * It does not bind either once it has grown above the sender's own window.
  *
  * Decisions that the paper leaves open:
@@ -353,9 +353,8 @@ EKB_FN ekb_u32 ekb_observe(const struct ekb_settings *settings, struct ekb_group
 		return 0;
 	state = ekb_state(group);
 	ekb_limit(settings, group, state, stream, packet->time_us);
-	if (ekb_stalled(state) || settings->choices & EKB_DELIVERED) {
+	if ((ekb_stalled(state) || settings->choices & EKB_DELIVERED) && !(settings->choices & EKB_WATCHES))
 		field = ekb_window(settings, stream, packet);
-	}
 	told = packet->ack + ((ekb_u32)(field ? field : packet->window) << (stream->scale & 15));
 	if (ekb_after(told, stream->edge))
 		stream->edge = told;

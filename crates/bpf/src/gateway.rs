@@ -13,7 +13,7 @@
 //!     for event in events.poll(Duration::from_millis(500))? {
 //!         println!("{event:?}");
 //!     }
-//!     gateway.sweep(Idle::default())?; // from time to time
+//!     gateway.sweep(Idle::default()).sum::<Result<u64, _>>()?; // from time to time
 //! }
 //! # }
 //! ```
@@ -131,6 +131,14 @@ impl Gateway {
     pub fn open_pinned(name: &str) -> Result<Self, GatewayError> {
         let (programs, maps, hooks) = pins::open(name)?;
         Ok(Self { programs, maps, hooks })
+    }
+
+    /// Whether something is pinned under a name.
+    ///
+    /// # Errors
+    /// If this process may not look.
+    pub fn is_pinned(name: &str) -> Result<bool, GatewayError> {
+        pins::exists(name)
     }
 
     /// Removes the pins of that name; returns whether there were any. The programs go when no process has them either.
@@ -259,17 +267,9 @@ impl Gateway {
         streams::groups(&self.maps)
     }
 
-    /// Takes their places from streams that have had no packet for so long. Returns how many. To be called at least every few minutes:
-    /// when a table is full new streams are left alone.
-    ///
-    /// # Errors
-    /// If the kernel refuses.
-    pub fn sweep(&self, idle: Idle) -> Result<u64, GatewayError> {
-        self.sweep_in_slices(idle).sum()
-    }
-
-    /// The same in slices, between which other work can be done.
-    pub fn sweep_in_slices(&self, idle: Idle) -> Sweep<'_> {
+    /// Takes their places from streams that have had no packet for so long, in slices, between which other work can be done; each says
+    /// how many they were. To be done at least every few minutes: when a table is full new streams are left alone.
+    pub fn sweep(&self, idle: Idle) -> Sweep<'_> {
         Sweep::new(&self.programs, &self.maps, idle)
     }
 

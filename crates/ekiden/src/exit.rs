@@ -72,7 +72,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if let Some(error) = error.downcast_ref::<ekiden_gateway::status::StatusError>() {
         use ekiden_gateway::status::StatusError;
         return Some(match error {
-            StatusError::NoGateway(_) => 2,
+            StatusError::NoGateway(_) | StatusError::Left(_) => 2,
             StatusError::Refused(_) => 4,
             StatusError::Stranger { .. } | StatusError::Late { .. } | StatusError::Unusable { .. } => 1,
         });

@@ -1,16 +1,14 @@
 //! The process that keeps a gateway: while it lives and looks, the programs do their work.
 
 use std::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, Write};
 use std::rc::Rc;
 use std::time::Duration;
 
-use ekiden_bpf::gateway::{Event, EventKind, Events, Gateway, GatewayError, HookKind, KEPT};
+use ekiden_bpf::gateway::{Events, Gateway, GatewayError, HookKind, KEPT};
 use ekiden_net::privileges::{Capability, keep_only};
 use ekiden_net::{device, status_socket};
-use ekiden_window_balance::Policy;
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
@@ -22,7 +20,8 @@ use crate::error::{StartError, taken};
 use crate::listing::{LISTED_MOST, Listing};
 use crate::programs;
 use crate::renewing::{Pulse, Renewing};
-use crate::status::{Counters, EventStatus, GroupStatus, Status, StreamStatus, socket_name};
+use crate::status::{Status, socket_name};
+use crate::throttlings::Throttlings;
 
 /// How often events are read and the device is looked at.
 const LOOKING: Duration = Duration::from_millis(200);
@@ -30,8 +29,6 @@ const LOOKING: Duration = Duration::from_millis(200);
 const SWEEPING: Duration = Duration::from_secs(5);
 /// After a slice of such a pass other work has its turn, for so many times as long as the slice took.
 const SHARE: u32 = 3;
-/// How many throttlings the status tells.
-const TOLD_MOST: usize = 1_000;
 
 /// What the tasks share. They run on one thread.
 struct Keeper {
@@ -41,10 +38,7 @@ struct Keeper {
     ifindex: u32,
     began: Instant,
     events: RefCell<Events>,
-    /// The last throttlings.
-    told: RefCell<VecDeque<EventStatus>>,
-    /// By group: how often it was throttled, and by which stream last.
-    throttled: RefCell<Vec<Throttled>>,
+    throttlings: RefCell<Throttlings>,
     lost: Cell<u64>,
     unkept: Cell<Unkept>,
     pulse: Pulse,
@@ -56,14 +50,6 @@ struct Unkept {
     packets: u64,
     /// Which was told.
     grows: bool,
-}
-
-#[derive(Default, Clone)]
-struct Throttled {
-    times: u64,
-    /// The kernel's number of the last, which wraps.
-    number: u16,
-    by: Option<String>,
 }
 
 /// Runs the gateway that `config` describes until a signal ends it, or its device is gone. Its programs go with the process, or with
@@ -90,9 +76,9 @@ pub fn run(config: Config) -> Result<(), StartError> {
     let pulse = Pulse::default();
     // Dropped last, so that it ends with what it is for.
     let (_renewing, late) = Renewing::start(gateway.word()?, KEPT + config.restart_within.into(), pulse.clone())?;
-    let throttled = RefCell::new(vec![Throttled::default(); config.groups.len()]);
-    let (began, lost, told) = (Instant::now(), Cell::default(), RefCell::default());
-    let keeper = Keeper { config, gateway, hook, ifindex, began, events, told, throttled, lost, unkept, pulse };
+    let throttlings = RefCell::new(Throttlings::new(config.groups.len()));
+    let (began, lost) = (Instant::now(), Cell::default());
+    let keeper = Keeper { config, gateway, hook, ifindex, began, events, throttlings, lost, unkept, pulse };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, Rc::new(keeper).keep(asked, late, others))
 }
@@ -167,7 +153,7 @@ impl Keeper {
 
     async fn sweep(&self) -> Result<(), GatewayError> {
         let (mut swept, mut begin) = (0, Instant::now());
-        for slice in self.gateway.sweep_in_slices(self.config.idle()) {
+        for slice in self.gateway.sweep(self.config.idle()) {
             swept += slice?;
             sleep(begin.elapsed() * SHARE).await;
             begin = Instant::now();
@@ -192,120 +178,36 @@ impl Keeper {
         Ok(())
     }
 
-    /// Counts throttlings as the kernel does: events may be lost.
     fn count(&self) -> Result<(), GatewayError> {
-        for (group, state) in self.gateway.groups()? {
-            if let Some(throttled) = self.throttled.borrow_mut().get_mut(group) {
-                // From 65,535 it goes to 1.
-                let wrapped = u16::from(state.throttlings < throttled.number);
-                throttled.times += u64::from(state.throttlings.wrapping_sub(throttled.number).wrapping_sub(wrapped));
-                throttled.number = state.throttlings;
-            }
-        }
+        let groups = self.gateway.groups()?;
+        let mut throttlings = self.throttlings.borrow_mut();
+        groups.iter().for_each(|(group, state)| throttlings.count(*group, state));
         Ok(())
     }
 
     fn tell_events(&self) -> Result<(), GatewayError> {
         for event in self.events.borrow_mut().poll(Duration::ZERO)? {
-            self.tell(&event);
+            if let Some(group) = self.config.groups.get(event.group) {
+                self.throttlings.borrow_mut().tell(&event, &group.name, Instant::now());
+            }
         }
         Ok(())
     }
 
-    fn tell(&self, event: &Event) {
-        let Some(group) = self.config.groups.get(event.group) else { return };
-        let stream = format!("{} to {}", event.sender, event.receiver);
-        let name = &group.name;
-        match event.kind {
-            EventKind::Congestion => {
-                tracing::info!("{name}: congestion in {stream}: the windows of all are lowered");
-                self.note(event, name, "throttled");
-                if let Some(throttled) = self.throttled.borrow_mut().get_mut(event.group) {
-                    throttled.by = Some(stream);
-                }
-            }
-            EventKind::Released => {
-                tracing::info!("{name}: windows are what receivers say again");
-                self.note(event, name, "let_go");
-            }
-            EventKind::Limited => {
-                let limit = event.limit.unwrap_or_default();
-                tracing::debug!("{name}: {stream}: windows of {limit} bytes at most");
-            }
-            EventKind::Unlimited => tracing::debug!("{name}: {stream}: windows are not limited any longer"),
-            EventKind::Begun => tracing::trace!("{name}: {stream} has begun"),
-            EventKind::Ended => tracing::trace!("{name}: {stream} has ended"),
-        }
-    }
-
-    fn note(&self, event: &Event, group: &str, kind: &str) {
-        let mut told = self.told.borrow_mut();
-        if told.len() >= TOLD_MOST {
-            told.pop_front();
-        }
-        let (sender, receiver) = (event.sender.to_string(), event.receiver.to_string());
-        told.push_back(EventStatus { at_us: event.at_us, kind: kind.into(), group: group.into(), sender, receiver });
-    }
-
+    /// What cannot be read is as if it were not there.
     fn status(&self) -> Status {
-        // What cannot be read is as if it were not there.
-        let (counters, memory) =
-            (self.gateway.counters().unwrap_or_default(), self.gateway.memory().unwrap_or_default());
         let mut listing = Listing::new(self.config.groups.len(), LISTED_MOST);
         let _ = self.gateway.for_each_stream(|stream| listing.add(stream));
-        let name = |group: usize| self.config.groups.get(group).map_or_else(String::new, |group| group.name.clone());
-        let streams = listing.listed().iter().map(|stream| StreamStatus {
-            group: name(stream.group),
-            sender: stream.sender.to_string(),
-            receiver: stream.receiver.to_string(),
-            is_open: stream.state.is_open,
-            idle_s: stream.idle.as_secs(),
-            rtt_us: stream.state.rtt_us,
-            rtt_min_us: stream.state.least_us,
-            flow_bytes: stream.state.flow,
-            limit_bytes: stream.state.limit,
-        });
-        let streams: Vec<StreamStatus> = streams.collect();
         let _ = self.count();
-        let throttled = self.throttled.borrow();
-        let groups = self.config.groups.iter().zip(&*throttled).zip(&listing.counts);
-        let groups = groups.map(|((group, throttled), (all, limited))| {
-            let policy = if group.settings.balance.policy == Policy::Paper { "paper" } else { "delivered" };
-            GroupStatus {
-                name: group.name.clone(),
-                policy: policy.into(),
-                streams: *all,
-                limited: *limited,
-                throttlings: throttled.times,
-                throttled_by: throttled.by.clone(),
-            }
-        });
-        let all: u64 = listing.counts.iter().map(|(all, _)| all).sum();
+        let memory = self.gateway.memory().unwrap_or_default();
         Status {
             device: self.config.device.clone(),
             hook: hook_name(self.hook).into(),
             running_s: self.began.elapsed().as_secs(),
-            counters: Counters {
-                packets: counters.seen,
-                tracked: counters.tracked,
-                rewritten: counters.rewritten,
-                begun: counters.begun,
-                ended: counters.ended,
-                full: counters.full,
-                malformed: counters.malformed,
-                signed: counters.signed,
-                without_handshake: counters.without_handshake,
-                unkept: counters.unkept,
-                busy: counters.busy,
-                events_lost: counters.lost,
-            },
-            ipv4_streams: self.config.ipv4_streams,
-            ipv6_streams: self.config.ipv6_streams,
             memory_bytes: memory.0 + memory.1,
-            groups: groups.collect(),
-            streams_not_listed: all - streams.len() as u64,
-            streams,
-            events: self.told.borrow().iter().cloned().collect(),
+            counters: self.gateway.counters().unwrap_or_default().into(),
+            events: self.throttlings.borrow().last(),
+            ..listing.status(&self.config, self.throttlings.borrow().groups())
         }
     }
 }

@@ -10,6 +10,7 @@ mod listing;
 mod programs;
 mod renewing;
 pub mod status;
+mod throttlings;
 
 pub use config::{Config, ConfigError, Group};
 pub use error::{RemoveError, StartError};

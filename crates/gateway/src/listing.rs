@@ -1,6 +1,11 @@
 //! Which streams a status lists. There may be millions: the most recently active are listed, all are counted.
 
 use ekiden_bpf::gateway::Stream;
+use ekiden_window_balance::Policy;
+
+use crate::config::{Config, Group};
+use crate::status::{GroupStatus, Status, StreamState, StreamStatus};
+use crate::throttlings::Throttled;
 
 /// How many.
 pub(crate) const LISTED_MOST: usize = 1_000;
@@ -35,11 +40,60 @@ impl Listing {
         &self.streams
     }
 
+    /// What of a status is about groups and streams.
+    pub fn status(mut self, config: &Config, throttled: &[Throttled]) -> Status {
+        let streams: Vec<StreamStatus> = self
+            .listed()
+            .iter()
+            .filter_map(|stream| Some(of_stream(stream, config.groups.get(stream.group)?)))
+            .collect();
+        let groups = config.groups.iter().zip(throttled).zip(&self.counts);
+        let groups = groups.map(|((group, throttled), (all, limited))| GroupStatus {
+            name: group.name.clone(),
+            policy: if group.settings.balance.policy == Policy::Paper { "paper" } else { "delivered" }.into(),
+            streams: *all,
+            limited: *limited,
+            throttlings: throttled.times,
+            throttled_by: throttled.by.clone(),
+        });
+        let all: u64 = self.counts.iter().map(|(all, _)| all).sum();
+        Status {
+            ipv4_streams: config.ipv4_streams,
+            ipv6_streams: config.ipv6_streams,
+            groups: groups.collect(),
+            streams_not_listed: all - streams.len() as u64,
+            streams,
+            ..Status::default()
+        }
+    }
+
     fn cut(&mut self) {
         if self.streams.len() > self.most {
             self.streams.select_nth_unstable_by_key(self.most, |stream| stream.idle);
             self.streams.truncate(self.most);
         }
+    }
+}
+
+fn of_stream(stream: &Stream, group: &Group) -> StreamStatus {
+    let known = &stream.state;
+    let shortest = group.settings.balance.shortest_rtt.as_micros();
+    let state = match (known.is_open, known.limit) {
+        (false, _) => StreamState::Opening,
+        (true, Some(_)) => StreamState::Limited,
+        (true, None) if known.least_us.is_none_or(|us| u128::from(us) < shortest) => StreamState::Short,
+        (true, None) => StreamState::Watched,
+    };
+    StreamStatus {
+        group: group.name.clone(),
+        sender: stream.sender.to_string(),
+        receiver: stream.receiver.to_string(),
+        state,
+        idle_s: stream.idle.as_secs(),
+        rtt_us: known.rtt_us,
+        rtt_min_us: known.least_us,
+        flow_bytes: known.flow,
+        limit_bytes: known.limit,
     }
 }
 
@@ -49,7 +103,7 @@ mod tests {
 
     use ekiden_window_balance::StreamState;
 
-    use super::*;
+    use super::{Listing, Stream};
 
     #[test]
     fn the_most_recently_active_are_listed_and_all_are_counted() {

@@ -64,6 +64,11 @@ pub fn remove(device: &str) -> Result<(), RemoveError> {
     }
 }
 
+/// Whether a process has left programs on a device, as far as this user may know.
+pub(crate) fn has_left(device: &str) -> bool {
+    pin_name(device).is_ok_and(|name| Gateway::is_pinned(&name).unwrap_or(false))
+}
+
 /// Takes away what [`start`] has pinned: the device is gone.
 pub(crate) fn forget(device: &str) {
     if let Ok(name) = pin_name(device) {

@@ -5,6 +5,8 @@ use std::io;
 use ekiden_net::status_socket::{self, AskError, PATIENCE};
 use serde::{Deserialize, Serialize};
 
+use crate::programs;
+
 /// A running gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Status {
@@ -76,6 +78,25 @@ pub struct Counters {
     pub events_lost: u64,
 }
 
+impl From<ekiden_bpf::gateway::Counters> for Counters {
+    fn from(counters: ekiden_bpf::gateway::Counters) -> Self {
+        Self {
+            packets: counters.seen,
+            tracked: counters.tracked,
+            rewritten: counters.rewritten,
+            begun: counters.begun,
+            ended: counters.ended,
+            full: counters.full,
+            malformed: counters.malformed,
+            signed: counters.signed,
+            without_handshake: counters.without_handshake,
+            unkept: counters.unkept,
+            busy: counters.busy,
+            events_lost: counters.lost,
+        }
+    }
+}
+
 /// A group.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct GroupStatus {
@@ -102,8 +123,8 @@ pub struct StreamStatus {
     pub sender: String,
     /// And of the receiver.
     pub receiver: String,
-    /// Whether its handshake was seen: else it is left alone.
-    pub is_open: bool,
+    /// What the gateway does with it.
+    pub state: StreamState,
     /// Since its last packet.
     pub idle_s: u64,
     /// Its last round-trip time between gateway and receiver, in microseconds; null if unknown.
@@ -116,12 +137,45 @@ pub struct StreamStatus {
     pub limit_bytes: Option<u32>,
 }
 
+/// What a gateway does with a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StreamState {
+    /// Its handshake is not over: it is left alone.
+    #[default]
+    Opening,
+    /// Its round trip is shorter than `shortest_rtt`, or not known yet: it is left alone.
+    Short,
+    /// It is watched, and its windows are what the receiver says.
+    Watched,
+    /// Its windows are limited.
+    Limited,
+}
+
+impl StreamState {
+    /// As in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Opening => "opening",
+            Self::Short => "short",
+            Self::Watched => "watched",
+            Self::Limited => "limited",
+        }
+    }
+}
+
 /// Why a gateway has not told its status.
 #[derive(Debug, thiserror::Error)]
 pub enum StatusError {
     /// There is none.
     #[error("no gateway runs on the device '{0}' here; `ip link` shows the devices of this network namespace")]
     NoGateway(String),
+    /// Its process has ended, but not its programs.
+    #[error(
+        "no gateway runs on the device '{0}' here, but one has left its programs there: `ekiden gateway -c FILE` takes them over, \
+         `ekiden gateway remove {0}` takes them away"
+    )]
+    Left(String),
     /// It does not answer this user.
     #[error("the gateway on '{0}' answers root and its own user alone; ask it as one of them")]
     Refused(String),
@@ -162,6 +216,7 @@ pub fn socket_name(device: &str) -> String {
 /// If there is none, or it does not answer.
 pub fn ask(device: &str) -> Result<Status, StatusError> {
     let text = status_socket::ask(&socket_name(device)).map_err(|error| match error {
+        AskError::Nobody if programs::has_left(device) => StatusError::Left(device.into()),
         AskError::Nobody => StatusError::NoGateway(device.into()),
         AskError::Refused => StatusError::Refused(device.into()),
         AskError::Stranger(user) => StatusError::Stranger { device: device.into(), user },

@@ -46,7 +46,7 @@ pub(super) fn pin(name: &str, programs: &Programs, maps: &Maps, hooks: &[Hook]) 
 
 pub(super) fn open(name: &str) -> Result<(Programs, Maps, Vec<Hook>), GatewayError> {
     let folder = folder(name)?;
-    if !folder.is_dir() {
+    if !exists(name)? {
         return Err(GatewayError::NotPinned(name.to_owned()));
     }
     let get = |file: &str| match bpffs::open(&folder.join(file)) {
@@ -81,12 +81,18 @@ pub(super) fn open(name: &str) -> Result<(Programs, Maps, Vec<Hook>), GatewayErr
 pub(super) fn unpin(name: &str) -> Result<bool, GatewayError> {
     let folder = folder(name)?;
     let _lock = lock::pins().map_err(failed("lock the pins"))?;
-    if !folder.is_dir() {
+    if !exists(name)? {
         return Ok(false);
     }
     remove(&folder)?;
     bpffs::tidy();
     Ok(true)
+}
+
+/// An error if this user may not look.
+pub(super) fn exists(name: &str) -> Result<bool, GatewayError> {
+    let folder = folder(name)?;
+    folder.try_exists().map_err(failed(format!("look for {}", folder.display())))
 }
 
 /// Removes gateways whose device is gone.

@@ -40,7 +40,7 @@ fn text(status: &Status) -> String {
             group.throttled_by.clone().unwrap_or_else(|| "-".into()),
         ]);
     }
-    let mut streams = Table::new(["stream", "group", "idle s", "rtt ms", "least ms", "flow KB", "limit KB"]);
+    let mut streams = Table::new(["stream", "group", "state", "idle s", "rtt ms", "least ms", "flow KB", "limit KB"]);
     status.streams.iter().for_each(|stream| streams.row(row(stream)));
     let mut streams = streams.to_text();
     if status.streams_not_listed > 0 {
@@ -59,18 +59,33 @@ fn text(status: &Status) -> String {
         counters.rewritten,
         counters.full
     );
-    if counters.unkept > 0 {
-        text.push_str(&format!("{} packets passed untouched since the gateway was stopped or late\n", counters.unkept));
+    let lines = [
+        (counters.unkept, "packets passed untouched since the gateway was stopped or late"),
+        (
+            counters.without_handshake,
+            "packets were of streams of which only one direction, or no whole handshake, has passed here",
+        ),
+        (counters.signed, "packets were signed (TCP-MD5 or TCP-AO), which cannot be changed"),
+        (counters.malformed, "packets were malformed"),
+    ];
+    for (count, what) in lines.into_iter().filter(|(count, _)| *count > 0) {
+        text.push_str(&format!("{count} {what}\n"));
+    }
+    if counters.begun == 0 {
+        text.push_str(
+            "no stream of these groups has begun since: earlier ones are left alone; addresses are those on the device, behind any NAT\n",
+        );
     }
     text
 }
 
-fn row(stream: &StreamStatus) -> [String; 7] {
+fn row(stream: &StreamStatus) -> [String; 8] {
     let ms = |time: Option<u32>| time.map_or("-".into(), |us| format!("{:.1}", f64::from(us) / 1e3));
     let kb = |bytes: Option<u32>| bytes.map_or("-".into(), |bytes| format!("{:.1}", f64::from(bytes) / 1e3));
     [
         format!("{} {}", stream.sender, stream.receiver),
         stream.group.clone(),
+        stream.state.name().into(),
         stream.idle_s.to_string(),
         ms(stream.rtt_us),
         ms(stream.rtt_min_us),

@@ -18,7 +18,7 @@ import socket, time
 c = socket.create_connection(('192.0.2.2', 5002))
 for _ in range(100): c.sendall(bytes(1000)); time.sleep(0.1)" & sending=$!
 on router python3 -c "import socket, time; c = socket.create_connection(('192.0.2.2', 5002)); time.sleep(20)" & other=$!
-await 5 is "[(t['group'], t['receiver'], t['is_open'], t['rtt_us'] > 0) for t in s['streams']]" "[('tokyo', '192.0.2.2:5002', True, True)]"
+await 5 is "[(t['group'], t['receiver'], t['state'], t['rtt_us'] > 0) for t in s['streams']]" "[('tokyo', '192.0.2.2:5002', 'short', True)]"
 kill $sending $other
 kill $gateway; wait $gateway || fail "it ended with $?"
 grep -q "packets passed" gateway.log || fail "no last line"

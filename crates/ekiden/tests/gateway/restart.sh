@@ -25,7 +25,7 @@ for signal in KILL TERM; do
   echo again >&9
   await 10 bash -c "[ \$(grep -c answered answers) -gt $answered ]"
   start
-  is "s['streams'][0]['is_open'], s['counters']['tracked'] > $packets" "(True, True)" || fail "the stream was not followed while the process was away: $(of s)"
+  is "s['streams'][0]['state'] != 'opening', s['counters']['tracked'] > $packets" "(True, True)" || fail "the stream was not followed while the process was away: $(of s)"
 done
 grep -q "takes over the programs" gateway.log || fail "nothing was taken over"
 # It cannot be removed under a process.
@@ -38,6 +38,11 @@ start
 grep -q "they are of another build, or of other settings" gateway.log || fail "not replaced"
 is "s['streams']" "[]" || fail "streams of other settings"
 kill $gateway; wait $gateway
+# What is left is told to who may know it, and taken away by who may.
+code=0; on router "$EKIDEN" gateway status wan0 2> refused || code=$?
+[ $code = 2 ] && grep -q "has left its programs there" refused || fail "$code: $(cat refused)"
+code=0; on router setpriv --reuid 65534 --clear-groups "$EKIDEN" gateway remove wan0 2> refused || code=$?
+[ $code = 4 ] && grep -q "ermission denied" refused || fail "$code: $(cat refused)"
 on router "$EKIDEN" gateway remove wan0 | grep -q "removed from wan0" || fail "not removed"
 [ ! -e /sys/fs/bpf/ekiden ] || fail "$(find /sys/fs/bpf)"
 code=0; on router "$EKIDEN" gateway remove wan0 2> refused || code=$?

@@ -49,7 +49,10 @@ pub enum RawObserved {
 
 /// A port, or a range such as "6000-6100".
 #[derive(Deserialize)]
-#[serde(untagged, expecting = "neither a port nor a range such as \"6000-6100\", of 1 to 65535")]
+#[serde(
+    untagged,
+    expecting = "neither a port nor a range such as \"6000-6100\", of 1 to 65535; several ports apart need a group each"
+)]
 pub enum RawPorts {
     One(i64),
     Range(String),

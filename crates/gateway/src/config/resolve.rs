@@ -33,14 +33,25 @@ const SHORTEST_RTT: RangeInclusive<Time> = Time::ms(0)..=Time::secs(10);
 /// RFC 7323, section 2.3.
 const SCALES: RangeInclusive<i64> = 0..=14;
 
+const NAMELESS: &str = "a group has a name: its table is [group.NAME], for example [group.tokyo]";
+
 /// The prefix length of IPv6 addresses that stand for those of IPv4.
 const MAPPED: u8 = 96;
 
 /// A configuration, from its text. `file` is where errors say that it is.
 pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
     let source = Source { text, file };
-    let raw: Raw = toml::from_str(text).map_err(|error| source.error(error.span(), explain(text, &error)))?;
+    let raw: Raw = toml::from_str(text).map_err(|error| {
+        let reason = if has_nameless_group(text) { NAMELESS.into() } else { explain(text, &error) };
+        source.error(error.span(), reason)
+    })?;
     source.resolve(&raw)
+}
+
+/// Whether keys of a group stand in `[group]` itself.
+fn has_nameless_group(text: &str) -> bool {
+    let groups = toml::from_str::<toml::Table>(text).ok().and_then(|table| table.get("group")?.as_table().cloned());
+    groups.is_some_and(|groups| groups.values().any(|group| !group.is_table()))
 }
 
 /// The file that errors name, and its text, in which they find the line.
@@ -52,7 +63,10 @@ struct Source<'a> {
 impl Source<'_> {
     fn resolve(&self, raw: &Raw) -> Result<Config, ConfigError> {
         let device = raw.device.get_ref();
-        if device.is_empty() || device.len() > NAME_BYTES_MOST || device.contains(['/', ' ', '\0']) {
+        if device.is_empty()
+            || device.len() > NAME_BYTES_MOST
+            || device.contains(|letter: char| letter == '/' || letter.is_whitespace() || letter.is_control())
+        {
             let reason = format!("{device:?} cannot be the name of a network device; `ip link` shows their names");
             return Err(self.error(Some(raw.device.span()), reason));
         }

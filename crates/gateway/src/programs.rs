@@ -39,8 +39,20 @@ pub(crate) fn start(config: &Config, ifindex: u32) -> Result<(Gateway, HookKind)
     let hook = gateway.attach(i32::try_from(ifindex).unwrap_or_default())?;
     if outlives {
         gateway.pin(&name)?;
+        if has_own_mounts() {
+            tracing::warn!(
+                "the programs are pinned in a mount namespace of this process, as `ip netns exec` makes one: the next process finds them \
+                 only there; `nsenter --net=FILE` keeps the host's"
+            );
+        }
     }
     Ok((gateway, hook))
+}
+
+/// Whether this process sees other file systems than the first one does, as far as it may know.
+fn has_own_mounts() -> bool {
+    let mounts = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
+    mounts("1").is_some_and(|first| mounts("self") != Some(first))
 }
 
 /// Removes the programs that a process with `restart_within` has left on a device.

@@ -10,6 +10,11 @@ use libtest_mimic::Failed;
 use crate::both::{Both, SEGMENT, paper, settings};
 use crate::frames::{Ends, Shape, scale};
 
+/// How many lose their places in a whole sweep.
+fn swept(gateway: &Gateway, idle: Idle) -> Result<u64, GatewayError> {
+    gateway.sweep(idle).sum()
+}
+
 fn syn(ends: Ends) -> Vec<u8> {
     Shape { flags: flags::SYN, seq: 0, options: scale(3), ..ends.shape(Direction::Data) }.frame()
 }

@@ -59,4 +59,11 @@ start
 ip -n router link del wan0
 code=0; wait $gateway || code=$?
 [ $code = 4 ] && [ -z "$(ls /sys/fs/bpf/ekiden 2> /dev/null)" ] || fail "$code: $(find /sys/fs/bpf)"
+# Pins that nobody else finds are told.
+ip -n router link add wan0 type veth peer name wan1
+! grep -q "mount namespace" gateway.log || fail "told without need"
+ip netns exec router "$EKIDEN" gateway -c gateway.toml > ready 2>> gateway.log & gateway=$!
+await 10 grep -q ready ready
+grep -q "pinned in a mount namespace of this process" gateway.log || fail "not told"
+kill $gateway; wait $gateway || true
 kill $asker $holder || true

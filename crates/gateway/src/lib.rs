@@ -7,6 +7,7 @@ mod config;
 mod error;
 mod keeper;
 mod listing;
+mod pins;
 mod programs;
 mod renewing;
 pub mod status;

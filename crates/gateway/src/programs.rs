@@ -1,9 +1,7 @@
 //! The programs on the device: loaded anew, or those that an earlier process has left there to be taken over.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 
 use ekiden_bpf::gateway::{Gateway, GatewayError, HookKind};
 use ekiden_net::status_socket;
@@ -11,6 +9,7 @@ use ekiden_units::Time;
 
 use crate::config::Config;
 use crate::error::{RemoveError, StartError, taken};
+use crate::pins::pin_name;
 use crate::status::socket_name;
 
 /// Puts the programs on the device. With `restart_within` they outlive this process, and those of an earlier one go on, with all that
@@ -76,28 +75,9 @@ pub fn remove(device: &str) -> Result<(), RemoveError> {
     }
 }
 
-/// Whether a process has left programs on a device, as far as this user may know.
-pub(crate) fn has_left(device: &str) -> bool {
-    pin_name(device).is_ok_and(|name| Gateway::is_pinned(&name).unwrap_or(false))
-}
-
 /// Takes away what [`start`] has pinned: the device is gone.
 pub(crate) fn forget(device: &str) {
     if let Ok(name) = pin_name(device) {
         let _ = Gateway::unpin(&name);
     }
-}
-
-/// A device's name belongs to a network namespace, a pin's to the whole host.
-fn pin_name(device: &str) -> io::Result<String> {
-    let mut name = String::new();
-    for byte in device.bytes() {
-        match byte.is_ascii_alphanumeric() {
-            true => name.push(byte.into()),
-            false => {
-                let _ = write!(name, "_{byte:02x}");
-            }
-        }
-    }
-    Ok(format!("{name}-{}", fs::metadata("/proc/thread-self/ns/net")?.ino()))
 }

@@ -5,7 +5,7 @@ use std::io;
 use ekiden_net::status_socket::{self, AskError, PATIENCE};
 use serde::{Deserialize, Serialize};
 
-use crate::programs;
+use crate::pins;
 
 /// A running gateway.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -216,7 +216,7 @@ pub fn socket_name(device: &str) -> String {
 /// If there is none, or it does not answer.
 pub fn ask(device: &str) -> Result<Status, StatusError> {
     let text = status_socket::ask(&socket_name(device)).map_err(|error| match error {
-        AskError::Nobody if programs::has_left(device) => StatusError::Left(device.into()),
+        AskError::Nobody if pins::has_left(device) => StatusError::Left(device.into()),
         AskError::Nobody => StatusError::NoGateway(device.into()),
         AskError::Refused => StatusError::Refused(device.into()),
         AskError::Stranger(user) => StatusError::Stranger { device: device.into(), user },

@@ -109,9 +109,6 @@ fn check_link(name: &str, link: &Link) -> Result<(), Error> {
     if link.discipline != Discipline::DropTail {
         return only_simulated(format!("link.{name}.discipline"), "set it to \"drop_tail\"");
     }
-    if link.loss_burst > 1 {
-        return only_simulated(format!("link.{name}.loss_burst"), "set it to 1");
-    }
     if link.mtu > MTU_MOST {
         return only_simulated(format!("link.{name}.mtu"), format!("set it to {MTU_MOST} or less"));
     }
@@ -181,13 +178,12 @@ enabled = false
 
     #[test]
     fn what_only_the_simulator_can_do_is_refused_with_its_key_and_what_to_do() {
-        let refused: [(&str, &[&str], &str, &str); 16] = [
+        let refused: [(&str, &[&str], &str, &str); 15] = [
             ("", &["tcp.profile=ns2"], "node.a.tcp.profile: ", "set it to \"linux\""),
             ("", &["node.b.tcp.profile=rfc"], "node.b.tcp.profile: ", "set it to \"linux\""),
             ("", &["tcp.rtt_per_window=true"], "node.a.tcp.rtt_per_window: ", "set it to false"),
             ("", &["tcp.initial_ssthresh=65535B"], "node.a.tcp.initial_ssthresh: ", "leave it out"),
             ("", &["link.rs.discipline=codel"], "link.rs.discipline: ", "set it to \"drop_tail\""),
-            ("", &["link.rs.loss=1%", "link.rs.loss_burst=4"], "link.rs.loss_burst: ", "set it to 1"),
             ("", &["link.rs.mtu=9001"], "link.rs.mtu: ", "9000 or less"),
             (TUNNEL, &["tunnel.t.tcp.profile=rfc"], "tunnel.t.tcp.profile: ", "set it to \"linux\""),
             (TUNNEL, &["tunnel.t.tcp.initial_ssthresh=65535B"], "tunnel.t.tcp.initial_ssthresh: ", "leave it out"),

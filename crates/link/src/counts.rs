@@ -32,6 +32,8 @@ pub struct Counts {
     pub packets: u64,
     /// Bytes delivered.
     pub bytes: u64,
+    /// Packets that the policer dropped.
+    pub policer_drops: u64,
     /// Packets that the queue dropped.
     pub queue_drops: u64,
     /// Packets that the queue marked instead of dropping them.
@@ -56,6 +58,7 @@ impl Counts {
         self.arrived(bytes, line.waiting_packets(), line.waiting_bytes());
         match fate {
             Fate::Arrives { .. } => self.sent(line.waited_ns()),
+            Fate::Policed => self.policer_drops += 1,
             Fate::Dropped => self.queue_drops += 1,
             Fate::Lost => {
                 self.sent(line.waited_ns());

@@ -14,6 +14,7 @@ mod link_packet;
 mod loss;
 mod managed_line;
 mod pacing;
+mod policer;
 mod queue_length;
 pub mod random;
 mod red;

@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use ekiden_scenario::{Discipline, Link, Queue};
 
 use crate::loss::Loss;
+use crate::policer::Policer;
 use crate::red::Red;
 use crate::serializer::Serializer;
 use crate::{QueueLength, has_room};
@@ -22,6 +23,7 @@ use crate::{QueueLength, has_room};
 #[derive(Debug, Clone)]
 pub struct Line {
     serializer: Serializer,
+    policer: Option<Policer>,
     queue: Queue,
     pub(crate) red: Option<Box<Red>>,
     loss: Loss,
@@ -41,6 +43,8 @@ pub enum Fate {
         /// Nanoseconds.
         due_ns: u64,
     },
+    /// The policer has no tokens for it.
+    Policed,
     /// The queue has no room for it, or its discipline chose it.
     Dropped,
     /// It is sent, and lost behind the serializer.
@@ -57,6 +61,7 @@ impl Line {
         };
         Self {
             serializer,
+            policer: Policer::new(link),
             queue: link.queue,
             red,
             loss: Loss::new(link, seed),
@@ -72,6 +77,9 @@ impl Line {
         let arrival_ns = arrival_ns.max(self.last_arrival_ns);
         self.last_arrival_ns = arrival_ns;
         self.begin(arrival_ns);
+        if self.policer.as_mut().is_some_and(|policer| !policer.passes(arrival_ns, bytes)) {
+            return Fate::Policed;
+        }
         let idle_since_ns = self.serializer.idle_until(arrival_ns);
         let begins_at_once = self.serializer.free_ns() == arrival_ns;
         let has_room = begins_at_once || has_room(self.queue, self.waiting.len(), self.waiting_bytes, bytes);

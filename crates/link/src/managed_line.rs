@@ -10,6 +10,7 @@ use ekiden_scenario::{Discipline, Link, Queue};
 use crate::codel::{Codel, CodelTimes, Fifo};
 use crate::flow_queue::FlowQueue;
 use crate::loss::Loss;
+use crate::policer::Policer;
 use crate::random::derive;
 use crate::serializer::Serializer;
 use crate::{Counts, LinkPacket, QueueLength, Signals, has_room};
@@ -20,6 +21,7 @@ use crate::{Counts, LinkPacket, QueueLength, Signals, has_room};
 #[derive(Debug, Clone)]
 pub(crate) struct ManagedLine<P> {
     serializer: Serializer,
+    policer: Option<Policer>,
     queue: Queue,
     loss: Loss,
     last_arrival_ns: u64,
@@ -84,6 +86,7 @@ impl<P: LinkPacket> ManagedLine<P> {
     pub fn new(link: &Link, seed: u64) -> Self {
         Self {
             serializer: Serializer::new(link, seed),
+            policer: Policer::new(link),
             queue: link.queue,
             loss: Loss::new(link, seed),
             last_arrival_ns: 0,
@@ -104,6 +107,11 @@ impl<P: LinkPacket> ManagedLine<P> {
         self.last_arrival_ns = arrival_ns;
         let bytes = packet.bytes();
         self.catch_up(arrival_ns);
+        if self.policer.as_mut().is_some_and(|policer| !policer.passes(arrival_ns, bytes)) {
+            self.counts.policer_drops += 1;
+            self.counts.arrived(bytes, self.waiting.packets() as u64, self.waiting.bytes());
+            return;
+        }
         // After `catch_up` nothing waits if the serializer is free.
         self.serializer.idle_until(arrival_ns);
         self.counts.queue_drops += self.waiting.push(self.queue, arrival_ns, packet);

@@ -49,6 +49,7 @@ fn headers_take_their_part_of_the_line() {
         jitter: Time(0),
         queue: Queue::Packets(100),
         discipline: Discipline::DropTail,
+        policer: None,
         loss: Fraction(0),
         loss_burst: 1,
         mtu: 1500,

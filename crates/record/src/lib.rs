@@ -204,6 +204,9 @@ pub struct LinkDirection {
     pub packets: u64,
     /// Bytes of IP packets delivered.
     pub bytes: u64,
+    /// Packets that the policer dropped.
+    #[serde(default)]
+    pub policer_drops: u64,
     /// Packets that the queue dropped: because it was full, or by its discipline.
     pub queue_drops: u64,
     /// Packets that the queue's discipline marked (ECN) instead of dropping them.

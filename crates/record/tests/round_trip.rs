@@ -37,6 +37,7 @@ fn record() -> Record {
             to: "server".into(),
             packets: 1,
             bytes: 1500,
+            policer_drops: 0,
             queue_drops: 2,
             queue_marks: 1,
             random_losses: 3,

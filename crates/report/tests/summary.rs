@@ -23,6 +23,7 @@ fn record(goodputs: &[(&str, u64)], drops: [u64; 2], overruns: u64, p99_us: Opti
         to: "b".into(),
         packets: 10,
         bytes: 1000,
+        policer_drops: 0,
         queue_drops,
         queue_marks: 0,
         random_losses: 0,

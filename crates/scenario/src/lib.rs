@@ -31,7 +31,9 @@ use serde::Serialize;
 
 pub use address::address;
 pub use error::Error;
-pub use network::{Gateway, GatewayPolicy, Link, Node, NodeKind, ObservedFlow, PaperPolicy, Pull, Tcp, Tunnel};
+pub use network::{
+    Gateway, GatewayPolicy, Link, Node, NodeKind, ObservedFlow, PaperPolicy, Policer, Pull, Tcp, Tunnel,
+};
 pub use profile::Profile;
 pub use queue::{Discipline, Queue};
 pub use route::Hop;

@@ -88,6 +88,9 @@ pub struct Link {
     /// Which packets are dropped from the queue.
     #[serde(skip_serializing_if = "is_default_discipline")]
     pub discipline: Discipline,
+    /// Drops what is above a rate, in front of the queue.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policer: Option<Policer>,
     /// The part of the packets that is lost at random.
     pub loss: Fraction,
     /// The mean length of a loss burst: 1 if each packet is lost independently of the others; else Gilbert's model
@@ -98,6 +101,15 @@ pub struct Link {
     pub loss_burst: u32,
     /// Largest IP packet in bytes.
     pub mtu: u32,
+}
+
+/// A token bucket that is full at the start: a packet for which there are not enough tokens is dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Policer {
+    /// Tokens, in bits per second, counting IP packets with their headers.
+    pub rate: BitRate,
+    /// The depth of the bucket.
+    pub burst: Bytes,
 }
 
 /// A TCP tunnel. Packets that one end forwards, and whose path leads over the other, travel inside TCP connections

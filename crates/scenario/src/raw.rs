@@ -117,9 +117,17 @@ pub(crate) struct RawLink {
     pub jitter: Option<Spanned<Time>>,
     pub queue: Option<Spanned<Queue>>,
     pub discipline: Option<Discipline>,
+    pub policer: Option<RawPolicer>,
     pub loss: Option<Spanned<Fraction>>,
     pub loss_burst: Option<Spanned<u32>>,
     pub mtu: Option<Spanned<u32>>,
+}
+
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawPolicer {
+    pub rate: Spanned<RawRate>,
+    pub burst: Option<Spanned<Bytes>>,
 }
 
 #[derive(Deserialize, Clone)]

@@ -19,8 +19,8 @@ use serde_spanned::Spanned;
 
 use crate::error::Source;
 use crate::left_out::{DEFAULT_DISCIPLINE, DEFAULT_ECN, DEFAULT_JITTER, DEFAULT_LOSS_BURST, DEFAULT_PROFILE};
-use crate::raw::{Named, RATES, RawFlow, RawLink, RawNode, RawRate, RawScenario, RawTcp};
-use crate::{Amount, Error, Flow, FlowEnd, Link, Node, NodeKind, Queue, Scenario, Tcp};
+use crate::raw::{Named, RATES, RawFlow, RawLink, RawNode, RawPolicer, RawRate, RawScenario, RawTcp};
+use crate::{Amount, Error, Flow, FlowEnd, Link, Node, NodeKind, Policer, Queue, Scenario, Tcp};
 use checker::Checker;
 
 /// Reno, because it is the yardstick of the papers and allowed in every namespace; buffers that hold the
@@ -51,6 +51,7 @@ const DEFAULT_MTU: u32 = 1500;
 const DEFAULT_START: Time = Time(0);
 /// As iperf3 ends: throughput is what has arrived in the time, whatever the buffers hold.
 const DEFAULT_END: FlowEnd = FlowEnd::Cut;
+const DEFAULT_POLICER_BURST: Bytes = Bytes::kib(64);
 const DEFAULT_PARALLEL: u32 = 1;
 
 const BUFFERS: RangeInclusive<Bytes> = Bytes::kib(1)..=Bytes::mib(1024);
@@ -188,6 +189,7 @@ impl Checker<'_> {
                     jitter: self.within("jitter", &link.jitter, DEFAULT_JITTER, &DELAYS)?,
                     queue: self.queue(link.queue.as_ref(), DEFAULT_QUEUE, mtu)?,
                     discipline: link.discipline.unwrap_or(DEFAULT_DISCIPLINE),
+                    policer: link.policer.as_ref().map(|policer| self.policer(policer, mtu)).transpose()?,
                     loss,
                     loss_burst,
                     mtu,
@@ -202,6 +204,13 @@ impl Checker<'_> {
             rate if RATES.contains(&rate) => Ok(rate),
             rate => Err(self.outside("rate", &raw.span(), rate, &RATES)),
         }
+    }
+
+    /// `mtu` is the largest packet, which must be able to pass.
+    fn policer(&self, raw: &RawPolicer, mtu: u32) -> Result<Policer, Error> {
+        let bursts = Bytes(mtu.into())..=QUEUE_BYTES_MOST;
+        let burst = self.within("burst", &raw.burst, DEFAULT_POLICER_BURST, &bursts)?;
+        Ok(Policer { rate: self.rate(&raw.rate)?, burst })
     }
 
     /// The part of the packets that is lost, and the mean length of a run of them.

@@ -216,6 +216,11 @@ fn put(file: &mut Table, key: &str, value: &str) -> Result<(), String> {
             named(file, kind, name)?;
             return is_table();
         }
+        ["link", name, "policer"] => {
+            named(file, "link", name)?;
+            return is_table();
+        }
+        ["link", name, "policer", leaf] => (table(named(file, "link", name)?, "policer")?, leaf),
         [kind, name, leaf] if KINDS.contains(&kind) => (named(file, kind, name)?, leaf),
         [kind @ ("node" | "tunnel"), name, "tcp", leaf] => (table(named(file, kind, name)?, "tcp")?, leaf),
         _ => return Err(format!("there is no key '{key}'")),

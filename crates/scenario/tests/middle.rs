@@ -1,7 +1,8 @@
 //! Tunnels, gateways, background, copies of nodes, and what the simulator alone does with links and TCP.
 
 use ekiden_scenario::{
-    Background, Discipline, GatewayPolicy, ObservedFlow, OnOff, PaperPolicy, Point, Profile, Queue, Scenario, Sweep,
+    Background, Discipline, GatewayPolicy, ObservedFlow, OnOff, PaperPolicy, Point, Policer, Profile, Queue, Scenario,
+    Sweep,
 };
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use proptest::prelude::*;
@@ -100,6 +101,7 @@ fn every_key_arrives() {
     assert_eq!((scenario.flows["files"].file, scenario.flows["bulk-0"].file), (Some(Bytes(500_000)), None));
     let link = &scenario.links["pr"];
     assert_eq!((link.discipline, link.loss_burst, link.mtu), (Discipline::Codel, 4, 9001));
+    assert_eq!(link.policer, Some(Policer { rate: BitRate::mbit(5), burst: Bytes(20_000) }));
     let tunnel = &scenario.tunnels["t"];
     assert_eq!((tunnel.connections, tunnel.queue), (2, Queue::Packets(500)));
     assert_eq!((tunnel.tcp.profile, tunnel.tcp.sack, tunnel.tcp.initial_window), (Profile::Linux, true, Some(3)));
@@ -138,6 +140,14 @@ const WRONG: &[(&str, &str, usize, &str)] = &[
     ("mtu = 1000", "discipline = \"fifo\"", 17, "unknown variant `fifo`"),
     ("mtu = 1000", "loss_burst = 0", 17, "loss_burst = 0 is out of range: 1 to 100000"),
     ("mtu = 1000", "loss_burst = 1.5", 17, "invalid type"),
+    ("mtu = 1000", "policer = { burst = \"9KB\" }", 17, "missing field `rate`"),
+    ("mtu = 1000", "policer.rate = \"1bit/s\"", 17, "rate = 1bit/s is out of range: 1kbit/s to 1Tbit/s"),
+    (
+        "mtu = 1000",
+        "policer = { rate = \"1Mbit/s\", burst = \"1499B\" }",
+        17,
+        "burst = 1.499KB is out of range: 1.5KB to",
+    ),
     ("mtu = 1000", "loss_burst = 4\nloss = \"80.1%\"", 18, "cannot come in runs of 4: at most 4 of 5 packets"),
     (
         "mtu = 1000",
@@ -239,9 +249,16 @@ fn a_gateway_sees_relayed_flows_on_any_stretch_but_not_where_they_end() {
 
 #[test]
 fn every_sort_of_new_key_can_be_set() {
-    let sets = ["link.rs.discipline=red", "link.rs.loss_burst=7", "tunnel.t.connections=4", "tunnel.t.tcp.sack=false"];
+    let sets = [
+        "link.rs.discipline=red",
+        "link.rs.loss_burst=7",
+        "link.rs.policer.rate=2Mbit/s",
+        "tunnel.t.connections=4",
+        "tunnel.t.tcp.sack=false",
+    ];
     let scenario = set(CHAIN, &sets).unwrap();
     assert_eq!((scenario.links["rs"].discipline, scenario.links["rs"].loss_burst), (Discipline::Red, 7));
+    assert_eq!(scenario.links["rs"].policer, Some(Policer { rate: BitRate::mbit(2), burst: Bytes::kib(64) }));
     let tunnel = &scenario.tunnels["t"];
     assert_eq!((tunnel.connections, tunnel.tcp.sack, scenario.nodes["r"].tcp.sack), (4, false, true));
     let sets =

@@ -17,6 +17,7 @@ kind = "router"
 [link.NAME]
 ends = ["near", "middle"]
 rate = "10Mbit/s"
+policer.rate = "10Mbit/s"
 [link.last]
 ends = ["middle", "NAME"]
 rate = "10Mbit/s"

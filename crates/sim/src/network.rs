@@ -84,6 +84,7 @@ impl Network {
             let Counts {
                 packets,
                 bytes,
+                policer_drops,
                 queue_drops,
                 queue_marks,
                 random_losses,
@@ -98,6 +99,7 @@ impl Network {
                 to: to.clone(),
                 packets,
                 bytes,
+                policer_drops,
                 queue_drops,
                 queue_marks,
                 random_losses,

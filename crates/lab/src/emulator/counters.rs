@@ -29,6 +29,7 @@ impl Counters {
         let Counts {
             packets,
             bytes,
+            policer_drops,
             queue_drops,
             queue_marks,
             random_losses,
@@ -43,6 +44,7 @@ impl Counters {
             to: to.into(),
             packets,
             bytes,
+            policer_drops,
             queue_drops,
             queue_marks,
             random_losses,

@@ -163,6 +163,7 @@ fn link(rate: u64, delay: u64, queue: Queue) -> Link {
         jitter: Time(0),
         queue,
         discipline: Discipline::Codel,
+        policer: None,
         loss: Fraction(0),
         loss_burst: 1,
         mtu: 1500,

@@ -12,6 +12,7 @@ fn link(rate: u64, delay: u64, queue: Queue, loss: u64) -> Link {
         jitter: Time(0),
         queue,
         discipline: Discipline::DropTail,
+        policer: None,
         loss: Fraction(loss),
         loss_burst: 1,
         mtu: 1500,

@@ -12,6 +12,7 @@ fn link(loss: u64, loss_burst: u32) -> Link {
         jitter: Time(0),
         queue: Queue::Packets(1),
         discipline: Discipline::DropTail,
+        policer: None,
         loss: Fraction(loss),
         loss_burst,
         mtu: 1500,

@@ -53,6 +53,7 @@ fn link(rate: u64, queue: Queue) -> Link {
         jitter: Time(0),
         queue,
         discipline: Discipline::Red,
+        policer: None,
         loss: Fraction(0),
         loss_burst: 1,
         mtu: 1500,

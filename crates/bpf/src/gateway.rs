@@ -133,10 +133,10 @@ impl Gateway {
         Ok(Self { programs, maps, hooks })
     }
 
-    /// Whether something is pinned under a name.
+    /// Whether something is pinned under a name, as far as this process may see.
     ///
     /// # Errors
-    /// If this process may not look.
+    /// If it cannot be a name.
     pub fn is_pinned(name: &str) -> Result<bool, GatewayError> {
         pins::exists(name)
     }

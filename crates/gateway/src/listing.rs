@@ -4,7 +4,7 @@ use ekiden_bpf::gateway::Stream;
 use ekiden_window_balance::Policy;
 
 use crate::config::{Config, Group};
-use crate::status::{GroupStatus, Status, StreamState, StreamStatus};
+use crate::status::{GroupStatus, Status, StreamStatus};
 use crate::throttlings::Throttled;
 
 /// How many.
@@ -77,18 +77,17 @@ impl Listing {
 
 fn of_stream(stream: &Stream, group: &Group) -> StreamStatus {
     let known = &stream.state;
-    let shortest = group.settings.balance.shortest_rtt.as_micros();
-    let state = match (known.is_open, known.limit) {
-        (false, _) => StreamState::Opening,
-        (true, Some(_)) => StreamState::Limited,
-        (true, None) if known.least_us.is_none_or(|us| u128::from(us) < shortest) => StreamState::Short,
-        (true, None) => StreamState::Watched,
+    let state = match known.limit {
+        _ if !known.is_open => "opening",
+        Some(_) => "limited",
+        None if known.is_short(&group.settings.balance) => "short",
+        None => "watched",
     };
     StreamStatus {
         group: group.name.clone(),
         sender: stream.sender.to_string(),
         receiver: stream.receiver.to_string(),
-        state,
+        state: state.into(),
         idle_s: stream.idle.as_secs(),
         rtt_us: known.rtt_us,
         rtt_min_us: known.least_us,

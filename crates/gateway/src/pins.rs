@@ -12,6 +12,12 @@ pub(crate) fn has_left(device: &str) -> bool {
     pin_name(device).is_ok_and(|name| Gateway::is_pinned(&name).unwrap_or(false))
 }
 
+/// Whether the host's first process has another file system for pins, as far as this user may know.
+pub(crate) fn are_hidden() -> bool {
+    let system = |root: &str| fs::metadata(format!("{root}/sys/fs/bpf")).ok().map(|place| place.dev());
+    system("/proc/1/root").is_some_and(|first| system("") != Some(first))
+}
+
 /// A device's name belongs to a network namespace, a pin's to the whole host.
 pub(crate) fn pin_name(device: &str) -> io::Result<String> {
     let mut name = String::new();

@@ -1,6 +1,5 @@
 //! The programs on the device: loaded anew, or those that an earlier process has left there to be taken over.
 
-use std::fs;
 use std::io;
 
 use ekiden_bpf::gateway::{Gateway, GatewayError, HookKind};
@@ -9,7 +8,7 @@ use ekiden_units::Time;
 
 use crate::config::Config;
 use crate::error::{RemoveError, StartError, taken};
-use crate::pins::pin_name;
+use crate::pins::{self, pin_name};
 use crate::status::socket_name;
 
 /// Puts the programs on the device. With `restart_within` they outlive this process, and those of an earlier one go on, with all that
@@ -38,20 +37,14 @@ pub(crate) fn start(config: &Config, ifindex: u32) -> Result<(Gateway, HookKind)
     let hook = gateway.attach(i32::try_from(ifindex).unwrap_or_default())?;
     if outlives {
         gateway.pin(&name)?;
-        if has_own_mounts() {
+        if pins::are_hidden() {
             tracing::warn!(
-                "the programs are pinned in a mount namespace of this process, as `ip netns exec` makes one: the next process finds them \
-                 only there; `nsenter --net=FILE` keeps the host's"
+                "the programs are pinned in a file system of this process's own mount namespace, as `ip netns exec` makes one: the \
+                 next process finds them only there; `nsenter --net=FILE` keeps the host's"
             );
         }
     }
     Ok((gateway, hook))
-}
-
-/// Whether this process sees other file systems than the first one does, as far as it may know.
-fn has_own_mounts() -> bool {
-    let mounts = |process: &str| fs::read_link(format!("/proc/{process}/ns/mnt")).ok();
-    mounts("1").is_some_and(|first| mounts("self") != Some(first))
 }
 
 /// Removes the programs that a process with `restart_within` has left on a device.

@@ -123,8 +123,8 @@ pub struct StreamStatus {
     pub sender: String,
     /// And of the receiver.
     pub receiver: String,
-    /// What the gateway does with it.
-    pub state: StreamState,
+    /// What the gateway does with it: `opening`, `short`, `watched` or `limited`, as in docs/guide/gateway.md.
+    pub state: String,
     /// Since its last packet.
     pub idle_s: u64,
     /// Its last round-trip time between gateway and receiver, in microseconds; null if unknown.
@@ -135,33 +135,6 @@ pub struct StreamStatus {
     pub flow_bytes: Option<u32>,
     /// What its windows are limited to; null if they are not.
     pub limit_bytes: Option<u32>,
-}
-
-/// What a gateway does with a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum StreamState {
-    /// Its handshake is not over: it is left alone.
-    #[default]
-    Opening,
-    /// Its round trip is shorter than `shortest_rtt`, or not known yet: it is left alone.
-    Short,
-    /// It is watched, and its windows are what the receiver says.
-    Watched,
-    /// Its windows are limited.
-    Limited,
-}
-
-impl StreamState {
-    /// As in JSON.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Opening => "opening",
-            Self::Short => "short",
-            Self::Watched => "watched",
-            Self::Limited => "limited",
-        }
-    }
 }
 
 /// Why a gateway has not told its status.

@@ -11,7 +11,7 @@ use crate::status::EventStatus;
 
 /// How many the status tells.
 const TOLD_MOST: usize = 1_000;
-/// A group has a line of the log in so long: throttlings may be half a second apart, for hours.
+/// A group has a throttling in the log in so long, with its release: they may be half a second apart, for hours.
 const LOGGED: Duration = Duration::from_secs(10);
 
 /// Of all groups, in the order of the configuration.
@@ -71,7 +71,9 @@ impl Throttlings {
                 }
             }
             EventKind::Released => {
-                tracing::info!("{name}: windows are what receivers say again");
+                if self.groups.get(event.group).is_some_and(|throttled| throttled.silent == 0) {
+                    tracing::info!("{name}: windows are what receivers say again");
+                }
                 self.note(event, name, "let_go");
             }
             EventKind::Limited => {

@@ -14,6 +14,8 @@ mod link_packet;
 mod loss;
 mod managed_line;
 mod pacing;
+#[cfg(test)]
+mod plain;
 mod policer;
 mod queue_length;
 pub mod random;

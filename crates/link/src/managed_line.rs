@@ -109,16 +109,19 @@ impl<P: LinkPacket> ManagedLine<P> {
         self.catch_up(arrival_ns);
         if self.policer.as_mut().is_some_and(|policer| !policer.passes(arrival_ns, bytes)) {
             self.counts.policer_drops += 1;
-            self.counts.arrived(bytes, self.waiting.packets() as u64, self.waiting.bytes());
-            return;
+        } else {
+            self.queue(arrival_ns, packet);
         }
-        // After `catch_up` nothing waits if the serializer is free.
+        self.counts.arrived(bytes, self.waiting.packets() as u64, self.waiting.bytes());
+    }
+
+    /// Everything up to `arrival_ns` has happened: nothing waits if the serializer is free.
+    fn queue(&mut self, arrival_ns: u64, packet: P) {
         self.serializer.idle_until(arrival_ns);
         self.counts.queue_drops += self.waiting.push(self.queue, arrival_ns, packet);
         if self.serializer.free_ns() == arrival_ns {
             self.send(arrival_ns);
         }
-        self.counts.arrived(bytes, self.waiting.packets() as u64, self.waiting.bytes());
     }
 
     pub fn next_ns(&self) -> Option<u64> {

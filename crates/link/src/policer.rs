@@ -25,7 +25,7 @@ impl Policer {
     /// Whether a packet that arrives at `now_ns`, no earlier than the one before, goes on.
     pub fn passes(&mut self, now_ns: u64, bytes: u32) -> bool {
         let elapsed_ns = now_ns.saturating_sub(self.last_ns);
-        self.last_ns = now_ns.max(self.last_ns);
+        self.last_ns = now_ns;
         self.tokens = (self.tokens + u128::from(elapsed_ns) * self.rate_bit_s).min(self.depth);
         let wanted = u128::from(bytes) * PARTS_PER_BYTE;
         let passes = wanted <= self.tokens;

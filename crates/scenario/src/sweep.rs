@@ -9,6 +9,8 @@ use crate::{Error, Scenario, resolve};
 
 /// The tables of the file that hold named tables.
 const KINDS: [&str; 7] = ["node", "link", "flow", "tunnel", "gateway", "background", "ping"];
+/// The tables that such a named table may hold.
+const INNER: [(&str, &str); 3] = [("node", "tcp"), ("tunnel", "tcp"), ("link", "policer")];
 const POINTS_MOST: usize = 1000;
 /// Longer file stems are cut. With the scenario's name, the repetition and `.json` a file name may have 255 bytes.
 const STEM_MOST: usize = 180;
@@ -212,17 +214,12 @@ fn put(file: &mut Table, key: &str, value: &str) -> Result<(), String> {
             named(file, kind, name)?;
             return is_table();
         }
-        [kind @ ("node" | "tunnel"), name, "tcp"] => {
+        [kind, name, inner] if INNER.contains(&(kind, inner)) => {
             named(file, kind, name)?;
             return is_table();
         }
-        ["link", name, "policer"] => {
-            named(file, "link", name)?;
-            return is_table();
-        }
-        ["link", name, "policer", leaf] => (table(named(file, "link", name)?, "policer")?, leaf),
         [kind, name, leaf] if KINDS.contains(&kind) => (named(file, kind, name)?, leaf),
-        [kind @ ("node" | "tunnel"), name, "tcp", leaf] => (table(named(file, kind, name)?, "tcp")?, leaf),
+        [kind, name, inner, leaf] if INNER.contains(&(kind, inner)) => (table(named(file, kind, name)?, inner)?, leaf),
         _ => return Err(format!("there is no key '{key}'")),
     };
     if path[0] == "flow" {

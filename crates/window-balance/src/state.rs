@@ -1,6 +1,6 @@
 //! What the kernel knows of a stream or a group, read from its memory.
 
-use crate::native;
+use crate::{BalanceSettings, native};
 
 /// Bytes of `struct ekb_stream`.
 pub const STREAM_BYTES: usize = size_of::<native::Stream>();
@@ -40,6 +40,11 @@ impl StreamState {
             segment: stream.segment,
             scale: stream.scale(),
         })
+    }
+
+    /// Whether it is left alone since its path is short, or not measured yet: `ekb_is_short`.
+    pub fn is_short(&self, settings: &BalanceSettings) -> bool {
+        self.least_us.unwrap_or_default() < settings.native().shortest_us
     }
 }
 

@@ -46,6 +46,7 @@ pub(super) fn pin(name: &str, programs: &Programs, maps: &Maps, hooks: &[Hook]) 
 
 pub(super) fn open(name: &str) -> Result<(Programs, Maps, Vec<Hook>), GatewayError> {
     let folder = folder(name)?;
+    // What this user may not see is as if it were not there: nothing of it can be opened.
     if !exists(name)? {
         return Err(GatewayError::NotPinned(name.to_owned()));
     }
@@ -81,7 +82,7 @@ pub(super) fn open(name: &str) -> Result<(Programs, Maps, Vec<Hook>), GatewayErr
 pub(super) fn unpin(name: &str) -> Result<bool, GatewayError> {
     let folder = folder(name)?;
     let _lock = lock::pins().map_err(failed("lock the pins"))?;
-    if !exists(name)? {
+    if !folder.try_exists().map_err(failed(format!("look for {}", folder.display())))? {
         return Ok(false);
     }
     remove(&folder)?;
@@ -89,10 +90,9 @@ pub(super) fn unpin(name: &str) -> Result<bool, GatewayError> {
     Ok(true)
 }
 
-/// An error if this user may not look.
+/// Whether there is something, as far as this user may see.
 pub(super) fn exists(name: &str) -> Result<bool, GatewayError> {
-    let folder = folder(name)?;
-    folder.try_exists().map_err(failed(format!("look for {}", folder.display())))
+    Ok(folder(name)?.is_dir())
 }
 
 /// Removes gateways whose device is gone.

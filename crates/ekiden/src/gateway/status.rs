@@ -73,7 +73,8 @@ fn text(status: &Status) -> String {
     }
     if counters.begun == 0 {
         text.push_str(
-            "no stream of these groups has begun since: earlier ones are left alone; addresses are those on the device, behind any NAT\n",
+            "no stream of these groups has begun since then: earlier ones are left alone without an assumed_scale, and addresses are \
+             those on the device, behind any NAT\n",
         );
     }
     text
@@ -85,7 +86,7 @@ fn row(stream: &StreamStatus) -> [String; 8] {
     [
         format!("{} {}", stream.sender, stream.receiver),
         stream.group.clone(),
-        stream.state.name().into(),
+        stream.state.clone(),
         stream.idle_s.to_string(),
         ms(stream.rtt_us),
         ms(stream.rtt_min_us),

@@ -6,7 +6,7 @@ use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
 use ekiden_bpf::gateway::{self, GatewayError, Settings};
-use ekiden_files::explain;
+use ekiden_files::{explain, line_of};
 use ekiden_net::device::NAME_BYTES_MOST;
 use ekiden_relay_proto::leg::is_node_name;
 use ekiden_units::{Fraction, Time};
@@ -41,17 +41,17 @@ const MAPPED: u8 = 96;
 /// A configuration, from its text. `file` is where errors say that it is.
 pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
     let source = Source { text, file };
-    let raw: Raw = toml::from_str(text).map_err(|error| {
-        let reason = if has_nameless_group(text) { NAMELESS.into() } else { explain(text, &error) };
-        source.error(error.span(), reason)
+    let raw: Raw = toml::from_str(text).map_err(|error| match key_without_group(text) {
+        Some(key) => ConfigError { file: file.into(), line: line_of(text, &["group", &key]), reason: NAMELESS.into() },
+        None => source.error(error.span(), explain(text, &error)),
     })?;
     source.resolve(&raw)
 }
 
-/// Whether keys of a group stand in `[group]` itself.
-fn has_nameless_group(text: &str) -> bool {
-    let groups = toml::from_str::<toml::Table>(text).ok().and_then(|table| table.get("group")?.as_table().cloned());
-    groups.is_some_and(|groups| groups.values().any(|group| !group.is_table()))
+/// A key that stands in `[group]` itself.
+fn key_without_group(text: &str) -> Option<String> {
+    let table: toml::Table = toml::from_str(text).ok()?;
+    table.get("group")?.as_table()?.iter().find(|(_, group)| !group.is_table()).map(|(key, _)| key.clone())
 }
 
 /// The file that errors name, and its text, in which they find the line.

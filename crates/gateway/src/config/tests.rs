@@ -56,6 +56,7 @@ fn what_cannot_be_used_is_told_with_its_line() {
         ),
         (PLAIN.replace("wan0", "wan0\\n"), "gateway.toml:1: \"wan0\\n\" cannot be the name of a network device"),
         (PLAIN.replace("[group.a]", "[group]"), "gateway.toml:3: a group has a name: its table is [group.NAME]"),
+        (PLAIN.replace("[group.a]", "nothing = 1\n[group]"), "gateway.toml:4: a group has a name"),
         (PLAIN.replace("device", "devices"), "gateway.toml:1: unknown field `devices`"),
         (PLAIN.replace("10.1.0.0/16", "10.1.0.0/33"), "gateway.toml:3: sources: \"10.1.0.0/33\" is no network"),
         (PLAIN.replace("\"10.1.0.0/16\"", ""), "gateway.toml:3: sources is empty"),

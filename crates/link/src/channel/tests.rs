@@ -3,7 +3,7 @@ use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use proptest::prelude::*;
 
 use super::Channel;
-use crate::{LinkPacket, QueueLength};
+use crate::{LinkPacket, QueueLength, plain};
 
 #[derive(Debug, Clone, Copy)]
 struct Packet {
@@ -31,16 +31,14 @@ fn links() -> impl Strategy<Value = Link> {
     let jitter = prop_oneof![Just(0), 0u64..50_000_000];
     (10_000u64..1_000_000_000, 0u64..500_000_000, jitter, queue, discipline, loss, 1u32..20).prop_map(
         |(rate, delay, jitter, queue, discipline, loss, loss_burst)| Link {
-            ends: ["a".into(), "b".into()],
             rate: BitRate(rate),
             delay: Time(delay),
             jitter: Time(jitter),
             queue,
             discipline,
-            policer: None,
             loss: Fraction(loss),
             loss_burst,
-            mtu: 1500,
+            ..plain::link()
         },
     )
 }
@@ -160,21 +158,7 @@ proptest! {
 #[test]
 fn an_arrival_before_the_previous_one_counts_as_simultaneous() {
     for discipline in [Discipline::DropTail, Discipline::Red, Discipline::Codel] {
-        let mut channel = Channel::new(
-            &Link {
-                ends: ["a".into(), "b".into()],
-                rate: BitRate(8_000_000),
-                delay: Time(0),
-                jitter: Time(0),
-                queue: Queue::Packets(10),
-                discipline,
-                policer: None,
-                loss: Fraction(0),
-                loss_burst: 1,
-                mtu: 1500,
-            },
-            1,
-        );
+        let mut channel = Channel::new(&Link { rate: BitRate(8_000_000), discipline, ..plain::link() }, 1);
         channel.offer(5_000_000, Packet { number: 0, arrival: 0, bytes: 1000 });
         channel.offer(1_000_000, Packet { number: 1, arrival: 0, bytes: 1000 });
         let due: Vec<_> = std::iter::from_fn(|| {

@@ -1,12 +1,12 @@
 use std::collections::VecDeque;
 
 use ekiden_scenario::{Discipline, Link, Queue};
-use ekiden_units::{BitRate, Bytes, Fraction, Time};
+use ekiden_units::{BitRate, Bytes, Time};
 use proptest::prelude::*;
 
 use super::{Codel, CodelTimes, Fifo, control_law};
 use crate::random::word;
-use crate::{Channel, LinkPacket, Signals};
+use crate::{Channel, LinkPacket, Signals, plain};
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Packet {
@@ -156,18 +156,7 @@ fn reference(link: &Link, arrivals: &[Packet]) -> (Vec<(u64, usize)>, Vec<usize>
 }
 
 fn link(rate: u64, delay: u64, queue: Queue) -> Link {
-    Link {
-        ends: ["a".into(), "b".into()],
-        rate: BitRate(rate),
-        delay: Time(delay),
-        jitter: Time(0),
-        queue,
-        discipline: Discipline::Codel,
-        policer: None,
-        loss: Fraction(0),
-        loss_burst: 1,
-        mtu: 1500,
-    }
+    Link { rate: BitRate(rate), delay: Time(delay), queue, discipline: Discipline::Codel, ..plain::link() }
 }
 
 /// Packets in phases of some load (in percent of the rate), after a pause each. A part of them can be marked.

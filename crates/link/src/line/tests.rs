@@ -1,22 +1,12 @@
-use ekiden_scenario::{Discipline, Link, Queue};
+use ekiden_scenario::{Link, Queue};
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use proptest::prelude::*;
 
 use super::{Fate, Line, QueueLength};
+use crate::plain;
 
 fn link(rate: u64, delay: u64, queue: Queue, loss: u64) -> Link {
-    Link {
-        ends: ["a".into(), "b".into()],
-        rate: BitRate(rate),
-        delay: Time(delay),
-        jitter: Time(0),
-        queue,
-        discipline: Discipline::DropTail,
-        policer: None,
-        loss: Fraction(loss),
-        loss_burst: 1,
-        mtu: 1500,
-    }
+    Link { rate: BitRate(rate), delay: Time(delay), queue, loss: Fraction(loss), ..plain::link() }
 }
 
 /// Gaps between arrivals and lengths of packets.

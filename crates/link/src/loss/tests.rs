@@ -1,22 +1,12 @@
-use ekiden_scenario::{Discipline, Link, Queue};
-use ekiden_units::{BitRate, Fraction, Time};
+use ekiden_scenario::{Link, Queue};
+use ekiden_units::Fraction;
 use proptest::prelude::*;
 
 use super::{ALWAYS, Loss, Model};
+use crate::plain;
 
 fn link(loss: u64, loss_burst: u32) -> Link {
-    Link {
-        ends: ["a".into(), "b".into()],
-        rate: BitRate(1_000_000),
-        delay: Time(0),
-        jitter: Time(0),
-        queue: Queue::Packets(1),
-        discipline: Discipline::DropTail,
-        policer: None,
-        loss: Fraction(loss),
-        loss_burst,
-        mtu: 1500,
-    }
+    Link { queue: Queue::Packets(1), loss: Fraction(loss), loss_burst, ..plain::link() }
 }
 
 /// Lost packets and runs of them among so many.

@@ -1,8 +1,8 @@
 use ekiden_scenario::{Discipline, Link, Policer as Limits, Queue};
-use ekiden_units::{BitRate, Bytes, Fraction, Time};
+use ekiden_units::{BitRate, Bytes, Time};
 use proptest::prelude::*;
 
-use crate::{Channel, Fate, Line, LinkPacket};
+use crate::{Channel, Fate, Line, LinkPacket, plain};
 
 #[derive(Debug, Clone, Copy)]
 struct Packet(u32);
@@ -19,16 +19,12 @@ impl LinkPacket for Packet {
 
 fn link(rate: u64, burst: u64, discipline: Discipline) -> Link {
     Link {
-        ends: ["a".into(), "b".into()],
         rate: BitRate(10_000_000_000),
         delay: Time::ms(1),
-        jitter: Time(0),
         queue: Queue::Packets(10_000_000),
         discipline,
         policer: Some(Limits { rate: BitRate(rate), burst: Bytes(burst) }),
-        loss: Fraction(0),
-        loss_burst: 1,
-        mtu: 1500,
+        ..plain::link()
     }
 }
 

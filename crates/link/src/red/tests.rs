@@ -1,10 +1,10 @@
 use ekiden_scenario::{Discipline, Link, Queue};
-use ekiden_units::{BitRate, Bytes, Fraction, Time};
+use ekiden_units::{BitRate, Bytes, Fraction};
 use proptest::prelude::*;
 
 use super::{POINT, Red, decayed, spread};
 use crate::random::word;
-use crate::{Fate, Line};
+use crate::{Fate, Line, plain};
 
 /// Figure 2 of the paper in floating point, with the gentle variant.
 struct Reference {
@@ -46,18 +46,7 @@ impl Reference {
 }
 
 fn link(rate: u64, queue: Queue) -> Link {
-    Link {
-        ends: ["a".into(), "b".into()],
-        rate: BitRate(rate),
-        delay: Time(0),
-        jitter: Time(0),
-        queue,
-        discipline: Discipline::Red,
-        policer: None,
-        loss: Fraction(0),
-        loss_burst: 1,
-        mtu: 1500,
-    }
+    Link { rate: BitRate(rate), queue, discipline: Discipline::Red, ..plain::link() }
 }
 
 fn limit() -> impl Strategy<Value = Queue> {

@@ -1,0 +1,20 @@
+//! The link that unit tests change.
+
+use ekiden_scenario::{Discipline, Link, Queue};
+use ekiden_units::{BitRate, Fraction, Time};
+
+/// 1 Mbit/s without delay, ten packets of 1500 bytes, drop tail, no loss.
+pub(crate) fn link() -> Link {
+    Link {
+        ends: ["a".into(), "b".into()],
+        rate: BitRate::mbit(1),
+        delay: Time(0),
+        jitter: Time(0),
+        queue: Queue::Packets(10),
+        discipline: Discipline::DropTail,
+        policer: None,
+        loss: Fraction(0),
+        loss_burst: 1,
+        mtu: 1500,
+    }
+}

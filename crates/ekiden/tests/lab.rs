@@ -3,6 +3,7 @@
 //! Accuracy is asserted with room for a busy machine; `make bench` holds the lab to its real tolerances.
 
 mod files;
+mod links;
 mod place;
 mod through_gateway;
 mod through_tunnel;
@@ -29,7 +30,8 @@ const TESTS: &[(&str, Test)] = &[
     ("files go one after another, each on a connection of its own", files::one_after_another),
     ("files of a byte are counted", files::tiny),
     ("packets are no larger than the MTU, and are lost as often as the scenario says", packets),
-    ("a policer drops what is above its rate, and losses come in bursts", policer),
+    ("a policer drops what is above its rate", links::policer),
+    ("losses come in bursts", links::bursts),
     ("jitter delays packets and loses none", jitter),
     ("what a link sends evenly reaches the next link evenly", evenly),
     ("a flow through proxies arrives whole", through_proxies),
@@ -130,16 +132,6 @@ fn packets() -> Result<(), Failed> {
     assert_within(data.random_losses as f64 / data.packets as f64, 0.006, 0.016)?;
     ensure(data.overruns == 0, || format!("the emulation lost {} packets", data.overruns))?;
     ensure(record.flows[0].received_bytes == 8_000_000, || "not all arrived".into())
-}
-
-fn policer() -> Result<(), Failed> {
-    let loss = "1%\"\nloss_burst = 4\npolicer.rate = \"8Mbit/s";
-    let record = Place::with_loss("100Mbit/s", "1ms", "100KB", "", "bytes = \"5MB\"", loss)?.run()?;
-    let (line, flow) = (&record.links[0], &record.flows[0]);
-    ensure(line.policer_drops > 0 && line.random_losses > 0 && flow.received_bytes == 5_000_000, || {
-        format!("{line:?}")
-    })?;
-    assert_within(flow.received_bytes as f64 * 8.0 / flow.duration_us as f64, 0.0, 8.0)
 }
 
 fn jitter() -> Result<(), Failed> {

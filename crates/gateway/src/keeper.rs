@@ -111,6 +111,7 @@ impl Keeper {
             () = status_socket::answer_all(asked, status, |why| tracing::debug!("{why}")) => Ok(()),
         };
         self.tell_events()?;
+        self.throttlings.borrow_mut().tell_silent(&self.config.groups, None);
         let counters = self.gateway.counters()?;
         tracing::info!(
             "{} packets passed, {} of {} streams; the windows of {} were lowered",
@@ -191,14 +192,18 @@ impl Keeper {
                 self.throttlings.borrow_mut().tell(&event, &group.name, Instant::now());
             }
         }
+        self.throttlings.borrow_mut().tell_silent(&self.config.groups, Some(Instant::now()));
         Ok(())
     }
 
     /// What cannot be read is as if it were not there.
     fn status(&self) -> Status {
-        let mut listing = Listing::new(self.config.groups.len(), LISTED_MOST);
-        let _ = self.gateway.for_each_stream(|stream| listing.add(stream));
         let _ = self.count();
+        let throttlings = self.throttlings.borrow();
+        let groups = self.config.groups.iter().zip(throttlings.groups());
+        let lowers = groups.map(|(group, throttled)| throttled.lowers(group.settings.balance.policy)).collect();
+        let mut listing = Listing::new(lowers, LISTED_MOST);
+        let _ = self.gateway.for_each_stream(|stream| listing.add(stream));
         let memory = self.gateway.memory().unwrap_or_default();
         Status {
             device: self.config.device.clone(),
@@ -206,8 +211,8 @@ impl Keeper {
             running_s: self.began.elapsed().as_secs(),
             memory_bytes: memory.0 + memory.1,
             counters: self.gateway.counters().unwrap_or_default().into(),
-            events: self.throttlings.borrow().last(),
-            ..listing.status(&self.config, self.throttlings.borrow().groups())
+            events: throttlings.last(),
+            ..listing.status(&self.config, throttlings.groups())
         }
     }
 }

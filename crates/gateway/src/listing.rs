@@ -14,18 +14,23 @@ pub(crate) const LISTED_MOST: usize = 1_000;
 pub(crate) struct Listing {
     streams: Vec<Stream>,
     most: usize,
+    /// By group: whether limits count now.
+    lowers: Vec<bool>,
     /// By group: how many there are, and how many of these have a limit.
     pub counts: Vec<(u64, u64)>,
 }
 
 impl Listing {
-    pub fn new(groups: usize, most: usize) -> Self {
-        Self { streams: Vec::new(), most, counts: vec![(0, 0); groups] }
+    pub fn new(lowers: Vec<bool>, most: usize) -> Self {
+        Self { streams: Vec::new(), most, counts: vec![(0, 0); lowers.len()], lowers }
     }
 
-    pub fn add(&mut self, stream: Stream) {
+    pub fn add(&mut self, mut stream: Stream) {
         let Some((all, limited)) = self.counts.get_mut(stream.group) else { return };
         *all += 1;
+        if !self.lowers[stream.group] {
+            stream.state.limit = None;
+        }
         *limited += u64::from(stream.state.limit.is_some());
         self.streams.push(stream);
         if self.streams.len() >= 2 * self.most {
@@ -116,10 +121,10 @@ mod tests {
             idle: Duration::from_secs(u64::from(number * 7 % 100)),
             state: StreamState { limit: (number < 10).then_some(1), ..state },
         };
-        let mut listing = Listing::new(2, 10);
+        let mut listing = Listing::new(vec![true, false], 10);
         (0..100).for_each(|number| listing.add(stream(number)));
         listing.add(Stream { group: 2, ..stream(1) });
-        assert_eq!(listing.counts, [(50, 5), (50, 5)]);
+        assert_eq!(listing.counts, [(50, 5), (50, 0)]);
         let listed = listing.listed();
         assert!(listed.len() == 10 && listed.iter().all(|stream| stream.idle.as_secs() < 10), "{listed:?}");
         assert!(listed.is_sorted_by_key(|stream| stream.sender));

@@ -39,8 +39,8 @@ pub(crate) fn start(config: &Config, ifindex: u32) -> Result<(Gateway, HookKind)
         gateway.pin(&name)?;
         if pins::are_hidden() {
             tracing::warn!(
-                "the programs are pinned in a file system of this process's own mount namespace, as `ip netns exec` makes one: the \
-                 next process finds them only there; `nsenter --net=FILE` keeps the host's"
+                "the programs are pinned in a file system of this process's own mount namespace, as `ip netns exec` makes one, and go \
+                 with it: `restart_within` has no effect; `nsenter --net=FILE` keeps the host's"
             );
         }
     }

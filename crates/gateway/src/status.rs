@@ -16,7 +16,7 @@ pub struct Status {
     pub hook: String,
     /// For how many seconds it has run.
     pub running_s: u64,
-    /// What was counted since then.
+    /// What was counted since its programs were loaded.
     pub counters: Counters,
     /// How many streams of IPv4 there is room for.
     pub ipv4_streams: u32,
@@ -145,8 +145,8 @@ pub enum StatusError {
     NoGateway(String),
     /// Its process has ended, but not its programs.
     #[error(
-        "no gateway runs on the device '{0}' here, but one has left its programs there: `ekiden gateway -c FILE` takes them over, \
-         `ekiden gateway remove {0}` takes them away"
+        "no gateway runs on the device '{0}' here, but one has left its programs there: `ekiden gateway -c FILE` takes them over or \
+         replaces them, `ekiden gateway remove {0}` takes them away"
     )]
     Left(String),
     /// It does not answer this user.

@@ -4,14 +4,15 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ekiden_bpf::gateway::{Event, EventKind};
-use ekiden_window_balance::GroupState;
+use ekiden_window_balance::{GroupState, Policy};
 use tokio::time::Instant;
 
+use crate::config::Group;
 use crate::status::EventStatus;
 
 /// How many the status tells.
 const TOLD_MOST: usize = 1_000;
-/// A group has a throttling in the log in so long, with its release: they may be half a second apart, for hours.
+/// A group has a line of the log in so long: throttlings may be half a second apart, for hours. The others are told by their number.
 const LOGGED: Duration = Duration::from_secs(10);
 
 /// Of all groups, in the order of the configuration.
@@ -29,6 +30,8 @@ pub(crate) struct Throttled {
     pub by: Option<String>,
     /// The kernel's number of the last, which wraps.
     number: u16,
+    /// How many streams cause it, with the policy `paper`.
+    stalled: u32,
     /// When the log had a line, and how many throttlings had none since.
     logged: Option<Instant>,
     silent: u64,
@@ -54,6 +57,7 @@ impl Throttlings {
         let wrapped = u16::from(state.throttlings < throttled.number);
         throttled.times += u64::from(state.throttlings.wrapping_sub(throttled.number).wrapping_sub(wrapped));
         throttled.number = state.throttlings;
+        throttled.stalled = state.stalled;
     }
 
     /// An event of the group of that name.
@@ -63,9 +67,8 @@ impl Throttlings {
             EventKind::Congestion => {
                 self.note(event, name, "throttled");
                 if let Some(throttled) = self.groups.get_mut(event.group) {
-                    if let Some(silent) = throttled.may_log(now) {
-                        let more = if silent > 0 { format!(" ({silent} times more before)") } else { String::new() };
-                        tracing::info!("{name}: congestion in {stream}: the windows of all are lowered{more}");
+                    if throttled.may_log(now) {
+                        tracing::info!("{name}: congestion in {stream}: the windows of all are lowered");
                     }
                     throttled.by = Some(stream);
                 }
@@ -86,6 +89,15 @@ impl Throttlings {
         }
     }
 
+    /// Tells how many throttlings had no line: at most every [`LOGGED`], or at the end (`None`).
+    pub fn tell_silent(&mut self, groups: &[Group], now: Option<Instant>) {
+        for (throttled, group) in self.groups.iter_mut().zip(groups) {
+            if let Some(times) = throttled.silent_until(now) {
+                tracing::info!("{}: congestion {times} times more", group.name);
+            }
+        }
+    }
+
     fn note(&mut self, event: &Event, group: &str, kind: &str) {
         if self.told.len() >= TOLD_MOST {
             self.told.pop_front();
@@ -102,13 +114,28 @@ impl Throttlings {
 }
 
 impl Throttled {
-    /// Whether a line of the log may be written; if so, how many throttlings had none since the last.
-    fn may_log(&mut self, now: Instant) -> Option<u64> {
-        if self.logged.is_some_and(|last| now - last < LOGGED) {
-            self.silent += 1;
+    /// Whether the windows of streams with a limit are lowered now, as `ekb_observe` has it.
+    pub fn lowers(&self, policy: Policy) -> bool {
+        policy != Policy::Paper || self.stalled > 0
+    }
+
+    /// Whether a throttling may have a line of the log.
+    fn may_log(&mut self, now: Instant) -> bool {
+        let may = self.logged.is_none_or(|last| now - last >= LOGGED);
+        match may {
+            true => self.logged = Some(now),
+            false => self.silent += 1,
+        }
+        may
+    }
+
+    /// How many throttlings had no line, if that is to be told now; `None` is the end.
+    fn silent_until(&mut self, now: Option<Instant>) -> Option<u64> {
+        let is_due = self.logged.zip(now).is_none_or(|(last, now)| now - last >= LOGGED);
+        if self.silent == 0 || !is_due {
             return None;
         }
-        self.logged = Some(now);
+        self.logged = now;
         Some(std::mem::take(&mut self.silent))
     }
 }
@@ -118,12 +145,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_has_few_lines_of_many_throttlings_and_says_how_many() {
+    fn the_log_has_few_lines_of_many_throttlings_and_tells_the_number_of_the_others() {
         let (begin, mut throttled) = (Instant::now(), Throttled::default());
-        let lines: Vec<u64> =
-            (0..50).filter_map(|half| throttled.may_log(begin + Duration::from_millis(500 * half))).collect();
-        assert_eq!(lines, [0, 19, 19]);
-        assert_eq!(throttled.silent, 9);
+        let (mut lines, mut told) = (0, Vec::new());
+        for half in 0..50 {
+            let now = begin + Duration::from_millis(500 * half);
+            told.extend(throttled.silent_until(Some(now)));
+            lines += u64::from(throttled.may_log(now));
+        }
+        told.extend(throttled.silent_until(None));
+        assert_eq!((lines, told), (1, vec![19, 20, 10]));
+        assert_eq!(throttled.silent_until(None), None);
+    }
+
+    #[test]
+    fn only_while_a_stream_stalls_does_the_papers_policy_lower_windows() {
+        let mut throttlings = Throttlings::new(1);
+        for stalled in [0, 1, 0] {
+            throttlings.count(0, &GroupState { throttlings: 1, stalled });
+            let throttled = &throttlings.groups()[0];
+            assert_eq!((throttled.lowers(Policy::Paper), throttled.lowers(Policy::Delivered)), (stalled > 0, true));
+        }
     }
 
     #[test]

@@ -184,7 +184,7 @@ impl Checker<'_> {
                 name.get_ref().clone(),
                 Link {
                     ends,
-                    rate: self.rate(&link.rate)?,
+                    rate: self.rate("rate", &link.rate)?,
                     delay: self.within("delay", &link.delay, DEFAULT_DELAY, &DELAYS)?,
                     jitter: self.within("jitter", &link.jitter, DEFAULT_JITTER, &DELAYS)?,
                     queue: self.queue(link.queue.as_ref(), DEFAULT_QUEUE, mtu)?,
@@ -199,18 +199,18 @@ impl Checker<'_> {
         Ok(links)
     }
 
-    fn rate(&self, raw: &Spanned<RawRate>) -> Result<BitRate, Error> {
+    fn rate(&self, key: &str, raw: &Spanned<RawRate>) -> Result<BitRate, Error> {
         match raw.get_ref().0 {
             rate if RATES.contains(&rate) => Ok(rate),
-            rate => Err(self.outside("rate", &raw.span(), rate, &RATES)),
+            rate => Err(self.outside(key, &raw.span(), rate, &RATES)),
         }
     }
 
     /// `mtu` is the largest packet, which must be able to pass.
     fn policer(&self, raw: &RawPolicer, mtu: u32) -> Result<Policer, Error> {
         let bursts = Bytes(mtu.into())..=QUEUE_BYTES_MOST;
-        let burst = self.within("burst", &raw.burst, DEFAULT_POLICER_BURST, &bursts)?;
-        Ok(Policer { rate: self.rate(&raw.rate)?, burst })
+        let burst = self.within("policer.burst", &raw.burst, DEFAULT_POLICER_BURST, &bursts)?;
+        Ok(Policer { rate: self.rate("policer.rate", &raw.rate)?, burst })
     }
 
     /// The part of the packets that is lost, and the mean length of a run of them.

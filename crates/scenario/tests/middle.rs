@@ -141,12 +141,12 @@ const WRONG: &[(&str, &str, usize, &str)] = &[
     ("mtu = 1000", "loss_burst = 0", 17, "loss_burst = 0 is out of range: 1 to 100000"),
     ("mtu = 1000", "loss_burst = 1.5", 17, "invalid type"),
     ("mtu = 1000", "policer = { burst = \"9KB\" }", 17, "missing field `rate`"),
-    ("mtu = 1000", "policer.rate = \"1bit/s\"", 17, "rate = 1bit/s is out of range: 1kbit/s to 1Tbit/s"),
+    ("mtu = 1000", "policer.rate = \"1bit/s\"", 17, "policer.rate = 1bit/s is out of range: 1kbit/s to 1Tbit/s"),
     (
         "mtu = 1000",
         "policer = { rate = \"1Mbit/s\", burst = \"1499B\" }",
         17,
-        "burst = 1.499KB is out of range: 1.5KB to",
+        "policer.burst = 1.499KB is out of range: 1.5KB to",
     ),
     ("mtu = 1000", "loss_burst = 4\nloss = \"80.1%\"", 18, "cannot come in runs of 4: at most 4 of 5 packets"),
     (

@@ -72,10 +72,11 @@ fn text(status: &Status) -> String {
         text.push_str(&format!("{count} {what}\n"));
     }
     if counters.begun == 0 {
-        text.push_str(
-            "no stream of these groups has begun since then: earlier ones are left alone without an assumed_scale, and addresses are \
-             those on the device, behind any NAT\n",
-        );
+        text.push_str(&format!(
+            "no stream of these groups has begun since the programs were loaded: does their data leave through {}, and are \
+             sources and destinations as they are there, behind any NAT? Earlier streams are left alone without assumed_scale\n",
+            status.device
+        ));
     }
     text
 }

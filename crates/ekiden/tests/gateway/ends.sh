@@ -34,6 +34,7 @@ is "s['counters']['unkept'] > 0" True
 on router "$EKIDEN" gateway status wan0 | grep -q "packets passed untouched" || fail "not shown"
 kill $gateway; wait $gateway
 # Closing a terminal does not end what nohup has started.
+rm -f ready
 (trap '' HUP; exec nsenter --net=/run/netns/router -- "$EKIDEN" gateway -c gateway.toml > ready 2>> gateway.log) & gateway=$!
 await 20 grep -q '^ready$' ready
 kill -HUP $gateway; sleep 0.3

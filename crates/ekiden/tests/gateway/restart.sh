@@ -62,6 +62,7 @@ code=0; wait $gateway || code=$?
 # Pins that nobody else finds are told.
 ip -n router link add wan0 type veth peer name wan1
 ! grep -q "mount namespace" gateway.log || fail "told without need"
+rm -f ready
 ip netns exec router "$EKIDEN" gateway -c gateway.toml > ready 2>> gateway.log & gateway=$!
 await 10 grep -q ready ready
 grep -q "pinned in a file system of this process.s own" gateway.log || fail "not told"

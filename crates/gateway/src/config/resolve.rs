@@ -33,7 +33,7 @@ const SHORTEST_RTT: RangeInclusive<Time> = Time::ms(0)..=Time::secs(10);
 /// RFC 7323, section 2.3.
 const SCALES: RangeInclusive<i64> = 0..=14;
 
-const NAMELESS: &str = "a group has a name: its table is [group.NAME], for example [group.tokyo]";
+const NAMELESS: &str = "the keys of a group stand in one table with its name: [group.NAME], for example [group.tokyo]";
 
 /// The prefix length of IPv6 addresses that stand for those of IPv4.
 const MAPPED: u8 = 96;

@@ -33,7 +33,7 @@ impl Checker<'_> {
             let resolved = Background {
                 from: from.get_ref().clone(),
                 to: to.get_ref().clone(),
-                rate: self.rate(&background.rate)?,
+                rate: self.rate("rate", &background.rate)?,
                 packet: self.packet(background, scenario)?,
                 start: self.within("start", &background.start, DEFAULT_START, &STARTS)?,
                 duration: match &background.duration {

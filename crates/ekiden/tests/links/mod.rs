@@ -1,0 +1,22 @@
+//! What links do to packets, in the lab.
+
+use libtest_mimic::Failed;
+
+use crate::place::Place;
+use crate::{assert_within, ensure};
+
+pub fn policer() -> Result<(), Failed> {
+    let loss = "0\"\npolicer.rate = \"8Mbit/s";
+    let record = Place::with_loss("100Mbit/s", "1ms", "100KB", "", "bytes = \"4MB\"", loss)?.run()?;
+    let (line, flow) = (&record.links[0], &record.flows[0]);
+    ensure(line.policer_drops > 0 && flow.received_bytes == 4_000_000, || format!("{line:?}"))?;
+    assert_within(flow.received_bytes as f64 * 8.0 / flow.duration_us as f64, 0.0, 8.0)
+}
+
+/// Losses of each packet alone would be some 28; runs of 100,000 begin too seldom for these packets.
+pub fn bursts() -> Result<(), Failed> {
+    let record =
+        Place::with_loss("50Mbit/s", "1ms", "1MB", "", "bytes = \"4MB\"", "1%\"\nloss_burst = 100000 #\"")?.run()?;
+    let (lost, received) = (record.links[0].random_losses, record.flows[0].received_bytes);
+    ensure(lost == 0 && received == 4_000_000, || format!("{lost} packets lost, {received} bytes received"))
+}

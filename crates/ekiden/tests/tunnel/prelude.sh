@@ -43,8 +43,11 @@ await() {
     sleep 0.1
   done
 }
-# start NODE: its tunnel; $pid_NODE is its process.
+# start NODE: its tunnel; $pid_NODE is its process. The one before, which was told to end, has its status for a moment longer than its
+# device.
 start() {
+  local before=pid_$1
+  [ -z "${!before-}" ] || wait ${!before} || true
   rm -f $1/ready
   (cd $1 && exec ip netns exec $1 "$EKIDEN" tunnel -c $1.toml > ready 2>> ../$1.log) &
   declare -g pid_$1=$!

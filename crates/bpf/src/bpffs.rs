@@ -6,10 +6,12 @@ use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::mount::{MsFlags, umount};
 use nix::sys::statfs::{BPF_FS_MAGIC, statfs};
+use nix::unistd::geteuid;
 
 /// The usual mount point.
 pub(crate) const PLACE: &str = "/sys/fs/bpf";
@@ -23,11 +25,34 @@ pub(crate) fn directory() -> PathBuf {
     Path::new(PLACE).join("ekiden")
 }
 
-/// Mounts it, if it is not mounted.
-pub(crate) fn mount() -> io::Result<()> {
-    if is_mounted() {
-        return Ok(());
+/// Makes the folder of ekiden's pins, and mounts the file system if it is not mounted.
+pub(crate) fn prepare() -> io::Result<()> {
+    if !is_mounted() {
+        mount()?;
     }
+    match fs::create_dir(directory()) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => is_prepared().map(drop),
+        made => made,
+    }
+}
+
+/// Whether the folder is there. Anyone may make files in most bpffs: what is not of root or of this user is not looked at.
+///
+/// # Errors
+/// If it is another user's, or this one may not look.
+pub(crate) fn is_prepared() -> io::Result<bool> {
+    match fs::symlink_metadata(directory()) {
+        Ok(found) if found.is_dir() && [0, geteuid().as_raw()].contains(&found.uid()) => Ok(true),
+        Ok(found) => {
+            let whose = format!("user {} has put something else at {}; remove it", found.uid(), directory().display());
+            Err(io::Error::new(io::ErrorKind::AlreadyExists, whose))
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn mount() -> io::Result<()> {
     let flags = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
     Ok(nix::mount::mount(Some(SOURCE), PLACE, Some("bpf"), flags, Some("mode=0700"))?)
 }

@@ -16,7 +16,7 @@ fn path(algorithm: Algorithm) -> PathBuf {
 
 /// Whether [`pin`] has pinned the algorithm's registration.
 pub fn is_pinned(algorithm: Algorithm) -> bool {
-    path(algorithm).exists()
+    bpffs::is_prepared().unwrap_or(false) && path(algorithm).exists()
 }
 
 /// Keeps a registration beyond the end of all processes, until [`unpin`] or a reboot. Mounts bpffs if it is not mounted.
@@ -25,12 +25,11 @@ pub fn is_pinned(algorithm: Algorithm) -> bool {
 /// If this process may not.
 pub fn pin(registration: &Registration) -> Result<(), Error> {
     let _lock = lock::pins().map_err(failed("lock the pins"))?;
-    bpffs::mount().map_err(failed(format!("mount {}", bpffs::PLACE)))?;
+    bpffs::prepare().map_err(failed(format!("prepare {}", bpffs::directory().display())))?;
     let path = path(registration.algorithm());
     if path.exists() {
         return Ok(());
     }
-    fs::create_dir_all(bpffs::directory()).map_err(failed(format!("make {}", bpffs::directory().display())))?;
     bpffs::pin(registration.as_fd(), &path).map_err(failed(format!("pin {}", path.display())))
 }
 
@@ -41,6 +40,9 @@ pub fn pin(registration: &Registration) -> Result<(), Error> {
 /// If this process may not.
 pub fn unpin(algorithm: Algorithm) -> Result<bool, Error> {
     let _lock = lock::pins().map_err(failed("lock the pins"))?;
+    if !bpffs::is_prepared().map_err(failed(format!("look into {}", bpffs::directory().display())))? {
+        return Ok(false);
+    }
     let path = path(algorithm);
     match fs::remove_file(&path) {
         Ok(()) => {}

@@ -10,6 +10,11 @@ use crate::nearest::suggestion;
 /// What a reader of `text` says, in one line, with the key that it is about and what would be right. For an unknown key or word
 /// that is the nearest known one, if any is near.
 pub fn explain(text: &str, error: &Error) -> String {
+    // What the file has written goes to a terminal.
+    explained(text, error).replace(char::is_control, "\u{fffd}")
+}
+
+fn explained(text: &str, error: &Error) -> String {
     let message = error.message().trim().replace('\n', "; ");
     let Some(span) = error.span() else { return message };
     let (root, _) = DeTable::parse_recoverable(text);
@@ -244,6 +249,12 @@ mod tests {
 
     fn explained(text: &str) -> String {
         explain(text, &toml::from_str::<File>(text).unwrap_err())
+    }
+
+    #[test]
+    fn what_would_move_a_terminals_cursor_is_not_said() {
+        let explained = explained("name = \"a\"\n\"\\u001b[2J\" = 1");
+        assert!(explained.starts_with("unknown field `\u{fffd}[2J`, expected"), "{explained:?}");
     }
 
     #[test]

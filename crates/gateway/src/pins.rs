@@ -6,10 +6,11 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 
 use ekiden_bpf::gateway::Gateway;
+use ekiden_net::device;
 
-/// Whether a process has left programs on a device, as far as this user may know.
+/// Whether a process has left programs on a device that is here, as far as this user may know.
 pub(crate) fn has_left(device: &str) -> bool {
-    pin_name(device).is_ok_and(|name| Gateway::is_pinned(&name).unwrap_or(false))
+    device::index(device).is_ok() && pin_name(device).is_ok_and(|name| Gateway::is_pinned(&name).unwrap_or(false))
 }
 
 /// Whether the host's first process has another file system for pins, as far as this user may know.

@@ -35,8 +35,8 @@ pub struct Summary {
     /// Their disturbances together; `None` if none is invalid.
     #[serde(skip)]
     pub disturbance: Option<Disturbance>,
-    /// Packets that queues dropped, over all links and both directions of a run. `None` without any run.
-    pub queue_drops: Option<Spread>,
+    /// Packets that policers and queues dropped, over all links and both directions of a run. `None` without any run.
+    pub drops: Option<Spread>,
     /// Packets that the emulation lost itself, in all runs together.
     pub overruns: u64,
     /// The greatest 99th percentile of the lateness over links and runs; `None` where time is virtual.
@@ -80,13 +80,14 @@ pub fn summarize(records: &[Record]) -> Summary {
     let links = || records.iter().flat_map(|record| &record.links);
     let lateness = links().filter_map(|link| Some(link.lateness?.p99_us));
     let disturbed = || records.iter().filter_map(Record::disturbance);
-    let drops = |record: &Record| record.links.iter().map(|link| link.queue_drops).sum::<u64>() as f64;
+    let drops =
+        |record: &Record| record.links.iter().map(|link| link.policer_drops + link.queue_drops).sum::<u64>() as f64;
     let names = records.first().into_iter().flat_map(|record| &record.flows).map(|flow| flow.name.as_str());
     Summary {
         runs: records.len(),
         invalid: disturbed().count(),
         disturbance: disturbed().reduce(Disturbance::and),
-        queue_drops: Spread::of(records.iter().map(drops)),
+        drops: Spread::of(records.iter().map(drops)),
         overruns: links().map(|link| link.overruns).sum(),
         lateness_p99_us: lateness.max_by(f64::total_cmp),
         stolen_percent: records.iter().filter_map(|record| record.stolen_percent).max_by(f64::total_cmp),

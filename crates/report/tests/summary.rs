@@ -79,7 +79,7 @@ fn every_flow_is_summarised_apart_and_the_links_together() {
     let summary = summarize(&runs);
     let spread = |least, median, greatest| Some(Spread { median, least, greatest });
     assert_eq!((summary.runs, summary.invalid, summary.overruns), (3, 0, 0));
-    assert_eq!(summary.queue_drops, spread(0.0, 3.0, 8.0));
+    assert_eq!(summary.drops, spread(0.0, 3.0, 8.0));
     assert_eq!(summary.lateness_p99_us, Some(30.0));
     assert_eq!(summary.stolen_percent, Some(9.0));
     assert_eq!(summary.flows.iter().map(|flow| flow.name.as_str()).collect::<Vec<_>>(), ["one", "two"]);
@@ -114,6 +114,6 @@ fn runs_that_the_machine_has_shaped_are_invalid() {
 #[test]
 fn no_runs_give_an_empty_summary() {
     let summary = summarize(&[]);
-    assert_eq!((summary.runs, summary.queue_drops, summary.lateness_p99_us), (0, None, None));
+    assert_eq!((summary.runs, summary.drops, summary.lateness_p99_us), (0, None, None));
     assert!(summary.flows.is_empty());
 }

@@ -103,6 +103,13 @@ pub struct Link {
     pub mtu: u32,
 }
 
+impl Link {
+    /// What it carries at most for long: its rate, or that of its policer if that is less.
+    pub fn carried(&self) -> BitRate {
+        self.policer.map_or(self.rate, |policer| self.rate.min(policer.rate))
+    }
+}
+
 /// A token bucket that is full at the start: a packet for which there are not enough tokens is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Policer {

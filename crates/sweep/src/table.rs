@@ -43,7 +43,7 @@ pub struct PointSummary {
 
 /// A row per point and flow.
 pub fn table(plan: &Plan, summaries: &[PointSummary]) -> Table {
-    let figures = ["flow", "Mbit/s", "least", "most", "sent again", "queue drops", "runs", "invalid"].map(String::from);
+    let figures = ["flow", "Mbit/s", "least", "most", "sent again", "drops", "runs", "invalid"].map(String::from);
     let mut table = Table::new(plan.keys.iter().cloned().chain(figures));
     for summary in summaries {
         for name in plan.scenarios[summary.point].flows.keys() {
@@ -72,7 +72,7 @@ fn cells(summary: &PointSummary, flow: Option<&FlowSummary>) -> [String; 7] {
         mbit(|spread| spread.least),
         mbit(|spread| spread.greatest),
         count(flow.and_then(|flow| flow.retransmits)),
-        count(summary.runs.queue_drops),
+        count(summary.runs.drops),
         if complete == summary.planned { complete.to_string() } else { format!("{complete} of {}", summary.planned) },
         invalid(&summary.runs),
     ]

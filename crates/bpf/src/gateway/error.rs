@@ -67,6 +67,15 @@ pub enum GatewayError {
     /// A name that cannot be a file's.
     #[error("'{0}' cannot be the name of a pinned gateway: letters, digits, '-' and '_' can")]
     Name(String),
+    /// The pins are another user's.
+    #[error(
+        "cannot {what}: this user may not, and the pins in {place} are needed for `restart_within` and `remove`: run it as root",
+        place = crate::bpffs::PLACE
+    )]
+    MayNotPin {
+        /// What was tried.
+        what: String,
+    },
     /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {
@@ -84,6 +93,7 @@ pub(crate) fn failed<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce
         match source.raw_os_error() {
             Some(nix::libc::EPERM) => GatewayError::Capabilities,
             Some(nix::libc::EMFILE) => GatewayError::OpenFiles,
+            Some(nix::libc::EACCES) => GatewayError::MayNotPin { what: what.into() },
             _ => GatewayError::System { what: what.into(), source },
         }
     }

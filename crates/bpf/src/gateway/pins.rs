@@ -23,8 +23,7 @@ pub(super) fn pin(name: &str, programs: &Programs, maps: &Maps, hooks: &[Hook]) 
     let links: Option<Vec<_>> = hooks.iter().map(Hook::links).collect();
     let links = links.ok_or(GatewayError::PinsNeedTcx)?;
     let _lock = lock::pins().map_err(failed("lock the pins"))?;
-    bpffs::mount().map_err(failed(format!("mount {}", bpffs::PLACE)))?;
-    fs::create_dir_all(bpffs::directory()).map_err(failed(format!("make {}", bpffs::directory().display())))?;
+    bpffs::prepare().map_err(failed(format!("prepare {}", bpffs::directory().display())))?;
     match fs::create_dir(&folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             return Err(GatewayError::Pinned(name.to_owned()));
@@ -82,7 +81,8 @@ pub(super) fn open(name: &str) -> Result<(Programs, Maps, Vec<Hook>), GatewayErr
 pub(super) fn unpin(name: &str) -> Result<bool, GatewayError> {
     let folder = folder(name)?;
     let _lock = lock::pins().map_err(failed("lock the pins"))?;
-    if !folder.try_exists().map_err(failed(format!("look for {}", folder.display())))? {
+    let looked = bpffs::is_prepared().and_then(|is_prepared| Ok(is_prepared && folder.try_exists()?));
+    if !looked.map_err(failed(format!("look for {}", folder.display())))? {
         return Ok(false);
     }
     remove(&folder)?;
@@ -92,12 +92,13 @@ pub(super) fn unpin(name: &str) -> Result<bool, GatewayError> {
 
 /// Whether there is something, as far as this user may see.
 pub(super) fn exists(name: &str) -> Result<bool, GatewayError> {
-    Ok(folder(name)?.is_dir())
+    let folder = folder(name)?;
+    Ok(bpffs::is_prepared().unwrap_or(false) && folder.is_dir())
 }
 
 /// Removes gateways whose device is gone.
 pub(super) fn remove_stale() {
-    if !bpffs::directory().is_dir() {
+    if !bpffs::is_prepared().unwrap_or(false) {
         return;
     }
     let Ok(_lock) = lock::pins() else { return };

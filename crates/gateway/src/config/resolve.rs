@@ -63,9 +63,10 @@ struct Source<'a> {
 impl Source<'_> {
     fn resolve(&self, raw: &Raw) -> Result<Config, ConfigError> {
         let device = raw.device.get_ref();
-        if device.is_empty()
+        // As dev_valid_name() in the kernel.
+        if matches!(device.as_str(), "" | "." | "..")
             || device.len() > NAME_BYTES_MOST
-            || device.contains(|letter: char| letter == '/' || letter.is_whitespace() || letter.is_control())
+            || device.contains(|letter: char| "/:".contains(letter) || letter.is_whitespace() || letter.is_control())
         {
             let reason = format!("{device:?} cannot be the name of a network device; `ip link` shows their names");
             return Err(self.error(Some(raw.device.span()), reason));
@@ -178,7 +179,9 @@ impl Source<'_> {
 
     fn ports(&self, key: &str, raw: &Spanned<RawPorts>) -> Result<RangeInclusive<u16>, ConfigError> {
         let wrong = || {
-            let reason = format!("{key}: neither a port nor a range such as \"6000-6100\", of 1 to 65535");
+            let reason = format!(
+                "{key}: neither a port nor a range such as \"6000-6100\", of 1 to 65535; several ports apart need a group each"
+            );
             self.error(Some(raw.span()), reason)
         };
         let (first, last) = match raw.get_ref() {

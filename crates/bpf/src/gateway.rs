@@ -48,7 +48,7 @@ pub use layout::Counters;
 pub use run::{Run, test_run};
 pub use settings::{GROUPS_MOST, Settings};
 pub use streams::{Idle, Stream};
-pub use sweep::Sweep;
+pub use sweep::{Found, Sweep};
 pub use word::Word;
 
 use error::{failed, libbpf};

@@ -22,8 +22,8 @@ const EXAMPLE: &str = r#"Example of a configuration (TOML):
 
 /// Keep parallel TCP streams in balance that pass through this host into a long path.
 ///
-/// When the slow start of one stream of a group has overshot, the receive windows in the ACKs of all are lowered to what the path
-/// delivers, so that none of them loses what it sends again. No packet is dropped, delayed or marked, and no host is changed.
+/// Only data that leaves through the device is balanced: uploads, as this host sees them. When the slow start of one stream of a group
+/// has overshot, the receive windows in the ACKs of all are lowered to what the path delivers, so that none of them loses what it sends again. No packet is dropped, delayed or marked, and no host is changed.
 /// eBPF programs on the device do it, in the kernel. docs/guide/gateway.md describes every key.
 ///
 /// Needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON to start, and gives up what it does not need afterwards. Prints `device NAME`, then
@@ -39,7 +39,7 @@ pub struct Args {
     /// The gateway's configuration (TOML).
     #[arg(short, long, value_name = "FILE", required = true)]
     config: Option<PathBuf>,
-    /// Say whether the configuration can be used, and exit. Changes nothing.
+    /// Say whether the configuration can be used, and exit. Changes nothing, and does not look at the device.
     #[arg(long)]
     check: bool,
     /// Print the configuration with every default in place, and exit.

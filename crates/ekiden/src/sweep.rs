@@ -1,6 +1,7 @@
 //! Many runs of a scenario, in the lab or simulated: their flags, and how what comes out is shown.
 
 mod flows;
+mod gateways;
 mod progress;
 
 use std::collections::BTreeMap;

@@ -11,6 +11,7 @@ const TRIALS: &[(&str, &str)] = &[
     ("windows are lowered, and what arrives is what was sent", include_str!("gateway/transfer.sh")),
     ("a gateway that ends leaves nothing behind", include_str!("gateway/ends.sh")),
     ("a gateway is restarted under its streams", include_str!("gateway/restart.sh")),
+    ("a full table is told, and which it is", include_str!("gateway/full.sh")),
     ("many streams keep nobody waiting", include_str!("gateway/many.sh")),
     ("a gateway stands beside what is on the device", include_str!("gateway/beside.sh")),
     ("what a gateway cannot do is told in a line", include_str!("gateway/refused.sh")),

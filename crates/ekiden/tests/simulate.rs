@@ -35,6 +35,40 @@ fn a_single_run_leaves_a_record_and_shows_it() {
 }
 
 #[test]
+fn what_a_gateway_did_is_below_the_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let scenario = "name = \"balanced\"\n[node.a]\n[node.r]\nkind = \"router\"\n[node.b]\n[link.in]\nends = [\"a\", \"r\"]\nrate = \"200Mbit/s\"\n\
+                    [link.out]\nends = [\"r\", \"b\"]\nrate = \"20Mbit/s\"\ndelay = \"20ms\"\nqueue = \"40 packets\"\n\
+                    [flow.f]\nfrom = \"a\"\nto = \"b\"\nbytes = \"2MB\"\nparallel = 4\n[gateway.g]\nnode = \"r\"\nflows = [\"f\"]\n";
+    std::fs::write(folder.path().join("balanced.toml"), scenario).unwrap();
+    let ekiden = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
+        let output = command.current_dir(folder.path()).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout)
+    };
+    let simulated = |set: &[&str]| {
+        let sets: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
+        ekiden(&[&["simulate", "balanced.toml", "--record", "r.json", "--force"], &sets[..]].concat())
+    };
+    for policy in [&["seed=1"][..], &["gateway.g.policy=paper", "gateway.g.repeats=3"]] {
+        let table = simulated(policy);
+        let record = Record::read(&folder.path().join("r.json")).unwrap();
+        let times: Vec<u64> =
+            record.events.iter().filter(|event| event.kind == "throttled").map(|event| event.at_us).collect();
+        let first = format!("after {:.1} s", times[0] as f64 / 1e6);
+        let line = match times.len() {
+            1 => format!("\ngateway g: throttled once, {first}\n"),
+            several => format!("\ngateway g: throttled {several} times, first {first}\n"),
+        };
+        assert!(table.contains(&line), "{table}{line}");
+        assert!(ekiden(&["record", "show", "r.json"]).contains(&line));
+    }
+    assert!(simulated(&["flow.f.bytes=10KB"]).contains("\ngateway g: never throttled\n"));
+    assert!(!simulated(&["gateway.g.enabled=false"]).contains("gateway g"));
+}
+
+#[test]
 fn a_run_with_more_samples_than_it_may_keep_says_so_and_has_the_same_result() {
     let folder = tempfile::tempdir().unwrap();
     let run = |record: &str, more: &[&str]| {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use ekiden_bpf::gateway::GatewayError;
 use ekiden_files::{FileKind, line_of};
+use ekiden_net::privileges::Capability;
 use ekiden_net::status_socket::{self, Holder};
 
 use crate::status::socket_name;
@@ -34,6 +35,9 @@ pub enum StartError {
         /// The number of the user whose program it is, if it tells.
         user: Option<u32>,
     },
+    /// The process lacks these capabilities.
+    #[error("the gateway lacks {}; it needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON to start: run it as root", names(.0))]
+    Lacks(Vec<Capability>),
     /// The kernel refuses the programs; what the verifier said is in the file.
     #[error("{reason}; all that it said is in {file}")]
     Refused {
@@ -76,6 +80,15 @@ pub enum RemoveError {
     /// Something else failed.
     #[error("cannot look for programs: {0}")]
     Io(#[from] io::Error),
+}
+
+/// `A`, `A and B`, or `A, B and C`.
+fn names(capabilities: &[Capability]) -> String {
+    let names: Vec<String> = capabilities.iter().map(Capability::to_string).collect();
+    match names.split_last() {
+        Some((last, others)) if !others.is_empty() => format!("{} and {last}", others.join(", ")),
+        _ => names.concat(),
+    }
 }
 
 fn name_taken(device: &str, user: Option<u32>) -> String {

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::rc::Rc;
 use std::time::Duration;
 
-use ekiden_bpf::gateway::{Events, Gateway, GatewayError, HookKind, KEPT};
-use ekiden_net::privileges::{Capability, keep_only};
+use ekiden_bpf::gateway::{Events, Found, Gateway, GatewayError, HookKind, KEPT};
+use ekiden_net::privileges::{Capability, has, keep_only};
 use ekiden_net::{device, status_socket};
 use tokio::net::UnixListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -17,6 +17,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use crate::config::Config;
 use crate::error::{StartError, taken};
+use crate::full::Full;
 use crate::listing::{LISTED_MOST, Listing};
 use crate::programs;
 use crate::renewing::{Pulse, Renewing};
@@ -41,6 +42,9 @@ struct Keeper {
     throttlings: RefCell<Throttlings>,
     lost: Cell<u64>,
     unkept: Cell<Unkept>,
+    full: Cell<Full>,
+    /// The streams that had places when they were last counted.
+    found: Cell<Found>,
     pulse: Pulse,
 }
 
@@ -68,17 +72,21 @@ pub fn run(config: Config) -> Result<(), StartError> {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => return Err(taken(config.device)),
         asked => asked?,
     };
+    check_capabilities(has)?;
     let (gateway, hook) = programs::start(&config, ifindex).map_err(refused)?;
     let events = RefCell::new(gateway.events()?);
     let others = Gateway::others(ifindex as i32).unwrap_or_default();
-    let unkept = Cell::new(Unkept { packets: gateway.counters()?.unkept, grows: false });
-    keep_only(needed(hook)).map_err(StartError::Privileges)?;
+    let counters = gateway.counters()?;
+    let unkept = Cell::new(Unkept { packets: counters.unkept, grows: false });
+    let (full, found) = (Cell::new(Full::new(counters.full)), Cell::default());
+    keep_only(&needed(hook, has)).map_err(StartError::Privileges)?;
     let pulse = Pulse::default();
     // Dropped last, so that it ends with what it is for.
     let (_renewing, late) = Renewing::start(gateway.word()?, KEPT + config.restart_within.into(), pulse.clone())?;
     let throttlings = RefCell::new(Throttlings::new(config.groups.len()));
     let (began, lost) = (Instant::now(), Cell::default());
-    let keeper = Keeper { config, gateway, hook, ifindex, began, events, throttlings, lost, unkept, pulse };
+    let keeper =
+        Keeper { config, gateway, hook, ifindex, began, events, throttlings, lost, unkept, full, found, pulse };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     LocalSet::new().block_on(&runtime, Rc::new(keeper).keep(asked, late, others))
 }
@@ -113,6 +121,7 @@ impl Keeper {
         self.tell_events()?;
         self.throttlings.borrow_mut().tell_silent(&self.config.groups, None);
         let counters = self.gateway.counters()?;
+        self.tell_full(counters.full, None);
         tracing::info!(
             "{} packets passed, {} of {} streams; the windows of {} were lowered",
             counters.seen,
@@ -154,11 +163,13 @@ impl Keeper {
 
     async fn sweep(&self) -> Result<(), GatewayError> {
         let (mut swept, mut begin) = (0, Instant::now());
-        for slice in self.gateway.sweep(self.config.idle()) {
+        let mut sweep = self.gateway.sweep(self.config.idle());
+        for slice in sweep.by_ref() {
             swept += slice?;
             sleep(begin.elapsed() * SHARE).await;
             begin = Instant::now();
         }
+        self.found.set(sweep.found());
         if swept > 0 {
             tracing::debug!("{swept} streams without packets have lost their places");
         }
@@ -167,6 +178,7 @@ impl Keeper {
         if counters.lost > self.lost.replace(counters.lost) {
             tracing::debug!("{} events had no room so far", counters.lost);
         }
+        self.tell_full(counters.full, Some(Instant::now()));
         let Unkept { packets, grows } = self.unkept.get();
         let now = Unkept { packets: counters.unkept, grows: counters.unkept > packets };
         if now.grows && !grows {
@@ -177,6 +189,15 @@ impl Keeper {
         }
         self.unkept.set(now);
         Ok(())
+    }
+
+    /// `None` is the end.
+    fn tell_full(&self, counted: u64, now: Option<Instant>) {
+        let mut full = self.full.get();
+        if let Some(line) = full.due(counted, self.found.get(), &self.config, now) {
+            tracing::warn!("{line}");
+        }
+        self.full.set(full);
     }
 
     fn count(&self) -> Result<(), GatewayError> {
@@ -201,8 +222,8 @@ impl Keeper {
         let _ = self.count();
         let throttlings = self.throttlings.borrow();
         let groups = self.config.groups.iter().zip(throttlings.groups());
-        let lowers = groups.map(|(group, throttled)| throttled.lowers(group.settings.balance.policy)).collect();
-        let mut listing = Listing::new(lowers, LISTED_MOST);
+        let count_for = groups.map(|(group, throttled)| throttled.limits_count_for(&group.settings.balance)).collect();
+        let mut listing = Listing::new(count_for, LISTED_MOST);
         let _ = self.gateway.for_each_stream(|stream| listing.add(stream));
         let memory = self.gateway.memory().unwrap_or_default();
         Status {
@@ -218,10 +239,27 @@ impl Keeper {
 }
 
 /// The tables are read and written by their descriptors. Only clsact's filters are taken away by a message that needs a capability.
-fn needed(hook: HookKind) -> &'static [Capability] {
+fn needed(hook: HookKind, has: fn(Capability) -> bool) -> Vec<Capability> {
+    // Who started without the small one needs the large one.
+    let of_bpf = if has(Capability::CAP_BPF) { Capability::CAP_BPF } else { Capability::CAP_SYS_ADMIN };
     match hook {
-        HookKind::Tcx => &[Capability::CAP_BPF],
-        HookKind::Clsact => &[Capability::CAP_BPF, Capability::CAP_NET_ADMIN],
+        HookKind::Tcx => vec![of_bpf],
+        HookKind::Clsact => vec![of_bpf, Capability::CAP_NET_ADMIN],
+    }
+}
+
+/// The capabilities without which the kernel takes no programs.
+const AT_START: [Capability; 3] = [Capability::CAP_BPF, Capability::CAP_NET_ADMIN, Capability::CAP_PERFMON];
+
+/// Before anything is loaded: the kernel's refusals do not say what is missing. As for the kernel, CAP_SYS_ADMIN stands for CAP_BPF and
+/// CAP_PERFMON.
+fn check_capabilities(has: impl Fn(Capability) -> bool) -> Result<(), StartError> {
+    let stands_for = |capability| capability != Capability::CAP_NET_ADMIN && has(Capability::CAP_SYS_ADMIN);
+    let lacking: Vec<_> =
+        AT_START.into_iter().filter(|capability| !has(*capability) && !stands_for(*capability)).collect();
+    match lacking.is_empty() {
+        true => Ok(()),
+        false => Err(StartError::Lacks(lacking)),
     }
 }
 
@@ -253,6 +291,27 @@ fn refused(error: StartError) -> StartError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn exactly_the_capabilities_that_are_missing_are_named() {
+        use Capability::{CAP_BPF, CAP_NET_ADMIN, CAP_SYS_ADMIN};
+        let said =
+            |held: &[Capability]| check_capabilities(|one| held.contains(&one)).map_err(|error| error.to_string());
+        let lacks = |names: &str| {
+            Err(format!(
+                "the gateway lacks {names}; it needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON to start: run it as root"
+            ))
+        };
+        assert_eq!(said(&[]), lacks("CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"));
+        assert_eq!(said(&[CAP_NET_ADMIN]), lacks("CAP_BPF and CAP_PERFMON"));
+        assert_eq!(said(&[CAP_BPF, CAP_NET_ADMIN]), lacks("CAP_PERFMON"));
+        assert_eq!(said(&[CAP_SYS_ADMIN]), lacks("CAP_NET_ADMIN"));
+        for held in [&[CAP_SYS_ADMIN, CAP_NET_ADMIN][..], &AT_START] {
+            assert_eq!(said(held), Ok(()));
+        }
+        assert_eq!(needed(HookKind::Clsact, |one| one != CAP_BPF), [CAP_SYS_ADMIN, CAP_NET_ADMIN]);
+        assert_eq!(needed(HookKind::Tcx, |_| true), [CAP_BPF]);
+    }
 
     #[test]
     fn what_the_verifier_says_is_kept_in_a_file() {

@@ -5,6 +5,7 @@
 
 mod config;
 mod error;
+mod full;
 mod keeper;
 mod listing;
 mod pins;

@@ -1,5 +1,7 @@
 //! Which streams a status lists. There may be millions: the most recently active are listed, all are counted.
 
+use std::time::Duration;
+
 use ekiden_bpf::gateway::Stream;
 use ekiden_window_balance::Policy;
 
@@ -14,21 +16,21 @@ pub(crate) const LISTED_MOST: usize = 1_000;
 pub(crate) struct Listing {
     streams: Vec<Stream>,
     most: usize,
-    /// By group: whether limits count now.
-    lowers: Vec<bool>,
+    /// By group: limits of streams that are idle for longer do not count; `None`: none does now.
+    count_for: Vec<Option<Duration>>,
     /// By group: how many there are, and how many of these have a limit.
     pub counts: Vec<(u64, u64)>,
 }
 
 impl Listing {
-    pub fn new(lowers: Vec<bool>, most: usize) -> Self {
-        Self { streams: Vec::new(), most, counts: vec![(0, 0); lowers.len()], lowers }
+    pub fn new(count_for: Vec<Option<Duration>>, most: usize) -> Self {
+        Self { streams: Vec::new(), most, counts: vec![(0, 0); count_for.len()], count_for }
     }
 
     pub fn add(&mut self, mut stream: Stream) {
         let Some((all, limited)) = self.counts.get_mut(stream.group) else { return };
         *all += 1;
-        if !self.lowers[stream.group] {
+        if self.count_for[stream.group].is_none_or(|most| stream.idle > most) {
             stream.state.limit = None;
         }
         *limited += u64::from(stream.state.limit.is_some());
@@ -105,7 +107,7 @@ fn of_stream(stream: &Stream, group: &Group) -> StreamStatus {
 mod tests {
     use std::time::Duration;
 
-    use ekiden_window_balance::StreamState;
+    use ekiden_window_balance::{STREAM_BYTES, StreamState};
 
     use super::{Listing, Stream};
 
@@ -121,12 +123,26 @@ mod tests {
             idle: Duration::from_secs(u64::from(number * 7 % 100)),
             state: StreamState { limit: (number < 10).then_some(1), ..state },
         };
-        let mut listing = Listing::new(vec![true, false], 10);
+        let mut listing = Listing::new(vec![Some(Duration::from_secs(99)), None], 10);
         (0..100).for_each(|number| listing.add(stream(number)));
         listing.add(Stream { group: 2, ..stream(1) });
         assert_eq!(listing.counts, [(50, 5), (50, 0)]);
         let listed = listing.listed();
         assert!(listed.len() == 10 && listed.iter().all(|stream| stream.idle.as_secs() < 10), "{listed:?}");
         assert!(listed.is_sorted_by_key(|stream| stream.sender));
+    }
+
+    #[test]
+    fn a_stream_that_was_idle_for_longer_than_hold_is_limited_no_more() {
+        let mut listing = Listing::new(vec![Some(Duration::from_secs(10))], 10);
+        let limited =
+            StreamState { is_open: true, limit: Some(3000), ..StreamState::read(&[0; STREAM_BYTES]).unwrap() };
+        for (port, idle) in [(1, 10), (2, 11)] {
+            let (sender, receiver) = (([10, 0, 0, 1], port).into(), ([192, 0, 2, 1], 80).into());
+            listing.add(Stream { sender, receiver, group: 0, idle: Duration::from_secs(idle), state: limited });
+        }
+        assert_eq!(listing.counts, [(2, 1)]);
+        let limits: Vec<Option<u32>> = listing.listed().iter().map(|stream| stream.state.limit).collect();
+        assert_eq!(limits, [Some(3000), None]);
     }
 }

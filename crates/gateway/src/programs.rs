@@ -40,7 +40,7 @@ pub(crate) fn start(config: &Config, ifindex: u32) -> Result<(Gateway, HookKind)
         if pins::are_hidden() {
             tracing::warn!(
                 "the programs are pinned in a file system of this process's own mount namespace, as `ip netns exec` makes one, and go \
-                 with it: `restart_within` has no effect; `nsenter --net=FILE` keeps the host's"
+                 with it: `restart_within` has no effect; `nsenter --net=/run/netns/NAME` keeps the host's"
             );
         }
     }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use ekiden_bpf::gateway::{Event, EventKind};
-use ekiden_window_balance::{GroupState, Policy};
+use ekiden_window_balance::{BalanceSettings, GroupState, Policy};
 use tokio::time::Instant;
 
 use crate::config::Group;
@@ -93,7 +93,8 @@ impl Throttlings {
     pub fn tell_silent(&mut self, groups: &[Group], now: Option<Instant>) {
         for (throttled, group) in self.groups.iter_mut().zip(groups) {
             if let Some(times) = throttled.silent_until(now) {
-                tracing::info!("{}: congestion {times} times more", group.name);
+                let often = if times == 1 { "once".into() } else { format!("{times} times") };
+                tracing::info!("{}: congestion {often} more", group.name);
             }
         }
     }
@@ -114,9 +115,12 @@ impl Throttlings {
 }
 
 impl Throttled {
-    /// Whether the windows of streams with a limit are lowered now, as `ekb_observe` has it.
-    pub fn lowers(&self, policy: Policy) -> bool {
-        policy != Policy::Paper || self.stalled > 0
+    /// For how long without a packet a stream's limit counts now, as `ekb_observe` has it; `None`: not at all.
+    pub fn limits_count_for(&self, settings: &BalanceSettings) -> Option<Duration> {
+        match settings.policy {
+            Policy::Delivered => Some(settings.hold),
+            Policy::Paper => (self.stalled > 0).then_some(Duration::MAX),
+        }
     }
 
     /// Whether a throttling may have a line of the log.
@@ -164,7 +168,10 @@ mod tests {
         for stalled in [0, 1, 0] {
             throttlings.count(0, &GroupState { throttlings: 1, stalled });
             let throttled = &throttlings.groups()[0];
-            assert_eq!((throttled.lowers(Policy::Paper), throttled.lowers(Policy::Delivered)), (stalled > 0, true));
+            let count_for =
+                |policy| throttled.limits_count_for(&BalanceSettings { policy, ..BalanceSettings::default() });
+            assert_eq!(count_for(Policy::Paper).is_some(), stalled > 0);
+            assert_eq!(count_for(Policy::Delivered), Some(Duration::from_secs(10)));
         }
     }
 

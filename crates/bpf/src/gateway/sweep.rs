@@ -26,6 +26,16 @@ pub struct Sweep<'a> {
     /// What is being read, and what is to come.
     table: Batches<'a>,
     next: Option<Batches<'a>>,
+    found: Found,
+}
+
+/// How many streams a pass has found so far, those included that it has swept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Found {
+    /// In the table of IPv4.
+    pub ipv4: u64,
+    /// In that of IPv6.
+    pub ipv6: u64,
 }
 
 impl<'a> Sweep<'a> {
@@ -33,7 +43,13 @@ impl<'a> Sweep<'a> {
         let ticks = |most: Duration| u32::try_from(most.as_nanos() / TICK.as_nanos()).unwrap_or(u32::MAX);
         let (table, next) = (Batches::new(&maps.streams4), Some(Batches::new(&maps.streams6)));
         let (open, opening, closing) = (ticks(most.open), ticks(most.opening), ticks(most.closing));
-        Self { programs, maps, open, opening, closing, table, next }
+        let found = Found::default();
+        Self { programs, maps, open, opening, closing, table, next, found }
+    }
+
+    /// How many streams it has found so far.
+    pub fn found(&self) -> Found {
+        self.found
     }
 
     fn step(&mut self) -> Result<Option<u64>, GatewayError> {
@@ -42,8 +58,10 @@ impl<'a> Sweep<'a> {
         let mut old: Vec<u8> = Vec::new();
         let mut key_size = 0;
         loop {
+            let counted = if self.next.is_some() { &mut self.found.ipv4 } else { &mut self.found.ipv6 };
             let read = self.table.next(|key, value| {
                 key_size = key.len();
+                *counted += 1;
                 if StreamValue::last(value).is_some_and(|last| u32::from(age(now, last)) > least) {
                     old.extend(key);
                 }

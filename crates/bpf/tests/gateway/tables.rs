@@ -3,7 +3,7 @@
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use ekiden_bpf::gateway::{EventKind, Gateway, GatewayError, Group, Idle, KEPT, Settings};
+use ekiden_bpf::gateway::{EventKind, Found, Gateway, GatewayError, Group, Idle, KEPT, Settings};
 use ekiden_window_balance::{Direction, flags};
 use libtest_mimic::Failed;
 
@@ -60,7 +60,9 @@ pub fn a_full_table_leaves_new_streams_alone() -> Result<(), Failed> {
     }
     assert_eq!((gateway.counters()?.full, gateway.streams()?.len()), (4, 9));
     // The sweeper makes place: none of them has a SYN-ACK.
-    assert_eq!(swept(&gateway, Idle::default())?, 0);
+    let mut sweep = gateway.sweep(Idle::default());
+    assert_eq!(sweep.by_ref().sum::<Result<u64, _>>()?, 0);
+    assert_eq!(sweep.found(), Found { ipv4: 8, ipv6: 1 });
     sleep(Duration::from_millis(2200));
     let now = Idle { opening: Duration::ZERO, ..Idle::default() };
     assert_eq!(swept(&gateway, now)?, 9);

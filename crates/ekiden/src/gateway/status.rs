@@ -48,7 +48,7 @@ fn text(status: &Status) -> String {
     }
     let counters = &status.counters;
     let mut text = format!(
-        "device {}, by {}, for {} s\n{}\n{}\n{} packets passed, {} of these groups, {} with a lowered window; {} streams found no place\n",
+        "device {}, by {}, for {} s\n{}\n{}\n{} packets passed, {} of these groups, {} with a lowered window\n",
         status.device,
         status.hook,
         status.running_s,
@@ -56,9 +56,14 @@ fn text(status: &Status) -> String {
         streams,
         counters.packets,
         counters.tracked,
-        counters.rewritten,
-        counters.full
+        counters.rewritten
     );
+    if counters.full > 0 {
+        text.push_str(&format!(
+            "new streams left alone, for their table was full: {}; a larger ipv4_streams (now {}) or ipv6_streams (now {}) makes room\n",
+            counters.full, status.ipv4_streams, status.ipv6_streams
+        ));
+    }
     let lines = [
         (counters.unkept, "packets passed untouched since the gateway was stopped or late"),
         (
@@ -85,7 +90,7 @@ fn row(stream: &StreamStatus) -> [String; 8] {
     let ms = |time: Option<u32>| time.map_or("-".into(), |us| format!("{:.1}", f64::from(us) / 1e3));
     let kb = |bytes: Option<u32>| bytes.map_or("-".into(), |bytes| format!("{:.1}", f64::from(bytes) / 1e3));
     [
-        format!("{} {}", stream.sender, stream.receiver),
+        format!("{} to {}", stream.sender, stream.receiver),
         stream.group.clone(),
         stream.state.clone(),
         stream.idle_s.to_string(),

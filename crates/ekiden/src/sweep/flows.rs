@@ -5,9 +5,10 @@ use std::slice;
 use ekiden_record::{Outcome, Ping, Record};
 use ekiden_report::summarize;
 
+use super::gateways::gateways;
 use crate::out;
 
-/// One line per flow, with a head, and one per ping; then whether the machine has shaped the run.
+/// One line per flow, with a head, one per ping, and one per gateway; then whether the machine has shaped the run.
 pub fn flows(record: &Record) -> String {
     let ms = |us: Option<u64>| us.map_or("-".into(), |us| format!("{:.1}", us as f64 / 1e3));
     let head = ["flow", "Mbit/s", "seconds", "bytes", "sent again", "RTT min ms", "RTT max ms", "outcome"];
@@ -32,6 +33,7 @@ pub fn flows(record: &Record) -> String {
     if !record.pings.is_empty() {
         text += &pings(&record.pings);
     }
+    text += &gateways(record);
     let summary = summarize(slice::from_ref(record));
     if summary.invalid > 0 {
         text += &format!("disturbed by the machine: {}; run it again when nothing else runs\n", summary.why_invalid());

@@ -34,5 +34,21 @@ sed -i 's/wan0/tun0/' gateway.toml; refused 4 "tun0 carries no Ethernet frames"
 sed -i 's/tun0/wan0/' gateway.toml
 sed -i '/^device/a ipv4_streams = 10000000' gateway.toml
 code=0; on router bash -c "ulimit -v 200000; exec setpriv --bounding-set=-all --inh-caps=-all \"$EKIDEN\" gateway -c gateway.toml" 2> said || code=$?
-[ $code = 4 ] && grep -q "needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON" said || fail "$code $(cat said)"
+[ $code = 4 ] && grep -q "lacks CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON; it needs" said || fail "$code $(cat said)"
+# The capabilities that it lacks are named, and no file is left.
+sed -i '/^ipv4_streams/d' gateway.toml
+mkdir files
+for lacks in perfmon bpf net_admin; do
+  code=0; name=CAP_${lacks^^}
+  on router env TMPDIR="$PWD/files" setpriv --bounding-set=-sys_admin,-$lacks "$EKIDEN" gateway -c gateway.toml 2> said || code=$?
+  [ $code = 4 ] && grep -q "the gateway lacks $name; it needs .* to start: run it as root" said || fail "$code $(cat said)"
+done
+[ -z "$(ls files)" ] || fail "$(ls files)"
+# CAP_SYS_ADMIN stands for two of them.
+rm -f ready
+(exec nsenter --net=/run/netns/router -- setpriv --bounding-set=-bpf,-perfmon "$EKIDEN" gateway -c gateway.toml > ready 2>> gateway.log) & gateway=$!
+await 20 grep -q '^ready$' ready
+fetch 10000 2
+is "s['counters']['begun']" 2 || fail "$(of s)"
+kill $gateway; wait $gateway || fail "it ended with $?"
 echo 'nothing = 1' >> gateway.toml; refused 3 "gateway.toml:[0-9]*: unknown field .nothing."

@@ -46,11 +46,17 @@ flows = ["bulk"]
 
 /// Slow starts overshoot a short queue: the gateway finds that in one of the streams of its flow, and no other.
 pub fn balanced() -> Result<(), Failed> {
-    let record = Place::from(SCENARIO)?.run()?;
+    let place = Place::from(SCENARIO)?;
+    let record = place.run()?;
     ensure(record.flows.iter().all(|flow| flow.outcome == Outcome::Complete), || "not complete".into())?;
     let throttled: Vec<_> = record.events.iter().filter(|event| event.kind == "throttled").collect();
     ensure(!throttled.is_empty(), || format!("{:?}", record.events))?;
     let is_of_bulk = |event: &&ekiden_record::Event| event.flow.as_deref() == Some("bulk");
     ensure(throttled.iter().all(is_of_bulk), || format!("{throttled:?}"))?;
-    ensure(throttled[0].at_us < 2_000_000, || format!("{throttled:?}"))
+    ensure(throttled[0].at_us < 2_000_000, || format!("{throttled:?}"))?;
+    // What it did is shown; the lab tells streams by their addresses.
+    ensure(throttled[0].connection.is_none() && throttled[0].detail.contains(" to "), || format!("{throttled:?}"))?;
+    let shown = place.ekiden().args(["record", "show"]).arg(place.record_file()).output()?;
+    let shown = String::from_utf8_lossy(&shown.stdout);
+    ensure(shown.contains("\ngateway balance: throttled "), || shown.to_string())
 }

@@ -58,6 +58,14 @@ pub enum RawPorts {
     Range(String),
 }
 
+/// Where an unknown key, in `[group.NAME]` or above all groups, would be known.
+pub fn right_place(key: &str, is_in_group: bool) -> Option<&'static str> {
+    match is_in_group {
+        true => fields::<Raw>().contains(&key.into()).then_some("it belongs above the first [group.…]"),
+        false => fields::<RawGroup>().contains(&key.into()).then_some("it belongs into [group.NAME]"),
+    }
+}
+
 /// Every key of a configuration with the table that it is in, as serde knows them, for the guide.
 #[cfg(test)]
 pub fn every_key() -> Vec<String> {
@@ -67,7 +75,6 @@ pub fn every_key() -> Vec<String> {
 }
 
 /// The fields of a table, which its error about an unknown one lists.
-#[cfg(test)]
 fn fields<T: serde::de::DeserializeOwned>() -> Vec<String> {
     let error =
         toml::from_str::<T>("no_such_key = 1").err().map(|error| error.message().to_owned()).unwrap_or_default();

@@ -14,7 +14,8 @@ use ekiden_window_balance::{BalanceSettings, ObservedFlow, Policy};
 use ipnet::IpNet;
 use serde_spanned::Spanned;
 
-use super::raw::{Raw, RawGroup, RawObserved, RawPolicy, RawPorts};
+use super::raw::{self, Raw, RawGroup, RawObserved, RawPolicy, RawPorts};
+use super::show::plain;
 use super::{Config, ConfigError, Group};
 
 /// The kernel's tables are made whole at the start.
@@ -43,9 +44,21 @@ pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
     let source = Source { text, file };
     let raw: Raw = toml::from_str(text).map_err(|error| match key_without_group(text) {
         Some(key) => ConfigError { file: file.into(), line: line_of(text, &["group", &key]), reason: NAMELESS.into() },
-        None => source.error(error.span(), explain(text, &error)),
+        None => source.error(error.span(), with_hint(explain(text, &error))),
     })?;
     source.resolve(&raw)
+}
+
+/// What a reader has said of the file, with what it cannot know: where a key belongs, and what the simulator alone has.
+fn with_hint(said: String) -> String {
+    let hint = match said.strip_prefix("unknown field `").and_then(|rest| rest.split_once('`')) {
+        Some((key, place)) => raw::right_place(key, place.starts_with(" in group.")),
+        None => said.split_once(".policy: unknown variant `").and_then(|(_, rest)| {
+            let is_simulated = ["delay`", "mark`", "drop`"].iter().any(|policy| rest.starts_with(policy));
+            is_simulated.then_some("`ekiden simulate` alone has it")
+        }),
+    };
+    hint.map_or(said.clone(), |hint| format!("{said}; {hint}"))
 }
 
 /// A key that stands in `[group]` itself.
@@ -158,8 +171,11 @@ impl Source<'_> {
             // An address alone is the network of that host.
             let read = |text: &str| text.parse().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok();
             let network: IpNet = read(text.get_ref()).ok_or_else(|| {
-                let reason = format!("{key}: {:?} is no network, such as 10.1.0.0/16 or 2001:db8::/32", text.get_ref());
-                self.error(Some(text.span()), reason)
+                let (text, span) = (text.get_ref(), text.span());
+                let looks_like_name = !text.contains(':') && text.contains(|letter: char| letter.is_ascii_alphabetic());
+                let names = if looks_like_name { "; names are not resolved" } else { "" };
+                let reason = "is neither an address nor a network, such as 10.1.0.5 or 10.1.0.0/16";
+                self.error(Some(span), format!("{key}: {text:?} {reason}{names}"))
             })?;
             let failed = |reason: String| Err(self.error(Some(text.span()), format!("{key}: {reason}")));
             if network != network.trunc() {
@@ -234,8 +250,8 @@ impl Source<'_> {
         if range.contains(value.get_ref()) {
             return Ok(*value.get_ref());
         }
-        let (least, most) = (range.start(), range.end());
-        Err(self.error(Some(value.span()), format!("{key} = {} is out of range: {least} to {most}", value.get_ref())))
+        let [written, least, most] = [value.get_ref(), range.start(), range.end()].map(plain);
+        Err(self.error(Some(value.span()), format!("{key} = {written} is out of range: {least} to {most}")))
     }
 
     fn error(&self, span: Option<Range<usize>>, reason: String) -> ConfigError {

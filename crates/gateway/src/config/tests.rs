@@ -58,7 +58,15 @@ fn what_cannot_be_used_is_told_with_its_line() {
         (PLAIN.replace("[group.a]", "[group]"), "gateway.toml:3: the keys of a group stand in one table with its name"),
         (PLAIN.replace("[group.a]", "nothing = 1\n[group]"), "gateway.toml:4: the keys of a group stand in one table"),
         (PLAIN.replace("device", "devices"), "gateway.toml:1: unknown field `devices`"),
-        (PLAIN.replace("10.1.0.0/16", "10.1.0.0/33"), "gateway.toml:3: sources: \"10.1.0.0/33\" is no network"),
+        (
+            PLAIN.replace("10.1.0.0/16", "10.1.0.0/33"),
+            "gateway.toml:3: sources: \"10.1.0.0/33\" is neither an address nor",
+        ),
+        (
+            PLAIN.replace("10.1.0.0/16", "sender.example"),
+            "gateway.toml:3: sources: \"sender.example\" is neither an address nor a network, such as 10.1.0.5 or 10.1.0.0/16; names are \
+             not resolved",
+        ),
         (PLAIN.replace("\"10.1.0.0/16\"", ""), "gateway.toml:3: sources is empty"),
         (
             PLAIN.replace("10.1.0.0", "10.1.2.3"),
@@ -76,6 +84,10 @@ fn what_cannot_be_used_is_told_with_its_line() {
         (PLAIN.replace("group.a", "group.\"\""), "gateway.toml:2: \"\" cannot be the name of a group"),
         (format!("ipv4_streams = 0\n{PLAIN}"), "gateway.toml:1: ipv4_streams = 0 is out of range: 1 to 10000000"),
         (format!("idle = \"1s\"\n{PLAIN}"), "gateway.toml:1: idle = 1s is out of range"),
+        (
+            format!("restart_within = \"2h\"\n{PLAIN}"),
+            "gateway.toml:1: restart_within = 7200s is out of range: 0s to 3600s",
+        ),
         (group("source_ports = \"7-6\""), "gateway.toml:4: source_ports: neither a port nor a range"),
         (group("source_ports = 1.5"), "gateway.toml:4: group.a.source_ports: neither a port nor a range"),
         (group("source_ports = 65536"), "gateway.toml:4: source_ports: neither a port nor a range"),
@@ -99,10 +111,37 @@ fn what_cannot_be_used_is_told_with_its_line() {
     }
 }
 
+#[test]
+fn a_key_at_the_wrong_place_is_told_where_it_belongs() {
+    let behind = |line: &str| parse(&format!("{PLAIN}{line}\n")).unwrap_err();
+    let above = |line: &str| parse(&format!("{line}\n{PLAIN}")).unwrap_err();
+    for line in ["device = \"wan0\"", "idle = \"60s\"", "restart_within = \"60s\"", "ipv4_streams = 5"] {
+        let error = behind(line);
+        assert!(
+            error.starts_with("gateway.toml:4: unknown field")
+                && error.ends_with("; it belongs above the first [group.…]"),
+            "{error}"
+        );
+    }
+    for line in ["sources = [\"10.1.0.0/16\"]", "hold = \"5s\"", "policy = \"paper\""] {
+        let error = above(line);
+        assert!(
+            error.starts_with("gateway.toml:1: unknown field") && error.ends_with("; it belongs into [group.NAME]"),
+            "{error}"
+        );
+    }
+    assert!(!behind("nothing = 1").contains("it belongs") && !above("nothing = 1").contains("it belongs"));
+    for policy in ["delay", "mark", "drop"] {
+        let error = behind(&format!("policy = {policy:?}"));
+        assert!(error.ends_with("; `ekiden simulate` alone has it"), "{error}");
+    }
+}
+
 /// Every key has a row in the guide's table, and every row is a key.
 #[test]
 fn the_guide_has_every_key() {
-    let rows = GUIDE.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
+    let table = GUIDE.split_once("## Every key\n").unwrap().1;
+    let rows = table.lines().filter_map(|line| line.strip_prefix("| `")?.split_once('`'));
     let mut told: Vec<&str> = rows.map(|(key, _)| key).filter(|key| !key.contains(' ')).collect();
     let mut keys = raw::every_key();
     told.sort_unstable();

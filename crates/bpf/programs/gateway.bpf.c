@@ -162,6 +162,9 @@ INLINE int gateway(struct __sk_buff *skb, u32 direction)
 	if (!passing || !keeper)
 		return NEXT;
 	passing->counters.seen++;
+	/* What has come from the wide area network is no sender's, whatever it says. */
+	if (direction == EKB_DATA && skb->ingress_ifindex == skb->ifindex)
+		return NEXT;
 	passing->direction = direction;
 #pragma clang loop unroll(disable)
 	for (i = 0;; i++) {

@@ -75,6 +75,7 @@ struct gateway_keeper {
 /* What the sweeper shall do. Times are in 2^30 ns. */
 struct gateway_sweep {
 	u32 open, opening; /* how long a stream may be without packets: with a handshake, and before */
+	u32 closing; /* and once either end has sent its FIN */
 	u32 version; /* of IP */
 	u32 count; /* of the keys */
 	union {
@@ -83,7 +84,7 @@ struct gateway_sweep {
 	} keys[SWEPT_MOST];
 };
 
-_Static_assert(sizeof(struct gateway_sweep) == 16 + SWEPT_MOST * 36, "as layout.rs writes it");
+_Static_assert(sizeof(struct gateway_sweep) == 20 + SWEPT_MOST * 36, "as layout.rs writes it");
 
 /* Since the programs were loaded; one for each processor. */
 struct gateway_counters {

@@ -13,9 +13,13 @@
 
 INLINE int is_old(const struct gateway_stream *stream, const struct gateway_sweep *sweep, u16 now)
 {
-	u32 age = (u16)(now - stream->last);
+	u32 age = (u16)(now - stream->last), most = sweep->open;
 
-	return age <= 0xffff - AHEAD && age > (ekb_is_open(&stream->state) ? sweep->open : sweep->opening);
+	if (!ekb_is_open(&stream->state))
+		most = sweep->opening;
+	else if (ekb_is_closing(&stream->state))
+		most = sweep->closing;
+	return age <= 0xffff - AHEAD && age > most;
 }
 
 /* Not attached: user space runs it from time to time, with the keys of streams that look old. No packet passes on this processor

@@ -74,7 +74,7 @@ pub(crate) struct Stream {
     seen: u16,
     /// Two bit-fields of four.
     scales: u8,
-    falls: u8,
+    doubts: u8,
 }
 
 impl Stream {
@@ -96,7 +96,7 @@ impl Stream {
 
 /// Of `enum ekb_seen`.
 const OPEN: u16 = 1;
-const HALF_OPEN: u16 = 3 << 11;
+const HALF_OPEN: u16 = 3 << 13;
 
 /// `struct ekb_frame`.
 #[derive(Debug, Clone, Copy, Default)]

@@ -82,6 +82,40 @@ fn a_stream_with_data_in_both_directions_begins_anew_too() {
     assert!(!gateway.group.is_open(7));
 }
 
+/// The receiver's first segment is lost before the gateway, and more than 4 MiB pass behind it.
+#[test]
+fn what_the_sender_acknowledges_of_a_large_window_is_believed() {
+    let (mut gateway, [mut first, ..]) = group();
+    let far = 8 << 20;
+    let behind = Packet { seq: far, ..gateway.ack_packet(&first, first.acked + u64::from(SEGMENT)) };
+    gateway.observe(&first, behind);
+    let data = Packet { ack: far, ..gateway.data_packet(&first, first.sent) };
+    // From anywhere else than where the sender is, nothing is.
+    gateway.observe(&first, Packet { seq: data.seq.wrapping_sub(1 << 24), ..data });
+    first.acked += u64::from(SEGMENT);
+    let ack = Packet { seq: far, ..gateway.ack_packet(&first, first.acked) };
+    gateway.observe(&first, Packet { flags: flags::RST, ..ack });
+    assert!(gateway.group.is_open(7));
+    gateway.observe(&first, data);
+    gateway.observe(&first, Packet { flags: flags::RST, ..ack });
+    assert!(!gateway.group.is_open(7));
+}
+
+/// A host that closes with data on its way sends its FIN, and then resets with the number before, which the other one takes.
+#[test]
+fn a_reset_behind_the_receivers_fin_may_have_the_number_of_the_fin() {
+    for has_fin in [false, true] {
+        let (mut gateway, [first, ..]) = group();
+        let ack = gateway.ack_packet(&first, first.acked);
+        if has_fin {
+            gateway.observe(&first, Packet { flags: flags::FIN | flags::ACK, ..ack });
+        }
+        let seq = if has_fin { ack.seq } else { ack.seq - 1 };
+        gateway.observe(&first, Packet { seq, flags: flags::RST, ..ack });
+        assert_eq!(gateway.group.is_open(7), !has_fin);
+    }
+}
+
 /// Packets go another way for a while, or the keeper's word was missing: what was known of the stream is wrong.
 #[test]
 fn a_stream_that_was_out_of_sight_begins_anew() {

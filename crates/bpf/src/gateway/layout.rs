@@ -175,6 +175,7 @@ const SWEPT_KEY: usize = 36;
 pub(super) struct SweepValue<'a> {
     pub open: u32,
     pub opening: u32,
+    pub closing: u32,
     /// One behind the other, [`SWEPT_MOST`] at most.
     pub keys: &'a [u8],
     pub key_size: usize,
@@ -184,12 +185,12 @@ impl SweepValue<'_> {
     pub fn bytes(&self) -> Vec<u8> {
         let count = self.keys.len() / self.key_size;
         let version = if self.key_size == KEY4 { 4 } else { 6 };
-        let mut bytes = [self.open, self.opening, version, count as u32].map(u32::to_ne_bytes).concat();
+        let mut bytes = [self.open, self.opening, self.closing, version, count as u32].map(u32::to_ne_bytes).concat();
         for key in self.keys.chunks_exact(self.key_size) {
             bytes.extend(key);
             bytes.resize(bytes.len() + SWEPT_KEY - self.key_size, 0);
         }
-        bytes.resize(16 + SWEPT_MOST * SWEPT_KEY, 0);
+        bytes.resize(20 + SWEPT_MOST * SWEPT_KEY, 0);
         bytes
     }
 }

@@ -40,12 +40,14 @@ pub struct Idle {
     /// One whose handshake is not over, so that SYNs without a connection do not fill the table for long. A SYN that is sent again makes a
     /// new place.
     pub opening: Duration,
+    /// One of which either end has sent its FIN. What then ends it may not pass here: hosts forget such connections by themselves.
+    pub closing: Duration,
 }
 
 impl Default for Idle {
-    /// 2 hours and 4 minutes, which keep-alives of hosts (7,200 s) fall short of; 10 s.
+    /// 2 hours and 4 minutes, which keep-alives of hosts (7,200 s) fall short of; 10 s; 2 minutes.
     fn default() -> Self {
-        Self { open: Duration::from_secs(7440), opening: Duration::from_secs(10) }
+        Self { open: Duration::from_secs(7440), opening: Duration::from_secs(10), closing: Duration::from_secs(120) }
     }
 }
 

@@ -22,6 +22,7 @@ pub struct Sweep<'a> {
     maps: &'a Maps,
     open: u32,
     opening: u32,
+    closing: u32,
     /// What is being read, and what is to come.
     table: Batches<'a>,
     next: Option<Batches<'a>>,
@@ -41,8 +42,9 @@ impl<'a> Sweep<'a> {
     pub(super) fn new(programs: &'a Programs, maps: &'a Maps, most: Idle) -> Self {
         let ticks = |most: Duration| u32::try_from(most.as_nanos() / TICK.as_nanos()).unwrap_or(u32::MAX);
         let (table, next) = (Batches::new(&maps.streams4), Some(Batches::new(&maps.streams6)));
+        let (open, opening, closing) = (ticks(most.open), ticks(most.opening), ticks(most.closing));
         let found = Found::default();
-        Self { programs, maps, open: ticks(most.open), opening: ticks(most.opening), table, next, found }
+        Self { programs, maps, open, opening, closing, table, next, found }
     }
 
     /// How many streams it has found so far.
@@ -51,8 +53,8 @@ impl<'a> Sweep<'a> {
     }
 
     fn step(&mut self) -> Result<Option<u64>, GatewayError> {
-        // Which of the two times counts for a stream, the program alone knows.
-        let (now, least) = (now(), self.open.min(self.opening));
+        // Which of the times counts for a stream, the program alone knows.
+        let (now, least) = (now(), self.open.min(self.opening).min(self.closing));
         let mut old: Vec<u8> = Vec::new();
         let mut key_size = 0;
         loop {
@@ -82,7 +84,8 @@ impl<'a> Sweep<'a> {
 
     /// The program looks each of them up again, and decides.
     fn hand(&self, keys: &[u8], key_size: usize) -> Result<u64, GatewayError> {
-        let value = SweepValue { open: self.open, opening: self.opening, keys, key_size }.bytes();
+        let value =
+            SweepValue { open: self.open, opening: self.opening, closing: self.closing, keys, key_size }.bytes();
         let update = self.maps.sweeping.update(&0_u32.to_ne_bytes(), &value, MapFlags::ANY);
         update.map_err(libbpf("sweep the streams"))?;
         // It does not look at the packet.

@@ -205,7 +205,8 @@ pub fn round_trips_are_measured_by_the_kernels_clock() -> Result<(), Failed> {
         let longest = start.elapsed().as_micros() as u32;
         let rtt_us = gateway.streams()?[0].state.rtt_us.ok_or("it is known")?;
         assert!((7_300..=longest).contains(&rtt_us), "{rtt_us} of {longest}");
-        least = least.min(rtt_us);
+        // A sixty-fourth of the way up: paths become longer.
+        least = if rtt_us < least { rtt_us } else { least + (rtt_us - least) / 64 };
         assert_eq!(gateway.streams()?[0].state.least_us, Some(least));
     }
     Ok(())

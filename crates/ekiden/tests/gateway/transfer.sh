@@ -17,3 +17,9 @@ grep -q "tokyo: congestion in 10.1.0.2:" gateway.log || fail "congestion is not 
 # One that nobody answers.
 on sender timeout 1 bash -c 'exec 3<> /dev/tcp/192.0.2.9/5001' || true
 is "[stream['state'] for stream in s['streams'] if stream['receiver'] == '192.0.2.9:5001']" "['opening']" || fail "$(of s)"
+# A stranger out there who sends as one of the hosts in here: what comes from there is no sender's.
+on far ip address add 10.1.0.77/32 dev lo
+on far ip route add 192.0.2.66 via 198.51.100.1 src 10.1.0.77
+read -r packets begun <<< $(of "s['counters']['packets'], s['counters']['begun']" | tr -d '(,)')
+on far timeout 1 bash -c 'exec 3<> /dev/tcp/192.0.2.66/80' || true
+is "s['counters']['packets'] >= $packets + 2, s['counters']['begun'] - $begun" "(True, 0)" || fail "$(of s)"

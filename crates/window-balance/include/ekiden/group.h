@@ -84,7 +84,7 @@ EKB_FN void ekb_overshoot(struct ekb_group *group, struct ekb_stream *stream, ek
 {
 	ekb_u64 state = ekb_state(group);
 
-	if (!(stream->seen & (EKB_GREW | EKB_GREW_BEFORE)) || ekb_after(stream->recover, stream->ack))
+	if (!(stream->seen & EKB_GREW_JUST) || ekb_after(stream->recover, stream->ack))
 		return;
 	stream->recover = stream->sent;
 	if (now_us < *(volatile ekb_u64 *)&group->until_us)

@@ -11,6 +11,12 @@ EKB_FN int ekb_is_short(const struct ekb_settings *settings, const struct ekb_st
 	return stream->least_us < settings->shortest_us;
 }
 
+/* By how much a round trip may be longer than the least while the queue counts as empty. */
+EKB_FN ekb_u32 ekb_slack(const struct ekb_settings *settings, const struct ekb_stream *stream)
+{
+	return (ekb_u32)(((ekb_u64)stream->least_us * settings->slack) >> 16);
+}
+
 /* Bytes of this round. */
 EKB_FN ekb_u32 ekb_since(const struct ekb_settings *settings, const struct ekb_stream *stream)
 {
@@ -55,6 +61,14 @@ EKB_FN void ekb_compare(struct ekb_group *group, const struct ekb_stream *stream
 	*(volatile ekb_u32 *)&group->fastest_us = (ekb_u32)now_us;
 }
 
+/* Whether the stream has a part in an overshoot, by what is seen of itself: its flow has grown of late, and a queue is on its way. One
+ * that has a limit keeps that, and one whose limit did not help gets no other until its flow has grown again. */
+EKB_FN int ekb_has_part(const struct ekb_settings *settings, const struct ekb_stream *stream)
+{
+	return stream->seen & EKB_GREW_OF_LATE && stream->rtt_us > stream->least_us + ekb_slack(settings, stream) && !stream->limit &&
+	       stream->doubts <= EKB_DOUBTS_MOST;
+}
+
 /* Sets the stream's window limit for the current throttling, with the stream's first packet after it began. */
 EKB_FN void ekb_limit(const struct ekb_settings *settings, const struct ekb_group *group, ekb_u64 state, struct ekb_stream *stream,
 		      ekb_u64 now_us)
@@ -69,6 +83,8 @@ EKB_FN void ekb_limit(const struct ekb_settings *settings, const struct ekb_grou
 	/* It was idle since: what it had then says nothing. */
 	if (settings->choices & EKB_DELIVERED && now_us > *(const volatile ekb_u64 *)&group->until_us + settings->hold_us)
 		return;
+	if (settings->choices & EKB_DELIVERED && !ekb_has_part(settings, stream))
+		return;
 	limit = ekb_flow(settings, stream, now_us);
 	if (!(settings->choices & EKB_DELIVERED))
 		limit = (limit * settings->part) >> 16;
@@ -79,23 +95,31 @@ EKB_FN void ekb_limit(const struct ekb_settings *settings, const struct ekb_grou
 	if (stream->flow && !limit)
 		limit = 1;
 	stream->limit = (ekb_u32)limit;
-	stream->falls = 0;
+	stream->doubts = 0;
+}
+
+/* A round trip was long all the same, or nothing is known of it. After many of them the limit ends. */
+EKB_FN void ekb_doubt(struct ekb_stream *stream)
+{
+	if (++stream->doubts > EKB_DOUBTS_MOST)
+		stream->limit = 0;
 }
 
 /* The limit follows the path. A round trip has lasted so long. */
 EKB_FN void ekb_follow(const struct ekb_settings *settings, struct ekb_stream *stream, ekb_u32 lasted)
 {
-	ekb_u64 slack = ((ekb_u64)stream->least_us * settings->slack) >> 16, limit = stream->limit;
+	ekb_u64 slack = ekb_slack(settings, stream), limit = stream->limit;
 	ekb_u64 step = (limit * settings->step) >> 16;
 
 	if (lasted <= stream->least_us + slack) {
 		limit += step ? step : 1;
-		stream->falls -= !!stream->falls;
+		stream->doubts -= !!stream->doubts;
 	} else if (lasted > stream->least_us + 2 * slack) {
 		limit -= step;
-		stream->falls++;
 	}
-	stream->limit = limit > EKB_LIMIT_MOST || stream->falls > EKB_FALLS ? 0 : (ekb_u32)limit;
+	stream->limit = limit > EKB_LIMIT_MOST ? 0 : (ekb_u32)limit;
+	if (lasted > stream->least_us + 2 * slack)
+		ekb_doubt(stream);
 }
 
 #endif

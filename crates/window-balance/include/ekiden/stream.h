@@ -21,9 +21,12 @@ typedef unsigned long long ekb_u64;
 #define EKB_BLOCKS 4 /* of SACK in one header at most */
 /* Data that a SYN may carry (RFC 7413), and a window before the handshake is over. */
 #define EKB_EARLY_MOST 65535u
-#define EKB_FALLS 16
+#define EKB_DOUBTS_MOST 16
+/* In each round the least round-trip time approaches the last one by this part: that of a path that has become longer is known in the end. */
+#define EKB_AGING 64
 /* Nobody's sequence numbers jump so far: what does is made up. */
 #define EKB_FAR (1u << 22)
+#define EKB_WINDOW_MOST (1u << 30) /* RFC 7323, section 2.3 */
 /* Between two throttlings with EKB_DELIVERED, in microseconds, and for how long a stream counts as the group's fastest. */
 #define EKB_APART_US 500000u
 #define EKB_RECENT_US 10000000u
@@ -95,10 +98,12 @@ enum ekb_seen {
 	EKB_RESENT = 1 << 6, /* something was retransmitted in this round */
 	EKB_SACKS = 1 << 7, /* the receiver has sent SACK blocks */
 	EKB_GREW = 1 << 8, /* by half or more in the last round */
-	EKB_GREW_BEFORE = 1 << 9, /* in the one before */
-	EKB_FROM_IDLE = 1 << 10, /* when this round began nothing else was in flight, so its ACK covers only what began it */
-	EKB_HALF_DATA = 1 << 11, /* the sender has not acknowledged the SYN-ACK yet */
-	EKB_HALF_ACKS = 1 << 12, /* the receiver has not */
+	EKB_GREW_JUST = 3 << 8, /* in that or the one before */
+	EKB_GREW_OF_LATE = 15 << 8, /* in one of the last four */
+	EKB_FROM_IDLE = 1 << 12, /* when this round began nothing else was in flight, so its ACK covers only what began it */
+	EKB_HALF_DATA = 1 << 13, /* the sender has not acknowledged the SYN-ACK yet */
+	EKB_HALF_ACKS = 1 << 14, /* the receiver has not */
+	EKB_FIN_BACK = 1 << 15, /* the receiver has sent its FIN */
 };
 
 /* All zero: nothing is known. Sequence numbers wrap. */
@@ -125,13 +130,16 @@ struct ekb_stream {
 	ekb_u16 seen; /* enum ekb_seen */
 	ekb_u8 scale : 4; /* of the receiver's windows */
 	ekb_u8 syn_scale : 4; /* of the SYN that waits */
-	ekb_u8 falls; /* rounds in which the limit shrank, less those in which it grew */
+	ekb_u8 doubts; /* rounds that were long in spite of the limit, or of which nothing is known, less those that were short */
 };
 
 EKB_FN int ekb_is_half_open(const struct ekb_stream *stream) { return stream->seen & (EKB_HALF_DATA | EKB_HALF_ACKS); }
 
 /* Whether the handshake is over: whoever began it has seen the other's answer. */
 EKB_FN int ekb_is_open(const struct ekb_stream *stream) { return stream->seen & EKB_OPEN && !ekb_is_half_open(stream); }
+
+/* Whether either end has said that it has no more to send. */
+EKB_FN int ekb_is_closing(const struct ekb_stream *stream) { return stream->seen & (EKB_FIN_SENT | EKB_FIN_BACK); }
 
 /* Whether sequence number a lies behind b. */
 EKB_FN int ekb_after(ekb_u32 a, ekb_u32 b) { return (ekb_s32)(a - b) > 0; }

@@ -12,13 +12,17 @@
  *
  * The other policy, EKB_DELIVERED. Throttling begins when `missing` segments are missing before those that have arrived, in a stream
  * whose flow grew by half in one of its last two rounds: its slow start has overshot. (Of a receiver without SACK, it is the
- * repetitions that count.) A stream's window is then limited to what the path delivered in the least round-trip time. From
+ * repetitions that count.) Every stream that has a part in it is then limited to what the path delivered in the least round-trip time:
+ * one whose own flow has grown by half in one of its last four rounds, and whose own round trip is longer than the least by `slack`. What a
+ * receiver claims so costs nobody anything whose slow start is over, or who meets no queue. From
  * there on the limit follows the path: in each round trip it grows by `step` while the round-trip time is within `slack` of the
  * least, and shrinks by it when that is more than twice as much longer. So the queue stays short, and what is sent again
  * arrives. A limit begins at no less than a quarter of what the group's fastest stream has in such a time, or an initial window: a stream that has had
  * little to send, or has just begun, is not held down. A stream that was idle for `hold_us` loses its limit. Throttlings are half a second
- * apart, so that a single receiver that claims gaps costs the others little. Where others fill the queue that does not help: after EKB_FALLS such rounds more than short ones, the stream's limit ends.
- * It does not bind either once it has grown above the sender's own window.
+ * apart, and change no limit that there is. Where others fill the queue limits do not help: after EKB_DOUBTS_MOST long rounds more than
+ * short ones, the stream's limit ends, and it gets no other until its flow grows by half again. Rounds with a retransmission, of which
+ * nothing is known, count as long ones. A limit does not bind either once it has grown above the sender's own window. The least round
+ * trip approaches the last one by one part in EKB_AGING of the difference in each round, for paths become longer.
  *
  * Decisions that the paper leaves open:
  *
@@ -152,10 +156,14 @@ EKB_FN void ekb_end_round(const struct ekb_settings *settings, struct ekb_group 
 		stream->rtt_us = lasted;
 		if (!stream->least_us || lasted < stream->least_us)
 			stream->least_us = lasted;
+		else
+			stream->least_us += (lasted - stream->least_us) / EKB_AGING;
 		if (settings->choices & EKB_DELIVERED && stream->limit)
 			ekb_follow(settings, stream, lasted);
 	} else if (!stream->rtt_us) {
 		return;
+	} else if (settings->choices & EKB_DELIVERED && stream->limit) {
+		ekb_doubt(stream);
 	} else if (lasted > stream->rtt_us) {
 		bytes = bytes * stream->rtt_us / lasted;
 		lasted = stream->rtt_us;
@@ -163,9 +171,11 @@ EKB_FN void ekb_end_round(const struct ekb_settings *settings, struct ekb_group 
 	if (settings->choices & EKB_DELIVERED && stream->seen & (EKB_RESENT | EKB_FROM_IDLE))
 		return;
 	bytes = ekb_in_least(settings, stream, bytes, lasted);
-	grew = 2 * bytes >= 3 * (ekb_u64)stream->flow ? EKB_GREW : 0;
-	grew |= stream->seen & EKB_GREW ? EKB_GREW_BEFORE : 0;
-	stream->seen = (ekb_u16)((stream->seen & ~(EKB_GREW | EKB_GREW_BEFORE)) | grew);
+	grew = (ekb_u16)(stream->seen << 1) & EKB_GREW_OF_LATE & ~EKB_GREW;
+	grew |= 2 * bytes >= 3 * (ekb_u64)stream->flow ? EKB_GREW : 0;
+	stream->seen = (ekb_u16)((stream->seen & ~EKB_GREW_OF_LATE) | grew);
+	if (grew & EKB_GREW && !stream->limit)
+		stream->doubts = 0;
 	stream->flow = bytes ? (ekb_u32)bytes : 1;
 	if (settings->choices & EKB_DELIVERED && !ekb_is_short(settings, stream))
 		ekb_compare(group, stream, now_us);
@@ -271,7 +281,8 @@ EKB_FN int ekb_resets(const struct ekb_stream *stream, const struct ekb_packet *
 {
 	if (packet->direction == EKB_DATA)
 		return !ekb_after(stream->ack, packet->seq) && !ekb_after(packet->seq, stream->sent);
-	return packet->seq == stream->back;
+	/* Behind its FIN some hosts send it with the number before too, and some take it. */
+	return packet->seq == stream->back || (stream->seen & EKB_FIN_BACK && packet->seq + 1 == stream->back);
 }
 
 /* Whoever began the connection acknowledges the SYN-ACK. Nobody can make that up who does not see the packets. */
@@ -290,7 +301,9 @@ EKB_FN void ekb_confirm(struct ekb_stream *stream, const struct ekb_packet *pack
 /* What the sender acknowledges has arrived, also if it passed behind a gap, or elsewhere. */
 EKB_FN void ekb_follow_back(struct ekb_stream *stream, const struct ekb_packet *packet)
 {
-	if (packet->flags & EKB_ACK && !ekb_is_half_open(stream) && packet->ack - stream->back - 1 < EKB_FAR)
+	ekb_u32 far = ekb_after(stream->ack, packet->seq) || ekb_after(packet->seq, stream->sent) ? EKB_FAR : EKB_WINDOW_MOST;
+
+	if (packet->flags & EKB_ACK && !ekb_is_half_open(stream) && packet->ack - stream->back - 1 < far)
 		stream->back = packet->ack;
 }
 
@@ -335,8 +348,11 @@ EKB_FN ekb_u32 ekb_observe(const struct ekb_settings *settings, struct ekb_group
 		return 0;
 	end = packet->seq + packet->length + !!(packet->flags & EKB_FIN);
 	is_next = packet->seq == stream->back;
-	if (!ekb_after(packet->seq, stream->back) && ekb_after(end, stream->back))
+	if (!ekb_after(packet->seq, stream->back) && ekb_after(end, stream->back)) {
 		stream->back = end;
+		if (packet->flags & EKB_FIN)
+			stream->seen |= EKB_FIN_BACK;
+	}
 	if (!(packet->flags & EKB_ACK))
 		return 0;
 	if (ekb_after(packet->ack, stream->sent)) {

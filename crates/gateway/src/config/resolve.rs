@@ -58,7 +58,10 @@ fn with_hint(said: String) -> String {
             is_simulated.then_some("`ekiden simulate` alone has it")
         }),
     };
-    hint.map_or(said.clone(), |hint| format!("{said}; {hint}"))
+    match hint {
+        Some(hint) => format!("{said}; {hint}"),
+        None => said,
+    }
 }
 
 /// A key that stands in `[group]` itself.

@@ -36,7 +36,7 @@ pub fn run() -> anyhow::Result<()> {
     let mut lab = Lab::build(&scenario)?;
     lab.start_nodes()?;
     let _server = serve(&mut lab, order.bytes)?;
-    lab.reset_counters();
+    lab.begin();
     let stop = AtomicBool::new(false);
     let started = Instant::now();
     let pings = Pings::start(&lab)?;

@@ -32,6 +32,8 @@ const TESTS: &[(&str, Test)] = &[
     ("packets are no larger than the MTU, and are lost as often as the scenario says", packets),
     ("a policer drops what is above its rate", links::policer),
     ("losses come in bursts", links::bursts),
+    ("a link's directions, schedule and outages are the lab's too", links::schedule),
+    ("packets overtake others, and all arrive", links::reorder),
     ("jitter delays packets and loses none", jitter),
     ("what a link sends evenly reaches the next link evenly", evenly),
     ("a flow through proxies arrives whole", through_proxies),

@@ -161,14 +161,14 @@ fn payload_rate(scenario: &Scenario, flow: &Flow) -> f64 {
     let timestamps =
         [&flow.from, &flow.to].iter().all(|node| scenario.nodes.get(*node).is_some_and(|n| n.tcp.timestamps));
     let headers = IP_AND_TCP + if timestamps { TIMESTAMPS } else { 0 };
-    let rate = hops.iter().map(|hop| hop.link.rate).min().unwrap_or(BitRate(1));
-    let mtu = hops.iter().map(|hop| hop.link.mtu).min().unwrap_or(1500);
+    let rate = hops.iter().map(|hop| hop.direction().rate).min().unwrap_or(BitRate(1));
+    let mtu = hops.iter().map(|hop| hop.link.mtu()).min().unwrap_or(1500);
     rate.as_mbit() * f64::from(mtu.saturating_sub(headers)) / f64::from(mtu)
 }
 
 /// How long the slowest link's full queue takes.
 fn queue_delay_ms(scenario: &Scenario, flow: &Flow) -> Option<f64> {
     let hops = scenario.path(&flow.from, &flow.to)?;
-    let slowest = hops.iter().min_by_key(|hop| hop.link.rate)?.link;
+    let slowest = hops.iter().map(|hop| hop.direction()).min_by_key(|direction| direction.rate)?;
     Some(queue_drain(slowest).as_ms())
 }

@@ -14,11 +14,11 @@ mod sent;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::AsFd;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use ekiden_link::{Fate, Line, random};
+use ekiden_link::{Fate, Line, put, random};
 use ekiden_net::clock::{monotonic_ns, realtime_ns, sleep_until};
 use ekiden_net::namespace::Namespace;
 use ekiden_net::packet::{BATCH, Batch, ETHERNET_HEADER, PacketSocket};
@@ -64,6 +64,8 @@ struct Shared {
     sockets: Vec<PacketSocket>,
     /// In the same order: of the direction that starts at that end.
     counters: Mutex<Vec<Counters>>,
+    /// When the run began; 0 before.
+    began_ns: AtomicU64,
     stopped: AtomicBool,
 }
 
@@ -78,6 +80,8 @@ struct Driver {
     load: Load,
     /// How long arrivals may stay unseen under load: half the shortest delay, so that none is due before it is seen.
     unseen_most_ns: u64,
+    /// As the lines know it.
+    began_ns: u64,
     stop: PipeReader,
 }
 
@@ -105,21 +109,28 @@ impl Emulator {
         let mut directions = Vec::new();
         for EmulatedLink { name, link, .. } in links {
             for end in 0..2 {
-                let line = Line::new(link, random::derive(seed, name, end));
+                let line = Line::new(link.from_end(end), random::derive(seed, name, end as u64));
                 directions.push(Direction { line, under_way: VecDeque::new() });
             }
         }
         let counters = Mutex::new(directions.iter().map(|_| Counters::default()).collect());
-        let shared = Arc::new(Shared { sockets, counters, stopped: AtomicBool::new(false) });
-        let mtu = links.iter().map(|emulated| emulated.link.mtu).max().unwrap_or_default();
+        let shared =
+            Arc::new(Shared { sockets, counters, began_ns: AtomicU64::new(0), stopped: AtomicBool::new(false) });
+        let mtu = links.iter().map(|emulated| emulated.link.mtu()).max().unwrap_or_default();
         let (stop, stopping) = io::pipe()?;
         let load = Load::new(monotonic_ns());
         let batch = Batch::new(mtu as usize);
-        let unseen_most_ns = links.iter().map(|emulated| emulated.link.delay.0 / 2).min().unwrap_or_default();
+        let unseen_most_ns = links
+            .iter()
+            .flat_map(|emulated| [&emulated.link.forth, &emulated.link.back])
+            .map(|direction| direction.least_delay().0 / 2)
+            .min()
+            .unwrap_or_default();
         let leading_to = leading_to(links);
         let shared_too = Arc::clone(&shared);
         let sent = Sent::default();
-        let driver = Driver { shared: shared_too, directions, leading_to, batch, sent, load, unseen_most_ns, stop };
+        let driver =
+            Driver { shared: shared_too, directions, leading_to, batch, sent, load, unseen_most_ns, began_ns: 0, stop };
         let thread = thread::Builder::new().name("emulator".into()).spawn(move || driver.run())?;
         let links = links.iter().map(|EmulatedLink { name, link, .. }| ((*name).into(), (*link).clone())).collect();
         // Where neither can be had processors may sleep; the counters record how late that makes frames.
@@ -141,14 +152,17 @@ impl Emulator {
         }
         let ends = self.links.iter().flat_map(|(name, link)| {
             let [a, b] = &link.ends;
-            [(name, link, a, b), (name, link, b, a)]
+            [(name, &link.forth, a, b), (name, &link.back, b, a)]
         });
-        ends.zip(counters.iter()).map(|((name, link, from, to), of)| of.report(name, link, from, to)).collect()
+        ends.zip(counters.iter())
+            .map(|((name, direction, from, to), of)| of.report(name, direction, from, to))
+            .collect()
     }
 
-    /// Starts counting anew.
-    pub fn reset_counters(&self) {
+    /// The run begins: counts anew, and changes and outages of links count from now on.
+    pub fn begin(&self) {
         lock(&self.shared.counters).fill_with(Counters::default);
+        self.shared.began_ns.store(monotonic_ns(), Ordering::Relaxed);
     }
 }
 
@@ -176,9 +190,19 @@ impl Driver {
     /// a tick at most, because on links faster than this thread something always is.
     fn turn(&mut self) {
         let began_ns = monotonic_ns();
+        self.begin();
         let taken = self.take_arrivals();
         self.load.note(began_ns, taken);
         while self.deliver(self.load.early_ns()) && monotonic_ns() < began_ns + TICK_NS {}
+    }
+
+    /// Tells the lines that the run has begun, once.
+    fn begin(&mut self) {
+        let began_ns = self.shared.began_ns.load(Ordering::Relaxed);
+        if began_ns != self.began_ns {
+            self.began_ns = began_ns;
+            self.directions.iter_mut().for_each(|direction| direction.line.begin(began_ns));
+        }
     }
 
     /// Hands every waiting frame to its line and returns how many there were.
@@ -303,7 +327,7 @@ impl Direction {
         let fate = self.line.offer(arrival_ns, bytes as u32);
         counters.offered(bytes, fate, &self.line);
         if let Fate::Arrives { due_ns } = fate {
-            self.under_way.push_back((due_ns, frame.into()));
+            put(&mut self.under_way, due_ns, frame.into());
         }
     }
 }
@@ -356,7 +380,7 @@ mod tests {
     fn a_node_gets_frames_in_the_order_in_which_they_are_due_whatever_link_they_come_by() {
         let scenario = Scenario::parse(SCENARIO, "star.toml").unwrap();
         let direction = |dues: &[u64]| Direction {
-            line: Line::new(&scenario.links["a"], 1),
+            line: Line::new(&scenario.links["a"].forth, 1),
             under_way: dues.iter().map(|due_ns| (*due_ns, Box::default())).collect(),
         };
         let mut directions = [direction(&[10, 40, 50]), direction(&[1]), direction(&[20, 30, 60])];

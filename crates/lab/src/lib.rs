@@ -162,14 +162,14 @@ impl Lab {
         sandbox::write_hosts(&hosts).map_err(building("write the nodes' names for /etc/hosts"))
     }
 
-    /// What each direction of each link has done since the lab was built or [`Lab::reset_counters`] called.
+    /// What each direction of each link has done since the lab was built or [`Lab::begin`] called.
     pub fn link_counters(&self) -> Vec<LinkDirection> {
         self.emulator.counters()
     }
 
-    /// Resets the counters of all links.
-    pub fn reset_counters(&self) {
-        self.emulator.reset_counters();
+    /// The run begins: all links count anew, and their changes and outages come from now on.
+    pub fn begin(&self) {
+        self.emulator.begin();
     }
 
     fn index(&self, node: &str) -> Result<usize, Error> {

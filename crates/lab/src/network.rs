@@ -53,7 +53,7 @@ pub(crate) fn build(scenario: &Scenario) -> Result<Network, Error> {
         let forwards = node.kind != NodeKind::Host;
         let failed = building(format!("set TCP's parameters in node '{name}'"));
         let own = scenario.links.values().filter(|link| link.ends.contains(name));
-        let mtu = own.map(|link| link.mtu).min().unwrap_or(1500);
+        let mtu = own.map(|link| link.mtu()).min().unwrap_or(1500);
         let settings = tcp_of(scenario, name).unwrap_or(&node.tcp);
         let ends_tunnel = scenario.tunnels.values().any(|tunnel| tunnel.ends.contains(name));
         namespace.run(|| tcp::configure(settings, mtu, forwards, ends_tunnel)).map_err(failed)?;
@@ -115,12 +115,12 @@ async fn add_link(
 ) -> io::Result<()> {
     let peer = LinkMessageBuilder::<LinkUnspec>::default()
         .name(inner.into())
-        .mtu(link.mtu)
+        .mtu(link.mtu())
         .setns_by_fd(emulator.as_fd().as_raw_fd())
         .build();
     let pair = LinkMessageBuilder::<LinkVeth>::new_with_info_kind(InfoKind::Veth)
         .name(name.into())
-        .mtu(link.mtu)
+        .mtu(link.mtu())
         .address(HARDWARE_ADDRESS.to_vec())
         .append_extra_attribute(LinkAttribute::GsoMaxSize(gso_max_size))
         .set_info_data(InfoData::Veth(InfoVeth::Peer(peer)))

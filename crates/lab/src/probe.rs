@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use ekiden_net::ping::{PACKET_BYTES, Pinger};
 use ekiden_record::PathDelay;
-use ekiden_scenario::Scenario;
+use ekiden_scenario::{Direction, Scenario};
 use ekiden_units::Bytes;
 
 use crate::error::building;
@@ -70,7 +70,7 @@ pub(crate) fn percentile(sorted: &[f64], percent: usize) -> Option<f64> {
 
 /// Delays there and back, and the probe's own time on each line: at 2 Mbit/s that is a tenth of a millisecond.
 fn nominal_us(scenario: &Scenario, from: &str, to: &str) -> f64 {
-    let hops = scenario.path(from, to).unwrap_or_default();
-    let one_way_ns: u64 = hops.iter().map(|hop| hop.link.delay.0 + hop.link.rate.time_for(Bytes(PACKET_BYTES)).0).sum();
-    2.0 * one_way_ns as f64 / 1e3
+    let hops = [(from, to), (to, from)].into_iter().filter_map(|(from, to)| scenario.path(from, to)).flatten();
+    let takes = |line: &Direction| line.delay.0 + line.rate.time_for(Bytes(PACKET_BYTES)).0;
+    hops.map(|hop| takes(hop.direction())).sum::<u64>() as f64 / 1e3
 }

@@ -41,7 +41,7 @@ impl Lab {
         for (from, to) in probe::legs(&self.scenario) {
             paths.push(probe::measure(self, &from, &to, PROBES)?);
         }
-        self.reset_counters();
+        self.begin();
         let manifest = manifest(&self.scenario, origin);
         let origin_us = monotonic_ns() / 1000;
         let tracer = Tracer::start(self)?;

@@ -106,10 +106,10 @@ fn check_tcp(table: &str, tcp: &Tcp) -> Result<(), Error> {
 }
 
 fn check_link(name: &str, link: &Link) -> Result<(), Error> {
-    if link.discipline != Discipline::DropTail {
+    if [&link.forth, &link.back].iter().any(|direction| direction.discipline != Discipline::DropTail) {
         return only_simulated(format!("link.{name}.discipline"), "set it to \"drop_tail\"");
     }
-    if link.mtu > MTU_MOST {
+    if link.mtu() > MTU_MOST {
         return only_simulated(format!("link.{name}.mtu"), format!("set it to {MTU_MOST} or less"));
     }
     Ok(())

@@ -156,7 +156,7 @@ fn port(number: usize) -> u16 {
 /// The largest packets that reach the tunnel.
 fn mtu(scenario: &Scenario, tunnel: &Tunnel) -> u32 {
     let at_an_end = scenario.links.values().filter(|link| link.ends.iter().any(|end| tunnel.ends.contains(end)));
-    at_an_end.map(|link| link.mtu).max().unwrap_or_default().max(MTU_LEAST)
+    at_an_end.map(|link| link.mtu()).max().unwrap_or_default().max(MTU_LEAST)
 }
 
 /// What `ekiden tunnel status --json` says, as far as the lab needs it.

@@ -2,17 +2,17 @@
 
 use std::collections::VecDeque;
 
-use ekiden_scenario::{Discipline, Link};
+use ekiden_scenario::{Direction, Discipline};
 
 use crate::managed_line::ManagedLine;
-use crate::{Counts, Fate, Line, LinkPacket, QueueLength};
+use crate::{Counts, Fate, Line, LinkPacket, QueueLength, put};
 
 /// One direction of a link, and the packets on it.
 ///
 /// The caller offers packets, and takes them out at the time that [`Channel::next_ns`] says. Offering a packet does not
-/// change that time, except from `None`; [`Channel::take`] does.
+/// change that time, except from `None`, or to an earlier one where packets are reordered; [`Channel::take`] does.
 ///
-/// Times are nanoseconds of any one clock. Packets of a flow come out in the order of arrival; those of all too, except under `fq_codel`.
+/// Times are nanoseconds from the start of the run. Packets of a flow come out in the order of arrival; those of all too, except under `fq_codel`; reordered ones excepted.
 #[derive(Debug, Clone)]
 pub struct Channel<P>(Model<P>);
 
@@ -25,13 +25,15 @@ enum Model<P> {
 }
 
 impl<P: LinkPacket> Channel<P> {
-    /// A channel with the properties of `link`, all that is random drawn from `seed`.
-    pub fn new(link: &Link, seed: u64) -> Self {
-        Self(match link.discipline {
+    /// A channel with the properties of `direction`, all that is random drawn from `seed`.
+    pub fn new(direction: &Direction, seed: u64) -> Self {
+        Self(match direction.discipline {
             Discipline::DropTail | Discipline::Red => {
-                Model::Settled { line: Line::new(link, seed), under_way: VecDeque::new(), counts: Counts::default() }
+                let mut line = Line::new(direction, seed);
+                line.begin(0);
+                Model::Settled { line, under_way: VecDeque::new(), counts: Counts::default() }
             }
-            Discipline::Codel | Discipline::FqCodel => Model::Managed(ManagedLine::new(link, seed)),
+            Discipline::Codel | Discipline::FqCodel => Model::Managed(ManagedLine::new(direction, seed)),
         })
     }
 
@@ -44,7 +46,7 @@ impl<P: LinkPacket> Channel<P> {
                 let fate = line.offer(arrival_ns, bytes);
                 counts.offered(bytes, fate, line);
                 if let Fate::Arrives { due_ns } = fate {
-                    under_way.push_back((due_ns, packet));
+                    put(under_way, due_ns, packet);
                 }
             }
             Model::Managed(line) => line.offer(arrival_ns, packet),

@@ -40,6 +40,8 @@ pub struct Counts {
     pub queue_marks: u64,
     /// Packets lost at random.
     pub random_losses: u64,
+    /// Packets lost in outages.
+    pub outage_losses: u64,
     /// The largest packet that was offered.
     pub largest_packet_bytes: u64,
     /// The most that waited at once, in bytes.
@@ -63,6 +65,10 @@ impl Counts {
             Fate::Lost => {
                 self.sent(line.waited_ns());
                 self.random_losses += 1;
+            }
+            Fate::Outage => {
+                self.sent(line.waited_ns());
+                self.outage_losses += 1;
             }
         }
     }

@@ -20,6 +20,7 @@ mod policer;
 mod queue_length;
 pub mod random;
 mod red;
+mod reorder;
 mod serializer;
 mod tunnel_queue;
 
@@ -29,16 +30,17 @@ pub use line::{Fate, Line};
 pub use link_packet::LinkPacket;
 pub use pacing::{LOOKING, Pacing, Seen, Siblings};
 pub use queue_length::QueueLength;
+pub use reorder::put;
 pub use tunnel_queue::TunnelQueue;
 
-use ekiden_scenario::{Link, Queue};
+use ekiden_scenario::{Direction, Queue};
 use ekiden_units::{Bytes, Time};
 
 /// How long the full queue of a direction takes to drain, of packets as large as the link carries.
-pub fn queue_drain(link: &Link) -> Time {
-    link.rate.time_for(match link.queue {
+pub fn queue_drain(direction: &Direction) -> Time {
+    direction.rate.time_for(match direction.queue {
         Queue::Bytes(bytes) => bytes,
-        Queue::Packets(packets) => Bytes(packets.saturating_mul(link.mtu.into())),
+        Queue::Packets(packets) => Bytes(packets.saturating_mul(direction.mtu.into())),
     })
 }
 

@@ -5,12 +5,12 @@
 
 use std::collections::VecDeque;
 
-use ekiden_scenario::{Discipline, Link, Queue};
+use ekiden_scenario::{Direction, Discipline, Queue};
 
 use crate::loss::Loss;
 use crate::policer::Policer;
 use crate::red::Red;
-use crate::serializer::Serializer;
+use crate::serializer::{Due, Serializer};
 use crate::{QueueLength, has_room};
 
 /// One direction of a link, with drop tail or RED.
@@ -18,7 +18,7 @@ use crate::{QueueLength, has_room};
 /// CoDel decides when a packet leaves the queue, so a line cannot model it and applies the queue's limit only;
 /// [`Channel`](crate::Channel) models all disciplines.
 ///
-/// Invariants: packets come out in the order of arrival; the serializer sends one packet at a time, and is idle only
+/// Invariants: packets come out in the order of arrival, but for those that are reordered; the serializer sends one packet at a time, and is idle only
 /// when none waits; the packets waiting (arrived, and not begun to be sent) never exceed the queue's limit.
 #[derive(Debug, Clone)]
 pub struct Line {
@@ -49,22 +49,26 @@ pub enum Fate {
     Dropped,
     /// It is sent, and lost behind the serializer.
     Lost,
+    /// It is sent in an outage.
+    Outage,
 }
 
 impl Line {
-    /// A line with the properties of `link`, all that is random drawn from `seed`.
-    pub fn new(link: &Link, seed: u64) -> Self {
-        let serializer = Serializer::new(link, seed);
-        let red = match link.discipline {
-            Discipline::Red => Some(Box::new(Red::new(link.queue, serializer.serialization_ns(link.mtu), seed))),
+    /// A line with the properties of `direction`, all that is random drawn from `seed`.
+    pub fn new(direction: &Direction, seed: u64) -> Self {
+        let serializer = Serializer::new(direction, seed);
+        let red = match direction.discipline {
+            Discipline::Red => {
+                Some(Box::new(Red::new(direction.queue, serializer.serialization_ns(direction.mtu), seed)))
+            }
             Discipline::DropTail | Discipline::Codel | Discipline::FqCodel => None,
         };
         Self {
             serializer,
-            policer: Policer::new(link),
-            queue: link.queue,
+            policer: Policer::new(direction),
+            queue: direction.queue,
             red,
-            loss: Loss::new(link, seed),
+            loss: Loss::new(direction, seed),
             last_arrival_ns: 0,
             waiting: VecDeque::new(),
             waiting_bytes: 0,
@@ -76,7 +80,7 @@ impl Line {
     pub fn offer(&mut self, arrival_ns: u64, bytes: u32) -> Fate {
         let arrival_ns = arrival_ns.max(self.last_arrival_ns);
         self.last_arrival_ns = arrival_ns;
-        self.begin(arrival_ns);
+        self.catch_up(arrival_ns);
         if self.policer.as_mut().is_some_and(|policer| !policer.passes(arrival_ns, bytes)) {
             return Fate::Policed;
         }
@@ -101,19 +105,28 @@ impl Line {
             self.waiting_bytes += u64::from(bytes);
         }
         self.waited_ns = self.serializer.free_ns() - arrival_ns;
-        let due_ns = self.serializer.send(bytes);
+        let Due { due_ns, is_out, .. } = self.serializer.send(bytes);
         // A packet is lost after it was sent: it takes its time in the serializer.
-        if self.loss.is_next_lost() { Fate::Lost } else { Fate::Arrives { due_ns } }
+        match self.loss.is_next_lost() {
+            _ if is_out => Fate::Outage,
+            true => Fate::Lost,
+            false => Fate::Arrives { due_ns },
+        }
+    }
+
+    /// Changes and outages count from now on; before, there are none.
+    pub fn begin(&mut self, now_ns: u64) {
+        self.serializer.begin(now_ns);
     }
 
     /// What waits at `now_ns`, which is no earlier than the last arrival, and no later than the next.
     pub fn waiting(&mut self, now_ns: u64) -> QueueLength {
-        self.begin(now_ns);
+        self.catch_up(now_ns);
         QueueLength { packets: self.waiting_packets(), bytes: self.waiting_bytes }
     }
 
     /// Takes the packets out of the queue that the serializer began to send by `now_ns`.
-    fn begin(&mut self, now_ns: u64) {
+    fn catch_up(&mut self, now_ns: u64) {
         while let Some(&(_, bytes)) = self.waiting.front().filter(|(start_ns, _)| *start_ns <= now_ns) {
             self.waiting_bytes -= u64::from(bytes);
             self.waiting.pop_front();

@@ -1,6 +1,6 @@
 //! Random loss: of each packet independently, or in bursts.
 
-use ekiden_scenario::Link;
+use ekiden_scenario::Direction;
 use ekiden_units::Fraction;
 
 use crate::random::Random;
@@ -30,18 +30,18 @@ enum Model {
 const ALWAYS: u128 = 1 << 64;
 
 impl Loss {
-    /// The loss of `link`, drawn from `seed`: on average its loss rate, in bursts of its mean length.
-    pub fn new(link: &Link, seed: u64) -> Self {
+    /// The loss of `direction`, drawn from `seed`: on average its loss rate, in bursts of its mean length.
+    pub fn new(direction: &Direction, seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let model = match link.loss_burst {
-            0 | 1 => Model::Independent(link.loss),
-            _ if link.loss.0 == 0 => Model::Independent(link.loss),
+        let model = match direction.loss_burst {
+            0 | 1 => Model::Independent(direction.loss),
+            _ if direction.loss.0 == 0 => Model::Independent(direction.loss),
             burst => {
                 let ends = ALWAYS / u128::from(burst);
                 // So that the stationary probability of the bad state, begins / (begins + ends), is the loss rate.
-                let kept = Fraction::ONE.0.saturating_sub(link.loss.0).max(1);
-                let begins = ALWAYS * u128::from(link.loss.0) / (u128::from(burst) * u128::from(kept));
-                Model::Gilbert { is_bad: random.is_below(link.loss), begins: begins.min(ALWAYS), ends }
+                let kept = Fraction::ONE.0.saturating_sub(direction.loss.0).max(1);
+                let begins = ALWAYS * u128::from(direction.loss.0) / (u128::from(burst) * u128::from(kept));
+                Model::Gilbert { is_bad: random.is_below(direction.loss), begins: begins.min(ALWAYS), ends }
             }
         };
         Self { random, model }

@@ -5,15 +5,15 @@
 
 use std::collections::VecDeque;
 
-use ekiden_scenario::{Discipline, Link, Queue};
+use ekiden_scenario::{Direction, Discipline, Queue};
 
 use crate::codel::{Codel, CodelTimes, Fifo};
 use crate::flow_queue::FlowQueue;
 use crate::loss::Loss;
 use crate::policer::Policer;
 use crate::random::derive;
-use crate::serializer::Serializer;
-use crate::{Counts, LinkPacket, QueueLength, Signals, has_room};
+use crate::serializer::{Due, Serializer};
+use crate::{Counts, LinkPacket, QueueLength, Signals, has_room, put};
 
 /// A line with CoDel, and the packets on it.
 ///
@@ -82,20 +82,27 @@ impl<P: LinkPacket> Waiting<P> {
 }
 
 impl<P: LinkPacket> ManagedLine<P> {
-    /// A line with the properties of `link`, all that is random drawn from `seed`.
-    pub fn new(link: &Link, seed: u64) -> Self {
+    /// A line with the properties of `direction`, all that is random drawn from `seed`.
+    pub fn new(direction: &Direction, seed: u64) -> Self {
+        let mut serializer = Serializer::new(direction, seed);
+        serializer.begin(0);
         Self {
-            serializer: Serializer::new(link, seed),
-            policer: Policer::new(link),
-            queue: link.queue,
-            loss: Loss::new(link, seed),
+            serializer,
+            policer: Policer::new(direction),
+            queue: direction.queue,
+            loss: Loss::new(direction, seed),
             last_arrival_ns: 0,
-            waiting: match link.discipline {
+            waiting: match direction.discipline {
                 Discipline::FqCodel => {
                     let salt = derive(seed, "flows", 0);
-                    Waiting::ByFlow(Box::new(FlowQueue::new(link.queue, link.mtu, CodelTimes::default(), salt)))
+                    Waiting::ByFlow(Box::new(FlowQueue::new(
+                        direction.queue,
+                        direction.mtu,
+                        CodelTimes::default(),
+                        salt,
+                    )))
                 }
-                _ => Waiting::Together(Codel::new(link.mtu, CodelTimes::default()), Fifo::new()),
+                _ => Waiting::Together(Codel::new(direction.mtu, CodelTimes::default()), Fifo::new()),
             },
             under_way: VecDeque::new(),
             counts: Counts::default(),
@@ -162,10 +169,15 @@ impl<P: LinkPacket> ManagedLine<P> {
         self.counts.signalled(signals);
         let Some((arrival_ns, packet)) = next else { return };
         self.counts.sent(now_ns.saturating_sub(arrival_ns));
-        let due_ns = self.serializer.send(packet.bytes());
+        let Due { in_order_ns, due_ns, is_out } = self.serializer.send(packet.bytes());
         // A packet is lost after it was sent: it takes its time in the serializer.
-        let is_lost = self.loss.is_next_lost();
+        let is_lost = self.loss.is_next_lost() && !is_out;
         self.counts.random_losses += u64::from(is_lost);
-        self.under_way.push_back((due_ns, (!is_lost).then_some(packet)));
+        self.counts.outage_losses += u64::from(is_out);
+        // When a late packet would have come out, the caller calls too.
+        if due_ns > in_order_ns {
+            put(&mut self.under_way, in_order_ns, None);
+        }
+        put(&mut self.under_way, due_ns, (!is_lost && !is_out).then_some(packet));
     }
 }

@@ -1,12 +1,11 @@
-//! The link that unit tests change.
+//! The direction that unit tests change.
 
-use ekiden_scenario::{Discipline, Link, Queue};
+use ekiden_scenario::{Direction, Discipline, Queue};
 use ekiden_units::{BitRate, Fraction, Time};
 
 /// 1 Mbit/s without delay, ten packets of 1500 bytes, drop tail, no loss.
-pub(crate) fn link() -> Link {
-    Link {
-        ends: ["a".into(), "b".into()],
+pub(crate) fn direction() -> Direction {
+    Direction {
         rate: BitRate::mbit(1),
         delay: Time(0),
         jitter: Time(0),
@@ -15,6 +14,10 @@ pub(crate) fn link() -> Link {
         policer: None,
         loss: Fraction(0),
         loss_burst: 1,
+        reorder: Fraction(0),
+        reorder_by: None,
+        changes: Vec::new(),
+        outages: Vec::new(),
         mtu: 1500,
     }
 }

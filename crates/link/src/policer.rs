@@ -1,6 +1,6 @@
 //! A policer: a token bucket in front of the queue. What finds too few tokens is dropped at once; nothing waits.
 
-use ekiden_scenario::Link;
+use ekiden_scenario::Direction;
 
 /// What a byte takes from the bucket, in parts of which a bit per second makes one in each nanosecond.
 const PARTS_PER_BYTE: u128 = 8_000_000_000;
@@ -15,9 +15,9 @@ pub(crate) struct Policer {
 }
 
 impl Policer {
-    /// That of `link`, if it has one.
-    pub fn new(link: &Link) -> Option<Self> {
-        let policer = link.policer?;
+    /// That of `direction`, if it has one.
+    pub fn new(direction: &Direction) -> Option<Self> {
+        let policer = direction.policer?;
         let depth = u128::from(policer.burst.0) * PARTS_PER_BYTE;
         Some(Self { rate_bit_s: policer.rate.0.into(), depth, tokens: depth, last_ns: 0 })
     }

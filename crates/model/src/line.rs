@@ -1,6 +1,6 @@
 //! What a line carries once the headers are taken off.
 
-use ekiden_scenario::Link;
+use ekiden_scenario::Direction;
 use ekiden_units::BitRate;
 
 const IPV4_HEADER: u32 = 20;
@@ -9,8 +9,8 @@ const TCP_HEADER: u32 = 20;
 const TIMESTAMPS: u32 = 12;
 
 /// The payload rate of a saturated link with full-sized segments over IPv4: rate × MSS / MTU.
-pub fn payload_rate(link: &Link, timestamps: bool) -> BitRate {
+pub fn payload_rate(line: &Direction, timestamps: bool) -> BitRate {
     let headers = IPV4_HEADER + TCP_HEADER + if timestamps { TIMESTAMPS } else { 0 };
-    let payload = link.mtu.saturating_sub(headers);
-    BitRate((u128::from(link.rate.0) * u128::from(payload) / u128::from(link.mtu)) as u64)
+    let payload = line.mtu.saturating_sub(headers);
+    BitRate((u128::from(line.rate.0) * u128::from(payload) / u128::from(line.mtu)) as u64)
 }

@@ -1,7 +1,7 @@
 //! The closed forms against the papers' own figures.
 
 use ekiden_model::{payload_rate, s0, s3};
-use ekiden_scenario::{Discipline, Link, Queue};
+use ekiden_scenario::{Direction, Discipline, Queue};
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 
 #[test]
@@ -42,8 +42,7 @@ fn reno_fills_a_line_whose_queue_holds_the_bdp_and_three_quarters_without_queue(
 
 #[test]
 fn headers_take_their_part_of_the_line() {
-    let link = Link {
-        ends: ["a".into(), "b".into()],
+    let line = Direction {
         rate: BitRate::mbit(10),
         delay: Time(0),
         jitter: Time(0),
@@ -52,8 +51,12 @@ fn headers_take_their_part_of_the_line() {
         policer: None,
         loss: Fraction(0),
         loss_burst: 1,
+        reorder: Fraction(0),
+        reorder_by: None,
+        changes: Vec::new(),
+        outages: Vec::new(),
         mtu: 1500,
     };
-    assert_eq!(payload_rate(&link, true), BitRate(9_653_333));
-    assert_eq!(payload_rate(&link, false), BitRate(9_733_333));
+    assert_eq!(payload_rate(&line, true), BitRate(9_653_333));
+    assert_eq!(payload_rate(&line, false), BitRate(9_733_333));
 }

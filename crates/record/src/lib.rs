@@ -214,6 +214,9 @@ pub struct LinkDirection {
     pub queue_marks: u64,
     /// Packets lost at random, as the scenario asks.
     pub random_losses: u64,
+    /// Packets lost in outages.
+    #[serde(default)]
+    pub outage_losses: u64,
     /// Packets that the emulation itself lost. Anything but 0 makes the run invalid.
     pub overruns: u64,
     /// The largest IP packet seen.

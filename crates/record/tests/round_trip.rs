@@ -41,6 +41,7 @@ fn record() -> Record {
             queue_drops: 2,
             queue_marks: 1,
             random_losses: 3,
+            outage_losses: 0,
             overruns: 0,
             largest_packet_bytes: 1500,
             queue_max_bytes: 3000,

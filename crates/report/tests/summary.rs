@@ -27,6 +27,7 @@ fn record(goodputs: &[(&str, u64)], drops: [u64; 2], overruns: u64, p99_us: Opti
         queue_drops,
         queue_marks: 0,
         random_losses: 0,
+        outage_losses: 0,
         overruns,
         largest_packet_bytes: 100,
         queue_max_bytes: 0,

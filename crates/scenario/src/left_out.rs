@@ -2,7 +2,7 @@
 //!
 //! These defaults are what the lab does without the keys. Omitting them keeps records short.
 
-use ekiden_units::Time;
+use ekiden_units::{Fraction, Time};
 
 use crate::profile::Profile;
 use crate::queue::Discipline;
@@ -15,6 +15,8 @@ pub(crate) const DEFAULT_SEPARATE: bool = false;
 pub(crate) const DEFAULT_JITTER: Time = Time(0);
 /// Each packet is lost independently.
 pub(crate) const DEFAULT_LOSS_BURST: u32 = 1;
+/// All packets in order.
+pub(crate) const DEFAULT_REORDER: Fraction = Fraction(0);
 
 pub(crate) fn is_default_profile(profile: &Profile) -> bool {
     *profile == DEFAULT_PROFILE
@@ -38,4 +40,8 @@ pub(crate) fn is_default_jitter(jitter: &Time) -> bool {
 
 pub(crate) fn is_default_loss_burst(packets: &u32) -> bool {
     *packets == DEFAULT_LOSS_BURST
+}
+
+pub(crate) fn is_default_reorder(part: &Fraction) -> bool {
+    *part == DEFAULT_REORDER
 }

@@ -10,6 +10,7 @@
 mod address;
 mod error;
 mod left_out;
+mod link;
 mod linux;
 mod network;
 mod profile;
@@ -31,9 +32,8 @@ use serde::Serialize;
 
 pub use address::address;
 pub use error::Error;
-pub use network::{
-    Gateway, GatewayPolicy, Link, Node, NodeKind, ObservedFlow, PaperPolicy, Policer, Pull, Tcp, Tunnel,
-};
+pub use link::{Change, Direction, Link, Outage, Policer};
+pub use network::{Gateway, GatewayPolicy, Node, NodeKind, ObservedFlow, PaperPolicy, Pull, Tcp, Tunnel};
 pub use profile::Profile;
 pub use queue::{Discipline, Queue};
 pub use route::Hop;
@@ -146,11 +146,11 @@ impl Scenario {
         })
     }
 
-    /// Base round-trip time between two nodes over [`Scenario::path`]: the propagation delays there and back,
+    /// Base round-trip time between two nodes over [`Scenario::path`]: the propagation delays there and back at the start,
     /// without transmission and queueing.
     pub fn base_rtt(&self, from: &str, to: &str) -> Option<Time> {
-        let path = self.path(from, to)?;
-        Some(Time(path.iter().map(|hop| hop.link.delay.0 * 2).sum()))
+        let hops = self.path(from, to)?.into_iter().chain(self.path(to, from)?);
+        Some(Time(hops.map(|hop| hop.direction().delay.0).sum()))
     }
 
     /// Warnings, a line each, about what may not be meant as it will be run: flows that drain while the next flow
@@ -159,8 +159,7 @@ impl Scenario {
         warn::overlaps(self)
     }
 
-    /// The scenario as a file with its defaults written out, except those of `profile`, `discipline`, `jitter` and
-    /// `loss_burst`. Parses back to an equal scenario.
+    /// The scenario as a file with its defaults written out, except those of `profile` and of what few links have. Parses back to an equal scenario.
     pub fn to_toml(&self) -> String {
         toml::to_string(self).expect("a resolved scenario holds only tables, texts, numbers and booleans")
     }

@@ -1,12 +1,9 @@
 //! The parts of a network: nodes and their TCP, links, and what stands in the middle.
 
-use ekiden_units::{BitRate, Bytes, Fraction, Time};
+use ekiden_units::{Bytes, Fraction, Time};
 use serde::{Serialize, Serializer};
 
-use crate::left_out::{
-    is_default_discipline, is_default_ecn, is_default_jitter, is_default_loss_burst, is_default_profile,
-    is_default_separate,
-};
+use crate::left_out::{is_default_ecn, is_default_profile, is_default_separate};
 use crate::profile::Profile;
 use crate::queue::{Discipline, Queue};
 
@@ -69,54 +66,6 @@ pub struct Tcp {
     /// the profile's (Linux and the RFCs: every segment).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rtt_per_window: Option<bool>,
-}
-
-/// A link between two nodes; both directions are alike and independent.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Link {
-    /// The two nodes it joins.
-    pub ends: [String; 2],
-    /// The rate in bits per second, counting IP packets with their headers and no framing.
-    pub rate: BitRate,
-    /// Propagation delay one way.
-    pub delay: Time,
-    /// The most that each packet's random addition to `delay` can be; uniformly distributed. Packets stay in order.
-    #[serde(skip_serializing_if = "is_default_jitter")]
-    pub jitter: Time,
-    /// The limit of the queue, for every discipline. The packet being sent does not count.
-    pub queue: Queue,
-    /// Which packets are dropped from the queue.
-    #[serde(skip_serializing_if = "is_default_discipline")]
-    pub discipline: Discipline,
-    /// Drops what is above a rate, in front of the queue.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub policer: Option<Policer>,
-    /// The part of the packets that is lost at random.
-    pub loss: Fraction,
-    /// The mean length of a loss burst: 1 if each packet is lost independently of the others; else Gilbert's model
-    /// (Bell System Technical Journal 39(5), 1960), in which a burst ends after each packet with probability 1 /
-    /// `loss_burst`. `loss` is then at most `loss_burst` / (`loss_burst` + 1), so that a burst begins with a
-    /// probability of at most 1.
-    #[serde(skip_serializing_if = "is_default_loss_burst")]
-    pub loss_burst: u32,
-    /// Largest IP packet in bytes.
-    pub mtu: u32,
-}
-
-impl Link {
-    /// What it carries at most for long: its rate, or that of its policer if that is less.
-    pub fn carried(&self) -> BitRate {
-        self.policer.map_or(self.rate, |policer| self.rate.min(policer.rate))
-    }
-}
-
-/// A token bucket that is full at the start: a packet for which there are not enough tokens is dropped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct Policer {
-    /// Tokens, in bits per second, counting IP packets with their headers.
-    pub rate: BitRate,
-    /// The depth of the bucket.
-    pub burst: Bytes,
 }
 
 /// A TCP tunnel. Packets that one end forwards, and whose path leads over the other, travel inside TCP connections

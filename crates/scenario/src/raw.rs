@@ -112,7 +112,8 @@ pub(crate) struct RawTcp {
 pub(crate) struct RawLink {
     #[serde(deserialize_with = "pair")]
     pub ends: [Spanned<String>; 2],
-    pub rate: Spanned<RawRate>,
+    // Those of a direction, for both.
+    pub rate: Option<Spanned<RawRate>>,
     pub delay: Option<Spanned<Time>>,
     pub jitter: Option<Spanned<Time>>,
     pub queue: Option<Spanned<Queue>>,
@@ -120,7 +121,45 @@ pub(crate) struct RawLink {
     pub policer: Option<RawPolicer>,
     pub loss: Option<Spanned<Fraction>>,
     pub loss_burst: Option<Spanned<u32>>,
+    pub reorder: Option<Spanned<Fraction>>,
+    pub reorder_by: Option<Spanned<Time>>,
+    pub changes: Option<Vec<Spanned<RawChange>>>,
+    pub outages: Option<Vec<Spanned<RawOutage>>>,
+    pub forth: Option<RawDirection>,
+    pub back: Option<RawDirection>,
     pub mtu: Option<Spanned<u32>>,
+}
+
+#[derive(Deserialize, Default, Clone)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawDirection {
+    pub rate: Option<Spanned<RawRate>>,
+    pub delay: Option<Spanned<Time>>,
+    pub jitter: Option<Spanned<Time>>,
+    pub queue: Option<Spanned<Queue>>,
+    pub discipline: Option<Discipline>,
+    pub policer: Option<RawPolicer>,
+    pub loss: Option<Spanned<Fraction>>,
+    pub loss_burst: Option<Spanned<u32>>,
+    pub reorder: Option<Spanned<Fraction>>,
+    pub reorder_by: Option<Spanned<Time>>,
+    pub changes: Option<Vec<Spanned<RawChange>>>,
+    pub outages: Option<Vec<Spanned<RawOutage>>>,
+}
+
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawChange {
+    pub at: Spanned<Time>,
+    pub rate: Option<Spanned<RawRate>>,
+    pub delay: Option<Spanned<Time>>,
+}
+
+#[derive(Deserialize, Clone)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RawOutage {
+    pub at: Spanned<Time>,
+    pub lasts: Spanned<Time>,
 }
 
 #[derive(Deserialize, Clone)]

@@ -7,20 +7,21 @@ mod checker;
 mod congestion;
 mod copies;
 mod gateway;
+mod link;
 mod ping;
 mod tunnel;
 
 use std::ops::RangeInclusive;
 
 use ekiden_files::explain;
-use ekiden_units::{BitRate, Bytes, Fraction, Time};
+use ekiden_units::{BitRate, Bytes, Time};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
 use crate::error::Source;
-use crate::left_out::{DEFAULT_DISCIPLINE, DEFAULT_ECN, DEFAULT_JITTER, DEFAULT_LOSS_BURST, DEFAULT_PROFILE};
-use crate::raw::{Named, RATES, RawFlow, RawLink, RawNode, RawPolicer, RawRate, RawScenario, RawTcp};
-use crate::{Amount, Error, Flow, FlowEnd, Link, Node, NodeKind, Policer, Queue, Scenario, Tcp};
+use crate::left_out::{DEFAULT_ECN, DEFAULT_PROFILE};
+use crate::raw::{Named, RATES, RawFlow, RawNode, RawRate, RawScenario, RawTcp};
+use crate::{Amount, Error, Flow, FlowEnd, Node, NodeKind, Queue, Scenario, Tcp};
 use checker::Checker;
 
 /// Reno, because it is the yardstick of the papers and allowed in every namespace; buffers that hold the
@@ -43,23 +44,14 @@ fn default_tcp() -> Tcp {
 }
 
 const DEFAULT_KIND: NodeKind = NodeKind::Host;
-const DEFAULT_DELAY: Time = Time(0);
-/// Linux's default transmit queue length.
-const DEFAULT_QUEUE: Queue = Queue::Packets(1000);
-const DEFAULT_LOSS: Fraction = Fraction(0);
-const DEFAULT_MTU: u32 = 1500;
 const DEFAULT_START: Time = Time(0);
 /// As iperf3 ends: throughput is what has arrived in the time, whatever the buffers hold.
 const DEFAULT_END: FlowEnd = FlowEnd::Cut;
-const DEFAULT_POLICER_BURST: Bytes = Bytes::kib(64);
 const DEFAULT_PARALLEL: u32 = 1;
 
 const BUFFERS: RangeInclusive<Bytes> = Bytes::kib(1)..=Bytes::mib(1024);
-const DELAYS: RangeInclusive<Time> = Time(0)..=Time::secs(60);
 const QUEUE_PACKETS: RangeInclusive<u64> = 1..=10_000_000;
 const QUEUE_BYTES_MOST: Bytes = Bytes::mib(16 * 1024);
-const LOSS_BURSTS: RangeInclusive<u32> = 1..=100_000;
-const MTUS: RangeInclusive<u32> = 576..=65_535;
 const AMOUNTS: RangeInclusive<Bytes> = Bytes(1)..=Bytes(1 << 50);
 const DURATIONS: RangeInclusive<Time> = Time::ms(1)..=Time::secs(86_400);
 const STARTS: RangeInclusive<Time> = Time(0)..=Time::secs(86_400);
@@ -83,7 +75,7 @@ pub(crate) fn scenario(text: &str, file: &str) -> Result<Scenario, Error> {
         seed: raw.seed,
         congestion: checker.congestion(raw.congestion.as_ref())?,
         nodes: checker.nodes(&raw.node, &base)?,
-        links: checker.links(&raw.link, &raw.node)?,
+        links: checker.links(raw.link, &raw.node)?,
         flows: checker.flows(&raw.flow, &raw.node)?,
         tunnels: IndexMap::new(),
         gateways: IndexMap::new(),
@@ -166,66 +158,10 @@ impl Checker<'_> {
         })
     }
 
-    fn links(&self, raw: &Named<RawLink>, nodes: &Named<RawNode>) -> Result<IndexMap<String, Link>, Error> {
-        let mut links = IndexMap::new();
-        for (name, link) in raw {
-            self.name("link", name)?;
-            for end in &link.ends {
-                self.known(end, nodes)?;
-            }
-            let ends = link.ends.each_ref().map(|end| end.get_ref().clone());
-            if ends[0] == ends[1] {
-                let reason = format!("link '{}' joins '{}' to itself", name.get_ref(), ends[0]);
-                return Err(self.source.error(&link.ends[1].span(), reason));
-            }
-            let mtu = self.within("mtu", &link.mtu, DEFAULT_MTU, &MTUS)?;
-            let (loss, loss_burst) = self.loss(link)?;
-            links.insert(
-                name.get_ref().clone(),
-                Link {
-                    ends,
-                    rate: self.rate("rate", &link.rate)?,
-                    delay: self.within("delay", &link.delay, DEFAULT_DELAY, &DELAYS)?,
-                    jitter: self.within("jitter", &link.jitter, DEFAULT_JITTER, &DELAYS)?,
-                    queue: self.queue(link.queue.as_ref(), DEFAULT_QUEUE, mtu)?,
-                    discipline: link.discipline.unwrap_or(DEFAULT_DISCIPLINE),
-                    policer: link.policer.as_ref().map(|policer| self.policer(policer, mtu)).transpose()?,
-                    loss,
-                    loss_burst,
-                    mtu,
-                },
-            );
-        }
-        Ok(links)
-    }
-
     fn rate(&self, key: &str, raw: &Spanned<RawRate>) -> Result<BitRate, Error> {
         match raw.get_ref().0 {
             rate if RATES.contains(&rate) => Ok(rate),
             rate => Err(self.outside(key, &raw.span(), rate, &RATES)),
-        }
-    }
-
-    /// `mtu` is the largest packet, which must be able to pass.
-    fn policer(&self, raw: &RawPolicer, mtu: u32) -> Result<Policer, Error> {
-        let bursts = Bytes(mtu.into())..=QUEUE_BYTES_MOST;
-        let burst = self.within("policer.burst", &raw.burst, DEFAULT_POLICER_BURST, &bursts)?;
-        Ok(Policer { rate: self.rate("policer.rate", &raw.rate)?, burst })
-    }
-
-    /// The part of the packets that is lost, and the mean length of a run of them.
-    fn loss(&self, link: &RawLink) -> Result<(Fraction, u32), Error> {
-        let loss = link.loss.as_ref().map_or(DEFAULT_LOSS, |loss| *loss.get_ref());
-        let burst = self.within("loss_burst", &link.loss_burst, DEFAULT_LOSS_BURST, &LOSS_BURSTS)?;
-        // With runs of `burst` and this loss, the mean gap between two is burst · (1 − loss) / loss: at least one packet.
-        let most = Fraction::ONE.0 * u64::from(burst) / (u64::from(burst) + 1);
-        match &link.loss {
-            Some(raw) if burst > 1 && loss.0 > most => {
-                let reason =
-                    format!("loss = {loss} cannot come in runs of {burst}: at most {burst} of {} packets", burst + 1);
-                Err(self.source.error(&raw.span(), reason))
-            }
-            _ => Ok((loss, burst)),
         }
     }
 

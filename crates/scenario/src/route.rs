@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use crate::{Link, NodeKind, Scenario};
+use crate::{Direction, Link, NodeKind, Scenario};
 
 /// One link of a path, in the direction in which it is taken.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -16,6 +16,13 @@ pub struct Hop<'a> {
     pub from: &'a str,
     /// The node it leads to.
     pub to: &'a str,
+}
+
+impl<'a> Hop<'a> {
+    /// The direction of the link.
+    pub fn direction(&self) -> &'a Direction {
+        self.link.from_end(usize::from(self.link.ends[0] != self.from))
+    }
 }
 
 /// Dijkstra's algorithm over (delay, hops). Ties fall to the link that stands first in the file, so that the lab and
@@ -41,7 +48,7 @@ pub(crate) fn path<'a>(scenario: &'a Scenario, from: &str, to: &str) -> Option<V
             let Some(end) = link.ends.iter().position(|end| end == name) else { continue };
             let far = &link.ends[1 - end];
             let next = scenario.nodes.get_index_of(far)?;
-            let next_cost = (cost.0 + link.delay.0, cost.1 + 1);
+            let next_cost = (cost.0 + link.from_end(end).delay.0, cost.1 + 1);
             if best.get(&next).is_none_or(|&known| next_cost < known) {
                 best.insert(next, next_cost);
                 came.insert(next, Hop { name: link_name, link, from: &link.ends[end], to: far });

@@ -10,7 +10,8 @@ use crate::{Error, Scenario, resolve};
 /// The tables of the file that hold named tables.
 const KINDS: [&str; 7] = ["node", "link", "flow", "tunnel", "gateway", "background", "ping"];
 /// The tables that such a named table may hold.
-const INNER: [(&str, &str); 3] = [("node", "tcp"), ("tunnel", "tcp"), ("link", "policer")];
+const INNER: [(&str, &str); 5] =
+    [("node", "tcp"), ("tunnel", "tcp"), ("link", "policer"), ("link", "forth"), ("link", "back")];
 const POINTS_MOST: usize = 1000;
 /// Longer file stems are cut. With the scenario's name, the repetition and `.json` a file name may have 255 bytes.
 const STEM_MOST: usize = 180;
@@ -219,6 +220,13 @@ fn put(file: &mut Table, key: &str, value: &str) -> Result<(), String> {
             return is_table();
         }
         [kind, name, leaf] if KINDS.contains(&kind) => (named(file, kind, name)?, leaf),
+        ["link", name, direction @ ("forth" | "back"), "policer"] => {
+            table(named(file, "link", name)?, direction)?;
+            return is_table();
+        }
+        ["link", name, direction @ ("forth" | "back"), "policer", leaf] => {
+            (table(table(named(file, "link", name)?, direction)?, "policer")?, leaf)
+        }
         [kind, name, inner, leaf] if INNER.contains(&(kind, inner)) => (table(named(file, kind, name)?, inner)?, leaf),
         _ => return Err(format!("there is no key '{key}'")),
     };

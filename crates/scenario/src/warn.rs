@@ -45,7 +45,7 @@ fn drain(scenario: &Scenario, flow: &Flow) -> Time {
             held = held.saturating_add(receive);
         }
         let path = scenario.path(stretch[0], stretch[1]).unwrap_or_default();
-        let line = path.iter().map(|hop| hop.link.carried().0).min().unwrap_or(u64::MAX);
+        let line = path.iter().map(|hop| hop.direction().carried().0).min().unwrap_or(u64::MAX);
         let rtt = scenario.base_rtt(stretch[0], stretch[1]).unwrap_or_default();
         let window = BitRate::of(Bytes(send.min(receive)), rtt).map_or(u64::MAX, |rate| rate.0);
         slowest = slowest.min(line).min(window);

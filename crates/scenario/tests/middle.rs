@@ -63,7 +63,7 @@ fn every_default_is_resolved() {
     let scenario = parse(CHAIN).unwrap();
     let node = &scenario.nodes["a"];
     assert_eq!((node.tcp.profile, node.tcp.rto_min), (Profile::Linux, None));
-    let link = &scenario.links["rs"];
+    let link = &scenario.links["rs"].forth;
     assert_eq!((link.discipline, link.loss_burst), (Discipline::DropTail, 1));
     let tunnel = &scenario.tunnels["t"];
     assert_eq!((tunnel.connections, tunnel.queue), (1, Queue::Bytes(Bytes(10_000_000))));
@@ -99,7 +99,7 @@ fn every_key_arrives() {
     assert_eq!((p.rtt_per_window, q.rtt_per_window), (Some(true), None));
     assert_eq!((p.initial_ssthresh, q.initial_ssthresh), (Some(Bytes(65_535)), None));
     assert_eq!((scenario.flows["files"].file, scenario.flows["bulk-0"].file), (Some(Bytes(500_000)), None));
-    let link = &scenario.links["pr"];
+    let link = &scenario.links["pr"].forth;
     assert_eq!((link.discipline, link.loss_burst, link.mtu), (Discipline::Codel, 4, 9001));
     assert_eq!(link.policer, Some(Policer { rate: BitRate::mbit(5), burst: Bytes(20_000) }));
     let tunnel = &scenario.tunnels["t"];
@@ -257,8 +257,8 @@ fn every_sort_of_new_key_can_be_set() {
         "tunnel.t.tcp.sack=false",
     ];
     let scenario = set(CHAIN, &sets).unwrap();
-    assert_eq!((scenario.links["rs"].discipline, scenario.links["rs"].loss_burst), (Discipline::Red, 7));
-    assert_eq!(scenario.links["rs"].policer, Some(Policer { rate: BitRate::mbit(2), burst: Bytes::kib(64) }));
+    assert_eq!((scenario.links["rs"].forth.discipline, scenario.links["rs"].forth.loss_burst), (Discipline::Red, 7));
+    assert_eq!(scenario.links["rs"].forth.policer, Some(Policer { rate: BitRate::mbit(2), burst: Bytes::kib(64) }));
     let tunnel = &scenario.tunnels["t"];
     assert_eq!((tunnel.connections, tunnel.tcp.sack, scenario.nodes["r"].tcp.sack), (4, false, true));
     let sets =

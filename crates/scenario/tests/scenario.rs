@@ -43,7 +43,7 @@ fn every_default_is_resolved() {
     assert_eq!((client.kind, client.tcp.receive_buffer), (NodeKind::Host, Bytes::kib(64)));
     assert_eq!(scenario.nodes["p1"].tcp.receive_buffer, Bytes::mib(16));
     assert_eq!(client.tcp.congestion, "reno");
-    let (near, far) = (&scenario.links["near"], &scenario.links["far"]);
+    let (near, far) = (&scenario.links["near"].forth, &scenario.links["far"].forth);
     assert_eq!((near.queue, near.mtu, near.loss), (Queue::Packets(50), 1500, Fraction(0)));
     assert_eq!((far.queue, far.mtu, far.loss), (Queue::Bytes(Bytes(100_000)), 1400, Fraction(1_000_000)));
     assert_eq!(far.rate, BitRate::mbit(70));

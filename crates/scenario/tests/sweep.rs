@@ -63,7 +63,7 @@ fn nothing_set_is_the_file_itself() {
 fn every_kind_of_value_can_be_set() {
     let sets = ["link.line.delay=0", "link.line.mtu=1400", "tcp.timestamps=false", "link.line.queue=50 packets"];
     let scenario = only(&sets);
-    assert_eq!((scenario.links["line"].delay, scenario.links["line"].mtu), (Time(0), 1400));
+    assert_eq!((scenario.links["line"].forth.delay, scenario.links["line"].forth.mtu), (Time(0), 1400));
     assert!(!scenario.nodes["a"].tcp.timestamps && !scenario.nodes["b"].tcp.timestamps);
     assert_eq!(only(&["description=5"]).description, "5");
 }
@@ -141,7 +141,7 @@ fn bytes_and_duration_replace_each_other() {
 #[test]
 fn values_that_are_right_only_together_are_accepted() {
     scenarios(&["link.line.mtu=9000"]).unwrap_err();
-    assert_eq!(only(&["link.line.mtu=9000", "link.line.queue=90KB"]).links["line"].mtu, 9000);
+    assert_eq!(only(&["link.line.mtu=9000", "link.line.queue=90KB"]).links["line"].forth.mtu, 9000);
 }
 
 /// (`--set`, how the message starts, part of the reason)

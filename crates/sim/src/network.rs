@@ -14,10 +14,12 @@ pub(crate) struct Network {
     routes: Vec<Vec<Option<u32>>>,
 }
 
-/// One line. While it has packets under way, exactly one delivery is planned for it.
+/// One line. While it has packets under way, one delivery is planned for it that counts.
 struct Line {
     channel: Channel<Packet>,
     to: u32,
+    /// When. A packet that overtakes others brings an earlier one; the one that was planned before does nothing then.
+    planned: Option<Time>,
 }
 
 /// What a delivery brings.
@@ -36,8 +38,8 @@ impl Network {
         let mut lines = Vec::new();
         for (name, link) in &scenario.links {
             for end in 0..2 {
-                let channel = Channel::new(link, random::derive(scenario.seed, name, end as u64));
-                lines.push(Line { channel, to: node_number(scenario, &link.ends[1 - end]) });
+                let channel = Channel::new(link.from_end(end), random::derive(scenario.seed, name, end as u64));
+                lines.push(Line { channel, to: node_number(scenario, &link.ends[1 - end]), planned: None });
             }
         }
         Self { lines, routes: routes(scenario) }
@@ -52,18 +54,23 @@ impl Network {
     /// A packet enters a line. Returns when a delivery is to be planned, if one is.
     #[inline]
     pub fn send(&mut self, now: Time, line: u32, packet: Packet) -> Option<Time> {
-        let channel = &mut self.lines[line as usize].channel;
-        let is_planned = channel.next_ns().is_some();
+        let Line { channel, planned, .. } = &mut self.lines[line as usize];
         channel.offer(now.0, packet);
-        channel.next_ns().filter(|_| !is_planned).map(Time)
+        let next = Time(channel.next_ns()?);
+        let is_earlier = planned.is_none_or(|planned| next < planned);
+        is_earlier.then(|| *planned.insert(next))
     }
 
     /// The delivery that was planned on a line.
     #[inline]
     pub fn deliver(&mut self, now: Time, line: u32) -> Delivery {
-        let Line { channel, to } = &mut self.lines[line as usize];
+        let Line { channel, to, planned } = &mut self.lines[line as usize];
+        if *planned != Some(now) {
+            return Delivery { at: *to, packet: None, next: None };
+        }
         let packet = channel.take(now.0);
-        Delivery { at: *to, packet, next: channel.next_ns().map(Time) }
+        *planned = channel.next_ns().map(Time);
+        Delivery { at: *to, packet, next: *planned }
     }
 
     /// What waits for every line, and what it has dropped, in the order of the scenario.
@@ -88,6 +95,7 @@ impl Network {
                 queue_drops,
                 queue_marks,
                 random_losses,
+                outage_losses,
                 largest_packet_bytes,
                 queue_max_bytes,
                 queue_max_packets,
@@ -103,6 +111,7 @@ impl Network {
                 queue_drops,
                 queue_marks,
                 random_losses,
+                outage_losses,
                 overruns: 0,
                 largest_packet_bytes,
                 queue_max_bytes,

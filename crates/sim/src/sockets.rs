@@ -83,7 +83,7 @@ impl<'a> Sockets<'a> {
     /// Two nodes between which there are connections, the one that opens them first.
     pub fn between(&self, nodes: [&str; 2], tcp: [&Tcp; 2]) -> Between {
         let scenario = self.scenario;
-        let mtu = |from, to| scenario.path(from, to).and_then(|path| path.iter().map(|hop| hop.link.mtu).min());
+        let mtu = |from, to| scenario.path(from, to).and_then(|path| path.iter().map(|hop| hop.link.mtu()).min());
         let there = mtu(nodes[0], nodes[1]).unwrap_or(u32::MAX);
         let mtu = there.min(mtu(nodes[1], nodes[0]).unwrap_or(u32::MAX));
         Between {

@@ -90,7 +90,7 @@ impl<'a> Tunnels<'a> {
             let between = sockets.between_tunnel_ends([a, b], &tunnel.tcp);
             let number = (tunnel.connections + u32::from(tunnel.separate)) as usize;
             let siblings = [Siblings::new(number), Siblings::new(number)];
-            let mtu = scenario.links.values().map(|link| link.mtu).max().unwrap_or_default();
+            let mtu = scenario.links.values().map(|link| link.mtu()).max().unwrap_or_default();
             for connection in 0..tunnel.connections + u32::from(tunnel.separate) {
                 let first = sockets.next_number();
                 let program = |end| Program::Tunnel(TunnelEnd { tunnel: at as u32, connection, end });

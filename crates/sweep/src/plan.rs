@@ -126,7 +126,14 @@ impl Run {
 
 /// The expected duration of a run of this scenario, if its flows fill the slowest link.
 pub fn expected(scenario: &Scenario) -> Duration {
-    let slowest = scenario.links.values().map(|link| link.carried().0).min().unwrap_or(1).max(1);
+    let slowest = scenario
+        .links
+        .values()
+        .flat_map(|link| [&link.forth, &link.back])
+        .map(|direction| direction.carried().0)
+        .min()
+        .unwrap_or(1)
+        .max(1);
     let ends = scenario.flows.values().map(|flow| {
         let lasts = match flow.amount {
             Amount::Duration(time) => Duration::from_nanos(time.0),

@@ -52,7 +52,7 @@ pub fn cases() -> Vec<Case> {
         for (way, listener, spans) in ways {
             let scenario = network(&hosts);
             let windows = spans.iter().filter_map(|&(rtt, window)| s3::window_limit(window, rtt));
-            let model = windows.chain([payload_rate(&scenario.links["access"], true)]).min().unwrap_or(ACCESS);
+            let model = windows.chain([payload_rate(&scenario.links["access"].forth, true)]).min().unwrap_or(ACCESS);
             cases.push(Case {
                 act: Act::Goal,
                 group: hosts.name.into(),

@@ -2,7 +2,7 @@
 
 use ekiden_model::{payload_rate, s0, s3};
 use ekiden_report::{BarChart, LineChart, Section, Series, Table};
-use ekiden_scenario::{Link, Queue, Scenario};
+use ekiden_scenario::{Direction, Queue, Scenario};
 use ekiden_units::{BitRate, Bytes, Time};
 
 use crate::cases::{Act, Case, DIRECT, WINDOW, parse, size};
@@ -38,7 +38,7 @@ pub fn cases(has_own_controls: bool) -> Vec<Case> {
         cases.push(case(DIRECT, RENO.1, None, size(window), window, "server"));
         for &(way, control) in [RENO].iter().chain(own) {
             let scenario = path(rtt, control);
-            let line = &scenario.links["core"];
+            let line = &scenario.links["core"].forth;
             // No closed form for the own controls: the line itself.
             let filled = if control == RENO.1 { reno_part(line, rtt) } else { 1.0 };
             let model = BitRate((payload_rate(line, true).0 as f64 * filled) as u64);
@@ -156,17 +156,17 @@ fn limit(outcome: &Outcome, line: f64) -> String {
     )
 }
 
-fn core<'a>(outcome: &Outcome<'a>) -> &'a Link {
-    &outcome.case.scenario.links["core"]
+fn core<'a>(outcome: &Outcome<'a>) -> &'a Direction {
+    &outcome.case.scenario.links["core"].forth
 }
 
-fn queue(line: &Link) -> Bytes {
+fn queue(line: &Direction) -> Bytes {
     let Queue::Bytes(queue) = line.queue else { unreachable!("the core's queue is given in bytes") };
     queue
 }
 
 /// The part of the line's payload rate that Reno's saw-tooth uses.
-fn reno_part(line: &Link, rtt: Time) -> f64 {
+fn reno_part(line: &Direction, rtt: Time) -> f64 {
     s0::reno_utilisation(Bytes::at(line.rate, rtt), queue(line))
 }
 

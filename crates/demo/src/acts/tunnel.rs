@@ -18,7 +18,7 @@ const WAYS: [(&str, Option<&str>); 3] =
 pub fn cases() -> Vec<Case> {
     let case = |(way, discipline)| {
         let scenario = network(discipline);
-        let model = payload_rate(&scenario.links["line"], true);
+        let model = payload_rate(&scenario.links["line"].forth, true);
         Case {
             act: Act::Tunnel,
             group: "10 Mbit/s".into(),

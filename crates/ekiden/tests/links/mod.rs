@@ -20,3 +20,21 @@ pub fn bursts() -> Result<(), Failed> {
     let (lost, received) = (record.links[0].random_losses, record.flows[0].received_bytes);
     ensure(lost == 0 && received == 4_000_000, || format!("{lost} packets lost, {received} bytes received"))
 }
+
+/// 20 Mbit/s for a second, 4 for the next one, then an outage until 2.6 s; acknowledgements come back at 1 Mbit/s.
+pub fn schedule() -> Result<(), Failed> {
+    let line = "0\"\nback.rate = \"1Mbit/s\"\nchanges = [{ at = \"1s\", rate = \"4Mbit/s\" }]\n\
+        outages = [{ at = \"2s\", lasts = \"600ms\" }] #\"";
+    let record = Place::with_loss("20Mbit/s", "5ms", "100KB", "", "duration = \"2500ms\"", line)?.run()?;
+    let (forth, back, flow) = (&record.links[0], &record.links[1], &record.flows[0]);
+    ensure(forth.outage_losses > 0 && back.queue_max_packets < 1000, || format!("{forth:?} {back:?}"))?;
+    // 20 + 4 Mbit, less headers and what a slow start and losses take.
+    assert_within(flow.received_bytes as f64 * 8.0 / 1e6, 12.0, 24.0)
+}
+
+pub fn reorder() -> Result<(), Failed> {
+    let line = "0\"\nreorder = \"3%\"\nreorder_by = \"4ms";
+    let record = Place::with_loss("50Mbit/s", "5ms", "1MB", "", "bytes = \"8MB\"", line)?.run()?;
+    let (line, flow) = (&record.links[0], &record.flows[0]);
+    ensure(line.random_losses == 0 && flow.received_bytes == 8_000_000, || format!("{line:?} {flow:?}"))
+}

@@ -2,7 +2,7 @@
 
 use ekiden_link::{Counts, Fate, Line, queue_drain};
 use ekiden_record::{Lateness, LinkDirection};
-use ekiden_scenario::Link;
+use ekiden_scenario::Direction;
 use ekiden_units::Time;
 
 /// Counts one direction of a link, and how late its deliveries are.
@@ -25,7 +25,7 @@ impl Counters {
     }
 
     /// Of the direction of the link `name` that leads from `from` to `to`.
-    pub fn report(&self, name: &str, link: &Link, from: &str, to: &str) -> LinkDirection {
+    pub fn report(&self, name: &str, direction: &Direction, from: &str, to: &str) -> LinkDirection {
         let Counts {
             packets,
             bytes,
@@ -33,6 +33,7 @@ impl Counters {
             queue_drops,
             queue_marks,
             random_losses,
+            outage_losses,
             largest_packet_bytes,
             queue_max_bytes,
             queue_max_packets,
@@ -48,12 +49,13 @@ impl Counters {
             queue_drops,
             queue_marks,
             random_losses,
+            outage_losses,
             overruns: self.overruns,
             largest_packet_bytes,
             queue_max_bytes,
             queue_max_packets,
             queue_wait_mean_us: self.counts.mean_wait_us(),
-            lateness: self.lateness.summary(queue_drain(link)),
+            lateness: self.lateness.summary(queue_drain(direction)),
         }
     }
 }

@@ -1,4 +1,4 @@
-use ekiden_scenario::{Discipline, Link, Queue};
+use ekiden_scenario::{Change, Direction, Discipline, Outage, Queue};
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use proptest::prelude::*;
 
@@ -22,7 +22,7 @@ impl LinkPacket for Packet {
     }
 }
 
-fn links() -> impl Strategy<Value = Link> {
+fn links() -> impl Strategy<Value = Direction> {
     let queue =
         prop_oneof![(1_500u64..1_000_000).prop_map(|n| Queue::Bytes(Bytes(n))), (1u64..600).prop_map(Queue::Packets)];
     let discipline =
@@ -30,7 +30,7 @@ fn links() -> impl Strategy<Value = Link> {
     let loss = prop_oneof![Just(0), 0u64..500_000_000, Just(1_000_000_000)];
     let jitter = prop_oneof![Just(0), 0u64..50_000_000];
     (10_000u64..1_000_000_000, 0u64..500_000_000, jitter, queue, discipline, loss, 1u32..20).prop_map(
-        |(rate, delay, jitter, queue, discipline, loss, loss_burst)| Link {
+        |(rate, delay, jitter, queue, discipline, loss, loss_burst)| Direction {
             rate: BitRate(rate),
             delay: Time(delay),
             jitter: Time(jitter),
@@ -38,7 +38,7 @@ fn links() -> impl Strategy<Value = Link> {
             discipline,
             loss: Fraction(loss),
             loss_burst,
-            ..plain::link()
+            ..plain::direction()
         },
     )
 }
@@ -155,10 +155,58 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    /// With changes, outages and packets out of order too, each packet comes out once or is counted, and never early.
+    #[test]
+    fn no_packet_is_forgotten_whatever_the_schedule_is(
+        link in links(), traffic in traffic(), seed in any::<u64>(), part in 0u64..1_000_000_000,
+        steps in prop::collection::vec((1u64..1_000_000_000, 10_000u64..1_000_000_000, 0u64..500_000_000), 0..8),
+        outages in prop::collection::vec((1u64..1_000_000_000, 1u64..1_000_000_000), 0..8),
+    ) {
+        let mut at = 0;
+        let changes = steps.into_iter().map(|(gap, rate, delay)| {
+            at += gap;
+            Change { at: Time(at), rate: Some(BitRate(rate)), delay: Some(Time(delay)) }
+        }).collect();
+        let mut at = 0;
+        let outages = outages.into_iter().map(|(gap, lasts)| {
+            at += gap + lasts;
+            Outage { at: Time(at - lasts), lasts: Time(lasts) }
+        }).collect();
+        let by = Some(Time::ms(20));
+        let link = Direction { reorder: Fraction(part), reorder_by: by, changes, outages, ..link };
+        let mut channel = Channel::new(&link, seed);
+        let (mut now, mut last, offered) = (0, 0, traffic.len() as u64);
+        let mut out = Vec::new();
+        for (number, (gap, bytes)) in traffic.into_iter().enumerate() {
+            now += gap * 640_000_000_000 / link.rate.0;
+            while let Some(due) = channel.next_ns().filter(|due| *due <= now) {
+                prop_assert!(due >= last);
+                last = due;
+                out.extend(channel.take(due).map(|packet| (due, packet)));
+            }
+            channel.offer(now, Packet { number, arrival: now, bytes });
+        }
+        while let Some(due) = channel.next_ns() {
+            out.extend(channel.take(due).map(|packet| (due, packet)));
+        }
+        let counts = *channel.counts();
+        prop_assert_eq!(counts.packets, out.len() as u64);
+        prop_assert_eq!(counts.packets + counts.queue_drops + counts.random_losses + counts.outage_losses, offered);
+        for (due, packet) in &out {
+            prop_assert!(*due >= packet.arrival + link.least_delay().0);
+        }
+        out.sort_unstable_by_key(|(_, packet)| packet.number);
+        prop_assert!(out.windows(2).all(|pair| pair[0].1.number < pair[1].1.number), "one came twice");
+    }
+}
+
 #[test]
 fn an_arrival_before_the_previous_one_counts_as_simultaneous() {
     for discipline in [Discipline::DropTail, Discipline::Red, Discipline::Codel] {
-        let mut channel = Channel::new(&Link { rate: BitRate(8_000_000), discipline, ..plain::link() }, 1);
+        let mut channel = Channel::new(&Direction { rate: BitRate(8_000_000), discipline, ..plain::direction() }, 1);
         channel.offer(5_000_000, Packet { number: 0, arrival: 0, bytes: 1000 });
         channel.offer(1_000_000, Packet { number: 1, arrival: 0, bytes: 1000 });
         let due: Vec<_> = std::iter::from_fn(|| {

@@ -1,6 +1,6 @@
 use std::collections::VecDeque;
 
-use ekiden_scenario::{Discipline, Link, Queue};
+use ekiden_scenario::{Direction, Discipline, Queue};
 use ekiden_units::{BitRate, Bytes, Time};
 use proptest::prelude::*;
 
@@ -115,7 +115,7 @@ impl CodelQueue {
 }
 
 /// What comes out and when, what is dropped, and how many packets are marked, event by event.
-fn reference(link: &Link, arrivals: &[Packet]) -> (Vec<(u64, usize)>, Vec<usize>, u64) {
+fn reference(link: &Direction, arrivals: &[Packet]) -> (Vec<(u64, usize)>, Vec<usize>, u64) {
     let mut queue = CodelQueue { mtu: link.mtu.into(), ..CodelQueue::default() };
     let mut out = Vec::new();
     // When the serializer is free, in parts of a nanosecond of which the rate makes one.
@@ -155,8 +155,8 @@ fn reference(link: &Link, arrivals: &[Packet]) -> (Vec<(u64, usize)>, Vec<usize>
     }
 }
 
-fn link(rate: u64, delay: u64, queue: Queue) -> Link {
-    Link { rate: BitRate(rate), delay: Time(delay), queue, discipline: Discipline::Codel, ..plain::link() }
+fn link(rate: u64, delay: u64, queue: Queue) -> Direction {
+    Direction { rate: BitRate(rate), delay: Time(delay), queue, discipline: Discipline::Codel, ..plain::direction() }
 }
 
 /// Packets in phases of some load (in percent of the rate), after a pause each. A part of them can be marked.
@@ -177,7 +177,7 @@ fn arrivals(rate: u64, phases: &[(u64, u64, u32)], markable_percent: u64, seed: 
 }
 
 /// What comes out of a channel that is looked at when it says so, and besides whenever a packet arrives if `often`.
-fn run(link: &Link, arrivals: &[Packet], often: bool) -> (Vec<(u64, usize)>, Signals) {
+fn run(link: &Direction, arrivals: &[Packet], often: bool) -> (Vec<(u64, usize)>, Signals) {
     let (mut channel, mut out) = (Channel::<Packet>::new(link, 1), Vec::new());
     for packet in arrivals {
         while let Some(due) = channel.next_ns().filter(|due| *due <= packet.arrival) {

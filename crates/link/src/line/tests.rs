@@ -1,12 +1,12 @@
-use ekiden_scenario::{Link, Queue};
+use ekiden_scenario::{Direction, Queue};
 use ekiden_units::{BitRate, Bytes, Fraction, Time};
 use proptest::prelude::*;
 
 use super::{Fate, Line, QueueLength};
 use crate::plain;
 
-fn link(rate: u64, delay: u64, queue: Queue, loss: u64) -> Link {
-    Link { rate: BitRate(rate), delay: Time(delay), queue, loss: Fraction(loss), ..plain::link() }
+fn link(rate: u64, delay: u64, queue: Queue, loss: u64) -> Direction {
+    Direction { rate: BitRate(rate), delay: Time(delay), queue, loss: Fraction(loss), ..plain::direction() }
 }
 
 /// Gaps between arrivals and lengths of packets.
@@ -92,7 +92,7 @@ fn an_idle_line_adds_transmission_and_delay_only() {
 fn jitter_delays_each_packet_by_up_to_itself_and_keeps_their_order() {
     const JITTER_NS: u64 = 3_000_000;
     let due = |gap_ns: u64, jitter_ns: u64, seed: u64| -> Vec<u64> {
-        let link = Link { jitter: Time(jitter_ns), ..link(1_000_000_000, 5_000_000, Queue::Packets(u64::MAX), 0) };
+        let link = Direction { jitter: Time(jitter_ns), ..link(1_000_000_000, 5_000_000, Queue::Packets(u64::MAX), 0) };
         let mut line = Line::new(&link, seed);
         let offer = |n| match line.offer(n * gap_ns, 1500) {
             Fate::Arrives { due_ns } => due_ns,

@@ -1,12 +1,12 @@
-use ekiden_scenario::{Link, Queue};
+use ekiden_scenario::{Direction, Queue};
 use ekiden_units::Fraction;
 use proptest::prelude::*;
 
 use super::{ALWAYS, Loss, Model};
 use crate::plain;
 
-fn link(loss: u64, loss_burst: u32) -> Link {
-    Link { queue: Queue::Packets(1), loss: Fraction(loss), loss_burst, ..plain::link() }
+fn link(loss: u64, loss_burst: u32) -> Direction {
+    Direction { queue: Queue::Packets(1), loss: Fraction(loss), loss_burst, ..plain::direction() }
 }
 
 /// Lost packets and runs of them among so many.

@@ -1,4 +1,4 @@
-use ekiden_scenario::{Discipline, Link, Policer as Limits, Queue};
+use ekiden_scenario::{Direction, Discipline, Policer as Limits, Queue};
 use ekiden_units::{BitRate, Bytes, Time};
 use proptest::prelude::*;
 
@@ -17,14 +17,14 @@ impl LinkPacket for Packet {
     }
 }
 
-fn link(rate: u64, burst: u64, discipline: Discipline) -> Link {
-    Link {
+fn link(rate: u64, burst: u64, discipline: Discipline) -> Direction {
+    Direction {
         rate: BitRate(10_000_000_000),
         delay: Time::ms(1),
         queue: Queue::Packets(10_000_000),
         discipline,
         policer: Some(Limits { rate: BitRate(rate), burst: Bytes(burst) }),
-        ..plain::link()
+        ..plain::direction()
     }
 }
 

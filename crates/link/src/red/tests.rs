@@ -1,4 +1,4 @@
-use ekiden_scenario::{Discipline, Link, Queue};
+use ekiden_scenario::{Direction, Discipline, Queue};
 use ekiden_units::{BitRate, Bytes, Fraction};
 use proptest::prelude::*;
 
@@ -45,8 +45,8 @@ impl Reference {
     }
 }
 
-fn link(rate: u64, queue: Queue) -> Link {
-    Link { rate: BitRate(rate), queue, discipline: Discipline::Red, ..plain::link() }
+fn link(rate: u64, queue: Queue) -> Direction {
+    Direction { rate: BitRate(rate), queue, discipline: Discipline::Red, ..plain::direction() }
 }
 
 fn limit() -> impl Strategy<Value = Queue> {

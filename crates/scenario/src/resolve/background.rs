@@ -59,7 +59,7 @@ impl Checker<'_> {
 
     fn packet(&self, raw: &RawBackground, scenario: &Scenario) -> Result<Bytes, Error> {
         let hops = scenario.path(raw.from.get_ref(), raw.to.get_ref()).unwrap_or_default();
-        let mtu = hops.iter().map(|hop| hop.link.mtu).min().unwrap_or_default();
+        let mtu = hops.iter().map(|hop| hop.link.mtu()).min().unwrap_or_default();
         let packet = self.within("packet", &raw.packet, DEFAULT_PACKET.min(Bytes(mtu.into())), &PACKETS)?;
         match &raw.packet {
             Some(written) if packet > Bytes(mtu.into()) => {

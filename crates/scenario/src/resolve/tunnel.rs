@@ -47,7 +47,7 @@ impl Checker<'_> {
                 return Err(self.source.error(&name.span(), reason));
             }
             let at_an_end = scenario.links.values().filter(|link| ends.iter().any(|end| link.ends.contains(end)));
-            let mtu = at_an_end.map(|link| link.mtu).max().unwrap_or_default();
+            let mtu = at_an_end.map(|link| link.mtu()).max().unwrap_or_default();
             let connections = self.within("connections", &tunnel.connections, DEFAULT_CONNECTIONS, &CONNECTIONS)?;
             let separate = tunnel.separate.unwrap_or(DEFAULT_SEPARATE);
             let queue = self.queue(tunnel.queue.as_ref(), DEFAULT_QUEUE, mtu)?;

@@ -106,8 +106,9 @@ impl Keeper {
             0 => tracing::info!("on {device} by {}", hook_name(self.hook)),
             _ => tracing::info!("on {device} by {}, before {others} programs of others", hook_name(self.hook)),
         }
-        // Whoever started it may have gone.
-        let _ = io::stdout().write_all(format!("device {device}\nready\n").as_bytes());
+        // Whoever started it may have gone, or does not read: that keeps nobody waiting.
+        let ready = format!("device {device}\nready\n");
+        std::thread::spawn(move || io::stdout().write_all(ready.as_bytes()));
         let status = || serde_json::to_vec(&self.status()).unwrap_or_default();
         let ended = tokio::select! {
             _ = terminate.recv() => Ok(()),

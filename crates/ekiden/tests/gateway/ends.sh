@@ -52,3 +52,15 @@ sed -i 's/other/wan0/' gateway.toml; start
 ip -n router link del wan0
 code=0; wait $gateway || code=$?
 [ $code = 4 ] && grep -q "the device 'wan0' is gone" gateway.log || fail "$code"
+# Nobody reads that it is ready: it works, and ends, all the same.
+ip -n router link show wan0 > /dev/null 2>&1 || ip -n router link add wan0 type veth peer name wan1
+mkfifo unread; exec 8<> unread
+python3 -c "
+import os
+os.set_blocking(8, False)
+try:
+    while True: os.write(8, b'x' * 4096)
+except BlockingIOError: pass"
+(exec nsenter --net=/run/netns/router -- "$EKIDEN" gateway -c gateway.toml > unread 2>> gateway.log) & gateway=$!
+await 20 is "s['hook'] != ''" True
+kill $gateway; wait $gateway || fail "it ended with $?"

@@ -55,7 +55,8 @@ EKB_FN void ekb_compare(struct ekb_group *group, const struct ekb_stream *stream
 
 	if (rate > 0xffffffff)
 		rate = 0xffffffff;
-	if (rate < fastest && since <= EKB_RECENT_US)
+	/* Another processor may have read the clock a little later. */
+	if (rate < fastest && since + EKB_APART_US <= EKB_RECENT_US + EKB_APART_US)
 		return;
 	*(volatile ekb_u32 *)&group->fastest = (ekb_u32)rate;
 	*(volatile ekb_u32 *)&group->fastest_us = (ekb_u32)now_us;
@@ -78,8 +79,10 @@ EKB_FN void ekb_limit(const struct ekb_settings *settings, const struct ekb_grou
 	if (stream->limited_in == ekb_throttling(state) || (!ekb_stalled(state) && !(settings->choices & EKB_DELIVERED)))
 		return;
 	stream->limited_in = ekb_throttling(state);
-	if (ekb_is_short(settings, stream))
+	if (ekb_is_short(settings, stream)) {
+		stream->limit = 0;
 		return;
+	}
 	/* It was idle since: what it had then says nothing. */
 	if (settings->choices & EKB_DELIVERED && now_us > *(const volatile ekb_u64 *)&group->until_us + settings->hold_us)
 		return;

@@ -33,7 +33,8 @@ impl Path {
     pub fn throughput(&self, window: Bytes) -> Option<BitRate> {
         let round_trip = self.line.as_secs() + self.other.as_secs();
         // Not by way of k, which is 0 on a line without delay.
-        self.k().map(|_| BitRate((window.0 as f64 * 8.0 / round_trip * self.data.0 as f64 / self.packet.0 as f64) as u64))
+        self.k()
+            .map(|_| BitRate((window.0 as f64 * 8.0 / round_trip * self.data.0 as f64 / self.packet.0 as f64) as u64))
     }
 
     /// Do of a path on which k was measured: k · (Dt + Do) = Dt · S / L. `None` if no delay gives this k.

@@ -153,8 +153,8 @@ fn whose_slow_start_is_over_or_who_meets_no_queue_is_not_limited() {
     for (stream, why) in [(&mut steady, "no growth"), (&mut elsewhere, "no queue"), (&mut nearly, "hardly any")] {
         assert_eq!(gateway.ack(stream, 1), None, "{why}");
     }
-    // Growth counts for four rounds.
-    for (rounds, is_limited) in [(3, true), (5, false)] {
+    // Growth in two of the last four rounds counts: behind it are the one in which the queue filled, and these.
+    for (rounds, is_limited) in [(1, true), (3, false)] {
         let mut gateway = Gateway::with(BalanceSettings::default());
         let mut other = doubling(&mut gateway, 8, 5);
         (0..rounds).for_each(|_| round(&mut gateway, &mut other, 100, FULL));
@@ -225,7 +225,7 @@ fn that_a_path_has_become_longer_is_known_in_the_end() {
         let mut gateway = Gateway::with(BalanceSettings::default());
         let mut stream = steady(&mut gateway, 8, 20);
         (0..rounds).for_each(|_| round(&mut gateway, &mut stream, 20, 200));
-        for window in [40, 80, 80] {
+        for window in [40, 80, 160, 160] {
             round(&mut gateway, &mut stream, window, 200);
         }
         let first = doubling(&mut gateway, 7, 5);

@@ -62,11 +62,13 @@ EKB_FN void ekb_compare(struct ekb_group *group, const struct ekb_stream *stream
 	*(volatile ekb_u32 *)&group->fastest_us = (ekb_u32)now_us;
 }
 
-/* Whether the stream has a part in an overshoot, by what is seen of itself: its flow has grown of late, and a queue is on its way. One
+/* Whether the stream has a part in an overshoot, by what is seen of itself: its flow has grown twice of late, and a queue is on its way. One
  * that has a limit keeps that, and one whose limit did not help gets no other until its flow has grown again. */
 EKB_FN int ekb_has_part(const struct ekb_settings *settings, const struct ekb_stream *stream)
 {
-	return stream->seen & EKB_GREW_OF_LATE && stream->rtt_us > stream->least_us + ekb_slack(settings, stream) && !stream->limit &&
+	ekb_u32 grew = stream->seen & EKB_GREW_OF_LATE;
+
+	return grew & (grew - 1) && stream->rtt_us > stream->least_us + ekb_slack(settings, stream) && !stream->limit &&
 	       stream->doubts <= EKB_DOUBTS_MOST;
 }
 

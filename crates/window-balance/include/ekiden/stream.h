@@ -99,7 +99,7 @@ enum ekb_seen {
 	EKB_SACKS = 1 << 7, /* the receiver has sent SACK blocks */
 	EKB_GREW = 1 << 8, /* by half or more in the last round */
 	EKB_GREW_JUST = 3 << 8, /* in that or the one before */
-	EKB_GREW_OF_LATE = 15 << 8, /* in one of the last four */
+	EKB_GREW_OF_LATE = 15 << 8, /* in any of the last four */
 	EKB_FROM_IDLE = 1 << 12, /* when this round began nothing else was in flight, so its ACK covers only what began it */
 	EKB_HALF_DATA = 1 << 13, /* the sender has not acknowledged the SYN-ACK yet */
 	EKB_HALF_ACKS = 1 << 14, /* the receiver has not */

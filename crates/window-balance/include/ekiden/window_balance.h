@@ -13,7 +13,7 @@
  * The other policy, EKB_DELIVERED. Throttling begins when `missing` segments are missing before those that have arrived, in a stream
  * whose flow grew by half in one of its last two rounds: its slow start has overshot. (Of a receiver without SACK, it is the
  * repetitions that count.) Every stream that has a part in it is then limited to what the path delivered in the least round-trip time:
- * one whose own flow has grown by half in one of its last four rounds, and whose own round trip is longer than the least by `slack`. What a
+ * one whose own flow has grown by half in two of its last four rounds, and whose own round trip is longer than the least by `slack`. What a
  * receiver claims so costs nobody anything whose slow start is over, or who meets no queue. From
  * there on the limit follows the path: in each round trip it grows by `step` while the round-trip time is within `slack` of the
  * least, and shrinks by it when that is more than twice as much longer. So the queue stays short, and what is sent again

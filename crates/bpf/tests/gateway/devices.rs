@@ -415,7 +415,7 @@ fn checksums(site: &Site, near: bool, far: bool) -> Result<(), Failed> {
     }
     for (address, balance) in [
         ("10.77.0.2", BalanceSettings { repeats: 1, ..paper() }),
-        ("fd77:0::2", BalanceSettings { missing: 1, ..at_once() }),
+        ("fd77:0::2", BalanceSettings { repeats: 1, ..paper() }),
     ] {
         let mut gateway = Gateway::load(&settings(balance))?;
         gateway.attach(site.device())?;

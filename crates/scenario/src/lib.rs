@@ -153,10 +153,10 @@ impl Scenario {
         Some(Time(hops.map(|hop| hop.direction().delay.0).sum()))
     }
 
-    /// Warnings, a line each, about what may not be meant as it will be run: flows that drain while the next flow
-    /// begins.
+    /// Warnings, a line each, about what may not be meant as it will be run: keys that do nothing without another one, and
+    /// flows that drain while the next flow begins.
     pub fn warnings(&self) -> Vec<String> {
-        warn::overlaps(self)
+        [warn::useless(self), warn::overlaps(self)].concat()
     }
 
     /// The scenario as a file with its defaults written out, except those of `profile` and of what few links have. Parses back to an equal scenario.

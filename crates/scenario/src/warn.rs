@@ -1,14 +1,27 @@
-//! Warnings about scenarios.
+//! Warnings about scenarios: keys that have no effect, and flows that drain.
 //!
 //! A flow that drains stops writing when its time is over. The data in buffers still travels then: the next flow begins
 //! beside it, and both are measured on a shared link.
 
 use ekiden_units::{BitRate, Bytes, Time};
 
-use crate::{Amount, Flow, FlowEnd, Scenario};
+use crate::{Amount, Direction, Flow, FlowEnd, Link, Scenario};
 
 /// To which times are rounded, upwards.
 const STEP: Time = Time::ms(10);
+
+/// A line for each key of a link that does nothing without another one.
+pub(crate) fn useless(scenario: &Scenario) -> Vec<String> {
+    let of_link = |(name, link): (&String, &Link)| {
+        let either = |is: fn(&Direction) -> bool| is(&link.forth) || is(&link.back);
+        let line = |key: &str, other: &str| format!("link '{name}': {key} has no effect without {other}");
+        [
+            either(|line| line.loss_burst > 1 && line.loss.0 == 0).then(|| line("loss_burst", "loss")),
+            either(|line| line.reorder_by.is_some() && line.reorder.0 == 0).then(|| line("reorder_by", "reorder")),
+        ]
+    };
+    scenario.links.iter().flat_map(of_link).flatten().collect()
+}
 
 /// A line for each flow that drains after its time, in the file's order, with the first flow that begins while it still
 /// drains.
@@ -101,6 +114,20 @@ via = ["p"]
 "#
         );
         Scenario::parse(&text, "x.toml").unwrap().warnings()
+    }
+
+    #[test]
+    fn keys_without_the_one_that_they_are_for_are_told() {
+        let of = |keys: &str| {
+            let text = format!(
+                "name = 'x'\n[node.a]\n[node.b]\n[link.line]\nends = ['a', 'b']\nrate = '1Mbit/s'\n{keys}\n\
+                 [flow.f]\nfrom = 'a'\nto = 'b'\nbytes = '1B'\n"
+            );
+            Scenario::parse(&text, "x.toml").unwrap().warnings()
+        };
+        assert_eq!(of("loss_burst = 5"), ["link 'line': loss_burst has no effect without loss"]);
+        assert_eq!(of("back.reorder_by = '1ms'"), ["link 'line': reorder_by has no effect without reorder"]);
+        assert!(of("loss_burst = 5\nloss = '1%'\nreorder = '1%'\nreorder_by = '1ms'").is_empty());
     }
 
     #[test]

@@ -20,7 +20,7 @@ use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, unshare};
 use nix::unistd::{Pid, gettid};
 
-use crate::both::{at_once, paper, settings};
+use crate::both::{paper, settings};
 use crate::frames::{Ends, Shape};
 use crate::pulled::send_in_parts;
 

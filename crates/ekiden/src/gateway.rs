@@ -23,8 +23,9 @@ const EXAMPLE: &str = r#"Example of a configuration (TOML):
 /// Keep parallel TCP streams in balance that pass through this host into a long path.
 ///
 /// Only data that leaves through the device is balanced: uploads, as this host sees them. When the slow start of one stream of a group
-/// has overshot, the receive windows in the ACKs of all are lowered to what the path delivers, so that none of them loses what it
-/// sends again. No packet is dropped, delayed or marked, and no host is changed. eBPF programs on the device do it, in the kernel. docs/guide/gateway.md describes every key.
+/// has overshot, the receive windows in the ACKs of all that take part in it are lowered to what the path delivers, so that they do
+/// not lose what they send again. No packet is dropped, delayed or marked, and no host is changed. eBPF programs on the device do it,
+/// in the kernel. docs/guide/gateway.md describes every key.
 ///
 /// Needs CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON to start, and gives up what it does not need afterwards. Prints `device NAME`, then
 /// `ready`. Logs to standard error; EKIDEN_LOG sets the level (error, warn, info, debug, trace; default info).

@@ -68,7 +68,7 @@ impl Throttlings {
                 self.note(event, name, "throttled");
                 if let Some(throttled) = self.groups.get_mut(event.group) {
                     if throttled.may_log(now) {
-                        tracing::info!("{name}: congestion in {stream}: windows are lowered");
+                        tracing::info!("{name}: congestion in {stream}: the group is throttled");
                     }
                     throttled.by = Some(stream);
                 }

@@ -93,7 +93,6 @@ pub(crate) fn failed<E: Into<io::Error>>(what: impl Into<String>) -> impl FnOnce
         match source.raw_os_error() {
             Some(nix::libc::EPERM) => GatewayError::Capabilities,
             Some(nix::libc::EMFILE) => GatewayError::OpenFiles,
-            Some(nix::libc::EACCES) => GatewayError::MayNotPin { what: what.into() },
             _ => GatewayError::System { what: what.into(), source },
         }
     }

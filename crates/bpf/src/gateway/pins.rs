@@ -23,12 +23,12 @@ pub(super) fn pin(name: &str, programs: &Programs, maps: &Maps, hooks: &[Hook]) 
     let links: Option<Vec<_>> = hooks.iter().map(Hook::links).collect();
     let links = links.ok_or(GatewayError::PinsNeedTcx)?;
     let _lock = lock::pins().map_err(failed("lock the pins"))?;
-    bpffs::prepare().map_err(failed(format!("prepare {}", bpffs::directory().display())))?;
+    bpffs::prepare().map_err(may_not(format!("prepare {}", bpffs::directory().display())))?;
     match fs::create_dir(&folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
             return Err(GatewayError::Pinned(name.to_owned()));
         }
-        result => result.map_err(failed(format!("make {}", folder.display())))?,
+        result => result.map_err(may_not(format!("make {}", folder.display())))?,
     }
     let programs = PROGRAM_NAMES.iter().map(|name| (*name).to_owned()).zip(programs.all());
     let maps = MAPS.iter().map(|name| file(name)).zip(maps.all().map(AsFd::as_fd));
@@ -37,7 +37,7 @@ pub(super) fn pin(name: &str, programs: &Programs, maps: &Maps, hooks: &[Hook]) 
         let path = folder.join(name);
         if let Err(error) = bpffs::pin(fd, &path) {
             remove(&folder)?;
-            return Err(failed(format!("pin {}", path.display()))(error));
+            return Err(may_not(format!("pin {}", path.display()))(error));
         }
     }
     Ok(())
@@ -51,7 +51,7 @@ pub(super) fn open(name: &str) -> Result<(Programs, Maps, Vec<Hook>), GatewayErr
     }
     let get = |file: &str| match bpffs::open(&folder.join(file)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Err(GatewayError::OtherVersion(name.to_owned())),
-        result => result.map_err(failed(format!("open {}", folder.join(file).display()))),
+        result => result.map_err(may_not(format!("open {}", folder.join(file).display()))),
     };
     let programs = Programs::from(get)?;
     let maps = Maps::from(|map| {
@@ -82,7 +82,7 @@ pub(super) fn unpin(name: &str) -> Result<bool, GatewayError> {
     let folder = folder(name)?;
     let _lock = lock::pins().map_err(failed("lock the pins"))?;
     let looked = bpffs::is_prepared().and_then(|is_prepared| Ok(is_prepared && folder.try_exists()?));
-    if !looked.map_err(failed(format!("look for {}", folder.display())))? {
+    if !looked.map_err(may_not(format!("look for {}", folder.display())))? {
         return Ok(false);
     }
     remove(&folder)?;
@@ -114,8 +114,16 @@ pub(super) fn remove_stale() {
     bpffs::tidy();
 }
 
+/// As [`failed`]; for a user who may not change the file system of pins, with the remedy.
+fn may_not(what: String) -> impl FnOnce(io::Error) -> GatewayError {
+    |error| match error.raw_os_error() {
+        Some(nix::libc::EACCES) => GatewayError::MayNotPin { what },
+        _ => failed(what)(error),
+    }
+}
+
 fn remove(folder: &Path) -> Result<(), GatewayError> {
-    fs::remove_dir_all(folder).map_err(failed(format!("remove {}", folder.display())))
+    fs::remove_dir_all(folder).map_err(may_not(format!("remove {}", folder.display())))
 }
 
 fn folder(name: &str) -> Result<PathBuf, GatewayError> {

@@ -10,6 +10,7 @@ mod gateway;
 mod keygen;
 mod lab;
 mod log;
+mod measure;
 mod out;
 mod password;
 mod peer;
@@ -42,6 +43,7 @@ enum Command {
     Gateway(gateway::Args),
     Keygen(keygen::Args),
     Lab(lab::Args),
+    Measure(measure::Args),
     Password(password::Args),
     Peer(peer::Args),
     Proxy(proxy::Args),
@@ -59,6 +61,7 @@ fn main() -> ExitCode {
         Command::Gateway(args) => gateway::run(&args),
         Command::Keygen(args) => keygen::run(args),
         Command::Lab(args) => lab::run(args),
+        Command::Measure(args) => measure::run(args),
         Command::Password(args) => password::run(&args),
         Command::Peer(args) => peer::run(args),
         Command::Proxy(args) => proxy::run(args),

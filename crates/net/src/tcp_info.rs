@@ -22,6 +22,16 @@ pub struct TcpInfo {
     pub sacked_segments: u32,
     /// Bytes the peer has acknowledged.
     pub acked_bytes: u64,
+    /// Bytes of payload sent, in all, those sent again among them (Linux 4.19 and later).
+    pub sent_bytes: u64,
+    /// Bytes of payload sent again (Linux 4.19 and later).
+    pub resent_bytes: u64,
+    /// Bytes of payload that have arrived in order from the peer.
+    pub received_bytes: u64,
+    /// Segments that have arrived from the peer out of order (Linux 5.4 and later).
+    pub out_of_order_segments: u32,
+    /// Whether the recent rate of delivery was limited by the program, which had nothing to send.
+    pub is_application_limited: bool,
     /// Bytes handed over by the program and not sent yet.
     pub unsent_bytes: u32,
     /// Recent rate of delivery in bytes per second.
@@ -37,6 +47,8 @@ pub struct TcpInfo {
     pub path_mtu_bytes: u32,
     /// Options that both ends offered: timestamps and window scaling (RFC 7323), selective acknowledgements (RFC 2018).
     pub options: Options,
+    /// Microseconds in which the sender had data to send or to be acknowledged.
+    pub busy_us: u64,
     /// Microseconds in which the peer's window held the sender back.
     pub window_limited_us: u64,
     /// Microseconds in which the sender's own buffer held it back.
@@ -81,6 +93,11 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         unacked_segments: raw.unacked,
         sacked_segments: raw.sacked,
         acked_bytes: raw.bytes_acked,
+        sent_bytes: raw.bytes_sent,
+        resent_bytes: raw.bytes_retrans,
+        received_bytes: raw.bytes_received,
+        out_of_order_segments: raw.rcv_ooopack,
+        is_application_limited: raw.state_and_flags[APPLICATION_LIMITED_AT] & 1 != 0,
         unsent_bytes: raw.notsent_bytes,
         delivery_bytes_s: raw.delivery_rate,
         delivered_segments: raw.delivered,
@@ -88,6 +105,7 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         mss_bytes: raw.snd_mss,
         path_mtu_bytes: raw.pmtu,
         options: Options::from_bits(raw.state_and_flags[OPTIONS_AT]),
+        busy_us: raw.busy_time,
         window_limited_us: raw.rwnd_limited,
         buffer_limited_us: raw.sndbuf_limited,
         last_ack_ms: raw.last_ack_recv,
@@ -99,6 +117,8 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
 
 /// The place of the options among the first bytes.
 const OPTIONS_AT: usize = 5;
+/// The place of `tcpi_delivery_rate_app_limited`, which is the lowest bit there.
+const APPLICATION_LIMITED_AT: usize = 7;
 
 impl Options {
     /// `TCPI_OPT_…` of linux/tcp.h.

@@ -41,12 +41,14 @@ pub enum Error {
         source: serde_json::Error,
     },
     /// The file was written by a newer ekiden.
-    #[error("{file}: record format {found}, but this ekiden reads up to {FORMAT}; use a newer one")]
+    #[error("{file}: record format {found}, but this ekiden reads up to {reads}; use a newer one")]
     TooNew {
         /// The file.
         file: String,
         /// Its format.
         found: u32,
+        /// The newest that this program reads.
+        reads: u32,
     },
     /// The record was written without series.
     #[error("{file}: it has no series of its run's samples")]
@@ -204,7 +206,7 @@ impl Record {
         let not_a_record = |source| Error::NotARecord { file: file.into(), source };
         let Version { format: found } = serde_json::from_str(text).map_err(not_a_record)?;
         if found > FORMAT {
-            return Err(Error::TooNew { file: file.into(), found });
+            return Err(Error::TooNew { file: file.into(), found, reads: FORMAT });
         }
         serde_json::from_str(text).map_err(not_a_record)
     }

@@ -11,6 +11,7 @@
 mod csv;
 mod disturbance;
 mod file;
+mod path;
 mod sample;
 mod series;
 mod table;
@@ -23,6 +24,7 @@ use serde::{Deserialize, Serialize};
 pub use csv::write_csv;
 pub use disturbance::Disturbance;
 pub use file::{Error, Rows, remove_partial, series_files, series_of};
+pub use path::{Finding, Judgement, PATH_FORMAT, PathDirection, PathRecord};
 pub use sample::{Cell, QueueSample, Row, Sample, Values};
 pub use series::{Kept, Series, SeriesFile, SeriesFiles};
 pub use writer::{SAMPLES_MOST, SeriesWriter};

@@ -1,0 +1,18 @@
+//! `ekiden measure`: what a path gives, and what limits it.
+
+use clap::Subcommand;
+
+/// Measure what a path gives, and what limits it.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {}
+
+/// Does what the command line says.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    match args.action {}
+}

@@ -1,0 +1,3 @@
+//! Measuring: loads over real paths, what their TCP says of itself, and what can be concluded from it.
+
+pub mod limit;

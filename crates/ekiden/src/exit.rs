@@ -6,6 +6,7 @@ use ekiden_lab::ErrorKind;
 
 use crate::congestion;
 use crate::doctor::{HostFailed, PathFailed};
+use crate::measure;
 use crate::sweep::SweepFailed;
 
 /// Printed by `ekiden --help`. Code 2 is clap's own.
@@ -91,6 +92,20 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     }
     if error.is::<ekiden_congestion::ParameterError>() || error.is::<congestion::NothingThere>() {
         return Some(2);
+    }
+    if let Some(error) = error.downcast_ref::<ekiden_measure::Error>() {
+        use ekiden_measure::Error;
+        return Some(match error {
+            Error::Settings(_) => 2,
+            Error::Here(_) => 4,
+            _ => 5,
+        });
+    }
+    if let Some(error) = error.downcast_ref::<ekiden_measure::server::StartError>() {
+        return Some(measure::server_code(error));
+    }
+    if error.is::<measure::Misconfigured>() || error.is::<measure::NoPeer>() || error.is::<measure::PlainPeer>() {
+        return Some(3);
     }
     if error.is::<HostFailed>() {
         return Some(4);

@@ -1,8 +1,18 @@
 //! `ekiden measure`: what a path gives, and what limits it.
 
+mod client;
+mod server;
+mod target;
+
+pub use server::{Misconfigured, code as server_code};
+pub use target::{NoPeer, PlainPeer};
+
 use clap::Subcommand;
+use clap::error::ErrorKind;
 
 /// Measure what a path gives, and what limits it.
+///
+/// A server runs at one end of the path, a client at the other. docs/guide/measure.md describes both.
 #[derive(clap::Args)]
 pub struct Args {
     #[command(subcommand)]
@@ -10,9 +20,20 @@ pub struct Args {
 }
 
 #[derive(Subcommand)]
-enum Action {}
+enum Action {
+    Client(client::Args),
+    Server(server::Args),
+}
 
 /// Does what the command line says.
 pub fn run(args: Args) -> anyhow::Result<()> {
-    match args.action {}
+    match args.action {
+        Action::Client(args) => client::run(&args),
+        Action::Server(args) => server::run(&args),
+    }
+}
+
+/// Ends the program for wrong usage that the command line's definition cannot tell.
+fn misused(reason: &str) -> ! {
+    clap::Error::raw(ErrorKind::ValueValidation, format!("{reason}\n")).exit()
 }

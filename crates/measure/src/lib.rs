@@ -1,3 +1,19 @@
 //! Measuring: loads over real paths, what their TCP says of itself, and what can be concluded from it.
+//!
+//! [`server::run`] answers, [`client::measure`] asks. A control connection says what is to be measured ([`message`]); each stream of the
+//! load, and the probes beside it, have connections of their own, which the end that asks always opens.
 
+pub mod client;
+mod control;
+mod error;
 pub mod limit;
+pub mod load;
+pub mod message;
+pub mod outcome;
+pub mod probe;
+pub mod server;
+pub mod settings;
+mod socket;
+pub mod verdict;
+
+pub use error::Error;

@@ -1,20 +1,7 @@
 //! What limited a sender, as shares of a time that sum to one.
 
 use ekiden_net::tcp_info::TcpInfo;
-use serde::{Deserialize, Serialize};
-
-/// The shares of a time in which each thing kept a sender from sending more. They sum to 1.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub struct Shares {
-    /// The program had nothing to send.
-    pub application: f64,
-    /// The receiver's window.
-    pub receive_window: f64,
-    /// The sender's own buffer.
-    pub send_buffer: f64,
-    /// The path: its line, its losses or a policer, by way of the congestion window.
-    pub path: f64,
-}
+pub use ekiden_record::Shares;
 
 /// Adds up what limited a sender, sample by sample.
 ///

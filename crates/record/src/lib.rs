@@ -11,6 +11,7 @@
 mod csv;
 mod disturbance;
 mod file;
+mod measurement;
 mod path;
 mod sample;
 mod series;
@@ -24,6 +25,10 @@ use serde::{Deserialize, Serialize};
 pub use csv::write_csv;
 pub use disturbance::Disturbance;
 pub use file::{Error, Rows, remove_partial, series_files, series_of};
+pub use measurement::{
+    Delays, EndSettings, Latency, Load, LoadSettings, MEASUREMENT_FORMAT, Measurement, PathLimit, Shares, StreamLoad,
+    Way,
+};
 pub use path::{Finding, Judgement, PATH_FORMAT, PathDirection, PathRecord};
 pub use sample::{Cell, QueueSample, Row, Sample, Values};
 pub use series::{Kept, Series, SeriesFile, SeriesFiles};

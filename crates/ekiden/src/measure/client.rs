@@ -1,0 +1,214 @@
+//! `ekiden measure client`.
+
+mod show;
+mod sweep;
+
+use std::path::PathBuf;
+
+use clap::ValueEnum;
+use ekiden_files::check_target;
+use ekiden_measure::client::{Measured, Server, measure};
+use ekiden_measure::outcome::{loads, samples};
+use ekiden_measure::server::end_settings;
+use ekiden_measure::settings::{Asked, SAMPLE_US};
+use ekiden_record::{LoadSettings, MEASUREMENT_FORMAT, Measurement, SAMPLES_MOST, Series, SeriesWriter, Way};
+use ekiden_units::{BitRate, Bytes, Time};
+
+use super::target::Target;
+use crate::out;
+use crate::sweep::now_unix_ms;
+
+/// No line is longer than a narrow terminal: what is wrapped cannot be copied.
+const EXAMPLES: &str = "Examples:
+    # ten seconds to the peer 'city', with its keys
+    ekiden measure client city -c island.toml
+    # both directions at once, four streams each
+    ekiden measure client city -c island.toml \\
+        --way forth,back --streams 4
+    # every combination, three times: medians
+    ekiden measure client city -c island.toml --repeat 3 \\
+        --receive-buffer 16KiB,64KiB,1MiB --data 100B,1000B";
+
+/// Load a path, and say what it carried, how long packets took beside the load, and what limited it.
+///
+/// Throughput is counted at the receiver. Latency is measured beside every load: small messages on a connection of their own, and on the
+/// loaded ones from writing a byte to its ACK. What limited the sender are shares that sum to 100 %: the program, the receiver's window,
+/// the send buffer, the path.
+///
+/// Several values, separated by commas, make a sweep: every combination is measured, and shown as one table.
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    #[command(flatten)]
+    target: Target,
+    #[command(flatten)]
+    load: Load,
+    /// Measure each combination so often, and show medians.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// Measure no more than this in each direction, and end there.
+    #[arg(long, value_name = "BYTES", default_value = "10GB")]
+    limit: Bytes,
+    /// Where the record goes: a file if it ends in .json (a single measurement only), else a directory.
+    #[arg(long, value_name = "FILE|DIR")]
+    record: Option<PathBuf>,
+    /// Replace the FILE of --record if it is there already.
+    #[arg(long, requires = "record")]
+    force: bool,
+    /// Print the records as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// The load. Each may have several values.
+#[derive(clap::Args)]
+struct Load {
+    /// The direction: to the server, from it, or both at once.
+    #[arg(long, value_enum, value_delimiter = ',', default_value = "forth")]
+    way: Vec<Direction>,
+    /// How long data is sent [default: 10s without --bytes].
+    #[arg(long, value_name = "TIME", value_delimiter = ',')]
+    time: Vec<Time>,
+    /// How much is sent in each direction, over all its streams.
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    bytes: Vec<Bytes>,
+    /// Connections in each direction.
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1")]
+    streams: Vec<u32>,
+    /// What the sending program hands over at a time, which goes at once (TCP_NODELAY).
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    data: Vec<Bytes>,
+    /// The senders' socket buffer, which the kernel doubles.
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    send_buffer: Vec<Bytes>,
+    /// The receivers' socket buffer, which the kernel doubles.
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    receive_buffer: Vec<Bytes>,
+    /// The most that receivers advertise. A server's connections obey it only after the first 64 KiB.
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    window: Vec<Bytes>,
+    /// The largest segment.
+    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    mss: Vec<Bytes>,
+    /// The senders' congestion control.
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    congestion: Vec<String>,
+    /// The most that each stream sends, evenly spaced.
+    #[arg(long, value_name = "RATE", value_delimiter = ',')]
+    pacing: Vec<BitRate>,
+    /// How often each end looks at its connections.
+    #[arg(long, value_name = "TIME", default_value = "20ms")]
+    sample: Time,
+}
+
+/// A direction, on the command line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Direction {
+    Forth,
+    Back,
+    Both,
+}
+
+impl Direction {
+    fn ways(self) -> Vec<Way> {
+        match self {
+            Self::Forth => vec![Way::Forth],
+            Self::Back => vec![Way::Back],
+            Self::Both => vec![Way::Forth, Way::Back],
+        }
+    }
+}
+
+/// Measures.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let points = sweep::points(&args.load, args.limit)?;
+    let is_single = points.len() == 1 && args.repeat == 1;
+    if let Some(record) = &args.record {
+        let is_file = record.extension().is_some_and(|extension| extension == "json");
+        if is_file && !is_single {
+            super::misused("--record must name a directory when there is more than one measurement");
+        }
+        match is_file {
+            true => check_target(record, args.force)?,
+            false => check_target(&record.join("measurement.json"), true)?,
+        }
+    }
+    let server = args.target.server()?;
+    out::note(sweep::announcement(&points, args.repeat));
+    if !is_single {
+        return sweep::run(args, &server, &points);
+    }
+    let Some(point) = points.first() else { return Ok(()) };
+    let bar = show::Bar::new(point.asked.get());
+    let measurement = one(args, &server, &point.asked, &mut |progress| bar.show(&progress))?;
+    bar.clear();
+    match args.json {
+        true => out::line(serde_json::to_string_pretty(&measurement)?),
+        false => out::text(show::text(&measurement)),
+    }
+}
+
+/// One measurement, written where the user wants it.
+fn one(
+    args: &Args,
+    server: &Server,
+    asked: &Asked,
+    progress: &mut dyn FnMut(ekiden_measure::client::Progress),
+) -> anyhow::Result<Measurement> {
+    let started_unix_ms = now_unix_ms();
+    let measured = measure(server, asked, false, progress)?;
+    let mut measurement = told(server, asked, &measured, started_unix_ms);
+    if let Some(record) = &args.record {
+        let place = match record.extension().is_some_and(|extension| extension == "json") {
+            true => record.clone(),
+            false => record.join(format!("measurement-{started_unix_ms}.json")),
+        };
+        let mut series = SeriesWriter::new(&place, SAMPLES_MOST);
+        let mut last = None;
+        for sample in samples(&measured) {
+            if last != Some(sample.at_us) {
+                last = Some(sample.at_us);
+                let _ = series.look(sample.at_us);
+            }
+            series.sample(sample);
+        }
+        measurement.series = Some(series.finish()?);
+        let unwritable = |source| ekiden_record::Error::Unwritable { file: place.display().to_string(), source };
+        let text = serde_json::to_string_pretty(&measurement)? + "\n";
+        ekiden_files::write(&place, text.as_bytes()).map_err(unwritable)?;
+    }
+    Ok(measurement)
+}
+
+fn told(server: &Server, asked: &Asked, measured: &Measured, started_unix_ms: u64) -> Measurement {
+    let (loads, latency) = loads(asked, measured);
+    let of = |seen: &[ekiden_measure::load::Seen]| {
+        let sender = seen.iter().find(|seen| !seen.end.congestion.is_empty());
+        sender.map(|seen| seen.end.congestion.clone())
+    };
+    let mut near = end_settings();
+    let mut far = measured.far.clone();
+    near.congestion = of(&measured.near_seen).unwrap_or(near.congestion);
+    far.congestion = of(&measured.far_seen).unwrap_or(far.congestion);
+    Measurement {
+        measurement_format: MEASUREMENT_FORMAT,
+        version: env!("CARGO_PKG_VERSION").into(),
+        command: std::env::args().collect(),
+        started_unix_ms,
+        from: measured.from.ip().to_string(),
+        to: server.name.clone(),
+        settings: asked.get().clone(),
+        near,
+        far: Some(far),
+        loads,
+        latency: Some(latency),
+        series: None,
+    }
+}
+
+/// The settings that the command line starts from.
+fn base(load: &Load) -> LoadSettings {
+    let sample_us = u32::try_from(load.sample.0 / 1_000).unwrap_or(SAMPLE_US);
+    let default = Asked::default().get().clone();
+    LoadSettings { sample_us, duration_us: None, ..default }
+}

@@ -1,0 +1,122 @@
+//! A single measurement for people: a bar while it goes on, and what came out.
+
+use std::fmt::Write;
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use ekiden_measure::client::Progress;
+use ekiden_measure::verdict::sentence;
+use ekiden_record::{Delays, Load, LoadSettings, Measurement, Shares};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::out;
+
+/// Progress on standard error, if that is a terminal.
+pub struct Bar(ProgressBar);
+
+impl Bar {
+    pub fn new(settings: &LoadSettings) -> Self {
+        let length = settings.duration_us.or(settings.bytes).unwrap_or_default();
+        let bar = match std::io::stderr().is_terminal() {
+            true => ProgressBar::new(length),
+            false => ProgressBar::hidden(),
+        };
+        let style = ProgressStyle::with_template("{wide_bar} {msg}, {eta} left");
+        bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+        bar.enable_steady_tick(Duration::from_millis(500));
+        Self(bar)
+    }
+
+    pub fn show(&self, progress: &Progress) {
+        let elapsed_us = progress.elapsed.as_micros() as u64;
+        // Bytes are the length where there is no time; a bar knows only one of them.
+        let at = if self.0.length().is_some_and(|length| length >= elapsed_us) { elapsed_us } else { progress.bytes };
+        self.0.set_position(at);
+        let mbit = progress.bytes as f64 * 8.0 / progress.elapsed.as_secs_f64().max(1e-3) / 1e6;
+        self.0.set_message(format!("{mbit:.1} Mbit/s"));
+    }
+
+    pub fn clear(&self) {
+        self.0.finish_and_clear();
+    }
+}
+
+/// What came out, sentences first.
+pub fn text(measurement: &Measurement) -> String {
+    let mut text = String::new();
+    for load in &measurement.loads {
+        let _ = writeln!(text, "{}.", sentence(load));
+    }
+    if let Some(latency) = &measurement.latency {
+        let (idle, loaded) = (latency.idle.p50_us / 1e3, latency.loaded.p50_us / 1e3);
+        let _ = writeln!(text, "Round trips of small messages: {idle:.1} ms without load, {loaded:.1} ms beside it.");
+    }
+    text.push('\n');
+    let mut rows =
+        vec![["", "bytes", "seconds", "Mbit/s", "sent again", "RTT least", "RTT median", "RTT 99 %"].map(String::from)];
+    for load in &measurement.loads {
+        rows.push([
+            load.way.word().into(),
+            load.bytes.to_string(),
+            format!("{:.3}", load.duration_us as f64 / 1e6),
+            format!("{:.3}", load.goodput_bit_s as f64 / 1e6),
+            load.retransmits.to_string(),
+            ms(load.rtt_min_us as f64),
+            ms(load.rtt.p50_us),
+            ms(load.rtt.p99_us),
+        ]);
+    }
+    text.push_str(&out::aligned(&rows));
+    limits(&mut text, measurement);
+    latency(&mut text, measurement);
+    text
+}
+
+fn ms(us: f64) -> String {
+    format!("{:.2} ms", us / 1e3)
+}
+
+/// What limited each direction, and each stream where there are several.
+fn limits(text: &mut String, measurement: &Measurement) {
+    let percent = |share: f64| format!("{:.0} %", share * 100.0);
+    let row = |name: String, shares: Option<Shares>| {
+        let shares = shares.unwrap_or_default();
+        let [a, b, c, d] = [shares.application, shares.receive_window, shares.send_buffer, shares.path].map(percent);
+        [name, a, b, c, d]
+    };
+    let mut rows = vec![["limited by", "program", "receive window", "send buffer", "path"].map(String::from)];
+    for load in &measurement.loads {
+        rows.push(row(load.way.word().into(), load.shares));
+        if load.streams.len() > 1 {
+            for (number, stream) in load.streams.iter().enumerate() {
+                let mbit = stream.goodput_bit_s as f64 / 1e6;
+                rows.push(row(format!("  stream {number}: {mbit:.1} Mbit/s"), stream.shares));
+            }
+        }
+    }
+    let _ = write!(text, "\n{}", out::aligned(&rows));
+}
+
+fn latency(text: &mut String, measurement: &Measurement) {
+    let mut rows = vec![["ms", "median", "99 %", "most"].map(String::from)];
+    let mut add = |name: String, delays: &Delays| {
+        let [median, late, most] = [delays.p50_us, delays.p99_us, delays.max_us].map(|us| format!("{:.2}", us / 1e3));
+        if delays.count > 0 {
+            rows.push([name, median, late, most]);
+        }
+    };
+    if let Some(latency) = &measurement.latency {
+        add("round trip, no load".into(), &latency.idle);
+        add("round trip beside the load".into(), &latency.loaded);
+        add("added on the way forth".into(), &latency.added_forth);
+        add("added on the way back".into(), &latency.added_back);
+    }
+    for load in &measurement.loads {
+        let Load { way, write_to_ack, sampler_late, .. } = load;
+        if let Some(waits) = write_to_ack {
+            add(format!("{}: from write to ACK", way.word()), waits);
+        }
+        add(format!("{}: samples late", way.word()), sampler_late);
+    }
+    let _ = write!(text, "\n{}", out::aligned(&rows));
+}

@@ -1,0 +1,129 @@
+//! `ekiden measure server`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::Context;
+use ekiden_keys::{Fingerprint, Identity};
+use ekiden_measure::server::{ADDRESS, Admits, Happened, Settings, StartError, run as serve};
+use ekiden_net::privileges::{Capability, keep_only};
+use ekiden_relay::{Config, ListenerKind};
+use ekiden_transport::{Prepared, Security};
+use ekiden_units::{Bytes, Time};
+use indexmap::IndexMap;
+
+use crate::{log, out};
+
+/// The longest load of a client that no key admits.
+const OPEN_LONGEST: Duration = Duration::from_secs(60);
+/// The longest load of others, unless told otherwise.
+const LONGEST: Duration = Duration::from_secs(3_600);
+
+/// No line is longer than a narrow terminal: what is wrapped cannot be copied.
+const EXAMPLES: &str = "Examples:
+    # for the nodes that this node's leg listeners know
+    ekiden measure server -c city.toml \\
+        --listen 0.0.0.0:7100
+    # for everyone, at most 1 GB a measurement
+    ekiden measure server --open 1GB --listen 0.0.0.0:7100";
+
+/// Answer measurements of other nodes.
+///
+/// It serves nodes whose keys it knows: those of the leg listeners of a node's configuration (--config), or those that --node names.
+/// One measures at a time. It connects to nobody: it sends to those who have connected to it and asked. Prints `listening on ADDRESS`;
+/// logs to standard error (EKIDEN_LOG sets the level). SIGTERM and SIGINT end it.
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    /// A node's configuration: its key, and the nodes that its leg listeners know.
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// This server's key, as `ekiden keygen` makes it.
+    #[arg(long, value_name = "FILE", conflicts_with = "config", requires = "node")]
+    key: Option<PathBuf>,
+    /// A node that may measure, by its name and the fingerprint of its key. Can be given several times.
+    #[arg(long, value_name = "NAME=FINGERPRINT", requires = "key")]
+    node: Vec<String>,
+    /// Serve everyone, at most so many bytes in each direction of a measurement, and for at most a minute.
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["config", "key"])]
+    open: Option<Bytes>,
+    /// Where to listen.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = ADDRESS)]
+    listen: SocketAddr,
+    /// The most bytes of a measurement in each direction.
+    #[arg(long, value_name = "BYTES", conflicts_with = "open")]
+    limit: Option<Bytes>,
+    /// The longest load.
+    #[arg(long, value_name = "TIME")]
+    longest: Option<Time>,
+}
+
+/// Serves until it is told to stop.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let _log = log::start()?;
+    let (admits, bytes_most, longest) = match args.open {
+        Some(most) => (Admits::Everyone, Some(most.0), OPEN_LONGEST),
+        None => (Admits::Nodes(known(args)?), args.limit.map(|most| most.0), LONGEST),
+    };
+    let duration_most = args.longest.map_or(longest, Duration::from);
+    let settings = Settings { address: args.listen, admits, bytes_most, duration_most };
+    // Buffers and congestion controls of the measured connections are as clients ask for.
+    keep_only(&[Capability::CAP_NET_ADMIN, Capability::CAP_NET_BIND_SERVICE]).context("cannot give up privileges")?;
+    Ok(serve(settings, tell)?)
+}
+
+/// The keys that a server knows.
+fn known(args: &Args) -> anyhow::Result<Security<IndexMap<String, Fingerprint>>> {
+    if let Some(file) = &args.config {
+        let config = Config::load(file)?;
+        let legs = config.listeners.values().filter_map(|listener| match &listener.kind {
+            ListenerKind::Leg(Security::Tls { known, .. }) => Some(known),
+            _ => None,
+        });
+        let known: IndexMap<_, _> =
+            legs.flat_map(|known| known.iter().map(|(name, key)| (name.clone(), *key))).collect();
+        let identity = config.identity.filter(|_| !known.is_empty());
+        let identity = identity.ok_or_else(|| Misconfigured(file.clone()))?;
+        return Ok(Security::Tls { identity, known, prepared: Prepared::default() });
+    }
+    let Some(key) = &args.key else {
+        super::misused("whom does it serve? Give --config, --key with --node, or --open");
+    };
+    let identity = Identity::load(key)?;
+    let mut known = IndexMap::new();
+    for node in &args.node {
+        let Some((name, fingerprint)) = node.split_once('=') else {
+            super::misused(&format!("--node {node} is not NAME=FINGERPRINT"));
+        };
+        match fingerprint.parse() {
+            Ok(fingerprint) => known.insert(name.to_owned(), fingerprint),
+            Err(error) => super::misused(&format!("--node {name}: {error}")),
+        };
+    }
+    Ok(Security::Tls { identity, known, prepared: Prepared::default() })
+}
+
+/// A configuration by which nobody could measure.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: it has no leg listener that knows nodes by their keys; add one, or give --key and --node", .0.display())]
+pub struct Misconfigured(PathBuf);
+
+/// The exit code of a server that does not start.
+pub fn code(error: &StartError) -> u8 {
+    match error {
+        StartError::Listen(_) => 5,
+        StartError::System(_) => 4,
+    }
+}
+
+fn tell(happened: Happened) {
+    match happened {
+        Happened::Ready(address) => {
+            let _ = out::line(format_args!("listening on {address}"));
+        }
+        Happened::Begins { client, what } => tracing::info!(client, "measures: {what}"),
+        Happened::Ended { client, what } => tracing::info!(client, "has measured: {what}"),
+        Happened::Failed { client, why } => tracing::warn!(client, "{why}"),
+    }
+}

@@ -1,0 +1,120 @@
+//! Which measuring server a client asks, and with which keys.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use ekiden_keys::{Fingerprint, Identity};
+use ekiden_measure::client::Server;
+use ekiden_relay::Config;
+use ekiden_transport::{Prepared, Security};
+
+use super::misused;
+
+/// The port of a measuring server, unless told otherwise.
+const PORT: u16 = 7100;
+
+/// The server, on the command line.
+#[derive(clap::Args)]
+#[group(skip)]
+pub struct Target {
+    /// The server: HOST or HOST:PORT, or the name of a peer of --config, at its address and port 7100.
+    #[arg(value_name = "SERVER")]
+    server: String,
+    /// A node's configuration: its key, and its peers with their fingerprints.
+    #[arg(short, long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// This client's key, as `ekiden keygen` makes it.
+    #[arg(long, value_name = "FILE", conflicts_with = "config", requires = "fingerprint")]
+    key: Option<PathBuf>,
+    /// The fingerprint of the server's key.
+    #[arg(long, value_name = "FINGERPRINT", requires = "key")]
+    fingerprint: Option<Fingerprint>,
+    /// The server serves everyone: no keys, and nothing says who it is.
+    #[arg(long, conflicts_with_all = ["config", "key"])]
+    open: bool,
+}
+
+impl Target {
+    /// The server, with keys.
+    pub fn server(&self) -> anyhow::Result<Server> {
+        if self.open {
+            return Ok(Server { name: with_port(&self.server), security: None });
+        }
+        if let Some(key) = &self.key {
+            let identity = Identity::load(key)?;
+            let security = Security::Tls { identity, known: self.fingerprint, prepared: Prepared::default() };
+            return Ok(Server { name: with_port(&self.server), security: Some(security) });
+        }
+        let Some(file) = &self.config else {
+            misused("with which key? Give --config, --key with --fingerprint, or --open for a server that is open");
+        };
+        let config = Config::load(file)?;
+        let (name, port) = match self.server.split_once(':') {
+            Some((name, port)) if config.peers.contains_key(name) => (name, Some(port)),
+            _ => (self.server.as_str(), None),
+        };
+        let peer = config.peers.get(name).ok_or_else(|| {
+            let names: Vec<_> = config.peers.keys().map(String::as_str).collect();
+            NoPeer { file: file.clone(), name: name.into(), peers: names.join(", ") }
+        })?;
+        let port = match port {
+            Some(port) => port.parse().with_context(|| format!("{port} is not a port"))?,
+            None => PORT,
+        };
+        let host = peer.address.host.to_string();
+        let host = if host.contains(':') { format!("[{host}]") } else { host };
+        match &peer.security {
+            security @ Security::Tls { .. } => {
+                Ok(Server { name: format!("{host}:{port}"), security: Some(security.clone()) })
+            }
+            Security::Plain(_) => Err(PlainPeer { file: file.clone(), name: name.into() }.into()),
+        }
+    }
+}
+
+/// A name that no peer has.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: no peer is called '{name}'; there are: {peers}. For another server give --key and --fingerprint", file.display())]
+pub struct NoPeer {
+    file: PathBuf,
+    name: String,
+    peers: String,
+}
+
+/// A peer without a key of its own.
+#[derive(Debug, thiserror::Error)]
+#[error("{}: peer '{name}' has a shared key, and measuring needs a key of its own: give --key and --fingerprint", file.display())]
+pub struct PlainPeer {
+    file: PathBuf,
+    name: String,
+}
+
+fn with_port(server: &str) -> String {
+    let has_port = match server.rsplit_once(']') {
+        Some((_, rest)) => rest.starts_with(':'),
+        None => server.matches(':').count() == 1,
+    };
+    match (has_port, server.starts_with('['), server.contains(':')) {
+        (true, ..) => server.into(),
+        (false, false, true) => format!("[{server}]:{PORT}"),
+        (false, ..) => format!("{server}:{PORT}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_that_is_left_out_is_7100() {
+        for (server, expected) in [
+            ("city.example", "city.example:7100"),
+            ("192.0.2.1:7000", "192.0.2.1:7000"),
+            ("2001:db8::1", "[2001:db8::1]:7100"),
+            ("[2001:db8::1]", "[2001:db8::1]:7100"),
+            ("[2001:db8::1]:7", "[2001:db8::1]:7"),
+        ] {
+            assert_eq!(with_port(server), expected);
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Asks a measuring server for a load, runs this end of it, and puts together what both ends saw.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream as StdStream, ToSocketAddrs};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ekiden_keys::Fingerprint;
+use ekiden_net::clock::monotonic_ns;
+use ekiden_net::socket::limit_unacknowledged;
+use ekiden_record::{EndSettings, Way};
+use ekiden_transport::{Connection, Security, dial, is_own_key_refused};
+use tokio::net::TcpStream;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::load::{Link, Most, Running, Seen, Side};
+use crate::message::{PLAIN, Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, TAKEN, VERSION, token_of};
+use crate::probe::{Answer, Prober};
+use crate::settings::Asked;
+use crate::{Error, control, socket};
+
+/// How long a connection may take, and a reply without load.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a reply may take behind a full queue.
+const PATIENCE_LOADED: Duration = Duration::from_secs(60);
+/// How long the idle path is looked at before the load: so many answers, or so long.
+const IDLE_ANSWERS: usize = 25;
+const IDLE_LEAST: Duration = Duration::from_millis(500);
+const IDLE_MOST: Duration = Duration::from_secs(2);
+
+/// A measuring server, and how it is known.
+#[derive(Debug)]
+pub struct Server {
+    /// Its host and port, as the user has written them.
+    pub name: String,
+    /// How both prove their keys; `None` for a server that is open.
+    pub security: Option<Security<Option<Fingerprint>>>,
+}
+
+/// What both ends saw of a load.
+#[derive(Debug)]
+pub struct Measured {
+    /// This end's address.
+    pub from: SocketAddr,
+    /// What the server's end is like.
+    pub far: EndSettings,
+    /// This end's streams.
+    pub near_seen: Vec<Seen>,
+    /// The server's.
+    pub far_seen: Vec<Seen>,
+    /// The probes.
+    pub answers: Vec<Answer>,
+    /// When the load began, by this end's monotonic clock.
+    pub began_ns: u64,
+    /// When this end's part of it was over.
+    pub ended_ns: u64,
+}
+
+/// What goes on, for a progress bar.
+#[derive(Debug, Clone, Copy)]
+pub struct Progress {
+    /// Time since the load began.
+    pub elapsed: Duration,
+    /// Bytes moved in all directions.
+    pub bytes: u64,
+}
+
+/// A connection to a server that has agreed to a load.
+struct Agreed {
+    runtime: Runtime,
+    control: Connection,
+    address: SocketAddr,
+    token: [u8; 16],
+    far: EndSettings,
+    most: Most,
+}
+
+/// Runs a load and gathers what was seen. With `trace` both ends look as often as they can, for [`crate::path`].
+///
+/// # Errors
+/// [`Error`]; nothing is left behind.
+pub fn measure(
+    server: &Server,
+    asked: &Asked,
+    trace: bool,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Measured, Error> {
+    let agreed = agree(server, asked, trace)?;
+    let broken = |error: io::Error| Error::Broken { to: server.name.clone(), why: error.to_string() };
+    let mut links = Vec::new();
+    let streams = u16::try_from(asked.get().streams).unwrap_or(u16::MAX);
+    for way in &asked.get().ways {
+        for stream in 0..streams {
+            let load = Some((asked.get(), Side::Near.sends(*way)));
+            let socket = agreed.link(Purpose::Stream(*way, stream), load).map_err(broken)?;
+            links.push(Link { way: *way, stream: stream.into(), socket });
+        }
+    }
+    let probes = agreed.link(Purpose::Probe, None).map_err(broken)?;
+    let from = probes.local_addr().map_err(broken)?;
+    let running = Running::start(asked, links, Side::Near, trace, agreed.most);
+    let running = running.map_err(|error| Error::Here(error.to_string()))?;
+    let prober = Prober::start(probes).map_err(broken)?;
+    prober.await_answers(IDLE_ANSWERS, IDLE_LEAST, IDLE_MOST);
+    let began_ns = monotonic_ns();
+    agreed.say(&Request::Start).map_err(broken)?;
+    running.begin();
+    let started = Instant::now();
+    while !running.is_over() {
+        thread::sleep(Duration::from_millis(20));
+        let bytes = asked.get().ways.iter().map(|way| running.moved(*way)).sum();
+        progress(Progress { elapsed: started.elapsed(), bytes });
+        if agreed.has_gone() {
+            break;
+        }
+    }
+    let ended_ns = monotonic_ns();
+    let told = agreed.say(&Request::Stop).and_then(|()| agreed.results());
+    let answers = prober.finish();
+    let near_seen = running.finish();
+    let far_seen = told.map_err(|error| match near_seen.iter().find_map(|seen| seen.end.failed.clone()) {
+        Some(why) => Error::Broken { to: server.name.clone(), why },
+        None => broken(error),
+    })?;
+    let failed = near_seen.iter().chain(&far_seen).find_map(|seen| seen.end.failed.clone());
+    if let Some(why) = failed {
+        return Err(Error::Broken { to: server.name.clone(), why });
+    }
+    Ok(Measured { from, far: agreed.far, near_seen, far_seen, answers, began_ns, ended_ns })
+}
+
+/// Connects, proves keys, and asks.
+fn agree(server: &Server, asked: &Asked, trace: bool) -> Result<Agreed, Error> {
+    let to = || server.name.clone();
+    let unreachable = |source| Error::Unreachable { to: to(), source };
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| Error::Here(error.to_string()))?;
+    let addresses = server.name.to_socket_addrs().map_err(unreachable)?;
+    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let mut connected = None;
+    for address in addresses {
+        match socket::connect(address, PATIENCE, None) {
+            Ok(socket) => {
+                connected = Some((address, socket));
+                break;
+            }
+            Err(error) => failure = error,
+        }
+    }
+    let (address, socket) = connected.ok_or(failure).map_err(unreachable)?;
+    let _ = limit_unacknowledged(&socket, PATIENCE_LOADED);
+    socket.set_nonblocking(true).map_err(unreachable)?;
+    let control = runtime.block_on(async {
+        let socket = TcpStream::from_std(socket).map_err(unreachable)?;
+        match &server.security {
+            Some(security) => {
+                let dialled = tokio::time::timeout(PATIENCE, dial(socket, security, "measuring client")).await;
+                let dialled = dialled.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()));
+                dialled.map(|(connection, _)| connection).map_err(|error| of_handshake(to(), &error))
+            }
+            None => {
+                let connection = Connection::from(socket);
+                connection.send_all(&PLAIN).await.map_err(unreachable)?;
+                Ok(connection)
+            }
+        }
+    })?;
+    let request = Request::Measure { version: VERSION, settings: asked.get().clone(), trace };
+    let reply: io::Result<Reply> = runtime.block_on(async {
+        control::send(&control, &request, PATIENCE).await?;
+        control::receive(&control, REPLY_BYTES_MOST, PATIENCE).await
+    });
+    let strange = |why: String| Error::NotAServer { to: to(), why };
+    match reply {
+        Ok(Reply::Ready { token, end, bytes_most, .. }) => {
+            let token = token_of(&token).ok_or_else(|| strange("its token is none".into()))?;
+            let far = end;
+            Ok(Agreed { runtime, control, address, token, far, most: Most { bytes: bytes_most } })
+        }
+        Ok(Reply::Refused { why, busy: true }) => Err(Error::Busy { to: to(), why }),
+        Ok(Reply::Refused { why, busy: false }) => Err(Error::Refused { to: to(), why }),
+        Ok(Reply::Failed { why }) => Err(Error::Broken { to: to(), why }),
+        Ok(_) => Err(strange("it answers with a message that does not belong here".into())),
+        // A server with keys that does not know this one says so only now: with TLS 1.3 a client's key is looked at last.
+        Err(error) if is_own_key_refused(&error) => Err(of_handshake(to(), &error)),
+        Err(error) if server.security.is_none() => Err(match error.kind() {
+            io::ErrorKind::TimedOut => strange("it says nothing".into()),
+            _ => strange(format!("{error}; if it serves nodes whose keys it knows, give this client a key")),
+        }),
+        Err(error) => Err(of_handshake(to(), &error)),
+    }
+}
+
+fn of_handshake(to: String, error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied if is_own_key_refused(error) => Error::Key {
+            to,
+            why: "it does not know this client's key: add the fingerprint that `ekiden keygen --show` prints there"
+                .into(),
+        },
+        io::ErrorKind::PermissionDenied => Error::Key { to, why: error.to_string() },
+        io::ErrorKind::TimedOut => Error::NotAServer { to, why: "it does not finish a handshake".into() },
+        _ => Error::NotAServer { to, why: error.to_string() },
+    }
+}
+
+impl Agreed {
+    /// Opens a connection of the load, and waits until the server has taken it.
+    fn link(&self, purpose: Purpose, load: Option<(&ekiden_record::LoadSettings, bool)>) -> io::Result<StdStream> {
+        let mut socket = socket::connect(self.address, PATIENCE, load)?;
+        socket.write_all(&Preamble { token: self.token, purpose }.encode())?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        let mut byte = [0];
+        match socket.read(&mut byte) {
+            Ok(1) if byte == [TAKEN] => {}
+            Ok(_) => return Err(io::Error::other("a connection of the load was closed")),
+            Err(error) => return Err(error),
+        }
+        socket.set_read_timeout(None)?;
+        Ok(socket)
+    }
+
+    fn say(&self, request: &Request) -> io::Result<()> {
+        self.runtime.block_on(control::send(&self.control, request, PATIENCE_LOADED))
+    }
+
+    fn hear(&self) -> io::Result<Reply> {
+        self.runtime.block_on(control::receive(&self.control, REPLY_BYTES_MOST, PATIENCE_LOADED))
+    }
+
+    /// Whether the server has closed the connection.
+    fn has_gone(&self) -> bool {
+        let mut byte = [0; 1];
+        match ekiden_net::socket::peek(self.control.socket(), &mut byte) {
+            Ok(0) => true,
+            Ok(_) => false,
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        }
+    }
+
+    /// What the server's end saw.
+    fn results(&self) -> io::Result<Vec<Seen>> {
+        let mut rows: BTreeMap<(Way, u32), Vec<_>> = BTreeMap::new();
+        let mut seen = Vec::new();
+        loop {
+            match self.hear()? {
+                Reply::Started => {}
+                Reply::Rows { way, stream, rows: more } => {
+                    let rows = rows.entry((way, stream)).or_default();
+                    if rows.len() + more.len() > 200_000 || rows_of(&seen) > 2_000_000 {
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, "more samples than it may send"));
+                    }
+                    rows.extend(more);
+                }
+                Reply::Stream { way, stream, end } => {
+                    let rows = rows.remove(&(way, stream)).unwrap_or_default();
+                    if seen.len() > 1_000 {
+                        return Err(io::Error::new(io::ErrorKind::InvalidData, "more streams than there are"));
+                    }
+                    seen.push(Seen { way, stream, end, rows });
+                }
+                Reply::Done => return Ok(seen),
+                Reply::Failed { why } => return Err(io::Error::other(why)),
+                Reply::Refused { .. } | Reply::Ready { .. } => {
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, "a message that does not belong here"));
+                }
+            }
+        }
+    }
+}
+
+fn rows_of(seen: &[Seen]) -> usize {
+    seen.iter().map(|seen| seen.rows.len()).sum()
+}

@@ -1,0 +1,54 @@
+//! The control connection: whole messages, each within a time and a length.
+
+use std::io;
+use std::time::Duration;
+
+use ekiden_transport::Connection;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use crate::message::encode;
+
+/// Sends a message.
+///
+/// # Errors
+/// The connection's, or [`io::ErrorKind::TimedOut`] if the other end takes nothing.
+pub async fn send(connection: &Connection, message: &impl Serialize, within: Duration) -> io::Result<()> {
+    let bytes = encode(message)?;
+    match timeout(within, connection.send_all(&bytes)).await {
+        Ok(sent) => sent,
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "it takes no message")),
+    }
+}
+
+/// Receives a message of at most `most` bytes.
+///
+/// # Errors
+/// The connection's; [`io::ErrorKind::InvalidData`] if it is too long or nothing that is known here; [`io::ErrorKind::TimedOut`].
+pub async fn receive<T: DeserializeOwned>(connection: &Connection, most: usize, within: Duration) -> io::Result<T> {
+    let whole = async {
+        let mut length = [0; 4];
+        connection.receive_exact(&mut length).await?;
+        let length = u32::from_be_bytes(length) as usize;
+        if length > most {
+            return Err(invalid(format!("a message of {length} bytes, where {most} are the most")));
+        }
+        // Memory follows what has come, not what was announced.
+        let mut bytes = Vec::new();
+        while bytes.len() < length {
+            let from = bytes.len();
+            bytes.resize(length.min(from + (64 << 10)), 0);
+            connection.receive_exact(&mut bytes[from..]).await?;
+        }
+        serde_json::from_slice(&bytes).map_err(|error| invalid(error.to_string()))
+    };
+    match timeout(within, whole).await {
+        Ok(received) => received,
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "it says nothing")),
+    }
+}
+
+fn invalid(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, why)
+}

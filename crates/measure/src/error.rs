@@ -1,0 +1,72 @@
+//! Why a measurement did not come about.
+
+use std::io;
+
+/// Why a measurement did not come about, as the end sees it that asked.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Nobody is there.
+    #[error("{to}: {source}{}", hint(source))]
+    Unreachable {
+        /// The server.
+        to: String,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Who is there does not know this end's key, or has another key than expected.
+    #[error("{to}: {why}")]
+    Key {
+        /// The server.
+        to: String,
+        /// What to do.
+        why: String,
+    },
+    /// Who is there is something else.
+    #[error("{to} is not a measuring server of ekiden: {why}")]
+    NotAServer {
+        /// The server.
+        to: String,
+        /// What was seen.
+        why: String,
+    },
+    /// The server measures for someone else.
+    #[error("{to} is busy: {why}")]
+    Busy {
+        /// The server.
+        to: String,
+        /// What it says.
+        why: String,
+    },
+    /// The server does not do this.
+    #[error("{to} refuses: {why}")]
+    Refused {
+        /// The server.
+        to: String,
+        /// What it says.
+        why: String,
+    },
+    /// The load broke off.
+    #[error("the measurement with {to} broke off: {why}")]
+    Broken {
+        /// The server.
+        to: String,
+        /// Why.
+        why: String,
+    },
+    /// What was asked for cannot be.
+    #[error("{0}")]
+    Settings(String),
+    /// This end cannot do it.
+    #[error("cannot measure here: {0}")]
+    Here(String),
+}
+
+fn hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            "; is `ekiden measure server` running there, and does it listen on that address?"
+        }
+        io::ErrorKind::TimedOut => "; nothing answers: is the port open in the firewall?",
+        _ => "",
+    }
+}

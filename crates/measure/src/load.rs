@@ -1,0 +1,193 @@
+//! One end of a load: a thread for each stream that sends or receives, and one that looks at all of them.
+
+mod sampler;
+mod stream;
+
+use std::io;
+use std::net::TcpStream;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use ekiden_net::bulk::Payload;
+use ekiden_net::clock::monotonic_ns;
+use ekiden_record::Way;
+
+use crate::message::{Row, StreamEnd};
+use crate::settings::Asked;
+use stream::Stream;
+
+/// Which end of a path this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    /// The end that asked: it sends forth and receives back.
+    Near,
+    /// The server.
+    Far,
+}
+
+impl Side {
+    /// Whether this end sends in a direction.
+    pub fn sends(self, way: Way) -> bool {
+        (self == Self::Near) == (way == Way::Forth)
+    }
+}
+
+/// A connection of a load.
+#[derive(Debug)]
+pub struct Link {
+    /// The direction of its data.
+    pub way: Way,
+    /// Its number among those of its direction.
+    pub stream: u32,
+    /// The connection, which waits.
+    pub socket: TcpStream,
+}
+
+/// What may be moved at most, whatever was asked for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Most {
+    /// Bytes in each direction.
+    pub bytes: Option<u64>,
+}
+
+/// What an end has seen of a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Seen {
+    /// The direction of its data.
+    pub way: Way,
+    /// Its number.
+    pub stream: u32,
+    /// In all.
+    pub end: StreamEnd,
+    /// Over time.
+    pub rows: Vec<Row>,
+}
+
+/// An end of a load. Receivers take what comes from the beginning; senders wait for [`Running::begin`].
+pub struct Running {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<StreamEnd>>,
+    sampler: JoinHandle<sampler::Sampled>,
+}
+
+/// What all threads of an end share.
+struct Shared {
+    streams: Vec<Stream>,
+    /// When the load began, by the monotonic clock; 0 before.
+    began_ns: AtomicU64,
+    begun: Mutex<bool>,
+    begins: Condvar,
+    /// Whether all is to end now.
+    stop: AtomicBool,
+    /// Streams that have not ended yet.
+    left: AtomicU64,
+}
+
+impl Running {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    /// The system's, if it has no more memory or threads.
+    pub fn start(asked: &Asked, links: Vec<Link>, side: Side, trace: bool, most: Most) -> io::Result<Self> {
+        let count = links.len() as u64;
+        let streams: io::Result<_> = links.into_iter().map(|link| Stream::new(asked, link, side, most)).collect();
+        let shared = Arc::new(Shared {
+            streams: streams?,
+            began_ns: AtomicU64::new(0),
+            begun: Mutex::new(false),
+            begins: Condvar::new(),
+            stop: AtomicBool::new(false),
+            left: AtomicU64::new(count),
+        });
+        let payload = Arc::new(Payload::new(monotonic_ns())?);
+        let mut threads = Vec::new();
+        for number in 0..shared.streams.len() {
+            let (shared, payload) = (shared.clone(), payload.clone());
+            let work = move || {
+                let stream = &shared.streams[number];
+                let mut end = match stream.sends {
+                    true => {
+                        shared.await_begin();
+                        stream.send(&shared, &payload)
+                    }
+                    false => stream.receive(&shared),
+                };
+                end.cpu_us = ekiden_net::bulk::thread_cpu_us();
+                shared.left.fetch_sub(1, Ordering::AcqRel);
+                end
+            };
+            threads.push(thread::Builder::new().name("stream".into()).spawn(work)?);
+        }
+        let (of_sampler, interval_us) = (shared.clone(), asked.get().sample_us);
+        let sample = move || sampler::run(&of_sampler, interval_us, trace);
+        let sampler = thread::Builder::new().name("sampler".into()).spawn(sample)?;
+        Ok(Self { shared, threads, sampler })
+    }
+
+    /// The senders go.
+    pub fn begin(&self) {
+        self.shared.began_ns.store(monotonic_ns(), Ordering::Release);
+        *self.shared.begun.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.shared.begins.notify_all();
+    }
+
+    /// Whether no stream of this end moves any more: its receivers have what counts, its senders have sent it.
+    pub fn is_over(&self) -> bool {
+        self.shared.left.load(Ordering::Acquire) == 0
+    }
+
+    /// Bytes moved so far at this end in a direction: received, or acknowledged.
+    pub fn moved(&self, way: Way) -> u64 {
+        let of = self.shared.streams.iter().filter(|stream| stream.way == way);
+        of.map(Stream::moved).sum()
+    }
+
+    /// Ends all that still goes on, and says what was seen.
+    pub fn finish(self) -> Vec<Seen> {
+        self.stop();
+        let sampled = self.sampler.join().unwrap_or_default();
+        let mut rows = sampled.rows.into_iter();
+        let ends = self.threads.into_iter().map(|thread| thread.join().unwrap_or_default());
+        let seen = self.shared.streams.iter().zip(ends).map(|(stream, end)| Seen {
+            way: stream.way,
+            stream: stream.number,
+            end: StreamEnd { late_us: sampled.late_us.clone(), ..end },
+            rows: rows.next().unwrap_or_default(),
+        });
+        seen.collect()
+    }
+
+    fn stop(&self) {
+        self.shared.stop.store(true, Ordering::Release);
+        self.begin_if_waiting();
+    }
+
+    /// Senders that wait see that they need not begin.
+    fn begin_if_waiting(&self) {
+        let mut begun = self.shared.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        *begun = true;
+        self.shared.begins.notify_all();
+    }
+}
+
+impl Shared {
+    fn await_begin(&self) {
+        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*begun {
+            begun = self.begins.wait(begun).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Microseconds since the load began; 0 before.
+    fn since_begin_us(&self, at_ns: u64) -> u64 {
+        match self.began_ns.load(Ordering::Acquire) {
+            0 => 0,
+            began => at_ns.saturating_sub(began) / 1_000,
+        }
+    }
+}

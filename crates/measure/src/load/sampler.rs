@@ -1,0 +1,90 @@
+//! Looks at every stream of an end, evenly spaced in time, and notes how late each look was.
+
+use std::sync::atomic::Ordering;
+
+use ekiden_net::clock::{monotonic_ns, sleep_until};
+use ekiden_net::schedule;
+use ekiden_net::tcp_info::{TcpInfo, tcp_info};
+
+use super::Shared;
+use super::stream::Stream;
+use crate::message::Row;
+
+/// How often a traced load is looked at, in microseconds.
+const TRACE_US: u64 = 200;
+/// The most looks that are kept; of more, every second is given up, and from then on they come half as often.
+const LOOKS_MOST: usize = 60_000;
+
+/// What all looks have seen.
+#[derive(Default)]
+pub(super) struct Sampled {
+    /// Of each stream.
+    pub rows: Vec<Vec<Row>>,
+    /// How late each look was, in microseconds.
+    pub late_us: Vec<u32>,
+}
+
+pub(super) fn run(shared: &Shared, interval_us: u32, trace: bool) -> Sampled {
+    let mut sampled = Sampled { rows: vec![Vec::new(); shared.streams.len()], late_us: Vec::new() };
+    schedule::exact_timers();
+    let mut interval_ns = if trace { TRACE_US } else { u64::from(interval_us) } * 1_000;
+    let mut due_ns = monotonic_ns();
+    loop {
+        let is_last = shared.is_stopped();
+        let now_ns = monotonic_ns();
+        if shared.began_ns.load(Ordering::Acquire) != 0 {
+            sampled.late_us.push(u32::try_from(now_ns.saturating_sub(due_ns) / 1_000).unwrap_or(u32::MAX));
+            for (stream, rows) in shared.streams.iter().zip(&mut sampled.rows) {
+                let Ok(info) = tcp_info(&stream.socket) else { continue };
+                let row = row(shared.since_begin_us(monotonic_ns()), stream, &info);
+                // Of a traced stream only what changed is of interest.
+                if !trace || is_last || rows.last().is_none_or(|last| has_changed(last, &row)) {
+                    rows.push(row);
+                }
+            }
+        }
+        if is_last {
+            return sampled;
+        }
+        if sampled.late_us.len() >= LOOKS_MOST {
+            sampled.late_us = every_second(&sampled.late_us);
+            sampled.rows.iter_mut().for_each(|rows| *rows = every_second(rows));
+            interval_ns *= 2;
+        }
+        // A look that was missed is not made up for.
+        due_ns = (due_ns + interval_ns).max(monotonic_ns().saturating_sub(interval_ns));
+        sleep_until(due_ns);
+    }
+}
+
+fn has_changed(last: &Row, row: &Row) -> bool {
+    (last.kernel_bytes, last.sent_bytes, last.retransmits, last.cwnd)
+        != (row.kernel_bytes, row.sent_bytes, row.retransmits, row.cwnd)
+}
+
+fn every_second<T: Copy>(of: &[T]) -> Vec<T> {
+    of.iter().skip(1).step_by(2).copied().collect()
+}
+
+fn row(at_us: u64, stream: &Stream, info: &TcpInfo) -> Row {
+    let received = !stream.sends;
+    Row {
+        at_us,
+        program_bytes: stream.program_bytes.load(Ordering::Relaxed),
+        kernel_bytes: if received { info.received_bytes } else { info.acked_bytes },
+        sent_bytes: if received { 0 } else { info.sent_bytes.saturating_sub(info.resent_bytes) },
+        retransmits: if received { info.out_of_order_segments } else { info.retransmits },
+        delivered: info.delivered_segments,
+        cwnd: info.cwnd_segments,
+        ssthresh: info.ssthresh_segments,
+        unacked: info.unacked_segments,
+        rtt_us: info.rtt_us,
+        rtt_min_us: info.rtt_min_us,
+        window: info.send_window_bytes,
+        unsent: info.unsent_bytes,
+        delivery_bytes_s: info.delivery_bytes_s,
+        busy_us: info.busy_us,
+        window_limited_us: info.window_limited_us,
+        buffer_limited_us: info.buffer_limited_us,
+    }
+}

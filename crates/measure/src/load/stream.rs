@@ -1,0 +1,183 @@
+//! A stream: the thread that sends, and the one that receives.
+
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ekiden_net::bulk::{Payload, discard};
+use ekiden_net::clock::monotonic_ns;
+use ekiden_net::socket::{congestion, limit_rate, limit_unacknowledged};
+use ekiden_net::tcp_info::tcp_info;
+use ekiden_record::Way;
+
+use super::{Link, Most, Shared, Side};
+use crate::message::StreamEnd;
+use crate::settings::Asked;
+use crate::socket::prepare;
+
+/// How long a thread waits for its socket before it looks whether it is to stop.
+const WAIT: Duration = Duration::from_millis(50);
+/// Bytes that a sender hands over at a time unless asked for another number, and that a receiver takes.
+const PIECE: u64 = 256 << 10;
+/// A connection whose data is not acknowledged for so long has failed.
+const SILENCE_MOST: Duration = Duration::from_secs(20);
+/// One in so many of a second is counted by itself.
+const TENTH_NS: u64 = 100_000_000;
+/// No more tenths are counted by themselves: an hour of them.
+const TENTHS_MOST: usize = 36_000;
+
+/// One end of a stream.
+pub(super) struct Stream {
+    pub way: Way,
+    pub number: u32,
+    pub sends: bool,
+    pub socket: TcpStream,
+    /// Bytes that it carries in all, where that was asked for.
+    bytes: Option<u64>,
+    /// Bytes at which it ends whatever was asked for.
+    bytes_most: u64,
+    duration_ns: Option<u64>,
+    data_bytes: Option<u32>,
+    /// Bytes that the program has written, or received.
+    pub program_bytes: AtomicU64,
+}
+
+impl Stream {
+    pub fn new(asked: &Asked, link: Link, side: Side, most: Most) -> io::Result<Self> {
+        let Link { way, stream: number, socket } = link;
+        let settings = asked.get();
+        let sends = side.sends(way);
+        prepare(&socket, settings, sends).map_err(io::Error::other)?;
+        socket.set_read_timeout(Some(WAIT))?;
+        socket.set_write_timeout(Some(WAIT))?;
+        limit_unacknowledged(&socket, SILENCE_MOST)?;
+        if let (true, Some(rate)) = (sends, settings.pacing_bit_s) {
+            limit_rate(&socket, rate / 8)?;
+        }
+        Ok(Self {
+            way,
+            number,
+            sends,
+            socket,
+            bytes: asked.bytes_of(number),
+            bytes_most: most.bytes.map_or(u64::MAX, |most| most / u64::from(settings.streams)),
+            duration_ns: settings.duration_us.map(|time| time * 1_000),
+            data_bytes: settings.data_bytes,
+            program_bytes: AtomicU64::new(0),
+        })
+    }
+
+    /// Bytes moved: acknowledged, or received.
+    pub fn moved(&self) -> u64 {
+        match self.sends {
+            true => tcp_info(&self.socket).map_or(0, |info| info.acked_bytes),
+            false => self.program_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Sends what was asked for.
+    pub fn send(&self, shared: &Shared, payload: &Payload) -> StreamEnd {
+        let began_ns = monotonic_ns();
+        let until_ns = self.duration_ns.map_or(u64::MAX, |time| began_ns.saturating_add(time));
+        let limit = self.bytes.unwrap_or(u64::MAX).min(self.bytes_most);
+        let mut end = self.end();
+        let mut sent = 0;
+        while sent < limit && !shared.is_stopped() && monotonic_ns() < until_ns {
+            let left = limit - sent;
+            let written = match self.data_bytes {
+                Some(bytes) => payload.write(&self.socket, left.min(bytes.into())),
+                None => payload.send(&self.socket, left.min(PIECE)),
+            };
+            match written {
+                Ok(bytes) => sent += bytes as u64,
+                Err(error) if is_transient(&error) => {}
+                // The receiver has what counts, and has left.
+                Err(_) if shared.is_stopped() => break,
+                Err(error) => {
+                    end.failed = Some(error.to_string());
+                    break;
+                }
+            }
+            self.program_bytes.store(sent, Ordering::Relaxed);
+        }
+        if sent == limit {
+            // A receiver that counts bytes sees an end that was said.
+            let _ = self.socket.shutdown(Shutdown::Write);
+        }
+        end.bytes = sent;
+        end.first_us = shared.since_begin_us(began_ns);
+        end.duration_us = (monotonic_ns() - began_ns) / 1_000;
+        end
+    }
+
+    /// Receives until what counts has come.
+    pub fn receive(&self, shared: &Shared) -> StreamEnd {
+        let mut end = self.end();
+        let expected = self.bytes.unwrap_or(u64::MAX).min(self.bytes_most);
+        let (mut first_ns, mut last_ns, mut received) = (None, 0, 0);
+        while !shared.is_stopped() {
+            let over_ns = first_ns.zip(self.duration_ns).map(|(first, time): (u64, u64)| first.saturating_add(time));
+            let taken = discard(&self.socket, PIECE as usize);
+            let now_ns = monotonic_ns();
+            if over_ns.is_some_and(|over| now_ns > over) {
+                last_ns = over_ns.unwrap_or_default();
+                break;
+            }
+            match taken {
+                Ok(0) => {
+                    if received < expected && !self.is_done(received) {
+                        end.failed = Some(format!("the sender ended after {received} bytes"));
+                    }
+                    break;
+                }
+                Ok(bytes) => {
+                    let first = *first_ns.get_or_insert(now_ns);
+                    received += bytes as u64;
+                    last_ns = now_ns;
+                    count(&mut end.tenths_bytes, now_ns - first, bytes as u64);
+                    self.program_bytes.store(received, Ordering::Relaxed);
+                }
+                Err(error) if is_transient(&error) => {}
+                Err(error) => {
+                    end.failed = Some(error.to_string());
+                    break;
+                }
+            }
+        }
+        let first_ns = first_ns.unwrap_or(last_ns);
+        end.bytes = received;
+        end.first_us = shared.since_begin_us(first_ns);
+        end.duration_us = last_ns.saturating_sub(first_ns) / 1_000;
+        end
+    }
+
+    /// Whether an end after so many bytes is the one that was asked for.
+    fn is_done(&self, received: u64) -> bool {
+        self.bytes.is_some_and(|bytes| received >= bytes)
+    }
+
+    fn end(&self) -> StreamEnd {
+        StreamEnd {
+            congestion: congestion(&self.socket).unwrap_or_default(),
+            mss_bytes: tcp_info(&self.socket).map_or(0, |info| info.mss_bytes),
+            ..StreamEnd::default()
+        }
+    }
+}
+
+/// Adds to the tenth of a second in which they came.
+fn count(tenths: &mut Vec<u64>, since_first_ns: u64, bytes: u64) {
+    let tenth = (since_first_ns / TENTH_NS) as usize;
+    if tenth < TENTHS_MOST {
+        if tenths.len() <= tenth {
+            tenths.resize(tenth + 1, 0);
+        }
+        tenths[tenth] += bytes;
+    }
+}
+
+fn is_transient(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut | io::ErrorKind::Interrupted)
+        && error.raw_os_error() != Some(libc::ETIMEDOUT)
+}

@@ -1,0 +1,172 @@
+//! Small messages on a connection of their own, and their answers: the latency beside a load.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use ekiden_net::clock::monotonic_ns;
+use ekiden_net::schedule;
+use ekiden_record::{Delays, Latency};
+
+/// How often a message is sent.
+const INTERVAL: Duration = Duration::from_millis(20);
+/// A question: a number, and the time at the end that asks. An answer has the time at the server behind it.
+const QUESTION: usize = 16;
+const ANSWER: usize = 24;
+/// No more are kept: an hour of them and more.
+const ANSWERS_MOST: usize = 200_000;
+
+/// A message that was answered; times in nanoseconds by the clock of the end where they were.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    /// When it was sent.
+    pub sent_ns: u64,
+    /// When the server had it, by its own clock.
+    pub there_ns: u64,
+    /// When its answer came.
+    pub back_ns: u64,
+}
+
+impl Answer {
+    /// The round trip in microseconds.
+    pub fn rtt_us(&self) -> f64 {
+        self.back_ns.saturating_sub(self.sent_ns) as f64 / 1e3
+    }
+
+    /// What lies between the clocks, and the way to the server, in microseconds.
+    fn forth_us(&self) -> f64 {
+        (self.there_ns as i128 - self.sent_ns as i128) as f64 / 1e3
+    }
+
+    fn back_us(&self) -> f64 {
+        (self.back_ns as i128 - self.there_ns as i128) as f64 / 1e3
+    }
+}
+
+/// Answers until the other end leaves or the connection is shut down.
+pub fn answer(mut socket: TcpStream) {
+    let mut message = [0; ANSWER];
+    while socket.read_exact(&mut message[..QUESTION]).is_ok() {
+        message[QUESTION..].copy_from_slice(&monotonic_ns().to_be_bytes());
+        if socket.write_all(&message).is_err() {
+            return;
+        }
+    }
+}
+
+/// A thread that asks.
+pub struct Prober {
+    socket: TcpStream,
+    stop: Arc<AtomicBool>,
+    answered: Arc<AtomicUsize>,
+    thread: JoinHandle<Vec<Answer>>,
+}
+
+impl Prober {
+    /// Begins to ask.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn start(socket: TcpStream) -> io::Result<Self> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let answered = Arc::new(AtomicUsize::new(0));
+        let (of_thread, stopped, count) = (socket.try_clone()?, stop.clone(), answered.clone());
+        let thread = thread::Builder::new().name("probes".into()).spawn(move || ask(of_thread, &stopped, &count))?;
+        Ok(Self { socket, stop, answered, thread })
+    }
+
+    /// Waits for so many answers, but no less than `least` and no longer than `most`.
+    pub fn await_answers(&self, count: usize, least: Duration, most: Duration) {
+        let start = Instant::now();
+        while start.elapsed() < least || (self.answered.load(Ordering::Relaxed) < count && start.elapsed() < most) {
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// Ends, and says what was answered.
+    pub fn finish(self) -> Vec<Answer> {
+        self.stop.store(true, Ordering::Release);
+        let _ = self.socket.shutdown(Shutdown::Both);
+        self.thread.join().unwrap_or_default()
+    }
+}
+
+fn ask(mut socket: TcpStream, stop: &AtomicBool, answered: &AtomicUsize) -> Vec<Answer> {
+    schedule::exact_timers();
+    let mut answers = Vec::new();
+    let (mut due_ns, mut number) = (monotonic_ns(), 0_u64);
+    let (mut partial, mut filled) = ([0; ANSWER], 0);
+    while !stop.load(Ordering::Acquire) {
+        let now_ns = monotonic_ns();
+        if now_ns >= due_ns {
+            let mut question = [0; QUESTION];
+            question[..8].copy_from_slice(&number.to_be_bytes());
+            question[8..].copy_from_slice(&now_ns.to_be_bytes());
+            if socket.write_all(&question).is_err() {
+                break;
+            }
+            number += 1;
+            due_ns = (due_ns + INTERVAL.as_nanos() as u64).max(now_ns);
+        }
+        let wait = Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()).max(1_000));
+        if socket.set_read_timeout(Some(wait)).is_err() {
+            break;
+        }
+        match socket.read(&mut partial[filled..]) {
+            Ok(0) => break,
+            Ok(bytes) => filled += bytes,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(_) => break,
+        }
+        if filled == ANSWER {
+            filled = 0;
+            let at = |from: usize| partial[from..from + 8].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+            if answers.len() < ANSWERS_MOST {
+                answers.push(Answer { sent_ns: at(8), there_ns: at(16), back_ns: monotonic_ns() });
+            }
+            answered.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    answers
+}
+
+/// What the answers say of a load that lasted from `began_ns` to `ended_ns`, by the clock of this end.
+pub fn latency(answers: &[Answer], began_ns: u64, ended_ns: u64) -> Latency {
+    let idle: Vec<_> = answers.iter().filter(|answer| answer.back_ns <= began_ns).collect();
+    let loaded: Vec<_> =
+        answers.iter().filter(|answer| answer.sent_ns >= began_ns && answer.sent_ns <= ended_ns).collect();
+    let least = |of: fn(&Answer) -> f64| idle.iter().map(|answer| of(answer)).min_by(f64::total_cmp);
+    let added = |of: fn(&Answer) -> f64| match least(of) {
+        Some(least) => Delays::of(loaded.iter().map(|answer| (of(answer) - least).max(0.0)).collect()),
+        None => Delays::default(),
+    };
+    Latency {
+        idle: Delays::of(idle.iter().map(|answer| answer.rtt_us()).collect()),
+        loaded: Delays::of(loaded.iter().map(|answer| answer.rtt_us()).collect()),
+        added_forth: added(Answer::forth_us),
+        added_back: added(Answer::back_us),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_load_adds_is_told_by_direction_whatever_the_clocks_are() {
+        // The server's clock is an hour behind; the way forth takes 10 ms, and 30 ms more beside the load.
+        let at = |sent_ms: u64, forth_ms: u64| {
+            let sent_ns = 10_000_000_000_000 + sent_ms * 1_000_000;
+            let there = sent_ns + forth_ms * 1_000_000;
+            Answer { sent_ns, there_ns: there - 3_600_000_000_000, back_ns: there + 10_000_000 }
+        };
+        let answers = [at(0, 10), at(20, 11), at(100, 40), at(120, 40)];
+        let found = latency(&answers, at(90, 0).sent_ns, at(130, 0).sent_ns);
+        assert_eq!((found.idle.count, found.loaded.count), (2, 2));
+        assert_eq!((found.idle.min_us, found.loaded.p50_us), (20_000.0, 50_000.0));
+        assert_eq!((found.added_forth.p50_us, found.added_back.p50_us), (30_000.0, 0.0));
+    }
+}

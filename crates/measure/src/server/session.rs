@@ -1,0 +1,220 @@
+//! A measurement, as the server sees it.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{Shutdown, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ekiden_record::Way;
+use ekiden_transport::Connection;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+
+use super::{Happened, PATIENCE, Server, end_settings};
+use crate::load::{Link, Most, Running, Seen, Side};
+use crate::message::{Purpose, REQUEST_BYTES_MOST, Reply, Request, TAKEN, VERSION, token_text};
+use crate::settings::Asked;
+use crate::{control, probe};
+
+/// How long a client may look at the idle path before it starts the load, and a load may take beyond what was asked for.
+const MARGIN: Duration = Duration::from_secs(60);
+/// Rows in a message.
+const ROWS: usize = 1_000;
+/// How often the end of a load is looked for.
+const LOOK: Duration = Duration::from_millis(20);
+
+/// What a client wants, checked.
+struct Wanted {
+    asked: Asked,
+    trace: bool,
+}
+
+/// Serves a client that may measure, until its measurement is over.
+pub(super) async fn run(server: &Server, connection: Connection, client: String) {
+    let wanted = match wanted(server, &connection).await {
+        Ok(wanted) => wanted,
+        Err(Refusal::Gone) => return,
+        Err(Refusal::Told { why }) => return refuse(server, &connection, client, why, false).await,
+    };
+    let (token, links) = match server.begin(&client) {
+        Ok(begun) => begun,
+        Err(why) => return refuse(server, &connection, client, why, true).await,
+    };
+    let measured = measure(server, &connection, &client, &wanted, token, links).await;
+    server.end();
+    match measured {
+        Ok(what) => (server.log)(Happened::Ended { client, what }),
+        Err(error) => {
+            let why = error.to_string();
+            let _ = control::send(&connection, &Reply::Failed { why: why.clone() }, PATIENCE).await;
+            (server.log)(Happened::Failed { client, why });
+        }
+    }
+    connection.end_cleanly();
+}
+
+enum Refusal {
+    /// Nobody is there to be told.
+    Gone,
+    Told {
+        why: String,
+    },
+}
+
+async fn wanted(server: &Server, connection: &Connection) -> Result<Wanted, Refusal> {
+    let request = control::receive(connection, REQUEST_BYTES_MOST, PATIENCE).await;
+    let told = |why: String| Refusal::Told { why };
+    let (version, settings, trace) = match request {
+        Ok(Request::Measure { version, settings, trace }) => (version, settings, trace),
+        Ok(_) => return Err(told("the first message does not ask for a measurement".into())),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return Err(told(format!("a message that this version does not know: {error}")));
+        }
+        Err(_) => return Err(Refusal::Gone),
+    };
+    if version != VERSION {
+        return Err(told(format!("it speaks version {version} of the measuring protocol, and this server {VERSION}")));
+    }
+    let asked = Asked::new(settings).map_err(told)?;
+    let most_us = server.duration_most_us();
+    if let Some(duration_us) = asked.get().duration_us.filter(|duration_us| *duration_us > most_us) {
+        let [asked, most] = [duration_us, most_us].map(|us| us as f64 / 1e6);
+        return Err(told(format!("a load of {asked} s, where this server allows {most} s")));
+    }
+    match (server.settings.bytes_most, asked.get().bytes) {
+        (Some(most), Some(bytes)) if bytes > most => {
+            Err(told(format!("a load of {bytes} bytes, where this server allows {most}")))
+        }
+        _ => Ok(Wanted { asked, trace }),
+    }
+}
+
+async fn refuse(server: &Server, connection: &Connection, client: String, why: String, busy: bool) {
+    let _ = control::send(connection, &Reply::Refused { why: why.clone(), busy }, PATIENCE).await;
+    connection.end_cleanly();
+    (server.log)(Happened::Failed { client, why });
+}
+
+async fn measure(
+    server: &Server,
+    connection: &Connection,
+    client: &str,
+    wanted: &Wanted,
+    token: [u8; 16],
+    mut links: mpsc::Receiver<(Purpose, TcpStream)>,
+) -> io::Result<String> {
+    let settings = wanted.asked.get();
+    let ready = Reply::Ready {
+        token: token_text(&token),
+        end: end_settings(),
+        bytes_most: server.settings.bytes_most,
+        duration_most_us: server.duration_most_us(),
+    };
+    control::send(connection, &ready, PATIENCE).await?;
+    let (taken, probes) = gather(&wanted.asked, &mut links).await?;
+    let what = describe(settings.streams, &settings.ways);
+    (server.log)(Happened::Begins { client: client.into(), what: what.clone() });
+    let most = Most { bytes: server.settings.bytes_most };
+    let running = Running::start(&wanted.asked, taken, Side::Far, wanted.trace, most)?;
+    let result = load(server, connection, wanted, &running).await;
+    let _ = probes.shutdown(Shutdown::Both);
+    // Joining waits for threads that look every 50 ms whether they are to stop.
+    let seen = tokio::task::spawn_blocking(move || running.finish()).await.map_err(io::Error::other)?;
+    result?;
+    let mut carried = Vec::new();
+    for seen in seen {
+        if !Side::Far.sends(seen.way) {
+            carried.push(seen.end.bytes);
+        }
+        report(connection, seen).await?;
+    }
+    control::send(connection, &Reply::Done, PATIENCE).await?;
+    let bytes: u64 = carried.iter().sum();
+    Ok(format!("{what}: {:.1} MB received", bytes as f64 / 1e6))
+}
+
+fn describe(streams: u32, ways: &[Way]) -> String {
+    let ways: Vec<_> = ways.iter().map(|way| way.word()).collect();
+    format!("{streams} streams {}", ways.join(" and "))
+}
+
+/// Takes the connections of a load, and that of its probes. Each is told that it was taken.
+async fn gather(asked: &Asked, links: &mut mpsc::Receiver<(Purpose, TcpStream)>) -> io::Result<(Vec<Link>, TcpStream)> {
+    let settings = asked.get();
+    let streams = settings.ways.iter().flat_map(|way| {
+        let streams = u16::try_from(settings.streams).unwrap_or(u16::MAX);
+        (0..streams).map(move |stream| Purpose::Stream(*way, stream))
+    });
+    let wanted: Vec<_> = streams.chain([Purpose::Probe]).collect();
+    let mut taken: BTreeMap<Purpose, TcpStream> = BTreeMap::new();
+    while taken.len() < wanted.len() {
+        let (purpose, socket) = match timeout(PATIENCE, links.recv()).await {
+            Ok(Some(link)) => link,
+            _ => {
+                let (came, all) = (taken.len(), wanted.len());
+                return Err(io::Error::other(format!("{came} of {all} connections came: can the others pass?")));
+            }
+        };
+        if !wanted.contains(&purpose) || taken.contains_key(&purpose) {
+            return Err(io::Error::other("a connection that does not belong to this measurement"));
+        }
+        // One byte on a new connection: never waits.
+        if ekiden_net::socket::send(&socket, &[TAKEN], false).is_ok() {
+            taken.insert(purpose, socket);
+        }
+    }
+    let missing = || io::Error::other("no connection for probes came");
+    let probes = taken.remove(&Purpose::Probe).ok_or_else(missing)?;
+    probes.set_nonblocking(false)?;
+    let answering = probes.try_clone()?;
+    thread::Builder::new().name("answers".into()).spawn(move || probe::answer(answering))?;
+    let mut all = Vec::new();
+    for (purpose, socket) in taken {
+        socket.set_nonblocking(false)?;
+        if let Purpose::Stream(way, stream) = purpose {
+            all.push(Link { way, stream: stream.into(), socket });
+        }
+    }
+    Ok((all, probes))
+}
+
+/// Waits until the load is over: this end's streams have ended, and the client says that its own have. A client that leaves ends it.
+async fn load(server: &Server, connection: &Connection, wanted: &Wanted, running: &Running) -> io::Result<()> {
+    let settings = wanted.asked.get();
+    match control::receive(connection, REQUEST_BYTES_MOST, MARGIN).await? {
+        Request::Start => {}
+        Request::Stop => return Ok(()),
+        Request::Measure { .. } => return Err(io::Error::other("it asks twice")),
+    }
+    running.begin();
+    control::send(connection, &Reply::Started, PATIENCE).await?;
+    let longest = settings.duration_us.unwrap_or(server.duration_most_us());
+    let deadline = Instant::now() + Duration::from_micros(longest) + MARGIN;
+    let stop = control::receive::<Request>(connection, REQUEST_BYTES_MOST, Duration::from_secs(2 * 3_600));
+    tokio::pin!(stop);
+    let mut stopped = false;
+    while !(running.is_over() && stopped) {
+        if Instant::now() > deadline {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "the load does not end"));
+        }
+        tokio::select! {
+            said = &mut stop, if !stopped => match said? {
+                // What its own receivers count has come; what this end's receivers count may still be under way.
+                Request::Stop => stopped = true,
+                _ => return Err(io::Error::other("a message that does not belong here")),
+            },
+            () = tokio::time::sleep(LOOK) => {}
+        }
+    }
+    Ok(())
+}
+
+/// Tells what was seen of a stream.
+async fn report(connection: &Connection, seen: Seen) -> io::Result<()> {
+    let Seen { way, stream, end, rows } = seen;
+    for rows in rows.chunks(ROWS) {
+        control::send(connection, &Reply::Rows { way, stream, rows: rows.to_vec() }, PATIENCE).await?;
+    }
+    control::send(connection, &Reply::Stream { way, stream, end }, PATIENCE).await
+}

@@ -1,0 +1,57 @@
+//! Sockets of loads, with the options that a load asks for, each at the moment at which it works.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use ekiden_net::bulk;
+use ekiden_record::LoadSettings;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+/// Connects with the options that count from the SYN on: buffers decide the window scale (RFC 7323, section 2.2).
+///
+/// # Errors
+/// The system's.
+pub fn connect(address: SocketAddr, within: Duration, load: Option<(&LoadSettings, bool)>) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    if let Some((settings, sends)) = load {
+        prepare(&socket, settings, sends).map_err(io::Error::other)?;
+    }
+    socket.set_tcp_nodelay(true)?;
+    socket.connect_timeout(&address.into(), within)?;
+    Ok(socket.into())
+}
+
+/// Sets what a load asks for on a socket that sends or receives.
+///
+/// # Errors
+/// One line that names the option and what the kernel says.
+pub fn prepare(socket: &impl AsFd, settings: &LoadSettings, sends: bool) -> Result<(), String> {
+    let of = SockRef::from(socket);
+    let failed = |what: &str| {
+        let what = what.to_owned();
+        move |error: io::Error| format!("{what}: {error}")
+    };
+    of.set_tcp_nodelay(true).map_err(failed("TCP_NODELAY"))?;
+    if let Some(mss) = settings.mss_bytes {
+        of.set_tcp_mss(mss).map_err(failed("TCP_MAXSEG"))?;
+    }
+    if sends {
+        if let Some(name) = &settings.congestion {
+            let why = format!("congestion control '{name}' cannot be used here");
+            of.set_tcp_congestion(name.as_bytes()).map_err(failed(&why))?;
+        }
+        if let Some(bytes) = settings.send_buffer_bytes {
+            bulk::set_buffer(socket, bulk::Buffer::Send, bytes).map_err(failed("SO_SNDBUF"))?;
+        }
+    } else {
+        if let Some(bytes) = settings.receive_buffer_bytes {
+            bulk::set_buffer(socket, bulk::Buffer::Receive, bytes).map_err(failed("SO_RCVBUF"))?;
+        }
+        if let Some(bytes) = settings.window_bytes {
+            bulk::clamp_window(socket, bytes).map_err(failed("TCP_WINDOW_CLAMP"))?;
+        }
+    }
+    Ok(())
+}

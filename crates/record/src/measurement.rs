@@ -1,0 +1,230 @@
+//! What came out of one load over a real path: `ekiden measure client` writes it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::series::SeriesFiles;
+
+/// The version of the format of measurements that this program writes.
+pub const MEASUREMENT_FORMAT: u32 = 1;
+
+/// One load, or two at once, between this end and a measuring server.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Measurement {
+    /// [`MEASUREMENT_FORMAT`] of the program that wrote it.
+    pub measurement_format: u32,
+    /// Version of ekiden.
+    pub version: String,
+    /// The command line, program first.
+    pub command: Vec<String>,
+    /// When it was started, in milliseconds since 1970 (UTC).
+    pub started_unix_ms: u64,
+    /// This end's address.
+    pub from: String,
+    /// The server's address and port.
+    pub to: String,
+    /// What was asked for.
+    pub settings: LoadSettings,
+    /// What this end is like.
+    pub near: EndSettings,
+    /// What the server's is like; absent where the server does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub far: Option<EndSettings>,
+    /// One per direction that was loaded.
+    pub loads: Vec<Load>,
+    /// Round trips of small messages on a connection of their own; absent where the server does not answer such.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<Latency>,
+    /// The samples of the senders, in a file beside the record; absent if none was written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub series: Option<SeriesFiles>,
+}
+
+/// Which way data goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Way {
+    /// From the end that asks to the server.
+    Forth,
+    /// From the server to the end that asks.
+    Back,
+}
+
+impl Way {
+    /// As users write it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Forth => "forth",
+            Self::Back => "back",
+        }
+    }
+}
+
+/// What a load is to be. What is absent is left to the kernels of the ends.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LoadSettings {
+    /// The directions that are loaded, at once if both.
+    pub ways: Vec<Way>,
+    /// Connections in each direction.
+    pub streams: u32,
+    /// How long data is sent; absent if `bytes` says how much.
+    pub duration_us: Option<u64>,
+    /// How many bytes are sent in each direction, over all its streams; absent if `duration_us` says how long. Where both are there, what
+    /// is reached first ends the load.
+    pub bytes: Option<u64>,
+    /// Bytes that the program hands over at a time, which go at once (TCP_NODELAY).
+    pub data_bytes: Option<u32>,
+    /// The senders' SO_SNDBUF; the kernel doubles it.
+    pub send_buffer_bytes: Option<u64>,
+    /// The receivers' SO_RCVBUF; the kernel doubles it.
+    pub receive_buffer_bytes: Option<u64>,
+    /// The most that receivers advertise (TCP_WINDOW_CLAMP).
+    pub window_bytes: Option<u32>,
+    /// The largest segment (TCP_MAXSEG).
+    pub mss_bytes: Option<u32>,
+    /// The senders' congestion control.
+    pub congestion: Option<String>,
+    /// The most that each stream sends, in bit/s, evenly spaced (SO_MAX_PACING_RATE).
+    pub pacing_bit_s: Option<u64>,
+    /// How often each end looks at its connections, in microseconds.
+    pub sample_us: u32,
+}
+
+/// What an end's kernel is like.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct EndSettings {
+    /// The version of ekiden.
+    pub version: String,
+    /// The kernel's release.
+    pub kernel: String,
+    /// The congestion control of its senders; its default where it sends nothing.
+    pub congestion: String,
+    /// net.ipv4.tcp_rmem: least, initial and most.
+    pub tcp_rmem: String,
+    /// net.ipv4.tcp_wmem: least, initial and most.
+    pub tcp_wmem: String,
+}
+
+/// What one direction carried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Load {
+    /// The direction.
+    pub way: Way,
+    /// Bytes that arrived at the receiver in the time that counts.
+    pub bytes: u64,
+    /// The time that counts at the receiver, from its first byte.
+    pub duration_us: u64,
+    /// `bytes` over `duration_us`.
+    pub goodput_bit_s: u64,
+    /// Bytes that arrived in each tenth of a second, one after the other from the first byte.
+    pub tenths_bytes: Vec<u64>,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Segments delivered, over all streams.
+    pub delivered_segments: u64,
+    /// Least round trip that the senders saw, in microseconds.
+    pub rtt_min_us: u64,
+    /// Smoothed round trips at the samples.
+    pub rtt: Delays,
+    /// Congestion windows at the samples, median over all, in segments.
+    pub cwnd_p50_segments: u64,
+    /// From handing a byte to the kernel to its acknowledgement: what a program on the loaded connection waits.
+    pub write_to_ack: Option<Delays>,
+    /// What limited the senders, the mean over all streams.
+    pub shares: Option<Shares>,
+    /// Why the path limited it, where it did and that can be told.
+    pub path_limit: Option<PathLimit>,
+    /// Each stream.
+    pub streams: Vec<StreamLoad>,
+    /// How late the samples of the senders were taken.
+    pub sampler_late: Delays,
+    /// Processor time of the sending end for this direction, in microseconds; absent where it carried both.
+    pub sender_cpu_us: u64,
+    /// Processor time of the receiving end, as before.
+    pub receiver_cpu_us: u64,
+}
+
+/// What one stream carried.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StreamLoad {
+    /// Bytes that arrived in the time that counts.
+    pub bytes: u64,
+    /// Their rate.
+    pub goodput_bit_s: u64,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// What limited its sender.
+    pub shares: Option<Shares>,
+}
+
+/// The shares of a time in which each thing kept a sender from sending more. They sum to 1.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Shares {
+    /// The program had nothing to send.
+    pub application: f64,
+    /// The receiver's window.
+    pub receive_window: f64,
+    /// The sender's own buffer.
+    pub send_buffer: f64,
+    /// The path: its line, its losses or a policer, by way of the congestion window.
+    pub path: f64,
+}
+
+/// What of a path limits a sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathLimit {
+    /// The line's rate: a queue grows, and drops when it is full.
+    Line,
+    /// Loss that does not come from a queue.
+    Loss,
+    /// A limit that drops what is faster, without a queue.
+    Policer,
+    /// The sender was still growing its window when the load ended.
+    SlowStart,
+}
+
+/// A distribution of times, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct Delays {
+    /// How many there are.
+    pub count: u64,
+    /// The least.
+    pub min_us: f64,
+    /// Median.
+    pub p50_us: f64,
+    /// 99th percentile, by the nearest rank.
+    pub p99_us: f64,
+    /// Largest.
+    pub max_us: f64,
+}
+
+impl Delays {
+    /// From times in any order; all 0 of none.
+    pub fn of(mut times_us: Vec<f64>) -> Self {
+        times_us.sort_by(f64::total_cmp);
+        let at = |percent: usize| {
+            let rank = (times_us.len() * percent).div_ceil(100).saturating_sub(1);
+            times_us.get(rank).copied().unwrap_or_default()
+        };
+        Self {
+            count: times_us.len() as u64,
+            min_us: at(0),
+            p50_us: at(50),
+            p99_us: at(99),
+            max_us: times_us.last().copied().unwrap_or_default(),
+        }
+    }
+}
+
+/// Round trips of small messages, on a connection of their own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Latency {
+    /// Before the load.
+    pub idle: Delays,
+    /// Beside it.
+    pub loaded: Delays,
+    /// What messages to the server took longer beside the load than the fastest before it. The clocks of the ends need not agree.
+    pub added_forth: Delays,
+    /// What messages from the server took longer.
+    pub added_back: Delays,
+}

@@ -1,6 +1,7 @@
 //! `ekiden measure`: what a path gives, and what limits it.
 
 mod client;
+mod path;
 mod server;
 mod target;
 
@@ -22,6 +23,7 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Action {
     Client(client::Args),
+    Path(path::Args),
     Server(server::Args),
 }
 
@@ -29,6 +31,7 @@ enum Action {
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.action {
         Action::Client(args) => client::run(&args),
+        Action::Path(args) => path::run(&args),
         Action::Server(args) => server::run(&args),
     }
 }

@@ -15,7 +15,7 @@ use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::load::{Link, Most, Running, Seen, Side};
-use crate::message::{PLAIN, Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, TAKEN, VERSION, token_of};
+use crate::message::{PLAIN, Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, token_of};
 use crate::probe::{Answer, Prober};
 use crate::settings::Asked;
 use crate::{Error, control, socket};
@@ -83,7 +83,7 @@ struct Agreed {
 pub fn measure(
     server: &Server,
     asked: &Asked,
-    trace: bool,
+    trace: Trace,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Measured, Error> {
     let agreed = agree(server, asked, trace)?;
@@ -92,7 +92,8 @@ pub fn measure(
     let streams = u16::try_from(asked.get().streams).unwrap_or(u16::MAX);
     for way in &asked.get().ways {
         for stream in 0..streams {
-            let load = Some((asked.get(), Side::Near.sends(*way)));
+            let (settings, sends) = (asked.get(), Side::Near.sends(*way));
+            let load = Some(socket::Load { settings, sends, trace });
             let socket = agreed.link(Purpose::Stream(*way, stream), load).map_err(broken)?;
             links.push(Link { way: *way, stream: stream.into(), socket });
         }
@@ -131,7 +132,7 @@ pub fn measure(
 }
 
 /// Connects, proves keys, and asks.
-fn agree(server: &Server, asked: &Asked, trace: bool) -> Result<Agreed, Error> {
+fn agree(server: &Server, asked: &Asked, trace: Trace) -> Result<Agreed, Error> {
     let to = || server.name.clone();
     let unreachable = |source| Error::Unreachable { to: to(), source };
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| Error::Here(error.to_string()))?;
@@ -206,7 +207,7 @@ fn of_handshake(to: String, error: &io::Error) -> Error {
 
 impl Agreed {
     /// Opens a connection of the load, and waits until the server has taken it.
-    fn link(&self, purpose: Purpose, load: Option<(&ekiden_record::LoadSettings, bool)>) -> io::Result<StdStream> {
+    fn link(&self, purpose: Purpose, load: Option<socket::Load<'_>>) -> io::Result<StdStream> {
         let mut socket = socket::connect(self.address, PATIENCE, load)?;
         socket.write_all(&Preamble { token: self.token, purpose }.encode())?;
         socket.set_read_timeout(Some(PATIENCE))?;

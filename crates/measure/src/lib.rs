@@ -10,6 +10,7 @@ pub mod limit;
 pub mod load;
 pub mod message;
 pub mod outcome;
+pub mod path;
 pub mod probe;
 pub mod server;
 pub mod settings;

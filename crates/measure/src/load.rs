@@ -1,5 +1,6 @@
 //! One end of a load: a thread for each stream that sends or receives, and one that looks at all of them.
 
+mod budget;
 mod sampler;
 mod stream;
 
@@ -13,7 +14,7 @@ use ekiden_net::bulk::Payload;
 use ekiden_net::clock::monotonic_ns;
 use ekiden_record::Way;
 
-use crate::message::{Row, StreamEnd};
+use crate::message::{Row, StreamEnd, Trace};
 use crate::settings::Asked;
 use stream::Stream;
 
@@ -89,9 +90,10 @@ impl Running {
     ///
     /// # Errors
     /// The system's, if it has no more memory or threads.
-    pub fn start(asked: &Asked, links: Vec<Link>, side: Side, trace: bool, most: Most) -> io::Result<Self> {
+    pub fn start(asked: &Asked, links: Vec<Link>, side: Side, trace: Trace, most: Most) -> io::Result<Self> {
         let count = links.len() as u64;
-        let streams: io::Result<_> = links.into_iter().map(|link| Stream::new(asked, link, side, most)).collect();
+        let streams: io::Result<_> =
+            links.into_iter().map(|link| Stream::new(asked, link, side, trace, most)).collect();
         let shared = Arc::new(Shared {
             streams: streams?,
             began_ns: AtomicU64::new(0),
@@ -120,7 +122,7 @@ impl Running {
             threads.push(thread::Builder::new().name("stream".into()).spawn(work)?);
         }
         let (of_sampler, interval_us) = (shared.clone(), asked.get().sample_us);
-        let sample = move || sampler::run(&of_sampler, interval_us, trace);
+        let sample = move || sampler::run(&of_sampler, interval_us, trace.is_close());
         let sampler = thread::Builder::new().name("sampler".into()).spawn(sample)?;
         Ok(Self { shared, threads, sampler })
     }

@@ -31,13 +31,51 @@ pub enum Request {
         version: u32,
         /// The load.
         settings: LoadSettings,
-        /// Whether each sender is to be looked at as often as the kernel's clock allows, and the receiver too.
-        trace: bool,
+        /// How closely it is looked at, and when it ends before its time.
+        #[serde(default)]
+        trace: Trace,
     },
     /// All connections are there: the load begins.
     Start,
     /// The load is over at this end, or given up.
     Stop,
+}
+
+/// How closely a load is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum Trace {
+    /// As often as its settings say.
+    #[default]
+    No,
+    /// As often as the kernel's clock allows. A sender ends when its first episode of losses is over, or by its budget.
+    UntilLoss {
+        /// The most bytes, in bandwidth-delay products, as far as they are known meanwhile.
+        bdps_most: f64,
+        /// The bytes that it may send in any case.
+        bytes_least: u64,
+    },
+    /// As often; a sender ends by its budget.
+    Budget {
+        /// Bytes that were sent before, which count.
+        spent_bytes: u64,
+        /// As above.
+        bdps_most: f64,
+        /// As above.
+        bytes_least: u64,
+    },
+    /// As often; a sender ends after so many episodes of losses.
+    Episodes {
+        /// How many.
+        count: u32,
+    },
+}
+
+impl Trace {
+    /// Whether it is looked at as often as can be.
+    pub fn is_close(self) -> bool {
+        self != Self::No
+    }
 }
 
 /// What a server says.
@@ -105,7 +143,7 @@ pub struct Row {
     pub sent_bytes: u64,
     /// Segments sent again; at a receiver those that came out of order.
     pub retransmits: u32,
-    /// Segments delivered.
+    /// Segments delivered; at a receiver those that have come, twice counted where they came twice.
     pub delivered: u32,
     /// Congestion window in segments.
     pub cwnd: u32,
@@ -113,6 +151,8 @@ pub struct Row {
     pub ssthresh: u32,
     /// Segments not acknowledged.
     pub unacked: u32,
+    /// Segments of these that count as lost.
+    pub lost: u32,
     /// Smoothed round trip in microseconds.
     pub rtt_us: u32,
     /// Least round trip in microseconds.
@@ -132,7 +172,7 @@ pub struct Row {
 }
 
 /// How many numbers a row has.
-const NUMBERS: usize = 17;
+const NUMBERS: usize = 18;
 type Numbers = [u64; NUMBERS];
 
 impl From<Row> for Numbers {
@@ -147,6 +187,7 @@ impl From<Row> for Numbers {
             row.cwnd.into(),
             row.ssthresh.into(),
             row.unacked.into(),
+            row.lost.into(),
             row.rtt_us.into(),
             row.rtt_min_us.into(),
             row.window.into(),
@@ -173,14 +214,15 @@ impl From<Numbers> for Row {
             cwnd: short(6),
             ssthresh: short(7),
             unacked: short(8),
-            rtt_us: short(9),
-            rtt_min_us: short(10),
-            window: short(11),
-            unsent: short(12),
-            delivery_bytes_s: numbers[13],
-            busy_us: numbers[14],
-            window_limited_us: numbers[15],
-            buffer_limited_us: numbers[16],
+            lost: short(9),
+            rtt_us: short(10),
+            rtt_min_us: short(11),
+            window: short(12),
+            unsent: short(13),
+            delivery_bytes_s: numbers[14],
+            busy_us: numbers[15],
+            window_limited_us: numbers[16],
+            buffer_limited_us: numbers[17],
         }
     }
 }
@@ -200,6 +242,8 @@ pub struct StreamEnd {
     pub congestion: String,
     /// The largest segment, in bytes of payload.
     pub mss_bytes: u32,
+    /// The largest packet of the path, as far as the sender's kernel knows, in bytes with headers.
+    pub path_mtu_bytes: u32,
     /// Processor time of the thread that moved the bytes, in microseconds.
     pub cpu_us: u64,
     /// How late each look at the connection was, in microseconds; the same for all streams of an end.

@@ -5,18 +5,36 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use crate::message::Trace;
 use ekiden_net::bulk;
+use ekiden_net::socket::limit_unsent;
 use ekiden_record::LoadSettings;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+/// Buffers of a traced load, where the kernel gives so much.
+const TRACE_BUFFER_BYTES: u64 = 256 << 20;
+/// What a traced sender writes ahead.
+const TRACE_UNSENT_BYTES: u32 = 64 << 10;
+
+/// What a socket is for.
+#[derive(Debug, Clone, Copy)]
+pub struct Load<'a> {
+    /// The load's settings.
+    pub settings: &'a LoadSettings,
+    /// Whether it sends.
+    pub sends: bool,
+    /// How closely it is looked at.
+    pub trace: Trace,
+}
 
 /// Connects with the options that count from the SYN on: buffers decide the window scale (RFC 7323, section 2.2).
 ///
 /// # Errors
 /// The system's.
-pub fn connect(address: SocketAddr, within: Duration, load: Option<(&LoadSettings, bool)>) -> io::Result<TcpStream> {
+pub fn connect(address: SocketAddr, within: Duration, load: Option<Load<'_>>) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    if let Some((settings, sends)) = load {
-        prepare(&socket, settings, sends).map_err(io::Error::other)?;
+    if let Some(load) = &load {
+        prepare(&socket, load).map_err(io::Error::other)?;
     }
     socket.set_tcp_nodelay(true)?;
     socket.connect_timeout(&address.into(), within)?;
@@ -27,7 +45,8 @@ pub fn connect(address: SocketAddr, within: Duration, load: Option<(&LoadSetting
 ///
 /// # Errors
 /// One line that names the option and what the kernel says.
-pub fn prepare(socket: &impl AsFd, settings: &LoadSettings, sends: bool) -> Result<(), String> {
+pub fn prepare(socket: &impl AsFd, load: &Load<'_>) -> Result<(), String> {
+    let Load { settings, sends, trace } = *load;
     let of = SockRef::from(socket);
     let failed = |what: &str| {
         let what = what.to_owned();
@@ -36,6 +55,12 @@ pub fn prepare(socket: &impl AsFd, settings: &LoadSettings, sends: bool) -> Resu
     of.set_tcp_nodelay(true).map_err(failed("TCP_NODELAY"))?;
     if let Some(mss) = settings.mss_bytes {
         of.set_tcp_mss(mss).map_err(failed("TCP_MAXSEG"))?;
+    }
+    if trace.is_close() {
+        // As large as the kernel gives: the path is to be seen, not the buffers. Less written ahead ends it sooner.
+        let buffer = if sends { bulk::Buffer::Send } else { bulk::Buffer::Receive };
+        let _ = bulk::set_buffer(socket, buffer, TRACE_BUFFER_BYTES);
+        limit_unsent(socket, TRACE_UNSENT_BYTES).map_err(failed("TCP_NOTSENT_LOWAT"))?;
     }
     if sends {
         if let Some(name) = &settings.congestion {

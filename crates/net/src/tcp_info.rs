@@ -20,6 +20,8 @@ pub struct TcpInfo {
     pub unacked_segments: u32,
     /// Segments of these that the peer has selectively acknowledged; without SACK, its duplicate acknowledgements.
     pub sacked_segments: u32,
+    /// Segments of these that count as lost until they are acknowledged.
+    pub lost_segments: u32,
     /// Bytes the peer has acknowledged.
     pub acked_bytes: u64,
     /// Bytes of payload sent, in all, those sent again among them (Linux 4.19 and later).
@@ -28,6 +30,8 @@ pub struct TcpInfo {
     pub resent_bytes: u64,
     /// Bytes of payload that have arrived in order from the peer.
     pub received_bytes: u64,
+    /// Segments with data that have arrived from the peer, in all, those that came twice among them.
+    pub data_segments_in: u32,
     /// Segments that have arrived from the peer out of order (Linux 5.4 and later).
     pub out_of_order_segments: u32,
     /// Whether the recent rate of delivery was limited by the program, which had nothing to send.
@@ -92,10 +96,12 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
         retransmits: raw.total_retrans,
         unacked_segments: raw.unacked,
         sacked_segments: raw.sacked,
+        lost_segments: raw.lost,
         acked_bytes: raw.bytes_acked,
         sent_bytes: raw.bytes_sent,
         resent_bytes: raw.bytes_retrans,
         received_bytes: raw.bytes_received,
+        data_segments_in: raw.data_segs_in,
         out_of_order_segments: raw.rcv_ooopack,
         is_application_limited: raw.state_and_flags[APPLICATION_LIMITED_AT] & 1 != 0,
         unsent_bytes: raw.notsent_bytes,

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use ekiden_files::check_target;
 use ekiden_measure::client::{Measured, Server, measure};
+use ekiden_measure::message::Trace;
 use ekiden_measure::outcome::{loads, samples};
 use ekiden_measure::server::end_settings;
 use ekiden_measure::settings::{Asked, SAMPLE_US};
@@ -156,7 +157,7 @@ fn one(
     progress: &mut dyn FnMut(ekiden_measure::client::Progress),
 ) -> anyhow::Result<Measurement> {
     let started_unix_ms = now_unix_ms();
-    let measured = measure(server, asked, false, progress)?;
+    let measured = measure(server, asked, Trace::No, progress)?;
     let mut measurement = told(server, asked, &measured, started_unix_ms);
     if let Some(record) = &args.record {
         let place = match record.extension().is_some_and(|extension| extension == "json") {

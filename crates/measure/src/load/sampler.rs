@@ -6,8 +6,8 @@ use ekiden_net::clock::{monotonic_ns, sleep_until};
 use ekiden_net::schedule;
 use ekiden_net::tcp_info::{TcpInfo, tcp_info};
 
-use super::Shared;
 use super::stream::Stream;
+use super::{Shared, budget};
 use crate::message::Row;
 
 /// How often a traced load is looked at, in microseconds.
@@ -37,6 +37,9 @@ pub(super) fn run(shared: &Shared, interval_us: u32, trace: bool) -> Sampled {
             for (stream, rows) in shared.streams.iter().zip(&mut sampled.rows) {
                 let Ok(info) = tcp_info(&stream.socket) else { continue };
                 let row = row(shared.since_begin_us(monotonic_ns()), stream, &info);
+                if stream.sends && budget::is_spent(stream.trace, &row, &info, rows) {
+                    stream.is_spent.store(true, Ordering::Relaxed);
+                }
                 // Of a traced stream only what changed is of interest.
                 if !trace || is_last || rows.last().is_none_or(|last| has_changed(last, &row)) {
                     rows.push(row);
@@ -58,8 +61,8 @@ pub(super) fn run(shared: &Shared, interval_us: u32, trace: bool) -> Sampled {
 }
 
 fn has_changed(last: &Row, row: &Row) -> bool {
-    (last.kernel_bytes, last.sent_bytes, last.retransmits, last.cwnd)
-        != (row.kernel_bytes, row.sent_bytes, row.retransmits, row.cwnd)
+    (last.kernel_bytes, last.sent_bytes, last.retransmits, last.delivered, last.lost)
+        != (row.kernel_bytes, row.sent_bytes, row.retransmits, row.delivered, row.lost)
 }
 
 fn every_second<T: Copy>(of: &[T]) -> Vec<T> {
@@ -74,10 +77,11 @@ fn row(at_us: u64, stream: &Stream, info: &TcpInfo) -> Row {
         kernel_bytes: if received { info.received_bytes } else { info.acked_bytes },
         sent_bytes: if received { 0 } else { info.sent_bytes.saturating_sub(info.resent_bytes) },
         retransmits: if received { info.out_of_order_segments } else { info.retransmits },
-        delivered: info.delivered_segments,
+        delivered: if received { info.data_segments_in } else { info.delivered_segments },
         cwnd: info.cwnd_segments,
         ssthresh: info.ssthresh_segments,
         unacked: info.unacked_segments,
+        lost: info.lost_segments,
         rtt_us: info.rtt_us,
         rtt_min_us: info.rtt_min_us,
         window: info.send_window_bytes,

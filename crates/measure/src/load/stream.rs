@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{Shutdown, TcpStream};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use ekiden_net::bulk::{Payload, discard};
@@ -12,14 +12,16 @@ use ekiden_net::tcp_info::tcp_info;
 use ekiden_record::Way;
 
 use super::{Link, Most, Shared, Side};
-use crate::message::StreamEnd;
+use crate::message::{StreamEnd, Trace};
 use crate::settings::Asked;
-use crate::socket::prepare;
+use crate::socket::{Load, prepare};
 
 /// How long a thread waits for its socket before it looks whether it is to stop.
 const WAIT: Duration = Duration::from_millis(50);
 /// Bytes that a sender hands over at a time unless asked for another number, and that a receiver takes.
 const PIECE: u64 = 256 << 10;
+/// The same of a traced sender, which is to end soon after it is told.
+const TRACE_PIECE: u64 = 32 << 10;
 /// A connection whose data is not acknowledged for so long has failed.
 const SILENCE_MOST: Duration = Duration::from_secs(20);
 /// One in so many of a second is counted by itself.
@@ -41,14 +43,17 @@ pub(super) struct Stream {
     data_bytes: Option<u32>,
     /// Bytes that the program has written, or received.
     pub program_bytes: AtomicU64,
+    pub trace: Trace,
+    /// Whether a traced sender has shown what it can show, or has sent what it may.
+    pub is_spent: AtomicBool,
 }
 
 impl Stream {
-    pub fn new(asked: &Asked, link: Link, side: Side, most: Most) -> io::Result<Self> {
+    pub fn new(asked: &Asked, link: Link, side: Side, trace: Trace, most: Most) -> io::Result<Self> {
         let Link { way, stream: number, socket } = link;
         let settings = asked.get();
         let sends = side.sends(way);
-        prepare(&socket, settings, sends).map_err(io::Error::other)?;
+        prepare(&socket, &Load { settings, sends, trace }).map_err(io::Error::other)?;
         socket.set_read_timeout(Some(WAIT))?;
         socket.set_write_timeout(Some(WAIT))?;
         limit_unacknowledged(&socket, SILENCE_MOST)?;
@@ -65,6 +70,8 @@ impl Stream {
             duration_ns: settings.duration_us.map(|time| time * 1_000),
             data_bytes: settings.data_bytes,
             program_bytes: AtomicU64::new(0),
+            trace,
+            is_spent: AtomicBool::new(false),
         })
     }
 
@@ -83,10 +90,15 @@ impl Stream {
         let limit = self.bytes.unwrap_or(u64::MAX).min(self.bytes_most);
         let mut end = self.end();
         let mut sent = 0;
-        while sent < limit && !shared.is_stopped() && monotonic_ns() < until_ns {
+        while sent < limit
+            && !shared.is_stopped()
+            && monotonic_ns() < until_ns
+            && !self.is_spent.load(Ordering::Relaxed)
+        {
             let left = limit - sent;
             let written = match self.data_bytes {
                 Some(bytes) => payload.write(&self.socket, left.min(bytes.into())),
+                None if self.trace.is_close() => payload.send(&self.socket, left.min(TRACE_PIECE)),
                 None => payload.send(&self.socket, left.min(PIECE)),
             };
             match written {
@@ -101,7 +113,7 @@ impl Stream {
             }
             self.program_bytes.store(sent, Ordering::Relaxed);
         }
-        if sent == limit {
+        if sent == limit || self.trace.is_close() {
             // A receiver that counts bytes sees an end that was said.
             let _ = self.socket.shutdown(Shutdown::Write);
         }
@@ -126,7 +138,7 @@ impl Stream {
             }
             match taken {
                 Ok(0) => {
-                    if received < expected && !self.is_done(received) {
+                    if received < expected && !self.is_done(received) && !self.trace.is_close() {
                         end.failed = Some(format!("the sender ended after {received} bytes"));
                     }
                     break;
@@ -158,9 +170,11 @@ impl Stream {
     }
 
     fn end(&self) -> StreamEnd {
+        let info = tcp_info(&self.socket).unwrap_or_default();
         StreamEnd {
             congestion: congestion(&self.socket).unwrap_or_default(),
-            mss_bytes: tcp_info(&self.socket).map_or(0, |info| info.mss_bytes),
+            mss_bytes: info.mss_bytes,
+            path_mtu_bytes: info.path_mtu_bytes,
             ..StreamEnd::default()
         }
     }

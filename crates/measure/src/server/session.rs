@@ -13,7 +13,7 @@ use tokio::time::timeout;
 
 use super::{Happened, PATIENCE, Server, end_settings};
 use crate::load::{Link, Most, Running, Seen, Side};
-use crate::message::{Purpose, REQUEST_BYTES_MOST, Reply, Request, TAKEN, VERSION, token_text};
+use crate::message::{Purpose, REQUEST_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, token_text};
 use crate::settings::Asked;
 use crate::{control, probe};
 
@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// What a client wants, checked.
 struct Wanted {
     asked: Asked,
-    trace: bool,
+    trace: Trace,
 }
 
 /// Serves a client that may measure, until its measurement is over.

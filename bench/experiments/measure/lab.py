@@ -1,0 +1,72 @@
+"""Runs a measuring server and a client at the ends of one emulated line, and draws lines at random."""
+
+import json
+import math
+import os
+import pathlib
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+EKIDEN = pathlib.Path(os.environ.get("EKIDEN", TARGET / "release/ekiden"))
+
+# The nodes' addresses follow from their order.
+SERVER = "10.77.0.2:7100"
+
+SCRIPT = """
+ip netns exec server "$0" measure server --open 100GB --longest 1h --listen {server} >"$1" 2>&1 &
+server=$!
+for _ in $(seq 100); do grep -q listening "$1" && break; sleep 0.05; done
+shift
+{before}
+"$0" measure "$@" --open {server} --json
+code=$?
+kill $server {after}
+exit $code
+"""
+
+
+def logarithmic(random, least, most):
+    return math.exp(random.uniform(math.log(least), math.log(most)))
+
+
+def scenario(line, tcp='congestion = "reno"\nreceive_buffer = "256MiB"\nsend_buffer = "256MiB"', mtu=1500):
+    """A client, a server, and a line between them. `line`: rate in bit/s, rtt in ms, queue in bytes, loss as a part, policer."""
+    keys = [
+        f'rate = "{line["rate"]:.0f}bit/s"',
+        f'delay = "{line["rtt"] * 500:.0f}us"',
+        f'queue = "{line["queue"]:.0f}B"',
+        f'mtu = {mtu}' if mtu != 1500 else "",
+        f'loss = "{line["loss"] * 1e6:.0f}ppm"' if line.get("loss") else "",
+    ]
+    if "policer" in line:
+        rate, burst = line["policer"]
+        keys.append(f'policer.rate = "{rate:.0f}bit/s"\npolicer.burst = "{burst:.0f}B"')
+    text = "\n".join(key for key in keys if key)
+    return f"""name = "line"
+seed = {line.get("seed", 1)}
+[tcp]
+{tcp}
+[node.client]
+[node.server]
+[link.line]
+ends = ["client", "server"]
+{text}
+[flow.none]
+from = "client"
+to = "server"
+bytes = "1kB"
+"""
+
+
+def measure(directory, text, arguments, before="", after="", seconds=180):
+    """Runs `ekiden measure ARGUMENTS` at the client of a scenario. Returns its JSON; raises with what it said."""
+    directory.mkdir(parents=True, exist_ok=True)
+    file = directory / "line.toml"
+    file.write_text(text)
+    script = SCRIPT.format(server=SERVER, before=before, after=after)
+    command = [EKIDEN, "lab", "shell", file, "client", "--", "sh", "-c", script, EKIDEN, directory / "server.log", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"code {done.returncode}")
+    return json.loads(done.stdout)

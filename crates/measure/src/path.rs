@@ -1,0 +1,196 @@
+//! What a path is made of, from a loaded TCP: S0's chapter 4 as a tool.
+//!
+//! Each direction is loaded by one stream, Reno's slow start, until its first losses are over; both ends look at it every 200 µs. Packets
+//! come at the line's rate while a queue delays them; a queue that loses much of a window was full. Where single losses end the slow
+//! start too soon, a second stream follows with BBR, which does not heed them.
+
+mod find;
+mod hops;
+mod trace;
+
+use std::net::ToSocketAddrs;
+use std::time::{Duration, Instant};
+
+use ekiden_record::{EndSettings, Finding, LoadSettings, PATH_FORMAT, PathDirection, PathRecord, Way};
+
+use crate::client::{Measured, Server, measure};
+use crate::message::Trace as How;
+use crate::server::end_settings;
+use crate::settings::Asked;
+use crate::{Error, socket};
+use find::{Base, End};
+use trace::Trace;
+
+/// The load of a direction: so many bandwidth-delay products at most, and so many round trips and so long.
+const BDPS_MOST: f64 = 10.0;
+const RTTS_MOST: f64 = 10.0;
+const LONGEST: Duration = Duration::from_secs(2);
+/// What may be sent on a path whose bandwidth-delay product is small, in bytes.
+const BYTES_LEAST: u64 = 300_000;
+/// What may be sent in any case, in bytes.
+const BYTES_MOST: u64 = 4 << 30;
+/// The congestion control that does not heed single losses.
+const HEEDLESS: &str = "bbr";
+
+/// What goes on, for people.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Step {
+    /// The routers on the way are counted.
+    Hops,
+    /// A direction is loaded.
+    Loads {
+        /// The direction.
+        way: Way,
+        /// By this congestion control.
+        congestion: &'static str,
+    },
+}
+
+/// Traces of a direction, for a picture.
+pub struct Seen {
+    /// The direction.
+    pub way: Way,
+    /// Seconds since the load began, and milliseconds that bytes which came then had waited on the way.
+    pub queue_ms: Vec<(f64, f64)>,
+    /// Seconds, and Mbit/s that came in the 20 ms before.
+    pub rate_mbit: Vec<(f64, f64)>,
+    /// When the first segment was missed at the receiver, in seconds.
+    pub lost_s: Option<f64>,
+}
+
+/// Measures both directions. `command` is the command line.
+///
+/// # Errors
+/// [`Error`].
+pub fn characterise(
+    server: &Server,
+    command: Vec<String>,
+    started_unix_ms: u64,
+    step: &mut dyn FnMut(Step),
+) -> Result<(PathRecord, Vec<Seen>), Error> {
+    let unreachable = |source| Error::Unreachable { to: server.name.clone(), source };
+    let mut addresses = server.name.to_socket_addrs().map_err(unreachable)?;
+    let missing = || unreachable(std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address"));
+    let address = addresses.next().ok_or_else(missing)?;
+    let start = Instant::now();
+    let first = socket::connect(address, Duration::from_secs(10), None).map_err(unreachable)?;
+    let handshake = start.elapsed();
+    drop(first);
+    let longest = LONGEST + handshake.mul_f64(RTTS_MOST);
+    let mut directions = Vec::new();
+    let mut seen = Vec::new();
+    let mut base: Option<Base> = None;
+    let mut from = None;
+    for way in [Way::Forth, Way::Back] {
+        let mut load = |congestion: &'static str, how: How| {
+            step(Step::Loads { way, congestion });
+            let settings = LoadSettings {
+                ways: vec![way],
+                streams: 1,
+                duration_us: Some(longest.as_micros() as u64),
+                bytes: Some(BYTES_MOST),
+                congestion: Some(congestion.into()),
+                ..Asked::default().get().clone()
+            };
+            let asked = Asked::new(settings).map_err(Error::Settings)?;
+            measure(server, &asked, how, &mut |_| {})
+        };
+        let reno = load("reno", How::UntilLoss { bdps_most: BDPS_MOST, bytes_least: BYTES_LEAST })?;
+        let idle_us = idle_us(&reno);
+        base = Some(Base { rtt_us: base.map_or(idle_us, |base| base.rtt_us.min(idle_us)) });
+        let known = Base { rtt_us: idle_us };
+        let broken = || Error::Broken { to: server.name.clone(), why: "no samples of the load came".into() };
+        let trace = Trace::of(&reno, way).ok_or_else(broken)?;
+        let spent_bytes = trace.sent_bytes;
+        let heedless = match find::end(&trace) {
+            End::FewLosses => {
+                load(HEEDLESS, How::Budget { spent_bytes, bdps_most: BDPS_MOST, bytes_least: BYTES_LEAST }).ok()
+            }
+            _ => None,
+        };
+        let second = heedless.as_ref().and_then(|measured| Trace::of(measured, way));
+        let hops = match way {
+            Way::Forth => Finding::NotObservable { reason: "not counted yet".into() },
+            Way::Back => Finding::NotObservable { reason: "TCP counts the routers on its own way only".into() },
+        };
+        let mut found = find::direction(&trace, second.as_ref(), known, hops);
+        let near = end_settings();
+        found.window_bytes = match way {
+            Way::Forth => window(&near, &reno.far),
+            Way::Back => window(&reno.far, &near),
+        };
+        seen.push(picture(&trace, way));
+        from.get_or_insert(reno.from);
+        directions.push(found);
+    }
+    let (Some(mut forth), Some(back), Some(base)) = (take(&mut directions), take(&mut directions), base) else {
+        return Err(Error::Here("a direction is missing".into()));
+    };
+    step(Step::Hops);
+    forth.hops = hops::count(address);
+    let record = PathRecord {
+        path_format: PATH_FORMAT,
+        version: env!("CARGO_PKG_VERSION").into(),
+        command,
+        started_unix_ms,
+        from: from.map(|from| from.ip().to_string()).unwrap_or_default(),
+        to: server.name.clone(),
+        rtt_us: rtt(base, &forth, &back),
+        forth,
+        back,
+    };
+    Ok((record, seen))
+}
+
+fn take(directions: &mut Vec<PathDirection>) -> Option<PathDirection> {
+    (!directions.is_empty()).then(|| directions.remove(0))
+}
+
+/// The least round trip of the probes before the load.
+fn idle_us(measured: &Measured) -> f64 {
+    let idle = measured.answers.iter().filter(|answer| answer.back_ns <= measured.began_ns);
+    idle.map(|answer| answer.rtt_us()).min_by(f64::total_cmp).unwrap_or(0.0)
+}
+
+/// Bytes of a probe and of its answer on the line, with IPv4 and TCP with timestamps.
+const PROBE_BYTES: f64 = 68.0;
+const ANSWER_BYTES: f64 = 76.0;
+
+/// The base round trip, less the time that the probes took to be sent.
+fn rtt(base: Base, forth: &PathDirection, back: &PathDirection) -> Finding {
+    let sent_us =
+        |direction: &PathDirection, bytes: f64| direction.rate_bit_s.value().map_or(0.0, |rate| bytes * 8e6 / rate);
+    let value = (base.rtt_us - sent_us(forth, PROBE_BYTES) - sent_us(back, ANSWER_BYTES)).max(0.0);
+    let evidence = "the fastest of the small messages before the loads".into();
+    Finding::Observed { value, low: (value * 0.99).min(value - 200.0).max(0.0), high: value + 50.0, evidence }
+}
+
+/// What the kernels of the ends let a window grow to by themselves: half of the memory, which holds packets with all that describes them.
+fn window(sender: &EndSettings, receiver: &EndSettings) -> Finding {
+    let most = |limits: &str| limits.split_whitespace().nth(2).and_then(|most| most.parse::<f64>().ok());
+    match most(&sender.tcp_wmem).zip(most(&receiver.tcp_rmem)) {
+        Some((send, receive)) => {
+            let value = send.min(receive) / 2.0;
+            let evidence = format!("tcp_wmem of the sender up to {send}, tcp_rmem of the receiver up to {receive}");
+            Finding::Observed { value, low: value * 0.7, high: value * 1.6, evidence }
+        }
+        None => Finding::NotObservable { reason: "an end does not say its limits".into() },
+    }
+}
+
+fn picture(trace: &Trace<'_>, way: Way) -> Seen {
+    let seconds = |at_us: f64| at_us / 1e6;
+    let queue_ms = trace.delays().iter().map(|delay| (seconds(delay.at_us), delay.queued_us / 1e3)).collect();
+    let mut rate_mbit = Vec::new();
+    let (first, last) = (trace.arrived.first(), trace.arrived.last());
+    if let Some((first, last)) = first.zip(last) {
+        let mut at_us = first.at_us as f64;
+        while at_us < last.at_us as f64 {
+            let rate = trace.rate_between(at_us, at_us + 20_000.0).unwrap_or(0.0);
+            rate_mbit.push((seconds(at_us + 20_000.0), rate / 1e6));
+            at_us += 20_000.0;
+        }
+    }
+    let lost_s = trace.first_hole().map(|row| seconds(trace.arrived[row].at_us as f64));
+    Seen { way, queue_ms, rate_mbit, lost_s }
+}

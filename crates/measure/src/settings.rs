@@ -26,6 +26,7 @@ impl Default for Asked {
             mss_bytes: None,
             congestion: None,
             pacing_bit_s: None,
+            offered_bit_s: None,
             sample_us: SAMPLE_US,
         })
     }
@@ -65,6 +66,7 @@ impl Asked {
         within("the window", settings.window_bytes.map(u64::from), 1, 1 << 30)?;
         within("the largest segment", settings.mss_bytes.map(u64::from), 88, 65_495)?;
         within("the pacing rate in bit/s", settings.pacing_bit_s, 8_000, 1_000_000_000_000)?;
+        within("the offered rate in bit/s", settings.offered_bit_s, 8_000, 1_000_000_000_000)?;
         within("the interval of samples in µs", Some(settings.sample_us.into()), 1_000, 10_000_000)?;
         let is_name = |name: &String| {
             (1..=15).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')

@@ -85,6 +85,9 @@ pub struct LoadSettings {
     pub congestion: Option<String>,
     /// The most that each stream sends, in bit/s, evenly spaced (SO_MAX_PACING_RATE).
     pub pacing_bit_s: Option<u64>,
+    /// The most that the program of each stream hands over, in bit/s.
+    #[serde(default)]
+    pub offered_bit_s: Option<u64>,
     /// How often each end looks at its connections, in microseconds.
     pub sample_us: u32,
 }

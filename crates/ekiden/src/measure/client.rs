@@ -97,6 +97,9 @@ struct Load {
     /// The most that each stream sends, evenly spaced.
     #[arg(long, value_name = "RATE", value_delimiter = ',')]
     pacing: Vec<BitRate>,
+    /// The most that the program of each stream hands over, every 5 ms.
+    #[arg(long, value_name = "RATE", value_delimiter = ',')]
+    offered: Vec<BitRate>,
     /// How often each end looks at its connections.
     #[arg(long, value_name = "TIME", default_value = "20ms")]
     sample: Time,

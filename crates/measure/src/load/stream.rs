@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use ekiden_net::bulk::{Payload, discard};
@@ -20,6 +21,8 @@ use crate::socket::{Load, prepare};
 const WAIT: Duration = Duration::from_millis(50);
 /// Bytes that a sender hands over at a time unless asked for another number, and that a receiver takes.
 const PIECE: u64 = 256 << 10;
+/// How often a program hands over data that offers so much a second.
+const OFFER: Duration = Duration::from_millis(5);
 /// The same of a traced sender, which is to end soon after it is told.
 const TRACE_PIECE: u64 = 32 << 10;
 /// A connection whose data is not acknowledged for so long has failed.
@@ -41,6 +44,7 @@ pub(super) struct Stream {
     bytes_most: u64,
     duration_ns: Option<u64>,
     data_bytes: Option<u32>,
+    offered_bit_s: Option<u64>,
     /// Bytes that the program has written, or received.
     pub program_bytes: AtomicU64,
     pub trace: Trace,
@@ -69,6 +73,7 @@ impl Stream {
             bytes_most: most.bytes.map_or(u64::MAX, |most| most / u64::from(settings.streams)),
             duration_ns: settings.duration_us.map(|time| time * 1_000),
             data_bytes: settings.data_bytes,
+            offered_bit_s: settings.offered_bit_s,
             program_bytes: AtomicU64::new(0),
             trace,
             is_spent: AtomicBool::new(false),
@@ -95,7 +100,13 @@ impl Stream {
             && monotonic_ns() < until_ns
             && !self.is_spent.load(Ordering::Relaxed)
         {
-            let left = limit - sent;
+            let left = match self.offered(sent, began_ns) {
+                0 => {
+                    thread::sleep(OFFER);
+                    continue;
+                }
+                offered => offered.min(limit - sent),
+            };
             let written = match self.data_bytes {
                 Some(bytes) => payload.write(&self.socket, left.min(bytes.into())),
                 None if self.trace.is_close() => payload.send(&self.socket, left.min(TRACE_PIECE)),
@@ -121,6 +132,13 @@ impl Stream {
         end.first_us = shared.since_begin_us(began_ns);
         end.duration_us = (monotonic_ns() - began_ns) / 1_000;
         end
+    }
+
+    /// What a program that offers so much a second hands over now, after so many bytes.
+    fn offered(&self, sent: u64, began_ns: u64) -> u64 {
+        let Some(rate) = self.offered_bit_s else { return u64::MAX };
+        let due = u128::from(rate) * u128::from(monotonic_ns() - began_ns) / 8_000_000_000;
+        (due as u64).saturating_sub(sent)
     }
 
     /// Receives until what counts has come.

@@ -50,6 +50,7 @@ pub fn points(load: &Load, limit: Bytes) -> anyhow::Result<Vec<Point>> {
     cross(&mut drafts, "mss", &load.mss, |settings, size| settings.mss_bytes = Some(short(*size)));
     cross(&mut drafts, "congestion", &load.congestion, |settings, name| settings.congestion = Some(name.clone()));
     cross(&mut drafts, "pacing", &load.pacing, |settings, rate| settings.pacing_bit_s = Some(rate.0));
+    cross(&mut drafts, "offered", &load.offered, |settings, rate| settings.offered_bit_s = Some(rate.0));
     if drafts.len() > POINTS_MOST {
         misused(&format!("{} combinations, and {POINTS_MOST} are the most", drafts.len()));
     }

@@ -1,0 +1,175 @@
+//! The control connection: what is said to the server, and what it says, each within a time.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use ekiden_net::blocking;
+use ekiden_net::socket::{TcpOptions, outgoing};
+
+use super::error::Phase;
+use super::message::{self, COOKIE_BYTES, Results, State};
+use super::{Error, PORT, Settings};
+
+/// The control connection.
+#[derive(Debug)]
+pub struct Control {
+    stream: TcpStream,
+    /// The server's address.
+    pub server: SocketAddr,
+    /// What streams begin with.
+    pub cookie: [u8; COOKIE_BYTES],
+    patience: Duration,
+}
+
+impl Control {
+    /// Connects to the first address of the server that answers, and sends a cookie.
+    pub fn open(settings: &Settings) -> Result<Self, Error> {
+        let mut last = None;
+        for address in addresses(&settings.server)? {
+            match connect(address, &TcpOptions::default(), settings.patience) {
+                Ok(stream) => return Self::begin(stream, address, settings.patience),
+                Err(error) => last = Some(error),
+            }
+        }
+        Err(last.unwrap_or_else(|| Error::Name {
+            server: settings.server.clone(),
+            source: io::Error::from(ErrorKind::NotFound),
+        }))
+    }
+
+    fn begin(stream: TcpStream, server: SocketAddr, patience: Duration) -> Result<Self, Error> {
+        let mut random = [0; COOKIE_BYTES - 1];
+        getrandom::fill(&mut random).map_err(|error| Error::Local {
+            what: "make a random number",
+            source: io::Error::other(error.to_string()),
+        })?;
+        let timeouts = stream.set_read_timeout(Some(patience)).and_then(|()| stream.set_write_timeout(Some(patience)));
+        timeouts.map_err(|source| Error::Local { what: "set up a socket", source })?;
+        let control = Self { stream, server, cookie: message::cookie(&random), patience };
+        control.send(&control.cookie, Phase::Greet)?;
+        Ok(control)
+    }
+
+    /// Says a state.
+    pub fn say(&self, state: State, phase: Phase) -> Result<(), Error> {
+        self.send(&[state.byte()], phase)
+    }
+
+    /// Sends bytes.
+    pub fn send(&self, bytes: &[u8], phase: Phase) -> Result<(), Error> {
+        (&self.stream).write_all(bytes).map_err(|error| self.failed(error, phase))
+    }
+
+    /// Waits for a state, which must be `expected`.
+    pub fn expect(&self, expected: State, phase: Phase) -> Result<(), Error> {
+        let mut byte = [0];
+        self.receive(&mut byte, phase)?;
+        match self.understand(byte[0], phase)? {
+            state if state == expected => Ok(()),
+            state => Err(Error::Order { state: state as i8, phase }),
+        }
+    }
+
+    /// Looks without waiting for what ends a measurement before its time.
+    pub fn look(&self) -> Result<(), Error> {
+        let phase = Phase::Carry;
+        let mut byte = [0];
+        match ekiden_net::socket::receive(&self.stream, &mut byte) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(Error::Gone { phase, source: Some(error) }),
+            Ok(0) => Err(Error::Gone { phase, source: None }),
+            Ok(_) => Err(Error::Order { state: self.understand(byte[0], phase)? as i8, phase }),
+        }
+    }
+
+    /// Waits for the server's results.
+    pub fn results(&self) -> Result<Results, Error> {
+        let phase = Phase::SendResults;
+        let mut header = [0; 4];
+        self.receive(&mut header, phase)?;
+        let mut json = vec![0; message::json_length(header)?];
+        self.receive(&mut json, phase)?;
+        message::decode_results(&json)
+    }
+
+    /// The state of a byte, but for those that are errors.
+    fn understand(&self, byte: u8, phase: Phase) -> Result<State, Error> {
+        let state = State::of(byte);
+        if phase == Phase::Greet
+            && !matches!(state, Some(State::ParamExchange | State::AccessDenied | State::ServerError))
+        {
+            return Err(Error::NotIperf3("it answers with something else"));
+        }
+        match state {
+            None => Err(Error::Order { state: byte.cast_signed(), phase }),
+            Some(State::AccessDenied) => Err(Error::Busy),
+            Some(State::ServerTerminate) => Err(Error::Terminated),
+            Some(State::ServerError) => {
+                let mut numbers = [0; 8];
+                self.receive(&mut numbers, phase)?;
+                let [a, b, c, d, errno @ ..] = numbers;
+                Err(Error::Server { code: i32::from_be_bytes([a, b, c, d]), errno: i32::from_be_bytes(errno) })
+            }
+            Some(state) => Ok(state),
+        }
+    }
+
+    /// Fills `into`. Each read waits as long as the server may be silent; what fills it a byte at a time is bounded by its length.
+    fn receive(&self, into: &mut [u8], phase: Phase) -> Result<(), Error> {
+        (&self.stream).read_exact(into).map_err(|error| self.failed(error, phase))
+    }
+
+    fn failed(&self, error: io::Error, phase: Phase) -> Error {
+        match error.kind() {
+            ErrorKind::WouldBlock | ErrorKind::TimedOut => Error::Silent { phase, patience: self.patience },
+            ErrorKind::UnexpectedEof if phase == Phase::Greet => {
+                Error::NotIperf3("it ends the connection without an answer")
+            }
+            ErrorKind::UnexpectedEof => Error::Gone { phase, source: None },
+            _ => Error::Gone { phase, source: Some(error) },
+        }
+    }
+}
+
+/// A connection to the server.
+pub fn connect(address: SocketAddr, options: &TcpOptions, patience: Duration) -> Result<TcpStream, Error> {
+    let socket = outgoing(address, options)?;
+    blocking::connect(socket, address, patience).map_err(|source| Error::Connect { address, source })
+}
+
+/// The addresses of `HOST`, `HOST:PORT`, `[IPV6]:PORT` or an IPv6 address.
+fn addresses(server: &str) -> Result<Vec<SocketAddr>, Error> {
+    let is_bare_ipv6 = server.matches(':').count() > 1 && !server.starts_with('[');
+    let (host, port) = match server.rsplit_once(':').filter(|_| !is_bare_ipv6 && !server.ends_with(']')) {
+        Some((host, port)) => {
+            let wrong = || Error::Settings(format!("'{server}': the port must be a number from 1 to 65535"));
+            (host, port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?)
+        }
+        None => (server, PORT),
+    };
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    let found = (host, port).to_socket_addrs().map_err(|source| Error::Name { server: server.into(), source })?;
+    Ok(found.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn servers_are_addresses_with_or_without_a_port() {
+        for (server, address) in [
+            ("127.0.0.1", "127.0.0.1:5201"),
+            ("127.0.0.1:99", "127.0.0.1:99"),
+            ("::1", "[::1]:5201"),
+            ("[::1]", "[::1]:5201"),
+            ("[::1]:99", "[::1]:99"),
+        ] {
+            assert_eq!(addresses(server).unwrap(), [address.parse().unwrap()], "{server}");
+        }
+        for server in ["127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x"] {
+            assert!(matches!(addresses(server), Err(Error::Settings(_))), "{server}");
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! `ekiden measure`: what a path gives, and what limits it.
 
+mod monitor;
+
 use clap::Subcommand;
 
 /// Measure what a path gives, and what limits it.
@@ -10,9 +12,13 @@ pub struct Args {
 }
 
 #[derive(Subcommand)]
-enum Action {}
+enum Action {
+    Monitor(monitor::Args),
+}
 
 /// Does what the command line says.
 pub fn run(args: Args) -> anyhow::Result<()> {
-    match args.action {}
+    match args.action {
+        Action::Monitor(args) => monitor::run(args),
+    }
 }

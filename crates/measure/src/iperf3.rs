@@ -7,6 +7,7 @@ mod control;
 mod course;
 mod error;
 mod message;
+mod socks5;
 mod stream;
 
 use std::net::SocketAddr;
@@ -42,6 +43,11 @@ pub struct Settings {
     pub direction: Direction,
     /// When it is enough.
     pub until: Until,
+    /// A measurement by time ends before its time when a direction has moved so many bytes of payload.
+    pub bytes_most: Option<Bytes>,
+    /// A SOCKS5 listener without password, `HOST:PORT`, that all connections go through. What TCP says of itself is then of the
+    /// connections to the listener.
+    pub via: Option<String>,
     /// The beginning that does not count, in whole seconds: slow start. Comes before the duration; not with [`Until::Bytes`].
     pub omit: Duration,
     /// Bytes that are handed to the kernel at once, on both ends.
@@ -64,6 +70,8 @@ impl Settings {
             streams: 1,
             direction: Direction::Send,
             until: Until::Time(Duration::from_secs(10)),
+            bytes_most: None,
+            via: None,
             omit: Duration::ZERO,
             block_bytes: 128 << 10,
             congestion: None,
@@ -73,12 +81,12 @@ impl Settings {
         }
     }
 
-    /// The payload that a measurement by bytes moves, over all streams; `None` for one by time, where it depends on the path.
+    /// The most payload that a measurement moves, over all streams and directions; `None` where it depends on the path alone.
     pub fn announced_bytes(&self) -> Option<u64> {
         let ways = if self.direction == Direction::Both { 2 } else { 1 };
         match self.until {
             Until::Bytes(bytes) => Some(bytes.0.saturating_mul(ways)),
-            Until::Time(_) => None,
+            Until::Time(_) => self.bytes_most.map(|bytes| bytes.0.saturating_mul(ways)),
         }
     }
 }
@@ -108,7 +116,7 @@ pub enum Until {
 pub enum Progress<'a> {
     /// The server has taken the request, and the streams are there.
     Begun {
-        /// The server's address.
+        /// The server's address; with `via` that of the SOCKS5 listener.
         server: SocketAddr,
         /// The largest segment that the first stream sends, in bytes of payload.
         mss_bytes: u32,
@@ -128,7 +136,7 @@ pub enum Progress<'a> {
 /// What was measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
-    /// The server's address.
+    /// The server's address; with `via` that of the SOCKS5 listener.
     pub server: SocketAddr,
     /// The congestion control that the server says its sockets have had; absent if it does not say.
     pub server_congestion: Option<String>,

@@ -126,6 +126,60 @@ fn a_measurement_by_bytes_moves_so_many() {
 }
 
 #[test]
+fn a_measurement_by_time_may_have_a_limit_of_bytes() {
+    for direction in [Direction::Send, Direction::Receive] {
+        let server = Server::start(&["-1"]);
+        let until = Until::Time(Duration::from_secs(3600));
+        let settings = Settings { direction, until, bytes_most: Some(Bytes::mib(5)), ..server.settings() };
+        let stream = &measured(&settings).streams[0];
+        assert!(direction == Direction::Receive || stream.sent_bytes == 5 << 20, "{stream:?}");
+        assert!(stream.received_bytes > 0 && stream.duration_us < 3_000_000_000, "{stream:?}");
+    }
+}
+
+/// A SOCKS5 listener that does what it is asked for, and answers with `code`.
+fn socks5(code: u8) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            client.read_exact(&mut [0; 3]).unwrap();
+            client.write_all(&[5, 0]).unwrap();
+            let mut request = [0; 10];
+            client.read_exact(&mut request).unwrap();
+            client.write_all(&[5, code, 0, 1, 0, 0, 0, 0, 0, 0]).unwrap();
+            if code == 0 {
+                let [.., high, low] = request;
+                let server = TcpStream::connect(("127.0.0.1", u16::from_be_bytes([high, low]))).unwrap();
+                for (mut from, mut to) in [
+                    (client.try_clone().unwrap(), server.try_clone().unwrap()),
+                    (server.try_clone().unwrap(), client.try_clone().unwrap()),
+                ] {
+                    thread::spawn(move || {
+                        let _ = std::io::copy(&mut from, &mut to);
+                        let _ = to.shutdown(std::net::Shutdown::Write);
+                    });
+                }
+            }
+        }
+    });
+    address
+}
+
+#[test]
+fn connections_can_go_through_a_socks5_listener() {
+    for direction in [Direction::Send, Direction::Receive] {
+        let server = Server::start(&["-1"]);
+        let outcome = measured(&Settings { direction, streams: 2, via: Some(socks5(0)), ..server.settings() });
+        assert!(outcome.streams.iter().all(|stream| stream.received_bytes > 0), "{outcome:?}");
+    }
+    let refused = Settings { via: Some(socks5(5)), ..Settings::new("127.0.0.1:1") };
+    let error = failed(&refused);
+    assert_eq!(error.to_string(), "the SOCKS5 listener: no connection to 127.0.0.1:1: connection refused");
+}
+
+#[test]
 fn what_is_omitted_does_not_count() {
     for direction in [Direction::Send, Direction::Receive] {
         let server = Server::start(&["-1"]);

@@ -9,13 +9,13 @@ use ekiden_net::socket::{TcpOptions, outgoing};
 
 use super::error::Phase;
 use super::message::{self, COOKIE_BYTES, Results, State};
-use super::{Error, PORT, Settings};
+use super::{Error, PORT, Settings, socks5};
 
 /// The control connection.
 #[derive(Debug)]
 pub struct Control {
     stream: TcpStream,
-    /// The server's address.
+    /// Where connections go: the server, or the SOCKS5 listener before it.
     pub server: SocketAddr,
     /// What streams begin with.
     pub cookie: [u8; COOKIE_BYTES],
@@ -26,16 +26,17 @@ impl Control {
     /// Connects to the first address of the server that answers, and sends a cookie.
     pub fn open(settings: &Settings) -> Result<Self, Error> {
         let mut last = None;
-        for address in addresses(&settings.server)? {
-            match connect(address, &TcpOptions::default(), settings.patience) {
+        let (first, needs_port) = match &settings.via {
+            Some(via) => (via, true),
+            None => (&settings.server, false),
+        };
+        for address in addresses(first, needs_port)? {
+            match connect(settings, address, &TcpOptions::default()) {
                 Ok(stream) => return Self::begin(stream, address, settings.patience),
                 Err(error) => last = Some(error),
             }
         }
-        Err(last.unwrap_or_else(|| Error::Name {
-            server: settings.server.clone(),
-            source: io::Error::from(ErrorKind::NotFound),
-        }))
+        Err(last.unwrap_or_else(|| Error::Name { server: first.clone(), source: io::Error::from(ErrorKind::NotFound) }))
     }
 
     fn begin(stream: TcpStream, server: SocketAddr, patience: Duration) -> Result<Self, Error> {
@@ -132,25 +133,40 @@ impl Control {
     }
 }
 
-/// A connection to the server.
-pub fn connect(address: SocketAddr, options: &TcpOptions, patience: Duration) -> Result<TcpStream, Error> {
+/// A connection to the server, by way of `address`.
+pub fn connect(settings: &Settings, address: SocketAddr, options: &TcpOptions) -> Result<TcpStream, Error> {
     let socket = outgoing(address, options)?;
-    blocking::connect(socket, address, patience).map_err(|source| Error::Connect { address, source })
+    let stream = blocking::connect(socket, address, settings.patience);
+    let stream = stream.map_err(|source| Error::Connect { address, source })?;
+    if settings.via.is_some() {
+        let (host, port) = host_and_port(&settings.server, false)?;
+        let timeouts =
+            [stream.set_read_timeout(Some(settings.patience)), stream.set_write_timeout(Some(settings.patience))];
+        timeouts
+            .into_iter()
+            .collect::<io::Result<()>>()
+            .map_err(|source| Error::Local { what: "set up a socket", source })?;
+        socks5::ask(&stream, host, port)?;
+    }
+    Ok(stream)
 }
 
 /// The addresses of `HOST`, `HOST:PORT`, `[IPV6]:PORT` or an IPv6 address.
-fn addresses(server: &str) -> Result<Vec<SocketAddr>, Error> {
+fn addresses(server: &str, needs_port: bool) -> Result<Vec<SocketAddr>, Error> {
+    let place = host_and_port(server, needs_port)?;
+    let found = place.to_socket_addrs().map_err(|source| Error::Name { server: server.into(), source })?;
+    Ok(found.collect())
+}
+
+fn host_and_port(server: &str, needs_port: bool) -> Result<(&str, u16), Error> {
     let is_bare_ipv6 = server.matches(':').count() > 1 && !server.starts_with('[');
+    let wrong = || Error::Settings(format!("'{server}': the port must be a number from 1 to 65535"));
     let (host, port) = match server.rsplit_once(':').filter(|_| !is_bare_ipv6 && !server.ends_with(']')) {
-        Some((host, port)) => {
-            let wrong = || Error::Settings(format!("'{server}': the port must be a number from 1 to 65535"));
-            (host, port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?)
-        }
+        Some((host, port)) => (host, port.parse().ok().filter(|port| *port > 0).ok_or_else(wrong)?),
+        None if needs_port => return Err(wrong()),
         None => (server, PORT),
     };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    let found = (host, port).to_socket_addrs().map_err(|source| Error::Name { server: server.into(), source })?;
-    Ok(found.collect())
+    Ok((host.trim_start_matches('[').trim_end_matches(']'), port))
 }
 
 #[cfg(test)]
@@ -166,10 +182,11 @@ mod tests {
             ("[::1]", "[::1]:5201"),
             ("[::1]:99", "[::1]:99"),
         ] {
-            assert_eq!(addresses(server).unwrap(), [address.parse().unwrap()], "{server}");
+            assert_eq!(addresses(server, false).unwrap(), [address.parse().unwrap()], "{server}");
         }
         for server in ["127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:x"] {
-            assert!(matches!(addresses(server), Err(Error::Settings(_))), "{server}");
+            assert!(matches!(addresses(server, false), Err(Error::Settings(_))), "{server}");
         }
+        assert!(matches!(addresses("127.0.0.1", true), Err(Error::Settings(_))));
     }
 }

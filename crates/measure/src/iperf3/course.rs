@@ -125,7 +125,7 @@ fn open_streams(settings: &Settings, control: &Control) -> Result<Vec<Stream>, E
     };
     let all = ways.iter().flat_map(|&is_sent| (0..settings.streams).map(move |connection| (is_sent, connection)));
     all.map(|(is_sent, connection)| {
-        let socket = control::connect(control.server, &options, settings.patience)?;
+        let socket = control::connect(settings, control.server, &options)?;
         let gone = |error| Error::Gone { phase: Phase::TakeStreams, source: Some(error) };
         std::io::Write::write_all(&mut &socket, &control.cookie).map_err(gone)?;
         Stream::new(socket, is_sent, connection).map_err(|source| Error::Local { what: "set up a socket", source })
@@ -164,7 +164,7 @@ impl<'a> Course<'a> {
     fn carry(&mut self, block: &Block, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), Error> {
         let left = match self.settings.until {
             Until::Bytes(bytes) => bytes.0,
-            Until::Time(_) => u64::MAX,
+            Until::Time(_) => self.settings.bytes_most.map_or(u64::MAX, |bytes| bytes.0),
         };
         let (shared, size) = (Shared::new(left), u64::from(self.settings.block_bytes));
         let start = Instant::now();
@@ -217,6 +217,9 @@ impl<'a> Course<'a> {
             progress(Progress::Sampled { at_us, samples: &samples, done: self.done(now) });
             match self.settings.until {
                 Until::Time(time) if now >= self.settings.omit + time => return Ok(()),
+                Until::Time(_) if self.settings.bytes_most.is_some_and(|bytes| self.has_moved(bytes.0)) => {
+                    return Ok(());
+                }
                 Until::Time(_) => {}
                 Until::Bytes(bytes) if self.is_through(bytes.0) => {
                     self.ended_us -= self.since_last_ack_us().min(at_us - self.begun_us);
@@ -297,6 +300,11 @@ impl<'a> Course<'a> {
     fn arrived(&self, is_sent: bool) -> Option<u64> {
         let all = self.watched.iter().zip(self.streams).filter(|(_, stream)| stream.is_sent == is_sent);
         all.map(|(watched, _)| if is_sent { watched.acked_bytes() } else { watched.moved }).reduce(u64::saturating_add)
+    }
+
+    /// Whether a direction has moved so many bytes.
+    fn has_moved(&self, bytes: u64) -> bool {
+        [true, false].into_iter().any(|is_sent| self.arrived(is_sent).is_some_and(|arrived| arrived >= bytes))
     }
 
     /// Whether all bytes of a measurement by bytes have arrived.

@@ -1,7 +1,7 @@
 //! The history: measurements in one SQLite file.
 //!
 //! A monitor holds the file by a lock of its own (flock) as long as it runs; whoever only reads needs none. Between two writes the
-//! file is whole, and nothing stands beside it.
+//! file is whole, and nothing stands beside it; what a writer leaves there that was killed, the next writer undoes.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, Read};
@@ -105,6 +105,8 @@ enum HistoryErrorKind {
     Full,
     #[error("another program holds this file locked")]
     Busy,
+    #[error("its monitor was killed while it wrote; the next monitor that runs with this history repairs it")]
+    Unfinished,
     #[error("a row of it is unusable: {0}")]
     Row(String),
     #[error("{0}")]
@@ -118,6 +120,8 @@ impl HistoryErrorKind {
             Some(ErrorCode::DiskFull) => Self::Full,
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
             Some(ErrorCode::NotADatabase) => Self::NotSqlite,
+            // To read what a journal stands beside, it would have to be written first.
+            Some(ErrorCode::ReadOnly) => Self::Unfinished,
             _ => match error {
                 rusqlite::Error::SqliteFailure(_, Some(message)) => Self::Sqlite(one_line(message)),
                 rusqlite::Error::FromSqlConversionFailure(..)

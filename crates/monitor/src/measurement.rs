@@ -50,7 +50,7 @@ impl Measured {
     /// For people: the rate and the times.
     pub fn summary(&self) -> String {
         let mut text = format!("{} Mbit/s", mbit(self.received_bit_s as f64));
-        let ms = |us: u64| format!("{:.1} ms", us as f64 / 1e3);
+        let ms = |us: u64| format!("{} ms", digits(us as f64 / 1e3));
         if let Some(base) = self.rtt_base_us {
             text += &format!(", RTT {}", ms(base));
         }
@@ -63,9 +63,15 @@ impl Measured {
 
 /// A rate in Mbit/s with three digits.
 pub(crate) fn mbit(bit_s: f64) -> String {
-    match bit_s / 1e6 {
-        rate if rate >= 99.95 => format!("{rate:.0}"),
-        rate if rate >= 9.995 => format!("{rate:.1}"),
-        rate => format!("{rate:.2}"),
+    digits(bit_s / 1e6)
+}
+
+/// A number with three digits, or three decimal places.
+pub(crate) fn digits(number: f64) -> String {
+    match number {
+        large if large >= 99.95 => format!("{large:.0}"),
+        some if some >= 9.995 => format!("{some:.1}"),
+        few if few >= 0.9995 => format!("{few:.2}"),
+        little => format!("{little:.3}"),
     }
 }

@@ -43,7 +43,7 @@ pub enum Event {
 #[derive(Debug, thiserror::Error)]
 pub enum EndError {
     /// The history cannot be used any more.
-    #[error("{source}; not written: {waiting} measurements")]
+    #[error("{source}; measurements that are not written: {waiting}")]
     History {
         /// Measurements that are in no file.
         waiting: usize,
@@ -215,7 +215,7 @@ impl Service {
                     self.lost += 1;
                 }
                 let (waiting, lost) = (self.waiting.len(), self.lost);
-                warn!("{error}; {waiting} measurements wait in memory for the next try, {lost} are lost");
+                warn!("{error}; measurements that wait in memory for the next try: {waiting}; lost: {lost}");
                 Ok(())
             }
             Err(source) => Err(EndError::History { waiting: self.waiting.len(), source }),

@@ -4,7 +4,7 @@ use ekiden_report::Table;
 
 use crate::gain::gains;
 use crate::hours::{ByHour, HOURS, Quartiles, Zone, by_hour};
-use crate::measurement::{Measurement, mbit};
+use crate::measurement::{Measurement, digits, mbit};
 
 /// Two tables: each target over all hours, and each hour of the day.
 pub fn to_text(measurements: &[Measurement], zone: &Zone) -> String {
@@ -32,7 +32,7 @@ fn summary(targets: &[ByHour], gains: &[(String, Quartiles)]) -> Table {
     let mut table =
         Table::new(["target", "measured", "failed", "Mbit/s", "quartiles", "RTT ms", "loaded ms", "× direct"]);
     for target in targets {
-        let ms = |times: Option<Quartiles>| times.map_or("-".into(), |times| format!("{:.1}", times.median));
+        let ms = |times: Option<Quartiles>| times.map_or("-".into(), |times| digits(times.median));
         let gain = gains.iter().find(|(name, _)| *name == target.target);
         table.row([
             plain(&target.target),

@@ -72,8 +72,8 @@ impl SpreadChart {
                 .draw_series(present().map(|(x, value)| {
                     PathElement::new([(x, value.lower), (x, value.upper)], colour.stroke_width(3))
                 }))?;
-            chart.draw_series(present().map(|(x, value)| Circle::new((x, value.middle), 5, PAPER.filled())))?;
-            chart.draw_series(present().map(|(x, value)| Circle::new((x, value.middle), 4, colour.filled())))?;
+            chart.draw_series(present().map(|(x, value)| Circle::new((x, value.middle), 4, PAPER.filled())))?;
+            chart.draw_series(present().map(|(x, value)| Circle::new((x, value.middle), 3, colour.filled())))?;
         }
         Ok(())
     }

@@ -142,3 +142,25 @@ fn a_file_that_was_taken_away_is_noticed() {
     std::fs::write(&file, "").unwrap();
     assert!(!history.forget(5).unwrap_err().may_pass());
 }
+
+#[test]
+fn what_a_killed_monitor_leaves_is_told_and_repaired() {
+    let folder = tempfile::tempdir().unwrap();
+    let [file, copy] = ["h.sqlite", "copy.sqlite"].map(|name| folder.path().join(name));
+    let mut history = History::open(&file).unwrap();
+    let rows: Vec<Measurement> = (0..2000).map(|at| measurement(at, "a", bad())).collect();
+    history.add(&rows).unwrap();
+    // With so little room in memory, what is not finished is written before the end.
+    history
+        .connection
+        .execute_batch("PRAGMA cache_size = 1; BEGIN; UPDATE measurement SET target = 'changed'")
+        .unwrap();
+    for end in ["", "-journal"] {
+        let place = |file: &Path| format!("{}{end}", file.display());
+        std::fs::copy(place(&file), place(&copy)).unwrap();
+    }
+    let error = History::read(&copy).unwrap_err().to_string();
+    assert!(error.ends_with("the next monitor that runs with this history repairs it"), "{error}");
+    assert_eq!(History::open(&copy).unwrap().measurements(0).unwrap(), rows);
+    assert_eq!(History::read(&copy).unwrap().measurements(0).unwrap(), rows);
+}

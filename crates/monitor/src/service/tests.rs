@@ -94,7 +94,10 @@ fn a_full_disk_keeps_measurements_in_memory_until_there_is_room() {
     service.round().unwrap();
     assert_eq!((service.waiting.len(), rows(folder.path()).len()), (4, 0));
     let error = service.finish().unwrap_err().to_string();
-    assert!(error.ends_with("the disk is full; not written: 4 measurements") && !error.contains('\n'), "{error}");
+    assert!(
+        error.ends_with("the disk is full; measurements that are not written: 4") && !error.contains('\n'),
+        "{error}"
+    );
     service.history.limit_pages(1_000_000);
     service.round().unwrap();
     assert_eq!((service.waiting.len(), rows(folder.path()).len()), (0, 6));
@@ -106,7 +109,10 @@ fn a_history_that_was_removed_ends_the_monitor() {
     let mut service = service(folder.path(), |_| good());
     std::fs::remove_file(folder.path().join("h.sqlite")).unwrap();
     let error = service.run(false).unwrap_err().to_string();
-    assert!(error.contains("removed or replaced") && error.ends_with("not written: 1 measurements"), "{error}");
+    assert!(
+        error.contains("removed or replaced") && error.ends_with("measurements that are not written: 1"),
+        "{error}"
+    );
 }
 
 #[test]

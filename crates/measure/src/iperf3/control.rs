@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ekiden_net::blocking;
 use ekiden_net::socket::{TcpOptions, outgoing};
@@ -45,8 +45,8 @@ impl Control {
             what: "make a random number",
             source: io::Error::other(error.to_string()),
         })?;
-        let timeouts = stream.set_read_timeout(Some(patience)).and_then(|()| stream.set_write_timeout(Some(patience)));
-        timeouts.map_err(|source| Error::Local { what: "set up a socket", source })?;
+        // A read has what is left of it.
+        stream.set_write_timeout(Some(patience)).map_err(|source| Error::Local { what: "set up a socket", source })?;
         let control = Self { stream, server, cookie: message::cookie(&random), patience };
         control.send(&control.cookie, Phase::Greet)?;
         Ok(control)
@@ -116,9 +116,24 @@ impl Control {
         }
     }
 
-    /// Fills `into`. Each read waits as long as the server may be silent; what fills it a byte at a time is bounded by its length.
+    /// Fills `into`, within the time that the server may be silent: also if it sends a byte now and then.
     fn receive(&self, into: &mut [u8], phase: Phase) -> Result<(), Error> {
-        (&self.stream).read_exact(into).map_err(|error| self.failed(error, phase))
+        let until = Instant::now() + self.patience;
+        let mut at = 0;
+        while at < into.len() {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(self.failed(ErrorKind::TimedOut.into(), phase));
+            }
+            let limited = self.stream.set_read_timeout(Some(left));
+            match limited.and_then(|()| (&self.stream).read(&mut into[at..])) {
+                Ok(0) => return Err(self.failed(ErrorKind::UnexpectedEof.into(), phase)),
+                Ok(taken) => at += taken,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.failed(error, phase)),
+            }
+        }
+        Ok(())
     }
 
     fn failed(&self, error: io::Error, phase: Phase) -> Error {

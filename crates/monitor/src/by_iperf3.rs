@@ -1,11 +1,18 @@
 //! Measuring a target that is a plain iperf3 server.
 
+use std::io::ErrorKind;
+use std::thread;
 use std::time::Duration;
 
-use ekiden_measure::iperf3::{self, Outcome, Progress, Settings, Until};
+use ekiden_measure::iperf3::{self, Error, Outcome, Progress, Settings, Until};
 
 use crate::config::{Direction, Target};
 use crate::measurement::{Failure, Measured};
+
+/// An iperf3 server serves one client at a time, and between two it does not listen for a moment: it is asked again so often…
+const TRIES: u32 = 4;
+/// …after so long.
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// Measures with the iperf3 server at `address`, which is `HOST` or `HOST:PORT`.
 ///
@@ -29,8 +36,24 @@ pub fn by_iperf3(target: &Target, address: &str) -> Result<Measured, Failure> {
             rtts_us.extend(samples.iter().map(|sample| sample.rtt_us).filter(|rtt| *rtt > 0));
         }
     };
-    let outcome = iperf3::run(&settings, &mut progress).map_err(|error| Failure(error.to_string()))?;
+    let mut outcome = iperf3::run(&settings, &mut progress);
+    for _ in 1..TRIES {
+        if !outcome.as_ref().is_err_and(may_pass) {
+            break;
+        }
+        thread::sleep(PAUSE);
+        outcome = iperf3::run(&settings, &mut progress);
+    }
+    let outcome = outcome.map_err(|error| Failure(error.to_string()))?;
     Ok(measured(target, &outcome, rtts_us))
+}
+
+fn may_pass(error: &Error) -> bool {
+    match error {
+        Error::Busy => true,
+        Error::Connect { source, .. } => source.kind() == ErrorKind::ConnectionRefused,
+        _ => false,
+    }
 }
 
 fn measured(target: &Target, outcome: &Outcome, mut rtts_us: Vec<u64>) -> Measured {

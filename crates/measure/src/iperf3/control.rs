@@ -94,6 +94,14 @@ impl Control {
         message::decode_results(&json)
     }
 
+    /// Waits until the server has ended the connection, `longest` at most.
+    pub fn wait_for_end(&self, longest: Duration) {
+        if self.stream.set_read_timeout(Some(longest)).is_ok() {
+            // Whatever it is, there is nothing to be done about it.
+            let _ = (&self.stream).read(&mut [0]);
+        }
+    }
+
     /// The state of a byte, but for those that are errors.
     fn understand(&self, byte: u8, phase: Phase) -> Result<State, Error> {
         let state = State::of(byte);

@@ -20,6 +20,8 @@ use super::{
 
 /// How long a server may still have something to say when a stream has broken.
 const LAST_WORDS: Duration = Duration::from_millis(200);
+/// How long a server may take to end the control connection; until then it has no time for others.
+const LAST_STEP: Duration = Duration::from_secs(2);
 /// How long the server's program has for what its kernel has received, after a transfer by bytes.
 const LAST_READ: Duration = Duration::from_millis(50);
 /// A slow start threshold that means none (TCP_INFINITE_SSTHRESH).
@@ -47,7 +49,9 @@ pub fn run(settings: &Settings, progress: &mut dyn FnMut(Progress<'_>)) -> Resul
     let results = control.results()?;
     control.expect(State::DisplayResults, Phase::Finish)?;
     // The results are here; a server that is gone now takes nothing away.
-    let _ = control.say(State::IperfDone, Phase::Finish);
+    if control.say(State::IperfDone, Phase::Finish).is_ok() {
+        control.wait_for_end(LAST_STEP);
+    }
     course.outcome(&results)
 }
 

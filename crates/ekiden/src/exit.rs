@@ -113,6 +113,17 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<PathFailed>() {
         return Some(5);
     }
+    if error.is::<ekiden_monitor::ConfigError>() || error.is::<ekiden_monitor::HistoryError>() {
+        return Some(3);
+    }
+    if let Some(error) = error.downcast_ref::<ekiden_monitor::EndError>() {
+        use ekiden_monitor::EndError;
+        return Some(match error {
+            EndError::History { .. } => 3,
+            EndError::System(_) => 4,
+            EndError::AllFailed { .. } => 5,
+        });
+    }
     if error.is::<ekiden_demo::Missing>() {
         return Some(4);
     }

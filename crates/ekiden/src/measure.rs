@@ -1,6 +1,7 @@
 //! `ekiden measure`: what a path gives, and what limits it.
 
 mod client;
+mod monitor;
 mod path;
 mod server;
 mod target;
@@ -23,6 +24,7 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Action {
     Client(client::Args),
+    Monitor(monitor::Args),
     Path(path::Args),
     Server(server::Args),
 }
@@ -31,6 +33,7 @@ enum Action {
 pub fn run(args: Args) -> anyhow::Result<()> {
     match args.action {
         Action::Client(args) => client::run(&args),
+        Action::Monitor(args) => monitor::run(args),
         Action::Path(args) => path::run(&args),
         Action::Server(args) => server::run(&args),
     }

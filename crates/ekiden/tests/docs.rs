@@ -3,6 +3,7 @@
 //! Fences are marked: `toml scenario` is a scenario file, `toml proxy [NAME]` a node's configuration, `sh lab` runs on
 //! a node of the scenario above it, `sh congestion` and `sh doctor` are calls of these commands, `sh simulate` runs beside
 //! `island.toml`, the first scenario of docs/guide/scenario.md, `sh peer` beside the named configurations of the same file.
+//! `toml monitor` is a monitor's configuration, and `sh monitor` are calls of it.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -89,6 +90,25 @@ fn every_call_of_ekiden_peer_in_the_documentation_works() {
             std::fs::write(folder.path().join(&config.mark["toml proxy ".len()..]), &config.text).unwrap();
         }
         in_shell(&example, folder.path());
+    }
+}
+
+#[test]
+fn every_monitor_in_the_documentation_is_accepted_and_every_call_is_one() {
+    let examples = marked("toml monitor");
+    assert!(!examples.is_empty());
+    for example in examples {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("monitor.toml");
+        std::fs::write(&path, &example.text).unwrap();
+        accepted(&example, Command::new(EKIDEN).args(["measure", "monitor", "check", "-c"]).arg(path));
+    }
+    for example in marked("sh monitor") {
+        for line in example.text.lines() {
+            let words: Vec<&str> = line.split_whitespace().collect();
+            assert!(words.starts_with(&["ekiden", "measure", "monitor"]), "{}: {line}", example.file.display());
+            accepted(&example, Command::new(EKIDEN).args(&words[1..]).arg("--help"));
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 pub mod client;
 mod control;
 mod error;
+pub mod iperf3;
 pub mod limit;
 pub mod load;
 pub mod message;

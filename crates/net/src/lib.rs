@@ -4,6 +4,7 @@
 
 pub mod allocator;
 pub mod bulk;
+pub mod blocking;
 pub mod clock;
 pub mod device;
 pub mod namespace;

@@ -7,11 +7,11 @@ use crate::frame::{DrawError, Drawing, Frame, LINE, Sample, TEXT, builder, font,
 use crate::palette::{COLOURS, FAINT, INK, MARKS, PAPER, text_on};
 
 /// Charts with more lines have no legend.
-const SERIES_NAMED: usize = 10;
+pub(crate) const SERIES_NAMED: usize = 10;
 /// Points of a line are at least so many pixels apart.
 const THINNEST: i32 = 2;
 /// How much higher than its highest value an axis goes.
-const HEADROOM: f64 = 1.08;
+pub(crate) const HEADROOM: f64 = 1.08;
 
 /// Groups of bars, one group per category, one bar in it per series.
 #[derive(Debug, Clone, Default)]
@@ -173,7 +173,7 @@ impl LineChart {
     }
 }
 
-fn colour(i: usize) -> RGBColor {
+pub(crate) fn colour(i: usize) -> RGBColor {
     COLOURS[i % COLOURS.len()]
 }
 
@@ -207,7 +207,7 @@ fn short(value: f64) -> String {
 }
 
 /// A label on an axis that ends at `top`.
-fn tick(value: f64, top: f64) -> String {
+pub(crate) fn tick(value: f64, top: f64) -> String {
     match top {
         t if t >= 10.0 => format!("{value:.0}"),
         t if t >= 1.0 => format!("{value:.1}"),

@@ -1,0 +1,165 @@
+//! `ekiden measure monitor`.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use anyhow::Context;
+use clap::Subcommand;
+use ekiden_files::check_target;
+use ekiden_monitor::{
+    Config, Event, Failure, History, Measured, Server, Service, Target, Zone, by_iperf3, picture, since, to_csv,
+    to_json, to_prometheus, to_text,
+};
+use ekiden_units::Time;
+use nix::sys::signal::{SigSet, Signal};
+
+use crate::whose::whose;
+use crate::{log, out};
+
+/// Measure the same paths through the day, and see at which hours they are slow.
+///
+/// In each interval every target is measured once, one after another: directly, and through a node's SOCKS5 listener. What comes out is kept in a
+/// file (SQLite), failures too. docs/guide/monitor.md describes the configuration, the file and the metrics.
+#[derive(clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    Run(Run),
+    Show(Show),
+    Check(Check),
+}
+
+/// Measure until told to stop.
+///
+/// Says how much data a day's rounds move at most, then `ready`. Logs each measurement to standard error; EKIDEN_LOG sets the level (error,
+/// warn, info, debug, trace; default info). SIGTERM, SIGINT and SIGHUP end it, also within a measurement, which is then not kept.
+///
+/// While the disk is full, measurements wait in memory and are written when there is room; what could not be written at the end is told by exit
+/// code 3.
+#[derive(clap::Args)]
+struct Run {
+    /// The monitor's configuration (TOML).
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+    /// Measure every target once, at once, and end: for cron. Exit code 5 if none could be measured. Deletes nothing.
+    #[arg(long)]
+    once: bool,
+}
+
+/// Say whether a configuration can be used, and how much data a day's rounds move at most.
+///
+/// Measures nothing, and looks at no other file.
+#[derive(clap::Args)]
+struct Check {
+    /// The monitor's configuration (TOML).
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+}
+
+/// Show what a monitor has measured: tables, or files for other programs.
+///
+/// A monitor may run meanwhile. Prints each target's median throughput, and the median and quartiles of each hour of the day. Hours are those
+/// of this machine's time zone (TZ, /etc/localtime). Where files are named, it writes these instead.
+#[derive(clap::Args)]
+struct Show {
+    /// The history, as the configuration names it.
+    #[arg(value_name = "HISTORY")]
+    history: PathBuf,
+    /// Only what began within this time before now, such as 720h.
+    #[arg(long, value_name = "TIME")]
+    since: Option<Time>,
+    /// Hours of day in UTC.
+    #[arg(long)]
+    utc: bool,
+    /// Draw throughput by hour of day, as SVG.
+    #[arg(long, value_name = "FILE")]
+    picture: Option<PathBuf>,
+    /// Write a line per measurement, as CSV.
+    #[arg(long, value_name = "FILE")]
+    csv: Option<PathBuf>,
+    /// Write an object per measurement, as JSON.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the last values of each target and the counts, for node_exporter's textfile collector.
+    #[arg(long, value_name = "FILE")]
+    prometheus: Option<PathBuf>,
+    /// Replace files that are there already.
+    #[arg(long)]
+    force: bool,
+}
+
+/// Does what the command line says.
+pub fn run(args: Args) -> anyhow::Result<()> {
+    match args.action {
+        Action::Run(args) => keep(&args),
+        Action::Show(args) => show(&args),
+        Action::Check(args) => {
+            let config = load(&args.config)?;
+            out::line(config.announcement())?;
+            out::line(format_args!("{}: ok", args.config.display()))
+        }
+    }
+}
+
+fn load(file: &Path) -> anyhow::Result<Config> {
+    Config::load(file).map_err(|error| whose(file, "measure monitor", error))
+}
+
+fn keep(args: &Run) -> anyhow::Result<()> {
+    let config = load(&args.config)?;
+    if let Some(file) = &config.prometheus {
+        check_target(file, true).with_context(|| file.display().to_string())?;
+    }
+    // Before any thread is there: all of them leave these signals to the one that waits.
+    let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect();
+    signals.thread_block()?;
+    let _log = log::start()?;
+    let history = History::open(&config.history)?;
+    out::line(config.announcement())?;
+    let mut service = Service::new(config, history, Arc::new(measure));
+    let events = service.events();
+    thread::Builder::new().name("signals".into()).spawn(move || {
+        let _ = signals.wait();
+        let _ = events.send(Event::Stop);
+    })?;
+    out::line("ready")?;
+    Ok(service.run(args.once)?)
+}
+
+/// Measures a target, whatever is at its other end.
+fn measure(target: &Target) -> Result<Measured, Failure> {
+    match &target.server {
+        Server::Iperf3(address) => by_iperf3(target, address),
+        Server::Ekiden { .. } => Err(Failure("this build measures with iperf3 servers only".into())),
+    }
+}
+
+fn show(args: &Show) -> anyhow::Result<()> {
+    let history = History::read(&args.history)?;
+    let from = args.since.map_or(0, |span| since(ekiden_monitor::now_unix_ms(), span));
+    let zone = if args.utc { Zone::utc() } else { Zone::local() };
+    let files = [&args.picture, &args.csv, &args.json, &args.prometheus];
+    for file in files.into_iter().flatten() {
+        check_target(file, args.force).with_context(|| file.display().to_string())?;
+    }
+    let measurements = history.measurements(from)?;
+    let write = |file: &Option<PathBuf>, text: &dyn Fn() -> anyhow::Result<String>| match file {
+        Some(file) => ekiden_files::write(file, text()?.as_bytes())
+            .map_err(ekiden_files::TargetError::Failed)
+            .with_context(|| file.display().to_string()),
+        None => Ok(()),
+    };
+    write(&args.picture, &|| Ok(picture(&measurements, &zone)))?;
+    write(&args.csv, &|| Ok(to_csv(&measurements)))?;
+    write(&args.json, &|| Ok(to_json(&measurements)))?;
+    write(&args.prometheus, &|| Ok(to_prometheus(&history.latest()?, &history.tallies()?)))?;
+    match files.into_iter().all(Option::is_none) {
+        true => out::text(to_text(&measurements, &zone)),
+        false => Ok(()),
+    }
+}

@@ -1,0 +1,95 @@
+//! The client's side of SOCKS5 (RFC 1928), without a password.
+
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, TcpStream};
+
+use super::Error;
+
+/// Asks the listener at the other end of `stream` for a connection to `host`, a name or an address, and waits for its answer.
+pub fn ask(stream: &TcpStream, host: &str, port: u16) -> Result<(), Error> {
+    let mut stream = stream;
+    let broken = |done: io::Result<()>| done.map_err(|source| Error::Socks5(said(&source)));
+    // Version 5, one method: none.
+    broken(stream.write_all(&[5, 1, 0]))?;
+    let mut method = [0; 2];
+    broken(stream.read_exact(&mut method))?;
+    match method {
+        [5, 0] => {}
+        [5, _] => return Err(Error::Socks5("it wants a user and a password".into())),
+        _ => return Err(Error::Socks5("it does not speak SOCKS5".into())),
+    }
+    broken(stream.write_all(&request(host, port)?))?;
+    let mut head = [0; 4];
+    broken(stream.read_exact(&mut head))?;
+    let [5, code, _, kind] = head else { return Err(Error::Socks5("it does not speak SOCKS5".into())) };
+    if code != 0 {
+        return Err(Error::Socks5(format!("no connection to {host}:{port}: {}", meaning(code))));
+    }
+    let rest = match kind {
+        1 => 4,
+        4 => 16,
+        3 => {
+            let mut length = [0];
+            broken(stream.read_exact(&mut length))?;
+            usize::from(length[0])
+        }
+        _ => return Err(Error::Socks5("it answers with an address of no known kind".into())),
+    };
+    broken(stream.read_exact(&mut vec![0; rest + 2]))
+}
+
+/// A request for a connection.
+fn request(host: &str, port: u16) -> Result<Vec<u8>, Error> {
+    let mut request = vec![5, 1, 0];
+    match host.parse() {
+        Ok(IpAddr::V4(address)) => {
+            request.push(1);
+            request.extend(address.octets());
+        }
+        Ok(IpAddr::V6(address)) => {
+            request.push(4);
+            request.extend(address.octets());
+        }
+        Err(_) => {
+            let length = u8::try_from(host.len()).ok().filter(|length| *length > 0);
+            let length = length.ok_or_else(|| Error::Settings(format!("'{host}' cannot be a host's name")))?;
+            request.extend([3, length]);
+            request.extend(host.bytes());
+        }
+    }
+    request.extend(port.to_be_bytes());
+    Ok(request)
+}
+
+fn said(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => "it does not answer".into(),
+        io::ErrorKind::UnexpectedEof => "it ends the connection".into(),
+        _ => error.to_string(),
+    }
+}
+
+/// RFC 1928, section 6.
+fn meaning(code: u8) -> &'static str {
+    match code {
+        2 => "not allowed",
+        3 => "network unreachable",
+        4 => "host unreachable",
+        5 => "connection refused",
+        6 => "it took too long",
+        _ => "it failed",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_and_addresses_are_asked_for_as_they_are() {
+        assert_eq!(request("192.0.2.1", 5201).unwrap(), [5, 1, 0, 1, 192, 0, 2, 1, 0x14, 0x51]);
+        assert_eq!(request("ab.c", 1).unwrap(), [5, 1, 0, 3, 4, b'a', b'b', b'.', b'c', 0, 1]);
+        assert_eq!(request("::1", 1).unwrap().len(), 22);
+        assert!(request(&"a".repeat(256), 1).is_err());
+    }
+}

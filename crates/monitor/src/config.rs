@@ -1,0 +1,171 @@
+//! A monitor's configuration: one TOML file, read once into [`Config`] with every default in place.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use ekiden_files::{FileKind, ReadError};
+use ekiden_keys::Fingerprint;
+use ekiden_units::{Bytes, Time};
+use serde::Deserialize;
+
+mod raw;
+mod resolve;
+
+/// A monitor's configuration, resolved and checked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    /// The time between two rounds; in each, every target is measured once, one after another.
+    pub interval: Time,
+    /// When in each interval its round begins.
+    pub offset: Offset,
+    /// The file that holds the history.
+    pub history: PathBuf,
+    /// How long measurements are kept; for ever without.
+    pub keep: Option<Time>,
+    /// A text file for Prometheus, written after each round.
+    pub prometheus: Option<PathBuf>,
+    /// Our key, for measuring servers that ask for it.
+    pub key_file: Option<PathBuf>,
+    /// What is measured, in the order of the file.
+    pub targets: Vec<Target>,
+}
+
+/// When in each interval its round begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offset {
+    /// At a random time, drawn for each interval.
+    Random,
+    /// So long after the interval's begin.
+    Fixed(Time),
+}
+
+/// What is measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    /// Its name.
+    pub name: String,
+    /// Who is at the other end.
+    pub server: Server,
+    /// The SOCKS5 listener of a node, `HOST:PORT`, that the connections go through; directly without.
+    pub via: Option<String>,
+    /// Which way data goes.
+    pub direction: Direction,
+    /// A measurement ends when it has moved so many bytes of payload…
+    pub bytes: Bytes,
+    /// …or after this time.
+    pub duration: Time,
+    /// Connections.
+    pub streams: u32,
+}
+
+/// Who is at the other end.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Server {
+    /// `ekiden measure server`.
+    Ekiden {
+        /// `HOST:PORT`.
+        address: String,
+        /// Of its key.
+        fingerprint: Fingerprint,
+    },
+    /// A plain iperf3 server, `HOST` or `HOST:PORT`.
+    Iperf3(String),
+}
+
+/// Which way data goes, as the monitor sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// From the server to here: a download.
+    Receive,
+    /// From here to the server.
+    Send,
+}
+
+/// Why a configuration cannot be used: `FILE:LINE: reason`.
+#[derive(Debug, thiserror::Error)]
+#[error("{}{}: {reason}", file.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
+pub struct ConfigError {
+    file: PathBuf,
+    /// Counted from 1.
+    line: Option<usize>,
+    reason: String,
+}
+
+impl Config {
+    /// Reads a configuration. Files that it names are meant relative to its folder.
+    ///
+    /// # Errors
+    /// If something in it cannot be used: with the line.
+    pub fn load(file: &Path) -> Result<Self, ConfigError> {
+        let unreadable = |error: ReadError| ConfigError { file: file.into(), line: None, reason: error.to_string() };
+        let text = ekiden_files::read(file, FileKind::Config).map_err(unreadable)?;
+        resolve::parse(&text, file)
+    }
+
+    /// The most payload that a day's rounds move, in bytes: as many as each target's `bytes`.
+    pub fn daily_bytes(&self) -> u64 {
+        let round: u128 = self.targets.iter().map(|target| u128::from(target.bytes.0)).sum();
+        let day = u128::from(Time::secs(86_400).0);
+        u64::try_from(round * day / u128::from(self.interval.0.max(1))).unwrap_or(u64::MAX)
+    }
+
+    /// What is to be said before it begins.
+    pub fn announcement(&self) -> String {
+        let (count, noun) = (self.targets.len(), if self.targets.len() == 1 { "target" } else { "targets" });
+        let rounds = Time::secs(86_400).0 as f64 / self.interval.0.max(1) as f64;
+        let rounds = if rounds < 10.0 { format!("{rounds:.1}") } else { format!("{rounds:.0}") };
+        let keep = self.keep.map_or("for ever".into(), |keep| format!("for {}", long_time(keep)));
+        format!(
+            "{count} {noun} every {}, {rounds} times a day: at most {} of payload a day; kept {keep} in {}",
+            long_time(self.interval),
+            rounded(self.daily_bytes()),
+            self.history.display()
+        )
+    }
+}
+
+/// A time as people write it: what Display gives in seconds, in minutes or hours where these are whole.
+pub(crate) fn long_time(value: impl fmt::Display) -> String {
+    let text = value.to_string();
+    let seconds = text.strip_suffix('s').and_then(|number| number.parse::<u64>().ok());
+    match seconds {
+        Some(seconds) if seconds >= 3600 && seconds % 3600 == 0 => format!("{}h", seconds / 3600),
+        Some(seconds) if seconds >= 60 && seconds % 60 == 0 => format!("{}min", seconds / 60),
+        _ => text,
+    }
+}
+
+/// A number of bytes with three digits.
+pub(crate) fn rounded(bytes: u64) -> String {
+    let units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 999.5 && unit + 1 < units.len() {
+        (value, unit) = (value / 1000.0, unit + 1);
+    }
+    let digits = if unit == 0 || value >= 99.95 { 0 } else { 1 + usize::from(value < 9.995) };
+    format!("{value:.digits$} {}", units[unit])
+}
+
+impl Direction {
+    /// As the configuration and the history have it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Receive => "receive",
+            Self::Send => "send",
+        }
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ekiden { address, .. } => f.write_str(address),
+            Self::Iperf3(address) => write!(f, "iperf3 {address}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

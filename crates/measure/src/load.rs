@@ -1,6 +1,7 @@
 //! One end of a load: a thread for each stream that sends or receives, and one that looks at all of them.
 
 mod budget;
+mod payload;
 mod sampler;
 mod stream;
 
@@ -10,12 +11,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use ekiden_net::bulk::Payload;
-use ekiden_net::clock::monotonic_ns;
+use ekiden_net::clock::{monotonic_ns, thread_processor_us};
 use ekiden_record::Way;
 
 use crate::message::{Row, StreamEnd, Trace};
 use crate::settings::Asked;
+use payload::Payload;
 use stream::Stream;
 
 /// Which end of a path this is.
@@ -115,7 +116,7 @@ impl Running {
                     }
                     false => stream.receive(&shared),
                 };
-                end.cpu_us = ekiden_net::bulk::thread_cpu_us();
+                end.cpu_us = thread_processor_us();
                 shared.left.fetch_sub(1, Ordering::AcqRel);
                 end
             };

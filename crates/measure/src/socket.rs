@@ -6,9 +6,9 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use crate::message::Trace;
-use ekiden_net::bulk;
-use ekiden_net::socket::limit_unsent;
+use ekiden_net::socket::{TcpOptions, clamp_window, limit_unsent, set_options};
 use ekiden_record::LoadSettings;
+use ekiden_units::Bytes;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 /// Buffers of a traced load, where the kernel gives so much.
@@ -48,35 +48,36 @@ pub fn connect(address: SocketAddr, within: Duration, load: Option<Load<'_>>) ->
 pub fn prepare(socket: &impl AsFd, load: &Load<'_>) -> Result<(), String> {
     let Load { settings, sends, trace } = *load;
     let of = SockRef::from(socket);
-    let failed = |what: &str| {
-        let what = what.to_owned();
-        move |error: io::Error| format!("{what}: {error}")
-    };
+    let failed = |what: &'static str| move |error: io::Error| format!("{what}: {error}");
     of.set_tcp_nodelay(true).map_err(failed("TCP_NODELAY"))?;
     if let Some(mss) = settings.mss_bytes {
         of.set_tcp_mss(mss).map_err(failed("TCP_MAXSEG"))?;
     }
+    let mut options = TcpOptions::default();
     if trace.is_close() {
         // As large as the kernel gives: the path is to be seen, not the buffers. Less written ahead ends it sooner.
-        let buffer = if sends { bulk::Buffer::Send } else { bulk::Buffer::Receive };
-        let _ = bulk::set_buffer(socket, buffer, TRACE_BUFFER_BYTES);
+        let size = Some(Bytes(TRACE_BUFFER_BYTES));
+        let buffer = match sends {
+            true => TcpOptions { send_buffer: size, ..options.clone() },
+            false => TcpOptions { receive_buffer: size, ..options.clone() },
+        };
+        let _ = set_options(socket, &buffer);
         limit_unsent(socket, TRACE_UNSENT_BYTES).map_err(failed("TCP_NOTSENT_LOWAT"))?;
     }
-    if sends {
-        if let Some(name) = &settings.congestion {
-            let why = format!("congestion control '{name}' cannot be used here");
-            of.set_tcp_congestion(name.as_bytes()).map_err(failed(&why))?;
+    match sends {
+        true => {
+            options.congestion = settings.congestion.clone();
+            options.send_buffer = settings.send_buffer_bytes.map(Bytes);
         }
-        if let Some(bytes) = settings.send_buffer_bytes {
-            bulk::set_buffer(socket, bulk::Buffer::Send, bytes).map_err(failed("SO_SNDBUF"))?;
-        }
-    } else {
-        if let Some(bytes) = settings.receive_buffer_bytes {
-            bulk::set_buffer(socket, bulk::Buffer::Receive, bytes).map_err(failed("SO_RCVBUF"))?;
-        }
-        if let Some(bytes) = settings.window_bytes {
-            bulk::clamp_window(socket, bytes).map_err(failed("TCP_WINDOW_CLAMP"))?;
+        false => {
+            // A kernel that tunes the buffer by itself raises the clamp, too. Small segments take several times their payload.
+            let clamped = settings.window_bytes.map(|bytes| u64::from(bytes).saturating_mul(4));
+            options.receive_buffer = settings.receive_buffer_bytes.or(clamped).map(Bytes);
         }
     }
-    Ok(())
+    set_options(socket, &options).map_err(|error| error.to_string())?;
+    match settings.window_bytes {
+        Some(bytes) if !sends => clamp_window(socket, bytes).map_err(failed("TCP_WINDOW_CLAMP")),
+        _ => Ok(()),
+    }
 }

@@ -7,6 +7,9 @@ use crate::message::Row;
 /// A queue is seen when round trips grow by this part of the base, and by the time below.
 const QUEUE_PART: f64 = 0.05;
 const QUEUE_LEAST_US: f64 = 500.0;
+/// So many episodes of losses tell whether they come from a queue, if their queues differ by less than this part of their mean.
+const ONSETS_LEAST: usize = 3;
+const ONSETS_SPREAD: f64 = 0.35;
 /// An episode of losses begins with more than this part of the window where something drops what is too fast. Random loss takes fewer.
 const OVERSHOOT_PART: f64 = 0.1;
 const OVERSHOOT_LEAST: u32 = 8;
@@ -50,20 +53,49 @@ pub fn path_limit(load: &Load, rows: &[&[Row]], idle_us: f64) -> Option<PathLimi
         (tcp, idle) => tcp.max(idle),
     };
     let enough_us = (base_us * QUEUE_PART).max(QUEUE_LEAST_US);
-    let has_queue = load.rtt.p50_us - base_us > enough_us || load.rtt.p99_us - base_us > 2.0 * enough_us;
+    let stands = load.rtt.p50_us - base_us > enough_us;
     if load.retransmits == 0 {
         let slow_start = rows.iter().all(|rows| rows.last().is_some_and(|row| row.cwnd < row.ssthresh));
-        return match (has_queue, slow_start) {
+        return match (stands, slow_start) {
             (true, _) => Some(PathLimit::Line),
             (false, true) => Some(PathLimit::SlowStart),
             (false, false) => None,
         };
     }
-    if has_queue {
+    if is_of_queue(&onsets(rows, base_us), enough_us).unwrap_or(stands) {
         return Some(PathLimit::Line);
     }
     let overshoots = rows.iter().any(|rows| first_episode(rows, base_us).is_some_and(is_overshoot));
     Some(if overshoots { PathLimit::Policer } else { PathLimit::Loss })
+}
+
+/// How long queues were when episodes of losses began, in microseconds. Slow starts, which come first, are left out.
+fn onsets(rows: &[&[Row]], base_us: f64) -> Vec<f64> {
+    let mut onsets = Vec::new();
+    for rows in rows {
+        let mut last_us = None;
+        for pair in rows.windows(2).filter(|pair| pair[1].retransmits > pair[0].retransmits) {
+            let rtt_us = f64::from(pair[0].rtt_us);
+            let is_new = last_us.is_none_or(|last_us| pair[1].at_us > last_us + 2 * rtt_us as u64 + 40_000);
+            if is_new && last_us.is_some() {
+                onsets.push((rtt_us - base_us).max(0.0));
+            }
+            last_us = Some(pair[1].at_us);
+        }
+    }
+    onsets
+}
+
+/// Whether losses come from one queue: it is as long each time. By chance they come at any window, and so at any queue that a window
+/// makes for itself. `None` of too few.
+fn is_of_queue(onsets: &[f64], enough_us: f64) -> Option<bool> {
+    if onsets.len() < ONSETS_LEAST {
+        return None;
+    }
+    let count = onsets.len() as f64;
+    let mean = onsets.iter().sum::<f64>() / count;
+    let variance = onsets.iter().map(|onset| (onset - mean).powi(2)).sum::<f64>() / count;
+    Some(mean > enough_us && variance.sqrt() < ONSETS_SPREAD * mean)
 }
 
 /// The segments sent again within two round trips of the first, and the window before.

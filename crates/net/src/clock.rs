@@ -29,6 +29,15 @@ pub fn is_synchronised() -> io::Result<bool> {
     }
 }
 
+/// Processor time of the calling thread, in microseconds.
+pub fn thread_processor_us() -> u64 {
+    let usage = nix::sys::resource::getrusage(nix::sys::resource::UsageWho::RUSAGE_THREAD);
+    usage.map_or(0, |usage| {
+        let of = |time: nix::sys::time::TimeVal| time.tv_sec() as u64 * 1_000_000 + time.tv_usec() as u64;
+        of(usage.user_time()) + of(usage.system_time())
+    })
+}
+
 /// Sleeps until the monotonic clock shows `at_ns`, about 50 µs longer unless the thread's timer slack is small.
 pub fn sleep_until(at_ns: u64) {
     let now = monotonic_ns();

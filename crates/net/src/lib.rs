@@ -3,7 +3,6 @@
 #![allow(unsafe_code)]
 
 pub mod allocator;
-pub mod bulk;
 pub mod blocking;
 pub mod clock;
 pub mod device;

@@ -22,7 +22,7 @@ use crate::transparent;
 mod control;
 mod silence;
 
-pub use control::{congestion, limit_rate};
+pub use control::{clamp_window, congestion, limit_rate};
 pub use silence::{KeepaliveTimeouts, limit_unacknowledged, watch_closely};
 
 /// The TCP settings of a connection. An omitted one is left to the kernel.
@@ -161,6 +161,14 @@ pub fn outgoing(address: SocketAddr, options: &TcpOptions) -> Result<OwnedFd, So
 /// Finds out whether this process can use `options`, by trying them on a socket.
 pub fn check(options: &TcpOptions) -> Result<(), SocketError> {
     apply(&Socket::new(Domain::IPV4, Type::STREAM, Some(Protocol::TCP))?, options)
+}
+
+/// Gives a socket options that it has not had from its beginning: congestion control, buffers, keep-alive, user timeout.
+///
+/// # Errors
+/// As of [`outgoing`].
+pub fn set_options(socket: &impl AsFd, options: &TcpOptions) -> Result<(), SocketError> {
+    apply(&SockRef::from(socket), options)
 }
 
 /// A listener that the current tokio runtime watches. The connections that it accepts are not watched, because they may go to

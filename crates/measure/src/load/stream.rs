@@ -6,12 +6,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use ekiden_net::bulk::{Payload, discard};
+use ekiden_net::blocking::discard;
 use ekiden_net::clock::monotonic_ns;
 use ekiden_net::socket::{congestion, limit_rate, limit_unacknowledged};
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_record::Way;
 
+use super::payload::Payload;
 use super::{Link, Most, Shared, Side};
 use crate::message::{StreamEnd, Trace};
 use crate::settings::Asked;
@@ -23,6 +24,7 @@ const WAIT: Duration = Duration::from_millis(50);
 const PIECE: u64 = 256 << 10;
 /// How often a program hands over data that offers so much a second.
 const OFFER: Duration = Duration::from_millis(5);
+const OFFER_MOST_NS: u64 = 100_000_000;
 /// The same of a traced sender, which is to end soon after it is told.
 const TRACE_PIECE: u64 = 32 << 10;
 /// A connection whose data is not acknowledged for so long has failed.
@@ -95,25 +97,29 @@ impl Stream {
         let limit = self.bytes.unwrap_or(u64::MAX).min(self.bytes_most);
         let mut end = self.end();
         let mut sent = 0;
+        let (mut offer, mut offered_ns) = (self.offered(began_ns), began_ns);
         while sent < limit
             && !shared.is_stopped()
             && monotonic_ns() < until_ns
             && !self.is_spent.load(Ordering::Relaxed)
         {
-            let left = match self.offered(sent, began_ns) {
-                0 => {
-                    thread::sleep(OFFER);
-                    continue;
-                }
-                offered => offered.min(limit - sent),
-            };
+            if self.offered_bit_s.is_some() && offer == 0 {
+                thread::sleep(OFFER);
+                offer = self.offered(offered_ns);
+                offered_ns = monotonic_ns();
+                continue;
+            }
+            let left = offer.min(limit - sent);
             let written = match self.data_bytes {
                 Some(bytes) => payload.write(&self.socket, left.min(bytes.into())),
                 None if self.trace.is_close() => payload.send(&self.socket, left.min(TRACE_PIECE)),
                 None => payload.send(&self.socket, left.min(PIECE)),
             };
             match written {
-                Ok(bytes) => sent += bytes as u64,
+                Ok(bytes) => {
+                    sent += bytes as u64;
+                    offer = offer.saturating_sub(bytes as u64);
+                }
                 Err(error) if is_transient(&error) => {}
                 // The receiver has what counts, and has left.
                 Err(_) if shared.is_stopped() => break,
@@ -134,11 +140,11 @@ impl Stream {
         end
     }
 
-    /// What a program that offers so much a second hands over now, after so many bytes.
-    fn offered(&self, sent: u64, began_ns: u64) -> u64 {
+    /// What a program that offers so much a second hands over since it last did. What was not taken for long is given up.
+    fn offered(&self, since_ns: u64) -> u64 {
         let Some(rate) = self.offered_bit_s else { return u64::MAX };
-        let due = u128::from(rate) * u128::from(monotonic_ns() - began_ns) / 8_000_000_000;
-        (due as u64).saturating_sub(sent)
+        let time_ns = (monotonic_ns() - since_ns).min(OFFER_MOST_NS);
+        (u128::from(rate) * u128::from(time_ns) / 8_000_000_000) as u64
     }
 
     /// Receives until what counts has come.

@@ -5,6 +5,8 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use socket2::SockRef;
 
+use crate::option::set_int;
+
 /// The socket sends at most so many bytes of payload per second, evenly (SO_MAX_PACING_RATE). The kernel paces from then on, also
 /// below that rate.
 ///
@@ -35,4 +37,13 @@ pub fn congestion(socket: &impl AsFd) -> io::Result<String> {
     // The kernel fills what is left with zeros.
     let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
     Ok(String::from_utf8_lossy(name).into_owned())
+}
+
+/// The socket advertises no window above `bytes` (TCP_WINDOW_CLAMP). What was advertised before stays.
+///
+/// # Errors
+/// The kernel's.
+pub fn clamp_window(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
+    let value = i32::try_from(bytes).unwrap_or(i32::MAX);
+    set_int(socket.as_fd().as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, value)
 }

@@ -43,6 +43,9 @@ pub fn number(error: &anyhow::Error) -> u8 {
 }
 
 fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
+    if let Some(error) = error.downcast_ref::<ekiden_net::sock_diag::Error>() {
+        return Some(if matches!(error, ekiden_net::sock_diag::Error::NoProcess(_)) { 2 } else { 4 });
+    }
     if error.is::<ekiden_scenario::Error>() || error.is::<ekiden_record::Error>() {
         return Some(3);
     }

@@ -1,5 +1,7 @@
 //! `ekiden measure`: what a path gives, and what limits it.
 
+mod watch;
+
 use clap::Subcommand;
 
 /// Measure what a path gives, and what limits it.
@@ -10,9 +12,13 @@ pub struct Args {
 }
 
 #[derive(Subcommand)]
-enum Action {}
+enum Action {
+    Watch(watch::Args),
+}
 
 /// Does what the command line says.
 pub fn run(args: Args) -> anyhow::Result<()> {
-    match args.action {}
+    match args.action {
+        Action::Watch(args) => watch::run(&args),
+    }
 }

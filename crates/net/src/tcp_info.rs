@@ -84,35 +84,59 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(TcpInfo {
-        cwnd_segments: raw.snd_cwnd,
-        ssthresh_segments: raw.snd_ssthresh,
-        rtt_us: raw.rtt,
-        rtt_min_us: raw.min_rtt,
-        retransmits: raw.total_retrans,
-        unacked_segments: raw.unacked,
-        sacked_segments: raw.sacked,
-        acked_bytes: raw.bytes_acked,
-        sent_bytes: raw.bytes_sent,
-        resent_bytes: raw.bytes_retrans,
-        received_bytes: raw.bytes_received,
-        out_of_order_segments: raw.rcv_ooopack,
-        is_application_limited: raw.state_and_flags[APPLICATION_LIMITED_AT] & 1 != 0,
-        unsent_bytes: raw.notsent_bytes,
-        delivery_bytes_s: raw.delivery_rate,
-        delivered_segments: raw.delivered,
-        send_window_bytes: raw.snd_wnd,
-        mss_bytes: raw.snd_mss,
-        path_mtu_bytes: raw.pmtu,
-        options: Options::from_bits(raw.state_and_flags[OPTIONS_AT]),
-        busy_us: raw.busy_time,
-        window_limited_us: raw.rwnd_limited,
-        buffer_limited_us: raw.sndbuf_limited,
-        last_ack_ms: raw.last_ack_recv,
-        timeouts: raw.total_rto.into(),
-        // As numbered in linux/tcp_states.h.
-        is_ending: matches!(raw.state_and_flags[0], 4 | 9 | 11),
-    })
+    Ok(TcpInfo::from(&raw))
+}
+
+impl TcpInfo {
+    /// From the bytes of a `struct tcp_info`, which an older kernel gives fewer of, and a newer one more; `None` if they are fewer
+    /// than the structure ever had.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < BYTES_LEAST {
+            return None;
+        }
+        let mut raw = Raw::default();
+        let length = bytes.len().min(size_of::<Raw>());
+        // SAFETY: `raw` holds integers only, for which all bytes are valid, and both places have so many.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut raw).cast::<u8>(), length) };
+        Some(Self::from(&raw))
+    }
+}
+
+/// Up to `total_retrans`, as in Linux 2.6.
+const BYTES_LEAST: usize = std::mem::offset_of!(Raw, pacing_rate);
+
+impl From<&Raw> for TcpInfo {
+    fn from(raw: &Raw) -> Self {
+        Self {
+            cwnd_segments: raw.snd_cwnd,
+            ssthresh_segments: raw.snd_ssthresh,
+            rtt_us: raw.rtt,
+            rtt_min_us: raw.min_rtt,
+            retransmits: raw.total_retrans,
+            unacked_segments: raw.unacked,
+            sacked_segments: raw.sacked,
+            acked_bytes: raw.bytes_acked,
+            sent_bytes: raw.bytes_sent,
+            resent_bytes: raw.bytes_retrans,
+            received_bytes: raw.bytes_received,
+            out_of_order_segments: raw.rcv_ooopack,
+            is_application_limited: raw.state_and_flags[APPLICATION_LIMITED_AT] & 1 != 0,
+            unsent_bytes: raw.notsent_bytes,
+            delivery_bytes_s: raw.delivery_rate,
+            delivered_segments: raw.delivered,
+            send_window_bytes: raw.snd_wnd,
+            mss_bytes: raw.snd_mss,
+            path_mtu_bytes: raw.pmtu,
+            options: Options::from_bits(raw.state_and_flags[OPTIONS_AT]),
+            busy_us: raw.busy_time,
+            window_limited_us: raw.rwnd_limited,
+            buffer_limited_us: raw.sndbuf_limited,
+            last_ack_ms: raw.last_ack_recv,
+            timeouts: raw.total_rto.into(),
+            // As numbered in linux/tcp_states.h.
+            is_ending: matches!(raw.state_and_flags[0], 4 | 9 | 11),
+        }
+    }
 }
 
 /// The place of the options among the first bytes.
@@ -182,4 +206,25 @@ struct Raw {
     rehash: u32,
     total_rto: u16,
     total_rto_recoveries: u16,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_kernel_does_not_know_is_zero_and_what_it_knows_beyond_is_left_out() {
+        let mut bytes = vec![0; 400];
+        bytes[0] = 4;
+        bytes[APPLICATION_LIMITED_AT] = 1;
+        for (field, value) in [(std::mem::offset_of!(Raw, rtt), 7_u32), (std::mem::offset_of!(Raw, snd_wnd), 9)] {
+            bytes[field..field + 4].copy_from_slice(&value.to_ne_bytes());
+        }
+        let whole = TcpInfo::from_bytes(&bytes).unwrap();
+        assert_eq!((whole.rtt_us, whole.send_window_bytes), (7, 9));
+        assert!(whole.is_ending && whole.is_application_limited);
+        let old = TcpInfo::from_bytes(&bytes[..BYTES_LEAST]).unwrap();
+        assert_eq!((old.rtt_us, old.send_window_bytes), (7, 0));
+        assert_eq!(TcpInfo::from_bytes(&bytes[..BYTES_LEAST - 1]), None);
+    }
 }

@@ -5,12 +5,14 @@ mod escape;
 mod frame;
 mod page;
 mod palette;
+mod stack;
 mod summary;
 mod table;
 mod timeline;
 
 pub use chart::{BarChart, LineChart, Series};
 pub use page::{Page, Section};
+pub use stack::stacked;
 pub use summary::{FlowSummary, Spread, Summary, summarize};
 pub use table::Table;
 pub use timeline::{LEAST_POINTS, Quantity, timeline};

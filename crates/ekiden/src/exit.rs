@@ -6,6 +6,7 @@ use ekiden_lab::ErrorKind;
 
 use crate::congestion;
 use crate::doctor::{HostFailed, PathFailed};
+use crate::measure::watch::NameNotFound;
 use crate::sweep::SweepFailed;
 
 /// Printed by `ekiden --help`. Code 2 is clap's own.
@@ -98,7 +99,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<HostFailed>() {
         return Some(4);
     }
-    if error.is::<PathFailed>() {
+    if error.is::<PathFailed>() || error.is::<NameNotFound>() {
         return Some(5);
     }
     if error.is::<ekiden_demo::Missing>() {

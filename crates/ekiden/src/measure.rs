@@ -1,6 +1,6 @@
 //! `ekiden measure`: what a path gives, and what limits it.
 
-mod watch;
+pub mod watch;
 
 use clap::Subcommand;
 

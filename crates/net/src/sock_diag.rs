@@ -14,14 +14,15 @@ use nix::sys::socket::{
 };
 use rtnetlink::packet_core::{NetlinkBuffer, NlasIterator};
 
-use crate::tcp_info::TcpInfo;
+use crate::tcp_info::{MEMORY_NUMBERS, TcpInfo};
 
 /// `SOCK_DIAG_BY_FAMILY`.
 const BY_FAMILY: u16 = 20;
 const REQUEST_OF_ALL: u16 = (libc::NLM_F_REQUEST | libc::NLM_F_DUMP) as u16;
-/// `INET_DIAG_INFO` and `INET_DIAG_CONG`: numbers of attributes, and as bits of a request one less.
+/// `INET_DIAG_INFO`, `INET_DIAG_CONG` and `INET_DIAG_SKMEMINFO`: numbers of attributes, and as bits of a request one less.
 const INFO: u16 = 2;
 const CONGESTION: u16 = 4;
+const MEMORY: u16 = 7;
 /// As numbered in linux/tcp_states.h: ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK, CLOSING.
 const CONNECTED: u32 = 1 << 1 | 1 << 4 | 1 << 5 | 1 << 8 | 1 << 9 | 1 << 11;
 /// `struct nlmsghdr`, `struct inet_diag_req_v2` and `struct inet_diag_msg`.
@@ -160,7 +161,7 @@ fn request(family: u8, sequence: u32, local_port: u16, remote_port: u16) -> Vec<
     bytes.extend(REQUEST_OF_ALL.to_ne_bytes());
     bytes.extend(sequence.to_ne_bytes());
     bytes.extend([0; 4]);
-    let attributes = 1 << (INFO - 1) | 1 << (CONGESTION - 1);
+    let attributes = 1 << (INFO - 1) | 1 << (CONGESTION - 1) | 1 << (MEMORY - 1);
     bytes.extend([family, libc::IPPROTO_TCP as u8, attributes, 0]);
     bytes.extend(CONNECTED.to_ne_bytes());
     bytes.extend(local_port.to_be_bytes());
@@ -209,11 +210,16 @@ fn socket_of(message: &[u8]) -> Result<Option<TcpSocket>, Error> {
             _ => Ipv6Addr::from(bytes).to_canonical(),
         }
     };
-    let (mut info, mut congestion) = (None, String::new());
+    let (mut info, mut congestion, mut memory) = (None, String::new(), [0; MEMORY_NUMBERS]);
     for attribute in NlasIterator::new(attributes) {
         let attribute = attribute.map_err(|_| Error::Malformed("an attribute's length is wrong"))?;
         match attribute.kind() {
             INFO => info = TcpInfo::from_bytes(attribute.value()),
+            MEMORY => {
+                for (number, bytes) in memory.iter_mut().zip(attribute.value().chunks_exact(4)) {
+                    *number = u32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]);
+                }
+            }
             CONGESTION => {
                 let name = attribute.value().split(|byte| *byte == 0).next().unwrap_or_default();
                 congestion = String::from_utf8_lossy(name).into_owned();
@@ -228,7 +234,7 @@ fn socket_of(message: &[u8]) -> Result<Option<TcpSocket>, Error> {
         inode: number(68),
         cookie: u64::from(number(44)) | u64::from(number(48)) << 32,
         congestion,
-        info,
+        info: info.with_memory(memory),
     }))
 }
 
@@ -277,6 +283,10 @@ mod tests {
             assert!(!mine.congestion.is_empty());
             assert_eq!(theirs.info.received_bytes, 1000);
             assert!(mine.info.cwnd_segments > 0 && mine.info.mss_bytes > 0);
+            // The same as of the socket itself: memory is asked for in another way there.
+            let own = crate::tcp_info::tcp_info(&client).unwrap();
+            assert_eq!(mine.info.send_memory_most_bytes, own.send_memory_most_bytes);
+            assert!(own.send_memory_most_bytes > 0 && !own.is_send_buffer_full());
             assert!(sockets_of(std::process::id()).unwrap().contains(&mine.inode));
             let sorted = |local, remote| SockDiag::open().unwrap().connections(local, remote).unwrap();
             assert!(sorted(here.port(), 0).iter().all(|socket| socket.local.port() == here.port()));

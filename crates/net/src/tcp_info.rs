@@ -34,6 +34,11 @@ pub struct TcpInfo {
     pub is_application_limited: bool,
     /// Bytes handed over by the program and not sent yet.
     pub unsent_bytes: u32,
+    /// Memory that is taken by what was handed over and is not acknowledged, in bytes; 0 if the kernel does not say (`SO_MEMINFO`,
+    /// Linux 4.12 and later).
+    pub send_memory_bytes: u32,
+    /// How much of that there may be before a program has to wait (`SO_SNDBUF`), in bytes; 0 if the kernel does not say.
+    pub send_memory_most_bytes: u32,
     /// Recent rate of delivery in bytes per second.
     pub delivery_bytes_s: u64,
     /// Segments that have arrived at the other end, in all, those that were selectively acknowledged among them (Linux 4.18 and
@@ -84,11 +89,32 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(TcpInfo::from(&raw))
+    let mut memory = [0_u32; MEMORY_NUMBERS];
+    let mut length = size_of_val(&memory) as libc::socklen_t;
+    // SAFETY: the pointer and length describe `memory`; the kernel fills a prefix. It stays as it is where the option is not known.
+    let _ = unsafe {
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, memory.as_mut_ptr().cast(), &raw mut length)
+    };
+    Ok(TcpInfo::from(&raw).with_memory(memory))
 }
 
+/// As many as are used of `SK_MEMINFO_…` in linux/sock_diag.h.
+pub(crate) const MEMORY_NUMBERS: usize = 6;
+const SEND_BUFFER: usize = 3;
+const SEND_QUEUED: usize = 5;
+
 impl TcpInfo {
-    /// From the bytes of a `struct tcp_info`, which an older kernel gives fewer of, and a newer one more; `None` if they are fewer
+    /// With what the kernel says of a socket's memory, `SK_MEMINFO_…` of linux/sock_diag.h.
+    pub(crate) fn with_memory(self, memory: [u32; MEMORY_NUMBERS]) -> Self {
+        Self { send_memory_bytes: memory[SEND_QUEUED], send_memory_most_bytes: memory[SEND_BUFFER], ..self }
+    }
+
+    /// Whether the send buffer is so full that the program cannot hand anything over: Linux wakes it when a third is free.
+    pub fn is_send_buffer_full(&self) -> bool {
+        u64::from(self.send_memory_bytes) * 3 > u64::from(self.send_memory_most_bytes) * 2
+    }
+
+    /// From the bytes of a `struct tcp_info` alone, which an older kernel gives fewer of, and a newer one more; `None` if they are fewer
     /// than the structure ever had.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         if bytes.len() < BYTES_LEAST {
@@ -122,6 +148,8 @@ impl From<&Raw> for TcpInfo {
             out_of_order_segments: raw.rcv_ooopack,
             is_application_limited: raw.state_and_flags[APPLICATION_LIMITED_AT] & 1 != 0,
             unsent_bytes: raw.notsent_bytes,
+            send_memory_bytes: 0,
+            send_memory_most_bytes: 0,
             delivery_bytes_s: raw.delivery_rate,
             delivered_segments: raw.delivered,
             send_window_bytes: raw.snd_wnd,

@@ -25,6 +25,7 @@ use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use nix::sys::time::{TimeSpec, TimeValLike};
 
+pub use self::filter::NameNotFound;
 use self::filter::{End, Filter};
 use crate::{out, sweep};
 
@@ -159,7 +160,8 @@ fn sample(args: &Args, filter: &Filter, watch: &mut Watch, jitter: &mut Jitter) 
     loop {
         let due_ns = began_ns.saturating_add(args.interval.0.saturating_mul(look));
         let is_last = args.lasts.is_some_and(|lasts| due_ns > began_ns.saturating_add(lasts.0));
-        if is_last || stop.wait_until(due_ns)? {
+        // Who stops it at once has seen something too.
+        if is_last || look > 0 && stop.wait_until(due_ns)? {
             return Ok((monotonic_ns() - began_ns) / 1_000);
         }
         let now_ns = monotonic_ns();

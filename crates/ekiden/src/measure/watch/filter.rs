@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 
-use anyhow::Context;
 use ekiden_net::sock_diag::{self, TcpSocket, sockets_of};
 
 /// One end of a connection, as the command line names it.
@@ -37,6 +36,14 @@ impl std::str::FromStr for End {
             host => Ok(Self { host: host.into(), port }),
         }
     }
+}
+
+/// A name that stands for no address.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot find '{name}': {source}")]
+pub struct NameNotFound {
+    name: String,
+    source: std::io::Error,
 }
 
 /// What connections must have, all of it.
@@ -96,12 +103,13 @@ impl Filter {
     }
 }
 
-fn resolve(end: &End) -> anyhow::Result<(Vec<IpAddr>, u16)> {
+fn resolve(end: &End) -> Result<(Vec<IpAddr>, u16), NameNotFound> {
     let found = match end.host.parse::<IpAddr>() {
         Ok(address) => vec![address.to_canonical()],
         Err(_) => {
             let found = (end.host.as_str(), 0).to_socket_addrs();
-            found.with_context(|| format!("cannot find '{}'", end.host))?.map(|found| found.ip()).collect()
+            let found = found.map_err(|source| NameNotFound { name: end.host.clone(), source })?;
+            found.map(|found| found.ip()).collect()
         }
     };
     Ok((found, end.port))

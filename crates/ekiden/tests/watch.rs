@@ -12,27 +12,59 @@ use serde_json::Value;
 
 const EKIDEN: &str = env!("CARGO_BIN_EXE_ekiden");
 
-/// A path on which one thing limits a sender: node settings of the client and of the server, the line, what receives and what
-/// sends; and what the limit is called.
-const LIMITS: &[(&str, [&str; 2], &str, [&str; 2], &str)] = &[
-    ("a program that writes slowly", ["", ""], FAST, [IPERF_SERVER, "iperf3 -c server -t 3 -b 2M"], "application"),
-    (
-        "a receiver that reads slowly",
-        ["", ""],
-        FAST,
-        [SLOW_READER, "timeout 3 nc server 5201 </dev/zero"],
-        "receive_window",
-    ),
-    ("a small receive buffer", ["", SMALL_RECEIVE], FAST, [IPERF_SERVER, BULK], "receive_window"),
-    ("a small send buffer over a long path", [SMALL_SEND, ""], FAST, [IPERF_SERVER, BULK], "send_buffer"),
-    ("a full line", ["", ""], SLOW, [IPERF_SERVER, BULK], "path"),
-    ("a line that loses packets", ["", ""], LOSSY, [IPERF_SERVER, BULK], "path"),
+/// A path on which one thing limits a sender.
+struct Case {
+    what: &'static str,
+    /// Settings of TCP at the client and at the server.
+    nodes: [&'static str; 2],
+    line: &'static str,
+    /// What receives and what sends.
+    programs: [&'static str; 2],
+    /// What the limit is called.
+    limit: &'static str,
+}
+
+const CASES: &[Case] = &[
+    Case {
+        what: "a program that writes slowly",
+        nodes: ["", ""],
+        line: FAST,
+        programs: [IPERF_SERVER, "iperf3 -c server -t 3 -b 2M"],
+        limit: "application",
+    },
+    Case {
+        what: "a receiver that reads slowly",
+        nodes: ["", ""],
+        line: FAST,
+        programs: [SLOW_READER, "timeout 3 nc server 5201 </dev/zero"],
+        limit: "receive_window",
+    },
+    Case {
+        what: "a small receive buffer",
+        nodes: ["", ", receive_buffer = \"64KiB\""],
+        line: FAST,
+        programs: [IPERF_SERVER, BULK],
+        limit: "receive_window",
+    },
+    Case {
+        what: "a small send buffer over a long path",
+        nodes: [", send_buffer = \"64KiB\"", ""],
+        line: FAST,
+        programs: [IPERF_SERVER, BULK],
+        limit: "send_buffer",
+    },
+    Case { what: "a full line", nodes: ["", ""], line: SLOW, programs: [IPERF_SERVER, BULK], limit: "path" },
+    Case {
+        what: "a line that loses packets",
+        nodes: ["", ""],
+        line: LOSSY,
+        programs: [IPERF_SERVER, BULK],
+        limit: "path",
+    },
 ];
 const FAST: &str = "rate = \"100Mbit/s\"\ndelay = \"25ms\"\nqueue = \"1MB\"";
 const SLOW: &str = "rate = \"10Mbit/s\"\ndelay = \"10ms\"\nqueue = \"50KB\"";
 const LOSSY: &str = "rate = \"100Mbit/s\"\ndelay = \"10ms\"\nqueue = \"1MB\"\nloss = \"2%\"";
-const SMALL_SEND: &str = ", send_buffer = \"64KiB\"";
-const SMALL_RECEIVE: &str = ", receive_buffer = \"64KiB\"";
 const IPERF_SERVER: &str = "iperf3 -s -1";
 const BULK: &str = "iperf3 -c server -t 3";
 const SLOW_READER: &str = "python3 -c \"
@@ -61,16 +93,16 @@ fn main() -> ExitCode {
         Trial::test("what cannot be watched is told in a line", refused),
         Trial::test("the examples in the documentation work", documented),
     ];
-    trials.extend(LIMITS.iter().map(|&(what, nodes, line, programs, limit)| {
-        Trial::test(format!("{what}: {limit}"), move || limited(nodes, line, programs, limit))
-            .with_ignored_flag(!is_root)
+    trials.extend(CASES.iter().map(|case| {
+        Trial::test(format!("{}: {}", case.what, case.limit), || limited(case)).with_ignored_flag(!is_root)
     }));
     // One at a time: they measure.
     libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials).exit_code()
 }
 
 /// The sender's greatest share is the limit, and more than half of all.
-fn limited(nodes: [&str; 2], line: &str, programs: [&str; 2], limit: &str) -> Result<(), Failed> {
+fn limited(case: &Case) -> Result<(), Failed> {
+    let Case { nodes, line, programs, limit, .. } = case;
     let folder = tempfile::tempdir()?;
     let [client, server] = nodes.map(|more| format!("tcp = {{ congestion = \"reno\"{more} }}"));
     let scenario = format!(

@@ -30,7 +30,7 @@ impl Shares {
         rounded.sort_by(|a, b| b.2.total_cmp(&a.2));
         let left = 1000_u32.saturating_sub(rounded.iter().map(|(_, permille, _)| permille).sum());
         rounded.iter_mut().take(left as usize).for_each(|(_, permille, _)| *permille += 1);
-        rounded.sort_by(|a, b| b.1.cmp(&a.1));
+        rounded.sort_by_key(|(_, permille, _)| std::cmp::Reverse(*permille));
         rounded.map(|(name, permille, _)| (name, permille))
     }
 }

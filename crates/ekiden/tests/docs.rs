@@ -3,6 +3,7 @@
 //! Fences are marked: `toml scenario` is a scenario file, `toml proxy [NAME]` a node's configuration, `sh lab` runs on
 //! a node of the scenario above it, `sh congestion` and `sh doctor` are calls of these commands, `sh simulate` runs beside
 //! `island.toml`, the first scenario of docs/guide/scenario.md, `sh peer` beside the named configurations of the same file.
+//! `sh lab-run` is run by `lab.rs`, and `sh watch` by `watch.rs`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

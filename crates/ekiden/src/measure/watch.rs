@@ -79,7 +79,7 @@ pub struct Args {
 const EXAMPLES: &str = "Examples:
     ekiden measure watch --for 10s
     ekiden measure watch --to 192.0.2.1:443
-    ekiden measure watch --port 22 --picture ssh.svg --csv ssh.csv";
+    ekiden measure watch --port 22 --picture ssh.svg";
 
 /// No connection was seen that was asked for.
 #[derive(Debug, thiserror::Error)]

@@ -8,10 +8,15 @@ use ekiden_report::{LEAST_POINTS, LineChart, Series, stacked};
 /// The most connections that are drawn.
 const DRAWN: usize = 10;
 
+/// What has sent less than this part of what another has is not drawn, such as connections that control transfers.
+const LEAST_PART: u64 = 1000;
+
 /// The picture of the connections that have sent most; `None` if none has sent anything for long enough.
 pub fn picture(watch: &Watch, watched: &[Watched]) -> Option<String> {
     let mut senders: Vec<&Watched> = watched.iter().filter(|watched| watched.acked_bytes > 0).collect();
     senders.sort_by_key(|watched| std::cmp::Reverse(watched.acked_bytes));
+    let least = senders.first()?.acked_bytes / LEAST_PART;
+    senders.retain(|watched| watched.acked_bytes >= least);
     let mut samples: BTreeMap<u32, Vec<&Sample>> = BTreeMap::new();
     for sample in watch.samples() {
         samples.entry(sample.connection).or_default().push(sample);

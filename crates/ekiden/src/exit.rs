@@ -7,6 +7,7 @@ use ekiden_lab::ErrorKind;
 use crate::congestion;
 use crate::doctor::{HostFailed, PathFailed};
 use crate::measure;
+use crate::measure::watch::NameNotFound;
 use crate::sweep::SweepFailed;
 
 /// Printed by `ekiden --help`. Code 2 is clap's own.
@@ -44,6 +45,9 @@ pub fn number(error: &anyhow::Error) -> u8 {
 }
 
 fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
+    if let Some(error) = error.downcast_ref::<ekiden_net::sock_diag::Error>() {
+        return Some(if matches!(error, ekiden_net::sock_diag::Error::NoProcess(_)) { 2 } else { 4 });
+    }
     if error.is::<ekiden_scenario::Error>() || error.is::<ekiden_record::Error>() {
         return Some(3);
     }
@@ -110,7 +114,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<HostFailed>() {
         return Some(4);
     }
-    if error.is::<PathFailed>() {
+    if error.is::<PathFailed>() || error.is::<NameNotFound>() {
         return Some(5);
     }
     if error.is::<ekiden_monitor::ConfigError>() || error.is::<ekiden_monitor::HistoryError>() {

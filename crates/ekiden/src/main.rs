@@ -13,6 +13,7 @@ mod log;
 mod measure;
 mod out;
 mod password;
+mod pcap;
 mod peer;
 mod proxy;
 mod record;

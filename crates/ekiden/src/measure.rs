@@ -5,6 +5,7 @@ mod monitor;
 mod path;
 mod server;
 mod target;
+pub mod watch;
 
 pub use server::{Misconfigured, code as server_code};
 pub use target::{NoPeer, PlainPeer};
@@ -27,6 +28,7 @@ enum Action {
     Monitor(monitor::Args),
     Path(path::Args),
     Server(server::Args),
+    Watch(watch::Args),
 }
 
 /// Does what the command line says.
@@ -36,6 +38,7 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Action::Monitor(args) => monitor::run(args),
         Action::Path(args) => path::run(&args),
         Action::Server(args) => server::run(&args),
+        Action::Watch(args) => watch::run(&args),
     }
 }
 

@@ -1,19 +1,15 @@
 //! `ekiden simulate`: scenarios in virtual time.
 
-mod pcap;
-
-use std::path::PathBuf;
-
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use ekiden_record::SeriesWriter;
 use ekiden_scenario::{Point, Scenario, Sweep};
-use ekiden_sim::{Options, Progress};
+use ekiden_sim::{Capture, Options, Progress};
 use ekiden_sweep::{Run, RunOutcome, Runner};
 use ekiden_units::Time;
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::{exit, out, sweep};
+use crate::{exit, pcap, sweep};
 
 /// Run a scenario in virtual time, packet by packet, and write the record of what came out.
 ///
@@ -32,13 +28,8 @@ pub struct Args {
     /// How often the state of senders and queues is noted, in virtual time.
     #[arg(long, value_name = "TIME", default_value = "100ms", value_parser = resolution)]
     resolution: Time,
-    /// Write the headers of all packets, at their virtual times, for Wireshark and tcpdump: a file NODE.LINK.pcap in this
-    /// directory for each end of a link. A single run only.
-    #[arg(long, value_name = "DIR")]
-    pcap: Option<PathBuf>,
-    /// Of --pcap, only the files of these nodes.
-    #[arg(long, value_name = "NODE,...", value_delimiter = ',', requires = "pcap")]
-    pcap_nodes: Vec<String>,
+    #[command(flatten)]
+    pcap: pcap::Args,
 }
 
 /// Does one run, or a sweep.
@@ -49,9 +40,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         sweep::warn(&scenario);
         return single(args, &scenario);
     }
-    if args.pcap.is_some() {
-        sweep::misused("--pcap is for a single run");
-    }
+    args.pcap.refuse_sweep();
     let plan = sweep::plan(&args.sweep, "simulate", Some(args.resolution))?;
     plan.scenarios.iter().try_for_each(|scenario| check_supported(args, scenario))?;
     plan.scenarios.first().into_iter().for_each(sweep::warn);
@@ -61,34 +50,25 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn single(args: &Args, scenario: &Scenario) -> anyhow::Result<()> {
-    if let Some(unknown) = args.pcap_nodes.iter().find(|node| !scenario.nodes.contains_key(*node)) {
-        sweep::misused(&format!("--pcap-nodes: the scenario has no node '{unknown}'"));
-    }
-    // What cannot be written is noticed before a run that may take hours.
-    let capture = match &args.pcap {
-        Some(directory) => Some((pcap::capture(scenario, directory, &args.pcap_nodes)?, directory)),
-        None => None,
-    };
+    args.pcap.check(scenario);
+    let capture = args.pcap.capture(|open| Capture::new(scenario, open))?;
     sweep::check_record(&args.sweep)?;
     let options = options(args);
     let place = sweep::place(&args.sweep, scenario, options.started_unix_ms);
     let mut series = SeriesWriter::new(&place, args.sweep.samples);
     let bar = bar(scenario);
     let mut progress = |progress| show(&bar, progress);
-    let Some((mut capture, directory)) = capture else {
+    let Some(mut capture) = capture else {
         let record = ekiden_sim::simulate(scenario, &options, &mut series, &mut progress)?;
         bar.finish_and_clear();
         return sweep::show_one(&args.sweep, record, series, &place);
     };
     let record = ekiden_sim::simulate_captured(scenario, &options, &mut series, &mut capture, &mut progress)?;
-    let finished = pcap::finish(capture, directory);
+    let finished = capture.finish();
     bar.finish_and_clear();
     // The record is there whatever became of the packets.
     let shown = sweep::show_one(&args.sweep, record, series, &place);
-    finished?;
-    if !args.sweep.json {
-        out::line(format_args!("packets: {}", directory.display()))?;
-    }
+    args.pcap.tell(finished.map(|()| 0), args.sweep.json)?;
     shown
 }
 

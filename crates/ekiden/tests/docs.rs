@@ -4,6 +4,7 @@
 //! a node of the scenario above it, `sh congestion` and `sh doctor` are calls of these commands, `sh simulate` runs beside
 //! `island.toml`, the first scenario of docs/guide/scenario.md, `sh peer` beside the named configurations of the same file.
 //! `toml monitor` is a monitor's configuration, and `sh monitor` are calls of it.
+//! `sh lab-run` is run by `lab.rs`, and `sh watch` by `watch.rs`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

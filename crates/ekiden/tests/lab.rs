@@ -4,6 +4,7 @@
 
 mod files;
 mod links;
+mod packets;
 mod place;
 mod through_gateway;
 mod through_tunnel;
@@ -29,12 +30,16 @@ const TESTS: &[(&str, Test)] = &[
     ("a flow that is cut counts what arrives in its time, and its buffers take none after it", cut),
     ("files go one after another, each on a connection of its own", files::one_after_another),
     ("files of a byte are counted", files::tiny),
-    ("packets are no larger than the MTU, and are lost as often as the scenario says", packets),
+    ("packets are no larger than the MTU, and are lost as often as the scenario says", sizes_and_losses),
     ("a policer drops what is above its rate", links::policer),
     ("losses come in bursts", links::bursts),
     ("a link's directions, schedule and outages are the lab's too", links::schedule),
     ("packets overtake others, and all arrive", links::reorder),
     ("jitter delays packets and loses none", jitter),
+    ("captured packets are those of the record", packets::whole),
+    ("a packet that is lost is captured where it was sent", packets::lost),
+    ("what cannot be captured is refused or told", packets::refused),
+    ("packets are captured as the documentation says", packets::documented),
     ("what a link sends evenly reaches the next link evenly", evenly),
     ("a flow through proxies arrives whole", through_proxies),
     ("a flow, background and pings go through a tunnel, each kind on its own connection", through_tunnel::whole),
@@ -126,7 +131,7 @@ fn cut() -> Result<(), Failed> {
     ensure(drained.received_bytes > cut.received_bytes, || format!("{drained:?}"))
 }
 
-fn packets() -> Result<(), Failed> {
+fn sizes_and_losses() -> Result<(), Failed> {
     let place = Place::with_loss("50Mbit/s", "1ms", "1MB", "", "bytes = \"8MB\"", "1%")?;
     let record = place.run()?;
     let data = &record.links[0];

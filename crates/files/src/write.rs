@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 /// Why a file cannot be written. The message does not name the file.
@@ -40,9 +40,22 @@ pub fn check_target(path: &Path, replace: bool) -> Result<(), TargetError> {
 /// # Errors
 /// If a directory or the file cannot be made.
 pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
+    write_with(path, |out| out.write_all(content))
+}
+
+/// As [`write()`], for what is too long to be held in memory: `fill` writes it piece by piece.
+///
+/// # Errors
+/// If a directory or the file cannot be made, and those of `fill`.
+pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
     make_directory(path)?;
     let partial = partial(path);
-    let written = fs::write(&partial, content).and_then(|()| fs::rename(&partial, path));
+    let written = File::create(&partial).and_then(|file| {
+        let mut out = BufWriter::new(file);
+        fill(&mut out)?;
+        out.flush()
+    });
+    let written = written.and_then(|()| fs::rename(&partial, path));
     if written.is_err() {
         let _ = fs::remove_file(partial);
     }
@@ -106,6 +119,7 @@ mod tests {
         }
         fs::create_dir(folder.path().join("directory")).unwrap();
         assert!(write(&folder.path().join("directory"), b"x").is_err());
+        assert!(write_with(&folder.path().join("b"), |_| Err(io::ErrorKind::StorageFull.into())).is_err());
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 }

@@ -29,6 +29,7 @@ use ekiden_scenario::Link;
 use nix::poll::{PollFd, PollFlags, ppoll};
 use nix::sys::time::{TimeSpec, TimeValLike};
 
+use crate::capture::Tap;
 use counters::Counters;
 use sent::Sent;
 
@@ -77,6 +78,7 @@ struct Driver {
     leading_to: Vec<Vec<usize>>,
     batch: Batch,
     sent: Sent,
+    tap: Tap,
     load: Load,
     /// How long arrivals may stay unseen under load: half the shortest delay, so that none is due before it is seen.
     unseen_most_ns: u64,
@@ -102,8 +104,8 @@ struct Load {
 }
 
 impl Emulator {
-    /// Starts emulating `links`, whose devices are in `namespace`.
-    pub fn start(namespace: &Namespace, links: &[EmulatedLink<'_>], seed: u64) -> io::Result<Self> {
+    /// Starts emulating `links`, whose devices are in `namespace`. Shows `tap` the frames.
+    pub fn start(namespace: &Namespace, links: &[EmulatedLink<'_>], seed: u64, tap: Tap) -> io::Result<Self> {
         let sockets = namespace
             .run(|| links.iter().flat_map(|link| &link.devices).map(|device| PacketSocket::open(device)).collect())?;
         let mut directions = Vec::new();
@@ -129,8 +131,18 @@ impl Emulator {
         let leading_to = leading_to(links);
         let shared_too = Arc::clone(&shared);
         let sent = Sent::default();
-        let driver =
-            Driver { shared: shared_too, directions, leading_to, batch, sent, load, unseen_most_ns, began_ns: 0, stop };
+        let driver = Driver {
+            shared: shared_too,
+            directions,
+            leading_to,
+            batch,
+            sent,
+            tap,
+            load,
+            unseen_most_ns,
+            began_ns: 0,
+            stop,
+        };
         let thread = thread::Builder::new().name("emulator".into()).spawn(move || driver.run())?;
         let links = links.iter().map(|EmulatedLink { name, link, .. }| ((*name).into(), (*link).clone())).collect();
         // Where neither can be had processors may sleep; the counters record how late that makes frames.
@@ -159,10 +171,12 @@ impl Emulator {
             .collect()
     }
 
-    /// The run begins: counts anew, and changes and outages of links count from now on.
-    pub fn begin(&self) {
+    /// The run begins: counts anew, and changes and outages of links count from now on. Returns the time by the monotonic clock.
+    pub fn begin(&self) -> u64 {
         lock(&self.shared.counters).fill_with(Counters::default);
-        self.shared.began_ns.store(monotonic_ns(), Ordering::Relaxed);
+        let began_ns = monotonic_ns();
+        self.shared.began_ns.store(began_ns, Ordering::Relaxed);
+        began_ns
     }
 }
 
@@ -202,6 +216,7 @@ impl Driver {
         if began_ns != self.began_ns {
             self.began_ns = began_ns;
             self.directions.iter_mut().for_each(|direction| direction.line.begin(began_ns));
+            self.tap.begin(began_ns);
         }
     }
 
@@ -209,8 +224,11 @@ impl Driver {
     fn take_arrivals(&mut self) -> u64 {
         let mut counters = lock(&self.shared.counters);
         self.sent.clear();
-        let directions = self.shared.sockets.iter().zip(&mut self.directions).zip(&mut *counters);
-        directions.map(|((socket, direction), of)| direction.take(socket, &mut self.batch, &self.sent, of)).sum()
+        let directions = self.shared.sockets.iter().zip(&mut self.directions).zip(&mut *counters).enumerate();
+        let taken = directions.map(|(i, ((socket, direction), of))| {
+            direction.take(socket, &mut self.batch, &self.sent, of, (&mut self.tap, i))
+        });
+        taken.sum()
     }
 
     /// Sends the frames due by `early_ns` from now, to each node in the order in which they are due: a router drops the
@@ -230,6 +248,7 @@ impl Driver {
                 let sent = self.shared.sockets[i ^ 1].send(frames).unwrap_or_default();
                 self.sent.note([now_ns, monotonic_ns()], dues_ns);
                 for (due_ns, frame) in direction.under_way.drain(..sent) {
+                    self.tap.delivered(i ^ 1, now_ns, &frame);
                     counters.delivered(frame.len() - ETHERNET_HEADER, now_ns as i64 - due_ns as i64);
                 }
                 if sent < due {
@@ -244,7 +263,8 @@ impl Driver {
             any = true;
             for from_it in leading_to_it.iter().map(|i| i ^ 1) {
                 let (direction, socket) = (&mut self.directions[from_it], &self.shared.sockets[from_it]);
-                self.load.frames += direction.take(socket, &mut self.batch, &self.sent, &mut counters[from_it]);
+                let (counters, seen) = (&mut counters[from_it], (&mut self.tap, from_it));
+                self.load.frames += direction.take(socket, &mut self.batch, &self.sent, counters, seen);
             }
         }
         any
@@ -302,20 +322,31 @@ fn first_due(directions: &[Direction], these: &[usize], until_ns: u64) -> Option
 }
 
 impl Direction {
-    /// Hands the frames that wait in its socket to the line, and returns how many there were.
-    fn take(&mut self, socket: &PacketSocket, batch: &mut Batch, sent: &Sent, counters: &mut Counters) -> u64 {
+    /// Hands the frames that wait in its socket to the line, shows them to a tap as seen at an end, and returns how many there
+    /// were.
+    fn take(
+        &mut self,
+        socket: &PacketSocket,
+        batch: &mut Batch,
+        sent: &Sent,
+        counters: &mut Counters,
+        (tap, end): (&mut Tap, usize),
+    ) -> u64 {
         // The difference of the clocks is read anew each time, because the realtime clock may be set.
         let realtime_ahead_ns = realtime_ns().wrapping_sub(monotonic_ns());
         let mut taken = 0;
         for _ in 0..TURN / BATCH {
+            let before_ns = monotonic_ns();
             let count = socket.receive(batch).unwrap_or_default();
             let now_ns = monotonic_ns();
             for (frame, stamp) in batch.frames() {
                 let arrival_ns = stamp.map_or(now_ns, |stamp| stamp.wrapping_sub(realtime_ahead_ns)).min(now_ns);
+                tap.sent(end, arrival_ns, frame);
                 self.accept(frame, sent.meant_ns(arrival_ns), counters);
             }
             taken += count as u64;
             if count < BATCH {
+                tap.taken_until(end, before_ns);
                 break;
             }
         }

@@ -87,13 +87,13 @@ struct Running<'a> {
     rtt_max_us: AtomicU32,
 }
 
-/// Runs all flows of the lab's scenario to their ends and tells `progress` of each about every 100 ms.
+/// Runs all flows of the lab's scenario to their ends, with times from `origin_ns` of the monotonic clock, and tells `progress` of each about every 100 ms.
 pub(crate) fn run_all(
     lab: &Lab,
+    origin_ns: u64,
     series: &mut dyn Series,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Outcomes, Error> {
-    let origin_ns = monotonic_ns();
     let mut flows = Vec::new();
     for (index, (name, flow)) in lab.scenario.flows.iter().enumerate() {
         flows.push(Running::prepare(lab, index, name, flow, origin_ns)?);

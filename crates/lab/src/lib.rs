@@ -5,6 +5,7 @@
 //! `docs/guide/lab.md` describes the accuracy and how it is achieved.
 
 mod background;
+mod capture;
 mod check;
 mod congestion;
 mod emulator;
@@ -35,6 +36,7 @@ use ekiden_record::LinkDirection;
 use ekiden_scenario::Scenario;
 use tempfile::TempDir;
 
+pub use capture::{Capture, Capturing};
 pub use check::{Check, all_passed, check};
 pub use congestion::register as register_congestion;
 pub use error::{Error, ErrorKind};
@@ -45,6 +47,7 @@ pub use run::{Origin, verdict};
 pub use sandbox::{Interrupt, clean, isolate, run_directory};
 pub use supported::{check_congestion_controls, check_supported};
 
+use capture::Tap;
 use emulator::{EmulatedLink, Emulator};
 use error::building;
 use network::Network;
@@ -71,6 +74,20 @@ impl Lab {
     /// As [`check_supported`]; if the kernel refuses a step, or has no congestion control of a name that the scenario
     /// uses. Ekiden's own are brought into the kernel for as long as the lab lives.
     pub fn build(scenario: &Scenario) -> Result<Self, Error> {
+        Self::build_with(scenario, Tap::default())
+    }
+
+    /// As [`Lab::build`], with a capture of its packets that was made for this scenario. It goes on until the lab is dropped;
+    /// then call [`Capturing::finish`].
+    ///
+    /// # Errors
+    /// As [`Lab::build`].
+    pub fn build_captured(scenario: &Scenario, capture: Capture) -> Result<(Self, Capturing), Error> {
+        let (tap, capturing) = capture.start().map_err(building("start writing packets"))?;
+        Ok((Self::build_with(scenario, tap)?, capturing))
+    }
+
+    fn build_with(scenario: &Scenario, tap: Tap) -> Result<Self, Error> {
         check_supported(scenario)?;
         let congestion = congestion::register(scenario)?;
         let network = network::build(scenario)?;
@@ -85,7 +102,7 @@ impl Lab {
             })
             .collect();
         let emulator =
-            Emulator::start(&network.emulator, &links, scenario.seed).map_err(building("emulate the links"))?;
+            Emulator::start(&network.emulator, &links, scenario.seed, tap).map_err(building("emulate the links"))?;
         Ok(Self {
             scenario: scenario.clone(),
             programs: Vec::new(),

@@ -1,6 +1,5 @@
 //! A scenario's flows from beginning to end, as a record.
 
-use ekiden_net::clock::monotonic_ns;
 use ekiden_net::processors::Times;
 use ekiden_record::{FORMAT, Manifest, Outcome, Record, Series};
 use ekiden_scenario::Scenario;
@@ -41,14 +40,15 @@ impl Lab {
         for (from, to) in probe::legs(&self.scenario) {
             paths.push(probe::measure(self, &from, &to, PROBES)?);
         }
-        self.begin();
         let manifest = manifest(&self.scenario, origin);
-        let origin_us = monotonic_ns() / 1000;
         let tracer = Tracer::start(self)?;
         let background = Sources::start(self)?;
         let pings = Pings::start(self)?;
         let before = Times::now();
-        let mut outcomes = flow::run_all(self, series, progress)?;
+        // Time zero of the record, for all that is in it.
+        let origin_ns = self.emulator.begin();
+        let origin_us = origin_ns / 1000;
+        let mut outcomes = flow::run_all(self, origin_ns, series, progress)?;
         outcomes.events.extend(self.gateway_events(origin_us)?);
         outcomes.events.sort_by_key(|event| event.at_us);
         let times = Times::now().zip(before).map(|(now, before)| now.since(&before));

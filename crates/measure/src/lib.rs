@@ -7,6 +7,7 @@ pub mod client;
 mod control;
 mod error;
 pub mod iperf3;
+pub mod jitter;
 pub mod limit;
 pub mod load;
 pub mod message;
@@ -16,6 +17,9 @@ pub mod probe;
 pub mod server;
 pub mod settings;
 mod socket;
+pub mod spread;
 pub mod verdict;
+pub mod watch;
+pub mod watch_record;
 
 pub use error::Error;

@@ -3,11 +3,32 @@
 use ekiden_net::tcp_info::TcpInfo;
 pub use ekiden_record::Shares;
 
+impl Shares {
+    /// The shares with their names, in tenths of a percent that sum to 1000, the greatest first.
+    pub fn permille(&self) -> [(&'static str, u32); 4] {
+        let shares = [
+            ("application", self.application),
+            ("receive window", self.receive_window),
+            ("send buffer", self.send_buffer),
+            ("path", self.path),
+        ];
+        let mut rounded = shares.map(|(name, share)| (name, (share * 1000.0).floor() as u32, (share * 1000.0).fract()));
+        // What rounding down leaves goes to those that have lost most by it.
+        rounded.sort_by(|a, b| b.2.total_cmp(&a.2));
+        let left = 1000_u32.saturating_sub(rounded.iter().map(|(_, permille, _)| permille).sum());
+        rounded.iter_mut().take(left as usize).for_each(|(_, permille, _)| *permille += 1);
+        rounded.sort_by_key(|(_, permille, _)| std::cmp::Reverse(*permille));
+        rounded.map(|(name, permille, _)| (name, permille))
+    }
+}
+
 /// Adds up what limited a sender, sample by sample.
 ///
-/// The kernel counts the time with data under way (busy), and what of it the receiver's window and the send buffer took; the rest of
-/// busy is the path's, where the congestion window was full. Where it was not, and nothing waited to be sent, the program was the limit,
-/// although its last bytes were still under way.
+/// The kernel counts the time with data under way (busy), and what of it the receiver's window and the send buffer took. The rest of
+/// busy is the path's, where data waited to be sent or the congestion window was full. Where neither was, either the send buffer was
+/// full and the program could hand nothing over, or the program was the limit, although its last bytes were still under way. Of the
+/// time that a send buffer takes the kernel counts little: only what passes after it has sent something while the program already
+/// waits (`tcp_cwnd_validate`). So the buffer itself is looked at, too.
 #[derive(Debug, Clone, Default)]
 pub struct Limits {
     last: Option<(u64, TcpInfo)>,
@@ -27,10 +48,19 @@ impl Limits {
             let window = grown(info.window_limited_us, before.window_limited_us).min(busy);
             let buffer = grown(info.buffer_limited_us, before.buffer_limited_us).min(busy - window);
             let rest = busy - window - buffer;
-            let starved = info.unsent_bytes == 0 && info.unacked_segments < info.cwnd_segments && buffer == 0.0;
-            let (path, program) = if starved { (0.0, rest) } else { (rest, 0.0) };
+            let is_starved = info.unsent_bytes == 0 && info.unacked_segments < info.cwnd_segments;
+            let is_buffer_full = match info.send_memory_most_bytes {
+                // Not known.
+                0 => buffer > 0.0,
+                _ => info.is_send_buffer_full(),
+            };
+            let (path, full, program) = match (is_starved, is_buffer_full) {
+                (false, _) => (rest, 0.0, 0.0),
+                (true, true) => (0.0, rest, 0.0),
+                (true, false) => (0.0, 0.0, rest),
+            };
             self.window_us += window;
-            self.buffer_us += buffer;
+            self.buffer_us += buffer + full;
             self.path_us += path;
             self.application_us += elapsed - busy + program;
         }
@@ -46,5 +76,44 @@ impl Limits {
             send_buffer: self.buffer_us / all,
             path: self.path_us / all,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a second of which all was busy counts as.
+    fn of(info: TcpInfo) -> Shares {
+        let mut limits = Limits::default();
+        limits.add(0, &TcpInfo::default());
+        limits.add(1_000_000, &TcpInfo { busy_us: 1_000_000, cwnd_segments: 10, ..info });
+        limits.shares().unwrap()
+    }
+
+    #[test]
+    fn what_the_kernel_does_not_count_is_told_by_the_queue() {
+        let waiting = TcpInfo { unacked_segments: 10, unsent_bytes: 1, ..TcpInfo::default() };
+        assert_eq!(of(waiting).path, 1.0);
+        let starved = TcpInfo { unacked_segments: 3, send_memory_most_bytes: 90, ..TcpInfo::default() };
+        assert_eq!(of(TcpInfo { send_memory_bytes: 60, ..starved }).application, 1.0);
+        assert_eq!(of(TcpInfo { send_memory_bytes: 61, ..starved }).send_buffer, 1.0);
+        // An old kernel, which says nothing of the queue.
+        let old = TcpInfo { send_memory_most_bytes: 0, ..starved };
+        assert_eq!(of(old).application, 1.0);
+        assert_eq!(of(TcpInfo { buffer_limited_us: 1, ..old }).send_buffer, 1.0);
+        let mixed = of(TcpInfo { window_limited_us: 600_000, buffer_limited_us: 100_000, ..waiting });
+        assert_eq!([mixed.receive_window, mixed.send_buffer, mixed.path, mixed.application], [0.6, 0.1, 0.3, 0.0]);
+    }
+
+    #[test]
+    fn rounded_shares_sum_to_all() {
+        let third = 1.0 / 3.0;
+        let shares = Shares { application: third, receive_window: third, send_buffer: third, path: 0.0 };
+        assert_eq!(shares.permille().map(|(_, permille)| permille), [334, 333, 333, 0]);
+        let shares = Shares { application: 0.0004, receive_window: 0.0, send_buffer: 0.0, path: 0.9996 };
+        assert_eq!(shares.permille()[0], ("path", 1000));
+        let shares = Shares { path: 1.0, ..Shares::default() };
+        assert_eq!(shares.permille(), [("path", 1000), ("application", 0), ("receive window", 0), ("send buffer", 0)]);
     }
 }

@@ -169,10 +169,12 @@ pub struct Row {
     pub window_limited_us: u64,
     /// Time of it in which the send buffer was.
     pub buffer_limited_us: u64,
+    /// Whether the send buffer takes nothing more.
+    pub is_buffer_full: bool,
 }
 
 /// How many numbers a row has.
-const NUMBERS: usize = 18;
+const NUMBERS: usize = 19;
 type Numbers = [u64; NUMBERS];
 
 impl From<Row> for Numbers {
@@ -196,6 +198,7 @@ impl From<Row> for Numbers {
             row.busy_us,
             row.window_limited_us,
             row.buffer_limited_us,
+            row.is_buffer_full.into(),
         ]
     }
 }
@@ -223,6 +226,7 @@ impl From<Numbers> for Row {
             busy_us: numbers[15],
             window_limited_us: numbers[16],
             buffer_limited_us: numbers[17],
+            is_buffer_full: numbers[18] != 0,
         }
     }
 }

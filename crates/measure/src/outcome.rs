@@ -126,6 +126,9 @@ fn info(row: &Row) -> TcpInfo {
         busy_us: row.busy_us,
         window_limited_us: row.window_limited_us,
         buffer_limited_us: row.buffer_limited_us,
+        // Full or empty: more is not asked.
+        send_memory_bytes: row.is_buffer_full.into(),
+        send_memory_most_bytes: 1,
         ..TcpInfo::default()
     }
 }

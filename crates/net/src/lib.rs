@@ -16,6 +16,7 @@ pub mod privileges;
 pub mod processors;
 pub mod sandbox;
 pub mod schedule;
+pub mod sock_diag;
 pub mod socket;
 pub mod splice;
 pub mod status_socket;

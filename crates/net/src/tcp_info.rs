@@ -38,6 +38,11 @@ pub struct TcpInfo {
     pub is_application_limited: bool,
     /// Bytes handed over by the program and not sent yet.
     pub unsent_bytes: u32,
+    /// Memory that is taken by what was handed over and is not acknowledged, in bytes; 0 if the kernel does not say (`SO_MEMINFO`,
+    /// Linux 4.12 and later).
+    pub send_memory_bytes: u32,
+    /// How much of that there may be before a program has to wait (`SO_SNDBUF`), in bytes; 0 if the kernel does not say.
+    pub send_memory_most_bytes: u32,
     /// Recent rate of delivery in bytes per second.
     pub delivery_bytes_s: u64,
     /// Segments that have arrived at the other end, in all, those that were selectively acknowledged among them (Linux 4.18 and
@@ -88,37 +93,94 @@ pub fn tcp_info(socket: &impl AsFd) -> io::Result<TcpInfo> {
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok(TcpInfo {
-        cwnd_segments: raw.snd_cwnd,
-        ssthresh_segments: raw.snd_ssthresh,
-        rtt_us: raw.rtt,
-        rtt_min_us: raw.min_rtt,
-        retransmits: raw.total_retrans,
-        unacked_segments: raw.unacked,
-        sacked_segments: raw.sacked,
-        lost_segments: raw.lost,
-        acked_bytes: raw.bytes_acked,
-        sent_bytes: raw.bytes_sent,
-        resent_bytes: raw.bytes_retrans,
-        received_bytes: raw.bytes_received,
-        data_segments_in: raw.data_segs_in,
-        out_of_order_segments: raw.rcv_ooopack,
-        is_application_limited: raw.state_and_flags[APPLICATION_LIMITED_AT] & 1 != 0,
-        unsent_bytes: raw.notsent_bytes,
-        delivery_bytes_s: raw.delivery_rate,
-        delivered_segments: raw.delivered,
-        send_window_bytes: raw.snd_wnd,
-        mss_bytes: raw.snd_mss,
-        path_mtu_bytes: raw.pmtu,
-        options: Options::from_bits(raw.state_and_flags[OPTIONS_AT]),
-        busy_us: raw.busy_time,
-        window_limited_us: raw.rwnd_limited,
-        buffer_limited_us: raw.sndbuf_limited,
-        last_ack_ms: raw.last_ack_recv,
-        timeouts: raw.total_rto.into(),
-        // As numbered in linux/tcp_states.h.
-        is_ending: matches!(raw.state_and_flags[0], 4 | 9 | 11),
-    })
+    Ok(TcpInfo::from(&raw))
+}
+
+/// As [`tcp_info`], with what the socket's send buffer holds: one more system call.
+///
+/// # Errors
+/// If it is not a TCP socket.
+pub fn tcp_info_with_memory(socket: &impl AsFd) -> io::Result<TcpInfo> {
+    let info = tcp_info(socket)?;
+    let fd = socket.as_fd().as_raw_fd();
+    let mut memory = [0_u32; MEMORY_NUMBERS];
+    let mut length = size_of_val(&memory) as libc::socklen_t;
+    // SAFETY: the pointer and length describe `memory`; the kernel fills a prefix. It stays as it is where the option is not known.
+    let _ = unsafe {
+        libc::getsockopt(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, memory.as_mut_ptr().cast(), &raw mut length)
+    };
+    Ok(info.with_memory(memory))
+}
+
+/// As many as are used of `SK_MEMINFO_…` in linux/sock_diag.h.
+pub(crate) const MEMORY_NUMBERS: usize = 6;
+const SEND_BUFFER: usize = 3;
+const SEND_QUEUED: usize = 5;
+
+impl TcpInfo {
+    /// With what the kernel says of a socket's memory, `SK_MEMINFO_…` of linux/sock_diag.h.
+    pub(crate) fn with_memory(self, memory: [u32; MEMORY_NUMBERS]) -> Self {
+        Self { send_memory_bytes: memory[SEND_QUEUED], send_memory_most_bytes: memory[SEND_BUFFER], ..self }
+    }
+
+    /// Whether the send buffer is so full that the program cannot hand anything over: Linux wakes it when a third is free.
+    pub fn is_send_buffer_full(&self) -> bool {
+        u64::from(self.send_memory_bytes) * 3 > u64::from(self.send_memory_most_bytes) * 2
+    }
+
+    /// From the bytes of a `struct tcp_info` alone, which an older kernel gives fewer of, and a newer one more; `None` if they are fewer
+    /// than the structure ever had.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < BYTES_LEAST {
+            return None;
+        }
+        let mut raw = Raw::default();
+        let length = bytes.len().min(size_of::<Raw>());
+        // SAFETY: `raw` holds integers only, for which all bytes are valid, and both places have so many.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), (&raw mut raw).cast::<u8>(), length) };
+        Some(Self::from(&raw))
+    }
+}
+
+/// Up to `total_retrans`, as in Linux 2.6.
+const BYTES_LEAST: usize = std::mem::offset_of!(Raw, pacing_rate);
+
+impl From<&Raw> for TcpInfo {
+    fn from(raw: &Raw) -> Self {
+        Self {
+            cwnd_segments: raw.snd_cwnd,
+            ssthresh_segments: raw.snd_ssthresh,
+            rtt_us: raw.rtt,
+            rtt_min_us: raw.min_rtt,
+            retransmits: raw.total_retrans,
+            unacked_segments: raw.unacked,
+            sacked_segments: raw.sacked,
+            lost_segments: raw.lost,
+            acked_bytes: raw.bytes_acked,
+            sent_bytes: raw.bytes_sent,
+            resent_bytes: raw.bytes_retrans,
+            received_bytes: raw.bytes_received,
+            data_segments_in: raw.data_segs_in,
+            out_of_order_segments: raw.rcv_ooopack,
+            is_application_limited: raw.state_and_flags[APPLICATION_LIMITED_AT] & 1 != 0,
+            unsent_bytes: raw.notsent_bytes,
+            send_memory_bytes: 0,
+            send_memory_most_bytes: 0,
+            delivery_bytes_s: raw.delivery_rate,
+            delivered_segments: raw.delivered,
+            send_window_bytes: raw.snd_wnd,
+            mss_bytes: raw.snd_mss,
+            path_mtu_bytes: raw.pmtu,
+            options: Options::from_bits(raw.state_and_flags[OPTIONS_AT]),
+            busy_us: raw.busy_time,
+            window_limited_us: raw.rwnd_limited,
+            buffer_limited_us: raw.sndbuf_limited,
+            last_ack_ms: raw.last_ack_recv,
+            timeouts: raw.total_rto.into(),
+            // As numbered in linux/tcp_states.h.
+            is_ending: matches!(raw.state_and_flags[0], 4 | 9 | 11),
+        }
+    }
 }
 
 /// The place of the options among the first bytes.
@@ -188,4 +250,25 @@ struct Raw {
     rehash: u32,
     total_rto: u16,
     total_rto_recoveries: u16,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_kernel_does_not_know_is_zero_and_what_it_knows_beyond_is_left_out() {
+        let mut bytes = vec![0; 400];
+        bytes[0] = 4;
+        bytes[APPLICATION_LIMITED_AT] = 1;
+        for (field, value) in [(std::mem::offset_of!(Raw, rtt), 7_u32), (std::mem::offset_of!(Raw, snd_wnd), 9)] {
+            bytes[field..field + 4].copy_from_slice(&value.to_ne_bytes());
+        }
+        let whole = TcpInfo::from_bytes(&bytes).unwrap();
+        assert_eq!((whole.rtt_us, whole.send_window_bytes), (7, 9));
+        assert!(whole.is_ending && whole.is_application_limited);
+        let old = TcpInfo::from_bytes(&bytes[..BYTES_LEAST]).unwrap();
+        assert_eq!((old.rtt_us, old.send_window_bytes), (7, 0));
+        assert_eq!(TcpInfo::from_bytes(&bytes[..BYTES_LEAST - 1]), None);
+    }
 }

@@ -1,4 +1,4 @@
-//! pcap files of simulated packets, for Wireshark and tcpdump.
+//! pcap files of packets, for Wireshark and tcpdump.
 //!
 //! The format is draft-ietf-opsawg-pcap: here in little-endian order, with nanoseconds, of raw IP packets.
 
@@ -54,6 +54,16 @@ impl<W: Write> PcapWriter<W> {
         self.add(time, datagram.payload, |into| datagram.emit_headers(into))
     }
 
+    /// Adds the first bytes of an IP packet of `length` bytes that was really sent: see [`header_bytes`]. Refuses times as
+    /// [`PcapWriter::write`] does.
+    pub fn write_bytes(&mut self, time: Time, captured: &[u8], length: u32) -> io::Result<()> {
+        let rest = length.saturating_sub(captured.len() as u32);
+        self.add(time, rest, |into| {
+            into.extend_from_slice(captured);
+            Ok(())
+        })
+    }
+
     fn add(
         &mut self,
         time: Time,
@@ -79,6 +89,23 @@ impl<W: Write> PcapWriter<W> {
         self.file.flush()
     }
 }
+
+/// How many bytes of an IP packet are its IP and TCP headers, or its IP and UDP headers. Of other packets, fragments among them,
+/// 8 bytes behind the IP header count as one. Never more than there are; 120 at most.
+pub fn header_bytes(packet: &[u8]) -> usize {
+    let at = |place: usize| packet.get(place).copied().map_or(0, usize::from);
+    let (ip, protocol) = match at(0) >> 4 {
+        4 => ((at(0) & 0xf) * 4, at(9)),
+        6 => (40, at(6)),
+        _ => (0, 0),
+    };
+    let is_later_fragment = at(0) >> 4 == 4 && (at(6) & 0x1f, at(7)) != (0, 0);
+    let inner = if protocol == usize::from(TCP) && !is_later_fragment { (at(ip + 12) >> 4) * 4 } else { 8 };
+    (ip + inner).min(packet.len())
+}
+
+/// The number of TCP in an IP header.
+const TCP: u8 = 6;
 
 /// The header of each packet: seconds, nanoseconds, bytes captured, original length.
 const RECORD_HEAD: usize = 16;

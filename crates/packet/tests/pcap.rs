@@ -5,7 +5,7 @@ mod support;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 
-use ekiden_packet::pcap::PcapWriter;
+use ekiden_packet::pcap::{PcapWriter, header_bytes};
 use ekiden_packet::*;
 use ekiden_units::Time;
 use etherparse::{IpSlice, UdpSlice};
@@ -86,4 +86,24 @@ fn what_does_not_fit_a_file_is_refused_and_leaves_no_trace() {
     assert_eq!(mixed.kind(), ErrorKind::InvalidInput);
     writer.write(Time(0), &packet).unwrap();
     assert_eq!(file.len(), 24 + 16 + 40);
+}
+
+proptest! {
+    #[test]
+    fn of_a_real_packet_the_headers_are_kept((packet, payload) in packet()) {
+        let mut bytes = Vec::new();
+        packet.emit(&payload, &mut bytes).unwrap();
+        let headers = header_bytes(&bytes);
+        prop_assert_eq!(headers, bytes.len() - payload.len());
+        let mut file = Vec::new();
+        let mut writer = PcapWriter::new(&mut file).unwrap();
+        writer.write_bytes(Time(5), &bytes[..headers], bytes.len() as u32).unwrap();
+        prop_assert_eq!([8, 12].map(|field| number(&file, 24 + field)), [headers as u32, bytes.len() as u32]);
+        prop_assert_eq!(&file[24 + 16..], &bytes[..headers]);
+    }
+
+    #[test]
+    fn of_any_bytes_no_more_are_kept_than_there_are(bytes in vec(any::<u8>(), 0..200)) {
+        prop_assert!(header_bytes(&bytes) <= bytes.len().min(120));
+    }
 }

@@ -6,7 +6,7 @@ use std::process::{Command, exit};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
-use ekiden_lab::{Interrupt, Lab, Origin, Progress, isolate};
+use ekiden_lab::{Capture, Capturing, Interrupt, Lab, Origin, Progress, isolate};
 use ekiden_record::{SeriesWriter, remove_partial};
 use ekiden_scenario::{Amount, Point, Scenario, Sweep};
 use ekiden_sweep::{Run, RunOutcome, Runner};
@@ -18,8 +18,7 @@ use nix::unistd::getppid;
 
 use super::children::Children;
 use super::{check_supported, load};
-use crate::exit;
-use crate::sweep;
+use crate::{exit, pcap, sweep};
 
 /// Prefix of the argument that a sweep gives to its children; see [`Args::ends_with`].
 const ENDS_WITH: &str = "--ends-with=";
@@ -38,6 +37,8 @@ pub struct Args {
     /// Runs at once. More than one costs accuracy; the records' lateness tells.
     #[arg(long, value_name = "J", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     jobs: u32,
+    #[command(flatten)]
+    pcap: pcap::Args,
     /// The sweep that this run is part of, by its process id: the run ends when it does.
     #[arg(long, hide = true)]
     ends_with: Option<i32>,
@@ -48,12 +49,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let points = Sweep::parse(&args.sweep.set)?.points();
     match sweep::single(&args.sweep, &points) {
         Some(point) => single(args, point),
-        None => several(args),
+        None => {
+            args.pcap.refuse_sweep();
+            several(args)
+        }
     }
 }
 
 fn single(args: &Args, point: &Point) -> anyhow::Result<()> {
     let scenario = load(&args.sweep.file, point)?;
+    args.pcap.check(&scenario);
     sweep::check_record(&args.sweep)?;
     if let Some(parent) = args.ends_with {
         end_with(parent);
@@ -62,7 +67,11 @@ fn single(args: &Args, point: &Point) -> anyhow::Result<()> {
         sweep::warn(&scenario);
     }
     isolate(Interrupt::Ends)?;
-    let mut lab = Lab::build(&scenario)?;
+    let capture = args.pcap.capture(|open| Capture::new(&scenario, open))?;
+    let (mut lab, capturing) = match capture {
+        Some(capture) => Lab::build_captured(&scenario, capture).map(|(lab, capturing)| (lab, Some(capturing)))?,
+        None => (Lab::build(&scenario)?, None),
+    };
     lab.publish_names()?;
     lab.start_nodes()?;
     let bars = Bars::new(&scenario);
@@ -72,8 +81,12 @@ fn single(args: &Args, point: &Point) -> anyhow::Result<()> {
     let mut series = SeriesWriter::new(&place, args.sweep.samples);
     let record = lab.run(origin, &mut series, &mut |progress| bars.show(&progress))?;
     drop(lab);
+    let finished = capturing.map_or(Ok(0), Capturing::finish);
     bars.clear();
-    sweep::show_one(&args.sweep, record, series, &place)
+    // The record is there whatever became of the packets.
+    let shown = sweep::show_one(&args.sweep, record, series, &place);
+    args.pcap.tell(finished, args.sweep.json)?;
+    shown
 }
 
 /// Every run in a process of its own.

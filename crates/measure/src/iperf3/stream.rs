@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use ekiden_net::blocking::{Block, discard};
-use ekiden_net::tcp_info::{TcpInfo, tcp_info};
+use ekiden_net::tcp_info::{TcpInfo, tcp_info_with_memory};
 
 use super::message::COOKIE_BYTES;
 use crate::limit::Limits;
@@ -146,7 +146,7 @@ impl Watched {
     pub fn sample(&mut self, stream: &Stream, at_us: u64) -> io::Result<()> {
         // In this order: what was moved is in the kernel's account then.
         self.moved = stream.moved.load(Relaxed);
-        self.info = tcp_info(&stream.socket)?;
+        self.info = tcp_info_with_memory(&stream.socket)?;
         self.rtt_max_us = self.rtt_max_us.max(self.info.rtt_us);
         self.limits.add(at_us, &self.info);
         Ok(())

@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use ekiden_net::clock::{monotonic_ns, sleep_until};
 use ekiden_net::schedule;
-use ekiden_net::tcp_info::{TcpInfo, tcp_info};
+use ekiden_net::tcp_info::{TcpInfo, tcp_info_with_memory};
 
 use super::stream::Stream;
 use super::{Shared, budget};
@@ -35,7 +35,7 @@ pub(super) fn run(shared: &Shared, interval_us: u32, trace: bool) -> Sampled {
         if shared.began_ns.load(Ordering::Acquire) != 0 {
             sampled.late_us.push(u32::try_from(now_ns.saturating_sub(due_ns) / 1_000).unwrap_or(u32::MAX));
             for (stream, rows) in shared.streams.iter().zip(&mut sampled.rows) {
-                let Ok(info) = tcp_info(&stream.socket) else { continue };
+                let Ok(info) = tcp_info_with_memory(&stream.socket) else { continue };
                 let row = row(shared.since_begin_us(monotonic_ns()), stream, &info);
                 if stream.sends && budget::is_spent(stream.trace, &row, &info, rows) {
                     stream.is_spent.store(true, Ordering::Relaxed);
@@ -90,5 +90,6 @@ fn row(at_us: u64, stream: &Stream, info: &TcpInfo) -> Row {
         busy_us: info.busy_us,
         window_limited_us: info.window_limited_us,
         buffer_limited_us: info.buffer_limited_us,
+        is_buffer_full: info.is_send_buffer_full(),
     }
 }

@@ -3,29 +3,10 @@
 use ekiden_net::tcp_info::TcpInfo;
 pub use ekiden_record::Shares;
 
-impl Shares {
-    /// The shares with their names, in tenths of a percent that sum to 1000, the greatest first.
-    pub fn permille(&self) -> [(&'static str, u32); 4] {
-        let shares = [
-            ("application", self.application),
-            ("receive window", self.receive_window),
-            ("send buffer", self.send_buffer),
-            ("path", self.path),
-        ];
-        let mut rounded = shares.map(|(name, share)| (name, (share * 1000.0).floor() as u32, (share * 1000.0).fract()));
-        // What rounding down leaves goes to those that have lost most by it.
-        rounded.sort_by(|a, b| b.2.total_cmp(&a.2));
-        let left = 1000_u32.saturating_sub(rounded.iter().map(|(_, permille, _)| permille).sum());
-        rounded.iter_mut().take(left as usize).for_each(|(_, permille, _)| *permille += 1);
-        rounded.sort_by_key(|(_, permille, _)| std::cmp::Reverse(*permille));
-        rounded.map(|(name, permille, _)| (name, permille))
-    }
-}
-
 /// Adds up what limited a sender, sample by sample.
 ///
 /// The kernel counts the time with data under way (busy), and what of it the receiver's window and the send buffer took. The rest of
-/// busy is the path's, where data waited to be sent or the congestion window was full. Where neither was, either the send buffer was
+/// busy is the path's, where data waited to be sent, or to be sent again. Where none did, either the send buffer was
 /// full and the program could hand nothing over, or the program was the limit, although its last bytes were still under way. Of the
 /// time that a send buffer takes the kernel counts little: only what passes after it has sent something while the program already
 /// waits (`tcp_cwnd_validate`). So the buffer itself is looked at, too.
@@ -48,7 +29,9 @@ impl Limits {
             let window = grown(info.window_limited_us, before.window_limited_us).min(busy);
             let buffer = grown(info.buffer_limited_us, before.buffer_limited_us).min(busy - window);
             let rest = busy - window - buffer;
-            let is_starved = info.unsent_bytes == 0 && info.unacked_segments < info.cwnd_segments;
+            // A last piece that fills no segment does not count as waiting; what waits to be sent again is the path's.
+            let is_mending = info.lost_segments > 0 || info.sacked_segments > 0;
+            let is_starved = info.unsent_bytes < info.mss_bytes.max(1) && !is_mending;
             let is_buffer_full = match info.send_memory_most_bytes {
                 // Not known.
                 0 => buffer > 0.0,
@@ -104,16 +87,5 @@ mod tests {
         assert_eq!(of(TcpInfo { buffer_limited_us: 1, ..old }).send_buffer, 1.0);
         let mixed = of(TcpInfo { window_limited_us: 600_000, buffer_limited_us: 100_000, ..waiting });
         assert_eq!([mixed.receive_window, mixed.send_buffer, mixed.path, mixed.application], [0.6, 0.1, 0.3, 0.0]);
-    }
-
-    #[test]
-    fn rounded_shares_sum_to_all() {
-        let third = 1.0 / 3.0;
-        let shares = Shares { application: third, receive_window: third, send_buffer: third, path: 0.0 };
-        assert_eq!(shares.permille().map(|(_, permille)| permille), [334, 333, 333, 0]);
-        let shares = Shares { application: 0.0004, receive_window: 0.0, send_buffer: 0.0, path: 0.9996 };
-        assert_eq!(shares.permille()[0], ("path", 1000));
-        let shares = Shares { path: 1.0, ..Shares::default() };
-        assert_eq!(shares.permille(), [("path", 1000), ("application", 0), ("receive window", 0), ("send buffer", 0)]);
     }
 }

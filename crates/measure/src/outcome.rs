@@ -104,7 +104,7 @@ impl Pair<'_> {
         let rows = self.active();
         let mut limits = Limits::default();
         for row in rows {
-            limits.add(row.at_us, &info(row));
+            limits.add(row.at_us, &info(row, self.sender.end.mss_bytes));
         }
         let bytes = self.receiver.end.bytes;
         StreamLoad {
@@ -117,11 +117,13 @@ impl Pair<'_> {
 }
 
 /// What limits are judged by.
-fn info(row: &Row) -> TcpInfo {
+fn info(row: &Row, mss_bytes: u32) -> TcpInfo {
     TcpInfo {
+        mss_bytes,
         cwnd_segments: row.cwnd,
         ssthresh_segments: row.ssthresh,
         unacked_segments: row.unacked,
+        lost_segments: row.lost,
         unsent_bytes: row.unsent,
         busy_us: row.busy_us,
         window_limited_us: row.window_limited_us,

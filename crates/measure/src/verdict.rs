@@ -7,10 +7,14 @@ use crate::message::Row;
 /// A queue is seen when round trips grow by this part of the base, and by the time below.
 const QUEUE_PART: f64 = 0.05;
 const QUEUE_LEAST_US: f64 = 500.0;
-/// So many episodes of losses tell whether they come from a queue, if their queues differ by less than this part of their mean.
-const ONSETS_LEAST: usize = 3;
-const ONSETS_SPREAD: f64 = 0.35;
-/// An episode of losses begins with more than this part of the window where something drops what is too fast. Random loss takes fewer.
+/// So many episodes of losses tell whether they come from one buffer, if their windows differ by less than this part of their mean.
+const ONSETS_LEAST: usize = 4;
+const ONSETS_SPREAD: f64 = 0.2;
+/// A line is full if what is carried grows by less than this power of the window, where windows differ by this factor.
+const GROWTH_MOST: f64 = 0.5;
+const WINDOWS_DIFFER: f64 = 1.15;
+/// The first episode of losses takes more than this part of what is sent meanwhile where something drops what is too fast. Random loss
+/// takes less.
 const OVERSHOOT_PART: f64 = 0.1;
 const OVERSHOOT_LEAST: u32 = 8;
 
@@ -62,23 +66,45 @@ pub fn path_limit(load: &Load, rows: &[&[Row]], idle_us: f64) -> Option<PathLimi
             (false, false) => None,
         };
     }
-    if is_of_queue(&onsets(rows, base_us), enough_us).unwrap_or(stands) {
+    // A window that is sent at once makes a queue of its own, also where the line is not full.
+    if is_saturated(rows).unwrap_or(stands) || is_of_buffer(&onsets(rows), base_us + enough_us) {
         return Some(PathLimit::Line);
     }
     let overshoots = rows.iter().any(|rows| first_episode(rows, base_us).is_some_and(is_overshoot));
     Some(if overshoots { PathLimit::Policer } else { PathLimit::Loss })
 }
 
-/// How long queues were when episodes of losses began, in microseconds. Slow starts, which come first, are left out.
-fn onsets(rows: &[&[Row]], base_us: f64) -> Vec<f64> {
+/// Whether a line is full, after the first losses: a larger window then carries no more, for round trips grow with it. `None` if the
+/// windows differ too little to tell.
+fn is_saturated(rows: &[&[Row]]) -> Option<bool> {
+    let mut seen: Vec<(f64, f64)> = Vec::new();
+    for rows in rows {
+        let lossy = rows.iter().skip_while(|row| row.retransmits == 0).filter(|row| row.lost == 0 && row.rtt_us > 0);
+        seen.extend(lossy.map(|row| (f64::from(row.cwnd), f64::from(row.cwnd) / f64::from(row.rtt_us))));
+    }
+    seen.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let quarter = seen.len() / 4;
+    if quarter < 3 {
+        return None;
+    }
+    let mean = |part: &[(f64, f64)], of: fn(&(f64, f64)) -> f64| part.iter().map(of).sum::<f64>() / part.len() as f64;
+    let (low, high) = (&seen[..quarter], &seen[seen.len() - quarter..]);
+    let windows = mean(high, |seen| seen.0) / mean(low, |seen| seen.0).max(1.0);
+    let rates = mean(high, |seen| seen.1) / mean(low, |seen| seen.1).max(f64::MIN_POSITIVE);
+    (windows > WINDOWS_DIFFER).then(|| rates.ln() < windows.ln() * GROWTH_MOST)
+}
+
+/// The windows and round trips at which episodes of losses began, in segments and microseconds. Slow starts, which come first, are left
+/// out.
+fn onsets(rows: &[&[Row]]) -> Vec<(f64, f64)> {
     let mut onsets = Vec::new();
     for rows in rows {
         let mut last_us = None;
         for pair in rows.windows(2).filter(|pair| pair[1].retransmits > pair[0].retransmits) {
-            let rtt_us = f64::from(pair[0].rtt_us);
-            let is_new = last_us.is_none_or(|last_us| pair[1].at_us > last_us + 2 * rtt_us as u64 + 40_000);
-            if is_new && last_us.is_some() {
-                onsets.push((rtt_us - base_us).max(0.0));
+            let apart_us = 2 * u64::from(pair[0].rtt_us) + 40_000;
+            let is_new = last_us.is_some_and(|last_us| pair[1].at_us > last_us + apart_us);
+            if is_new {
+                onsets.push((f64::from(pair[0].cwnd), f64::from(pair[0].rtt_us)));
             }
             last_us = Some(pair[1].at_us);
         }
@@ -86,30 +112,27 @@ fn onsets(rows: &[&[Row]], base_us: f64) -> Vec<f64> {
     onsets
 }
 
-/// Whether losses come from one queue: it is as long each time. By chance they come at any window, and so at any queue that a window
-/// makes for itself. `None` of too few.
-fn is_of_queue(onsets: &[f64], enough_us: f64) -> Option<bool> {
-    if onsets.len() < ONSETS_LEAST {
-        return None;
-    }
-    let count = onsets.len() as f64;
-    let mean = onsets.iter().sum::<f64>() / count;
-    let variance = onsets.iter().map(|onset| (onset - mean).powi(2)).sum::<f64>() / count;
-    Some(mean > enough_us && variance.sqrt() < ONSETS_SPREAD * mean)
+/// Whether losses come at one window, that of a full buffer, which makes round trips longer than `enough_us`. By chance they come at any
+/// window; a policer has no buffer.
+fn is_of_buffer(onsets: &[(f64, f64)], enough_us: f64) -> bool {
+    let count = onsets.len().max(1) as f64;
+    let mean = |of: &dyn Fn(&(f64, f64)) -> f64| onsets.iter().map(of).sum::<f64>() / count;
+    let window = mean(&|onset| onset.0);
+    let variance = mean(&|onset| (onset.0 - window).powi(2));
+    onsets.len() >= ONSETS_LEAST && variance.sqrt() < ONSETS_SPREAD * window && mean(&|onset| onset.1) > enough_us
 }
 
-/// The segments sent again within two round trips of the first, and the window before.
+/// The segments sent again within two round trips of the first, and those delivered meanwhile.
 fn first_episode(rows: &[Row], base_us: f64) -> Option<(u32, u32)> {
     let first = rows.iter().position(|row| row.retransmits > 0)?;
     let before = &rows[first.saturating_sub(1)];
     let until_us = rows[first].at_us + (2.0 * base_us) as u64 + 40_000;
-    let last = rows.iter().take_while(|row| row.at_us <= until_us).last()?;
-    let window = rows[..=first].iter().map(|row| row.cwnd).max().unwrap_or(before.cwnd);
-    Some((last.retransmits - before.retransmits, window))
+    let last = rows[first..].iter().take_while(|row| row.at_us <= until_us).last()?;
+    Some((last.retransmits.saturating_sub(before.retransmits), last.delivered.saturating_sub(before.delivered)))
 }
 
-fn is_overshoot((lost, window): (u32, u32)) -> bool {
-    lost >= OVERSHOOT_LEAST && f64::from(lost) > f64::from(window) * OVERSHOOT_PART
+fn is_overshoot((lost, delivered): (u32, u32)) -> bool {
+    lost >= OVERSHOOT_LEAST && f64::from(lost) > f64::from(lost + delivered) * OVERSHOOT_PART
 }
 
 /// One sentence for people.

@@ -172,6 +172,25 @@ pub struct Shares {
     pub path: f64,
 }
 
+impl Shares {
+    /// The shares with their names, in tenths of a percent that sum to 1000, the greatest first.
+    pub fn permille(&self) -> [(&'static str, u32); 4] {
+        let shares = [
+            ("application", self.application),
+            ("receive window", self.receive_window),
+            ("send buffer", self.send_buffer),
+            ("path", self.path),
+        ];
+        let mut rounded = shares.map(|(name, share)| (name, (share * 1000.0).floor() as u32, (share * 1000.0).fract()));
+        // What rounding down leaves goes to those that have lost most by it.
+        rounded.sort_by(|a, b| b.2.total_cmp(&a.2));
+        let left = 1000_u32.saturating_sub(rounded.iter().map(|(_, permille, _)| permille).sum());
+        rounded.iter_mut().take(left as usize).for_each(|(_, permille, _)| *permille += 1);
+        rounded.sort_by_key(|(_, permille, _)| std::cmp::Reverse(*permille));
+        rounded.map(|(name, permille, _)| (name, permille))
+    }
+}
+
 /// What of a path limits a sender.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -230,4 +249,20 @@ pub struct Latency {
     pub added_forth: Delays,
     /// What messages from the server took longer.
     pub added_back: Delays,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounded_shares_sum_to_all() {
+        let third = 1.0 / 3.0;
+        let shares = Shares { application: third, receive_window: third, send_buffer: third, path: 0.0 };
+        assert_eq!(shares.permille().map(|(_, permille)| permille), [334, 333, 333, 0]);
+        let shares = Shares { application: 0.0004, receive_window: 0.0, send_buffer: 0.0, path: 0.9996 };
+        assert_eq!(shares.permille()[0], ("path", 1000));
+        let shares = Shares { path: 1.0, ..Shares::default() };
+        assert_eq!(shares.permille(), [("path", 1000), ("application", 0), ("receive window", 0), ("send buffer", 0)]);
+    }
 }

@@ -36,6 +36,7 @@ pub(super) fn run(shared: &Shared, interval_us: u32, trace: bool) -> Sampled {
             sampled.late_us.push(u32::try_from(now_ns.saturating_sub(due_ns) / 1_000).unwrap_or(u32::MAX));
             for (stream, rows) in shared.streams.iter().zip(&mut sampled.rows) {
                 let Ok(info) = tcp_info_with_memory(&stream.socket) else { continue };
+                stream.clamp();
                 let row = row(shared.since_begin_us(monotonic_ns()), stream, &info);
                 if stream.sends && budget::is_spent(stream.trace, &row, &info, rows) {
                     stream.is_spent.store(true, Ordering::Relaxed);

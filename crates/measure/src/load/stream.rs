@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ekiden_net::blocking::discard;
 use ekiden_net::clock::monotonic_ns;
-use ekiden_net::socket::{congestion, limit_rate, limit_unacknowledged};
+use ekiden_net::socket::{clamp_window, congestion, limit_rate, limit_unacknowledged};
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_record::Way;
 
@@ -22,6 +22,8 @@ use crate::socket::{Load, prepare};
 const WAIT: Duration = Duration::from_millis(50);
 /// Bytes that a sender hands over at a time unless asked for another number, and that a receiver takes.
 const PIECE: u64 = 256 << 10;
+/// Until so many bytes have come a window is clamped at each.
+const CLAMPED: u64 = 1 << 20;
 /// How often a program hands over data that offers so much a second.
 const OFFER: Duration = Duration::from_millis(5);
 const OFFER_MOST_NS: u64 = 100_000_000;
@@ -50,6 +52,8 @@ pub(super) struct Stream {
     /// Bytes that the program has written, or received.
     pub program_bytes: AtomicU64,
     pub trace: Trace,
+    /// The most that a receiver advertises.
+    window_bytes: Option<u32>,
     /// Whether a traced sender has shown what it can show, or has sent what it may.
     pub is_spent: AtomicBool,
 }
@@ -78,6 +82,7 @@ impl Stream {
             offered_bit_s: settings.offered_bit_s,
             program_bytes: AtomicU64::new(0),
             trace,
+            window_bytes: settings.window_bytes,
             is_spent: AtomicBool::new(false),
         })
     }
@@ -87,6 +92,13 @@ impl Stream {
         match self.sends {
             true => tcp_info(&self.socket).map_or(0, |info| info.acked_bytes),
             false => self.program_bytes.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Clamps a receiver's window again: kernels since Linux 6.6 set it anew when the first segments show how much memory they take.
+    pub fn clamp(&self) {
+        if let (false, Some(bytes)) = (self.sends, self.window_bytes) {
+            let _ = clamp_window(&self.socket, bytes);
         }
     }
 
@@ -168,6 +180,9 @@ impl Stream {
                     break;
                 }
                 Ok(bytes) => {
+                    if received < CLAMPED {
+                        self.clamp();
+                    }
                     let first = *first_ns.get_or_insert(now_ns);
                     received += bytes as u64;
                     last_ns = now_ns;

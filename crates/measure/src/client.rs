@@ -18,7 +18,7 @@ use crate::load::{Link, Most, Running, Seen, Side};
 use crate::message::{PLAIN, Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, token_of};
 use crate::probe::{Answer, Prober};
 use crate::settings::Asked;
-use crate::{Error, control, socket};
+use crate::{Error, control, socket, socks5};
 
 /// How long a connection may take, and a reply without load.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -36,6 +36,32 @@ pub struct Server {
     pub name: String,
     /// How both prove their keys; `None` for a server that is open.
     pub security: Option<Security<Option<Fingerprint>>>,
+    /// A SOCKS5 listener without password, `HOST:PORT`, that all connections go through. What TCP says of itself is then of the connections
+    /// to the listener.
+    pub via: Option<String>,
+}
+
+impl Server {
+    /// Where connections go first, and what the listener there is asked for.
+    fn way(&self) -> io::Result<(Vec<SocketAddr>, Option<(String, u16)>)> {
+        let Some(via) = &self.via else { return Ok((self.name.to_socket_addrs()?.collect(), None)) };
+        let invalid =
+            || io::Error::new(io::ErrorKind::InvalidInput, "the server needs a port, as in city.example:7100");
+        let (host, port) = self.name.rsplit_once(':').ok_or_else(invalid)?;
+        let host = host.trim_start_matches('[').trim_end_matches(']');
+        Ok((via.to_socket_addrs()?.collect(), Some((host.into(), port.parse().map_err(|_| invalid())?))))
+    }
+}
+
+/// Connects, through a listener where there is one.
+fn reach(address: SocketAddr, asked: Option<&(String, u16)>, load: Option<socket::Load<'_>>) -> io::Result<StdStream> {
+    let socket = socket::connect(address, PATIENCE, load)?;
+    if let Some((host, port)) = asked {
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socks5::ask(&socket, host, *port).map_err(io::Error::other)?;
+        socket.set_read_timeout(None)?;
+    }
+    Ok(socket)
 }
 
 /// What both ends saw of a load.
@@ -71,6 +97,7 @@ struct Agreed {
     runtime: Runtime,
     control: Connection,
     address: SocketAddr,
+    asked_via: Option<(String, u16)>,
     token: [u8; 16],
     far: EndSettings,
     most: Most,
@@ -131,16 +158,31 @@ pub fn measure(
     Ok(Measured { from, far: agreed.far, near_seen, far_seen, answers, began_ns, ended_ns })
 }
 
+/// Tries again while the server is busy, so often in all, with pauses.
+///
+/// # Errors
+/// Those of `work`; the last if all failed.
+pub fn patiently<T>(tries: u32, pause: Duration, mut work: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    let mut left = tries;
+    loop {
+        left = left.saturating_sub(1);
+        match work() {
+            Err(Error::Busy { .. }) if left > 0 => thread::sleep(pause),
+            done => return done,
+        }
+    }
+}
+
 /// Connects, proves keys, and asks.
 fn agree(server: &Server, asked: &Asked, trace: Trace) -> Result<Agreed, Error> {
     let to = || server.name.clone();
     let unreachable = |source| Error::Unreachable { to: to(), source };
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| Error::Here(error.to_string()))?;
-    let addresses = server.name.to_socket_addrs().map_err(unreachable)?;
+    let (addresses, asked_via) = server.way().map_err(unreachable)?;
     let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
     let mut connected = None;
     for address in addresses {
-        match socket::connect(address, PATIENCE, None) {
+        match reach(address, asked_via.as_ref(), None) {
             Ok(socket) => {
                 connected = Some((address, socket));
                 break;
@@ -176,7 +218,7 @@ fn agree(server: &Server, asked: &Asked, trace: Trace) -> Result<Agreed, Error> 
         Ok(Reply::Ready { token, end, bytes_most, .. }) => {
             let token = token_of(&token).ok_or_else(|| strange("its token is none".into()))?;
             let far = end;
-            Ok(Agreed { runtime, control, address, token, far, most: Most { bytes: bytes_most } })
+            Ok(Agreed { runtime, control, address, asked_via, token, far, most: Most { bytes: bytes_most } })
         }
         Ok(Reply::Refused { why, busy: true }) => Err(Error::Busy { to: to(), why }),
         Ok(Reply::Refused { why, busy: false }) => Err(Error::Refused { to: to(), why }),
@@ -208,7 +250,7 @@ fn of_handshake(to: String, error: &io::Error) -> Error {
 impl Agreed {
     /// Opens a connection of the load, and waits until the server has taken it.
     fn link(&self, purpose: Purpose, load: Option<socket::Load<'_>>) -> io::Result<StdStream> {
-        let mut socket = socket::connect(self.address, PATIENCE, load)?;
+        let mut socket = reach(self.address, self.asked_via.as_ref(), load)?;
         socket.write_all(&Preamble { token: self.token, purpose }.encode())?;
         socket.set_read_timeout(Some(PATIENCE))?;
         let mut byte = [0];

@@ -7,7 +7,6 @@ mod control;
 mod course;
 mod error;
 mod message;
-mod socks5;
 mod stream;
 
 use std::net::SocketAddr;

@@ -17,9 +17,11 @@ pub mod probe;
 pub mod server;
 pub mod settings;
 mod socket;
+mod socks5;
 pub mod spread;
 pub mod verdict;
 pub mod watch;
 pub mod watch_record;
 
+pub use client::patiently;
 pub use error::Error;

@@ -1,6 +1,7 @@
 //! One end of a load: a thread for each stream that sends or receives, and one that looks at all of them.
 
 mod budget;
+mod evenness;
 mod payload;
 mod sampler;
 mod stream;

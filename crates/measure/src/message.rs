@@ -242,6 +242,9 @@ pub struct StreamEnd {
     pub first_us: u64,
     /// Bytes received in each tenth of a second from the first byte.
     pub tenths_bytes: Vec<u64>,
+    /// How even arrivals were at the receiver.
+    #[serde(default)]
+    pub peaks: Vec<Peak>,
     /// The congestion control of the connection.
     pub congestion: String,
     /// The largest segment, in bytes of payload.
@@ -254,6 +257,15 @@ pub struct StreamEnd {
     pub late_us: Vec<u32>,
     /// Why the stream failed, if it did.
     pub failed: Option<String>,
+}
+
+/// What arrived in the best of the times of one length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peak {
+    /// The length, in milliseconds.
+    pub width_ms: u32,
+    /// The bytes that 95 % of such times do not exceed.
+    pub bytes: u64,
 }
 
 /// What a connection of a load, or of probes, begins with.

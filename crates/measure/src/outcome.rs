@@ -6,7 +6,7 @@ use ekiden_record::{Delays, Latency, Load, Sample, Shares, StreamLoad, Way};
 use crate::client::Measured;
 use crate::limit::Limits;
 use crate::load::{Seen, Side};
-use crate::message::Row;
+use crate::message::{Peak, Row};
 use crate::settings::Asked;
 use crate::{probe, verdict};
 
@@ -80,7 +80,11 @@ fn load(asked: &Asked, way: Way, pairs: &[Pair<'_>], latency: &Latency) -> Optio
         sender_cpu_us: pairs.iter().map(|pair| pair.sender.end.cpu_us).sum(),
         receiver_cpu_us: pairs.iter().map(|pair| pair.receiver.end.cpu_us).sum(),
     };
-    load.path_limit = verdict::path_limit(&load, &rows, latency.idle.min_us);
+    let peaks: &[Peak] = match pairs {
+        [only] => &only.receiver.end.peaks,
+        _ => &[],
+    };
+    load.path_limit = verdict::path_limit(&load, &rows, peaks, latency.idle.min_us);
     Some(load)
 }
 

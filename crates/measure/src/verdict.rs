@@ -2,11 +2,16 @@
 
 use ekiden_record::{Load, PathLimit, Shares};
 
-use crate::message::Row;
+use crate::message::{Peak, Row};
 
 /// A queue is seen when round trips grow by this part of the base, and by the time below.
 const QUEUE_PART: f64 = 0.05;
 const QUEUE_LEAST_US: f64 = 500.0;
+/// A queue that makes round trips so many times as long belongs to a full line.
+const DEEP: f64 = 1.5;
+/// Arrivals are uneven if short times bring more than so many times the mean, where the mean is no less than these bytes.
+const UNEVEN: f64 = 1.7;
+const BURST_BYTES_LEAST: f64 = 7_000.0;
 /// So many episodes of losses tell whether they come from one buffer, if their windows differ by less than this part of their mean.
 const ONSETS_LEAST: usize = 4;
 const ONSETS_SPREAD: f64 = 0.2;
@@ -45,9 +50,9 @@ pub fn cause(load: &Load) -> Option<Cause> {
 
 /// What of the path limited a load, where the path did.
 ///
-/// `rows` are the samples of each sender. A queue that grows under load shows a line; losses without a queue show a policer where an
+/// `rows` are the samples of each sender, `peaks` how evenly the only receiver's bytes came. A queue that grows under load shows a line; losses without a queue show a policer where an
 /// episode takes much of a window at once, and random loss where it takes single segments.
-pub fn path_limit(load: &Load, rows: &[&[Row]], idle_us: f64) -> Option<PathLimit> {
+pub fn path_limit(load: &Load, rows: &[&[Row]], peaks: &[Peak], idle_us: f64) -> Option<PathLimit> {
     let Shares { path, application, receive_window, send_buffer } = load.shares?;
     if path < application.max(receive_window).max(send_buffer) {
         return None;
@@ -56,6 +61,7 @@ pub fn path_limit(load: &Load, rows: &[&[Row]], idle_us: f64) -> Option<PathLimi
         (tcp, idle) if tcp > 0.0 && idle > 0.0 => tcp.min(idle),
         (tcp, idle) => tcp.max(idle),
     };
+    let is_uneven = is_uneven(load, peaks, base_us);
     let enough_us = (base_us * QUEUE_PART).max(QUEUE_LEAST_US);
     let stands = load.rtt.p50_us - base_us > enough_us;
     if load.retransmits == 0 {
@@ -67,11 +73,23 @@ pub fn path_limit(load: &Load, rows: &[&[Row]], idle_us: f64) -> Option<PathLimi
         };
     }
     // A window that is sent at once makes a queue of its own, also where the line is not full.
-    if is_saturated(rows).unwrap_or(stands) || is_of_buffer(&onsets(rows), base_us + enough_us) {
+    let is_full = || is_saturated(rows).unwrap_or(stands) || is_of_buffer(&onsets(rows), base_us + enough_us);
+    // A queue so long is that of a line that is full at least half of the time, however its packets came.
+    let is_deep = load.rtt.p50_us > DEEP * base_us + QUEUE_LEAST_US;
+    if is_deep || (is_uneven != Some(true) && is_full()) {
         return Some(PathLimit::Line);
     }
     let overshoots = rows.iter().any(|rows| first_episode(rows, base_us).is_some_and(is_overshoot));
     Some(if overshoots { PathLimit::Policer } else { PathLimit::Loss })
+}
+
+/// Whether data came in bursts with pauses between them, so that no line was full. `None` where a round trip has too few packets to tell.
+fn is_uneven(load: &Load, peaks: &[Peak], base_us: f64) -> Option<bool> {
+    let bytes_us = load.goodput_bit_s as f64 / 8e6;
+    let even = |peak: &Peak| bytes_us * f64::from(peak.width_ms) * 1e3;
+    let tells = |peak: &&Peak| f64::from(peak.width_ms) * 1e3 <= base_us / 2.0 && even(peak) >= BURST_BYTES_LEAST;
+    let peak = peaks.iter().filter(tells).min_by_key(|peak| peak.width_ms)?;
+    Some(peak.bytes as f64 > UNEVEN * even(peak))
 }
 
 /// Whether a line is full, after the first losses: a larger window then carries no more, for round trips grow with it. `None` if the

@@ -3,6 +3,7 @@
 //! What measures is given to it: [`Service`] knows only [`Measured`] and [`Failure`].
 
 mod by_iperf3;
+mod by_server;
 mod config;
 mod export;
 mod gain;
@@ -15,6 +16,7 @@ mod service;
 mod text;
 
 pub use by_iperf3::by_iperf3;
+pub use by_server::by_server;
 pub use config::{Config, ConfigError, Direction, Offset, Server, Target};
 pub use export::{to_csv, to_json, to_prometheus};
 pub use gain::gains;

@@ -7,9 +7,10 @@ use std::thread;
 use anyhow::Context;
 use clap::Subcommand;
 use ekiden_files::check_target;
+use ekiden_keys::Identity;
 use ekiden_monitor::{
-    Config, Event, Failure, History, Measured, Server, Service, Target, Zone, by_iperf3, picture, since, to_csv,
-    to_json, to_prometheus, to_text,
+    Config, Event, Failure, History, Measured, Server, Service, Target, Zone, by_iperf3, by_server, picture, since,
+    to_csv, to_json, to_prometheus, to_text,
 };
 use ekiden_units::Time;
 use nix::sys::signal::{SigSet, Signal};
@@ -119,9 +120,11 @@ fn keep(args: &Run) -> anyhow::Result<()> {
     let signals: SigSet = [Signal::SIGTERM, Signal::SIGINT, Signal::SIGHUP].into_iter().collect();
     signals.thread_block()?;
     let _log = log::start()?;
+    let identity = config.key_file.as_deref().map(Identity::load).transpose()?;
     let history = History::open(&config.history)?;
     out::line(config.announcement())?;
-    let mut service = Service::new(config, history, Arc::new(measure));
+    let mut service =
+        Service::new(config, history, Arc::new(move |target: &Target| measure(target, identity.as_ref())));
     let events = service.events();
     thread::Builder::new().name("signals".into()).spawn(move || {
         let _ = signals.wait();
@@ -131,11 +134,14 @@ fn keep(args: &Run) -> anyhow::Result<()> {
     Ok(service.run(args.once)?)
 }
 
-/// Measures a target, whatever is at its other end.
-fn measure(target: &Target) -> Result<Measured, Failure> {
+/// Measures a target, whatever is at its other end. `identity` is this monitor's key, where it has one.
+fn measure(target: &Target, identity: Option<&Identity>) -> Result<Measured, Failure> {
     match &target.server {
         Server::Iperf3(address) => by_iperf3(target, address),
-        Server::Ekiden { .. } => Err(Failure("this build measures with iperf3 servers only".into())),
+        Server::Ekiden { address, fingerprint } => match identity {
+            Some(identity) => by_server(target, address, *fingerprint, identity),
+            None => Err(Failure("a measuring server asks for a key: give key_file".into())),
+        },
     }
 }
 

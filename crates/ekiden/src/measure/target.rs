@@ -38,12 +38,12 @@ impl Target {
     /// The server, with keys.
     pub fn server(&self) -> anyhow::Result<Server> {
         if self.open {
-            return Ok(Server { name: with_port(&self.server), security: None });
+            return Ok(Server { name: with_port(&self.server), security: None, via: None });
         }
         if let Some(key) = &self.key {
             let identity = Identity::load(key)?;
             let security = Security::Tls { identity, known: self.fingerprint, prepared: Prepared::default() };
-            return Ok(Server { name: with_port(&self.server), security: Some(security) });
+            return Ok(Server { name: with_port(&self.server), security: Some(security), via: None });
         }
         let Some(file) = &self.config else {
             misused("with which key? Give --config, --key with --fingerprint, or --open for a server that is open");
@@ -65,7 +65,7 @@ impl Target {
         let host = if host.contains(':') { format!("[{host}]") } else { host };
         match &peer.security {
             security @ Security::Tls { .. } => {
-                Ok(Server { name: format!("{host}:{port}"), security: Some(security.clone()) })
+                Ok(Server { name: format!("{host}:{port}"), security: Some(security.clone()), via: None })
             }
             Security::Plain(_) => Err(PlainPeer { file: file.clone(), name: name.into() }.into()),
         }

@@ -9,7 +9,8 @@ use ekiden_net::socket::{TcpOptions, outgoing};
 
 use super::error::Phase;
 use super::message::{self, COOKIE_BYTES, Results, State};
-use super::{Error, PORT, Settings, socks5};
+use super::{Error, PORT, Settings};
+use crate::socks5;
 
 /// The control connection.
 #[derive(Debug)]
@@ -169,7 +170,7 @@ pub fn connect(settings: &Settings, address: SocketAddr, options: &TcpOptions) -
             .into_iter()
             .collect::<io::Result<()>>()
             .map_err(|source| Error::Local { what: "set up a socket", source })?;
-        socks5::ask(&stream, host, port)?;
+        socks5::ask(&stream, host, port).map_err(Error::Socks5)?;
     }
     Ok(stream)
 }

@@ -12,6 +12,7 @@ use ekiden_net::socket::{clamp_window, congestion, limit_rate, limit_unacknowled
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_record::Way;
 
+use super::evenness::Evenness;
 use super::payload::Payload;
 use super::{Link, Most, Shared, Side};
 use crate::message::{StreamEnd, Trace};
@@ -163,6 +164,7 @@ impl Stream {
     pub fn receive(&self, shared: &Shared) -> StreamEnd {
         let mut end = self.end();
         let expected = self.bytes.unwrap_or(u64::MAX).min(self.bytes_most);
+        let mut evenness = Evenness::default();
         let (mut first_ns, mut last_ns, mut received) = (None, 0, 0);
         while !shared.is_stopped() {
             let over_ns = first_ns.zip(self.duration_ns).map(|(first, time): (u64, u64)| first.saturating_add(time));
@@ -187,6 +189,7 @@ impl Stream {
                     received += bytes as u64;
                     last_ns = now_ns;
                     count(&mut end.tenths_bytes, now_ns - first, bytes as u64);
+                    evenness.add(now_ns - first, bytes as u64);
                     self.program_bytes.store(received, Ordering::Relaxed);
                 }
                 Err(error) if is_transient(&error) => {}
@@ -198,6 +201,7 @@ impl Stream {
         }
         let first_ns = first_ns.unwrap_or(last_ns);
         end.bytes = received;
+        end.peaks = evenness.peaks();
         end.first_us = shared.since_begin_us(first_ns);
         end.duration_us = last_ns.saturating_sub(first_ns) / 1_000;
         end

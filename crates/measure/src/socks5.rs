@@ -3,27 +3,25 @@
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream};
 
-use super::Error;
-
 /// Asks the listener at the other end of `stream` for a connection to `host`, a name or an address, and waits for its answer.
-pub fn ask(stream: &TcpStream, host: &str, port: u16) -> Result<(), Error> {
+pub fn ask(stream: &TcpStream, host: &str, port: u16) -> Result<(), String> {
     let mut stream = stream;
-    let broken = |done: io::Result<()>| done.map_err(|source| Error::Socks5(said(&source)));
+    let broken = |done: io::Result<()>| done.map_err(|source| said(&source));
     // Version 5, one method: none.
     broken(stream.write_all(&[5, 1, 0]))?;
     let mut method = [0; 2];
     broken(stream.read_exact(&mut method))?;
     match method {
         [5, 0] => {}
-        [5, _] => return Err(Error::Socks5("it wants a user and a password".into())),
-        _ => return Err(Error::Socks5("it does not speak SOCKS5".into())),
+        [5, _] => return Err("it wants a user and a password".into()),
+        _ => return Err("it does not speak SOCKS5".into()),
     }
     broken(stream.write_all(&request(host, port)?))?;
     let mut head = [0; 4];
     broken(stream.read_exact(&mut head))?;
-    let [5, code, _, kind] = head else { return Err(Error::Socks5("it does not speak SOCKS5".into())) };
+    let [5, code, _, kind] = head else { return Err("it does not speak SOCKS5".into()) };
     if code != 0 {
-        return Err(Error::Socks5(format!("no connection to {host}:{port}: {}", meaning(code))));
+        return Err(format!("no connection to {host}:{port}: {}", meaning(code)));
     }
     let rest = match kind {
         1 => 4,
@@ -33,13 +31,13 @@ pub fn ask(stream: &TcpStream, host: &str, port: u16) -> Result<(), Error> {
             broken(stream.read_exact(&mut length))?;
             usize::from(length[0])
         }
-        _ => return Err(Error::Socks5("it answers with an address of no known kind".into())),
+        _ => return Err("it answers with an address of no known kind".into()),
     };
     broken(stream.read_exact(&mut vec![0; rest + 2]))
 }
 
 /// A request for a connection.
-fn request(host: &str, port: u16) -> Result<Vec<u8>, Error> {
+fn request(host: &str, port: u16) -> Result<Vec<u8>, String> {
     let mut request = vec![5, 1, 0];
     match host.parse() {
         Ok(IpAddr::V4(address)) => {
@@ -52,7 +50,7 @@ fn request(host: &str, port: u16) -> Result<Vec<u8>, Error> {
         }
         Err(_) => {
             let length = u8::try_from(host.len()).ok().filter(|length| *length > 0);
-            let length = length.ok_or_else(|| Error::Settings(format!("'{host}' cannot be a host's name")))?;
+            let length = length.ok_or_else(|| format!("'{host}' cannot be a host's name"))?;
             request.extend([3, length]);
             request.extend(host.bytes());
         }

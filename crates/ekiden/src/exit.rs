@@ -6,6 +6,7 @@ use ekiden_lab::ErrorKind;
 
 use crate::congestion;
 use crate::doctor::{HostFailed, PathFailed};
+use crate::plan::VerifyFailed;
 use crate::sweep::SweepFailed;
 
 /// Printed by `ekiden --help`. Code 2 is clap's own.
@@ -44,6 +45,9 @@ pub fn number(error: &anyhow::Error) -> u8 {
 
 fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<ekiden_scenario::Error>() || error.is::<ekiden_record::Error>() {
+        return Some(3);
+    }
+    if error.is::<ekiden_plan::Error>() {
         return Some(3);
     }
     if error.is::<ekiden_files::TargetError>() || error.is::<ekiden_keys::KeyFileError>() {
@@ -108,6 +112,9 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
         return Some(failed.code);
     }
     if let Some(failed) = error.downcast_ref::<SweepFailed>() {
+        return Some(failed.code);
+    }
+    if let Some(failed) = error.downcast_ref::<VerifyFailed>() {
         return Some(failed.code);
     }
     if let Some(error) = error.downcast_ref::<ekiden_sweep::Error>() {

@@ -14,6 +14,7 @@ mod measure;
 mod out;
 mod password;
 mod peer;
+mod plan;
 mod proxy;
 mod record;
 mod scenario;
@@ -46,6 +47,7 @@ enum Command {
     Measure(measure::Args),
     Password(password::Args),
     Peer(peer::Args),
+    Plan(plan::Args),
     Proxy(proxy::Args),
     Record(record::Args),
     Scenario(scenario::Args),
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Measure(args) => measure::run(args),
         Command::Password(args) => password::run(&args),
         Command::Peer(args) => peer::run(args),
+        Command::Plan(args) => plan::run(&args),
         Command::Proxy(args) => proxy::run(args),
         Command::Record(args) => record::run(&args),
         Command::Scenario(args) => scenario::run(args),

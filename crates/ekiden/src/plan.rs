@@ -82,8 +82,8 @@ pub struct Args {
     #[arg(long)]
     force: bool,
     /// Simulate the direct path and the remedy, run them in the lab, and put all three side by side.
-    #[arg(long)]
-    verify: bool,
+    #[arg(long, value_enum, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "both")]
+    verify: Option<Where>,
     /// Of --verify: every remedy that was tried.
     #[arg(long, requires = "verify")]
     all: bool,
@@ -95,6 +95,16 @@ enum Way {
     Forth,
     /// From server to client: a download.
     Back,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Where {
+    /// In both.
+    Both,
+    /// On the kernel's TCP only.
+    Lab,
+    /// In virtual time only, without privileges.
+    Simulator,
 }
 
 /// Plans, and does what else the command line says.
@@ -113,7 +123,12 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(picture) = &args.picture {
         picture::write(picture, &plan, &path)?;
     }
-    let checked = if args.verify { Some(check::run(&path, &plan, args.all)?) } else { None };
+    let places = |verify| match verify {
+        Where::Both => &[check::Place::Simulator, check::Place::Lab][..],
+        Where::Lab => &[check::Place::Lab],
+        Where::Simulator => &[check::Place::Simulator],
+    };
+    let checked = args.verify.map(|verify| check::run(&path, &plan, args.all, places(verify))).transpose()?;
     match args.json {
         true => out::line(serde_json::to_string_pretty(&show::Shown {
             plan: &plan,

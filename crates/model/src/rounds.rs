@@ -136,6 +136,8 @@ struct Flow {
     missing: f64,
     /// Segments until the next one that is lost at random.
     until_loss: f64,
+    /// Segments that go beside the window of the next round trip: what was sent before its loss was heard of.
+    besides: f64,
 }
 
 struct Run {
@@ -168,6 +170,7 @@ impl Run {
             window: Window { cwnd: INITIAL_WINDOW, clamp: WINDOW_MOST, ..Window::default() },
             missing: 0.0,
             until_loss: random.until(path.loss),
+            besides: 0.0,
         };
         let policer = path.policer.map(|policer| (policer.rate.0 as f64 / 8.0 / mtu, policer.burst.0 as f64 / mtu));
         Self {
@@ -232,7 +235,10 @@ impl Run {
         // In slow start each acknowledgement sends two segments: half of them wait until the train is over.
         let waiting = (total - fills).max(doubling / 2.0).max(0.0);
         let overflow = (waiting - self.buffer).max(0.0).ceil().min(total - 1.0);
-        let took = self.rtt.max((total - overflow) / self.rate);
+        // What a sender sends until it hears of a loss: it passes while there is room, and is sent again if not, without another reduction.
+        let besides: f64 = self.flows.iter().map(|flow| flow.besides).sum();
+        let passes = besides.min((fills + self.buffer - total + overflow).max(0.0));
+        let took = self.rtt.max((total - overflow + passes) / self.rate);
         let policed = self.policed(total - overflow, took);
         self.outcome.overflows += u64::from(overflow > 0.0);
         self.outcome.policed += u64::from(policed > 0.0);
@@ -240,23 +246,22 @@ impl Run {
             self.outcome.at_window += took;
         }
         let lost = self.shared(overflow + policed, &sent, total);
-        let mut arrived = 0.0;
+        let mut arrived = passes;
         let mut timeout = 0.0_f64;
         for (number, &n) in sent.iter().enumerate() {
-            let heard_before =
-                if lost[number] > 0.0 { 0.0 } else { (self.flows[number].until_loss - 1.0).clamp(0.0, n) };
+            // What was sent before the first that is lost. A queue that overflows in slow start takes every second one at the end.
+            let until = self.flows[number].until_loss - 1.0;
+            let until = if lost[number] > 0.0 { until.min(n - 2.0 * lost[number]) } else { until };
             let at_random = self.lost_at_random(number, n);
             self.outcome.random_losses += u64::from(at_random > 0.0);
             let lost = (lost[number] + at_random).min(n);
             arrived += n - lost;
             let queue = (total - fills).max(0.0) / self.rate;
-            if at_random > 0.0 && self.flows[number].is_in_slow_start() {
-                // The acknowledgements before that of the loss have grown the window.
-                let grown =
-                    (heard_before as u32).min(most.saturating_mul(2).saturating_sub(self.flows[number].window.cwnd));
-                self.flows[number].window.cwnd += grown;
-            }
-            timeout = timeout.max(self.heard(number, n, lost, took, queue));
+            let again = std::mem::take(&mut self.flows[number].besides)
+                * if besides > 0.0 { 1.0 - passes / besides } else { 0.0 };
+            let heard = Heard { n, before: until.clamp(0.0, n), lost, took, queue };
+            timeout = timeout.max(self.heard(number, &heard));
+            self.flows[number].missing += again;
         }
         self.now += took + timeout;
         self.tokens = self.policer.map_or(0.0, |(rate, burst)| (self.tokens + rate * timeout).min(burst));
@@ -299,56 +304,78 @@ impl Run {
         lost
     }
 
-    /// A sender hears of its `n` segments, of which some were lost. Returns for how long it then waits for a timeout, in seconds.
-    fn heard(&mut self, number: usize, n: f64, lost: f64, took: f64, queue: f64) -> f64 {
-        let (rate, rtt, now) = (self.rate, self.rtt, self.now);
-        let share = self.flows.len() as f64;
-        let most = self.most;
+    /// A sender hears of its segments. Returns for how long it then waits for a timeout, in seconds.
+    fn heard(&mut self, number: usize, heard: &Heard) -> f64 {
+        let Heard { n, before, lost, took, queue } = *heard;
+        let was_repairing = self.flows[number].missing > 0.0;
+        let was_doubling = self.flows[number].is_in_slow_start();
+        if !was_repairing && lost < n {
+            self.acknowledged(number, heard);
+        }
+        let (rtt, seen, most) = (self.rtt, self.now + took, self.most);
         let flow = &mut self.flows[number];
-        let was_repairing = flow.missing > 0.0;
         flow.missing = (flow.missing - n).max(0.0) + lost;
-        let micros = |seconds: f64| (seconds * 1e6) as u64;
-        let (to_us, seen) = (|seconds: f64| (seconds * 1e6).min(4e9) as u32, now + took);
+        if lost == 0.0 {
+            return 0.0;
+        }
+        flow.control.on_rtt(&flow.window, (seen * 1e6) as u64, micros(rtt + queue));
+        // What is outstanding counts, not a window that was not used (RFC 5681, section 3.1).
+        let cwnd = flow.window.cwnd.min(most.saturating_mul(2));
+        flow.window.ssthresh = flow.control.on_loss(cwnd).max(2);
         if lost >= n {
-            flow.control.on_rtt(&flow.window, micros(seen), to_us(rtt + queue));
-            flow.window.ssthresh = flow.control.on_loss(flow.window.cwnd);
             flow.control.on_timeout();
             flow.window.cwnd = 1;
             return RTO_LEAST.max(rtt);
         }
-        if lost > 0.0 {
-            flow.control.on_rtt(&flow.window, micros(seen), to_us(rtt + queue));
-            // What is outstanding counts, not a window that was not used (RFC 5681, section 3.1).
-            let cwnd = flow.window.cwnd.min(most.saturating_mul(2));
-            flow.window.ssthresh = flow.control.on_loss(cwnd).max(2);
-            flow.window.cwnd = flow.window.ssthresh;
-            return 0.0;
+        flow.window.cwnd = flow.window.ssthresh;
+        if !was_repairing {
+            // Until it hears of the loss it sends as before, and in recovery so much of the rest as the reduction says (PRR, RFC 6937).
+            let before_it_hears = if was_doubling { 2.0 * before } else { before };
+            flow.besides = (before_it_hears - before * f64::from(flow.window.cwnd) / n).max(0.0);
         }
-        if was_repairing {
-            return 0.0;
-        }
+        0.0
+    }
+
+    /// The acknowledgements of the segments that were sent before any that is lost.
+    fn acknowledged(&mut self, number: usize, heard: &Heard) {
+        let Heard { n, before, took, queue, .. } = *heard;
+        let (rate, rtt, now, most) = (self.rate, self.rtt, self.now, self.most);
+        let share = self.flows.len() as f64;
+        let flow = &mut self.flows[number];
         let is_doubling = flow.is_in_slow_start();
-        let acks = if is_doubling { (n as u32).div_ceil(2).clamp(1, ACKS_IN_SLOW_START) } else { ACKS };
-        let acks = acks.min(n as u32).max(1);
+        let acks = if is_doubling { (before as u32).div_ceil(2).min(ACKS_IN_SLOW_START) } else { ACKS };
+        let acks = acks.min(before as u32);
         let train = if is_doubling { n * share / rate } else { took };
         let mut told = 0;
         for number in 1..=acks {
-            let part = f64::from(number) / f64::from(acks);
+            let part = before / n * f64::from(number) / f64::from(acks);
             let upto = (n * part) as u32;
             let waits = if is_doubling { queue.max(train / 2.0 * part) } else { queue };
             let at = now + rtt + if is_doubling { train * part } else { took * (part - 1.0) };
-            flow.control.on_rtt(&flow.window, micros(at), to_us(rtt + waits));
+            flow.control.on_rtt(&flow.window, (at * 1e6) as u64, micros(rtt + waits));
             let cwnd = flow.window.cwnd;
             // A window that is not used does not grow; in slow start up to twice what is (is_cwnd_limited of Linux).
-            let is_used =
-                if cwnd < flow.window.ssthresh { f64::from(cwnd) < 2.0 * n } else { f64::from(cwnd) <= n + 1.0 };
-            if is_used || cwnd < most {
+            let limits = if cwnd < flow.window.ssthresh { 2.0 * n } else { n.max(f64::from(most)) };
+            if f64::from(cwnd) <= limits {
                 flow.control.on_ack(&mut flow.window, upto - told);
             }
             told = upto;
         }
-        0.0
     }
+}
+
+/// What a sender hears of a round trip: of `n` segments the first `before` arrived, and `lost` of the others did not. Times in seconds.
+#[derive(Clone, Copy)]
+struct Heard {
+    n: f64,
+    before: f64,
+    lost: f64,
+    took: f64,
+    queue: f64,
+}
+
+fn micros(seconds: f64) -> u32 {
+    (seconds * 1e6).min(4e9) as u32
 }
 
 impl Flow {

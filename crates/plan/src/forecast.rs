@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::Estimate;
 
 /// Runs of a hop on which packets are lost at random.
-const TRIALS: u64 = 16;
+const TRIALS: u64 = 24;
 /// Runs where nothing is random but who loses.
 const TRIALS_OF_SHARES: u64 = 4;
 /// Round trips from a chain's first SYN until data flows: a handshake of TCP and one of keys on each leg, the request and its reply.

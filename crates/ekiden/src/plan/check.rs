@@ -13,6 +13,15 @@ use serde::Serialize;
 use crate::lab::children::Children;
 use crate::out;
 
+/// Where a plan is put to the test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In virtual time.
+    Simulator,
+    /// On the kernel's TCP.
+    Lab,
+}
+
 /// What was expected of the direct path or a remedy, and what came out.
 #[derive(Debug, Serialize)]
 pub struct Checked {
@@ -55,7 +64,7 @@ impl Checked {
 }
 
 /// Simulates and runs the direct path and the chosen remedy, or all of them.
-pub fn run(path: &Path, plan: &Plan, all: bool) -> anyhow::Result<Vec<Checked>> {
+pub fn run(path: &Path, plan: &Plan, all: bool, places: &[Place]) -> anyhow::Result<Vec<Checked>> {
     let children = Children::new().context("cannot wait for signals")?;
     let folder = Folder::new()?;
     let mut ways: Vec<(String, Option<&Remedy>, bool)> = vec![("direct".into(), None, false)];
@@ -84,13 +93,18 @@ pub fn run(path: &Path, plan: &Plan, all: bool) -> anyhow::Result<Vec<Checked>> 
             lab_is_disturbed: false,
             failed: None,
         };
-        for in_lab in [false, true] {
-            let place = if in_lab { format!("lab, {:.0} s", plan.seconds) } else { "simulator".into() };
-            out::note(format_args!("{said}: {place}"));
-            match one(&children, &scenario, in_lab)? {
-                Ok((rate, _)) if !in_lab => result.simulated_bit_s = Some(rate),
-                Ok((rate, is_disturbed)) => (result.lab_bit_s, result.lab_is_disturbed) = (Some(rate), is_disturbed),
-                Err(failed) => result.failed = result.failed.or(Some(failed)),
+        for &place in places {
+            let shown = match place {
+                Place::Simulator => "simulator".to_owned(),
+                Place::Lab => format!("lab, {:.0} s", plan.seconds),
+            };
+            out::note(format_args!("{said}: {shown}"));
+            match (one(&children, &scenario, place)?, place) {
+                (Ok((rate, _)), Place::Simulator) => result.simulated_bit_s = Some(rate),
+                (Ok((rate, is_disturbed)), Place::Lab) => {
+                    (result.lab_bit_s, result.lab_is_disturbed) = (Some(rate), is_disturbed);
+                }
+                (Err(failed), _) => result.failed = result.failed.or(Some(failed)),
             }
         }
         result.simulated_error_percent = result.error_percent(result.simulated_bit_s);
@@ -113,13 +127,13 @@ pub fn failure(checked: &[Checked]) -> anyhow::Result<()> {
 }
 
 /// The goodput of a run, and whether the machine disturbed it; or the exit code and what the run said.
-fn one(children: &Children, scenario: &File, in_lab: bool) -> anyhow::Result<Result<(f64, bool), (u8, String)>> {
+fn one(children: &Children, scenario: &File, place: Place) -> anyhow::Result<Result<(f64, bool), (u8, String)>> {
     let program = std::env::current_exe().context("cannot find this program to start it again")?;
-    let record = scenario.with_extension(if in_lab { "lab.json" } else { "simulated.json" });
+    let record = scenario.with_extension(if place == Place::Lab { "lab.json" } else { "simulated.json" });
     let mut command = Command::new(program);
-    match in_lab {
-        true => command.args(["lab", "run"]).arg(format!("--ends-with={}", std::process::id())),
-        false => command.arg("simulate"),
+    match place {
+        Place::Lab => command.args(["lab", "run"]).arg(format!("--ends-with={}", std::process::id())),
+        Place::Simulator => command.arg("simulate"),
     };
     command.arg("--record").arg(&record).arg("--").arg(scenario);
     let Some(ended) = children.run(&mut command)? else {

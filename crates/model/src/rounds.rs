@@ -12,7 +12,9 @@ use ekiden_units::{BitRate, Bytes, Time};
 use crate::line::HEADERS;
 
 /// Round trips that are computed; what comes after them goes on at the rate of their second half.
-const ROUNDS_MOST: u64 = 20_000;
+const ROUNDS_MOST: u64 = 8_000;
+/// With several connections fewer, as each round trip is that of all of them.
+const ROUNDS_LEAST: u64 = 400;
 /// Acknowledgements per round trip of which a control hears: each second segment in slow start, which HyStart measures, and as many as this
 /// afterwards.
 const ACKS: u32 = 8;
@@ -195,7 +197,8 @@ impl Run {
             Amount::Bytes(bytes) => (f64::INFINITY, bytes.0 as f64 / self.segment),
         };
         let (mut arrived, mut half) = (0.0, (0.0, 0.0));
-        for round in 0..ROUNDS_MOST {
+        let most = (ROUNDS_MOST / self.flows.len() as u64).max(ROUNDS_LEAST);
+        for round in 0..most {
             let began = self.now;
             let more = self.round();
             let took = self.now - began;
@@ -206,7 +209,7 @@ impl Run {
                 self.now = began + took * part;
                 return self.finish(arrived);
             }
-            if round == ROUNDS_MOST / 2 {
+            if round == most / 2 {
                 half = (arrived, self.now);
             }
         }

@@ -46,3 +46,30 @@ pub fn best(direct_bit_s: f64, remedies: &[Remedy]) -> Option<usize> {
     good.min_by(|(_, one), (_, other)| one.nodes.len().cmp(&other.nodes.len()).then(rate(other).total_cmp(&rate(one))))
         .map(|(number, _)| number)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::NodePlan;
+    use crate::{Estimate, Forecast, Limit};
+
+    fn remedy(proxies: usize, bit_s: f64) -> Remedy {
+        let node = NodePlan { name: "n".into(), from_client_s: 0.0, address: None, fingerprint: None };
+        let forecast = Forecast { goodput_bit_s: Estimate::exact(bit_s), limit: Limit::Line, short_s: None };
+        Remedy { name: "r".into(), nodes: vec![node; proxies], legs: Vec::new(), forecast, gain: Estimate::exact(1.0) }
+    }
+
+    #[test]
+    fn a_tenth_more_is_worth_a_proxy() {
+        assert_eq!(best(100.0, &[remedy(1, 109.9)]), None);
+        assert_eq!(best(100.0, &[remedy(1, 110.1)]), Some(0));
+        assert_eq!(best(100.0, &[]), None);
+    }
+
+    #[test]
+    fn fewer_proxies_are_taken_while_they_give_nearly_as_much() {
+        assert_eq!(best(10.0, &[remedy(1, 94.9), remedy(2, 100.0)]), Some(1));
+        assert_eq!(best(10.0, &[remedy(1, 95.1), remedy(2, 100.0)]), Some(0));
+        assert_eq!(best(10.0, &[remedy(2, 96.0), remedy(2, 97.0), remedy(3, 100.0)]), Some(1), "of as many the faster");
+    }
+}

@@ -11,7 +11,7 @@ use ekiden_units::{BitRate, Time};
 /// More remedies have no room beside each other.
 const REMEDIES_MOST: usize = 6;
 /// Characters that a name has room for under its bars, per line.
-const LINE: usize = 11;
+const LINE: usize = 10;
 
 /// Draws direct and remedies with their ranges.
 pub fn write(file: &File, plan: &Plan, path: &Path) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 
 #![deny(clippy::print_stderr)]
 
+mod children;
 mod congestion;
 mod demo;
 mod doctor;

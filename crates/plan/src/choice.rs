@@ -4,7 +4,7 @@ use ekiden_model::rounds::Sender;
 
 use crate::candidate::Candidate;
 use crate::forecast::{Forecaster, Hop};
-use crate::{Path, plan::Remedy};
+use crate::{Path, answer::Remedy};
 
 /// Controls of proxies, those first that others beside them bear best. A later one has to give [`WORTH`] more.
 const CONTROLS: [Sender; 4] = [Sender::Cubic, Sender::Reno, Sender::Ghstcp, Sender::Hstcp];
@@ -50,7 +50,7 @@ pub fn best(direct_bit_s: f64, remedies: &[Remedy]) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::NodePlan;
+    use crate::answer::NodePlan;
     use crate::{Estimate, Forecast, Limit};
 
     fn remedy(proxies: usize, bit_s: f64) -> Remedy {

@@ -5,6 +5,7 @@
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod answer;
 mod candidate;
 mod choice;
 mod error;
@@ -21,10 +22,10 @@ mod raw;
 mod read;
 mod verdict;
 
+pub use answer::{Advice, LargerWindows, LegPlan, NodePlan, Plan, Remedy};
 pub use error::Error;
 pub use estimate::Estimate;
 pub use flags::Flags;
 pub use forecast::{Forecast, Limit};
 pub use path::{Carries, Direction, Path, Site};
-pub use plan::{Advice, LegPlan, NodePlan, Plan, Remedy};
 pub use read::read;

@@ -10,7 +10,7 @@ use ekiden_plan::{Path, Plan, Remedy, network};
 use ekiden_record::{Outcome, Record};
 use serde::Serialize;
 
-use crate::lab::children::Children;
+use crate::children::Children;
 use crate::out;
 
 /// Where a plan is put to the test.

@@ -122,7 +122,10 @@ impl Forecaster {
             let rate = mean(&self.rates(hops, View::Middle).0);
             (low, high) = (low.min(rate), high.max(rate));
         }
-        let goodput_bit_s = Estimate::between(low * (1.0 - DOUBT), value, high * (1.0 + DOUBT));
+        // No doubt about the model makes a line carry more than it does.
+        let lines = hops.iter().map(|hop| payload(hop) * hop.rate_bit_s.high);
+        let most = lines.fold(f64::INFINITY, f64::min);
+        let goodput_bit_s = Estimate::between(low * (1.0 - DOUBT), value, (high * (1.0 + DOUBT)).min(most));
         Forecast { goodput_bit_s, limit, short_s: short.map(|bytes| self.short(hops, bytes)) }
     }
 
@@ -211,16 +214,20 @@ fn setup(hops: usize) -> f64 {
     if hops > 1 { SETUP_OF_CHAIN } else { SETUP_OF_ONE }
 }
 
+/// The part of a line that user data has.
+fn payload(hop: &Hop) -> f64 {
+    f64::from(segment_bytes(hop.mtu)) / f64::from(hop.mtu)
+}
+
 fn limit(outcome: &Outcome, hop: &Hop, view: View) -> Limit {
-    let payload = f64::from(segment_bytes(hop.mtu)) / f64::from(hop.mtu);
-    if outcome.at_window > 0.5 {
+    let is_full = outcome.rate() > FULL * payload(hop) * view.greater(&hop.rate_bit_s);
+    if outcome.at_window > 0.5 && !is_full {
         return Limit::Window;
     }
-    if hop.policer.is_some_and(|policer| (policer.rate.0 as f64) < view.greater(&hop.rate_bit_s)) && outcome.policed > 0
-    {
+    let is_policed = hop.policer.is_some_and(|policer| (policer.rate.0 as f64) < view.greater(&hop.rate_bit_s));
+    if is_policed && outcome.policed > 0 {
         return if outcome.random_losses > 2 * outcome.policed { Limit::Loss } else { Limit::Policer };
     }
-    let is_full = outcome.rate() > FULL * payload * view.greater(&hop.rate_bit_s);
     if !is_full && outcome.random_losses > outcome.overflows { Limit::Loss } else { Limit::Line }
 }
 

@@ -243,6 +243,8 @@ impl Run {
         let passes = besides.min((fills + self.buffer - total + overflow).max(0.0));
         let took = self.rtt.max((total - overflow + passes) / self.rate);
         let policed = self.policed(total - overflow, took);
+        let passes = if self.policer.is_some() { passes.min(self.tokens) } else { passes };
+        self.tokens -= passes;
         self.outcome.overflows += u64::from(overflow > 0.0);
         self.outcome.policed += u64::from(policed > 0.0);
         if sent.iter().all(|&n| n >= f64::from(most)) && overflow + policed == 0.0 {

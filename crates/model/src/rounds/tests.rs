@@ -49,3 +49,91 @@ fn what_the_lab_carried_over_random_paths() {
         assert!((0.9 * low..=1.1 * high).contains(&got), "{rate} Mbit/s, {rtt} ms: {got}, lab {low} to {high}");
     }
 }
+
+#[test]
+fn a_window_is_sent_once_per_round_trip() {
+    // S3, T = W / RTT: 64 KiB in 50 ms, of which 45 whole segments are sent.
+    let senders = Senders { connections: 1, window: Bytes::kib(64), control: Sender::Cubic };
+    let outcome = transfer(&path(1000.0, 50.0, 1.0, 0.0), &senders, Amount::Time(Time::secs(60)), 1);
+    let expected = 45.0 * 1448.0 * 8.0 / 0.05;
+    assert!((outcome.rate() / expected - 1.0).abs() < 0.01, "{outcome:?}");
+    assert!(outcome.at_window > 0.95 && outcome.overflows == 0);
+    // Ten have ten times as much, and a line that is slower is full.
+    let ten = Senders { connections: 10, ..senders };
+    let outcome = transfer(&path(1000.0, 50.0, 1.0, 0.0), &ten, Amount::Time(Time::secs(60)), 1);
+    assert!((outcome.rate() / expected / 10.0 - 1.0).abs() < 0.02, "{outcome:?}");
+    let outcome = transfer(&path(20.0, 50.0, 1.0, 0.0), &ten, Amount::Time(Time::secs(60)), 1);
+    assert!((18.5e6..19.4e6).contains(&outcome.rate()), "{outcome:?}");
+}
+
+#[test]
+fn renos_saw_tooth_fills_what_s0_says() {
+    for queue in [0.1, 0.3, 0.6, 1.2] {
+        let path = path(70.0, 43.0, queue, 0.0);
+        let bdp = Bytes::at(path.rate, path.rtt);
+        let expected = crate::s0::reno_utilisation(bdp, path.buffer) * 70e6 * 1448.0 / 1500.0;
+        let outcome = transfer(&path, &one(Sender::Reno), Amount::Time(Time::secs(300)), 1);
+        assert!((outcome.rate() / expected - 1.0).abs() < 0.05, "{queue}: {outcome:?}, {expected}");
+    }
+}
+
+#[test]
+fn steady_loss_leaves_what_the_response_functions_say() {
+    // Mathis et al. with an acknowledgement per segment; a part of losses comes at random, which leaves up to a sixth more.
+    for loss in [1e-3, 3e-3] {
+        let path = path(1000.0, 40.0, 1.0, loss);
+        let window = crate::loss::mathis_window(loss, crate::loss::Acks::Each).unwrap();
+        let expected = window * 1448.0 * 8.0 / 0.04;
+        let got = mean(&path, &one(Sender::Reno), 200) * 1e6;
+        assert!((0.9..1.25).contains(&(got / expected)), "{loss}: {got}, {expected}");
+    }
+    // More loss never carries more.
+    let rates =
+        [0.0, 1e-5, 1e-4, 1e-3, 1e-2, 0.1].map(|loss| mean(&path(100.0, 50.0, 1.0, loss), &one(Sender::Cubic), 30));
+    assert!(rates.windows(2).all(|pair| pair[0] >= pair[1]), "{rates:?}");
+}
+
+#[test]
+fn a_policer_lets_its_rate_pass_and_no_more() {
+    let policer = Policer { rate: BitRate::mbit(10), burst: Bytes::kib(64) };
+    let policed = Bottleneck { policer: Some(policer), ..path(100.0, 30.0, 1.0, 0.0) };
+    let outcome = transfer(&policed, &one(Sender::Reno), Amount::Time(Time::secs(60)), 1);
+    assert!((5e6..9.8e6).contains(&outcome.rate()) && outcome.policed > 10, "{outcome:?}");
+    let wide = Bottleneck { policer: Some(Policer { rate: BitRate::mbit(500), ..policer }), ..policed };
+    let outcome = transfer(&wide, &one(Sender::Reno), Amount::Time(Time::secs(60)), 1);
+    assert!(outcome.policed == 0 && outcome.rate() > 85e6, "{outcome:?}");
+}
+
+#[test]
+fn a_short_transfer_takes_the_round_trips_of_slow_start() {
+    // 10, 20, 40 segments in three round trips, and seven eighths of a fourth.
+    let path = path(1000.0, 100.0, 1.0, 0.0);
+    let bytes = |segments: f64| Amount::Bytes(Bytes((segments * 1448.0) as u64));
+    for (segments, round_trips) in [(5.0, 0.5), (10.0, 1.0), (70.0, 3.0), (140.0, 3.875)] {
+        let outcome = transfer(&path, &one(Sender::Reno), bytes(segments), 1);
+        assert!((outcome.seconds / 0.1 - round_trips).abs() < 0.02, "{segments}: {outcome:?}");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_and_every_rate_is_a_number() {
+    let lossy = path(50.0, 40.0, 0.5, 1e-3);
+    let run = |seed| transfer(&lossy, &one(Sender::Ghstcp), Amount::Time(Time::secs(20)), seed);
+    assert_eq!(run(7), run(7));
+    assert_ne!(run(7).bytes, run(8).bytes);
+    for path in [
+        Bottleneck { rtt: Time(0), rate: BitRate(0), mtu: 0, buffer: Bytes(0), loss: 1.0, policer: None },
+        Bottleneck { policer: Some(Policer { rate: BitRate(0), burst: Bytes(0) }), ..lossy },
+        Bottleneck { loss: 1.0, ..lossy },
+    ] {
+        for amount in [
+            Amount::Time(Time(0)),
+            Amount::Time(Time::secs(10)),
+            Amount::Bytes(Bytes(0)),
+            Amount::Bytes(Bytes(1 << 20)),
+        ] {
+            let senders = Senders { connections: 0, window: Bytes(0), control: Sender::Cubic };
+            assert!(transfer(&path, &senders, amount, 1).rate().is_finite());
+        }
+    }
+}

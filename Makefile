@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-overload bench-tunnel bench-gateway bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity bench-paths bench-warm soak fuzz release setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-overload bench-tunnel bench-gateway bench-sim bench-s0 bench-s1 bench-s2 bench-choice bench-fidelity bench-paths bench-plan bench-warm soak fuzz release setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo: release
@@ -88,6 +88,10 @@ bench-fidelity: release
 # Twenty random paths on the kernel's TCP and simulated: half an hour. Continues where it was interrupted.
 bench-paths: release
 	bench/experiments/paths/run
+
+# Plans of twenty random paths, held against the kernel's TCP: an hour. Continues where it was interrupted.
+bench-plan: release
+	bench/experiments/plan/run
 
 # First byte and 100 KB over a long chain, direct, cold and warm: six minutes.
 bench-warm: release

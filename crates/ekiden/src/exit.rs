@@ -8,6 +8,7 @@ use crate::congestion;
 use crate::doctor::{HostFailed, PathFailed};
 use crate::measure;
 use crate::measure::watch::NameNotFound;
+use crate::plan::VerifyFailed;
 use crate::sweep::SweepFailed;
 
 /// Printed by `ekiden --help`. Code 2 is clap's own.
@@ -49,6 +50,9 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
         return Some(if matches!(error, ekiden_net::sock_diag::Error::NoProcess(_)) { 2 } else { 4 });
     }
     if error.is::<ekiden_scenario::Error>() || error.is::<ekiden_record::Error>() {
+        return Some(3);
+    }
+    if error.is::<ekiden_plan::Error>() {
         return Some(3);
     }
     if error.is::<ekiden_files::TargetError>() || error.is::<ekiden_keys::KeyFileError>() {
@@ -138,6 +142,9 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
         return Some(failed.code);
     }
     if let Some(failed) = error.downcast_ref::<SweepFailed>() {
+        return Some(failed.code);
+    }
+    if let Some(failed) = error.downcast_ref::<VerifyFailed>() {
         return Some(failed.code);
     }
     if let Some(error) = error.downcast_ref::<ekiden_sweep::Error>() {

@@ -1,7 +1,6 @@
 //! `ekiden lab`: scenarios on this machine, with the real kernel and real programs.
 
 mod chart;
-mod children;
 mod run;
 
 use std::fs;

@@ -2,6 +2,7 @@
 
 #![deny(clippy::print_stderr)]
 
+mod children;
 mod congestion;
 mod demo;
 mod doctor;
@@ -15,6 +16,7 @@ mod out;
 mod password;
 mod pcap;
 mod peer;
+mod plan;
 mod proxy;
 mod record;
 mod scenario;
@@ -47,6 +49,7 @@ enum Command {
     Measure(measure::Args),
     Password(password::Args),
     Peer(peer::Args),
+    Plan(plan::Args),
     Proxy(proxy::Args),
     Record(record::Args),
     Scenario(scenario::Args),
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Measure(args) => measure::run(args),
         Command::Password(args) => password::run(&args),
         Command::Peer(args) => peer::run(args),
+        Command::Plan(args) => plan::run(&args),
         Command::Proxy(args) => proxy::run(args),
         Command::Record(args) => record::run(&args),
         Command::Scenario(args) => scenario::run(args),

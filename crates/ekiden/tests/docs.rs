@@ -2,7 +2,8 @@
 //!
 //! Fences are marked: `toml scenario` is a scenario file, `toml proxy [NAME]` a node's configuration, `sh lab` runs on
 //! a node of the scenario above it, `sh congestion` and `sh doctor` are calls of these commands, `sh simulate` runs beside
-//! `island.toml`, the first scenario of docs/guide/scenario.md, `sh peer` beside the named configurations of the same file.
+//! `island.toml`, the first scenario of docs/guide/scenario.md, `sh peer` beside the named configurations of the same file, `sh plan` beside
+//! the descriptions `toml plan NAME` of the same file.
 //! `toml monitor` is a monitor's configuration, and `sh monitor` are calls of it.
 //! `sh lab-run` is run by `lab.rs`, and `sh watch` by `watch.rs`.
 
@@ -148,6 +149,19 @@ fn every_simulation_in_the_documentation_runs() {
     for example in examples {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("island.toml"), &island.text).unwrap();
+        in_shell(&example, folder.path());
+    }
+}
+
+#[test]
+fn every_plan_in_the_documentation_is_made() {
+    let examples = marked("sh plan");
+    assert!(!examples.is_empty());
+    for example in examples {
+        let folder = tempfile::tempdir().unwrap();
+        for path in marked("toml plan ").iter().filter(|path| path.file == example.file) {
+            std::fs::write(folder.path().join(&path.mark["toml plan ".len()..]), &path.text).unwrap();
+        }
         in_shell(&example, folder.path());
     }
 }

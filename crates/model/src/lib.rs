@@ -5,6 +5,7 @@
 pub mod chain;
 mod line;
 pub mod loss;
+pub mod rounds;
 pub mod s0;
 pub mod s1;
 pub mod s2;

@@ -7,6 +7,8 @@ const IPV4_HEADER: u32 = 20;
 const TCP_HEADER: u32 = 20;
 /// The timestamps option with its padding, as every data segment carries it (RFC 7323 appendix A).
 const TIMESTAMPS: u32 = 12;
+/// Of a data segment over IPv4 with timestamps.
+pub(crate) const HEADERS: u32 = IPV4_HEADER + TCP_HEADER + TIMESTAMPS;
 
 /// The payload rate of a saturated link with full-sized segments over IPv4: rate × MSS / MTU.
 pub fn payload_rate(line: &Direction, timestamps: bool) -> BitRate {

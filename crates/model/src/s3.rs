@@ -39,3 +39,7 @@ pub fn paper_gain(legs: u32) -> f64 {
     let n = f64::from(legs);
     n - PAPER_LOSS_PER_PROXY * (n - 1.0).max(0.0)
 }
+
+/// The same of ekiden's proxies, whose buffers are not the limit: two legs of 25 ms carry 20 Mbit/s where twice the direct connection is 21
+/// (README, "Try it").
+pub const EKIDEN_LOSS_PER_PROXY: f64 = 0.1;

@@ -16,8 +16,8 @@ use nix::sys::prctl::set_pdeathsig;
 use nix::sys::signal::Signal;
 use nix::unistd::getppid;
 
-use super::children::Children;
 use super::{check_supported, load};
+use crate::children::Children;
 use crate::{exit, pcap, sweep};
 
 /// Prefix of the argument that a sweep gives to its children; see [`Args::ends_with`].

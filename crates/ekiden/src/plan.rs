@@ -1,0 +1,183 @@
+//! `ekiden plan`: what helps on a path, and what it should give.
+
+mod check;
+mod nodes;
+mod picture;
+mod show;
+
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use ekiden_plan::{Direction, Flags, Plan};
+use ekiden_units::Time;
+
+use crate::out;
+
+pub use check::VerifyFailed;
+
+/// No line is longer than a narrow terminal: what is wrapped cannot be copied.
+const EXAMPLE: &str = r#"Example of a description (TOML):
+    rtt = "200ms"
+    rate = "100Mbit/s"
+    window = "64KiB"
+
+    # A place where a proxy could be; without any, all are.
+    [site.tokyo]
+    client_rtt = "90ms"
+    server_rtt = "110ms""#;
+
+/// Say what helps on a path: how many proxies, where, with which settings, and what that should give.
+///
+/// The path comes from `ekiden measure path`, from a description, or from flags, which go before what the file says. Prints a verdict, what
+/// every remedy that was tried should give, and the settings of the one to take. docs/guide/plan.md describes every key, and
+/// docs/guide/models.md what is reckoned with.
+///
+/// With --verify the direct path and the remedy are simulated and run in the lab too. The lab needs root, as `ekiden lab run` does.
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLE)]
+pub struct Args {
+    /// A path record (JSON) or a description (TOML).
+    #[arg(required_unless_present = "rtt")]
+    file: Option<PathBuf>,
+    /// The round trip without queues, such as 200ms.
+    #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
+    rtt: Option<String>,
+    /// What the line carries of IP packets, such as 100Mbit/s.
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    rate: Option<String>,
+    /// What waits at the line's beginning at most, such as 500KB.
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    buffer: Option<String>,
+    /// The part of the packets that is lost at random, such as 0.1%.
+    #[arg(long, value_name = "PART", allow_hyphen_values = true)]
+    loss: Option<String>,
+    /// The windows of the hosts: the least of send buffer and receive window, such as 64KiB.
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    window: Option<String>,
+    /// The rate of a policer: a limit that drops, without a queue.
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    policer: Option<String>,
+    /// Connections at once.
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    streams: Option<String>,
+    /// Say how long a transfer of this size takes, too.
+    #[arg(long, value_name = "BYTES", allow_hyphen_values = true)]
+    size: Option<String>,
+    /// Which way the data goes; without it as the file says, or back.
+    #[arg(long, value_enum)]
+    direction: Option<Way>,
+    /// How long the transfers last for which goodputs are given; 20s and at least 50 round trips unless said.
+    #[arg(long, value_name = "TIME", value_parser = duration)]
+    duration: Option<Time>,
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Draw what every remedy should give, as SVG.
+    #[arg(long, value_name = "FILE.svg")]
+    picture: Option<PathBuf>,
+    /// Write keys and configurations of the chain's nodes into this directory, a pair for each node.
+    #[arg(long, value_name = "DIR")]
+    write: Option<PathBuf>,
+    /// Replace a picture and configurations that are there already. Keys stay.
+    #[arg(long)]
+    force: bool,
+    /// Simulate the direct path and the remedy, run them in the lab, and put all three side by side.
+    #[arg(long, value_enum, value_name = "WHERE", num_args = 0..=1, require_equals = true, default_missing_value = "both")]
+    verify: Option<Where>,
+    /// Of --verify: every remedy that was tried.
+    #[arg(long, requires = "verify")]
+    all: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Way {
+    /// From client to server: an upload.
+    Forth,
+    /// From server to client: a download.
+    Back,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Where {
+    /// In both.
+    Both,
+    /// On the kernel's TCP only.
+    Lab,
+    /// In virtual time only, without privileges.
+    Simulator,
+}
+
+/// Plans, and does what else the command line says.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let path = ekiden_plan::read(args.file.as_deref(), &flags(args))?;
+    // What cannot be written is noticed before anything is computed.
+    if let Some(picture) = &args.picture {
+        target(picture, args.force)?;
+    }
+    let plan = Plan::of(&path, args.duration.map(Time::as_secs));
+    let written = match (&args.write, plan.chosen()) {
+        (Some(folder), Some(remedy)) => Some(nodes::write(folder, &path, remedy, args.force)?),
+        (Some(_), None) => Some(nodes::Written::default()),
+        (None, _) => None,
+    };
+    if let Some(picture) = &args.picture {
+        picture::write(picture, &plan, &path)?;
+    }
+    let places = |verify| match verify {
+        Where::Both => &[check::Place::Simulator, check::Place::Lab][..],
+        Where::Lab => &[check::Place::Lab],
+        Where::Simulator => &[check::Place::Simulator],
+    };
+    let checked = args.verify.map(|verify| check::run(&path, &plan, args.all, places(verify))).transpose()?;
+    match args.json {
+        true => out::line(serde_json::to_string_pretty(&show::Shown {
+            plan: &plan,
+            checked: checked.as_deref(),
+            written: &written,
+        })?)?,
+        false => {
+            out::text(show::text(&plan, &path))?;
+            if let Some(picture) = &args.picture {
+                out::line(format_args!("picture: {}", picture.display()))?;
+            }
+            if let (Some(written), Some(folder)) = (&written, &args.write) {
+                out::text(nodes::text(written, folder))?;
+            }
+            if let Some(checked) = &checked {
+                out::text(show::comparison(checked))?;
+            }
+        }
+    }
+    check::failure(checked.as_deref().unwrap_or_default())
+}
+
+fn target(file: &Path, replace: bool) -> anyhow::Result<()> {
+    ekiden_files::check_target(file, replace)
+        .map_err(|error| anyhow::Error::from(error).context(file.display().to_string()))
+}
+
+fn flags(args: &Args) -> Flags {
+    let direction = args.direction.map(|way| match way {
+        Way::Forth => Direction::Forth,
+        Way::Back => Direction::Back,
+    });
+    Flags {
+        rtt: args.rtt.clone(),
+        rate: args.rate.clone(),
+        buffer: args.buffer.clone(),
+        loss: args.loss.clone(),
+        window: args.window.clone(),
+        policer: args.policer.clone(),
+        streams: args.streams.clone(),
+        size: args.size.clone(),
+        direction,
+    }
+}
+
+fn duration(text: &str) -> Result<Time, String> {
+    let time: Time = text.parse().map_err(|error: ekiden_units::ParseError| error.to_string())?;
+    match (Time::secs(1)..=Time::secs(3600)).contains(&time) {
+        true => Ok(time),
+        false => Err("from 1s to 3600s".into()),
+    }
+}

@@ -1,0 +1,170 @@
+//! A plan put to the test: the same path and remedies, simulated and in the lab. Each run is a process of its own, as a sweep's are.
+
+use std::fs;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path as File, PathBuf};
+use std::process::{Command, exit};
+
+use anyhow::Context;
+use ekiden_plan::{Path, Plan, Remedy, network};
+use ekiden_record::{Outcome, Record};
+use serde::Serialize;
+
+use crate::children::Children;
+use crate::out;
+
+/// Where a plan is put to the test.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// In virtual time.
+    Simulator,
+    /// On the kernel's TCP.
+    Lab,
+}
+
+/// What was expected of the direct path or a remedy, and what came out.
+#[derive(Debug, Serialize)]
+pub struct Checked {
+    /// `direct`, or the remedy's name.
+    pub name: String,
+    /// Whether it is the remedy to take.
+    pub chosen: bool,
+    /// What the plan expects, in bit/s.
+    pub expected_bit_s: f64,
+    /// In the simulator.
+    pub simulated_bit_s: Option<f64>,
+    /// How far the expectation is off what was simulated, in percent of that.
+    pub simulated_error_percent: Option<f64>,
+    /// On the kernel's TCP.
+    pub lab_bit_s: Option<f64>,
+    /// As [`Checked::simulated_error_percent`].
+    pub lab_error_percent: Option<f64>,
+    /// Whether the machine disturbed the lab's run, whose figure then does not follow from the path alone.
+    pub lab_is_disturbed: bool,
+    /// Why there is no figure, with the exit code of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<(u8, String)>,
+}
+
+/// Runs of `--verify` failed; the first of them.
+#[derive(Debug, thiserror::Error)]
+#[error("{run}: {reason}")]
+pub struct VerifyFailed {
+    run: String,
+    reason: String,
+    /// The run's exit code.
+    pub code: u8,
+}
+
+impl Checked {
+    /// How far the expectation is off a measured rate, in percent of that.
+    pub fn error_percent(&self, measured_bit_s: Option<f64>) -> Option<f64> {
+        measured_bit_s.filter(|rate| *rate > 0.0).map(|rate| 100.0 * (self.expected_bit_s / rate - 1.0))
+    }
+}
+
+/// Simulates and runs the direct path and the chosen remedy, or all of them.
+pub fn run(path: &Path, plan: &Plan, all: bool, places: &[Place]) -> anyhow::Result<Vec<Checked>> {
+    let children = Children::new().context("cannot wait for signals")?;
+    let folder = Folder::new()?;
+    let mut ways: Vec<(String, Option<&Remedy>, bool)> = vec![("direct".into(), None, false)];
+    for (number, remedy) in plan.remedies.iter().enumerate() {
+        let chosen = plan.chosen == Some(number);
+        if all || chosen {
+            ways.push((remedy.name.clone(), Some(remedy), chosen));
+        }
+    }
+    let count = ways.len();
+    let mut checked = Vec::new();
+    for (number, (name, remedy, chosen)) in ways.into_iter().enumerate() {
+        let said = format!("{} of {count}, {name}", number + 1);
+        let expected = remedy.map_or(&plan.direct, |remedy| &remedy.forecast).goodput_bit_s.value;
+        let scenario = folder.0.join(format!("way-{number}.toml"));
+        fs::write(&scenario, network::scenario(path, plan, remedy, &format!("way-{number}")))
+            .context("the scenario to verify")?;
+        let mut result = Checked {
+            name,
+            chosen,
+            expected_bit_s: expected,
+            simulated_bit_s: None,
+            simulated_error_percent: None,
+            lab_bit_s: None,
+            lab_error_percent: None,
+            lab_is_disturbed: false,
+            failed: None,
+        };
+        for &place in places {
+            let shown = match place {
+                Place::Simulator => "simulator".to_owned(),
+                Place::Lab => format!("lab, {:.0} s", plan.seconds),
+            };
+            out::note(format_args!("{said}: {shown}"));
+            match (one(&children, &scenario, place)?, place) {
+                (Ok((rate, _)), Place::Simulator) => result.simulated_bit_s = Some(rate),
+                (Ok((rate, is_disturbed)), Place::Lab) => {
+                    (result.lab_bit_s, result.lab_is_disturbed) = (Some(rate), is_disturbed);
+                }
+                (Err(failed), _) => result.failed = result.failed.or(Some(failed)),
+            }
+        }
+        result.simulated_error_percent = result.error_percent(result.simulated_bit_s);
+        result.lab_error_percent = result.error_percent(result.lab_bit_s);
+        checked.push(result);
+    }
+    children.over();
+    Ok(checked)
+}
+
+/// The first failure among the runs, whose exit code is that of the command.
+pub fn failure(checked: &[Checked]) -> anyhow::Result<()> {
+    let failed = checked.iter().find_map(|run| run.failed.as_ref().map(|failed| (run, failed)));
+    match failed {
+        Some((run, (code, reason))) => {
+            Err(VerifyFailed { run: run.name.clone(), reason: reason.clone(), code: *code }.into())
+        }
+        None => Ok(()),
+    }
+}
+
+/// The goodput of a run, and whether the machine disturbed it; or the exit code and what the run said.
+fn one(children: &Children, scenario: &File, place: Place) -> anyhow::Result<Result<(f64, bool), (u8, String)>> {
+    let program = std::env::current_exe().context("cannot find this program to start it again")?;
+    let record = scenario.with_extension(if place == Place::Lab { "lab.json" } else { "simulated.json" });
+    let mut command = Command::new(program);
+    match place {
+        Place::Lab => command.args(["lab", "run"]).arg(format!("--ends-with={}", std::process::id())),
+        Place::Simulator => command.arg("simulate"),
+    };
+    command.arg("--record").arg(&record).arg("--").arg(scenario);
+    let Some(ended) = children.run(&mut command)? else {
+        children.over();
+        let _ = scenario.parent().map(fs::remove_dir_all);
+        exit(children.stopped_by().map_or(1, |signal| 128 + signal as i32));
+    };
+    if ended.code != 0 && !record.exists() {
+        return Ok(Err((ended.code, ended.said)));
+    }
+    let record = Record::read(&record)?;
+    let goodput = record.flows.iter().map(|flow| flow.goodput_bit_s as f64).sum();
+    match record.flows.iter().all(|flow| matches!(flow.outcome, Outcome::Complete)) {
+        true => Ok(Ok((goodput, record.disturbance().is_some()))),
+        false => Ok(Err((ended.code, ended.said))),
+    }
+}
+
+/// A directory that goes with the value.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> anyhow::Result<Self> {
+        let folder = std::env::temp_dir().join(format!("ekiden-plan-{}", std::process::id()));
+        fs::DirBuilder::new().mode(0o700).create(&folder).with_context(|| folder.display().to_string())?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}

@@ -1,0 +1,415 @@
+//! A transfer round trip by round trip: windows as the senders' congestion controls set them (the arithmetic of crate `congestion`, CUBIC
+//! as Linux has it), one bottleneck with a drop-tail queue, random loss, a policer. RFC 5681 and RFC 9438 with RFC 6675's recovery: one
+//! reduction for all that is lost in a window, and what is lost is sent again in the round trips that follow.
+//!
+//! It stands between the closed forms, which know no slow start and no queue, and the simulator, which has every packet.
+
+use std::sync::Arc;
+
+use ekiden_congestion::{CongestionControl, Tunables, Window, linux_control};
+use ekiden_units::{BitRate, Bytes, Time};
+
+use crate::line::HEADERS;
+
+/// Round trips that are computed; what comes after them goes on at the rate of their second half.
+const ROUNDS_MOST: u64 = 8_000;
+/// With several connections fewer, as each round trip is that of all of them.
+const ROUNDS_LEAST: u64 = 400;
+/// Acknowledgements per round trip of which a control hears: each second segment in slow start, which HyStart measures, and as many as this
+/// afterwards.
+const ACKS: u32 = 8;
+const ACKS_IN_SLOW_START: u32 = 4_000;
+/// Segments sent at once when a connection begins (RFC 6928).
+const INITIAL_WINDOW: u32 = 10;
+/// The least retransmission timeout of Linux, in seconds.
+const RTO_LEAST: f64 = 0.2;
+/// What no window exceeds, in segments.
+const WINDOW_MOST: u32 = 1 << 30;
+
+/// A congestion control of a sender.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Sender {
+    /// Reno (RFC 5681).
+    Reno,
+    /// CUBIC as Linux has it, with HyStart.
+    Cubic,
+    /// HighSpeed TCP (RFC 3649).
+    Hstcp,
+    /// Gentle HighSpeed TCP.
+    Ghstcp,
+}
+
+impl Sender {
+    /// Its name in the kernel, in configurations and in scenarios.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reno => "reno",
+            Self::Cubic => "cubic",
+            Self::Hstcp => "ekiden_hstcp",
+            Self::Ghstcp => "ekiden_ghstcp",
+        }
+    }
+}
+
+/// A limit on the rate that drops and has no queue: a token bucket, full at the start.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Policer {
+    /// Of IP packets.
+    pub rate: BitRate,
+    /// What passes at once.
+    pub burst: Bytes,
+}
+
+/// What the connections go over.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bottleneck {
+    /// The round trip without queues, of packets that take no time to send.
+    pub rtt: Time,
+    /// Of IP packets.
+    pub rate: BitRate,
+    /// The largest IP packet, in bytes.
+    pub mtu: u32,
+    /// What waits at most, in bytes of IP packets; drop tail.
+    pub buffer: Bytes,
+    /// The part of the packets that is lost at random, 0 to 1.
+    pub loss: f64,
+    /// A policer in front of the queue.
+    pub policer: Option<Policer>,
+}
+
+/// Who sends.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Senders {
+    /// Connections at once.
+    pub connections: u32,
+    /// Of each: the least of send buffer and receive window.
+    pub window: Bytes,
+    /// Of each.
+    pub control: Sender,
+}
+
+/// How much is sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Amount {
+    /// All that goes in this time, from the first data segment on.
+    Time(Time),
+    /// So much user data, over all connections.
+    Bytes(Bytes),
+}
+
+/// What came of a transfer. Times count from when the first data segment is sent to when the last arrives, without the way there.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outcome {
+    /// User data that arrived, in bytes.
+    pub bytes: f64,
+    /// In seconds.
+    pub seconds: f64,
+    /// Round trips in which the queue overflowed, a packet was lost at random, or the policer dropped.
+    pub overflows: u64,
+    /// As [`Outcome::overflows`].
+    pub random_losses: u64,
+    /// As [`Outcome::overflows`].
+    pub policed: u64,
+    /// The part of the time in which every connection sent its largest window.
+    pub at_window: f64,
+}
+
+impl Outcome {
+    /// User data, in bit/s.
+    pub fn rate(&self) -> f64 {
+        if self.seconds > 0.0 { self.bytes * 8.0 / self.seconds } else { 0.0 }
+    }
+}
+
+/// User data in a full segment over IPv4, with timestamps.
+pub fn segment_bytes(mtu: u32) -> u32 {
+    mtu.saturating_sub(HEADERS).max(1)
+}
+
+/// One transfer. The same `seed` loses the same segments.
+pub fn transfer(path: &Bottleneck, senders: &Senders, amount: Amount, seed: u64) -> Outcome {
+    Run::new(path, senders, seed).transfer(amount)
+}
+
+struct Flow {
+    control: Box<dyn CongestionControl + Send>,
+    window: Window,
+    /// Segments that were lost and are to be sent again.
+    missing: f64,
+    /// Segments until the next one that is lost at random.
+    until_loss: f64,
+    /// Segments that go beside the window of the next round trip: what was sent before its loss was heard of.
+    besides: f64,
+}
+
+struct Run {
+    /// Segments per second, seconds, segments.
+    rate: f64,
+    rtt: f64,
+    buffer: f64,
+    loss: f64,
+    /// Segments per second, and the bucket's depth.
+    policer: Option<(f64, f64)>,
+    tokens: f64,
+    /// The largest window, in segments.
+    most: u32,
+    segment: f64,
+    flows: Vec<Flow>,
+    random: Random,
+    now: f64,
+    outcome: Outcome,
+}
+
+impl Run {
+    fn new(path: &Bottleneck, senders: &Senders, seed: u64) -> Self {
+        let mtu = f64::from(path.mtu.max(1));
+        let rate = (path.rate.0.max(1) as f64) / 8.0 / mtu;
+        let segment = segment_bytes(path.mtu);
+        let mut random = Random(seed);
+        let tunables = Arc::new(Tunables::default());
+        let flow = |random: &mut Random| Flow {
+            control: linux_control(senders.control.name(), &tunables).expect("each of Sender's names is one"),
+            window: Window { cwnd: INITIAL_WINDOW, clamp: WINDOW_MOST, ..Window::default() },
+            missing: 0.0,
+            until_loss: random.until(path.loss),
+            besides: 0.0,
+        };
+        let policer = path.policer.map(|policer| (policer.rate.0 as f64 / 8.0 / mtu, policer.burst.0 as f64 / mtu));
+        Self {
+            rate,
+            rtt: path.rtt.as_secs() + 1.0 / rate,
+            buffer: path.buffer.0 as f64 / mtu,
+            loss: path.loss,
+            policer,
+            tokens: policer.map_or(0.0, |policer| policer.1),
+            most: u32::try_from(senders.window.0 / u64::from(segment)).unwrap_or(u32::MAX).clamp(1, WINDOW_MOST),
+            segment: f64::from(segment),
+            flows: (0..senders.connections.max(1)).map(|_| flow(&mut random)).collect(),
+            random,
+            now: 0.0,
+            outcome: Outcome { bytes: 0.0, seconds: 0.0, overflows: 0, random_losses: 0, policed: 0, at_window: 0.0 },
+        }
+    }
+
+    fn transfer(mut self, amount: Amount) -> Outcome {
+        let (end, all) = match amount {
+            Amount::Time(time) => (time.as_secs(), f64::INFINITY),
+            Amount::Bytes(bytes) => (f64::INFINITY, bytes.0 as f64 / self.segment),
+        };
+        let (mut arrived, mut half) = (0.0, (0.0, 0.0));
+        let most = (ROUNDS_MOST / self.flows.len() as u64).max(ROUNDS_LEAST);
+        for round in 0..most {
+            let began = self.now;
+            let more = self.round();
+            let took = self.now - began;
+            // Of the last round trip, the part that counts.
+            let part = ((end - began) / took).min((all - arrived) / more.max(1e-9)).clamp(0.0, 1.0);
+            arrived += more * part;
+            if part < 1.0 || arrived >= all {
+                self.now = began + took * part;
+                return self.finish(arrived);
+            }
+            if round == most / 2 {
+                half = (arrived, self.now);
+            }
+        }
+        let rate = ((arrived - half.0) / (self.now - half.1)).max(1e-9);
+        let rest = (end - self.now).min((all - arrived) / rate).max(0.0);
+        self.outcome.at_window *= 1.0 + rest / self.now;
+        self.now += rest;
+        self.finish(arrived + rate * rest)
+    }
+
+    fn finish(mut self, arrived: f64) -> Outcome {
+        self.outcome.bytes = arrived * self.segment;
+        self.outcome.seconds = self.now;
+        self.outcome.at_window = (self.outcome.at_window / self.now.max(1e-12)).min(1.0);
+        self.outcome
+    }
+
+    /// One round trip: sends the windows, and hears what became of them. Returns the segments that arrived.
+    fn round(&mut self) -> f64 {
+        let most = self.most;
+        let sent: Vec<f64> = self.flows.iter().map(|flow| f64::from(flow.window.cwnd.clamp(1, most))).collect();
+        let total: f64 = sent.iter().sum();
+        let doubling: f64 =
+            self.flows.iter().zip(&sent).filter(|(flow, _)| flow.is_in_slow_start()).map(|(_, n)| n).sum();
+        let fills = self.rate * self.rtt;
+        // In slow start each acknowledgement sends two segments: half of them wait until the train is over.
+        let waiting = (total - fills).max(doubling / 2.0).max(0.0);
+        let overflow = (waiting - self.buffer).max(0.0).ceil().min(total - 1.0);
+        // What a sender sends until it hears of a loss: it passes while there is room, and is sent again if not, without another reduction.
+        let besides: f64 = self.flows.iter().map(|flow| flow.besides).sum();
+        let passes = besides.min((fills + self.buffer - total + overflow).max(0.0));
+        let took = self.rtt.max((total - overflow + passes) / self.rate);
+        let policed = self.policed(total - overflow, took);
+        let passes = if self.policer.is_some() { passes.min(self.tokens) } else { passes };
+        self.tokens -= passes;
+        self.outcome.overflows += u64::from(overflow > 0.0);
+        self.outcome.policed += u64::from(policed > 0.0);
+        if sent.iter().all(|&n| n >= f64::from(most)) && overflow + policed == 0.0 {
+            self.outcome.at_window += took;
+        }
+        let lost = self.shared(overflow + policed, &sent, total);
+        let mut arrived = passes;
+        let mut timeout = 0.0_f64;
+        for (number, &n) in sent.iter().enumerate() {
+            // What was sent before the first that is lost. A queue that overflows in slow start takes every second one at the end.
+            let until = self.flows[number].until_loss - 1.0;
+            let until = if lost[number] > 0.0 { until.min(n - 2.0 * lost[number]) } else { until };
+            let at_random = self.lost_at_random(number, n);
+            self.outcome.random_losses += u64::from(at_random > 0.0);
+            let lost = (lost[number] + at_random).min(n);
+            arrived += n - lost;
+            let queue = (total - fills).max(0.0) / self.rate;
+            let again = std::mem::take(&mut self.flows[number].besides)
+                * if besides > 0.0 { 1.0 - passes / besides } else { 0.0 };
+            let heard = Heard { n, before: until.clamp(0.0, n), lost, took, queue };
+            timeout = timeout.max(self.heard(number, &heard));
+            self.flows[number].missing += again;
+        }
+        self.now += took + timeout;
+        self.tokens = self.policer.map_or(0.0, |(rate, burst)| (self.tokens + rate * timeout).min(burst));
+        arrived
+    }
+
+    /// What the policer drops of so many segments in a round trip.
+    fn policed(&mut self, arriving: f64, took: f64) -> f64 {
+        let Some((rate, burst)) = self.policer else { return 0.0 };
+        let pass = self.tokens + rate * took;
+        self.tokens = (pass - arriving).clamp(0.0, burst);
+        (arriving - pass).max(0.0).floor()
+    }
+
+    /// Who loses what a full queue or a policer drops: about in proportion to what each sent, as it happens; at least one loses.
+    fn shared(&mut self, dropped: f64, sent: &[f64], total: f64) -> Vec<f64> {
+        if dropped < sent.len() as f64 * 4.0 && sent.len() > 1 {
+            let mut lost = vec![0.0; sent.len()];
+            for _ in 0..dropped as u64 {
+                let mut at = self.random.part() * total;
+                let hit = sent.iter().position(|&n| {
+                    at -= n;
+                    at <= 0.0
+                });
+                lost[hit.unwrap_or_default()] += 1.0;
+            }
+            return lost;
+        }
+        sent.iter().map(|&n| dropped * n / total).collect()
+    }
+
+    fn lost_at_random(&mut self, number: usize, n: f64) -> f64 {
+        let mut lost = 0.0;
+        let mut until = self.flows[number].until_loss;
+        while until <= n && lost < n {
+            lost += 1.0;
+            until += self.random.until(self.loss);
+        }
+        self.flows[number].until_loss = until - n;
+        lost
+    }
+
+    /// A sender hears of its segments. Returns for how long it then waits for a timeout, in seconds.
+    fn heard(&mut self, number: usize, heard: &Heard) -> f64 {
+        let Heard { n, before, lost, took, queue } = *heard;
+        let was_repairing = self.flows[number].missing > 0.0;
+        let was_doubling = self.flows[number].is_in_slow_start();
+        if !was_repairing && lost < n {
+            self.acknowledged(number, heard);
+        }
+        let (rtt, seen, most) = (self.rtt, self.now + took, self.most);
+        let flow = &mut self.flows[number];
+        flow.missing = (flow.missing - n).max(0.0) + lost;
+        if lost == 0.0 {
+            return 0.0;
+        }
+        flow.control.on_rtt(&flow.window, (seen * 1e6) as u64, micros(rtt + queue));
+        // What is outstanding counts, not a window that was not used (RFC 5681, section 3.1).
+        let cwnd = flow.window.cwnd.min(most.saturating_mul(2));
+        flow.window.ssthresh = flow.control.on_loss(cwnd).max(2);
+        if lost >= n {
+            flow.control.on_timeout();
+            flow.window.cwnd = 1;
+            return RTO_LEAST.max(rtt);
+        }
+        flow.window.cwnd = flow.window.ssthresh;
+        if !was_repairing {
+            // Until it hears of the loss it sends as before, and in recovery so much of the rest as the reduction says (PRR, RFC 6937).
+            let before_it_hears = if was_doubling { 2.0 * before } else { before };
+            flow.besides = (before_it_hears - before * f64::from(flow.window.cwnd) / n).max(0.0);
+        }
+        0.0
+    }
+
+    /// The acknowledgements of the segments that were sent before any that is lost.
+    fn acknowledged(&mut self, number: usize, heard: &Heard) {
+        let Heard { n, before, took, queue, .. } = *heard;
+        let (rate, rtt, now, most) = (self.rate, self.rtt, self.now, self.most);
+        let share = self.flows.len() as f64;
+        let flow = &mut self.flows[number];
+        let is_doubling = flow.is_in_slow_start();
+        let acks = if is_doubling { (before as u32).div_ceil(2).min(ACKS_IN_SLOW_START) } else { ACKS };
+        let acks = acks.min(before as u32);
+        let train = if is_doubling { n * share / rate } else { took };
+        let mut told = 0;
+        for number in 1..=acks {
+            let part = before / n * f64::from(number) / f64::from(acks);
+            let upto = (n * part) as u32;
+            let waits = if is_doubling { queue.max(train / 2.0 * part) } else { queue };
+            let at = now + rtt + if is_doubling { train * part } else { took * (part - 1.0) };
+            flow.control.on_rtt(&flow.window, (at * 1e6) as u64, micros(rtt + waits));
+            let cwnd = flow.window.cwnd;
+            // A window that is not used does not grow; in slow start up to twice what is (is_cwnd_limited of Linux).
+            let limits = if cwnd < flow.window.ssthresh { 2.0 * n } else { n.max(f64::from(most)) };
+            if f64::from(cwnd) <= limits {
+                flow.control.on_ack(&mut flow.window, upto - told);
+            }
+            told = upto;
+        }
+    }
+}
+
+/// What a sender hears of a round trip: of `n` segments the first `before` arrived, and `lost` of the others did not. Times in seconds.
+#[derive(Clone, Copy)]
+struct Heard {
+    n: f64,
+    before: f64,
+    lost: f64,
+    took: f64,
+    queue: f64,
+}
+
+fn micros(seconds: f64) -> u32 {
+    (seconds * 1e6).min(4e9) as u32
+}
+
+impl Flow {
+    fn is_in_slow_start(&self) -> bool {
+        self.window.cwnd < self.window.ssthresh && self.missing == 0.0
+    }
+}
+
+/// SplitMix64 (Steele, Lea, Flood, 2014).
+struct Random(u64);
+
+impl Random {
+    /// From 0 to 1, without 0.
+    fn part(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (((mixed ^ (mixed >> 31)) >> 11) as f64 + 1.0) / 9_007_199_254_740_993.0
+    }
+
+    /// Segments up to and with the next that is lost, if a part of `loss` is.
+    fn until(&mut self, loss: f64) -> f64 {
+        if loss <= 0.0 {
+            return f64::INFINITY;
+        }
+        (self.part().ln() / (1.0 - loss.min(0.999)).ln()).ceil().max(1.0)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,246 @@
+//! What a connection, or a chain of them, should carry: the models of crate `model`, over what is known and what is not.
+
+use std::collections::BTreeMap;
+
+use ekiden_model::rounds::{Amount, Bottleneck, Outcome, Policer, Sender, Senders, segment_bytes, transfer};
+use ekiden_model::s3::EKIDEN_LOSS_PER_PROXY;
+use ekiden_units::{BitRate, Bytes, Time};
+use serde::Serialize;
+
+use crate::Estimate;
+
+/// Runs of a hop on which packets are lost at random.
+const TRIALS: u64 = 24;
+/// Runs where nothing is random but who loses.
+const TRIALS_OF_SHARES: u64 = 4;
+/// Round trips from a chain's first SYN until data flows: a handshake of TCP and one of keys on each leg, the request and its reply.
+const SETUP_OF_CHAIN: f64 = 3.0;
+/// The same of a direct connection.
+const SETUP_OF_ONE: f64 = 1.0;
+/// What the rounds leave out: bursts, late programs. The median path of docs/measurements/plan.md is that far off.
+const DOUBT: f64 = 0.05;
+/// The parts of the trials that a range leaves out at either end.
+const LEFT_OUT: f64 = 0.1;
+/// From here on the line counts as full, as a part of what it carries of user data.
+const FULL: f64 = 0.9;
+
+/// What bounds a connection or a chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// A window per round trip.
+    Window,
+    /// The line, or what its buffer leaves of it.
+    Line,
+    /// What random loss leaves of the congestion window.
+    Loss,
+    /// A policer.
+    Policer,
+}
+
+/// What a transfer should get.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Forecast {
+    /// User data that arrives, over the whole time from the first SYN, in bit/s.
+    pub goodput_bit_s: Estimate,
+    /// What bounds it.
+    pub limit: Limit,
+    /// How long the short transfer takes, in seconds, if there is one.
+    pub short_s: Option<f64>,
+}
+
+/// One connection of a chain, from a node to the next; or the direct one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Hop {
+    pub rtt_s: Estimate,
+    pub rate_bit_s: Estimate,
+    pub buffer_bytes: Estimate,
+    pub loss: Estimate,
+    pub policer: Option<Policer>,
+    pub mtu: u32,
+    /// The least of send buffer and receive window, in bytes, as far as it is used.
+    pub window: f64,
+    pub control: Sender,
+    pub connections: u32,
+}
+
+/// Which of the bounds is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum View {
+    Worst,
+    Best,
+    Middle,
+}
+
+impl View {
+    /// Of a number that is the better the greater it is.
+    fn greater(self, estimate: &Estimate) -> f64 {
+        match self {
+            Self::Worst => estimate.low,
+            Self::Best => estimate.high,
+            Self::Middle => estimate.value,
+        }
+    }
+
+    fn less(self, estimate: &Estimate) -> f64 {
+        match self {
+            Self::Worst => estimate.high,
+            Self::Best => estimate.low,
+            Self::Middle => estimate.value,
+        }
+    }
+}
+
+/// Forecasts for one duration. Remembers hops, which chains have in common.
+pub struct Forecaster {
+    /// How long a transfer lasts, in seconds.
+    seconds: f64,
+    known: BTreeMap<Key, Vec<Outcome>>,
+}
+
+/// All that a run of a hop depends on.
+type Key = ([u64; 7], Sender, u32, u64, bool);
+
+impl Forecaster {
+    pub fn new(seconds: f64) -> Self {
+        Self { seconds, known: BTreeMap::new() }
+    }
+
+    /// What a chain gives. `elsewhere` are other ways in which the path's loss may be shared by its hops.
+    pub fn chain(&mut self, hops: &[Hop], elsewhere: &[Vec<Hop>], short: Option<Bytes>) -> Forecast {
+        let (middle, limit) = self.rates(hops, View::Middle);
+        let value = mean(&middle);
+        let exact = hops
+            .iter()
+            .all(|hop| [hop.rtt_s, hop.rate_bit_s, hop.buffer_bytes, hop.loss].iter().all(Estimate::is_exact));
+        let (mut worst, mut best) = match exact {
+            true => (middle.clone(), middle),
+            false => (self.rates(hops, View::Worst).0, self.rates(hops, View::Best).0),
+        };
+        let (mut low, mut high) = (quantile(&mut worst, LEFT_OUT), quantile(&mut best, 1.0 - LEFT_OUT));
+        for hops in elsewhere {
+            let rate = mean(&self.rates(hops, View::Middle).0);
+            (low, high) = (low.min(rate), high.max(rate));
+        }
+        // No doubt about the model makes a line carry more than it does.
+        let lines = hops.iter().map(|hop| payload(hop) * hop.rate_bit_s.high);
+        let most = lines.fold(f64::INFINITY, f64::min);
+        let goodput_bit_s = Estimate::between(low * (1.0 - DOUBT), value, (high * (1.0 + DOUBT)).min(most));
+        Forecast { goodput_bit_s, limit, short_s: short.map(|bytes| self.short(hops, bytes)) }
+    }
+
+    /// What one hop gives by itself, in bit/s.
+    pub fn alone(&mut self, hop: &Hop) -> (f64, Limit) {
+        let (rates, limit) = self.rates(&[*hop], View::Middle);
+        (mean(&rates), limit)
+    }
+
+    /// What each trial of a chain gives, in bit/s, and what bounds most of them.
+    fn rates(&mut self, hops: &[Hop], view: View) -> (Vec<f64>, Limit) {
+        let whole: f64 = hops.iter().map(|hop| view.less(&hop.rtt_s)).sum();
+        let lead = (setup(hops.len()) + 0.5) * whole;
+        let seconds = (self.seconds - lead).max(self.seconds * 0.05);
+        let outcomes: Vec<Vec<Outcome>> = hops
+            .iter()
+            .enumerate()
+            .map(|(number, hop)| self.outcomes(hop, view, Amount::Time(time(seconds)), number as u64))
+            .collect();
+        let trials = outcomes.iter().map(Vec::len).max().unwrap_or_default();
+        let mut limits: BTreeMap<Limit, usize> = BTreeMap::new();
+        let rates = (0..trials).map(|trial| {
+            let of_hops = outcomes.iter().zip(hops).map(|(outcomes, hop)| {
+                let outcome = &outcomes[trial % outcomes.len()];
+                let limit = limit(outcome, hop, view);
+                let cost = if limit == Limit::Window { cost(hops.len()) } else { 1.0 };
+                (outcome.rate() * cost, limit)
+            });
+            let least = of_hops.min_by(|one, other| one.0.total_cmp(&other.0)).unwrap_or((0.0, Limit::Line));
+            *limits.entry(least.1).or_default() += 1;
+            least.0 * seconds / self.seconds
+        });
+        let rates = rates.collect();
+        let limit = limits.into_iter().max_by_key(|(_, count)| *count).map_or(Limit::Line, |(limit, _)| limit);
+        (rates, limit)
+    }
+
+    /// How long a transfer of so much takes, in seconds: the slowest hop's time, behind the set-up.
+    fn short(&mut self, hops: &[Hop], bytes: Bytes) -> f64 {
+        let whole: f64 = hops.iter().map(|hop| hop.rtt_s.value).sum();
+        let times = hops.iter().enumerate().map(|(number, hop)| {
+            let outcomes = self.outcomes(hop, View::Middle, Amount::Bytes(bytes), number as u64);
+            mean(&outcomes.iter().map(|outcome| outcome.seconds).collect::<Vec<_>>())
+        });
+        (setup(hops.len()) + 0.5) * whole + times.fold(0.0, f64::max)
+    }
+
+    fn outcomes(&mut self, hop: &Hop, view: View, amount: Amount, number: u64) -> Vec<Outcome> {
+        let (amount_bits, is_time) = match amount {
+            Amount::Time(time) => (time.0, true),
+            Amount::Bytes(bytes) => (bytes.0, false),
+        };
+        let path = Bottleneck {
+            rtt: time(view.less(&hop.rtt_s)),
+            rate: BitRate(view.greater(&hop.rate_bit_s) as u64),
+            mtu: hop.mtu,
+            buffer: Bytes(view.greater(&hop.buffer_bytes).max(f64::from(hop.mtu)) as u64),
+            loss: view.less(&hop.loss),
+            policer: hop.policer,
+        };
+        let is_random = path.loss > 0.0;
+        let trials = match (is_random, hop.connections) {
+            (true, _) => TRIALS,
+            (false, 1) => 1,
+            (false, _) => TRIALS_OF_SHARES,
+        };
+        let policer = hop.policer.map_or(0, |policer| policer.rate.0 ^ (policer.burst.0 << 20));
+        let window = Bytes(hop.window as u64);
+        let bits = [path.rtt.0, path.rate.0, path.buffer.0, path.loss.to_bits(), policer, window.0, amount_bits];
+        // Without chance, hops that are alike do alike.
+        let number = if trials > 1 { number } else { 0 };
+        let key = (bits, hop.control, hop.connections, number, is_time);
+        let senders = Senders { connections: hop.connections, window, control: hop.control };
+        let run = || (0..trials).map(|trial| transfer(&path, &senders, amount, 1 + trial + 1000 * number)).collect();
+        self.known.entry(key).or_insert_with(run).clone()
+    }
+}
+
+/// What of a window's throughput is left by the proxies of a chain (S3's f, with what ekiden's cost).
+fn cost(hops: usize) -> f64 {
+    let n = hops.max(1) as f64;
+    1.0 - EKIDEN_LOSS_PER_PROXY * (n - 1.0) / n
+}
+
+fn setup(hops: usize) -> f64 {
+    if hops > 1 { SETUP_OF_CHAIN } else { SETUP_OF_ONE }
+}
+
+/// The part of a line that user data has.
+fn payload(hop: &Hop) -> f64 {
+    f64::from(segment_bytes(hop.mtu)) / f64::from(hop.mtu)
+}
+
+fn limit(outcome: &Outcome, hop: &Hop, view: View) -> Limit {
+    let is_full = outcome.rate() > FULL * payload(hop) * view.greater(&hop.rate_bit_s);
+    if outcome.at_window > 0.5 && !is_full {
+        return Limit::Window;
+    }
+    let is_policed = hop.policer.is_some_and(|policer| (policer.rate.0 as f64) < view.greater(&hop.rate_bit_s));
+    if is_policed && outcome.policed > 0 {
+        return if outcome.random_losses > 2 * outcome.policed { Limit::Loss } else { Limit::Policer };
+    }
+    if !is_full && outcome.random_losses > outcome.overflows { Limit::Loss } else { Limit::Line }
+}
+
+fn time(seconds: f64) -> Time {
+    Time((seconds * 1e9) as u64)
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len().max(1) as f64
+}
+
+fn quantile(values: &mut [f64], part: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let last = values.len().saturating_sub(1);
+    values.get((part * last as f64).round() as usize).copied().unwrap_or_default()
+}

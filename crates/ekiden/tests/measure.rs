@@ -107,7 +107,19 @@ fn by_bytes() -> Result<(), Failed> {
     let server = Server::start(folder.path(), &["--open", "1GB"])?;
     for (way, ways) in [("forth", 1), ("back", 1), ("both", 2)] {
         for streams in ["1", "3"] {
-            let call = [&server.address, "--open", "--bytes", "5000001B", "--streams", streams, "--way", way, "--json"];
+            let call = [
+                &server.address,
+                "--open",
+                "--bytes",
+                "5000001B",
+                "--streams",
+                streams,
+                "--way",
+                way,
+                "--json",
+                "--pacing",
+                "200Mbit/s",
+            ];
             let found = measured(folder.path(), &call)?;
             let loads = found["loads"].as_array().ok_or("no loads")?;
             ensure(loads.len() == ways, || format!("{way}: {} directions", loads.len()))?;

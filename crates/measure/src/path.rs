@@ -27,8 +27,6 @@ const RTTS_MOST: f64 = 10.0;
 const LONGEST: Duration = Duration::from_secs(2);
 /// What may be sent on a path whose bandwidth-delay product is small, in bytes.
 const BYTES_LEAST: u64 = 300_000;
-/// What may be sent in any case, in bytes.
-const BYTES_MOST: u64 = 4 << 30;
 /// The congestion control that does not heed single losses.
 const HEEDLESS: &str = "bbr";
 
@@ -88,7 +86,7 @@ pub fn characterise(
                 ways: vec![way],
                 streams: 1,
                 duration_us: Some(longest.as_micros() as u64),
-                bytes: Some(BYTES_MOST),
+                bytes: None,
                 congestion: Some(congestion.into()),
                 ..Asked::default().get().clone()
             };

@@ -5,6 +5,7 @@ mod sweep;
 
 use std::path::PathBuf;
 
+use anyhow::Context;
 use clap::ValueEnum;
 use ekiden_files::check_target;
 use ekiden_measure::client::{Measured, Server, measure};
@@ -132,10 +133,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         if is_file && !is_single {
             super::misused("--record must name a directory when there is more than one measurement");
         }
-        match is_file {
-            true => check_target(record, args.force)?,
-            false => check_target(&record.join("measurement.json"), true)?,
-        }
+        let checked = match is_file {
+            true => check_target(record, args.force),
+            false => check_target(&record.join("measurement.json"), true),
+        };
+        checked.with_context(|| record.display().to_string())?;
     }
     let server = args.target.server()?;
     out::note(sweep::announcement(&points, args.repeat));

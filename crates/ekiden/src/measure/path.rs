@@ -3,6 +3,7 @@
 use std::fmt::Write;
 use std::path::PathBuf;
 
+use anyhow::Context;
 use ekiden_files::check_target;
 use ekiden_measure::path::{Step, characterise};
 use ekiden_record::{Finding, Judgement, PathDirection, PathRecord};
@@ -15,7 +16,8 @@ use crate::sweep::now_unix_ms;
 const EXAMPLES: &str = "Examples:
     ekiden measure path city -c island.toml
     # for `ekiden plan`
-    ekiden measure path city -c island.toml --record path.json";
+    ekiden measure path city -c island.toml \\
+        --record path.json";
 
 /// Say what the path to a measuring server is made of.
 ///
@@ -41,7 +43,7 @@ pub struct Args {
 /// Measures.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(record) = &args.record {
-        check_target(record, args.force)?;
+        check_target(record, args.force).with_context(|| record.display().to_string())?;
     }
     let server = args.target.server()?;
     out::note(

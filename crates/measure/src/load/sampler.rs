@@ -12,6 +12,9 @@ use crate::message::Row;
 
 /// How often a traced load is looked at, in microseconds.
 const TRACE_US: u64 = 200;
+/// The first looks, and those before the load begins, come every millisecond.
+const FIRST_LOOKS: usize = 40;
+const FIRST_NS: u64 = 1_000_000;
 /// The most looks that are kept; of more, every second is given up, and from then on they come half as often.
 const LOOKS_MOST: usize = 60_000;
 
@@ -55,8 +58,11 @@ pub(super) fn run(shared: &Shared, interval_us: u32, trace: bool) -> Sampled {
             sampled.rows.iter_mut().for_each(|rows| *rows = every_second(rows));
             interval_ns *= 2;
         }
+        // Short loads are to be seen, too.
+        let begins = sampled.late_us.len() < FIRST_LOOKS;
+        let next_ns = if begins { interval_ns.min(FIRST_NS) } else { interval_ns };
         // A look that was missed is not made up for.
-        due_ns = (due_ns + interval_ns).max(monotonic_ns().saturating_sub(interval_ns));
+        due_ns = (due_ns + next_ns).max(monotonic_ns().saturating_sub(interval_ns));
         sleep_until(due_ns);
     }
 }

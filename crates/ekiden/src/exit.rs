@@ -109,6 +109,14 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
             _ => 5,
         });
     }
+    if let Some(error) = error.downcast_ref::<ekiden_measure::iperf3::Error>() {
+        use ekiden_measure::iperf3::Error;
+        return Some(match error {
+            Error::Settings(_) => 2,
+            Error::Socket(_) | Error::Local { .. } => 4,
+            _ => 5,
+        });
+    }
     if let Some(error) = error.downcast_ref::<ekiden_measure::server::StartError>() {
         return Some(measure::server_code(error));
     }

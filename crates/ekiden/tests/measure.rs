@@ -29,6 +29,7 @@ fn main() -> ExitCode {
         Trial::test("one measures at a time", busy),
         Trial::test("a connection that belongs to no measurement gets nothing", stranger),
         Trial::test("a client that is killed frees the server", killed),
+        Trial::test("a plain iperf3 server is measured in both directions", iperf3),
     ];
     let on_lines: [(&str, fn() -> Result<(), Failed>); 2] = [
         ("a path's rate, round trip and buffer are found", path),
@@ -326,6 +327,33 @@ fn killed() -> Result<(), Failed> {
         thread::sleep(Duration::from_millis(100));
     }
     Err("the server is still busy".into())
+}
+
+fn iperf3() -> Result<(), Failed> {
+    let folder = folder()?;
+    for way in ["forth", "back"] {
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port().to_string();
+        let mut server = Command::new("iperf3").args(["-s", "-1", "-p", &port]).stdout(Stdio::null()).spawn()?;
+        let address = format!("127.0.0.1:{port}");
+        let call = [&address, "--iperf3", "--time", "1s", "--way", way, "--json", "--limit", "100GB"];
+        let mut found = client(folder.path(), &call)?;
+        // It may not listen yet.
+        for _ in 0..100 {
+            if found.status.success() {
+                break;
+            }
+            thread::sleep(Duration::from_millis(50));
+            found = client(folder.path(), &call)?;
+        }
+        ensure(found.status.success(), || said(&found))?;
+        server.wait()?;
+        let found: Value = serde_json::from_slice(&found.stdout)?;
+        let load = &found["loads"][0];
+        ensure(load["way"] == way && load["bytes"].as_u64() > Some(1_000_000), || format!("{load}"))?;
+    }
+    let nobody = failed(folder.path(), &["127.0.0.1:1", "--iperf3", "--time", "1s"], 5)?;
+    contains(&nobody, "127.0.0.1:1")?;
+    failed(folder.path(), &["127.0.0.1:1", "--iperf3", "--mss", "1000B"], 2).map(|_| ())
 }
 
 /// Runs a client in the lab, at the end of a line, with a server at the other.

@@ -57,7 +57,7 @@ fn load(asked: &Asked, way: Way, pairs: &[Pair<'_>], latency: &Latency) -> Optio
     let streams: Vec<_> = pairs.iter().map(|pair| pair.told(duration_us)).collect();
     let mut cwnds: Vec<_> = all().map(|row| u64::from(row.cwnd)).collect();
     cwnds.sort_unstable();
-    let shares = mean(streams.iter().filter_map(|stream| stream.shares));
+    let shares = Shares::mean(&streams.iter().filter_map(|stream| stream.shares).collect::<Vec<_>>());
     let rtt = Delays::of(all().filter(|row| row.rtt_us > 0).map(|row| f64::from(row.rtt_us)).collect());
     let waits = Delays::of(rows.iter().flat_map(|rows| waits(rows)).collect());
     let first = pairs.first()?;
@@ -141,23 +141,6 @@ fn info(row: &Row, mss_bytes: u32) -> TcpInfo {
 
 fn rate(bytes: u64, duration_us: u64) -> u64 {
     (u128::from(bytes) * 8_000_000).checked_div(duration_us.into()).map_or(0, |rate| rate as u64)
-}
-
-fn mean(shares: impl Iterator<Item = Shares>) -> Option<Shares> {
-    let (mut sum, mut count) = (Shares::default(), 0.0);
-    for one in shares {
-        sum.application += one.application;
-        sum.receive_window += one.receive_window;
-        sum.send_buffer += one.send_buffer;
-        sum.path += one.path;
-        count += 1.0;
-    }
-    (count > 0.0).then(|| Shares {
-        application: sum.application / count,
-        receive_window: sum.receive_window / count,
-        send_buffer: sum.send_buffer / count,
-        path: sum.path / count,
-    })
 }
 
 fn tenths(pairs: &[Pair<'_>]) -> Vec<u64> {

@@ -163,14 +163,21 @@ fn rtt(base: Base, forth: &PathDirection, back: &PathDirection) -> Finding {
     Finding::Observed { value, low: (value * 0.99).min(value - 200.0).max(0.0), high: value + 50.0, evidence }
 }
 
-/// What the kernels of the ends let a window grow to by themselves: half of the memory, which holds packets with all that describes them.
+/// The part of a receive buffer that is advertised: half before Linux 6.6, then what packets of 1500 bytes hold of their memory.
+const ADVERTISED: [f64; 2] = [0.5, 0.625];
+/// The part of a send buffer that holds payload.
+const HOLDS: f64 = 0.8;
+
+/// What the kernels of the ends let a window grow to by themselves.
 fn window(sender: &EndSettings, receiver: &EndSettings) -> Finding {
     let most = |limits: &str| limits.split_whitespace().nth(2).and_then(|most| most.parse::<f64>().ok());
+    let mut release = receiver.kernel.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    let is_new = release.next().zip(release.next()) >= Some((6, 6));
     match most(&sender.tcp_wmem).zip(most(&receiver.tcp_rmem)) {
         Some((send, receive)) => {
-            let value = send.min(receive) / 2.0;
+            let value = (send * HOLDS).min(receive * ADVERTISED[usize::from(is_new)]);
             let evidence = format!("tcp_wmem of the sender up to {send}, tcp_rmem of the receiver up to {receive}");
-            Finding::Observed { value, low: value * 0.7, high: value * 1.6, evidence }
+            Finding::Observed { value, low: value * 0.8, high: value * 1.25, evidence }
         }
         None => Finding::NotObservable { reason: "an end does not say its limits".into() },
     }

@@ -140,9 +140,9 @@ pub struct Load {
     pub streams: Vec<StreamLoad>,
     /// How late the samples of the senders were taken.
     pub sampler_late: Delays,
-    /// Processor time of the sending end for this direction, in microseconds; absent where it carried both.
+    /// Processor time of the sender's threads that moved the bytes, in microseconds; 0 where it is not known.
     pub sender_cpu_us: u64,
-    /// Processor time of the receiving end, as before.
+    /// The same of the receiver.
     pub receiver_cpu_us: u64,
 }
 
@@ -173,6 +173,17 @@ pub struct Shares {
 }
 
 impl Shares {
+    /// The mean of several streams'; `None` of none.
+    pub fn mean(of: &[Self]) -> Option<Self> {
+        let mean = |share: fn(&Self) -> f64| of.iter().map(share).sum::<f64>() / of.len() as f64;
+        (!of.is_empty()).then(|| Self {
+            application: mean(|shares| shares.application),
+            receive_window: mean(|shares| shares.receive_window),
+            send_buffer: mean(|shares| shares.send_buffer),
+            path: mean(|shares| shares.path),
+        })
+    }
+
     /// The shares with their names, in tenths of a percent that sum to 1000, the greatest first.
     pub fn permille(&self) -> [(&'static str, u32); 4] {
         let shares = [

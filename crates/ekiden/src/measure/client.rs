@@ -1,5 +1,6 @@
 //! `ekiden measure client`.
 
+mod iperf3;
 mod show;
 mod sweep;
 
@@ -45,6 +46,13 @@ pub struct Args {
     target: Target,
     #[command(flatten)]
     load: Load,
+    /// SERVER is a plain iperf3 server, which listens on port 5201 and knows no keys. There are no probes beside the load, and of what the
+    /// server sends only it knows what limits it.
+    #[arg(long, conflicts_with_all = ["config", "key", "open"])]
+    iperf3: bool,
+    /// Go through a SOCKS5 listener without password, such as a node's. What TCP says of itself is then of the connections to it.
+    #[arg(long, value_name = "HOST:PORT")]
+    via: Option<String>,
     /// Measure each combination so often, and show medians.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
@@ -139,7 +147,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         };
         checked.with_context(|| record.display().to_string())?;
     }
-    let server = args.target.server()?;
+    let server = match args.iperf3 {
+        true => Server { name: args.target.name().into(), security: None, via: None },
+        false => args.target.server()?,
+    };
+    let server = Server { via: args.via.clone(), ..server };
     out::note(sweep::announcement(&points, args.repeat));
     if !is_single {
         return sweep::run(args, &server, &points);
@@ -162,8 +174,13 @@ fn one(
     progress: &mut dyn FnMut(ekiden_measure::client::Progress),
 ) -> anyhow::Result<Measurement> {
     let started_unix_ms = now_unix_ms();
-    let measured = measure(server, asked, Trace::No, progress)?;
-    let mut measurement = told(server, asked, &measured, started_unix_ms);
+    let (mut measurement, samples) = match args.iperf3 {
+        true => iperf3::measure(&server.name, server.via.as_ref(), asked, started_unix_ms, progress)?,
+        false => {
+            let measured = measure(server, asked, Trace::No, progress)?;
+            (told(server, asked, &measured, started_unix_ms), samples(&measured))
+        }
+    };
     if let Some(record) = &args.record {
         let place = match record.extension().is_some_and(|extension| extension == "json") {
             true => record.clone(),
@@ -171,7 +188,7 @@ fn one(
         };
         let mut series = SeriesWriter::new(&place, SAMPLES_MOST);
         let mut last = None;
-        for sample in samples(&measured) {
+        for sample in samples {
             if last != Some(sample.at_us) {
                 last = Some(sample.at_us);
                 let _ = series.look(sample.at_us);

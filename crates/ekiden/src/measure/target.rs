@@ -35,6 +35,11 @@ pub struct Target {
 }
 
 impl Target {
+    /// The server as the user has written it.
+    pub fn name(&self) -> &str {
+        &self.server
+    }
+
     /// The server, with keys.
     pub fn server(&self) -> anyhow::Result<Server> {
         if self.open {

@@ -53,6 +53,14 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// The path was another one in the end.
+    #[error("the path to {to} changed while it was measured: {why}")]
+    Changed {
+        /// The server.
+        to: String,
+        /// What changed.
+        why: String,
+    },
     /// What was asked for cannot be.
     #[error("{0}")]
     Settings(String),

@@ -27,6 +27,9 @@ const RTTS_MOST: f64 = 10.0;
 const LONGEST: Duration = Duration::from_secs(2);
 /// What may be sent on a path whose bandwidth-delay product is small, in bytes.
 const BYTES_LEAST: u64 = 300_000;
+/// How many overflows are counted with `long`, and how long they may take, in microseconds.
+const OVERFLOWS: u32 = 3;
+const OVERFLOWS_US: u64 = 60_000_000;
 /// The congestion control that does not heed single losses.
 const HEEDLESS: &str = "bbr";
 
@@ -35,6 +38,11 @@ const HEEDLESS: &str = "bbr";
 pub enum Step {
     /// The routers on the way are counted.
     Hops,
+    /// A direction's buffer is made to overflow again and again.
+    Overflows {
+        /// The direction.
+        way: Way,
+    },
     /// A direction is loaded.
     Loads {
         /// The direction.
@@ -42,6 +50,15 @@ pub enum Step {
         /// By this congestion control.
         congestion: &'static str,
     },
+}
+
+/// Where a record comes from.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Origin {
+    /// The command line, program first.
+    pub command: Vec<String>,
+    /// When it was started, in milliseconds since 1970 (UTC).
+    pub started_unix_ms: u64,
 }
 
 /// Traces of a direction, for a picture.
@@ -56,14 +73,14 @@ pub struct Seen {
     pub lost_s: Option<f64>,
 }
 
-/// Measures both directions. `command` is the command line.
+/// Measures both directions; with `long` it also overflows their buffers again and again.
 ///
 /// # Errors
 /// [`Error`].
 pub fn characterise(
     server: &Server,
-    command: Vec<String>,
-    started_unix_ms: u64,
+    origin: Origin,
+    long: bool,
     step: &mut dyn FnMut(Step),
 ) -> Result<(PathRecord, Vec<Seen>), Error> {
     let unreachable = |source| Error::Unreachable { to: server.name.clone(), source };
@@ -80,21 +97,26 @@ pub fn characterise(
     let mut base: Option<Base> = None;
     let mut from = None;
     for way in [Way::Forth, Way::Back] {
+        let settings = |congestion: &str| LoadSettings {
+            ways: vec![way],
+            streams: 1,
+            duration_us: Some(longest.as_micros() as u64),
+            bytes: None,
+            congestion: Some(congestion.into()),
+            ..Asked::default().get().clone()
+        };
         let mut load = |congestion: &'static str, how: How| {
             step(Step::Loads { way, congestion });
-            let settings = LoadSettings {
-                ways: vec![way],
-                streams: 1,
-                duration_us: Some(longest.as_micros() as u64),
-                bytes: None,
-                congestion: Some(congestion.into()),
-                ..Asked::default().get().clone()
-            };
-            let asked = Asked::new(settings).map_err(Error::Settings)?;
+            let asked = Asked::new(settings(congestion)).map_err(Error::Settings)?;
             measure(server, &asked, how, &mut |_| {})
         };
         let reno = load("reno", How::UntilLoss { bdps_most: BDPS_MOST, bytes_least: BYTES_LEAST })?;
         let idle_us = idle_us(&reno);
+        if let Some(known) = base.filter(|known| has_changed(known.rtt_us, idle_us)) {
+            let [before, after] = [known.rtt_us, idle_us].map(|us| us / 1e3);
+            let why = format!("its base round trip was {before:.1} ms and is {after:.1} ms; measure again");
+            return Err(Error::Changed { to: server.name.clone(), why });
+        }
         base = Some(Base { rtt_us: base.map_or(idle_us, |base| base.rtt_us.min(idle_us)) });
         let known = Base { rtt_us: idle_us };
         let broken = || Error::Broken { to: server.name.clone(), why: "no samples of the load came".into() };
@@ -112,6 +134,15 @@ pub fn characterise(
             Way::Back => Finding::NotObservable { reason: "TCP counts the routers on its own way only".into() },
         };
         let mut found = find::direction(&trace, second.as_ref(), known, hops);
+        if long {
+            step(Step::Overflows { way });
+            let settings = LoadSettings { duration_us: Some(OVERFLOWS_US), ..settings("reno") };
+            let asked = Asked::new(settings).map_err(Error::Settings)?;
+            let again = measure(server, &asked, How::Episodes { count: OVERFLOWS + 1 }, &mut |_| {})?;
+            if let Some(trace) = Trace::of(&again, way) {
+                found.drops_per_overflow = find::drops(trace.sent);
+            }
+        }
         let near = end_settings();
         found.window_bytes = match way {
             Way::Forth => window(&near, &reno.far),
@@ -129,8 +160,8 @@ pub fn characterise(
     let record = PathRecord {
         path_format: PATH_FORMAT,
         version: env!("CARGO_PKG_VERSION").into(),
-        command,
-        started_unix_ms,
+        command: origin.command,
+        started_unix_ms: origin.started_unix_ms,
         from: from.map(|from| from.ip().to_string()).unwrap_or_default(),
         to: server.name.clone(),
         rtt_us: rtt(base, &forth, &back),
@@ -138,6 +169,11 @@ pub fn characterise(
         back,
     };
     Ok((record, seen))
+}
+
+/// Whether two base round trips are of different paths: the least of some 25 probes varies less than that.
+fn has_changed(before_us: f64, after_us: f64) -> bool {
+    (before_us - after_us).abs() > 0.2 * before_us.min(after_us) + 2_000.0
 }
 
 fn take(directions: &mut Vec<PathDirection>) -> Option<PathDirection> {

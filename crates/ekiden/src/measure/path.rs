@@ -1,11 +1,13 @@
 //! `ekiden measure path`.
 
+mod picture;
+
 use std::fmt::Write;
 use std::path::PathBuf;
 
 use anyhow::Context;
 use ekiden_files::check_target;
-use ekiden_measure::path::{Step, characterise};
+use ekiden_measure::path::{Origin, Step, characterise};
 use ekiden_record::{Finding, Judgement, PathDirection, PathRecord};
 
 use super::target::Target;
@@ -32,8 +34,14 @@ pub struct Args {
     /// Write the path's record, as `ekiden plan` reads it.
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
-    /// Replace the FILE of --record if it is there already.
-    #[arg(long, requires = "record")]
+    /// Draw round trips and arrivals over time, with what is concluded from them.
+    #[arg(long, value_name = "FILE.svg")]
+    picture: Option<PathBuf>,
+    /// Load each direction for up to a minute more, until its buffer has overflowed four times: how many packets each overflow loses.
+    #[arg(long)]
+    long: bool,
+    /// Replace files that are there already.
+    #[arg(long)]
     force: bool,
     /// Print the record as JSON.
     #[arg(long)]
@@ -42,7 +50,7 @@ pub struct Args {
 
 /// Measures.
 pub fn run(args: &Args) -> anyhow::Result<()> {
-    if let Some(record) = &args.record {
+    for record in [&args.record, &args.picture].into_iter().flatten() {
         check_target(record, args.force).with_context(|| record.display().to_string())?;
     }
     let server = args.target.server()?;
@@ -51,9 +59,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     );
     let mut step = |step| match step {
         Step::Hops => out::note("counting routers"),
+        Step::Overflows { way } => out::note(format_args!("overflowing the way {}", way.word())),
         Step::Loads { way, congestion } => out::note(format_args!("loading the way {} with {congestion}", way.word())),
     };
-    let (record, _seen) = characterise(&server, std::env::args().collect(), now_unix_ms(), &mut step)?;
+    let origin = Origin { command: std::env::args().collect(), started_unix_ms: now_unix_ms() };
+    let (record, seen) = characterise(&server, origin, args.long, &mut step)?;
+    if let Some(file) = &args.picture {
+        let unwritable = |source| ekiden_record::Error::Unwritable { file: file.display().to_string(), source };
+        ekiden_files::write(file, picture::picture(&record, &seen).as_bytes()).map_err(unwritable)?;
+    }
     if let Some(file) = &args.record {
         record.save(file)?;
     }

@@ -2,11 +2,16 @@
 
 use ekiden_record::{Finding, Judgement, PathDirection};
 
+use crate::message::Row;
+
 use super::trace::{Delay, QUEUE_LEAST_US, Trace};
 
 /// A stretch of arrivals at the line's rate is no shorter than this, and has no fewer packets.
 const STRETCH_LEAST_US: f64 = 3_000.0;
 const STRETCH_PACKETS: f64 = 6.0;
+/// A pause is longer than so many times the median between packets, and so much more, in microseconds.
+const PAUSE: f64 = 4.0;
+const PAUSE_US: f64 = 1_000.0;
 /// A stretch at less than this part of the fastest one is not at the line's rate.
 const SLOWEST: f64 = 0.9;
 /// Stretches of this part of the longest say which is the fastest.
@@ -16,6 +21,8 @@ const EDGE_US: f64 = 150.0;
 /// An overflow takes more than this part of the window, and more than this many segments; random loss takes fewer.
 const OVERFLOW_PART: f64 = 0.08;
 const OVERFLOW_LEAST: u32 = 6;
+/// So many overflows tell how many segments one takes.
+const OVERFLOWS_LEAST: usize = 3;
 /// A policer lets more than this times its rate through before it drops.
 const BURST: f64 = 1.3;
 
@@ -57,10 +64,19 @@ struct Estimate {
     high: f64,
 }
 
+/// The parts of a stretch between pauses: a line with a queue makes none, and a look that was late may feign a queue.
+fn without_gaps(stretch: &[Delay]) -> impl Iterator<Item = &[Delay]> {
+    let mut gaps: Vec<_> = stretch.windows(2).map(|pair| pair[1].at_us - pair[0].at_us).collect();
+    gaps.sort_by(f64::total_cmp);
+    let most_us = gaps.get(gaps.len() / 2).copied().unwrap_or_default() * PAUSE + PAUSE_US;
+    stretch.chunk_by(move |before, after| after.at_us - before.at_us <= most_us)
+}
+
 /// The rate at which packets come while a queue delays them: the line's.
 fn line_rate(trace: &Trace<'_>, delays: &[Delay]) -> Option<(Estimate, f64)> {
     let mut stretches = Vec::new();
-    for stretch in delays.split(|delay| delay.queued_us < QUEUE_LEAST_US) {
+    let queued = delays.split(|delay| delay.queued_us < QUEUE_LEAST_US);
+    for stretch in queued.flat_map(without_gaps) {
         let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else { continue };
         let span_us = last.at_us - first.at_us;
         let came = trace.arrived_bytes(last.row) - trace.arrived_bytes(first.row);
@@ -337,12 +353,39 @@ fn random_loss(first: &Trace<'_>, second: Option<&Trace<'_>>, ended: End, base: 
     }
 }
 
+/// The segments lost in each episode but the first, which is slow start's.
+pub fn drops(sent: &[Row]) -> Finding {
+    let (mut episodes, mut last_us): (Vec<f64>, Option<u64>) = (Vec::new(), None);
+    for pair in sent.windows(2) {
+        let lost = pair[1].retransmits.saturating_sub(pair[0].retransmits);
+        if lost == 0 {
+            continue;
+        }
+        let is_new = last_us.is_none_or(|last_us| pair[1].at_us > last_us + 2 * u64::from(pair[0].rtt_us));
+        last_us = Some(pair[1].at_us);
+        match episodes.last_mut().filter(|_| !is_new) {
+            Some(episode) => *episode += f64::from(lost),
+            None => episodes.push(f64::from(lost)),
+        }
+    }
+    let counted = episodes.get(1..).unwrap_or_default();
+    if counted.len() < OVERFLOWS_LEAST {
+        let reason = format!("the buffer overflowed {} times after slow start in the time", counted.len());
+        return Finding::NotObservable { reason };
+    }
+    let mean = counted.iter().sum::<f64>() / counted.len() as f64;
+    let low = counted.iter().copied().fold(f64::INFINITY, f64::min);
+    let high = counted.iter().copied().fold(0.0, f64::max);
+    let evidence = format!("{} overflows after slow start: {counted:?} segments", counted.len());
+    Finding::Observed { value: mean, low, high, evidence }
+}
+
 /// Segments lost and delivered while round trips were near the base.
 fn without_queue(trace: &Trace<'_>, base: Base) -> (u32, u32) {
     let near_us = base.rtt_us * 1.25 + 1_000.0;
     let pairs = trace.sent.windows(2).filter(|pair| f64::from(pair[1].rtt_us) < near_us);
     pairs.fold((0, 0), |(lost, delivered), pair| {
-        let grown = |of: fn(&crate::message::Row) -> u32| of(&pair[1]).saturating_sub(of(&pair[0]));
+        let grown = |of: fn(&Row) -> u32| of(&pair[1]).saturating_sub(of(&pair[0]));
         (lost + grown(|row| row.retransmits), delivered + grown(|row| row.delivered))
     })
 }

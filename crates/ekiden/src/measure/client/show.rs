@@ -79,22 +79,23 @@ fn ms(us: f64) -> String {
 /// What limited each direction, and each stream where there are several.
 fn limits(text: &mut String, measurement: &Measurement) {
     let percent = |share: f64| format!("{:.0} %", share * 100.0);
-    let row = |name: String, shares: Option<Shares>| {
-        let shares = shares.unwrap_or_default();
+    let row = |name: String, shares: Shares| {
         let [a, b, c, d] = [shares.application, shares.receive_window, shares.send_buffer, shares.path].map(percent);
         [name, a, b, c, d]
     };
     let mut rows = vec![["limited by", "program", "receive window", "send buffer", "path"].map(String::from)];
     for load in &measurement.loads {
-        rows.push(row(load.way.word().into(), load.shares));
+        rows.extend(load.shares.map(|shares| row(load.way.word().into(), shares)));
         if load.streams.len() > 1 {
             for (number, stream) in load.streams.iter().enumerate() {
                 let mbit = stream.goodput_bit_s as f64 / 1e6;
-                rows.push(row(format!("  stream {number}: {mbit:.1} Mbit/s"), stream.shares));
+                rows.extend(stream.shares.map(|shares| row(format!("  stream {number}: {mbit:.1} Mbit/s"), shares)));
             }
         }
     }
-    let _ = write!(text, "\n{}", out::aligned(&rows));
+    if rows.len() > 1 {
+        let _ = write!(text, "\n{}", out::aligned(&rows));
+    }
 }
 
 fn latency(text: &mut String, measurement: &Measurement) {

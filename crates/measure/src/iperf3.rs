@@ -6,7 +6,8 @@
 mod control;
 mod course;
 mod error;
-mod message;
+#[doc(hidden)]
+pub mod message;
 mod socks5;
 mod stream;
 

@@ -163,8 +163,7 @@ async fn take(server: Arc<Server>, socket: TcpStream, from: SocketAddr, place: P
                 let admitted = timeout(PATIENCE, accept(socket, security, "measuring server")).await;
                 match admitted {
                     Ok(Ok(Admission::Admitted { name, connection, .. })) => {
-                        drop(place);
-                        session::run(&server, connection, format!("{name} ({client})")).await;
+                        session::run(&server, connection, format!("{name} ({client})"), place).await;
                     }
                     Ok(Ok(Admission::Refused(refused))) => failed(refused.why),
                     Ok(Err(error)) => failed(error.to_string()),
@@ -180,8 +179,7 @@ async fn take(server: Arc<Server>, socket: TcpStream, from: SocketAddr, place: P
             }
             match &server.settings.admits {
                 Admits::Everyone => {
-                    drop(place);
-                    session::run(&server, connection, client.clone()).await;
+                    session::run(&server, connection, client.clone(), place).await;
                 }
                 Admits::Nodes(_) => {
                     let why =

@@ -56,7 +56,7 @@ impl<'a> Trace<'a> {
             sent: &sender.rows,
             arrived: &receiver.rows,
             mss_bytes: f64::from(mss),
-            packet_bytes: f64::from(mss + headers),
+            packet_bytes: f64::from(mss) + f64::from(headers),
             mtu_bytes: mtu,
             sent_bytes,
         })

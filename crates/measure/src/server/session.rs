@@ -11,9 +11,9 @@ use ekiden_transport::Connection;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::{Happened, PATIENCE, Server, end_settings};
+use super::{Happened, PATIENCE, Place, Server, end_settings};
 use crate::load::{Link, Most, Running, Seen, Side};
-use crate::message::{Purpose, REQUEST_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, token_text};
+use crate::message::{Purpose, REQUEST_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_text};
 use crate::settings::Asked;
 use crate::{control, probe};
 
@@ -30,8 +30,8 @@ struct Wanted {
     trace: Trace,
 }
 
-/// Serves a client that may measure, until its measurement is over.
-pub(super) async fn run(server: &Server, connection: Connection, client: String) {
+/// Serves a client that may measure, until its measurement is over. It has its `place` among strangers until it has been let in.
+pub(super) async fn run(server: &Server, connection: Connection, client: String, place: Place) {
     let wanted = match wanted(server, &connection).await {
         Ok(wanted) => wanted,
         Err(Refusal::Gone) => return,
@@ -41,6 +41,7 @@ pub(super) async fn run(server: &Server, connection: Connection, client: String)
         Ok(begun) => begun,
         Err(why) => return refuse(server, &connection, client, why, true).await,
     };
+    drop(place);
     let measured = measure(server, &connection, &client, &wanted, token, links).await;
     server.end();
     match measured {
@@ -69,6 +70,7 @@ async fn wanted(server: &Server, connection: &Connection) -> Result<Wanted, Refu
         Ok(Request::Measure { version, settings, trace }) => (version, settings, trace),
         Ok(_) => return Err(told("the first message does not ask for a measurement".into())),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            let error = shown(&error.to_string());
             return Err(told(format!("a message that this version does not know: {error}")));
         }
         Err(_) => return Err(Refusal::Gone),

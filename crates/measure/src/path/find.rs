@@ -66,7 +66,7 @@ fn line_rate(trace: &Trace<'_>, delays: &[Delay]) -> Option<(Estimate, f64)> {
     for stretch in delays.split(|delay| delay.queued_us < QUEUE_LEAST_US) {
         let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else { continue };
         let span_us = last.at_us - first.at_us;
-        let came = trace.arrived_bytes(last.row) - trace.arrived_bytes(first.row);
+        let came = trace.came_bytes(first.row, last.row);
         if span_us >= STRETCH_LEAST_US && came >= STRETCH_PACKETS * trace.packet_bytes {
             stretches.push((came, span_us));
         }
@@ -111,7 +111,7 @@ pub fn direction(first: &Trace<'_>, second: Option<&Trace<'_>>, base: Base, hops
         buffer_bytes: buffer,
         bdp_bytes: bdp,
         drop_tail: drop_tail(first, ended, &policer),
-        drops_per_overflow: Finding::NotObservable { reason: "it needs three overflows: --long".into() },
+        drops_per_overflow: Finding::NotObservable { reason: "it needs three overflows, and a load ends after the first".into() },
         random_loss: random_loss(first, second, ended, base),
         policer_bit_s: policer,
         window_bytes: Finding::NotObservable { reason: "the ends have not said their limits".into() },

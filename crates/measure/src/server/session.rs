@@ -84,8 +84,9 @@ async fn wanted(server: &Server, connection: &Connection) -> Result<Wanted, Refu
         let [asked, most] = [duration_us, most_us].map(|us| us as f64 / 1e6);
         return Err(told(format!("a load of {asked} s, where this server allows {most} s")));
     }
+    // A load with a duration ends there, too, if its bytes are reached first.
     match (server.settings.bytes_most, asked.get().bytes) {
-        (Some(most), Some(bytes)) if bytes > most => {
+        (Some(most), Some(bytes)) if bytes > most && asked.get().duration_us.is_none() => {
             Err(told(format!("a load of {bytes} bytes, where this server allows {most}")))
         }
         _ => Ok(Wanted { asked, trace }),

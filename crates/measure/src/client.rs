@@ -15,7 +15,9 @@ use tokio::runtime::{Builder, Runtime};
 
 use crate::gathered::{Gathered, Next};
 use crate::load::{Link, Most, Running, Seen, Side};
-use crate::message::{PLAIN, Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_of};
+use crate::message::{
+    PLAIN, Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_of,
+};
 use crate::probe::{Answer, Prober};
 use crate::settings::Asked;
 use crate::{Error, control, socket};
@@ -186,7 +188,10 @@ fn agree(server: &Server, asked: &Asked, trace: Trace) -> Result<Agreed, Error> 
         Err(error) if is_own_key_refused(&error) => Err(of_handshake(to(), &error)),
         Err(error) if server.security.is_none() => Err(match error.kind() {
             io::ErrorKind::TimedOut => strange("it says nothing".into()),
-            _ => strange(format!("{}; if it serves nodes whose keys it knows, give this client a key", shown(&error.to_string()))),
+            _ => strange(format!(
+                "{}; if it serves nodes whose keys it knows, give this client a key",
+                shown(&error.to_string())
+            )),
         }),
         Err(error) => Err(of_handshake(to(), &error)),
     }

@@ -136,7 +136,9 @@ fn info(row: &Row, mss_bytes: u32) -> TcpInfo {
 }
 
 fn rate(bytes: u64, duration_us: u64) -> u64 {
-    (u128::from(bytes) * 8_000_000).checked_div(duration_us.into()).map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX))
+    (u128::from(bytes) * 8_000_000)
+        .checked_div(duration_us.into())
+        .map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX))
 }
 
 /// A sum; the greatest number where it is greater.
@@ -163,8 +165,7 @@ fn mean(shares: impl Iterator<Item = Shares>) -> Option<Shares> {
 
 fn tenths(pairs: &[Pair<'_>]) -> Vec<u64> {
     let longest = pairs.iter().map(|pair| pair.receiver.end.tenths_bytes.len()).max().unwrap_or_default();
-    let of =
-        |tenth: usize| total(pairs.iter().filter_map(|pair| pair.receiver.end.tenths_bytes.get(tenth)).copied());
+    let of = |tenth: usize| total(pairs.iter().filter_map(|pair| pair.receiver.end.tenths_bytes.get(tenth)).copied());
     (0..longest).map(of).collect()
 }
 

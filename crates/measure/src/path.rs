@@ -6,9 +6,9 @@
 
 mod find;
 mod hops;
-mod trace;
 #[cfg(test)]
 mod hostile;
+mod trace;
 
 use std::net::ToSocketAddrs;
 use std::time::{Duration, Instant};

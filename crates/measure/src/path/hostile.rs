@@ -60,24 +60,26 @@ fn seen(way: Way) -> impl Strategy<Value = Seen> {
 fn measured() -> impl Strategy<Value = Measured> {
     let streams = || (seen(Way::Forth), seen(Way::Back)).prop_map(|(forth, back)| vec![forth, back]);
     let answers = vec((number(), number(), number()), 0..8);
-    (streams(), streams(), answers, number(), number()).prop_map(|(near_seen, far_seen, answers, began_ns, ended_ns)| {
-        let answer = |(sent_ns, there_ns, back_ns)| Answer { sent_ns, there_ns, back_ns };
-        Measured {
-            from: ([127, 0, 0, 1], 1).into(),
-            far: EndSettings {
-                version: String::new(),
-                kernel: String::new(),
-                congestion: String::new(),
-                tcp_rmem: String::new(),
-                tcp_wmem: String::new(),
-            },
-            near_seen,
-            far_seen,
-            answers: answers.into_iter().map(answer).collect(),
-            began_ns,
-            ended_ns,
-        }
-    })
+    (streams(), streams(), answers, number(), number()).prop_map(
+        |(near_seen, far_seen, answers, began_ns, ended_ns)| {
+            let answer = |(sent_ns, there_ns, back_ns)| Answer { sent_ns, there_ns, back_ns };
+            Measured {
+                from: ([127, 0, 0, 1], 1).into(),
+                far: EndSettings {
+                    version: String::new(),
+                    kernel: String::new(),
+                    congestion: String::new(),
+                    tcp_rmem: String::new(),
+                    tcp_wmem: String::new(),
+                },
+                near_seen,
+                far_seen,
+                answers: answers.into_iter().map(answer).collect(),
+                began_ns,
+                ended_ns,
+            }
+        },
+    )
 }
 
 proptest! {

@@ -15,7 +15,8 @@ use crate::sweep::now_unix_ms;
 const EXAMPLES: &str = "Examples:
     ekiden measure path city -c island.toml
     # for `ekiden plan`
-    ekiden measure path city -c island.toml --record path.json";
+    ekiden measure path city -c island.toml \\
+        --record path.json";
 
 /// Say what the path to a measuring server is made of.
 ///

@@ -17,7 +17,7 @@ fuzz_target!(|data: &[u8]| {
     if let Ok(request) = decode::<Request>(data) {
         assert_eq!(decode::<Request>(&encode(&request).unwrap()[4..]).unwrap(), request);
         if let Request::Measure { settings, .. } = request
-            && let Ok(asked) = Asked::new(settings)
+            && let Ok(asked) = Asked::new(*settings)
         {
             let settings = asked.get();
             assert!((1..=STREAMS_MOST).contains(&settings.streams) && (1..=2).contains(&settings.ways.len()));

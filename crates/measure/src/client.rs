@@ -168,7 +168,7 @@ fn agree(server: &Server, asked: &Asked, trace: Trace) -> Result<Agreed, Error> 
             }
         }
     })?;
-    let request = Request::Measure { version: VERSION, settings: asked.get().clone(), trace };
+    let request = Request::Measure { version: VERSION, settings: Box::new(asked.get().clone()), trace };
     let reply: io::Result<Reply> = runtime.block_on(async {
         control::send(&control, &request, PATIENCE).await?;
         control::receive(&control, REPLY_BYTES_MOST, PATIENCE).await

@@ -38,7 +38,7 @@ pub enum Request {
         /// [`VERSION`].
         version: u32,
         /// The load.
-        settings: LoadSettings,
+        settings: Box<LoadSettings>,
         /// How closely it is looked at, and when it ends before its time.
         #[serde(default)]
         trace: Trace,

@@ -92,6 +92,9 @@ pub(crate) struct Server {
     log: Box<dyn Fn(Happened) + Send + Sync>,
 }
 
+/// The connections of a measurement, as they come.
+type Links = mpsc::Receiver<(Purpose, StdStream)>;
+
 /// The measurement that is under way.
 struct Current {
     token: [u8; 16],
@@ -232,7 +235,7 @@ impl Server {
     }
 
     /// A measurement of `client` begins, unless there is one.
-    fn begin(&self, client: &str) -> Result<([u8; 16], mpsc::Receiver<(Purpose, StdStream)>), String> {
+    fn begin(&self, client: &str) -> Result<([u8; 16], Links), String> {
         let secret = random_secret().map_err(|error| error.to_string())?;
         let mut token = [0; 16];
         token.copy_from_slice(&secret[..16]);

@@ -93,7 +93,7 @@ proptest! {
     #[test]
     fn any_settings_survive_and_what_is_accepted_can_be_run(settings in settings(), count: u32) {
         let trace = Trace::Episodes { count };
-        let request = Request::Measure { version: VERSION, settings: settings.clone(), trace };
+        let request = Request::Measure { version: VERSION, settings: Box::new(settings.clone()), trace };
         prop_assert_eq!(decode::<Request>(&body(&request)).unwrap(), request);
         match Asked::new(settings.clone()) {
             Ok(asked) => {

@@ -78,7 +78,7 @@ async fn wanted(server: &Server, connection: &Connection) -> Result<Wanted, Refu
     if version != VERSION {
         return Err(told(format!("it speaks version {version} of the measuring protocol, and this server {VERSION}")));
     }
-    let asked = Asked::new(settings).map_err(told)?;
+    let asked = Asked::new(*settings).map_err(told)?;
     let most_us = server.duration_most_us();
     if let Some(duration_us) = asked.get().duration_us.filter(|duration_us| *duration_us > most_us) {
         let [asked, most] = [duration_us, most_us].map(|us| us as f64 / 1e6);

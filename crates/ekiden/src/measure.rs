@@ -24,7 +24,7 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Action {
-    Client(client::Args),
+    Client(Box<client::Args>),
     Monitor(monitor::Args),
     Path(path::Args),
     Server(server::Args),

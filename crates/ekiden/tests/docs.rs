@@ -5,10 +5,16 @@
 //! `island.toml`, the first scenario of docs/guide/scenario.md, `sh peer` beside the named configurations of the same file, `sh plan` beside
 //! the descriptions `toml plan NAME` of the same file.
 //! `toml monitor` is a monitor's configuration, and `sh monitor` are calls of it.
+//! `sh measure-server` are measuring servers, which start; `sh measure` is run with the README's two nodes, one of which such a server
+//! serves, and `sh measure-open` with a server that serves everyone.
 //! `sh lab-run` is run by `lab.rs`, and `sh watch` by `watch.rs`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+
+use measuring::MeasuringServer;
+
+mod measuring;
 
 const EKIDEN: &str = env!("CARGO_BIN_EXE_ekiden");
 
@@ -111,6 +117,59 @@ fn every_monitor_in_the_documentation_is_accepted_and_every_call_is_one() {
             assert!(words.starts_with(&["ekiden", "measure", "monitor"]), "{}: {line}", example.file.display());
             accepted(&example, Command::new(EKIDEN).args(&words[1..]).arg("--help"));
         }
+    }
+}
+
+#[test]
+fn every_measurement_in_the_documentation_works() {
+    let folder = tempfile::tempdir().unwrap();
+    let [city, island] = ["city", "island"].map(|name| folder.path().join(name));
+    let fingerprints = [&city, &island].map(|node| {
+        std::fs::create_dir(node).unwrap();
+        let output = Command::new(EKIDEN).args(["keygen", "node.key"]).current_dir(node).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        said.split_whitespace().find(|word| word.starts_with("sha256:")).unwrap().to_owned()
+    });
+    let here = |text: &str| {
+        let placeholders = ["c17e", "151a"].map(|part| format!("sha256:{}", part.repeat(16)));
+        let text = text.replace(&placeholders[0], &fingerprints[0]).replace(&placeholders[1], &fingerprints[1]);
+        text.replace("192.0.2.1", "127.0.0.1").replace("0.0.0.0:7100", "127.0.0.1:0")
+    };
+    for (node, name) in [(&city, "city.toml"), (&island, "island.toml")] {
+        let examples = marked(&format!("toml proxy {name}"));
+        let example = examples.iter().find(|example| example.file.ends_with("README.md")).unwrap();
+        std::fs::write(node.join(name), here(&example.text)).unwrap();
+    }
+    let servers: Vec<String> = marked("sh measure-server")
+        .iter()
+        .flat_map(|example| example.text.lines().map(here).collect::<Vec<_>>())
+        .collect();
+    let servers: Vec<MeasuringServer> = servers.iter().map(|line| MeasuringServer::start(line, &city)).collect();
+    let [known, named, open] = &servers[..] else { panic!("{} servers", servers.len()) };
+    let mut calls = 0;
+    for example in marked("sh measure") {
+        let ports: &[u16] = match example.mark.as_str() {
+            "sh measure" => &[known.port, named.port],
+            "sh measure-open" => &[open.port],
+            _ => continue,
+        };
+        for line in example.text.lines() {
+            // Short loads are enough here.
+            let line = here(line).replace("--time 5s", "--time 100ms").replace("--time 2s", "--time 100ms");
+            let line = match line.contains(" client ") && !line.contains("--time") && !line.contains("--bytes") {
+                true => line + " --time 100ms",
+                false => line,
+            };
+            let port = ports[calls % ports.len()];
+            let text =
+                line.replace(" city ", &format!(" city:{port} ")).replace("127.0.0.1 ", &format!("127.0.0.1:{port} "));
+            in_shell(&Example { file: example.file.clone(), mark: example.mark.clone(), text }, &island);
+            calls += 1;
+        }
+    }
+    assert!(calls >= 7, "found only {calls}");
+    for file in ["once.json", "once.samples.parquet", "path.json", "sweep"] {
+        assert!(island.join(file).exists(), "no {file}");
     }
 }
 

@@ -1,6 +1,5 @@
 //! Asks a measuring server for a load, runs this end of it, and puts together what both ends saw.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream as StdStream, ToSocketAddrs};
 use std::thread;
@@ -9,13 +8,16 @@ use std::time::{Duration, Instant};
 use ekiden_keys::Fingerprint;
 use ekiden_net::clock::monotonic_ns;
 use ekiden_net::socket::limit_unacknowledged;
-use ekiden_record::{EndSettings, Way};
+use ekiden_record::EndSettings;
 use ekiden_transport::{Connection, Security, dial, is_own_key_refused};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
 
+use crate::gathered::{Gathered, Next};
 use crate::load::{Link, Most, Running, Seen, Side};
-use crate::message::{PLAIN, Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, token_of};
+use crate::message::{
+    PLAIN, Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_of,
+};
 use crate::probe::{Answer, Prober};
 use crate::settings::Asked;
 use crate::{Error, control, socket, socks5};
@@ -144,7 +146,7 @@ pub fn measure(
         }
     }
     let ended_ns = monotonic_ns();
-    let told = agreed.say(&Request::Stop).and_then(|()| agreed.results());
+    let told = agreed.say(&Request::Stop).and_then(|()| agreed.results(asked));
     let answers = prober.finish();
     let near_seen = running.finish();
     let far_seen = told.map_err(|error| match near_seen.iter().find_map(|seen| seen.end.failed.clone()) {
@@ -208,7 +210,7 @@ fn agree(server: &Server, asked: &Asked, trace: Trace) -> Result<Agreed, Error> 
             }
         }
     })?;
-    let request = Request::Measure { version: VERSION, settings: asked.get().clone(), trace };
+    let request = Request::Measure { version: VERSION, settings: Box::new(asked.get().clone()), trace };
     let reply: io::Result<Reply> = runtime.block_on(async {
         control::send(&control, &request, PATIENCE).await?;
         control::receive(&control, REPLY_BYTES_MOST, PATIENCE).await
@@ -220,15 +222,18 @@ fn agree(server: &Server, asked: &Asked, trace: Trace) -> Result<Agreed, Error> 
             let far = end;
             Ok(Agreed { runtime, control, address, asked_via, token, far, most: Most { bytes: bytes_most } })
         }
-        Ok(Reply::Refused { why, busy: true }) => Err(Error::Busy { to: to(), why }),
-        Ok(Reply::Refused { why, busy: false }) => Err(Error::Refused { to: to(), why }),
-        Ok(Reply::Failed { why }) => Err(Error::Broken { to: to(), why }),
+        Ok(Reply::Refused { why, busy: true }) => Err(Error::Busy { to: to(), why: shown(&why) }),
+        Ok(Reply::Refused { why, busy: false }) => Err(Error::Refused { to: to(), why: shown(&why) }),
+        Ok(Reply::Failed { why }) => Err(Error::Broken { to: to(), why: shown(&why) }),
         Ok(_) => Err(strange("it answers with a message that does not belong here".into())),
         // A server with keys that does not know this one says so only now: with TLS 1.3 a client's key is looked at last.
         Err(error) if is_own_key_refused(&error) => Err(of_handshake(to(), &error)),
         Err(error) if server.security.is_none() => Err(match error.kind() {
             io::ErrorKind::TimedOut => strange("it says nothing".into()),
-            _ => strange(format!("{error}; if it serves nodes whose keys it knows, give this client a key")),
+            _ => strange(format!(
+                "{}; if it serves nodes whose keys it knows, give this client a key",
+                shown(&error.to_string())
+            )),
         }),
         Err(error) => Err(of_handshake(to(), &error)),
     }
@@ -282,36 +287,13 @@ impl Agreed {
     }
 
     /// What the server's end saw.
-    fn results(&self) -> io::Result<Vec<Seen>> {
-        let mut rows: BTreeMap<(Way, u32), Vec<_>> = BTreeMap::new();
-        let mut seen = Vec::new();
+    fn results(&self, asked: &Asked) -> io::Result<Vec<Seen>> {
+        let mut gathered = Gathered::new(asked);
         loop {
-            match self.hear()? {
-                Reply::Started => {}
-                Reply::Rows { way, stream, rows: more } => {
-                    let rows = rows.entry((way, stream)).or_default();
-                    if rows.len() + more.len() > 200_000 || rows_of(&seen) > 2_000_000 {
-                        return Err(io::Error::new(io::ErrorKind::InvalidData, "more samples than it may send"));
-                    }
-                    rows.extend(more);
-                }
-                Reply::Stream { way, stream, end } => {
-                    let rows = rows.remove(&(way, stream)).unwrap_or_default();
-                    if seen.len() > 1_000 {
-                        return Err(io::Error::new(io::ErrorKind::InvalidData, "more streams than there are"));
-                    }
-                    seen.push(Seen { way, stream, end, rows });
-                }
-                Reply::Done => return Ok(seen),
-                Reply::Failed { why } => return Err(io::Error::other(why)),
-                Reply::Refused { .. } | Reply::Ready { .. } => {
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, "a message that does not belong here"));
-                }
+            let next = gathered.add(self.hear()?);
+            if next.map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))? == Next::Done {
+                return Ok(gathered.seen());
             }
         }
     }
-}
-
-fn rows_of(seen: &[Seen]) -> usize {
-    seen.iter().map(|seen| seen.rows.len()).sum()
 }

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
-use crate::message::encode;
+use crate::message::{decode, encode};
 
 /// Sends a message.
 ///
@@ -41,7 +41,7 @@ pub async fn receive<T: DeserializeOwned>(connection: &Connection, most: usize, 
             bytes.resize(length.min(from + (64 << 10)), 0);
             connection.receive_exact(&mut bytes[from..]).await?;
         }
-        serde_json::from_slice(&bytes).map_err(|error| invalid(error.to_string()))
+        decode(&bytes).map_err(|error| invalid(error.to_string()))
     };
     match timeout(within, whole).await {
         Ok(received) => received,

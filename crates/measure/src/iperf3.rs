@@ -6,7 +6,8 @@
 mod control;
 mod course;
 mod error;
-mod message;
+#[doc(hidden)]
+pub mod message;
 mod stream;
 
 use std::net::SocketAddr;

@@ -6,6 +6,7 @@
 pub mod client;
 mod control;
 mod error;
+pub mod gathered;
 pub mod iperf3;
 pub mod jitter;
 pub mod limit;

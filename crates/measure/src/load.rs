@@ -67,6 +67,13 @@ pub struct Seen {
     pub rows: Vec<Row>,
 }
 
+impl Seen {
+    /// When the stream was over at this end, in microseconds since the load's start there.
+    pub fn end_us(&self) -> u64 {
+        self.end.first_us.saturating_add(self.end.duration_us)
+    }
+}
+
 /// An end of a load. Receivers take what comes from the beginning; senders wait for [`Running::begin`].
 pub struct Running {
     shared: Arc<Shared>,

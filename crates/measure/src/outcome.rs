@@ -43,15 +43,15 @@ fn same(a: &Seen, b: &Seen) -> bool {
 fn load(asked: &Asked, way: Way, pairs: &[Pair<'_>], latency: &Latency) -> Option<Load> {
     let rows: Vec<&[Row]> = pairs.iter().map(Pair::active).collect();
     let all = || rows.iter().copied().flatten();
-    let bytes = pairs.iter().map(|pair| pair.receiver.end.bytes).sum();
+    let bytes = total(pairs.iter().map(|pair| pair.receiver.end.bytes));
     let rtt_min_us = all().map(|row| row.rtt_min_us).filter(|rtt| *rtt < u32::MAX && *rtt > 0).min().unwrap_or(0);
     let duration_us = match asked.get().duration_us {
         Some(_) => pairs.iter().map(|pair| pair.receiver.end.duration_us).max()?,
         // From the first write to the last arrival: what lies before the first arrival is half a round trip.
         None => {
             let first = pairs.iter().map(|pair| pair.receiver.end.first_us).min()?;
-            let last = pairs.iter().map(|pair| pair.receiver.end.first_us + pair.receiver.end.duration_us).max()?;
-            last - first + u64::from(rtt_min_us) / 2
+            let last = pairs.iter().map(|pair| pair.receiver.end_us()).max()?;
+            last.saturating_sub(first).saturating_add(u64::from(rtt_min_us) / 2)
         }
     };
     let streams: Vec<_> = pairs.iter().map(|pair| pair.told(duration_us)).collect();
@@ -77,8 +77,8 @@ fn load(asked: &Asked, way: Way, pairs: &[Pair<'_>], latency: &Latency) -> Optio
         path_limit: None,
         streams,
         sampler_late: Delays::of(first.sender.end.late_us.iter().map(|late| f64::from(*late)).collect()),
-        sender_cpu_us: pairs.iter().map(|pair| pair.sender.end.cpu_us).sum(),
-        receiver_cpu_us: pairs.iter().map(|pair| pair.receiver.end.cpu_us).sum(),
+        sender_cpu_us: total(pairs.iter().map(|pair| pair.sender.end.cpu_us)),
+        receiver_cpu_us: total(pairs.iter().map(|pair| pair.receiver.end.cpu_us)),
     };
     let peaks: &[Peak] = match pairs {
         [only] => &only.receiver.end.peaks,
@@ -92,7 +92,7 @@ impl Pair<'_> {
     /// The samples of the sender while it had something to send.
     fn active(&self) -> &[Row] {
         let rows = &self.sender.rows;
-        let end_us = self.sender.end.first_us + self.sender.end.duration_us;
+        let end_us = self.sender.end_us();
         let sent = self.sender.end.bytes;
         // What was written last is under way when the writing ends.
         let over =
@@ -140,12 +140,19 @@ fn info(row: &Row, mss_bytes: u32) -> TcpInfo {
 }
 
 fn rate(bytes: u64, duration_us: u64) -> u64 {
-    (u128::from(bytes) * 8_000_000).checked_div(duration_us.into()).map_or(0, |rate| rate as u64)
+    (u128::from(bytes) * 8_000_000)
+        .checked_div(duration_us.into())
+        .map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX))
+}
+
+/// A sum; the greatest number where it is greater.
+fn total(numbers: impl Iterator<Item = u64>) -> u64 {
+    numbers.fold(0, u64::saturating_add)
 }
 
 fn tenths(pairs: &[Pair<'_>]) -> Vec<u64> {
     let longest = pairs.iter().map(|pair| pair.receiver.end.tenths_bytes.len()).max().unwrap_or_default();
-    let of = |tenth: usize| pairs.iter().filter_map(|pair| pair.receiver.end.tenths_bytes.get(tenth)).sum();
+    let of = |tenth: usize| total(pairs.iter().filter_map(|pair| pair.receiver.end.tenths_bytes.get(tenth)).copied());
     (0..longest).map(of).collect()
 }
 

@@ -6,6 +6,8 @@
 
 mod find;
 mod hops;
+#[cfg(test)]
+mod hostile;
 mod trace;
 
 use std::net::ToSocketAddrs;
@@ -18,7 +20,7 @@ use crate::message::Trace as How;
 use crate::server::end_settings;
 use crate::settings::Asked;
 use crate::{Error, socket};
-use find::{Base, End};
+use find::{Base, End, STEPS_MOST};
 use trace::Trace;
 
 /// The load of a direction: so many bandwidth-delay products at most, and so many round trips and so long.
@@ -206,7 +208,7 @@ const HOLDS: f64 = 0.8;
 
 /// What the kernels of the ends let a window grow to by themselves.
 fn window(sender: &EndSettings, receiver: &EndSettings) -> Finding {
-    let most = |limits: &str| limits.split_whitespace().nth(2).and_then(|most| most.parse::<f64>().ok());
+    let most = |limits: &str| limits.split_whitespace().nth(2).and_then(|most| most.parse::<u32>().ok()).map(f64::from);
     let mut release = receiver.kernel.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
     let is_new = release.next().zip(release.next()) >= Some((6, 6));
     match most(&sender.tcp_wmem).zip(most(&receiver.tcp_rmem)) {
@@ -225,11 +227,13 @@ fn picture(trace: &Trace<'_>, way: Way) -> Seen {
     let mut rate_mbit = Vec::new();
     let (first, last) = (trace.arrived.first(), trace.arrived.last());
     if let Some((first, last)) = first.zip(last) {
-        let mut at_us = first.at_us as f64;
-        while at_us < last.at_us as f64 {
+        for step in 0..STEPS_MOST {
+            let at_us = first.at_us as f64 + f64::from(step) * 20_000.0;
+            if at_us >= last.at_us as f64 {
+                break;
+            }
             let rate = trace.rate_between(at_us, at_us + 20_000.0).unwrap_or(0.0);
             rate_mbit.push((seconds(at_us + 20_000.0), rate / 1e6));
-            at_us += 20_000.0;
         }
     }
     let lost_s = trace.first_hole().map(|row| seconds(trace.arrived[row].at_us as f64));

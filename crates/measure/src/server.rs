@@ -92,6 +92,9 @@ pub(crate) struct Server {
     log: Box<dyn Fn(Happened) + Send + Sync>,
 }
 
+/// The connections of a measurement, as they come.
+type Links = mpsc::Receiver<(Purpose, StdStream)>;
+
 /// The measurement that is under way.
 struct Current {
     token: [u8; 16],
@@ -163,8 +166,7 @@ async fn take(server: Arc<Server>, socket: TcpStream, from: SocketAddr, place: P
                 let admitted = timeout(PATIENCE, accept(socket, security, "measuring server")).await;
                 match admitted {
                     Ok(Ok(Admission::Admitted { name, connection, .. })) => {
-                        drop(place);
-                        session::run(&server, connection, format!("{name} ({client})")).await;
+                        session::run(&server, connection, format!("{name} ({client})"), place).await;
                     }
                     Ok(Ok(Admission::Refused(refused))) => failed(refused.why),
                     Ok(Err(error)) => failed(error.to_string()),
@@ -180,8 +182,7 @@ async fn take(server: Arc<Server>, socket: TcpStream, from: SocketAddr, place: P
             }
             match &server.settings.admits {
                 Admits::Everyone => {
-                    drop(place);
-                    session::run(&server, connection, client.clone()).await;
+                    session::run(&server, connection, client.clone(), place).await;
                 }
                 Admits::Nodes(_) => {
                     let why =
@@ -234,7 +235,7 @@ impl Server {
     }
 
     /// A measurement of `client` begins, unless there is one.
-    fn begin(&self, client: &str) -> Result<([u8; 16], mpsc::Receiver<(Purpose, StdStream)>), String> {
+    fn begin(&self, client: &str) -> Result<([u8; 16], Links), String> {
         let secret = random_secret().map_err(|error| error.to_string())?;
         let mut token = [0; 16];
         token.copy_from_slice(&secret[..16]);

@@ -120,7 +120,7 @@ fn onsets(rows: &[&[Row]]) -> Vec<(f64, f64)> {
         let mut last_us = None;
         for pair in rows.windows(2).filter(|pair| pair[1].retransmits > pair[0].retransmits) {
             let apart_us = 2 * u64::from(pair[0].rtt_us) + 40_000;
-            let is_new = last_us.is_some_and(|last_us| pair[1].at_us > last_us + apart_us);
+            let is_new = last_us.is_some_and(|last_us| pair[1].at_us > u64::saturating_add(last_us, apart_us));
             if is_new {
                 onsets.push((f64::from(pair[0].cwnd), f64::from(pair[0].rtt_us)));
             }
@@ -144,13 +144,13 @@ fn is_of_buffer(onsets: &[(f64, f64)], enough_us: f64) -> bool {
 fn first_episode(rows: &[Row], base_us: f64) -> Option<(u32, u32)> {
     let first = rows.iter().position(|row| row.retransmits > 0)?;
     let before = &rows[first.saturating_sub(1)];
-    let until_us = rows[first].at_us + (2.0 * base_us) as u64 + 40_000;
+    let until_us = rows[first].at_us.saturating_add((2.0 * base_us) as u64).saturating_add(40_000);
     let last = rows[first..].iter().take_while(|row| row.at_us <= until_us).last()?;
     Some((last.retransmits.saturating_sub(before.retransmits), last.delivered.saturating_sub(before.delivered)))
 }
 
 fn is_overshoot((lost, delivered): (u32, u32)) -> bool {
-    lost >= OVERSHOOT_LEAST && f64::from(lost) > f64::from(lost + delivered) * OVERSHOOT_PART
+    lost >= OVERSHOOT_LEAST && f64::from(lost) > (f64::from(lost) + f64::from(delivered)) * OVERSHOOT_PART
 }
 
 /// One sentence for people.

@@ -17,7 +17,7 @@ pub(super) fn is_spent(trace: Trace, row: &Row, info: &TcpInfo, rows: &[Row]) ->
             used > budget(bdps_most, bytes_least, row, rows) || has_lost(row, rows)
         }
         Trace::Budget { spent_bytes, bdps_most, bytes_least } => {
-            used + spent_bytes > budget(bdps_most, bytes_least, row, rows)
+            used.saturating_add(spent_bytes) > budget(bdps_most, bytes_least, row, rows)
         }
         Trace::Episodes { count } => episodes(row, rows) > count,
     }

@@ -8,15 +8,13 @@ use ekiden_net::tcp_info::{TcpInfo, tcp_info_with_memory};
 
 use super::stream::Stream;
 use super::{Shared, budget};
-use crate::message::Row;
+use crate::message::{LOOKS_MOST, ROWS_MOST, Row};
 
 /// How often a traced load is looked at, in microseconds.
 const TRACE_US: u64 = 200;
 /// The first looks, and those before the load begins, come every millisecond.
 const FIRST_LOOKS: usize = 40;
 const FIRST_NS: u64 = 1_000_000;
-/// The most looks that are kept; of more, every second is given up, and from then on they come half as often.
-const LOOKS_MOST: usize = 60_000;
 
 /// What all looks have seen.
 #[derive(Default)]
@@ -29,6 +27,8 @@ pub(super) struct Sampled {
 
 pub(super) fn run(shared: &Shared, interval_us: u32, trace: bool) -> Sampled {
     let mut sampled = Sampled { rows: vec![Vec::new(); shared.streams.len()], late_us: Vec::new() };
+    // Of more, every second is given up, and from then on they come half as often.
+    let looks_most = LOOKS_MOST.min(ROWS_MOST / shared.streams.len().max(1));
     schedule::exact_timers();
     let mut interval_ns = if trace { TRACE_US } else { u64::from(interval_us) } * 1_000;
     let mut due_ns = monotonic_ns();
@@ -53,7 +53,7 @@ pub(super) fn run(shared: &Shared, interval_us: u32, trace: bool) -> Sampled {
         if is_last {
             return sampled;
         }
-        if sampled.late_us.len() >= LOOKS_MOST {
+        if sampled.late_us.len() >= looks_most {
             sampled.late_us = every_second(&sampled.late_us);
             sampled.rows.iter_mut().for_each(|rows| *rows = every_second(rows));
             interval_ns *= 2;

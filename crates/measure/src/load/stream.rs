@@ -15,7 +15,7 @@ use ekiden_record::Way;
 use super::evenness::Evenness;
 use super::payload::Payload;
 use super::{Link, Most, Shared, Side};
-use crate::message::{StreamEnd, Trace};
+use crate::message::{StreamEnd, TENTHS_MOST, Trace};
 use crate::settings::Asked;
 use crate::socket::{Load, prepare};
 
@@ -34,8 +34,6 @@ const TRACE_PIECE: u64 = 32 << 10;
 const SILENCE_MOST: Duration = Duration::from_secs(20);
 /// One in so many of a second is counted by itself.
 const TENTH_NS: u64 = 100_000_000;
-/// No more tenths are counted by themselves: an hour of them.
-const TENTHS_MOST: usize = 36_000;
 
 /// One end of a stream.
 pub(super) struct Stream {

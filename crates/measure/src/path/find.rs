@@ -26,6 +26,9 @@ const OVERFLOWS_LEAST: usize = 3;
 /// A policer lets more than this times its rate through before it drops.
 const BURST: f64 = 1.3;
 
+/// So many steps of time are looked at, whatever the clocks of the ends say.
+pub const STEPS_MOST: u32 = 100_000;
+
 /// What was known beforehand, and is the same for both directions.
 #[derive(Debug, Clone, Copy)]
 pub struct Base {
@@ -79,7 +82,7 @@ fn line_rate(trace: &Trace<'_>, delays: &[Delay]) -> Option<(Estimate, f64)> {
     for stretch in queued.flat_map(without_gaps) {
         let (Some(first), Some(last)) = (stretch.first(), stretch.last()) else { continue };
         let span_us = last.at_us - first.at_us;
-        let came = trace.arrived_bytes(last.row) - trace.arrived_bytes(first.row);
+        let came = trace.came_bytes(first.row, last.row);
         if span_us >= STRETCH_LEAST_US && came >= STRETCH_PACKETS * trace.packet_bytes {
             stretches.push((came, span_us));
         }
@@ -124,12 +127,14 @@ pub fn direction(first: &Trace<'_>, second: Option<&Trace<'_>>, base: Base, hops
         buffer_bytes: buffer,
         bdp_bytes: bdp,
         drop_tail: drop_tail(first, ended, &policer),
-        drops_per_overflow: Finding::NotObservable { reason: "it needs three overflows: --long".into() },
+        drops_per_overflow: Finding::NotObservable {
+            reason: "it needs three overflows, and a load ends after the first".into(),
+        },
         random_loss: random_loss(first, second, ended, base),
         policer_bit_s: policer,
         window_bytes: Finding::NotObservable { reason: "the ends have not said their limits".into() },
-        sent_bytes: passes().map(|trace| trace.sent_bytes).sum(),
-        duration_us: passes().filter_map(|trace| trace.sent.last()).map(|row| row.at_us).sum(),
+        sent_bytes: passes().map(|trace| trace.sent_bytes).fold(0, u64::saturating_add),
+        duration_us: passes().filter_map(|trace| trace.sent.last()).map(|row| row.at_us).fold(0, u64::saturating_add),
         rate_bit_s: rate,
     }
 }
@@ -221,8 +226,12 @@ fn plateau(trace: &Trace<'_>, base: Base) -> Option<Plateau> {
     let width_us = (3.0 * base.rtt_us).max(30_000.0);
     let last_us = trace.arrived.last()?.at_us as f64;
     let mut best: Option<Plateau> = None;
-    let mut from_us = trace.arrived.first()?.at_us as f64;
-    while from_us + width_us <= last_us {
+    let first_us = trace.arrived.first()?.at_us as f64;
+    for step in 0..STEPS_MOST {
+        let from_us = first_us + f64::from(step) * width_us / 8.0;
+        if from_us + width_us > last_us {
+            break;
+        }
         let half_us = width_us / 2.0;
         let halves = trace
             .rate_between(from_us, from_us + half_us)
@@ -233,7 +242,6 @@ fn plateau(trace: &Trace<'_>, base: Base) -> Option<Plateau> {
                 best = Some(Plateau { rate, time_us: width_us });
             }
         }
-        from_us += width_us / 8.0;
     }
     // A plateau below what came at other times is none.
     let best = best?;
@@ -256,7 +264,7 @@ const FULL: f64 = 0.8;
 
 fn episode(trace: &Trace<'_>) -> Option<Episode> {
     let first = trace.sent.iter().position(|row| row.lost > 0)?;
-    let until_us = trace.sent[first].at_us + u64::from(trace.sent[first].rtt_us) * 3 / 2;
+    let until_us = trace.sent[first].at_us.saturating_add(u64::from(trace.sent[first].rtt_us) * 3 / 2);
     let rows = &trace.sent[first..];
     let rows = &rows[..rows.partition_point(|row| row.at_us <= until_us)];
     let base_us = trace.sent.iter().map(|row| row.rtt_min_us).filter(|rtt| *rtt > 0).min()?;
@@ -386,13 +394,13 @@ fn without_queue(trace: &Trace<'_>, base: Base) -> (u32, u32) {
     let pairs = trace.sent.windows(2).filter(|pair| f64::from(pair[1].rtt_us) < near_us);
     pairs.fold((0, 0), |(lost, delivered), pair| {
         let grown = |of: fn(&Row) -> u32| of(&pair[1]).saturating_sub(of(&pair[0]));
-        (lost + grown(|row| row.retransmits), delivered + grown(|row| row.delivered))
+        (lost.saturating_add(grown(|row| row.retransmits)), delivered.saturating_add(grown(|row| row.delivered)))
     })
 }
 
 /// A part with its 95 % interval: of few events that of Poisson's distribution, by its approximation with a square root.
 fn of_counts(lost: u32, delivered: u32) -> Finding {
-    let all = f64::from(lost + delivered);
+    let all = f64::from(lost) + f64::from(delivered);
     if all < 20.0 {
         return Finding::NotObservable { reason: "too few segments were sent".into() };
     }

@@ -56,7 +56,7 @@ impl<'a> Trace<'a> {
             sent: &sender.rows,
             arrived: &receiver.rows,
             mss_bytes: f64::from(mss),
-            packet_bytes: f64::from(mss + headers),
+            packet_bytes: f64::from(mss) + f64::from(headers),
             mtu_bytes: mtu,
             sent_bytes,
         })
@@ -94,8 +94,13 @@ impl<'a> Trace<'a> {
     }
 
     /// IP bytes that had come by a receiver's sample, those that came twice among them.
-    pub fn arrived_bytes(&self, row: usize) -> f64 {
+    fn arrived_bytes(&self, row: usize) -> f64 {
         f64::from(self.arrived[row].delivered) * self.packet_bytes
+    }
+
+    /// IP bytes that came from one sample to another.
+    pub fn came_bytes(&self, from: usize, to: usize) -> f64 {
+        (self.arrived_bytes(to) - self.arrived_bytes(from)).max(0.0)
     }
 
     /// The most that came in any time of about `width_us`, up to the sample `until`, in bit/s.
@@ -108,7 +113,7 @@ impl<'a> Trace<'a> {
                 from += 1;
             }
             if span(from) >= width_us {
-                let rate = (self.arrived_bytes(to) - self.arrived_bytes(from)) * 8e6 / span(from);
+                let rate = self.came_bytes(from, to) * 8e6 / span(from);
                 peak = Some(peak.map_or(rate, |peak| peak.max(rate)));
             }
         }
@@ -121,7 +126,7 @@ impl<'a> Trace<'a> {
         let to = self.arrived.partition_point(|row| row.at_us as f64 <= to_us).checked_sub(1)?;
         let (first, last) = (self.arrived.get(from)?, self.arrived.get(to)?);
         let time_us = last.at_us.saturating_sub(first.at_us) as f64;
-        (time_us > 0.0).then(|| (self.arrived_bytes(to) - self.arrived_bytes(from)) * 8e6 / time_us)
+        (time_us > 0.0).then(|| self.came_bytes(from, to) * 8e6 / time_us)
     }
 
     /// Segments sent again in all, and delivered.

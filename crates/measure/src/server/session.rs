@@ -11,9 +11,9 @@ use ekiden_transport::Connection;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::{Happened, PATIENCE, Server, end_settings};
+use super::{Happened, PATIENCE, Place, Server, end_settings};
 use crate::load::{Link, Most, Running, Seen, Side};
-use crate::message::{Purpose, REQUEST_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, token_text};
+use crate::message::{Purpose, REQUEST_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_text};
 use crate::settings::Asked;
 use crate::{control, probe};
 
@@ -30,8 +30,8 @@ struct Wanted {
     trace: Trace,
 }
 
-/// Serves a client that may measure, until its measurement is over.
-pub(super) async fn run(server: &Server, connection: Connection, client: String) {
+/// Serves a client that may measure, until its measurement is over. It has its `place` among strangers until it has been let in.
+pub(super) async fn run(server: &Server, connection: Connection, client: String, place: Place) {
     let wanted = match wanted(server, &connection).await {
         Ok(wanted) => wanted,
         Err(Refusal::Gone) => return,
@@ -41,6 +41,7 @@ pub(super) async fn run(server: &Server, connection: Connection, client: String)
         Ok(begun) => begun,
         Err(why) => return refuse(server, &connection, client, why, true).await,
     };
+    drop(place);
     let measured = measure(server, &connection, &client, &wanted, token, links).await;
     server.end();
     match measured {
@@ -69,6 +70,7 @@ async fn wanted(server: &Server, connection: &Connection) -> Result<Wanted, Refu
         Ok(Request::Measure { version, settings, trace }) => (version, settings, trace),
         Ok(_) => return Err(told("the first message does not ask for a measurement".into())),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            let error = shown(&error.to_string());
             return Err(told(format!("a message that this version does not know: {error}")));
         }
         Err(_) => return Err(Refusal::Gone),
@@ -76,14 +78,15 @@ async fn wanted(server: &Server, connection: &Connection) -> Result<Wanted, Refu
     if version != VERSION {
         return Err(told(format!("it speaks version {version} of the measuring protocol, and this server {VERSION}")));
     }
-    let asked = Asked::new(settings).map_err(told)?;
+    let asked = Asked::new(*settings).map_err(told)?;
     let most_us = server.duration_most_us();
     if let Some(duration_us) = asked.get().duration_us.filter(|duration_us| *duration_us > most_us) {
         let [asked, most] = [duration_us, most_us].map(|us| us as f64 / 1e6);
         return Err(told(format!("a load of {asked} s, where this server allows {most} s")));
     }
+    // A load with a duration ends there, too, if its bytes are reached first.
     match (server.settings.bytes_most, asked.get().bytes) {
-        (Some(most), Some(bytes)) if bytes > most => {
+        (Some(most), Some(bytes)) if bytes > most && asked.get().duration_us.is_none() => {
             Err(told(format!("a load of {bytes} bytes, where this server allows {most}")))
         }
         _ => Ok(Wanted { asked, trace }),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
-use ekiden_record::Record;
+use ekiden_record::{Measurement, Record};
 use ekiden_sweep::Plan;
 
 use crate::{out, sweep};
@@ -48,7 +48,7 @@ struct Merge {
 /// The samples are beside the record in Parquet files, which pandas, polars, DuckDB and R read; this is for what does not.
 #[derive(ClapArgs)]
 struct Export {
-    /// A record.
+    /// A record, also one of `ekiden measure client`.
     file: PathBuf,
     /// As comma-separated values, with a line of names first.
     #[arg(long, value_enum, value_name = "SERIES", num_args = 0..=1, require_equals = true)]
@@ -86,7 +86,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn export(args: &Export) -> anyhow::Result<()> {
-    let record = Record::read(&args.file)?;
+    let (text, name) = (Record::read_text(&args.file)?, args.file.display().to_string());
+    if let (What::Samples, Some(measurement)) = (args.csv, Measurement::parse(&text, &name)) {
+        return out::csv(measurement?.samples(&args.file)?);
+    }
+    let record = Record::parse(&text, &name)?;
     match args.csv {
         What::Samples => out::csv(record.samples(&args.file)?),
         What::Queues => out::csv(record.queues(&args.file)?),

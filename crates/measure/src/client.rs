@@ -139,8 +139,12 @@ pub fn measure(
     let started = Instant::now();
     while !running.is_over() {
         thread::sleep(Duration::from_millis(20));
-        let bytes = asked.get().ways.iter().map(|way| running.moved(*way)).sum();
-        progress(Progress { elapsed: started.elapsed(), bytes });
+        let (elapsed, moved) = (started.elapsed(), asked.get().ways.iter().map(|way| running.moved(*way)));
+        if !trace.is_close() {
+            let least = moved.clone().min().unwrap_or_default() as f64;
+            prober.keep_below((least * 8.0 / elapsed.as_secs_f64().max(1e-3)) as u64);
+        }
+        progress(Progress { elapsed, bytes: moved.sum() });
         if agreed.has_gone() {
             break;
         }

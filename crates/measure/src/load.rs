@@ -1,5 +1,6 @@
 //! One end of a load: a thread for each stream that sends or receives, and one that looks at all of them.
 
+mod batch;
 mod budget;
 mod evenness;
 mod payload;

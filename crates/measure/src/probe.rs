@@ -3,7 +3,7 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -11,8 +11,14 @@ use ekiden_net::clock::monotonic_ns;
 use ekiden_net::schedule;
 use ekiden_record::{Delays, Latency};
 
-/// How often a message is sent.
-const INTERVAL: Duration = Duration::from_millis(20);
+/// How often a message is sent, where the path carries enough.
+const INTERVAL_NS: u64 = 20_000_000;
+/// However slow the path is.
+const INTERVAL_MOST_NS: u64 = 1_000_000_000;
+/// Messages take one part in so many of what the load carries.
+const LOAD_PART: u64 = 100;
+/// A message on the line, with IPv4, TCP and timestamps.
+const ON_LINE_BITS: u64 = (ANSWER as u64 + 52) * 8;
 /// A question: a number, and the time at the end that asks. An answer has the time at the server behind it.
 const QUESTION: usize = 16;
 const ANSWER: usize = 24;
@@ -62,6 +68,7 @@ pub struct Prober {
     socket: TcpStream,
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
+    interval_ns: Arc<AtomicU64>,
     thread: JoinHandle<Vec<Answer>>,
 }
 
@@ -73,9 +80,17 @@ impl Prober {
     pub fn start(socket: TcpStream) -> io::Result<Self> {
         let stop = Arc::new(AtomicBool::new(false));
         let answered = Arc::new(AtomicUsize::new(0));
+        let interval_ns = Arc::new(AtomicU64::new(INTERVAL_NS));
         let (of_thread, stopped, count) = (socket.try_clone()?, stop.clone(), answered.clone());
-        let thread = thread::Builder::new().name("probes".into()).spawn(move || ask(of_thread, &stopped, &count))?;
-        Ok(Self { socket, stop, answered, thread })
+        let interval = interval_ns.clone();
+        let work = move || ask(of_thread, &stopped, &count, &interval);
+        let thread = thread::Builder::new().name("probes".into()).spawn(work)?;
+        Ok(Self { socket, stop, answered, interval_ns, thread })
+    }
+
+    /// Asks no more often than is negligible beside a load of this rate.
+    pub fn keep_below(&self, load_bit_s: u64) {
+        self.interval_ns.store(interval_ns(load_bit_s), Ordering::Relaxed);
     }
 
     /// Waits for so many answers, but no less than `least` and no longer than `most`.
@@ -94,13 +109,20 @@ impl Prober {
     }
 }
 
-fn ask(mut socket: TcpStream, stop: &AtomicBool, answered: &AtomicUsize) -> Vec<Answer> {
+fn interval_ns(load_bit_s: u64) -> u64 {
+    let interval = (ON_LINE_BITS * LOAD_PART * 1_000_000_000).checked_div(load_bit_s).unwrap_or(INTERVAL_MOST_NS);
+    interval.clamp(INTERVAL_NS, INTERVAL_MOST_NS)
+}
+
+fn ask(mut socket: TcpStream, stop: &AtomicBool, answered: &AtomicUsize, interval_ns: &AtomicU64) -> Vec<Answer> {
     schedule::exact_timers();
     let mut answers = Vec::new();
-    let (mut due_ns, mut number) = (monotonic_ns(), 0_u64);
+    // When the last question was to be sent.
+    let (mut asked_ns, mut number) = (0_u64, 0_u64);
     let (mut partial, mut filled) = ([0; ANSWER], 0);
     while !stop.load(Ordering::Acquire) {
-        let now_ns = monotonic_ns();
+        let (now_ns, interval) = (monotonic_ns(), interval_ns.load(Ordering::Relaxed));
+        let due_ns = asked_ns + interval;
         if now_ns >= due_ns {
             let mut question = [0; QUESTION];
             question[..8].copy_from_slice(&number.to_be_bytes());
@@ -109,9 +131,12 @@ fn ask(mut socket: TcpStream, stop: &AtomicBool, answered: &AtomicUsize) -> Vec<
                 break;
             }
             number += 1;
-            due_ns = (due_ns + INTERVAL.as_nanos() as u64).max(now_ns);
+            // One that was missed is not made up for.
+            asked_ns = if now_ns - due_ns < interval { due_ns } else { now_ns };
         }
-        let wait = Duration::from_nanos(due_ns.saturating_sub(monotonic_ns()).max(1_000));
+        // No longer than that the interval may have changed.
+        let left_ns = (asked_ns + interval).saturating_sub(monotonic_ns()).clamp(1_000, INTERVAL_NS);
+        let wait = Duration::from_nanos(left_ns);
         if socket.set_read_timeout(Some(wait)).is_err() {
             break;
         }
@@ -168,5 +193,14 @@ mod tests {
         assert_eq!((found.idle.count, found.loaded.count), (2, 2));
         assert_eq!((found.idle.min_us, found.loaded.p50_us), (20_000.0, 50_000.0));
         assert_eq!((found.added_forth.p50_us, found.added_back.p50_us), (30_000.0, 0.0));
+    }
+
+    #[test]
+    fn messages_are_a_hundredth_of_a_slow_load_at_most() {
+        assert_eq!(interval_ns(1_000_000_000), INTERVAL_NS);
+        let bit_s = ON_LINE_BITS as f64 / (interval_ns(384_000) as f64 / 1e9);
+        assert!((bit_s - 3_840.0).abs() < 1.0, "{bit_s}");
+        assert_eq!(interval_ns(1), INTERVAL_MOST_NS);
+        assert_eq!(interval_ns(0), INTERVAL_MOST_NS, "nothing has come yet");
     }
 }

@@ -22,7 +22,7 @@ use crate::transparent;
 mod control;
 mod silence;
 
-pub use control::{clamp_window, congestion, limit_rate};
+pub use control::{await_bytes, clamp_window, congestion, limit_rate};
 pub use silence::{KeepaliveTimeouts, limit_unacknowledged, watch_closely};
 
 /// The TCP settings of a connection. An omitted one is left to the kernel.

@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use crate::sample::{QueueSample, Row, Sample};
 use crate::series::{SeriesFile, SeriesFiles};
 use crate::table::TableReader;
-use crate::{Disturbance, FORMAT, Record};
+use crate::{Disturbance, FORMAT, MEASUREMENT_FORMAT, Measurement, Record};
 
 /// Why a record could not be read or written.
 #[derive(Debug, thiserror::Error)]
@@ -253,5 +253,33 @@ impl Record {
         let shown = Shown { record: self, disturbed: self.disturbance() };
         // Only maps with non-text keys and failing `Serialize` implementations can fail, and there are none here.
         serde_json::to_string_pretty(&shown).unwrap_or_default() + "\n"
+    }
+}
+
+impl Measurement {
+    /// Reads the text of a measurement's record; `file` is the name used in errors. `None` if it is another file: without
+    /// `measurement_format`.
+    ///
+    /// # Errors
+    /// If it is damaged, or has a newer format.
+    pub fn parse(text: &str, file: &str) -> Option<Result<Self, Error>> {
+        #[derive(Deserialize)]
+        struct Version {
+            measurement_format: u32,
+        }
+        let Version { measurement_format: found } = serde_json::from_str(text).ok()?;
+        if found > MEASUREMENT_FORMAT {
+            return Some(Err(Error::TooNew { file: file.into(), found, reads: MEASUREMENT_FORMAT }));
+        }
+        Some(serde_json::from_str(text).map_err(|source| Error::NotARecord { file: file.into(), source }))
+    }
+
+    /// The samples of the senders, ordered by time. `path` is the record's file.
+    ///
+    /// # Errors
+    /// As [`Record::samples`].
+    pub fn samples(&self, path: &Path) -> Result<Rows<Sample>, Error> {
+        let series = self.series.as_ref().ok_or_else(|| Error::NoSeries { file: path.display().to_string() })?;
+        Rows::open(series.samples.as_ref(), path)
     }
 }

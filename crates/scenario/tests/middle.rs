@@ -136,7 +136,7 @@ fn what_the_lab_does_anyway_is_not_shown() {
 const WRONG: &[(&str, &str, usize, &str)] = &[
     ("name = \"chain\"", "name = \"chain\"\ntcp.profile = \"bsd\"", 3, "unknown variant `bsd`"),
     ("name = \"chain\"", "name = \"chain\"\ntcp.rto_min = \"0\"", 3, "rto_min = 0ns is out of range: 1ms to 60s"),
-    ("mtu = 1000", "mtu = 65536", 17, "mtu = 65536 is out of range: 576 to 65535"),
+    ("mtu = 1000", "mtu = 65536", 17, "mtu = 65536 is out of range: 128 to 65535"),
     ("mtu = 1000", "discipline = \"fifo\"", 17, "unknown variant `fifo`"),
     ("mtu = 1000", "loss_burst = 0", 17, "loss_burst = 0 is out of range: 1 to 100000"),
     ("mtu = 1000", "loss_burst = 1.5", 17, "invalid type"),

@@ -112,7 +112,7 @@ const WRONG: &[(&str, &str, usize, &str)] = &[
     ("queue = \"100KB\"", "queue = \"100B\"", 19, "queue = 100B is out of range: 1.4KB"),
     ("queue = \"100KB\"", "queue = \"a few\"", 19, "\"50 packets\""),
     ("loss = \"0.1%\"", "loss = \"120%\"", 20, "0 to 100 %"),
-    ("mtu = 1400", "mtu = 100", 21, "mtu = 100 is out of range: 576 to 65535"),
+    ("mtu = 1400", "mtu = 100", 21, "mtu = 100 is out of range: 128 to 65535"),
     ("ends = [\"p1\", \"server\"]", "ends = [\"p1\", \"sever\"]", 16, "no node 'sever'"),
     ("ends = [\"p1\", \"server\"]", "ends = [\"p1\", \"p1\"]", 16, "to itself"),
     ("via = [\"p1\"]", "via = [\"client\"]", 26, "not a proxy"),

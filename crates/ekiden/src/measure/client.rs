@@ -34,9 +34,9 @@ const EXAMPLES: &str = "Examples:
 
 /// Load a path, and say what it carried, how long packets took beside the load, and what limited it.
 ///
-/// Throughput is counted at the receiver. Latency is measured beside every load: small messages on a connection of their own, and on the
-/// loaded ones from writing a byte to its ACK. What limited the sender are shares that sum to 100 %: the program, the receiver's window,
-/// the send buffer, the path.
+/// Throughput is counted at the receiver. Latency is measured beside every load: small messages on a connection of their own, every 20 ms
+/// and no more than a hundredth of what the load carries, and on the loaded ones from writing a byte to its ACK. What limited the sender
+/// are shares that sum to 100 %: the program, the receiver's window, the send buffer, the path.
 ///
 /// Several values, separated by commas, make a sweep: every combination is measured, and shown as one table.
 #[derive(clap::Args)]

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use ekiden_net::blocking::discard;
 use ekiden_net::clock::monotonic_ns;
-use ekiden_net::socket::{clamp_window, congestion, limit_rate, limit_unacknowledged};
+use ekiden_net::socket::{await_bytes, clamp_window, congestion, limit_rate, limit_unacknowledged};
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_record::Way;
 
+use super::batch::Batch;
 use super::evenness::Evenness;
 use super::payload::Payload;
 use super::{Link, Most, Shared, Side};
@@ -53,6 +54,8 @@ pub(super) struct Stream {
     pub trace: Trace,
     /// The most that a receiver advertises.
     window_bytes: Option<u32>,
+    /// Whether a receiver may wait until more has come.
+    in_batches: bool,
     /// Whether a traced sender has shown what it can show, or has sent what it may.
     pub is_spent: AtomicBool,
 }
@@ -82,6 +85,7 @@ impl Stream {
             program_bytes: AtomicU64::new(0),
             trace,
             window_bytes: settings.window_bytes,
+            in_batches: !trace.is_close() && Batch::is_allowed(settings),
             is_spent: AtomicBool::new(false),
         })
     }
@@ -164,6 +168,7 @@ impl Stream {
         let expected = self.bytes.unwrap_or(u64::MAX).min(self.bytes_most);
         let mut evenness = Evenness::default();
         let (mut first_ns, mut last_ns, mut received) = (None, 0, 0);
+        let mut batch = Batch::default();
         while !shared.is_stopped() {
             let over_ns = first_ns.zip(self.duration_ns).map(|(first, time): (u64, u64)| first.saturating_add(time));
             let taken = discard(&self.socket, PIECE as usize);
@@ -189,6 +194,11 @@ impl Stream {
                     count(&mut end.tenths_bytes, now_ns - first, bytes as u64);
                     evenness.add(now_ns - first, bytes as u64);
                     self.program_bytes.store(received, Ordering::Relaxed);
+                    if self.in_batches
+                        && let Some(bytes) = batch.taken(now_ns, bytes as u64)
+                    {
+                        let _ = await_bytes(&self.socket, bytes);
+                    }
                 }
                 Err(error) if is_transient(&error) => {}
                 Err(error) => {

@@ -47,3 +47,12 @@ pub fn clamp_window(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
     let value = i32::try_from(bytes).unwrap_or(i32::MAX);
     set_int(socket.as_fd().as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_WINDOW_CLAMP, value)
 }
+
+/// Reads wait until so many bytes are there, or the read timeout has passed (SO_RCVLOWAT).
+///
+/// # Errors
+/// The kernel's.
+pub fn await_bytes(socket: &impl AsFd, bytes: u32) -> io::Result<()> {
+    let value = i32::try_from(bytes).unwrap_or(i32::MAX);
+    set_int(socket.as_fd().as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVLOWAT, value)
+}

@@ -21,7 +21,7 @@ const DEFAULT_POLICER_BURST: Bytes = Bytes::kib(64);
 
 const DELAYS: RangeInclusive<Time> = Time(0)..=Time::secs(60);
 const LOSS_BURSTS: RangeInclusive<u32> = 1..=100_000;
-const MTUS: RangeInclusive<u32> = 576..=65_535;
+const MTUS: RangeInclusive<u32> = 128..=65_535;
 const REORDER_BYS: RangeInclusive<Time> = Time(1_000)..=Time::secs(60);
 const OUTAGES: RangeInclusive<Time> = Time(1_000)..=Time::secs(86_400);
 /// Of changes, and of outages.

@@ -1,0 +1,79 @@
+//! `ekiden measure client --window` over a path of the lab: no more is advertised or in flight than was asked for, and no less than whole
+//! segments fill.
+
+use std::process::{Command, ExitCode};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+const EKIDEN: &str = env!("CARGO_BIN_EXE_ekiden");
+const SCENARIO: &str = r#"name = "window"
+[tcp]
+congestion = "reno"
+window_scaling = false
+timestamps = false
+[node.client]
+[node.server]
+[link.line]
+ends = ["client", "server"]
+rate = "50Mbit/s"
+delay = "20ms"
+[flow.none]
+from = "client"
+to = "server"
+bytes = "1B"
+"#;
+/// Measures, and prints what was sampled of the sender.
+const MEASURE: &str = r#"ip netns exec server "$EKIDEN" measure server --open 1GB --longest 1h --listen 10.77.0.2:7100 >server.log 2>&1 &
+server=$!
+until grep -q listening server.log || ! kill -0 $server; do sleep 0.05; done
+"$EKIDEN" measure client --open 10.77.0.2:7100 --way back --time 3s --window "$WINDOW" --mss "$DATA" --data "$DATA" --record record.json >/dev/null
+code=$?
+kill $server
+"$EKIDEN" record export --csv record.json
+exit $code"#;
+
+fn main() -> ExitCode {
+    let arguments = Arguments::from_args();
+    let is_root = nix::unistd::geteuid().is_root();
+    if !is_root {
+        eprintln!("ignored: paths of the lab are namespaces and mounts, which needs root here");
+    }
+    // Small segments take several times their payload of the receive buffer.
+    let trials = [(4_096, 1_460), (16_384, 1_000), (48_000, 100)].map(|(window, data)| {
+        let name = format!("a window of {window} bytes holds with segments of {data}");
+        Trial::test(name, move || holds(window, data)).with_ignored_flag(!is_root)
+    });
+    libtest_mimic::run(&Arguments { test_threads: Some(1), ..arguments }, trials.into()).exit_code()
+}
+
+fn holds(window: u64, data: u64) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    std::fs::write(folder.path().join("window.toml"), SCENARIO)?;
+    let output = Command::new(EKIDEN)
+        .args(["lab", "shell", "window.toml", "client", "--", "sh", "-c", MEASURE])
+        .env("EKIDEN", EKIDEN)
+        .envs([("WINDOW", format!("{window}B")), ("DATA", format!("{data}B"))])
+        .env("TMPDIR", folder.path())
+        .current_dir(folder.path())
+        .output()?;
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    ensure(output.status.success(), || format!("{said}{}", String::from_utf8_lossy(&output.stderr)))?;
+    let mut lines = said.lines();
+    let head: Vec<_> = lines.next().ok_or("nothing")?.split(',').collect();
+    let at = |name| head.iter().position(|column| *column == name).ok_or(format!("no column {name}"));
+    let columns = [at("at_us")?, at("window_bytes")?, at("unacked_segments")?];
+    let rows = lines.map(|line| {
+        let cells: Vec<_> = line.split(',').collect();
+        columns.map(|column| cells[column].parse::<u64>().unwrap_or_default())
+    });
+    // The kernel sets windows anew when the first segments come, until the receiver sees it.
+    let settled: Vec<_> = rows.filter(|[at_us, ..]| *at_us > 1_500_000).collect();
+    let whole = window / data * data;
+    let is_exact = |[_, advertised, unacked]: &[u64; 3]| (whole..=window).contains(advertised) && unacked * data <= window;
+    ensure(settled.len() > 10 && settled.iter().all(is_exact), || format!("not {whole} to {window}: {settled:?}"))?;
+    ensure(settled.iter().any(|[.., unacked]| unacked * data == whole), || format!("never {whole}: {settled:?}"))
+}
+
+fn ensure(holds: bool, message: impl FnOnce() -> String) -> Result<(), Failed> {
+    if holds { Ok(()) } else { Err(message().into()) }
+}

@@ -69,7 +69,8 @@ fn holds(window: u64, data: u64) -> Result<(), Failed> {
     // The kernel sets windows anew when the first segments come, until the receiver sees it.
     let settled: Vec<_> = rows.filter(|[at_us, ..]| *at_us > 1_500_000).collect();
     let whole = window / data * data;
-    let is_exact = |[_, advertised, unacked]: &[u64; 3]| (whole..=window).contains(advertised) && unacked * data <= window;
+    let is_exact =
+        |[_, advertised, unacked]: &[u64; 3]| (whole..=window).contains(advertised) && unacked * data <= window;
     ensure(settled.len() > 10 && settled.iter().all(is_exact), || format!("not {whole} to {window}: {settled:?}"))?;
     ensure(settled.iter().any(|[.., unacked]| unacked * data == whole), || format!("never {whole}: {settled:?}"))
 }

@@ -23,7 +23,7 @@ to = "server"
 bytes = "1B"
 "#;
 /// Measures, and prints what was sampled of the sender.
-const MEASURE: &str = r#"ip netns exec server "$EKIDEN" measure server --open 1GB --longest 1h --listen 10.77.0.2:7100 >server.log 2>&1 &
+const MEASURE: &str = r#"ip netns exec server "$EKIDEN" measure server --open 100GB --longest 1h --listen 10.77.0.2:7100 >server.log 2>&1 &
 server=$!
 until grep -q listening server.log || ! kill -0 $server; do sleep 0.05; done
 "$EKIDEN" measure client --open 10.77.0.2:7100 --way back --time 3s --window "$WINDOW" --mss "$DATA" --data "$DATA" --record record.json >/dev/null

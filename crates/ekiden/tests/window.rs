@@ -23,7 +23,7 @@ to = "server"
 bytes = "1B"
 "#;
 /// Measures, and prints what was sampled of the sender.
-const MEASURE: &str = r#"ip netns exec server "$EKIDEN" measure server --open 1GB --longest 1h --listen 10.77.0.2:7100 >server.log 2>&1 &
+const MEASURE: &str = r#"ip netns exec server "$EKIDEN" measure server --open 100GB --longest 1h --listen 10.77.0.2:7100 >server.log 2>&1 &
 server=$!
 until grep -q listening server.log || ! kill -0 $server; do sleep 0.05; done
 "$EKIDEN" measure client --open 10.77.0.2:7100 --way back --time 3s --window "$WINDOW" --mss "$DATA" --data "$DATA" --record record.json >/dev/null
@@ -69,7 +69,8 @@ fn holds(window: u64, data: u64) -> Result<(), Failed> {
     // The kernel sets windows anew when the first segments come, until the receiver sees it.
     let settled: Vec<_> = rows.filter(|[at_us, ..]| *at_us > 1_500_000).collect();
     let whole = window / data * data;
-    let is_exact = |[_, advertised, unacked]: &[u64; 3]| (whole..=window).contains(advertised) && unacked * data <= window;
+    let is_exact =
+        |[_, advertised, unacked]: &[u64; 3]| (whole..=window).contains(advertised) && unacked * data <= window;
     ensure(settled.len() > 10 && settled.iter().all(is_exact), || format!("not {whole} to {window}: {settled:?}"))?;
     ensure(settled.iter().any(|[.., unacked]| unacked * data == whole), || format!("never {whole}: {settled:?}"))
 }

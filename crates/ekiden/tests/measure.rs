@@ -31,7 +31,8 @@ fn main() -> ExitCode {
         Trial::test("a client that is killed frees the server", killed),
         Trial::test("a plain iperf3 server is measured in both directions", iperf3),
     ];
-    let on_lines: [(&str, fn() -> Result<(), Failed>); 2] = [
+    let on_lines: [(&str, fn() -> Result<(), Failed>); 3] = [
+        ("the README's path is measured, and a plan follows", readme),
         ("a path's rate, round trip and buffer are found", path),
         ("a record of a path is refused where it is in the way, before anything is sent", record_in_the_way),
     ];
@@ -399,6 +400,28 @@ fn path() -> Result<(), Failed> {
     }
     let rtt = found["rtt_us"]["value"].as_f64().unwrap_or_default();
     ensure((39_900.0..43_000.0).contains(&rtt), || format!("{rtt}"))
+}
+
+/// The first step of a new user after the demo.
+fn readme() -> Result<(), Failed> {
+    let folder = folder()?;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).ok_or("no root")?;
+    let page = std::fs::read_to_string(root.join("README.md"))?;
+    let rest = page.split_once("```sh measured\n").ok_or("README.md has no such example")?.1;
+    let script = rest.split_once("```").ok_or("it has no end")?.0;
+    std::os::unix::fs::symlink(root.join("scenarios"), folder.path().join("scenarios"))?;
+    let programs = Path::new(EKIDEN).parent().ok_or("no folder")?.display().to_string();
+    let path = format!("{programs}:{}", std::env::var("PATH")?);
+    let shell = Command::new("sh")
+        .args(["-c", script])
+        .env("PATH", path)
+        .env("TMPDIR", folder.path())
+        .current_dir(folder.path())
+        .output()?;
+    ensure(shell.status.success(), || said(&shell))?;
+    let printed = String::from_utf8(shell.stdout.clone())?.replace('\n', " ");
+    contains(&printed, "2 proxies beside the hosts would give 9")?;
+    contains(&printed, "the hosts' window bounds the direct connection")
 }
 
 fn record_in_the_way() -> Result<(), Failed> {

@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-overload bench-tunnel bench-gateway bench-sim bench-s0 bench-s1 bench-s2 bench-s4 bench-accuracy bench-choice bench-fidelity bench-paths bench-plan bench-warm soak fuzz release setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-overload bench-tunnel bench-gateway bench-sim bench-s0 bench-s1 bench-s2 bench-s4 bench-accuracy bench-measure bench-choice bench-fidelity bench-paths bench-plan bench-warm soak fuzz release setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo: release
@@ -84,6 +84,11 @@ bench-s2: release
 # S4's table and figures on the kernel's TCP and simulated, beside its model: ten minutes. Continues where it was interrupted.
 bench-s4: release
 	bench/experiments/measure/s4
+
+# Does `ekiden measure` find what paths are made of, and what limits senders? A quarter of an hour.
+bench-measure: release
+	bench/experiments/measure/paths 2
+	bench/experiments/measure/causes 2 10
 
 # `ekiden measure client` beside iperf3: twelve minutes.
 bench-accuracy: release

@@ -98,7 +98,6 @@ type Links = mpsc::Receiver<(Purpose, StdStream)>;
 /// The measurement that is under way.
 struct Current {
     token: [u8; 16],
-    client: String,
     links: mpsc::Sender<(Purpose, StdStream)>,
 }
 
@@ -234,19 +233,18 @@ impl Server {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A measurement of `client` begins, unless there is one.
-    fn begin(&self, client: &str) -> Result<([u8; 16], Links), String> {
+    /// A measurement begins, unless there is one.
+    fn begin(&self) -> Result<([u8; 16], Links), String> {
         let secret = random_secret().map_err(|error| error.to_string())?;
         let mut token = [0; 16];
         token.copy_from_slice(&secret[..16]);
         let (links, taken) = mpsc::channel(8);
         let mut current = self.current();
-        if let Some(current) = &*current {
-            // Who that is, is not a stranger's business.
-            let _ = &current.client;
+        if current.is_some() {
+            // Whose it is, is not a stranger's business.
             return Err("another measurement is under way; try again later".into());
         }
-        *current = Some(Current { token, client: client.into(), links });
+        *current = Some(Current { token, links });
         Ok((token, taken))
     }
 

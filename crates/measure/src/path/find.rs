@@ -313,7 +313,7 @@ fn buffer(trace: &Trace<'_>, delays: &[Delay], ended: End, rate: Option<f64>, po
             // The next packet did not fit: on average half of one.
             let value = of(queued_us) + trace.packet_bytes / 2.0;
             let evidence = format!("segments were lost when a queue of {:.1} ms stood", queued_us / 1e3);
-            Finding::Observed { value, low: value - unsure, high: value + unsure, evidence }
+            Finding::Observed { value, low: (value - unsure).max(0.0), high: value + unsure, evidence }
         }
     }
 }

@@ -37,7 +37,7 @@ pub(super) async fn run(server: &Server, connection: Connection, client: String,
         Err(Refusal::Gone) => return,
         Err(Refusal::Told { why }) => return refuse(server, &connection, client, why, false).await,
     };
-    let (token, links) = match server.begin(&client) {
+    let (token, links) = match server.begin() {
         Ok(begun) => begun,
         Err(why) => return refuse(server, &connection, client, why, true).await,
     };
@@ -116,6 +116,8 @@ async fn measure(
     };
     control::send(connection, &ready, PATIENCE).await?;
     let (taken, probes) = gather(&wanted.asked, &mut links).await?;
+    // What comes now belongs to no measurement.
+    drop(links);
     let what = describe(settings.streams, &settings.ways);
     (server.log)(Happened::Begins { client: client.into(), what: what.clone() });
     let most = Most { bytes: server.settings.bytes_most };

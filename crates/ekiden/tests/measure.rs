@@ -13,6 +13,8 @@ use tempfile::TempDir;
 
 const EKIDEN: &str = env!("CARGO_BIN_EXE_ekiden");
 
+type Test = fn() -> Result<(), Failed>;
+
 fn main() -> ExitCode {
     let arguments = Arguments::from_args();
     let is_root = nix::unistd::geteuid().is_root();
@@ -31,7 +33,7 @@ fn main() -> ExitCode {
         Trial::test("a client that is killed frees the server", killed),
         Trial::test("a plain iperf3 server is measured in both directions", iperf3),
     ];
-    let on_lines: [(&str, fn() -> Result<(), Failed>); 3] = [
+    let on_lines: [(&str, Test); 3] = [
         ("the README's path is measured, and a plan follows", readme),
         ("a path's rate, round trip and buffer are found", path),
         ("a record of a path is refused where it is in the way, before anything is sent", record_in_the_way),

@@ -45,7 +45,7 @@ pub struct Server {
 
 impl Server {
     /// Where connections go first, and what the listener there is asked for.
-    fn way(&self) -> io::Result<(Vec<SocketAddr>, Option<(String, u16)>)> {
+    fn way(&self) -> io::Result<(Vec<SocketAddr>, Option<ViaTarget>)> {
         let Some(via) = &self.via else { return Ok((self.name.to_socket_addrs()?.collect(), None)) };
         let invalid =
             || io::Error::new(io::ErrorKind::InvalidInput, "the server needs a port, as in city.example:7100");
@@ -55,8 +55,11 @@ impl Server {
     }
 }
 
+/// The host and port that a SOCKS5 listener is asked for.
+type ViaTarget = (String, u16);
+
 /// Connects, through a listener where there is one.
-fn reach(address: SocketAddr, asked: Option<&(String, u16)>, load: Option<socket::Load<'_>>) -> io::Result<StdStream> {
+fn reach(address: SocketAddr, asked: Option<&ViaTarget>, load: Option<socket::Load<'_>>) -> io::Result<StdStream> {
     let socket = socket::connect(address, PATIENCE, load)?;
     if let Some((host, port)) = asked {
         socket.set_read_timeout(Some(PATIENCE))?;
@@ -99,7 +102,7 @@ struct Agreed {
     runtime: Runtime,
     control: Connection,
     address: SocketAddr,
-    asked_via: Option<(String, u16)>,
+    asked_via: Option<ViaTarget>,
     token: [u8; 16],
     far: EndSettings,
     most: Most,

@@ -7,6 +7,8 @@ use crate::message::{Peak, Row};
 /// A queue is seen when round trips grow by this part of the base, and by the time below.
 const QUEUE_PART: f64 = 0.05;
 const QUEUE_LEAST_US: f64 = 500.0;
+/// A policer makes round trips no longer than so many times the base: what a window that is sent at once makes by itself.
+const POLICED_RTT: f64 = 1.3;
 /// A queue that makes round trips so many times as long belongs to a full line.
 const DEEP: f64 = 1.5;
 /// Arrivals are uneven if short times bring more than so many times the mean, where the mean is no less than these bytes.
@@ -79,7 +81,8 @@ pub fn path_limit(load: &Load, rows: &[&[Row]], peaks: &[Peak], idle_us: f64) ->
     if is_deep || (is_uneven != Some(true) && is_full()) {
         return Some(PathLimit::Line);
     }
-    let overshoots = rows.iter().any(|rows| first_episode(rows, base_us).is_some_and(is_overshoot));
+    let overshoots =
+        rows.iter().any(|rows| first_episode(rows, base_us).is_some_and(|first| first.is_policed(base_us)));
     Some(if overshoots { PathLimit::Policer } else { PathLimit::Loss })
 }
 
@@ -140,17 +143,37 @@ fn is_of_buffer(onsets: &[(f64, f64)], enough_us: f64) -> bool {
     onsets.len() >= ONSETS_LEAST && variance.sqrt() < ONSETS_SPREAD * window && mean(&|onset| onset.1) > enough_us
 }
 
-/// The segments sent again within two round trips of the first, and those delivered meanwhile.
-fn first_episode(rows: &[Row], base_us: f64) -> Option<(u32, u32)> {
+/// The two round trips after the first loss.
+struct FirstEpisode {
+    /// Segments sent again.
+    lost: u32,
+    /// Segments delivered.
+    delivered: u32,
+    /// The longest smoothed round trip, in microseconds.
+    rtt_us: u32,
+}
+
+fn first_episode(rows: &[Row], base_us: f64) -> Option<FirstEpisode> {
     let first = rows.iter().position(|row| row.retransmits > 0)?;
     let before = &rows[first.saturating_sub(1)];
     let until_us = rows[first].at_us.saturating_add((2.0 * base_us) as u64).saturating_add(40_000);
-    let last = rows[first..].iter().take_while(|row| row.at_us <= until_us).last()?;
-    Some((last.retransmits.saturating_sub(before.retransmits), last.delivered.saturating_sub(before.delivered)))
+    let rows = &rows[first..];
+    let rows = &rows[..rows.iter().position(|row| row.at_us > until_us).unwrap_or(rows.len())];
+    let last = rows.last()?;
+    Some(FirstEpisode {
+        lost: last.retransmits.saturating_sub(before.retransmits),
+        delivered: last.delivered.saturating_sub(before.delivered),
+        rtt_us: rows.iter().map(|row| row.rtt_us).max()?.max(before.rtt_us),
+    })
 }
 
-fn is_overshoot((lost, delivered): (u32, u32)) -> bool {
-    lost >= OVERSHOOT_LEAST && f64::from(lost) > (f64::from(lost) + f64::from(delivered)) * OVERSHOOT_PART
+impl FirstEpisode {
+    /// Whether something dropped much at once, and had no buffer that filled before.
+    fn is_policed(&self, base_us: f64) -> bool {
+        let sent = f64::from(self.lost) + f64::from(self.delivered);
+        let is_much = self.lost >= OVERSHOOT_LEAST && f64::from(self.lost) > sent * OVERSHOOT_PART;
+        is_much && f64::from(self.rtt_us) < base_us * POLICED_RTT + 1_000.0
+    }
 }
 
 /// One sentence for people.

@@ -127,9 +127,7 @@ pub fn direction(first: &Trace<'_>, second: Option<&Trace<'_>>, base: Base, hops
         buffer_bytes: buffer,
         bdp_bytes: bdp,
         drop_tail: drop_tail(first, ended, &policer),
-        drops_per_overflow: Finding::NotObservable {
-            reason: "it needs three overflows, and a load ends after the first".into(),
-        },
+        drops_per_overflow: Finding::NotObservable { reason: "it needs three overflows: --long".into() },
         random_loss: random_loss(first, second, ended, base),
         policer_bit_s: policer,
         window_bytes: Finding::NotObservable { reason: "the ends have not said their limits".into() },

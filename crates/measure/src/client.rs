@@ -26,6 +26,8 @@ use crate::{Error, control, socket, socks5};
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a reply may take behind a full queue.
 const PATIENCE_LOADED: Duration = Duration::from_secs(60);
+/// A load on which nothing moves for so long has failed.
+const STALLED: Duration = Duration::from_secs(30);
 /// How long the idle path is looked at before the load: so many answers, or so long.
 const IDLE_ANSWERS: usize = 25;
 const IDLE_LEAST: Duration = Duration::from_millis(500);
@@ -140,14 +142,25 @@ pub fn measure(
     agreed.say(&Request::Start).map_err(broken)?;
     running.begin();
     let started = Instant::now();
+    let (mut moved, mut moved_at) = (0, started);
     while !running.is_over() {
         thread::sleep(Duration::from_millis(20));
-        let (elapsed, moved) = (started.elapsed(), asked.get().ways.iter().map(|way| running.moved(*way)));
+        let (elapsed, each) = (started.elapsed(), asked.get().ways.iter().map(|way| running.moved(*way)));
+        let bytes = each.clone().fold(0, u64::saturating_add);
         if !trace.is_close() {
-            let least = moved.clone().min().unwrap_or_default() as f64;
+            let least = each.min().unwrap_or_default() as f64;
             prober.keep_below((least * 8.0 / elapsed.as_secs_f64().max(1e-3)) as u64);
         }
-        progress(Progress { elapsed, bytes: moved.sum() });
+        if bytes != moved {
+            (moved, moved_at) = (bytes, Instant::now());
+        }
+        if moved_at.elapsed() > STALLED {
+            let why = format!("nothing has moved for {} s", STALLED.as_secs());
+            prober.finish();
+            running.finish();
+            return Err(Error::Broken { to: server.name.clone(), why });
+        }
+        progress(Progress { elapsed, bytes });
         if agreed.has_gone() {
             break;
         }

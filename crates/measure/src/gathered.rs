@@ -78,7 +78,8 @@ impl Gathered {
                 self.ends.insert((way, stream), end);
                 Ok(Next::More)
             }
-            Reply::Done => Ok(Next::Done),
+            Reply::Done if self.ends.len() == self.ways.len() * self.streams as usize => Ok(Next::Done),
+            Reply::Done => Err("it does not tell of each stream".into()),
             Reply::Failed { why } => Err(shown(&why)),
             Reply::Refused { .. } | Reply::Ready { .. } => Err("a message that does not belong here".into()),
         }

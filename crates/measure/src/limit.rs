@@ -13,7 +13,10 @@ pub use ekiden_record::Shares;
 #[derive(Debug, Clone, Default)]
 pub struct Limits {
     last: Option<(u64, TcpInfo)>,
-    application_us: f64,
+    elapsed_us: f64,
+    busy_us: f64,
+    /// The program was the limit although something was under way.
+    program_us: f64,
     window_us: f64,
     buffer_us: f64,
     path_us: f64,
@@ -25,7 +28,9 @@ impl Limits {
         if let Some((before_us, before)) = self.last {
             let elapsed = at_us.saturating_sub(before_us) as f64;
             let grown = |now: u64, then: u64| now.saturating_sub(then) as f64;
-            let busy = grown(info.busy_us, before.busy_us).min(elapsed);
+            // The kernel's counts grow by its clock's ticks, which may be longer than the time between two looks: only their sums can be held
+            // against the time that has passed.
+            let busy = grown(info.busy_us, before.busy_us);
             let window = grown(info.window_limited_us, before.window_limited_us).min(busy);
             let buffer = grown(info.buffer_limited_us, before.buffer_limited_us).min(busy - window);
             let rest = busy - window - buffer;
@@ -45,16 +50,19 @@ impl Limits {
             self.window_us += window;
             self.buffer_us += buffer + full;
             self.path_us += path;
-            self.application_us += elapsed - busy + program;
+            self.program_us += program;
+            self.busy_us += busy;
+            self.elapsed_us += elapsed;
         }
         self.last = Some((at_us, *info));
     }
 
     /// The shares; `None` without two samples at different times.
     pub fn shares(&self) -> Option<Shares> {
-        let all = self.application_us + self.window_us + self.buffer_us + self.path_us;
+        let idle_us = (self.elapsed_us - self.busy_us).max(0.0);
+        let all = idle_us + self.program_us + self.window_us + self.buffer_us + self.path_us;
         (all > 0.0).then(|| Shares {
-            application: self.application_us / all,
+            application: (idle_us + self.program_us) / all,
             receive_window: self.window_us / all,
             send_buffer: self.buffer_us / all,
             path: self.path_us / all,
@@ -72,6 +80,18 @@ mod tests {
         limits.add(0, &TcpInfo::default());
         limits.add(1_000_000, &TcpInfo { busy_us: 1_000_000, cwnd_segments: 10, ..info });
         limits.shares().unwrap()
+    }
+
+    #[test]
+    fn looks_between_the_ticks_of_the_kernels_clock_change_nothing() {
+        let mut limits = Limits::default();
+        for ms in 0..1_000_u64 {
+            // A clock of 250 ticks a second.
+            let info = TcpInfo { busy_us: ms / 4 * 4_000, unsent_bytes: 1, cwnd_segments: 10, ..TcpInfo::default() };
+            limits.add(ms * 1_000, &info);
+        }
+        let shares = limits.shares().unwrap();
+        assert!(shares.path > 0.99, "{shares:?}");
     }
 
     #[test]

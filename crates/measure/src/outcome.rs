@@ -1,7 +1,7 @@
 //! From what both ends saw to what is told of a load.
 
 use ekiden_net::tcp_info::TcpInfo;
-use ekiden_record::{Delays, Latency, Load, Sample, Shares, StreamLoad, Way};
+use ekiden_record::{Delays, Latency, Load, PathLimit, Sample, Shares, StreamLoad, Way};
 
 use crate::client::Measured;
 use crate::limit::Limits;
@@ -85,6 +85,11 @@ fn load(asked: &Asked, way: Way, pairs: &[Pair<'_>], latency: &Latency) -> Optio
         _ => &[],
     };
     load.path_limit = verdict::path_limit(&load, &rows, peaks, latency.idle.min_us);
+    let pacing_bit_s = asked.get().pacing_bit_s.unwrap_or(u64::MAX).saturating_mul(asked.get().streams.into());
+    // Headers are paced, too.
+    if load.path_limit.is_some() && load.goodput_bit_s > pacing_bit_s / 10 * 8 {
+        load.path_limit = Some(PathLimit::Pacing);
+    }
     Some(load)
 }
 

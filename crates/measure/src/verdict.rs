@@ -176,6 +176,15 @@ impl FirstEpisode {
     }
 }
 
+/// What is said of a window or a buffer that only bounds the queue of a full line.
+const FULL: &str = "but a queue stands, so the line is full, and a larger one would only make the queue longer";
+
+/// Whether round trips are long for the path, whatever kept the sender back.
+fn has_queue(load: &Load) -> bool {
+    let base_us = load.rtt_min_us as f64;
+    load.rtt.p50_us > base_us * (1.0 + 2.0 * QUEUE_PART) + 2.0 * QUEUE_LEAST_US
+}
+
 /// One sentence for people.
 pub fn sentence(load: &Load) -> String {
     let carried = format!("{:.1} Mbit/s {}", load.goodput_bit_s as f64 / 1e6, load.way.word());
@@ -186,12 +195,14 @@ pub fn sentence(load: &Load) -> String {
             format!("{carried}: the sending program limited it {} % of the time", percent(shares.application))
         }
         Cause::ReceiveWindow => format!(
-            "{carried}: the receiver's window limited it {} % of the time; a larger receive buffer (tcp_rmem) helps",
-            percent(shares.receive_window)
+            "{carried}: the receiver's window limited it {} % of the time; {}",
+            percent(shares.receive_window),
+            if has_queue(load) { FULL } else { "a larger receive buffer (tcp_rmem) helps" }
         ),
         Cause::SendBuffer => format!(
-            "{carried}: the send buffer limited it {} % of the time; a larger one (tcp_wmem) helps",
-            percent(shares.send_buffer)
+            "{carried}: the send buffer limited it {} % of the time; {}",
+            percent(shares.send_buffer),
+            if has_queue(load) { FULL } else { "a larger one (tcp_wmem) helps" }
         ),
         Cause::Path(limit) => {
             let what = match limit {
@@ -199,6 +210,7 @@ pub fn sentence(load: &Load) -> String {
                 Some(PathLimit::Loss) => "loss that no queue explains",
                 Some(PathLimit::Policer) => "a policer, which drops what is too fast",
                 Some(PathLimit::SlowStart) => "slow start, which had not ended",
+                Some(PathLimit::Pacing) => "the pacing that was asked for",
                 None => "the congestion window",
             };
             format!("{carried}: the path limited it {} % of the time, by {what}", percent(shares.path))

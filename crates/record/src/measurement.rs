@@ -214,6 +214,8 @@ pub enum PathLimit {
     Policer,
     /// The sender was still growing its window when the load ended.
     SlowStart,
+    /// None of it: the pacing that was asked for.
+    Pacing,
 }
 
 /// A distribution of times, in microseconds.

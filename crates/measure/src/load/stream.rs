@@ -171,7 +171,9 @@ impl Stream {
         let mut batch = Batch::default();
         while !shared.is_stopped() {
             let over_ns = first_ns.zip(self.duration_ns).map(|(first, time): (u64, u64)| first.saturating_add(time));
-            let taken = discard(&self.socket, PIECE as usize);
+            // One byte more than expected would tell that too much comes.
+            let wanted = PIECE.min((expected - received).saturating_add(1));
+            let taken = discard(&self.socket, wanted as usize);
             let now_ns = monotonic_ns();
             if over_ns.is_some_and(|over| now_ns > over) {
                 last_ns = over_ns.unwrap_or_default();
@@ -190,6 +192,10 @@ impl Stream {
                     }
                     let first = *first_ns.get_or_insert(now_ns);
                     received += bytes as u64;
+                    if received > expected {
+                        end.failed = Some(format!("the sender sent more than {expected} bytes"));
+                        break;
+                    }
                     last_ns = now_ns;
                     count(&mut end.tenths_bytes, now_ns - first, bytes as u64);
                     evenness.add(now_ns - first, bytes as u64);

@@ -42,8 +42,9 @@ pub(super) async fn run(server: &Server, connection: Connection, client: String,
         Err(why) => return refuse(server, &connection, client, why, true).await,
     };
     drop(place);
+    let under_way = UnderWay(server);
     let measured = measure(server, &connection, &client, &wanted, token, links).await;
-    server.end();
+    drop(under_way);
     match measured {
         Ok(what) => (server.log)(Happened::Ended { client, what }),
         Err(error) => {
@@ -53,6 +54,15 @@ pub(super) async fn run(server: &Server, connection: Connection, client: String,
         }
     }
     connection.end_cleanly();
+}
+
+/// The next may measure when this is dropped, however the measurement ends.
+struct UnderWay<'a>(&'a Server);
+
+impl Drop for UnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
 }
 
 enum Refusal {
@@ -115,7 +125,7 @@ async fn measure(
         duration_most_us: server.duration_most_us(),
     };
     control::send(connection, &ready, PATIENCE).await?;
-    let (taken, probes) = gather(&wanted.asked, &mut links).await?;
+    let (taken, probes) = gather(connection, &wanted.asked, &mut links).await?;
     // What comes now belongs to no measurement.
     drop(links);
     let what = describe(settings.streams, &settings.ways);
@@ -123,7 +133,7 @@ async fn measure(
     let most = Most { bytes: server.settings.bytes_most };
     let running = Running::start(&wanted.asked, taken, Side::Far, wanted.trace, most)?;
     let result = load(server, connection, wanted, &running).await;
-    let _ = probes.shutdown(Shutdown::Both);
+    drop(probes);
     // Joining waits for threads that look every 50 ms whether they are to stop.
     let seen = tokio::task::spawn_blocking(move || running.finish()).await.map_err(io::Error::other)?;
     result?;
@@ -144,8 +154,21 @@ fn describe(streams: u32, ways: &[Way]) -> String {
     format!("{streams} streams {}", ways.join(" and "))
 }
 
+/// The connection of the probes. The thread that answers them ends with it.
+struct Probes(TcpStream);
+
+impl Drop for Probes {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
 /// Takes the connections of a load, and that of its probes. Each is told that it was taken.
-async fn gather(asked: &Asked, links: &mut mpsc::Receiver<(Purpose, TcpStream)>) -> io::Result<(Vec<Link>, TcpStream)> {
+async fn gather(
+    connection: &Connection,
+    asked: &Asked,
+    links: &mut mpsc::Receiver<(Purpose, TcpStream)>,
+) -> io::Result<(Vec<Link>, Probes)> {
     let settings = asked.get();
     let streams = settings.ways.iter().flat_map(|way| {
         let streams = u16::try_from(settings.streams).unwrap_or(u16::MAX);
@@ -153,8 +176,14 @@ async fn gather(asked: &Asked, links: &mut mpsc::Receiver<(Purpose, TcpStream)>)
     });
     let wanted: Vec<_> = streams.chain([Purpose::Probe]).collect();
     let mut taken: BTreeMap<Purpose, TcpStream> = BTreeMap::new();
+    let mut byte = [0];
     while taken.len() < wanted.len() {
-        let (purpose, socket) = match timeout(PATIENCE, links.recv()).await {
+        let come = tokio::select! {
+            come = timeout(PATIENCE, links.recv()) => come,
+            // It has nothing to say before all are there.
+            _ = connection.receive(&mut byte) => return Err(io::Error::other("the client has left")),
+        };
+        let (purpose, socket) = match come {
             Ok(Some(link)) => link,
             _ => {
                 let (came, all) = (taken.len(), wanted.len());
@@ -173,6 +202,7 @@ async fn gather(asked: &Asked, links: &mut mpsc::Receiver<(Purpose, TcpStream)>)
     let probes = taken.remove(&Purpose::Probe).ok_or_else(missing)?;
     probes.set_nonblocking(false)?;
     let answering = probes.try_clone()?;
+    let probes = Probes(probes);
     thread::Builder::new().name("answers".into()).spawn(move || probe::answer(answering))?;
     let mut all = Vec::new();
     for (purpose, socket) in taken {

@@ -92,8 +92,9 @@ fn cross<T: Display>(drafts: &mut Vec<Draft>, name: &str, values: &[T], set: imp
 /// What will be sent, before it is.
 pub fn announcement(points: &[Point], repeat: u32) -> String {
     let count = points.len() as u64 * u64::from(repeat);
-    let bytes: u64 = points.iter().map(|point| most(point.asked.get())).sum::<u64>() * u64::from(repeat);
-    let time_us: u64 = points.iter().filter_map(|point| point.asked.get().duration_us).sum::<u64>() * u64::from(repeat);
+    let bytes = points.iter().map(|point| most(point.asked.get())).fold(0, u64::saturating_add);
+    let time_us = points.iter().filter_map(|point| point.asked.get().duration_us).fold(0, u64::saturating_add);
+    let [bytes, time_us] = [bytes, time_us].map(|one| one.saturating_mul(repeat.into()));
     let time = match time_us {
         0 => String::new(),
         _ => format!(" in {:.0} s", time_us as f64 / 1e6),
@@ -103,7 +104,7 @@ pub fn announcement(points: &[Point], repeat: u32) -> String {
 }
 
 fn most(settings: &LoadSettings) -> u64 {
-    settings.bytes.unwrap_or_default() * settings.ways.len() as u64
+    settings.bytes.unwrap_or_default().saturating_mul(settings.ways.len() as u64)
 }
 
 /// Measures all, and shows the table.
@@ -162,6 +163,7 @@ fn word(cause: Cause) -> &'static str {
         Cause::Path(Some(PathLimit::Loss)) => "loss",
         Cause::Path(Some(PathLimit::Policer)) => "policer",
         Cause::Path(Some(PathLimit::SlowStart)) => "slow start",
+        Cause::Path(Some(PathLimit::Pacing)) => "pacing",
         Cause::Path(None) => "path",
     }
 }

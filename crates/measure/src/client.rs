@@ -156,8 +156,6 @@ pub fn measure(
         }
         if moved_at.elapsed() > STALLED {
             let why = format!("nothing has moved for {} s", STALLED.as_secs());
-            prober.finish();
-            running.finish();
             return Err(Error::Broken { to: server.name.clone(), why });
         }
         progress(Progress { elapsed, bytes });

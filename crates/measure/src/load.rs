@@ -75,11 +75,12 @@ impl Seen {
     }
 }
 
-/// An end of a load. Receivers take what comes from the beginning; senders wait for [`Running::begin`].
+/// An end of a load. Receivers take what comes from the beginning; senders wait for [`Running::begin`]. All threads end when it is dropped.
 pub struct Running {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<StreamEnd>>,
-    sampler: JoinHandle<sampler::Sampled>,
+    /// `None` until it has been started, and once it has been waited for.
+    sampler: Option<JoinHandle<sampler::Sampled>>,
 }
 
 /// What all threads of an end share.
@@ -113,7 +114,7 @@ impl Running {
             left: AtomicU64::new(count),
         });
         let payload = Arc::new(Payload::new(monotonic_ns())?);
-        let mut threads = Vec::new();
+        let mut running = Self { shared: shared.clone(), threads: Vec::new(), sampler: None };
         for number in 0..shared.streams.len() {
             let (shared, payload) = (shared.clone(), payload.clone());
             let work = move || {
@@ -129,19 +130,18 @@ impl Running {
                 shared.left.fetch_sub(1, Ordering::AcqRel);
                 end
             };
-            threads.push(thread::Builder::new().name("stream".into()).spawn(work)?);
+            running.threads.push(thread::Builder::new().name("stream".into()).spawn(work)?);
         }
         let (of_sampler, interval_us) = (shared.clone(), asked.get().sample_us);
         let sample = move || sampler::run(&of_sampler, interval_us, trace.is_close());
-        let sampler = thread::Builder::new().name("sampler".into()).spawn(sample)?;
-        Ok(Self { shared, threads, sampler })
+        running.sampler = Some(thread::Builder::new().name("sampler".into()).spawn(sample)?);
+        Ok(running)
     }
 
     /// The senders go.
     pub fn begin(&self) {
         self.shared.began_ns.store(monotonic_ns(), Ordering::Release);
-        *self.shared.begun.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.shared.begins.notify_all();
+        self.shared.wake();
     }
 
     /// Whether no stream of this end moves any more: its receivers have what counts, its senders have sent it.
@@ -156,11 +156,11 @@ impl Running {
     }
 
     /// Ends all that still goes on, and says what was seen.
-    pub fn finish(self) -> Vec<Seen> {
-        self.stop();
-        let sampled = self.sampler.join().unwrap_or_default();
+    pub fn finish(mut self) -> Vec<Seen> {
+        self.shared.stop();
+        let sampled = self.sampler.take().and_then(|sampler| sampler.join().ok()).unwrap_or_default();
         let mut rows = sampled.rows.into_iter();
-        let ends = self.threads.into_iter().map(|thread| thread.join().unwrap_or_default());
+        let ends = std::mem::take(&mut self.threads).into_iter().map(|thread| thread.join().unwrap_or_default());
         let seen = self.shared.streams.iter().zip(ends).map(|(stream, end)| Seen {
             way: stream.way,
             stream: stream.number,
@@ -169,21 +169,26 @@ impl Running {
         });
         seen.collect()
     }
+}
 
-    fn stop(&self) {
-        self.shared.stop.store(true, Ordering::Release);
-        self.begin_if_waiting();
-    }
-
-    /// Senders that wait see that they need not begin.
-    fn begin_if_waiting(&self) {
-        let mut begun = self.shared.begun.lock().unwrap_or_else(PoisonError::into_inner);
-        *begun = true;
-        self.shared.begins.notify_all();
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.shared.stop();
     }
 }
 
 impl Shared {
+    /// All threads end; senders that wait see that they need not begin.
+    fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.begins.notify_all();
+    }
+
     fn await_begin(&self) {
         let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
         while !*begun {

@@ -132,7 +132,10 @@ pub fn characterise(
         };
         let second = heedless.as_ref().and_then(|measured| Trace::of(measured, way));
         let hops = match way {
-            Way::Forth => Finding::NotObservable { reason: "not counted yet".into() },
+            Way::Forth => {
+                step(Step::Hops);
+                hops::count(address)
+            }
             Way::Back => Finding::NotObservable { reason: "TCP counts the routers on its own way only".into() },
         };
         let mut found = find::direction(&trace, second.as_ref(), known, hops);
@@ -154,11 +157,9 @@ pub fn characterise(
         from.get_or_insert(reno.from);
         directions.push(found);
     }
-    let (Some(mut forth), Some(back), Some(base)) = (take(&mut directions), take(&mut directions), base) else {
+    let (Some(forth), Some(back), Some(base)) = (take(&mut directions), take(&mut directions), base) else {
         return Err(Error::Here("a direction is missing".into()));
     };
-    step(Step::Hops);
-    forth.hops = hops::count(address);
     let record = PathRecord {
         path_format: PATH_FORMAT,
         version: env!("CARGO_PKG_VERSION").into(),

@@ -63,13 +63,14 @@ pub fn answer(mut socket: TcpStream) {
     }
 }
 
-/// A thread that asks.
+/// A thread that asks, until this is dropped.
 pub struct Prober {
     socket: TcpStream,
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
     interval_ns: Arc<AtomicU64>,
-    thread: JoinHandle<Vec<Answer>>,
+    /// `None` once it has been waited for.
+    thread: Option<JoinHandle<Vec<Answer>>>,
 }
 
 impl Prober {
@@ -85,7 +86,7 @@ impl Prober {
         let interval = interval_ns.clone();
         let work = move || ask(of_thread, &stopped, &count, &interval);
         let thread = thread::Builder::new().name("probes".into()).spawn(work)?;
-        Ok(Self { socket, stop, answered, interval_ns, thread })
+        Ok(Self { socket, stop, answered, interval_ns, thread: Some(thread) })
     }
 
     /// Asks no more often than is negligible beside a load of this rate.
@@ -102,10 +103,20 @@ impl Prober {
     }
 
     /// Ends, and says what was answered.
-    pub fn finish(self) -> Vec<Answer> {
+    pub fn finish(mut self) -> Vec<Answer> {
+        self.stop();
+        self.thread.take().and_then(|thread| thread.join().ok()).unwrap_or_default()
+    }
+
+    fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         let _ = self.socket.shutdown(Shutdown::Both);
-        self.thread.join().unwrap_or_default()
+    }
+}
+
+impl Drop for Prober {
+    fn drop(&mut self) {
+        self.stop();
     }
 }
 

@@ -284,7 +284,7 @@ mod tests {
             assert_eq!(theirs.info.received_bytes, 1000);
             assert!(mine.info.cwnd_segments > 0 && mine.info.mss_bytes > 0);
             // The same as of the socket itself: memory is asked for in another way there.
-            let own = crate::tcp_info::tcp_info(&client).unwrap();
+            let own = crate::tcp_info::tcp_info_with_memory(&client).unwrap();
             assert_eq!(mine.info.send_memory_most_bytes, own.send_memory_most_bytes);
             assert!(own.send_memory_most_bytes > 0 && !own.is_send_buffer_full());
             assert!(sockets_of(std::process::id()).unwrap().contains(&mine.inode));

@@ -55,16 +55,19 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<ekiden_plan::Error>() {
         return Some(3);
     }
-    if error.is::<ekiden_files::TargetError>() || error.is::<ekiden_keys::KeyFileError>() {
+    if error.is::<ekiden_files::ConfigError>()
+        || error.is::<ekiden_files::TargetError>()
+        || error.is::<ekiden_keys::KeyFileError>()
+    {
         return Some(3);
     }
-    if error.is::<ekiden_relay::ConfigError>() || error.is::<ekiden_sim::Error>() {
+    if error.is::<ekiden_sim::Error>() {
         return Some(3);
     }
     if let Some(error) = error.downcast_ref::<ekiden_relay::StartError>() {
         return Some(if error.is_lack() { 4 } else { 5 });
     }
-    if error.is::<ekiden_tunnel::ConfigError>() || error.is::<crate::whose::OthersFile>() {
+    if error.is::<crate::whose::OthersFile>() {
         return Some(3);
     }
     if let Some(error) = error.downcast_ref::<ekiden_tunnel::StartError>() {
@@ -85,9 +88,6 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
             StatusError::Refused(_) => 4,
             StatusError::Stranger { .. } | StatusError::Late { .. } | StatusError::Unusable { .. } => 1,
         });
-    }
-    if error.is::<ekiden_gateway::ConfigError>() {
-        return Some(3);
     }
     if let Some(error) = error.downcast_ref::<ekiden_gateway::RemoveError>() {
         return Some(if matches!(error, ekiden_gateway::RemoveError::Nothing(_)) { 2 } else { 4 });
@@ -129,7 +129,7 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
     if error.is::<PathFailed>() || error.is::<NameNotFound>() {
         return Some(5);
     }
-    if error.is::<ekiden_monitor::ConfigError>() || error.is::<ekiden_monitor::HistoryError>() {
+    if error.is::<ekiden_monitor::HistoryError>() {
         return Some(3);
     }
     if let Some(error) = error.downcast_ref::<ekiden_monitor::EndError>() {

@@ -5,7 +5,6 @@ mod listing;
 use std::path::{Path, PathBuf};
 
 use clap::{Args as ClapArgs, Subcommand};
-use ekiden_files::{FileKind, ReadError};
 use ekiden_keys::Fingerprint;
 use ekiden_relay::edit::{self, IfPresent};
 use ekiden_relay::{Config, ConfigError, Listener, ListenerKind, Way};
@@ -132,8 +131,7 @@ fn if_present(replace: bool) -> IfPresent {
 
 /// Reads a configuration, which need not have a listener.
 fn read(file: &Path) -> Result<Config, ConfigError> {
-    let failed = |error: ReadError| ConfigError { file: file.into(), line: None, message: error.to_string() };
-    Config::parse(&ekiden_files::read(file, FileKind::Config).map_err(failed)?, file)
+    Config::parse(&ekiden_files::read_config(file)?, file)
 }
 
 /// What may surprise whoever has taken out `name`: a listener that lets no node in any more, and a chain that still has the node.

@@ -4,12 +4,14 @@
 //! that are whole or not there. [`explain`] says which key of a TOML file its reader refuses, and
 //! [`line_of`] where a key stands.
 
+mod config;
 mod explain;
 mod nearest;
 mod place;
 mod read;
 mod write;
 
+pub use config::{ConfigError, in_range, read_config};
 pub use explain::explain;
 pub use nearest::{nearest, suggestion};
 pub use place::line_of;

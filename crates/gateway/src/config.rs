@@ -1,9 +1,9 @@
 //! A gateway's configuration: one TOML file, read once into [`Config`] with every default in place.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use ekiden_bpf::gateway::{self, Idle, Settings};
-use ekiden_files::{FileKind, ReadError};
+pub use ekiden_files::ConfigError;
 use ekiden_units::Time;
 
 mod raw;
@@ -36,30 +36,19 @@ pub struct Group {
     pub settings: gateway::Group,
 }
 
-/// Why a configuration cannot be used: `FILE:LINE: reason`.
-#[derive(Debug, thiserror::Error)]
-#[error("{}{}: {reason}", file.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
-pub struct ConfigError {
-    file: PathBuf,
-    /// Counted from 1.
-    line: Option<usize>,
-    reason: String,
-}
-
 impl Config {
     /// Reads a configuration.
     ///
     /// # Errors
     /// If something in it cannot be used: with the line.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
-        let unreadable = |error: ReadError| ConfigError { file: file.into(), line: None, reason: error.to_string() };
-        let text = ekiden_files::read(file, FileKind::Config).map_err(unreadable)?;
+        let text = ekiden_files::read_config(file)?;
         resolve::parse(&text, file)
     }
 
     /// Whether a file is a gateway's configuration rather than another command's: its device is a name.
     pub fn is_in(file: &Path) -> bool {
-        let text = ekiden_files::read(file, FileKind::Config).unwrap_or_default();
+        let text = ekiden_files::read_config(file).unwrap_or_default();
         toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.get("device").is_some_and(toml::Value::is_str))
     }
 

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use ekiden_files::{FileKind, ReadError};
+pub use ekiden_files::ConfigError;
 use ekiden_keys::Fingerprint;
 use ekiden_units::{Bytes, Time};
 use serde::Deserialize;
@@ -82,24 +82,13 @@ pub enum Direction {
     Send,
 }
 
-/// Why a configuration cannot be used: `FILE:LINE: reason`.
-#[derive(Debug, thiserror::Error)]
-#[error("{}{}: {reason}", file.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
-pub struct ConfigError {
-    file: PathBuf,
-    /// Counted from 1.
-    line: Option<usize>,
-    reason: String,
-}
-
 impl Config {
     /// Reads a configuration. Files that it names are meant relative to its folder.
     ///
     /// # Errors
     /// If something in it cannot be used: with the line.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
-        let unreadable = |error: ReadError| ConfigError { file: file.into(), line: None, reason: error.to_string() };
-        let text = ekiden_files::read(file, FileKind::Config).map_err(unreadable)?;
+        let text = ekiden_files::read_config(file)?;
         resolve::parse(&text, file)
     }
 

@@ -14,7 +14,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use ekiden_congestion::Tunables;
-use ekiden_files::{FileKind, ReadError};
+pub use ekiden_files::ConfigError;
+use ekiden_files::read_config;
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_net::socket::TcpOptions;
 use ekiden_relay_proto::Target;
@@ -161,25 +162,13 @@ pub struct Peer {
     pub warm: usize,
 }
 
-/// Why a configuration is refused: one line that says where and what.
-#[derive(Debug, thiserror::Error)]
-#[error("{}{}: {message}", file.display(), Line(*line))]
-pub struct ConfigError {
-    /// The file at fault.
-    pub file: PathBuf,
-    /// The line in it, counted from 1, if there is one to name.
-    pub line: Option<usize>,
-    /// What is wrong and what would be right.
-    pub message: String,
-}
-
 impl Config {
     /// Reads and checks a file that a node is to run from.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
-        let config = Self::parse(&read(file)?, file)?;
+        let config = Self::parse(&read_config(file)?, file)?;
         if config.listeners.is_empty() {
-            let message = "there is no listener, so nothing would ever come to this node: add a [listen.NAME]".into();
-            return Err(ConfigError { file: file.into(), line: None, message });
+            let message = "there is no listener, so nothing would ever come to this node: add a [listen.NAME]";
+            return Err(ConfigError::whole(file, message));
         }
         Ok(config)
     }
@@ -188,12 +177,6 @@ impl Config {
     pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
         resolve::resolve(text, file)
     }
-}
-
-/// The text of a configuration.
-fn read(file: &Path) -> Result<String, ConfigError> {
-    let failed = |error: ReadError| ConfigError { file: file.into(), line: None, message: error.to_string() };
-    ekiden_files::read(file, FileKind::Config).map_err(failed)
 }
 
 impl fmt::Display for Listener {
@@ -234,13 +217,5 @@ impl fmt::Debug for ListenerKind {
     /// Without passwords.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())
-    }
-}
-
-struct Line(Option<usize>);
-
-impl fmt::Display for Line {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.map_or(Ok(()), |line| write!(f, ":{line}"))
     }
 }

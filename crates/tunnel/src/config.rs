@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use ekiden_congestion::Tunables;
-use ekiden_files::{FileKind, ReadError};
+pub use ekiden_files::ConfigError;
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_net::socket::TcpOptions;
 use ekiden_scenario::{Pull, Queue};
@@ -127,30 +127,19 @@ impl fmt::Debug for Login {
     }
 }
 
-/// Why a configuration cannot be used: `FILE:LINE: reason`.
-#[derive(Debug, thiserror::Error)]
-#[error("{}{}: {reason}", file.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
-pub struct ConfigError {
-    file: PathBuf,
-    /// Counted from 1.
-    line: Option<usize>,
-    reason: String,
-}
-
 impl Config {
     /// Reads a configuration, and the key that it names.
     ///
     /// # Errors
     /// If something in it cannot be used: with the line.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
-        let unreadable = |error: ReadError| ConfigError { file: file.into(), line: None, reason: error.to_string() };
-        let text = ekiden_files::read(file, FileKind::Config).map_err(unreadable)?;
+        let text = ekiden_files::read_config(file)?;
         Self::parse(&text, file)
     }
 
     /// Whether a file is a tunnel's configuration rather than another command's: its device is a table.
     pub fn is_in(file: &Path) -> bool {
-        let text = ekiden_files::read(file, FileKind::Config).unwrap_or_default();
+        let text = ekiden_files::read_config(file).unwrap_or_default();
         toml::from_str::<toml::Table>(&text).is_ok_and(|table| table.get("device").is_some_and(toml::Value::is_table))
     }
 

@@ -6,7 +6,7 @@ use std::ops::{Range, RangeInclusive};
 use std::path::Path;
 
 use ekiden_bpf::gateway::{self, GatewayError, Settings};
-use ekiden_files::{explain, line_of};
+use ekiden_files::{explain, in_range, line_of};
 use ekiden_net::device::NAME_BYTES_MOST;
 use ekiden_relay_proto::leg::is_node_name;
 use ekiden_units::{Fraction, Time};
@@ -250,15 +250,11 @@ impl Source<'_> {
         value: &Spanned<T>,
         range: &RangeInclusive<T>,
     ) -> Result<T, ConfigError> {
-        if range.contains(value.get_ref()) {
-            return Ok(*value.get_ref());
-        }
-        let [written, least, most] = [value.get_ref(), range.start(), range.end()].map(plain);
-        Err(self.error(Some(value.span()), format!("{key} = {written} is out of range: {least} to {most}")))
+        in_range(key, value.get_ref(), range, |value| plain(value))
+            .map_err(|reason| self.error(Some(value.span()), reason))
     }
 
     fn error(&self, span: Option<Range<usize>>, reason: String) -> ConfigError {
-        let line = span.and_then(|span| self.text.get(..span.start)).map(|before| before.matches('\n').count() + 1);
-        ConfigError { file: self.file.into(), line, reason }
+        ConfigError::at(self.file, self.text, span, reason)
     }
 }

@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::ops::{Range, RangeInclusive};
 use std::path::{Path, PathBuf};
 
-use ekiden_files::explain;
+use ekiden_files::{explain, in_range};
 use ekiden_units::{Bytes, Time};
 use serde_spanned::Spanned;
 
@@ -177,16 +177,11 @@ impl Source<'_> {
         value: &Spanned<T>,
         range: &RangeInclusive<T>,
     ) -> Result<T, ConfigError> {
-        if range.contains(value.get_ref()) {
-            return Ok(*value.get_ref());
-        }
-        let [written, least, most] = [value.get_ref(), range.start(), range.end()].map(long_time);
-        let reason = format!("{key} = {written} is out of range: {least} to {most}");
-        Err(self.error(Some(value.span()), reason))
+        in_range(key, value.get_ref(), range, |value| long_time(value))
+            .map_err(|reason| self.error(Some(value.span()), reason))
     }
 
     fn error(&self, span: Option<Range<usize>>, reason: String) -> ConfigError {
-        let line = span.and_then(|span| self.text.get(..span.start)).map(|before| before.matches('\n').count() + 1);
-        ConfigError { file: self.file.into(), line, reason }
+        ConfigError::at(self.file, self.text, span, reason)
     }
 }

@@ -130,8 +130,8 @@ fn edit<T>(
     new: Option<Fingerprint>,
     change: impl FnOnce(&mut DocumentMut) -> Result<T, String>,
 ) -> Result<T, ConfigError> {
-    let failed = |message: String| ConfigError { file: file.into(), line: None, message };
-    let before = super::read(file)?;
+    let failed = |message: String| ConfigError::whole(file, message);
+    let before = ekiden_files::read_config(file)?;
     let mut document: DocumentMut = match before.parse() {
         Ok(document) => document,
         // The configuration's own reader also names the line.
@@ -140,7 +140,7 @@ fn edit<T>(
     let done = change(&mut document).map_err(failed)?;
     let after = document.to_string();
     let config = Config::parse(&after, file)
-        .map_err(|error| failed(format!("nothing is written, for it would be wrong: {}", error.message)))?;
+        .map_err(|error| failed(format!("nothing is written, for it would be wrong: {}", error.reason)))?;
     let own = config.identity.map(|identity| identity.fingerprint());
     if let Some(own) = own.filter(|_| own == new) {
         return Err(failed(format!(

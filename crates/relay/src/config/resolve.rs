@@ -372,8 +372,7 @@ impl Source<'_> {
     }
 
     fn error(&self, span: Option<Range<usize>>, message: String) -> ConfigError {
-        let line = span.map(|span| 1 + self.text.bytes().take(span.start).filter(|&b| b == b'\n').count());
-        ConfigError { file: self.file.into(), line, message }
+        ConfigError::at(self.file, self.text, span, message)
     }
 }
 

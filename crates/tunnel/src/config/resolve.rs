@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ekiden_controls::{is_name, tunables};
-use ekiden_files::explain;
+use ekiden_files::{explain, in_range};
 use ekiden_keys::{Identity, load_shared};
 use ekiden_net::device::NAME_BYTES_MOST;
 use ekiden_net::socket::TcpOptions;
@@ -227,12 +227,8 @@ impl Source<'_> {
         value: &Spanned<T>,
         range: &RangeInclusive<T>,
     ) -> Result<T, ConfigError> {
-        if range.contains(value.get_ref()) {
-            return Ok(*value.get_ref());
-        }
-        let (least, most) = (range.start(), range.end());
-        let reason = format!("{key} = {} is out of range: {least} to {most}", value.get_ref());
-        Err(self.error(Some(value.span()), reason))
+        in_range(key, value.get_ref(), range, ToString::to_string)
+            .map_err(|reason| self.error(Some(value.span()), reason))
     }
 
     fn node_name(&self, name: &Spanned<String>) -> Result<String, ConfigError> {
@@ -244,7 +240,6 @@ impl Source<'_> {
     }
 
     fn error(&self, span: Option<Range<usize>>, reason: String) -> ConfigError {
-        let line = span.and_then(|span| self.text.get(..span.start)).map(|before| before.matches('\n').count() + 1);
-        ConfigError { file: self.file.into(), line, reason }
+        ConfigError::at(self.file, self.text, span, reason)
     }
 }

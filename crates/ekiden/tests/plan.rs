@@ -139,6 +139,14 @@ fn record() -> Result<(), Failed> {
     path_record().save(&file)?;
     let text = printed(folder.path(), &["measured.json", "--window", "64KiB"])?;
     check(text.contains("2 proxies beside the hosts would give"), &text)?;
+    let bound = Finding::AtMost { value: 0.01, evidence: "none of 100 segments was lost".into() };
+    let bounded = PathRecord { back: PathDirection { random_loss: bound, ..path_record().back }, ..path_record() };
+    bounded.save(&file)?;
+    let json: serde_json::Value =
+        serde_json::from_str(&printed(folder.path(), &["measured.json", "--window", "4MiB", "--json"])?)?;
+    let goodput = &json["direct"]["goodput_bit_s"];
+    let [low, value] = ["low", "value"].map(|key| goodput[key].as_f64().unwrap_or_default());
+    check(value > 40e6 && low < 0.5 * value, &format!("{goodput}"))?;
     let hidden = || Finding::NotObservable { reason: "the window was the limit".into() };
     let blind = PathRecord { back: PathDirection { rate_bit_s: hidden(), ..path_record().back }, ..path_record() };
     blind.save(&file)?;
@@ -273,9 +281,10 @@ fn verified() -> Result<(), Failed> {
     let runs = json["verified"].as_array().ok_or("no runs")?;
     check(runs.len() == 2 && runs[1]["chosen"] == true, &json["verified"].to_string())?;
     for run in runs {
-        // A busy machine makes the lab slower.
         let error = run["lab_error_percent"].as_f64().ok_or("no error")?;
-        check((-15.0..40.0).contains(&error), &run.to_string())?;
+        // A busy machine makes the lab slower, by any factor, and the run says so.
+        let is_disturbed = run["lab_is_disturbed"].as_bool().ok_or("is it disturbed?")?;
+        check(error > -15.0 && (error < 15.0 || is_disturbed), &run.to_string())?;
     }
     Ok(())
 }

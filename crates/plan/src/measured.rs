@@ -23,13 +23,13 @@ pub fn values(record: &PathRecord, file: &str, direction: Option<Direction>) -> 
     let buffer_bytes = buffer.estimate(1.0, 0.0, 1e12, &mut notes)?;
     let loss = match &found.random_loss {
         Finding::Absent { .. } => Some(Given { value: Estimate::exact(0.0), place: place("random_loss") }),
-        // None was seen: what would be seen no more often than that is no forecast.
-        Finding::AtMost { value, .. } => {
+        // None was seen: the forecast has none, and its range reaches down to the most that there may be.
+        Finding::AtMost { value, .. } if (0.0..=given::LOSS_MOST).contains(value) => {
             notes.push(format!(
-                "No random loss was seen, and up to {:.2} % might not have been: a long `ekiden measure client` tells.",
+                "No random loss was seen, and up to {:.2} % might not have been: the ranges reach down to that. A long `ekiden measure client` tells.",
                 value * 100.0
             ));
-            Some(Given { value: Estimate::exact(0.0), place: place("random_loss") })
+            Some(Given { value: Estimate::between(0.0, 0.0, *value), place: place("random_loss") })
         }
         finding => {
             let reading = Reading { key: place("random_loss"), finding };

@@ -87,6 +87,9 @@ pub struct Args {
     /// Of --verify: every remedy that was tried.
     #[arg(long, requires = "verify")]
     all: bool,
+    /// Of --verify: how many times, each with its own losses; shown are medians.
+    #[arg(long, requires = "verify", value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=100))]
+    runs: u64,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -128,7 +131,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Where::Lab => &[check::Place::Lab],
         Where::Simulator => &[check::Place::Simulator],
     };
-    let checked = args.verify.map(|verify| check::run(&path, &plan, args.all, places(verify))).transpose()?;
+    let checked =
+        args.verify.map(|verify| check::run(&path, &plan, args.all, places(verify), args.runs)).transpose()?;
     match args.json {
         true => out::line(serde_json::to_string_pretty(&show::Shown {
             plan: &plan,

@@ -269,7 +269,15 @@ fn simulated() -> Result<(), Failed> {
         let error = run["simulated_error_percent"].as_f64().ok_or("no error")?;
         check(error.abs() < 15.0, &run.to_string())?;
     }
-    Ok(())
+    let lossy = [&SMALL[..6], &["--loss", "0.5%", "--duration", "4s", "--verify=simulator", "--json"]].concat();
+    let simulated = |runs: &str| -> Result<f64, Failed> {
+        let output = plan(folder.path(), &[&lossy[..], &["--runs", runs]].concat())?;
+        let json: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        let several = String::from_utf8_lossy(&output.stderr).contains("simulator, run 2 of 3");
+        check(several == (runs == "3"), &said(&output))?;
+        Ok(json["verified"][0]["simulated_bit_s"].as_f64().ok_or("no goodput")?)
+    };
+    check(simulated("1")? != simulated("3")?, "three runs lost the same packets")
 }
 
 fn verified() -> Result<(), Failed> {
@@ -284,7 +292,7 @@ fn verified() -> Result<(), Failed> {
         let error = run["lab_error_percent"].as_f64().ok_or("no error")?;
         // A busy machine makes the lab slower, by any factor, and the run says so.
         let is_disturbed = run["lab_is_disturbed"].as_bool().ok_or("is it disturbed?")?;
-        check(error > -15.0 && (error < 15.0 || is_disturbed), &run.to_string())?;
+        check(error > -15.0 && (error < 25.0 || is_disturbed), &run.to_string())?;
     }
     Ok(())
 }

@@ -8,9 +8,9 @@ use crate::candidate::BUFFER_LEAST;
 use crate::{Direction, Path, Plan, Remedy};
 
 /// The scenario of the path with the best estimates, direct, or with the proxies of a remedy: one flow, for the plan's duration. Each leg is a
-/// link with the path's rate and buffer, and its own loss in the direction of the data.
-pub fn scenario(path: &Path, plan: &Plan, remedy: Option<&Remedy>, name: &str) -> String {
-    let mut text = format!("name = \"{name}\"\n");
+/// link with the path's rate and buffer, and its own loss in the direction of the data. Runs with the same `seed` lose the same packets.
+pub fn scenario(path: &Path, plan: &Plan, remedy: Option<&Remedy>, name: &str, seed: u64) -> String {
+    let mut text = format!("name = \"{name}\"\nseed = {seed}\n");
     let (sender, receiver) = match path.direction {
         Direction::Forth => ("client", "server"),
         Direction::Back => ("server", "client"),

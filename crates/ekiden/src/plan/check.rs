@@ -6,6 +6,7 @@ use std::path::{Path as File, PathBuf};
 use std::process::{Command, exit};
 
 use anyhow::Context;
+use ekiden_measure::spread::Spread;
 use ekiden_plan::{Path, Plan, Remedy, network};
 use ekiden_record::{Outcome, Record};
 use serde::Serialize;
@@ -31,15 +32,15 @@ pub struct Checked {
     pub chosen: bool,
     /// What the plan expects, in bit/s.
     pub expected_bit_s: f64,
-    /// In the simulator.
+    /// In the simulator: the median of the runs.
     pub simulated_bit_s: Option<f64>,
     /// How far the expectation is off what was simulated, in percent of that.
     pub simulated_error_percent: Option<f64>,
-    /// On the kernel's TCP.
+    /// On the kernel's TCP: the median of the runs that the machine did not disturb, or of all if it disturbed all.
     pub lab_bit_s: Option<f64>,
     /// As [`Checked::simulated_error_percent`].
     pub lab_error_percent: Option<f64>,
-    /// Whether the machine disturbed the lab's run, whose figure then does not follow from the path alone.
+    /// Whether the machine disturbed all of the lab's runs, whose figure then does not follow from the path alone.
     pub lab_is_disturbed: bool,
     /// Why there is no figure, with the exit code of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -63,8 +64,8 @@ impl Checked {
     }
 }
 
-/// Simulates and runs the direct path and the chosen remedy, or all of them.
-pub fn run(path: &Path, plan: &Plan, all: bool, places: &[Place]) -> anyhow::Result<Vec<Checked>> {
+/// Simulates and runs the direct path and the chosen remedy, or all of them, so many times each, every time with another seed.
+pub fn run(path: &Path, plan: &Plan, all: bool, places: &[Place], runs: u64) -> anyhow::Result<Vec<Checked>> {
     let children = Children::new().context("cannot wait for signals")?;
     let folder = Folder::new()?;
     let mut ways: Vec<(String, Option<&Remedy>, bool)> = vec![("direct".into(), None, false)];
@@ -79,9 +80,6 @@ pub fn run(path: &Path, plan: &Plan, all: bool, places: &[Place]) -> anyhow::Res
     for (number, (name, remedy, chosen)) in ways.into_iter().enumerate() {
         let said = format!("{} of {count}, {name}", number + 1);
         let expected = remedy.map_or(&plan.direct, |remedy| &remedy.forecast).goodput_bit_s.value;
-        let scenario = folder.0.join(format!("way-{number}.toml"));
-        fs::write(&scenario, network::scenario(path, plan, remedy, &format!("way-{number}")))
-            .context("the scenario to verify")?;
         let mut result = Checked {
             name,
             chosen,
@@ -94,17 +92,29 @@ pub fn run(path: &Path, plan: &Plan, all: bool, places: &[Place]) -> anyhow::Res
             failed: None,
         };
         for &place in places {
-            let shown = match place {
-                Place::Simulator => "simulator".to_owned(),
-                Place::Lab => format!("lab, {:.0} s", plan.seconds),
-            };
-            out::note(format_args!("{said}: {shown}"));
-            match (one(&children, &scenario, place)?, place) {
-                (Ok((rate, _)), Place::Simulator) => result.simulated_bit_s = Some(rate),
-                (Ok((rate, is_disturbed)), Place::Lab) => {
-                    (result.lab_bit_s, result.lab_is_disturbed) = (Some(rate), is_disturbed);
+            let mut found = Vec::new();
+            for seed in 1..=runs {
+                let shown = match place {
+                    Place::Simulator => "simulator".to_owned(),
+                    Place::Lab => format!("lab, {:.0} s", plan.seconds),
+                };
+                let run = if runs > 1 { format!(", run {seed} of {runs}") } else { String::new() };
+                out::note(format_args!("{said}: {shown}{run}"));
+                let scenario = folder.0.join(format!("way-{number}-{seed}.toml"));
+                fs::write(&scenario, network::scenario(path, plan, remedy, &format!("way-{number}"), seed))
+                    .context("the scenario to verify")?;
+                match one(&children, &scenario, place)? {
+                    Ok(run) => found.push(run),
+                    Err(failed) => result.failed = result.failed.or(Some(failed)),
                 }
-                (Err(failed), _) => result.failed = result.failed.or(Some(failed)),
+            }
+            match place {
+                Place::Simulator => result.simulated_bit_s = median(&found),
+                Place::Lab => {
+                    let calm: Vec<_> = found.iter().copied().filter(|(_, is_disturbed)| !is_disturbed).collect();
+                    result.lab_is_disturbed = calm.is_empty() && !found.is_empty();
+                    result.lab_bit_s = median(&calm).or(median(&found));
+                }
             }
         }
         result.simulated_error_percent = result.error_percent(result.simulated_bit_s);
@@ -113,6 +123,11 @@ pub fn run(path: &Path, plan: &Plan, all: bool, places: &[Place]) -> anyhow::Res
     }
     children.over();
     Ok(checked)
+}
+
+/// The median of the runs' goodputs.
+fn median(runs: &[(f64, bool)]) -> Option<f64> {
+    Spread::of(runs.iter().map(|(rate, _)| *rate as u64).collect()).map(|spread| spread.median as f64)
 }
 
 /// The first failure among the runs, whose exit code is that of the command.

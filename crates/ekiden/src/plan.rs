@@ -75,7 +75,7 @@ pub struct Args {
     /// Draw what every remedy should give, as SVG.
     #[arg(long, value_name = "FILE.svg")]
     picture: Option<PathBuf>,
-    /// Write keys and configurations of the chain's nodes into this directory, a pair for each node.
+    /// Write keys and configurations of what is advised into this directory: of the chain's nodes, or a tunnel's ends, and of a gateway.
     #[arg(long, value_name = "DIR")]
     write: Option<PathBuf>,
     /// Replace a picture and configurations that are there already. Keys stay.
@@ -118,11 +118,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         target(picture, args.force)?;
     }
     let plan = Plan::of(&path, args.duration.map(Time::as_secs));
-    let written = match (&args.write, plan.chosen()) {
-        (Some(folder), Some(remedy)) => Some(nodes::write(folder, &path, remedy, args.force)?),
-        (Some(_), None) => Some(nodes::Written::default()),
-        (None, _) => None,
-    };
+    let written = args.write.as_ref().map(|folder| nodes::write(folder, &path, &plan, args.force)).transpose()?;
     if let Some(picture) = &args.picture {
         picture::write(picture, &plan, &path)?;
     }

@@ -15,6 +15,7 @@ const TESTS: &[(&str, Test)] = &[
     ("bad input is one line with key and place, and exit code 3", bad_input),
     ("a path record is planned, and what it could not see is said", record),
     ("what is written is taken by ekiden proxy, and not replaced by accident", written),
+    ("what is written of a tunnel and a gateway is taken by them", others),
     ("an upload's controls are on the legs by which it leaves", upload),
     ("a picture has every remedy, and is not replaced by accident", picture),
     ("a plan is put to the test in the simulator", simulated),
@@ -173,8 +174,12 @@ fn record() -> Result<(), Failed> {
 }
 
 fn proxy_takes(folder: &Path, file: &str) -> Result<(), Failed> {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_ekiden"));
-    let output = command.args(["proxy", "--check", "-c"]).arg(folder.join(file)).output()?;
+    takes("proxy", folder, file)
+}
+
+fn takes(command: &str, folder: &Path, file: &str) -> Result<(), Failed> {
+    let mut ekiden = Command::new(env!("CARGO_BIN_EXE_ekiden"));
+    let output = ekiden.args([command, "--check", "-c"]).arg(folder.join(file)).output()?;
     check(output.status.success(), &format!("{file}: {}\n{}", said(&output), fs::read_to_string(folder.join(file))?))
 }
 
@@ -198,7 +203,11 @@ fn written() -> Result<(), Failed> {
         folder.path(),
         &["--rtt", "50ms", "--rate", "5Mbit/s", "--window", "4MiB", "--buffer", "60KB", "--write", "none"],
     )?;
-    check(full.contains("nothing is written into none") && !folder.path().join("none").exists(), &full)?;
+    check(
+        full.contains("nothing is written into none: nothing is to be configured")
+            && !folder.path().join("none").exists(),
+        &full,
+    )?;
     // A single proxy, and chains of every length, by sites.
     for count in 1..=4 {
         let mut text = String::from(
@@ -221,6 +230,25 @@ fn written() -> Result<(), Failed> {
         for site in 1..=count {
             proxy_takes(&folder.path().join(&place), &format!("s{site}.toml"))?;
         }
+    }
+    Ok(())
+}
+
+/// What is no chain: a tunnel, where packets must pass, and a gateway for Reno's parallel streams.
+fn others() -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let path = "rtt = \"100ms\"\nrate = \"20Mbit/s\"\nbuffer = \"60KB\"\nwindow = \"1MiB\"\ncongestion = \"reno\"\nstreams = 4\n";
+    fs::write(folder.path().join("path.toml"), path)?;
+    let text = printed(folder.path(), &["path.toml", "--write", "nodes"])?;
+    check(text.contains("in gateway.toml: the device, and the hosts that send"), &text)?;
+    takes("gateway", &folder.path().join("nodes"), "gateway.toml")?;
+    fs::write(folder.path().join("packets.toml"), format!("{path}carries = \"packets\"\n"))?;
+    let text = printed(folder.path(), &["packets.toml", "--write", "ends"])?;
+    check(text.contains("in tunnel-client.toml: 192.0.2.1:7100 stands for the address of tunnel-server"), &text)?;
+    check(!text.contains("ekiden proxy"), &text)?;
+    let ends = folder.path().join("ends");
+    for end in ["tunnel-client.toml", "tunnel-server.toml", "gateway.toml"] {
+        takes(if end == "gateway.toml" { "gateway" } else { "tunnel" }, &ends, end)?;
     }
     Ok(())
 }

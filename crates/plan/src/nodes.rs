@@ -23,7 +23,7 @@ pub struct NodeFile {
 }
 
 /// A node's key file, beside its configuration.
-pub fn key_file(node: &NodePlan) -> String {
+fn key_file(node: &NodePlan) -> String {
     format!("{}.key", node.name)
 }
 

@@ -1,12 +1,13 @@
-//! Keys and configurations of a chain's nodes, in a directory.
+//! Keys and configurations of what a plan advises, in a directory: a chain's nodes, a tunnel's ends, a gateway.
 
 use std::path::{Path as File, PathBuf};
 
 use anyhow::Context;
 use ekiden_files::{TargetError, check_target, write as write_file};
 use ekiden_keys::Identity;
-use ekiden_plan::nodes::{address, files, key_file};
-use ekiden_plan::{Path, Remedy};
+use ekiden_plan::nodes::{NodeFile, address, files};
+use ekiden_plan::others::{TUNNEL_ADDRESS, TUNNEL_ENDS, gateway_file, tunnel_files};
+use ekiden_plan::{Path, Plan, Remedy};
 use serde::Serialize;
 
 /// What was written, and what of it is to be changed.
@@ -16,69 +17,121 @@ pub struct Written {
     files: Vec<PathBuf>,
     /// What to change, a line each.
     change: Vec<String>,
+    /// How to start it.
+    #[serde(skip)]
+    start: Vec<String>,
 }
 
-/// Writes a key, unless the node has one, and a configuration for each node.
-pub fn write(folder: &File, path: &Path, remedy: &Remedy, force: bool) -> anyhow::Result<Written> {
-    let has_keys = remedy.nodes.len() > 1;
-    let makes_key = |number: usize| has_keys && remedy.nodes[number].fingerprint.is_none();
-    let key = |number: usize| folder.join(key_file(&remedy.nodes[number]));
-    // All of it is looked at before any of it is written.
-    for (number, node) in remedy.nodes.iter().enumerate() {
-        let config = folder.join(format!("{}.toml", node.name));
-        check_target(&config, force).with_context(|| config.display().to_string())?;
-        if makes_key(number) && !(force && key(number).exists()) {
-            check_target(&key(number), false).with_context(|| key(number).display().to_string())?;
+/// A host that has a configuration of its own.
+struct Host<'a> {
+    name: &'a str,
+    /// That of the key which it has already.
+    fingerprint: Option<&'a String>,
+    has_key: bool,
+}
+
+/// Writes a key, unless the host has one, and a configuration for each.
+pub fn write(folder: &File, path: &Path, plan: &Plan, force: bool) -> anyhow::Result<Written> {
+    let chain = plan.chosen();
+    let mut hosts: Vec<Host> = Vec::new();
+    if plan.tunnel.advised {
+        hosts.extend(TUNNEL_ENDS.map(|name| Host { name, fingerprint: None, has_key: true }));
+    } else if let Some(remedy) = chain {
+        let has_key = remedy.nodes.len() > 1;
+        for node in &remedy.nodes {
+            hosts.push(Host { name: &node.name, fingerprint: node.fingerprint.as_ref(), has_key });
         }
     }
-    let mut written = Written::default();
-    let mut fingerprints = Vec::new();
-    for (number, node) in remedy.nodes.iter().enumerate() {
-        fingerprints.push(match &node.fingerprint {
-            Some(fingerprint) => fingerprint.clone(),
-            None if !has_keys => String::new(),
-            // Others may know the node by it already.
-            None if key(number).exists() => Identity::load(&key(number))?.fingerprint().to_string(),
-            None => {
-                let identity = Identity::generate(&key(number))?;
-                written.files.push(key(number));
-                identity.fingerprint().to_string()
-            }
-        });
+    if plan.gateway.advised {
+        hosts.push(Host { name: "gateway", fingerprint: None, has_key: false });
     }
-    for (number, file) in files(path, remedy, &fingerprints).into_iter().enumerate() {
+    let mut written = Written::default();
+    let fingerprints = keys(folder, &hosts, force, &mut written)?;
+    let mut texts: Vec<NodeFile> = Vec::new();
+    if let (true, [client, server, ..]) = (plan.tunnel.advised, &fingerprints[..]) {
+        texts.extend(tunnel_files(&[client.clone(), server.clone()]));
+        let [client, server] = TUNNEL_ENDS;
+        written.change.push(format!("in {client}.toml: {TUNNEL_ADDRESS} stands for the address of {server}"));
+        written.change.push("in both: addresses of the device, if 10.77.0.0/24 is in use".into());
+        written.start.push(
+            "Copy each end's key and configuration to its host, and start `ekiden tunnel -c NAME.toml` there.".into(),
+        );
+    } else if let Some(remedy) = chain {
+        texts.extend(files(path, remedy, &fingerprints));
+        change_chain(remedy, &mut written.change);
+        written.start.push(
+            "Copy each node's key and configuration to its host, and start `ekiden proxy -c NAME.toml` there.".into(),
+        );
+    }
+    if plan.gateway.advised {
+        texts.push(gateway_file(path));
+        written.change.push("in gateway.toml: the device, and the hosts that send".into());
+        written
+            .start
+            .push("Start `ekiden gateway -c gateway.toml` where the sender's data leaves for the long path.".into());
+    }
+    for file in texts {
         let target = folder.join(&file.file);
         write_file(&target, file.text.as_bytes())
             .map_err(TargetError::from)
             .with_context(|| target.display().to_string())?;
         written.files.push(target);
-        let node = &remedy.nodes[number];
+    }
+    Ok(written)
+}
+
+/// The fingerprint of each host, whose key is made if it has none. All targets are looked at before anything is written.
+fn keys(folder: &File, hosts: &[Host], force: bool, written: &mut Written) -> anyhow::Result<Vec<String>> {
+    let key = |host: &Host| folder.join(format!("{}.key", host.name));
+    for host in hosts {
+        let config = folder.join(format!("{}.toml", host.name));
+        check_target(&config, force).with_context(|| config.display().to_string())?;
+        if host.has_key && host.fingerprint.is_none() && !(force && key(host).exists()) {
+            check_target(&key(host), false).with_context(|| key(host).display().to_string())?;
+        }
+    }
+    let mut fingerprints = Vec::new();
+    for host in hosts {
+        fingerprints.push(match host.fingerprint {
+            Some(fingerprint) => fingerprint.clone(),
+            None if !host.has_key => String::new(),
+            // Others may know the host by it already.
+            None if key(host).exists() => Identity::load(&key(host))?.fingerprint().to_string(),
+            None => {
+                let identity = Identity::generate(&key(host))?;
+                written.files.push(key(host));
+                identity.fingerprint().to_string()
+            }
+        });
+    }
+    Ok(fingerprints)
+}
+
+/// What of a chain's files stands for something else.
+fn change_chain(remedy: &Remedy, change: &mut Vec<String>) {
+    let has_keys = remedy.nodes.len() > 1;
+    for (number, node) in remedy.nodes.iter().enumerate() {
         if number > 0 && node.address.is_none() {
             let before = &remedy.nodes[number - 1].name;
             let stands_for = address(remedy, number);
-            written.change.push(format!("in {before}.toml: {stands_for} stands for the address of {}", node.name));
+            change.push(format!("in {before}.toml: {stands_for} stands for the address of {}", node.name));
         }
         if has_keys && node.fingerprint.is_some() {
-            written.change.push(format!(
-                "on {}: its key, of which you gave the fingerprint, is to be {} beside {}",
-                node.name,
-                key_file(node),
-                file.file
+            let name = &node.name;
+            change.push(format!(
+                "on {name}: its key, of which you gave the fingerprint, is to be {name}.key beside {name}.toml"
             ));
         }
     }
     if !has_keys {
-        written
-            .change
-            .push(format!("in {}.toml: the address on which clients reach it, with users", remedy.nodes[0].name));
+        change.push(format!("in {}.toml: the address on which clients reach it, with users", remedy.nodes[0].name));
     }
-    Ok(written)
 }
 
 /// For people.
 pub fn text(written: &Written, folder: &File) -> String {
     if written.files.is_empty() {
-        return format!("nothing is written into {}: there is no chain to configure\n", folder.display());
+        return format!("nothing is written into {}: nothing is to be configured\n", folder.display());
     }
     let mut text = String::from("written:\n");
     for file in &written.files {
@@ -88,6 +141,6 @@ pub fn text(written: &Written, folder: &File) -> String {
         text.push_str("to change:\n");
         written.change.iter().for_each(|line| text.push_str(&format!("  {line}\n")));
     }
-    text.push_str("Copy each node's key and configuration to its host, and start `ekiden proxy -c NAME.toml` there.\n");
+    written.start.iter().for_each(|line| text.push_str(&format!("{line}\n")));
     text
 }

@@ -35,6 +35,10 @@ impl Reorder {
 /// Puts a packet among those that are under way, behind all that are due when it is or earlier.
 #[inline]
 pub fn put<P>(under_way: &mut VecDeque<(u64, P)>, due_ns: u64, packet: P) {
+    // All but the reordered ones go to the end.
+    if under_way.back().is_none_or(|(last_ns, _)| *last_ns <= due_ns) {
+        return under_way.push_back((due_ns, packet));
+    }
     let later = under_way.iter().rev().take_while(|(other_ns, _)| *other_ns > due_ns).count();
     under_way.insert(under_way.len() - later, (due_ns, packet));
 }

@@ -20,9 +20,11 @@ pub mod settings;
 mod socket;
 mod socks5;
 pub mod spread;
+pub mod thinned;
 pub mod verdict;
 pub mod watch;
 pub mod watch_record;
+mod who;
 
 pub use client::patiently;
 pub use error::Error;

@@ -14,6 +14,7 @@ pub mod load;
 pub mod message;
 pub mod outcome;
 pub mod path;
+pub mod plausible;
 pub mod probe;
 pub mod server;
 pub mod settings;

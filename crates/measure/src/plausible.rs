@@ -11,8 +11,10 @@ const CLOCK_PART: u64 = 100;
 const CLOCK_US: u64 = 1_000_000;
 /// The kernel counts the SYN, the FIN and the first bytes of a connection with its payload.
 const BEYOND_PAYLOAD: u64 = 64;
-/// No segment and no packet of TCP is larger (RFC 9293, section 3.7.5; RFC 791).
-const PACKET_MOST: u32 = 65_535;
+/// No segment is larger (RFC 9293, section 3.7.1).
+const SEGMENT_MOST: u32 = 65_535;
+/// No packet is larger: the most of IPv6, with its header (RFC 8200, section 3). The loopback interface has packets of 65,536 bytes.
+const PACKET_MOST: u32 = 65_575;
 
 /// Checks the figures of the server's streams, and its times in answers to probes. All of it lies within `elapsed` at this end.
 ///
@@ -39,7 +41,7 @@ fn stream(near: &Seen, far: &Seen, most_us: u64) -> Result<(), String> {
     let end = &far.end;
     at_most("its duration in µs", end.duration_us, most_us)?;
     at_most("the time of its last byte in µs", far.end_us(), most_us)?;
-    at_most("its largest segment", end.mss_bytes.into(), PACKET_MOST.into())?;
+    at_most("its largest segment", end.mss_bytes.into(), SEGMENT_MOST.into())?;
     at_most("its path's MTU", end.path_mtu_bytes.into(), PACKET_MOST.into())?;
     at_most("bytes in tenths of a second", sum(&end.tenths_bytes), end.bytes)?;
     for peak in &end.peaks {
@@ -108,6 +110,9 @@ mod tests {
 
     const ELAPSED: Duration = Duration::from_secs(3);
 
+    /// What is said of a figure, and how it is made wrong.
+    type Lie = (&'static str, fn(&mut Seen));
+
     fn seen(way: Way, bytes: u64) -> Seen {
         let end = StreamEnd {
             bytes,
@@ -147,7 +152,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        let lies: [(&str, fn(&mut Seen)); 12] = [
+        let lies: [Lie; 12] = [
             ("duration", |far| far.end.duration_us = 5_000_000),
             ("last byte", |far| far.end.first_us = 9_000_000),
             ("segment", |far| far.end.mss_bytes = 65_536),
@@ -167,7 +172,7 @@ mod tests {
                 assert!(why.contains(what), "{what} {way:?}: {why}");
             }
         }
-        let of_a_sender: [(&str, fn(&mut Seen)); 3] = [
+        let of_a_sender: [Lie; 3] = [
             ("round trip", |far| far.rows[0].rtt_us = 4_100_000),
             ("least round trip", |far| far.rows[0].rtt_min_us = u32::MAX - 1),
             ("delivered", |far| far.rows[0].delivered = 1_000_065),

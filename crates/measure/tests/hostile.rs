@@ -158,9 +158,13 @@ fn an_iperf3_server_is_told_from_one_of_ours() {
 
 /// An open server of ours, which goes on until the tests end.
 fn open_server() -> String {
+    open_server_at("127.0.0.1:0")
+}
+
+fn open_server_at(address: &str) -> String {
     let (ready, listens) = std::sync::mpsc::channel();
     let settings = Settings {
-        address: "127.0.0.1:0".parse().unwrap(),
+        address: address.parse().unwrap(),
         admits: Admits::Everyone,
         bytes_most: Some(1 << 30),
         duration_most: Duration::from_secs(60),
@@ -173,6 +177,14 @@ fn open_server() -> String {
         })
     });
     listens.recv_timeout(Duration::from_secs(20)).unwrap()
+}
+
+#[test]
+fn the_packets_of_loopback_are_no_lie() {
+    let server = Server { name: open_server_at("[::1]:0"), security: None, via: None };
+    let settings = LoadSettings { ways: vec![Way::Forth, Way::Back], ..asked().get().clone() };
+    let measured = measure(&server, &Asked::new(settings).unwrap(), Trace::No, &mut |_| {}).unwrap();
+    assert_eq!(measured.far_seen.len(), 2);
 }
 
 #[test]

@@ -16,6 +16,7 @@ use std::str::FromStr;
 
 use clap::Subcommand;
 use clap::error::ErrorKind;
+use ekiden_units::Bytes;
 
 /// Measure what a path gives, and what limits it.
 ///
@@ -59,6 +60,11 @@ where
             false => Err(format!("{text} is not in {least} to {most}")),
         }
     }
+}
+
+/// Reads how much is moved.
+fn amount(text: &str) -> Result<Bytes, String> {
+    within("1B", "1024TiB")(text)
 }
 
 /// Reads where a picture goes.

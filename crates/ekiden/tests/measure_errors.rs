@@ -91,6 +91,8 @@ fn values_out_of_range_are_told_with_the_option_and_as_they_were_written() {
         (client, "--data", "5GB", "1B to 1MiB"),
         (client, "--mss", "5GB", "88B to 65495B"),
         (client, "--pacing", "1bit/s", "8kbit/s to 1Tbit/s"),
+        (client, "--bytes", "0B", "1B to 1024TiB"),
+        (client, "--limit", "0B", "1B to 1024TiB"),
         (server, "--longest", "2h", "1s to 1h"),
         (server, "--longest", "0s", "1s to 1h"),
     ] {

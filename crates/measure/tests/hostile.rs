@@ -2,14 +2,14 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ekiden_measure::Error;
 use ekiden_measure::client::{Measured, Server, measure};
 use ekiden_measure::message::{
-    Preamble, REPLY_BYTES_MOST, Reply, Request, Row, StreamEnd, TAKEN, Trace, VERSION, decode, encode, token_text,
+    Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, Row, StreamEnd, TAKEN, Trace, VERSION, decode, encode,
+    token_of, token_text,
 };
 use ekiden_measure::server::{self, Admits, Happened, Settings};
 use ekiden_measure::settings::Asked;
@@ -203,27 +203,96 @@ fn a_congestion_control_that_the_server_lacks_is_told_with_the_end() {
     assert!(said.contains("refuses: at the server's end, congestion control 'nosuch' is not in this kernel"), "{said}");
 }
 
+/// A client that asks an open server and opens the connections of the load: the control connection, and the streams with the probes.
+fn asking(address: &str, settings: LoadSettings) -> (TcpStream, Vec<TcpStream>) {
+    let (control, token) = admitted(address, &settings).expect("ready");
+    let streams = settings
+        .ways
+        .iter()
+        .flat_map(|way| (0..settings.streams).map(|stream| Purpose::Stream(*way, u16::try_from(stream).unwrap())));
+    let links = streams.chain([Purpose::Probe]).map(|purpose| {
+        let mut link = link(address, token, purpose);
+        link.read_exact(&mut [0]).unwrap();
+        link
+    });
+    let links = links.collect();
+    (control, links)
+}
+
+/// The control connection and the token, unless the server is busy.
+fn admitted(address: &str, settings: &LoadSettings) -> Option<(TcpStream, [u8; 16])> {
+    let mut control = TcpStream::connect(address).unwrap();
+    control.write_all(b"EKM1").unwrap();
+    let settings = Box::new(settings.clone());
+    say(&control, &Request::Measure { version: VERSION, settings, trace: Trace::No });
+    match hear(&control) {
+        Some(Reply::Ready { token, .. }) => Some((control, token_of(&token).unwrap())),
+        Some(Reply::Refused { busy: true, .. }) => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn link(address: &str, token: [u8; 16], purpose: Purpose) -> TcpStream {
+    let mut link = TcpStream::connect(address).unwrap();
+    let _ = link.write_all(&Preamble { token, purpose }.encode());
+    link
+}
+
 #[test]
 fn connections_that_trickle_in_do_not_hold_a_server() {
     let address = open_server();
-    let mut control = TcpStream::connect(&address).unwrap();
-    control.write_all(b"EKM1").unwrap();
-    let settings = Box::new(LoadSettings { streams: 2, ..asked().get().clone() });
-    say(&control, &Request::Measure { version: VERSION, settings, trace: Trace::No });
-    let Some(Reply::Ready { token, .. }) = hear(&control) else { panic!("not ready") };
-    let token = ekiden_measure::message::token_of(&token).unwrap();
+    let settings = LoadSettings { streams: 2, ..asked().get().clone() };
+    let (control, token) = admitted(&address, &settings).expect("ready");
     let start = Instant::now();
-    let links = Arc::new(std::sync::Mutex::new(Vec::new()));
-    let kept = links.clone();
     thread::spawn(move || {
+        let mut kept = Vec::new();
         for stream in 0..2 {
             thread::sleep(Duration::from_secs(7));
-            let mut link = TcpStream::connect(&address).unwrap();
-            let purpose = ekiden_measure::message::Purpose::Stream(Way::Forth, stream);
-            let _ = link.write_all(&Preamble { token, purpose }.encode());
-            kept.lock().unwrap().push(link);
+            kept.push(link(&address, token, Purpose::Stream(Way::Forth, stream)));
         }
+        thread::sleep(Duration::from_secs(60));
     });
     let Some(Reply::Failed { why }) = hear(&control) else { panic!("it goes on") };
     assert!(why.contains("1 of 3 connections came") && start.elapsed() < Duration::from_secs(20), "{why}");
+}
+
+#[test]
+fn a_load_that_stands_still_does_not_hold_a_server() {
+    let (control, _links) = asking(&open_server(), asked().get().clone());
+    let start = Instant::now();
+    say(&control, &Request::Start);
+    assert_eq!(hear(&control), Some(Reply::Started));
+    let Some(Reply::Failed { why }) = hear(&control) else { panic!("it goes on") };
+    assert!(why == "nothing has moved for 40 s" && start.elapsed() < Duration::from_secs(60), "{why}");
+}
+
+#[test]
+fn results_that_nobody_takes_do_not_hold_a_server() {
+    let address = open_server();
+    let settings = LoadSettings {
+        ways: vec![Way::Back],
+        streams: 64,
+        duration_us: Some(3_000_000),
+        pacing_bit_s: Some(1_000_000),
+        sample_us: 1_000,
+        ..Asked::default().get().clone()
+    };
+    let (control, links) = asking(&address, settings.clone());
+    for mut link in links {
+        thread::spawn(move || while link.read(&mut [0; 65_536]).is_ok_and(|taken| taken > 0) {});
+    }
+    say(&control, &Request::Start);
+    thread::sleep(Duration::from_secs(4));
+    say(&control, &Request::Stop);
+    // Some of the results fit into the kernels' buffers. A client that takes a little now and then makes room for more.
+    let start = Instant::now();
+    let is_busy = || admitted(&address, &settings).is_none();
+    thread::sleep(Duration::from_secs(2));
+    assert!(is_busy(), "the results are not enough for this test");
+    while is_busy() {
+        let _ = (&control).read(&mut [0; 4096]);
+        assert!(start.elapsed() < Duration::from_secs(60), "the server is still busy");
+        thread::sleep(Duration::from_millis(500));
+    }
+    assert!(start.elapsed() > Duration::from_secs(25));
 }

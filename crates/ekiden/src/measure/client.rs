@@ -20,7 +20,7 @@ use ekiden_record::{
 use ekiden_units::{BitRate, Bytes, Time};
 
 use super::target::{Target, with_port};
-use super::{misused, within};
+use super::{amount, misused, within};
 use crate::out;
 use crate::sweep::now_unix_ms;
 
@@ -60,7 +60,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
     /// Measure no more than this in each direction, and end there.
-    #[arg(long, value_name = "BYTES", default_value = "10GB")]
+    #[arg(long, value_name = "BYTES", default_value = "10GB", value_parser = amount)]
     limit: Bytes,
     /// Where the record goes: a file if it ends in .json (a single measurement only), else a directory.
     #[arg(long, value_name = "FILE|DIR")]
@@ -83,7 +83,7 @@ struct Load {
     #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = within::<Time>("1ms", "1h"))]
     time: Vec<Time>,
     /// How much is sent in each direction, over all its streams.
-    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = amount)]
     bytes: Vec<Bytes>,
     /// Connections in each direction.
     #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = within::<u32>("1", "128"))]

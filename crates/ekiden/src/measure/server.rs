@@ -48,13 +48,13 @@ pub struct Args {
     #[arg(long, value_name = "NAME=FINGERPRINT", requires = "key")]
     node: Vec<String>,
     /// Serve everyone, at most so many bytes in each direction of a measurement, and for at most a minute.
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["config", "key"])]
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["config", "key"], value_parser = super::amount)]
     open: Option<Bytes>,
     /// Where to listen.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = ADDRESS)]
     listen: SocketAddr,
     /// The most bytes of a measurement in each direction.
-    #[arg(long, value_name = "BYTES", conflicts_with = "open")]
+    #[arg(long, value_name = "BYTES", conflicts_with = "open", value_parser = super::amount)]
     limit: Option<Bytes>,
     /// The longest load.
     #[arg(long, value_name = "TIME", value_parser = super::within::<Time>("1s", "1h"))]

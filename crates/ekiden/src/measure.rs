@@ -10,8 +10,13 @@ pub mod watch;
 pub use server::{Misconfigured, code as server_code};
 pub use target::{NoPeer, PlainPeer};
 
+use std::fmt::Display;
+use std::path::PathBuf;
+use std::str::FromStr;
+
 use clap::Subcommand;
 use clap::error::ErrorKind;
+use ekiden_units::Bytes;
 
 /// Measure what a path gives, and what limits it.
 ///
@@ -39,6 +44,45 @@ pub fn run(args: Args) -> anyhow::Result<()> {
         Action::Path(args) => path::run(&args),
         Action::Server(args) => server::run(&args),
         Action::Watch(args) => watch::run(&args),
+    }
+}
+
+/// Reads an option that has a least and a greatest value, as users write them.
+fn within<T>(least: &'static str, most: &'static str) -> impl Fn(&str) -> Result<T, String> + Clone
+where
+    T: FromStr<Err: Display> + PartialOrd,
+{
+    move |text| {
+        let read = |text: &str| text.parse::<T>().map_err(|error| error.to_string());
+        let value = read(text)?;
+        match read(least)? <= value && value <= read(most)? {
+            true => Ok(value),
+            false => Err(format!("{text} is not in {least} to {most}")),
+        }
+    }
+}
+
+/// Reads how much is moved.
+fn amount(text: &str) -> Result<Bytes, String> {
+    within("1B", "1024TiB")(text)
+}
+
+/// Reads where a picture goes.
+fn svg(text: &str) -> Result<PathBuf, String> {
+    let file = PathBuf::from(text);
+    match file.extension() {
+        Some(extension) if !extension.eq_ignore_ascii_case("svg") => {
+            Err("pictures are SVG only: name a file that ends in .svg".into())
+        }
+        _ => Ok(file),
+    }
+}
+
+/// Reads the port of an address, HOST:PORT.
+fn port(text: &str, address: &str) -> u16 {
+    match text.parse() {
+        Ok(port) if port > 0 => port,
+        _ => misused(&format!("{address}: the port is not in 1 to 65535")),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::message::{
 };
 use crate::probe::{Answer, Prober};
 use crate::settings::Asked;
-use crate::{Error, control, socket, socks5};
+use crate::{Error, control, plausible, socket, socks5, who};
 
 /// How long a connection may take, and a reply without load.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -28,6 +28,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const PATIENCE_LOADED: Duration = Duration::from_secs(60);
 /// A load on which nothing moves for so long has failed.
 const STALLED: Duration = Duration::from_secs(30);
+/// How long the server may take to tell what it saw, beyond the time that the load took.
+const RESULTS: Duration = Duration::from_secs(90);
+/// How long a server that has given up may take to say why.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// How long the idle path is looked at before the load: so many answers, or so long.
 const IDLE_ANSWERS: usize = 25;
 const IDLE_LEAST: Duration = Duration::from_millis(500);
@@ -46,29 +50,48 @@ pub struct Server {
 }
 
 impl Server {
+    fn unreachable(&self, source: io::Error) -> Error {
+        Error::Unreachable { to: self.name.clone(), source }
+    }
+
     /// Where connections go first, and what the listener there is asked for.
-    fn way(&self) -> io::Result<(Vec<SocketAddr>, Option<ViaTarget>)> {
-        let Some(via) = &self.via else { return Ok((self.name.to_socket_addrs()?.collect(), None)) };
-        let invalid =
-            || io::Error::new(io::ErrorKind::InvalidInput, "the server needs a port, as in city.example:7100");
+    fn way(&self) -> Result<(Vec<SocketAddr>, Option<Via>), Error> {
+        let Some(via) = &self.via else {
+            let addresses = self.name.to_socket_addrs().map_err(|source| self.unreachable(source))?;
+            return Ok((addresses.collect(), None));
+        };
+        let invalid = || Error::Settings(format!("'{}': the server needs a port, as in city.example:7100", self.name));
         let (host, port) = self.name.rsplit_once(':').ok_or_else(invalid)?;
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        Ok((via.to_socket_addrs()?.collect(), Some((host.into(), port.parse().map_err(|_| invalid())?))))
+        let of_via = |source: io::Error| Error::Via { via: via.clone(), why: source.to_string() };
+        let addresses = via.to_socket_addrs().map_err(of_via)?.collect();
+        let port = port.parse().map_err(|_| invalid())?;
+        Ok((addresses, Some(Via { name: via.clone(), host: host.into(), port })))
+    }
+
+    /// Connects, through a listener where there is one.
+    fn reach(
+        &self,
+        address: SocketAddr,
+        via: Option<&Via>,
+        load: Option<socket::Load<'_>>,
+    ) -> Result<StdStream, Error> {
+        let connected = socket::connect(address, PATIENCE, load);
+        let Some(Via { name, host, port }) = via else { return connected.map_err(|source| self.unreachable(source)) };
+        let failed = |why: String| Error::Via { via: name.clone(), why };
+        let socket = connected.map_err(|source| failed(socks5::absent(&source)))?;
+        socket.set_read_timeout(Some(PATIENCE)).map_err(|source| self.unreachable(source))?;
+        socks5::ask(&socket, host, *port).map_err(failed)?;
+        socket.set_read_timeout(None).map_err(|source| self.unreachable(source))?;
+        Ok(socket)
     }
 }
 
-/// The host and port that a SOCKS5 listener is asked for.
-type ViaTarget = (String, u16);
-
-/// Connects, through a listener where there is one.
-fn reach(address: SocketAddr, asked: Option<&ViaTarget>, load: Option<socket::Load<'_>>) -> io::Result<StdStream> {
-    let socket = socket::connect(address, PATIENCE, load)?;
-    if let Some((host, port)) = asked {
-        socket.set_read_timeout(Some(PATIENCE))?;
-        socks5::ask(&socket, host, *port).map_err(io::Error::other)?;
-        socket.set_read_timeout(None)?;
-    }
-    Ok(socket)
+/// A SOCKS5 listener, and what it is asked for.
+struct Via {
+    name: String,
+    host: String,
+    port: u16,
 }
 
 /// What both ends saw of a load.
@@ -100,11 +123,12 @@ pub struct Progress {
 }
 
 /// A connection to a server that has agreed to a load.
-struct Agreed {
+struct Agreed<'a> {
+    server: &'a Server,
     runtime: Runtime,
     control: Connection,
     address: SocketAddr,
-    asked_via: Option<ViaTarget>,
+    via: Option<Via>,
     token: [u8; 16],
     far: EndSettings,
     most: Most,
@@ -120,19 +144,23 @@ pub fn measure(
     trace: Trace,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Measured, Error> {
-    let agreed = agree(server, asked, trace)?;
-    let broken = |error: io::Error| Error::Broken { to: server.name.clone(), why: error.to_string() };
+    let opened = Instant::now();
+    for side in asked.get().ways.iter().map(|way| Side::Near.sends(*way)) {
+        socket::check(asked.get(), side).map_err(Error::Here)?;
+    }
+    let agreed = agree(server, asked, trace).map_err(|error| named(server, error))?;
+    let broken = |error: io::Error| agreed.broken(error);
     let mut links = Vec::new();
     let streams = u16::try_from(asked.get().streams).unwrap_or(u16::MAX);
     for way in &asked.get().ways {
         for stream in 0..streams {
             let (settings, sends) = (asked.get(), Side::Near.sends(*way));
             let load = Some(socket::Load { settings, sends, trace });
-            let socket = agreed.link(Purpose::Stream(*way, stream), load).map_err(broken)?;
+            let socket = agreed.link(Purpose::Stream(*way, stream), load)?;
             links.push(Link { way: *way, stream: stream.into(), socket });
         }
     }
-    let probes = agreed.link(Purpose::Probe, None).map_err(broken)?;
+    let probes = agreed.link(Purpose::Probe, None)?;
     let from = probes.local_addr().map_err(broken)?;
     let running = Running::start(asked, links, Side::Near, trace, agreed.most);
     let running = running.map_err(|error| Error::Here(error.to_string()))?;
@@ -164,17 +192,21 @@ pub fn measure(
         }
     }
     let ended_ns = monotonic_ns();
-    let told = agreed.say(&Request::Stop).and_then(|()| agreed.results(asked));
+    let told = agreed.say(&Request::Stop).and_then(|()| agreed.results(asked, started.elapsed()));
     let answers = prober.finish();
     let near_seen = running.finish();
     let far_seen = told.map_err(|error| match near_seen.iter().find_map(|seen| seen.end.failed.clone()) {
-        Some(why) => Error::Broken { to: server.name.clone(), why },
-        None => broken(error),
+        // What the server says of it is better than what the kernel says of a connection that the server has ended.
+        Some(why) if error.kind() != io::ErrorKind::InvalidData => Error::Broken { to: server.name.clone(), why },
+        _ => broken(error),
     })?;
+    let elapsed = opened.elapsed();
     let failed = near_seen.iter().chain(&far_seen).find_map(|seen| seen.end.failed.clone());
     if let Some(why) = failed {
         return Err(Error::Broken { to: server.name.clone(), why });
     }
+    plausible::check(&near_seen, &far_seen, &answers, elapsed)
+        .map_err(|why| Error::Impossible { to: server.name.clone(), why })?;
     Ok(Measured { from, far: agreed.far, near_seen, far_seen, answers, began_ns, ended_ns })
 }
 
@@ -194,15 +226,15 @@ pub fn patiently<T>(tries: u32, pause: Duration, mut work: impl FnMut() -> Resul
 }
 
 /// Connects, proves keys, and asks.
-fn agree(server: &Server, asked: &Asked, trace: Trace) -> Result<Agreed, Error> {
+fn agree<'a>(server: &'a Server, asked: &Asked, trace: Trace) -> Result<Agreed<'a>, Error> {
     let to = || server.name.clone();
-    let unreachable = |source| Error::Unreachable { to: to(), source };
+    let unreachable = |source| server.unreachable(source);
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| Error::Here(error.to_string()))?;
-    let (addresses, asked_via) = server.way().map_err(unreachable)?;
-    let mut failure = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    let (addresses, via) = server.way()?;
+    let mut failure = unreachable(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
     let mut connected = None;
     for address in addresses {
-        match reach(address, asked_via.as_ref(), None) {
+        match server.reach(address, via.as_ref(), None) {
             Ok(socket) => {
                 connected = Some((address, socket));
                 break;
@@ -210,7 +242,7 @@ fn agree(server: &Server, asked: &Asked, trace: Trace) -> Result<Agreed, Error> 
             Err(error) => failure = error,
         }
     }
-    let (address, socket) = connected.ok_or(failure).map_err(unreachable)?;
+    let (address, socket) = connected.ok_or(failure)?;
     let _ = limit_unacknowledged(&socket, PATIENCE_LOADED);
     socket.set_nonblocking(true).map_err(unreachable)?;
     let control = runtime.block_on(async {
@@ -231,18 +263,18 @@ fn agree(server: &Server, asked: &Asked, trace: Trace) -> Result<Agreed, Error> 
     let request = Request::Measure { version: VERSION, settings: Box::new(asked.get().clone()), trace };
     let reply: io::Result<Reply> = runtime.block_on(async {
         control::send(&control, &request, PATIENCE).await?;
-        control::receive(&control, REPLY_BYTES_MOST, PATIENCE).await
+        control::receive(&control, REPLY_BYTES_MOST, PATIENCE).await.map(Reply::shown)
     });
     let strange = |why: String| Error::NotAServer { to: to(), why };
     match reply {
-        Ok(Reply::Ready { token, end, bytes_most, .. }) => {
+        Ok(Reply::Ready { token, end: far, bytes_most, .. }) => {
             let token = token_of(&token).ok_or_else(|| strange("its token is none".into()))?;
-            let far = end;
-            Ok(Agreed { runtime, control, address, asked_via, token, far, most: Most { bytes: bytes_most } })
+            let most = Most { bytes: bytes_most };
+            Ok(Agreed { server, runtime, control, address, via, token, far, most })
         }
-        Ok(Reply::Refused { why, busy: true }) => Err(Error::Busy { to: to(), why: shown(&why) }),
-        Ok(Reply::Refused { why, busy: false }) => Err(Error::Refused { to: to(), why: shown(&why) }),
-        Ok(Reply::Failed { why }) => Err(Error::Broken { to: to(), why: shown(&why) }),
+        Ok(Reply::Refused { why, busy: true }) => Err(Error::Busy { to: to(), why }),
+        Ok(Reply::Refused { why, busy: false }) => Err(Error::Refused { to: to(), why }),
+        Ok(Reply::Failed { why }) => Err(Error::Broken { to: to(), why }),
         Ok(_) => Err(strange("it answers with a message that does not belong here".into())),
         // A server with keys that does not know this one says so only now: with TLS 1.3 a client's key is looked at last.
         Err(error) if is_own_key_refused(&error) => Err(of_handshake(to(), &error)),
@@ -257,6 +289,18 @@ fn agree(server: &Server, asked: &Asked, trace: Trace) -> Result<Agreed, Error> 
     }
 }
 
+/// Says who is there instead of a measuring server, where that can be told.
+fn named(server: &Server, error: Error) -> Error {
+    let Error::NotAServer { to, why } = error else { return error };
+    let addresses = server.name.to_socket_addrs().ok().filter(|_| server.via.is_none());
+    match addresses.and_then(|mut addresses| addresses.next()) {
+        Some(address) if who::is_iperf3(address) => {
+            Error::NotAServer { to, why: "it is an iperf3 server: measure with --iperf3".into() }
+        }
+        _ => Error::NotAServer { to, why },
+    }
+}
+
 fn of_handshake(to: String, error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::PermissionDenied if is_own_key_refused(error) => Error::Key {
@@ -265,33 +309,53 @@ fn of_handshake(to: String, error: &io::Error) -> Error {
                 .into(),
         },
         io::ErrorKind::PermissionDenied => Error::Key { to, why: error.to_string() },
+        io::ErrorKind::Unsupported => Error::Open { to },
         io::ErrorKind::TimedOut => Error::NotAServer { to, why: "it does not finish a handshake".into() },
         _ => Error::NotAServer { to, why: error.to_string() },
     }
 }
 
-impl Agreed {
+impl Agreed<'_> {
     /// Opens a connection of the load, and waits until the server has taken it.
-    fn link(&self, purpose: Purpose, load: Option<socket::Load<'_>>) -> io::Result<StdStream> {
-        let mut socket = reach(self.address, self.asked_via.as_ref(), load)?;
-        socket.write_all(&Preamble { token: self.token, purpose }.encode())?;
-        socket.set_read_timeout(Some(PATIENCE))?;
-        let mut byte = [0];
-        match socket.read(&mut byte) {
-            Ok(1) if byte == [TAKEN] => {}
-            Ok(_) => return Err(io::Error::other("a connection of the load was closed")),
-            Err(error) => return Err(error),
-        }
-        socket.set_read_timeout(None)?;
-        Ok(socket)
+    fn link(&self, purpose: Purpose, load: Option<socket::Load<'_>>) -> Result<StdStream, Error> {
+        let socket = self.server.reach(self.address, self.via.as_ref(), load);
+        let mut socket = socket.map_err(|error| match error {
+            Error::Unreachable { source, .. } => self.broken(source),
+            other => other,
+        })?;
+        let mut taken = || {
+            socket.write_all(&Preamble { token: self.token, purpose }.encode())?;
+            socket.set_read_timeout(Some(PATIENCE))?;
+            let mut byte = [0];
+            match socket.read(&mut byte) {
+                Ok(1) if byte == [TAKEN] => socket.set_read_timeout(None),
+                Ok(_) => Err(io::Error::other("a connection of the load was closed")),
+                Err(error) => Err(error),
+            }
+        };
+        let taken = taken();
+        taken.map_err(|error| self.broken(error)).map(|()| socket)
+    }
+
+    /// Why the measurement broke off: what the server says of it, or else `error`.
+    fn broken(&self, error: io::Error) -> Error {
+        let why = match error.kind() {
+            // What it has said, and what it says too late.
+            io::ErrorKind::InvalidData | io::ErrorKind::TimedOut => error.to_string(),
+            _ => match self.hear(LAST_WORDS) {
+                Ok(Reply::Failed { why }) => why,
+                _ => error.to_string(),
+            },
+        };
+        Error::Broken { to: self.server.name.clone(), why }
     }
 
     fn say(&self, request: &Request) -> io::Result<()> {
         self.runtime.block_on(control::send(&self.control, request, PATIENCE_LOADED))
     }
 
-    fn hear(&self) -> io::Result<Reply> {
-        self.runtime.block_on(control::receive(&self.control, REPLY_BYTES_MOST, PATIENCE_LOADED))
+    fn hear(&self, within: Duration) -> io::Result<Reply> {
+        self.runtime.block_on(control::receive(&self.control, REPLY_BYTES_MOST, within)).map(Reply::shown)
     }
 
     /// Whether the server has closed the connection.
@@ -304,11 +368,16 @@ impl Agreed {
         }
     }
 
-    /// What the server's end saw.
-    fn results(&self, asked: &Asked) -> io::Result<Vec<Seen>> {
+    /// What the server's end saw of a load that took so long.
+    fn results(&self, asked: &Asked, load: Duration) -> io::Result<Vec<Seen>> {
+        let until = Instant::now() + RESULTS + load;
         let mut gathered = Gathered::new(asked);
         loop {
-            let next = gathered.add(self.hear()?);
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "it does not come to an end with its results"));
+            }
+            let next = gathered.add(self.hear(left.min(PATIENCE_LOADED))?);
             if next.map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))? == Next::Done {
                 return Ok(gathered.seen());
             }

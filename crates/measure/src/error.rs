@@ -53,6 +53,28 @@ pub enum Error {
         /// Why.
         why: String,
     },
+    /// The server is open, and this end has a key.
+    #[error("{to} is an open server, which takes no keys: measure with --open, and without --config and --key")]
+    Open {
+        /// The server.
+        to: String,
+    },
+    /// The SOCKS5 listener on the way gives no connection.
+    #[error("--via {via}: {why}")]
+    Via {
+        /// The listener.
+        via: String,
+        /// Why, and what to do.
+        why: String,
+    },
+    /// What the server says of its end contradicts what this end has seen.
+    #[error("{to}: the server's figures cannot be: {why}")]
+    Impossible {
+        /// The server.
+        to: String,
+        /// Which, and why.
+        why: String,
+    },
     /// The path was another one in the end.
     #[error("the path to {to} changed while it was measured: {why}")]
     Changed {

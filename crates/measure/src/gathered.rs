@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use ekiden_record::Way;
 
 use crate::load::Seen;
-use crate::message::{LOOKS_MOST, ROWS_MOST, Reply, Row, StreamEnd, TENTHS_MOST, shown};
+use crate::message::{LOOKS_MOST, ROWS_MOST, Reply, Row, StreamEnd, TENTHS_MOST};
 use crate::settings::{Asked, DURATION_MOST_US};
 
 /// No load lasts so long, whatever keeps it from ending.
@@ -19,6 +19,7 @@ pub struct Gathered {
     rows: BTreeMap<(Way, u32), Vec<Row>>,
     ends: BTreeMap<(Way, u32), StreamEnd>,
     count: usize,
+    started: bool,
 }
 
 /// What comes next.
@@ -40,16 +41,22 @@ impl Gathered {
             rows: BTreeMap::new(),
             ends: BTreeMap::new(),
             count: 0,
+            started: false,
         }
     }
 
-    /// Takes a message.
+    /// Takes a message, by [`Reply::shown`].
     ///
     /// # Errors
     /// One line, if the server says that the load failed, or what cannot be.
     pub fn add(&mut self, reply: Reply) -> Result<Next, String> {
         match reply {
-            Reply::Started => Ok(Next::More),
+            Reply::Started if self.started => Err("it says twice that it has started".into()),
+            Reply::Started => {
+                self.started = true;
+                Ok(Next::More)
+            }
+            Reply::Rows { rows, .. } if rows.is_empty() => Err("it sends a message without samples".into()),
             Reply::Rows { way, stream, rows } => {
                 self.check(way, stream)?;
                 self.count = self.count.saturating_add(rows.len());
@@ -68,19 +75,17 @@ impl Gathered {
                 known.extend(rows);
                 Ok(Next::More)
             }
-            Reply::Stream { way, stream, mut end } => {
+            Reply::Stream { way, stream, end } => {
                 self.check(way, stream)?;
                 if end.tenths_bytes.len() > TENTHS_MOST || end.late_us.len() > LOOKS_MOST {
                     return Err("it says more of a stream than there is".into());
                 }
-                end.congestion = shown(&end.congestion);
-                end.failed = end.failed.as_deref().map(shown);
                 self.ends.insert((way, stream), end);
                 Ok(Next::More)
             }
             Reply::Done if self.ends.len() == self.ways.len() * self.streams as usize => Ok(Next::Done),
             Reply::Done => Err("it does not tell of each stream".into()),
-            Reply::Failed { why } => Err(shown(&why)),
+            Reply::Failed { why } => Err(why),
             Reply::Refused { .. } | Reply::Ready { .. } => Err("a message that does not belong here".into()),
         }
     }

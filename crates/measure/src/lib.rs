@@ -14,15 +14,18 @@ pub mod load;
 pub mod message;
 pub mod outcome;
 pub mod path;
+pub mod plausible;
 pub mod probe;
 pub mod server;
 pub mod settings;
 mod socket;
 mod socks5;
 pub mod spread;
+pub mod thinned;
 pub mod verdict;
 pub mod watch;
 pub mod watch_record;
+mod who;
 
 pub use client::patiently;
 pub use error::Error;

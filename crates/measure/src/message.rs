@@ -137,6 +137,27 @@ pub enum Reply {
     },
 }
 
+impl Reply {
+    /// The same with texts that can be shown. To be called where a message comes in.
+    pub fn shown(mut self) -> Self {
+        match &mut self {
+            Self::Refused { why, .. } | Self::Failed { why } => *why = shown(why),
+            Self::Ready { end, .. } => {
+                let EndSettings { version, kernel, congestion, tcp_rmem, tcp_wmem } = end;
+                for text in [version, kernel, congestion, tcp_rmem, tcp_wmem] {
+                    *text = shown(text);
+                }
+            }
+            Self::Stream { end, .. } => {
+                end.congestion = shown(&end.congestion);
+                end.failed = end.failed.as_deref().map(shown);
+            }
+            Self::Started | Self::Rows { .. } | Self::Done => {}
+        }
+        self
+    }
+}
+
 /// A sender or a receiver at one time. Sent as a list of its numbers in their order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(into = "Numbers", from = "Numbers")]

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ekiden_keys::{Fingerprint, random_secret};
-use ekiden_net::socket::{TcpOptions, canonical, ensure_free, listen};
+use ekiden_net::socket::{TcpOptions, canonical, client_of, ensure_free, listen};
 use ekiden_record::EndSettings;
 use ekiden_transport::{Admission, Connection, Security, accept};
 use indexmap::IndexMap;
@@ -29,9 +29,11 @@ use crate::settings::DURATION_MOST_US;
 pub const ADDRESS: &str = "127.0.0.1:7100";
 /// How long a connection may take to say what it is, and a client for each message.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Connections that have not proven anything yet: in all, and of one address.
+/// Connections that have not proven anything yet: in all, and of one address, or of one IPv6 /64 network.
 const STRANGERS_MOST: usize = 64;
 const STRANGERS_OF_ADDRESS_MOST: usize = 8;
+/// A TLS alert, fatal, access_denied (RFC 8446, section 6): what an open server answers to who speaks TLS.
+const TLS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
 /// What a server is to do.
 #[derive(Debug)]
@@ -76,6 +78,8 @@ pub enum Happened {
     },
     /// Somebody was refused, or a measurement failed.
     Failed {
+        /// Whom it comes from, by [`client_of`].
+        from: IpAddr,
         /// The client.
         client: String,
         /// Why.
@@ -154,13 +158,19 @@ async fn serve(settings: Settings, log: impl Fn(Happened) + Send + Sync + 'stati
 /// Finds out what a connection is.
 async fn take(server: Arc<Server>, socket: TcpStream, from: SocketAddr, place: Place) {
     let client = from.to_string();
-    let failed = |why: String| (server.log)(Happened::Failed { client: client.clone(), why });
+    let failed =
+        |why: String| (server.log)(Happened::Failed { from: client_of(from.ip()), client: client.clone(), why });
     let mut first = [0; 4];
     let peeked = timeout(PATIENCE, peek(&socket, &mut first)).await;
     match peeked {
         Ok(Ok(())) if first == DATA => take_link(&server, socket).await,
         Ok(Ok(())) if first[0] == TLS => match &server.settings.admits {
-            Admits::Everyone => failed("it speaks TLS, and this server has no key: run the client with --open".into()),
+            Admits::Everyone => {
+                let connection = Connection::from(socket);
+                let _ = timeout(PATIENCE, connection.send_all(&TLS_DENIED)).await;
+                connection.end_cleanly();
+                failed("it speaks TLS, and this server has no key: run the client with --open".into());
+            }
             Admits::Nodes(security) => {
                 let admitted = timeout(PATIENCE, accept(socket, security, "measuring server")).await;
                 match admitted {
@@ -260,11 +270,13 @@ impl Server {
 /// A place among those that have not proven anything yet.
 struct Place {
     server: Arc<Server>,
+    /// By [`client_of`].
     address: IpAddr,
 }
 
 impl Place {
     fn take(server: &Arc<Server>, address: IpAddr) -> Option<Self> {
+        let address = client_of(address);
         let mut strangers = server.strangers.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = strangers.values().sum();
         let of_address = strangers.entry(address).or_default();
@@ -298,5 +310,34 @@ pub fn end_settings() -> EndSettings {
         congestion: spaced(read("net/ipv4/tcp_congestion_control")),
         tcp_rmem: spaced(read("net/ipv4/tcp_rmem")),
         tcp_wmem: spaced(read("net/ipv4/tcp_wmem")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn server() -> Arc<Server> {
+        let settings = Settings {
+            address: SocketAddr::from(([127, 0, 0, 1], 0)),
+            admits: Admits::Everyone,
+            bytes_most: None,
+            duration_most: Duration::from_secs(1),
+        };
+        let (current, strangers) = (Mutex::default(), Mutex::default());
+        Arc::new(Server { settings, current, strangers, log: Box::new(|_| {}) })
+    }
+
+    #[test]
+    fn a_network_of_addresses_is_one_stranger() {
+        let server = server();
+        let take = |address: &str| Place::take(&server, address.parse().unwrap());
+        let of_network: Vec<_> = (0..20).filter_map(|host| take(&format!("2001:db8:1:2::{host:x}"))).collect();
+        assert_eq!(of_network.len(), STRANGERS_OF_ADDRESS_MOST);
+        let of_v4: Vec<_> = (0..20).filter_map(|_| take("::ffff:192.0.2.1")).collect();
+        assert_eq!(of_v4.len(), STRANGERS_OF_ADDRESS_MOST);
+        assert!(take("192.0.2.1").is_none() && take("192.0.2.2").is_some());
+        drop((of_network, of_v4));
+        assert!(take("2001:db8:1:2::77").is_some() && take("192.0.2.1").is_some());
     }
 }

@@ -1,6 +1,9 @@
 //! What loads may ask for.
 
+use std::fmt::Display;
+
 use ekiden_record::{LoadSettings, Way};
+use ekiden_units::{BitRate, Bytes, Time};
 
 /// How often connections are looked at unless told otherwise, in microseconds.
 pub const SAMPLE_US: u32 = 20_000;
@@ -42,12 +45,23 @@ impl Asked {
     /// # Errors
     /// One line that says which is wrong and what it may be.
     pub fn new(settings: LoadSettings) -> Result<Self, String> {
-        let within = |name: &str, value: Option<u64>, least: u64, most: u64| match value {
-            Some(value) if !(least..=most).contains(&value) => {
-                Err(format!("{name} is {value}, and may be {least} to {most}"))
+        fn within<T: Display>(
+            name: &str,
+            value: Option<u64>,
+            least: u64,
+            most: u64,
+            unit: fn(u64) -> T,
+        ) -> Result<(), String> {
+            match value {
+                Some(value) if !(least..=most).contains(&value) => {
+                    let [value, least, most] = [value, least, most].map(unit);
+                    Err(format!("{name}: {value} is not in {least} to {most}"))
+                }
+                _ => Ok(()),
             }
-            _ => Ok(()),
-        };
+        }
+        let time = |us: u64| Time(us.saturating_mul(1_000));
+        let count = |count: u64| count;
         let mut ways = settings.ways.clone();
         ways.sort_unstable();
         ways.dedup();
@@ -57,17 +71,17 @@ impl Asked {
         if settings.duration_us.is_none() && settings.bytes.is_none() {
             return Err("a load needs a duration or a number of bytes".into());
         }
-        within("the number of streams", Some(settings.streams.into()), 1, STREAMS_MOST.into())?;
-        within("the duration in µs", settings.duration_us, 1_000, DURATION_MOST_US)?;
-        within("the number of bytes", settings.bytes, u64::from(settings.streams), BYTES_MOST)?;
-        within("the bytes of a write", settings.data_bytes.map(u64::from), 1, 1 << 20)?;
-        within("the send buffer", settings.send_buffer_bytes, 1, 1 << 30)?;
-        within("the receive buffer", settings.receive_buffer_bytes, 1, 1 << 30)?;
-        within("the window", settings.window_bytes.map(u64::from), 1, 1 << 30)?;
-        within("the largest segment", settings.mss_bytes.map(u64::from), 88, 65_495)?;
-        within("the pacing rate in bit/s", settings.pacing_bit_s, 8_000, 1_000_000_000_000)?;
-        within("the offered rate in bit/s", settings.offered_bit_s, 8_000, 1_000_000_000_000)?;
-        within("the interval of samples in µs", Some(settings.sample_us.into()), 1_000, 10_000_000)?;
+        within("the number of streams", Some(settings.streams.into()), 1, STREAMS_MOST.into(), count)?;
+        within("the duration", settings.duration_us, 1_000, DURATION_MOST_US, time)?;
+        within("the number of bytes", settings.bytes, u64::from(settings.streams), BYTES_MOST, Bytes)?;
+        within("the bytes of a write", settings.data_bytes.map(u64::from), 1, 1 << 20, Bytes)?;
+        within("the send buffer", settings.send_buffer_bytes, 1, 1 << 30, Bytes)?;
+        within("the receive buffer", settings.receive_buffer_bytes, 1, 1 << 30, Bytes)?;
+        within("the window", settings.window_bytes.map(u64::from), 1, 1 << 30, Bytes)?;
+        within("the largest segment", settings.mss_bytes.map(u64::from), 88, 65_495, Bytes)?;
+        within("the pacing rate", settings.pacing_bit_s, 8_000, 1_000_000_000_000, BitRate)?;
+        within("the offered rate", settings.offered_bit_s, 8_000, 1_000_000_000_000, BitRate)?;
+        within("the interval of samples", Some(settings.sample_us.into()), 1_000, 10_000_000, time)?;
         let is_name = |name: &String| {
             (1..=15).contains(&name.len()) && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
         };

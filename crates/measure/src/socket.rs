@@ -6,7 +6,8 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use crate::message::Trace;
-use ekiden_net::socket::{TcpOptions, clamp_window, limit_unsent, set_options};
+use ekiden_net::privileges::{Capability, has};
+use ekiden_net::socket::{SocketError, TcpOptions, clamp_window, limit_unsent, set_options};
 use ekiden_record::LoadSettings;
 use ekiden_units::Bytes;
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
@@ -53,17 +54,49 @@ pub fn prepare(socket: &impl AsFd, load: &Load<'_>) -> Result<(), String> {
     if let Some(mss) = settings.mss_bytes {
         of.set_tcp_mss(mss).map_err(failed("TCP_MAXSEG"))?;
     }
-    let mut options = TcpOptions::default();
     if trace.is_close() {
-        // As large as the kernel gives: the path is to be seen, not the buffers. Less written ahead ends it sooner.
-        let size = Some(Bytes(TRACE_BUFFER_BYTES));
-        let buffer = match sends {
-            true => TcpOptions { send_buffer: size, ..options.clone() },
-            false => TcpOptions { receive_buffer: size, ..options.clone() },
-        };
-        let _ = set_options(socket, &buffer);
+        // The path is to be seen, not the buffers. Without the privilege the kernel's own tuning gives more than the limit does that it sets.
+        if has(Capability::CAP_NET_ADMIN) {
+            let size = Some(Bytes(TRACE_BUFFER_BYTES));
+            let buffer = match sends {
+                true => TcpOptions { send_buffer: size, ..TcpOptions::default() },
+                false => TcpOptions { receive_buffer: size, ..TcpOptions::default() },
+            };
+            let _ = set_options(socket, &buffer);
+        }
+        // Less written ahead ends it sooner.
         limit_unsent(socket, TRACE_UNSENT_BYTES).map_err(failed("TCP_NOTSENT_LOWAT"))?;
     }
+    set_options(socket, &options(settings, sends)).map_err(|error| error.to_string())?;
+    match settings.window_bytes {
+        Some(bytes) if !sends => clamp_window(socket, bytes).map_err(failed("TCP_WINDOW_CLAMP")),
+        _ => Ok(()),
+    }
+}
+
+/// Finds out whether this end's kernel gives a sender or receiver what a load asks for.
+///
+/// # Errors
+/// One line that says what is lacking and what to do.
+pub fn check(settings: &LoadSettings, sends: bool) -> Result<(), String> {
+    ekiden_net::socket::check(&options(settings, sends)).map_err(|error| match error {
+        SocketError::UnknownCongestion { ref name, .. } => {
+            format!("{error}; load it (modprobe tcp_{name}), or ask for another")
+        }
+        SocketError::ForbiddenCongestion { ref name, .. } => {
+            format!("{error}; allow it (add {name} to net.ipv4.tcp_allowed_congestion_control), or ask for another")
+        }
+        SocketError::Buffer { size, most, sysctl, .. } => format!(
+            "{} {size} is more than the {most} bytes that net.core.{sysctl} allows; raise it there, or ask for less",
+            if sends { "--send-buffer" } else { "--receive-buffer (or four times --window)" },
+        ),
+        other => other.to_string(),
+    })
+}
+
+/// The options of a sender or receiver.
+fn options(settings: &LoadSettings, sends: bool) -> TcpOptions {
+    let mut options = TcpOptions::default();
     match sends {
         true => {
             options.congestion = settings.congestion.clone();
@@ -75,9 +108,5 @@ pub fn prepare(socket: &impl AsFd, load: &Load<'_>) -> Result<(), String> {
             options.receive_buffer = settings.receive_buffer_bytes.or(clamped).map(Bytes);
         }
     }
-    set_options(socket, &options).map_err(|error| error.to_string())?;
-    match settings.window_bytes {
-        Some(bytes) if !sends => clamp_window(socket, bytes).map_err(failed("TCP_WINDOW_CLAMP")),
-        _ => Ok(()),
-    }
+    options
 }

@@ -3,6 +3,17 @@
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream};
 
+/// Why no connection to a listener came about.
+pub fn absent(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => {
+            "no SOCKS5 listener is there: is the node running, and does it listen on that address?".into()
+        }
+        io::ErrorKind::TimedOut => "nothing answers: is the node running, and is the port open in the firewall?".into(),
+        _ => format!("no connection to the listener: {error}"),
+    }
+}
+
 /// Asks the listener at the other end of `stream` for a connection to `host`, a name or an address, and waits for its answer.
 pub fn ask(stream: &TcpStream, host: &str, port: u16) -> Result<(), String> {
     let mut stream = stream;
@@ -21,7 +32,8 @@ pub fn ask(stream: &TcpStream, host: &str, port: u16) -> Result<(), String> {
     broken(stream.read_exact(&mut head))?;
     let [5, code, _, kind] = head else { return Err("it does not speak SOCKS5".into()) };
     if code != 0 {
-        return Err(format!("no connection to {host}:{port}: {}", meaning(code)));
+        let host = if host.contains(':') { format!("[{host}]") } else { host.into() };
+        return Err(format!("the node there gets no connection to {host}:{port}: {}", meaning(code)));
     }
     let rest = match kind {
         1 => 4,
@@ -70,10 +82,12 @@ fn said(error: &io::Error) -> String {
 /// RFC 1928, section 6.
 fn meaning(code: u8) -> &'static str {
     match code {
-        2 => "not allowed",
+        2 => {
+            "its routes or its exit policy do not allow it; add the address to `allow` of [exit] at the node where its route ends"
+        }
         3 => "network unreachable",
         4 => "host unreachable",
-        5 => "connection refused",
+        5 => "connection refused; is the server running there?",
         6 => "it took too long",
         _ => "it failed",
     }

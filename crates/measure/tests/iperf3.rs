@@ -174,9 +174,18 @@ fn connections_can_go_through_a_socks5_listener() {
         let outcome = measured(&Settings { direction, streams: 2, via: Some(socks5(0)), ..server.settings() });
         assert!(outcome.streams.iter().all(|stream| stream.received_bytes > 0), "{outcome:?}");
     }
-    let refused = Settings { via: Some(socks5(5)), ..Settings::new("127.0.0.1:1") };
-    let error = failed(&refused);
-    assert_eq!(error.to_string(), "the SOCKS5 listener: no connection to 127.0.0.1:1: connection refused");
+    for (code, why) in
+        [(5, "connection refused; is the server running there?"), (2, "add the address to `allow` of [exit]")]
+    {
+        let via = socks5(code);
+        let refused = Settings { via: Some(via.clone()), ..Settings::new("127.0.0.1:1") };
+        let said = failed(&refused).to_string();
+        let expected = format!("--via {via}: the node there gets no connection to 127.0.0.1:1: ");
+        assert!(said.starts_with(&expected) && said.contains(why), "{said}");
+    }
+    let absent = Settings { via: Some("127.0.0.1:1".into()), ..Settings::new("127.0.0.1:2") };
+    let said = failed(&absent).to_string();
+    assert!(said.starts_with("--via 127.0.0.1:1: no SOCKS5 listener is there"), "{said}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use ekiden_measure::message::{
     Preamble, Purpose, ROWS_MOST, Reply, Request, Row, StreamEnd, Trace, VERSION, decode, encode, shown,
 };
 use ekiden_measure::settings::{Asked, BYTES_MOST, DURATION_MOST_US, STREAMS_MOST};
-use ekiden_record::{LoadSettings, Way};
+use ekiden_record::{EndSettings, LoadSettings, Way};
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -142,7 +142,7 @@ proptest! {
         let asked = Asked::default();
         let mut gathered = Gathered::new(&asked);
         for reply in replies {
-            if let Err(why) = gathered.add(reply) {
+            if let Err(why) = gathered.add(reply.shown()) {
                 prop_assert!(!why.contains(char::is_control) && why.chars().count() <= 300, "{why}");
                 break;
             }
@@ -153,6 +153,17 @@ proptest! {
             prop_assert_eq!((seen.way, seen.stream), (Way::Forth, 0));
             prop_assert!(seen.rows.len() <= ROWS_MOST && seen.rows.is_sorted_by_key(|row| row.at_us));
             prop_assert!(!seen.end.congestion.contains(char::is_control));
+        }
+    }
+
+    #[test]
+    fn texts_of_a_server_are_shown_without_control_characters(texts in any::<[String; 5]>()) {
+        let [version, kernel, congestion, tcp_rmem, tcp_wmem] = texts;
+        let end = EndSettings { version, kernel, congestion, tcp_rmem, tcp_wmem };
+        let ready = Reply::Ready { token: String::new(), end, bytes_most: None, duration_most_us: 0 };
+        let Reply::Ready { end, .. } = ready.shown() else { unreachable!() };
+        for text in [end.version, end.kernel, end.congestion, end.tcp_rmem, end.tcp_wmem] {
+            prop_assert!(!text.contains(char::is_control), "{text:?}");
         }
     }
 

@@ -5,7 +5,7 @@
 //! set up once and an accepted connection costs no system call for its options.
 
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
@@ -225,6 +225,15 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
         v4 @ IpAddr::V4(_) => SocketAddr::new(v4, address.port()),
         // As it is, with its scope.
         IpAddr::V6(_) => address,
+    }
+}
+
+/// The client that an address stands for. An IPv6 host chooses its addresses from a whole /64 network (RFC 4291 §2.5.1), so all
+/// addresses of such a network are one client. An IPv4-mapped address is the IPv4 address.
+pub fn client_of(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
+        v4 @ IpAddr::V4(_) => v4,
     }
 }
 

@@ -27,3 +27,4 @@ pub use host::rules::{Rules, RulesError};
 pub use node::process::run;
 pub use node::{Relay, StartError};
 pub use peer::probe::{ProbeError, probe};
+pub use shared::throttle::Throttle;

@@ -1,7 +1,7 @@
 //! What all connections of a node share.
 
 mod permit;
-mod throttle;
+pub mod throttle;
 
 use std::io;
 use std::net::SocketAddr;

@@ -57,7 +57,7 @@ impl Refused {
 ///
 /// # Errors
 /// [`io::ErrorKind::PermissionDenied`]: one of the two refuses the other's key. [`io::ErrorKind::InvalidData`]: the other side
-/// speaks something else, or has refused a shared key. Any other kind is an error of the connection.
+/// speaks something else, or has refused a shared key. [`io::ErrorKind::Unsupported`]: it takes no keys. Any other kind is an error of the connection.
 pub async fn dial(
     socket: TcpStream,
     security: &Security<Option<Fingerprint>>,

@@ -423,7 +423,7 @@ pub fn is_own_key_refused(error: &io::Error) -> bool {
 }
 
 /// Turns an error of TLS into one for whoever runs a node. [`io::ErrorKind::PermissionDenied`]: one of the two nodes refuses
-/// the other's key. [`io::ErrorKind::InvalidData`]: anything else. `is_known`: the other side may have seen this one's key.
+/// the other's key. [`io::ErrorKind::Unsupported`]: the other one takes no keys. [`io::ErrorKind::InvalidData`]: anything else. `is_known`: the other side may have seen this one's key.
 fn explained(error: &Error, is_known: bool) -> io::Error {
     use io::ErrorKind::{InvalidData, PermissionDenied};
     let plain = "it does not speak TLS: it has a plain_key_file, or is no ekiden node";
@@ -440,6 +440,10 @@ fn explained(error: &Error, is_known: bool) -> io::Error {
         // With this alert a listener for clients answers TLS.
         Error::AlertReceived(AlertDescription::HandshakeFailure) => {
             io::Error::new(InvalidData, "it refuses to speak TLS: its address is not that of a leg listener")
+        }
+        // With this alert a measuring server without keys answers TLS.
+        Error::AlertReceived(AlertDescription::AccessDenied) => {
+            io::Error::new(io::ErrorKind::Unsupported, "it serves without keys")
         }
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => io::Error::new(InvalidData, plain),
         Error::PeerIncompatible(

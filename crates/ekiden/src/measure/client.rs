@@ -4,7 +4,7 @@ mod iperf3;
 mod show;
 mod sweep;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use clap::ValueEnum;
@@ -13,11 +13,14 @@ use ekiden_measure::client::{Measured, Server, measure};
 use ekiden_measure::message::Trace;
 use ekiden_measure::outcome::{loads, samples};
 use ekiden_measure::server::end_settings;
-use ekiden_measure::settings::{Asked, SAMPLE_US};
-use ekiden_record::{LoadSettings, MEASUREMENT_FORMAT, Measurement, SAMPLES_MOST, Series, SeriesWriter, Way};
+use ekiden_measure::settings::Asked;
+use ekiden_record::{
+    LoadSettings, MEASUREMENT_FORMAT, Measurement, SAMPLES_MOST, Sample, Series, SeriesWriter, Way, series_of,
+};
 use ekiden_units::{BitRate, Bytes, Time};
 
-use super::target::Target;
+use super::target::{Target, with_port};
+use super::{amount, misused, within};
 use crate::out;
 use crate::sweep::now_unix_ms;
 
@@ -57,7 +60,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
     repeat: u32,
     /// Measure no more than this in each direction, and end there.
-    #[arg(long, value_name = "BYTES", default_value = "10GB")]
+    #[arg(long, value_name = "BYTES", default_value = "10GB", value_parser = amount)]
     limit: Bytes,
     /// Where the record goes: a file if it ends in .json (a single measurement only), else a directory.
     #[arg(long, value_name = "FILE|DIR")]
@@ -77,40 +80,40 @@ struct Load {
     #[arg(long, value_enum, value_delimiter = ',', default_value = "forth")]
     way: Vec<Direction>,
     /// How long data is sent [default: 10s without --bytes].
-    #[arg(long, value_name = "TIME", value_delimiter = ',')]
+    #[arg(long, value_name = "TIME", value_delimiter = ',', value_parser = within::<Time>("1ms", "1h"))]
     time: Vec<Time>,
     /// How much is sent in each direction, over all its streams.
-    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = amount)]
     bytes: Vec<Bytes>,
     /// Connections in each direction.
-    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1")]
+    #[arg(long, value_name = "N", value_delimiter = ',', default_value = "1", value_parser = within::<u32>("1", "128"))]
     streams: Vec<u32>,
     /// What the sending program hands over at a time, which goes at once (TCP_NODELAY).
-    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = within::<Bytes>("1B", "1MiB"))]
     data: Vec<Bytes>,
     /// The senders' socket buffer, which the kernel doubles.
-    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = within::<Bytes>("1B", "1GiB"))]
     send_buffer: Vec<Bytes>,
     /// The receivers' socket buffer, which the kernel doubles.
-    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = within::<Bytes>("1B", "1GiB"))]
     receive_buffer: Vec<Bytes>,
     /// The most that receivers advertise. A server's connections obey it only after the first 64 KiB.
-    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = within::<Bytes>("1B", "1GiB"))]
     window: Vec<Bytes>,
     /// The largest segment.
-    #[arg(long, value_name = "BYTES", value_delimiter = ',')]
+    #[arg(long, value_name = "BYTES", value_delimiter = ',', value_parser = within::<Bytes>("88B", "65495B"))]
     mss: Vec<Bytes>,
     /// The senders' congestion control.
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     congestion: Vec<String>,
     /// The most that each stream sends, evenly spaced.
-    #[arg(long, value_name = "RATE", value_delimiter = ',')]
+    #[arg(long, value_name = "RATE", value_delimiter = ',', value_parser = within::<BitRate>("8kbit/s", "1Tbit/s"))]
     pacing: Vec<BitRate>,
     /// The most that the program of each stream hands over, every 5 ms.
-    #[arg(long, value_name = "RATE", value_delimiter = ',')]
+    #[arg(long, value_name = "RATE", value_delimiter = ',', value_parser = within::<BitRate>("8kbit/s", "1Tbit/s"))]
     offered: Vec<BitRate>,
     /// How often each end looks at its connections.
-    #[arg(long, value_name = "TIME", default_value = "20ms")]
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = within::<Time>("1ms", "10s"))]
     sample: Time,
 }
 
@@ -139,7 +142,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(record) = &args.record {
         let is_file = record.extension().is_some_and(|extension| extension == "json");
         if is_file && !is_single {
-            super::misused("--record must name a directory when there is more than one measurement");
+            misused("--record must name a directory when there is more than one measurement");
         }
         let checked = match is_file {
             true => check_target(record, args.force),
@@ -148,9 +151,15 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         checked.with_context(|| record.display().to_string())?;
     }
     let server = match args.iperf3 {
-        true => Server { name: args.target.name().into(), security: None, via: None },
+        true => Server { name: with_port(args.target.name(), ekiden_measure::iperf3::PORT), security: None, via: None },
         false => args.target.server()?,
     };
+    if let Some(via) = &args.via {
+        match via.rsplit_once(':') {
+            Some((_, port)) => super::port(port, &format!("--via {via}")),
+            None => misused(&format!("--via {via}: a port is missing, as in 127.0.0.1:1080")),
+        };
+    }
     let server = Server { via: args.via.clone(), ..server };
     out::note(sweep::announcement(&points, args.repeat));
     if !is_single {
@@ -158,21 +167,22 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     }
     let Some(point) = points.first() else { return Ok(()) };
     let bar = show::Bar::new(point.asked.get());
-    let measurement = one(args, &server, &point.asked, &mut |progress| bar.show(&progress))?;
+    let (measurement, written) = one(args, &server, &point.asked, &mut |progress| bar.show(&progress))?;
     bar.clear();
     match args.json {
-        true => out::line(serde_json::to_string_pretty(&measurement)?),
-        false => out::text(show::text(&measurement)),
+        true => out::line(serde_json::to_string_pretty(&measurement)?)?,
+        false => out::text(show::text(&measurement))?,
     }
+    written
 }
 
-/// One measurement, written where the user wants it.
+/// One measurement, written where the user wants it; and whether it could be written. What came out is to be shown in any case.
 fn one(
     args: &Args,
     server: &Server,
     asked: &Asked,
     progress: &mut dyn FnMut(ekiden_measure::client::Progress),
-) -> anyhow::Result<Measurement> {
+) -> anyhow::Result<(Measurement, anyhow::Result<()>)> {
     let started_unix_ms = now_unix_ms();
     let (mut measurement, samples) = match args.iperf3 {
         true => iperf3::measure(&server.name, server.via.as_ref(), asked, started_unix_ms, progress)?,
@@ -181,26 +191,36 @@ fn one(
             (told(server, asked, &measured, started_unix_ms), samples(&measured))
         }
     };
-    if let Some(record) = &args.record {
-        let place = match record.extension().is_some_and(|extension| extension == "json") {
-            true => record.clone(),
-            false => record.join(format!("measurement-{started_unix_ms}.json")),
-        };
-        let mut series = SeriesWriter::new(&place, SAMPLES_MOST);
-        let mut last = None;
-        for sample in samples {
-            if last != Some(sample.at_us) {
-                last = Some(sample.at_us);
-                let _ = series.look(sample.at_us);
-            }
-            series.sample(sample);
+    let written = match &args.record {
+        Some(record) => write(record, &mut measurement, samples),
+        None => Ok(()),
+    };
+    Ok((measurement, written))
+}
+
+/// Writes a record and its samples, both or none.
+fn write(record: &Path, measurement: &mut Measurement, samples: Vec<Sample>) -> anyhow::Result<()> {
+    let place = match record.extension().is_some_and(|extension| extension == "json") {
+        true => record.to_path_buf(),
+        false => record.join(format!("measurement-{}.json", measurement.started_unix_ms)),
+    };
+    let mut series = SeriesWriter::new(&place, SAMPLES_MOST);
+    let mut last = None;
+    for sample in samples {
+        if last != Some(sample.at_us) {
+            last = Some(sample.at_us);
+            let _ = series.look(sample.at_us);
         }
-        measurement.series = Some(series.finish()?);
-        let unwritable = |source| ekiden_record::Error::Unwritable { file: place.display().to_string(), source };
-        let text = serde_json::to_string_pretty(&measurement)? + "\n";
-        ekiden_files::write(&place, text.as_bytes()).map_err(unwritable)?;
+        series.sample(sample);
     }
-    Ok(measurement)
+    measurement.series = Some(series.finish()?);
+    let text = serde_json::to_string_pretty(&measurement)? + "\n";
+    ekiden_files::write(&place, text.as_bytes()).map_err(|source| {
+        // Samples without their record are of no use.
+        let _ = std::fs::remove_file(series_of::<Sample>(&place));
+        measurement.series = None;
+        ekiden_record::Error::Unwritable { file: place.display().to_string(), source }.into()
+    })
 }
 
 fn told(server: &Server, asked: &Asked, measured: &Measured, started_unix_ms: u64) -> Measurement {
@@ -231,7 +251,7 @@ fn told(server: &Server, asked: &Asked, measured: &Measured, started_unix_ms: u6
 
 /// The settings that the command line starts from.
 fn base(load: &Load) -> LoadSettings {
-    let sample_us = u32::try_from(load.sample.0 / 1_000).unwrap_or(SAMPLE_US);
+    let sample_us = u32::try_from(load.sample.0 / 1_000).unwrap_or(u32::MAX);
     let default = Asked::default().get().clone();
     LoadSettings { sample_us, duration_us: None, ..default }
 }

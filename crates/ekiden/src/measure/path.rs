@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Draw round trips and arrivals over time, with what is concluded from them.
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = super::svg)]
     picture: Option<PathBuf>,
     /// Load each direction for up to a minute more, until its buffer has overflowed four times: how many packets each overflow loses.
     #[arg(long)]
@@ -64,6 +64,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let origin = Origin { command: std::env::args().collect(), started_unix_ms: now_unix_ms() };
     let (record, seen) = characterise(&server, origin, args.long, &mut step)?;
+    // Before anything is written, which may fail.
+    match args.json {
+        true => out::line(serde_json::to_string_pretty(&record)?)?,
+        false => out::text(text(&record))?,
+    }
     if let Some(file) = &args.picture {
         let unwritable = |source| ekiden_record::Error::Unwritable { file: file.display().to_string(), source };
         ekiden_files::write(file, picture::picture(&record, &seen).as_bytes()).map_err(unwritable)?;
@@ -71,10 +76,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if let Some(file) = &args.record {
         record.save(file)?;
     }
-    match args.json {
-        true => out::line(serde_json::to_string_pretty(&record)?),
-        false => out::text(text(&record)),
-    }
+    Ok(())
 }
 
 /// How a number is shown.

@@ -2,13 +2,15 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::Context;
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_measure::server::{ADDRESS, Admits, Happened, Settings, StartError, run as serve};
 use ekiden_net::privileges::{Capability, keep_only};
-use ekiden_relay::{Config, ListenerKind};
+use ekiden_relay::{Config, ListenerKind, Throttle};
 use ekiden_transport::{Prepared, Security};
 use ekiden_units::{Bytes, Time};
 use indexmap::IndexMap;
@@ -46,16 +48,16 @@ pub struct Args {
     #[arg(long, value_name = "NAME=FINGERPRINT", requires = "key")]
     node: Vec<String>,
     /// Serve everyone, at most so many bytes in each direction of a measurement, and for at most a minute.
-    #[arg(long, value_name = "BYTES", conflicts_with_all = ["config", "key"])]
+    #[arg(long, value_name = "BYTES", conflicts_with_all = ["config", "key"], value_parser = super::amount)]
     open: Option<Bytes>,
     /// Where to listen.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = ADDRESS)]
     listen: SocketAddr,
     /// The most bytes of a measurement in each direction.
-    #[arg(long, value_name = "BYTES", conflicts_with = "open")]
+    #[arg(long, value_name = "BYTES", conflicts_with = "open", value_parser = super::amount)]
     limit: Option<Bytes>,
     /// The longest load.
-    #[arg(long, value_name = "TIME")]
+    #[arg(long, value_name = "TIME", value_parser = super::within::<Time>("1s", "1h"))]
     longest: Option<Time>,
 }
 
@@ -68,9 +70,22 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let duration_most = args.longest.map_or(longest, Duration::from);
     let settings = Settings { address: args.listen, admits, bytes_most, duration_most };
-    // Buffers and congestion controls of the measured connections are as clients ask for.
-    keep_only(&[Capability::CAP_NET_ADMIN, Capability::CAP_NET_BIND_SERVICE]).context("cannot give up privileges")?;
-    Ok(serve(settings, tell)?)
+    // Buffers and congestion controls of the measured connections are as known nodes ask for; strangers get what every program gets.
+    let keep: &[_] = match settings.admits {
+        Admits::Nodes(_) => &[Capability::CAP_NET_ADMIN, Capability::CAP_NET_BIND_SERVICE],
+        Admits::Everyone => &[Capability::CAP_NET_BIND_SERVICE],
+    };
+    keep_only(keep).context("cannot give up privileges")?;
+    let lines = Arc::new(Throttle::default());
+    let counted = Arc::downgrade(&lines);
+    thread::Builder::new().name("log counts".into()).spawn(move || {
+        while let Some(lines) = counted.upgrade() {
+            lines.flush();
+            drop(lines);
+            thread::sleep(Duration::from_secs(1));
+        }
+    })?;
+    Ok(serve(settings, move |happened| tell(&lines, happened))?)
 }
 
 /// The keys that a server knows.
@@ -117,13 +132,13 @@ pub fn code(error: &StartError) -> u8 {
     }
 }
 
-fn tell(happened: Happened) {
+fn tell(lines: &Throttle, happened: Happened) {
     match happened {
         Happened::Ready(address) => {
             let _ = out::line(format_args!("listening on {address}"));
         }
         Happened::Begins { client, what } => tracing::info!(client, "measures: {what}"),
         Happened::Ended { client, what } => tracing::info!(client, "has measured: {what}"),
-        Happened::Failed { client, why } => tracing::warn!(client, "{why}"),
+        Happened::Failed { from, client, why } => lines.warn("measuring", from, format_args!("{client}: {why}")),
     }
 }

@@ -2,13 +2,12 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_measure::client::Server;
 use ekiden_relay::Config;
 use ekiden_transport::{Prepared, Security};
 
-use super::misused;
+use super::{misused, port};
 
 /// The port of a measuring server, unless told otherwise.
 const PORT: u16 = 7100;
@@ -43,29 +42,30 @@ impl Target {
     /// The server, with keys.
     pub fn server(&self) -> anyhow::Result<Server> {
         if self.open {
-            return Ok(Server { name: with_port(&self.server), security: None, via: None });
+            return Ok(Server { name: with_port(&self.server, PORT), security: None, via: None });
         }
         if let Some(key) = &self.key {
             let identity = Identity::load(key)?;
             let security = Security::Tls { identity, known: self.fingerprint, prepared: Prepared::default() };
-            return Ok(Server { name: with_port(&self.server), security: Some(security), via: None });
+            return Ok(Server { name: with_port(&self.server, PORT), security: Some(security), via: None });
         }
         let Some(file) = &self.config else {
             misused("with which key? Give --config, --key with --fingerprint, or --open for a server that is open");
         };
         let config = Config::load(file)?;
-        let (name, port) = match self.server.split_once(':') {
+        let (name, written) = match self.server.split_once(':') {
             Some((name, port)) if config.peers.contains_key(name) => (name, Some(port)),
             _ => (self.server.as_str(), None),
         };
         let peer = config.peers.get(name).ok_or_else(|| {
             let names: Vec<_> = config.peers.keys().map(String::as_str).collect();
-            NoPeer { file: file.clone(), name: name.into(), peers: names.join(", ") }
+            let peers = match names.is_empty() {
+                true => "it has no peers".into(),
+                false => format!("there are: {}", names.join(", ")),
+            };
+            NoPeer { file: file.clone(), name: name.into(), peers }
         })?;
-        let port = match port {
-            Some(port) => port.parse().with_context(|| format!("{port} is not a port"))?,
-            None => PORT,
-        };
+        let port = written.map_or(PORT, |written| port(written, &self.server));
         let host = peer.address.host.to_string();
         let host = if host.contains(':') { format!("[{host}]") } else { host };
         match &peer.security {
@@ -79,7 +79,7 @@ impl Target {
 
 /// A name that no peer has.
 #[derive(Debug, thiserror::Error)]
-#[error("{}: no peer is called '{name}'; there are: {peers}. For another server give --key and --fingerprint", file.display())]
+#[error("{}: no peer is called '{name}'; {peers}. For another server give --key and --fingerprint", file.display())]
 pub struct NoPeer {
     file: PathBuf,
     name: String,
@@ -94,15 +94,20 @@ pub struct PlainPeer {
     name: String,
 }
 
-fn with_port(server: &str) -> String {
-    let has_port = match server.rsplit_once(']') {
-        Some((_, rest)) => rest.starts_with(':'),
-        None => server.matches(':').count() == 1,
+/// The address with its port, or else with `standard`.
+pub fn with_port(server: &str, standard: u16) -> String {
+    let written = match server.rsplit_once(']') {
+        Some((_, rest)) => rest.strip_prefix(':'),
+        None if server.matches(':').count() == 1 => server.rsplit_once(':').map(|(_, port)| port),
+        None => None,
     };
-    match (has_port, server.starts_with('['), server.contains(':')) {
-        (true, ..) => server.into(),
-        (false, false, true) => format!("[{server}]:{PORT}"),
-        (false, ..) => format!("{server}:{PORT}"),
+    if let Some(written) = written {
+        port(written, server);
+        return server.into();
+    }
+    match !server.starts_with('[') && server.contains(':') {
+        true => format!("[{server}]:{standard}"),
+        false => format!("{server}:{standard}"),
     }
 }
 
@@ -119,7 +124,7 @@ mod tests {
             ("[2001:db8::1]", "[2001:db8::1]:7100"),
             ("[2001:db8::1]:7", "[2001:db8::1]:7"),
         ] {
-            assert_eq!(with_port(server), expected);
+            assert_eq!(with_port(server, PORT), expected);
         }
     }
 }

@@ -161,7 +161,11 @@ impl Control {
 pub fn connect(settings: &Settings, address: SocketAddr, options: &TcpOptions) -> Result<TcpStream, Error> {
     let socket = outgoing(address, options)?;
     let stream = blocking::connect(socket, address, settings.patience);
-    let stream = stream.map_err(|source| Error::Connect { address, source })?;
+    let of_via = |why: String| Error::Socks5(format!("{}: {why}", settings.via.as_deref().unwrap_or_default()));
+    let stream = stream.map_err(|source| match settings.via {
+        Some(_) => of_via(socks5::absent(&source)),
+        None => Error::Connect { address, source },
+    })?;
     if settings.via.is_some() {
         let (host, port) = host_and_port(&settings.server, false)?;
         let timeouts =
@@ -170,7 +174,7 @@ pub fn connect(settings: &Settings, address: SocketAddr, options: &TcpOptions) -
             .into_iter()
             .collect::<io::Result<()>>()
             .map_err(|source| Error::Local { what: "set up a socket", source })?;
-        socks5::ask(&stream, host, port).map_err(Error::Socks5)?;
+        socks5::ask(&stream, host, port).map_err(of_via)?;
     }
     Ok(stream)
 }

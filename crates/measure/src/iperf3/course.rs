@@ -17,6 +17,9 @@ use super::{
     BLOCK_MOST, Direction, Error, OMIT_MOST, Outcome, Progress, STREAMS_MOST, Sampling, Settings, StreamOutcome,
     TIME_MOST, Until,
 };
+use crate::message::LOOKS_MOST;
+use crate::thinned::Thinned;
+use crate::who;
 
 /// How long a server may still have something to say when a stream has broken.
 const LAST_WORDS: Duration = Duration::from_millis(200);
@@ -35,7 +38,7 @@ pub fn run(settings: &Settings, progress: &mut dyn FnMut(Progress<'_>)) -> Resul
     check(settings)?;
     let block = block(settings.block_bytes)?;
     let control = Control::open(settings)?;
-    control.expect(State::ParamExchange, Phase::Greet)?;
+    control.expect(State::ParamExchange, Phase::Greet).map_err(|error| named(settings, &control, error))?;
     control.send(&message::encode(&parameters(settings)), Phase::TakeParameters)?;
     control.expect(State::CreateStreams, Phase::TakeParameters)?;
     let streams = open_streams(settings, &control)?;
@@ -53,6 +56,15 @@ pub fn run(settings: &Settings, progress: &mut dyn FnMut(Progress<'_>)) -> Resul
         control.wait_for_end(LAST_STEP);
     }
     course.outcome(&results)
+}
+
+/// Says who is there instead of an iperf3 server, where that can be told.
+fn named(settings: &Settings, control: &Control, error: Error) -> Error {
+    let is_strange = matches!(error, Error::NotIperf3(_) | Error::Gone { phase: Phase::Greet, .. });
+    match is_strange && settings.via.is_none() && who::is_ekiden(control.server) {
+        true => Error::NotIperf3("it is a measuring server of ekiden: measure without --iperf3"),
+        false => error,
+    }
 }
 
 fn check(settings: &Settings) -> Result<(), Error> {
@@ -146,7 +158,7 @@ struct Course<'a> {
     /// When counting began, and the last sample, in microseconds since data may flow.
     begun_us: u64,
     ended_us: u64,
-    late_us: Vec<u32>,
+    late_us: Thinned<u32>,
 }
 
 /// Tells the threads to stop, whatever happens.
@@ -161,7 +173,7 @@ impl Drop for StopAtEnd<'_> {
 impl<'a> Course<'a> {
     fn new(settings: &'a Settings, control: &'a Control, streams: &'a [Stream]) -> Self {
         let watched = streams.iter().map(|_| Watched::default()).collect();
-        Self { settings, control, streams, watched, begun_us: 0, ended_us: 0, late_us: Vec::new() }
+        Self { settings, control, streams, watched, begun_us: 0, ended_us: 0, late_us: Thinned::new(LOOKS_MOST) }
     }
 
     /// Moves data until it is enough, and tells the server so.
@@ -214,7 +226,7 @@ impl<'a> Course<'a> {
             }
             let at_us = self.sample(start)?;
             self.ended_us = at_us;
-            if let (true, Some(first)) = (self.late_us.len() == 1, self.watched.first()) {
+            if let (true, Some(first)) = (self.late_us.count() == 1, self.watched.first()) {
                 progress(Progress::Begun { server: self.control.server, mss_bytes: first.info.mss_bytes });
             }
             let samples: Vec<Sample> = self.samples(at_us);
@@ -355,7 +367,7 @@ impl<'a> Course<'a> {
         }
     }
 
-    fn outcome(&mut self, results: &Results) -> Result<Outcome, Error> {
+    fn outcome(self, results: &Results) -> Result<Outcome, Error> {
         let own_us = self.ended_us.saturating_sub(self.begun_us).max(1);
         let streams = self.watched.iter().zip(self.streams).enumerate();
         let streams = streams.map(|(index, (watched, stream))| {
@@ -369,7 +381,7 @@ impl<'a> Course<'a> {
             server_congestion: results.congestion().map(str::to_owned),
             congestion: congestion.map_err(|source| Error::Local { what: "read a congestion control", source })?,
             streams,
-            sampling: sampling(&mut self.late_us),
+            sampling: sampling(self.late_us),
         })
     }
 
@@ -432,11 +444,13 @@ fn plausible_us(said: Option<f64>, own_us: u64) -> Result<u64, Error> {
     }
 }
 
-fn sampling(late_us: &mut [u32]) -> Sampling {
+fn sampling(late: Thinned<u32>) -> Sampling {
+    let samples = late.count();
+    let mut late_us = late.into_kept();
     late_us.sort_unstable();
     let at = |percent: usize| {
         let rank = (late_us.len() * percent).div_ceil(100).saturating_sub(1);
         late_us.get(rank).copied().unwrap_or_default().into()
     };
-    Sampling { samples: late_us.len() as u64, late_p50_us: at(50), late_p99_us: at(99), late_max_us: at(100) }
+    Sampling { samples, late_p50_us: at(50), late_p99_us: at(99), late_max_us: at(100) }
 }

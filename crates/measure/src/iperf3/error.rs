@@ -28,8 +28,8 @@ pub enum Error {
         /// The kernel's reason.
         source: io::Error,
     },
-    /// The SOCKS5 listener gives no way to the server.
-    #[error("the SOCKS5 listener: {0}")]
+    /// The SOCKS5 listener gives no way to the server: its address, and why.
+    #[error("--via {0}")]
     Socks5(String),
     /// A socket cannot be set up as asked.
     #[error(transparent)]

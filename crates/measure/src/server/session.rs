@@ -2,23 +2,32 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{Shutdown, TcpStream};
+use std::net::{IpAddr, Shutdown, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ekiden_record::Way;
 use ekiden_transport::Connection;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use super::{Happened, PATIENCE, Place, Server, end_settings};
 use crate::load::{Link, Most, Running, Seen, Side};
 use crate::message::{Purpose, REQUEST_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_text};
 use crate::settings::Asked;
+use crate::socket;
 use crate::{control, probe};
 
 /// How long a client may look at the idle path before it starts the load, and a load may take beyond what was asked for.
 const MARGIN: Duration = Duration::from_secs(60);
+/// How long all connections of a load may take to come, beyond a second for each: the client opens one after the other.
+const GATHERING: Duration = Duration::from_secs(10);
+/// How long a client may take for the results, beyond the time that the load took.
+const RESULTS: Duration = Duration::from_secs(30);
+/// A load on which nothing moves for so long is given up. A client gives up after 30 s by itself, if it runs.
+const STALLED: Duration = Duration::from_secs(40);
+/// How often it is looked whether anything moves.
+const MOVES: Duration = Duration::from_secs(1);
 /// Rows in a message.
 const ROWS: usize = 1_000;
 /// How often the end of a load is looked for.
@@ -32,14 +41,15 @@ struct Wanted {
 
 /// Serves a client that may measure, until its measurement is over. It has its `place` among strangers until it has been let in.
 pub(super) async fn run(server: &Server, connection: Connection, client: String, place: Place) {
+    let from = place.address;
     let wanted = match wanted(server, &connection).await {
         Ok(wanted) => wanted,
         Err(Refusal::Gone) => return,
-        Err(Refusal::Told { why }) => return refuse(server, &connection, client, why, false).await,
+        Err(Refusal::Told { why }) => return refuse(server, &connection, from, client, why, false).await,
     };
     let (token, links) = match server.begin() {
         Ok(begun) => begun,
-        Err(why) => return refuse(server, &connection, client, why, true).await,
+        Err(why) => return refuse(server, &connection, from, client, why, true).await,
     };
     drop(place);
     let under_way = UnderWay(server);
@@ -50,7 +60,7 @@ pub(super) async fn run(server: &Server, connection: Connection, client: String,
         Err(error) => {
             let why = error.to_string();
             let _ = control::send(&connection, &Reply::Failed { why: why.clone() }, PATIENCE).await;
-            (server.log)(Happened::Failed { client, why });
+            (server.log)(Happened::Failed { from, client, why });
         }
     }
     connection.end_cleanly();
@@ -99,14 +109,19 @@ async fn wanted(server: &Server, connection: &Connection) -> Result<Wanted, Refu
         (Some(most), Some(bytes)) if bytes > most && asked.get().duration_us.is_none() => {
             Err(told(format!("a load of {bytes} bytes, where this server allows {most}")))
         }
-        _ => Ok(Wanted { asked, trace }),
+        _ => {
+            for side in asked.get().ways.iter().map(|way| Side::Far.sends(*way)) {
+                socket::check(asked.get(), side).map_err(|why| told(format!("at the server's end, {why}")))?;
+            }
+            Ok(Wanted { asked, trace })
+        }
     }
 }
 
-async fn refuse(server: &Server, connection: &Connection, client: String, why: String, busy: bool) {
+async fn refuse(server: &Server, connection: &Connection, from: IpAddr, client: String, why: String, busy: bool) {
     let _ = control::send(connection, &Reply::Refused { why: why.clone(), busy }, PATIENCE).await;
     connection.end_cleanly();
-    (server.log)(Happened::Failed { client, why });
+    (server.log)(Happened::Failed { from, client, why });
 }
 
 async fn measure(
@@ -132,26 +147,41 @@ async fn measure(
     (server.log)(Happened::Begins { client: client.into(), what: what.clone() });
     let most = Most { bytes: server.settings.bytes_most };
     let running = Running::start(&wanted.asked, taken, Side::Far, wanted.trace, most)?;
+    let began = Instant::now();
     let result = load(server, connection, wanted, &running).await;
+    let took = began.elapsed();
     drop(probes);
     // Joining waits for threads that look every 50 ms whether they are to stop.
     let seen = tokio::task::spawn_blocking(move || running.finish()).await.map_err(io::Error::other)?;
     result?;
-    let mut carried = Vec::new();
+    let carried = carried(&settings.ways, &seen);
+    match timeout(RESULTS + took, results(connection, seen)).await {
+        Ok(told) => told.map(|()| format!("{what}: {carried}")),
+        Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "it does not take the results")),
+    }
+}
+
+/// Tells all that was seen.
+async fn results(connection: &Connection, seen: Vec<Seen>) -> io::Result<()> {
     for seen in seen {
-        if !Side::Far.sends(seen.way) {
-            carried.push(seen.end.bytes);
-        }
         report(connection, seen).await?;
     }
-    control::send(connection, &Reply::Done, PATIENCE).await?;
-    let bytes: u64 = carried.iter().sum();
-    Ok(format!("{what}: {:.1} MB received", bytes as f64 / 1e6))
+    control::send(connection, &Reply::Done, RESULTS).await
 }
 
 fn describe(streams: u32, ways: &[Way]) -> String {
     let ways: Vec<_> = ways.iter().map(|way| way.word()).collect();
-    format!("{streams} streams {}", ways.join(" and "))
+    let each = if ways.len() > 1 { " each" } else { "" };
+    format!("{streams} {}{each} {}", if streams == 1 { "stream" } else { "streams" }, ways.join(" and "))
+}
+
+/// What this end has received of the way forth, and sent on the way back.
+fn carried(ways: &[Way], seen: &[Seen]) -> String {
+    let of = |way: &Way| {
+        let bytes = seen.iter().filter(|seen| seen.way == *way).map(|seen| seen.end.bytes).fold(0, u64::saturating_add);
+        format!("{:.1} MB {}", bytes as f64 / 1e6, if Side::Far.sends(*way) { "sent" } else { "received" })
+    };
+    ways.iter().map(of).collect::<Vec<_>>().join(", ")
 }
 
 /// The connection of the probes. The thread that answers them ends with it.
@@ -176,10 +206,11 @@ async fn gather(
     });
     let wanted: Vec<_> = streams.chain([Purpose::Probe]).collect();
     let mut taken: BTreeMap<Purpose, TcpStream> = BTreeMap::new();
+    let until = tokio::time::Instant::now() + GATHERING + Duration::from_secs(wanted.len() as u64);
     let mut byte = [0];
     while taken.len() < wanted.len() {
         let come = tokio::select! {
-            come = timeout(PATIENCE, links.recv()) => come,
+            come = timeout_at(until, links.recv()) => come,
             // It has nothing to say before all are there.
             _ = connection.receive(&mut byte) => return Err(io::Error::other("the client has left")),
         };
@@ -229,9 +260,21 @@ async fn load(server: &Server, connection: &Connection, wanted: &Wanted, running
     let stop = control::receive::<Request>(connection, REQUEST_BYTES_MOST, Duration::from_secs(2 * 3_600));
     tokio::pin!(stop);
     let mut stopped = false;
+    let moved = || settings.ways.iter().map(|way| running.moved(*way)).fold(0, u64::saturating_add);
+    let (mut last, mut moved_at, mut looked_at) = (0, Instant::now(), Instant::now());
     while !(running.is_over() && stopped) {
         if Instant::now() > deadline {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "the load does not end"));
+        }
+        if looked_at.elapsed() >= MOVES {
+            looked_at = Instant::now();
+            let now = moved();
+            if now != last {
+                (last, moved_at) = (now, looked_at);
+            } else if moved_at.elapsed() > STALLED {
+                let why = format!("nothing has moved for {} s", STALLED.as_secs());
+                return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+            }
         }
         tokio::select! {
             said = &mut stop, if !stopped => match said? {
@@ -249,7 +292,7 @@ async fn load(server: &Server, connection: &Connection, wanted: &Wanted, running
 async fn report(connection: &Connection, seen: Seen) -> io::Result<()> {
     let Seen { way, stream, end, rows } = seen;
     for rows in rows.chunks(ROWS) {
-        control::send(connection, &Reply::Rows { way, stream, rows: rows.to_vec() }, PATIENCE).await?;
+        control::send(connection, &Reply::Rows { way, stream, rows: rows.to_vec() }, RESULTS).await?;
     }
-    control::send(connection, &Reply::Stream { way, stream, end }, PATIENCE).await
+    control::send(connection, &Reply::Stream { way, stream, end }, RESULTS).await
 }

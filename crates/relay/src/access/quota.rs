@@ -11,6 +11,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ekiden_net::socket::client_of;
+
 /// Parts of a table, each with a lock of its own.
 const PARTS: usize = 16;
 
@@ -32,8 +34,7 @@ pub struct Allowance {
     pub rate: u32,
 }
 
-/// The client that an address stands for. An IPv6 host chooses its addresses from a whole /64 network (RFC 4291 §2.5.1), so all
-/// addresses of such a network are one client.
+/// The client that an address stands for, by [`client_of`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ClientKey(IpAddr);
 
@@ -81,10 +82,7 @@ pub enum Limit {
 
 impl From<IpAddr> for ClientKey {
     fn from(address: IpAddr) -> Self {
-        Self(match address.to_canonical() {
-            IpAddr::V6(ip) => Ipv6Addr::from_bits(ip.to_bits() >> 64 << 64).into(),
-            v4 => v4,
-        })
+        Self(client_of(address))
     }
 }
 

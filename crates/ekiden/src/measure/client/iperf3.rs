@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use ekiden_measure::client::Progress;
 use ekiden_measure::iperf3::{self, Direction, Outcome, Settings, StreamOutcome, Until};
+use ekiden_measure::message::{LOOKS_MOST, ROWS_MOST};
 use ekiden_measure::server::end_settings;
 use ekiden_measure::settings::Asked;
+use ekiden_measure::thinned::Thinned;
 use ekiden_record::{Delays, Load, LoadSettings, MEASUREMENT_FORMAT, Measurement, Sample, Shares, StreamLoad, Way};
 use ekiden_units::Bytes;
 
@@ -18,14 +20,16 @@ pub fn measure(
     progress: &mut dyn FnMut(Progress),
 ) -> anyhow::Result<(Measurement, Vec<Sample>)> {
     let settings = settings(name, via, asked.get())?;
-    let mut kept = Vec::new();
+    let streams = asked.get().streams as usize * asked.get().ways.len();
+    let mut looks = Thinned::new(LOOKS_MOST.min(ROWS_MOST / streams.max(1)));
     let outcome = iperf3::run(&settings, &mut |said| {
         if let iperf3::Progress::Sampled { at_us, samples, .. } = said {
             let bytes = samples.iter().map(|sample| sample.received_bytes).sum();
             progress(Progress { elapsed: Duration::from_micros(at_us), bytes });
-            kept.extend_from_slice(samples);
+            looks.push(samples.to_vec());
         }
     })?;
+    let kept: Vec<Sample> = looks.into_kept().into_iter().flatten().collect();
     let loads = asked.get().ways.iter().map(|way| load(*way, &outcome, &kept)).collect();
     let mut near = end_settings();
     near.congestion = outcome.congestion.clone();

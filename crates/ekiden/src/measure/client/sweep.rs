@@ -117,18 +117,25 @@ pub fn run(args: &Args, server: &Server, points: &[Point]) -> anyhow::Result<()>
     let style = ProgressStyle::with_template("{pos} of {len} {wide_bar} {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     let mut results: Vec<Vec<Measurement>> = points.iter().map(|_| Vec::new()).collect();
+    let mut written = Ok(());
     // Round after round, so that a change of the path meets all points alike.
-    for _ in 0..args.repeat {
+    'rounds: for _ in 0..args.repeat {
         for (point, results) in points.iter().zip(&mut results) {
-            results.push(one(args, server, &point.asked, &mut |_| {})?);
+            let (measurement, done) = one(args, server, &point.asked, &mut |_| {})?;
+            results.push(measurement);
             bar.inc(1);
+            if done.is_err() {
+                written = done;
+                break 'rounds;
+            }
         }
     }
     bar.finish_and_clear();
     match args.json {
-        true => out::line(serde_json::to_string_pretty(&results.concat())?),
-        false => out::line(table(points, &results).to_text()),
+        true => out::line(serde_json::to_string_pretty(&results.concat())?)?,
+        false => out::line(table(points, &results).to_text())?,
     }
+    written
 }
 
 fn table(points: &[Point], results: &[Vec<Measurement>]) -> Table {

@@ -1,0 +1,298 @@
+//! Servers that lie or break off, and clients that stall.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use ekiden_measure::Error;
+use ekiden_measure::client::{Measured, Server, measure};
+use ekiden_measure::message::{
+    Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, Row, StreamEnd, TAKEN, Trace, VERSION, decode, encode,
+    token_of, token_text,
+};
+use ekiden_measure::server::{self, Admits, Happened, Settings};
+use ekiden_measure::settings::Asked;
+use ekiden_record::{EndSettings, LoadSettings, Way};
+
+const TOKEN: [u8; 16] = [7; 16];
+const BYTES: u64 = 1_000_000;
+
+fn asked() -> Asked {
+    Asked::new(LoadSettings { duration_us: None, bytes: Some(BYTES), ..Asked::default().get().clone() }).unwrap()
+}
+
+fn say(mut socket: &TcpStream, message: &impl serde::Serialize) -> bool {
+    socket.write_all(&encode(message).unwrap()).is_ok()
+}
+
+fn hear<T: serde::de::DeserializeOwned>(mut socket: &TcpStream) -> Option<T> {
+    let mut length = [0; 4];
+    socket.read_exact(&mut length).ok()?;
+    let mut bytes = vec![0; (u32::from_be_bytes(length) as usize).min(REPLY_BYTES_MOST)];
+    socket.read_exact(&mut bytes).ok()?;
+    decode(&bytes).ok()
+}
+
+fn ready() -> Reply {
+    let evil = || "6.1\x1b[2J\r\n".to_owned();
+    let end = EndSettings { version: evil(), kernel: evil(), congestion: evil(), tcp_rmem: evil(), tcp_wmem: evil() };
+    Reply::Ready { token: token_text(&TOKEN), end, bytes_most: None, duration_most_us: 3_600_000_000 }
+}
+
+/// A server for one stream forth, which takes all data; `tell` says what it says from the load's begin on.
+fn server(tell: impl FnOnce(&TcpStream) + Send + 'static) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let name = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        let (control, _) = listener.accept().unwrap();
+        (&control).read_exact(&mut [0; 4]).unwrap();
+        hear::<Request>(&control).unwrap();
+        say(&control, &ready());
+        for _ in 0..2 {
+            let (mut link, _) = listener.accept().unwrap();
+            link.read_exact(&mut [0; Preamble::BYTES]).unwrap();
+            link.write_all(&[TAKEN]).unwrap();
+            thread::spawn(move || while link.read(&mut [0; 65_536]).is_ok_and(|taken| taken > 0) {});
+        }
+        tell(&control);
+    });
+    Server { name, security: None, via: None }
+}
+
+/// The same, which says `replies` when the client is done.
+fn telling(replies: Vec<Reply>) -> Server {
+    server(move |control| {
+        while hear::<Request>(control).is_some_and(|request| request != Request::Stop) {}
+        replies.iter().all(|reply| say(control, reply));
+        // Until the client has left.
+        let _ = hear::<Request>(control);
+    })
+}
+
+fn run(server: &Server) -> Result<Measured, Error> {
+    measure(server, &asked(), Trace::No, &mut |_| {})
+}
+
+fn stream(end: StreamEnd) -> Vec<Reply> {
+    vec![Reply::Started, Reply::Stream { way: Way::Forth, stream: 0, end }, Reply::Done]
+}
+
+fn honest() -> StreamEnd {
+    StreamEnd { bytes: BYTES, duration_us: 1_000, mss_bytes: 1448, path_mtu_bytes: 1500, ..StreamEnd::default() }
+}
+
+#[test]
+fn texts_of_a_server_come_without_control_characters() {
+    let far = run(&telling(stream(honest()))).unwrap().far;
+    for text in [far.version, far.kernel, far.congestion, far.tcp_rmem, far.tcp_wmem] {
+        assert_eq!(text, "6.1 [2J  ");
+    }
+}
+
+#[test]
+fn figures_that_cannot_be_are_refused() {
+    for (end, what) in [
+        (StreamEnd { bytes: BYTES + 1, ..honest() }, "bytes received"),
+        (StreamEnd { duration_us: 3_600_000_000, ..honest() }, "duration"),
+        (StreamEnd { mss_bytes: 70_000, ..honest() }, "largest segment"),
+    ] {
+        let error = run(&telling(stream(end))).unwrap_err();
+        let said = error.to_string();
+        assert!(matches!(error, Error::Impossible { .. }), "{said}");
+        assert!(said.contains("the server's figures cannot be: stream 0 forth: ") && said.contains(what), "{said}");
+    }
+}
+
+#[test]
+fn a_server_cannot_hold_a_client_with_messages_that_say_nothing() {
+    let rows = |rows| Reply::Rows { way: Way::Forth, stream: 0, rows };
+    for (first, endless, why) in [
+        (Reply::Started, Reply::Started, "says twice that it has started"),
+        (rows(vec![Row::default()]), rows(vec![]), "a message without samples"),
+    ] {
+        let server = server(move |control| {
+            say(control, &first);
+            while say(control, &endless) {}
+        });
+        let start = Instant::now();
+        let said = run(&server).unwrap_err().to_string();
+        assert!(said.contains(why) && start.elapsed() < Duration::from_secs(20), "{said}");
+    }
+}
+
+#[test]
+fn a_server_that_gives_up_early_says_why() {
+    let why = "the disk \x07is full";
+    let server = server(move |control| {
+        say(control, &Reply::Failed { why: why.into() });
+    });
+    let said = run(&server).unwrap_err().to_string();
+    assert!(said.ends_with("broke off: the disk  is full"), "{said}");
+}
+
+#[test]
+fn a_congestion_control_that_this_end_lacks_is_told_before_anything_is_sent() {
+    let settings = LoadSettings { congestion: Some("nosuch".into()), ..asked().get().clone() };
+    // Nobody listens there.
+    let server = Server { name: "127.0.0.1:1".into(), security: None, via: None };
+    let error = measure(&server, &Asked::new(settings).unwrap(), Trace::No, &mut |_| {}).unwrap_err();
+    let said = error.to_string();
+    assert!(matches!(error, Error::Here(_)) && said.contains("modprobe tcp_nosuch"), "{said}");
+}
+
+#[test]
+fn an_iperf3_server_is_told_from_one_of_ours() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let name = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let mut cookie = [0; 37];
+            let _ = client.read_exact(&mut cookie).and_then(|()| client.write_all(&[9]));
+        }
+    });
+    let said = run(&Server { name, security: None, via: None }).unwrap_err().to_string();
+    assert!(said.ends_with("it is an iperf3 server: measure with --iperf3"), "{said}");
+}
+
+/// An open server of ours, which goes on until the tests end.
+fn open_server() -> String {
+    open_server_at("127.0.0.1:0")
+}
+
+fn open_server_at(address: &str) -> String {
+    let (ready, listens) = std::sync::mpsc::channel();
+    let settings = Settings {
+        address: address.parse().unwrap(),
+        admits: Admits::Everyone,
+        bytes_most: Some(1 << 30),
+        duration_most: Duration::from_secs(60),
+    };
+    thread::spawn(move || {
+        server::run(settings, move |happened| {
+            if let Happened::Ready(address) = happened {
+                let _ = ready.send(address.to_string());
+            }
+        })
+    });
+    listens.recv_timeout(Duration::from_secs(20)).unwrap()
+}
+
+#[test]
+fn the_packets_of_loopback_are_no_lie() {
+    let server = Server { name: open_server_at("[::1]:0"), security: None, via: None };
+    let settings = LoadSettings { ways: vec![Way::Forth, Way::Back], ..asked().get().clone() };
+    let measured = measure(&server, &Asked::new(settings).unwrap(), Trace::No, &mut |_| {}).unwrap();
+    assert_eq!(measured.far_seen.len(), 2);
+}
+
+#[test]
+fn an_ekiden_server_is_told_from_one_of_iperf3() {
+    let error = ekiden_measure::iperf3::run(&ekiden_measure::iperf3::Settings::new(&open_server()), &mut |_| {});
+    let said = error.unwrap_err().to_string();
+    assert!(said.contains("it is a measuring server of ekiden: measure without --iperf3"), "{said}");
+}
+
+#[test]
+fn a_congestion_control_that_the_server_lacks_is_told_with_the_end() {
+    let settings = LoadSettings { ways: vec![Way::Back], congestion: Some("nosuch".into()), ..asked().get().clone() };
+    let server = Server { name: open_server(), security: None, via: None };
+    let error = measure(&server, &Asked::new(settings).unwrap(), Trace::No, &mut |_| {}).unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains("refuses: at the server's end, congestion control 'nosuch' is not in this kernel"), "{said}");
+}
+
+/// A client that asks an open server and opens the connections of the load: the control connection, and the streams with the probes.
+fn asking(address: &str, settings: LoadSettings) -> (TcpStream, Vec<TcpStream>) {
+    let (control, token) = admitted(address, &settings).expect("ready");
+    let streams = settings
+        .ways
+        .iter()
+        .flat_map(|way| (0..settings.streams).map(|stream| Purpose::Stream(*way, u16::try_from(stream).unwrap())));
+    let links = streams.chain([Purpose::Probe]).map(|purpose| {
+        let mut link = link(address, token, purpose);
+        link.read_exact(&mut [0]).unwrap();
+        link
+    });
+    let links = links.collect();
+    (control, links)
+}
+
+/// The control connection and the token, unless the server is busy.
+fn admitted(address: &str, settings: &LoadSettings) -> Option<(TcpStream, [u8; 16])> {
+    let mut control = TcpStream::connect(address).unwrap();
+    control.write_all(b"EKM1").unwrap();
+    let settings = Box::new(settings.clone());
+    say(&control, &Request::Measure { version: VERSION, settings, trace: Trace::No });
+    match hear(&control) {
+        Some(Reply::Ready { token, .. }) => Some((control, token_of(&token).unwrap())),
+        Some(Reply::Refused { busy: true, .. }) => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn link(address: &str, token: [u8; 16], purpose: Purpose) -> TcpStream {
+    let mut link = TcpStream::connect(address).unwrap();
+    let _ = link.write_all(&Preamble { token, purpose }.encode());
+    link
+}
+
+#[test]
+fn connections_that_trickle_in_do_not_hold_a_server() {
+    let address = open_server();
+    let settings = LoadSettings { streams: 2, ..asked().get().clone() };
+    let (control, token) = admitted(&address, &settings).expect("ready");
+    let start = Instant::now();
+    thread::spawn(move || {
+        let mut kept = Vec::new();
+        for stream in 0..2 {
+            thread::sleep(Duration::from_secs(7));
+            kept.push(link(&address, token, Purpose::Stream(Way::Forth, stream)));
+        }
+        thread::sleep(Duration::from_secs(60));
+    });
+    let Some(Reply::Failed { why }) = hear(&control) else { panic!("it goes on") };
+    assert!(why.contains("1 of 3 connections came") && start.elapsed() < Duration::from_secs(20), "{why}");
+}
+
+#[test]
+fn a_load_that_stands_still_does_not_hold_a_server() {
+    let (control, _links) = asking(&open_server(), asked().get().clone());
+    let start = Instant::now();
+    say(&control, &Request::Start);
+    assert_eq!(hear(&control), Some(Reply::Started));
+    let Some(Reply::Failed { why }) = hear(&control) else { panic!("it goes on") };
+    assert!(why == "nothing has moved for 40 s" && start.elapsed() < Duration::from_secs(60), "{why}");
+}
+
+#[test]
+fn results_that_nobody_takes_do_not_hold_a_server() {
+    let address = open_server();
+    let settings = LoadSettings {
+        ways: vec![Way::Back],
+        streams: 64,
+        duration_us: Some(3_000_000),
+        pacing_bit_s: Some(1_000_000),
+        sample_us: 1_000,
+        ..Asked::default().get().clone()
+    };
+    let (control, links) = asking(&address, settings.clone());
+    for mut link in links {
+        thread::spawn(move || while link.read(&mut [0; 65_536]).is_ok_and(|taken| taken > 0) {});
+    }
+    say(&control, &Request::Start);
+    thread::sleep(Duration::from_secs(4));
+    say(&control, &Request::Stop);
+    // Some of the results fit into the kernels' buffers. A client that takes a little now and then makes room for more.
+    let start = Instant::now();
+    let is_busy = || admitted(&address, &settings).is_none();
+    thread::sleep(Duration::from_secs(2));
+    assert!(is_busy(), "the results are not enough for this test");
+    while is_busy() {
+        let _ = (&control).read(&mut [0; 4096]);
+        assert!(start.elapsed() < Duration::from_secs(60), "the server is still busy");
+        thread::sleep(Duration::from_millis(500));
+    }
+    assert!(start.elapsed() > Duration::from_secs(25));
+}

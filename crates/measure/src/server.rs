@@ -46,6 +46,26 @@ pub struct Settings {
     pub bytes_most: Option<u64>,
     /// The longest load.
     pub duration_most: Duration,
+    /// How long it waits for a client that lets it wait.
+    pub patience: Patience,
+}
+
+/// How long a server waits for its client. The default is what `ekiden measure server` has.
+#[derive(Debug, Clone)]
+pub struct Patience {
+    /// For all connections of a load to come, beyond a second for each: the client opens one after the other. 10 s.
+    pub gathering: Duration,
+    /// For a load on which nothing moves. 40 s: a client gives up after 30 s by itself, if it runs.
+    pub stalled: Duration,
+    /// For the client to take the results, beyond the time that the load took. 30 s.
+    pub results: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        let [gathering, stalled, results] = [10, 40, 30].map(Duration::from_secs);
+        Self { gathering, stalled, results }
+    }
 }
 
 /// Who may measure.
@@ -323,6 +343,7 @@ mod tests {
             admits: Admits::Everyone,
             bytes_most: None,
             duration_most: Duration::from_secs(1),
+            patience: Patience::default(),
         };
         let (current, strangers) = (Mutex::default(), Mutex::default());
         Arc::new(Server { settings, current, strangers, log: Box::new(|_| {}) })

@@ -11,7 +11,7 @@ use ekiden_measure::message::{
     Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, Row, StreamEnd, TAKEN, Trace, VERSION, decode, encode,
     token_of, token_text,
 };
-use ekiden_measure::server::{self, Admits, Happened, Settings};
+use ekiden_measure::server::{self, Admits, Happened, Patience, Settings};
 use ekiden_measure::settings::Asked;
 use ekiden_record::{EndSettings, LoadSettings, Way};
 
@@ -168,6 +168,11 @@ fn open_server_at(address: &str) -> String {
         admits: Admits::Everyone,
         bytes_most: Some(1 << 30),
         duration_most: Duration::from_secs(60),
+        patience: Patience {
+            gathering: Duration::from_secs(1),
+            stalled: Duration::from_secs(4),
+            results: Duration::from_secs(5),
+        },
     };
     thread::spawn(move || {
         server::run(settings, move |happened| {
@@ -247,7 +252,7 @@ fn connections_that_trickle_in_do_not_hold_a_server() {
     thread::spawn(move || {
         let mut kept = Vec::new();
         for stream in 0..2 {
-            thread::sleep(Duration::from_secs(7));
+            thread::sleep(Duration::from_secs(3));
             kept.push(link(&address, token, Purpose::Stream(Way::Forth, stream)));
         }
         thread::sleep(Duration::from_secs(60));
@@ -263,7 +268,7 @@ fn a_load_that_stands_still_does_not_hold_a_server() {
     say(&control, &Request::Start);
     assert_eq!(hear(&control), Some(Reply::Started));
     let Some(Reply::Failed { why }) = hear(&control) else { panic!("it goes on") };
-    assert!(why == "nothing has moved for 40 s" && start.elapsed() < Duration::from_secs(60), "{why}");
+    assert!(why == "nothing has moved for 4 s" && start.elapsed() < Duration::from_secs(60), "{why}");
 }
 
 #[test]
@@ -294,5 +299,5 @@ fn results_that_nobody_takes_do_not_hold_a_server() {
         assert!(start.elapsed() < Duration::from_secs(60), "the server is still busy");
         thread::sleep(Duration::from_millis(500));
     }
-    assert!(start.elapsed() > Duration::from_secs(25));
+    assert!(start.elapsed() > Duration::from_secs(4));
 }

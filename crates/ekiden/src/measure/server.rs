@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use ekiden_keys::{Fingerprint, Identity};
-use ekiden_measure::server::{ADDRESS, Admits, Happened, Settings, StartError, run as serve};
+use ekiden_measure::server::{ADDRESS, Admits, Happened, Patience, Settings, StartError, run as serve};
 use ekiden_net::privileges::{Capability, keep_only};
 use ekiden_relay::{Config, ListenerKind, Throttle};
 use ekiden_transport::{Prepared, Security};
@@ -69,7 +69,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         None => (Admits::Nodes(known(args)?), args.limit.map(|most| most.0), LONGEST),
     };
     let duration_most = args.longest.map_or(longest, Duration::from);
-    let settings = Settings { address: args.listen, admits, bytes_most, duration_most };
+    let settings = Settings { address: args.listen, admits, bytes_most, duration_most, patience: Patience::default() };
     // Buffers and congestion controls of the measured connections are as known nodes ask for; strangers get what every program gets.
     let keep: &[_] = match settings.admits {
         Admits::Nodes(_) => &[Capability::CAP_NET_ADMIN, Capability::CAP_NET_BIND_SERVICE],

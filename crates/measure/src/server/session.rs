@@ -20,12 +20,6 @@ use crate::{control, probe};
 
 /// How long a client may look at the idle path before it starts the load, and a load may take beyond what was asked for.
 const MARGIN: Duration = Duration::from_secs(60);
-/// How long all connections of a load may take to come, beyond a second for each: the client opens one after the other.
-const GATHERING: Duration = Duration::from_secs(10);
-/// How long a client may take for the results, beyond the time that the load took.
-const RESULTS: Duration = Duration::from_secs(30);
-/// A load on which nothing moves for so long is given up. A client gives up after 30 s by itself, if it runs.
-const STALLED: Duration = Duration::from_secs(40);
 /// How often it is looked whether anything moves.
 const MOVES: Duration = Duration::from_secs(1);
 /// Rows in a message.
@@ -140,7 +134,7 @@ async fn measure(
         duration_most_us: server.duration_most_us(),
     };
     control::send(connection, &ready, PATIENCE).await?;
-    let (taken, probes) = gather(connection, &wanted.asked, &mut links).await?;
+    let (taken, probes) = gather(server, connection, &wanted.asked, &mut links).await?;
     // What comes now belongs to no measurement.
     drop(links);
     let what = describe(settings.streams, &settings.ways);
@@ -155,18 +149,19 @@ async fn measure(
     let seen = tokio::task::spawn_blocking(move || running.finish()).await.map_err(io::Error::other)?;
     result?;
     let carried = carried(&settings.ways, &seen);
-    match timeout(RESULTS + took, results(connection, seen)).await {
+    let within = server.settings.patience.results + took;
+    match timeout(within, results(connection, seen, within)).await {
         Ok(told) => told.map(|()| format!("{what}: {carried}")),
         Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "it does not take the results")),
     }
 }
 
 /// Tells all that was seen.
-async fn results(connection: &Connection, seen: Vec<Seen>) -> io::Result<()> {
+async fn results(connection: &Connection, seen: Vec<Seen>, within: Duration) -> io::Result<()> {
     for seen in seen {
-        report(connection, seen).await?;
+        report(connection, seen, within).await?;
     }
-    control::send(connection, &Reply::Done, RESULTS).await
+    control::send(connection, &Reply::Done, within).await
 }
 
 fn describe(streams: u32, ways: &[Way]) -> String {
@@ -195,6 +190,7 @@ impl Drop for Probes {
 
 /// Takes the connections of a load, and that of its probes. Each is told that it was taken.
 async fn gather(
+    server: &Server,
     connection: &Connection,
     asked: &Asked,
     links: &mut mpsc::Receiver<(Purpose, TcpStream)>,
@@ -206,7 +202,8 @@ async fn gather(
     });
     let wanted: Vec<_> = streams.chain([Purpose::Probe]).collect();
     let mut taken: BTreeMap<Purpose, TcpStream> = BTreeMap::new();
-    let until = tokio::time::Instant::now() + GATHERING + Duration::from_secs(wanted.len() as u64);
+    let until =
+        tokio::time::Instant::now() + server.settings.patience.gathering + Duration::from_secs(wanted.len() as u64);
     let mut byte = [0];
     while taken.len() < wanted.len() {
         let come = tokio::select! {
@@ -247,7 +244,7 @@ async fn gather(
 
 /// Waits until the load is over: this end's streams have ended, and the client says that its own have. A client that leaves ends it.
 async fn load(server: &Server, connection: &Connection, wanted: &Wanted, running: &Running) -> io::Result<()> {
-    let settings = wanted.asked.get();
+    let (settings, stalled) = (wanted.asked.get(), server.settings.patience.stalled);
     match control::receive(connection, REQUEST_BYTES_MOST, MARGIN).await? {
         Request::Start => {}
         Request::Stop => return Ok(()),
@@ -271,8 +268,8 @@ async fn load(server: &Server, connection: &Connection, wanted: &Wanted, running
             let now = moved();
             if now != last {
                 (last, moved_at) = (now, looked_at);
-            } else if moved_at.elapsed() > STALLED {
-                let why = format!("nothing has moved for {} s", STALLED.as_secs());
+            } else if moved_at.elapsed() > stalled {
+                let why = format!("nothing has moved for {} s", stalled.as_secs());
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
         }
@@ -289,10 +286,10 @@ async fn load(server: &Server, connection: &Connection, wanted: &Wanted, running
 }
 
 /// Tells what was seen of a stream.
-async fn report(connection: &Connection, seen: Seen) -> io::Result<()> {
+async fn report(connection: &Connection, seen: Seen, within: Duration) -> io::Result<()> {
     let Seen { way, stream, end, rows } = seen;
     for rows in rows.chunks(ROWS) {
-        control::send(connection, &Reply::Rows { way, stream, rows: rows.to_vec() }, RESULTS).await?;
+        control::send(connection, &Reply::Rows { way, stream, rows: rows.to_vec() }, within).await?;
     }
-    control::send(connection, &Reply::Stream { way, stream, end }, RESULTS).await
+    control::send(connection, &Reply::Stream { way, stream, end }, within).await
 }

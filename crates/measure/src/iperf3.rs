@@ -16,6 +16,7 @@ use std::time::Duration;
 use ekiden_record::Sample;
 use ekiden_units::Bytes;
 
+use crate::jitter::Lateness;
 use crate::limit::Shares;
 
 pub use course::run;
@@ -144,8 +145,8 @@ pub struct Outcome {
     pub congestion: String,
     /// One entry per stream: those towards the server first.
     pub streams: Vec<StreamOutcome>,
-    /// How punctual the samples were.
-    pub sampling: Sampling,
+    /// How late samples were, each of all streams; `None` without one.
+    pub late: Option<Lateness>,
 }
 
 /// What one stream has carried. The omitted beginning does not count.
@@ -171,19 +172,6 @@ pub struct StreamOutcome {
     pub rtt_max_us: Option<u64>,
     /// What limited the sender; absent where the server is the sender.
     pub shares: Option<Shares>,
-}
-
-/// How punctual samples were: how late each came after its time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sampling {
-    /// How often all streams were sampled.
-    pub samples: u64,
-    /// Median of their lateness in microseconds.
-    pub late_p50_us: u64,
-    /// 99th percentile, in microseconds.
-    pub late_p99_us: u64,
-    /// The greatest, in microseconds.
-    pub late_max_us: u64,
 }
 
 impl Outcome {

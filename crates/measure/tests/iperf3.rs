@@ -74,7 +74,7 @@ fn streams_to_the_server_count_what_it_has_received() {
         let sum = shares.application + shares.receive_window + shares.send_buffer + shares.path;
         assert!((sum - 1.0).abs() < 1e-9, "{shares:?}");
     }
-    assert_eq!(outcome.sampling.samples, samples);
+    assert_eq!(outcome.late.map(|late| late.samples), Some(samples));
     assert_eq!(outcome.received_bit_s(false), None);
 }
 

@@ -80,7 +80,7 @@ fn measured(target: &Target, outcome: &Outcome, mut rtts_us: Vec<u64>) -> Measur
 mod tests {
     use std::net::TcpListener;
 
-    use ekiden_measure::iperf3::{Sampling, StreamOutcome};
+    use ekiden_measure::iperf3::StreamOutcome;
     use ekiden_units::{Bytes, Time};
 
     use super::*;
@@ -117,7 +117,7 @@ mod tests {
             server_congestion: None,
             congestion: "cubic".into(),
             streams: vec![stream(0), stream(1)],
-            sampling: Sampling::default(),
+            late: None,
         };
         let direct = measured(&target(None), &outcome, vec![50, 40, 60]);
         assert_eq!((direct.received_bit_s, direct.received_bytes, direct.retransmits), (1_440_000, 18, Some(4)));

@@ -14,11 +14,9 @@ use super::error::Phase;
 use super::message::{self, Parameters, Results, State, StreamResult};
 use super::stream::{Shared, Stream, Watched};
 use super::{
-    BLOCK_MOST, Direction, Error, OMIT_MOST, Outcome, Progress, STREAMS_MOST, Sampling, Settings, StreamOutcome,
-    TIME_MOST, Until,
+    BLOCK_MOST, Direction, Error, OMIT_MOST, Outcome, Progress, STREAMS_MOST, Settings, StreamOutcome, TIME_MOST, Until,
 };
-use crate::message::LOOKS_MOST;
-use crate::thinned::Thinned;
+use crate::jitter::Jitter;
 use crate::who;
 
 /// How long a server may still have something to say when a stream has broken.
@@ -158,7 +156,7 @@ struct Course<'a> {
     /// When counting began, and the last sample, in microseconds since data may flow.
     begun_us: u64,
     ended_us: u64,
-    late_us: Thinned<u32>,
+    late: Jitter,
 }
 
 /// Tells the threads to stop, whatever happens.
@@ -173,7 +171,7 @@ impl Drop for StopAtEnd<'_> {
 impl<'a> Course<'a> {
     fn new(settings: &'a Settings, control: &'a Control, streams: &'a [Stream]) -> Self {
         let watched = streams.iter().map(|_| Watched::default()).collect();
-        Self { settings, control, streams, watched, begun_us: 0, ended_us: 0, late_us: Thinned::new(LOOKS_MOST) }
+        Self { settings, control, streams, watched, begun_us: 0, ended_us: 0, late: Jitter::default() }
     }
 
     /// Moves data until it is enough, and tells the server so.
@@ -212,10 +210,11 @@ impl<'a> Course<'a> {
         let mut moved = (0, Instant::now());
         let mut is_counting = self.settings.omit.is_zero();
         let mut next = Duration::ZERO;
+        let mut is_first = true;
         loop {
             thread::sleep(next.saturating_sub(start.elapsed()));
             let now = start.elapsed();
-            self.late_us.push(u32::try_from((now - next).as_micros()).unwrap_or(u32::MAX));
+            self.late.add(u64::try_from((now - next).as_micros()).unwrap_or(u64::MAX));
             // The next one that has not passed yet.
             next = every * u32::try_from(now.as_nanos() / every.as_nanos() + 1).unwrap_or(u32::MAX);
             self.control.look()?;
@@ -226,7 +225,7 @@ impl<'a> Course<'a> {
             }
             let at_us = self.sample(start)?;
             self.ended_us = at_us;
-            if let (true, Some(first)) = (self.late_us.count() == 1, self.watched.first()) {
+            if let (true, Some(first)) = (std::mem::take(&mut is_first), self.watched.first()) {
                 progress(Progress::Begun { server: self.control.server, mss_bytes: first.info.mss_bytes });
             }
             let samples: Vec<Sample> = self.samples(at_us);
@@ -381,7 +380,7 @@ impl<'a> Course<'a> {
             server_congestion: results.congestion().map(str::to_owned),
             congestion: congestion.map_err(|source| Error::Local { what: "read a congestion control", source })?,
             streams,
-            sampling: sampling(self.late_us),
+            late: self.late.lateness(),
         })
     }
 
@@ -442,15 +441,4 @@ fn plausible_us(said: Option<f64>, own_us: u64) -> Result<u64, Error> {
         true => Ok(((seconds * 1e6) as u64).max(1)),
         false => Err(Error::Results(format!("a stream has lasted {seconds} s, and the measurement {own:.3} s"))),
     }
-}
-
-fn sampling(late: Thinned<u32>) -> Sampling {
-    let samples = late.count();
-    let mut late_us = late.into_kept();
-    late_us.sort_unstable();
-    let at = |percent: usize| {
-        let rank = (late_us.len() * percent).div_ceil(100).saturating_sub(1);
-        late_us.get(rank).copied().unwrap_or_default().into()
-    };
-    Sampling { samples, late_p50_us: at(50), late_p99_us: at(99), late_max_us: at(100) }
 }

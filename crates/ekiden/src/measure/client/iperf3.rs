@@ -95,7 +95,6 @@ fn load(way: Way, outcome: &Outcome, samples: &[Sample]) -> Load {
     let mut cwnds: Vec<u64> = of_flow().map(|sample| sample.cwnd_segments.into()).collect();
     cwnds.sort_unstable();
     let shares: Vec<Shares> = streams().filter_map(|stream| stream.shares).collect();
-    let sampling = outcome.sampling;
     Load {
         way,
         bytes: streams().map(|stream| stream.received_bytes).sum(),
@@ -111,13 +110,13 @@ fn load(way: Way, outcome: &Outcome, samples: &[Sample]) -> Load {
         shares: Shares::mean(&shares),
         path_limit: None,
         streams: streams().map(stream).collect(),
-        sampler_late: Delays {
-            count: sampling.samples,
+        sampler_late: outcome.late.map_or(Delays::of(Vec::new()), |late| Delays {
+            count: late.samples,
             min_us: 0.0,
-            p50_us: sampling.late_p50_us as f64,
-            p99_us: sampling.late_p99_us as f64,
-            max_us: sampling.late_max_us as f64,
-        },
+            p50_us: late.p50_us as f64,
+            p99_us: late.p99_us as f64,
+            max_us: late.max_us as f64,
+        }),
         sender_cpu_us: 0,
         receiver_cpu_us: 0,
     }

@@ -100,7 +100,8 @@ pub fn announcement(points: &[Point], repeat: u32) -> String {
         _ => format!(" in {:.0} s", time_us as f64 / 1e6),
     };
     let measurements = if count == 1 { "one measurement".into() } else { format!("{count} measurements") };
-    format!("{measurements}: at most {:.1} MB{time}", bytes as f64 / 1e6)
+    let (bytes, unit) = if bytes < 1_000_000_000 { (bytes as f64 / 1e6, "MB") } else { (bytes as f64 / 1e9, "GB") };
+    format!("{measurements}: at most {bytes:.1} {unit}{time}")
 }
 
 fn most(settings: &LoadSettings) -> u64 {

@@ -15,6 +15,8 @@ const QUEUE_LEAST_US: f64 = 500.0;
 /// itself. A buffer that overflows makes them longer.
 const POLICED_RTT: f64 = 1.3;
 const POLICED_US: f64 = 1_000.0;
+/// A full line delivers no faster than so many times the mean.
+const OUTRUN: f64 = 2.0;
 /// How far apart two looks at a connection are, at most.
 const LOOK_US: u64 = 20_000;
 /// A queue that makes round trips so many times as long belongs to a full line.
@@ -90,17 +92,20 @@ pub fn path_limit(load: &Load, rows: &[&[Row]], peaks: &[Peak], idle_us: f64) ->
     // A load so short that slow start's losses were nearly all: they say it.
     let is_short = onsets.len() < ONSETS_LEAST;
     let has_overflowed = || firsts.iter().any(|first| first.is_overflow(base_us));
-    if is_short && is_saturated != Some(false) && has_overflowed() {
+    if is_short && (is_saturated != Some(false) || onsets.is_empty()) && has_overflowed() {
         return Some(PathLimit::Line);
     }
     // A window that is sent at once makes a queue of its own, also where the line is not full.
-    let is_full = || is_saturated.unwrap_or(stands) || is_of_buffer(&onsets, base_us);
+    let outruns = outruns(rows, load.goodput_bit_s);
+    let is_full = || is_saturated.unwrap_or(stands) || (!outruns && is_of_buffer(&onsets, base_us));
     // A queue so long is that of a line that is full at least half of the time, however its packets came.
-    let is_deep = load.rtt.p50_us > DEEP * base_us + QUEUE_LEAST_US;
-    if is_deep || (is_uneven != Some(true) && is_full()) {
+    let deep_us = DEEP * base_us + QUEUE_LEAST_US;
+    if load.rtt.p50_us > deep_us || (is_uneven != Some(true) && is_full()) {
         return Some(PathLimit::Line);
     }
-    let is_policed = firsts.iter().any(|first| first.is_policed(base_us)) && are_alike(&onsets) != Some(false);
+    // Few segments on a line little faster than the policer make longer round trips by themselves.
+    let short_us = if outruns { deep_us } else { policed_us(base_us) };
+    let is_policed = firsts.iter().any(|first| first.is_policed(short_us)) && are_alike(&onsets) != Some(false);
     Some(if is_policed { PathLimit::Policer } else { PathLimit::Loss })
 }
 
@@ -111,6 +116,13 @@ fn is_uneven(load: &Load, peaks: &[Peak], base_us: f64) -> Option<bool> {
     let tells = |peak: &&Peak| f64::from(peak.width_ms) * 1e3 <= base_us / 2.0 && even(peak) >= BURST_BYTES_LEAST;
     let peak = peaks.iter().filter(tells).min_by_key(|peak| peak.width_ms)?;
     Some(peak.bytes as f64 > UNEVEN * even(peak))
+}
+
+/// Whether a stream's data was delivered much faster, for a while after the first losses, than all streams' in the mean: no line was full.
+fn outruns(rows: &[&[Row]], goodput_bit_s: u64) -> bool {
+    let lossy = rows.iter().flat_map(|rows| rows.iter()).filter(|row| row.retransmits > 0);
+    let most = lossy.map(|row| row.delivery_bytes_s).max().unwrap_or(0);
+    most as f64 * 8.0 > OUTRUN * goodput_bit_s as f64
 }
 
 /// The streams as one: their windows together, and the mean of their round trips, look by look.
@@ -213,8 +225,8 @@ impl FirstEpisode {
     }
 
     /// Whether something dropped much at once, and had no buffer that filled before.
-    fn is_policed(&self, base_us: f64) -> bool {
-        self.took(OVERSHOOT_PART) && f64::from(self.rtt_us) < policed_us(base_us)
+    fn is_policed(&self, short_us: f64) -> bool {
+        self.took(OVERSHOOT_PART) && f64::from(self.rtt_us) < short_us
     }
 
     /// Whether a full buffer dropped.

@@ -104,7 +104,8 @@ pub fn line_rate(trace: &Trace<'_>, delays: &[Delay], base: Base) -> Option<Esti
 /// What the line carried at least in the best time of a width, in bit/s: a look sees a packet more at each end, or is late.
 fn surely_carried(trace: &Trace<'_>, width_us: f64) -> Option<f64> {
     let peak = trace.peak_bit_s(width_us, trace.arrived.len())?;
-    Some((peak * (1.0 - 2.0 * EDGE_US / width_us) - 16e6 * trace.packet_bytes / width_us).max(0.0))
+    let unsure_us = 2.0 * EDGE_US + trace.late_us;
+    Some((peak * (1.0 - unsure_us / width_us) - 16e6 * trace.packet_bytes / width_us).max(0.0))
 }
 
 /// The line's rate, from both passes.

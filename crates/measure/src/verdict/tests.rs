@@ -50,6 +50,7 @@ impl Between {
                     retransmits: resent[stream],
                     delivered: last.delivered + (window as u32).saturating_sub(lost),
                     rtt_us: rtt_us as u32,
+                    delivery_bytes_s: (speed * 1_448e6) as u64,
                     ..Row::default()
                 });
                 // The next look sees that they were sent again.
@@ -69,34 +70,38 @@ impl Between {
 
     /// What is said of them.
     fn limit(self, streams: usize, rounds: u32, peaks: &[Peak]) -> Option<PathLimit> {
-        let rows = self.rows(streams, rounds);
-        let all = || rows.iter().flatten();
-        let last = || rows.iter().filter_map(|rows| rows.last());
-        let duration_us = last().map(|row| row.at_us).max().unwrap_or(0);
-        let delivered: u64 = last().map(|row| u64::from(row.delivered)).sum();
-        let bytes = delivered * 1_448;
-        let load = Load {
-            way: Way::Forth,
-            bytes,
-            duration_us,
-            goodput_bit_s: bytes * 8_000_000 / duration_us.max(1),
-            tenths_bytes: Vec::new(),
-            retransmits: last().map(|row| u64::from(row.retransmits)).sum(),
-            delivered_segments: delivered,
-            rtt_min_us: self.base_us as u64,
-            rtt: Delays::of(all().map(|row| f64::from(row.rtt_us)).collect()),
-            cwnd_p50_segments: 0,
-            write_to_ack: None,
-            shares: Some(Shares { application: 0.0, receive_window: 0.0, send_buffer: 0.0, path: 1.0 }),
-            path_limit: None,
-            streams: Vec::new(),
-            sampler_late: Delays::default(),
-            sender_cpu_us: 0,
-            receiver_cpu_us: 0,
-        };
-        let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
-        path_limit(&load, &rows, peaks, self.base_us)
+        limit(&self.rows(streams, rounds), self.base_us, peaks)
     }
+}
+
+/// What is said of a load with these samples.
+fn limit(rows: &[Vec<Row>], base_us: f64, peaks: &[Peak]) -> Option<PathLimit> {
+    let all = || rows.iter().flatten();
+    let last = || rows.iter().filter_map(|rows| rows.last());
+    let duration_us = last().map(|row| row.at_us).max().unwrap_or(0);
+    let delivered: u64 = last().map(|row| u64::from(row.delivered)).sum();
+    let bytes = delivered * 1_448;
+    let load = Load {
+        way: Way::Forth,
+        bytes,
+        duration_us,
+        goodput_bit_s: bytes * 8_000_000 / duration_us.max(1),
+        tenths_bytes: Vec::new(),
+        retransmits: last().map(|row| u64::from(row.retransmits)).sum(),
+        delivered_segments: delivered,
+        rtt_min_us: base_us as u64,
+        rtt: Delays::of(all().map(|row| f64::from(row.rtt_us)).collect()),
+        cwnd_p50_segments: 0,
+        write_to_ack: None,
+        shares: Some(Shares { application: 0.0, receive_window: 0.0, send_buffer: 0.0, path: 1.0 }),
+        path_limit: None,
+        streams: Vec::new(),
+        sampler_late: Delays::default(),
+        sender_cpu_us: 0,
+        receiver_cpu_us: 0,
+    };
+    let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
+    path_limit(&load, &rows, peaks, base_us)
 }
 
 /// As slow start leaves them where it takes most of a load.
@@ -109,6 +114,33 @@ fn a_policer_of_few_segments_is_no_line() {
         let policer = Between { room, is_policed: true, ..Between::LINE };
         assert_eq!(policer.limit(1, 150, &[]), Some(PathLimit::Policer), "{room}");
     }
+}
+
+#[test]
+fn a_policer_of_few_segments_on_a_slow_line_is_no_line() {
+    // As seen at 2.5 Mbit/s before a line of 13.7 Mbit/s. The window's own round trips are as long as those of a buffer, but a full line
+    // delivers no faster than the mean.
+    let rtts_us = [7_600, 7_800, 8_000, 9_600];
+    let row = |look: u32| {
+        let (round, step) = (look / 5, look % 5);
+        let (cwnd, rtt_us) = (3 + step.min(3), rtts_us[step.min(3) as usize]);
+        let retransmits = 3 + 8 * round;
+        let at_us = u64::from(look) * 20_000;
+        Row { at_us, cwnd, rtt_us, retransmits, delivered: 4 * look, delivery_bytes_s: 1_600_000, ..Row::default() }
+    };
+    let first = [
+        Row { cwnd: 10, rtt_us: 8_500, ..Row::default() },
+        Row { at_us: 20_000, cwnd: 5, rtt_us: 8_566, retransmits: 11, delivered: 8, ..Row::default() },
+    ];
+    let rows = first.into_iter().chain((5..150).map(row)).collect();
+    assert_eq!(limit(&[rows], 5_700.0, &[]), Some(PathLimit::Policer));
+}
+
+#[test]
+fn one_overflow_and_no_loss_after_it_is_the_lines() {
+    // Reno has halved its window, and takes long to fill the line again.
+    let line = Between { base_us: 120_000.0, rate: 1.5e-3, room: 90.0, ..Between::LINE };
+    assert_eq!(line.limit(1, 40, &[]), Some(PathLimit::Line));
 }
 
 #[test]

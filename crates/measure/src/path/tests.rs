@@ -2,6 +2,7 @@
 
 use ekiden_record::{Finding, Judgement, PathDirection, Way};
 
+use super::ended::{End, end};
 use super::model::{Bucket, Path};
 use super::trace::Trace;
 use super::{find, idle, spent_before_second};
@@ -78,10 +79,36 @@ fn a_policer_is_told_by_a_rate_that_holds() {
 }
 
 #[test]
+fn what_a_full_buffer_drops_is_an_overflow_however_large_the_window() {
+    let mut measured = Path { rate_bit_s: 100e6, buffer_bytes: 1e6, ..Path::PLAIN }.load();
+    // Few of some thousand segments, as where slow start had ended before.
+    measured.near_seen[0].rows.iter_mut().for_each(|row| row.retransmits = row.retransmits.min(12));
+    let trace = Trace::of(&measured, Way::Forth).unwrap();
+    assert_eq!(end(&trace, &trace.delays()), End::Overflow);
+    let found = find::direction(&trace, None, idle(&measured), Finding::Absent { evidence: String::new() });
+    assert!(!is_observed(&found.random_loss), "{found:#?}");
+}
+
+#[test]
+fn a_sender_that_heeds_losses_shows_no_policer() {
+    // Reno's recovery is slower than the line behind a short buffer, too.
+    for path in plain() {
+        let measured = path.load();
+        let trace = Trace::of(&measured, Way::Forth).unwrap();
+        let found = find::direction(&trace, None, idle(&measured), Finding::Absent { evidence: String::new() });
+        assert!(!is_observed(&found.policer_bit_s), "{found:#?}");
+    }
+}
+
+#[test]
 fn what_came_twice_was_not_lost() {
     // Packets that others overtake fill no buffer.
     for seed in 1..20 {
-        let path = Path { late: 0.01, buffer_bytes: 1e9, seed, ..Path::PLAIN };
+        let path = Path { late: 0.1, buffer_bytes: 1e9, seed, ..Path::PLAIN };
+        let measured = path.load();
+        let trace = Trace::of(&measured, Way::Forth).unwrap();
+        assert!(trace.came_twice() > 0, "{seed}");
+        assert_eq!(end(&trace, &trace.delays()), End::NoLoss, "{seed}");
         let found = find(path, 200.0);
         assert!(!is_observed(&found.buffer_bytes), "{seed}: {found:#?}");
         assert!(!matches!(found.drop_tail, Judgement::Yes { .. }), "{seed}: {found:#?}");

@@ -5,6 +5,7 @@
 
 pub mod client;
 mod control;
+mod episodes;
 mod error;
 pub mod gathered;
 pub mod iperf3;

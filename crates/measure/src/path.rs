@@ -4,10 +4,18 @@
 //! come at the line's rate while a queue delays them; a queue that loses much of a window was full. Where single losses end the slow
 //! start too soon, a second stream follows with BBR, which does not heed them.
 
+mod buffer;
+mod ended;
 mod find;
 mod hops;
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod model;
+mod policer;
+mod rate;
+#[cfg(test)]
+mod tests;
 mod trace;
 
 use std::net::ToSocketAddrs;
@@ -20,8 +28,8 @@ use crate::message::Trace as How;
 use crate::server::end_settings;
 use crate::settings::Asked;
 use crate::{Error, socket};
-use find::{Base, End, STEPS_MOST};
-use trace::Trace;
+use ended::{End, end};
+use trace::{ANSWER_BYTES, Base, PROBE_BYTES, STEPS_MOST, Trace};
 
 /// The load of a direction: so many bandwidth-delay products at most, and so many round trips and so long.
 const BDPS_MOST: f64 = 10.0;
@@ -113,23 +121,19 @@ pub fn characterise(
             measure(server, &asked, how, &mut |_| {})
         };
         let reno = load("reno", How::UntilLoss { bdps_most: BDPS_MOST, bytes_least: BYTES_LEAST })?;
-        let idle_us = idle_us(&reno);
-        if let Some(known) = base.filter(|known| has_changed(known.rtt_us, idle_us)) {
-            let [before, after] = [known.rtt_us, idle_us].map(|us| us / 1e3);
+        let known = idle(&reno);
+        let idle_us = known.rtt_us;
+        if let Some(other) = base.filter(|base| has_changed(base.rtt_us, idle_us)) {
+            let [before, after] = [other.rtt_us, idle_us].map(|us| us / 1e3);
             let why = format!("its base round trip was {before:.1} ms and is {after:.1} ms; measure again");
             return Err(Error::Changed { to: server.name.clone(), why });
         }
-        base = Some(Base { rtt_us: base.map_or(idle_us, |base| base.rtt_us.min(idle_us)) });
-        let known = Base { rtt_us: idle_us };
+        base = Some(base.filter(|base| base.rtt_us < idle_us).unwrap_or(known));
         let broken = || Error::Broken { to: server.name.clone(), why: "no samples of the load came".into() };
         let trace = Trace::of(&reno, way).ok_or_else(broken)?;
-        let spent_bytes = trace.sent_bytes;
-        let heedless = match find::end(&trace) {
-            End::FewLosses => {
-                load(HEEDLESS, How::Budget { spent_bytes, bdps_most: BDPS_MOST, bytes_least: BYTES_LEAST }).ok()
-            }
-            _ => None,
-        };
+        let heedless = spent_before_second(&trace, known).and_then(|spent_bytes| {
+            load(HEEDLESS, How::Budget { spent_bytes, bdps_most: BDPS_MOST, bytes_least: BYTES_LEAST }).ok()
+        });
         let second = heedless.as_ref().and_then(|measured| Trace::of(measured, way));
         let hops = match way {
             Way::Forth => {
@@ -183,15 +187,27 @@ fn take(directions: &mut Vec<PathDirection>) -> Option<PathDirection> {
     (!directions.is_empty()).then(|| directions.remove(0))
 }
 
-/// The least round trip of the probes before the load.
-fn idle_us(measured: &Measured) -> f64 {
-    let idle = measured.answers.iter().filter(|answer| answer.back_ns <= measured.began_ns);
-    idle.map(|answer| answer.rtt_us()).min_by(f64::total_cmp).unwrap_or(0.0)
+/// What counts as spent before a second pass, where one is to tell what the first has left open: what lies beyond single losses, or whether
+/// a policer holds its rate. That takes a budget of its own.
+fn spent_before_second(trace: &Trace<'_>, base: Base) -> Option<u64> {
+    let delays = trace.delays();
+    let ended = end(trace, &delays);
+    match ended {
+        End::FewLosses => Some(trace.sent_bytes),
+        _ => policer::is_suspected(trace, &delays, ended, base).then_some(0),
+    }
 }
 
-/// Bytes of a probe and of its answer on the line, with IPv4 and TCP with timestamps.
-const PROBE_BYTES: f64 = 68.0;
-const ANSWER_BYTES: f64 = 76.0;
+/// What the probes before the load say.
+fn idle(measured: &Measured) -> Base {
+    let idle = measured.answers.iter().filter(|answer| answer.back_ns <= measured.began_ns);
+    let mut rtts_us: Vec<_> = idle.map(|answer| answer.rtt_us()).collect();
+    rtts_us.sort_by(f64::total_cmp);
+    let at = |part: usize| rtts_us.get(rtts_us.len() / part).copied().unwrap_or(0.0);
+    let rtt_us = rtts_us.first().copied().unwrap_or(0.0);
+    // Where even a quarter is late, it is not the host that was busy for a while.
+    Base { rtt_us, jitter_us: (at(4) - rtt_us).max(0.0) }
+}
 
 /// The base round trip, less the time that the probes took to be sent.
 fn rtt(base: Base, forth: &PathDirection, back: &PathDirection) -> Finding {

@@ -1,14 +1,24 @@
 //! One sentence about a load: what it carried, and what limited it.
 
+#[cfg(test)]
+mod tests;
+
 use ekiden_record::{Load, PathLimit, Shares};
 
+use crate::episodes::episodes;
 use crate::message::{Peak, Row};
 
 /// A queue is seen when round trips grow by this part of the base, and by the time below.
 const QUEUE_PART: f64 = 0.05;
 const QUEUE_LEAST_US: f64 = 500.0;
-/// A policer makes round trips no longer than so many times the base: what a window that is sent at once makes by itself.
+/// A policer makes round trips no longer than so many times the base, and so much more: what a window that is sent at once makes by
+/// itself. A buffer that overflows makes them longer.
 const POLICED_RTT: f64 = 1.3;
+const POLICED_US: f64 = 1_000.0;
+/// A full line delivers no faster than so many times the mean.
+const OUTRUN: f64 = 2.0;
+/// How far apart two looks at a connection are, at most.
+const LOOK_US: u64 = 20_000;
 /// A queue that makes round trips so many times as long belongs to a full line.
 const DEEP: f64 = 1.5;
 /// Arrivals are uneven if short times bring more than so many times the mean, where the mean is no less than these bytes.
@@ -24,6 +34,8 @@ const WINDOWS_DIFFER: f64 = 1.15;
 /// takes less.
 const OVERSHOOT_PART: f64 = 0.1;
 const OVERSHOOT_LEAST: u32 = 8;
+/// Where a queue stands, so small a part is already more than chance takes.
+const OVERFLOW_PART: f64 = 0.02;
 
 /// What kept a sender back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,8 +64,8 @@ pub fn cause(load: &Load) -> Option<Cause> {
 
 /// What of the path limited a load, where the path did.
 ///
-/// `rows` are the samples of each sender, `peaks` how evenly the only receiver's bytes came. A queue that grows under load shows a line; losses without a queue show a policer where an
-/// episode takes much of a window at once, and random loss where it takes single segments.
+/// `rows` are the samples of each sender, `peaks` how evenly the only receiver's bytes came. A queue that grows under load shows a line;
+/// losses without a queue show a policer where an episode takes much of a window at once, and random loss where it takes single segments.
 pub fn path_limit(load: &Load, rows: &[&[Row]], peaks: &[Peak], idle_us: f64) -> Option<PathLimit> {
     let Shares { path, application, receive_window, send_buffer } = load.shares?;
     if path < application.max(receive_window).max(send_buffer) {
@@ -74,16 +86,27 @@ pub fn path_limit(load: &Load, rows: &[&[Row]], peaks: &[Peak], idle_us: f64) ->
             (false, false) => None,
         };
     }
-    // A window that is sent at once makes a queue of its own, also where the line is not full.
-    let is_full = || is_saturated(rows).unwrap_or(stands) || is_of_buffer(&onsets(rows), base_us + enough_us);
-    // A queue so long is that of a line that is full at least half of the time, however its packets came.
-    let is_deep = load.rtt.p50_us > DEEP * base_us + QUEUE_LEAST_US;
-    if is_deep || (is_uneven != Some(true) && is_full()) {
+    let all = together(rows);
+    let (is_saturated, onsets) = (is_saturated(&all), onsets(&all));
+    let firsts: Vec<_> = rows.iter().filter_map(|rows| first_episode(rows, base_us)).collect();
+    // A load so short that slow start's losses were nearly all: they say it.
+    let is_short = onsets.len() < ONSETS_LEAST;
+    let has_overflowed = || firsts.iter().any(|first| first.is_overflow(base_us));
+    if is_short && (is_saturated != Some(false) || onsets.is_empty()) && has_overflowed() {
         return Some(PathLimit::Line);
     }
-    let overshoots =
-        rows.iter().any(|rows| first_episode(rows, base_us).is_some_and(|first| first.is_policed(base_us)));
-    Some(if overshoots { PathLimit::Policer } else { PathLimit::Loss })
+    // A window that is sent at once makes a queue of its own, also where the line is not full.
+    let outruns = outruns(rows, load.goodput_bit_s);
+    let is_full = || is_saturated.unwrap_or(stands) || (!outruns && is_of_buffer(&onsets, base_us));
+    // A queue so long is that of a line that is full at least half of the time, however its packets came.
+    let deep_us = DEEP * base_us + QUEUE_LEAST_US;
+    if load.rtt.p50_us > deep_us || (is_uneven != Some(true) && is_full()) {
+        return Some(PathLimit::Line);
+    }
+    // Few segments on a line little faster than the policer make longer round trips by themselves.
+    let short_us = if outruns { deep_us } else { policed_us(base_us) };
+    let is_policed = firsts.iter().any(|first| first.is_policed(short_us)) && are_alike(&onsets) != Some(false);
+    Some(if is_policed { PathLimit::Policer } else { PathLimit::Loss })
 }
 
 /// Whether data came in bursts with pauses between them, so that no line was full. `None` where a round trip has too few packets to tell.
@@ -95,14 +118,34 @@ fn is_uneven(load: &Load, peaks: &[Peak], base_us: f64) -> Option<bool> {
     Some(peak.bytes as f64 > UNEVEN * even(peak))
 }
 
+/// Whether a stream's data was delivered much faster, for a while after the first losses, than all streams' in the mean: no line was full.
+fn outruns(rows: &[&[Row]], goodput_bit_s: u64) -> bool {
+    let lossy = rows.iter().flat_map(|rows| rows.iter()).filter(|row| row.retransmits > 0);
+    let most = lossy.map(|row| row.delivery_bytes_s).max().unwrap_or(0);
+    most as f64 * 8.0 > OUTRUN * goodput_bit_s as f64
+}
+
+/// The streams as one: their windows together, and the mean of their round trips, look by look.
+fn together(rows: &[&[Row]]) -> Vec<Row> {
+    let looks = rows.iter().map(|rows| rows.len()).min().unwrap_or(0);
+    let sum = |at: usize, of: fn(&Row) -> u32| rows.iter().map(|rows| u64::from(of(&rows[at]))).sum::<u64>();
+    let short = |sum: u64| u32::try_from(sum).unwrap_or(u32::MAX);
+    let row = |at: usize| Row {
+        cwnd: short(sum(at, |row| row.cwnd)),
+        retransmits: short(sum(at, |row| row.retransmits)),
+        lost: short(sum(at, |row| row.lost)),
+        rtt_us: short(sum(at, |row| row.rtt_us) / rows.len() as u64),
+        ..rows[0][at]
+    };
+    (0..looks).map(row).collect()
+}
+
 /// Whether a line is full, after the first losses: a larger window then carries no more, for round trips grow with it. `None` if the
 /// windows differ too little to tell.
-fn is_saturated(rows: &[&[Row]]) -> Option<bool> {
-    let mut seen: Vec<(f64, f64)> = Vec::new();
-    for rows in rows {
-        let lossy = rows.iter().skip_while(|row| row.retransmits == 0).filter(|row| row.lost == 0 && row.rtt_us > 0);
-        seen.extend(lossy.map(|row| (f64::from(row.cwnd), f64::from(row.cwnd) / f64::from(row.rtt_us))));
-    }
+fn is_saturated(rows: &[Row]) -> Option<bool> {
+    let lossy = rows.iter().skip_while(|row| row.retransmits == 0).filter(|row| row.lost == 0 && row.rtt_us > 0);
+    let mut seen: Vec<_> =
+        lossy.map(|row| (f64::from(row.cwnd), f64::from(row.cwnd) / f64::from(row.rtt_us))).collect();
     seen.sort_by(|a, b| a.0.total_cmp(&b.0));
     let quarter = seen.len() / 4;
     if quarter < 3 {
@@ -115,32 +158,34 @@ fn is_saturated(rows: &[&[Row]]) -> Option<bool> {
     (windows > WINDOWS_DIFFER).then(|| rates.ln() < windows.ln() * GROWTH_MOST)
 }
 
-/// The windows and round trips at which episodes of losses began, in segments and microseconds. Slow starts, which come first, are left
-/// out.
-fn onsets(rows: &[&[Row]]) -> Vec<(f64, f64)> {
-    let mut onsets = Vec::new();
-    for rows in rows {
-        let mut last_us = None;
-        for pair in rows.windows(2).filter(|pair| pair[1].retransmits > pair[0].retransmits) {
-            let apart_us = 2 * u64::from(pair[0].rtt_us) + 40_000;
-            let is_new = last_us.is_some_and(|last_us| pair[1].at_us > u64::saturating_add(last_us, apart_us));
-            if is_new {
-                onsets.push((f64::from(pair[0].cwnd), f64::from(pair[0].rtt_us)));
-            }
-            last_us = Some(pair[1].at_us);
-        }
-    }
-    onsets
+/// The window and the round trip at which an episode of losses began, in segments and microseconds.
+struct Onset {
+    window: f64,
+    rtt_us: f64,
 }
 
-/// Whether losses come at one window, that of a full buffer, which makes round trips longer than `enough_us`. By chance they come at any
-/// window; a policer has no buffer.
-fn is_of_buffer(onsets: &[(f64, f64)], enough_us: f64) -> bool {
-    let count = onsets.len().max(1) as f64;
-    let mean = |of: &dyn Fn(&(f64, f64)) -> f64| onsets.iter().map(of).sum::<f64>() / count;
-    let window = mean(&|onset| onset.0);
-    let variance = mean(&|onset| (onset.0 - window).powi(2));
-    onsets.len() >= ONSETS_LEAST && variance.sqrt() < ONSETS_SPREAD * window && mean(&|onset| onset.1) > enough_us
+/// Of all episodes but the first, which is slow start's.
+fn onsets(rows: &[Row]) -> Vec<Onset> {
+    let before = episodes(rows, LOOK_US).into_iter().skip(1).map(|episode| &rows[episode.before]);
+    before.map(|row| Onset { window: row.cwnd.into(), rtt_us: row.rtt_us.into() }).collect()
+}
+
+/// Whether losses come at one window, as where a buffer is full or a policer drops. By chance they come at any. `None` if they are too few
+/// to tell.
+fn are_alike(onsets: &[Onset]) -> Option<bool> {
+    if onsets.len() < ONSETS_LEAST {
+        return None;
+    }
+    let mean = |of: &dyn Fn(&Onset) -> f64| onsets.iter().map(of).sum::<f64>() / onsets.len() as f64;
+    let window = mean(&|onset| onset.window);
+    let variance = mean(&|onset| (onset.window - window).powi(2));
+    Some(variance.sqrt() < ONSETS_SPREAD * window)
+}
+
+/// Whether losses come at the window of a full buffer, which makes round trips longer than a policer does.
+fn is_of_buffer(onsets: &[Onset], base_us: f64) -> bool {
+    let rtt_us = onsets.iter().map(|onset| onset.rtt_us).sum::<f64>() / onsets.len().max(1) as f64;
+    are_alike(onsets) == Some(true) && rtt_us > policed_us(base_us)
 }
 
 /// The two round trips after the first loss.
@@ -154,10 +199,10 @@ struct FirstEpisode {
 }
 
 fn first_episode(rows: &[Row], base_us: f64) -> Option<FirstEpisode> {
-    let first = rows.iter().position(|row| row.retransmits > 0)?;
-    let before = &rows[first.saturating_sub(1)];
-    let until_us = rows[first].at_us.saturating_add((2.0 * base_us) as u64).saturating_add(40_000);
-    let rows = &rows[first..];
+    let episode = *episodes(rows.iter(), LOOK_US).first()?;
+    let (before, first) = (rows.get(episode.before)?, rows.get(episode.first)?);
+    let until_us = first.at_us.saturating_add((2.0 * base_us) as u64).saturating_add(2 * LOOK_US);
+    let rows = &rows[episode.first..];
     let rows = &rows[..rows.iter().position(|row| row.at_us > until_us).unwrap_or(rows.len())];
     let last = rows.last()?;
     Some(FirstEpisode {
@@ -167,12 +212,26 @@ fn first_episode(rows: &[Row], base_us: f64) -> Option<FirstEpisode> {
     })
 }
 
+/// The longest round trip behind a policer, in microseconds.
+fn policed_us(base_us: f64) -> f64 {
+    base_us * POLICED_RTT + POLICED_US
+}
+
 impl FirstEpisode {
-    /// Whether something dropped much at once, and had no buffer that filled before.
-    fn is_policed(&self, base_us: f64) -> bool {
+    /// Whether more was lost at once than this part of what was sent meanwhile.
+    fn took(&self, part: f64) -> bool {
         let sent = f64::from(self.lost) + f64::from(self.delivered);
-        let is_much = self.lost >= OVERSHOOT_LEAST && f64::from(self.lost) > sent * OVERSHOOT_PART;
-        is_much && f64::from(self.rtt_us) < base_us * POLICED_RTT + 1_000.0
+        self.lost >= OVERSHOOT_LEAST && f64::from(self.lost) > sent * part
+    }
+
+    /// Whether something dropped much at once, and had no buffer that filled before.
+    fn is_policed(&self, short_us: f64) -> bool {
+        self.took(OVERSHOOT_PART) && f64::from(self.rtt_us) < short_us
+    }
+
+    /// Whether a full buffer dropped.
+    fn is_overflow(&self, base_us: f64) -> bool {
+        self.took(OVERFLOW_PART) && f64::from(self.rtt_us) >= policed_us(base_us)
     }
 }
 
@@ -208,7 +267,9 @@ pub fn sentence(load: &Load) -> String {
             let what = match limit {
                 Some(PathLimit::Line) => "the line's rate: a queue grows",
                 Some(PathLimit::Loss) => "loss that no queue explains",
-                Some(PathLimit::Policer) => "a policer, which drops what is too fast",
+                Some(PathLimit::Policer) => {
+                    "a policer, or a buffer of few packets: what is too fast is dropped without a queue"
+                }
                 Some(PathLimit::SlowStart) => "slow start, which had not ended",
                 Some(PathLimit::Pacing) => "the pacing that was asked for",
                 None => "the congestion window",

@@ -2,6 +2,7 @@
 
 use ekiden_net::tcp_info::TcpInfo;
 
+use crate::episodes::episodes;
 use crate::message::{Row, Trace};
 
 /// After the first loss so many round trips and so long pass until its episode is over.
@@ -19,7 +20,7 @@ pub(super) fn is_spent(trace: Trace, row: &Row, info: &TcpInfo, rows: &[Row]) ->
         Trace::Budget { spent_bytes, bdps_most, bytes_least } => {
             used.saturating_add(spent_bytes) > budget(bdps_most, bytes_least, row, rows)
         }
-        Trace::Episodes { count } => episodes(row, rows) > count,
+        Trace::Episodes { count } => episodes(rows.iter().chain([row]), 0).len() > count as usize,
     }
 }
 
@@ -43,19 +44,4 @@ fn bdp(row: &Row, rows: &[Row]) -> f64 {
 fn has_lost(row: &Row, rows: &[Row]) -> bool {
     let first = rows.iter().find(|row| row.retransmits > 0);
     first.is_some_and(|first| row.at_us > first.at_us + EPISODE_RTTS * u64::from(first.rtt_us) + EPISODE_US)
-}
-
-/// How many episodes of losses there were: times in which segments were sent again, at least two round trips apart.
-fn episodes(row: &Row, rows: &[Row]) -> u32 {
-    let (mut count, mut last_us, mut before) = (0, None, 0);
-    for row in rows.iter().chain([row]) {
-        if row.retransmits > before {
-            before = row.retransmits;
-            if last_us.is_none_or(|last_us| row.at_us > last_us + 2 * u64::from(row.rtt_us)) {
-                count += 1;
-            }
-            last_us = Some(row.at_us);
-        }
-    }
-    count
 }

@@ -5,9 +5,32 @@ use ekiden_record::Way;
 use crate::client::Measured;
 use crate::load::{Seen, Side};
 use crate::message::Row;
+use crate::probe::Answer;
 
 /// A queue is seen when it delays by more than this, beyond the jitter of looking.
 pub const QUEUE_LEAST_US: f64 = 400.0;
+
+/// So many steps of time are looked at, whatever the clocks of the ends say.
+pub const STEPS_MOST: u32 = 100_000;
+
+/// What was known beforehand, and is the same for both directions.
+#[derive(Debug, Clone, Copy)]
+pub struct Base {
+    /// The least round trip of idle probes, in microseconds.
+    pub rtt_us: f64,
+    /// How much longer three quarters of them were, at least.
+    pub jitter_us: f64,
+}
+
+impl Base {
+    /// Delays beyond this are a queue's: not the jitter of the path, nor of looking.
+    pub fn queue_least_us(self) -> f64 {
+        (JITTER * self.jitter_us).max(QUEUE_LEAST_US)
+    }
+}
+
+/// A queue delays more than so many times what three quarters of idle probes are delayed by.
+const JITTER: f64 = 3.0;
 
 /// A stream as both ends saw it.
 pub struct Trace<'a> {
@@ -23,17 +46,42 @@ pub struct Trace<'a> {
     pub mtu_bytes: u32,
     /// Bytes sent, in all.
     pub sent_bytes: u64,
+    /// How late the looks of both ends were together: 95 % of them were no later, in microseconds.
+    pub late_us: f64,
+    /// The probes that went the same way: when each was sent, or, where it went to this end, when it came, by this end's clock in
+    /// microseconds since the load began; in order.
+    probes_us: Vec<f64>,
+    /// Bytes of one of their IP packets.
+    probe_bytes: f64,
+    way: Way,
 }
+
+/// Bytes of a probe and of its answer on the line, with IPv4 and TCP with timestamps. They acknowledge each other.
+pub const PROBE_BYTES: f64 = 68.0;
+pub const ANSWER_BYTES: f64 = 76.0;
 
 /// When bytes came, and how long they were under way, less the least of all.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Delay {
     /// The receiver's sample.
     pub row: usize,
+    /// When they were sent, by the sender's clock, in microseconds.
+    pub sent_us: f64,
     /// When they came, by the receiver's clock, in microseconds.
     pub at_us: f64,
     /// How long they waited on the way, in microseconds.
     pub queued_us: f64,
+}
+
+fn late_us(looks: &[u32]) -> f64 {
+    let mut late = looks.to_vec();
+    late.sort_unstable();
+    late.get(late.len() * 95 / 100).copied().map_or(0.0, f64::from)
+}
+
+/// The longest queue of some.
+pub fn longest_us(delays: &[Delay]) -> f64 {
+    delays.iter().map(|delay| delay.queued_us).fold(0.0, f64::max)
 }
 
 /// IPv4 or IPv6, TCP and its timestamps.
@@ -52,6 +100,10 @@ impl<'a> Trace<'a> {
         let mtu = sender.end.path_mtu_bytes;
         let headers = mtu.checked_sub(mss).filter(|headers| HEADERS.contains(headers)).unwrap_or(HEADERS[0]);
         let sent_bytes = sender.rows.last().map_or(0, |row| row.sent_bytes);
+        let probe_ns = |answer: &Answer| if way == Way::Forth { answer.sent_ns } else { answer.back_ns };
+        let since_us = |ns: u64| (ns as f64 - measured.began_ns as f64) / 1e3;
+        let mut probes_us: Vec<_> = measured.answers.iter().map(|answer| since_us(probe_ns(answer))).collect();
+        probes_us.sort_by(f64::total_cmp);
         Some(Self {
             sent: &sender.rows,
             arrived: &receiver.rows,
@@ -59,6 +111,10 @@ impl<'a> Trace<'a> {
             packet_bytes: f64::from(mss) + f64::from(headers),
             mtu_bytes: mtu,
             sent_bytes,
+            late_us: [sender, receiver].map(|seen| late_us(&seen.end.late_us)).iter().sum(),
+            probes_us,
+            probe_bytes: if way == Way::Forth { PROBE_BYTES } else { ANSWER_BYTES },
+            way,
         })
     }
 
@@ -84,7 +140,7 @@ impl<'a> Trace<'a> {
                 before = arrived.kernel_bytes;
                 if let Some(sent_us) = self.sent_us(arrived.kernel_bytes) {
                     let at_us = arrived.at_us as f64;
-                    delays.push(Delay { row, at_us, queued_us: at_us - sent_us });
+                    delays.push(Delay { row, sent_us, at_us, queued_us: at_us - sent_us });
                 }
             }
         }
@@ -101,6 +157,24 @@ impl<'a> Trace<'a> {
     /// IP bytes that came from one sample to another.
     pub fn came_bytes(&self, from: usize, to: usize) -> f64 {
         (self.arrived_bytes(to) - self.arrived_bytes(from)).max(0.0)
+    }
+
+    /// IP bytes that the line carried from one arrival to another, both before the first hole: the stream's, and the probes' between them.
+    pub fn carried_bytes(&self, from: &Delay, to: &Delay) -> f64 {
+        let [first, last] = [from, to].map(|delay| &self.arrived[delay.row]);
+        let segments = f64::from(last.delivered.saturating_sub(first.delivered));
+        let payload = last.kernel_bytes.saturating_sub(first.kernel_bytes) as f64;
+        // Probes that were sent with these bytes came with them.
+        let [from_us, to_us] = [from, to].map(|delay| if self.way == Way::Forth { delay.sent_us } else { delay.at_us });
+        let before = |us: f64| self.probes_us.partition_point(|probe_us| *probe_us < us);
+        let probes = before(to_us).saturating_sub(before(from_us)) as f64;
+        payload + segments * (self.packet_bytes - self.mss_bytes) + probes * self.probe_bytes
+    }
+
+    /// Segments that came twice: they were sent again although they had not been lost.
+    pub fn came_twice(&self) -> u32 {
+        let came = self.arrived.last().map_or(0.0, |row| f64::from(row.delivered));
+        (came - (self.sent_bytes as f64 / self.mss_bytes).ceil()).max(0.0) as u32
     }
 
     /// The most that came in any time of about `width_us`, up to the sample `until`, in bit/s.
@@ -127,6 +201,14 @@ impl<'a> Trace<'a> {
         let (first, last) = (self.arrived.get(from)?, self.arrived.get(to)?);
         let time_us = last.at_us.saturating_sub(first.at_us) as f64;
         (time_us > 0.0).then(|| self.came_bytes(from, to) * 8e6 / time_us)
+    }
+
+    /// What passed in a time by the receiver's clock, pauses included, in bit/s; `None` if the trace ends before.
+    pub fn passed_bit_s(&self, from_us: f64, to_us: f64) -> Option<f64> {
+        self.arrived.last().filter(|last| last.at_us as f64 >= to_us)?;
+        let before = |us: f64| self.arrived.partition_point(|row| row.at_us as f64 <= us).checked_sub(1);
+        let (from, to) = before(from_us).zip(before(to_us))?;
+        (to_us > from_us).then(|| self.came_bytes(from, to) * 8e6 / (to_us - from_us))
     }
 
     /// Segments sent again in all, and delivered.

@@ -1,0 +1,112 @@
+//! The buffer in front of the line, and whether it drops only when it is full.
+
+use ekiden_record::{Finding, Judgement};
+
+use super::ended::{End, FULL, OVERFLOW_LEAST, last_us};
+use super::rate::EDGE_US;
+use super::trace::{Delay, QUEUE_LEAST_US, Trace, longest_us};
+
+/// A queue is known no better than to this part, and one of smoothed round trips to that.
+const UNSURE: f64 = 0.02;
+const LATER_UNSURE: f64 = 0.05;
+
+/// The losses of an overflow, as the sender saw them, in the round trip after the first.
+struct Episode {
+    /// The longest queue meanwhile, in microseconds.
+    queued_us: f64,
+    /// Segments lost before the queue was near that.
+    early: u32,
+    /// Segments lost in all.
+    lost: u32,
+}
+
+/// The first losses that are more than chance takes at once.
+fn episode(trace: &Trace<'_>) -> Option<Episode> {
+    let many = trace.sent.iter().position(|row| row.lost > OVERFLOW_LEAST)?;
+    let first = trace.sent[..many].iter().rposition(|row| row.lost == 0).map_or(0, |before| before + 1);
+    let until_us = trace.sent[first].at_us.saturating_add(u64::from(trace.sent[first].rtt_us) * 3 / 2);
+    let rows = &trace.sent[first..];
+    let rows = &rows[..rows.partition_point(|row| row.at_us <= until_us)];
+    let base_us = trace.sent.iter().map(|row| row.rtt_min_us).filter(|rtt| *rtt > 0).min()?;
+    let queued_us = |rtt_us: u32| f64::from(rtt_us.saturating_sub(base_us));
+    let most_us = rows.iter().map(|row| queued_us(row.rtt_us)).max_by(f64::total_cmp)?;
+    let early = rows.iter().take_while(|row| queued_us(row.rtt_us) < FULL * most_us).map(|row| row.lost).last();
+    let lost = rows.iter().map(|row| row.lost).max()?;
+    Some(Episode { queued_us: most_us, early: early.unwrap_or(0), lost })
+}
+
+impl Episode {
+    /// Whether what was lost before the queue was full is no more than chance.
+    fn is_drop_tail(&self, trace: &Trace<'_>) -> bool {
+        let by_chance = (f64::from(trace.window_before_loss()) * 0.03).max(3.0);
+        f64::from(self.early) <= by_chance
+    }
+}
+
+/// How much the buffer holds.
+pub fn buffer(trace: &Trace<'_>, delays: &[Delay], ended: End, rate: &Finding, policer: &Finding) -> Finding {
+    let not = |reason: &str| Finding::NotObservable { reason: reason.into() };
+    let Finding::Observed { value: rate, low, high, .. } = *rate else { return not("the rate was not seen") };
+    if ended == End::Overflow && !matches!(policer, Finding::Absent { .. }) {
+        return not("what dropped is, or may be, a policer: not a full buffer");
+    }
+    let most_us = longest_us(delays);
+    let of = |queued_us: f64| queued_us * rate / 8e6;
+    let at_least = |evidence: String| Finding::AtLeast { value: of(most_us), evidence };
+    match ended {
+        End::NoLoss => at_least(format!("a queue of {:.1} ms lost nothing", most_us / 1e3)),
+        End::FewLosses => {
+            at_least(format!("the first loss came by chance, at a queue of up to {:.1} ms", most_us / 1e3))
+        }
+        End::Overflow => {
+            // What came last before the first gap saw a queue that was nearly full, unless that gap was one of chance.
+            let Some(Episode { queued_us: later, .. }) = episode(trace) else {
+                return at_least(format!(
+                    "few segments were lost at once, at a queue of up to {:.1} ms",
+                    most_us / 1e3
+                ));
+            };
+            let last = last_us(delays);
+            // Smoothed round trips of a host that is late are longer than the queue.
+            let is_later = later > last / FULL + 2.0 * EDGE_US + trace.late_us;
+            let (queued_us, unsure_us) =
+                if is_later { (later, later * LATER_UNSURE) } else { (last, last * UNSURE + EDGE_US + trace.late_us) };
+            if queued_us < 2.0 * QUEUE_LEAST_US {
+                let less = of(2.0 * QUEUE_LEAST_US);
+                return Finding::AtMost {
+                    value: less,
+                    evidence: "losses came without a queue that could be seen".into(),
+                };
+            }
+            let unsure = of(unsure_us) + of(queued_us) * (high - low) / 2.0 / rate.max(1.0) + trace.packet_bytes;
+            // The next packet did not fit: on average half of one.
+            let value = of(queued_us) + trace.packet_bytes / 2.0;
+            let evidence = format!("segments were lost when a queue of {:.1} ms stood", queued_us / 1e3);
+            Finding::Observed { value, low: (value - unsure).max(0.0), high: value + unsure, evidence }
+        }
+    }
+}
+
+/// Whether it drops only when it is full.
+pub fn drop_tail(trace: &Trace<'_>, ended: End, policer: &Finding) -> Judgement {
+    let not = |reason: &str| Judgement::NotObservable { reason: reason.into() };
+    if ended == End::Overflow && !matches!(policer, Finding::Absent { .. }) {
+        return not("what dropped is, or may be, a policer: not a full buffer");
+    }
+    if ended != End::Overflow {
+        return not("no buffer overflowed");
+    }
+    let Some(episode) = episode(trace) else { return not("too few segments were lost at once") };
+    if episode.queued_us < 2.0 * QUEUE_LEAST_US {
+        return not("no queue could be seen when segments were lost");
+    }
+    let Episode { queued_us, early, lost } = episode;
+    let evidence = format!(
+        "{early} of {lost} segments were lost before the queue was near its longest, {:.1} ms",
+        queued_us / 1e3
+    );
+    match episode.is_drop_tail(trace) {
+        true => Judgement::Yes { evidence },
+        false => Judgement::No { evidence },
+    }
+}

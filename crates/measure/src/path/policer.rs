@@ -1,0 +1,109 @@
+//! A policer: a limit that drops without a queue.
+
+use ekiden_record::Finding;
+
+use super::ended::{End, is_queue_full, last_us};
+use super::rate::line_rate;
+use super::trace::{Base, Delay, Trace};
+
+/// A policer lets more than this times its rate through before it drops.
+const BURST: f64 = 1.3;
+/// A queue of less than this part of a round trip may be none; none of more than this comes of a window that is sent at once.
+const SHORT_QUEUE: f64 = 0.1;
+const LONG_QUEUE: f64 = 0.5;
+/// After its burst it is to hold its rate for so many round trips and so long, with so many packets in each round trip, and in both halves
+/// of that time with no greater difference than this part.
+const HELD_RTTS: f64 = 3.0;
+const HELD_LEAST_US: f64 = 20_000.0;
+const SUSPECTED_LEAST_US: f64 = 4_000.0;
+const HELD_PACKETS: f64 = 4.0;
+const HELD_HALVES: f64 = 0.25;
+/// A policer's rate is known no better than to this part: what is sent again leaves some of it unused, a burst exceeds it.
+const UNSURE: f64 = 0.25;
+/// So much of what came afterwards is looked at.
+const RIPE: f64 = 0.9;
+/// A policer takes more than this part of what a sender sends that does not heed losses.
+const LOST_PART: f64 = 0.05;
+
+/// Whether the round trip after the first losses brought less than the line carried before them, or hardly a queue stood. Where a buffer
+/// overflows, the line brings as much, for it stays full.
+pub fn is_suspected(trace: &Trace<'_>, delays: &[Delay], ended: End, base: Base) -> bool {
+    let Some(hole) = trace.first_hole().filter(|_| ended == End::Overflow) else { return false };
+    if is_queue_full(delays) && last_us(delays) > LONG_QUEUE * base.rtt_us {
+        return false;
+    }
+    let at_us = trace.arrived[hole].at_us as f64;
+    let after = trace.passed_bit_s(at_us, at_us + base.rtt_us.max(SUSPECTED_LEAST_US));
+    after.is_some_and(|after| !has_queue(delays, base) || before(trace, delays, base) > BURST * after)
+}
+
+fn has_queue(delays: &[Delay], base: Base) -> bool {
+    last_us(delays) > SHORT_QUEUE * base.rtt_us
+}
+
+/// What passed before the first losses, in bit/s: in the best time, and while packets waited behind one another.
+fn before(trace: &Trace<'_>, delays: &[Delay], base: Base) -> f64 {
+    let hole = trace.first_hole().unwrap_or(trace.arrived.len());
+    let peak = trace.peak_bit_s(base.rtt_us.clamp(4_000.0, 50_000.0) / 2.0, hole).unwrap_or(0.0);
+    line_rate(trace, delays, base).map_or(peak, |line| line.value.max(peak))
+}
+
+/// What came from a round trip after the first losses on, in bit/s, if it held.
+fn held(trace: &Trace<'_>, base: Base) -> Option<f64> {
+    let from = trace.arrived.get(trace.first_hole()?)?.at_us as f64 + base.rtt_us;
+    let rows = &trace.arrived[trace.arrived.partition_point(|row| (row.at_us as f64) < from)..];
+    let (first, last) = rows.first().zip(rows.last())?;
+    // The last segments are sent again and again, one by one.
+    let most =
+        first.delivered.saturating_add((f64::from(last.delivered.saturating_sub(first.delivered)) * RIPE) as u32);
+    let until_us = rows.get(rows.partition_point(|row| row.delivered < most))?.at_us as f64;
+    let span_us = until_us - from;
+    if span_us < (HELD_RTTS * base.rtt_us).max(HELD_LEAST_US) {
+        return None;
+    }
+    let middle_us = from + span_us / 2.0;
+    let (a, b) = trace.passed_bit_s(from, middle_us).zip(trace.passed_bit_s(middle_us, until_us))?;
+    let rate = (a + b) / 2.0;
+    let packets = rate * base.rtt_us / 8e6 / trace.packet_bytes;
+    ((a - b).abs() <= HELD_HALVES * a.max(b) && packets >= HELD_PACKETS).then_some(rate)
+}
+
+/// What the second pass shows where the first lost few segments: that much is lost and no queue stands.
+fn is_policed(second: &Trace<'_>) -> bool {
+    let (lost, delivered) = second.losses();
+    let much = f64::from(delivered) * LOST_PART;
+    f64::from(lost.saturating_sub(second.came_twice())) > much && !is_queue_full(&second.delays())
+}
+
+/// Of a suspicion that the second pass confirms: a sender that heeds losses sends less after them, whatever dropped.
+pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], ended: End, base: Base) -> Finding {
+    let not = |reason: &str| Finding::NotObservable { reason: reason.into() };
+    match ended {
+        End::NoLoss => return not("nothing was lost; it may have a burst larger than was sent"),
+        End::FewLosses if !second.is_some_and(is_policed) => return not("few segments were lost"),
+        End::Overflow if first.first_hole().is_none() => return not("the receiver saw no gap"),
+        End::Overflow if !is_suspected(first, delays, ended, base) => {
+            let queued_ms = last_us(delays) / 1e3;
+            let evidence = format!("as much came after the first losses, with a queue of {queued_ms:.1} ms, as before");
+            return Finding::Absent { evidence };
+        }
+        End::FewLosses | End::Overflow => {}
+    }
+    let Some(second) = second else {
+        return not("less came after the first losses than before; only BBR could tell more");
+    };
+    let before = before(first, delays, base).max(before(second, &second.delays(), base));
+    match held(second, base) {
+        Some(after) if before > BURST * after => {
+            let [before, rate] = [before, after].map(|rate| rate / 1e6);
+            let evidence = format!("{before:.1} Mbit/s passed, then {rate:.1} Mbit/s with losses");
+            let (low, high) = (after * (1.0 - UNSURE), after * (1.0 + UNSURE));
+            Finding::Observed { value: after, low, high, evidence }
+        }
+        Some(_) if has_queue(delays, base) => {
+            Finding::Absent { evidence: "as much came after the first losses as before".into() }
+        }
+        Some(_) => not("hardly a queue stood when segments were lost, and no burst passed before"),
+        None => not("less came after the first losses than before, but it did not hold for three round trips"),
+    }
+}

@@ -1,0 +1,186 @@
+//! The line's rate: how fast packets come while a queue delays them.
+
+use ekiden_record::Finding;
+
+use super::ended::End;
+use super::trace::{Base, Delay, STEPS_MOST, Trace};
+
+/// A stretch of arrivals at the line's rate is no shorter than this, and has no fewer packets.
+const STRETCH_LEAST_US: f64 = 3_000.0;
+const STRETCH_PACKETS: f64 = 6.0;
+/// A pause is longer than so many times the median between packets, and so much more, in microseconds.
+const PAUSE: f64 = 4.0;
+const PAUSE_US: f64 = 1_000.0;
+/// A stretch at less than this part of the fastest one is not at the line's rate.
+const SLOWEST: f64 = 0.9;
+/// Stretches of this part of the longest say which is the fastest.
+const LONG: f64 = 0.3;
+/// How exactly the ends of a stretch are known, in microseconds.
+pub const EDGE_US: f64 = 150.0;
+/// A stretch whose halves differ by more than this part is not a line's: other traffic, jitter, or a second line.
+const HALVES_MOST: f64 = 0.2;
+/// Packets come faster than the line carries them by no more than this, over so long, in microseconds: after a host was late.
+const PEAK_MOST: f64 = 1.1;
+const PEAK_US: f64 = 10_000.0;
+/// A rate is known no better than to this part.
+const UNSURE_LEAST: f64 = 0.003;
+
+/// The parts of a stretch between pauses: a line with a queue makes none, and a look that was late may feign a queue.
+fn without_gaps(stretch: &[Delay]) -> impl Iterator<Item = &[Delay]> {
+    let mut gaps: Vec<_> = stretch.windows(2).map(|pair| pair[1].at_us - pair[0].at_us).collect();
+    gaps.sort_by(f64::total_cmp);
+    let most_us = gaps.get(gaps.len() / 2).copied().unwrap_or_default() * PAUSE + PAUSE_US;
+    stretch.chunk_by(move |before, after| after.at_us - before.at_us <= most_us)
+}
+
+/// Arrivals while a queue stood.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Stretch {
+    bytes: f64,
+    span_us: f64,
+    /// By how much the rates of its halves differ, as a part.
+    halves: f64,
+}
+
+impl Stretch {
+    fn of(trace: &Trace<'_>, delays: &[Delay]) -> Option<Self> {
+        let (first, last) = (delays.first()?, delays.last()?);
+        let span_us = last.at_us - first.at_us;
+        let bytes = trace.carried_bytes(first, last);
+        if delays.len() < 3 || span_us < STRETCH_LEAST_US || bytes < STRETCH_PACKETS * trace.packet_bytes {
+            return None;
+        }
+        let middle = &delays[delays.len() / 2];
+        let rate = |from: &Delay, to: &Delay| trace.carried_bytes(from, to) / (to.at_us - from.at_us).max(1.0);
+        let (a, b) = (rate(first, middle), rate(middle, last));
+        let halves = (a - b).abs() / a.max(b).max(f64::MIN_POSITIVE);
+        // The ends of halves are known no better than those of the whole.
+        let edges = 4.0 * EDGE_US / span_us + 4.0 * trace.packet_bytes / bytes;
+        (halves < HALVES_MOST + edges).then_some(Self { bytes, span_us, halves })
+    }
+
+    fn rate(&self) -> f64 {
+        self.bytes / self.span_us
+    }
+}
+
+/// An estimate and how far it may be off.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Estimate {
+    pub value: f64,
+    low: f64,
+    high: f64,
+    /// The longest time in which it was seen, in microseconds.
+    longest_us: f64,
+}
+
+/// The rate at which packets come while a queue delays them.
+pub fn line_rate(trace: &Trace<'_>, delays: &[Delay], base: Base) -> Option<Estimate> {
+    let least_us = base.queue_least_us();
+    let queued = delays.split(|delay| delay.queued_us < least_us);
+    let mut stretches: Vec<_> =
+        queued.flat_map(without_gaps).filter_map(|stretch| Stretch::of(trace, stretch)).collect();
+    // Not every delay is the line's queue: a host that was late delays, too, and then less comes. Nothing comes faster than the line.
+    // A short stretch may look faster than it was, by a look that was late.
+    let longest_us = |stretches: &[Stretch]| stretches.iter().map(|stretch| stretch.span_us).fold(0.0, f64::max);
+    let long_us = longest_us(&stretches) * LONG;
+    let long = stretches.iter().filter(|stretch| stretch.span_us >= long_us);
+    let fastest = long.map(Stretch::rate).max_by(f64::total_cmp)?;
+    stretches.retain(|stretch| (fastest * SLOWEST..fastest / SLOWEST).contains(&stretch.rate()));
+    let longest_us = longest_us(&stretches);
+    let sum = |of: fn(&Stretch) -> f64| stretches.iter().map(of).sum::<f64>();
+    let (bytes, time_us) = (sum(|stretch| stretch.bytes), sum(|stretch| stretch.span_us).max(1.0));
+    let value = bytes * 8e6 / time_us;
+    if surely_carried(trace, longest_us.max(PEAK_US)).is_some_and(|peak| peak > PEAK_MOST * value) {
+        return None;
+    }
+    // Both halves of a stretch are the line's: what they differ by is what is not known.
+    let halves = sum(|stretch| stretch.halves * stretch.span_us) / time_us / 2.0;
+    let edges = (EDGE_US + base.jitter_us) * (stretches.len() as f64).sqrt() / time_us;
+    let unsure = UNSURE_LEAST + edges.max(halves) + edges;
+    Some(Estimate { value, low: value * (1.0 - unsure).max(0.0), high: value * (1.0 + unsure), longest_us })
+}
+
+/// What the line carried at least in the best time of a width, in bit/s: a look sees a packet more at each end, or is late.
+fn surely_carried(trace: &Trace<'_>, width_us: f64) -> Option<f64> {
+    let peak = trace.peak_bit_s(width_us, trace.arrived.len())?;
+    let unsure_us = 2.0 * EDGE_US + trace.late_us;
+    Some((peak * (1.0 - unsure_us / width_us) - 16e6 * trace.packet_bytes / width_us).max(0.0))
+}
+
+/// The line's rate, from both passes.
+pub fn rate(
+    first: &Trace<'_>,
+    second: Option<&Trace<'_>>,
+    delays: &[Delay],
+    base: Base,
+    policer: &Finding,
+    ended: End,
+) -> Finding {
+    let of_second = second.map(Trace::delays).unwrap_or_default();
+    let passes = [Some((first, delays)), second.map(|trace| (trace, &of_second[..]))];
+    let found: Vec<_> =
+        passes.into_iter().flatten().filter_map(|(trace, delays)| line_rate(trace, delays, base)).collect();
+    // A pass that was slower was not at the line's rate. The longer it was seen, the better it is known.
+    let fastest = found.iter().map(|estimate| estimate.value).fold(0.0, f64::max);
+    let found = found.into_iter().filter(|estimate| estimate.value >= SLOWEST * fastest);
+    if let Some(estimate) = found.max_by(|a, b| a.longest_us.total_cmp(&b.longest_us)) {
+        let Estimate { value, low, high, longest_us } = estimate;
+        let evidence = format!("packets came at this rate for {:.1} ms while a queue delayed them", longest_us / 1e3);
+        return Finding::Observed { value, low, high, evidence };
+    }
+    if let Some(value) = policer.value() {
+        let evidence = format!("a policer lets {:.1} Mbit/s through; the line behind it is faster", value / 1e6);
+        return Finding::AtLeast { value, evidence };
+    }
+    // What does not grow may be what a policer lets through.
+    let heedless = second.filter(|_| ended == End::FewLosses);
+    if let Some((trace, plateau)) = heedless.and_then(|trace| Some((trace, plateau(trace, base)?))) {
+        let evidence = format!(
+            "deliveries did not grow for {:.1} round trips while the window did",
+            plateau.time_us / base.rtt_us.max(1.0)
+        );
+        let unsure = trace.packet_bytes * 16e6 / plateau.time_us;
+        let value = plateau.rate;
+        return Finding::Observed { value, low: value * 0.97 - unsure, high: value * 1.03 + unsure, evidence };
+    }
+    let carried = |trace: &Trace<'_>| surely_carried(trace, base.rtt_us.max(PEAK_US));
+    let best = [Some(first), second].into_iter().flatten().filter_map(carried).max_by(f64::total_cmp);
+    match best {
+        Some(value) => Finding::AtLeast { value, evidence: "no queue grew: the line was not full".into() },
+        None => Finding::NotObservable { reason: "too little was sent to see it".into() },
+    }
+}
+
+struct Plateau {
+    rate: f64,
+    time_us: f64,
+}
+
+/// The time in which deliveries stay at their height: the two halves of the best three round trips carry the same.
+fn plateau(trace: &Trace<'_>, base: Base) -> Option<Plateau> {
+    let width_us = (3.0 * base.rtt_us).max(30_000.0);
+    let last_us = trace.arrived.last()?.at_us as f64;
+    let mut best: Option<Plateau> = None;
+    let first_us = trace.arrived.first()?.at_us as f64;
+    for step in 0..STEPS_MOST {
+        let from_us = first_us + f64::from(step) * width_us / 8.0;
+        if from_us + width_us > last_us {
+            break;
+        }
+        let half_us = width_us / 2.0;
+        let halves = trace
+            .rate_between(from_us, from_us + half_us)
+            .zip(trace.rate_between(from_us + half_us, from_us + width_us));
+        if let Some((a, b)) = halves.filter(|(a, b)| (a - b).abs() < 0.05 * a.max(*b)) {
+            let rate = (a + b) / 2.0;
+            if best.as_ref().is_none_or(|best| rate > best.rate) {
+                best = Some(Plateau { rate, time_us: width_us });
+            }
+        }
+    }
+    // A plateau below what came at other times is none.
+    let best = best?;
+    let peak = trace.peak_bit_s(width_us / 2.0, trace.arrived.len())?;
+    (best.rate > 0.93 * peak).then_some(best)
+}

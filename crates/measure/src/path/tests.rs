@@ -1,0 +1,133 @@
+//! What is found on paths that are known.
+
+use ekiden_record::{Finding, Judgement, PathDirection, Way};
+
+use super::ended::{End, end};
+use super::model::{Bucket, Path};
+use super::trace::Trace;
+use super::{find, idle, spent_before_second};
+
+/// What is found on a path, with a second pass, where one is wanted, that keeps a window of so many segments.
+fn find(path: Path, heedless: f64) -> PathDirection {
+    let first = path.load();
+    let (trace, base) = (Trace::of(&first, Way::Forth).unwrap(), idle(&first));
+    let second = spent_before_second(&trace, base).map(|_| Path { heedless: Some(heedless), ..path }.load());
+    let second = second.as_ref().and_then(|measured| Trace::of(measured, Way::Forth));
+    find::direction(&trace, second.as_ref(), base, Finding::Absent { evidence: String::new() })
+}
+
+/// Whether a finding is true of a value: its range holds it, or its bound does.
+fn is_true(finding: &Finding, value: f64) -> bool {
+    match finding {
+        Finding::Observed { low, high, .. } => (*low..=*high).contains(&value),
+        Finding::AtLeast { value: least, .. } => *least <= value,
+        Finding::AtMost { value: most, .. } => *most >= value,
+        Finding::Absent { .. } => value == 0.0,
+        Finding::NotObservable { .. } => true,
+    }
+}
+
+fn is_observed(finding: &Finding) -> bool {
+    matches!(finding, Finding::Observed { .. })
+}
+
+/// Plain paths from slow to fast, near to far, with short buffers and long ones.
+fn plain() -> impl Iterator<Item = Path> {
+    let rates = [1.5e6, 6e6, 20e6, 48e6, 150e6];
+    let all = move |rate_bit_s: f64| {
+        [6_500.0, 40_000.0, 120_000.0].into_iter().flat_map(move |rtt_us| {
+            let of = move |part: f64| {
+                let buffer_bytes = (part * rate_bit_s * rtt_us / 8e6_f64).max(15_000.0);
+                Path { rate_bit_s, rtt_us, buffer_bytes, ..Path::PLAIN }
+            };
+            [0.2, 0.6, 2.0].map(of)
+        })
+    };
+    rates.into_iter().flat_map(all)
+}
+
+#[test]
+fn a_plain_path_has_its_rate_and_buffer_and_nothing_else() {
+    let mut seen = 0;
+    for path in plain() {
+        let found = find(path, 1e9);
+        let said =
+            || format!("{} Mbit/s, {} us, {} B: {found:#?}", path.rate_bit_s / 1e6, path.rtt_us, path.buffer_bytes);
+        assert!(is_true(&found.rate_bit_s, path.rate_bit_s), "{}", said());
+        assert!(is_true(&found.buffer_bytes, path.buffer_bytes), "{}", said());
+        assert!(is_true(&found.random_loss, 0.0), "{}", said());
+        assert!(!is_observed(&found.policer_bit_s), "{}", said());
+        assert!(!matches!(found.drop_tail, Judgement::No { .. }), "{}", said());
+        seen += u32::from(is_observed(&found.rate_bit_s) && is_observed(&found.buffer_bytes));
+    }
+    assert!(seen >= 36, "rate and buffer were seen on {seen} of 45");
+}
+
+#[test]
+fn a_policer_is_told_by_a_rate_that_holds() {
+    for (rate_bit_s, rtt_us) in [(10e6, 20_000.0), (10e6, 40_000.0), (20e6, 100_000.0)] {
+        let bucket = Bucket { rate_bit_s, depth_bytes: 60_000.0 };
+        let line = Path { rate_bit_s: 10.0 * rate_bit_s, rtt_us, buffer_bytes: 1e6, ..Path::PLAIN };
+        let found = find(Path { policer: Some(bucket), ..line }, 6.0 * rate_bit_s * rtt_us / 8e6 / 1_500.0);
+        // What is little beside a window is no burst that could be seen.
+        let has_burst = 60_000.0 > rate_bit_s * rtt_us / 8e6;
+        assert_eq!(is_observed(&found.policer_bit_s), has_burst, "{found:#?}");
+        assert!(is_true(&found.policer_bit_s, rate_bit_s), "{found:#?}");
+        assert!(!is_observed(&found.buffer_bytes), "{found:#?}");
+        assert!(is_true(&found.rate_bit_s, line.rate_bit_s), "{found:#?}");
+    }
+}
+
+#[test]
+fn what_a_full_buffer_drops_is_an_overflow_however_large_the_window() {
+    let mut measured = Path { rate_bit_s: 100e6, buffer_bytes: 1e6, ..Path::PLAIN }.load();
+    // Few of some thousand segments, as where slow start had ended before.
+    measured.near_seen[0].rows.iter_mut().for_each(|row| row.retransmits = row.retransmits.min(12));
+    let trace = Trace::of(&measured, Way::Forth).unwrap();
+    assert_eq!(end(&trace, &trace.delays()), End::Overflow);
+    let found = find::direction(&trace, None, idle(&measured), Finding::Absent { evidence: String::new() });
+    assert!(!is_observed(&found.random_loss), "{found:#?}");
+}
+
+#[test]
+fn a_sender_that_heeds_losses_shows_no_policer() {
+    // Reno's recovery is slower than the line behind a short buffer, too.
+    for path in plain() {
+        let measured = path.load();
+        let trace = Trace::of(&measured, Way::Forth).unwrap();
+        let found = find::direction(&trace, None, idle(&measured), Finding::Absent { evidence: String::new() });
+        assert!(!is_observed(&found.policer_bit_s), "{found:#?}");
+    }
+}
+
+#[test]
+fn what_came_twice_was_not_lost() {
+    // Packets that others overtake fill no buffer.
+    for seed in 1..20 {
+        let path = Path { late: 0.1, buffer_bytes: 1e9, seed, ..Path::PLAIN };
+        let measured = path.load();
+        let trace = Trace::of(&measured, Way::Forth).unwrap();
+        assert!(trace.came_twice() > 0, "{seed}");
+        assert_eq!(end(&trace, &trace.delays()), End::NoLoss, "{seed}");
+        let found = find(path, 200.0);
+        assert!(!is_observed(&found.buffer_bytes), "{seed}: {found:#?}");
+        assert!(!matches!(found.drop_tail, Judgement::Yes { .. }), "{seed}: {found:#?}");
+        assert!(!is_observed(&found.policer_bit_s), "{seed}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_rate_that_does_not_hold_is_no_lines() {
+    for depth_bytes in [30_000.0, 100_000.0, 200_000.0] {
+        let bucket = Bucket { rate_bit_s: 20e6, depth_bytes };
+        let path = Path { shaper: Some(bucket), rate_bit_s: 60e6, buffer_bytes: 400_000.0, ..Path::PLAIN };
+        let found = find(path, 1e9);
+        let Finding::Observed { low, high, .. } = found.rate_bit_s else { continue };
+        assert!(low <= 20e6 && high >= 20e6, "{depth_bytes}: {found:#?}");
+    }
+    for seed in 1..10 {
+        let path = Path { jitter_us: 4_000.0, late: 0.0, seed, ..Path::PLAIN };
+        let found = find(path, 1e9);
+        assert!(is_true(&found.rate_bit_s, 20e6), "{seed}: {found:#?}");
+    }
+}

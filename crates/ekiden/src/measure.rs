@@ -68,7 +68,7 @@ fn amount(text: &str) -> Result<Bytes, String> {
 }
 
 /// Reads where a picture goes.
-fn svg(text: &str) -> Result<PathBuf, String> {
+pub fn svg(text: &str) -> Result<PathBuf, String> {
     let file = PathBuf::from(text);
     match file.extension() {
         Some(extension) if !extension.eq_ignore_ascii_case("svg") => {
@@ -87,6 +87,6 @@ fn port(text: &str, address: &str) -> u16 {
 }
 
 /// Ends the program for wrong usage that the command line's definition cannot tell.
-fn misused(reason: &str) -> ! {
+pub fn misused(reason: &str) -> ! {
     clap::Error::raw(ErrorKind::ValueValidation, format!("{reason}\n")).exit()
 }

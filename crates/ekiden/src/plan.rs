@@ -37,7 +37,6 @@ const EXAMPLE: &str = r#"Example of a description (TOML):
 #[command(after_long_help = EXAMPLE)]
 pub struct Args {
     /// A path record (JSON) or a description (TOML).
-    #[arg(required_unless_present = "rtt")]
     file: Option<PathBuf>,
     /// The round trip without queues, such as 200ms.
     #[arg(long, value_name = "TIME", allow_hyphen_values = true)]
@@ -73,7 +72,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Draw what every remedy should give, as SVG.
-    #[arg(long, value_name = "FILE.svg")]
+    #[arg(long, value_name = "FILE.svg", value_parser = crate::measure::svg)]
     picture: Option<PathBuf>,
     /// Write keys and configurations of what is advised into this directory: of the chain's nodes, or a tunnel's ends, and of a gateway.
     #[arg(long, value_name = "DIR")]
@@ -112,6 +111,9 @@ enum Where {
 
 /// Plans, and does what else the command line says.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    if args.file.is_none() && args.rtt.is_none() && args.rate.is_none() {
+        crate::measure::misused("which path? Give a FILE, or --rtt and --rate: --rtt 200ms --rate 100Mbit/s");
+    }
     let path = ekiden_plan::read(args.file.as_deref(), &flags(args))?;
     // What cannot be written is noticed before anything is computed.
     if let Some(picture) = &args.picture {

@@ -23,6 +23,10 @@ const ACKS_IN_SLOW_START: u32 = 4_000;
 const INITIAL_WINDOW: u32 = 10;
 /// The least retransmission timeout of Linux, in seconds.
 const RTO_LEAST: f64 = 0.2;
+/// Connections that are computed. More of them are as many on their part of the line.
+const FLOWS_MOST: u32 = 50;
+/// Segments lost at random in a window that are drawn one by one. Of more the mean is taken.
+const DRAWN_MOST: f64 = 64.0;
 /// What no window exceeds, in segments.
 const WINDOW_MOST: u32 = 1 << 30;
 
@@ -128,7 +132,20 @@ pub fn segment_bytes(mtu: u32) -> u32 {
 
 /// One transfer. The same `seed` loses the same segments.
 pub fn transfer(path: &Bottleneck, senders: &Senders, amount: Amount, seed: u64) -> Outcome {
-    Run::new(path, senders, seed).transfer(amount)
+    let part = f64::from(FLOWS_MOST) / f64::from(senders.connections.max(1));
+    if part >= 1.0 {
+        return Run::new(path, senders, seed).transfer(amount);
+    }
+    let of = |whole: u64| ((whole as f64 * part) as u64).max(1);
+    let policer = path.policer.map(|all| Policer { rate: BitRate(of(all.rate.0)), burst: Bytes(of(all.burst.0)) });
+    let rate = BitRate(of(path.rate.0));
+    let path = Bottleneck { rate, buffer: Bytes(of(path.buffer.0)), policer, ..*path };
+    let amount = match amount {
+        Amount::Bytes(bytes) => Amount::Bytes(Bytes(of(bytes.0))),
+        time => time,
+    };
+    let outcome = Run::new(&path, &Senders { connections: FLOWS_MOST, ..*senders }, seed).transfer(amount);
+    Outcome { bytes: outcome.bytes / part, ..outcome }
 }
 
 struct Flow {
@@ -138,6 +155,8 @@ struct Flow {
     missing: f64,
     /// Segments until the next one that is lost at random.
     until_loss: f64,
+    /// When it sends again after a timeout, in seconds.
+    wakes: f64,
     /// Segments that go beside the window of the next round trip: what was sent before its loss was heard of.
     besides: f64,
 }
@@ -172,6 +191,7 @@ impl Run {
             window: Window { cwnd: INITIAL_WINDOW, clamp: WINDOW_MOST, ..Window::default() },
             missing: 0.0,
             until_loss: random.until(path.loss),
+            wakes: 0.0,
             besides: 0.0,
         };
         let policer = path.policer.map(|policer| (policer.rate.0 as f64 / 8.0 / mtu, policer.burst.0 as f64 / mtu));
@@ -229,9 +249,13 @@ impl Run {
 
     /// One round trip: sends the windows, and hears what became of them. Returns the segments that arrived.
     fn round(&mut self) -> f64 {
-        let most = self.most;
-        let sent: Vec<f64> = self.flows.iter().map(|flow| f64::from(flow.window.cwnd.clamp(1, most))).collect();
+        let (most, now) = (self.most, self.now);
+        let window = |flow: &Flow| if flow.wakes > now { 0.0 } else { f64::from(flow.window.cwnd.clamp(1, most)) };
+        let sent: Vec<f64> = self.flows.iter().map(window).collect();
         let total: f64 = sent.iter().sum();
+        if total == 0.0 {
+            return self.sleep();
+        }
         let doubling: f64 =
             self.flows.iter().zip(&sent).filter(|(flow, _)| flow.is_in_slow_start()).map(|(_, n)| n).sum();
         let fills = self.rate * self.rtt;
@@ -243,7 +267,7 @@ impl Run {
         let passes = besides.min((fills + self.buffer - total + overflow).max(0.0));
         let took = self.rtt.max((total - overflow + passes) / self.rate);
         let policed = self.policed(total - overflow, took);
-        let passes = if self.policer.is_some() { passes.min(self.tokens) } else { passes };
+        let passes = if self.policer.is_some() { passes.min(self.tokens.max(0.0)) } else { passes };
         self.tokens -= passes;
         self.outcome.overflows += u64::from(overflow > 0.0);
         self.outcome.policed += u64::from(policed > 0.0);
@@ -252,8 +276,7 @@ impl Run {
         }
         let lost = self.shared(overflow + policed, &sent, total);
         let mut arrived = passes;
-        let mut timeout = 0.0_f64;
-        for (number, &n) in sent.iter().enumerate() {
+        for (number, &n) in sent.iter().enumerate().filter(|(_, n)| **n > 0.0) {
             // What was sent before the first that is lost. A queue that overflows in slow start takes every second one at the end.
             let until = self.flows[number].until_loss - 1.0;
             let until = if lost[number] > 0.0 { until.min(n - 2.0 * lost[number]) } else { until };
@@ -265,33 +288,46 @@ impl Run {
             let again = std::mem::take(&mut self.flows[number].besides)
                 * if besides > 0.0 { 1.0 - passes / besides } else { 0.0 };
             let heard = Heard { n, before: until.clamp(0.0, n), lost, took, queue };
-            timeout = timeout.max(self.heard(number, &heard));
+            self.heard(number, &heard);
             self.flows[number].missing += again;
         }
-        self.now += took + timeout;
-        self.tokens = self.policer.map_or(0.0, |(rate, burst)| (self.tokens + rate * timeout).min(burst));
+        self.now += took;
         arrived
+    }
+
+    /// Nothing is sent until the first timeout is over.
+    fn sleep(&mut self) -> f64 {
+        let wakes = self.flows.iter().map(|flow| flow.wakes).fold(f64::INFINITY, f64::min);
+        let slept = wakes - self.now;
+        self.now = wakes;
+        self.tokens = self.policer.map_or(0.0, |(rate, burst)| (self.tokens + rate * slept).min(burst));
+        0.0
     }
 
     /// What the policer drops of so many segments in a round trip.
     fn policed(&mut self, arriving: f64, took: f64) -> f64 {
         let Some((rate, burst)) = self.policer else { return 0.0 };
         let pass = self.tokens + rate * took;
-        self.tokens = (pass - arriving).clamp(0.0, burst);
-        (arriving - pass).max(0.0).floor()
+        let dropped = (arriving - pass).max(0.0).floor();
+        // A packet that passes on a part of its tokens owes the rest.
+        self.tokens = (pass - arriving + dropped).min(burst);
+        dropped
     }
 
     /// Who loses what a full queue or a policer drops: about in proportion to what each sent, as it happens; at least one loses.
     fn shared(&mut self, dropped: f64, sent: &[f64], total: f64) -> Vec<f64> {
         if dropped < sent.len() as f64 * 4.0 && sent.len() > 1 {
             let mut lost = vec![0.0; sent.len()];
-            for _ in 0..dropped as u64 {
-                let mut at = self.random.part() * total;
-                let hit = sent.iter().position(|&n| {
-                    at -= n;
-                    at <= 0.0
+            for drop in 0..dropped as u64 {
+                // None loses more than it sent.
+                let mut at = self.random.part() * (total - drop as f64);
+                let hit = sent.iter().zip(&lost).position(|(&n, &lost)| {
+                    at -= n - lost;
+                    at <= 0.0 && n > lost
                 });
-                lost[hit.unwrap_or_default()] += 1.0;
+                if let Some(hit) = hit {
+                    lost[hit] += 1.0;
+                }
             }
             return lost;
         }
@@ -299,6 +335,10 @@ impl Run {
     }
 
     fn lost_at_random(&mut self, number: usize, n: f64) -> f64 {
+        if n * self.loss > DRAWN_MOST {
+            self.flows[number].until_loss = self.random.until(self.loss);
+            return (n * self.loss).round();
+        }
         let mut lost = 0.0;
         let mut until = self.flows[number].until_loss;
         while until <= n && lost < n {
@@ -309,8 +349,8 @@ impl Run {
         lost
     }
 
-    /// A sender hears of its segments. Returns for how long it then waits for a timeout, in seconds.
-    fn heard(&mut self, number: usize, heard: &Heard) -> f64 {
+    /// A sender hears of its segments.
+    fn heard(&mut self, number: usize, heard: &Heard) {
         let Heard { n, before, lost, took, queue } = *heard;
         let was_repairing = self.flows[number].missing > 0.0;
         let was_doubling = self.flows[number].is_in_slow_start();
@@ -321,7 +361,7 @@ impl Run {
         let flow = &mut self.flows[number];
         flow.missing = (flow.missing - n).max(0.0) + lost;
         if lost == 0.0 {
-            return 0.0;
+            return;
         }
         flow.control.on_rtt(&flow.window, (seen * 1e6) as u64, micros(rtt + queue));
         // What is outstanding counts, not a window that was not used (RFC 5681, section 3.1).
@@ -330,7 +370,8 @@ impl Run {
         if lost >= n {
             flow.control.on_timeout();
             flow.window.cwnd = 1;
-            return RTO_LEAST.max(rtt);
+            flow.wakes = seen + RTO_LEAST.max(rtt);
+            return;
         }
         flow.window.cwnd = flow.window.ssthresh;
         if !was_repairing {
@@ -338,7 +379,6 @@ impl Run {
             let before_it_hears = if was_doubling { 2.0 * before } else { before };
             flow.besides = (before_it_hears - before * f64::from(flow.window.cwnd) / n).max(0.0);
         }
-        0.0
     }
 
     /// The acknowledgements of the segments that were sent before any that is lost.

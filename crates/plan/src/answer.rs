@@ -80,6 +80,8 @@ pub struct LegPlan {
     pub rtt_s: f64,
     /// What its line carries, in bit/s of IP packets.
     pub rate_bit_s: f64,
+    /// Whether the policer is assumed here.
+    pub is_policed: bool,
     /// The part of the packets that is lost on it, if the path's loss is spread by round trips where its place is not known.
     pub loss: f64,
     /// The congestion control of the end that sends.

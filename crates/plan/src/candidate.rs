@@ -158,6 +158,23 @@ impl Candidate {
             .collect()
     }
 
+    /// The leg on which a policer is assumed, as nobody knows where it is: the longest.
+    pub fn policed_leg(&self) -> usize {
+        let longest = self.rtts_s.iter().map(|rtt| rtt.value).fold(0.0, f64::max);
+        self.rtts_s.iter().position(|rtt| rtt.value == longest).unwrap_or_default()
+    }
+
+    /// The same with the policer on another leg, one way for each.
+    pub fn policed_elsewhere(&self, path: &Path) -> Vec<Vec<Hop>> {
+        let hops = self.hops(path);
+        let on = |at: usize| {
+            let policer = |leg: usize| path.policer.filter(|_| leg == at);
+            hops.iter().enumerate().map(|(leg, hop)| Hop { policer: policer(leg), ..*hop }).collect()
+        };
+        let others = (0..hops.len()).filter(|&leg| leg != self.policed_leg());
+        if path.policer.is_some() { others.map(on).collect() } else { Vec::new() }
+    }
+
     /// The same with all of the loss, whose place is not known, on one leg; one way for each leg of which nothing is known.
     pub fn elsewhere(&self, path: &Path) -> Vec<Vec<Hop>> {
         let unknown: Vec<usize> = (0..self.losses.len()).filter(|&leg| self.losses[leg].is_none()).collect();
@@ -197,7 +214,7 @@ impl Candidate {
             rate_bit_s: self.rates_bit_s[leg],
             buffer_bytes: path.buffer_bytes,
             loss,
-            policer: path.policer,
+            policer: path.policer.filter(|_| leg == self.policed_leg()),
             mtu: path.mtu,
             window,
             control: path.congestion,

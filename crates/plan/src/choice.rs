@@ -1,6 +1,6 @@
 //! What is chosen: a congestion control for each leg, and one remedy of all.
 
-use ekiden_model::rounds::Sender;
+use ekiden_model::rounds::{Sender, segment_bytes};
 
 use crate::candidate::Candidate;
 use crate::forecast::{Forecaster, Hop};
@@ -8,6 +8,8 @@ use crate::{Path, answer::Remedy};
 
 /// Controls of proxies, those first that others beside them bear best. A later one has to give [`WORTH`] more.
 const CONTROLS: [Sender; 4] = [Sender::Cubic, Sender::Reno, Sender::Ghstcp, Sender::Hstcp];
+/// Low_Window of RFC 3649, section 5, in segments.
+const LOW_WINDOW: f64 = 38.0;
 /// What a gain must be to count, as a factor: less is within the models' doubt.
 pub const WORTH: f64 = 1.1;
 /// Fewer proxies are preferred while they give this part of the best.
@@ -21,7 +23,10 @@ pub fn controls(candidate: &Candidate, path: &Path, hops: &[Hop], forecaster: &m
             return path.congestion;
         }
         let mut best = (CONTROLS[0], forecaster.alone(&Hop { control: CONTROLS[0], ..*hop }).0);
-        for control in &CONTROLS[1..] {
+        // In windows below RFC 3649's Low_Window HSTCP is Reno.
+        let segments = best.1 / 8.0 * hop.rtt_s.value / f64::from(segment_bytes(hop.mtu)) / f64::from(hop.connections);
+        let has_room = |control: &&Sender| segments >= LOW_WINDOW || matches!(control, Sender::Reno | Sender::Cubic);
+        for control in CONTROLS[1..].iter().filter(has_room) {
             let rate = forecaster.alone(&Hop { control: *control, ..*hop }).0;
             if rate > best.1 * WORTH {
                 best = (*control, rate);

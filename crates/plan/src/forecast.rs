@@ -19,6 +19,9 @@ const SETUP_OF_CHAIN: f64 = 3.0;
 const SETUP_OF_ONE: f64 = 1.0;
 /// What the rounds leave out: bursts, late programs. The median path of docs/measurements/plan.md is that far off.
 const DOUBT: f64 = 0.05;
+/// What a single run with so few losses may be off beside: this, by the square root of their number. Forty simulated runs of each of three
+/// paths with some ten losses were that far apart.
+const DOUBT_OF_CHANCE: f64 = 0.5;
 /// The parts of the trials that a range leaves out at either end.
 const LEFT_OUT: f64 = 0.1;
 /// From here on the line counts as full, as a part of what it carries of user data.
@@ -110,6 +113,7 @@ impl Forecaster {
     pub fn chain(&mut self, hops: &[Hop], elsewhere: &[Vec<Hop>], short: Option<Bytes>) -> Forecast {
         let (middle, limit) = self.rates(hops, View::Middle);
         let value = mean(&middle);
+        let doubt = DOUBT + self.doubt_of_chance(hops, value);
         let exact = hops
             .iter()
             .all(|hop| [hop.rtt_s, hop.rate_bit_s, hop.buffer_bytes, hop.loss].iter().all(Estimate::is_exact));
@@ -123,10 +127,25 @@ impl Forecaster {
             (low, high) = (low.min(rate), high.max(rate));
         }
         // No doubt about the model makes a line carry more than it does.
-        let lines = hops.iter().map(|hop| payload(hop) * hop.rate_bit_s.high);
+        let seconds = self.seconds;
+        let policed = |hop: &Hop| {
+            hop.policer.map_or(f64::INFINITY, |policer| policer.rate.0 as f64 + policer.burst.0 as f64 * 8.0 / seconds)
+        };
+        let lines = hops.iter().map(|hop| payload(hop) * hop.rate_bit_s.high.min(policed(hop)));
         let most = lines.fold(f64::INFINITY, f64::min);
-        let goodput_bit_s = Estimate::between(low * (1.0 - DOUBT), value, (high * (1.0 + DOUBT)).min(most));
+        let goodput_bit_s = Estimate::between(low * (1.0 - doubt), value.min(most), (high * (1.0 + doubt)).min(most));
         Forecast { goodput_bit_s, limit, short_s: short.map(|bytes| self.short(hops, bytes)) }
+    }
+
+    /// How far a single run may be off what is expected, as a part, where few packets are lost at random.
+    fn doubt_of_chance(&self, hops: &[Hop], rate_bit_s: f64) -> f64 {
+        let losses = hops.iter().map(|hop| {
+            let packets = rate_bit_s / 8.0 / f64::from(segment_bytes(hop.mtu)) * self.seconds;
+            packets * hop.loss.value
+        });
+        let losses: f64 = losses.sum();
+        // Less than one in ten runs has any.
+        if losses < 0.1 { 0.0 } else { DOUBT_OF_CHANCE / (1.0 + losses).sqrt() }
     }
 
     /// What one hop gives by itself, in bit/s.

@@ -18,18 +18,26 @@ pub fn values(record: &PathRecord, file: &str, direction: Option<Direction>) -> 
     let rtt = Reading { key: format!("{file}: rtt_us"), finding: &record.rtt_us };
     let rtt_s = rtt.estimate(1e-6, RTTS.start().as_secs(), RTTS.end().as_secs(), &mut notes)?;
     let rate = Reading { key: place("rate_bit_s"), finding: &found.rate_bit_s };
-    let rate_bit_s = rate.estimate(1.0, RATES.start().0 as f64, RATES.end().0 as f64, &mut notes)?;
+    let rate_bit_s = match found.rate_bit_s {
+        // The line was not full: nobody knows how much faster it is.
+        Finding::AtLeast { value, .. } => {
+            let rate = BitRate(value as u64);
+            notes.push(format!(
+                "{name}.rate_bit_s is a lower bound only, {rate}: the line was not full; say what it carries"
+            ));
+            None
+        }
+        _ => rate.estimate(1.0, RATES.start().0 as f64, RATES.end().0 as f64, &mut notes)?,
+    };
     let buffer = Reading { key: place("buffer_bytes"), finding: &found.buffer_bytes };
     let buffer_bytes = buffer.estimate(1.0, 0.0, 1e12, &mut notes)?;
+    let mut unseen_loss = None;
     let loss = match &found.random_loss {
         Finding::Absent { .. } => Some(Given { value: Estimate::exact(0.0), place: place("random_loss") }),
-        // None was seen: the forecast has none, and its range reaches down to the most that there may be.
+        // None was seen: the forecast has none, and a note says what the most that there may be would do.
         Finding::AtMost { value, .. } if (0.0..=given::LOSS_MOST).contains(value) => {
-            notes.push(format!(
-                "No random loss was seen, and up to {:.2} % might not have been: the ranges reach down to that. A long `ekiden measure client` tells.",
-                value * 100.0
-            ));
-            Some(Given { value: Estimate::between(0.0, 0.0, *value), place: place("random_loss") })
+            unseen_loss = Some(*value).filter(|value| *value > 0.0);
+            Some(Given { value: Estimate::exact(0.0), place: place("random_loss") })
         }
         finding => {
             let reading = Reading { key: place("random_loss"), finding };
@@ -49,6 +57,7 @@ pub fn values(record: &PathRecord, file: &str, direction: Option<Direction>) -> 
         rate_bit_s,
         buffer_bytes,
         loss,
+        unseen_loss,
         window: window.map(|given| Given { value: Bytes(given.value.value as u64), place: given.place }),
         policer_rate: policer.map(|rate| Given { value: BitRate(rate as u64), place: place("policer_bit_s") }),
         policer_burst: policer.map(|_| Given { value: BURST, place: place("policer_bit_s") }),
@@ -91,10 +100,22 @@ impl Reading<'_> {
         }
         let [low, value, high] = [low, value, high].map(|number| number * unit);
         if !value.is_finite() || !low.is_finite() || !high.is_finite() || !(least..=most).contains(&value) {
-            let (value, least, most) = (value / unit, least / unit, most / unit);
+            let [value, least, most] = [value, least, most].map(|number| shown(number / unit));
             return Err(Error::wrong(&self.key, format!("{value} is out of range: {least} to {most}")));
         }
         let value = Estimate::between(low.clamp(least, most), value, high.clamp(least, most));
         Ok(Some(Given { value, place: self.key.clone() }))
+    }
+}
+
+/// A number from a file, in six digits.
+fn shown(number: f64) -> String {
+    match number.abs() {
+        0.0 => "0".into(),
+        usual if (1e-3..1e15).contains(&usual) => {
+            let step = 10_f64.powi(5 - usual.log10().floor() as i32);
+            format!("{}", (number * step).round() / step)
+        }
+        _ => format!("{number:e}"),
     }
 }

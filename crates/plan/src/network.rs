@@ -19,9 +19,9 @@ pub fn scenario(path: &Path, plan: &Plan, remedy: Option<&Remedy>, name: &str, s
         let control = if host == sender { path.congestion.name() } else { "cubic" };
         node(&mut text, host, "host", control, window);
     }
-    let direct = [(path.rtt_s.value, path.rate_bit_s.value, path.loss.value)];
-    let legs: Vec<(f64, f64, f64)> = match remedy {
-        Some(remedy) => remedy.legs.iter().map(|leg| (leg.rtt_s, leg.rate_bit_s, leg.loss)).collect(),
+    let direct = [(path.rtt_s.value, path.rate_bit_s.value, path.loss.value, true)];
+    let legs: Vec<(f64, f64, f64, bool)> = match remedy {
+        Some(remedy) => remedy.legs.iter().map(|leg| (leg.rtt_s, leg.rate_bit_s, leg.loss, leg.is_policed)).collect(),
         None => direct.into(),
     };
     let mut names: Vec<String> = Vec::new();
@@ -38,7 +38,7 @@ pub fn scenario(path: &Path, plan: &Plan, remedy: Option<&Remedy>, name: &str, s
     }
     let points: Vec<&str> =
         std::iter::once("client").chain(names.iter().map(String::as_str)).chain(["server"]).collect();
-    for (number, (rtt_s, rate_bit_s, loss)) in legs.iter().enumerate() {
+    for (number, (rtt_s, rate_bit_s, loss, is_policed)) in legs.iter().enumerate() {
         let _ = write!(
             text,
             "\n[link.leg-{number}]\nends = [\"{}\", \"{}\"]\nrate = \"{}\"\ndelay = \"{}\"\nqueue = \"{}\"\nmtu = {}\n",
@@ -57,7 +57,7 @@ pub fn scenario(path: &Path, plan: &Plan, remedy: Option<&Remedy>, name: &str, s
         if *loss > 0.0 {
             let _ = writeln!(text, "{way}.loss = \"{}\"", Fraction((loss * 1e9) as u64));
         }
-        if let Some(policer) = path.policer {
+        if let Some(policer) = path.policer.filter(|_| *is_policed) {
             let _ = writeln!(text, "{way}.policer = {{ rate = \"{}\", burst = \"{}\" }}", policer.rate, policer.burst);
         }
     }

@@ -41,6 +41,8 @@ pub struct Path {
     pub buffer_bytes: Estimate,
     /// The part of the packets that is lost at random.
     pub loss: Estimate,
+    /// Where none was seen: the most that there may be all the same.
+    pub unseen_loss: Option<f64>,
     /// A policer in front of the bottleneck.
     pub policer: Option<Policer>,
     /// The largest IP packet, in bytes.

@@ -40,7 +40,14 @@ impl Plan {
         if !path.sites.is_empty() {
             notes.extend(unknown_legs(path));
         }
+        if path.policer.is_some() && remedies.iter().any(|remedy| remedy.legs.len() > 1) {
+            notes.push(
+                "It is not known on which leg the policer is. Values have it on the longest; ranges reach from the best to the worst place for it."
+                    .into(),
+            );
+        }
         let chosen = choice::best(forecast.goodput_bit_s.value, &remedies);
+        notes.extend(unseen_loss(path, &forecast, chosen.map(|number| &remedies[number]), &mut forecaster));
         let larger_windows = larger_windows(path, &hop, &forecast, &mut forecaster);
         let mut plan = Self {
             path: path.name.clone(),
@@ -67,7 +74,8 @@ fn remedy(path: &Path, chain: &Candidate, direct: &Forecast, forecaster: &mut Fo
         hops.into_iter().zip(&controls).map(|(hop, &control)| Hop { control, ..hop }).collect()
     };
     let hops = with(hops);
-    let elsewhere: Vec<Vec<Hop>> = chain.elsewhere(path).into_iter().map(with).collect();
+    let elsewhere = chain.elsewhere(path).into_iter().chain(chain.policed_elsewhere(path));
+    let elsewhere: Vec<Vec<Hop>> = elsewhere.map(with).collect();
     let forecast = forecaster.chain(&hops, &elsewhere, path.size);
     let (sends, _) = chain.host_legs(path);
     let point = |number: usize| match number {
@@ -82,6 +90,7 @@ fn remedy(path: &Path, chain: &Candidate, direct: &Forecast, forecaster: &mut Fo
             rtt_s: hop.rtt_s.value,
             rate_bit_s: hop.rate_bit_s.value,
             loss: hop.loss.value,
+            is_policed: hop.policer.is_some(),
             congestion: hop.control,
             host_sends: number == sends,
             buffer_bytes: buffer(path, &hop.rtt_s, &hop.rate_bit_s).0,
@@ -107,6 +116,25 @@ fn remedy(path: &Path, chain: &Candidate, direct: &Forecast, forecaster: &mut Fo
     let ratio = |rate: f64, of: f64| if of > 0.0 { rate / of } else { 0.0 };
     let gain = Estimate::between(ratio(to.low, of.high), ratio(to.value, of.value), ratio(to.high, of.low));
     Remedy { name: chain.name.clone(), nodes, legs, forecast, gain }
+}
+
+/// What there would be with the most random loss that may not have been seen.
+fn unseen_loss(path: &Path, direct: &Forecast, chosen: Option<&Remedy>, forecaster: &mut Forecaster) -> Option<String> {
+    let loss = path.unseen_loss?;
+    let lossy = Path { loss: Estimate::exact(loss), unseen_loss: None, ..path.clone() };
+    let mbit = |forecast: &Forecast| verdict::number(forecast.goodput_bit_s.value);
+    let now = forecaster.chain(&[crate::candidate::direct(&lossy, None)], &[], None);
+    let chain = chosen.and_then(|chosen| candidates(&lossy).into_iter().find(|chain| chain.name == chosen.name));
+    let chain = chain.map(|chain| remedy(&lossy, &chain, direct, forecaster).forecast);
+    let chain = chain.map_or(String::new(), |chain| {
+        format!(" and {} {} Mbit/s", chosen.map_or("", |chosen| &chosen.name), mbit(&chain))
+    });
+    Some(format!(
+        "No random loss was seen, and none was assumed; up to {:.2} % might not have been. With that much the direct connection would carry {} Mbit/s{chain}. \
+         --loss says what is known.",
+        loss * 100.0,
+        mbit(&now)
+    ))
 }
 
 fn knows_losses(path: &Path) -> bool {

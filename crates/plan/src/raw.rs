@@ -143,6 +143,7 @@ impl Source<'_> {
             rate_bit_s: own.rate.or(raw.rate).map(|value| rate("rate", value)).transpose()?,
             buffer_bytes: own.buffer.or(raw.buffer).map(buffer).transpose()?,
             loss: own.loss.or(raw.loss).map(loss).transpose()?,
+            unseen_loss: None,
             policer_burst: policer.as_ref().and_then(|policer| policer.burst.clone()).map(|burst| self.given(burst)),
             policer_rate: policer.map(|policer| self.given(policer.rate)),
             mtu: raw.mtu.map(|mtu| self.given(mtu)),

@@ -67,7 +67,7 @@ fn sentence(name: &str, proxies: usize) -> String {
 }
 
 /// In Mbit/s, with three digits.
-fn number(bit_s: f64) -> String {
+pub fn number(bit_s: f64) -> String {
     let mbit = bit_s / 1e6;
     match mbit {
         mbit if mbit >= 100.0 => format!("{mbit:.0}"),

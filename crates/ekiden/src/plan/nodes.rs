@@ -123,6 +123,12 @@ fn change_chain(remedy: &Remedy, change: &mut Vec<String>) {
             ));
         }
     }
+    if let Some(exit) = remedy.nodes.last() {
+        change.push(format!(
+            "in {0}.toml: `[exit] allow = [\"ADDRESS\"]`, if servers have private addresses, which nodes refuse otherwise",
+            exit.name
+        ));
+    }
     if !has_keys {
         change.push(format!("in {}.toml: the address on which clients reach it, with users", remedy.nodes[0].name));
     }

@@ -137,3 +137,35 @@ fn the_same_seed_gives_the_same_and_every_rate_is_a_number() {
         }
     }
 }
+
+#[test]
+fn many_streams_carry_no_more_than_the_line_and_fill_it() {
+    for (rate_mbit, rtt_ms, streams) in
+        [(10.0, 200.0, 1000), (0.1, 1000.0, 100), (0.128, 600.0, 50), (0.064, 300.0, 20), (10.0, 200.0, 200)]
+    {
+        let path = path(rate_mbit, rtt_ms, 1.0, 0.0);
+        let senders = Senders { connections: streams, window: Bytes::kib(64), control: Sender::Cubic };
+        let got = transfer(&path, &senders, Amount::Time(Time::secs(60)), 1).rate() / 1e6;
+        let most = rate_mbit * f64::from(segment_bytes(1500)) / 1500.0;
+        assert!(got <= most * 1.0001 && got > most * 0.8, "{streams} streams carried {got} of {most} Mbit/s");
+    }
+}
+
+#[test]
+fn a_policer_lets_no_more_through_than_its_bucket_has() {
+    // The simulator has 3.2, 9.72 and 9.69.
+    for (rtt_ms, from, to) in [(1.0, 2.5, 4.5), (2.0, 9.0, 9.8), (10.0, 9.0, 9.8)] {
+        let policer = Some(Policer { rate: BitRate(10_000_000), burst: Bytes::kib(64) });
+        let path = Bottleneck { policer, ..path(100.0, rtt_ms, 2.0, 0.0) };
+        let got = transfer(&path, &one(Sender::Cubic), Amount::Time(Time::secs(6)), 1).rate() / 1e6;
+        assert!((from..to).contains(&got), "{got} Mbit/s at {rtt_ms} ms");
+    }
+}
+
+#[test]
+fn half_of_all_packets_lost_is_computed_in_no_time() {
+    let path = path(1e6, 10_000.0, 1.0, 0.5);
+    let senders = Senders { connections: 1000, window: Bytes::mib(1024), control: Sender::Cubic };
+    let rate = transfer(&path, &senders, Amount::Time(Time::secs(500)), 1).rate();
+    assert!(rate > 0.0 && rate < 1e8, "{rate}");
+}

@@ -136,6 +136,8 @@ fn shell(args: &Shell) -> anyhow::Result<()> {
     if args.program.is_empty() {
         set_prompt(&mut command, &shell, &format!("[{}:{}]", scenario.name, args.node));
     }
+    // Changes and outages of links come from now on.
+    lab.begin();
     let status = command.status().map_err(|source| Error::Program {
         node: args.node.clone(),
         program: program.clone(),

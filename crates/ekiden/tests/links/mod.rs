@@ -30,7 +30,15 @@ pub fn schedule() -> Result<(), Failed> {
     ensure(forth.outage_losses > 0, || format!("{forth:?}"))?;
     assert_within(record.paths[0].p50_us.unwrap_or_default(), 45_000.0, 60_000.0)?;
     // 20 + 4 Mbit, less headers and what a slow start and losses take.
-    assert_within(flow.received_bytes as f64 * 8.0 / 1e6, 12.0, 24.0)
+    assert_within(flow.received_bytes as f64 * 8.0 / 1e6, 12.0, 24.0)?;
+    // In a shell it begins with the program: curl finds nobody there (7) before, and nothing during the outage (28).
+    let line = "0\"\noutages = [{ at = \"0s\", lasts = \"1h\" }] #\"";
+    for (line, code) in [(line, 28), ("0", 7)] {
+        let place = Place::with_loss("20Mbit/s", "5ms", "100KB", "", "bytes = \"1KB\"", line)?;
+        let output = place.shell(&["curl", "-s", "--connect-timeout", "2", "http://10.77.0.2:1/"]).output()?;
+        ensure(output.status.code() == Some(code), || format!("{line}: {output:?}"))?;
+    }
+    Ok(())
 }
 
 /// If all are late there and back, so is every probe; if some are, all arrive.

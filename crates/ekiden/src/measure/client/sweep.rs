@@ -97,7 +97,7 @@ pub fn announcement(points: &[Point], repeat: u32) -> String {
     let [bytes, time_us] = [bytes, time_us].map(|one| one.saturating_mul(repeat.into()));
     let time = match time_us {
         0 => String::new(),
-        ..1_000_000 => format!(" in {:.0} ms", time_us as f64 / 1e3),
+        1..1_000_000 => format!(" in {:.0} ms", time_us as f64 / 1e3),
         _ => format!(" in {} s", (time_us as f64 / 1e5).round() / 10.0),
     };
     let measurements = if count == 1 { "one measurement".into() } else { format!("{count} measurements") };

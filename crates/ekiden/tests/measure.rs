@@ -167,7 +167,7 @@ fn sweep() -> Result<(), Failed> {
     for point in ["streams=1 data=100", "streams=1 data=1", "streams=2 data=100"] {
         contains(&table, point)?;
     }
-    contains(&said(&output), "8 measurements: at most 8.0 MB")
+    contains(&said(&output), "8 measurements: at most 8.00 MB")
 }
 
 /// A key in a folder, and its fingerprint.
@@ -280,7 +280,7 @@ fn busy() -> Result<(), Failed> {
     // The first has its place as soon as a second is refused.
     let mut second = String::new();
     for _ in 0..50 {
-        let output = client(folder.path(), &[&server.address, "--open", "--bytes", "1kB"])?;
+        let output = client(folder.path(), &[&server.address, "--open", "--bytes", "1MB"])?;
         second = said(&output);
         if output.status.code() == Some(5) {
             break;
@@ -326,7 +326,7 @@ fn killed() -> Result<(), Failed> {
     first.wait()?;
     // The server notices at once: no sooner than it looks.
     for _ in 0..50 {
-        if client(folder.path(), &[&server.address, "--open", "--bytes", "1kB"])?.status.success() {
+        if client(folder.path(), &[&server.address, "--open", "--bytes", "1MB"])?.status.success() {
             return Ok(());
         }
         thread::sleep(Duration::from_millis(100));

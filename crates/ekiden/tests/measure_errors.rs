@@ -22,9 +22,15 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
+        Self::start_with("1024")
+    }
+
+    /// The same with so many descriptors.
+    fn start_with(descriptors: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let log = File::create(folder.path().join("log")).unwrap();
-        let mut child = Command::new(EKIDEN)
+        let mut child = Command::new("sh")
+            .args(["-c", "ulimit -n $0 && exec \"$@\"", descriptors, EKIDEN])
             .args(["measure", "server", "--listen", "127.0.0.1:0", "--open", "1GB"])
             .stdout(Stdio::piped())
             .stderr(log)
@@ -202,6 +208,50 @@ fn strangers_cannot_fill_the_log() {
     let lines: Vec<_> = log.lines().filter(|line| line.contains("it speaks TLS")).collect();
     assert_eq!(lines.len(), 2, "{log}");
     assert!(lines[1].contains("(and 19 more within 10s)"), "{log}");
+}
+
+/// What a server logs while so many connect and say nothing.
+fn full(descriptors: &str, connections: usize) -> String {
+    let server = Server::start_with(descriptors);
+    let strangers: Vec<_> = (0..connections).map(|_| TcpStream::connect(&server.address).unwrap()).collect();
+    thread::sleep(Duration::from_millis(500));
+    drop(strangers);
+    server.end()
+}
+
+#[test]
+fn a_server_that_is_full_logs_it() {
+    let log = full("1024", 12);
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("too many connections that prove nothing")).collect();
+    assert_eq!(lines.len(), 2, "{log}");
+    let log = full("14", 8);
+    let lines: Vec<_> = log.lines().filter(|line| line.contains("cannot accept a connection: ")).collect();
+    assert!((1..=2).contains(&lines.len()) && lines[0].contains("Too many open files"), "{log}");
+}
+
+#[test]
+fn measurements_cannot_fill_the_log() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    let call = ["client", &server.address, "--open", "--bytes", "1MB", "--repeat", "5"];
+    let output = measure(folder.path(), &call);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    thread::sleep(Duration::from_millis(200));
+    let log = server.end();
+    for what in [" measures: ", " has measured: "] {
+        assert_eq!(log.lines().filter(|line| line.contains(what)).count(), 2, "{log}");
+    }
+}
+
+#[test]
+fn a_load_that_comes_within_a_round_trip_is_too_short() {
+    let server = Server::start();
+    let folder = tempfile::tempdir().unwrap();
+    for more in [&["--time", "1s"][..], &[]] {
+        let call = [&["client", &server.address, "--open", "--bytes", "1KB"][..], more].concat();
+        let said = failed(folder.path(), &call, 5);
+        assert!(said.contains("the load forth was too short to say how fast it was: 1000 bytes in "), "{said}");
+    }
 }
 
 #[test]

@@ -19,8 +19,23 @@ use crate::message::{
     PLAIN, Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_of,
 };
 use crate::probe::{Answer, Prober};
-use crate::settings::Asked;
+use crate::settings::{Asked, DURATION_MOST_US};
 use crate::{Error, control, plausible, socket, socks5, who};
+
+/// How long this end waits for a server that lets it wait. The default is what [`measure`] has.
+#[derive(Debug, Clone)]
+pub struct Patience {
+    /// For all connections of a load, beyond a second for each. 10 s.
+    pub links: Duration,
+    /// For the end of a load, beyond its duration, or beyond the longest that the server allows. 60 s.
+    pub margin: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { links: Duration::from_secs(10), margin: Duration::from_secs(60) }
+    }
+}
 
 /// How long a connection may take, and a reply without load.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -132,6 +147,8 @@ struct Agreed<'a> {
     token: [u8; 16],
     far: EndSettings,
     most: Most,
+    /// The longest load that the server allows.
+    longest: Duration,
 }
 
 /// Runs a load and gathers what was seen. With `trace` both ends look as often as they can, for [`crate::path`].
@@ -144,6 +161,20 @@ pub fn measure(
     trace: Trace,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<Measured, Error> {
+    measure_within(server, asked, trace, &Patience::default(), progress)
+}
+
+/// The same with other waits.
+///
+/// # Errors
+/// As [`measure`].
+pub fn measure_within(
+    server: &Server,
+    asked: &Asked,
+    trace: Trace,
+    patience: &Patience,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<Measured, Error> {
     let opened = Instant::now();
     for side in asked.get().ways.iter().map(|way| Side::Near.sends(*way)) {
         socket::check(asked.get(), side).map_err(Error::Here)?;
@@ -151,16 +182,18 @@ pub fn measure(
     let agreed = agree(server, asked, trace).map_err(|error| named(server, error))?;
     let broken = |error: io::Error| agreed.broken(error);
     let mut links = Vec::new();
+    let count = asked.get().ways.len() as u64 * u64::from(asked.get().streams) + 1;
+    let until = Instant::now() + patience.links + Duration::from_secs(count);
     let streams = u16::try_from(asked.get().streams).unwrap_or(u16::MAX);
     for way in &asked.get().ways {
         for stream in 0..streams {
             let (settings, sends) = (asked.get(), Side::Near.sends(*way));
             let load = Some(socket::Load { settings, sends, trace });
-            let socket = agreed.link(Purpose::Stream(*way, stream), load)?;
+            let socket = agreed.link(Purpose::Stream(*way, stream), load, until)?;
             links.push(Link { way: *way, stream: stream.into(), socket });
         }
     }
-    let probes = agreed.link(Purpose::Probe, None)?;
+    let probes = agreed.link(Purpose::Probe, None, until)?;
     let from = probes.local_addr().map_err(broken)?;
     let running = Running::start(asked, links, Side::Near, trace, agreed.most);
     let running = running.map_err(|error| Error::Here(error.to_string()))?;
@@ -171,6 +204,7 @@ pub fn measure(
     running.begin();
     let started = Instant::now();
     let (mut moved, mut moved_at) = (0, started);
+    let longest = asked.get().duration_us.map_or(agreed.longest, Duration::from_micros) + patience.margin;
     while !running.is_over() {
         thread::sleep(Duration::from_millis(20));
         let (elapsed, each) = (started.elapsed(), asked.get().ways.iter().map(|way| running.moved(*way)));
@@ -184,6 +218,10 @@ pub fn measure(
         }
         if moved_at.elapsed() > STALLED {
             let why = format!("nothing has moved for {} s", STALLED.as_secs());
+            return Err(Error::Broken { to: server.name.clone(), why });
+        }
+        if elapsed > longest {
+            let why = format!("the load does not end within {:.1} s", longest.as_secs_f64());
             return Err(Error::Broken { to: server.name.clone(), why });
         }
         progress(Progress { elapsed, bytes });
@@ -205,7 +243,7 @@ pub fn measure(
     if let Some(why) = failed {
         return Err(Error::Broken { to: server.name.clone(), why });
     }
-    plausible::check(&near_seen, &far_seen, &answers, elapsed)
+    plausible::check(asked, &near_seen, &far_seen, &answers, elapsed)
         .map_err(|why| Error::Impossible { to: server.name.clone(), why })?;
     Ok(Measured { from, far: agreed.far, near_seen, far_seen, answers, began_ns, ended_ns })
 }
@@ -267,10 +305,11 @@ fn agree<'a>(server: &'a Server, asked: &Asked, trace: Trace) -> Result<Agreed<'
     });
     let strange = |why: String| Error::NotAServer { to: to(), why };
     match reply {
-        Ok(Reply::Ready { token, end: far, bytes_most, .. }) => {
+        Ok(Reply::Ready { token, end: far, bytes_most, duration_most_us }) => {
             let token = token_of(&token).ok_or_else(|| strange("its token is none".into()))?;
             let most = Most { bytes: bytes_most };
-            Ok(Agreed { server, runtime, control, address, via, token, far, most })
+            let longest = Duration::from_micros(duration_most_us.min(DURATION_MOST_US));
+            Ok(Agreed { server, runtime, control, address, via, token, far, most, longest })
         }
         Ok(Reply::Refused { why, busy: true }) => Err(Error::Busy { to: to(), why }),
         Ok(Reply::Refused { why, busy: false }) => Err(Error::Refused { to: to(), why }),
@@ -278,12 +317,10 @@ fn agree<'a>(server: &'a Server, asked: &Asked, trace: Trace) -> Result<Agreed<'
         Ok(_) => Err(strange("it answers with a message that does not belong here".into())),
         // A server with keys that does not know this one says so only now: with TLS 1.3 a client's key is looked at last.
         Err(error) if is_own_key_refused(&error) => Err(of_handshake(to(), &error)),
+        Err(error) if is_closed(&error) => Err(Error::Closed { to: to() }),
         Err(error) if server.security.is_none() => Err(match error.kind() {
-            io::ErrorKind::TimedOut => strange("it says nothing".into()),
-            _ => strange(format!(
-                "{}; if it serves nodes whose keys it knows, give this client a key",
-                shown(&error.to_string())
-            )),
+            io::ErrorKind::TimedOut => strange(format!("it says nothing for {} s", PATIENCE.as_secs())),
+            _ => strange(shown(&error.to_string())),
         }),
         Err(error) => Err(of_handshake(to(), &error)),
     }
@@ -291,14 +328,23 @@ fn agree<'a>(server: &'a Server, asked: &Asked, trace: Trace) -> Result<Agreed<'
 
 /// Says who is there instead of a measuring server, where that can be told.
 fn named(server: &Server, error: Error) -> Error {
-    let Error::NotAServer { to, why } = error else { return error };
+    if !matches!(error, Error::NotAServer { .. } | Error::Closed { .. }) {
+        return error;
+    }
     let addresses = server.name.to_socket_addrs().ok().filter(|_| server.via.is_none());
     match addresses.and_then(|mut addresses| addresses.next()) {
         Some(address) if who::is_iperf3(address) => {
-            Error::NotAServer { to, why: "it is an iperf3 server: measure with --iperf3".into() }
+            let why = "it is an iperf3 server: measure with --iperf3".into();
+            Error::NotAServer { to: server.name.clone(), why }
         }
-        _ => Error::NotAServer { to, why },
+        _ => error,
     }
+}
+
+/// Whether the other end has closed the connection.
+fn is_closed(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
 }
 
 fn of_handshake(to: String, error: &io::Error) -> Error {
@@ -310,14 +356,19 @@ fn of_handshake(to: String, error: &io::Error) -> Error {
         },
         io::ErrorKind::PermissionDenied => Error::Key { to, why: error.to_string() },
         io::ErrorKind::Unsupported => Error::Open { to },
+        _ if is_closed(error) => Error::Closed { to },
         io::ErrorKind::TimedOut => Error::NotAServer { to, why: "it does not finish a handshake".into() },
         _ => Error::NotAServer { to, why: error.to_string() },
     }
 }
 
 impl Agreed<'_> {
-    /// Opens a connection of the load, and waits until the server has taken it.
-    fn link(&self, purpose: Purpose, load: Option<socket::Load<'_>>) -> Result<StdStream, Error> {
+    /// Opens a connection of the load, and waits until the server has taken it. All are to be there at `until`.
+    fn link(&self, purpose: Purpose, load: Option<socket::Load<'_>>, until: Instant) -> Result<StdStream, Error> {
+        let left = until.saturating_duration_since(Instant::now()).min(PATIENCE);
+        if left.is_zero() {
+            return Err(self.broken(io::Error::other("the connections of the load take too long")));
+        }
         let socket = self.server.reach(self.address, self.via.as_ref(), load);
         let mut socket = socket.map_err(|error| match error {
             Error::Unreachable { source, .. } => self.broken(source),
@@ -325,16 +376,27 @@ impl Agreed<'_> {
         })?;
         let mut taken = || {
             socket.write_all(&Preamble { token: self.token, purpose }.encode())?;
-            socket.set_read_timeout(Some(PATIENCE))?;
+            socket.set_read_timeout(Some(left))?;
             let mut byte = [0];
             match socket.read(&mut byte) {
                 Ok(1) if byte == [TAKEN] => socket.set_read_timeout(None),
-                Ok(_) => Err(io::Error::other("a connection of the load was closed")),
+                Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(_) => Err(io::Error::other("a connection of the load begins with what does not belong there")),
                 Err(error) => Err(error),
             }
         };
+        let said = |error: io::Error| match error.kind() {
+            io::ErrorKind::WouldBlock => {
+                io::Error::other(format!("a connection of the load timed out after {:.1} s", left.as_secs_f64()))
+            }
+            _ if is_closed(&error) => io::Error::other(
+                "the server closed a connection of the load at once: it may have too many connections that prove nothing; \
+                 try again in 10 s",
+            ),
+            _ => error,
+        };
         let taken = taken();
-        taken.map_err(|error| self.broken(error)).map(|()| socket)
+        taken.map_err(|error| self.broken(said(error))).map(|()| socket)
     }
 
     /// Why the measurement broke off: what the server says of it, or else `error`.

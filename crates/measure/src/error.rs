@@ -2,6 +2,8 @@
 
 use std::io;
 
+use ekiden_record::Way;
+
 /// Why a measurement did not come about, as the end sees it that asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -74,6 +76,26 @@ pub enum Error {
         to: String,
         /// Which, and why.
         why: String,
+    },
+    /// What came, came within a round trip, or nothing came.
+    #[error("the load {} was too short to say how fast it was: {bytes} bytes in {ms:.3} ms, and a round trip {rtt_ms:.3} ms; measure for longer, with more bytes", way.word())]
+    TooShort {
+        /// The direction.
+        way: Way,
+        /// The bytes that came.
+        bytes: u64,
+        /// In so many milliseconds.
+        ms: f64,
+        /// A round trip of the idle path, in milliseconds.
+        rtt_ms: f64,
+    },
+    /// Who is there has closed the connection before it said anything.
+    #[error(
+        "{to} closes the connection at once: it has too many connections that prove nothing, or is no measuring server; try again in 10 s"
+    )]
+    Closed {
+        /// The server.
+        to: String,
     },
     /// The path was another one in the end.
     #[error("the path to {to} changed while it was measured: {why}")]

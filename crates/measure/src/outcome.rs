@@ -8,7 +8,7 @@ use crate::limit::Limits;
 use crate::load::{Seen, Side};
 use crate::message::{Peak, Row};
 use crate::settings::Asked;
-use crate::{probe, verdict};
+use crate::{Error, plausible, probe, verdict};
 
 /// A stream's two ends.
 struct Pair<'a> {
@@ -17,7 +17,30 @@ struct Pair<'a> {
 }
 
 /// What each direction carried, in the order in which they were asked for; and the latency beside.
-pub fn loads(asked: &Asked, measured: &Measured) -> (Vec<Load>, Latency) {
+///
+/// # Errors
+/// [`Error::TooShort`] about a direction whose rate cannot be told.
+pub fn told(asked: &Asked, measured: &Measured) -> Result<(Vec<Load>, Latency), Error> {
+    let (loads, latency) = loads(asked, measured);
+    let rtt_us = |load: &Load| base_us(&latency, load.rtt_min_us as f64);
+    match loads.iter().find(|load| load.bytes == 0 || load.duration_us == 0 || (load.duration_us as f64) < rtt_us(load))
+    {
+        Some(load) => Err(Error::TooShort {
+            way: load.way,
+            bytes: load.bytes,
+            ms: load.duration_us as f64 / 1e3,
+            rtt_ms: rtt_us(load) / 1e3,
+        }),
+        None => Ok((loads, latency)),
+    }
+}
+
+/// The round trip of the idle path: by this end's clock if probes were answered, else what a sender's kernel says.
+fn base_us(latency: &Latency, sender_us: f64) -> f64 {
+    if latency.idle.count > 0 { latency.idle.min_us } else { sender_us }
+}
+
+pub(crate) fn loads(asked: &Asked, measured: &Measured) -> (Vec<Load>, Latency) {
     let latency = probe::latency(&measured.answers, measured.began_ns, measured.ended_ns);
     let of = |way: &Way| load(asked, *way, &pairs(measured, *way), &latency);
     (asked.get().ways.iter().filter_map(of).collect(), latency)
@@ -45,15 +68,7 @@ fn load(asked: &Asked, way: Way, pairs: &[Pair<'_>], latency: &Latency) -> Optio
     let all = || rows.iter().copied().flatten();
     let bytes = total(pairs.iter().map(|pair| pair.receiver.end.bytes));
     let rtt_min_us = all().map(|row| row.rtt_min_us).filter(|rtt| *rtt < u32::MAX && *rtt > 0).min().unwrap_or(0);
-    let duration_us = match asked.get().duration_us {
-        Some(_) => pairs.iter().map(|pair| pair.receiver.end.duration_us).max()?,
-        // From the first write to the last arrival: what lies before the first arrival is half a round trip.
-        None => {
-            let first = pairs.iter().map(|pair| pair.receiver.end.first_us).min()?;
-            let last = pairs.iter().map(|pair| pair.receiver.end_us()).max()?;
-            last.saturating_sub(first).saturating_add(u64::from(rtt_min_us) / 2)
-        }
-    };
+    let duration_us = duration_us(asked, way, pairs, base_us(latency, rtt_min_us.into()))?;
     let streams: Vec<_> = pairs.iter().map(|pair| pair.told(duration_us)).collect();
     let mut cwnds: Vec<_> = all().map(|row| u64::from(row.cwnd)).collect();
     cwnds.sort_unstable();
@@ -91,6 +106,30 @@ fn load(asked: &Asked, way: Way, pairs: &[Pair<'_>], latency: &Latency) -> Optio
         load.path_limit = Some(PathLimit::Pacing);
     }
     Some(load)
+}
+
+/// The time in which what counts came.
+fn duration_us(asked: &Asked, way: Way, pairs: &[Pair<'_>], rtt_us: f64) -> Option<u64> {
+    let by_time_us = asked.get().duration_us.unwrap_or(u64::MAX);
+    let longest_us = pairs.iter().map(|pair| pair.receiver.end.duration_us).max()?;
+    if longest_us >= by_time_us {
+        return Some(by_time_us);
+    }
+    // Bytes or a limit have ended it. From the first write to the last arrival: what lies before the first arrival is half a round trip.
+    let first = pairs.iter().map(|pair| pair.receiver.end.first_us).min()?;
+    let last = pairs.iter().map(|pair| pair.receiver.end_us()).max()?;
+    let told_us = last.saturating_sub(first).saturating_add((rtt_us / 2.0) as u64);
+    Some(told_us.max(seen_us(way, pairs)).min(by_time_us))
+}
+
+/// The time for which this end has seen that it went on, where this end is the sender.
+fn seen_us(way: Way, pairs: &[Pair<'_>]) -> u64 {
+    if !Side::Near.sends(way) {
+        return 0;
+    }
+    let spans = || pairs.iter().filter_map(|pair| plausible::span_us(pair.sender, pair.receiver.end.bytes));
+    let from = spans().map(|(from, _)| from).min().unwrap_or_default();
+    spans().map(|(_, until)| until).max().unwrap_or_default().saturating_sub(from)
 }
 
 impl Pair<'_> {
@@ -209,4 +248,63 @@ pub fn samples(measured: &Measured) -> Vec<Sample> {
     }
     samples.sort_by_key(|sample: &Sample| sample.at_us);
     samples
+}
+
+#[cfg(test)]
+mod tests {
+    use ekiden_record::LoadSettings;
+
+    use super::*;
+    use crate::message::StreamEnd;
+    use crate::probe::Answer;
+    use crate::server::end_settings;
+
+    /// A load forth with a duration and a number of bytes; its last byte came so long after its first one. A round trip takes 40 ms.
+    fn told_of(duration_us: Option<u64>, bytes: u64, came_us: u64, rows: Vec<Row>) -> Result<Load, Error> {
+        let asked = LoadSettings { duration_us, bytes: Some(bytes), ..Asked::default().get().clone() };
+        let seen = |duration_us, rows| Seen {
+            way: Way::Forth,
+            stream: 0,
+            end: StreamEnd { bytes, duration_us, ..StreamEnd::default() },
+            rows,
+        };
+        let measured = Measured {
+            from: ([127, 0, 0, 1], 1).into(),
+            far: end_settings(),
+            near_seen: vec![seen(100, rows)],
+            far_seen: vec![seen(came_us, Vec::new())],
+            answers: vec![Answer { sent_ns: 1, there_ns: 0, back_ns: 40_000_001 }],
+            began_ns: 50_000_000,
+            ended_ns: 90_000_000,
+        };
+        told(&Asked::new(asked).unwrap(), &measured).map(|(loads, _)| loads.into_iter().next().unwrap())
+    }
+
+    #[test]
+    fn a_load_that_bytes_end_counts_from_its_first_write_with_a_duration_or_without() {
+        for duration_us in [None, Some(1_000_000)] {
+            let load = told_of(duration_us, 1_000_000, 180_000, Vec::new()).unwrap();
+            assert_eq!((load.duration_us, load.goodput_bit_s), (200_000, 40_000_000));
+        }
+        let by_time = told_of(Some(1_000_000), 1_000_000, 1_000_000, Vec::new()).unwrap();
+        assert_eq!(by_time.duration_us, 1_000_000);
+    }
+
+    #[test]
+    fn a_load_that_came_at_once_is_too_short() {
+        for (bytes, came_us) in [(1_000, 0), (20_000, 19_000)] {
+            for duration_us in [None, Some(1_000_000)] {
+                let said = told_of(duration_us, bytes, came_us, Vec::new()).unwrap_err().to_string();
+                assert!(said.contains("a round trip 40.000 ms"), "{said}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_this_end_sent_for_long_took_as_long() {
+        let row = |at_us, bytes| Row { at_us, kernel_bytes: bytes, sent_bytes: bytes, ..Row::default() };
+        let rows =
+            vec![row(0, 0), row(100_000, 9_000), row(600_000, 900_000), row(620_000, 950_000), row(640_000, 1_000_000)];
+        assert_eq!(told_of(None, 1_000_000, 1, rows).unwrap().duration_us, 500_000);
+    }
 }

@@ -1,5 +1,6 @@
 //! Small messages on a connection of their own, and their answers: the latency beside a load.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
@@ -19,7 +20,7 @@ const INTERVAL_MOST_NS: u64 = 1_000_000_000;
 const LOAD_PART: u64 = 100;
 /// A message on the line, with IPv4, TCP and timestamps.
 const ON_LINE_BITS: u64 = (ANSWER as u64 + 52) * 8;
-/// A question: a number, and the time at the end that asks. An answer has the time at the server behind it.
+/// A question: its number, from 0, and 8 bytes that say nothing. An answer has the time at the server behind it.
 const QUESTION: usize = 16;
 const ANSWER: usize = 24;
 /// No more are kept: an hour of them and more.
@@ -129,19 +130,18 @@ fn ask(mut socket: TcpStream, stop: &AtomicBool, answered: &AtomicUsize, interva
     schedule::exact_timers();
     let mut answers = Vec::new();
     // When the last question was to be sent.
-    let (mut asked_ns, mut number) = (0_u64, 0_u64);
+    let mut asked_ns = 0_u64;
     let (mut partial, mut filled) = ([0; ANSWER], 0);
+    let mut questions = Questions::default();
     while !stop.load(Ordering::Acquire) {
         let (now_ns, interval) = (monotonic_ns(), interval_ns.load(Ordering::Relaxed));
         let due_ns = asked_ns + interval;
         if now_ns >= due_ns {
             let mut question = [0; QUESTION];
-            question[..8].copy_from_slice(&number.to_be_bytes());
-            question[8..].copy_from_slice(&now_ns.to_be_bytes());
+            question[..8].copy_from_slice(&questions.ask(now_ns).to_be_bytes());
             if socket.write_all(&question).is_err() {
                 break;
             }
-            number += 1;
             // One that was missed is not made up for.
             asked_ns = if now_ns - due_ns < interval { due_ns } else { now_ns };
         }
@@ -160,13 +160,41 @@ fn ask(mut socket: TcpStream, stop: &AtomicBool, answered: &AtomicUsize, interva
         if filled == ANSWER {
             filled = 0;
             let at = |from: usize| partial[from..from + 8].iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-            if answers.len() < ANSWERS_MOST {
-                answers.push(Answer { sent_ns: at(8), there_ns: at(16), back_ns: monotonic_ns() });
+            if let Some(sent_ns) = questions.answer(at(0)) {
+                if answers.len() < ANSWERS_MOST {
+                    answers.push(Answer { sent_ns, there_ns: at(16), back_ns: monotonic_ns() });
+                }
+                answered.fetch_add(1, Ordering::Relaxed);
             }
-            answered.fetch_add(1, Ordering::Relaxed);
         }
     }
     answers
+}
+
+/// Questions without an answer yet. Answers come in their order; an answer counts once, and the time of its question is this end's.
+#[derive(Debug, Default)]
+struct Questions {
+    /// The number of the first one.
+    first: u64,
+    sent_ns: VecDeque<u64>,
+}
+
+impl Questions {
+    /// The number of a question that is sent now.
+    fn ask(&mut self, now_ns: u64) -> u64 {
+        self.sent_ns.push_back(now_ns);
+        self.first + self.sent_ns.len() as u64 - 1
+    }
+
+    /// When the question was sent that an answer is to; `None` if it is to no question, or to one that was answered.
+    fn answer(&mut self, number: u64) -> Option<u64> {
+        if number != self.first {
+            return None;
+        }
+        let sent_ns = self.sent_ns.pop_front()?;
+        self.first += 1;
+        Some(sent_ns)
+    }
 }
 
 /// What the answers say of a load that lasted from `began_ns` to `ended_ns`, by the clock of this end.
@@ -176,7 +204,10 @@ pub fn latency(answers: &[Answer], began_ns: u64, ended_ns: u64) -> Latency {
         answers.iter().filter(|answer| answer.sent_ns >= began_ns && answer.sent_ns <= ended_ns).collect();
     let least = |of: fn(&Answer) -> f64| idle.iter().map(|answer| of(answer)).min_by(f64::total_cmp);
     let added = |of: fn(&Answer) -> f64| match least(of) {
-        Some(least) => Delays::of(loaded.iter().map(|answer| (of(answer) - least).max(0.0)).collect()),
+        // One way takes no longer than both.
+        Some(least) => {
+            Delays::of(loaded.iter().map(|answer| (of(answer) - least).clamp(0.0, answer.rtt_us())).collect())
+        }
         None => Delays::default(),
     };
     Latency {
@@ -204,6 +235,23 @@ mod tests {
         assert_eq!((found.idle.count, found.loaded.count), (2, 2));
         assert_eq!((found.idle.min_us, found.loaded.p50_us), (20_000.0, 50_000.0));
         assert_eq!((found.added_forth.p50_us, found.added_back.p50_us), (30_000.0, 0.0));
+    }
+
+    #[test]
+    fn an_answer_counts_once_and_with_the_time_at_which_its_question_was_sent() {
+        let mut questions = Questions::default();
+        assert_eq!((questions.ask(70), questions.ask(90)), (0, 1));
+        assert_eq!((questions.answer(1), questions.answer(u64::MAX)), (None, None), "not in its order");
+        assert_eq!((questions.answer(0), questions.answer(0)), (Some(70), None), "answered twice");
+        assert_eq!((questions.answer(1), questions.answer(2)), (Some(90), None), "not asked");
+        assert_eq!(questions.ask(95), 2);
+    }
+
+    #[test]
+    fn a_way_takes_no_longer_than_the_round_trip() {
+        let at = |sent_ns, there_ns| Answer { sent_ns, there_ns, back_ns: sent_ns + 60_000 };
+        let found = latency(&[at(0, 5), at(500_000_000, 5)], 400_000_000, 600_000_000);
+        assert_eq!((found.added_forth.max_us, found.added_back.max_us), (0.0, 60.0));
     }
 
     #[test]

@@ -84,6 +84,8 @@ pub enum Happened {
     Ready(SocketAddr),
     /// A measurement begins.
     Begins {
+        /// Whom it comes from, by [`client_of`].
+        from: IpAddr,
         /// The client: its name if it has one, and its address.
         client: String,
         /// What is measured, for people.
@@ -91,10 +93,17 @@ pub enum Happened {
     },
     /// A measurement has ended.
     Ended {
+        /// Whom it comes from, by [`client_of`].
+        from: IpAddr,
         /// The client.
         client: String,
         /// What came out, for people.
         what: String,
+    },
+    /// A connection could not be accepted.
+    NotAccepted {
+        /// Why.
+        why: String,
     },
     /// Somebody was refused, or a measurement failed.
     Failed {
@@ -165,12 +174,20 @@ async fn serve(settings: Settings, log: impl Fn(Happened) + Send + Sync + 'stati
         match listener.accept().await {
             Ok((socket, from)) => {
                 let from = canonical(from);
-                if let Some(place) = Place::take(&server, from.ip()) {
-                    tokio::spawn(take(server.clone(), socket, from, place));
+                match Place::take(&server, from.ip()) {
+                    Some(place) => drop(tokio::spawn(take(server.clone(), socket, from, place))),
+                    None => {
+                        let why = "closed at once: there are too many connections that prove nothing".into();
+                        let client = from.to_string();
+                        (server.log)(Happened::Failed { from: client_of(from.ip()), client, why });
+                    }
                 }
             }
             // Out of descriptors, mostly: they come back when something ends.
-            Err(_) => tokio::time::sleep(Duration::from_millis(100)).await,
+            Err(error) => {
+                (server.log)(Happened::NotAccepted { why: error.to_string() });
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use ekiden_measure::Error;
-use ekiden_measure::client::{Measured, Server, measure};
+use ekiden_measure::client::{self, Measured, Server, measure, measure_within};
 use ekiden_measure::message::{
     Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, Row, StreamEnd, TAKEN, Trace, VERSION, decode, encode,
     token_of, token_text,
@@ -42,18 +42,32 @@ fn ready() -> Reply {
 
 /// A server for one stream forth, which takes all data; `tell` says what it says from the load's begin on.
 fn server(tell: impl FnOnce(&TcpStream) + Send + 'static) -> Server {
+    linked(take_all, tell)
+}
+
+fn take_all(mut link: TcpStream, _: &[u8]) {
+    while link.read(&mut [0; 65_536]).is_ok_and(|taken| taken > 0) {}
+}
+
+/// The same, where `serve` has the connections of the load, with what they begin with.
+fn linked(serve: fn(TcpStream, &[u8]), tell: impl FnOnce(&TcpStream) + Send + 'static) -> Server {
+    saying(ready(), serve, tell)
+}
+
+fn saying(ready: Reply, serve: fn(TcpStream, &[u8]), tell: impl FnOnce(&TcpStream) + Send + 'static) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let name = listener.local_addr().unwrap().to_string();
     thread::spawn(move || {
         let (control, _) = listener.accept().unwrap();
         (&control).read_exact(&mut [0; 4]).unwrap();
         hear::<Request>(&control).unwrap();
-        say(&control, &ready());
+        say(&control, &ready);
         for _ in 0..2 {
             let (mut link, _) = listener.accept().unwrap();
-            link.read_exact(&mut [0; Preamble::BYTES]).unwrap();
+            let mut preamble = [0; Preamble::BYTES];
+            link.read_exact(&mut preamble).unwrap();
             link.write_all(&[TAKEN]).unwrap();
-            thread::spawn(move || while link.read(&mut [0; 65_536]).is_ok_and(|taken| taken > 0) {});
+            thread::spawn(move || serve(link, &preamble));
         }
         tell(&control);
     });
@@ -62,7 +76,11 @@ fn server(tell: impl FnOnce(&TcpStream) + Send + 'static) -> Server {
 
 /// The same, which says `replies` when the client is done.
 fn telling(replies: Vec<Reply>) -> Server {
-    server(move |control| {
+    linked_telling(take_all, replies)
+}
+
+fn linked_telling(serve: fn(TcpStream, &[u8]), replies: Vec<Reply>) -> Server {
+    linked(serve, move |control| {
         while hear::<Request>(control).is_some_and(|request| request != Request::Stop) {}
         replies.iter().all(|reply| say(control, reply));
         // Until the client has left.
@@ -102,6 +120,121 @@ fn figures_that_cannot_be_are_refused() {
         assert!(matches!(error, Error::Impossible { .. }), "{said}");
         assert!(said.contains("the server's figures cannot be: stream 0 forth: ") && said.contains(what), "{said}");
     }
+}
+
+#[test]
+fn answers_to_probes_count_once_whatever_times_they_tell() {
+    fn serve(mut link: TcpStream, preamble: &[u8]) {
+        if preamble[20] != 0 {
+            return take_all(link, preamble);
+        }
+        let start = Instant::now();
+        let mut question = [0; 16];
+        while link.read_exact(&mut question).is_ok() {
+            // Another time of the question, and each answer a hundred times.
+            question[8..].fill(0);
+            let there = u64::try_from(start.elapsed().as_nanos()).unwrap().to_be_bytes();
+            let answer = [&question[..], &there].concat().repeat(100);
+            if link.write_all(&answer).is_err() {
+                return;
+            }
+        }
+    }
+    let start = Instant::now();
+    let measured = run(&linked_telling(serve, stream(honest()))).unwrap();
+    let most = start.elapsed().as_millis() / 20 + 2;
+    assert!((1..=most).contains(&(measured.answers.len() as u128)), "{} answers", measured.answers.len());
+    assert!(measured.answers.iter().all(|answer| answer.rtt_us() < 3e6));
+}
+
+#[test]
+fn a_clock_of_a_server_that_stands_still_is_refused() {
+    fn serve(mut link: TcpStream, preamble: &[u8]) {
+        if preamble[20] != 0 {
+            return take_all(link, preamble);
+        }
+        let mut question = [0; 16];
+        while link.read_exact(&mut question).is_ok() {
+            let answer = [&question[..], &5_u64.to_be_bytes()].concat();
+            if link.write_all(&answer).is_err() {
+                return;
+            }
+        }
+    }
+    let said = run(&linked_telling(serve, stream(honest()))).unwrap_err().to_string();
+    assert!(said.contains("its clock does not go"), "{said}");
+}
+
+#[test]
+fn a_load_by_bytes_that_drips_does_not_hold_a_client() {
+    fn serve(mut link: TcpStream, preamble: &[u8]) {
+        if preamble[20] == 0 {
+            return take_all(link, preamble);
+        }
+        while link.write_all(&[0]).is_ok() {
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
+    let settings = LoadSettings { ways: vec![Way::Back], ..asked().get().clone() };
+    let ready = Reply::Ready {
+        token: token_text(&TOKEN),
+        end: server::end_settings(),
+        bytes_most: None,
+        duration_most_us: 1_000_000,
+    };
+    let server = saying(ready, serve, |control| while hear::<Request>(control).is_some() {});
+    let patience = client::Patience { margin: Duration::from_millis(500), ..client::Patience::default() };
+    let start = Instant::now();
+    let measured = measure_within(&server, &Asked::new(settings).unwrap(), Trace::No, &patience, &mut |_| {});
+    let said = measured.unwrap_err().to_string();
+    assert!(said.contains("the load does not end within 1.5 s") && start.elapsed() < Duration::from_secs(20), "{said}");
+}
+
+#[test]
+fn connections_of_a_load_that_are_taken_late_do_not_hold_a_client() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let name = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        let (control, _) = listener.accept().unwrap();
+        (&control).read_exact(&mut [0; 4]).unwrap();
+        hear::<Request>(&control).unwrap();
+        say(&control, &ready());
+        // Nobody takes the others; the kernel does.
+        let _ = hear::<Request>(&control);
+    });
+    let server = Server { name, security: None, via: None };
+    let patience = client::Patience { links: Duration::ZERO, ..client::Patience::default() };
+    let start = Instant::now();
+    let said = measure_within(&server, &asked(), Trace::No, &patience, &mut |_| {}).unwrap_err().to_string();
+    assert!(
+        said.contains("a connection of the load timed out after 2.0 s") && start.elapsed() < Duration::from_secs(8),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_server_that_closes_at_once_may_be_full() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let name = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || listener.incoming().for_each(drop));
+    let said = run(&Server { name, security: None, via: None }).unwrap_err().to_string();
+    assert!(said.contains("closes the connection at once: it has too many connections that prove nothing"), "{said}");
+}
+
+#[test]
+fn a_server_that_closes_a_connection_of_a_load_may_be_full() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let name = listener.local_addr().unwrap().to_string();
+    thread::spawn(move || {
+        let (control, _) = listener.accept().unwrap();
+        (&control).read_exact(&mut [0; 4]).unwrap();
+        hear::<Request>(&control).unwrap();
+        say(&control, &ready());
+        drop(listener.accept());
+        let _ = hear::<Request>(&control);
+    });
+    let said = run(&Server { name, security: None, via: None }).unwrap_err().to_string();
+    assert!(said.contains("the server closed a connection of the load at once: it may have too many"), "{said}");
 }
 
 #[test]

@@ -170,6 +170,10 @@ proptest! {
     #[test]
     fn what_is_shown_is_one_line(text: String) {
         prop_assert!(!shown(&text).contains(char::is_control));
+        let (turned, long) = (format!("no\u{202e}{text}\u{2066}\u{200b}\u{2028}\u{feff}"), "A".repeat(5_000));
+        let turns = shown(&turned).contains(['\u{202e}', '\u{2066}', '\u{200b}', '\u{2028}', '\u{feff}']);
+        prop_assert!(!turns);
+        prop_assert_eq!(shown(&long).len(), 300);
     }
 
     #[test]

@@ -74,6 +74,17 @@ const FRACTION: Notation = Notation {
 };
 
 impl Bytes {
+    /// About so many, for people: three digits and the unit that fits. It does not parse back.
+    pub fn rounded(self) -> String {
+        let units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
+        let (mut value, mut unit) = (self.0 as f64, 0);
+        while value >= 999.5 && unit + 1 < units.len() {
+            (value, unit) = (value / 1000.0, unit + 1);
+        }
+        let digits = if unit == 0 || value >= 99.95 { 0 } else { 1 + usize::from(value < 9.995) };
+        format!("{value:.digits$} {}", units[unit])
+    }
+
     /// `n` KiB.
     pub const fn kib(n: u64) -> Self {
         Self(n << 10)

@@ -11,7 +11,7 @@ use clap::ValueEnum;
 use ekiden_files::check_target;
 use ekiden_measure::client::{Measured, Server, measure};
 use ekiden_measure::message::Trace;
-use ekiden_measure::outcome::{loads, samples};
+use ekiden_measure::outcome::{samples, told as loads_of};
 use ekiden_measure::server::end_settings;
 use ekiden_measure::settings::Asked;
 use ekiden_record::{
@@ -188,7 +188,7 @@ fn one(
         true => iperf3::measure(&server.name, server.via.as_ref(), asked, started_unix_ms, progress)?,
         false => {
             let measured = measure(server, asked, Trace::No, progress)?;
-            (told(server, asked, &measured, started_unix_ms), samples(&measured))
+            (told(server, asked, &measured, started_unix_ms)?, samples(&measured))
         }
     };
     let written = match &args.record {
@@ -223,8 +223,13 @@ fn write(record: &Path, measurement: &mut Measurement, samples: Vec<Sample>) -> 
     })
 }
 
-fn told(server: &Server, asked: &Asked, measured: &Measured, started_unix_ms: u64) -> Measurement {
-    let (loads, latency) = loads(asked, measured);
+fn told(
+    server: &Server,
+    asked: &Asked,
+    measured: &Measured,
+    started_unix_ms: u64,
+) -> Result<Measurement, ekiden_measure::Error> {
+    let (loads, latency) = loads_of(asked, measured)?;
     let of = |seen: &[ekiden_measure::load::Seen]| {
         let sender = seen.iter().find(|seen| !seen.end.congestion.is_empty());
         sender.map(|seen| seen.end.congestion.clone())
@@ -233,7 +238,7 @@ fn told(server: &Server, asked: &Asked, measured: &Measured, started_unix_ms: u6
     let mut far = measured.far.clone();
     near.congestion = of(&measured.near_seen).unwrap_or(near.congestion);
     far.congestion = of(&measured.far_seen).unwrap_or(far.congestion);
-    Measurement {
+    Ok(Measurement {
         measurement_format: MEASUREMENT_FORMAT,
         version: env!("CARGO_PKG_VERSION").into(),
         command: std::env::args().collect(),
@@ -246,7 +251,7 @@ fn told(server: &Server, asked: &Asked, measured: &Measured, started_unix_ms: u6
         loads,
         latency: Some(latency),
         series: None,
-    }
+    })
 }
 
 /// The settings that the command line starts from.

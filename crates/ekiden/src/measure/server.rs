@@ -137,8 +137,13 @@ fn tell(lines: &Throttle, happened: Happened) {
         Happened::Ready(address) => {
             let _ = out::line(format_args!("listening on {address}"));
         }
-        Happened::Begins { client, what } => tracing::info!(client, "measures: {what}"),
-        Happened::Ended { client, what } => tracing::info!(client, "has measured: {what}"),
+        Happened::Begins { from, client, what } => {
+            lines.info("begins", from, format_args!("{client} measures: {what}"))
+        }
+        Happened::Ended { from, client, what } => {
+            lines.info("ended", from, format_args!("{client} has measured: {what}"))
+        }
+        Happened::NotAccepted { why } => lines.warn("accepting", "", format_args!("cannot accept a connection: {why}")),
         Happened::Failed { from, client, why } => lines.warn("measuring", from, format_args!("{client}: {why}")),
     }
 }

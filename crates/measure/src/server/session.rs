@@ -47,10 +47,10 @@ pub(super) async fn run(server: &Server, connection: Connection, client: String,
     };
     drop(place);
     let under_way = UnderWay(server);
-    let measured = measure(server, &connection, &client, &wanted, token, links).await;
+    let measured = measure(server, &connection, (from, &client), &wanted, token, links).await;
     drop(under_way);
     match measured {
-        Ok(what) => (server.log)(Happened::Ended { client, what }),
+        Ok(what) => (server.log)(Happened::Ended { from, client, what }),
         Err(error) => {
             let why = error.to_string();
             let _ = control::send(&connection, &Reply::Failed { why: why.clone() }, PATIENCE).await;
@@ -121,7 +121,7 @@ async fn refuse(server: &Server, connection: &Connection, from: IpAddr, client: 
 async fn measure(
     server: &Server,
     connection: &Connection,
-    client: &str,
+    (from, client): (IpAddr, &str),
     wanted: &Wanted,
     token: [u8; 16],
     mut links: mpsc::Receiver<(Purpose, TcpStream)>,
@@ -138,7 +138,7 @@ async fn measure(
     // What comes now belongs to no measurement.
     drop(links);
     let what = describe(settings.streams, &settings.ways);
-    (server.log)(Happened::Begins { client: client.into(), what: what.clone() });
+    (server.log)(Happened::Begins { from, client: client.into(), what: what.clone() });
     let most = Most { bytes: server.settings.bytes_most };
     let running = Running::start(&wanted.asked, taken, Side::Far, wanted.trace, most)?;
     let began = Instant::now();

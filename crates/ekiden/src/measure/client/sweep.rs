@@ -97,11 +97,11 @@ pub fn announcement(points: &[Point], repeat: u32) -> String {
     let [bytes, time_us] = [bytes, time_us].map(|one| one.saturating_mul(repeat.into()));
     let time = match time_us {
         0 => String::new(),
-        _ => format!(" in {:.0} s", time_us as f64 / 1e6),
+        1..1_000_000 => format!(" in {:.0} ms", time_us as f64 / 1e3),
+        _ => format!(" in {} s", (time_us as f64 / 1e5).round() / 10.0),
     };
     let measurements = if count == 1 { "one measurement".into() } else { format!("{count} measurements") };
-    let (bytes, unit) = if bytes < 1_000_000_000 { (bytes as f64 / 1e6, "MB") } else { (bytes as f64 / 1e9, "GB") };
-    format!("{measurements}: at most {bytes:.1} {unit}{time}")
+    format!("{measurements}: at most {}{time}", Bytes(bytes).rounded())
 }
 
 fn most(settings: &LoadSettings) -> u64 {
@@ -184,5 +184,23 @@ impl Display for super::Direction {
             Self::Both => "both",
         };
         f.write_str(word)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn announced(duration_us: Option<u64>, bytes: u64, repeat: u32) -> String {
+        let settings = LoadSettings { duration_us, bytes: Some(bytes), ..Asked::default().get().clone() };
+        announcement(&[Point { label: Vec::new(), asked: Asked::new(settings).unwrap() }], repeat)
+    }
+
+    #[test]
+    fn what_will_be_sent_is_told_in_units_that_fit() {
+        assert_eq!(announced(Some(500_000), 1_000, 1), "one measurement: at most 1.00 kB in 500 ms");
+        assert_eq!(announced(None, 999, 1), "one measurement: at most 999 B");
+        assert_eq!(announced(Some(10_000_000), 10_000_000_000, 3), "3 measurements: at most 30.0 GB in 30 s");
+        assert_eq!(announced(Some(1_500_000), 2_000_000, 1), "one measurement: at most 2.00 MB in 1.5 s");
     }
 }

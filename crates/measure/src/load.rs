@@ -208,3 +208,42 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::{Duration, Instant};
+
+    use ekiden_record::LoadSettings;
+
+    use super::*;
+
+    #[test]
+    fn a_traced_sender_hands_over_its_budget_and_no_more() {
+        let settings = LoadSettings {
+            ways: vec![Way::Forth],
+            streams: 1,
+            duration_us: Some(2_000_000),
+            bytes: None,
+            ..Asked::default().get().clone()
+        };
+        let asked = Asked::new(settings).unwrap();
+        let trace = Trace::UntilLoss { bdps_most: 0.0, bytes_least: 300_000 };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (receiver, _) = listener.accept().unwrap();
+        let start = |socket, side| {
+            let link = Link { way: Way::Forth, stream: 0, socket };
+            Running::start(&asked, vec![link], side, trace, Most::default()).unwrap()
+        };
+        let (receives, sends) = (start(receiver, Side::Far), start(sender, Side::Near));
+        let began = Instant::now();
+        receives.begin();
+        sends.begin();
+        while !(receives.is_over() && sends.is_over()) && began.elapsed() < Duration::from_secs(3) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(sends.is_over() && began.elapsed() < Duration::from_millis(1_500), "{:?}", began.elapsed());
+        assert_eq!(receives.finish()[0].end.bytes, 300_000);
+    }
+}

@@ -33,9 +33,10 @@ fn main() -> ExitCode {
         Trial::test("a client that is killed frees the server", killed),
         Trial::test("a plain iperf3 server is measured in both directions", iperf3),
     ];
-    let on_lines: [(&str, Test); 3] = [
+    let on_lines: [(&str, Test); 4] = [
         ("the README's path is measured, and a plan follows", readme),
         ("a path's rate, round trip and buffer are found", path),
+        ("many streams carry no more than the line", many),
         ("a record of a path is refused where it is in the way, before anything is sent", record_in_the_way),
     ];
     trials.extend(on_lines.map(|(name, trial)| Trial::test(name, trial).with_ignored_flag(!is_root)));
@@ -409,6 +410,23 @@ fn path_once() -> Result<(), Failed> {
     }
     let rtt = found["rtt_us"]["value"].as_f64().unwrap_or_default();
     ensure((39_900.0..43_000.0).contains(&rtt), || format!("{rtt}"))
+}
+
+/// However many streams there are, they carry no more than the line.
+fn many() -> Result<(), Failed> {
+    let folder = folder()?;
+    let line = "rate = \"20Mbit/s\"\ndelay = \"20ms\"\nqueue = \"100KB\"";
+    let call = "client 10.77.0.2 --open --streams 64 --time 2s --way back --json";
+    let output = on_line(folder.path(), line, call)?;
+    ensure(output.status.success(), || said(&output))?;
+    let found: Value = serde_json::from_slice(&output.stdout)?;
+    let load = &found["loads"][0];
+    let goodput = load["goodput_bit_s"].as_f64().unwrap_or_default();
+    // The queue may have been filled before the first byte came.
+    ensure((5e6..20e6).contains(&goodput), || format!("{goodput}"))?;
+    let tenths = load["tenths_bytes"].as_array().ok_or("no tenths")?;
+    let most = tenths.iter().filter_map(Value::as_f64).fold(0.0, f64::max);
+    ensure(most < 20e6 / 80.0 + 200e3, || format!("{most} bytes in a tenth of a second"))
 }
 
 /// The first step of a new user after the demo.

@@ -20,7 +20,7 @@ use crate::message::{
 };
 use crate::probe::{Answer, Prober};
 use crate::settings::{Asked, DURATION_MOST_US};
-use crate::{Error, control, plausible, socket, socks5, who};
+use crate::{Error, control, iperf3, plausible, socket, socks5};
 
 /// How long this end waits for a server that lets it wait. The default is what [`measure`] has.
 #[derive(Debug, Clone)]
@@ -95,9 +95,7 @@ impl Server {
         let Some(Via { name, host, port }) = via else { return connected.map_err(|source| self.unreachable(source)) };
         let failed = |why: String| Error::Via { via: name.clone(), why };
         let socket = connected.map_err(|source| failed(socks5::absent(&source)))?;
-        socket.set_read_timeout(Some(PATIENCE)).map_err(|source| self.unreachable(source))?;
         socks5::ask(&socket, host, *port).map_err(failed)?;
-        socket.set_read_timeout(None).map_err(|source| self.unreachable(source))?;
         Ok(socket)
     }
 }
@@ -333,7 +331,7 @@ fn named(server: &Server, error: Error) -> Error {
     }
     let addresses = server.name.to_socket_addrs().ok().filter(|_| server.via.is_none());
     match addresses.and_then(|mut addresses| addresses.next()) {
-        Some(address) if who::is_iperf3(address) => {
+        Some(address) if iperf3::is_there(address) => {
             let why = "it is an iperf3 server: measure with --iperf3".into();
             Error::NotAServer { to: server.name.clone(), why }
         }

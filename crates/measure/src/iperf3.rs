@@ -19,6 +19,7 @@ use ekiden_units::Bytes;
 use crate::jitter::Lateness;
 use crate::limit::Shares;
 
+pub(crate) use control::is_there;
 pub use course::run;
 pub use error::{Error, Phase};
 

@@ -5,6 +5,7 @@
 
 pub mod client;
 mod control;
+mod deadline;
 mod episodes;
 mod error;
 pub mod gathered;

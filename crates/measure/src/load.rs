@@ -88,6 +88,8 @@ struct Shared {
     streams: Vec<Stream>,
     /// When the load began, by the monotonic clock; 0 before.
     began_ns: AtomicU64,
+    /// When the first byte came on any stream, by the monotonic clock; 0 before. The time of all receivers counts from it.
+    arrived_ns: AtomicU64,
     begun: Mutex<bool>,
     begins: Condvar,
     /// Whether all is to end now.
@@ -108,6 +110,7 @@ impl Running {
         let shared = Arc::new(Shared {
             streams: streams?,
             began_ns: AtomicU64::new(0),
+            arrived_ns: AtomicU64::new(0),
             begun: Mutex::new(false),
             begins: Condvar::new(),
             stop: AtomicBool::new(false),
@@ -200,11 +203,61 @@ impl Shared {
         self.stop.load(Ordering::Acquire)
     }
 
+    /// When the first byte came on any stream.
+    fn first_arrival_ns(&self) -> Option<u64> {
+        Some(self.arrived_ns.load(Ordering::Acquire)).filter(|first| *first > 0)
+    }
+
+    /// The same, where a byte has come now.
+    fn arrived(&self, now_ns: u64) -> u64 {
+        let first = self.arrived_ns.compare_exchange(0, now_ns, Ordering::AcqRel, Ordering::Acquire);
+        first.err().map_or(now_ns, |first| first.min(now_ns))
+    }
+
     /// Microseconds since the load began; 0 before.
     fn since_begin_us(&self, at_ns: u64) -> u64 {
         match self.began_ns.load(Ordering::Acquire) {
             0 => 0,
             began => at_ns.saturating_sub(began) / 1_000,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::TcpListener;
+    use std::time::{Duration, Instant};
+
+    use ekiden_record::LoadSettings;
+
+    use super::*;
+
+    #[test]
+    fn a_traced_sender_hands_over_its_budget_and_no_more() {
+        let settings = LoadSettings {
+            ways: vec![Way::Forth],
+            streams: 1,
+            duration_us: Some(2_000_000),
+            bytes: None,
+            ..Asked::default().get().clone()
+        };
+        let asked = Asked::new(settings).unwrap();
+        let trace = Trace::UntilLoss { bdps_most: 0.0, bytes_least: 300_000 };
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let sender = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (receiver, _) = listener.accept().unwrap();
+        let start = |socket, side| {
+            let link = Link { way: Way::Forth, stream: 0, socket };
+            Running::start(&asked, vec![link], side, trace, Most::default()).unwrap()
+        };
+        let (receives, sends) = (start(receiver, Side::Far), start(sender, Side::Near));
+        let began = Instant::now();
+        receives.begin();
+        sends.begin();
+        while !(receives.is_over() && sends.is_over()) && began.elapsed() < Duration::from_secs(3) {
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(sends.is_over() && began.elapsed() < Duration::from_millis(1_500), "{:?}", began.elapsed());
+        assert_eq!(receives.finish()[0].end.bytes, 300_000);
     }
 }

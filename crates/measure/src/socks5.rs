@@ -2,6 +2,12 @@
 
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, TcpStream};
+use std::time::Duration;
+
+use crate::deadline::Deadline;
+
+/// How long the whole exchange may take. Nodes give up connecting sooner.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Why no connection to a listener came about.
 pub fn absent(error: &io::Error) -> String {
@@ -14,9 +20,16 @@ pub fn absent(error: &io::Error) -> String {
     }
 }
 
-/// Asks the listener at the other end of `stream` for a connection to `host`, a name or an address, and waits for its answer.
+/// Asks the listener at the other end of `stream` for a connection to `host`, a name or an address, and waits for its answer. After
+/// that the socket waits as long as it takes.
 pub fn ask(stream: &TcpStream, host: &str, port: u16) -> Result<(), String> {
-    let mut stream = stream;
+    ask_within(stream, host, port, PATIENCE)?;
+    let endless = stream.set_read_timeout(None).and_then(|()| stream.set_write_timeout(None));
+    endless.map_err(|source| said(&source))
+}
+
+fn ask_within(stream: &TcpStream, host: &str, port: u16, patience: Duration) -> Result<(), String> {
+    let mut stream = Deadline::new(stream, patience);
     let broken = |done: io::Result<()>| done.map_err(|source| said(&source));
     // Version 5, one method: none.
     broken(stream.write_all(&[5, 1, 0]))?;
@@ -95,7 +108,19 @@ fn meaning(code: u8) -> &'static str {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Instant;
+
     use super::*;
+    use crate::deadline::tests::dripping;
+
+    #[test]
+    fn a_listener_that_drips_has_one_time_for_all() {
+        let stream = TcpStream::connect(dripping(&[5, 0, 5, 0, 0, 3, 0xff])).unwrap();
+        let start = Instant::now();
+        let why = ask_within(&stream, "192.0.2.1", 1, Duration::from_millis(300)).unwrap_err();
+        assert_eq!(why, "it does not answer");
+        assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    }
 
     #[test]
     fn names_and_addresses_are_asked_for_as_they_are() {

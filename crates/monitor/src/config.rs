@@ -108,7 +108,7 @@ impl Config {
         format!(
             "{count} {noun} every {}, {rounds} times a day: at most {} of payload a day; kept {keep} in {}",
             long_time(self.interval),
-            rounded(self.daily_bytes()),
+            Bytes(self.daily_bytes()).rounded(),
             self.history.display()
         )
     }
@@ -123,18 +123,6 @@ pub(crate) fn long_time(value: impl fmt::Display) -> String {
         Some(seconds) if seconds >= 60 && seconds % 60 == 0 => format!("{}min", seconds / 60),
         _ => text,
     }
-}
-
-/// A number of bytes with three digits.
-pub(crate) fn rounded(bytes: u64) -> String {
-    let units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
-    let mut value = bytes as f64;
-    let mut unit = 0;
-    while value >= 999.5 && unit + 1 < units.len() {
-        (value, unit) = (value / 1000.0, unit + 1);
-    }
-    let digits = if unit == 0 || value >= 99.95 { 0 } else { 1 + usize::from(value < 9.995) };
-    format!("{value:.digits$} {}", units[unit])
 }
 
 impl Direction {

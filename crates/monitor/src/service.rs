@@ -71,6 +71,8 @@ pub struct Service {
     events: Receiver<Event>,
     sender: Sender<Event>,
     clock: Clock,
+    /// [`EXTRA`]; tests have less.
+    extra: Duration,
     /// Rounds so far.
     rounds: usize,
     /// Measurements so far.
@@ -92,7 +94,19 @@ impl Service {
     pub fn new(config: Config, history: History, measure: Arc<Measure>) -> Self {
         let (sender, events) = channel();
         let clock = Clock::start();
-        Self { config, history, measure, events, sender, clock, rounds: 0, number: 0, waiting: Vec::new(), lost: 0 }
+        Self {
+            config,
+            history,
+            measure,
+            events,
+            sender,
+            clock,
+            extra: EXTRA,
+            rounds: 0,
+            number: 0,
+            waiting: Vec::new(),
+            lost: 0,
+        }
     }
 
     /// Whoever sends [`Event::Stop`] here ends it.
@@ -186,7 +200,7 @@ impl Service {
             let _ = sender.send(Event::Done(number, result));
         };
         thread::Builder::new().name("measurement".into()).spawn(work).map_err(EndError::System)?;
-        let longest = Duration::from(target.duration) + EXTRA;
+        let longest = Duration::from(target.duration) + self.extra;
         let until = Instant::now() + longest;
         loop {
             match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {

@@ -23,7 +23,7 @@ pub fn to_text(measurements: &[Measurement], zone: &Zone) -> String {
     let failed = measurements.iter().rev().find_map(|row| Some((row, row.result.as_ref().err()?)));
     if let Some((row, failure)) = failed {
         let at = zone.minute(row.started_unix_ms);
-        text += &format!("\nlast failure: {at}, {}: {}\n", row.target, plain(&failure.0));
+        text += &format!("\nlast failure: {at}, {}: {}\n", plain(&row.target), plain(&failure.0));
     }
     text
 }
@@ -101,6 +101,11 @@ mod tests {
         ] {
             assert!(text.contains(piece), "no {piece:?} in\n{text}");
         }
+        let named = to_text(&[row(1, "a\u{1b}[2J", None, Err("gone"))], &Zone::utc());
+        assert!(
+            named.contains("last failure: 1970-01-01 01:00, a\u{fffd}[2J: gone") && !named.contains('\u{1b}'),
+            "{named}"
+        );
         assert_eq!(to_text(&[], &Zone::utc()), "no measurements\n");
     }
 }

@@ -61,3 +61,10 @@ proptest! {
         let _ = text.parse::<Fraction>();
     }
 }
+
+#[test]
+fn rounded_bytes_have_three_digits() {
+    let all = [0, 999, 1000, 12_345, 999_499, 999_500, 4_800_000_000, u64::MAX];
+    let said = ["0 B", "999 B", "1.00 kB", "12.3 kB", "999 kB", "1.00 MB", "4.80 GB", "18.4 EB"];
+    assert_eq!(all.map(|bytes| Bytes(bytes).rounded()), said);
+}

@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ekiden_net::blocking;
 use ekiden_net::socket::{TcpOptions, outgoing};
@@ -10,7 +10,23 @@ use ekiden_net::socket::{TcpOptions, outgoing};
 use super::error::Phase;
 use super::message::{self, COOKIE_BYTES, Results, State};
 use super::{Error, PORT, Settings};
-use crate::socks5;
+use crate::deadline::Deadline;
+use crate::{socket, socks5};
+
+/// How long an answer to the question whether an iperf3 server is there may take.
+const SOON: Duration = Duration::from_secs(2);
+
+/// Whether an iperf3 server answers at `address`: after a cookie it says at once that it takes parameters, or that it is busy.
+pub fn is_there(address: SocketAddr) -> bool {
+    let asked = || -> io::Result<u8> {
+        let socket = socket::connect(address, SOON, None)?;
+        let mut socket = Deadline::new(&socket, SOON);
+        socket.write_all(&message::cookie(&[0; COOKIE_BYTES - 1]))?;
+        let mut byte = [0];
+        socket.read_exact(&mut byte).map(|()| byte[0])
+    };
+    asked().is_ok_and(|byte| matches!(State::of(byte), Some(State::ParamExchange | State::AccessDenied)))
+}
 
 /// The control connection.
 #[derive(Debug)]
@@ -127,22 +143,8 @@ impl Control {
 
     /// Fills `into`, within the time that the server may be silent: also if it sends a byte now and then.
     fn receive(&self, into: &mut [u8], phase: Phase) -> Result<(), Error> {
-        let until = Instant::now() + self.patience;
-        let mut at = 0;
-        while at < into.len() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return Err(self.failed(ErrorKind::TimedOut.into(), phase));
-            }
-            let limited = self.stream.set_read_timeout(Some(left));
-            match limited.and_then(|()| (&self.stream).read(&mut into[at..])) {
-                Ok(0) => return Err(self.failed(ErrorKind::UnexpectedEof.into(), phase)),
-                Ok(taken) => at += taken,
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.failed(error, phase)),
-            }
-        }
-        Ok(())
+        let mut stream = Deadline::new(&self.stream, self.patience);
+        stream.read_exact(into).map_err(|error| self.failed(error, phase))
     }
 
     fn failed(&self, error: io::Error, phase: Phase) -> Error {
@@ -168,12 +170,6 @@ pub fn connect(settings: &Settings, address: SocketAddr, options: &TcpOptions) -
     })?;
     if settings.via.is_some() {
         let (host, port) = host_and_port(&settings.server, false)?;
-        let timeouts =
-            [stream.set_read_timeout(Some(settings.patience)), stream.set_write_timeout(Some(settings.patience))];
-        timeouts
-            .into_iter()
-            .collect::<io::Result<()>>()
-            .map_err(|source| Error::Local { what: "set up a socket", source })?;
         socks5::ask(&stream, host, port).map_err(of_via)?;
     }
     Ok(stream)

@@ -176,11 +176,11 @@ impl<'a> Course<'a> {
 
     /// Moves data until it is enough, and tells the server so.
     fn carry(&mut self, block: &Block, progress: &mut dyn FnMut(Progress<'_>)) -> Result<(), Error> {
-        let left = match self.settings.until {
-            Until::Bytes(bytes) => bytes.0,
-            Until::Time(_) => self.settings.bytes_most.map_or(u64::MAX, |bytes| bytes.0),
+        let most = match self.settings.until {
+            Until::Bytes(bytes) => Some(bytes),
+            Until::Time(_) => self.settings.bytes_most,
         };
-        let (shared, size) = (Shared::new(left), u64::from(self.settings.block_bytes));
+        let (shared, size) = (Shared::new(most.map(|bytes| bytes.0)), u64::from(self.settings.block_bytes));
         let start = Instant::now();
         self.begin_counting(start)?;
         thread::scope(|scope| {
@@ -212,9 +212,10 @@ impl<'a> Course<'a> {
         let mut next = Duration::ZERO;
         let mut is_first = true;
         loop {
-            thread::sleep(next.saturating_sub(start.elapsed()));
+            shared.wait(next.saturating_sub(start.elapsed()));
             let now = start.elapsed();
-            self.late.add(u64::try_from((now - next).as_micros()).unwrap_or(u64::MAX));
+            // Where all has come, the last sample is early.
+            self.late.add(u64::try_from(now.saturating_sub(next).as_micros()).unwrap_or(u64::MAX));
             // The next one that has not passed yet.
             next = every * u32::try_from(now.as_nanos() / every.as_nanos() + 1).unwrap_or(u32::MAX);
             self.control.look()?;

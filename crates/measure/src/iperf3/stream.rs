@@ -2,9 +2,10 @@
 
 use std::io::{self, ErrorKind};
 use std::net::TcpStream;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
+use std::thread::{self, Thread};
+use std::time::{Duration, Instant};
 
 use ekiden_net::blocking::{Block, discard};
 use ekiden_net::tcp_info::{TcpInfo, tcp_info_with_memory};
@@ -34,14 +35,63 @@ pub struct Shared {
     pub stop: AtomicBool,
     /// Bytes that are still to be sent, over all streams.
     pub left: AtomicU64,
+    /// Bytes that may still be received, over all streams; `None` without a limit.
+    room: Option<Mutex<u64>>,
+    /// Whether so many have been received.
+    is_full: AtomicBool,
+    /// Who is woken then.
+    watcher: Thread,
     /// Why a stream broke: the first.
     pub broken: Mutex<Option<Option<io::Error>>>,
 }
 
 impl Shared {
-    /// Streams send `left` bytes together.
-    pub fn new(left: u64) -> Self {
-        Self { stop: AtomicBool::new(false), left: AtomicU64::new(left), broken: Mutex::new(None) }
+    /// Streams send, and receive, `most` bytes together in each direction. The thread that calls this is woken when they have received
+    /// them.
+    pub fn new(most: Option<u64>) -> Self {
+        Self {
+            stop: AtomicBool::new(false),
+            left: AtomicU64::new(most.unwrap_or(u64::MAX)),
+            room: most.map(Mutex::new),
+            is_full: AtomicBool::new(false),
+            watcher: thread::current(),
+            broken: Mutex::new(None),
+        }
+    }
+
+    /// Waits as long as `time`, or until all that may be received has been.
+    pub fn wait(&self, time: Duration) {
+        let until = Instant::now() + time;
+        while !self.is_full.load(Relaxed) {
+            match until.saturating_duration_since(Instant::now()) {
+                Duration::ZERO => return,
+                left => thread::park_timeout(left),
+            }
+        }
+    }
+
+    /// Takes up to as much out of a socket as may still be received; 0 is the end of the stream, `None` that no more may be.
+    fn discard(&self, socket: &TcpStream) -> io::Result<Option<usize>> {
+        let Some(room) = &self.room else { return discard(socket, TAKE).map(Some) };
+        // Nobody waits for data with the lock: others might have some.
+        if socket.peek(&mut [0])? == 0 {
+            return Ok(Some(0));
+        }
+        let mut room = room.lock().unwrap_or_else(PoisonError::into_inner);
+        if *room == 0 {
+            return Ok(None);
+        }
+        let taken = discard(socket, usize::try_from(*room).map_or(TAKE, |room| room.min(TAKE)))?;
+        *room = room.saturating_sub(taken as u64);
+        Ok(Some(taken))
+    }
+
+    /// Says that all that may be received has been, if it is so.
+    fn tell_if_full(&self) {
+        let room = self.room.as_ref().map(|room| *room.lock().unwrap_or_else(PoisonError::into_inner));
+        if room == Some(0) && !self.is_full.swap(true, Relaxed) {
+            self.watcher.unpark();
+        }
     }
 
     /// Takes up to `most` of what is left to be sent.
@@ -99,10 +149,12 @@ impl Stream {
 
     fn receive(&self, shared: &Shared) -> Result<(), Option<io::Error>> {
         while !shared.stop.load(Relaxed) {
-            match discard(&self.socket, TAKE) {
-                Ok(0) => return Err(None),
-                Ok(taken) => {
+            match shared.discard(&self.socket) {
+                Ok(None) => return Ok(()),
+                Ok(Some(0)) => return Err(None),
+                Ok(Some(taken)) => {
                     self.moved.fetch_add(taken as u64, Relaxed);
+                    shared.tell_if_full();
                 }
                 Err(error) if goes_on(&error) => {}
                 Err(error) => return Err(Some(error)),
@@ -170,5 +222,38 @@ impl Watched {
     /// Least round-trip time in microseconds; `None` if none was measured.
     pub fn rtt_min_us(&self) -> Option<u64> {
         Some(self.info.rtt_min_us).filter(|&rtt| rtt > 0 && rtt < u32::MAX).map(u64::from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    use super::*;
+
+    #[test]
+    fn receivers_stop_at_the_limit_and_wake_the_watcher() {
+        const LIMIT: u64 = 1_000_003;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let streams = [0, 1, 2].map(|number| {
+            let receiver = TcpStream::connect(address).unwrap();
+            let (mut sender, _) = listener.accept().unwrap();
+            // Ends when the receiver is closed.
+            thread::spawn(move || while sender.write_all(&[0; 100_000]).is_ok() {});
+            Stream::new(receiver, false, number).unwrap()
+        });
+        let shared = Shared::new(Some(LIMIT));
+        let block = Block::new(&[0]).unwrap();
+        let start = Instant::now();
+        thread::scope(|scope| {
+            for stream in &streams {
+                scope.spawn(|| stream.carry(&shared, &block, 1));
+            }
+            shared.wait(Duration::from_secs(60));
+        });
+        assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+        assert_eq!(streams.iter().map(|stream| stream.moved.load(Relaxed)).sum::<u64>(), LIMIT);
     }
 }

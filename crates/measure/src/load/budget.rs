@@ -9,16 +9,32 @@ use crate::message::{Row, Trace};
 const EPISODE_RTTS: u64 = 3;
 const EPISODE_US: u64 = 50_000;
 
+/// What a sender may hand over before the first look, and at least: then it can be told that all is spent.
+const LEAST: u64 = 32 << 10;
+
+/// How many bytes a sender may have handed over. `seen` are a look and those before it; `None` before the first.
+pub(super) fn allowance(trace: Trace, seen: Option<(&Row, &[Row])>) -> u64 {
+    let budget =
+        |bdps_most, bytes_least| seen.map_or(bytes_least, |(row, rows)| budget(bdps_most, bytes_least, row, rows));
+    match trace {
+        Trace::No | Trace::Episodes { .. } => u64::MAX,
+        Trace::UntilLoss { bdps_most, bytes_least } => budget(bdps_most, bytes_least),
+        Trace::Budget { spent_bytes, bdps_most, bytes_least } => {
+            budget(bdps_most, bytes_least).saturating_sub(spent_bytes).max(LEAST)
+        }
+    }
+}
+
 /// Whether it ends now. `rows` are the samples before.
 pub(super) fn is_spent(trace: Trace, row: &Row, info: &TcpInfo, rows: &[Row]) -> bool {
     let used = info.sent_bytes;
     match trace {
         Trace::No => false,
         Trace::UntilLoss { bdps_most, bytes_least } => {
-            used > budget(bdps_most, bytes_least, row, rows) || has_lost(row, rows)
+            used >= budget(bdps_most, bytes_least, row, rows) || has_lost(row, rows)
         }
         Trace::Budget { spent_bytes, bdps_most, bytes_least } => {
-            used.saturating_add(spent_bytes) > budget(bdps_most, bytes_least, row, rows)
+            used.saturating_add(spent_bytes) >= budget(bdps_most, bytes_least, row, rows)
         }
         Trace::Episodes { count } => episodes(rows.iter().chain([row]), 0).len() > count as usize,
     }
@@ -28,20 +44,53 @@ fn budget(bdps_most: f64, bytes_least: u64, row: &Row, rows: &[Row]) -> u64 {
     bytes_least.max((bdps_most * bdp(row, rows)) as u64)
 }
 
-/// What was acknowledged in the best of the round trips so far, in bytes.
+/// The least time over which a rate is taken, in microseconds: looks are not closer.
+const RATE_US: u64 = 1_000;
+
+/// What was acknowledged in the best of the round trips so far, in bytes. Shorter round trips than `RATE_US` have their part of it.
 fn bdp(row: &Row, rows: &[Row]) -> f64 {
-    let rtt_us = u64::from(row.rtt_min_us.max(1_000));
+    let over_us = u64::from(row.rtt_min_us).max(RATE_US);
     let at = |at_us: u64| {
         let next = rows.partition_point(|row| row.at_us <= at_us);
         next.checked_sub(1).map_or(0, |last| rows[last].kernel_bytes)
     };
-    let best =
-        rows.iter().rev().take(2_000).map(|row| row.kernel_bytes.saturating_sub(at(row.at_us.saturating_sub(rtt_us))));
-    best.max().unwrap_or(0) as f64
+    let best = rows.iter().rev().take(2_000);
+    let best = best.map(|row| row.kernel_bytes.saturating_sub(at(row.at_us.saturating_sub(over_us)))).max();
+    best.unwrap_or(0) as f64 * f64::from(row.rtt_min_us) / over_us as f64
 }
 
 /// Whether an episode of losses has come and gone.
 fn has_lost(row: &Row, rows: &[Row]) -> bool {
     let first = rows.iter().find(|row| row.retransmits > 0);
     first.is_some_and(|first| row.at_us > first.at_us + EPISODE_RTTS * u64::from(first.rtt_us) + EPISODE_US)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: Trace = Trace::UntilLoss { bdps_most: 10.0, bytes_least: 300_000 };
+
+    /// Looks every 200 µs at a sender of 1 kB/µs.
+    fn rows(rtt_min_us: u32) -> Vec<Row> {
+        let row = |at: u64| Row { at_us: at * 200, kernel_bytes: at * 200_000, rtt_min_us, ..Row::default() };
+        (0..=100).map(row).collect()
+    }
+
+    #[test]
+    fn the_budget_is_of_the_round_trip_also_where_looks_are_not_so_close() {
+        assert_eq!(allowance(TRACE, None), 300_000);
+        for (rtt_us, bytes) in [(10, 300_000), (100, 1_000_000), (1_000, 10_000_000), (4_000, 40_000_000)] {
+            let rows = rows(rtt_us);
+            let (last, before) = rows.split_last().unwrap();
+            assert_eq!(allowance(TRACE, Some((last, before))), bytes, "{rtt_us}");
+        }
+    }
+
+    #[test]
+    fn what_is_spent_leaves_enough_to_be_told_so() {
+        let trace = Trace::Budget { spent_bytes: 1_000_000, bdps_most: 10.0, bytes_least: 300_000 };
+        assert_eq!(allowance(trace, None), LEAST);
+        assert!(is_spent(trace, &Row::default(), &TcpInfo::default(), &[]));
+    }
 }

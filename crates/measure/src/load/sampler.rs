@@ -41,8 +41,12 @@ pub(super) fn run(shared: &Shared, interval_us: u32, trace: bool) -> Sampled {
                 let Ok(info) = tcp_info_with_memory(&stream.socket) else { continue };
                 stream.clamp();
                 let row = row(shared.since_begin_us(monotonic_ns()), stream, &info);
-                if stream.sends && budget::is_spent(stream.trace, &row, &info, rows) {
-                    stream.is_spent.store(true, Ordering::Relaxed);
+                if stream.sends && trace {
+                    let allowance = budget::allowance(stream.trace, Some((&row, rows)));
+                    stream.allowance.fetch_max(allowance, Ordering::Relaxed);
+                    if budget::is_spent(stream.trace, &row, &info, rows) {
+                        stream.is_spent.store(true, Ordering::Relaxed);
+                    }
                 }
                 // Of a traced stream only what changed is of interest.
                 if !trace || is_last || rows.last().is_none_or(|last| has_changed(last, &row)) {

@@ -15,7 +15,7 @@ use ekiden_record::Way;
 use super::batch::Batch;
 use super::evenness::Evenness;
 use super::payload::Payload;
-use super::{Link, Most, Shared, Side};
+use super::{Link, Most, Shared, Side, budget};
 use crate::message::{StreamEnd, TENTHS_MOST, Trace};
 use crate::settings::Asked;
 use crate::socket::{Load, prepare};
@@ -31,6 +31,8 @@ const OFFER: Duration = Duration::from_millis(5);
 const OFFER_MOST_NS: u64 = 100_000_000;
 /// The same of a traced sender, which is to end soon after it is told.
 const TRACE_PIECE: u64 = 32 << 10;
+/// How soon a traced sender that has handed over what it may asks again.
+const LOOK: Duration = Duration::from_micros(200);
 /// A connection whose data is not acknowledged for so long has failed.
 const SILENCE_MOST: Duration = Duration::from_secs(20);
 /// One in so many of a second is counted by itself.
@@ -56,6 +58,8 @@ pub(super) struct Stream {
     window_bytes: Option<u32>,
     /// Whether a receiver may wait until more has come.
     in_batches: bool,
+    /// Bytes that a sender may have handed over: each look at a traced one may raise it.
+    pub allowance: AtomicU64,
     /// Whether a traced sender has shown what it can show, or has sent what it may.
     pub is_spent: AtomicBool,
 }
@@ -86,6 +90,7 @@ impl Stream {
             trace,
             window_bytes: settings.window_bytes,
             in_batches: !trace.is_close() && Batch::is_allowed(settings),
+            allowance: AtomicU64::new(budget::allowance(trace, None)),
             is_spent: AtomicBool::new(false),
         })
     }
@@ -124,7 +129,13 @@ impl Stream {
                 offered_ns = monotonic_ns();
                 continue;
             }
-            let left = offer.min(limit - sent);
+            let allowed = self.allowance.load(Ordering::Relaxed).saturating_sub(sent);
+            if allowed == 0 {
+                // The next look says whether it is all.
+                thread::sleep(LOOK);
+                continue;
+            }
+            let left = offer.min(limit - sent).min(allowed);
             let written = match self.data_bytes {
                 Some(bytes) => payload.write(&self.socket, left.min(bytes.into())),
                 None if self.trace.is_close() => payload.send(&self.socket, left.min(TRACE_PIECE)),
@@ -167,14 +178,15 @@ impl Stream {
         let mut end = self.end();
         let expected = self.bytes.unwrap_or(u64::MAX).min(self.bytes_most);
         let mut evenness = Evenness::default();
-        let (mut first_ns, mut last_ns, mut received) = (None, 0, 0);
+        let (mut last_ns, mut received) = (0, 0);
         let mut batch = Batch::default();
         while !shared.is_stopped() {
-            let over_ns = first_ns.zip(self.duration_ns).map(|(first, time): (u64, u64)| first.saturating_add(time));
             // One byte more than expected would tell that too much comes.
             let wanted = PIECE.min((expected - received).saturating_add(1));
             let taken = discard(&self.socket, wanted as usize);
             let now_ns = monotonic_ns();
+            let over_ns =
+                shared.first_arrival_ns().zip(self.duration_ns).map(|(first, time)| first.saturating_add(time));
             if over_ns.is_some_and(|over| now_ns > over) {
                 last_ns = over_ns.unwrap_or_default();
                 break;
@@ -190,7 +202,7 @@ impl Stream {
                     if received < CLAMPED {
                         self.clamp();
                     }
-                    let first = *first_ns.get_or_insert(now_ns);
+                    let first = shared.arrived(now_ns);
                     received += bytes as u64;
                     if received > expected {
                         end.failed = Some(format!("the sender sent more than {expected} bytes"));
@@ -213,7 +225,7 @@ impl Stream {
                 }
             }
         }
-        let first_ns = first_ns.unwrap_or(last_ns);
+        let first_ns = shared.first_arrival_ns().unwrap_or(last_ns);
         end.bytes = received;
         end.peaks = evenness.peaks();
         end.first_us = shared.since_begin_us(first_ns);

@@ -97,7 +97,7 @@ impl Source<'_> {
             server: self.server(name, target, has_key)?,
             via,
             direction: target.direction.unwrap_or(Direction::Receive),
-            bytes: self.or_default("bytes", target.bytes.as_ref(), BYTES_DEFAULT, &BYTES)?,
+            bytes: target.bytes.as_ref().map_or(Ok(BYTES_DEFAULT), |bytes| self.bytes(bytes))?,
             duration: self.or_default("duration", target.duration.as_ref(), DURATION_DEFAULT, &DURATION)?,
             streams: streams as u32,
         })
@@ -169,6 +169,11 @@ impl Source<'_> {
         range: &RangeInclusive<T>,
     ) -> Result<T, ConfigError> {
         value.map_or(Ok(default), |value| self.in_range(key, value, range))
+    }
+
+    fn bytes(&self, value: &Spanned<Bytes>) -> Result<Bytes, ConfigError> {
+        in_range("bytes", value.get_ref(), &BYTES, |bytes| bytes.rounded())
+            .map_err(|reason| self.error(Some(value.span()), reason))
     }
 
     fn in_range<T: Copy + PartialOrd + Display>(

@@ -72,6 +72,28 @@ fn one_round_without_any_result_is_an_error_and_yet_in_the_history() {
 }
 
 #[test]
+fn a_measurement_without_end_is_a_failure_also_of_the_only_round() {
+    let folder = tempfile::tempdir().unwrap();
+    let (held, hold) = channel::<()>();
+    let hold = Mutex::new(hold);
+    let mut service = service(folder.path(), move |target| match target.via {
+        Some(_) => good(),
+        None => {
+            let _ = hold.lock().unwrap().recv();
+            good()
+        }
+    });
+    for target in &mut service.config.targets {
+        target.duration = Time::ms(100);
+    }
+    service.extra = Duration::from_millis(400);
+    service.run(true).unwrap();
+    let results: Vec<_> = rows(folder.path()).into_iter().map(|row| row.result).collect();
+    assert_eq!(results, [Err(Failure("no end after 500ms".into())), good()]);
+    drop(held);
+}
+
+#[test]
 fn targets_take_turns_in_beginning_a_round() {
     let folder = tempfile::tempdir().unwrap();
     let seen: Arc<Mutex<Vec<String>>> = Arc::default();

@@ -4,7 +4,7 @@ use ekiden_record::{Finding, Judgement, PathDirection, Way};
 
 use super::ended::{End, end};
 use super::model::{Bucket, Path};
-use super::trace::Trace;
+use super::trace::{Trace, longest_us};
 use super::{find, idle, spent_before_second};
 
 /// What is found on a path, with a second pass, where one is wanted, that keeps a window of so many segments.
@@ -113,6 +113,38 @@ fn what_came_twice_was_not_lost() {
         assert!(!is_observed(&found.buffer_bytes), "{seed}: {found:#?}");
         assert!(!matches!(found.drop_tail, Judgement::Yes { .. }), "{seed}: {found:#?}");
         assert!(!is_observed(&found.policer_bit_s), "{seed}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_single_lost_segment_is_seen() {
+    let mut few = 0;
+    for seed in 1..40 {
+        let measured = Path { lost: 0.01, buffer_bytes: 1e9, seed, ..Path::PLAIN }.load();
+        let trace = Trace::of(&measured, Way::Forth).unwrap();
+        let (resent, _) = trace.losses();
+        let ended = end(&trace, &trace.delays());
+        assert_eq!(trace.came_twice(), 0, "{seed}");
+        assert_eq!(ended == End::NoLoss, resent == 0, "{seed}: {resent} were sent again");
+        few += u32::from(resent == 1);
+    }
+    assert!(few > 0);
+}
+
+#[test]
+fn a_late_look_is_no_queue() {
+    for near in [true, false] {
+        let mut measured = Path { buffer_bytes: 1e9, ..Path::PLAIN }.load();
+        let longest_us = |measured: &_| longest_us(&Trace::of(measured, Way::Forth).unwrap().delays());
+        let true_us = longest_us(&measured);
+        let seen = if near { &mut measured.near_seen[0] } else { &mut measured.far_seen[0] };
+        // Nothing was looked at for a while.
+        let from = seen.rows.partition_point(|row| row.at_us < 70_000);
+        let until = seen.rows.partition_point(|row| row.at_us < 220_000);
+        seen.rows.drain(from..until);
+        seen.end.late_us.push(150_000);
+        assert!((longest_us(&measured) - true_us).abs() < 12_000.0, "{near}: {true_us}, {}", longest_us(&measured));
+        assert!(Trace::of(&measured, Way::Forth).unwrap().stalled_us().is_some());
     }
 }
 

@@ -212,6 +212,8 @@ pub enum PathLimit {
     Loss,
     /// A limit that drops what is faster, without a queue.
     Policer,
+    /// Such a limit, or a buffer of few packets: losses of much at once, or at one window, without a queue that could be seen.
+    ShortBufferOrPolicer,
     /// The sender was still growing its window when the load ended.
     SlowStart,
     /// None of it: the pacing that was asked for.

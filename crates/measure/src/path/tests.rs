@@ -132,6 +132,36 @@ fn a_single_lost_segment_is_seen() {
 }
 
 #[test]
+fn a_short_buffer_is_no_chance() {
+    for (rate_bit_s, rtt_us, buffer_bytes) in [(10e6, 20_000.0, 8e3), (20e6, 40_000.0, 10e3), (5e6, 30_000.0, 6e3)] {
+        let path = Path { rate_bit_s, rtt_us, buffer_bytes, ..Path::PLAIN };
+        let found = find(path, rate_bit_s * rtt_us / 8e6 / 1_500.0 + 8.0);
+        assert!(!is_observed(&found.random_loss), "{found:#?}");
+    }
+}
+
+#[test]
+fn a_policer_of_few_segments_on_a_slow_line_fills_no_buffer() {
+    for (rate_bit_s, policed, depth_bytes) in [(10e6, 2e6, 16e3), (5e6, 1e6, 32e3)] {
+        let bucket = Bucket { rate_bit_s: policed, depth_bytes };
+        let path = Path { rate_bit_s, rtt_us: 25_000.0, policer: Some(bucket), ..Path::PLAIN };
+        let found = find(path, 20.0);
+        assert!(!matches!(found.policer_bit_s, Finding::Absent { .. }), "{found:#?}");
+        assert!(!is_observed(&found.buffer_bytes), "{found:#?}");
+        assert!(matches!(found.drop_tail, Judgement::NotObservable { .. }), "{found:#?}");
+    }
+}
+
+#[test]
+fn a_slow_or_short_line_that_drops_at_its_tail_is_not_said_to_drop_early() {
+    let lines = [(0.3e6, 100e3, 15e3), (1e6, 50e3, 15e3), (2e6, 100e3, 20e3), (200e6, 5e3, 60e3)];
+    for (rate_bit_s, rtt_us, buffer_bytes) in lines {
+        let found = find(Path { rate_bit_s, rtt_us, buffer_bytes, ..Path::PLAIN }, 100.0);
+        assert!(!matches!(found.drop_tail, Judgement::No { .. }), "{found:#?}");
+    }
+}
+
+#[test]
 fn a_late_look_is_no_queue() {
     for near in [true, false] {
         let mut measured = Path { buffer_bytes: 1e9, ..Path::PLAIN }.load();

@@ -6,7 +6,7 @@ use crate::episodes::episodes;
 use crate::message::Row;
 
 use super::buffer::{buffer, drop_tail};
-use super::ended::{End, end, is_queue_full, last_us};
+use super::ended::{End, end, last_us};
 use super::policer::policer;
 use super::rate::rate;
 use super::trace::{Base, Delay, QUEUE_LEAST_US, Trace};
@@ -107,11 +107,15 @@ fn random_loss(first: &Trace<'_>, second: Option<&Trace<'_>>, ended: End, base: 
 /// A buffer that holds so many times the queue of the first losses was not full then.
 const HOLDS_MORE: f64 = 1.5;
 
-/// Whether few losses came by chance: no queue was full, or the second pass had a much longer one.
+/// A buffer that holds more than this part of a round trip, and this many microseconds more, is no short one: a burst fills that at once.
+const SHORT_PART: f64 = 0.3;
+const SHORT_US: f64 = 1_000.0;
+
+/// Whether few losses came by chance: the second pass had a much longer queue than stood then, and one longer than a short buffer's.
 fn is_by_chance(delays: &[Delay], second: Option<&Trace<'_>>, base: Base) -> bool {
     let longest_us = second.and_then(|second| second.sent.iter().map(|row| row.rtt_us).max());
     let queued_us = longest_us.map_or(0.0, f64::from) - base.rtt_us;
-    !is_queue_full(delays) || queued_us > HOLDS_MORE * last_us(delays) + QUEUE_LEAST_US
+    queued_us > (HOLDS_MORE * last_us(delays) + QUEUE_LEAST_US).max(SHORT_PART * base.rtt_us + SHORT_US)
 }
 
 /// The segments lost in each episode but the first, which is slow start's.

@@ -141,6 +141,16 @@ fn a_short_buffer_is_no_chance() {
 }
 
 #[test]
+fn chance_is_seen_where_the_second_pass_had_a_longer_queue() {
+    let seen = (1..10).filter(|seed| {
+        let found = find(Path { lost: 0.02, seed: *seed, ..Path::PLAIN }, 100.0);
+        assert!(is_true(&found.buffer_bytes, Path::PLAIN.buffer_bytes), "{found:#?}");
+        is_observed(&found.random_loss)
+    });
+    assert!(seen.count() >= 3);
+}
+
+#[test]
 fn a_policer_of_few_segments_on_a_slow_line_fills_no_buffer() {
     for (rate_bit_s, policed, depth_bytes) in [(10e6, 2e6, 16e3), (5e6, 1e6, 32e3)] {
         let bucket = Bucket { rate_bit_s: policed, depth_bytes };

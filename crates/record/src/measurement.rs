@@ -208,7 +208,7 @@ impl Shares {
 pub enum PathLimit {
     /// The line's rate: a queue grows, and drops when it is full.
     Line,
-    /// Loss that does not come from a queue.
+    /// Single losses: by chance, or of a buffer of few packets.
     Loss,
     /// A limit that drops what is faster, without a queue.
     Policer,

@@ -106,7 +106,15 @@ pub fn path_limit(load: &Load, rows: &[&[Row]], peaks: &[Peak], idle_us: f64) ->
     // Few segments on a line little faster than the policer make longer round trips by themselves.
     let short_us = if outruns { deep_us } else { policed_us(base_us) };
     let is_policed = firsts.iter().any(|first| first.is_policed(short_us)) && are_alike(&onsets) != Some(false);
-    Some(if is_policed { PathLimit::Policer } else { PathLimit::Loss })
+    // Chance takes segments at any window of a stream; windows of several together differ less.
+    let is_at_one_window = rows.len() == 1 && are_alike(&onsets) == Some(true);
+    Some(match (is_policed, outruns) {
+        // Only what passes much faster than the mean shows that no line was full.
+        (true, true) => PathLimit::Policer,
+        (true, false) => PathLimit::ShortBufferOrPolicer,
+        (false, _) if is_at_one_window => PathLimit::ShortBufferOrPolicer,
+        (false, _) => PathLimit::Loss,
+    })
 }
 
 /// Whether data came in bursts with pauses between them, so that no line was full. `None` where a round trip has too few packets to tell.
@@ -266,9 +274,10 @@ pub fn sentence(load: &Load) -> String {
         Cause::Path(limit) => {
             let what = match limit {
                 Some(PathLimit::Line) => "the line's rate: a queue grows",
-                Some(PathLimit::Loss) => "loss that no queue explains",
-                Some(PathLimit::Policer) => {
-                    "a policer, or a buffer of few packets: what is too fast is dropped without a queue"
+                Some(PathLimit::Loss) => "single losses: by chance, or of a buffer of few packets",
+                Some(PathLimit::Policer) => "a policer: what is too fast is dropped without a queue",
+                Some(PathLimit::ShortBufferOrPolicer) => {
+                    "a policer or a buffer of few packets: what is too fast is dropped without a queue"
                 }
                 Some(PathLimit::SlowStart) => "slow start, which had not ended",
                 Some(PathLimit::Pacing) => "the pacing that was asked for",

@@ -208,10 +208,12 @@ impl Shares {
 pub enum PathLimit {
     /// The line's rate: a queue grows, and drops when it is full.
     Line,
-    /// Loss that does not come from a queue.
+    /// Single losses: by chance, or of a buffer of few packets.
     Loss,
     /// A limit that drops what is faster, without a queue.
     Policer,
+    /// Such a limit, or a buffer of few packets: losses of much at once, or at one window, without a queue that could be seen.
+    ShortBufferOrPolicer,
     /// The sender was still growing its window when the load ended.
     SlowStart,
     /// None of it: the pacing that was asked for.

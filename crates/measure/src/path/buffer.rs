@@ -10,6 +10,9 @@ use super::trace::{Delay, QUEUE_LEAST_US, Trace, longest_us};
 const UNSURE: f64 = 0.02;
 const LATER_UNSURE: f64 = 0.05;
 
+/// What is lost at a queue of less than this part of the longest is lost early.
+const EARLY: f64 = 0.5;
+
 /// The losses of an overflow, as the sender saw them, in the round trip after the first.
 struct Episode {
     /// The longest queue meanwhile, in microseconds.
@@ -44,7 +47,14 @@ impl Episode {
 }
 
 /// How much the buffer holds.
-pub fn buffer(trace: &Trace<'_>, delays: &[Delay], ended: End, rate: &Finding, policer: &Finding) -> Finding {
+pub fn buffer(
+    trace: &Trace<'_>,
+    delays: &[Delay],
+    ended: End,
+    rate: &Finding,
+    policer: &Finding,
+    by_chance: bool,
+) -> Finding {
     let not = |reason: &str| Finding::NotObservable { reason: reason.into() };
     let Finding::Observed { value: rate, low, high, .. } = *rate else { return not("the rate was not seen") };
     if ended == End::Overflow && !matches!(policer, Finding::Absent { .. }) {
@@ -56,7 +66,8 @@ pub fn buffer(trace: &Trace<'_>, delays: &[Delay], ended: End, rate: &Finding, p
     match ended {
         End::NoLoss => at_least(format!("a queue of {:.1} ms lost nothing", most_us / 1e3)),
         End::FewLosses => {
-            at_least(format!("the first loss came by chance, at a queue of up to {:.1} ms", most_us / 1e3))
+            let why = if by_chance { "by chance" } else { "by chance or of a short buffer" };
+            at_least(format!("the first loss came {why}, at a queue of up to {:.1} ms", most_us / 1e3))
         }
         End::Overflow => {
             // What came last before the first gap saw a queue that was nearly full, unless that gap was one of chance.
@@ -88,7 +99,7 @@ pub fn buffer(trace: &Trace<'_>, delays: &[Delay], ended: End, rate: &Finding, p
 }
 
 /// Whether it drops only when it is full.
-pub fn drop_tail(trace: &Trace<'_>, ended: End, policer: &Finding) -> Judgement {
+pub fn drop_tail(trace: &Trace<'_>, delays: &[Delay], ended: End, policer: &Finding) -> Judgement {
     let not = |reason: &str| Judgement::NotObservable { reason: reason.into() };
     if ended == End::Overflow && !matches!(policer, Finding::Absent { .. }) {
         return not("what dropped is, or may be, a policer: not a full buffer");
@@ -105,8 +116,18 @@ pub fn drop_tail(trace: &Trace<'_>, ended: End, policer: &Finding) -> Judgement 
         "{early} of {lost} segments were lost before the queue was near its longest, {:.1} ms",
         queued_us / 1e3
     );
-    match episode.is_drop_tail(trace) {
-        true => Judgement::Yes { evidence },
-        false => Judgement::No { evidence },
+    if episode.is_drop_tail(trace) {
+        return Judgement::Yes { evidence };
+    }
+    // Smoothed round trips lag behind the queue, what comes does not.
+    let (last, longest) = (last_us(delays), longest_us(delays));
+    let [last_ms, longest_ms] = [last, longest].map(|us| us / 1e3);
+    let stood = format!("a queue of {last_ms:.1} ms of at most {longest_ms:.1} ms stood when the first was");
+    match last < EARLY * longest {
+        true => Judgement::No { evidence: format!("{evidence}; {stood}") },
+        false if last >= FULL * longest.max(queued_us) => {
+            Judgement::Yes { evidence: format!("segments were lost; {stood}") }
+        }
+        false => Judgement::NotObservable { reason: format!("round trips lag behind the queue: {evidence}; {stood}") },
     }
 }

@@ -6,10 +6,10 @@ use crate::episodes::episodes;
 use crate::message::Row;
 
 use super::buffer::{buffer, drop_tail};
-use super::ended::{End, end};
+use super::ended::{End, end, last_us};
 use super::policer::policer;
 use super::rate::rate;
-use super::trace::{Base, Trace};
+use super::trace::{Base, Delay, QUEUE_LEAST_US, Trace};
 
 /// So many overflows tell how many segments one takes.
 const OVERFLOWS_LEAST: usize = 3;
@@ -20,7 +20,8 @@ pub fn direction(first: &Trace<'_>, second: Option<&Trace<'_>>, base: Base, hops
     let ended = end(first, &delays);
     let policer = policer(first, second, &delays, ended, base);
     let rate = rate(first, second, &delays, base, &policer, ended);
-    let buffer = buffer(first, &delays, ended, &rate, &policer);
+    let by_chance = is_by_chance(&delays, second, base);
+    let buffer = said_late(buffer(first, &delays, ended, &rate, &policer, by_chance), first);
     let bdp = match &rate {
         Finding::Observed { value, low, high, .. } => {
             let of = |rate: &f64| rate * base.rtt_us / 8e6;
@@ -40,12 +41,15 @@ pub fn direction(first: &Trace<'_>, second: Option<&Trace<'_>>, base: Base, hops
         mtu_bytes: mtu(first),
         buffer_bytes: buffer,
         bdp_bytes: bdp,
-        drop_tail: drop_tail(first, ended, &policer),
+        drop_tail: drop_tail(first, &delays, ended, &policer),
         drops_per_overflow: Finding::NotObservable { reason: "it needs three overflows: --long".into() },
         random_loss: match policer.value() {
             Some(_) if ended == End::FewLosses => {
                 Finding::NotObservable { reason: "a policer may have dropped what was lost".into() }
             }
+            _ if ended == End::FewLosses && !by_chance => Finding::NotObservable {
+                reason: "what few segments were lost, chance or a short buffer may have dropped".into(),
+            },
             _ => random_loss(first, second, ended, base),
         },
         policer_bit_s: policer,
@@ -54,6 +58,19 @@ pub fn direction(first: &Trace<'_>, second: Option<&Trace<'_>>, base: Base, hops
         duration_us: passes().filter_map(|trace| trace.sent.last()).map(|row| row.at_us).fold(0, u64::saturating_add),
         rate_bit_s: rate,
     }
+}
+
+/// With how late an end looked, where that could have passed for a queue.
+fn said_late(mut finding: Finding, trace: &Trace<'_>) -> Finding {
+    let (Finding::Observed { evidence: said, .. }
+    | Finding::AtLeast { evidence: said, .. }
+    | Finding::AtMost { evidence: said, .. }
+    | Finding::Absent { evidence: said }
+    | Finding::NotObservable { reason: said }) = &mut finding;
+    if let Some(late_us) = trace.stalled_us() {
+        said.push_str(&format!("; an end looked up to {:.1} ms late", late_us / 1e3));
+    }
+    finding
 }
 
 fn mtu(trace: &Trace<'_>) -> Finding {
@@ -87,6 +104,20 @@ fn random_loss(first: &Trace<'_>, second: Option<&Trace<'_>>, ended: End, base: 
     }
 }
 
+/// A buffer that holds so many times the queue of the first losses was not full then.
+const HOLDS_MORE: f64 = 1.5;
+
+/// A buffer that holds more than this part of a round trip, and this many microseconds more, is no short one: a burst fills that at once.
+const SHORT_PART: f64 = 0.3;
+const SHORT_US: f64 = 1_000.0;
+
+/// Whether few losses came by chance: the second pass had a much longer queue than stood then, and one longer than a short buffer's.
+fn is_by_chance(delays: &[Delay], second: Option<&Trace<'_>>, base: Base) -> bool {
+    let longest_us = second.and_then(|second| second.sent.iter().map(|row| row.rtt_us).max());
+    let queued_us = longest_us.map_or(0.0, f64::from) - base.rtt_us;
+    queued_us > (HOLDS_MORE * last_us(delays) + QUEUE_LEAST_US).max(SHORT_PART * base.rtt_us + SHORT_US)
+}
+
 /// The segments lost in each episode but the first, which is slow start's.
 pub fn drops(sent: &[Row]) -> Finding {
     let counted: Vec<_> = episodes(sent, 0).iter().skip(1).map(|episode| f64::from(episode.lost)).collect();
@@ -97,20 +128,30 @@ pub fn drops(sent: &[Row]) -> Finding {
     let mean = counted.iter().sum::<f64>() / counted.len() as f64;
     let low = counted.iter().copied().fold(f64::INFINITY, f64::min);
     let high = counted.iter().copied().fold(0.0, f64::max);
-    let evidence = format!("{} overflows after slow start: {counted:?} segments", counted.len());
+    let each: Vec<_> = counted.iter().map(|lost| format!("{lost:.0}")).collect();
+    let evidence = format!("{} overflows after slow start lost {} segments", counted.len(), each.join(", "));
     Finding::Observed { value: mean, low, high, evidence }
 }
 
-/// Segments lost and delivered while round trips were near the base.
+/// Segments lost and delivered while round trips were near the base. A segment is sent again a round trip after it was lost, when a short
+/// queue may be empty again: it counts with the longest round trip since then.
 fn without_queue(trace: &Trace<'_>, base: Base) -> (u32, u32) {
     let most_us = trace.sent.iter().map(|row| row.rtt_us).max().map_or(0.0, f64::from);
     // A short buffer is full before round trips are much longer.
     let near_us = (base.rtt_us * 1.25 + 1_000.0).min((base.rtt_us + most_us) / 2.0);
-    let pairs = trace.sent.windows(2).filter(|pair| f64::from(pair[1].rtt_us) < near_us);
-    pairs.fold((0, 0), |(lost, delivered), pair| {
+    let (mut lost, mut delivered) = (0_u32, 0_u32);
+    let mut long_until_us = 0;
+    for pair in trace.sent.windows(2) {
         let grown = |of: fn(&Row) -> u32| of(&pair[1]).saturating_sub(of(&pair[0]));
-        (lost.saturating_add(grown(|row| row.retransmits)), delivered.saturating_add(grown(|row| row.delivered)))
-    })
+        let row = &pair[1];
+        if f64::from(row.rtt_us) >= near_us {
+            long_until_us = row.at_us.saturating_add(u64::from(row.rtt_us) * 3 / 2);
+        } else if row.at_us > long_until_us {
+            lost = lost.saturating_add(grown(|row| row.retransmits));
+            delivered = delivered.saturating_add(grown(|row| row.delivered));
+        }
+    }
+    (lost, delivered)
 }
 
 /// A part with its 95 % interval: of few events that of Poisson's distribution, by its approximation with a square root.

@@ -11,6 +11,9 @@ use crate::message::{Row, StreamEnd};
 use crate::probe::Answer;
 
 const MSS: u64 = 1_448;
+/// The preamble, which is the first segment, and what the last one lacks.
+const PREAMBLE: u64 = 23;
+const LACKS: u64 = 900;
 const PACKET: f64 = 1_500.0;
 const PROBE: f64 = 68.0;
 const PROBE_EVERY_US: f64 = 20_000.0;
@@ -65,6 +68,11 @@ impl Path {
     pub fn load(self) -> Measured {
         Run::new(self).run()
     }
+}
+
+/// User data in so many segments, in bytes.
+fn payload(segments: u64) -> u64 {
+    segments.checked_sub(1).map_or(0, |more| PREAMBLE + more * MSS)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -231,11 +239,11 @@ impl Run {
             None if self.cwnd < self.ssthresh => self.cwnd += 1.0,
             None => self.cwnd += 1.0 / self.cwnd,
         }
-        let mut in_order = self.sender.kernel_bytes / MSS;
+        let mut in_order = self.sender.kernel_bytes.div_ceil(MSS);
         while self.acknowledged.contains(&in_order) {
             in_order += 1;
         }
-        self.sender.kernel_bytes = in_order * MSS;
+        self.sender.kernel_bytes = payload(in_order);
     }
 
     /// Finds what was lost: what others overtook, and what was sent again long ago; everything, if nothing is acknowledged for long.
@@ -250,7 +258,8 @@ impl Run {
         }
         let patience_us = 1.5 * f64::from(self.sender.rtt_us);
         let is_under_way = |number: &u64| self.resent.get(number).is_some_and(|at_us| now_us < at_us + patience_us);
-        let missing = (self.sender.kernel_bytes / MSS..highest).filter(|number| !self.acknowledged.contains(number));
+        let missing =
+            (self.sender.kernel_bytes.div_ceil(MSS)..highest).filter(|number| !self.acknowledged.contains(number));
         let missing: Vec<_> = missing.filter(|number| !is_under_way(number)).collect();
         self.to_resend.extend(&missing);
         if !missing.is_empty() && self.first_loss_us.is_none() {
@@ -270,7 +279,7 @@ impl Run {
         while self.arrived.contains(&self.in_order) {
             self.in_order += 1;
         }
-        self.receiver.kernel_bytes = self.in_order * MSS;
+        self.receiver.kernel_bytes = payload(self.in_order);
         self.receiver.at_us = ((now_us / LOOK_US).ceil() * LOOK_US) as u64;
         self.receivers.push(self.receiver);
         self.at(now_us + self.path.rtt_us / 2.0, Event::Acknowledged(number));
@@ -312,7 +321,7 @@ impl Run {
 
     fn look(&mut self, now_us: f64) {
         self.sender.at_us = ((now_us / LOOK_US).ceil() * LOOK_US) as u64;
-        self.sender.sent_bytes = self.sent_us.len() as u64 * MSS;
+        self.sender.sent_bytes = payload(self.sent_us.len() as u64);
         self.sender.lost = self.to_resend.len() as u32;
         self.sender.cwnd = self.cwnd as u32;
         self.sender.unacked = (self.sent_us.len() - self.acknowledged.len()) as u32;
@@ -328,7 +337,12 @@ impl Run {
             late_us: vec![50; 100],
             ..StreamEnd::default()
         };
-        let seen = |rows: Vec<Row>| {
+        let most = payload(self.sent_us.len() as u64).saturating_sub(LACKS);
+        let seen = |mut rows: Vec<Row>| {
+            for row in &mut rows {
+                row.sent_bytes = row.sent_bytes.min(most);
+                row.kernel_bytes = row.kernel_bytes.min(most);
+            }
             let end = end(rows.last().map_or(0, |row| row.kernel_bytes));
             vec![Seen { way: Way::Forth, stream: 0, end, rows }]
         };

@@ -8,9 +8,10 @@ use super::trace::{Base, Delay, Trace};
 
 /// A policer lets more than this times its rate through before it drops.
 const BURST: f64 = 1.3;
-/// A queue of less than this part of a round trip may be none; none of more than this comes of a window that is sent at once.
+/// A queue of less than this part of a round trip may be none.
 const SHORT_QUEUE: f64 = 0.1;
-const LONG_QUEUE: f64 = 0.5;
+/// So many packets tell whether as much comes as before.
+const AFTER_PACKETS: f64 = 8.0;
 /// After its burst it is to hold its rate for so many round trips and so long, with so many packets in each round trip, and in both halves
 /// of that time with no greater difference than this part.
 const HELD_RTTS: f64 = 3.0;
@@ -25,16 +26,23 @@ const RIPE: f64 = 0.9;
 /// A policer takes more than this part of what a sender sends that does not heed losses.
 const LOST_PART: f64 = 0.05;
 
-/// Whether the round trip after the first losses brought less than the line carried before them, or hardly a queue stood. Where a buffer
-/// overflows, the line brings as much, for it stays full.
+/// Whether something else than a full buffer may have dropped: where a buffer overflows, a queue stands, and the line brings as much as
+/// before, for the buffer stays full.
 pub fn is_suspected(trace: &Trace<'_>, delays: &[Delay], ended: End, base: Base) -> bool {
-    let Some(hole) = trace.first_hole().filter(|_| ended == End::Overflow) else { return false };
-    if is_queue_full(delays) && last_us(delays) > LONG_QUEUE * base.rtt_us {
-        return false;
-    }
-    let at_us = trace.arrived[hole].at_us as f64;
-    let after = trace.passed_bit_s(at_us, at_us + base.rtt_us.max(SUSPECTED_LEAST_US));
-    after.is_some_and(|after| !has_queue(delays, base) || before(trace, delays, base) > BURST * after)
+    ended == End::Overflow
+        && trace.first_hole().is_some()
+        && !(has_queue(delays, base) && brings_as_much(trace, delays, base) == Some(true))
+}
+
+/// Whether the first losses left what comes as it was, until the sender's answer to them came: a round trip and the queue later. `None` if
+/// too few packets can come until then, or the trace ends before.
+fn brings_as_much(trace: &Trace<'_>, delays: &[Delay], base: Base) -> Option<bool> {
+    let at_us = trace.arrived.get(trace.first_hole()?)?.at_us as f64;
+    let before = before(trace, delays, base);
+    let answer_us = (base.rtt_us + last_us(delays)).max(SUSPECTED_LEAST_US);
+    let enough_us = AFTER_PACKETS * trace.packet_bytes * 8e6 / before.max(1.0);
+    let after = trace.passed_bit_s(at_us, at_us + answer_us).filter(|_| answer_us >= enough_us)?;
+    Some(before <= BURST * after)
 }
 
 fn has_queue(delays: &[Delay], base: Base) -> bool {
@@ -90,7 +98,10 @@ pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], 
         End::FewLosses | End::Overflow => {}
     }
     let Some(second) = second else {
-        return not("less came after the first losses than before; only BBR could tell more");
+        return not(match brings_as_much(first, delays, base) {
+            Some(_) => "less came after the first losses than before, or no queue stood; only BBR could tell more",
+            None => "too few packets came after the first losses to tell; only BBR could tell more",
+        });
     };
     let before = before(first, delays, base).max(before(second, &second.delays(), base));
     match held(second, base) {

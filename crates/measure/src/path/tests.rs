@@ -4,7 +4,7 @@ use ekiden_record::{Finding, Judgement, PathDirection, Way};
 
 use super::ended::{End, end};
 use super::model::{Bucket, Path};
-use super::trace::Trace;
+use super::trace::{Trace, longest_us};
 use super::{find, idle, spent_before_second};
 
 /// What is found on a path, with a second pass, where one is wanted, that keeps a window of so many segments.
@@ -113,6 +113,78 @@ fn what_came_twice_was_not_lost() {
         assert!(!is_observed(&found.buffer_bytes), "{seed}: {found:#?}");
         assert!(!matches!(found.drop_tail, Judgement::Yes { .. }), "{seed}: {found:#?}");
         assert!(!is_observed(&found.policer_bit_s), "{seed}: {found:#?}");
+    }
+}
+
+#[test]
+fn a_single_lost_segment_is_seen() {
+    let mut few = 0;
+    for seed in 1..40 {
+        let measured = Path { lost: 0.01, buffer_bytes: 1e9, seed, ..Path::PLAIN }.load();
+        let trace = Trace::of(&measured, Way::Forth).unwrap();
+        let (resent, _) = trace.losses();
+        let ended = end(&trace, &trace.delays());
+        assert_eq!(trace.came_twice(), 0, "{seed}");
+        assert_eq!(ended == End::NoLoss, resent == 0, "{seed}: {resent} were sent again");
+        few += u32::from(resent == 1);
+    }
+    assert!(few > 0);
+}
+
+#[test]
+fn a_short_buffer_is_no_chance() {
+    for (rate_bit_s, rtt_us, buffer_bytes) in [(10e6, 20_000.0, 8e3), (20e6, 40_000.0, 10e3), (5e6, 30_000.0, 6e3)] {
+        let path = Path { rate_bit_s, rtt_us, buffer_bytes, ..Path::PLAIN };
+        let found = find(path, rate_bit_s * rtt_us / 8e6 / 1_500.0 + 8.0);
+        assert!(!is_observed(&found.random_loss), "{found:#?}");
+    }
+}
+
+#[test]
+fn chance_is_seen_where_the_second_pass_had_a_longer_queue() {
+    let seen = (1..10).filter(|seed| {
+        let found = find(Path { lost: 0.02, seed: *seed, ..Path::PLAIN }, 100.0);
+        assert!(is_true(&found.buffer_bytes, Path::PLAIN.buffer_bytes), "{found:#?}");
+        is_observed(&found.random_loss)
+    });
+    assert!(seen.count() >= 3);
+}
+
+#[test]
+fn a_policer_of_few_segments_on_a_slow_line_fills_no_buffer() {
+    for (rate_bit_s, policed, depth_bytes) in [(10e6, 2e6, 16e3), (5e6, 1e6, 32e3)] {
+        let bucket = Bucket { rate_bit_s: policed, depth_bytes };
+        let path = Path { rate_bit_s, rtt_us: 25_000.0, policer: Some(bucket), ..Path::PLAIN };
+        let found = find(path, 20.0);
+        assert!(!matches!(found.policer_bit_s, Finding::Absent { .. }), "{found:#?}");
+        assert!(!is_observed(&found.buffer_bytes), "{found:#?}");
+        assert!(matches!(found.drop_tail, Judgement::NotObservable { .. }), "{found:#?}");
+    }
+}
+
+#[test]
+fn a_slow_or_short_line_that_drops_at_its_tail_is_not_said_to_drop_early() {
+    let lines = [(0.3e6, 100e3, 15e3), (1e6, 50e3, 15e3), (2e6, 100e3, 20e3), (200e6, 5e3, 60e3)];
+    for (rate_bit_s, rtt_us, buffer_bytes) in lines {
+        let found = find(Path { rate_bit_s, rtt_us, buffer_bytes, ..Path::PLAIN }, 100.0);
+        assert!(!matches!(found.drop_tail, Judgement::No { .. }), "{found:#?}");
+    }
+}
+
+#[test]
+fn a_late_look_is_no_queue() {
+    for near in [true, false] {
+        let mut measured = Path { buffer_bytes: 1e9, ..Path::PLAIN }.load();
+        let longest_us = |measured: &_| longest_us(&Trace::of(measured, Way::Forth).unwrap().delays());
+        let true_us = longest_us(&measured);
+        let seen = if near { &mut measured.near_seen[0] } else { &mut measured.far_seen[0] };
+        // Nothing was looked at for a while.
+        let from = seen.rows.partition_point(|row| row.at_us < 70_000);
+        let until = seen.rows.partition_point(|row| row.at_us < 220_000);
+        seen.rows.drain(from..until);
+        seen.end.late_us.push(150_000);
+        assert!((longest_us(&measured) - true_us).abs() < 12_000.0, "{near}: {true_us}, {}", longest_us(&measured));
+        assert!(Trace::of(&measured, Way::Forth).unwrap().stalled_us().is_some());
     }
 }
 

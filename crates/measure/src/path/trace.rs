@@ -10,6 +10,10 @@ use crate::probe::Answer;
 /// A queue is seen when it delays by more than this, beyond the jitter of looking.
 pub const QUEUE_LEAST_US: f64 = 400.0;
 
+/// A look that is later than this part of a round trip, and than this, passes for a queue.
+const LATE_PART: f64 = 0.25;
+const LATE_LEAST_US: f64 = 2_000.0;
+
 /// So many steps of time are looked at, whatever the clocks of the ends say.
 pub const STEPS_MOST: u32 = 100_000;
 
@@ -48,6 +52,8 @@ pub struct Trace<'a> {
     pub sent_bytes: u64,
     /// How late the looks of both ends were together: 95 % of them were no later, in microseconds.
     pub late_us: f64,
+    /// How late the latest look of the sender and of the receiver was, in microseconds.
+    latest_us: [f64; 2],
     /// The probes that went the same way: when each was sent, or, where it went to this end, when it came, by this end's clock in
     /// microseconds since the load began; in order.
     probes_us: Vec<f64>,
@@ -112,16 +118,36 @@ impl<'a> Trace<'a> {
             mtu_bytes: mtu,
             sent_bytes,
             late_us: [sender, receiver].map(|seen| late_us(&seen.end.late_us)).iter().sum(),
+            latest_us: [sender, receiver].map(|seen| seen.end.late_us.iter().copied().max().map_or(0.0, f64::from)),
             probes_us,
             probe_bytes: if way == Way::Forth { PROBE_BYTES } else { ANSWER_BYTES },
             way,
         })
     }
 
-    /// When the sender had first sent the byte at an offset, by its clock in microseconds.
-    fn sent_us(&self, offset: u64) -> Option<f64> {
+    /// The sender's first sample in which it had sent the byte at an offset.
+    fn sent_row(&self, offset: u64) -> Option<usize> {
         let at = self.sent.partition_point(|row| row.sent_bytes < offset);
-        self.sent.get(at).map(|row| row.at_us as f64)
+        (at < self.sent.len()).then_some(at)
+    }
+
+    /// A look that is later than this passes for a queue, in microseconds.
+    fn late_most_us(&self) -> f64 {
+        let rtt_us = self.sent.iter().map(|row| row.rtt_min_us).filter(|rtt| *rtt > 0).min().unwrap_or(0);
+        (f64::from(rtt_us) * LATE_PART).max(LATE_LEAST_US)
+    }
+
+    /// How late an end looked, in microseconds, if that could pass for a queue.
+    pub fn stalled_us(&self) -> Option<f64> {
+        let latest_us = self.latest_us.into_iter().fold(0.0, f64::max);
+        (latest_us > self.late_most_us()).then_some(latest_us)
+    }
+
+    /// Whether a sample may have been taken by a look that was too late: it follows a pause, and that end was late at some time.
+    fn may_be_late(&self, rows: &[Row], row: usize, latest_us: f64) -> bool {
+        let most_us = self.late_most_us();
+        let before_us = row.checked_sub(1).map_or(0, |before| rows[before].at_us);
+        latest_us > most_us && rows[row].at_us.saturating_sub(before_us) as f64 > most_us
     }
 
     /// The receiver's first sample in which a segment had come out of order.
@@ -138,8 +164,10 @@ impl<'a> Trace<'a> {
         for (row, arrived) in self.arrived[..until].iter().enumerate() {
             if arrived.kernel_bytes > before {
                 before = arrived.kernel_bytes;
-                if let Some(sent_us) = self.sent_us(arrived.kernel_bytes) {
-                    let at_us = arrived.at_us as f64;
+                let sent = self.sent_row(arrived.kernel_bytes);
+                let sent = sent.filter(|sent| !self.may_be_late(self.sent, *sent, self.latest_us[0]));
+                if let Some(sent) = sent.filter(|_| !self.may_be_late(self.arrived, row, self.latest_us[1])) {
+                    let (sent_us, at_us) = (self.sent[sent].at_us as f64, arrived.at_us as f64);
                     delays.push(Delay { row, sent_us, at_us, queued_us: at_us - sent_us });
                 }
             }
@@ -172,9 +200,16 @@ impl<'a> Trace<'a> {
     }
 
     /// Segments that came twice: they were sent again although they had not been lost.
+    ///
+    /// Short segments, such as the preamble, came before the first hole and are counted there; behind it only the last one is short.
     pub fn came_twice(&self) -> u32 {
-        let came = self.arrived.last().map_or(0.0, |row| f64::from(row.delivered));
-        (came - (self.sent_bytes as f64 / self.mss_bytes).ceil()).max(0.0) as u32
+        let before = match self.first_hole() {
+            Some(hole) => hole.checked_sub(1).map(|row| self.arrived[row]).unwrap_or_default(),
+            None => return 0,
+        };
+        let came = self.arrived.last().map_or(0, |row| row.delivered.saturating_sub(before.delivered));
+        let rest = self.sent_bytes.saturating_sub(before.kernel_bytes) as f64;
+        (f64::from(came) - (rest / self.mss_bytes).ceil()).max(0.0) as u32
     }
 
     /// The most that came in any time of about `width_us`, up to the sample `until`, in bit/s.

@@ -137,6 +137,14 @@ fn a_policer_of_few_segments_on_a_slow_line_is_no_line() {
 }
 
 #[test]
+fn a_policer_is_said_only_where_no_line_was_full() {
+    // What passes no faster than the mean may be a line behind a buffer of few packets.
+    let mut rows = Between { room: 5.0, is_policed: true, ..Between::LINE }.rows(1, 150);
+    rows[0].iter_mut().for_each(|row| row.delivery_bytes_s = 0);
+    assert_eq!(limit(&rows, 40_000.0, &[]), Some(PathLimit::ShortBufferOrPolicer));
+}
+
+#[test]
 fn one_overflow_and_no_loss_after_it_is_the_lines() {
     // Reno has halved its window, and takes long to fill the line again.
     let line = Between { base_us: 120_000.0, rate: 1.5e-3, room: 90.0, ..Between::LINE };

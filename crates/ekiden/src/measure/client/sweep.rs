@@ -170,6 +170,7 @@ fn word(cause: Cause) -> &'static str {
         Cause::Path(Some(PathLimit::Line)) => "line",
         Cause::Path(Some(PathLimit::Loss)) => "loss",
         Cause::Path(Some(PathLimit::Policer)) => "policer",
+        Cause::Path(Some(PathLimit::ShortBufferOrPolicer)) => "short buffer or policer",
         Cause::Path(Some(PathLimit::SlowStart)) => "slow start",
         Cause::Path(Some(PathLimit::Pacing)) => "pacing",
         Cause::Path(None) => "path",

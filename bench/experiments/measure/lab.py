@@ -14,12 +14,12 @@ EKIDEN = pathlib.Path(os.environ.get("EKIDEN", TARGET / "release/ekiden"))
 SERVER = "10.77.0.2:7100"
 
 SCRIPT = """
-ip netns exec server "$0" measure server --open 100GB --longest 1h --listen {server} >"$1" 2>&1 &
+ip netns exec server "$0" measure server --key {keys}/server.key --node client={client} --listen {server} >"$1" 2>&1 &
 server=$!
 for _ in $(seq 100); do grep -q listening "$1" && break; sleep 0.05; done
 shift
 {before}
-"$0" measure "$@" --open {server} --json
+"$0" measure "$@" {server} --key {keys}/client.key --fingerprint {fingerprint} --json
 code=$?
 kill $server {after}
 exit $code
@@ -59,12 +59,19 @@ bytes = "1kB"
 """
 
 
+def key(file):
+    """The fingerprint of a key, which is made if it is not there. A server that knows its client may use all congestion controls and buffers."""
+    made = [EKIDEN, "keygen", *(["--show"] if file.exists() else []), file]
+    return next(word for word in subprocess.run(made, check=True, capture_output=True, text=True).stdout.split() if word.startswith("sha256:"))
+
+
 def measure(directory, text, arguments, before="", after="", seconds=180):
     """Runs `ekiden measure ARGUMENTS` at the client of a scenario. Returns its JSON; raises with what it said."""
     directory.mkdir(parents=True, exist_ok=True)
     file = directory / "line.toml"
     file.write_text(text)
-    script = SCRIPT.format(server=SERVER, before=before, after=after)
+    client, fingerprint = (key(directory / f"{end}.key") for end in ("client", "server"))
+    script = SCRIPT.format(server=SERVER, before=before, after=after, keys=directory, client=client, fingerprint=fingerprint)
     command = [EKIDEN, "lab", "shell", file, "client", "--", "sh", "-c", script, EKIDEN, directory / "server.log", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds)
     if done.returncode != 0:

@@ -15,6 +15,8 @@ const QUEUE_LEAST_US: f64 = 500.0;
 /// itself. A buffer that overflows makes them longer.
 const POLICED_RTT: f64 = 1.3;
 const POLICED_US: f64 = 1_000.0;
+/// Where messages wait for less than this part of a packet's time in the median, no buffer is used.
+const WAIT_PART: f64 = 0.1;
 /// A full line delivers no faster than so many times the mean.
 const OUTRUN: f64 = 2.0;
 /// How far apart two looks at a connection are, at most.
@@ -66,7 +68,14 @@ pub fn cause(load: &Load) -> Option<Cause> {
 ///
 /// `rows` are the samples of each sender, `peaks` how evenly the only receiver's bytes came. A queue that grows under load shows a line;
 /// losses without a queue show a policer where an episode takes much of a window at once, and random loss where it takes single segments.
-pub fn path_limit(load: &Load, rows: &[&[Row]], peaks: &[Peak], idle_us: f64) -> Option<PathLimit> {
+/// `added_us` is what small messages took longer that way, in the median.
+pub fn path_limit(
+    load: &Load,
+    rows: &[&[Row]],
+    peaks: &[Peak],
+    idle_us: f64,
+    added_us: Option<f64>,
+) -> Option<PathLimit> {
     let Shares { path, application, receive_window, send_buffer } = load.shares?;
     if path < application.max(receive_window).max(send_buffer) {
         return None;
@@ -108,13 +117,19 @@ pub fn path_limit(load: &Load, rows: &[&[Row]], peaks: &[Peak], idle_us: f64) ->
     let is_policed = firsts.iter().any(|first| first.is_policed(short_us)) && are_alike(&onsets) != Some(false);
     // Chance takes segments at any window of a stream; windows of several together differ less.
     let is_at_one_window = rows.len() == 1 && are_alike(&onsets) == Some(true);
-    Some(match (is_policed, outruns) {
-        // Only what passes much faster than the mean shows that no line was full.
-        (true, true) => PathLimit::Policer,
-        (true, false) => PathLimit::ShortBufferOrPolicer,
-        (false, _) if is_at_one_window => PathLimit::ShortBufferOrPolicer,
-        (false, _) => PathLimit::Loss,
+    // Where packets pass much faster than the mean, no line was full; and a policer makes nothing wait, as a buffer of few packets does.
+    let nothing_waits = added_us.is_some_and(|added| added < WAIT_PART * packet_us(load));
+    Some(match is_policed {
+        true if outruns || nothing_waits => PathLimit::Policer,
+        true => PathLimit::ShortBufferOrPolicer,
+        false if is_at_one_window => PathLimit::ShortBufferOrPolicer,
+        false => PathLimit::Loss,
     })
+}
+
+/// How long a full packet takes at the rate that was carried, in microseconds.
+fn packet_us(load: &Load) -> f64 {
+    1_500.0 * 8e6 / load.goodput_bit_s.max(1) as f64
 }
 
 /// Whether data came in bursts with pauses between them, so that no line was full. `None` where a round trip has too few packets to tell.
@@ -187,7 +202,8 @@ fn are_alike(onsets: &[Onset]) -> Option<bool> {
     let mean = |of: &dyn Fn(&Onset) -> f64| onsets.iter().map(of).sum::<f64>() / onsets.len() as f64;
     let window = mean(&|onset| onset.window);
     let variance = mean(&|onset| (onset.window - window).powi(2));
-    Some(variance.sqrt() < ONSETS_SPREAD * window)
+    // A window of few segments cannot be nearer to another than a segment.
+    Some(variance.sqrt() < ONSETS_SPREAD * window + 1.0)
 }
 
 /// Whether losses come at the window of a full buffer, which makes round trips longer than a policer does.
@@ -275,7 +291,9 @@ pub fn sentence(load: &Load) -> String {
             let what = match limit {
                 Some(PathLimit::Line) => "the line's rate: a queue grows",
                 Some(PathLimit::Loss) => "single losses: by chance, or of a buffer of few packets",
-                Some(PathLimit::Policer) => "a policer: what is too fast is dropped without a queue",
+                Some(PathLimit::Policer) => {
+                    "a policer, or what drops like one (a buffer of a packet or two): what is too fast is dropped, and nothing waits"
+                }
                 Some(PathLimit::ShortBufferOrPolicer) => {
                     "a policer or a buffer of few packets: what is too fast is dropped without a queue"
                 }

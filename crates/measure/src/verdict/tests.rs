@@ -76,6 +76,11 @@ impl Between {
 
 /// What is said of a load with these samples.
 fn limit(rows: &[Vec<Row>], base_us: f64, peaks: &[Peak]) -> Option<PathLimit> {
+    limit_beside(rows, base_us, peaks, None)
+}
+
+/// The same where messages took longer by that much.
+fn limit_beside(rows: &[Vec<Row>], base_us: f64, peaks: &[Peak], added_us: Option<f64>) -> Option<PathLimit> {
     let all = || rows.iter().flatten();
     let last = || rows.iter().filter_map(|rows| rows.last());
     let duration_us = last().map(|row| row.at_us).max().unwrap_or(0);
@@ -101,7 +106,7 @@ fn limit(rows: &[Vec<Row>], base_us: f64, peaks: &[Peak]) -> Option<PathLimit> {
         receiver_cpu_us: 0,
     };
     let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
-    path_limit(&load, &rows, peaks, base_us)
+    path_limit(&load, &rows, peaks, base_us, added_us)
 }
 
 /// As slow start leaves them where it takes most of a load.
@@ -142,6 +147,9 @@ fn a_policer_is_said_only_where_no_line_was_full() {
     let mut rows = Between { room: 5.0, is_policed: true, ..Between::LINE }.rows(1, 150);
     rows[0].iter_mut().for_each(|row| row.delivery_bytes_s = 0);
     assert_eq!(limit(&rows, 40_000.0, &[]), Some(PathLimit::ShortBufferOrPolicer));
+    // Beside a policer messages do not wait; in a buffer they do, for at least a packet now and then.
+    let beside = |added_us| limit_beside(&rows, 40_000.0, &[], Some(added_us));
+    assert_eq!([20.0, 5_000.0].map(beside), [Some(PathLimit::Policer), Some(PathLimit::ShortBufferOrPolicer)]);
 }
 
 #[test]

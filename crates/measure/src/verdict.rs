@@ -203,7 +203,7 @@ fn are_alike(onsets: &[Onset]) -> Option<bool> {
     let window = mean(&|onset| onset.window);
     let variance = mean(&|onset| (onset.window - window).powi(2));
     // A window of few segments cannot be nearer to another than a segment.
-    Some(variance.sqrt() < ONSETS_SPREAD * window + 1.0)
+    Some(variance.sqrt() < (ONSETS_SPREAD * window).max(1.0))
 }
 
 /// Whether losses come at the window of a full buffer, which makes round trips longer than a policer does.

@@ -128,6 +128,16 @@ fn ports_that_there_are_not_are_wrong_usage() {
     assert!(none.contains("no peer is called 'city'; it has no peers. For another server"), "{none}");
 }
 
+#[test]
+fn two_nodes_of_one_name_are_wrong_usage() {
+    let folder = tempfile::tempdir().unwrap();
+    let made = Command::new(EKIDEN).args(["keygen", "node.key"]).current_dir(folder.path()).output().unwrap();
+    assert!(made.status.success());
+    let node = format!("island=sha256:{}", "15".repeat(32));
+    let said = failed(folder.path(), &["server", "--key", "node.key", "--node", &node, "--node", &node], 2);
+    assert!(said.contains("--node island is given twice"), "{said}");
+}
+
 /// A node without peers.
 const CONFIG: &str = "name = \"island\"\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n";
 

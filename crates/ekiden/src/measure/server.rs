@@ -111,10 +111,13 @@ fn known(args: &Args) -> anyhow::Result<Security<IndexMap<String, Fingerprint>>>
         let Some((name, fingerprint)) = node.split_once('=') else {
             super::misused(&format!("--node {node} is not NAME=FINGERPRINT"));
         };
-        match fingerprint.parse() {
-            Ok(fingerprint) => known.insert(name.to_owned(), fingerprint),
+        let fingerprint = match fingerprint.parse() {
+            Ok(fingerprint) => fingerprint,
             Err(error) => super::misused(&format!("--node {name}: {error}")),
         };
+        if known.insert(name.to_owned(), fingerprint).is_some() {
+            super::misused(&format!("--node {name} is given twice: each node has a name of its own"));
+        }
     }
     Ok(Security::Tls { identity, known, prepared: Prepared::default() })
 }

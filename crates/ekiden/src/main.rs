@@ -23,6 +23,7 @@ mod scenario;
 mod simulate;
 mod sweep;
 mod tunnel;
+mod usage;
 mod whose;
 
 use std::io::Write;

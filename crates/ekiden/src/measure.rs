@@ -11,11 +11,10 @@ pub use server::{Misconfigured, code as server_code};
 pub use target::{NoPeer, PlainPeer};
 
 use std::fmt::Display;
-use std::path::PathBuf;
 use std::str::FromStr;
 
+use crate::usage::misused;
 use clap::Subcommand;
-use clap::error::ErrorKind;
 use ekiden_units::Bytes;
 
 /// Measure what a path gives, and what limits it.
@@ -67,26 +66,10 @@ fn amount(text: &str) -> Result<Bytes, String> {
     within("1B", "1024TiB")(text)
 }
 
-/// Reads where a picture goes.
-pub fn svg(text: &str) -> Result<PathBuf, String> {
-    let file = PathBuf::from(text);
-    match file.extension() {
-        Some(extension) if !extension.eq_ignore_ascii_case("svg") => {
-            Err("pictures are SVG only: name a file that ends in .svg".into())
-        }
-        _ => Ok(file),
-    }
-}
-
 /// Reads the port of an address, HOST:PORT.
 fn port(text: &str, address: &str) -> u16 {
     match text.parse() {
         Ok(port) if port > 0 => port,
         _ => misused(&format!("{address}: the port is not in 1 to 65535")),
     }
-}
-
-/// Ends the program for wrong usage that the command line's definition cannot tell.
-pub fn misused(reason: &str) -> ! {
-    clap::Error::raw(ErrorKind::ValueValidation, format!("{reason}\n")).exit()
 }

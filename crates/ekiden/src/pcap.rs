@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use ekiden_record::Error;
 use ekiden_scenario::Scenario;
 
-use crate::{out, sweep};
+use crate::out;
+use crate::usage::misused;
 
 /// Packets are some 100 bytes, and there may be millions.
 const BUFFER_BYTES: usize = 1 << 16;
@@ -29,14 +30,14 @@ impl Args {
     /// Ends the program if packets are wanted of several runs.
     pub fn refuse_sweep(&self) {
         if self.pcap.is_some() {
-            sweep::misused("--pcap is for a single run");
+            misused("--pcap is for a single run");
         }
     }
 
     /// Ends the program if packets of a node are wanted that is not there.
     pub fn check(&self, scenario: &Scenario) {
         if let Some(unknown) = self.pcap_nodes.iter().find(|node| !scenario.nodes.contains_key(*node)) {
-            sweep::misused(&format!("--pcap-nodes: the scenario has no node '{unknown}'"));
+            misused(&format!("--pcap-nodes: the scenario has no node '{unknown}'"));
         }
     }
 

@@ -12,6 +12,7 @@ use ekiden_plan::{Direction, Flags, Plan};
 use ekiden_units::Time;
 
 use crate::out;
+use crate::usage::{misused, svg};
 
 pub use check::VerifyFailed;
 
@@ -72,7 +73,7 @@ pub struct Args {
     #[arg(long)]
     json: bool,
     /// Draw what every remedy should give, as SVG.
-    #[arg(long, value_name = "FILE.svg", value_parser = crate::measure::svg)]
+    #[arg(long, value_name = "FILE.svg", value_parser = svg)]
     picture: Option<PathBuf>,
     /// Write keys and configurations of what is advised into this directory: of the chain's nodes, or a tunnel's ends, and of a gateway.
     #[arg(long, value_name = "DIR")]
@@ -112,7 +113,7 @@ enum Where {
 /// Plans, and does what else the command line says.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.file.is_none() && args.rtt.is_none() && args.rate.is_none() {
-        crate::measure::misused("which path? Give a FILE, or --rtt and --rate: --rtt 200ms --rate 100Mbit/s");
+        misused("which path? Give a FILE, or --rtt and --rate: --rtt 200ms --rate 100Mbit/s");
     }
     let path = ekiden_plan::read(args.file.as_deref(), &flags(args))?;
     // What cannot be written is noticed before anything is computed.

@@ -10,7 +10,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use clap::Args as ClapArgs;
-use clap::error::ErrorKind;
 use ekiden_files::check_target;
 use ekiden_lab::verdict;
 use ekiden_record::{Record, SAMPLES_MOST, SeriesWriter};
@@ -19,6 +18,7 @@ use ekiden_sweep::{Index, Plan, RunFailure, Runner, Shard, is_file, point_summar
 use ekiden_units::Time;
 
 use crate::out;
+use crate::usage::misused;
 use progress::Progress;
 
 pub use flows::flows;
@@ -76,11 +76,6 @@ pub fn single<'a>(args: &Args, points: &'a [Point]) -> Option<&'a Point> {
         }
         _ => None,
     }
-}
-
-/// Ends the program for wrong usage that the command line's definition cannot tell.
-pub fn misused(reason: &str) -> ! {
-    clap::Error::raw(ErrorKind::ValueValidation, format!("{reason}\n")).exit()
 }
 
 /// All runs that the arguments describe. Ends the program if their records are to be one file.

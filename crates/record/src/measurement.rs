@@ -93,7 +93,7 @@ pub struct LoadSettings {
 }
 
 /// What an end's kernel is like.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct EndSettings {
     /// The version of ekiden.
     pub version: String,

@@ -10,7 +10,8 @@ use ekiden_record::Record;
 use ekiden_report::{LEAST_POINTS, LineChart, Quantity, Series, timeline};
 use ekiden_units::Time;
 
-use crate::{out, sweep};
+use crate::out;
+use crate::usage::misused;
 
 /// Draw a record's connections over time, as SVG.
 ///
@@ -59,7 +60,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         What::Rtt => Quantity::Rtt,
     };
     if args.to.is_some_and(|to| to <= args.from) {
-        sweep::misused("--to must be later than --from");
+        misused("--to must be later than --from");
     }
     let output = || args.output.display().to_string();
     check_target(&args.output, args.force).with_context(output)?;

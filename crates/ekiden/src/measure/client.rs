@@ -20,9 +20,10 @@ use ekiden_record::{
 use ekiden_units::{BitRate, Bytes, Time};
 
 use super::target::{Target, with_port};
-use super::{amount, misused, within};
+use super::{amount, within};
 use crate::out;
 use crate::sweep::now_unix_ms;
+use crate::usage::misused;
 
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
 const EXAMPLES: &str = "Examples:

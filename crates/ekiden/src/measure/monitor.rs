@@ -15,6 +15,7 @@ use ekiden_monitor::{
 use ekiden_units::Time;
 use nix::sys::signal::{SigSet, Signal};
 
+use crate::usage::svg;
 use crate::whose::whose;
 use crate::{log, out};
 
@@ -78,7 +79,7 @@ struct Show {
     #[arg(long)]
     utc: bool,
     /// Draw throughput by hour of day, as SVG.
-    #[arg(long, value_name = "FILE", value_parser = super::svg)]
+    #[arg(long, value_name = "FILE", value_parser = svg)]
     picture: Option<PathBuf>,
     /// Write a line per measurement, as CSV.
     #[arg(long, value_name = "FILE")]

@@ -13,6 +13,7 @@ use ekiden_record::{Finding, Judgement, PathDirection, PathRecord};
 use super::target::Target;
 use crate::out;
 use crate::sweep::now_unix_ms;
+use crate::usage::svg;
 
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
 const EXAMPLES: &str = "Examples:
@@ -35,7 +36,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     record: Option<PathBuf>,
     /// Draw round trips and arrivals over time, with what is concluded from them.
-    #[arg(long, value_name = "FILE.svg", value_parser = super::svg)]
+    #[arg(long, value_name = "FILE.svg", value_parser = svg)]
     picture: Option<PathBuf>,
     /// Load each direction for up to a minute more, until its buffer has overflowed four times: how many packets each overflow loses.
     #[arg(long)]

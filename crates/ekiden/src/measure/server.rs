@@ -15,6 +15,7 @@ use ekiden_transport::{Prepared, Security};
 use ekiden_units::{Bytes, Time};
 use indexmap::IndexMap;
 
+use crate::usage::misused;
 use crate::{log, out};
 
 /// The longest load of a client that no key admits.
@@ -103,20 +104,20 @@ fn known(args: &Args) -> anyhow::Result<Security<IndexMap<String, Fingerprint>>>
         return Ok(Security::Tls { identity, known, prepared: Prepared::default() });
     }
     let Some(key) = &args.key else {
-        super::misused("whom does it serve? Give --config, --key with --node, or --open");
+        misused("whom does it serve? Give --config, --key with --node, or --open");
     };
     let identity = Identity::load(key)?;
     let mut known = IndexMap::new();
     for node in &args.node {
         let Some((name, fingerprint)) = node.split_once('=') else {
-            super::misused(&format!("--node {node} is not NAME=FINGERPRINT"));
+            misused(&format!("--node {node} is not NAME=FINGERPRINT"));
         };
         let fingerprint = match fingerprint.parse() {
             Ok(fingerprint) => fingerprint,
-            Err(error) => super::misused(&format!("--node {name}: {error}")),
+            Err(error) => misused(&format!("--node {name}: {error}")),
         };
         if known.insert(name.to_owned(), fingerprint).is_some() {
-            super::misused(&format!("--node {name} is given twice: each node has a name of its own"));
+            misused(&format!("--node {name} is given twice: each node has a name of its own"));
         }
     }
     Ok(Security::Tls { identity, known, prepared: Prepared::default() })

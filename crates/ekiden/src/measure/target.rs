@@ -7,7 +7,8 @@ use ekiden_measure::client::Server;
 use ekiden_relay::Config;
 use ekiden_transport::{Prepared, Security};
 
-use super::{misused, port};
+use super::port;
+use crate::usage::misused;
 
 /// The port of a measuring server, unless told otherwise.
 const PORT: u16 = 7100;

@@ -6,7 +6,7 @@ use anyhow::Context;
 use ekiden_files::{TargetError, check_target, write as write_file};
 use ekiden_keys::Identity;
 use ekiden_plan::nodes::{NodeFile, address, files};
-use ekiden_plan::others::{TUNNEL_ADDRESS, TUNNEL_ENDS, gateway_file, tunnel_files};
+use ekiden_plan::tunnel_gateway::{TUNNEL_ADDRESS, TUNNEL_ENDS, gateway_file, tunnel_files};
 use ekiden_plan::{Path, Plan, Remedy};
 use serde::Serialize;
 

@@ -65,13 +65,7 @@ fn measured() -> impl Strategy<Value = Measured> {
             let answer = |(sent_ns, there_ns, back_ns)| Answer { sent_ns, there_ns, back_ns };
             Measured {
                 from: ([127, 0, 0, 1], 1).into(),
-                far: EndSettings {
-                    version: String::new(),
-                    kernel: String::new(),
-                    congestion: String::new(),
-                    tcp_rmem: String::new(),
-                    tcp_wmem: String::new(),
-                },
+                far: EndSettings::default(),
                 near_seen,
                 far_seen,
                 answers: answers.into_iter().map(answer).collect(),

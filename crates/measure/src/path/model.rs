@@ -348,13 +348,7 @@ impl Run {
         };
         Measured {
             from: ([127, 0, 0, 1], 1).into(),
-            far: EndSettings {
-                version: String::new(),
-                kernel: String::new(),
-                congestion: String::new(),
-                tcp_rmem: String::new(),
-                tcp_wmem: String::new(),
-            },
+            far: EndSettings::default(),
             near_seen: seen(self.senders),
             far_seen: seen(self.receivers),
             answers: self.answers,

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::usage::misused;
 use ekiden_measure::client::Progress;
 use ekiden_measure::iperf3::{self, Direction, Outcome, Settings, StreamOutcome, Until};
 use ekiden_measure::message::{LOOKS_MOST, ROWS_MOST};
@@ -60,7 +61,7 @@ fn settings(name: &str, via: Option<&String>, asked: &LoadSettings) -> anyhow::R
         ("--send-buffer other than --receive-buffer", asked.send_buffer_bytes != asked.receive_buffer_bytes),
     ];
     if let Some((flag, _)) = cannot.iter().find(|(_, is_asked)| *is_asked) {
-        crate::measure::misused(&format!("an iperf3 server is not asked for {flag}"));
+        misused(&format!("an iperf3 server is not asked for {flag}"));
     }
     let direction = match asked.ways[..] {
         [Way::Forth] => Direction::Send,

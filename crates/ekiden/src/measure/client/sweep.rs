@@ -12,8 +12,8 @@ use ekiden_units::Bytes;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::{Args, Load, base, one};
-use crate::measure::misused;
 use crate::out;
+use crate::usage::misused;
 
 /// The load that is sent where nothing says how much.
 const DURATION_US: u64 = 10_000_000;

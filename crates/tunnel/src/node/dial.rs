@@ -86,13 +86,18 @@ pub async fn greet(config: &Config, peer: &Peer, ours: Hello) -> Result<Greeted,
     let socket = timeout(CONNECTING, reach(config, peer)).await.map_err(|_| late())??;
     let greet = async {
         let (connection, prelude) = dial(socket, &peer.security, &config.name).await?;
-        connection.send_all(&prelude).await?;
-        let begin = Instant::now();
-        send_hello(&connection, ours).await?;
-        let theirs = receive_hello(&connection).await.map_err(refused)?;
-        Ok(Greeted { connection, theirs, took: begin.elapsed() })
+        exchange_hellos(connection, &prelude, ours).await.map_err(refused)
     };
     timeout(GREETING, greet).await.map_err(|_| late())?
+}
+
+/// Greets a peer that has proven its key.
+async fn exchange_hellos(connection: Connection, prelude: &[u8], ours: Hello) -> Result<Greeted, CarryError> {
+    connection.send_all(prelude).await?;
+    let begin = Instant::now();
+    send_hello(&connection, ours).await?;
+    let theirs = receive_hello(&connection).await?;
+    Ok(Greeted { connection, theirs, took: begin.elapsed() })
 }
 
 /// Connects to a peer, directly or through its HTTP proxy.
@@ -157,14 +162,42 @@ fn is_inside(config: &Config, address: IpAddr) -> bool {
     config.allowed.peer(address).is_some() || config.device.network_of(address).is_some()
 }
 
-/// A peer that ends the connection instead of greeting has a reason, which only it can tell.
+/// A peer that ends the connection instead of greeting has a reason, which only it can tell. Its end may come while this side sends.
 fn refused(error: CarryError) -> CarryError {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     match error {
-        CarryError::Io(error)
-            if matches!(error.kind(), io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset) =>
-        {
+        CarryError::Io(error) if matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe) => {
             io::Error::other("it refuses this node; its log says why").into()
         }
         other => other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// What a node says of a peer that ends the connection once it has shown who it is, after it has read so many bytes more.
+    async fn said_of_a_peer_that_reads(bytes: usize) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let dialled = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut accepted, _) = listener.accept().await.unwrap();
+        dialled.try_write(b"hello").unwrap();
+        accepted.read_exact(&mut vec![0; bytes]).await.unwrap();
+        // What is not read makes the end a reset.
+        drop(accepted);
+        sleep(Duration::from_millis(50)).await;
+        let ours = Hello::question(3);
+        exchange_hellos(Connection::from(dialled), &[], ours).await.map_err(refused).err().unwrap().to_string()
+    }
+
+    #[tokio::test]
+    async fn a_peer_that_ends_the_connection_refuses_this_node_whenever_its_end_comes() {
+        for bytes in [0, 5] {
+            assert_eq!(said_of_a_peer_that_reads(bytes).await, "it refuses this node; its log says why");
+        }
     }
 }

@@ -18,6 +18,7 @@ use ekiden_record::Way;
 
 use crate::message::{Row, StreamEnd, Trace};
 use crate::settings::Asked;
+pub(crate) use budget::budget;
 use payload::Payload;
 use stream::Stream;
 

@@ -24,6 +24,7 @@ use std::time::{Duration, Instant};
 use ekiden_record::{EndSettings, Finding, LoadSettings, PATH_FORMAT, PathDirection, PathRecord, Way};
 
 use crate::client::{Measured, Server, measure};
+use crate::load::budget;
 use crate::message::Trace as How;
 use crate::server::end_settings;
 use crate::settings::Asked;
@@ -132,7 +133,8 @@ pub fn characterise(
         let broken = || Error::Broken { to: server.name.clone(), why: "no samples of the load came".into() };
         let trace = Trace::of(&reno, way).ok_or_else(broken)?;
         let heedless = spent_before_second(&trace, known).and_then(|spent_bytes| {
-            load(HEEDLESS, How::Budget { spent_bytes, bdps_most: BDPS_MOST, bytes_least: BYTES_LEAST }).ok()
+            let bytes_least = budget(BDPS_MOST, BYTES_LEAST, trace.sent);
+            load(HEEDLESS, How::Budget { spent_bytes, bdps_most: BDPS_MOST, bytes_least }).ok()
         });
         let second = heedless.as_ref().and_then(|measured| Trace::of(measured, way));
         let hops = match way {

@@ -15,7 +15,7 @@ const LEAST: u64 = 32 << 10;
 /// How many bytes a sender may have handed over. `seen` are a look and those before it; `None` before the first.
 pub(super) fn allowance(trace: Trace, seen: Option<(&Row, &[Row])>) -> u64 {
     let budget =
-        |bdps_most, bytes_least| seen.map_or(bytes_least, |(row, rows)| budget(bdps_most, bytes_least, row, rows));
+        |bdps_most, bytes_least| seen.map_or(bytes_least, |(row, rows)| so_far(bdps_most, bytes_least, row, rows));
     match trace {
         Trace::No | Trace::Episodes { .. } => u64::MAX,
         Trace::UntilLoss { bdps_most, bytes_least } => budget(bdps_most, bytes_least),
@@ -31,16 +31,21 @@ pub(super) fn is_spent(trace: Trace, row: &Row, info: &TcpInfo, rows: &[Row]) ->
     match trace {
         Trace::No => false,
         Trace::UntilLoss { bdps_most, bytes_least } => {
-            used >= budget(bdps_most, bytes_least, row, rows) || has_lost(row, rows)
+            used >= so_far(bdps_most, bytes_least, row, rows) || has_lost(row, rows)
         }
         Trace::Budget { spent_bytes, bdps_most, bytes_least } => {
-            used.saturating_add(spent_bytes) >= budget(bdps_most, bytes_least, row, rows)
+            used.saturating_add(spent_bytes) >= so_far(bdps_most, bytes_least, row, rows)
         }
         Trace::Episodes { count } => episodes(rows.iter().chain([row]), 0).len() > count as usize,
     }
 }
 
-fn budget(bdps_most: f64, bytes_least: u64, row: &Row, rows: &[Row]) -> u64 {
+/// The bytes of a budget, as the samples of a whole load show the product of bandwidth and delay.
+pub(crate) fn budget(bdps_most: f64, bytes_least: u64, rows: &[Row]) -> u64 {
+    rows.last().map_or(bytes_least, |row| so_far(bdps_most, bytes_least, row, rows))
+}
+
+fn so_far(bdps_most: f64, bytes_least: u64, row: &Row, rows: &[Row]) -> u64 {
     bytes_least.max((bdps_most * bdp(row, rows)) as u64)
 }
 
@@ -92,5 +97,19 @@ mod tests {
         let trace = Trace::Budget { spent_bytes: 1_000_000, bdps_most: 10.0, bytes_least: 300_000 };
         assert_eq!(allowance(trace, None), LEAST);
         assert!(is_spent(trace, &Row::default(), &TcpInfo::default(), &[]));
+    }
+
+    #[test]
+    fn a_second_load_knows_from_the_first_what_it_may_send() {
+        // 4 MB of ten products of 1 MB are sent.
+        let first = rows(1_000);
+        let bytes_least = budget(10.0, 300_000, &first);
+        assert_eq!(bytes_least, 10_000_000);
+        let second = Trace::Budget { spent_bytes: 4_000_000, bdps_most: 10.0, bytes_least };
+        assert_eq!(allowance(second, None), 6_000_000);
+        let sent = |sent_bytes| TcpInfo { sent_bytes, ..TcpInfo::default() };
+        assert!(!is_spent(second, &Row::default(), &sent(5_999_999), &[]));
+        assert!(is_spent(second, &Row::default(), &sent(6_000_000), &[]));
+        assert_eq!(budget(10.0, 300_000, &[]), 300_000);
     }
 }

@@ -71,17 +71,20 @@ pub fn buffer(
         }
         End::Overflow => {
             // What came last before the first gap saw a queue that was nearly full, unless that gap was one of chance.
-            let Some(Episode { queued_us: later, .. }) = episode(trace) else {
+            let Some(episode) = episode(trace) else {
                 return at_least(format!(
                     "few segments were lost at once, at a queue of up to {:.1} ms",
                     most_us / 1e3
                 ));
             };
-            let last = last_us(delays);
+            let (last, later) = (last_us(delays), episode.queued_us);
             // Smoothed round trips of a host that is late are longer than the queue.
             let is_later = later > last / FULL + 2.0 * EDGE_US + trace.late_us;
-            let (queued_us, unsure_us) =
-                if is_later { (later, later * LATER_UNSURE) } else { (last, last * UNSURE + EDGE_US + trace.late_us) };
+            // Where much was lost before the longer queue, the buffer was full before it; either may be how much it holds.
+            let (queued_us, unsure_us, more_us) = match is_later {
+                true if episode.is_drop_tail(trace) => (later, later * LATER_UNSURE, 0.0),
+                _ => (last, last * UNSURE + EDGE_US + trace.late_us, if is_later { later - last } else { 0.0 }),
+            };
             if queued_us < 2.0 * QUEUE_LEAST_US {
                 let less = of(2.0 * QUEUE_LEAST_US);
                 return Finding::AtMost {
@@ -93,7 +96,7 @@ pub fn buffer(
             // The next packet did not fit: on average half of one.
             let value = of(queued_us) + trace.packet_bytes / 2.0;
             let evidence = format!("segments were lost when a queue of {:.1} ms stood", queued_us / 1e3);
-            Finding::Observed { value, low: (value - unsure).max(0.0), high: value + unsure, evidence }
+            Finding::Observed { value, low: (value - unsure).max(0.0), high: value + unsure + of(more_us), evidence }
         }
     }
 }

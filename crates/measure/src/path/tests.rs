@@ -90,6 +90,22 @@ fn what_a_full_buffer_drops_is_an_overflow_however_large_the_window() {
 }
 
 #[test]
+fn round_trips_that_grow_while_an_overflow_lasts_are_no_larger_buffer() {
+    let path = Path { rate_bit_s: 100e6, buffer_bytes: 200_000.0, ..Path::PLAIN };
+    let mut measured = path.load();
+    let rows = &mut measured.near_seen[0].rows;
+    let most = rows.iter().map(|row| row.lost).max().unwrap();
+    for row in rows.iter_mut().filter(|row| row.lost > most * 4 / 5) {
+        row.rtt_us = (path.rtt_us + 1.5 * path.buffer_bytes * 8e6 / path.rate_bit_s) as u32;
+    }
+    let trace = Trace::of(&measured, Way::Forth).unwrap();
+    let found = find::direction(&trace, None, idle(&measured), Finding::Absent { evidence: String::new() });
+    let value = found.buffer_bytes.value().unwrap_or(0.0);
+    assert!((value - path.buffer_bytes).abs() < 0.1 * path.buffer_bytes, "{found:#?}");
+    assert!(is_true(&found.buffer_bytes, 1.4 * path.buffer_bytes), "either may be true: {found:#?}");
+}
+
+#[test]
 fn a_sender_that_heeds_losses_shows_no_policer() {
     // Reno's recovery is slower than the line behind a short buffer, too.
     for path in plain() {

@@ -8,8 +8,9 @@ use super::trace::{Base, Delay, Trace};
 
 /// A policer lets more than this times its rate through before it drops.
 const BURST: f64 = 1.3;
-/// A queue of less than this part of a round trip may be none.
+/// A queue of less than this part of a round trip may be none, as may one that a host makes which is late by so much.
 const SHORT_QUEUE: f64 = 0.1;
+const SHORT_QUEUE_US: f64 = 1_000.0;
 /// So many packets tell whether as much comes as before.
 const AFTER_PACKETS: f64 = 8.0;
 /// After its burst it is to hold its rate for so many round trips and so long, with so many packets in each round trip, and in both halves
@@ -46,7 +47,7 @@ fn brings_as_much(trace: &Trace<'_>, delays: &[Delay], base: Base) -> Option<boo
 }
 
 fn has_queue(delays: &[Delay], base: Base) -> bool {
-    last_us(delays) > SHORT_QUEUE * base.rtt_us
+    last_us(delays) > (SHORT_QUEUE * base.rtt_us).max(SHORT_QUEUE_US)
 }
 
 /// What passed before the first losses, in bit/s: in the best time, and while packets waited behind one another.

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use ekiden_keys::Fingerprint;
 use ekiden_net::clock::monotonic_ns;
 use ekiden_net::socket::limit_unacknowledged;
-use ekiden_record::EndSettings;
+use ekiden_record::{EndSettings, Way};
 use ekiden_transport::{Connection, Security, dial, is_own_key_refused};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
@@ -124,6 +124,21 @@ pub struct Measured {
     pub began_ns: u64,
     /// When this end's part of it was over.
     pub ended_ns: u64,
+    /// What the server lets through in each direction, in bytes.
+    pub bytes_most: Option<u64>,
+}
+
+impl Measured {
+    /// The directions in which more was asked for than the server lets through, and that much has come.
+    pub fn limited_by_server(&self, asked: &Asked) -> Vec<Way> {
+        let Some(most) = self.bytes_most.filter(|most| asked.get().bytes.is_none_or(|bytes| bytes > *most)) else {
+            return Vec::new();
+        };
+        let seen = || self.near_seen.iter().chain(&self.far_seen);
+        let bytes = |way| seen().filter(|seen| seen.way == way).map(|seen| seen.end.bytes).max().unwrap_or(0);
+        let each = most / u64::from(asked.get().streams.max(1));
+        asked.get().ways.iter().copied().filter(|way| bytes(*way) >= each).collect()
+    }
 }
 
 /// What goes on, for a progress bar.
@@ -243,7 +258,8 @@ pub fn measure_within(
     }
     plausible::check(asked, &near_seen, &far_seen, &answers, elapsed)
         .map_err(|why| Error::Impossible { to: server.name.clone(), why })?;
-    Ok(Measured { from, far: agreed.far, near_seen, far_seen, answers, began_ns, ended_ns })
+    let bytes_most = agreed.most.bytes;
+    Ok(Measured { from, far: agreed.far, near_seen, far_seen, answers, began_ns, ended_ns, bytes_most })
 }
 
 /// Tries again while the server is busy, so often in all, with pauses.

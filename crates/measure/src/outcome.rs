@@ -281,6 +281,7 @@ mod tests {
             answers: vec![Answer { sent_ns: 1, there_ns: 0, back_ns: 40_000_001 }],
             began_ns: 50_000_000,
             ended_ns: 90_000_000,
+            bytes_most: None,
         };
         told(&Asked::new(asked).unwrap(), &measured).map(|(loads, _)| loads.into_iter().next().unwrap())
     }

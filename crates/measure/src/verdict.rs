@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use ekiden_record::{Load, PathLimit, Shares};
+use ekiden_record::{Load, LoadSettings, PathLimit, Shares};
 
 use crate::episodes::episodes;
 use crate::message::{Peak, Row};
@@ -269,7 +269,7 @@ fn has_queue(load: &Load) -> bool {
 }
 
 /// One sentence for people.
-pub fn sentence(load: &Load) -> String {
+pub fn sentence(load: &Load, asked: &LoadSettings) -> String {
     let carried = format!("{:.1} Mbit/s {}", load.goodput_bit_s as f64 / 1e6, load.way.word());
     let Some((shares, cause)) = load.shares.zip(cause(load)) else { return carried };
     let percent = |share: f64| (share * 100.0).round();
@@ -280,12 +280,21 @@ pub fn sentence(load: &Load) -> String {
         Cause::ReceiveWindow => format!(
             "{carried}: the receiver's window limited it {} % of the time; {}",
             percent(shares.receive_window),
-            if has_queue(load) { FULL } else { "a larger receive buffer (tcp_rmem) helps" }
+            match (asked.window_bytes, asked.receive_buffer_bytes) {
+                _ if has_queue(load) => FULL,
+                (Some(_), _) => "--window asked for it",
+                (None, Some(_)) => "--receive-buffer asked for it",
+                (None, None) => "a larger receive buffer (tcp_rmem) helps",
+            }
         ),
         Cause::SendBuffer => format!(
             "{carried}: the send buffer limited it {} % of the time; {}",
             percent(shares.send_buffer),
-            if has_queue(load) { FULL } else { "a larger one (tcp_wmem) helps" }
+            match asked.send_buffer_bytes {
+                _ if has_queue(load) => FULL,
+                Some(_) => "--send-buffer asked for it",
+                None => "a larger one (tcp_wmem) helps",
+            }
         ),
         Cause::Path(limit) => {
             let what = match limit {

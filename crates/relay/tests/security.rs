@@ -65,7 +65,7 @@ fn who_does_not_have_the_right_key_is_refused_in_one_clear_line_on_each_side() {
             "s-island",
             Mode::Tls.peer("s-other"),
             &nodes,
-            format!("it has presented the key {city}, but its peer entry has the fingerprint {other}"),
+            format!("it has presented the key {city}, but the fingerprint given for it is {other}"),
             None,
         ),
         ("s-island", String::new(), &nodes, format!("its fingerprint is not pinned; it has presented {city}"), None),

@@ -43,6 +43,8 @@ pub struct LineChart {
     pub levels: Vec<(String, f64)>,
     /// Where the horizontal axis begins; what lies before it is not drawn.
     pub from: f64,
+    /// Where it ends at least: charts of the same time end at the same place.
+    pub to: f64,
     /// Which colour the first line has, counted from 0: that of the bars of the same name in a chart beside it.
     pub first_colour: usize,
 }
@@ -145,7 +147,7 @@ impl LineChart {
     fn draw<'a>(&self, area: &Drawing<'a>) -> Result<(), DrawError<'a>> {
         let from = self.from;
         let points = || self.series.iter().flat_map(|series| &series.points).filter(move |point| point.0 >= from);
-        let right = points().map(|point| point.0).fold(1e-9, f64::max).max(from + 1e-9);
+        let right = points().map(|point| point.0).fold(1e-9, f64::max).max(self.to).max(from + 1e-9);
         let levels = self.levels.iter().map(|level| level.1);
         let top = points().map(|point| point.1).chain(levels).fold(1e-9, f64::max) * HEADROOM;
         let mut chart = builder(area, 2).build_cartesian_2d(from..right, 0.0..top)?;

@@ -141,6 +141,8 @@ pub(crate) fn builder<'a, 'b>(area: &'a Drawing<'b>, lines_below: usize) -> Char
     let mut builder = ChartBuilder::on(area);
     builder
         .margin(MARGIN)
+        // Half of the last number under the axis.
+        .margin_right(2 * MARGIN)
         .set_label_area_size(LabelAreaPosition::Left, 66)
         .set_label_area_size(LabelAreaPosition::Bottom, 14 + LINE * lines_below as i32);
     builder

@@ -24,11 +24,11 @@ use crate::session::{self, Session};
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum PeerKeyError {
     /// The node that was dialled has another key than the pinned one.
-    #[error("it has presented the key {presented}, but its peer entry has the fingerprint {pinned}")]
+    #[error("it has presented the key {presented}, but the fingerprint given for it is {pinned}")]
     Other {
         /// The fingerprint of the key that it has.
         presented: Fingerprint,
-        /// The fingerprint in its peer entry.
+        /// The fingerprint that was given for it.
         pinned: Fingerprint,
     },
     /// The node that was dialled has no pinned key.

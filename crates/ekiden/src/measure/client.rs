@@ -19,7 +19,7 @@ use ekiden_record::{
 };
 use ekiden_units::{BitRate, Bytes, Time};
 
-use super::target::{Target, with_port};
+use super::target::{Target, is_bare, with_port};
 use super::{amount, within};
 use crate::out;
 use crate::sweep::now_unix_ms;
@@ -156,6 +156,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         false => args.target.server()?,
     };
     if let Some(via) = &args.via {
+        is_bare(via);
         match via.rsplit_once(':') {
             Some((_, port)) => super::port(port, &format!("--via {via}")),
             None => misused(&format!("--via {via}: a port is missing, as in 127.0.0.1:1080")),
@@ -189,6 +190,9 @@ fn one(
         true => iperf3::measure(&server.name, server.via.as_ref(), asked, started_unix_ms, progress)?,
         false => {
             let measured = measure(server, asked, Trace::No, progress)?;
+            for way in measured.limited_by_server(asked) {
+                out::note(format_args!("the limit of the server ended the load {}", way.word()));
+            }
             (told(server, asked, &measured, started_unix_ms)?, samples(&measured))
         }
     };

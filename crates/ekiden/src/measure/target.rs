@@ -95,8 +95,16 @@ pub struct PlainPeer {
     name: String,
 }
 
+/// Ends the program if an address begins as a URL does.
+pub fn is_bare(address: &str) {
+    if let Some((scheme, rest)) = address.split_once("://") {
+        misused(&format!("{address}: give HOST:PORT without {scheme}://, as in {}", rest.trim_end_matches('/')));
+    }
+}
+
 /// The address with its port, or else with `standard`.
 pub fn with_port(server: &str, standard: u16) -> String {
+    is_bare(server);
     let written = match server.rsplit_once(']') {
         Some((_, rest)) => rest.strip_prefix(':'),
         None if server.matches(':').count() == 1 => server.rsplit_once(':').map(|(_, port)| port),

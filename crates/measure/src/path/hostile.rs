@@ -71,6 +71,7 @@ fn measured() -> impl Strategy<Value = Measured> {
                 answers: answers.into_iter().map(answer).collect(),
                 began_ns,
                 ended_ns,
+                bytes_most: None,
             }
         },
     )
@@ -82,9 +83,10 @@ proptest! {
         let default = Asked::default().get().clone();
         let duration_us = default.duration_us.filter(|_| is_timed);
         let settings = LoadSettings { ways: vec![Way::Forth, Way::Back], bytes: Some(1 << 30), duration_us, ..default };
-        let (loads, _) = loads(&Asked::new(settings).unwrap(), &measured);
+        let asked = Asked::new(settings).unwrap();
+        let (loads, _) = loads(&asked, &measured);
         for load in &loads {
-            let _ = sentence(load);
+            let _ = sentence(load, asked.get());
             if let Some(shares) = load.shares {
                 let all = shares.application + shares.receive_window + shares.send_buffer + shares.path;
                 prop_assert!((all - 1.0).abs() < 1e-6, "{shares:?}");

@@ -354,6 +354,7 @@ impl Run {
             answers: self.answers,
             began_ns: (BEGAN_US * 1e3) as u64,
             ended_ns: u64::MAX,
+            bytes_most: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 use ekiden_record::{Delays, Way};
 
 use super::*;
+use crate::settings::Asked;
 
 /// What lies between the ends, counted in segments.
 #[derive(Clone, Copy)]
@@ -74,6 +75,29 @@ impl Between {
     }
 }
 
+/// A load of which nothing is known.
+fn nothing() -> Load {
+    Load {
+        way: Way::Forth,
+        bytes: 0,
+        duration_us: 0,
+        goodput_bit_s: 0,
+        tenths_bytes: Vec::new(),
+        retransmits: 0,
+        delivered_segments: 0,
+        rtt_min_us: 0,
+        rtt: Delays::default(),
+        cwnd_p50_segments: 0,
+        write_to_ack: None,
+        shares: None,
+        path_limit: None,
+        streams: Vec::new(),
+        sampler_late: Delays::default(),
+        sender_cpu_us: 0,
+        receiver_cpu_us: 0,
+    }
+}
+
 /// What is said of a load with these samples.
 fn limit(rows: &[Vec<Row>], base_us: f64, peaks: &[Peak]) -> Option<PathLimit> {
     limit_beside(rows, base_us, peaks, None)
@@ -87,26 +111,34 @@ fn limit_beside(rows: &[Vec<Row>], base_us: f64, peaks: &[Peak], added_us: Optio
     let delivered: u64 = last().map(|row| u64::from(row.delivered)).sum();
     let bytes = delivered * 1_448;
     let load = Load {
-        way: Way::Forth,
         bytes,
         duration_us,
         goodput_bit_s: bytes * 8_000_000 / duration_us.max(1),
-        tenths_bytes: Vec::new(),
         retransmits: last().map(|row| u64::from(row.retransmits)).sum(),
         delivered_segments: delivered,
         rtt_min_us: base_us as u64,
         rtt: Delays::of(all().map(|row| f64::from(row.rtt_us)).collect()),
-        cwnd_p50_segments: 0,
-        write_to_ack: None,
-        shares: Some(Shares { application: 0.0, receive_window: 0.0, send_buffer: 0.0, path: 1.0 }),
-        path_limit: None,
-        streams: Vec::new(),
-        sampler_late: Delays::default(),
-        sender_cpu_us: 0,
-        receiver_cpu_us: 0,
+        shares: Some(Shares { path: 1.0, ..Shares::default() }),
+        ..nothing()
     };
     let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
     path_limit(&load, &rows, peaks, base_us, added_us)
+}
+
+#[test]
+fn a_window_that_was_asked_for_is_not_to_be_made_larger() {
+    let of = |shares: Shares, asked: LoadSettings| sentence(&Load { shares: Some(shares), ..nothing() }, &asked);
+    let default = || Asked::default().get().clone();
+    let window = Shares { receive_window: 1.0, ..Shares::default() };
+    assert!(of(window, default()).ends_with("a larger receive buffer (tcp_rmem) helps"));
+    let asked = LoadSettings { window_bytes: Some(1 << 14), ..default() };
+    assert!(of(window, asked).ends_with("--window asked for it"));
+    let asked = LoadSettings { receive_buffer_bytes: Some(1 << 14), ..default() };
+    assert!(of(window, asked).ends_with("--receive-buffer asked for it"));
+    let buffer = Shares { send_buffer: 1.0, ..Shares::default() };
+    assert!(of(buffer, default()).ends_with("a larger one (tcp_wmem) helps"));
+    let asked = LoadSettings { send_buffer_bytes: Some(1 << 14), ..default() };
+    assert!(of(buffer, asked).ends_with("--send-buffer asked for it"));
 }
 
 /// As slow start leaves them where it takes most of a load.

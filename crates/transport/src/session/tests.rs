@@ -244,7 +244,7 @@ fn strangers_are_told_so_on_both_sides() {
             &here,
             Some(other.fingerprint()),
             [
-                format!("the key {there}, but its peer entry has the fingerprint {}", other.fingerprint()),
+                format!("the key {there}, but the fingerprint given for it is {}", other.fingerprint()),
                 "take this node's key".into(),
             ],
         ),

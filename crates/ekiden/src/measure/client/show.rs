@@ -45,7 +45,7 @@ impl Bar {
 pub fn text(measurement: &Measurement) -> String {
     let mut text = String::new();
     for load in &measurement.loads {
-        let _ = writeln!(text, "{}.", sentence(load));
+        let _ = writeln!(text, "{}.", sentence(load, &measurement.settings));
     }
     if let Some(latency) = &measurement.latency {
         let (idle, loaded) = (latency.idle.p50_us / 1e3, latency.loaded.p50_us / 1e3);

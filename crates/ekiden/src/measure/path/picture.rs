@@ -30,6 +30,8 @@ fn charts(record: &PathRecord, seen: &Seen, date: &str) -> [LineChart; 2] {
     if let Some(at) = seen.lost_s {
         series.push(Series { name: "first loss".into(), points: vec![(at, base_ms), (at, highest)] });
     }
+    let ends_at = |points: &[(f64, f64)]| points.last().map_or(0.0, |point| point.0);
+    let to = ends_at(&seen.queue_ms).max(ends_at(&seen.rate_mbit));
     let rate = direction.rate_bit_s.estimate_or_bound().map(|rate| (name(&direction.rate_bit_s, rate), rate / 1e6));
     [
         LineChart {
@@ -38,6 +40,7 @@ fn charts(record: &PathRecord, seen: &Seen, date: &str) -> [LineChart; 2] {
             quantity: "ms".into(),
             series,
             levels,
+            to,
             ..LineChart::default()
         },
         LineChart {
@@ -46,6 +49,7 @@ fn charts(record: &PathRecord, seen: &Seen, date: &str) -> [LineChart; 2] {
             quantity: "Mbit/s".into(),
             series: vec![Series { name: "IP packets, each 20 ms".into(), points: seen.rate_mbit.clone() }],
             levels: rate.into_iter().collect(),
+            to,
             ..LineChart::default()
         },
     ]

@@ -12,7 +12,7 @@ use ekiden_plan::{Direction, Flags, Plan};
 use ekiden_units::Time;
 
 use crate::out;
-use crate::usage::{misused, svg};
+use crate::usage::{distinct, misused, svg};
 
 pub use check::VerifyFailed;
 
@@ -115,6 +115,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     if args.file.is_none() && args.rtt.is_none() && args.rate.is_none() {
         misused("which path? Give a FILE, or --rtt and --rate: --rtt 200ms --rate 100Mbit/s");
     }
+    distinct(&[("FILE", args.file.as_deref()), ("--picture", args.picture.as_deref())]);
     let path = ekiden_plan::read(args.file.as_deref(), &flags(args))?;
     // What cannot be written is noticed before anything is computed.
     if let Some(picture) = &args.picture {

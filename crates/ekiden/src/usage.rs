@@ -1,6 +1,7 @@
 //! Command lines that are wrong in a way that their definition cannot tell, and values that several commands read.
 
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use clap::error::ErrorKind;
 
@@ -17,5 +18,25 @@ pub fn svg(text: &str) -> Result<PathBuf, String> {
             Err("pictures are SVG only: name a file that ends in .svg".into())
         }
         _ => Ok(file),
+    }
+}
+
+/// Ends the program if two of these files are one: the second would replace the first.
+pub fn distinct(files: &[(&str, Option<&Path>)]) {
+    let there: Vec<_> = files.iter().filter_map(|(what, file)| Some((what, whole((*file)?)))).collect();
+    for (number, (what, file)) in there.iter().enumerate() {
+        if let Some((other, _)) = there[..number].iter().find(|(_, before)| before == file) {
+            misused(&format!("{other} and {what} are the same file, {}", file.display()));
+        }
+    }
+}
+
+/// Where a file is, also one that is not there yet.
+fn whole(file: &Path) -> PathBuf {
+    let parent = file.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match (fs::canonicalize(file), fs::canonicalize(parent), file.file_name()) {
+        (Ok(whole), ..) => whole,
+        (_, Ok(parent), Some(name)) => parent.join(name),
+        _ => file.into(),
     }
 }

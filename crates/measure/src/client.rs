@@ -129,13 +129,14 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// The directions in which more was asked for than the server lets through, and that much has come.
+    /// The directions in which more was asked for than the server lets through, and a stream has brought its part of that.
     pub fn limited_by_server(&self, asked: &Asked) -> Vec<Way> {
         let Some(most) = self.bytes_most.filter(|most| asked.get().bytes.is_none_or(|bytes| bytes > *most)) else {
             return Vec::new();
         };
-        let seen = || self.near_seen.iter().chain(&self.far_seen);
-        let bytes = |way| seen().filter(|seen| seen.way == way).map(|seen| seen.end.bytes).max().unwrap_or(0);
+        let received = |way: Way| if Side::Near.sends(way) { &self.far_seen } else { &self.near_seen };
+        let of = |way| received(way).iter().filter(move |seen| seen.way == way);
+        let bytes = |way| of(way).map(|seen| seen.end.bytes).max().unwrap_or(0);
         let each = most / u64::from(asked.get().streams.max(1));
         asked.get().ways.iter().copied().filter(|way| bytes(*way) >= each).collect()
     }
@@ -365,7 +366,7 @@ fn of_handshake(to: String, error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::PermissionDenied if is_own_key_refused(error) => Error::Key {
             to,
-            why: "it does not know this client's key: add the fingerprint that `ekiden keygen --show` prints there"
+            why: "it does not know this client's key: `ekiden keygen --show FILE` prints the fingerprint here, which the server's --node NAME=FINGERPRINT or configuration must have"
                 .into(),
         },
         io::ErrorKind::PermissionDenied => Error::Key { to, why: error.to_string() },

@@ -30,6 +30,9 @@ pub async fn receive<T: DeserializeOwned>(connection: &Connection, most: usize, 
     let whole = async {
         let mut length = [0; 4];
         connection.receive_exact(&mut length).await?;
+        if let Some(other) = other_protocol(length) {
+            return Err(invalid(format!("it speaks {other}")));
+        }
         let length = u32::from_be_bytes(length) as usize;
         if length > most {
             return Err(invalid(format!("a message of {length} bytes, where {most} are the most")));
@@ -46,6 +49,16 @@ pub async fn receive<T: DeserializeOwned>(connection: &Connection, most: usize, 
     match timeout(within, whole).await {
         Ok(received) => received,
         Err(_) => Err(io::Error::new(io::ErrorKind::TimedOut, "it says nothing")),
+    }
+}
+
+/// What begins with these bytes, and is no message of this protocol: none is so long.
+fn other_protocol(bytes: [u8; 4]) -> Option<&'static str> {
+    match &bytes {
+        [20..=23, 3, ..] => Some("TLS: it wants a key, which --config or --key names"),
+        b"SSH-" => Some("SSH"),
+        b"HTTP" => Some("HTTP"),
+        _ => None,
     }
 }
 

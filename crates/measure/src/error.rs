@@ -91,7 +91,7 @@ pub enum Error {
     },
     /// Who is there has closed the connection before it said anything.
     #[error(
-        "{to} closes the connection at once: it has too many connections that prove nothing, or is no measuring server; try again in 10 s"
+        "{to} closes the connection at once: it is no measuring server (those listen on port 7100 unless told otherwise), or has too many connections that prove nothing, and takes more in 10 s"
     )]
     Closed {
         /// The server.

@@ -8,6 +8,7 @@ use crate::limit::Limits;
 use crate::load::{Seen, Side};
 use crate::message::{Peak, Row};
 use crate::settings::Asked;
+use crate::verdict::Added;
 use crate::{Error, plausible, probe, verdict};
 
 /// A stream's two ends.
@@ -99,12 +100,8 @@ fn load(asked: &Asked, way: Way, pairs: &[Pair<'_>], latency: &Latency) -> Optio
         [only] => &only.receiver.end.peaks,
         _ => &[],
     };
-    let added = match way {
-        Way::Forth => &latency.added_forth,
-        Way::Back => &latency.added_back,
-    };
-    let added_us = (added.count > 0).then_some(added.p50_us);
-    load.path_limit = verdict::path_limit(&load, &rows, peaks, latency.idle.min_us, added_us);
+    let added = Added::of(latency, way);
+    load.path_limit = verdict::path_limit(&load, &rows, peaks, latency.idle.min_us, added);
     let pacing_bit_s = asked.get().pacing_bit_s.unwrap_or(u64::MAX).saturating_mul(asked.get().streams.into());
     // Headers are paced, too.
     if load.path_limit.is_some() && load.goodput_bit_s > pacing_bit_s / 10 * 8 {

@@ -95,13 +95,19 @@ pub fn characterise(
     step: &mut dyn FnMut(Step),
 ) -> Result<(PathRecord, Vec<Seen>), Error> {
     let unreachable = |source| Error::Unreachable { to: server.name.clone(), source };
-    let mut addresses = server.name.to_socket_addrs().map_err(unreachable)?;
-    let missing = || unreachable(std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address"));
-    let address = addresses.next().ok_or_else(missing)?;
-    let start = Instant::now();
-    let first = socket::connect(address, Duration::from_secs(10), None).map_err(unreachable)?;
-    let handshake = start.elapsed();
-    drop(first);
+    let (mut reached, mut failed) =
+        (None, std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address"));
+    for address in server.name.to_socket_addrs().map_err(unreachable)? {
+        let start = Instant::now();
+        match socket::connect(address, Duration::from_secs(10), None) {
+            Ok(_) => {
+                reached = Some((address, start.elapsed()));
+                break;
+            }
+            Err(error) => failed = error,
+        }
+    }
+    let (address, handshake) = reached.ok_or_else(|| unreachable(failed))?;
     let longest = LONGEST + handshake.mul_f64(RTTS_MOST);
     let mut directions = Vec::new();
     let mut seen = Vec::new();

@@ -316,11 +316,12 @@ impl Place {
         let address = client_of(address);
         let mut strangers = server.strangers.lock().unwrap_or_else(PoisonError::into_inner);
         let all: usize = strangers.values().sum();
-        let of_address = strangers.entry(address).or_default();
-        if all >= STRANGERS_MOST || *of_address >= STRANGERS_OF_ADDRESS_MOST {
+        let of_address = strangers.get(&address).copied().unwrap_or(0);
+        // Whoever is refused leaves nothing here.
+        if all >= STRANGERS_MOST || of_address >= STRANGERS_OF_ADDRESS_MOST {
             return None;
         }
-        *of_address += 1;
+        strangers.insert(address, of_address + 1);
         Some(Self { server: server.clone(), address })
     }
 }
@@ -364,6 +365,17 @@ mod tests {
         };
         let (current, strangers) = (Mutex::default(), Mutex::default());
         Arc::new(Server { settings, current, strangers, log: Box::new(|_| {}) })
+    }
+
+    #[test]
+    fn who_is_refused_is_not_remembered() {
+        let server = server();
+        let take = |host: u32| Place::take(&server, IpAddr::V4((0x0a00_0000 + host).into()));
+        let places: Vec<_> = (0..10_000).filter_map(take).collect();
+        assert_eq!(places.len(), STRANGERS_MOST);
+        assert_eq!(server.strangers.lock().unwrap().len(), STRANGERS_MOST);
+        drop(places);
+        assert!(server.strangers.lock().unwrap().is_empty());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 #[cfg(test)]
 mod tests;
 
-use ekiden_record::{Load, LoadSettings, PathLimit, Shares};
+use ekiden_record::{Latency, Load, LoadSettings, PathLimit, Shares, Way};
 
 use crate::episodes::episodes;
 use crate::message::{Peak, Row};
@@ -19,6 +19,8 @@ const POLICED_US: f64 = 1_000.0;
 const WAIT_PART: f64 = 0.1;
 /// A full line delivers no faster than so many times the mean.
 const OUTRUN: f64 = 2.0;
+/// What a full segment holds over Ethernet, about.
+const SEGMENT: u64 = 1_500;
 /// How far apart two looks at a connection are, at most.
 const LOOK_US: u64 = 20_000;
 /// A queue that makes round trips so many times as long belongs to a full line.
@@ -68,13 +70,13 @@ pub fn cause(load: &Load) -> Option<Cause> {
 ///
 /// `rows` are the samples of each sender, `peaks` how evenly the only receiver's bytes came. A queue that grows under load shows a line;
 /// losses without a queue show a policer where an episode takes much of a window at once, and random loss where it takes single segments.
-/// `added_us` is what small messages took longer that way, in the median.
+/// `added` is what small messages took longer.
 pub fn path_limit(
     load: &Load,
     rows: &[&[Row]],
     peaks: &[Peak],
     idle_us: f64,
-    added_us: Option<f64>,
+    added: Option<Added>,
 ) -> Option<PathLimit> {
     let Shares { path, application, receive_window, send_buffer } = load.shares?;
     if path < application.max(receive_window).max(send_buffer) {
@@ -84,6 +86,8 @@ pub fn path_limit(
         (tcp, idle) if tcp > 0.0 && idle > 0.0 => tcp.min(idle),
         (tcp, idle) => tcp.max(idle),
     };
+    let of_the_other_way_us = of_the_other_way(load.rtt.p50_us - base_us, added);
+    let base_us = base_us + of_the_other_way_us;
     let is_uneven = is_uneven(load, peaks, base_us);
     let enough_us = (base_us * QUEUE_PART).max(QUEUE_LEAST_US);
     let stands = load.rtt.p50_us - base_us > enough_us;
@@ -96,7 +100,9 @@ pub fn path_limit(
         };
     }
     let all = together(rows);
-    let (is_saturated, onsets) = (is_saturated(&all), onsets(&all));
+    // Round trips that another queue makes say nothing of how much this way carries in one.
+    let is_saturated = if of_the_other_way_us > 0.0 { Some(stands) } else { is_saturated(&all) };
+    let onsets = onsets(&all);
     let firsts: Vec<_> = rows.iter().filter_map(|rows| first_episode(rows, base_us)).collect();
     // A load so short that slow start's losses were nearly all: they say it.
     let is_short = onsets.len() < ONSETS_LEAST;
@@ -118,13 +124,41 @@ pub fn path_limit(
     // Chance takes segments at any window of a stream; windows of several together differ less.
     let is_at_one_window = rows.len() == 1 && are_alike(&onsets) == Some(true);
     // Where packets pass much faster than the mean, no line was full; and a policer makes nothing wait, as a buffer of few packets does.
-    let nothing_waits = added_us.is_some_and(|added| added < WAIT_PART * packet_us(load));
+    let nothing_waits = added.is_some_and(|added| added.own_us < WAIT_PART * packet_us(load));
     Some(match is_policed {
         true if outruns || nothing_waits => PathLimit::Policer,
         true => PathLimit::ShortBufferOrPolicer,
         false if is_at_one_window => PathLimit::ShortBufferOrPolicer,
         false => PathLimit::Loss,
     })
+}
+
+/// What small messages took longer beside a load, in the median, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Added {
+    /// In the direction of the load.
+    pub own_us: f64,
+    /// In the other one.
+    pub other_us: f64,
+}
+
+impl Added {
+    /// For a load of a direction. `None` if there were no messages.
+    pub fn of(latency: &Latency, way: Way) -> Option<Self> {
+        let (own, other) = match way {
+            Way::Forth => (&latency.added_forth, &latency.added_back),
+            Way::Back => (&latency.added_back, &latency.added_forth),
+        };
+        (own.count > 0).then_some(Self { own_us: own.p50_us, other_us: other.p50_us })
+    }
+}
+
+/// How much of what round trips are longer by is a queue of the other direction, in microseconds: messages wait there, and not here.
+fn of_the_other_way(grown_us: f64, added: Option<Added>) -> f64 {
+    let is_there = |added: &Added| {
+        grown_us > 2.0 * QUEUE_LEAST_US && added.own_us < grown_us / 4.0 && added.other_us > grown_us / 2.0
+    };
+    added.filter(is_there).map_or(0.0, |added| grown_us - added.own_us.max(0.0))
 }
 
 /// How long a full packet takes at the rate that was carried, in microseconds.
@@ -262,14 +296,21 @@ impl FirstEpisode {
 /// What is said of a window or a buffer that only bounds the queue of a full line.
 const FULL: &str = "but a queue stands, so the line is full, and a larger one would only make the queue longer";
 
-/// Whether round trips are long for the path, whatever kept the sender back.
-fn has_queue(load: &Load) -> bool {
+/// Whether round trips are long for the path, and not by a queue of the other direction, whatever kept the sender back.
+fn has_queue(load: &Load, added: Option<Added>) -> bool {
     let base_us = load.rtt_min_us as f64;
+    let base_us = base_us + of_the_other_way(load.rtt.p50_us - base_us, added);
     load.rtt.p50_us > base_us * (1.0 + 2.0 * QUEUE_PART) + 2.0 * QUEUE_LEAST_US
 }
 
+/// Whether so little was asked for that acknowledgements are delayed, and round trips are long without a queue.
+fn is_less_than_a_segment(asked: Option<u64>) -> bool {
+    asked.is_some_and(|bytes| bytes < SEGMENT)
+}
+
 /// One sentence for people.
-pub fn sentence(load: &Load, asked: &LoadSettings) -> String {
+pub fn sentence(load: &Load, asked: &LoadSettings, latency: Option<&Latency>) -> String {
+    let has_queue = has_queue(load, latency.and_then(|latency| Added::of(latency, load.way)));
     let carried = format!("{:.1} Mbit/s {}", load.goodput_bit_s as f64 / 1e6, load.way.word());
     let Some((shares, cause)) = load.shares.zip(cause(load)) else { return carried };
     let percent = |share: f64| (share * 100.0).round();
@@ -280,8 +321,9 @@ pub fn sentence(load: &Load, asked: &LoadSettings) -> String {
         Cause::ReceiveWindow => format!(
             "{carried}: the receiver's window limited it {} % of the time; {}",
             percent(shares.receive_window),
-            match (asked.window_bytes, asked.receive_buffer_bytes) {
-                _ if has_queue(load) => FULL,
+            match (asked.window_bytes.map(u64::from), asked.receive_buffer_bytes) {
+                (window, buffer) if has_queue && !is_less_than_a_segment(window.or(buffer)) => FULL,
+                (Some(window), Some(buffer)) if buffer < window => "--receive-buffer asked for it",
                 (Some(_), _) => "--window asked for it",
                 (None, Some(_)) => "--receive-buffer asked for it",
                 (None, None) => "a larger receive buffer (tcp_rmem) helps",
@@ -291,7 +333,7 @@ pub fn sentence(load: &Load, asked: &LoadSettings) -> String {
             "{carried}: the send buffer limited it {} % of the time; {}",
             percent(shares.send_buffer),
             match asked.send_buffer_bytes {
-                _ if has_queue(load) => FULL,
+                buffer if has_queue && !is_less_than_a_segment(buffer) => FULL,
                 Some(_) => "--send-buffer asked for it",
                 None => "a larger one (tcp_wmem) helps",
             }

@@ -170,6 +170,8 @@ struct Run {
     /// Segments per second, and the bucket's depth.
     policer: Option<(f64, f64)>,
     tokens: f64,
+    /// How long trains are that a policer has dropped of, in segments of the line's time.
+    spread: f64,
     /// The largest window, in segments.
     most: u32,
     segment: f64,
@@ -202,6 +204,7 @@ impl Run {
             loss: path.loss,
             policer,
             tokens: policer.map_or(0.0, |policer| policer.1),
+            spread: 0.0,
             most: u32::try_from(senders.window.0 / u64::from(segment)).unwrap_or(u32::MAX).clamp(1, WINDOW_MOST),
             segment: f64::from(segment),
             flows: (0..senders.connections.max(1)).map(|_| flow(&mut random)).collect(),
@@ -266,7 +269,8 @@ impl Run {
         let besides: f64 = self.flows.iter().map(|flow| flow.besides).sum();
         let passes = besides.min((fills + self.buffer - total + overflow).max(0.0));
         let took = self.rtt.max((total - overflow + passes) / self.rate);
-        let policed = self.policed(total - overflow, took);
+        let senders = sent.iter().filter(|n| **n > 0.0).count();
+        let policed = self.policed(total - overflow, took, senders);
         let passes = if self.policer.is_some() { passes.min(self.tokens.max(0.0)) } else { passes };
         self.tokens -= passes;
         self.outcome.overflows += u64::from(overflow > 0.0);
@@ -304,14 +308,26 @@ impl Run {
         0.0
     }
 
-    /// What the policer drops of so many segments in a round trip.
-    fn policed(&mut self, arriving: f64, took: f64) -> f64 {
+    /// What the policer drops of so many segments in a round trip. Each sender's window comes as one train at the line's rate, for a policer
+    /// spaces nothing; the trains come one after another.
+    fn policed(&mut self, arriving: f64, took: f64, senders: usize) -> f64 {
         let Some((rate, burst)) = self.policer else { return 0.0 };
-        let pass = self.tokens + rate * took;
-        let dropped = (arriving - pass).max(0.0).floor();
-        // A packet that passes on a part of its tokens owes the rest.
-        self.tokens = (pass - arriving + dropped).min(burst);
-        dropped
+        let parts = senders.max(1) as f64;
+        let (train, each) = (arriving / parts, took / parts);
+        // Recovery sends half as many in the same time (RFC 6937): after it, trains are as long as the one that was too long.
+        let lasts = (train.max(self.spread) / self.rate).min(each);
+        let mut all = 0.0;
+        for _ in 0..senders.max(1) {
+            let pass = self.tokens + rate * lasts;
+            let dropped = (train - pass).max(0.0).floor();
+            // A packet that passes on a part of its tokens owes the rest.
+            self.tokens = (pass - train + dropped + rate * (each - lasts)).min(burst);
+            all += dropped;
+        }
+        if all > 0.0 {
+            self.spread = train;
+        }
+        all
     }
 
     /// Who loses what a full queue or a policer drops: about in proportion to what each sent, as it happens; at least one loses.

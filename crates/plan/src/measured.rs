@@ -50,7 +50,11 @@ pub fn values(record: &PathRecord, file: &str, direction: Option<Direction>) -> 
         notes.push("The windows are those of `ekiden measure`; --window says those of the hosts that matter.".into());
     }
     let policer = found.policer_bit_s.value();
-    let mtu = found.mtu_bytes.value().map(|mtu| Given { value: mtu as u32, place: place("mtu_bytes") });
+    let most = *given::MTUS.end();
+    let mtu = found.mtu_bytes.value().map(|mtu| Given { value: (mtu as u32).min(most), place: place("mtu_bytes") });
+    if found.mtu_bytes.value().is_some_and(|mtu| mtu > f64::from(most)) {
+        notes.push(format!("The MTU that was found is more than {most}, which was taken."));
+    }
     Ok(Values {
         direction: Some(direction),
         rtt_s,

@@ -105,7 +105,11 @@ fn control(leg: &LegPlan, separator: &str) -> String {
 fn buffers(text: &mut String, legs: [&LegPlan; 2]) {
     let buffer = legs.iter().map(|leg| leg.buffer_bytes).max().unwrap_or_default();
     if buffer <= BUFFER_LEAST.0 {
-        let _ = writeln!(text, "# The kernel's own limits of buffers suffice for its legs.");
+        let _ = writeln!(
+            text,
+            "# Its legs need buffers of {BUFFER_LEAST}, which Linux allows unless this host was told otherwise:\n\
+             # `ekiden doctor -c` with this file says whether it was."
+        );
         return;
     }
     // The kernel counts its overhead too: up to the same again.

@@ -46,6 +46,19 @@ fn a_window_over_a_distance_is_split() {
 }
 
 #[test]
+fn no_doubt_makes_a_window_larger_and_more_loss_makes_no_narrower_range_wider_at_once() {
+    let at = |ppm: u32| plan(&ISLAND.replace("loss = \"0\"", &format!("loss = \"{ppm}ppm\""))).direct.goodput_bit_s;
+    let mut before: Option<f64> = None;
+    for ppm in [1, 2, 4, 7, 10, 15, 30, 100] {
+        let range = at(ppm);
+        // 64 KiB in 50 ms are 10.49 Mbit/s.
+        assert!(range.high <= 10.49e6 * 1.051, "{ppm} ppm: {range:?}");
+        assert!(before.is_none_or(|low| range.low > 0.75 * low), "{ppm} ppm: {range:?} after {before:?}");
+        before = Some(range.low);
+    }
+}
+
+#[test]
 fn a_host_that_sends_far_ahead_wants_one_proxy_less() {
     // README, try it: the server sends 4 MiB ahead; one node at home, one in the middle carry 94 Mbit/s.
     let with = |windows: &str| plan(&ISLAND.replace("window = \"64KiB\"", windows));

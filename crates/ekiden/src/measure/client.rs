@@ -31,7 +31,7 @@ const EXAMPLES: &str = "Examples:
     ekiden measure client city -c island.toml
     # both directions at once, four streams each
     ekiden measure client city -c island.toml \\
-        --way forth,back --streams 4
+        --way both --streams 4
     # every combination, three times: medians
     ekiden measure client city -c island.toml --repeat 3 \\
         --receive-buffer 16KiB,64KiB,1MiB --data 100B,1000B";
@@ -150,6 +150,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
             false => check_target(&record.join("measurement.json"), true),
         };
         checked.with_context(|| record.display().to_string())?;
+        if is_file {
+            let samples = series_of::<Sample>(record);
+            check_target(&samples, args.force).with_context(|| samples.display().to_string())?;
+        }
     }
     let server = match args.iperf3 {
         true => Server { name: with_port(args.target.name(), ekiden_measure::iperf3::PORT), security: None, via: None },

@@ -15,7 +15,7 @@ use ekiden_monitor::{
 use ekiden_units::Time;
 use nix::sys::signal::{SigSet, Signal};
 
-use crate::usage::svg;
+use crate::usage::{distinct, svg};
 use crate::whose::whose;
 use crate::{log, out};
 
@@ -151,6 +151,8 @@ fn show(args: &Show) -> anyhow::Result<()> {
     let from = args.since.map_or(0, |span| since(ekiden_monitor::now_unix_ms(), span));
     let zone = if args.utc { Zone::utc() } else { Zone::local() };
     let files = [&args.picture, &args.csv, &args.json, &args.prometheus];
+    let named = ["--picture", "--csv", "--json", "--prometheus"].into_iter().zip(files.map(|file| file.as_deref()));
+    distinct(&named.chain([("the history", Some(args.history.as_path()))]).collect::<Vec<_>>());
     for file in files.into_iter().flatten() {
         check_target(file, args.force).with_context(|| file.display().to_string())?;
     }

@@ -13,7 +13,7 @@ use ekiden_record::{Finding, Judgement, PathDirection, PathRecord};
 use super::target::Target;
 use crate::out;
 use crate::sweep::now_unix_ms;
-use crate::usage::svg;
+use crate::usage::{distinct, svg};
 
 /// No line is longer than a narrow terminal: what is wrapped cannot be copied.
 const EXAMPLES: &str = "Examples:
@@ -51,12 +51,13 @@ pub struct Args {
 
 /// Measures.
 pub fn run(args: &Args) -> anyhow::Result<()> {
+    distinct(&[("--record", args.record.as_deref()), ("--picture", args.picture.as_deref())]);
     for record in [&args.record, &args.picture].into_iter().flatten() {
         check_target(record, args.force).with_context(|| record.display().to_string())?;
     }
     let server = args.target.server()?;
     out::note(
-        "at most ten bandwidth-delay products, or 300 kB, in each direction; twice that where single losses end the first load",
+        "at most ten bandwidth-delay products, or 300 kB, in each direction; twice that where a policer is sought",
     );
     let mut step = |step| match step {
         Step::Hops => out::note("counting routers"),

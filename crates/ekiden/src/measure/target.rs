@@ -27,7 +27,7 @@ pub struct Target {
     #[arg(long, value_name = "FILE", conflicts_with = "config", requires = "fingerprint")]
     key: Option<PathBuf>,
     /// The fingerprint of the server's key.
-    #[arg(long, value_name = "FINGERPRINT", requires = "key")]
+    #[arg(long, value_name = "FINGERPRINT", requires = "key", conflicts_with = "config")]
     fingerprint: Option<Fingerprint>,
     /// The server serves everyone: no keys, and nothing says who it is.
     #[arg(long, conflicts_with_all = ["config", "key"])]
@@ -95,8 +95,14 @@ pub struct PlainPeer {
     name: String,
 }
 
-/// Ends the program if an address begins as a URL does.
+/// Ends the program if an address is none: a URL, one with a user, or none at all.
 pub fn is_bare(address: &str) {
+    if address.is_empty() || address.starts_with(':') {
+        misused(&format!("'{address}': a host is missing, as in 127.0.0.1:7100"));
+    }
+    if let Some((user, rest)) = address.split_once('@') {
+        misused(&format!("{address}: give HOST:PORT without {user}@, as in {rest}"));
+    }
     if let Some((scheme, rest)) = address.split_once("://") {
         misused(&format!("{address}: give HOST:PORT without {scheme}://, as in {}", rest.trim_end_matches('/')));
     }

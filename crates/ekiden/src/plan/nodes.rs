@@ -8,6 +8,7 @@ use ekiden_keys::Identity;
 use ekiden_plan::nodes::{NodeFile, address, files};
 use ekiden_plan::tunnel_gateway::{TUNNEL_ADDRESS, TUNNEL_ENDS, gateway_file, tunnel_files};
 use ekiden_plan::{Path, Plan, Remedy};
+use ekiden_units::Bytes;
 use serde::Serialize;
 
 /// What was written, and what of it is to be changed.
@@ -58,7 +59,7 @@ pub fn write(folder: &File, path: &Path, plan: &Plan, force: bool) -> anyhow::Re
         );
     } else if let Some(remedy) = chain {
         texts.extend(files(path, remedy, &fingerprints));
-        change_chain(remedy, &mut written.change);
+        change_chain(path, remedy, &mut written.change);
         written.start.push(
             "Copy each node's key and configuration to its host, and start `ekiden proxy -c NAME.toml` there.".into(),
         );
@@ -108,7 +109,7 @@ fn keys(folder: &File, hosts: &[Host], force: bool, written: &mut Written) -> an
 }
 
 /// What of a chain's files stands for something else.
-fn change_chain(remedy: &Remedy, change: &mut Vec<String>) {
+fn change_chain(path: &Path, remedy: &Remedy, change: &mut Vec<String>) {
     let has_keys = remedy.nodes.len() > 1;
     for (number, node) in remedy.nodes.iter().enumerate() {
         if number > 0 && node.address.is_none() {
@@ -128,6 +129,20 @@ fn change_chain(remedy: &Remedy, change: &mut Vec<String>) {
             "in {0}.toml: `[exit] allow = [\"ADDRESS\"]`, if servers have private addresses, which nodes refuse otherwise",
             exit.name
         ));
+    }
+    let buffer = Bytes(remedy.legs.iter().map(|leg| leg.buffer_bytes).max().unwrap_or_default());
+    for (end, window, node) in
+        [("client", path.client_window, remedy.nodes.first()), ("server", path.server_window, remedy.nodes.last())]
+    {
+        if let Some(node) = node.filter(|_| window < buffer) {
+            let memory = buffer.0.saturating_mul(2);
+            change.push(format!(
+                "if {0} runs on the {end} itself, whose window is {window}: its legs need {buffer} there, \
+                 sysctl -w net.ipv4.tcp_rmem=\"4096 131072 {memory}\" net.ipv4.tcp_wmem=\"4096 16384 {memory}\", before it starts; \
+                 `ekiden doctor -c {0}.toml` says whether that holds",
+                node.name
+            ));
+        }
     }
     if !has_keys {
         change.push(format!("in {}.toml: the address on which clients reach it, with users", remedy.nodes[0].name));

@@ -52,16 +52,20 @@ fn so_far(bdps_most: f64, bytes_least: u64, row: &Row, rows: &[Row]) -> u64 {
 /// The least time over which a rate is taken, in microseconds: looks are not closer.
 const RATE_US: u64 = 1_000;
 
-/// What was acknowledged in the best of the round trips so far, in bytes. Shorter round trips than `RATE_US` have their part of it.
+/// What was delivered in the best of the round trips so far, in bytes. Shorter round trips than `RATE_US` have their part of it. Bytes are
+/// acknowledged late where one is missing, all at once: so segments are counted, which TCP knows by selective acknowledgements.
 fn bdp(row: &Row, rows: &[Row]) -> f64 {
     let over_us = u64::from(row.rtt_min_us).max(RATE_US);
     let at = |at_us: u64| {
         let next = rows.partition_point(|row| row.at_us <= at_us);
-        next.checked_sub(1).map_or(0, |last| rows[last].kernel_bytes)
+        next.checked_sub(1).map_or(0, |last| rows[last].delivered)
     };
-    let best = rows.iter().rev().take(2_000);
-    let best = best.map(|row| row.kernel_bytes.saturating_sub(at(row.at_us.saturating_sub(over_us)))).max();
-    best.unwrap_or(0) as f64 * f64::from(row.rtt_min_us) / over_us as f64
+    let recent = || rows.iter().rev().take(2_000);
+    let best = recent().map(|row| row.delivered.saturating_sub(at(row.at_us.saturating_sub(over_us)))).max();
+    // Where none is missing, what is acknowledged was in the segments that were delivered.
+    let in_each = recent().map(|row| row.kernel_bytes as f64 / f64::from(row.delivered.max(1)));
+    let in_each = in_each.fold(0.0, f64::max);
+    f64::from(best.unwrap_or(0)) * in_each * f64::from(row.rtt_min_us) / over_us as f64
 }
 
 /// Whether an episode of losses has come and gone.
@@ -78,7 +82,13 @@ mod tests {
 
     /// Looks every 200 µs at a sender of 1 kB/µs.
     fn rows(rtt_min_us: u32) -> Vec<Row> {
-        let row = |at: u64| Row { at_us: at * 200, kernel_bytes: at * 200_000, rtt_min_us, ..Row::default() };
+        let row = |at: u64| Row {
+            at_us: at * 200,
+            kernel_bytes: at * 200_000,
+            delivered: at as u32 * 200,
+            rtt_min_us,
+            ..Row::default()
+        };
         (0..=100).map(row).collect()
     }
 
@@ -90,6 +100,17 @@ mod tests {
             let (last, before) = rows.split_last().unwrap();
             assert_eq!(allowance(TRACE, Some((last, before))), bytes, "{rtt_us}");
         }
+    }
+
+    #[test]
+    fn what_is_acknowledged_at_once_after_a_loss_is_no_larger_product() {
+        let mut rows = rows(1_000);
+        // A hole for 8 ms, and then all that had come behind it.
+        let (from, until) = (40, 80);
+        let before = rows[from].kernel_bytes;
+        rows[from..until].iter_mut().for_each(|row| row.kernel_bytes = before);
+        let (last, before) = rows.split_last().unwrap();
+        assert_eq!(allowance(TRACE, Some((last, before))), 10_000_000);
     }
 
     #[test]

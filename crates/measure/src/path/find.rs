@@ -113,8 +113,11 @@ const SHORT_US: f64 = 1_000.0;
 
 /// Whether few losses came by chance: the second pass had a much longer queue than stood then, and one longer than a short buffer's.
 fn is_by_chance(delays: &[Delay], second: Option<&Trace<'_>>, base: Base) -> bool {
-    let longest_us = second.and_then(|second| second.sent.iter().map(|row| row.rtt_us).max());
-    let queued_us = longest_us.map_or(0.0, f64::from) - base.rtt_us;
+    // A few round trips are longer where a host was late.
+    let mut rtts_us: Vec<_> = second.map_or_else(Vec::new, |second| second.sent.iter().map(|row| row.rtt_us).collect());
+    rtts_us.sort_unstable();
+    let long_us = rtts_us.get(rtts_us.len() * 19 / 20).copied();
+    let queued_us = long_us.map_or(0.0, f64::from) - base.rtt_us;
     queued_us > (HOLDS_MORE * last_us(delays) + QUEUE_LEAST_US).max(SHORT_PART * base.rtt_us + SHORT_US)
 }
 
@@ -164,7 +167,7 @@ fn of_counts(lost: u32, delivered: u32) -> Finding {
     if lost == 0 {
         return Finding::AtMost { value: 3.0 / all, evidence };
     }
-    let root = f64::from(lost).sqrt();
-    let [low, high] = [(root - 0.98).max(0.0), root + 0.98].map(|root| root * root / all);
+    let root = |lost: u32| f64::from(lost).sqrt();
+    let [low, high] = [(root(lost) - 0.98).max(0.0), root(lost.saturating_add(1)) + 0.98].map(|root| root * root / all);
     Finding::Observed { value: f64::from(lost) / all, low, high: high.min(1.0), evidence }
 }

@@ -84,9 +84,9 @@ proptest! {
         let duration_us = default.duration_us.filter(|_| is_timed);
         let settings = LoadSettings { ways: vec![Way::Forth, Way::Back], bytes: Some(1 << 30), duration_us, ..default };
         let asked = Asked::new(settings).unwrap();
-        let (loads, _) = loads(&asked, &measured);
+        let (loads, latency) = loads(&asked, &measured);
         for load in &loads {
-            let _ = sentence(load, asked.get());
+            let _ = sentence(load, asked.get(), Some(&latency));
             if let Some(shares) = load.shares {
                 let all = shares.application + shares.receive_window + shares.send_buffer + shares.path;
                 prop_assert!((all - 1.0).abs() < 1e-6, "{shares:?}");

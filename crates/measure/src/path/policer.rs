@@ -8,6 +8,9 @@ use super::trace::{Base, Delay, Trace};
 
 /// A policer lets more than this times its rate through before it drops.
 const BURST: f64 = 1.3;
+/// Where a policer is none, what comes after the first losses is less than before by no more than this, and what one packet more or less
+/// makes. A policer of less than nine tenths of the line's rate makes more.
+const AS_MUCH: f64 = 1.11;
 /// A queue of less than this part of a round trip may be none, as may one that a host makes which is late by so much.
 const SHORT_QUEUE: f64 = 0.1;
 const SHORT_QUEUE_US: f64 = 1_000.0;
@@ -43,7 +46,13 @@ fn brings_as_much(trace: &Trace<'_>, delays: &[Delay], base: Base) -> Option<boo
     let answer_us = (base.rtt_us + last_us(delays)).max(SUSPECTED_LEAST_US);
     let enough_us = AFTER_PACKETS * trace.packet_bytes * 8e6 / before.max(1.0);
     let after = trace.passed_bit_s(at_us, at_us + answer_us).filter(|_| answer_us >= enough_us)?;
-    Some(before <= BURST * after)
+    Some(is_as_much(before, after, answer_us, trace.packet_bytes))
+}
+
+/// Whether what came in so long after the first losses is as much as before.
+fn is_as_much(before: f64, after: f64, over_us: f64, packet_bytes: f64) -> bool {
+    let packets = after * over_us / 8e6 / packet_bytes;
+    before <= (AS_MUCH + 1.5 / packets.max(1.0)).min(BURST) * after
 }
 
 fn has_queue(delays: &[Delay], base: Base) -> bool {
@@ -93,7 +102,10 @@ pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], 
         End::Overflow if first.first_hole().is_none() => return not("the receiver saw no gap"),
         End::Overflow if !is_suspected(first, delays, ended, base) => {
             let queued_ms = last_us(delays) / 1e3;
-            let evidence = format!("as much came after the first losses, with a queue of {queued_ms:.1} ms, as before");
+            let evidence = format!(
+                "as much came after the first losses, with a queue of {queued_ms:.1} ms, as before: none of less than nine tenths of the rate; a burst of more than {:.2} MB was not tried",
+                first.sent_bytes as f64 / 1e6
+            );
             return Finding::Absent { evidence };
         }
         End::FewLosses | End::Overflow => {}
@@ -112,9 +124,12 @@ pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], 
             let (low, high) = (after * (1.0 - UNSURE), after * (1.0 + UNSURE));
             Finding::Observed { value: after, low, high, evidence }
         }
-        Some(_) if has_queue(delays, base) => {
+        Some(after) if has_queue(delays, base) && is_as_much(before, after, base.rtt_us, second.packet_bytes) => {
             Finding::Absent { evidence: "as much came after the first losses as before".into() }
         }
+        Some(_) if has_queue(delays, base) => not(
+            "a little less came after the first losses than before: a policer of nearly the line's rate would do that, too",
+        ),
         Some(_) => not("hardly a queue stood when segments were lost, and no burst passed before"),
         None => not("less came after the first losses than before, but it did not hold for three round trips"),
     }

@@ -60,7 +60,8 @@ fn a_plain_path_has_its_rate_and_buffer_and_nothing_else() {
         assert!(!matches!(found.drop_tail, Judgement::No { .. }), "{}", said());
         seen += u32::from(is_observed(&found.rate_bit_s) && is_observed(&found.buffer_bytes));
     }
-    assert!(seen >= 36, "rate and buffer were seen on {seen} of 45");
+    // Behind buffers of a fifth of a product the second pass brings a little less than the line: a policer of nearly its rate would do that, too.
+    assert!(seen >= 33, "rate and buffer were seen on {seen} of 45");
 }
 
 #[test]

@@ -104,7 +104,7 @@ fn limit(rows: &[Vec<Row>], base_us: f64, peaks: &[Peak]) -> Option<PathLimit> {
 }
 
 /// The same where messages took longer by that much.
-fn limit_beside(rows: &[Vec<Row>], base_us: f64, peaks: &[Peak], added_us: Option<f64>) -> Option<PathLimit> {
+fn limit_beside(rows: &[Vec<Row>], base_us: f64, peaks: &[Peak], added: Option<Added>) -> Option<PathLimit> {
     let all = || rows.iter().flatten();
     let last = || rows.iter().filter_map(|rows| rows.last());
     let duration_us = last().map(|row| row.at_us).max().unwrap_or(0);
@@ -122,18 +122,42 @@ fn limit_beside(rows: &[Vec<Row>], base_us: f64, peaks: &[Peak], added_us: Optio
         ..nothing()
     };
     let rows: Vec<_> = rows.iter().map(Vec::as_slice).collect();
-    path_limit(&load, &rows, peaks, base_us, added_us)
+    path_limit(&load, &rows, peaks, base_us, added)
+}
+
+#[test]
+fn a_queue_of_the_other_direction_is_no_full_line() {
+    let mut rows = Between { rate: 1e-2, room: 400.0, lost_every: 300, ..Between::LINE }.rows(1, 150);
+    for row in &mut rows[0] {
+        (row.at_us, row.rtt_us) = (row.at_us * 7 / 2, row.rtt_us * 7 / 2);
+    }
+    let with = |own_us, other_us| limit_beside(&rows, 40_000.0, &[], Some(Added { own_us, other_us }));
+    assert_eq!(with(100_000.0, 0.0), Some(PathLimit::Line));
+    assert_eq!(with(500.0, 100_000.0), Some(PathLimit::Loss));
+
+    let window = Shares { receive_window: 1.0, ..Shares::default() };
+    let rtt = Delays::of(vec![140_000.0; 5]);
+    let load = Load { shares: Some(window), rtt_min_us: 40_000, rtt, ..nothing() };
+    let [idle, none, waits] = [40_000.0, 500.0, 100_000.0].map(|us| Delays::of(vec![us; 5]));
+    let said = |added_forth, added_back| {
+        let latency = Latency { idle, loaded: rtt, added_forth, added_back };
+        sentence(&load, Asked::default().get(), Some(&latency))
+    };
+    assert!(said(waits, none).ends_with(FULL), "{}", said(waits, none));
+    assert!(said(none, waits).ends_with("(tcp_rmem) helps"), "{}", said(none, waits));
 }
 
 #[test]
 fn a_window_that_was_asked_for_is_not_to_be_made_larger() {
-    let of = |shares: Shares, asked: LoadSettings| sentence(&Load { shares: Some(shares), ..nothing() }, &asked);
+    let of = |shares: Shares, asked: LoadSettings| sentence(&Load { shares: Some(shares), ..nothing() }, &asked, None);
     let default = || Asked::default().get().clone();
     let window = Shares { receive_window: 1.0, ..Shares::default() };
     assert!(of(window, default()).ends_with("a larger receive buffer (tcp_rmem) helps"));
     let asked = LoadSettings { window_bytes: Some(1 << 14), ..default() };
     assert!(of(window, asked).ends_with("--window asked for it"));
     let asked = LoadSettings { receive_buffer_bytes: Some(1 << 14), ..default() };
+    assert!(of(window, asked).ends_with("--receive-buffer asked for it"));
+    let asked = LoadSettings { window_bytes: Some(1 << 30), receive_buffer_bytes: Some(1 << 14), ..default() };
     assert!(of(window, asked).ends_with("--receive-buffer asked for it"));
     let buffer = Shares { send_buffer: 1.0, ..Shares::default() };
     assert!(of(buffer, default()).ends_with("a larger one (tcp_wmem) helps"));
@@ -180,7 +204,7 @@ fn a_policer_is_said_only_where_no_line_was_full() {
     rows[0].iter_mut().for_each(|row| row.delivery_bytes_s = 0);
     assert_eq!(limit(&rows, 40_000.0, &[]), Some(PathLimit::ShortBufferOrPolicer));
     // Beside a policer messages do not wait; in a buffer they do, for at least a packet now and then.
-    let beside = |added_us| limit_beside(&rows, 40_000.0, &[], Some(added_us));
+    let beside = |own_us| limit_beside(&rows, 40_000.0, &[], Some(Added { own_us, other_us: 0.0 }));
     assert_eq!([20.0, 5_000.0].map(beside), [Some(PathLimit::Policer), Some(PathLimit::ShortBufferOrPolicer)]);
 }
 

@@ -163,6 +163,18 @@ fn a_policer_lets_no_more_through_than_its_bucket_has() {
 }
 
 #[test]
+fn a_window_comes_at_a_policer_as_a_train_and_not_spread_over_the_round_trip() {
+    // A bucket of 64 KiB holds less than 40 Mbit/s bring in 50 ms. The kernel has 16.2 Mbit/s, and over 15 s 11.7; in a quarter of the round
+    // trip it has nearly all.
+    for (rtt_ms, from, to) in [(50.0, 10.0, 22.0), (12.5, 30.0, 39.0)] {
+        let policer = Some(Policer { rate: BitRate::mbit(40), burst: Bytes::kib(64) });
+        let path = Bottleneck { policer, buffer: Bytes(600_000), ..path(100.0, rtt_ms, 1.0, 0.0) };
+        let got = transfer(&path, &one(Sender::Cubic), Amount::Time(Time::secs(8)), 1).rate() / 1e6;
+        assert!((from..to).contains(&got), "{got} Mbit/s at {rtt_ms} ms");
+    }
+}
+
+#[test]
 fn half_of_all_packets_lost_is_computed_in_no_time() {
     let path = path(1e6, 10_000.0, 1.0, 0.5);
     let senders = Senders { connections: 1000, window: Bytes::mib(1024), control: Sender::Cubic };

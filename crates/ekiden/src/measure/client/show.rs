@@ -11,8 +11,11 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::out;
 
-/// Progress on standard error, if that is a terminal.
-pub struct Bar(ProgressBar);
+/// An end that looks so much too late has other work.
+const LATE_MS: f64 = 200.0;
+
+/// Progress on standard error, if that is a terminal, and whether time ends it.
+pub struct Bar(ProgressBar, bool);
 
 impl Bar {
     pub fn new(settings: &LoadSettings) -> Self {
@@ -21,10 +24,11 @@ impl Bar {
             true => ProgressBar::new(length),
             false => ProgressBar::hidden(),
         };
-        let style = ProgressStyle::with_template("{wide_bar} {msg}, {eta} left");
+        let left = if settings.duration_us.is_some() { "" } else { ", {eta} left" };
+        let style = ProgressStyle::with_template(&format!("{{wide_bar}} {{msg}}{left}"));
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(500));
-        Self(bar)
+        Self(bar, settings.duration_us.is_some())
     }
 
     pub fn show(&self, progress: &Progress) {
@@ -33,7 +37,12 @@ impl Bar {
         let at = if self.0.length().is_some_and(|length| length >= elapsed_us) { elapsed_us } else { progress.bytes };
         self.0.set_position(at);
         let mbit = progress.bytes as f64 * 8.0 / progress.elapsed.as_secs_f64().max(1e-3) / 1e6;
-        self.0.set_message(format!("{mbit:.1} Mbit/s"));
+        let length = self.0.length().unwrap_or_default();
+        let left = match length.checked_sub(elapsed_us).filter(|_| self.1) {
+            Some(left_us) => format!(", {} s left", left_us.div_ceil(1_000_000)),
+            None => String::new(),
+        };
+        self.0.set_message(format!("{mbit:.1} Mbit/s{left}"));
     }
 
     pub fn clear(&self) {
@@ -45,7 +54,14 @@ impl Bar {
 pub fn text(measurement: &Measurement) -> String {
     let mut text = String::new();
     for load in &measurement.loads {
-        let _ = writeln!(text, "{}.", sentence(load, &measurement.settings));
+        let _ = writeln!(text, "{}.", sentence(load, &measurement.settings, measurement.latency.as_ref()));
+    }
+    let late_ms = measurement.loads.iter().map(|load| load.sampler_late.max_us / 1e3).fold(0.0, f64::max);
+    if late_ms > LATE_MS {
+        let _ = writeln!(
+            text,
+            "An end was so busy that it looked up to {late_ms:.0} ms late: these may be its figures, and not the path's."
+        );
     }
     if let Some(latency) = &measurement.latency {
         let (idle, loaded) = (latency.idle.p50_us / 1e3, latency.loaded.p50_us / 1e3);

@@ -65,3 +65,18 @@ fn other_protocol(bytes: [u8; 4]) -> Option<&'static str> {
 fn invalid(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::Reply;
+
+    #[test]
+    fn another_protocol_is_named_and_no_message_of_this_one_is_taken_for_it() {
+        assert_eq!(other_protocol(*b"SSH-"), Some("SSH"));
+        assert_eq!(other_protocol(*b"HTTP"), Some("HTTP"));
+        assert!(other_protocol([21, 3, 3, 0]).is_some_and(|name| name.starts_with("TLS")));
+        let length = encode(&Reply::Started).unwrap();
+        assert_eq!(other_protocol(length[..4].try_into().unwrap()), None);
+    }
+}

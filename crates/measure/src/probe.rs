@@ -256,6 +256,29 @@ mod tests {
     }
 
     #[test]
+    fn who_asks_without_end_is_answered_no_faster_than_who_measures() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut asks = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (answers, _) = listener.accept().unwrap();
+        let began = Instant::now();
+        let answering = thread::spawn(move || answer(answers));
+        let asked = thread::spawn({
+            let mut asks = asks.try_clone().unwrap();
+            move || while asks.write_all(&[0; 100 * QUESTION]).is_ok() {}
+        });
+        let (mut came, mut message) = (0, [0; ANSWER]);
+        while began.elapsed() < Duration::from_millis(400) && asks.read_exact(&mut message).is_ok() {
+            came += 1;
+        }
+        let most = ANSWERS_AT_ONCE + 1 + (began.elapsed().as_micros() / ANSWER_EVERY.as_micros()) as u32;
+        assert!((ANSWERS_AT_ONCE..=most).contains(&came), "{came} answers, and {most} at most");
+        asks.shutdown(Shutdown::Both).unwrap();
+        drop(asks);
+        answering.join().unwrap();
+        asked.join().unwrap();
+    }
+
+    #[test]
     fn a_way_takes_no_longer_than_the_round_trip() {
         let at = |sent_ns, there_ns| Answer { sent_ns, there_ns, back_ns: sent_ns + 60_000 };
         let found = latency(&[at(0, 5), at(500_000_000, 5)], 400_000_000, 600_000_000);

@@ -137,8 +137,10 @@ fn a_service_measures_until_it_is_told_to_stop_and_holds_its_history() {
     let said = refused(folder, &["run", "-c", "m.toml", "--once"], 3);
     assert_eq!(said, "ekiden: h.sqlite: another monitor writes this history; end it first, or name another file");
     // The first round begins at once; its text file comes last.
+    let begun = std::time::Instant::now();
     while !folder.join("m.prom").exists() {
         assert_eq!(monitor.0.try_wait().unwrap(), None);
+        assert!(begun.elapsed() < std::time::Duration::from_secs(60), "no text file after a minute");
         thread::sleep(std::time::Duration::from_millis(20));
     }
     kill(Pid::from_raw(monitor.0.id() as i32), Signal::SIGTERM).unwrap();

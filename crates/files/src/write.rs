@@ -29,9 +29,14 @@ pub fn check_target(path: &Path, replace: bool) -> Result<(), TargetError> {
         Ok(_) if !replace => return Err(TargetError::Exists),
         _ => make_directory(path)?,
     }
-    let partial = partial(path);
-    File::create(&partial)?;
-    Ok(fs::remove_file(partial)?)
+    // Not the name under which another process may be writing just now.
+    let check = beside(path, ".check");
+    File::create(&check)?;
+    match fs::remove_file(check) {
+        // Another process has checked the same.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => Ok(removed?),
+    }
 }
 
 /// Writes a file, whole or not at all: beside `path` first, then renamed. Makes missing directories, and replaces what was
@@ -82,14 +87,32 @@ pub fn remove_partial(path: &Path) {
 
 /// Where a file is while it is being written.
 fn partial(path: &Path) -> PathBuf {
+    beside(path, ".partial")
+}
+
+fn beside(path: &Path, ending: &str) -> PathBuf {
     let mut name: OsString = path.into();
-    name.push(".partial");
+    name.push(ending);
     name.into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_check_leaves_a_file_alone_that_is_being_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.prom");
+        write_with(&path, |out| {
+            out.write_all(b"half")?;
+            check_target(&path, true).unwrap();
+            out.write_all(b" and half")
+        })
+        .unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"half and half");
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
 
     #[test]
     fn a_target_is_checked_without_a_trace() {

@@ -262,8 +262,10 @@ fn limited() -> Result<(), Failed> {
     contains(&long, "allows 60 s")?;
     // By time it sends no more, either.
     for way in ["forth", "back"] {
-        let call = [&server.address, "--open", "--time", "1s", "--limit", "2MB", "--way", way, "--json"];
-        let found = measured(folder.path(), &call)?;
+        let call = [&server.address, "--open", "--time", "1s", "--way", way, "--json"];
+        let output = client(folder.path(), &call)?;
+        contains(&said(&output), &format!("the limit of the server ended the load {way}"))?;
+        let found: Value = serde_json::from_slice(&output.stdout)?;
         ensure(found["loads"][0]["bytes"] == 2_000_000, || format!("{}", found["loads"][0]["bytes"]))?;
     }
     Ok(())
@@ -407,6 +409,9 @@ fn path_once() -> Result<(), Failed> {
         near("buffer_bytes", 100e3, 0.25)?;
         ensure(found[way]["drop_tail"]["kind"] == "yes", || format!("{}", found[way]["drop_tail"]))?;
         ensure(found[way]["policer_bit_s"]["kind"] == "absent", || format!("{}", found[way]["policer_bit_s"]))?;
+        // Ten products of 100 KB, and what is under way when that is noticed.
+        let sent = found[way]["sent_bytes"].as_u64().unwrap_or(u64::MAX);
+        ensure(sent < 1_300_000, || format!("{way}: {sent} bytes were sent"))?;
     }
     let rtt = found["rtt_us"]["value"].as_f64().unwrap_or_default();
     ensure((39_900.0..43_000.0).contains(&rtt), || format!("{rtt}"))

@@ -281,6 +281,36 @@ fn what_a_server_logs_says_how_much_went_which_way() {
     assert!(log.contains("has measured: 2 streams each forth and back: 2.0 MB received, 2.0 MB sent"), "{log}");
 }
 
+#[test]
+fn nothing_is_replaced_that_was_not_named_and_no_two_outputs_are_one_file() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a.samples.parquet"), "mine").unwrap();
+    let said = failed(folder.path(), &["client", "127.0.0.1:1", "--open", "--record", "a.json"], 3);
+    assert!(said.contains("a.samples.parquet: is there already"), "{said}");
+    assert_eq!(fs::read(folder.path().join("a.samples.parquet")).unwrap(), b"mine");
+    let twice = ["path", "127.0.0.1:1", "--open", "--record", "a.svg", "--picture", "./a.svg"];
+    let said = failed(folder.path(), &twice, 2);
+    assert!(said.contains("--record and --picture are the same file"), "{said}");
+    let over = ["monitor", "show", "h.sqlite", "--csv", "h.sqlite", "--force"];
+    let said = failed(folder.path(), &over, 2);
+    assert!(said.contains("--csv and the history are the same file"), "{said}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn an_address_is_a_host_and_a_port() {
+    let folder = tempfile::tempdir().unwrap();
+    for (arguments, why) in [
+        (&["client", "http://127.0.0.1:1/", "--open"][..], "give HOST:PORT without http://, as in 127.0.0.1:1"),
+        (&["client", "me@127.0.0.1:1", "--open"], "give HOST:PORT without me@, as in 127.0.0.1:1"),
+        (&["path", ":7100", "--open"], "a host is missing"),
+        (&["client", "127.0.0.1:1", "--open", "--via", "socks5://127.0.0.1:1080"], "without socks5://"),
+    ] {
+        let said = failed(folder.path(), arguments, 2);
+        assert!(said.contains(why), "{arguments:?}: {said}");
+    }
+}
+
 /// A small disk is full while samples are written, a greater one while the record is.
 #[test]
 fn what_cannot_be_written_is_shown_and_leaves_nothing() {

@@ -152,6 +152,19 @@ fn record() -> Result<(), Failed> {
     )?;
     let text = printed(folder.path(), &["measured.json", "--window", "4MiB", "--loss", "0%"])?;
     check(!text.contains("might not have been"), &text)?;
+    let jumbo =
+        PathRecord { back: PathDirection { mtu_bytes: observed(9001.0), ..path_record().back }, ..path_record() };
+    jumbo.save(&file)?;
+    let text = printed(folder.path(), &["measured.json", "--window", "64KiB"])?;
+    check(text.contains("The MTU that was found is more than 9000"), &text)?;
+    for (key, kind) in
+        [("measurement_format", "measure client"), ("watch_format", "measure watch"), ("format", "a run")]
+    {
+        fs::write(&file, format!("{{\"{key}\": 1}}"))?;
+        let output = plan(folder.path(), &["measured.json"])?;
+        let text = said(&output);
+        check(output.status.code() == Some(3) && text.contains(&format!("it is a record of {kind}")), &text)?;
+    }
     let least = Finding::AtLeast { value: 11e6, evidence: "a trace".into() };
     let unknown = PathRecord { back: PathDirection { rate_bit_s: least, ..path_record().back }, ..path_record() };
     unknown.save(&file)?;

@@ -461,3 +461,36 @@ impl Agreed<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::StreamEnd;
+
+    #[test]
+    fn a_server_has_ended_a_load_whose_receiver_has_all_that_it_lets_through() {
+        let asked = Asked::default();
+        let seen = |bytes| {
+            vec![Seen {
+                way: Way::Forth,
+                stream: 0,
+                end: StreamEnd { bytes, ..StreamEnd::default() },
+                rows: Vec::new(),
+            }]
+        };
+        let with = |sent, received, bytes_most| Measured {
+            from: ([127, 0, 0, 1], 1).into(),
+            far: EndSettings::default(),
+            near_seen: seen(sent),
+            far_seen: seen(received),
+            answers: Vec::new(),
+            began_ns: 0,
+            ended_ns: 0,
+            bytes_most,
+        };
+        assert_eq!(with(1_000_000, 1_000_000, Some(1_000_000)).limited_by_server(&asked), [Way::Forth]);
+        // Handed over, and still in a buffer when time ended it.
+        assert_eq!(with(1_000_000, 600_000, Some(1_000_000)).limited_by_server(&asked), []);
+        assert_eq!(with(1_000_000, 1_000_000, None).limited_by_server(&asked), []);
+    }
+}

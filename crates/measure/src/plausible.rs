@@ -212,6 +212,8 @@ mod tests {
         for way in [Way::Forth, Way::Back] {
             assert_eq!(refused(way, |_| {}), None);
         }
+        // The kernel counts whole segments, in a microsecond: 4.4 GB in a second over loopback with 1000 bytes.
+        assert_eq!(refused(Way::Back, |far| far.rows[0].delivery_bytes_s = 4_416_000_000), None);
         // A receiver's kernel has measured no round trip.
         assert_eq!(refused(Way::Back, |far| far.rows[0].rtt_min_us = u32::MAX), None);
     }

@@ -156,8 +156,7 @@ impl Finding {
 /// Says which record of another kind this is.
 fn other_kind(text: &str) -> Option<serde_json::Error> {
     let value: serde_json::Value = serde_json::from_str(text).ok()?;
-    let kinds =
-        [("measurement_format", "measure client"), ("watch_format", "measure watch"), ("record_format", "a run")];
+    let kinds = [("measurement_format", "measure client"), ("watch_format", "measure watch"), ("format", "a run")];
     let (_, kind) = kinds.iter().find(|(key, _)| value.get(key).is_some())?;
     let why = format!("it is a record of {kind}; one of a path comes from `ekiden measure path --record`");
     Some(serde::de::Error::custom(why))

@@ -147,12 +147,12 @@ fn measure(target: &Target, identity: Option<&Identity>) -> Result<Measured, Fai
 }
 
 fn show(args: &Show) -> anyhow::Result<()> {
-    let history = History::read(&args.history)?;
     let from = args.since.map_or(0, |span| since(ekiden_monitor::now_unix_ms(), span));
     let zone = if args.utc { Zone::utc() } else { Zone::local() };
     let files = [&args.picture, &args.csv, &args.json, &args.prometheus];
     let named = ["--picture", "--csv", "--json", "--prometheus"].into_iter().zip(files.map(|file| file.as_deref()));
     distinct(&named.chain([("the history", Some(args.history.as_path()))]).collect::<Vec<_>>());
+    let history = History::read(&args.history)?;
     for file in files.into_iter().flatten() {
         check_target(file, args.force).with_context(|| file.display().to_string())?;
     }

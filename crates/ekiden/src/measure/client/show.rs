@@ -14,8 +14,12 @@ use crate::out;
 /// An end that looks so much too late has other work.
 const LATE_MS: f64 = 200.0;
 
-/// Progress on standard error, if that is a terminal, and whether time ends it.
-pub struct Bar(ProgressBar, bool);
+/// Progress on standard error, if that is a terminal.
+pub struct Bar {
+    bar: ProgressBar,
+    /// Time ends it, so that what is left is known.
+    is_timed: bool,
+}
 
 impl Bar {
     pub fn new(settings: &LoadSettings) -> Self {
@@ -24,29 +28,30 @@ impl Bar {
             true => ProgressBar::new(length),
             false => ProgressBar::hidden(),
         };
-        let left = if settings.duration_us.is_some() { "" } else { ", {eta} left" };
+        let is_timed = settings.duration_us.is_some();
+        let left = if is_timed { "" } else { ", {eta} left" };
         let style = ProgressStyle::with_template(&format!("{{wide_bar}} {{msg}}{left}"));
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.enable_steady_tick(Duration::from_millis(500));
-        Self(bar, settings.duration_us.is_some())
+        Self { bar, is_timed }
     }
 
     pub fn show(&self, progress: &Progress) {
         let elapsed_us = progress.elapsed.as_micros() as u64;
         // Bytes are the length where there is no time; a bar knows only one of them.
-        let at = if self.0.length().is_some_and(|length| length >= elapsed_us) { elapsed_us } else { progress.bytes };
-        self.0.set_position(at);
+        let at = if self.bar.length().is_some_and(|length| length >= elapsed_us) { elapsed_us } else { progress.bytes };
+        self.bar.set_position(at);
         let mbit = progress.bytes as f64 * 8.0 / progress.elapsed.as_secs_f64().max(1e-3) / 1e6;
-        let length = self.0.length().unwrap_or_default();
-        let left = match length.checked_sub(elapsed_us).filter(|_| self.1) {
+        let length = self.bar.length().unwrap_or_default();
+        let left = match length.checked_sub(elapsed_us).filter(|_| self.is_timed) {
             Some(left_us) => format!(", {} s left", left_us.div_ceil(1_000_000)),
             None => String::new(),
         };
-        self.0.set_message(format!("{mbit:.1} Mbit/s{left}"));
+        self.bar.set_message(format!("{mbit:.1} Mbit/s{left}"));
     }
 
     pub fn clear(&self) {
-        self.0.finish_and_clear();
+        self.bar.finish_and_clear();
     }
 }
 

@@ -98,10 +98,23 @@ impl Server {
         socks5::ask(&socket, host, *port).map_err(failed)?;
         Ok(socket)
     }
+
+    /// Connects to the first of its addresses that can be reached.
+    pub(crate) fn connect(&self) -> Result<(SocketAddr, Option<Via>, StdStream), Error> {
+        let (addresses, via) = self.way()?;
+        let mut failure = self.unreachable(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
+        for address in addresses {
+            match self.reach(address, via.as_ref(), None) {
+                Ok(socket) => return Ok((address, via, socket)),
+                Err(error) => failure = error,
+            }
+        }
+        Err(failure)
+    }
 }
 
 /// A SOCKS5 listener, and what it is asked for.
-struct Via {
+pub(crate) struct Via {
     name: String,
     host: String,
     port: u16,
@@ -283,19 +296,7 @@ fn agree<'a>(server: &'a Server, asked: &Asked, trace: Trace) -> Result<Agreed<'
     let to = || server.name.clone();
     let unreachable = |source| server.unreachable(source);
     let runtime = Builder::new_current_thread().enable_all().build().map_err(|error| Error::Here(error.to_string()))?;
-    let (addresses, via) = server.way()?;
-    let mut failure = unreachable(io::Error::new(io::ErrorKind::NotFound, "the name has no address"));
-    let mut connected = None;
-    for address in addresses {
-        match server.reach(address, via.as_ref(), None) {
-            Ok(socket) => {
-                connected = Some((address, socket));
-                break;
-            }
-            Err(error) => failure = error,
-        }
-    }
-    let (address, socket) = connected.ok_or(failure)?;
+    let (address, via, socket) = server.connect()?;
     let _ = limit_unacknowledged(&socket, PATIENCE_LOADED);
     socket.set_nonblocking(true).map_err(unreachable)?;
     let control = runtime.block_on(async {

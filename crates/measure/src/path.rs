@@ -18,17 +18,17 @@ mod rate;
 mod tests;
 mod trace;
 
-use std::net::ToSocketAddrs;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use ekiden_net::tcp_info::tcp_info;
 use ekiden_record::{EndSettings, Finding, LoadSettings, PATH_FORMAT, PathDirection, PathRecord, Way};
 
+use crate::Error;
 use crate::client::{Measured, Server, measure};
 use crate::load::budget;
 use crate::message::Trace as How;
 use crate::server::end_settings;
 use crate::settings::Asked;
-use crate::{Error, socket};
 use ended::{End, end};
 use trace::{ANSWER_BYTES, Base, PROBE_BYTES, STEPS_MOST, Trace};
 
@@ -94,20 +94,9 @@ pub fn characterise(
     long: bool,
     step: &mut dyn FnMut(Step),
 ) -> Result<(PathRecord, Vec<Seen>), Error> {
-    let unreachable = |source| Error::Unreachable { to: server.name.clone(), source };
-    let (mut reached, mut failed) =
-        (None, std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address"));
-    for address in server.name.to_socket_addrs().map_err(unreachable)? {
-        let start = Instant::now();
-        match socket::connect(address, Duration::from_secs(10), None) {
-            Ok(_) => {
-                reached = Some((address, start.elapsed()));
-                break;
-            }
-            Err(error) => failed = error,
-        }
-    }
-    let (address, handshake) = reached.ok_or_else(|| unreachable(failed))?;
+    let (address, _, socket) = server.connect()?;
+    let handshake = Duration::from_micros(tcp_info(&socket).map_or(0, |info| info.rtt_us).into());
+    drop(socket);
     let longest = LONGEST + handshake.mul_f64(RTTS_MOST);
     let mut directions = Vec::new();
     let mut seen = Vec::new();

@@ -35,24 +35,45 @@ const LOST_PART: f64 = 0.05;
 pub fn is_suspected(trace: &Trace<'_>, delays: &[Delay], ended: End, base: Base) -> bool {
     ended == End::Overflow
         && trace.first_hole().is_some()
-        && !(has_queue(delays, base) && brings_as_much(trace, delays, base) == Some(true))
+        && !(has_queue(delays, base) && brings_as_much(trace, delays, base).is_some_and(|after| after.is_as_much()))
 }
 
 /// Whether the first losses left what comes as it was, until the sender's answer to them came: a round trip and the queue later. `None` if
 /// too few packets can come until then, or the trace ends before.
-fn brings_as_much(trace: &Trace<'_>, delays: &[Delay], base: Base) -> Option<bool> {
+fn brings_as_much(trace: &Trace<'_>, delays: &[Delay], base: Base) -> Option<After> {
     let at_us = trace.arrived.get(trace.first_hole()?)?.at_us as f64;
     let before = before(trace, delays, base);
     let answer_us = (base.rtt_us + last_us(delays)).max(SUSPECTED_LEAST_US);
     let enough_us = AFTER_PACKETS * trace.packet_bytes * 8e6 / before.max(1.0);
     let after = trace.passed_bit_s(at_us, at_us + answer_us).filter(|_| answer_us >= enough_us)?;
-    Some(is_as_much(before, after, answer_us, trace.packet_bytes))
+    Some(After::of(before, after, answer_us, trace.packet_bytes))
 }
 
-/// Whether what came in so long after the first losses is as much as before.
-fn is_as_much(before: f64, after: f64, over_us: f64, packet_bytes: f64) -> bool {
-    let packets = after * over_us / 8e6 / packet_bytes;
-    before <= (AS_MUCH + 1.5 / packets.max(1.0)).min(BURST) * after
+/// What came after the first losses, beside what came before.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct After {
+    /// As a part of what came before.
+    part: f64,
+    /// From this part on it is as much.
+    enough: f64,
+}
+
+impl After {
+    /// Rates in bit/s; the later one was seen for so long.
+    fn of(before: f64, after: f64, over_us: f64, packet_bytes: f64) -> Self {
+        let packets = after * over_us / 8e6 / packet_bytes;
+        let enough = 1.0 / (AS_MUCH + 1.5 / packets.max(1.0)).min(BURST);
+        Self { part: after / before.max(1.0), enough }
+    }
+
+    fn is_as_much(self) -> bool {
+        self.part >= self.enough
+    }
+
+    /// No policer, as far as that can be told.
+    fn absent(self, why: &str) -> Finding {
+        Finding::Absent { evidence: format!("{why}: none of less than {:.0} % of the rate", self.enough * 100.0) }
+    }
 }
 
 fn has_queue(delays: &[Delay], base: Base) -> bool {
@@ -100,23 +121,27 @@ pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], 
         End::NoLoss => return not("nothing was lost; it may have a burst larger than was sent"),
         End::FewLosses if !second.is_some_and(is_policed) => return not("few segments were lost"),
         End::Overflow if first.first_hole().is_none() => return not("the receiver saw no gap"),
-        End::Overflow if !is_suspected(first, delays, ended, base) => {
-            let queued_ms = last_us(delays) / 1e3;
-            let evidence = format!(
-                "as much came after the first losses, with a queue of {queued_ms:.1} ms, as before: none of less than nine tenths of the rate; a burst of more than {:.2} MB was not tried",
-                first.sent_bytes as f64 / 1e6
-            );
-            return Finding::Absent { evidence };
-        }
         End::FewLosses | End::Overflow => {}
     }
+    let after_first = brings_as_much(first, delays, base);
+    if ended == End::Overflow
+        && !is_suspected(first, delays, ended, base)
+        && let Some(after) = after_first
+    {
+        let queued_ms = last_us(delays) / 1e3;
+        let sent_mb = first.sent_bytes as f64 / 1e6;
+        return after.absent(&format!(
+            "as much came after the first losses, with a queue of {queued_ms:.1} ms and a burst of {sent_mb:.2} MB, as before"
+        ));
+    }
     let Some(second) = second else {
-        return not(match brings_as_much(first, delays, base) {
+        return not(match after_first {
             Some(_) => "less came after the first losses than before, or no queue stood; only BBR could tell more",
             None => "too few packets came after the first losses to tell; only BBR could tell more",
         });
     };
     let before = before(first, delays, base).max(before(second, &second.delays(), base));
+    let of_held = |held| After::of(before, held, base.rtt_us, second.packet_bytes);
     match held(second, base) {
         Some(after) if before > BURST * after => {
             let [before, rate] = [before, after].map(|rate| rate / 1e6);
@@ -124,8 +149,8 @@ pub fn policer(first: &Trace<'_>, second: Option<&Trace<'_>>, delays: &[Delay], 
             let (low, high) = (after * (1.0 - UNSURE), after * (1.0 + UNSURE));
             Finding::Observed { value: after, low, high, evidence }
         }
-        Some(after) if has_queue(delays, base) && is_as_much(before, after, base.rtt_us, second.packet_bytes) => {
-            Finding::Absent { evidence: "as much came after the first losses as before".into() }
+        Some(held) if has_queue(delays, base) && of_held(held).is_as_much() => {
+            of_held(held).absent("as much came after the first losses as before")
         }
         Some(_) if has_queue(delays, base) => not(
             "a little less came after the first losses than before: a policer of nearly the line's rate would do that, too",

@@ -1,0 +1,240 @@
+//! Which of the paths is taken: the one before, unless another is better for a while, or that one has broken down.
+
+use ekiden_units::Time;
+
+use crate::path::{Candidate, Class, Path, Wanted};
+
+/// A rival takes less than this part of the time that the path in use takes ...
+const BETTER_PART: f64 = 0.9;
+/// ... and is faster by at least so much ...
+const BETTER_BY: Time = Time::ms(5);
+/// ... for so long.
+const FOR: Time = Time::secs(30);
+/// A rival that takes less than this part is taken at once: the path in use has broken down.
+const BROKEN_PART: f64 = 0.5;
+/// Of paths that are as fast as the best but for this part, one is drawn, so that nodes do not all run to one relay.
+const NEAR_PART: f64 = 0.03;
+/// One stream in so many tries a path that may be better by [`HOPED_PART`] than what is known.
+const TRIES: f64 = 1.0 / 20.0;
+/// By how much that has to be.
+const HOPED_PART: f64 = 1.1;
+
+/// Why a path is taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// The first choice.
+    First,
+    /// It was taken before, and no other is better by enough.
+    Kept,
+    /// What was taken before has failed.
+    Failed,
+    /// What was taken before has become much slower than this.
+    Slow,
+    /// It has been better for a while.
+    Better,
+    /// By this one stream alone, to learn what it gives.
+    Tried,
+}
+
+/// The path in use from this node to another, for streams of one class.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Choice {
+    path: Option<Path>,
+    /// Since when it is in use, and why it was taken.
+    since: Time,
+    why: Option<Why>,
+    /// Since when another has been better.
+    rivalled: Option<Time>,
+    /// How often the path has changed.
+    changes: u64,
+}
+
+impl Why {
+    /// As a sentence's end: the path is taken "because …".
+    pub fn because(self) -> &'static str {
+        match self {
+            Self::First => "it was the best known at first",
+            Self::Kept => "it was in use, and no other is better by enough",
+            Self::Failed => "the path before it has failed",
+            Self::Slow => "the path before it has become much slower",
+            Self::Better => "it has been better than the path before it for a while",
+            Self::Tried => "one stream in twenty tries what may be better",
+        }
+    }
+}
+
+impl Choice {
+    /// The path in use, since when, and why it was taken.
+    pub fn current(&self) -> Option<(&Path, Time, Why)> {
+        Some((self.path.as_ref()?, self.since, self.why?))
+    }
+
+    /// How often it has changed.
+    pub fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Chooses for a new stream. `candidates` are those of [`crate::path::candidates`], with the path in use as [`Wanted::current`]; `drawn` are drawn between 0 and 1. `None`
+    /// without candidates.
+    pub fn choose<'a>(
+        &mut self,
+        candidates: &'a [Candidate],
+        wanted: &Wanted<'_>,
+        now: Time,
+        drawn: [f64; 2],
+    ) -> Option<(&'a Candidate, Why)> {
+        let [part, tries] = drawn;
+        let takes = |of: &Candidate| of.takes(wanted.size, wanted.class);
+        let best = candidates.first()?;
+        let incumbent = self.path.as_ref().and_then(|path| candidates.iter().find(|of| of.path == *path));
+        if let Some(tried) = tried(candidates, wanted).filter(|_| tries < TRIES) {
+            return Some((tried, Why::Tried));
+        }
+        let Some(least) = takes(best) else {
+            // Of none a rate is known: the direct path, if there is one.
+            let direct = candidates.iter().find(|of| of.path.relays().is_empty());
+            return Some(match incumbent {
+                Some(incumbent) => (incumbent, Why::Kept),
+                None => self.take(direct.unwrap_or(best), now),
+            });
+        };
+        let within =
+            |of: &&Candidate| takes(of).is_some_and(|time| time.0 as f64 <= least.0 as f64 * (1.0 + NEAR_PART));
+        let near = candidates.iter().take_while(within).filter(|of| of.path.0.len() == best.path.0.len());
+        let near: Vec<_> = near.collect();
+        let drawn = near[((part * near.len() as f64) as usize).min(near.len() - 1)];
+        let Some(incumbent) = incumbent else { return Some(self.take(drawn, now)) };
+        // Of the one in use no rate is known yet: it is not left for that.
+        let Some(time) = takes(incumbent) else { return Some((incumbent, Why::Kept)) };
+        let is_better = (least.0 as f64) < time.0 as f64 * BETTER_PART && least + BETTER_BY < time;
+        if !is_better {
+            self.rivalled = None;
+            return Some((incumbent, Why::Kept));
+        }
+        let since = *self.rivalled.get_or_insert(now);
+        if (least.0 as f64) < time.0 as f64 * BROKEN_PART {
+            return Some(self.change(drawn, Why::Slow, now));
+        }
+        match now.since(since) >= FOR {
+            true => Some(self.change(drawn, Why::Better, now)),
+            false => Some((incumbent, Why::Kept)),
+        }
+    }
+
+    /// Where none was in use, or the one in use is there no more.
+    fn take<'a>(&mut self, candidate: &'a Candidate, now: Time) -> (&'a Candidate, Why) {
+        let why = if self.path.is_some() { Why::Failed } else { Why::First };
+        self.change(candidate, why, now)
+    }
+
+    fn change<'a>(&mut self, candidate: &'a Candidate, why: Why, now: Time) -> (&'a Candidate, Why) {
+        self.changes += u64::from(self.path.is_some());
+        (self.path, self.since, self.why, self.rivalled) = (Some(candidate.path.clone()), now, Some(why), None);
+        (candidate, why)
+    }
+}
+
+/// The path that may be the best, if it may be better than what is known, and something is known.
+fn tried<'a>(candidates: &'a [Candidate], wanted: &Wanted<'_>) -> Option<&'a Candidate> {
+    let best = candidates.iter().map(|of| of.sure).max().filter(|sure| sure.0 > 0 && wanted.class == Class::Bulk)?;
+    let hoped = candidates.iter().max_by_key(|of| of.hoped)?;
+    (hoped.hoped.0 as f64 > best.0 as f64 * HOPED_PART).then_some(hoped)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::leg::Holds;
+    use crate::path::Direction;
+    use ekiden_units::BitRate;
+
+    const WANTED: Wanted<'_> = Wanted {
+        exit: "a",
+        relays: &[],
+        relays_most: 2,
+        size: None,
+        class: Class::Bulk,
+        direction: Direction::Down,
+        current: None,
+    };
+
+    fn candidate(path: &str, mbit: f64, rtt_ms: u64) -> Candidate {
+        let rate = BitRate((mbit * 1e6) as u64);
+        let (rtt, path) = (Time::ms(rtt_ms), Path(path.split(' ').map(String::from).collect()));
+        let leg = Holds { rtt, rate: Some(rate), carried: rate, loss: 0.0, age: Time(0) };
+        Candidate { path, legs: vec![leg], sure: rate, hoped: rate, rtt }
+    }
+
+    fn sorted(mut all: Vec<Candidate>) -> Vec<Candidate> {
+        all.sort_by_key(|of| of.takes(None, Class::Bulk).unwrap_or(Time(u64::MAX)));
+        all
+    }
+
+    /// Which path is taken of these, at this second.
+    fn chosen(choice: &mut Choice, all: Vec<Candidate>, second: u64) -> (String, Why) {
+        let all = sorted(all);
+        let (of, why) = choice.choose(&all, &WANTED, Time::secs(second), [0.0, 1.0]).unwrap();
+        (of.path.to_string(), why)
+    }
+
+    #[test]
+    fn a_rival_has_to_be_better_by_enough_and_for_a_while() {
+        let mut choice = Choice::default();
+        let both = |rival: f64| vec![candidate("a", 10.0, 100), candidate("b a", rival, 100)];
+        assert_eq!(chosen(&mut choice, both(5.0), 0), ("a".into(), Why::First));
+        // Ten percent of noise for an hour.
+        for second in 1..3_600 {
+            let noise = if second % 2 == 0 { 9.0 } else { 11.0 };
+            assert_eq!(chosen(&mut choice, both(noise), second), ("a".into(), Why::Kept));
+        }
+        assert_eq!(chosen(&mut choice, both(15.0), 3_600), ("a".into(), Why::Kept));
+        assert_eq!(chosen(&mut choice, both(10.0), 3_610), ("a".into(), Why::Kept));
+        assert_eq!(chosen(&mut choice, both(15.0), 3_620), ("a".into(), Why::Kept));
+        assert_eq!(chosen(&mut choice, both(15.0), 3_649), ("a".into(), Why::Kept));
+        assert_eq!(chosen(&mut choice, both(15.0), 3_650), ("b → a".into(), Why::Better));
+        assert_eq!(choice.changes(), 1);
+    }
+
+    #[test]
+    fn what_has_broken_down_is_left_at_once() {
+        let mut choice = Choice::default();
+        let with = |direct: f64| vec![candidate("a", direct, 100), candidate("b a", 5.0, 100)];
+        assert_eq!(chosen(&mut choice, with(10.0), 0), ("a".into(), Why::First));
+        assert_eq!(chosen(&mut choice, with(1.0), 1), ("b → a".into(), Why::Slow));
+        // It is not run back to while it is only as good.
+        assert_eq!(chosen(&mut choice, with(5.2), 2), ("b → a".into(), Why::Kept));
+        assert_eq!(chosen(&mut choice, vec![candidate("a", 1.0, 100)], 3), ("a".into(), Why::Failed));
+        assert_eq!(choice.current().unwrap().2, Why::Failed);
+    }
+
+    #[test]
+    fn nodes_draw_among_what_is_nearly_as_fast() {
+        let all = sorted(vec![candidate("b a", 10.0, 100), candidate("c a", 9.8, 100), candidate("d a", 5.0, 100)]);
+        let of = |part: f64| {
+            let (of, _) = Choice::default().choose(&all, &WANTED, Time(0), [part, 1.0]).unwrap();
+            of.path.to_string()
+        };
+        assert_eq!([of(0.1), of(0.9)], ["b → a", "c → a"]);
+    }
+
+    #[test]
+    fn one_stream_in_twenty_tries_what_may_be_better_and_the_rest_stay() {
+        let mut unknown = candidate("b a", 50.0, 100);
+        unknown.sure = BitRate(0);
+        let all = sorted(vec![candidate("a", 10.0, 100), unknown.clone()]);
+        let mut choice = Choice::default();
+        let mut with = |tries: f64| {
+            let (of, why) = choice.choose(&all, &WANTED, Time(0), [0.0, tries]).unwrap();
+            (of.path.to_string(), why)
+        };
+        assert_eq!(with(0.9), ("a".into(), Why::First));
+        assert_eq!(with(0.01), ("b → a".into(), Why::Tried));
+        assert_eq!(with(0.9), ("a".into(), Why::Kept));
+        // Where nothing is known, the direct path is the first.
+        let mut direct = candidate("a", 1.0, 200);
+        direct.sure = BitRate(0);
+        let all = [unknown, direct];
+        let (first, why) = Choice::default().choose(&all, &WANTED, Time(0), [0.0, 0.0]).unwrap();
+        assert_eq!((first.path.to_string(), why), ("a".into(), Why::First));
+    }
+}

@@ -1,0 +1,216 @@
+//! What a node knows of all legs: its own by its own connections, those of others by what they tell.
+
+use std::collections::BTreeMap;
+
+use ekiden_units::{BitRate, Time};
+
+use crate::leg::{Holds, Leg, Look, RTT_HOLDS, SHUNNED};
+use crate::told::{LEGS_MOST, TOLD_FORMAT, Told, ToldLeg};
+
+/// The credit of a node that told too much doubles in so long, so that it is tried again.
+const CREDIT_DOUBLES_S: f64 = 600.0;
+/// What one stream that got less counts in the credit of the nodes in between.
+const CREDIT_STEP: f64 = 0.3;
+
+/// What is known of all legs.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
+    name: String,
+    own: BTreeMap<String, Leg>,
+    told: BTreeMap<String, Heard>,
+    credit: BTreeMap<String, (f64, Time)>,
+}
+
+#[derive(Debug, Clone)]
+struct Heard {
+    told: Told,
+    at: Time,
+}
+
+impl Known {
+    /// Of the node of this name.
+    pub fn of_node(name: &str) -> Self {
+        Self { name: name.into(), ..Self::default() }
+    }
+
+    /// This node.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Takes what connections to a node have shown.
+    pub fn see(&mut self, to: &str, look: &Look, now: Time) {
+        self.own.entry(to.into()).or_default().see(look, now);
+    }
+
+    /// A connection to a node did not come about, or broke, or nothing moves on it.
+    pub fn fail(&mut self, to: &str, now: Time) {
+        self.own.entry(to.into()).or_default().fail(now);
+    }
+
+    /// Takes what another node tells.
+    pub fn hear(&mut self, told: Told, now: Time) {
+        self.told.insert(told.node.clone(), Heard { told, at: now });
+    }
+
+    /// How long ago a node has told something.
+    pub fn heard_ago(&self, node: &str, now: Time) -> Option<Time> {
+        Some(now.since(self.told.get(node)?.at))
+    }
+
+    /// A stream over `relays` got this part of what they were believed to give. Whoever tells more than comes is believed less, in all that
+    /// it tells: it cannot draw streams for long by what it says. A stream that got it all restores the belief.
+    pub fn judge(&mut self, relays: &[String], part: f64, now: Time) {
+        let part = if part.is_finite() { part.clamp(0.01, 1.0) } else { return };
+        for relay in relays {
+            let before = self.credit(relay, now);
+            let credit = if part >= before { part } else { before + (part - before) * CREDIT_STEP };
+            self.credit.insert(relay.clone(), (credit, now));
+        }
+    }
+
+    /// How much of what a node tells of its rates is believed, 0 to 1.
+    pub fn credit(&self, node: &str, now: Time) -> f64 {
+        let grown = |(credit, at): &(f64, Time)| credit * (now.since(*at).as_secs() / CREDIT_DOUBLES_S).exp2();
+        self.credit.get(node).map_or(1.0, |entry| grown(entry).min(1.0))
+    }
+
+    /// Keeps these nodes alone.
+    pub fn retain(&mut self, is_member: impl Fn(&str) -> bool) {
+        self.own.retain(|name, _| is_member(name));
+        self.told.retain(|name, _| is_member(name));
+        self.credit.retain(|name, _| is_member(name));
+    }
+
+    /// The leg between two nodes, as `from` sends: what the sender knows of its rate. Its round trip is the longer of what both say, so
+    /// that none can seem nearer than it is. `None` if one of them says that it has failed, or no round trip is known.
+    pub fn leg(&self, from: &str, to: &str, now: Time) -> Option<Holds> {
+        if self.has_failed(from, to, now) || self.has_failed(to, from, now) {
+            return None;
+        }
+        let there = self.says(from, to, now);
+        let back = self.says(to, from, now);
+        let rtt = there.iter().chain(&back).map(|holds| holds.rtt).max()?;
+        let of = |holds: Holds| Holds { rtt, ..holds };
+        there.map(of).or_else(|| back.map(|back| Holds { rate: None, carried: BitRate(0), ..of(back) }))
+    }
+
+    /// What one end says of a leg.
+    fn says(&self, from: &str, to: &str, now: Time) -> Option<Holds> {
+        if from == self.name {
+            return self.own.get(to)?.holds(now);
+        }
+        let heard = self.told.get(from)?;
+        let holds = heard.told.legs.get(to)?.holds(now.since(heard.at));
+        let credit = self.credit(from, now);
+        let believed = |rate: BitRate| BitRate((rate.0 as f64 * credit) as u64);
+        let rate = holds.rate.map(|rate| BitRate(believed(rate).0.max(1)));
+        (holds.age <= RTT_HOLDS).then_some(Holds { rate, carried: believed(holds.carried), ..holds })
+    }
+
+    fn has_failed(&self, from: &str, to: &str, now: Time) -> bool {
+        if from == self.name {
+            return self.own.get(to).is_some_and(|leg| leg.is_shunned(now));
+        }
+        let Some(heard) = self.told.get(from) else { return false };
+        heard.told.legs.get(to).is_some_and(|leg| leg.failed) && now.since(heard.at) < SHUNNED
+    }
+
+    /// What a stream may get in a second round trip of a leg of which the round trip alone is known, in bit: as on the best of the legs that
+    /// are known. `None` where no rate of any leg is known.
+    pub fn hope(&self, now: Time) -> Option<f64> {
+        let own = self.own.values().filter_map(|leg| leg.holds(now));
+        let told =
+            self.told.values().flat_map(|heard| heard.told.legs.values().map(|leg| leg.holds(now.since(heard.at))));
+        let windows = own.chain(told).filter_map(|leg| Some(leg.rate?.0 as f64 * leg.rtt.as_secs()));
+        let mut windows: Vec<_> = windows.collect();
+        windows.sort_by(f64::total_cmp);
+        windows.last().copied()
+    }
+
+    /// How much of what it may relay a node relays, 0 to 1.
+    pub fn load(&self, node: &str) -> f64 {
+        self.told.get(node).map_or(0.0, |heard| heard.told.load)
+    }
+
+    /// What this node tells the others: of its legs, those of which most recently something was seen.
+    pub fn tell(&self, load: f64, now: Time) -> Told {
+        let leg = |(to, leg): (&String, &Leg)| Some((to.clone(), leg.holds(now)?, leg.is_shunned(now)));
+        let mut legs: Vec<_> = self.own.iter().filter_map(leg).collect();
+        legs.sort_by_key(|(_, holds, _)| holds.age);
+        let legs =
+            legs.into_iter().take(LEGS_MOST).map(|(to, holds, failed)| (to, ToldLeg::new(holds, failed))).collect();
+        Told { told_format: TOLD_FORMAT, node: self.name.clone(), load: load.clamp(0.0, 1.0), legs }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(mbit: f64, rtt_s: f64) -> Look {
+        Look {
+            span_s: 10.0,
+            rtt_s: Some(rtt_s),
+            rate_bit_s: Some(mbit * 1e6),
+            carried_bit_s: mbit * 1e6,
+            sent: 1_000,
+            resent: 0,
+        }
+    }
+
+    fn told(node: &str, to: &str, mbit: u64, rtt_ms: u64) -> Told {
+        let mut known = Known::of_node(node);
+        known.see(to, &look(mbit as f64, rtt_ms as f64 / 1e3), Time(0));
+        known.tell(0.0, Time(0))
+    }
+
+    #[test]
+    fn the_sender_says_what_a_leg_carries_and_both_how_far_it_is() {
+        let mut known = Known::of_node("perth");
+        known.see("delhi", &look(50.0, 0.1), Time::secs(1));
+        // Delhi sends less to Perth than Perth to Delhi.
+        known.hear(told("delhi", "perth", 20, 90), Time::secs(1));
+        let rate = |from: &str, to: &str| known.leg(from, to, Time::secs(1)).unwrap();
+        assert_eq!(rate("perth", "delhi").rate, Some(BitRate::mbit(50)));
+        assert_eq!(rate("delhi", "perth").rate, Some(BitRate::mbit(20)));
+        assert_eq!(rate("delhi", "perth").rtt, Time::ms(100));
+        assert_eq!(known.leg("delhi", "paris", Time::secs(1)), None);
+    }
+
+    #[test]
+    fn who_tells_more_than_comes_is_believed_less_for_a_while() {
+        let mut known = Known::of_node("perth");
+        known.hear(told("delhi", "perth", 900, 100), Time::secs(1));
+        let rate = |known: &Known, second: u64| {
+            known.leg("delhi", "perth", Time::secs(second)).unwrap().rate.unwrap().as_mbit()
+        };
+        assert_eq!(rate(&known, 1), 900.0);
+        (0..10).for_each(|_| known.judge(&["delhi".into()], 0.02, Time::secs(1)));
+        assert!(rate(&known, 1) < 50.0, "{}", rate(&known, 1));
+        assert!((1.9..2.1).contains(&(rate(&known, 601) / rate(&known, 1))));
+        known.judge(&["delhi".into()], 1.0, Time::secs(2));
+        assert_eq!(rate(&known, 2), 900.0);
+        known.judge(&["delhi".into()], f64::NAN, Time::secs(2));
+        assert_eq!(rate(&known, 2), 900.0);
+    }
+
+    #[test]
+    fn a_leg_that_one_end_says_has_failed_is_none_until_that_is_old() {
+        let mut known = Known::of_node("perth");
+        known.hear(told("delhi", "paris", 40, 100), Time::secs(1));
+        let mut failing = told("paris", "delhi", 40, 100);
+        failing.legs.get_mut("delhi").unwrap().failed = true;
+        known.hear(failing, Time::secs(1));
+        assert_eq!(known.leg("delhi", "paris", Time::secs(2)), None);
+        assert!(known.leg("delhi", "paris", Time::secs(1) + SHUNNED).is_some());
+    }
+
+    #[test]
+    fn what_is_told_grows_old() {
+        let mut known = Known::of_node("perth");
+        known.hear(told("delhi", "paris", 40, 100), Time::secs(1));
+        assert!(known.leg("delhi", "paris", RTT_HOLDS).is_some());
+        assert!(known.leg("delhi", "paris", RTT_HOLDS + Time::secs(2)).is_none());
+    }
+}

@@ -1,0 +1,194 @@
+//! What a node's own connections have shown of a leg, in the direction in which this node sends.
+
+use ekiden_units::{BitRate, Time};
+
+/// What was seen counts half as much after so much newer time was seen: for what a leg carries in the long run ...
+const STEADY_HALF_S: f64 = 30.0;
+/// ... and for whether that still holds.
+const RECENT_HALF_S: f64 = 1.0;
+/// If the two differ by this factor, the leg has changed, and what was seen before counts no more.
+const CHANGED: f64 = 2.0;
+/// A leg that has failed is not used again for so long, unless something comes about on it.
+pub const SHUNNED: Time = Time::secs(30);
+/// For how long a round trip holds, and for how long a rate does.
+pub const RTT_HOLDS: Time = Time::secs(600);
+/// The same of a rate.
+pub const RATE_HOLDS: Time = Time::secs(3_600);
+
+/// What the connections of a leg have shown since the look before.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Look {
+    /// How long that is, in seconds.
+    pub span_s: f64,
+    /// The mean of their smoothed round trips, in seconds; `None` if nothing was acknowledged.
+    pub rtt_s: Option<f64>,
+    /// What a stream got of the path, in bit/s, where the path limited it: neither the program nor a window did.
+    pub rate_bit_s: Option<f64>,
+    /// The most that a stream carried, in bit/s, whatever limited it.
+    pub carried_bit_s: f64,
+    /// Segments sent, those sent again among them.
+    pub sent: u64,
+    /// Segments sent again.
+    pub resent: u64,
+}
+
+/// A mean that forgets.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Mean {
+    steady: f64,
+    recent: f64,
+    /// When the last part of it was seen.
+    at: Time,
+}
+
+impl Mean {
+    fn with(before: Option<Self>, value: f64, span_s: f64, at: Time) -> Self {
+        let Some(before) = before else { return Self { steady: value, recent: value, at } };
+        let blend = |old: f64, half_s: f64| {
+            let keeps = 0.5_f64.powf(span_s.max(0.0) / half_s);
+            old * keeps + value * (1.0 - keeps)
+        };
+        let (steady, recent) = (blend(before.steady, STEADY_HALF_S), blend(before.recent, RECENT_HALF_S));
+        let has_changed = recent > steady * CHANGED || recent * CHANGED < steady;
+        Self { steady: if has_changed { recent } else { steady }, recent, at }
+    }
+}
+
+/// What is known of a leg.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Leg {
+    rtt_s: Option<Mean>,
+    rate_bit_s: Option<Mean>,
+    /// The most that was carried, and when.
+    carried: Option<(f64, Time)>,
+    loss: Option<Mean>,
+    failed: Option<Time>,
+}
+
+/// What holds of a leg at some time, in one direction.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Holds {
+    /// The round trip.
+    pub rtt: Time,
+    /// What a stream gets, if a stream was ever limited by this leg.
+    pub rate: Option<BitRate>,
+    /// The most that a stream has carried, where none was limited by the leg.
+    pub carried: BitRate,
+    /// The part of the segments that is sent again.
+    pub loss: f64,
+    /// How old the oldest of these is.
+    pub age: Time,
+}
+
+impl Leg {
+    /// Takes a look.
+    pub fn see(&mut self, look: &Look, now: Time) {
+        let positive = |value: &f64| value.is_finite() && *value > 0.0;
+        if let Some(rtt_s) = look.rtt_s.filter(positive) {
+            self.rtt_s = Some(Mean::with(self.rtt_s, rtt_s, look.span_s, now));
+            self.failed = None;
+        }
+        if let Some(rate) = look.rate_bit_s.filter(positive) {
+            self.rate_bit_s =
+                Some(Mean::with(self.rate_bit_s.filter(|mean| now <= mean.at + RATE_HOLDS), rate, look.span_s, now));
+        }
+        let holds = self.carried.filter(|(_, at)| now <= *at + RATE_HOLDS);
+        if positive(&look.carried_bit_s) && holds.is_none_or(|(most, _)| look.carried_bit_s >= most) {
+            self.carried = Some((look.carried_bit_s, now));
+        }
+        if look.sent > 0 {
+            let part = look.resent.min(look.sent) as f64 / look.sent as f64;
+            // Without a jump: a mean of few losses goes up and down.
+            let keeps = 0.5_f64.powf(look.span_s.max(0.0) / STEADY_HALF_S);
+            let steady = self.loss.map_or(part, |loss| loss.steady * keeps + part * (1.0 - keeps));
+            self.loss = Some(Mean { steady, recent: part, at: now });
+        }
+    }
+
+    /// A connection did not come about, broke, or nothing moves on it.
+    pub fn fail(&mut self, now: Time) {
+        self.failed = Some(now);
+    }
+
+    /// Whether it failed a short while ago, and nothing has come about on it since.
+    pub fn is_shunned(&self, now: Time) -> bool {
+        self.failed.is_some_and(|failed| now < failed + SHUNNED)
+    }
+
+    /// What holds now. `None` if no round trip is known.
+    pub fn holds(&self, now: Time) -> Option<Holds> {
+        let fresh = |mean: Option<Mean>, holds: Time| mean.filter(|mean| now <= mean.at + holds);
+        let rtt = fresh(self.rtt_s, RTT_HOLDS)?;
+        let rate = fresh(self.rate_bit_s, RATE_HOLDS);
+        let carried = self.carried.filter(|(_, at)| now <= *at + RATE_HOLDS);
+        let bits = |value: f64| BitRate((value as u64).max(1));
+        let at = rate.map_or(rtt.at, |rate| rate.at.min(rtt.at));
+        Some(Holds {
+            rtt: Time((rtt.steady * 1e9) as u64),
+            rate: rate.map(|rate| bits(rate.steady)),
+            carried: carried.map_or(BitRate(0), |(most, _)| bits(most)),
+            loss: self.loss.map_or(0.0, |loss| loss.steady),
+            age: now.since(at),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn look(rate_bit_s: f64) -> Look {
+        Look {
+            span_s: 1.0,
+            rtt_s: Some(0.1),
+            rate_bit_s: Some(rate_bit_s),
+            carried_bit_s: rate_bit_s,
+            sent: 100,
+            resent: 1,
+        }
+    }
+
+    #[test]
+    fn a_leg_that_carries_a_tenth_is_known_as_such_within_five_seconds() {
+        let mut leg = Leg::default();
+        (0..60).for_each(|second| leg.see(&look(100e6), Time::secs(second)));
+        (60..63).for_each(|second| leg.see(&look(10e6), Time::secs(second)));
+        let rate = leg.holds(Time::secs(63)).unwrap().rate.unwrap();
+        assert!(rate < BitRate::mbit(40), "{rate}");
+    }
+
+    #[test]
+    fn noise_of_a_tenth_moves_a_rate_by_little() {
+        let mut leg = Leg::default();
+        for second in 0..600 {
+            leg.see(&look(if second % 3 == 0 { 110e6 } else { 95e6 }), Time::secs(second));
+        }
+        let rate = leg.holds(Time::secs(600)).unwrap().rate.unwrap().as_mbit();
+        assert!((98.0..102.0).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn a_leg_that_has_failed_is_left_alone_until_something_comes_about_on_it() {
+        let mut leg = Leg::default();
+        assert_eq!(leg.holds(Time::secs(1)), None);
+        leg.see(&look(1e6), Time::secs(1));
+        leg.fail(Time::secs(2));
+        assert!(leg.is_shunned(Time::secs(3)));
+        leg.see(&look(1e6), Time::secs(4));
+        assert!(!leg.is_shunned(Time::secs(4)));
+        leg.fail(Time::secs(5));
+        assert!(!leg.is_shunned(Time::secs(5) + SHUNNED));
+    }
+
+    #[test]
+    fn what_is_old_holds_no_more() {
+        let mut leg = Leg::default();
+        leg.see(&look(1e6), Time::secs(0));
+        assert!(leg.holds(RTT_HOLDS).unwrap().rate.is_some());
+        assert_eq!(leg.holds(RTT_HOLDS + Time::secs(1)), None);
+        let later = RATE_HOLDS + Time::secs(1);
+        leg.see(&Look { rate_bit_s: None, carried_bit_s: 5e5, ..look(0.0) }, later);
+        let holds = leg.holds(later).unwrap();
+        assert_eq!((holds.rate, holds.carried), (None, BitRate(500_000)));
+    }
+}

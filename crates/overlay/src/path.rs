@@ -1,0 +1,284 @@
+//! Paths to a node, and what each would give.
+
+use std::cmp::Reverse;
+use std::fmt;
+
+use ekiden_units::{BitRate, Bytes, Time};
+
+use crate::known::Known;
+use crate::leg::Holds;
+
+/// How many paths over one node in between are looked at further, and how many over two: few relays are enough (CRONets).
+const BEST: usize = 4;
+/// Over how many first nodes paths over two are looked for.
+const FIRSTS: usize = 16;
+/// A node that relays nearly all that it may gets no further streams.
+const LOAD_MOST: f64 = 0.9;
+/// What a node in between adds to the round trip.
+const HOP: Time = Time(200_000);
+/// A bulk transfer of unknown length is taken for so long a one: its rate counts, and the round trip only among like rates.
+const LONG: Bytes = Bytes::mib(1024);
+
+/// A chain of nodes; the last is where the stream leaves the overlay.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Path(pub Vec<String>);
+
+/// What a stream is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Class {
+    /// As much as can be: the rate counts.
+    #[default]
+    Bulk,
+    /// Answers as soon as can be: the round trip counts.
+    Interactive,
+}
+
+/// Which way most of a stream's bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub enum Direction {
+    /// From the destination to the client.
+    #[default]
+    Down,
+    /// From the client to the destination.
+    Up,
+}
+
+/// A path, and what it would give.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// The path.
+    pub path: Path,
+    /// Its legs, from this node on, in the direction of most bytes.
+    pub legs: Vec<Holds>,
+    /// What a stream gets at least, as far as that is known of every leg: the least of their rates, or of what they have carried. 0 if it is
+    /// not.
+    pub sure: BitRate,
+    /// The same with legs of unknown rate taken for as good as the better ones.
+    pub hoped: BitRate,
+    /// The sum of its round trips.
+    pub rtt: Time,
+}
+
+/// What paths are asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Wanted<'a> {
+    /// Where the stream leaves the overlay.
+    pub exit: &'a str,
+    /// The nodes that may be in between.
+    pub relays: &'a [&'a str],
+    /// How many may: 0 to 2.
+    pub relays_most: usize,
+    /// How much is to be sent, if that is known.
+    pub size: Option<Bytes>,
+    /// What counts.
+    pub class: Class,
+    /// Which way.
+    pub direction: Direction,
+    /// The path in use, which is always looked at.
+    pub current: Option<&'a Path>,
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join(" → "))
+    }
+}
+
+impl Path {
+    /// The nodes between this one and the last.
+    pub fn relays(&self) -> &[String] {
+        self.0.split_last().map_or(&[], |(_, relays)| relays)
+    }
+}
+
+impl Candidate {
+    /// The leg that bounds it, from 0, as far as is known.
+    pub fn bottleneck(&self) -> Option<usize> {
+        let rates = self.legs.iter().enumerate().filter_map(|(number, leg)| Some((leg.rate?, number)));
+        rates.min().map(|(_, number)| number)
+    }
+
+    /// Whether what a stream gets at least is known.
+    pub fn is_known(&self) -> bool {
+        self.sure.0 > 0
+    }
+
+    /// How long a transfer is expected to take: a round trip until it is open and its first byte is there, and its bytes at its rate. Of
+    /// unknown length, what counts is the class: the rate, and the round trip among like rates; or the round trip. `None` if it depends on
+    /// a rate that is not known.
+    pub fn takes(&self, size: Option<Bytes>, class: Class) -> Option<Time> {
+        let size = size.unwrap_or(match class {
+            Class::Bulk => LONG,
+            Class::Interactive => Bytes(0),
+        });
+        match size {
+            Bytes(0) => Some(self.rtt),
+            _ if !self.is_known() => None,
+            size => Some(self.rtt + self.sure.time_for(size)),
+        }
+    }
+}
+
+/// The paths from this node that are worth a look: first those whose time is known, the fastest first, then the nearest. Those over one
+/// node in between are all compared; those over two, over the best first nodes.
+pub fn candidates(known: &Known, wanted: &Wanted<'_>, now: Time) -> Vec<Candidate> {
+    let hope = known.hope(now);
+    let leg = |near: &str, far: &str| match wanted.direction {
+        Direction::Down => known.leg(far, near, now),
+        Direction::Up => known.leg(near, far, now),
+    };
+    let hop = |near: &str, far: &str| {
+        let holds = leg(near, far)?;
+        let sure = holds.rate.unwrap_or(holds.carried);
+        let guess = hope.map_or(0.0, |window| window / holds.rtt.as_secs().max(1e-4));
+        let hoped = holds.rate.unwrap_or(BitRate((guess as u64).max(holds.carried.0)));
+        Some(Hop { holds, sure, hoped })
+    };
+    let (own, exit) = (known.name(), wanted.exit);
+    let mut all: Vec<_> = hop(own, exit).map(|direct| candidate(&[exit], &[direct])).into_iter().collect();
+    let may = |node: &&str| *node != exit && *node != own && known.load(node) < LOAD_MOST;
+    let relays: Vec<&str> = wanted.relays.iter().copied().filter(may).collect();
+    let mut firsts: Vec<(&str, Hop)> = match wanted.relays_most {
+        0 => Vec::new(),
+        _ => relays.iter().filter_map(|relay| Some((*relay, hop(own, relay)?))).collect(),
+    };
+    let one = firsts.iter().filter_map(|(relay, first)| Some(candidate(&[relay, exit], &[*first, hop(relay, exit)?])));
+    all.extend(best(one.collect(), wanted));
+    if wanted.relays_most > 1 {
+        firsts.sort_by_key(|(_, hop)| (Reverse(hop.hoped), hop.holds.rtt));
+        firsts.truncate(FIRSTS);
+        let lasts: Vec<(&str, Hop)> = relays.iter().filter_map(|relay| Some((*relay, hop(relay, exit)?))).collect();
+        let two = firsts.iter().flat_map(|(first, near)| {
+            let others = lasts.iter().filter(move |(second, _)| second != first);
+            others.filter_map(|(second, far)| {
+                Some(candidate(&[first, second, exit], &[*near, hop(first, second)?, *far]))
+            })
+        });
+        all.extend(best(two.collect(), wanted));
+    }
+    sort(&mut all, wanted);
+    all
+}
+
+/// What is known of one leg of a path.
+#[derive(Debug, Clone, Copy)]
+struct Hop {
+    holds: Holds,
+    sure: BitRate,
+    hoped: BitRate,
+}
+
+fn candidate(nodes: &[&str], hops: &[Hop]) -> Candidate {
+    let least = |rate: fn(&Hop) -> BitRate| hops.iter().map(rate).min().unwrap_or(BitRate(0));
+    let between = HOP.0.saturating_mul(hops.len().saturating_sub(1) as u64);
+    Candidate {
+        path: Path(nodes.iter().map(|node| (*node).into()).collect()),
+        legs: hops.iter().map(|hop| hop.holds).collect(),
+        sure: least(|hop| hop.sure),
+        hoped: least(|hop| hop.hoped),
+        rtt: hops.iter().fold(Time(between), |sum, hop| sum + hop.holds.rtt),
+    }
+}
+
+/// The best that are known, the best that may be, and the one in use.
+fn best(mut all: Vec<Candidate>, wanted: &Wanted<'_>) -> Vec<Candidate> {
+    sort(&mut all, wanted);
+    let mut rest = all.split_off(all.len().min(BEST));
+    rest.sort_by_key(|of| Reverse(of.hoped));
+    let stay = |(rank, of): &(usize, Candidate)| *rank < BEST || wanted.current == Some(&of.path);
+    all.extend(rest.into_iter().enumerate().filter(stay).map(|(_, of)| of));
+    all
+}
+
+/// The fastest first; of equals those with fewer nodes.
+fn sort(all: &mut [Candidate], wanted: &Wanted<'_>) {
+    all.sort_by(|a, b| {
+        let [first, second] = [a, b].map(|of| {
+            let takes = of.takes(wanted.size, wanted.class);
+            (takes.is_none(), takes.unwrap_or(of.rtt), of.path.0.len())
+        });
+        first.cmp(&second).then_with(|| a.path.cmp(&b.path))
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::leg::Look;
+
+    fn look(mbit: f64, rtt_s: f64) -> Look {
+        Look {
+            span_s: 10.0,
+            rtt_s: Some(rtt_s),
+            rate_bit_s: Some(mbit * 1e6),
+            carried_bit_s: mbit * 1e6,
+            sent: 1_000,
+            resent: 0,
+        }
+    }
+
+    fn hear(known: &mut Known, node: &str, legs: &[(&str, f64, f64)]) {
+        let mut other = Known::of_node(node);
+        legs.iter().for_each(|(to, mbit, rtt_s)| other.see(to, &look(*mbit, *rtt_s), Time(0)));
+        known.hear(other.tell(0.0, Time(0)), Time(0));
+    }
+
+    fn to_paris(known: &Known, direction: Direction, class: Class) -> Vec<Candidate> {
+        let relays = ["paris", "delhi", "perth", "cairo"];
+        candidates(
+            known,
+            &Wanted { exit: "paris", relays: &relays, relays_most: 2, size: None, class, direction, current: None },
+            Time(0),
+        )
+    }
+
+    fn best_of(known: &Known, direction: Direction) -> String {
+        to_paris(known, direction, Class::Bulk).first().map_or(String::new(), |of| of.path.to_string())
+    }
+
+    #[test]
+    fn a_detour_is_taken_where_it_carries_more_in_the_direction_that_counts() {
+        let mut known = Known::of_node("tokyo");
+        for other in ["paris", "delhi", "perth"] {
+            known.see(other, &look(10.0, 0.1), Time(0));
+        }
+        hear(&mut known, "paris", &[("tokyo", 5.0, 0.25), ("delhi", 40.0, 0.1)]);
+        assert_eq!(best_of(&known, Direction::Down), "paris");
+        hear(&mut known, "delhi", &[("tokyo", 30.0, 0.1)]);
+        assert_eq!(best_of(&known, Direction::Down), "delhi → paris");
+        assert_eq!(best_of(&known, Direction::Up), "paris");
+        hear(&mut known, "paris", &[("tokyo", 5.0, 0.25), ("delhi", 40.0, 0.1), ("perth", 90.0, 0.1)]);
+        hear(&mut known, "perth", &[("tokyo", 2.0, 0.1), ("delhi", 90.0, 0.1)]);
+        hear(&mut known, "delhi", &[("tokyo", 80.0, 0.1)]);
+        assert_eq!(best_of(&known, Direction::Down), "delhi → perth → paris");
+        // What counts for answers is how far it is.
+        assert_eq!(to_paris(&known, Direction::Down, Class::Interactive)[0].path.to_string(), "delhi → paris");
+    }
+
+    #[test]
+    fn what_a_leg_has_carried_is_sure_and_what_is_not_known_is_hoped() {
+        let mut known = Known::of_node("tokyo");
+        hear(&mut known, "paris", &[("tokyo", 8.0, 0.1)]);
+        known.see("delhi", &Look { rtt_s: Some(0.05), carried_bit_s: 3e6, ..Look::default() }, Time(0));
+        hear(&mut known, "delhi", &[("paris", 1.0, 0.05)]);
+        let all = to_paris(&known, Direction::Up, Class::Bulk);
+        let over = all.iter().find(|of| of.path.relays() == ["delhi"]).unwrap();
+        assert_eq!((over.sure, over.hoped, over.bottleneck()), (BitRate::mbit(1), BitRate::mbit(1), Some(1)));
+        let direct = all.iter().find(|of| of.path.relays().is_empty()).unwrap();
+        assert_eq!((direct.sure, direct.hoped), (BitRate(0), BitRate::mbit(8)));
+        assert_eq!(direct.takes(None, Class::Bulk), None);
+        assert_eq!(direct.takes(None, Class::Interactive), Some(direct.rtt));
+    }
+
+    #[test]
+    fn a_node_with_all_that_it_may_relay_gets_no_more() {
+        let mut known = Known::of_node("tokyo");
+        known.see("delhi", &look(50.0, 0.1), Time(0));
+        let mut other = Known::of_node("delhi");
+        other.see("paris", &look(50.0, 0.1), Time(0));
+        known.hear(other.tell(0.95, Time(0)), Time(0));
+        assert_eq!(to_paris(&known, Direction::Up, Class::Bulk), []);
+        known.hear(other.tell(0.5, Time(0)), Time(0));
+        assert_eq!(to_paris(&known, Direction::Up, Class::Bulk).len(), 1);
+    }
+}

@@ -3,7 +3,8 @@
 #![no_main]
 
 use ekiden_relay_proto::leg::{
-    Acceptor, Dialler, HEADER_BYTES, Open, SharedSecret, decode_failed, decode_opened, encode_failed, encode_opened,
+    Acceptor, Dialler, HEADER_BYTES, Open, SharedSecret, decode_ask, decode_failed, decode_opened, encode_ask,
+    encode_failed, encode_opened,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -19,6 +20,9 @@ fuzz_target!(|data: &[u8]| {
     }
     if let Ok(failure) = decode_failed(data) {
         assert_eq!(decode_failed(&encode_failed(&failure)[HEADER_BYTES..]), Ok(failure));
+    }
+    if let Ok(nodes) = decode_ask(data) {
+        assert_eq!(decode_ask(&encode_ask(&nodes)[HEADER_BYTES..]), Ok(nodes));
     }
     let mut acceptor = Acceptor::new(KEY, [1; 32]);
     // Any nonce is one; a proof has to be right.

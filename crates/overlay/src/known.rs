@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use ekiden_units::{BitRate, Time};
 
-use crate::leg::{Holds, Leg, Look, RTT_HOLDS, SHUNNED};
+use crate::leg::{Holds, Leg, Look, RATE_HOLDS, RTT_HOLDS, SHUNNED};
 use crate::told::{LEGS_MOST, TOLD_FORMAT, Told, ToldLeg};
 
 /// The credit of a node that told too much doubles in so long, so that it is tried again.
@@ -21,10 +21,12 @@ pub struct Known {
     credit: BTreeMap<String, (f64, Time)>,
 }
 
-#[derive(Debug, Clone)]
+/// What a node has told, each leg when it last did.
+#[derive(Debug, Clone, Default)]
 struct Heard {
-    told: Told,
+    load: f64,
     at: Time,
+    legs: BTreeMap<String, (ToldLeg, Time)>,
 }
 
 impl Known {
@@ -48,9 +50,16 @@ impl Known {
         self.own.entry(to.into()).or_default().fail(now);
     }
 
-    /// Takes what another node tells.
+    /// Takes what another node tells. Of legs that it does not name now, what it told before goes on.
     pub fn hear(&mut self, told: Told, now: Time) {
-        self.told.insert(told.node.clone(), Heard { told, at: now });
+        let heard = self.told.entry(told.node).or_default();
+        (heard.load, heard.at) = (told.load, now);
+        // Whoever always names others holds no more than this.
+        if heard.legs.len() > LEGS_MOST {
+            heard.legs.clear();
+        }
+        heard.legs.extend(told.legs.into_iter().map(|(to, leg)| (to, (leg, now))));
+        heard.legs.retain(|_, (leg, at)| leg.holds(now.since(*at)).age <= RATE_HOLDS);
     }
 
     /// How long ago a node has told something.
@@ -100,8 +109,8 @@ impl Known {
         if from == self.name {
             return self.own.get(to)?.holds(now);
         }
-        let heard = self.told.get(from)?;
-        let holds = heard.told.legs.get(to)?.holds(now.since(heard.at));
+        let (leg, at) = self.told.get(from)?.legs.get(to)?;
+        let holds = leg.holds(now.since(*at));
         let credit = self.credit(from, now);
         let believed = |rate: BitRate| BitRate((rate.0 as f64 * credit) as u64);
         let rate = holds.rate.map(|rate| BitRate(believed(rate).0.max(1)));
@@ -112,16 +121,15 @@ impl Known {
         if from == self.name {
             return self.own.get(to).is_some_and(|leg| leg.is_shunned(now));
         }
-        let Some(heard) = self.told.get(from) else { return false };
-        heard.told.legs.get(to).is_some_and(|leg| leg.failed) && now.since(heard.at) < SHUNNED
+        let said = self.told.get(from).and_then(|heard| heard.legs.get(to));
+        said.is_some_and(|(leg, at)| leg.failed && now.since(*at) < SHUNNED)
     }
 
     /// What a stream may get in a second round trip of a leg of which the round trip alone is known, in bit: as on the best of the legs that
     /// are known. `None` where no rate of any leg is known.
     pub fn hope(&self, now: Time) -> Option<f64> {
         let own = self.own.values().filter_map(|leg| leg.holds(now));
-        let told =
-            self.told.values().flat_map(|heard| heard.told.legs.values().map(|leg| leg.holds(now.since(heard.at))));
+        let told = self.told.values().flat_map(|heard| heard.legs.values().map(|(leg, at)| leg.holds(now.since(*at))));
         let windows = own.chain(told).filter_map(|leg| Some(leg.rate?.0 as f64 * leg.rtt.as_secs()));
         let mut windows: Vec<_> = windows.collect();
         windows.sort_by(f64::total_cmp);
@@ -130,7 +138,7 @@ impl Known {
 
     /// How much of what it may relay a node relays, 0 to 1.
     pub fn load(&self, node: &str) -> f64 {
-        self.told.get(node).map_or(0.0, |heard| heard.told.load)
+        self.told.get(node).map_or(0.0, |heard| heard.load)
     }
 
     /// What this node tells the others: of its legs, those of which most recently something was seen.
@@ -212,5 +220,7 @@ mod tests {
         known.hear(told("delhi", "paris", 40, 100), Time::secs(1));
         assert!(known.leg("delhi", "paris", RTT_HOLDS).is_some());
         assert!(known.leg("delhi", "paris", RTT_HOLDS + Time::secs(2)).is_none());
+        known.hear(told("delhi", "perth", 40, 100), Time::secs(5));
+        assert!(known.leg("delhi", "paris", RTT_HOLDS).is_some(), "what is not told anew goes on");
     }
 }

@@ -7,10 +7,11 @@ mod frame;
 mod handshake;
 mod messages;
 
-pub use frame::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, MAX_CONTROL, MAX_DATA, ProtocolError};
+pub use frame::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, MAX_CONTROL, MAX_DATA, MAX_TOLD, ProtocolError};
 pub use handshake::{Acceptor, Dialler, HandshakeError, NONCE_BYTES, Nonce, SharedSecret};
 pub use messages::{
-    MAX_CHAIN, MAX_NAME, MessageError, Open, decode_failed, decode_opened, encode_failed, encode_opened, is_node_name,
+    MAX_ASKED, MAX_CHAIN, MAX_NAME, MessageError, Open, decode_ask, decode_failed, decode_opened, encode_ask,
+    encode_failed, encode_opened, is_node_name,
 };
 
 /// The version of the protocol that this module speaks.

@@ -4,6 +4,7 @@ pub mod address;
 pub mod edit;
 mod keys;
 mod limits;
+pub mod overlay;
 mod raw;
 mod resolve;
 pub mod route;
@@ -25,6 +26,7 @@ use indexmap::IndexMap;
 use ipnet::IpNet;
 
 use crate::access::logins::Users;
+use crate::config::overlay::Overlay;
 use crate::config::route::{Pattern, Routes};
 use keys::words;
 pub use keys::{Key, Section};
@@ -56,6 +58,8 @@ pub struct Config {
     pub routes: Routes,
     /// What this node does where it connects to destinations.
     pub exit: Exit,
+    /// The overlay that this node is of.
+    pub overlay: Option<Overlay>,
     /// Where the key was read from.
     key_file: Option<PathBuf>,
 }

@@ -26,6 +26,7 @@ mod accept;
 mod buffers;
 mod error;
 mod listening;
+mod overlay;
 pub mod process;
 mod trim;
 mod warm;
@@ -84,6 +85,7 @@ impl Relay {
             worker.handle.spawn(expire_pool(relay.node.clone()));
         }
         relay.workers[0].handle.spawn(warm::keep(relay.node.clone()));
+        relay.workers[0].handle.spawn(overlay::keep(relay.node.clone()));
         Ok(relay)
     }
 

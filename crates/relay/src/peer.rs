@@ -5,12 +5,12 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
-use ekiden_net::tcp_info::tcp_info;
+use ekiden_net::tcp_info::{TcpInfo, tcp_info};
 use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, Open, decode_failed, decode_opened};
 use ekiden_relay_proto::{Failure, FailureCode, Target};
 use ekiden_transport::frames::{invalid, read_frame, read_rest};
 use ekiden_transport::{Connection, is_transient};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use crate::config::{Config, Peer};
 use crate::exit::dial::Dial;
@@ -20,6 +20,7 @@ use crate::shared::Node;
 use crate::stream::between_streams::BetweenStreams;
 use crate::stream::framing::Framing;
 
+pub mod ask;
 pub mod probe;
 
 /// Early payload: it may be sent behind OPEN, before the answer. It stays in its buffer until the stream is open, so that
@@ -36,6 +37,12 @@ pub enum Early<'a> {
     /// These bytes of this node's own, which may arrive twice, and behind them what a host sends, as [`Early::Host`].
     Introduced(&'a [u8], &'a Connection),
 }
+
+/// How often it is looked at whether a node acknowledges.
+const SILENCE_STEP: Duration = Duration::from_millis(250);
+
+/// How much longer a connection may take than an acknowledgement: its SYN is sent again after 1 s and 3 s (RFC 6298).
+const SYN_AGAIN: Duration = Duration::from_secs(2);
 
 /// The most payload sent before the answer, in bytes.
 const MAX_EARLY: usize = 16 << 10;
@@ -61,6 +68,9 @@ pub async fn open(
     let request = Open { chain: rest.to_vec(), target: target.clone(), client }.encode();
     // Every node of the chain has the limit `connect` to reach the next, but only one of them waits at a time.
     let limit = config.limits.connect * 2;
+    // Where there may be another path, silence is not waited for.
+    let is_member = config.overlay.as_ref().is_some_and(|overlay| overlay.members.contains_key(first));
+    let silence = is_member.then(|| node.overlay.silence(first));
     let permit = loop {
         let warm = match timeout(config.limits.connect, node.pool.get(first, peer)).await {
             Ok(Ok(warm)) => warm,
@@ -68,7 +78,7 @@ pub async fn open(
             Err(_) => return Err(no_dial_permit(&config.name, first)),
         };
         let stream = warm.wake().map_err(|e| lost(first, &e))?;
-        let answer = timeout(limit, ask(&stream, &request, &early)).await;
+        let answer = timeout(limit, ask(&stream, &request, &early, silence)).await;
         if !matches!(answer, Ok(Ok(_) | Err(Unanswered::Ended | Unanswered::Abandoned(_)))) {
             node.pool.forget(first);
         }
@@ -79,18 +89,26 @@ pub async fn open(
             }
             // The idle connection was dead. The peer may be well.
             Ok(Err(Unanswered::Ended | Unanswered::Reset(_))) => continue,
+            Ok(Err(Unanswered::Silent)) => {
+                node.overlay.leg_failed(first);
+                return Err(silent(first));
+            }
             Ok(Err(Unanswered::Broken(error))) => return Err(lost(first, &error)),
             Ok(Err(Unanswered::Abandoned(error))) => return Err(abandoned(&error)),
             Err(_) => return Err(no_answer(first)),
         }
     };
-    let dialled = dial_peer(&config, &node.names, &node.spare, first, peer).await;
-    let (stream, mut auth) = dialled.inspect_err(|failure| warn(node, first, failure))?;
+    let connect = silence.map_or(config.limits.connect, |silence| config.limits.connect.min(silence + SYN_AGAIN));
+    let dialled = dial_peer(&config, &node.names, &node.spare, first, peer, connect).await;
+    let (stream, mut auth) = dialled.inspect_err(|failure| {
+        warn(node, first, failure);
+        node.overlay.leg_failed(first);
+    })?;
     if let Some(permit) = permit {
         permit.connected();
     }
     auth.extend(&request);
-    match timeout(limit, ask(&stream, &auth, &early)).await {
+    match timeout(limit, ask(&stream, &auth, &early, silence)).await {
         Ok(Ok(answer)) => {
             recovered(node, first);
             answered(node, first, peer, stream, answer)
@@ -102,6 +120,10 @@ pub async fn open(
             let failure = unaccepted(&config.name, first, &error);
             warn(node, first, &failure);
             Err(failure)
+        }
+        Ok(Err(Unanswered::Silent)) => {
+            node.overlay.leg_failed(first);
+            Err(silent(first))
         }
         Ok(Err(Unanswered::Ended)) => Err(lost(first, &io::ErrorKind::UnexpectedEof.into())),
         Ok(Err(Unanswered::Reset(error) | Unanswered::Broken(error))) => Err(lost(first, &error)),
@@ -123,7 +145,7 @@ pub async fn connect_with(
     name: &str,
     peer: &Peer,
 ) -> Result<Connection, Failure> {
-    let (stream, auth) = dial_peer(config, names, spare, name, peer).await?;
+    let (stream, auth) = dial_peer(config, names, spare, name, peer, config.limits.connect).await?;
     stream.send_all(&auth).await.map_err(|error| lost(name, &error))?;
     let stream = BetweenStreams::new(stream);
     // A node that takes this node's key sends nothing. One that refuses it says so within a round trip.
@@ -185,6 +207,8 @@ enum Unanswered {
     Broken(io::Error),
     /// The sender of the early payload has gone.
     Abandoned(io::Error),
+    /// The peer's host acknowledges nothing.
+    Silent,
 }
 
 impl From<io::Error> for Unanswered {
@@ -200,8 +224,8 @@ async fn dial_peer(
     spare: &Spare,
     name: &str,
     peer: &Peer,
+    limit: Duration,
 ) -> Result<(Connection, Vec<u8>), Failure> {
-    let limit = config.limits.connect;
     let dial = Dial { client: None, tcp: &peer.tcp, names, spare, limit, policy: None };
     let connected = dial.connect(&peer.address).await;
     let socket = connected.map_err(|failure| {
@@ -218,12 +242,32 @@ async fn dial_peer(
     }
 }
 
-/// Sends `request` and the early payload, and waits for the answer.
-async fn ask(stream: &Connection, request: &[u8], early: &Early<'_>) -> Result<OpenReply, Unanswered> {
+/// Sends `request` and the early payload, and waits for the answer, but not for `silence` in which nothing is acknowledged.
+async fn ask(
+    stream: &Connection,
+    request: &[u8],
+    early: &Early<'_>,
+    silence: Option<Duration>,
+) -> Result<OpenReply, Unanswered> {
     let mut once = 0;
-    match ask_with(stream, request, early, &mut once).await {
+    let answer = tokio::select! {
+        biased;
+        answer = ask_with(stream, request, early, &mut once) => answer,
+        () = falls_silent(stream, silence) => Err(Unanswered::Silent),
+    };
+    match answer {
         Err(Unanswered::Reset(error)) if once > 0 => Err(Unanswered::Broken(error)),
         answer => answer,
+    }
+}
+
+/// Completes when something that was sent has waited for an acknowledgement for so long. Never without a limit.
+async fn falls_silent(stream: &Connection, limit: Option<Duration>) {
+    let Some(limit) = limit else { return std::future::pending().await };
+    sleep(limit).await;
+    let is_silent = |info: TcpInfo| info.unacked_segments > 0 && u128::from(info.last_ack_ms) >= limit.as_millis();
+    while !tcp_info(stream.socket()).is_ok_and(is_silent) {
+        sleep(SILENCE_STEP).await;
     }
 }
 
@@ -426,6 +470,13 @@ fn lost(peer: &str, error: &io::Error) -> Failure {
 
 fn abandoned(error: &io::Error) -> Failure {
     Failure::new(FailureCode::Other, format_args!("the client has gone: {error}"))
+}
+
+fn silent(peer: &str) -> Failure {
+    Failure::new(
+        FailureCode::NodeUnreachable,
+        format_args!("node {peer} acknowledges nothing: its host or the line is down"),
+    )
 }
 
 fn no_answer(peer: &str) -> Failure {

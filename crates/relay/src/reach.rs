@@ -1,5 +1,7 @@
 //! Reaches a destination: over the chain of nodes that the routes choose, or directly.
 
+mod auto;
+
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,6 +12,7 @@ use ekiden_transport::budget;
 use crate::config::Peer;
 use crate::config::route::Way;
 use crate::exit::policy::{ChosenBy, Policy, Refusal};
+use crate::overlay::{OnLeg, Taken};
 use crate::peer::{Early, delivered, open};
 use crate::shared::Node;
 use crate::stream::between_streams::BetweenStreams;
@@ -23,6 +26,8 @@ pub struct Upstream {
     pub peer: Option<Arc<(String, Peer)>>,
     /// The address of the exit's connection.
     pub bound: Option<SocketAddr>,
+    /// The path over the overlay that was chosen for it, if one was.
+    pub taken: Option<Arc<Taken>>,
 }
 
 impl Upstream {
@@ -33,8 +38,8 @@ impl Upstream {
             true if is_delivered => self.rest(node),
             true => return Err(self),
             false => {
-                let Self { side, peer, bound } = self;
-                return side.end_if_sent().map_err(|side| Self { side, peer, bound });
+                let Self { side, peer, bound, taken } = self;
+                return side.end_if_sent().map_err(|side| Self { side, peer, bound, taken });
             }
         }
         Ok(())
@@ -51,15 +56,21 @@ impl Upstream {
             self.side.deliver(expiry).await;
             return Ok(());
         }
-        let Self { side, peer, bound } = self;
+        let Self { side, peer, bound, taken } = self;
         let stream = BetweenStreams::new(side.stream);
         tokio::select! {
             biased;
             said = delivered(&stream, true) => said?,
             () = expiry::passed(expiry, stream.socket()) => return Err(io::ErrorKind::TimedOut.into()),
         }
-        Self { side: Side::node(stream.into_inner()), peer, bound }.rest(node);
+        Self { side: Side::node(stream.into_inner()), peer, bound, taken }.rest(node);
         Ok(())
+    }
+
+    /// The leg that it begins with.
+    pub fn leg(&self) -> Option<OnLeg> {
+        let (name, _) = self.peer.as_deref()?;
+        Some(OnLeg { peer: name.as_str().into(), taken: self.taken.clone() })
     }
 
     /// Gives a node's connection back to the pool.
@@ -107,6 +118,7 @@ pub async fn reach(node: &Node, to: Destination<'_>, early: Early<'_>) -> Result
     match config.routes.way(to.target) {
         Way::Direct => exit(node, to).await,
         Way::Via(chain) => reach_via(node, chain, to, early).await,
+        Way::Auto(auto) => auto::reach(node, auto, to, early).await,
         Way::Refuse => Err(Refusal::Route.of(to.target)),
     }
 }
@@ -122,6 +134,7 @@ pub async fn reach_beside(node: &Node, target: &Target, first: &Upstream, port: 
     }
     match config.routes.way(target) {
         Way::Via(chain) if !chain.is_empty() => reach_via(node, chain, to, Early::Nothing).await,
+        Way::Auto(_) if first.taken.is_some() => auto::reach_beside(node, first, to).await,
         _ => {
             let there = first.side.stream.socket().peer_addr().ok().filter(|_| !first.side.is_node());
             exit(node, Destination { address: there.map(|there| SocketAddr::new(there.ip(), port)), ..to }).await
@@ -139,7 +152,7 @@ pub fn is_allowed(node: &Node, target: &Target) -> bool {
             let policy = Policy::new(&config, &node.own, target, ChosenBy::Client);
             policy.is_ok_and(|policy| policy.refusal((*ip, target.port).into()).is_none())
         }
-        (Way::Direct | Way::Via(_), _) => true,
+        (Way::Direct | Way::Via(_) | Way::Auto(_), _) => true,
     }
 }
 
@@ -159,7 +172,7 @@ pub async fn reach_via(
     let (stream, bound) = Box::pin(open(node, chain, to.target, to.client, early)).await?;
     let peer = chain.first().and_then(|first| config.peers.get_key_value(first));
     let peer = peer.map(|(name, peer)| Arc::new((name.clone(), peer.clone())));
-    Ok(Upstream { side: Side::node(stream), peer, bound: Some(bound) })
+    Ok(Upstream { side: Side::node(stream), peer, bound: Some(bound), taken: None })
 }
 
 /// Refuses a new stream while the running ones hold as much memory as they may.
@@ -184,5 +197,5 @@ pub async fn exit(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure>
     let stream = node.dial(&config.tcp, client, config.limits.connect, Some(&policy)).connect(target).await?;
     let mut side = Side::host(stream);
     side.has_transparent_address = client.is_some();
-    Ok(Upstream { side, peer: None, bound: None })
+    Ok(Upstream { side, peer: None, bound: None, taken: None })
 }

@@ -115,11 +115,12 @@ impl Stream {
 
     async fn run(self: Box<Self>, node: &Arc<Node>) {
         let Self { client, upstream, first, busy, user } = *self;
+        let leg = upstream.leg();
         let Upstream { side, peer, .. } = upstream;
         let duplex = Duplex::new(client, side, &first);
         let mut expiry = Expiry::new(&node.config().limits);
         drop(first);
-        let late = match duplex.run(&mut expiry).await {
+        let late = match duplex.run(&mut expiry, &node.overlay, [None, leg]).await {
             Ok(finished) => Late::of(finished, peer, node),
             Err(broken) => {
                 broken.log(peer.as_deref(), node);
@@ -158,7 +159,7 @@ impl Late {
     fn of(finished: Finished, peer: Option<Arc<(String, Peer)>>, node: &Node) -> Option<Box<Self>> {
         let Finished { a: client, b: side, is_delivered, .. } = finished;
         let client = client.end_if_sent().err();
-        let upstream = Upstream { side, peer, bound: None }.finish_now(node, is_delivered).err();
+        let upstream = Upstream { side, peer, bound: None, taken: None }.finish_now(node, is_delivered).err();
         (client.is_some() || upstream.is_some()).then(|| Box::new(Self { client, upstream }))
     }
 

@@ -23,6 +23,7 @@ use crate::exit::dial::Dial;
 use crate::exit::names::Resolver;
 use crate::exit::policy::{OwnAddresses, Policy};
 use crate::exit::spare::{self, Counted, Spare};
+use crate::overlay::Overlay;
 use crate::pool::Pool;
 use throttle::Throttle;
 
@@ -42,6 +43,8 @@ pub struct Node {
     pub started: Instant,
     /// Warm connections to peers.
     pub pool: Pool,
+    /// What is known of legs, and which paths streams take.
+    pub overlay: Overlay,
     /// Resolves names, and remembers the answers.
     pub names: Resolver,
     /// Descriptors for connections that need more than two.
@@ -108,6 +111,7 @@ impl Node {
             generation: AtomicU64::new(0),
             started: Instant::now(),
             pool: Pool::default(),
+            overlay: Overlay::default(),
             names: Resolver::of_system(),
             spare: Spare::new(spare::kept()),
             logins: Logins::new()?,
@@ -139,6 +143,7 @@ impl Node {
         self.generation.fetch_add(1, Ordering::AcqRel);
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config.clone();
         self.pool.configure(config);
+        self.overlay.configure(config);
         self.names.forget();
         self.lines.forget(|peer| config.peers.contains_key(peer));
         self.served_by_files.store(served_by_files(config), Ordering::Relaxed);
@@ -207,6 +212,12 @@ impl Node {
     pub fn begin(self: &Arc<Self>) -> InFlightGuard {
         self.busy.fetch_add(1, Ordering::Relaxed);
         InFlightGuard(self.clone())
+    }
+
+    /// How much of the connections that it may have this node has, 0 to 1.
+    pub fn load(&self) -> f64 {
+        let open = self.connections.load(Ordering::Relaxed) as f64;
+        (open / self.most_connections().max(1) as f64).min(1.0)
     }
 
     /// Streams and requests under way.

@@ -32,8 +32,8 @@ pub async fn read_rest(
 ) -> io::Result<(FrameKind, Vec<u8>)> {
     stream.receive_exact(&mut header[n..]).await?;
     let header = Header::decode(header).map_err(broken)?;
-    if matches!(header.kind, FrameKind::Data) {
-        return Err(invalid("payload where a control frame was due"));
+    if matches!(header.kind, FrameKind::Data | FrameKind::Told) {
+        return Err(invalid(format_args!("{:?} where a control frame was due", header.kind)));
     }
     let mut body = Vec::new();
     if header.kind == FrameKind::Reset {
@@ -44,6 +44,23 @@ pub async fn read_rest(
         stream.receive_exact(&mut body).await?;
     }
     Ok((header.kind, body))
+}
+
+/// Reads the answer to ASK, which may be longer than other frames.
+///
+/// # Errors
+/// As [`read_frame`].
+pub async fn read_told(stream: &Connection) -> io::Result<Vec<u8>> {
+    let mut header = [0; HEADER_BYTES];
+    stream.receive_exact(&mut header).await?;
+    match Header::decode(header).map_err(broken)? {
+        Header { kind: FrameKind::Told, length } => {
+            let mut body = vec![0; length as usize];
+            stream.receive_exact(&mut body).await?;
+            Ok(body)
+        }
+        other => Err(invalid(format_args!("{:?} instead of TOLD", other.kind))),
+    }
 }
 
 /// Sends a frame without a body.

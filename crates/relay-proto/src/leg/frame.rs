@@ -6,6 +6,9 @@ pub const HEADER_BYTES: usize = 8;
 /// The most payload of one DATA frame, in bytes.
 pub const MAX_DATA: u32 = 1 << 20;
 
+/// The most bytes of a TOLD frame's body.
+pub const MAX_TOLD: u32 = 64 << 10;
+
 /// The most bytes of any other frame's body.
 pub const MAX_CONTROL: u32 = 4096;
 
@@ -31,6 +34,10 @@ pub enum FrameKind {
     Reset = 8,
     /// The acceptor has said END, or says it with this, and holds nothing any more of what it was sent.
     Delivered = 9,
+    /// The dialler asks, between two streams, what the acceptor knows of its legs.
+    Ask = 10,
+    /// The acceptor's answer.
+    Told = 11,
 }
 
 /// A frame's header.
@@ -92,6 +99,8 @@ impl Header {
             7 => FrameKind::End,
             8 => FrameKind::Reset,
             9 => FrameKind::Delivered,
+            10 => FrameKind::Ask,
+            11 => FrameKind::Told,
             other if Self::is_tls(other) => return Err(ProtocolError::Tls),
             other => return Err(ProtocolError::UnknownType(other)),
         };
@@ -101,7 +110,9 @@ impl Header {
         let length = u32::from_be_bytes(length);
         let allowed = match kind {
             FrameKind::Data => 1..=MAX_DATA,
+            FrameKind::Told => 0..=MAX_TOLD,
             FrameKind::End | FrameKind::Delivered => 0..=0,
+            FrameKind::Ask => 0..=MAX_CONTROL,
             FrameKind::Reset => 0..=255,
             _ => 1..=MAX_CONTROL,
         };

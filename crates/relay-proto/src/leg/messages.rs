@@ -9,6 +9,9 @@ use crate::target::{Host, Target};
 /// The most nodes a chain may have behind the one that reads it.
 pub const MAX_CHAIN: usize = 16;
 
+/// The most nodes that ASK names.
+pub const MAX_ASKED: usize = 32;
+
 /// The most bytes of a node's name.
 pub const MAX_NAME: usize = 64;
 
@@ -90,6 +93,26 @@ pub fn decode_failed(body: &[u8]) -> Result<Failure, MessageError> {
     let (code, text) = body.split_first().ok_or(MessageError(FrameKind::Failed))?;
     let text = std::str::from_utf8(text).map_err(|_| MessageError(FrameKind::Failed))?;
     Ok(Failure::new(FailureCode::from_wire(*code), text))
+}
+
+/// The ASK frame: `nodes` are those to which the dialler wants paths, at most [`MAX_ASKED`] names that are [`is_node_name`].
+pub fn encode_ask(nodes: &[String]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for name in nodes {
+        counted(&mut body, name.as_bytes());
+    }
+    Header::frame(FrameKind::Ask, &body)
+}
+
+/// Reads the body of ASK.
+pub fn decode_ask(body: &[u8]) -> Result<Vec<String>, MessageError> {
+    let mut reader = Reader { rest: body };
+    let mut nodes = Vec::new();
+    while !reader.rest.is_empty() {
+        let name = reader.text().filter(|name| is_node_name(name) && nodes.len() < MAX_ASKED);
+        nodes.push(name.ok_or(MessageError(FrameKind::Ask))?.to_owned());
+    }
+    Ok(nodes)
 }
 
 /// A length octet and the bytes. Names are at most 255 bytes long by their types' invariants.

@@ -18,6 +18,8 @@ pub use super::limits::RawLimits;
 pub const THREADS: RangeInclusive<Count> = Count(1)..=Count(256);
 
 pub const BUFFERS: RangeInclusive<Bytes> = Bytes::kib(4)..=Bytes::mib(1024);
+/// Nodes in between on a path that is chosen.
+pub const RELAYS: RangeInclusive<Count> = Count(0)..=Count(2);
 pub const KEEPALIVES: RangeInclusive<Time> = Time::secs(1)..=Time::secs(9 * 3600);
 pub const USER_TIMEOUTS: RangeInclusive<Time> = Time::secs(1)..=Time::secs(24 * 3600);
 
@@ -37,6 +39,7 @@ section! {
         peer: IndexMap<Spanned<String>, Spanned<RawPeer>> = [RawPeer::section()];
         route: Vec<Spanned<RawRoute>> = [RawRoute::section()];
         exit: RawExit = [RawExit::section()];
+        overlay: Option<Spanned<RawOverlay>> = [RawOverlay::section()];
     }
 }
 
@@ -138,10 +141,71 @@ section! {
     RawRoute: "[[route]]"
     /// The first route that matches a destination decides: networks, names, `.domain` for a domain and all below it, `*` for everything, each with or without `:port`.
     to: Vec<Spanned<String>> = "[destinations]";
-    /// The nodes on the way, in the order in which they are passed. The first is a peer.
-    via: Option<Spanned<Vec<Spanned<String>>>> = "[nodes]";
+    /// The nodes on the way, in the order in which they are passed; the first is a peer. Or `auto`: to the node of the overlay that is near the destination, on the path that is best by what is known.
+    via: Option<Spanned<RawVia>> = "[nodes] or \"auto\"";
     /// Instead of `via`: connect from here, or not at all. Without a matching route this node connects directly.
     action: Option<RawAction> = RawAction::values();
+    /// With `via = "auto"`: the node that connects to the destination.
+    exit: Option<Spanned<String>> = "a node", unset "the node that is near the destination, by `near` in the members file";
+    /// With `via = "auto"`: what the path is chosen for, the rate of long transfers or short answers.
+    class: Option<Spanned<RawClass>> = RawClass::values(), unset "\"bulk\"";
+    /// With `via = "auto"`: the nodes that may be in between.
+    relays: Option<Spanned<Vec<Spanned<String>>>> = "[nodes]", unset "all that relay";
+    /// With `via = "auto"`: the regions in which all nodes of the path must be, the last one too.
+    regions: Option<Spanned<Vec<Spanned<String>>>> = "[regions]", unset "all";
+    /// With `via = "auto"`: how many nodes may be in between.
+    most_relays: Option<Spanned<Count>> = range(&RELAYS), unset "2";
+}
+
+section! {
+    RawOverlay: "[overlay]"
+    /// The nodes of the overlay, the same file on each of them: for each a table `[node.NAME]` with `address`, `fingerprint` and `near`, the destinations for which it is the exit; and `region`, `price` and `relays` if wanted. They are peers, and may connect to each leg listener with TLS.
+    members_file: Spanned<String> = "a file";
+}
+
+words! {
+    RawClass {
+        Bulk = "bulk",
+        Interactive = "interactive",
+    }
+}
+
+/// The `via` of a route.
+#[derive(Debug)]
+pub enum RawVia {
+    Auto,
+    Chain(Vec<Spanned<String>>),
+}
+
+impl<'de> serde::Deserialize<'de> for RawVia {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(ViaVisitor)
+    }
+}
+
+struct ViaVisitor;
+
+impl<'de> serde::de::Visitor<'de> for ViaVisitor {
+    type Value = RawVia;
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a list of nodes, or \"auto\"")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<RawVia, E> {
+        match text {
+            "auto" => Ok(RawVia::Auto),
+            _ => Err(E::invalid_value(serde::de::Unexpected::Str(text), &self)),
+        }
+    }
+
+    fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut nodes: A) -> Result<RawVia, A::Error> {
+        let mut chain = Vec::new();
+        while let Some(node) = nodes.next_element()? {
+            chain.push(node);
+        }
+        Ok(RawVia::Chain(chain))
+    }
 }
 
 words! {

@@ -1,6 +1,7 @@
 //! Turns the file as it is written into a checked configuration. Ranges and defaults are in `raw.rs` and `limits.rs`.
 
 mod loops;
+mod overlay;
 mod transparent;
 
 use std::net::SocketAddr;
@@ -20,13 +21,15 @@ use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
 use super::keys::{Count, Quantity, range};
+use super::overlay::Overlay;
 use super::raw::{
-    BUFFERS, KEEPALIVES, Raw, RawAction, RawKind, RawListen, RawPeer, RawRoute, RawTcp, RawVersion, THREADS,
+    BUFFERS, KEEPALIVES, Raw, RawAction, RawKind, RawListen, RawPeer, RawRoute, RawTcp, RawVersion, RawVia, THREADS,
     USER_TIMEOUTS,
 };
 use super::{Config, ConfigError, Limits, Listener, ListenerKind, Peer, Reply, Tcp};
 use crate::access::logins::{Users, validate_hash};
 use crate::config::route::{Pattern, Route, Routes, Way};
+use overlay::Own;
 
 pub(super) fn resolve(text: &str, file: &Path) -> Result<Config, ConfigError> {
     let source = Source { text, file };
@@ -74,7 +77,15 @@ impl Source<'_> {
             listeners.insert(name.get_ref().clone(), listener);
         }
         leave_ipv4(&mut listeners);
-        let routes = raw.route.iter().map(|route| self.route(route, &peers)).collect::<Result<Vec<_>>>()?;
+        let overlay = match &raw.overlay {
+            Some(section) => {
+                let own = Own { name: &name, key: own.as_ref(), tcp: &tcp };
+                Some(self.overlay(section, &own, &mut peers, &mut listeners)?)
+            }
+            None => None,
+        };
+        let routes = raw.route.iter().map(|route| self.route(route, &peers, overlay.as_ref()));
+        let routes = routes.collect::<Result<Vec<_>>>()?;
         let routes = Routes::new(routes);
         self.refuse_loops(&raw, &listeners, &peers, &routes)?;
         let threads = self.threads(&raw)?;
@@ -82,7 +93,20 @@ impl Source<'_> {
         let congestion = congestion.map_err(|(span, message)| self.error(Some(span), message))?;
         let exit = self.exit(&raw.exit)?;
         let (identity, key_file) = own.unzip();
-        Ok(Config { name, identity, threads, tcp, congestion, limits, listeners, peers, routes, exit, key_file })
+        Ok(Config {
+            name,
+            identity,
+            threads,
+            tcp,
+            congestion,
+            limits,
+            listeners,
+            peers,
+            routes,
+            exit,
+            overlay,
+            key_file,
+        })
     }
 
     fn threads(&self, raw: &Raw) -> Result<usize> {
@@ -177,7 +201,7 @@ impl Source<'_> {
                     let message = "a forward listener needs to = \"host:port\"".into();
                     return Err(self.error(Some(spanned.span()), message));
                 };
-                let via = raw.via.as_ref().map(|via| self.chain(via, peers)).transpose()?;
+                let via = raw.via.as_ref().map(|via| self.chain(via.get_ref(), via.span(), peers)).transpose()?;
                 let proxy_protocol = raw.proxy_protocol.as_ref().map(|version| match version.get_ref() {
                     RawVersion::V1 => Version::V1,
                     RawVersion::V2 => Version::V2,
@@ -243,18 +267,30 @@ impl Source<'_> {
         Ok(users.get_ref().clone())
     }
 
-    fn route(&self, spanned: &Spanned<RawRoute>, peers: &IndexMap<String, Peer>) -> Result<Route> {
+    fn route(
+        &self,
+        spanned: &Spanned<RawRoute>,
+        peers: &IndexMap<String, Peer>,
+        overlay: Option<&Overlay>,
+    ) -> Result<Route> {
         let raw = spanned.get_ref();
         let patterns = self.patterns(&raw.to)?;
         if patterns.is_empty() {
             return Err(self.error(Some(spanned.span()), "a route needs at least one destination in 'to'".into()));
         }
+        if !matches!(raw.via.as_ref().map(Spanned::get_ref), Some(RawVia::Auto)) {
+            self.refuse_auto_keys(raw)?;
+        }
         let way = match (&raw.via, raw.action) {
-            (Some(via), None) => Way::Via(self.chain(via, peers)?),
+            (Some(via), None) => match via.get_ref() {
+                RawVia::Auto => self.auto(raw, overlay)?,
+                RawVia::Chain(chain) => Way::Via(self.chain(chain, via.span(), peers)?),
+            },
             (None, Some(RawAction::Direct)) => Way::Direct,
             (None, Some(RawAction::Refuse)) => Way::Refuse,
             _ => {
-                let message = "a route needs either via = [nodes] or action = \"direct\" or \"refuse\"".into();
+                let message =
+                    "a route needs either via = [nodes], via = \"auto\", or action = \"direct\" or \"refuse\"".into();
                 return Err(self.error(Some(spanned.span()), message));
             }
         };
@@ -268,18 +304,23 @@ impl Source<'_> {
         texts.iter().map(pattern).collect()
     }
 
-    fn chain(&self, via: &Spanned<Vec<Spanned<String>>>, peers: &IndexMap<String, Peer>) -> Result<Vec<String>> {
-        let chain = via.get_ref().iter().map(|name| self.node_name(name)).collect::<Result<Vec<_>>>()?;
+    fn chain(
+        &self,
+        via: &[Spanned<String>],
+        span: Range<usize>,
+        peers: &IndexMap<String, Peer>,
+    ) -> Result<Vec<String>> {
+        let chain = via.iter().map(|name| self.node_name(name)).collect::<Result<Vec<_>>>()?;
         if chain.len() > MAX_CHAIN {
-            return Err(self.error(Some(via.span()), format!("a chain has at most {MAX_CHAIN} nodes")));
+            return Err(self.error(Some(span), format!("a chain has at most {MAX_CHAIN} nodes")));
         }
         if let Some(at) = (1..chain.len()).find(|&i| chain[..i].contains(&chain[i])) {
             let message = format!("'{}' is in this chain twice", chain[at]);
-            return Err(self.error(Some(via.get_ref()[at].span()), message));
+            return Err(self.error(Some(via[at].span()), message));
         }
         if let Some(first) = chain.first().filter(|first| !peers.contains_key(*first)) {
             let message = format!("'{first}' begins a chain but there is no [peer.{first}]");
-            return Err(self.error(Some(via.span()), message));
+            return Err(self.error(Some(span), message));
         }
         Ok(chain)
     }

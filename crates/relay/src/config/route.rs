@@ -3,6 +3,7 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use ekiden_overlay::path::Class;
 use ekiden_relay_proto::{Host, Target};
 use ipnet::{IpNet, Ipv4Net};
 
@@ -28,8 +29,25 @@ pub enum Way {
     Direct,
     /// Through these nodes; the last one connects. An empty chain means the same as direct.
     Via(Vec<String>),
+    /// Over the overlay, by the path that is best by what is known.
+    Auto(Auto),
     /// Not at all.
     Refuse,
+}
+
+/// How a path over the overlay is chosen.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Auto {
+    /// The node that connects; `None`: the one that is near the destination.
+    pub exit: Option<String>,
+    /// What the path is for.
+    pub class: Class,
+    /// The nodes that may be in between; `None`: all that relay.
+    pub relays: Option<Vec<String>>,
+    /// The regions in which all nodes of the path must be; empty: all regions.
+    pub regions: Vec<String>,
+    /// How many nodes may be in between, 0 to 2.
+    pub most_relays: usize,
 }
 
 /// A set of destinations: `10.0.0.0/8`, `192.0.2.1`, `.example.jp` (the domain and all below it),
@@ -72,7 +90,7 @@ impl Routes {
         match found.map(|at| (at, &self.0[at].way)) {
             Some((_, Way::Refuse)) => None,
             Some((at, Way::Direct)) => Some(ExitRules(&self.0[..at])),
-            Some((_, Way::Via(_))) | None => Some(ExitRules(&self.0)),
+            Some((_, Way::Via(_) | Way::Auto(_))) | None => Some(ExitRules(&self.0)),
         }
     }
 }
@@ -98,7 +116,7 @@ impl Route {
     fn is_for(&self, target: &Target) -> bool {
         let matches = |pattern: &Pattern| match self.way {
             Way::Refuse => pattern.reaches(target),
-            Way::Direct | Way::Via(_) => pattern.matches(target),
+            Way::Direct | Way::Via(_) | Way::Auto(_) => pattern.matches(target),
         };
         self.patterns.iter().any(matches)
     }
@@ -146,6 +164,17 @@ impl Pattern {
             Hosts::Net(net) => Some((Some(net), self.port)),
             Hosts::Name(_) | Hosts::Suffix(_) => None,
         }
+    }
+
+    /// How narrow the set is: of two that match a destination, the greater one is meant.
+    pub fn specificity(&self) -> (u8, usize, bool) {
+        let (kind, length) = match &self.hosts {
+            Hosts::All => (0, 0),
+            Hosts::Net(net) => (1, usize::from(net.prefix_len())),
+            Hosts::Suffix(domain) => (1, domain.len()),
+            Hosts::Name(_) => (2, 0),
+        };
+        (kind, length, self.port.is_some())
     }
 
     /// Whether `target` is in the set.

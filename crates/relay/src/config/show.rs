@@ -2,14 +2,15 @@
 
 use std::fmt;
 
+use ekiden_overlay::path::Class;
 use ekiden_transport::{Security, SharedKey};
 use ekiden_units::Time;
 use ipnet::IpNet;
 use toml_edit::{Key, Value};
 
-use super::raw::{RawAction, RawVersion};
+use super::raw::{RawAction, RawClass, RawVersion};
 use super::{Config, ListenerKind, Tcp};
-use crate::config::route::{Pattern, Way};
+use crate::config::route::{Auto, Pattern, Way};
 
 impl fmt::Display for Config {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -83,7 +84,11 @@ impl fmt::Display for Config {
                 Way::Direct => writeln!(f, "action = {:?}", RawAction::Direct.word())?,
                 Way::Refuse => writeln!(f, "action = {:?}", RawAction::Refuse.word())?,
                 Way::Via(chain) => writeln!(f, "via = {chain:?}")?,
+                Way::Auto(auto) => show_auto(f, auto)?,
             }
+        }
+        if let Some(overlay) = &self.overlay {
+            writeln!(f, "\n[overlay]\nmembers_file = {}", text(&overlay.members_file.display().to_string()))?;
         }
         let allowed: Vec<String> = self.exit.allow.iter().map(|pattern| format!("\"{pattern}\"")).collect();
         let clients = networks(&self.exit.client_addresses);
@@ -105,6 +110,24 @@ impl Config {
             writeln!(f, "{mark}{key} = {value}")?;
         }
         Ok(())
+    }
+}
+
+fn show_auto(f: &mut fmt::Formatter<'_>, auto: &Auto) -> fmt::Result {
+    let class = match auto.class {
+        Class::Bulk => RawClass::Bulk,
+        Class::Interactive => RawClass::Interactive,
+    };
+    writeln!(f, "via = \"auto\"\nclass = {:?}\nmost_relays = {}", class.word(), auto.most_relays)?;
+    if let Some(exit) = &auto.exit {
+        writeln!(f, "exit = {exit:?}")?;
+    }
+    if let Some(relays) = &auto.relays {
+        writeln!(f, "relays = {relays:?}")?;
+    }
+    match &auto.regions[..] {
+        [] => Ok(()),
+        regions => writeln!(f, "regions = {regions:?}"),
     }
 }
 

@@ -315,7 +315,9 @@ impl Client<'_> {
         is_sent: bool,
         is_kept: bool,
     ) -> Result<Outcome, Failed> {
+        let leg = origin.upstream.leg();
         let Origin { upstream: Upstream { side, .. }, reader, .. } = &mut origin;
+        let watched = leg.and_then(|leg| self.node.overlay.watch(side.stream.socket(), &leg));
         let can_repeat = is_kept && request.is_idempotent && request.body == Body::Length(0);
         if !is_sent && let Err(error) = side.output().write(&request.head).await {
             return Err(if can_repeat { Failed::Again } else { gone(&error) });
@@ -325,6 +327,7 @@ impl Client<'_> {
         let exchange = Exchange::new(request, &self.stream, &self.limits);
         let receiving = exchange.respond(reader, &side.stream, can_repeat);
         let exchanged = exchange.attended(exchange.both(sending, receiving)).await;
+        drop(watched);
         let (response, sent) = exchanged.map_err(|failed| match failed {
             // This is an error of the request's body: that of a response comes only after the response has begun.
             Failed::Reset(PumpError::Malformed(reason)) if !exchange.has_begun() => Failed::Tell(400, reason.into()),

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use ekiden_keys::Fingerprint;
 use ekiden_net::socket::canonical;
 use ekiden_relay_proto::Failure;
-use ekiden_relay_proto::leg::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Open, encode_failed, encode_opened};
+use ekiden_relay_proto::leg::{
+    Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, Open, decode_ask, encode_failed, encode_opened,
+};
 use ekiden_transport::frames::{invalid, read_frame, send};
 use ekiden_transport::{Admission, Connection, Security, accept};
 use indexmap::IndexMap;
@@ -20,6 +22,7 @@ use super::departure::{ClientEof, unless_client_leaves};
 use super::log_failure;
 use crate::access::quota::ClientKey;
 use crate::config::Listener;
+use crate::overlay::OnLeg;
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, reach_via};
 use crate::shared::{Node, Permit};
@@ -64,6 +67,7 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
         Ok(Err(error)) => return tracing::debug!("a node did not get through its handshake: {error}"),
     };
     permit.is_proven();
+    let name: Arc<str> = name.as_str().into();
     let mut stream = BetweenStreams::new(stream);
     loop {
         // Waits for as long as the dialler keeps it warm. The kernel's keepalive notices a dialler that has vanished.
@@ -71,7 +75,7 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
             biased;
             // The key is no longer admitted.
             () = node.revoked(listener.address, &credential) => return,
-            next = read_open(&stream) => next,
+            next = read_request(node, &stream, &name) => next,
             () = node.stopping() => {
                 // The dialler may not have read all of the last stream yet.
                 let _busy = node.begin();
@@ -88,17 +92,27 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
                 return node.lines.warn("protocol", client, line);
             }
         };
-        stream = match serve_stream(node, stream.into_inner(), &request, from).await {
+        stream = match serve_stream(node, stream.into_inner(), &request, from, &name).await {
             Ok(after) => after,
             Err(error) => return tracing::debug!("a stream from node {name} was reset: {error}"),
         };
     }
 }
 
-async fn read_open(stream: &Connection) -> io::Result<Open> {
-    match read_frame(stream).await? {
-        (FrameKind::Open, body) => Open::decode(&body).map_err(invalid),
-        (other, _) => Err(invalid(format_args!("{other:?} instead of OPEN"))),
+/// The next OPEN. Questions before it are answered.
+async fn read_request(node: &Node, stream: &Connection, name: &str) -> io::Result<Open> {
+    loop {
+        match read_frame(stream).await? {
+            (FrameKind::Open, body) => return Open::decode(&body).map_err(invalid),
+            (FrameKind::Ask, body) => {
+                let wanted = decode_ask(&body).map_err(invalid)?;
+                node.overlay.asked(&node.config(), &wanted);
+                let told = node.overlay.tell(name, &wanted, node.load());
+                let answer = Header::frame(FrameKind::Told, &told);
+                timeout(node.config().limits.handshake, stream.send_all(&answer)).await??;
+            }
+            (other, _) => return Err(invalid(format_args!("{other:?} instead of OPEN"))),
+        }
     }
 }
 
@@ -108,13 +122,15 @@ async fn serve_stream(
     stream: Connection,
     request: &Open,
     from: SocketAddr,
+    name: &Arc<str>,
 ) -> io::Result<BetweenStreams> {
     let busy = node.begin();
     let to = Destination::asked(&request.target).on_behalf_of(request.client);
     let reaching = reach_via(node, &request.chain, to, Early::Node(&stream));
     // A node ends a stream with a frame. One that ends the connection instead has given the stream up.
     let reached = unless_client_leaves(stream.socket(), ClientEof::Leaves, reaching).await;
-    let Upstream { side, peer, bound } = match reached {
+    let legs = [Some(OnLeg { peer: name.clone(), taken: None }), reached.as_ref().ok().and_then(Upstream::leg)];
+    let Upstream { side, peer, bound, .. } = match reached {
         Ok(upstream) => upstream,
         Err(failure) => {
             log_failure(node, from, "a leg", &request.target, &failure);
@@ -129,14 +145,14 @@ async fn serve_stream(
     stream.send_all(&encode_opened(bound)).await?;
     let client = Side::node(stream);
     let mut expiry = Expiry::new(&node.config().limits);
-    let run = Box::pin(Duplex::new(client, side, &[]).run(&mut expiry)).await;
+    let run = Box::pin(Duplex::new(client, side, &[]).run(&mut expiry, &node.overlay, legs)).await;
     let finished = run.map_err(|broken| {
         broken.log(peer.as_deref(), node);
         io::Error::other(broken)
     })?;
     let Finished { a: client, b: side, owes_end, is_delivered } = finished;
     let stream = BetweenStreams::new(client.stream);
-    if let Err(upstream) = (Upstream { side, peer, bound: None }).finish_now(node, is_delivered) {
+    if let Err(upstream) = (Upstream { side, peer, bound: None, taken: None }).finish_now(node, is_delivered) {
         let end = async { if owes_end { send(&stream, FrameKind::End).await } else { Ok(()) } };
         // The dialler has said END, so its data is delivered even if it has gone by now. At a transparent address only this
         // process can do that: dropping the connection resets it.

@@ -11,6 +11,7 @@ use ekiden_transport::Connection;
 use socket2::SockRef;
 use tokio::time::sleep;
 
+use crate::overlay::{OnLeg, Overlay};
 use crate::stream::alarm::Alarm;
 use crate::stream::between_streams::{POLL_LEAST, POLL_MOST};
 use crate::stream::expiry::{self, Expiry};
@@ -187,10 +188,18 @@ impl Duplex {
         Self { a, b, forward, backward, owes_end: false }
     }
 
-    /// Runs until both directions have ended. At the first error, and at the `expiry`, both sides are reset.
-    pub async fn run(mut self, expiry: &mut Option<Box<Expiry>>) -> Result<Finished, Broken> {
+    /// Runs until both directions have ended. At the first error, and at the `expiry`, both sides are reset. `overlay` looks at the
+    /// sides that are on `legs`.
+    pub async fn run(
+        mut self,
+        expiry: &mut Option<Box<Expiry>>,
+        overlay: &Overlay,
+        legs: [Option<OnLeg>; 2],
+    ) -> Result<Finished, Broken> {
         let result = {
             let Self { a, b, forward, backward, owes_end } = &mut self;
+            let [on_a, on_b] = legs;
+            let _watched = [(&*a, on_a), (&*b, on_b)].map(|(side, leg)| overlay.watch(side.stream.socket(), &leg?));
             let (mut a, mut b) = (Running::new(a), Running::new(b));
             poll_fn(|cx| {
                 if let Some(expiry) = expiry

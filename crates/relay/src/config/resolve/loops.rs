@@ -7,7 +7,7 @@ use ekiden_relay_proto::{Host, Target};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
-use super::super::raw::Raw;
+use super::super::raw::{Raw, RawVia};
 use super::super::{Listener, ListenerKind, Peer};
 use super::{Result, Source};
 use crate::config::route::{Routes, Way};
@@ -21,14 +21,19 @@ impl Source<'_> {
         peers: &IndexMap<String, Peer>,
         routes: &Routes,
     ) -> Result<()> {
-        let chains = raw.listen.values().filter_map(|listen| listen.get_ref().via.as_ref());
-        let chains = chains.chain(raw.route.iter().filter_map(|route| route.get_ref().via.as_ref()));
-        for name in chains.flat_map(Spanned::get_ref) {
+        let forwards = raw.listen.values().filter_map(|listen| listen.get_ref().via.as_ref()).map(Spanned::get_ref);
+        let routes_via = raw.route.iter().filter_map(|route| route.get_ref().via.as_ref()).map(Spanned::get_ref);
+        let chains = forwards.chain(routes_via.filter_map(|via| match via {
+            RawVia::Chain(chain) => Some(chain),
+            RawVia::Auto => None,
+        }));
+        for name in chains.flatten() {
             if raw.name.as_ref().is_some_and(|own| own.get_ref() == name.get_ref()) {
                 let message = format!("'{}' is this node: a chain has the nodes behind it only", name.get_ref());
                 return Err(self.error(Some(name.span()), message));
             }
         }
+        // Peers of the file come first, in its order; those behind them are members of the overlay.
         for (written, peer) in raw.peer.values().zip(peers.values()) {
             let is_here = |listener: &Listener| matches!(listener.kind, ListenerKind::Leg(_));
             let own = listeners.iter().find(|(_, listener)| is_here(listener) && takes(listener, &peer.address));
@@ -58,7 +63,7 @@ fn leads_back(first: &Listener, listeners: &IndexMap<String, Listener>, routes: 
             None => match routes.way(to) {
                 Way::Direct => true,
                 Way::Via(chain) => chain.is_empty(),
-                Way::Refuse => false,
+                Way::Auto(_) | Way::Refuse => false,
             },
         };
         let Some(next) = listeners.values().find(|next| is_direct && takes(next, to)) else { return false };

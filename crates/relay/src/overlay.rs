@@ -1,0 +1,213 @@
+//! What this node's own connections show of its legs, and which paths its streams take. The deciding is crate `ekiden_overlay`'s.
+
+mod places;
+mod seen;
+mod status;
+
+use std::collections::BTreeMap;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ekiden_net::watched::{Watched, WatchedSockets};
+use ekiden_overlay::known::Known;
+use ekiden_overlay::leg::Look;
+use ekiden_overlay::told::{Told, ToldError};
+use ekiden_units::Time;
+
+use crate::config::Config;
+use crate::config::overlay::Overlay as Settings;
+use crate::config::route::Auto;
+use places::Places;
+pub use places::{Questions, Taken};
+use seen::{Seen, Sum};
+pub use status::{CandidateStatus, LegStatus, NodeStatus, PlaceStatus, Status, socket_name};
+
+/// What a node knows of the overlay, and has chosen.
+#[derive(Debug)]
+pub struct Overlay {
+    started: Instant,
+    /// Whether this node is of an overlay.
+    is_on: AtomicBool,
+    watched: WatchedSockets<Seen>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    known: Known,
+    places: Places,
+}
+
+/// A leg's connection while a stream runs on it.
+#[derive(Debug)]
+pub struct LegWatch<'a> {
+    overlay: &'a Overlay,
+    watched: Option<Watched<'a, Seen>>,
+}
+
+/// A leg that a stream runs on.
+#[derive(Debug, Clone)]
+pub struct OnLeg {
+    /// The node at the other end.
+    pub peer: Arc<str>,
+    /// The path that was chosen for the stream here, if one was.
+    pub taken: Option<Arc<Taken>>,
+}
+
+impl Default for Overlay {
+    fn default() -> Self {
+        Self {
+            started: Instant::now(),
+            is_on: AtomicBool::new(false),
+            watched: WatchedSockets::default(),
+            state: Mutex::default(),
+        }
+    }
+}
+
+impl Overlay {
+    /// Takes a new configuration: what is known of nodes that are no peers any more is forgotten.
+    pub fn configure(&self, config: &Config) {
+        self.is_on.store(config.overlay.is_some(), Ordering::Relaxed);
+        let mut state = self.lock();
+        if state.known.name() != config.name {
+            *state = State { known: Known::of_node(&config.name), places: Places::seeded() };
+        }
+        state.known.retain(|name| config.peers.contains_key(name));
+        state.places.retain(|exit| config.peers.contains_key(exit));
+    }
+
+    /// Watches a connection to another node while a stream runs on it. `None` if this node is of no overlay.
+    pub fn watch<'a>(&'a self, socket: &'a impl AsFd, leg: &OnLeg) -> Option<LegWatch<'a>> {
+        if !self.is_on.load(Ordering::Relaxed) {
+            return None;
+        }
+        let seen = Seen::new(leg.clone(), self.now());
+        Some(LegWatch { overlay: self, watched: Some(self.watched.watch(socket, seen)) })
+    }
+
+    /// Looks at all connections that carry streams. To be called every second.
+    pub fn look(&self) {
+        let now = self.now();
+        let mut legs: BTreeMap<Arc<str>, Sum> = BTreeMap::new();
+        let mut carried = Vec::new();
+        self.watched.look(|seen, info| {
+            let Ok(info) = info else { return };
+            let Some(look) = seen.look(now, &info) else { return };
+            if let Some(taken) = &seen.leg.taken {
+                carried.push((taken.clone(), look.acked_bytes, look.received_bytes));
+            }
+            legs.entry(seen.leg.peer.clone()).or_default().add(&look);
+        });
+        let State { known, places } = &mut *self.lock();
+        for (taken, up, down) in carried {
+            places.carried(&taken, up, down);
+        }
+        for (peer, sum) in legs {
+            match sum.is_stalled() {
+                true => known.fail(&peer, now),
+                false => known.see(&peer, &sum.look(), now),
+            }
+        }
+    }
+
+    /// A connection to a node did not come about, or says nothing.
+    pub fn leg_failed(&self, peer: &str) {
+        let now = self.now();
+        self.lock().known.fail(peer, now);
+    }
+
+    /// A stream on this path could not be opened, because of a node of it.
+    pub fn path_failed(&self, taken: &Taken) {
+        let now = self.now();
+        self.lock().places.failed(taken, now);
+    }
+
+    /// The round trip to a node, as a question has shown it.
+    pub fn answered(&self, peer: &str, rtt: Duration) {
+        let now = self.now();
+        let look = Look { span_s: 1.0, rtt_s: Some(rtt.as_secs_f64()), ..Look::default() };
+        self.lock().known.see(peer, &look, now);
+    }
+
+    /// Takes what another node tells.
+    ///
+    /// # Errors
+    /// If it cannot be read or cannot be.
+    pub fn hear(&self, config: &Config, peer: &str, told: &[u8]) -> Result<(), ToldError> {
+        let mut told = Told::read(told, peer)?;
+        told.legs.retain(|to, _| *to == config.name || config.peers.contains_key(to));
+        let now = self.now();
+        self.lock().known.hear(told, now);
+        Ok(())
+    }
+
+    /// What this node tells another: of its legs those to that node, and to those to which that one wants paths. `load` is how much of what
+    /// it may relay it relays, 0 to 1.
+    pub fn tell(&self, asker: &str, wanted: &[String], load: f64) -> Vec<u8> {
+        let now = self.now();
+        let mut told = self.lock().known.tell(load, now);
+        told.legs.retain(|to, _| to == asker || wanted.contains(to));
+        // Numbers and names alone cannot fail to be written.
+        serde_json::to_vec(&told).unwrap_or_default()
+    }
+
+    /// The paths to try for a new stream to a node, the chosen one first. There is always one.
+    pub fn paths(&self, settings: &Settings, auto: &Auto, exit: &str) -> Vec<Arc<Taken>> {
+        let now = self.now();
+        let State { known, places } = &mut *self.lock();
+        places.paths(known, settings, auto, exit, now)
+    }
+
+    /// The nodes to ask now what they know, and the nodes to which paths are wanted.
+    pub fn questions(&self, settings: &Settings) -> Questions {
+        let now = self.now();
+        let State { known, places } = &mut *self.lock();
+        places.questions(known, settings, now)
+    }
+
+    /// Another node wants paths to these nodes.
+    pub fn asked(&self, config: &Config, wanted: &[String]) {
+        let now = self.now();
+        let is_other = |name: &&String| config.peers.contains_key(*name);
+        self.lock().places.asked_for(wanted.iter().filter(is_other), now);
+    }
+
+    /// How long to wait for an acknowledgement of a node before another path is better: by its round trip, as far as that is known.
+    pub fn silence(&self, peer: &str) -> Duration {
+        let now = self.now();
+        let state = self.lock();
+        let rtt = state.known.leg(state.known.name(), peer, now).map_or(Time::ms(250), |leg| leg.rtt);
+        SILENCE + Duration::from(rtt) * 4
+    }
+
+    /// What this node knows and has chosen.
+    pub fn status(&self, config: &Config) -> Status {
+        let now = self.now();
+        let state = self.lock();
+        status::of(&state.known, &state.places, config, now)
+    }
+
+    fn now(&self) -> Time {
+        self.started.elapsed().into()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// In this much more than a few round trips two retransmissions of one segment can be acknowledged.
+const SILENCE: Duration = Duration::from_secs(1);
+
+impl Drop for LegWatch<'_> {
+    fn drop(&mut self) {
+        let Some(seen) = self.watched.take().and_then(Watched::end) else { return };
+        let now = self.overlay.now();
+        if let Some((relays, part)) = seen.judgement(now) {
+            self.overlay.lock().known.judge(&relays, part, now);
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! One connection of a leg, from one look to the next.
+
+use ekiden_net::limit::Limits;
+use ekiden_net::tcp_info::TcpInfo;
+use ekiden_overlay::leg::Look;
+use ekiden_units::{BitRate, Time};
+
+use super::OnLeg;
+
+/// A path limits a sender if it does for this part of the time.
+const PATH_PART: f64 = 0.8;
+/// A rate that still grows by more than this from look to look says no more than that the leg carries so much: slow start.
+const GROWS: f64 = 1.25;
+/// A leg on which nothing is acknowledged for so long, and for four round trips, has failed.
+const STALLED_MS: u32 = 1_000;
+/// A stream that ran for less says nothing of what nodes tell.
+const JUDGED: Time = Time::secs(2);
+/// A stream that gets so much of what was expected got it, and one that gets less than this of what the direct path gives should have
+/// taken that one.
+const ENOUGH: f64 = 0.8;
+
+/// What is kept of a connection that carries a stream.
+#[derive(Debug)]
+pub struct Seen {
+    pub leg: OnLeg,
+    begun: Time,
+    last: Option<(Time, TcpInfo)>,
+    rate_before: f64,
+    /// The most that it has carried in either direction from one look to the next, in bit/s.
+    most_bit_s: f64,
+}
+
+/// What one connection has shown since the look before.
+#[derive(Debug, Clone, Copy)]
+pub struct SeenNow {
+    span_s: f64,
+    rtt_s: Option<f64>,
+    rate_bit_s: f64,
+    is_limited: bool,
+    is_stalled: bool,
+    sent: u64,
+    resent: u64,
+    pub acked_bytes: u64,
+    pub received_bytes: u64,
+}
+
+/// What all connections of a leg have shown.
+#[derive(Debug, Default)]
+pub struct Sum {
+    span_s: f64,
+    rtts: Vec<f64>,
+    rates: Vec<f64>,
+    carried_bit_s: f64,
+    sent: u64,
+    resent: u64,
+    stalled: bool,
+}
+
+impl Seen {
+    pub fn new(leg: OnLeg, now: Time) -> Self {
+        Self { leg, begun: now, last: None, rate_before: 0.0, most_bit_s: 0.0 }
+    }
+
+    /// What has happened since the last look; `None` at the first.
+    pub fn look(&mut self, now: Time, info: &TcpInfo) -> Option<SeenNow> {
+        let (at, before) = self.last.replace((now, *info))?;
+        let span_s = now.since(at).as_secs();
+        if span_s <= 0.0 {
+            return None;
+        }
+        let acked_bytes = info.acked_bytes.saturating_sub(before.acked_bytes);
+        let received_bytes = info.received_bytes.saturating_sub(before.received_bytes);
+        let rate_bit_s = acked_bytes as f64 * 8.0 / span_s;
+        let mut limits = Limits::default();
+        limits.add(0, &before);
+        limits.add((span_s * 1e6) as u64, info);
+        let path = limits.shares().map_or(0.0, |shares| shares.path);
+        let is_steady = rate_bit_s <= self.rate_before * GROWS;
+        self.rate_before = rate_bit_s;
+        self.most_bit_s = self.most_bit_s.max(rate_bit_s).max(received_bytes as f64 * 8.0 / span_s);
+        let segments = |bytes: u64, then: u64| bytes.saturating_sub(then) / u64::from(info.mss_bytes.max(1));
+        let silent_ms = STALLED_MS.max(info.rtt_us / 250);
+        Some(SeenNow {
+            span_s,
+            rtt_s: (acked_bytes > 0).then_some(f64::from(info.rtt_us) / 1e6),
+            rate_bit_s,
+            is_limited: path >= PATH_PART && is_steady && acked_bytes > 0,
+            is_stalled: acked_bytes == 0 && info.unacked_segments > 0 && info.last_ack_ms >= silent_ms,
+            sent: segments(info.sent_bytes, before.sent_bytes),
+            resent: segments(info.resent_bytes, before.resent_bytes),
+            acked_bytes,
+            received_bytes,
+        })
+    }
+
+    /// What the stream says of the nodes in between: these, and the part that came of what they were believed to give. `None` if it says
+    /// nothing: it was short, or got less than was expected, but no less than the direct path is known to give.
+    pub fn judgement(&self, now: Time) -> Option<(Vec<String>, f64)> {
+        let taken = self.leg.taken.as_ref()?;
+        let relays = taken.path.relays();
+        if relays.is_empty() || taken.sure == BitRate(0) || now.since(self.begun) < JUDGED {
+            return None;
+        }
+        let part = self.most_bit_s / taken.sure.0 as f64;
+        let is_worse = self.most_bit_s < taken.direct.0 as f64 * ENOUGH;
+        let part = if part >= ENOUGH { 1.0 } else { part };
+        (part >= ENOUGH || is_worse).then(|| (relays.to_vec(), part))
+    }
+}
+
+impl Sum {
+    pub fn add(&mut self, one: &SeenNow) {
+        self.span_s = self.span_s.max(one.span_s);
+        self.rtts.extend(one.rtt_s);
+        self.rates.extend(one.is_limited.then_some(one.rate_bit_s));
+        self.carried_bit_s = self.carried_bit_s.max(one.rate_bit_s);
+        self.sent += one.sent;
+        self.resent += one.resent;
+        self.stalled |= one.is_stalled;
+    }
+
+    /// Whether something waits for acknowledgements, and none came on any connection.
+    pub fn is_stalled(&self) -> bool {
+        self.stalled && self.rtts.is_empty()
+    }
+
+    pub fn look(&self) -> Look {
+        let mean = |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
+        Look {
+            span_s: self.span_s,
+            rtt_s: mean(&self.rtts),
+            rate_bit_s: mean(&self.rates),
+            carried_bit_s: self.carried_bit_s,
+            sent: self.sent,
+            resent: self.resent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use ekiden_overlay::path::Path;
+
+    use super::*;
+    use crate::overlay::Taken;
+
+    fn seen(taken: Option<Taken>) -> Seen {
+        Seen::new(OnLeg { peer: "paris".into(), taken: taken.map(Arc::new) }, Time(0))
+    }
+
+    /// A second in which `bytes` were acknowledged, and all of it was busy.
+    fn info(seconds: u64, bytes: u64) -> TcpInfo {
+        let busy_us = seconds * 1_000_000;
+        TcpInfo {
+            acked_bytes: bytes,
+            busy_us,
+            unsent_bytes: 100_000,
+            mss_bytes: 1_000,
+            rtt_us: 50_000,
+            ..TcpInfo::default()
+        }
+    }
+
+    #[test]
+    fn a_rate_is_the_legs_when_the_path_limits_it_and_it_grows_no_more() {
+        let mut seen = seen(None);
+        assert!(seen.look(Time::secs(0), &info(0, 0)).is_none());
+        let mut sum = |seconds: u64, bytes: u64| {
+            let mut sum = Sum::default();
+            sum.add(&seen.look(Time::secs(seconds), &info(seconds, bytes)).unwrap());
+            sum.look()
+        };
+        // Slow start.
+        assert_eq!(sum(1, 1_000_000), Look { span_s: 1.0, rtt_s: Some(0.05), carried_bit_s: 8e6, ..Look::default() });
+        assert_eq!(sum(2, 3_000_000).rate_bit_s, None);
+        assert_eq!(sum(3, 5_000_000).rate_bit_s, Some(16e6));
+        // The program had little to send.
+        let idle = TcpInfo { busy_us: 3_100_000, ..info(4, 5_100_000) };
+        let mut sum = Sum::default();
+        sum.add(&seen.look(Time::secs(4), &idle).unwrap());
+        assert_eq!((sum.look().rate_bit_s, sum.look().carried_bit_s), (None, 8e5));
+    }
+
+    #[test]
+    fn a_leg_that_acknowledges_nothing_has_failed_and_one_that_is_idle_has_not() {
+        let mut seen = seen(None);
+        seen.look(Time::secs(0), &info(0, 1_000));
+        let mut is_stalled = |seconds: u64, now: TcpInfo| {
+            let mut sum = Sum::default();
+            sum.add(&seen.look(Time::secs(seconds), &now).unwrap());
+            sum.is_stalled()
+        };
+        assert!(!is_stalled(1, TcpInfo { last_ack_ms: 5_000, ..info(1, 1_000) }));
+        let waiting = TcpInfo { unacked_segments: 3, ..info(2, 1_000) };
+        assert!(!is_stalled(2, TcpInfo { last_ack_ms: 900, ..waiting }));
+        assert!(is_stalled(3, TcpInfo { last_ack_ms: 1_100, ..waiting }));
+        assert!(!is_stalled(4, TcpInfo { last_ack_ms: 1_900, rtt_us: 500_000, ..waiting }));
+    }
+
+    #[test]
+    fn nodes_in_between_are_judged_by_what_the_direct_path_gives() {
+        let path = Path(vec!["delhi".into(), "paris".into()]);
+        let taken = Taken { path, exit: "paris".into(), sure: BitRate::mbit(100), direct: BitRate::mbit(10) };
+        let judged = |mbit: f64, after: Time| {
+            let mut seen = seen(Some(taken.clone()));
+            seen.most_bit_s = mbit * 1e6;
+            seen.judgement(after).map(|(_, part)| part)
+        };
+        assert_eq!(judged(90.0, Time::secs(3)), Some(1.0));
+        assert_eq!(judged(2.0, Time::secs(3)), Some(0.02));
+        // The origin may have been slow.
+        assert_eq!(judged(50.0, Time::secs(3)), None);
+        assert_eq!(judged(2.0, Time::secs(1)), None);
+    }
+}

@@ -1,0 +1,169 @@
+//! What a node tells its operator of the overlay.
+
+use std::time::Duration;
+
+use ekiden_overlay::known::Known;
+use ekiden_overlay::path::Direction;
+use ekiden_units::Time;
+use serde::{Deserialize, Serialize};
+
+use super::places::Places;
+use crate::config::Config;
+
+/// A node's overlay.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// The node that tells.
+    pub node: String,
+    /// The nodes of the overlay.
+    pub nodes: Vec<NodeStatus>,
+    /// What is known of legs between them, each as its sender sees it.
+    pub legs: Vec<LegStatus>,
+    /// Where streams have gone.
+    pub places: Vec<PlaceStatus>,
+}
+
+/// A node of the overlay.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Its name.
+    pub name: String,
+    /// Its leg listener; not of the node that tells.
+    pub address: Option<String>,
+    /// Where it stands.
+    pub region: Option<String>,
+    /// Destinations for which it is the exit.
+    pub near: Vec<String>,
+    /// Whether it relays for other destinations.
+    pub relays: bool,
+    /// What it last told, so many seconds ago.
+    pub heard_s: Option<f64>,
+    /// How much of what it may relay it relays, as it says, 0 to 1.
+    pub load: f64,
+    /// How much of what it tells of its rates is believed, 0 to 1.
+    pub credit: f64,
+}
+
+/// A leg, as one node sends on it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LegStatus {
+    /// The sender.
+    pub from: String,
+    /// The receiver.
+    pub to: String,
+    /// The round trip in milliseconds.
+    pub rtt_ms: f64,
+    /// What a stream gets in bit/s, if the leg has limited one.
+    pub rate_bit_s: Option<u64>,
+    /// The most that a stream has carried, in bit/s.
+    pub carried_bit_s: u64,
+    /// The part of the segments that is sent again, 0 to 1.
+    pub loss: f64,
+    /// How old that is, in seconds.
+    pub age_s: f64,
+}
+
+/// Where streams go.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct PlaceStatus {
+    /// The node at which they leave the overlay.
+    pub exit: String,
+    /// What the path is chosen for.
+    pub class: String,
+    /// Which way most of their bytes go.
+    pub direction: String,
+    /// The path in use: the nodes behind this one.
+    pub path: Vec<String>,
+    /// Since how many seconds it is in use, and why it was taken.
+    pub since_s: Option<f64>,
+    /// Why.
+    pub why: Option<String>,
+    /// How often the path has changed.
+    pub changes: u64,
+    /// Streams so far.
+    pub streams: u64,
+    /// What was to choose from when the last stream was opened.
+    pub candidates: Vec<CandidateStatus>,
+}
+
+/// A path that could be taken.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CandidateStatus {
+    /// The nodes behind this one.
+    pub path: Vec<String>,
+    /// What a stream gets at least in bit/s; 0 if a leg of it is not known.
+    pub sure_bit_s: u64,
+    /// What it may get, if legs of unknown rate are good.
+    pub hoped_bit_s: u64,
+    /// The sum of its round trips in milliseconds.
+    pub rtt_ms: f64,
+    /// How old the oldest of what is known is, in seconds.
+    pub age_s: f64,
+}
+
+/// The name of the socket on which the node with this name is asked.
+pub fn socket_name(node: &str) -> String {
+    format!("ekiden/overlay/{node}")
+}
+
+pub fn of(known: &Known, places: &Places, config: &Config, now: Time) -> Status {
+    let seconds = |time: Time| Duration::from(time).as_secs_f64();
+    let members = config.overlay.iter().flat_map(|overlay| &overlay.members);
+    let node = |(name, member): (&String, &crate::config::overlay::OverlayNode)| NodeStatus {
+        name: name.clone(),
+        address: config.peers.get(name).map(|peer| peer.address.to_string()),
+        region: member.region.clone(),
+        near: member.near.iter().map(ToString::to_string).collect(),
+        relays: member.relays,
+        heard_s: known.heard_ago(name, now).map(seconds),
+        load: known.load(name),
+        credit: known.credit(name, now),
+    };
+    let nodes: Vec<_> = members.map(node).collect();
+    let mut names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
+    if !names.contains(&known.name()) {
+        names.push(known.name());
+    }
+    let pairs = names.iter().flat_map(|from| names.iter().map(move |to| (*from, *to))).filter(|(from, to)| from != to);
+    let leg = |(from, to): (&str, &str)| {
+        let leg = known.leg(from, to, now)?;
+        Some(LegStatus {
+            from: from.into(),
+            to: to.into(),
+            rtt_ms: leg.rtt.as_ms(),
+            rate_bit_s: leg.rate.map(|rate| rate.0),
+            carried_bit_s: leg.carried.0,
+            loss: leg.loss,
+            age_s: seconds(leg.age),
+        })
+    };
+    let legs = pairs.filter_map(leg).collect();
+    let place = |(exit, auto, place): (&str, &crate::config::route::Auto, &super::places::Place)| {
+        let current = place.choice.current();
+        PlaceStatus {
+            exit: exit.into(),
+            class: format!("{:?}", auto.class).to_lowercase(),
+            direction: match places.direction(exit) {
+                Direction::Down => "from the destination".into(),
+                Direction::Up => "to the destination".into(),
+            },
+            path: current.map_or(Vec::new(), |(path, ..)| path.0.clone()),
+            since_s: current.map(|(_, since, _)| seconds(now.since(since))),
+            why: current.map(|(.., why)| why.because().into()),
+            changes: place.choice.changes(),
+            streams: place.streams,
+            candidates: place.candidates.iter().map(candidate).collect(),
+        }
+    };
+    Status { node: known.name().into(), nodes, legs, places: places.iter().map(place).collect() }
+}
+
+fn candidate(of: &ekiden_overlay::path::Candidate) -> CandidateStatus {
+    CandidateStatus {
+        path: of.path.0.clone(),
+        sure_bit_s: of.sure.0,
+        hoped_bit_s: of.hoped.0,
+        rtt_ms: of.rtt.as_ms(),
+        age_s: of.legs.iter().map(|leg| leg.age).max().map_or(0.0, |age| Duration::from(age).as_secs_f64()),
+    }
+}

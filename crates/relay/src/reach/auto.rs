@@ -1,0 +1,56 @@
+//! Reaches a destination over the overlay, on the best path that is known, and on the next one where that fails.
+
+use ekiden_relay_proto::{Failure, FailureCode};
+
+use super::{Destination, Upstream, exit, reach_via};
+use crate::config::route::Auto;
+use crate::peer::Early;
+use crate::shared::Node;
+
+/// Reaches a destination on the first of the paths to the node near it that comes about. Early payload is sent only where there is one
+/// path alone: it may arrive only once.
+pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'_>) -> Result<Upstream, Failure> {
+    let config = node.config();
+    let near = config.overlay.as_ref().and_then(|overlay| {
+        let near = auto.exit.as_deref().or_else(|| overlay.near(to.target))?;
+        Some((overlay, near))
+    });
+    // What is near no node, or this one, is connected to from here.
+    let Some((overlay, near)) = near.filter(|(_, near)| *near != config.name) else { return exit(node, to).await };
+    if !overlay.may_be_exit(near, auto) {
+        let text = format_args!("node {near} is near {}, and not in the regions of the route", to.target);
+        return Err(Failure::new(FailureCode::Forbidden, text));
+    }
+    let paths = node.overlay.paths(overlay, auto, near);
+    if let [only] = &paths[..] {
+        let reached = reach_via(node, &only.path.0, to, early).await?;
+        return Ok(Upstream { taken: Some(only.clone()), ..reached });
+    }
+    let mut first = None;
+    for taken in paths {
+        match reach_via(node, &taken.path.0, to, Early::Nothing).await {
+            Ok(reached) => return Ok(Upstream { taken: Some(taken), ..reached }),
+            Err(failure) if is_of_a_node(&failure) => {
+                let line = format_args!("over {} to {}: {failure}; the next path is tried", taken.path, to.target);
+                node.lines.info("path", near, line);
+                node.overlay.path_failed(&taken);
+                first.get_or_insert(failure);
+            }
+            Err(failure) => return Err(failure),
+        }
+    }
+    Err(first.unwrap_or_else(|| Failure::new(FailureCode::NodeUnreachable, format_args!("no path to node {near}"))))
+}
+
+/// Reaches another port of the host that `first` is connected to, on the same path.
+pub async fn reach_beside(node: &Node, first: &Upstream, to: Destination<'_>) -> Result<Upstream, Failure> {
+    let Some(taken) = &first.taken else { return exit(node, to).await };
+    let reached = reach_via(node, &taken.path.0, to, Early::Nothing).await?;
+    Ok(Upstream { taken: Some(taken.clone()), ..reached })
+}
+
+/// Whether a node of the path failed, and not the destination.
+fn is_of_a_node(failure: &Failure) -> bool {
+    use FailureCode::{Authentication, NodeUnreachable, Overloaded, UnknownNode};
+    matches!(failure.code, NodeUnreachable | UnknownNode | Authentication | Overloaded)
+}

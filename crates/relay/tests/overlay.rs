@@ -1,0 +1,248 @@
+//! Nodes of an overlay on loopback: which path a stream takes, and what happens when that path fails.
+
+mod common;
+
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use common::*;
+use ekiden_keys::Identity;
+use ekiden_net::status_socket;
+use ekiden_relay::{Config, Relay, Status, socket_name};
+
+/// Nodes a, b, c …, of which the last is near all loopback addresses. The first has a SOCKS listener.
+struct Overlay {
+    /// Its names have this in front: status sockets are by name.
+    prefix: String,
+    folder: PathBuf,
+    addresses: Vec<SocketAddr>,
+    prints: Vec<String>,
+    nodes: Vec<Option<Relay>>,
+}
+
+impl Overlay {
+    /// `seen` says where a node sees another, if that is not where it is: by their numbers.
+    fn new(count: usize, seen: impl Fn(usize, usize) -> Option<SocketAddr>, route: &str) -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let prefix = format!("t{}-{}-", std::process::id(), NUMBER.fetch_add(1, Ordering::Relaxed));
+        let folder = directory().join(&prefix);
+        std::fs::create_dir(&folder).unwrap();
+        let key = |number: usize| Identity::generate(&folder.join(format!("{number}.pem"))).unwrap();
+        let prints = (0..count).map(|number| key(number).fingerprint().to_string()).collect();
+        let addresses = (0..count).map(|_| spare_port()).collect();
+        let mut overlay = Self { prefix, folder, addresses, prints, nodes: Vec::new() };
+        for number in 0..count {
+            let members = overlay.members(|other| seen(number, other));
+            std::fs::write(overlay.folder.join(format!("{number}.members")), members).unwrap();
+            let node = overlay.start(number, if number == 0 { route } else { "" });
+            overlay.nodes.push(Some(node));
+        }
+        overlay
+    }
+
+    fn name(&self, number: usize) -> String {
+        format!("{}{}", self.prefix, ["a", "b", "c", "d"][number])
+    }
+
+    fn members(&self, seen: impl Fn(usize) -> Option<SocketAddr>) -> String {
+        let last = self.addresses.len() - 1;
+        let one = |number: usize| {
+            let (name, address) = (self.name(number), seen(number).unwrap_or(self.addresses[number]));
+            let near = if number == last { "near = [\"127.0.0.0/8\"]\n" } else { "" };
+            format!("[node.{name}]\naddress = \"{address}\"\nfingerprint = \"{}\"\n{near}", self.prints[number])
+        };
+        (0..=last).map(one).collect()
+    }
+
+    fn text(&self, number: usize, route: &str) -> String {
+        let (name, address) = (self.name(number), self.addresses[number]);
+        let route = match route {
+            "" => String::new(),
+            route => format!(
+                "[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
+                 [listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n[[route]]\nto = [\"*\"]\nvia = \"auto\"\n{route}\n"
+            ),
+        };
+        format!(
+            "name = \"{name}\"\nkey_file = \"{number}.pem\"\nthreads = 2\n[listen.leg]\nkind = \"leg\"\naddress = \"{address}\"\n\
+             {route}[overlay]\nmembers_file = \"{number}.members\"\n[exit]\nallow = [\"127.0.0.0/8\"]\n"
+        )
+    }
+
+    fn config(&self, number: usize, route: &str) -> Config {
+        let text = self.text(number, route);
+        Config::parse(&text, &self.folder.join("node.toml")).unwrap_or_else(|error| panic!("{error}\n{text}"))
+    }
+
+    fn start(&self, number: usize, route: &str) -> Relay {
+        Relay::start(self.config(number, route)).unwrap()
+    }
+
+    /// A stream from the first node's SOCKS listener, if it came about.
+    fn stream(&self, to: SocketAddr) -> Option<TcpStream> {
+        let (code, stream) = socks(self.nodes[0].as_ref()?.address("socks")?, &to.ip().to_string(), to.port());
+        (code == 0).then_some(stream)
+    }
+
+    fn status(&self, number: usize) -> Status {
+        serde_json::from_slice(&status_socket::ask(&socket_name(&self.name(number))).unwrap()).unwrap()
+    }
+
+    /// The nodes of the path in use from the first node, without the prefix.
+    fn path(&self) -> Vec<String> {
+        let status = self.status(0);
+        let short = |name: &String| name.strip_prefix(&self.prefix).unwrap().to_owned();
+        status.places.first().map_or(Vec::new(), |place| place.path.iter().map(short).collect())
+    }
+}
+
+fn here(_: usize, _: usize) -> Option<SocketAddr> {
+    None
+}
+
+#[test]
+fn a_stream_leaves_the_overlay_at_the_node_near_its_destination() {
+    let overlay = Overlay::new(3, here, "class = \"bulk\"");
+    let echo = echo();
+    let data = noise(300_000, 1);
+    assert!(exchange(overlay.stream(echo).unwrap(), &data) == data);
+    wait_until("the streams are over", || overlay.nodes.iter().flatten().all(|node| node.busy() == 0));
+    assert_eq!(overlay.nodes[0].as_ref().unwrap().idle(&overlay.name(2)), 1, "c was dialled");
+    let mut web = connect(overlay.nodes[0].as_ref().unwrap().address("web").unwrap());
+    use std::io::Write;
+    write!(web, "CONNECT {echo} HTTP/1.1\r\nHost: {echo}\r\n\r\n").unwrap();
+    assert!(read_head(&mut web).starts_with("HTTP/1.1 200 "));
+    assert!(exchange(web, &data) == data);
+    // Questions show how far the nodes are.
+    wait_until("the legs are known", || {
+        let status = overlay.status(0);
+        let is_known = |to: &str| {
+            status.legs.iter().any(|leg| leg.from == overlay.name(0) && leg.to == format!("{}{to}", overlay.prefix))
+        };
+        is_known("b") && is_known("c") && status.nodes.len() == 3
+    });
+}
+
+#[test]
+fn a_stream_takes_the_next_path_before_the_client_is_told_of_a_failure() {
+    let nowhere = closed_port();
+    let overlay = Overlay::new(3, |at, to| ((at, to) == (0, 2)).then_some(nowhere), "most_relays = 1");
+    let (echo, data) = (echo(), noise(100_000, 2));
+    // At first nothing is known, and node a cannot reach node c. That streams want to go there makes it ask.
+    wait_until("node a knows that b reaches c", || match overlay.stream(echo) {
+        Some(stream) => exchange(stream, &data) == data,
+        None => false,
+    });
+    for _ in 0..20 {
+        assert!(exchange(overlay.stream(echo).expect("a path"), &data) == data);
+    }
+    wait_until("the path is in use", || overlay.path() == ["b", "c"]);
+}
+
+#[test]
+fn a_node_that_is_killed_is_left_and_comes_back() {
+    let mut overlay = Overlay::new(4, here, "most_relays = 1");
+    let (echo, data) = (echo(), noise(100_000, 3));
+    assert!(exchange(overlay.stream(echo).unwrap(), &data) == data);
+    drop(overlay.nodes[3].take());
+    assert!(overlay.stream(echo).is_none(), "the only node near the destination is gone");
+    overlay.nodes[3] = Some(overlay.start(3, ""));
+    wait_until("it is used again", || overlay.stream(echo).is_some_and(|stream| exchange(stream, &data) == data));
+}
+
+#[test]
+fn a_record_that_cannot_be_changes_nothing() {
+    use common::peer::{accept_node, frame};
+    use ekiden_relay_proto::leg::{FrameKind, Header, decode_ask};
+    use std::io::Write;
+    let (listener, address) = listener();
+    // A plain peer that is the test: the members file gives it a name and regions, the peer entry its address.
+    let overlay = Overlay::new(2, here, "");
+    let folder = &overlay.folder;
+    let liar = Identity::generate(&folder.join("liar.pem")).unwrap().fingerprint();
+    let name = format!("{}liar", overlay.prefix);
+    let members = format!(
+        "{}[node.{name}]\naddress = \"{address}\"\nfingerprint = \"{liar}\"\nnear = [\"192.0.2.0/24\"]\n",
+        overlay.members(|_| None)
+    );
+    std::fs::write(folder.join("entry.members"), members).unwrap();
+    std::fs::copy(directory().join("key"), folder.join("key")).unwrap();
+    let entry = format!("{}entry", overlay.prefix);
+    let text = format!(
+        "name = \"{entry}\"\nkey_file = \"../key.pem\"\n[listen.fwd]\nkind = \"forward\"\naddress = \"127.0.0.1:0\"\nto = \"192.0.2.1:1\"\n\
+         [peer.{name}]\naddress = \"{address}\"\nplain_key_file = \"key\"\n[[route]]\nto = [\"*\"]\nvia = \"auto\"\n\
+         [overlay]\nmembers_file = \"entry.members\"\n"
+    );
+    let relay = Relay::start(Config::parse(&text, &folder.join("entry.toml")).unwrap()).unwrap();
+    let _client = connect(relay.address("fwd").unwrap());
+    let leg = |bits: &str| {
+        format!(
+            "{{\"told_format\":1,\"node\":\"{name}\",\"load\":0,\"legs\":{{\"{entry}\":{{\"rtt_us\":1000,\"rate_bit_s\":{bits},\"loss\":0,\"age_s\":0}}}}}}"
+        )
+    };
+    let mut answers =
+        [leg("-5"), leg("1e99"), "{\"told_format\":9}".into(), "[".repeat(60_000), leg("7000000")].into_iter();
+    let mut rest = answers.len();
+    // Streams and questions come on connections of their own, or one after another.
+    while rest > 0 {
+        let mut stream = accept_node(&listener);
+        loop {
+            let (kind, body) = frame(&mut stream);
+            match kind {
+                FrameKind::Ask => {
+                    assert!(decode_ask(&body).unwrap().contains(&name));
+                    stream.write_all(&Header::frame(FrameKind::Told, answers.next().unwrap().as_bytes())).unwrap();
+                    rest -= 1;
+                    if rest == 0 {
+                        break;
+                    }
+                }
+                FrameKind::Open => {
+                    std::mem::forget(stream);
+                    break;
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    let rate = || {
+        let status: Status = serde_json::from_slice(&status_socket::ask(&socket_name(&entry)).unwrap()).unwrap();
+        status.legs.iter().find(|leg| leg.from == name && leg.to == entry).and_then(|leg| leg.rate_bit_s)
+    };
+    wait_until("the one that can be is taken", || rate() == Some(7_000_000));
+}
+
+#[test]
+fn what_an_overlay_cannot_be_is_refused_in_a_line() {
+    let overlay = Overlay::new(2, here, "");
+    let refused = |members: &str, route: &str| {
+        std::fs::write(overlay.folder.join("0.members"), members).unwrap();
+        let error = Config::parse(&overlay.text(0, route), &overlay.folder.join("node.toml")).unwrap_err().to_string();
+        assert_eq!(error.lines().count(), 1, "{error}");
+        error
+    };
+    let good = overlay.members(|_| None);
+    let (own, other) = (&overlay.prints[0], &overlay.prints[1]);
+    let second = overlay.name(1);
+    let swapped = good.replacen(own.as_str(), other, 1);
+    assert!(refused(&swapped, "").contains("the key here is not its own"), "{}", refused(&swapped, ""));
+    let twice = format!("{good}[node.again]\naddress = \"192.0.2.1:1\"\nfingerprint = \"{other}\"\n");
+    assert!(refused(&twice, "").contains(&format!("'again' has the same key as '{second}'")));
+    assert!(refused(&format!("{good}[node.{second}]\n"), "").contains("duplicate"));
+    assert!(refused(&format!("{good}[node.x]\naddress = \"192.0.2.1:1\"\n"), "").contains("fingerprint"));
+    assert!(refused(&format!("{good}[node.x]\naddres = \"192.0.2.1:1\"\n"), "").contains("address"));
+    assert!(refused(&good.replace("127.0.0.0/8", "127.0.0.0/99"), "").contains("is not a destination"));
+    assert!(refused(&good.replacen("near =", "price = -1\nnear =", 1), "").contains("price"));
+    assert!(refused(&good, "relays = [\"nobody\"]").contains("'nobody' is no node of"));
+    assert!(refused(&good, "regions = [\"moon\"]").contains("no node of the overlay is in the region 'moon'"));
+    assert!(refused(&good, "most_relays = 3").contains("0 to 2"));
+    assert!(refused(&good, "class = \"fast\"").contains("interactive"));
+    let elsewhere =
+        good.replacen("near =", "region = \"eu\"\nnear =", 1).replacen("address", "region = \"asia\"\naddress", 1);
+    let route = format!("regions = [\"asia\"]\nexit = \"{second}\"");
+    assert!(refused(&elsewhere, &route).contains("no path is left"), "{}", refused(&elsewhere, &route));
+    std::fs::remove_file(overlay.folder.join("0.members")).unwrap();
+    let error = Config::parse(&overlay.text(0, ""), &overlay.folder.join("node.toml")).unwrap_err().to_string();
+    assert!(error.contains("0.members"), "{error}");
+}

@@ -81,6 +81,14 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
             StatusError::Stranger { .. } | StatusError::Late { .. } | StatusError::Unusable { .. } => 1,
         });
     }
+    if let Some(error) = error.downcast_ref::<ekiden_relay::StatusError>() {
+        use ekiden_relay::StatusError;
+        return Some(match error {
+            StatusError::None | StatusError::NoNode(_) | StatusError::Several(_) => 2,
+            StatusError::Refused(_) => 4,
+            StatusError::Stranger { .. } | StatusError::Late { .. } | StatusError::Unusable { .. } => 1,
+        });
+    }
     if let Some(error) = error.downcast_ref::<ekiden_gateway::status::StatusError>() {
         use ekiden_gateway::status::StatusError;
         return Some(match error {

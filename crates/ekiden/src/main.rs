@@ -13,6 +13,7 @@ mod lab;
 mod log;
 mod measure;
 mod out;
+mod overlay;
 mod password;
 mod pcap;
 mod peer;
@@ -48,6 +49,7 @@ enum Command {
     Keygen(keygen::Args),
     Lab(lab::Args),
     Measure(measure::Args),
+    Overlay(overlay::Args),
     Password(password::Args),
     Peer(peer::Args),
     Plan(plan::Args),
@@ -67,6 +69,7 @@ fn main() -> ExitCode {
         Command::Keygen(args) => keygen::run(args),
         Command::Lab(args) => lab::run(args),
         Command::Measure(args) => measure::run(args),
+        Command::Overlay(args) => overlay::run(&args),
         Command::Password(args) => password::run(&args),
         Command::Peer(args) => peer::run(args),
         Command::Plan(args) => plan::run(&args),

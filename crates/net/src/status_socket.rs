@@ -82,6 +82,19 @@ pub fn listen(name: &str) -> io::Result<StdListener> {
     Ok(listener)
 }
 
+/// The names with this beginning on which programs of this network namespace listen, without the beginning.
+///
+/// # Errors
+/// If the kernel does not say.
+pub fn names(beginning: &str) -> io::Result<Vec<String>> {
+    let text = std::fs::read_to_string("/proc/net/unix")?;
+    let names = text.lines().filter_map(|line| line.split_once(" @")?.1.strip_prefix(beginning));
+    let mut names: Vec<String> = names.map(String::from).collect();
+    names.sort();
+    names.dedup();
+    Ok(names)
+}
+
 /// Answers for ever, one at a time, and nobody but root and this process's own user. Nothing is read: whatever was sent, the answer
 /// is the same. `refused` is told why somebody gets none.
 pub async fn answer_all(listener: UnixListener, status: impl Fn() -> Vec<u8>, refused: impl Fn(String)) {
@@ -141,6 +154,7 @@ mod tests {
         let name = format!("ekiden/test/{}", std::process::id());
         assert_eq!(holder(&name), Holder::Unknown);
         let listener = listen(&name).unwrap();
+        assert!(names("ekiden/test/").unwrap().contains(&std::process::id().to_string()));
         assert_eq!(listen(&name).unwrap_err().kind(), io::ErrorKind::AddrInUse);
         assert_eq!(holder(&name), Holder::Own);
         drop(listener);

@@ -2,6 +2,7 @@
 
 pub mod address;
 pub mod edit;
+pub mod join;
 mod keys;
 mod limits;
 pub mod overlay;
@@ -175,6 +176,14 @@ impl Config {
             return Err(ConfigError::whole(file, message));
         }
         Ok(config)
+    }
+
+    /// The name and the fingerprint of the node that a file is for, whether or not the rest of it can be used yet.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is no configuration.
+    pub fn own_name_and_key(file: &Path) -> Result<(String, Option<Fingerprint>), ConfigError> {
+        resolve::own_name_and_key(&read_config(file)?, file)
     }
 
     /// Checks a text, which need not have a listener. Errors name `file`, and relative paths in the text start at its folder.

@@ -20,13 +20,17 @@ mod stream;
 pub use access::logins::hash_password;
 pub use access::quota::Allowance;
 pub use config::edit;
+pub use config::join::join;
 pub use config::route::{Pattern, Route, Routes, Way};
 pub use config::{Config, ConfigError, Exit, Key, Limits, Listener, ListenerKind, Peer, Reply, Section, Tcp, sections};
 pub use ekiden_controls::Reason;
+pub use ekiden_relay_proto::Target;
 pub use host::congestion::CongestionUnavailable;
 pub use host::rules::{Rules, RulesError};
 pub use node::process::run;
 pub use node::{Relay, StartError};
-pub use overlay::{CandidateStatus, LegStatus, NodeStatus, PlaceStatus, Status, socket_name};
+pub use overlay::{
+    CandidateStatus, LegStatus, NodeStatus, PlaceStatus, Status, StatusError, ask as ask_overlay, socket_name,
+};
 pub use peer::probe::{ProbeError, probe};
 pub use shared::throttle::Throttle;

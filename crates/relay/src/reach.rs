@@ -28,6 +28,15 @@ pub struct Upstream {
     pub bound: Option<SocketAddr>,
     /// The path over the overlay that was chosen for it, if one was.
     pub taken: Option<Arc<Taken>>,
+    /// Whether early payload that was known when it was opened has been sent.
+    pub took_early: bool,
+}
+
+impl From<Side> for Upstream {
+    /// A connection of which no more is known.
+    fn from(side: Side) -> Self {
+        Self { side, peer: None, bound: None, taken: None, took_early: false }
+    }
 }
 
 impl Upstream {
@@ -38,8 +47,8 @@ impl Upstream {
             true if is_delivered => self.rest(node),
             true => return Err(self),
             false => {
-                let Self { side, peer, bound, taken } = self;
-                return side.end_if_sent().map_err(|side| Self { side, peer, bound, taken });
+                let Self { side, peer, bound, taken, took_early } = self;
+                return side.end_if_sent().map_err(|side| Self { side, peer, bound, taken, took_early });
             }
         }
         Ok(())
@@ -56,14 +65,14 @@ impl Upstream {
             self.side.deliver(expiry).await;
             return Ok(());
         }
-        let Self { side, peer, bound, taken } = self;
+        let Self { side, peer, .. } = self;
         let stream = BetweenStreams::new(side.stream);
         tokio::select! {
             biased;
             said = delivered(&stream, true) => said?,
             () = expiry::passed(expiry, stream.socket()) => return Err(io::ErrorKind::TimedOut.into()),
         }
-        Self { side: Side::node(stream.into_inner()), peer, bound, taken }.rest(node);
+        Self { peer, ..Side::node(stream.into_inner()).into() }.rest(node);
         Ok(())
     }
 
@@ -168,11 +177,12 @@ pub async fn reach_via(
     }
     ensure_memory(node)?;
     let config = node.config();
+    let took_early = matches!(early, Early::Repeatable(_) | Early::Introduced(..));
     // Boxed: a direct connection, the hot path, should not pay for its size.
     let (stream, bound) = Box::pin(open(node, chain, to.target, to.client, early)).await?;
     let peer = chain.first().and_then(|first| config.peers.get_key_value(first));
     let peer = peer.map(|(name, peer)| Arc::new((name.clone(), peer.clone())));
-    Ok(Upstream { side: Side::node(stream), peer, bound: Some(bound), taken: None })
+    Ok(Upstream { peer, bound: Some(bound), took_early, ..Upstream::from(Side::node(stream)) })
 }
 
 /// Refuses a new stream while the running ones hold as much memory as they may.
@@ -197,5 +207,5 @@ pub async fn exit(node: &Node, to: Destination<'_>) -> Result<Upstream, Failure>
     let stream = node.dial(&config.tcp, client, config.limits.connect, Some(&policy)).connect(target).await?;
     let mut side = Side::host(stream);
     side.has_transparent_address = client.is_some();
-    Ok(Upstream { side, peer: None, bound: None, taken: None })
+    Ok(side.into())
 }

@@ -159,7 +159,7 @@ impl Late {
     fn of(finished: Finished, peer: Option<Arc<(String, Peer)>>, node: &Node) -> Option<Box<Self>> {
         let Finished { a: client, b: side, is_delivered, .. } = finished;
         let client = client.end_if_sent().err();
-        let upstream = Upstream { side, peer, bound: None, taken: None }.finish_now(node, is_delivered).err();
+        let upstream = Upstream { peer, ..side.into() }.finish_now(node, is_delivered).err();
         (client.is_some() || upstream.is_some()).then(|| Box::new(Self { client, upstream }))
     }
 

@@ -30,11 +30,20 @@ use super::{Config, ConfigError, Limits, Listener, ListenerKind, Peer, Reply, Tc
 use crate::access::logins::{Users, validate_hash};
 use crate::config::route::{Pattern, Route, Routes, Way};
 use overlay::Own;
+pub(super) use overlay::check_members;
 
 pub(super) fn resolve(text: &str, file: &Path) -> Result<Config, ConfigError> {
     let source = Source { text, file };
     let raw: Raw = toml::from_str(text).map_err(|error| source.error(error.span(), explain(text, &error)))?;
     source.config(raw)
+}
+
+pub(super) fn own_name_and_key(text: &str, file: &Path) -> Result<(String, Option<Fingerprint>), ConfigError> {
+    let source = Source { text, file };
+    let raw: Raw = toml::from_str(text).map_err(|error| source.error(error.span(), explain(text, &error)))?;
+    raw.name.as_ref().map(|name| source.node_name(name)).transpose()?;
+    let own = raw.key_file.as_ref().map(|file| source.identity(file)).transpose()?;
+    Ok((raw.name(), own.map(|(identity, _)| identity.fingerprint())))
 }
 
 /// The file that errors name, and its text, in which they find the line.

@@ -1,7 +1,9 @@
 //! What a node tells its operator of the overlay.
 
+use std::io;
 use std::time::Duration;
 
+use ekiden_net::status_socket::{self, AskError, PATIENCE};
 use ekiden_overlay::known::Known;
 use ekiden_overlay::path::Direction;
 use ekiden_units::Time;
@@ -101,9 +103,75 @@ pub struct CandidateStatus {
     pub age_s: f64,
 }
 
+/// Why a node has not told its status.
+#[derive(Debug, thiserror::Error)]
+pub enum StatusError {
+    /// There is none.
+    #[error("no node of an overlay runs in this network namespace; its configuration has a section [overlay]")]
+    None,
+    /// None with this name.
+    #[error("no node '{0}' of an overlay runs in this network namespace")]
+    NoNode(String),
+    /// There are several.
+    #[error("several nodes of an overlay run here, say which with --node: {0}")]
+    Several(String),
+    /// It does not answer this user.
+    #[error("the node '{0}' answers root and its own user alone; ask it as one of them")]
+    Refused(String),
+    /// Another user's program has taken the name.
+    #[error("what answers for the node '{node}' is none of root or of this user, but a program of user {user}")]
+    Stranger {
+        /// The node asked for.
+        node: String,
+        /// The number of the user whose program it is.
+        user: u32,
+    },
+    /// It has not answered.
+    #[error("the node '{node}' gives no answer within {} s; is its process stopped?", PATIENCE.as_secs())]
+    Late {
+        /// The node asked for.
+        node: String,
+    },
+    /// What came is no status.
+    #[error("the node '{node}' gives no usable answer: {source}; is it of the same build?")]
+    Unusable {
+        /// The node asked for.
+        node: String,
+        /// What is wrong.
+        source: io::Error,
+    },
+}
+
+/// What the names of all nodes' sockets begin with.
+const SOCKETS: &str = "ekiden/overlay/";
+
 /// The name of the socket on which the node with this name is asked.
 pub fn socket_name(node: &str) -> String {
-    format!("ekiden/overlay/{node}")
+    format!("{SOCKETS}{node}")
+}
+
+/// Asks a node in this network namespace: the one of this name, or the only one.
+///
+/// # Errors
+/// If there is none, or it does not answer.
+pub fn ask(node: Option<&str>) -> Result<Status, StatusError> {
+    let all = || status_socket::names(SOCKETS).unwrap_or_default();
+    let node = match node {
+        Some(node) => node.to_owned(),
+        None => match &all()[..] {
+            [] => return Err(StatusError::None),
+            [only] => only.clone(),
+            several => return Err(StatusError::Several(several.join(", "))),
+        },
+    };
+    let text = status_socket::ask(&socket_name(&node)).map_err(|error| match error {
+        AskError::Nobody => StatusError::NoNode(node.clone()),
+        AskError::Refused => StatusError::Refused(node.clone()),
+        AskError::Stranger(user) => StatusError::Stranger { node: node.clone(), user },
+        AskError::Late => StatusError::Late { node: node.clone() },
+        AskError::Failed(source) => StatusError::Unusable { node: node.clone(), source },
+    })?;
+    serde_json::from_slice(&text).map_err(|error| StatusError::Unusable { node, source: error.into() })
 }
 
 pub fn of(known: &Known, places: &Places, config: &Config, now: Time) -> Status {

@@ -7,8 +7,8 @@ use crate::config::route::Auto;
 use crate::peer::Early;
 use crate::shared::Node;
 
-/// Reaches a destination on the first of the paths to the node near it that comes about. Early payload is sent only where there is one
-/// path alone: it may arrive only once.
+/// Reaches a destination on the first of the paths to the node near it that comes about. Where there are several, only early payload that
+/// may arrive twice is sent before that.
 pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'_>) -> Result<Upstream, Failure> {
     let config = node.config();
     let near = config.overlay.as_ref().and_then(|overlay| {
@@ -26,9 +26,13 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
         let reached = reach_via(node, &only.path.0, to, early).await?;
         return Ok(Upstream { taken: Some(only.clone()), ..reached });
     }
+    let again = || match early {
+        Early::Repeatable(bytes) => Early::Repeatable(bytes),
+        _ => Early::Nothing,
+    };
     let mut first = None;
     for taken in paths {
-        match reach_via(node, &taken.path.0, to, Early::Nothing).await {
+        match reach_via(node, &taken.path.0, to, again()).await {
             Ok(reached) => return Ok(Upstream { taken: Some(taken), ..reached }),
             Err(failure) if is_of_a_node(&failure) => {
                 let line = format_args!("over {} to {}: {failure}; the next path is tried", taken.path, to.target);

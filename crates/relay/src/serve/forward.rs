@@ -34,7 +34,6 @@ pub(super) async fn prepare(
         Reply::Early => Early::Introduced(&header, &client),
         Reply::Connected => Early::Nothing,
     };
-    let is_early = matches!(early, Early::Introduced(..));
     let reaching = async {
         match via {
             Some(chain) => reach_via(node, chain, Destination::configured(to), early).await,
@@ -43,8 +42,7 @@ pub(super) async fn prepare(
     };
     let reached = unless_client_leaves(client.socket(), ClientEof::HalfClose, reaching).await;
     match reached {
-        // Only a node takes bytes early.
-        Ok(upstream) if is_early && upstream.side.is_node() => Some(Stream::new(busy, client, upstream, Vec::new())),
+        Ok(upstream) if upstream.took_early => Some(Stream::new(busy, client, upstream, Vec::new())),
         Ok(upstream) => Some(Stream::new(busy, client, upstream, header)),
         Err(failure) => {
             // The client has no protocol to be told in; dropping its connection resets it.

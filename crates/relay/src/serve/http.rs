@@ -294,15 +294,13 @@ impl Client<'_> {
         // Every node on the way may send early payload twice.
         let may_be_early = request.is_idempotent && request.head.len() <= EARLY_HEAD;
         let early = if may_be_early { Early::Repeatable(&request.head) } else { Early::Nothing };
-        let was_early = matches!(early, Early::Repeatable(_));
         let reaching = reach(self.node, Destination::asked(&request.target), early);
         let reached = unless_client_leaves(self.stream.socket(), ClientEof::HalfClose, reaching).await;
         let upstream = reached.map_err(|failure| {
             log_failure(self.node, self.caller.address(), "http", &request.target, &failure);
             Failed::Tell(failure.code.http_status(), failure.text)
         })?;
-        // Only a node takes bytes early.
-        let is_sent = was_early && upstream.side.is_node();
+        let is_sent = upstream.took_early;
         let reader = Reader::new(upstream.side.framing);
         let origin = Origin { target: request.target.clone(), upstream, reader, generation };
         self.exchange(request, origin, is_sent, false).await

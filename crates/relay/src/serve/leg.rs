@@ -152,7 +152,7 @@ async fn serve_stream(
     })?;
     let Finished { a: client, b: side, owes_end, is_delivered } = finished;
     let stream = BetweenStreams::new(client.stream);
-    if let Err(upstream) = (Upstream { side, peer, bound: None, taken: None }).finish_now(node, is_delivered) {
+    if let Err(upstream) = (Upstream { peer, ..side.into() }).finish_now(node, is_delivered) {
         let end = async { if owes_end { send(&stream, FrameKind::End).await } else { Ok(()) } };
         // The dialler has said END, so its data is delivered even if it has gone by now. At a transparent address only this
         // process can do that: dropping the connection resets it.

@@ -1,9 +1,13 @@
 //! `[overlay]`, its members file, and routes over it.
 
+use std::ops::Range;
+use std::path::Path;
+
 use ekiden_files::{explain, read_config};
 use ekiden_keys::Fingerprint;
 use ekiden_overlay::member::Member;
 use ekiden_overlay::path::Class;
+use ekiden_relay_proto::Target;
 use ekiden_transport::{Prepared, Security};
 use indexmap::IndexMap;
 use serde::Deserialize;
@@ -23,10 +27,27 @@ struct RawMembers {
     node: IndexMap<Spanned<String>, Spanned<Member>>,
 }
 
+/// A node of a members file, and where it stands there.
+struct ReadMember {
+    name: String,
+    at: Range<usize>,
+    fingerprint: Fingerprint,
+    address: Target,
+    node: OverlayNode,
+}
+
+/// Whether the text of a members file can be used.
+pub(in crate::config) fn check_members(text: &str, file: &Path) -> Result<()> {
+    Source { text, file }.members().map(drop)
+}
+
 /// What a configuration says of this node, for its overlay.
 pub(super) struct Own<'a> {
+    /// Its name.
     pub name: &'a str,
+    /// Its key, if it has one.
     pub key: Option<&'a OwnKey>,
+    /// The TCP settings of connections to nodes that are no [peer.NAME].
     pub tcp: &'a Tcp,
 }
 
@@ -46,24 +67,9 @@ impl Source<'_> {
         };
         let text = read_config(&members_file)?;
         let file = Source { text: &text, file: &members_file };
-        let members: RawMembers =
-            toml::from_str(&text).map_err(|error| file.error(error.span(), explain(&text, &error)))?;
-        let mut keys: IndexMap<Fingerprint, String> = IndexMap::new();
         let mut nodes = IndexMap::new();
-        for (written, member) in &members.node {
-            let at = Some(member.span());
-            let name = file.node_name(written)?;
-            let member = member.get_ref();
-            let fingerprint: Fingerprint = file.parsed(&member.fingerprint, at.clone())?;
-            if let Some(other) = keys.insert(fingerprint, name.clone()) {
-                return Err(file.error(at, format!("'{name}' has the same key as '{other}'")));
-            }
-            if !(member.price.is_finite() && member.price >= 0.0) {
-                return Err(file.error(at, format!("the price of '{name}' must be a number from 0")));
-            }
-            let near = member.near.iter().map(|text| Spanned::new(written.span(), text.clone()));
-            let near = file.patterns(&near.collect::<Vec<_>>())?;
-            let node = OverlayNode { near, region: member.region.clone(), price: member.price, relays: member.relays };
+        for ReadMember { name, at, fingerprint, address, node } in file.members()? {
+            let at = Some(at);
             nodes.insert(name.clone(), node);
             let is_own_key = identity.fingerprint() == fingerprint;
             match (name == own.name, is_own_key) {
@@ -81,7 +87,6 @@ impl Source<'_> {
                 }
                 (false, false) => {}
             }
-            let address = file.parsed(&member.address, at.clone())?;
             match peers.get(&name).map(|peer| &peer.security) {
                 None => {
                     let security = Security::Tls {
@@ -103,6 +108,30 @@ impl Source<'_> {
             admit(&name, fingerprint, listeners).map_err(|message| file.error(at, message))?;
         }
         Ok(Overlay { members_file, members: nodes })
+    }
+
+    /// The nodes of a members file.
+    fn members(&self) -> Result<Vec<ReadMember>> {
+        let raw: RawMembers = toml::from_str(self.text).map_err(|error| self.error(error.span(), explain(self.text, &error)))?;
+        let mut keys: IndexMap<Fingerprint, String> = IndexMap::new();
+        let mut all = Vec::new();
+        for (written, member) in &raw.node {
+            let at = member.span();
+            let (name, member) = (self.node_name(written)?, member.get_ref());
+            let fingerprint: Fingerprint = self.parsed(&member.fingerprint, Some(at.clone()))?;
+            if let Some(other) = keys.insert(fingerprint, name.clone()) {
+                return Err(self.error(Some(at), format!("'{name}' has the same key as '{other}'")));
+            }
+            if !(member.price.is_finite() && member.price >= 0.0) {
+                return Err(self.error(Some(at), format!("the price of '{name}' must be a number from 0")));
+            }
+            let near = member.near.iter().map(|text| Spanned::new(at.clone(), text.clone()));
+            let near = self.patterns(&near.collect::<Vec<_>>())?;
+            let address = self.parsed(&member.address, Some(at.clone()))?;
+            let node = OverlayNode { near, region: member.region.clone(), price: member.price, relays: member.relays };
+            all.push(ReadMember { name, at, fingerprint, address, node });
+        }
+        Ok(all)
     }
 
     /// The way of a route with `via = "auto"`.
@@ -168,7 +197,7 @@ impl Source<'_> {
     fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
         &self,
         text: &str,
-        at: Option<std::ops::Range<usize>>,
+        at: Option<Range<usize>>,
     ) -> Result<T> {
         text.parse().map_err(|error| self.error(at, format!("{error}")))
     }

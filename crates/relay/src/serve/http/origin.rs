@@ -51,7 +51,7 @@ pub fn finish(node: &Arc<Node>, origin: Option<Origin>) {
         if upstream.side.stream.send_all(&end).await.is_err() {
             return;
         }
-        let Upstream { side, peer, bound, taken } = upstream;
+        let Upstream { side, peer, .. } = upstream;
         let stream = BetweenStreams::new(side.stream);
         let mut expiry = Expiry::new(&node.config().limits);
         let is_delivered = async {
@@ -68,7 +68,7 @@ pub fn finish(node: &Arc<Node>, origin: Option<Origin>) {
             }
         };
         if is_delivered.await {
-            Upstream { side: Side::node(stream.into_inner()), peer, bound, taken }.rest(&node);
+            Upstream { peer, ..Side::node(stream.into_inner()).into() }.rest(&node);
         }
         drop(busy);
     });

@@ -1,0 +1,89 @@
+//! `ekiden overlay`: nodes that choose paths by what their own TCP sees.
+
+mod join;
+mod nodes;
+mod status;
+mod why;
+
+use clap::Subcommand;
+use ekiden_relay::{Status, StatusError, ask_overlay};
+
+/// No line is longer than a narrow terminal: what is wrapped cannot be copied.
+const EXAMPLES: &str = "Examples:
+    # write this node into the file of all nodes
+    ekiden overlay join members.toml -c node.toml \\
+        --address 192.0.2.1:7000 --near .example.jp
+    # the paths in use from the node that runs here
+    ekiden overlay status
+    # which path streams to a destination take, and why
+    ekiden overlay why www.example.jp";
+
+/// Show what the nodes of an overlay know of their legs, and which paths streams take.
+///
+/// Nodes with a section [overlay] in their configuration know each other by a members file. A route with via = \"auto\" takes the path
+/// to the node near the destination, directly or over at most two nodes, that is best by what their own TCP connections have shown.
+/// docs/guide/overlay.md says how.
+#[derive(clap::Args)]
+#[command(after_long_help = EXAMPLES)]
+pub struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    Join(join::Args),
+    Nodes(nodes::Args),
+    Status(status::Args),
+    Why(why::Args),
+}
+
+/// The running node that is asked.
+#[derive(clap::Args)]
+struct Asked {
+    /// The node to ask, if more than one runs in this network namespace.
+    #[arg(long, value_name = "NAME")]
+    node: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does what the command line says.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    match &args.action {
+        Action::Join(args) => join::run(args),
+        Action::Nodes(args) => nodes::run(args),
+        Action::Status(args) => status::run(args),
+        Action::Why(args) => why::run(args),
+    }
+}
+
+impl Asked {
+    fn ask(&self) -> Result<Status, StatusError> {
+        ask_overlay(self.node.as_deref())
+    }
+}
+
+/// A rate for a table.
+fn mbit(bit_s: u64) -> String {
+    match bit_s {
+        0 => "-".into(),
+        bits => format!("{:.1}", bits as f64 / 1e6),
+    }
+}
+
+/// A time for a table, in the unit that suits it.
+fn ago(seconds: f64) -> String {
+    match seconds {
+        s if s < 120.0 => format!("{s:.0} s"),
+        s if s < 7_200.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3_600.0),
+    }
+}
+
+/// The nodes of a path, this one first.
+fn arrows(node: &str, path: &[String]) -> String {
+    let all: Vec<&str> = std::iter::once(node).chain(path.iter().map(String::as_str)).collect();
+    all.join(" → ")
+}

@@ -1,0 +1,62 @@
+//! `ekiden overlay join`.
+
+use std::path::PathBuf;
+
+use anyhow::Context;
+use ekiden_overlay::member::Member;
+use ekiden_relay::edit::IfPresent;
+use ekiden_relay::{Config, ConfigError};
+
+use crate::out;
+
+/// Write a node into the members file of an overlay, which is made if it is not there.
+///
+/// The name and the key are those of the node's configuration. Copy the file to all nodes afterwards, and send each SIGHUP. Comments and
+/// order stay.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The members file (TOML).
+    #[arg(value_name = "FILE")]
+    members: PathBuf,
+    /// The node's configuration (TOML), with its name and key_file.
+    #[arg(short, long, value_name = "FILE")]
+    config: PathBuf,
+    /// Where other nodes reach its leg listener: HOST:PORT.
+    #[arg(long, value_name = "HOST:PORT")]
+    address: String,
+    /// A destination that the node is near, as in a route; may be said again.
+    #[arg(long, value_name = "DESTINATION")]
+    near: Vec<String>,
+    /// Where it stands, for routes with regions.
+    #[arg(long, value_name = "NAME")]
+    region: Option<String>,
+    /// What it costs to send through it, in any unit.
+    #[arg(long, value_name = "NUMBER", default_value_t = 0.0)]
+    price: f64,
+    /// It carries only streams to destinations that it is near, and none between others.
+    #[arg(long)]
+    no_relay: bool,
+    /// Change what the file says of the node.
+    #[arg(long)]
+    replace: bool,
+}
+
+/// Writes the entry.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    // Without its [overlay]: the members file may not be there yet, or lack this node.
+    let (name, key) = Config::own_name_and_key(&args.config)?;
+    let no_key = || ConfigError::whole(&args.config, "there is no key_file: make a key with `ekiden keygen FILE`");
+    let key = key.ok_or_else(no_key)?;
+    let member = Member {
+        address: args.address.clone(),
+        fingerprint: key.to_string(),
+        near: args.near.clone(),
+        region: args.region.clone(),
+        price: args.price,
+        relays: !args.no_relay,
+    };
+    let if_present = if args.replace { IfPresent::Replace } else { IfPresent::Refuse };
+    let was_there = ekiden_relay::join(&args.members, &name, &member, if_present).context("nothing is written")?;
+    let done = if was_there { "changed" } else { "added" };
+    out::line(format_args!("{done} [node.{name}] in {}", args.members.display()))
+}

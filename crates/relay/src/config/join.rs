@@ -1,0 +1,58 @@
+//! Writes a node into a members file, which people edit too.
+
+use std::path::Path;
+
+use ekiden_files::read_config;
+use ekiden_overlay::member::Member;
+use toml_edit::{Array, DocumentMut, Item, Table, value};
+
+use super::ConfigError;
+use super::edit::IfPresent;
+use super::resolve::check_members;
+
+/// Writes this node's entry into a members file, which is made if it is not there. Comments and order stay. Returns whether it was there.
+///
+/// # Errors
+/// The file cannot be read or written, has another key under this name or this key under another name, or an entry that cannot be.
+pub fn join(file: &Path, name: &str, member: &Member, if_present: IfPresent) -> Result<bool, ConfigError> {
+    let refused = |message: String| ConfigError::whole(file, message);
+    let text = match read_config(file) {
+        Err(_) if !file.exists() => String::new(),
+        read => read?,
+    };
+    let mut document: DocumentMut = text.parse().map_err(|error| refused(format!("{error}")))?;
+    let all = document.entry("node").or_insert_with(|| {
+        let mut all = Table::new();
+        all.set_implicit(true);
+        Item::Table(all)
+    });
+    let Some(all) = all.as_table_like_mut() else { return Err(refused("'node' is a value, where tables [node.NAME] are expected".into())) };
+    let has_key = |item: &Item| item.get("fingerprint").and_then(Item::as_str) == Some(&member.fingerprint);
+    if let Some((other, _)) = all.iter().find(|(other, item)| *other != name && has_key(item)) {
+        return Err(refused(format!("[node.{other}] has this node's key already")));
+    }
+    let was_there = all.get(name).is_some();
+    if was_there && if_present == IfPresent::Refuse {
+        return Err(refused(format!("there is a [node.{name}] already; --replace changes it")));
+    }
+    let mut entry = Table::new();
+    entry.insert("address", value(&member.address));
+    entry.insert("fingerprint", value(&member.fingerprint));
+    if !member.near.is_empty() {
+        entry.insert("near", value(member.near.iter().collect::<Array>()));
+    }
+    if let Some(region) = &member.region {
+        entry.insert("region", value(region));
+    }
+    if member.price != 0.0 {
+        entry.insert("price", value(member.price));
+    }
+    if !member.relays {
+        entry.insert("relays", value(false));
+    }
+    all.insert(name, Item::Table(entry));
+    let text = document.to_string();
+    check_members(&text, file)?;
+    ekiden_files::write(file, text.as_bytes()).map_err(|error| refused(format!("cannot be written: {error}")))?;
+    Ok(was_there)
+}

@@ -14,8 +14,11 @@ const FOR: Time = Time::secs(30);
 const BROKEN_PART: f64 = 0.5;
 /// Of paths that are as fast as the best but for this part, one is drawn, so that nodes do not all run to one relay.
 const NEAR_PART: f64 = 0.03;
-/// One stream in so many tries a path that may be better by [`HOPED_PART`] than what is known.
+/// One stream in so many tries a path that may be better by [`HOPED_PART`] than what is known ...
 const TRIES: f64 = 1.0 / 20.0;
+/// ... and one in so few until so many have.
+const FIRST_TRIES: f64 = 1.0 / 3.0;
+const FIRST: u64 = 3;
 /// By how much that has to be.
 const HOPED_PART: f64 = 1.1;
 
@@ -47,6 +50,8 @@ pub struct Choice {
     rivalled: Option<Time>,
     /// How often the path has changed.
     changes: u64,
+    /// How many streams have tried another.
+    tries: u64,
 }
 
 impl Why {
@@ -58,7 +63,7 @@ impl Why {
             Self::Failed => "the path before it has failed",
             Self::Slow => "the path before it has become much slower",
             Self::Better => "it has been better than the path before it for a while",
-            Self::Tried => "one stream in twenty tries what may be better",
+            Self::Tried => "some streams try what may be better",
         }
     }
 }
@@ -87,7 +92,9 @@ impl Choice {
         let takes = |of: &Candidate| of.takes(wanted.size, wanted.class);
         let best = candidates.first()?;
         let incumbent = self.path.as_ref().and_then(|path| candidates.iter().find(|of| of.path == *path));
-        if let Some(tried) = tried(candidates, wanted).filter(|_| tries < TRIES) {
+        let part_that_tries = if self.tries < FIRST { FIRST_TRIES } else { TRIES };
+        if let Some(tried) = tried(candidates, wanted).filter(|_| tries < part_that_tries) {
+            self.tries += 1;
             return Some((tried, Why::Tried));
         }
         let Some(least) = takes(best) else {
@@ -218,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn one_stream_in_twenty_tries_what_may_be_better_and_the_rest_stay() {
+    fn some_streams_try_what_may_be_better_and_the_rest_stay() {
         let mut unknown = candidate("b a", 50.0, 100);
         unknown.sure = BitRate(0);
         let all = sorted(vec![candidate("a", 10.0, 100), unknown.clone()]);
@@ -228,6 +235,9 @@ mod tests {
             (of.path.to_string(), why)
         };
         assert_eq!(with(0.9), ("a".into(), Why::First));
+        // More at first.
+        (0..3).for_each(|_| assert_eq!(with(0.3), ("b → a".into(), Why::Tried)));
+        assert_eq!(with(0.3), ("a".into(), Why::Kept));
         assert_eq!(with(0.01), ("b → a".into(), Why::Tried));
         assert_eq!(with(0.9), ("a".into(), Why::Kept));
         // Where nothing is known, the direct path is the first.

@@ -103,12 +103,22 @@ fn clients_are_served(overlay: &Overlay) {
     let origin = server(|mut stream| {
         let head = read_head(&mut stream);
         let length = head.lines().next().unwrap().len();
-        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}", length, "x".repeat(length)).unwrap();
+        write!(
+            stream,
+            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{}",
+            length,
+            "x".repeat(length)
+        )
+        .unwrap();
     });
     let entry = overlay.nodes[0].as_ref().unwrap();
     for method in ["GET", "POST"] {
         let mut web = connect(entry.address("web").unwrap());
-        write!(web, "{method} http://{origin}/ HTTP/1.1\r\nHost: {origin}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
+        write!(
+            web,
+            "{method} http://{origin}/ HTTP/1.1\r\nHost: {origin}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+        )
+        .unwrap();
         let mut answer = String::new();
         web.read_to_string(&mut answer).unwrap();
         assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("xxx"), "{method}: {answer}");
@@ -278,7 +288,8 @@ fn what_an_overlay_cannot_be_is_refused_in_a_line() {
 fn questions_and_streams_take_turns_on_connections() {
     let overlay = Overlay::new(3, here, "most_relays = 1");
     let (echo, data) = (echo(), noise(100_000, 4));
-    let asked = |status: Status| status.nodes.iter().filter(|node| node.heard_s.is_some_and(|seconds| seconds < 3.0)).count();
+    let asked =
+        |status: Status| status.nodes.iter().filter(|node| node.heard_s.is_some_and(|seconds| seconds < 3.0)).count();
     for _ in 0..6 {
         assert!(exchange(overlay.stream(echo).expect("a path"), &data) == data);
         wait_until("c was asked", || asked(overlay.status(0)) > 0);

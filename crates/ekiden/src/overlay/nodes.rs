@@ -23,7 +23,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn text(status: &Status) -> String {
-    let columns = ["node", "region", "address", "rtt ms", "Mbit/s to it", "Mbit/s from it", "load", "believed", "asked"];
+    let columns =
+        ["node", "region", "address", "rtt ms", "Mbit/s to it", "Mbit/s from it", "load", "believed", "asked"];
     let mut table = Table::new(columns);
     for node in &status.nodes {
         let leg = |from: &str, to: &str| status.legs.iter().find(|leg| leg.from == from && leg.to == to);

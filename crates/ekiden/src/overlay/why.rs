@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use ekiden_relay::{CandidateStatus, Pattern, PlaceStatus, Status};
 use ekiden_relay::Target;
+use ekiden_relay::{CandidateStatus, Pattern, PlaceStatus, Status};
 use ekiden_report::Table;
 
 use super::{Asked, ago, arrows, mbit};
@@ -29,7 +29,10 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         return out::line(serde_json::to_string_pretty(&places)?);
     }
     let Some(exit) = exit.filter(|exit| *exit != status.node) else {
-        return out::line(format_args!("{}: no other node is near it, so {} connects to it itself", args.destination, status.node));
+        return out::line(format_args!(
+            "{}: no other node is near it, so {} connects to it itself",
+            args.destination, status.node
+        ));
     };
     let mut text = format!("{}: the node near it is {exit}\n", args.destination);
     if places.is_empty() {

@@ -26,7 +26,9 @@ pub fn join(file: &Path, name: &str, member: &Member, if_present: IfPresent) -> 
         all.set_implicit(true);
         Item::Table(all)
     });
-    let Some(all) = all.as_table_like_mut() else { return Err(refused("'node' is a value, where tables [node.NAME] are expected".into())) };
+    let Some(all) = all.as_table_like_mut() else {
+        return Err(refused("'node' is a value, where tables [node.NAME] are expected".into()));
+    };
     let has_key = |item: &Item| item.get("fingerprint").and_then(Item::as_str) == Some(&member.fingerprint);
     if let Some((other, _)) = all.iter().find(|(other, item)| *other != name && has_key(item)) {
         return Err(refused(format!("[node.{other}] has this node's key already")));

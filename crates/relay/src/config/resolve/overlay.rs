@@ -112,7 +112,8 @@ impl Source<'_> {
 
     /// The nodes of a members file.
     fn members(&self) -> Result<Vec<ReadMember>> {
-        let raw: RawMembers = toml::from_str(self.text).map_err(|error| self.error(error.span(), explain(self.text, &error)))?;
+        let raw: RawMembers =
+            toml::from_str(self.text).map_err(|error| self.error(error.span(), explain(self.text, &error)))?;
         let mut keys: IndexMap<Fingerprint, String> = IndexMap::new();
         let mut all = Vec::new();
         for (written, member) in &raw.node {
@@ -194,11 +195,7 @@ impl Source<'_> {
         }
     }
 
-    fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(
-        &self,
-        text: &str,
-        at: Option<Range<usize>>,
-    ) -> Result<T> {
+    fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(&self, text: &str, at: Option<Range<usize>>) -> Result<T> {
         text.parse().map_err(|error| self.error(at, format!("{error}")))
     }
 }

@@ -1,0 +1,53 @@
+//! Nodes of an overlay in the lab: which paths streams take, and what they do when legs are cut or slow down.
+
+use std::process::{Command, ExitCode};
+
+use libtest_mimic::{Arguments, Failed, Trial};
+
+const PRELUDE: &str = include_str!("overlay/prelude.sh");
+const NETWORK: &str = include_str!("../../../scenarios/detour.toml");
+/// What they are called, what they run, and what the link between b and c has besides.
+const TRIALS: &[(&str, &str, &str)] = &[
+    ("streams take the path that carries more", include_str!("overlay/detour.sh"), ""),
+    ("a leg that is cut is left, in use and idle", include_str!("overlay/cut.sh"), ""),
+    (
+        "a leg that slows down is left",
+        include_str!("overlay/slow.sh"),
+        "changes = [{ at = \"35s\", rate = \"1Mbit/s\" }]",
+    ),
+];
+
+fn main() -> ExitCode {
+    let mut arguments = Arguments::from_args();
+    // They mostly wait.
+    arguments.test_threads.get_or_insert(TRIALS.len());
+    let root = nix::unistd::geteuid().is_root();
+    if !root {
+        eprintln!("ignored: the tests of overlays make networks, which needs root here");
+    }
+    let trial = |&(name, script, link): &(&str, &'static str, &'static str)| {
+        Trial::test(name, move || run(script, link)).with_ignored_flag(!root)
+    };
+    libtest_mimic::run(&arguments, TRIALS.iter().map(trial).collect()).exit_code()
+}
+
+/// Runs a script behind the prelude, at the client of the network.
+fn run(script: &str, link: &str) -> Result<(), Failed> {
+    let folder = tempfile::tempdir()?;
+    let ends = "ends = [\"b\", \"c\"]\n";
+    let network = NETWORK.replace(ends, &format!("{ends}{link}\n"));
+    std::fs::write(folder.path().join("detour.toml"), network)?;
+    let mut command = Command::new("timeout");
+    // Only a hang takes so long.
+    command.args(["300", env!("CARGO_BIN_EXE_ekiden"), "lab", "shell", "detour.toml", "client"]);
+    let output = command
+        .args(["--", "bash", "-c", &format!("{PRELUDE}\n{script}")])
+        .env("EKIDEN", env!("CARGO_BIN_EXE_ekiden"))
+        .current_dir(folder.path())
+        .output()?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    Err(format!("{}\n{}", output.status, String::from_utf8_lossy(&said)).into())
+}

@@ -1,5 +1,6 @@
 //! Keeps a node's membership: registers it, watches the others, and comes back when etcd was away.
 
+use std::mem::discriminant;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -18,6 +19,12 @@ use crate::settings::{Settings, wrong};
 use crate::status::Shared;
 use crate::view::{KEYS_MOST, Members, RETURN_WITHIN, View};
 use crate::watch::Watch;
+
+/// The longest time between two checks of etcd and of the watch, for leases of more than 15 s.
+const REST_MOST: Duration = Duration::from_secs(5);
+
+/// The longest absence after which a watch is resumed, for leases that are longer: etcd cannot have been restored from a copy meanwhile.
+const RESUME_WITHIN: Duration = Duration::from_secs(30);
 
 /// Up to where the changes of which store are known.
 #[derive(Debug, Clone, Copy)]
@@ -55,12 +62,6 @@ pub struct Keeper {
     watch: Option<Watch>,
     watches: u64,
     backoff: Backoff,
-}
-
-impl From<RegistryError> for End {
-    fn from(error: RegistryError) -> Self {
-        Self::Error(error)
-    }
 }
 
 impl Keeper {
@@ -101,10 +102,8 @@ impl Keeper {
 
     /// Until it is told to stop.
     pub fn run(mut self) {
-        loop {
-            let End::Error(error) = self.stay() else { break };
+        while let End::Error(error) = self.stay() {
             self.watch = None;
-            tracing::warn!("overlay '{}': {error}; the last known members stay", self.settings.overlay);
             if error.is_of_endpoint() {
                 self.client.next_endpoint();
             }
@@ -121,13 +120,18 @@ impl Keeper {
 
     /// A stay with one member of etcd, until it fails.
     fn stay(&mut self) -> End {
-        match self.arrive().and_then(|()| self.listen()) {
+        if let Err(error) = self.arrive() {
+            // A store restored from a copy is silent about tokens from its future, until it has caught up.
+            self.client.forget_token();
+            return End::Error(error);
+        }
+        match self.listen() {
             Ok(()) => End::Stop,
-            Err(end) => end,
+            Err(error) => End::Error(error),
         }
     }
 
-    fn arrive(&mut self) -> Result<(), End> {
+    fn arrive(&mut self) -> Result<(), RegistryError> {
         let header = self.identify()?;
         let now = Instant::now();
         let resumes = self.position.is_some_and(|position| {
@@ -135,7 +139,7 @@ impl Keeper {
             let is_same = header.cluster_id == position.header.cluster_id
                 && header.raft_term >= position.header.raft_term
                 && header.revision >= position.revision;
-            is_same && now.saturating_duration_since(position.heard) < self.ttl
+            is_same && now.saturating_duration_since(position.heard) < self.ttl.min(RESUME_WITHIN)
         });
         if !resumes {
             self.read_all()?;
@@ -186,18 +190,17 @@ impl Keeper {
     }
 
     /// Waits for changes, and sees to the lease meanwhile.
-    fn listen(&mut self) -> Result<(), End> {
-        let mut due = Instant::now() + self.ttl / 3;
+    fn listen(&mut self) -> Result<(), RegistryError> {
+        let mut due = Instant::now() + self.rest();
         loop {
             let wake = self.view.next_departure().map_or(due, |departure| departure.min(due));
             match self.next_input(wake) {
                 Some(Input::Stop) => return Ok(()),
-                Some(Input::Watch(number, said)) => {
-                    if self.watch.as_ref().is_some_and(|watch| watch.number() == number) {
-                        self.said(said)?;
-                    }
+                // Watches that were given up may still say something.
+                Some(Input::Watch(number, said)) if self.watch.as_ref().map(Watch::number) == Some(number) => {
+                    self.said(said)?;
                 }
-                None => {}
+                Some(Input::Watch(..)) | None => {}
             }
             let now = Instant::now();
             if self.view.next_departure().is_some_and(|departure| departure <= now) {
@@ -206,9 +209,14 @@ impl Keeper {
             }
             if now >= due {
                 self.tend()?;
-                due = Instant::now() + self.ttl / 3;
+                due = Instant::now() + self.rest();
             }
         }
+    }
+
+    /// How long nothing is asked.
+    fn rest(&self) -> Duration {
+        (self.ttl / 3).min(REST_MOST)
     }
 
     fn said(&mut self, said: Said) -> Result<(), RegistryError> {
@@ -257,10 +265,10 @@ impl Keeper {
 
     /// Keeps the lease, and checks that the watch has missed nothing: etcd, or what is between, may be silent.
     fn tend(&mut self) -> Result<(), RegistryError> {
-        if let Some(lease) = self.lease {
-            if !requests::keep_alive(&mut self.client, lease)? {
-                self.lease = None;
-            }
+        if let Some(lease) = self.lease
+            && !requests::keep_alive(&mut self.client, lease)?
+        {
+            self.lease = None;
         }
         let Some(position) = self.position else { return Ok(()) };
         let (header, newer, count) = requests::since(&mut self.client, &self.keys, position.revision)?;
@@ -323,10 +331,10 @@ impl Keeper {
     /// Ends the lease.
     fn leave(&mut self) {
         self.watch = None;
-        if let Some(lease) = self.lease.take() {
-            if let Err(error) = requests::revoke(&mut self.client, lease) {
-                tracing::warn!("overlay '{}': this node leaves when its lease ends: {error}", self.settings.overlay);
-            }
+        if let Some(lease) = self.lease.take()
+            && let Err(error) = requests::revoke(&mut self.client, lease)
+        {
+            tracing::warn!("overlay '{}': this node leaves when its lease ends: {error}", self.settings.overlay);
         }
     }
 
@@ -371,9 +379,13 @@ impl Keeper {
     }
 
     fn away(&mut self, error: RegistryError) {
-        let mut shared = self.lock();
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         if shared.endpoint.take().is_some() {
             shared.since = Instant::now();
+        }
+        // The same of another member of etcd is not said again.
+        if shared.problem.as_ref().map(discriminant) != Some(discriminant(&error)) {
+            tracing::warn!("overlay '{}': {error}; the last known members stay", self.settings.overlay);
         }
         shared.problem = Some(error);
         shared.registered = false;

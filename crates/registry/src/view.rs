@@ -14,7 +14,7 @@ use crate::record::{Load, Record, brief};
 pub const KEYS_MOST: usize = 2016;
 
 /// After etcd was away for longer than a lease, a member that is missing stays for this long: it may be on its way back too.
-pub const RETURN_WITHIN: Duration = Duration::from_secs(8);
+pub const RETURN_WITHIN: Duration = Duration::from_secs(7);
 
 /// The members of an overlay by name: those that are admitted and registered with one key. This node is among them once it is
 /// registered.

@@ -196,6 +196,16 @@ impl Cluster {
         self.etcdctl_as(user, arguments, endpoints)
     }
 
+    /// Root writes what is too long for an argument.
+    pub fn put_long(&self, key: &str, value: &[u8]) {
+        let file = self.folder().join("long");
+        fs::write(&file, value).unwrap();
+        let mut command = Command::new("etcdctl");
+        command.env("ETCDCTL_API", "3").arg("--endpoints").arg(self.endpoints().join(","));
+        command.arg("--cacert").arg(self.ca_file()).args(["--user", &format!("root:{ROOT_PASSWORD}"), "put", key]);
+        assert!(command.stdin(File::open(file).unwrap()).output().unwrap().status.success());
+    }
+
     /// What somebody does.
     pub fn etcdctl_as(&self, user: &[&str], arguments: &[&str], endpoints: &str) -> Result<String, String> {
         let mut command = Command::new("etcdctl");

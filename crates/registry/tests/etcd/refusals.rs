@@ -159,3 +159,28 @@ fn absurd_records_are_ignored_with_a_reason() {
     e.wait_names(&["a", "e"]);
     assert_eq!(e.registry.status().ignored.len(), 3);
 }
+
+#[test]
+fn many_keys_and_huge_records_are_read_in_pages() {
+    let cluster = Cluster::start(1);
+    let a = Node::join(&cluster, "a", 1);
+    let mut operator = cluster.operator();
+    for number in 0..150 {
+        let fingerprint = format!("sha256:{number:064x}");
+        operator.admit(&format!("n{number}"), fingerprint.parse().unwrap()).unwrap();
+    }
+    // Ten of them are more than one answer may have, and each is about as long as etcd takes.
+    for number in 0..10 {
+        cluster.put_long(&format!("/ekiden/{OVERLAY}/nodes/n{number}"), &vec![b'x'; 1_400_000]);
+    }
+    let b = Node::join(&cluster, "b", 2);
+    a.wait_names(&["a", "b"]);
+    b.wait_names(&["a", "b"]);
+    for node in [&a, &b] {
+        wait("reasons", LONG, || node.registry.status().ignored.len() == 10);
+        // Two checks find nothing missing.
+        std::thread::sleep(Duration::from_secs(5));
+        let status = node.registry.status();
+        assert!(status.problem.is_none() && status.registered, "{status:?}");
+    }
+}

@@ -14,6 +14,8 @@ pub enum FileKind {
     Config,
     /// A key.
     Key,
+    /// Certificates of authorities.
+    Certificates,
     /// A scenario.
     Scenario,
     /// The description of a sweep, which holds a scenario.
@@ -75,7 +77,7 @@ impl FileKind {
     pub fn bytes_most(self) -> u64 {
         match self {
             Self::Key => 64 << 10,
-            Self::Config | Self::Scenario => 1 << 20,
+            Self::Certificates | Self::Config | Self::Scenario => 1 << 20,
             // A scenario with its line ends and quotes escaped, and the values of a sweep.
             Self::Sweep => 8 << 20,
             // A line of some 300 bytes for each event of each connection's congestion control.
@@ -87,6 +89,7 @@ impl FileKind {
         match self {
             Self::Config => "a node's configuration",
             Self::Key => "a key",
+            Self::Certificates => "a list of certificates",
             Self::Scenario => "a scenario",
             Self::Sweep => "the description of a sweep",
             Self::Record => "a record",

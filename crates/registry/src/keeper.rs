@@ -1,0 +1,413 @@
+//! Keeps a node's membership: registers it, watches the others, and comes back when etcd was away.
+
+use std::mem::discriminant;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ekiden_keys::random_secret;
+
+use crate::backoff::Backoff;
+use crate::client::Client;
+use crate::error::RegistryError;
+use crate::gateway::{Header, Watched};
+use crate::inbox::{Input, Said};
+use crate::keys::Keys;
+use crate::registration::{Registration, Step};
+use crate::requests::{self, Unwritten};
+use crate::settings::{Settings, wrong};
+use crate::status::Shared;
+use crate::view::{KEYS_MOST, Members, RETURN_WITHIN, View};
+use crate::watch::Watch;
+
+/// The longest time between two checks of etcd and of the watch, for leases of more than 15 s.
+const REST_MOST: Duration = Duration::from_secs(5);
+
+/// The longest absence after which a watch is resumed, for leases that are longer: etcd cannot have been restored from a copy meanwhile.
+const RESUME_WITHIN: Duration = Duration::from_secs(30);
+
+/// Up to where the changes of which store are known.
+#[derive(Debug, Clone, Copy)]
+struct Position {
+    header: Header,
+    revision: u64,
+    /// When etcd last answered.
+    heard: Instant,
+}
+
+/// Why a stay with one member of etcd ends.
+enum End {
+    Stop,
+    Error(RegistryError),
+}
+
+/// All that the thread has.
+pub struct Keeper {
+    settings: Settings,
+    keys: Keys,
+    client: Client,
+    shared: Arc<Mutex<Shared>>,
+    inbox: SyncSender<Input>,
+    received: Receiver<Input>,
+    on_change: Box<dyn FnMut(&Members) + Send>,
+    view: View,
+    shown: Members,
+    registration: Registration,
+    lease: Option<u64>,
+    /// How long etcd keeps the lease.
+    ttl: Duration,
+    position: Option<Position>,
+    /// The position at which a check found that the watch may have missed something.
+    behind: Option<u64>,
+    watch: Option<Watch>,
+    watches: u64,
+    backoff: Backoff,
+}
+
+impl Keeper {
+    /// Of a node with checked settings. Sends nothing.
+    pub fn new(
+        settings: Settings,
+        client: Client,
+        shared: Arc<Mutex<Shared>>,
+        (inbox, received): (SyncSender<Input>, Receiver<Input>),
+        on_change: Box<dyn FnMut(&Members) + Send>,
+    ) -> Result<Self, RegistryError> {
+        let instance = random_secret().map_err(|error| wrong("random numbers", error.to_string()))?;
+        let instance = instance[..16].iter().map(|byte| format!("{byte:02x}")).collect();
+        let keys = Keys::of(&settings.overlay);
+        let registration =
+            Registration::new(settings.overlay.clone(), settings.name.clone(), settings.member.clone(), instance);
+        shared.lock().unwrap_or_else(PoisonError::into_inner).overlay_id = settings.expected_id;
+        Ok(Self {
+            view: View::new(keys.clone()),
+            ttl: settings.lease,
+            settings,
+            keys,
+            client,
+            shared,
+            inbox,
+            received,
+            on_change,
+            shown: Members::new(),
+            registration,
+            lease: None,
+            position: None,
+            behind: None,
+            watch: None,
+            watches: 0,
+            backoff: Backoff::default(),
+        })
+    }
+
+    /// Until it is told to stop.
+    pub fn run(mut self) {
+        while let End::Error(error) = self.stay() {
+            self.watch = None;
+            if error.is_of_endpoint() {
+                self.client.next_endpoint();
+            }
+            self.away(error);
+            let again = Instant::now() + self.backoff.failed(chance());
+            while let Some(input) = self.next_input(again) {
+                if matches!(input, Input::Stop) {
+                    return self.leave();
+                }
+            }
+        }
+        self.leave();
+    }
+
+    /// A stay with one member of etcd, until it fails.
+    fn stay(&mut self) -> End {
+        if let Err(error) = self.arrive() {
+            // A store restored from a copy is silent about tokens from its future, until it has caught up.
+            self.client.forget_token();
+            return End::Error(error);
+        }
+        match self.listen() {
+            Ok(()) => End::Stop,
+            Err(error) => End::Error(error),
+        }
+    }
+
+    fn arrive(&mut self) -> Result<(), RegistryError> {
+        let header = self.identify()?;
+        let now = Instant::now();
+        let resumes = self.position.is_some_and(|position| {
+            // A store that was restored from a copy has another past.
+            let is_same = header.cluster_id == position.header.cluster_id
+                && header.raft_term >= position.header.raft_term
+                && header.revision >= position.revision;
+            is_same && now.saturating_duration_since(position.heard) < self.ttl.min(RESUME_WITHIN)
+        });
+        if !resumes {
+            self.read_all()?;
+        }
+        self.begin_watch()?;
+        self.register()?;
+        self.arrived(header);
+        Ok(())
+    }
+
+    /// Whether this is the overlay that was meant.
+    fn identify(&mut self) -> Result<Header, RegistryError> {
+        let (header, found) = requests::overlay_id(&mut self.client, &self.keys)?;
+        let endpoint = self.client.endpoint().to_owned();
+        let overlay = self.settings.overlay.clone();
+        let Some(found) = found else { return Err(RegistryError::NoOverlay { endpoint, overlay }) };
+        let expected = self.lock().overlay_id;
+        if let Some(expected) = expected.filter(|expected| *expected != found) {
+            let (found, expected) = (found.to_string(), expected.to_string());
+            return Err(RegistryError::OtherOverlay { endpoint, overlay, found, expected });
+        }
+        self.lock().overlay_id = Some(found);
+        Ok(header)
+    }
+
+    /// Everything below the prefix, at one revision.
+    fn read_all(&mut self) -> Result<(), RegistryError> {
+        let (header, reading) = requests::read_all(&mut self.client, &self.keys)?;
+        let now = Instant::now();
+        let heard = self.position.map(|position| position.heard);
+        let was_away = heard.is_some_and(|heard| now.saturating_duration_since(heard) >= self.ttl);
+        self.view.replace(reading, now, was_away.then_some(RETURN_WITHIN));
+        self.position = Some(Position { header, revision: header.revision, heard: now });
+        self.show();
+        Ok(())
+    }
+
+    /// A watch from where the changes are known.
+    fn begin_watch(&mut self) -> Result<(), RegistryError> {
+        self.watch = None;
+        self.behind = None;
+        self.watches += 1;
+        let from = self.position.map_or(0, |position| position.revision) + 1;
+        let (agent, body) = requests::watch(&mut self.client, &self.keys, from)?;
+        let watch = Watch::start(self.watches, agent, body, self.inbox.clone());
+        self.watch = Some(watch.map_err(|error| wrong("threads", error.to_string()))?);
+        Ok(())
+    }
+
+    /// Waits for changes, and sees to the lease meanwhile.
+    fn listen(&mut self) -> Result<(), RegistryError> {
+        let mut due = Instant::now() + self.rest();
+        loop {
+            let wake = self.view.next_departure().map_or(due, |departure| departure.min(due));
+            match self.next_input(wake) {
+                Some(Input::Stop) => return Ok(()),
+                // Watches that were given up may still say something.
+                Some(Input::Watch(number, said)) if self.watch.as_ref().map(Watch::number) == Some(number) => {
+                    self.said(said)?;
+                }
+                Some(Input::Watch(..)) | None => {}
+            }
+            let now = Instant::now();
+            if self.view.next_departure().is_some_and(|departure| departure <= now) {
+                self.view.let_go(now);
+                self.show();
+            }
+            if now >= due {
+                self.tend()?;
+                due = Instant::now() + self.rest();
+            }
+        }
+    }
+
+    /// How long nothing is asked.
+    fn rest(&self) -> Duration {
+        (self.ttl / 3).min(REST_MOST)
+    }
+
+    fn said(&mut self, said: Said) -> Result<(), RegistryError> {
+        let what = "a watch";
+        match said {
+            Said::Changes(watched) if watched.compact_revision > 0 => {
+                tracing::info!("overlay '{}': etcd was compacted; all is read again", self.settings.overlay);
+                self.read_all()?;
+                self.begin_watch()?;
+                self.register()
+            }
+            Said::Changes(watched) if watched.canceled => {
+                // It does not say why in a code: another token may help, and does no harm.
+                self.client.forget_token();
+                let message = watched.cancel_reason;
+                Err(self.client.failed(what, crate::gateway::Failure { code: 0, message }))
+            }
+            Said::Changes(watched) => self.changed(watched),
+            Said::Failed(failure) => {
+                if failure.is_of_token() {
+                    self.client.forget_token();
+                }
+                Err(self.client.failed(what, failure))
+            }
+            Said::Ended(reason) => Err(RegistryError::Unreachable { endpoint: self.client.endpoint().into(), reason }),
+        }
+    }
+
+    fn changed(&mut self, watched: Watched) -> Result<(), RegistryError> {
+        let Some(last) = watched.events.last() else { return Ok(()) };
+        // What follows a fragment has the same revision.
+        let revision = last.kv.mod_revision - u64::from(watched.fragment).min(last.kv.mod_revision);
+        for event in watched.events {
+            self.view.apply(event);
+        }
+        if self.view.len() > KEYS_MOST {
+            self.position = None;
+            return Err(requests::too_many(&self.client, &self.keys));
+        }
+        if let Some(position) = &mut self.position {
+            position.revision = position.revision.max(revision);
+        }
+        self.show();
+        self.register()
+    }
+
+    /// Keeps the lease, and checks that the watch has missed nothing: etcd, or what is between, may be silent.
+    fn tend(&mut self) -> Result<(), RegistryError> {
+        if let Some(lease) = self.lease
+            && !requests::keep_alive(&mut self.client, lease)?
+        {
+            self.lease = None;
+        }
+        let Some(position) = self.position else { return Ok(()) };
+        let (header, newer, count) = requests::since(&mut self.client, &self.keys, position.revision)?;
+        if newer || count != self.view.len() as u64 {
+            if self.behind == Some(position.revision) {
+                let reason = "its watch has said nothing of changes that it has".into();
+                return Err(RegistryError::Unreachable { endpoint: self.client.endpoint().into(), reason });
+            }
+            self.behind = Some(position.revision);
+        } else {
+            self.behind = None;
+            // Changes of others' keys do not count as missed when etcd is compacted.
+            let revision = position.revision.max(header.revision);
+            self.position = Some(Position { header, revision, heard: position.heard });
+        }
+        self.register()?;
+        if let Some(position) = &mut self.position {
+            position.heard = Instant::now();
+        }
+        self.backoff.succeeded();
+        Ok(())
+    }
+
+    /// Sees to this node's own record.
+    fn register(&mut self) -> Result<(), RegistryError> {
+        let load = self.lock().load;
+        let problem = loop {
+            match self.registration.next(&self.view, self.lease, load) {
+                Step::Nothing => break None,
+                Step::Refused(error) => break Some(error),
+                Step::Write(record, revision) => {
+                    let lease = match self.lease {
+                        Some(lease) => lease,
+                        None => {
+                            let (lease, ttl) = requests::grant(&mut self.client, self.settings.lease)?;
+                            self.ttl = ttl;
+                            *self.lease.insert(lease)
+                        }
+                    };
+                    let (name, key) = (self.registration.name(), self.registration.fingerprint());
+                    match requests::write(&mut self.client, &self.keys, (name, key), (&record, revision), lease) {
+                        Ok(event) => {
+                            self.registration.written(lease);
+                            self.view.apply(event);
+                            self.show();
+                        }
+                        // The watch, or the next check, tells what.
+                        Err(Unwritten::Changed) => break None,
+                        Err(Unwritten::NoLease) => self.lease = None,
+                        Err(Unwritten::Error(error @ RegistryError::Denied { .. })) => break Some(error),
+                        Err(Unwritten::Error(error)) => return Err(error),
+                    }
+                }
+            }
+        };
+        self.note(problem);
+        Ok(())
+    }
+
+    /// Ends the lease.
+    fn leave(&mut self) {
+        self.watch = None;
+        if let Some(lease) = self.lease.take()
+            && let Err(error) = requests::revoke(&mut self.client, lease)
+        {
+            tracing::warn!("overlay '{}': this node leaves when its lease ends: {error}", self.settings.overlay);
+        }
+    }
+
+    /// The next message before `until`.
+    fn next_input(&self, until: Instant) -> Option<Input> {
+        match self.received.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(input) => Some(input),
+            Err(RecvTimeoutError::Timeout) => None,
+            Err(RecvTimeoutError::Disconnected) => Some(Input::Stop),
+        }
+    }
+
+    /// Tells of the members, if they are others.
+    fn show(&mut self) {
+        let (members, ignored) = self.view.members();
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, reason) in &ignored {
+            if shared.ignored.get(name) != Some(reason) {
+                tracing::warn!("overlay '{}': node '{name}' is ignored: {reason}", self.settings.overlay);
+            }
+        }
+        shared.ignored = ignored;
+        shared.members = members.len();
+        shared.revision = self.position.map_or(0, |position| position.revision);
+        drop(shared);
+        if members != self.shown {
+            self.shown = members;
+            (self.on_change)(&self.shown);
+        }
+    }
+
+    fn arrived(&mut self, header: Header) {
+        let endpoint = self.client.endpoint().to_owned();
+        tracing::info!("overlay '{}': etcd at {endpoint}, revision {}", self.settings.overlay, header.revision);
+        let mut shared = self.lock();
+        (shared.endpoint, shared.since) = (Some(endpoint), Instant::now());
+        drop(shared);
+        if let Some(position) = &mut self.position {
+            position.header = header;
+            position.heard = Instant::now();
+        }
+    }
+
+    fn away(&mut self, error: RegistryError) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if shared.endpoint.take().is_some() {
+            shared.since = Instant::now();
+        }
+        // The same of another member of etcd is not said again.
+        if shared.problem.as_ref().map(discriminant) != Some(discriminant(&error)) {
+            tracing::warn!("overlay '{}': {error}; the last known members stay", self.settings.overlay);
+        }
+        shared.problem = Some(error);
+        shared.registered = false;
+    }
+
+    /// How it stands with this node's own record.
+    fn note(&mut self, problem: Option<RegistryError>) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(problem) = problem.as_ref().filter(|problem| shared.problem.as_ref() != Some(problem)) {
+            tracing::warn!("overlay '{}': {problem}", self.settings.overlay);
+        }
+        shared.registered = problem.is_none() && self.lease.is_some();
+        shared.revision = self.position.map_or(0, |position| position.revision);
+        shared.problem = problem;
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// From 0 to 1.
+fn chance() -> f64 {
+    random_secret().map_or(0.5, |bytes| f64::from(bytes[0]) / 255.0)
+}

@@ -1,0 +1,36 @@
+//! Who belongs to an overlay, kept in etcd.
+//!
+//! The operator writes who may belong to it ([`Operator`]). Each node writes its own record under a lease and watches the others
+//! ([`Registry`]). A node is a member if both are there and name the same key. docs/design/registry.md says which keys of etcd hold
+//! what, and what etcd is trusted with.
+//!
+//! etcd is spoken to through its JSON gateway (`/v3/…` over HTTP), by threads that block. When etcd is away, the last known
+//! members stay.
+//!
+//! All decisions rest on this machine's monotonic clock and on the time that etcd counts for leases. The wall clock matters for one
+//! thing alone: whether the certificate of etcd is valid today.
+
+mod backoff;
+mod client;
+mod error;
+mod gateway;
+mod inbox;
+mod keeper;
+mod keys;
+mod operator;
+mod record;
+mod registration;
+mod registry;
+mod requests;
+mod settings;
+mod status;
+mod view;
+mod watch;
+
+pub use error::RegistryError;
+pub use operator::{Admitted, Operator};
+pub use record::Load;
+pub use registry::Registry;
+pub use settings::{Access, OverlayId, Settings};
+pub use status::Status;
+pub use view::{Listed, Members};

@@ -1,0 +1,153 @@
+//! What an overlay's operator writes: its id, and which nodes may belong to it.
+
+use std::collections::BTreeMap;
+
+use ekiden_keys::Fingerprint;
+use serde_json::{Value, json};
+
+use crate::client::Client;
+use crate::error::RegistryError;
+use crate::gateway::{Done, KeyValue, Range, Txn, base64};
+use crate::keys::{Keys, Place, check_name};
+use crate::requests::{overlay_id, put};
+use crate::settings::{Access, OverlayId, wrong};
+use crate::view::KEYS_MOST;
+
+/// The nodes that are admitted, by name, with their fingerprints as written.
+pub type Admitted = BTreeMap<String, String>;
+
+/// An overlay's operator. Its user needs etcd's role `root`, or may write the overlay's keys, users and roles.
+pub struct Operator {
+    client: Client,
+    keys: Keys,
+    overlay: String,
+}
+
+impl Operator {
+    /// Of `overlay`. Sends nothing yet.
+    ///
+    /// # Errors
+    /// If a setting is wrong or a file cannot be used.
+    pub fn new(access: &Access, overlay: &str) -> Result<Self, RegistryError> {
+        check_name("overlay", overlay)?;
+        Ok(Self { client: Client::new(access)?, keys: Keys::of(overlay), overlay: overlay.into() })
+    }
+
+    /// Makes the overlay, if it is not there, and returns its id.
+    ///
+    /// # Errors
+    /// If no member of etcd does it.
+    pub fn init(&mut self) -> Result<OverlayId, RegistryError> {
+        let fresh = OverlayId::random().map_err(|error| wrong("random numbers", error.to_string()))?;
+        let key = self.keys.id();
+        let request = json!({
+            "compare": [{ "key": base64(&key), "target": "MOD", "mod_revision": "0" }],
+            "success": [put(&key, fresh.to_string(), 0)],
+        });
+        self.call::<Txn>("kv/txn", "a new overlay", &request)?;
+        self.id()
+    }
+
+    /// Lets a node with this key register as `node`. A key that the name had before counts no longer.
+    ///
+    /// # Errors
+    /// If the overlay is not there, another node is admitted with this key, or no member of etcd does it.
+    pub fn admit(&mut self, node: &str, fingerprint: Fingerprint) -> Result<(), RegistryError> {
+        check_name("name", node)?;
+        self.id()?;
+        let fingerprint = fingerprint.to_string();
+        let taken = self.admitted()?.into_iter().find(|(name, key)| name != node && *key == fingerprint);
+        if let Some((name, fingerprint)) = taken {
+            return Err(RegistryError::KeyTaken { fingerprint, name });
+        }
+        let write = [put(&self.keys.admitted(node), &fingerprint, 0)];
+        self.call::<Txn>("kv/txn", "an admission", &json!({ "success": write })).map(drop)
+    }
+
+    /// Ends a node's admission, and its registration with it. No other node speaks with it any more, as soon as that one hears of it.
+    ///
+    /// # Errors
+    /// If no member of etcd does it.
+    pub fn expel(&mut self, node: &str) -> Result<(), RegistryError> {
+        check_name("name", node)?;
+        let delete = |key: String| json!({ "request_delete_range": { "key": base64(key) } });
+        let request = json!({ "success": [delete(self.keys.admitted(node)), delete(self.keys.node(node))] });
+        self.call::<Txn>("kv/txn", "the end of an admission", &request).map(drop)
+    }
+
+    /// Who is admitted.
+    ///
+    /// # Errors
+    /// If no member of etcd tells.
+    pub fn admitted(&mut self) -> Result<Admitted, RegistryError> {
+        let (from, end) = (self.keys.admitted(""), self.keys.admitted("").replace("admitted/", "admitted0"));
+        let request = json!({ "key": base64(from), "range_end": base64(end), "limit": KEYS_MOST.to_string() });
+        let range: Range = self.call("kv/range", "a question for the admitted nodes", &request)?;
+        let one = |kv: KeyValue| {
+            let key = String::from_utf8(kv.key).ok()?;
+            let Place::Admitted(name) = self.keys.place(&key) else { return None };
+            Some((name.to_owned(), String::from_utf8_lossy(&kv.value).into_owned()))
+        };
+        Ok(range.kvs.into_iter().filter_map(one).collect())
+    }
+
+    /// Makes the user that `node` needs, or gives it this password: it may read what the overlay has in etcd, and write its own record.
+    /// The user and its role are named `ekiden.OVERLAY.NODE`.
+    ///
+    /// # Errors
+    /// If no member of etcd does it.
+    pub fn add_user(&mut self, node: &str, password: &str) -> Result<String, RegistryError> {
+        check_name("name", node)?;
+        let name = format!("ekiden.{}.{node}", self.overlay);
+        let login = json!({ "name": name, "password": password });
+        if !self.once("auth/user/add", "a new user", &login)? {
+            self.call::<Done>("auth/user/changepw", "a new password", &login)?;
+        }
+        self.once("auth/role/add", "a new role", &json!({ "name": name }))?;
+        let read =
+            json!({ "permType": "READ", "key": base64(self.keys.prefix()), "range_end": base64(self.keys.end()) });
+        let write = json!({ "permType": "READWRITE", "key": base64(self.keys.node(node)) });
+        for permission in [read, write] {
+            self.call::<Done>("auth/role/grant", "a right", &json!({ "name": name, "perm": permission }))?;
+        }
+        self.call::<Done>("auth/user/grant", "a user's role", &json!({ "user": name, "role": name }))?;
+        Ok(name)
+    }
+
+    /// The id of the overlay.
+    fn id(&mut self) -> Result<OverlayId, RegistryError> {
+        let (_, id) = self.with_each(|operator| overlay_id(&mut operator.client, &operator.keys))?;
+        let (endpoint, overlay) = (self.client.endpoint().to_owned(), self.overlay.clone());
+        id.ok_or(RegistryError::NoOverlay { endpoint, overlay })
+    }
+
+    /// Makes something; false if it is there already.
+    fn once(&mut self, path: &str, what: &'static str, request: &Value) -> Result<bool, RegistryError> {
+        match self.call::<Done>(path, what, request) {
+            Ok(_) => Ok(true),
+            Err(RegistryError::Refused { message, .. }) if message.contains("already exists") => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn call<T: serde::de::DeserializeOwned>(
+        &mut self,
+        path: &str,
+        what: &'static str,
+        request: &Value,
+    ) -> Result<T, RegistryError> {
+        self.with_each(|operator| operator.client.call(path, what, request))
+    }
+
+    /// Tries each member of etcd once, until one is there.
+    fn with_each<T>(&mut self, mut ask: impl FnMut(&mut Self) -> Result<T, RegistryError>) -> Result<T, RegistryError> {
+        let mut left = self.client.endpoints();
+        loop {
+            left -= 1;
+            match ask(self) {
+                Err(RegistryError::Unreachable { .. }) if left > 0 => self.client.next_endpoint(),
+                answer => return answer,
+            }
+        }
+    }
+}

@@ -1,0 +1,222 @@
+//! What a node writes of itself: JSON, without I/O.
+
+use ekiden_keys::Fingerprint;
+use ekiden_overlay::member::Member;
+use serde::{Deserialize, Serialize};
+
+/// The version of records that this crate writes and reads.
+const FORMAT: u64 = 1;
+
+/// The longest record, in bytes.
+pub const RECORD_MOST: usize = 16 << 10;
+
+/// The longest address, region or destination in it, in bytes.
+const TEXT_MOST: usize = 300;
+
+/// The most destinations that a node can be near to.
+const NEAR_MOST: usize = 64;
+
+/// How much of what a node can carry it carries now: 0 (idle) to 1 (full).
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, Serialize, Deserialize)]
+#[serde(try_from = "f64")]
+pub struct Load(f64);
+
+/// A node's record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    member_format: u64,
+    /// A random number of the process that wrote it, in hexadecimal digits.
+    pub instance: String,
+    /// The node.
+    pub member: Member,
+    /// What it carries.
+    pub load: Load,
+}
+
+/// Of a record whose other fields may be unknown.
+#[derive(Deserialize)]
+struct Version {
+    member_format: u64,
+}
+
+impl Load {
+    /// A share from 0 to 1; what is outside counts as the nearest of these, and what is no number as 0.
+    pub fn new(share: f64) -> Self {
+        Self(if share.is_nan() { 0.0 } else { share.clamp(0.0, 1.0) })
+    }
+
+    /// From 0 to 1.
+    pub fn share(self) -> f64 {
+        self.0
+    }
+}
+
+impl TryFrom<f64> for Load {
+    type Error = &'static str;
+
+    fn try_from(share: f64) -> Result<Self, &'static str> {
+        if (0.0..=1.0).contains(&share) { Ok(Self(share)) } else { Err("a load is from 0 to 1") }
+    }
+}
+
+impl Record {
+    /// A record of this version.
+    pub fn new(instance: String, member: Member, load: Load) -> Self {
+        Self { member_format: FORMAT, instance, member, load }
+    }
+
+    /// As it is written.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+
+    /// Reads a record that somebody has written.
+    ///
+    /// # Errors
+    /// What is wrong with it, without the node's name.
+    pub fn parse(bytes: &[u8]) -> Result<Self, String> {
+        if bytes.len() > RECORD_MOST {
+            return Err(format!("its record has {} bytes, more than {RECORD_MOST}", bytes.len()));
+        }
+        let version: Version = serde_json::from_slice(bytes)
+            .map_err(|error| format!("its record is no JSON with a member_format ({})", brief(&error.to_string())))?;
+        if version.member_format != FORMAT {
+            return Err(format!(
+                "its record has member_format {}, and this node knows {FORMAT}: run the same version on both",
+                version.member_format
+            ));
+        }
+        let record: Self = serde_json::from_slice(bytes)
+            .map_err(|error| format!("its record is wrong: {}", brief(&error.to_string())))?;
+        record.check()?;
+        Ok(record)
+    }
+
+    /// # Errors
+    /// What in it cannot be.
+    pub fn check(&self) -> Result<(), String> {
+        let Member { address, fingerprint, near, region, price, .. } = &self.member;
+        fingerprint.parse::<Fingerprint>().map_err(|error| brief(&error.to_string()))?;
+        if !is_address(address) {
+            return Err(format!("'{}' is no address of the form host:port", brief(address)));
+        }
+        if near.len() > NEAR_MOST {
+            return Err(format!("it is near to {} destinations, more than {NEAR_MOST}", near.len()));
+        }
+        if let Some(text) = near.iter().chain(region).find(|text| !is_text(text)) {
+            return Err(format!("'{}' is no destination or region: 1 to {TEXT_MOST} printable bytes", brief(text)));
+        }
+        if !(price.is_finite() && *price >= 0.0) {
+            return Err(format!("its price is {price}: 0 or more is expected"));
+        }
+        if self.instance.len() > 64 || !self.instance.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err("its instance is no number in hexadecimal digits".into());
+        }
+        Ok(())
+    }
+}
+
+/// `host:port`, with an IPv6 address in brackets. A name is not resolved here.
+fn is_address(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let is_port = port.bytes().all(|byte| byte.is_ascii_digit()) && port.parse::<u16>().is_ok_and(|port| port > 0);
+    let is_host = match host.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']').is_some_and(|inner| inner.parse::<std::net::Ipv6Addr>().is_ok()),
+        None => !host.is_empty() && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte)),
+    };
+    is_port && is_host && text.len() <= TEXT_MOST
+}
+
+fn is_text(text: &str) -> bool {
+    (1..=TEXT_MOST).contains(&text.len()) && !text.chars().any(char::is_control)
+}
+
+/// A text of somebody else's, short and in one line.
+pub fn brief(text: &str) -> String {
+    let mut short: String = text.chars().take(120).collect::<String>().escape_debug().to_string();
+    if text.chars().nth(120).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn record() -> Record {
+        let fingerprint = format!("sha256:{}", "0a".repeat(32));
+        let member = serde_json::from_str(&format!(
+            r#"{{"address":"192.0.2.1:7000","fingerprint":"{fingerprint}","near":["*.example.net"],"region":"eu"}}"#
+        ));
+        Record::new("0f".into(), member.unwrap(), Load::new(0.25))
+    }
+
+    fn refusal(change: impl FnOnce(&mut Record)) -> String {
+        let mut changed = record();
+        change(&mut changed);
+        Record::parse(&changed.to_bytes()).unwrap_err()
+    }
+
+    #[test]
+    fn a_record_comes_back_as_it_was() {
+        assert_eq!(Record::parse(&record().to_bytes()), Ok(record()));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_its_reason() {
+        assert!(refusal(|record| record.member_format = 2).contains("member_format 2"));
+        assert!(refusal(|record| record.member.address = "192.0.2.1".into()).contains("host:port"));
+        assert!(refusal(|record| record.member.address = "a b:1".into()).contains("host:port"));
+        assert!(refusal(|record| record.member.address = "h:70000".into()).contains("host:port"));
+        assert!(refusal(|record| record.member.fingerprint = "sha256:00".into()).contains("no fingerprint"));
+        assert!(refusal(|record| record.member.near = vec!["a".into(); 65]).contains("65"));
+        assert!(refusal(|record| record.member.region = Some("a\nb".into())).contains("a\\nb"));
+        assert!(refusal(|record| record.member.price = -1.0).contains("price"));
+        assert!(refusal(|record| record.load = Load(2.0)).contains("from 0 to 1"));
+        assert!(refusal(|record| record.instance = "x".into()).contains("instance"));
+        assert!(Record::parse(&vec![b' '; RECORD_MOST + 1]).unwrap_err().contains("16384"));
+        assert!(Record::parse(b"{}").unwrap_err().contains("member_format"));
+        assert!(Record::parse(br#"{"member_format":7,"soul":true}"#).unwrap_err().contains("member_format 7"));
+        let extra = String::from_utf8(record().to_bytes()).unwrap().replacen('{', r#"{"x":1,"#, 1);
+        assert!(Record::parse(extra.as_bytes()).unwrap_err().contains("unknown field"));
+    }
+
+    #[test]
+    fn addresses_are_host_and_port() {
+        for good in ["h:1", "[2001:db8::1]:7000", "a.example.net:65535"] {
+            assert!(is_address(good), "{good}");
+        }
+        for bad in ["h:0", "h:", ":1", "[::1:7000", "::1:7000", "h:+1", "[h]:1"] {
+            assert!(!is_address(bad), "{bad}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_taken_or_refused_in_one_short_line(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            if let Err(reason) = Record::parse(&bytes) {
+                prop_assert!(!reason.contains('\n') && reason.len() < 2000);
+            }
+        }
+
+        #[test]
+        fn a_changed_record_is_whole_or_refused(at in 0usize..400, byte in any::<u8>()) {
+            let mut bytes = record().to_bytes();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            if let Ok(read) = Record::parse(&bytes) {
+                prop_assert!(read.check().is_ok());
+                prop_assert_eq!(Record::parse(&read.to_bytes()), Ok(read));
+            }
+        }
+
+        #[test]
+        fn loads_stay_in_their_range(share in any::<f64>()) {
+            prop_assert!((0.0..=1.0).contains(&Load::new(share).share()));
+        }
+    }
+}

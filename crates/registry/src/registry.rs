@@ -1,0 +1,69 @@
+//! A node's place in the registry: started, asked, stopped.
+
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use crate::client::Client;
+use crate::error::RegistryError;
+use crate::inbox::{Input, WAITING_MOST};
+use crate::keeper::Keeper;
+use crate::record::Load;
+use crate::settings::{Settings, wrong};
+use crate::status::{Shared, Status};
+use crate::view::Members;
+
+/// Registers this node and watches the others, on threads of its own, until it is stopped or dropped.
+#[derive(Debug)]
+pub struct Registry {
+    shared: Arc<Mutex<Shared>>,
+    inbox: SyncSender<Input>,
+    keeper: Option<JoinHandle<()>>,
+}
+
+impl Registry {
+    /// Starts. `on_change` is called with all members whenever they are others than before, or one's load is; on the registry's own
+    /// thread, which waits for it. etcd may be away: then it is tried until it is there.
+    ///
+    /// # Errors
+    /// If a setting is wrong, a file cannot be used, or there is no thread to be had.
+    pub fn start(settings: Settings, on_change: impl FnMut(&Members) + Send + 'static) -> Result<Self, RegistryError> {
+        settings.check()?;
+        let client = Client::new(&settings.access)?;
+        let shared = Arc::new(Mutex::new(Shared::new(Instant::now())));
+        let (inbox, received) = sync_channel(WAITING_MOST);
+        let keeper = Keeper::new(settings, client, shared.clone(), (inbox.clone(), received), Box::new(on_change))?;
+        let run = thread::Builder::new().name("registry".into()).spawn(move || keeper.run());
+        let keeper = run.map_err(|error| wrong("threads", error.to_string()))?;
+        Ok(Self { shared, inbox, keeper: Some(keeper) })
+    }
+
+    /// What others shall see as this node's load. Written within a third of the lease, if it has changed by 0.05 or more.
+    pub fn set_load(&self, load: Load) {
+        lock(&self.shared).load = load;
+    }
+
+    /// How it goes now.
+    pub fn status(&self) -> Status {
+        lock(&self.shared).status(Instant::now())
+    }
+
+    /// Ends the lease, so that others see this node go at once, and waits until all is over: at most a few times
+    /// [`Access::timeout`](crate::Access::timeout).
+    pub fn stop(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        // Both fail only if the keeper is gone already.
+        let _ = self.inbox.send(Input::Stop);
+        let _ = self.keeper.take().map(JoinHandle::join);
+    }
+}
+
+fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}

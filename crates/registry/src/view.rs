@@ -1,0 +1,205 @@
+//! What etcd holds of an overlay, and which members follow from it, without I/O.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use ekiden_keys::Fingerprint;
+use ekiden_overlay::member::Member;
+
+use crate::gateway::{Event, EventKind, KeyValue};
+use crate::keys::{Keys, Place};
+use crate::record::{Load, Record, brief};
+
+/// The most keys of an overlay that are held: two for each of 1,000 nodes, and a few.
+pub const KEYS_MOST: usize = 2016;
+
+/// After etcd was away for longer than a lease, a member that is missing stays for this long: it may be on its way back too.
+pub const RETURN_WITHIN: Duration = Duration::from_secs(7);
+
+/// The members of an overlay by name: those that are admitted and registered with one key. This node is among them once it is
+/// registered.
+pub type Members = BTreeMap<String, Listed>;
+
+/// A member, as it is registered.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Listed {
+    /// The node.
+    pub member: Member,
+    /// How much of what it can carry it carries.
+    pub load: Load,
+}
+
+/// What etcd holds below an overlay's prefix, as far as it is known.
+pub struct View {
+    keys: Keys,
+    found: BTreeMap<Vec<u8>, Found>,
+    /// Records that were missing when etcd came back, and until when they count.
+    leaving: BTreeMap<String, (Record, Instant)>,
+}
+
+/// A key's content.
+struct Found {
+    mod_revision: u64,
+    content: Content,
+}
+
+enum Content {
+    /// A fingerprint, or why it is none.
+    Admitted(Result<String, String>),
+    /// A record, or why it is none.
+    Node(Result<Record, String>),
+    Other,
+}
+
+/// The keys of one complete reading, put together from its pages.
+#[derive(Default)]
+pub struct Reading(BTreeMap<Vec<u8>, Found>);
+
+impl Reading {
+    /// Takes what a page holds. Nothing of it is kept that is too long.
+    pub fn take(&mut self, keys: &Keys, page: Vec<KeyValue>) {
+        self.0.extend(page.into_iter().map(|kv| found(keys, kv)));
+    }
+
+    /// How many keys it has.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl View {
+    /// Nothing is known yet.
+    pub fn new(keys: Keys) -> Self {
+        Self { keys, found: BTreeMap::new(), leaving: BTreeMap::new() }
+    }
+
+    /// How many keys there are.
+    pub fn len(&self) -> usize {
+        self.found.len()
+    }
+
+    /// Takes over a complete reading. Records that it lacks stay for `keep` from `now`; their admission must still be there.
+    pub fn replace(&mut self, reading: Reading, now: Instant, keep: Option<Duration>) {
+        let before = std::mem::replace(&mut self.found, reading.0);
+        let Some(keep) = keep else { return self.leaving.clear() };
+        for (key, found) in before {
+            let Content::Node(Ok(record)) = found.content else { continue };
+            let Some(Place::Node(name)) = std::str::from_utf8(&key).ok().map(|key| self.keys.place(key)) else {
+                continue;
+            };
+            if !self.found.contains_key(&key) {
+                self.leaving.entry(name.to_owned()).or_insert((record, now + keep));
+            }
+        }
+    }
+
+    /// Takes over a change. One that is older than what is known of its key is not taken.
+    pub fn apply(&mut self, event: Event) {
+        let known = self.found.get(&event.kv.key).map_or(0, |found| found.mod_revision);
+        if event.kv.mod_revision < known {
+            return;
+        }
+        let place = std::str::from_utf8(&event.kv.key).map_or(Place::Other, |key| self.keys.place(key));
+        if let Place::Node(name) = place {
+            self.leaving.remove(name);
+        }
+        match event.kind {
+            EventKind::Put => self.found.extend([found(&self.keys, event.kv)]),
+            EventKind::Delete => drop(self.found.remove(&event.kv.key)),
+        }
+    }
+
+    /// Lets go of those that have not come back by `now`.
+    pub fn let_go(&mut self, now: Instant) {
+        self.leaving.retain(|_, (_, until)| *until > now);
+    }
+
+    /// When [`View::let_go`] has something to do.
+    pub fn next_departure(&self) -> Option<Instant> {
+        self.leaving.values().map(|(_, until)| *until).min()
+    }
+
+    /// The fingerprint with which `node` is admitted.
+    pub fn admitted(&self, node: &str) -> Option<&str> {
+        match &self.found.get(self.keys.admitted(node).as_bytes())?.content {
+            Content::Admitted(fingerprint) => fingerprint.as_deref().ok(),
+            _ => None,
+        }
+    }
+
+    /// The revision of what is registered for `node`, and the record if it is one.
+    pub fn node(&self, node: &str) -> Option<(u64, Option<&Record>)> {
+        let found = self.found.get(self.keys.node(node).as_bytes())?;
+        let Content::Node(record) = &found.content else { return None };
+        Some((found.mod_revision, record.as_ref().ok()))
+    }
+
+    /// The members, and why other nodes are none.
+    pub fn members(&self) -> (Members, BTreeMap<String, String>) {
+        let (mut admitted, mut records) = (BTreeMap::new(), BTreeMap::new());
+        let mut ignored = BTreeMap::new();
+        for (name, (record, _)) in &self.leaving {
+            records.insert(name.as_str(), record);
+        }
+        for (key, found) in &self.found {
+            let place = std::str::from_utf8(key).map_or(Place::Other, |key| self.keys.place(key));
+            let (Place::Admitted(name) | Place::Node(name)) = place else { continue };
+            match &found.content {
+                Content::Admitted(Ok(fingerprint)) => drop(admitted.insert(name, fingerprint)),
+                Content::Node(Ok(record)) => drop(records.insert(name, record)),
+                Content::Admitted(Err(reason)) | Content::Node(Err(reason)) => {
+                    ignored.insert(name.to_owned(), reason.clone());
+                }
+                Content::Other => {}
+            }
+        }
+        // Of two with one key, neither can be told from the other: neither is a member.
+        let mut holders: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for (name, record) in &records {
+            if admitted.get(name).is_some_and(|fingerprint| **fingerprint == record.member.fingerprint) {
+                holders.entry(&record.member.fingerprint).or_default().push(name);
+            }
+        }
+        let mut members = Members::new();
+        for (name, record) in &records {
+            let own = &record.member.fingerprint;
+            let reason = match (admitted.get(name), holders.get(own.as_str()).map_or(&[][..], Vec::as_slice)) {
+                (Some(fingerprint), [_]) if *fingerprint == own => {
+                    let listed = Listed { member: record.member.clone(), load: record.load };
+                    members.insert((*name).to_owned(), listed);
+                    continue;
+                }
+                (Some(fingerprint), several) if *fingerprint == own => {
+                    format!("two nodes with one key: {} have {own}", several.join(", "))
+                }
+                (Some(fingerprint), _) => {
+                    format!("it is registered with the key {own}, but admitted with {fingerprint}")
+                }
+                (None, _) => "it is registered, but not admitted".to_owned(),
+            };
+            ignored.entry((*name).to_owned()).or_insert(reason);
+        }
+        (members, ignored)
+    }
+}
+
+fn found(keys: &Keys, kv: KeyValue) -> (Vec<u8>, Found) {
+    let place = std::str::from_utf8(&kv.key).map_or(Place::Other, |key| keys.place(key));
+    let content = match place {
+        Place::Admitted(_) => Content::Admitted(fingerprint(&kv.value)),
+        Place::Node(_) => Content::Node(Record::parse(&kv.value)),
+        Place::Id | Place::Other => Content::Other,
+    };
+    (kv.key, Found { mod_revision: kv.mod_revision, content })
+}
+
+fn fingerprint(value: &[u8]) -> Result<String, String> {
+    let text = String::from_utf8_lossy(&value[..value.len().min(200)]);
+    let fingerprint = text.parse::<Fingerprint>();
+    fingerprint
+        .map(|fingerprint| fingerprint.to_string())
+        .map_err(|error| format!("its admission: {}", brief(&error.to_string())))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,140 @@
+use proptest::prelude::*;
+
+use super::*;
+
+fn key(number: u8) -> String {
+    format!("sha256:{}", format!("{number:02x}").repeat(32))
+}
+
+fn record(number: u8) -> Vec<u8> {
+    let member = format!(r#"{{"address":"192.0.2.{number}:7000","fingerprint":"{}"}}"#, key(number));
+    Record::new("0a".into(), serde_json::from_str(&member).unwrap(), Load::default()).to_bytes()
+}
+
+fn put(key: String, value: impl Into<Vec<u8>>, mod_revision: u64) -> Event {
+    Event { kind: EventKind::Put, kv: KeyValue { key: key.into(), value: value.into(), mod_revision } }
+}
+
+fn delete(key: String, mod_revision: u64) -> Event {
+    Event { kind: EventKind::Delete, kv: KeyValue { key: key.into(), value: Vec::new(), mod_revision } }
+}
+
+fn keys() -> Keys {
+    Keys::of("blue")
+}
+
+/// Nodes a and b, admitted and registered.
+fn two() -> View {
+    let mut view = View::new(keys());
+    for (name, number) in [("a", 1), ("b", 2)] {
+        view.apply(put(keys().admitted(name), key(number), 1));
+        view.apply(put(keys().node(name), record(number), 2));
+    }
+    view
+}
+
+fn names(view: &View) -> Vec<String> {
+    view.members().0.into_keys().collect()
+}
+
+fn reason(view: &View, name: &str) -> String {
+    view.members().1.remove(name).unwrap()
+}
+
+#[test]
+fn a_member_is_admitted_and_registered_with_one_key() {
+    let mut view = two();
+    assert_eq!(names(&view), ["a", "b"]);
+    view.apply(delete(keys().admitted("a"), 3));
+    assert_eq!(names(&view), ["b"]);
+    assert!(reason(&view, "a").contains("not admitted"));
+    view.apply(put(keys().admitted("a"), key(9), 4));
+    assert!(reason(&view, "a").contains(&key(9)));
+    view.apply(put(keys().admitted("a"), key(1), 5));
+    assert_eq!(names(&view), ["a", "b"]);
+    view.apply(delete(keys().node("a"), 6));
+    assert_eq!(names(&view), ["b"]);
+}
+
+#[test]
+fn what_is_wrong_is_ignored_with_a_reason() {
+    let mut view = two();
+    view.apply(put(keys().node("a"), r#"{"member_format":9}"#, 3));
+    assert!(reason(&view, "a").contains("member_format 9"));
+    view.apply(put(keys().admitted("b"), "me", 3));
+    assert!(reason(&view, "b").contains("admission"));
+    view.apply(put("/ekiden/blue/strange".into(), "x", 3));
+    assert_eq!((names(&view).len(), view.len()), (0, 5));
+}
+
+#[test]
+fn of_two_with_one_key_none_is_a_member() {
+    let mut view = two();
+    view.apply(put(keys().admitted("c"), key(1), 3));
+    assert_eq!(names(&view), ["a", "b"]);
+    view.apply(put(keys().node("c"), record(1), 4));
+    assert_eq!(names(&view), ["b"]);
+    assert!(reason(&view, "a").contains("one key") && reason(&view, "c").contains("one key"));
+}
+
+#[test]
+fn what_is_older_than_what_is_known_changes_nothing() {
+    let mut view = two();
+    view.apply(put(keys().node("a"), record(1), 7));
+    view.apply(delete(keys().node("a"), 6));
+    assert_eq!(names(&view), ["a", "b"]);
+    assert_eq!(view.node("a").unwrap().0, 7);
+}
+
+#[test]
+fn after_a_long_absence_the_missing_get_time_to_return() {
+    let now = Instant::now();
+    let mut view = two();
+    let reading = |names: &[&str]| {
+        let mut reading = Reading::default();
+        for (name, number) in [("a", 1), ("b", 2)] {
+            let kv = |key: String, value: Vec<u8>| KeyValue { key: key.into(), value, mod_revision: 9 };
+            reading.take(&keys(), vec![kv(keys().admitted(name), key(number).into())]);
+            if names.contains(&name) {
+                reading.take(&keys(), vec![kv(keys().node(name), record(number))]);
+            }
+        }
+        reading
+    };
+    view.replace(reading(&["a"]), now, Some(RETURN_WITHIN));
+    assert_eq!(names(&view), ["a", "b"]);
+    assert_eq!(view.next_departure(), Some(now + RETURN_WITHIN));
+    view.let_go(now + RETURN_WITHIN / 2);
+    assert_eq!(names(&view), ["a", "b"]);
+    view.let_go(now + RETURN_WITHIN);
+    assert_eq!((names(&view), view.next_departure()), (vec!["a".to_owned()], None));
+
+    view.replace(reading(&["b"]), now, None);
+    assert_eq!(names(&view), ["b"]);
+
+    view.replace(reading(&["a"]), now, Some(RETURN_WITHIN));
+    view.apply(delete(keys().admitted("b"), 10));
+    assert_eq!(names(&view), ["a"]);
+}
+
+proptest! {
+    #[test]
+    fn nothing_that_etcd_can_hold_makes_it_panic(
+        entries in proptest::collection::vec((0u8..5, any::<bool>(), proptest::collection::vec(any::<u8>(), 0..80)), 0..40)
+    ) {
+        let mut view = two();
+        for (at, (place, gone, value)) in entries.into_iter().enumerate() {
+            let key = match place {
+                0 => keys().node("a"),
+                1 => keys().admitted("a"),
+                2 => keys().id(),
+                3 => keys().node("zz"),
+                _ => String::from_utf8_lossy(&value).into_owned(),
+            };
+            view.apply(if gone { delete(key, at as u64) } else { put(key, value, at as u64) });
+            let (members, ignored) = view.members();
+            prop_assert!(members.keys().all(|name| !ignored.contains_key(name)));
+            prop_assert!(members.iter().all(|(name, listed)| view.admitted(name) == Some(&listed.member.fingerprint)));
+        }
+    }
+}

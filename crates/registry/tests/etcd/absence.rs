@@ -1,0 +1,172 @@
+//! What is so when etcd is away, or comes back another.
+
+use std::time::{Duration, Instant};
+
+use crate::cluster::{Cluster, told};
+use crate::node::{LONG, Node, settings};
+use crate::proxy::Proxy;
+use crate::wait;
+
+/// The limit for members to be right again.
+const SOON: Duration = Duration::from_secs(10);
+
+fn wait_well(nodes: &[&Node], names: &[&str]) {
+    for node in nodes {
+        let at = Instant::now();
+        loop {
+            let status = node.registry.status();
+            if node.names() == names && status.registered && status.problem.is_none() {
+                break;
+            }
+            assert!(at.elapsed() < LONG, "{:?} instead of {names:?}, {status:?}", node.names());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
+#[test]
+fn members_go_on_when_etcd_is_killed_and_are_right_again_soon_after() {
+    let mut cluster = Cluster::start(3);
+    let nodes = [Node::join(&cluster, "a", 1), Node::join(&cluster, "b", 2), Node::join(&cluster, "c", 3)];
+    let all: Vec<&Node> = nodes.iter().collect();
+    wait_well(&all, &["a", "b", "c"]);
+
+    // One member of etcd: all nodes used the first.
+    let changes: Vec<usize> = all.iter().map(|node| node.changes()).collect();
+    cluster.kill(0);
+    let at = Instant::now();
+    let moved =
+        || all.iter().all(|node| node.registry.status().endpoint.is_some_and(|used| used != cluster.endpoints()[0]));
+    wait("other members of etcd", LONG, moved);
+    assert!(told("one of three members of etcd killed, all nodes with another", at) < SOON);
+    cluster.start_member(0);
+    cluster.wait_until_healthy();
+
+    // Two of them: the one that is left may decide nothing.
+    cluster.kill(1);
+    cluster.kill(2);
+    wait("nodes to notice", LONG, || all.iter().all(|node| node.registry.status().endpoint.is_none()));
+    cluster.start_member(1);
+    let at = Instant::now();
+    wait_well(&all, &["a", "b", "c"]);
+    assert!(told("a majority of etcd is back, all nodes registered", at) < SOON);
+    cluster.start_member(2);
+    cluster.wait_until_healthy();
+
+    // All of them, for longer than the lease.
+    cluster.kill_all();
+    wait("nodes to notice", LONG, || all.iter().all(|node| node.registry.status().endpoint.is_none()));
+    std::thread::sleep(Duration::from_secs(12));
+    cluster.start_all();
+    let at = Instant::now();
+    wait_well(&all, &["a", "b", "c"]);
+    assert!(told("three members of etcd restarted, all nodes registered", at) < SOON);
+    // Those whose lease ends now were never there again.
+    std::thread::sleep(Duration::from_secs(8));
+    for (node, changes) in all.iter().zip(changes) {
+        assert!(node.fewest_since(changes) >= 3);
+    }
+}
+
+#[test]
+fn a_partition_with_a_compaction_in_it_heals() {
+    let cluster = Cluster::start(1);
+    let a = Node::join(&cluster, "a", 1);
+    let b = Node::join(&cluster, "b", 2);
+    let proxy = Proxy::to(cluster.port(0));
+    let mut own = settings(&cluster, "w", 7, true);
+    own.access.endpoints = vec![proxy.endpoint()];
+    own.lease = Duration::from_secs(30);
+    let w = Node::start(own);
+    wait_well(&[&a, &b, &w], &["a", "b", "w"]);
+
+    // Shorter than its lease: connections are closed, others come and go, etcd forgets.
+    proxy.close();
+    wait("w to notice", LONG, || w.registry.status().endpoint.is_none());
+    b.registry.stop();
+    let c = Node::join(&cluster, "c", 3);
+    a.wait_names(&["a", "c", "w"]);
+    cluster.compact();
+    assert_eq!(w.names(), ["a", "b", "w"]);
+    proxy.open();
+    let at = Instant::now();
+    wait_well(&[&a, &c, &w], &["a", "c", "w"]);
+    assert!(told("cut off, compacted, healed", at) < SOON);
+
+    // The same without a compaction: it goes on from its revision.
+    proxy.close();
+    wait("w to notice", LONG, || w.registry.status().endpoint.is_none());
+    let d = Node::join(&cluster, "d", 4);
+    proxy.open();
+    let at = Instant::now();
+    wait_well(&[&a, &c, &d, &w], &["a", "c", "d", "w"]);
+    assert!(told("cut off, healed", at) < SOON);
+}
+
+#[test]
+fn a_silent_partition_that_outlasts_the_leases_heals_and_no_member_is_dropped_that_returns() {
+    let cluster = Cluster::start(1);
+    let (proxy_a, proxy_b) = (Proxy::to(cluster.port(0)), Proxy::to(cluster.port(0)));
+    let [mut of_a, mut of_b] = [settings(&cluster, "a", 1, true), settings(&cluster, "b", 2, true)];
+    of_a.access.endpoints = vec![proxy_a.endpoint()];
+    of_b.access.endpoints = vec![proxy_b.endpoint()];
+    let (a, b) = (Node::start(of_a), Node::start(of_b));
+    let c = Node::join(&cluster, "c", 3);
+    wait_well(&[&a, &b, &c], &["a", "b", "c"]);
+    let changes = [a.changes(), b.changes()];
+    proxy_a.silence();
+    proxy_b.silence();
+    c.wait_names(&["c"]);
+    c.registry.stop();
+    cluster.compact();
+    wait("nodes to notice", LONG, || [&a, &b].iter().all(|node| node.registry.status().endpoint.is_none()));
+    assert_eq!((a.names().len(), b.names().len()), (3, 3));
+    // a is back first, and keeps b.
+    proxy_a.open();
+    let at = Instant::now();
+    wait("a's registration", LONG, || a.registry.status().registered);
+    told("silent for longer than the lease, healed, registered", at);
+    proxy_b.open();
+    wait_well(&[&a, &b], &["a", "b"]);
+    assert!(told("silent for longer than the lease, healed, right again", at) < SOON);
+    assert!(a.fewest_since(changes[0]) >= 2 && b.fewest_since(changes[1]) >= 2);
+}
+
+#[test]
+fn a_watch_that_has_gone_silent_is_found_out() {
+    let cluster = Cluster::start(1);
+    let a = Node::join(&cluster, "a", 1);
+    let proxy = Proxy::to(cluster.port(0));
+    let mut own = settings(&cluster, "w", 7, true);
+    own.access.endpoints = vec![proxy.endpoint()];
+    let w = Node::start(own);
+    wait_well(&[&a, &w], &["a", "w"]);
+    // Requests have the first connection, and the watch the second.
+    assert_eq!(proxy.connections(), 2);
+    proxy.freeze(1);
+    let b = Node::join(&cluster, "b", 2);
+    let at = Instant::now();
+    wait_well(&[&a, &b, &w], &["a", "b", "w"]);
+    assert!(told("one silent watch found out", at) < SOON);
+}
+
+#[test]
+fn etcd_restored_from_a_copy_is_read_anew() {
+    let mut cluster = Cluster::start(1);
+    let (a, b) = (Node::join(&cluster, "a", 1), Node::join(&cluster, "b", 2));
+    wait_well(&[&a, &b], &["a", "b"]);
+    cluster.save();
+    let c = Node::join(&cluster, "c", 3);
+    wait_well(&[&a, &b, &c], &["a", "b", "c"]);
+    cluster.restore();
+    // c's admission came after the copy.
+    let at = Instant::now();
+    wait_well(&[&a, &b], &["a", "b"]);
+    assert!(told("restored from a copy, right again", at) < SOON);
+    c.wait_problem(|error| {
+        matches!(
+            error,
+            ekiden_registry::RegistryError::NotAdmitted { .. } | ekiden_registry::RegistryError::Login { .. }
+        )
+    });
+}

@@ -15,7 +15,7 @@ pub const SHUNNED: Time = Time::secs(30);
 /// For how long a round trip holds, and for how long a rate does.
 pub const RTT_HOLDS: Time = Time::secs(600);
 /// The same of a rate.
-pub const RATE_HOLDS: Time = Time::secs(3_600);
+pub const RATE_HOLDS: Time = Time::secs(6 * 3_600);
 
 /// What the connections of a leg have shown since the look before.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]

@@ -35,11 +35,15 @@ pub enum Policy {
 pub struct Outcome {
     /// Who chose.
     pub policy: Policy,
-    /// What a bulk stream would get when it is opened, as part of what it would get on the best path.
+    /// What a bulk stream would get by itself on the legs as they are when it is opened, as a part of what it would get on the best path.
     pub of_best: Spread,
     /// The same for each pair of a site that opens and a site that is the exit: the median of its streams.
     pub of_best_by_pair: Spread,
-    /// What bulk streams would get beside the direct path, by pair, as CRONets counts it.
+    /// The same beside the streams that are there in that second, of which the best path is found with full knowledge too.
+    pub of_best_beside: Spread,
+    /// And this for each pair.
+    pub of_best_beside_by_pair: Spread,
+    /// What bulk streams would get by themselves as a multiple of what the direct path gives, by pair, as CRONets counts it.
     pub gains: Gains,
     /// The round trip of the other streams' paths, as a multiple of the shortest.
     pub rtt_of_shortest: Spread,
@@ -118,16 +122,25 @@ pub struct Opened {
     pub why: Option<Why>,
     /// Whether a leg of it was cut.
     pub failed: bool,
-    /// What it would get, in bit/s: one stream more beside those that are there.
-    pub rate: f64,
-    /// The same on the direct path.
-    pub direct: f64,
-    /// The same on the best path over at most two nodes in between.
-    pub best: f64,
+    /// What it would get by itself.
+    pub alone: Rates,
+    /// What it would get as one stream more beside those that are there.
+    pub beside: Rates,
     /// The sum of its round trips, in seconds.
     pub rtt_s: f64,
     /// The least that there is, in seconds.
     pub shortest_s: f64,
+}
+
+/// What a stream would get, in bit/s.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rates {
+    /// On its path.
+    pub own: f64,
+    /// On the direct path.
+    pub direct: f64,
+    /// On the best path over at most two nodes in between.
+    pub best: f64,
 }
 
 /// A stream that has ended.
@@ -168,6 +181,18 @@ impl Log {
     }
 }
 
+impl Rates {
+    /// The own path's as a part of the best's; 1 where nothing comes over any.
+    pub fn of_best(&self) -> f64 {
+        if self.best > 0.0 { self.own / self.best } else { 1.0 }
+    }
+
+    /// The own path's as a multiple of the direct one's; 1 where that is cut, for there is nothing to compare with.
+    pub fn gain(&self) -> f64 {
+        if self.direct > 0.0 { self.own / self.direct } else { 1.0 }
+    }
+}
+
 impl Spread {
     /// Of these; all 0 if there are none.
     pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
@@ -193,7 +218,7 @@ impl Spread {
 impl Outcome {
     pub(crate) fn of(sites: &Sites, policy: Policy, log: Log, control: &[f64], changes: (u64, usize)) -> Self {
         let after: Vec<&Opened> = log.opened.iter().filter(|of| of.at >= sites.warm_up).collect();
-        let is_open = |of: &&&Opened| !of.failed && of.best > 0.0;
+        let is_open = |of: &&&Opened| !of.failed && of.alone.best > 0.0;
         let bulk: Vec<&Opened> = after.iter().filter(is_open).filter(|of| of.class == Class::Bulk).copied().collect();
         let answers = after.iter().filter(is_open).filter(|of| of.class == Class::Interactive);
         let mut pairs: BTreeMap<(usize, usize), Vec<&Opened>> = BTreeMap::new();
@@ -201,8 +226,7 @@ impl Outcome {
         let by_pair = |value: &dyn Fn(&Opened) -> f64| -> Vec<f64> {
             pairs.values().map(|all| Spread::of(all.iter().map(|of| value(of))).median).collect()
         };
-        // Where the direct path is cut there is nothing to compare with.
-        let gains = by_pair(&|of| if of.direct > 0.0 { of.rate / of.direct } else { 1.0 });
+        let gains = by_pair(&|of| of.alone.gain());
         let finished = || log.finished.iter().filter(|of| of.opened >= sites.warm_up);
         let whole = finished().filter(|of| of.class == Class::Bulk && !of.broken);
         let (warm_bytes, warm_changes) = log.warm.unwrap_or((vec![0.0; control.len()], 0));
@@ -211,8 +235,10 @@ impl Outcome {
         let count = |is: &dyn Fn(&Opened) -> bool| after.iter().filter(|of| is(of)).count();
         Self {
             policy,
-            of_best: Spread::of(bulk.iter().map(|of| of.rate / of.best)),
-            of_best_by_pair: Spread::of(by_pair(&|of| of.rate / of.best)),
+            of_best: Spread::of(bulk.iter().map(|of| of.alone.of_best())),
+            of_best_by_pair: Spread::of(by_pair(&|of| of.alone.of_best())),
+            of_best_beside: Spread::of(bulk.iter().map(|of| of.beside.of_best())),
+            of_best_beside_by_pair: Spread::of(by_pair(&|of| of.beside.of_best())),
             gains: Gains {
                 part: gains.iter().filter(|gain| **gain > GAINS).count() as f64 / gains.len().max(1) as f64,
                 median: Spread::of(gains.iter().copied()).median,

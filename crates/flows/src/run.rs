@@ -5,7 +5,7 @@ use ekiden_overlay::path::{Class, Direction};
 use ekiden_units::Time;
 
 use crate::nodes::{Nodes, Place};
-use crate::outcome::{Finished, Log, Opened, Outcome, Policy};
+use crate::outcome::{Finished, Log, Opened, Outcome, Policy, Rates};
 use crate::peers::{Ron, best_rate, shortest_rtt};
 use crate::rules::{ANSWERS_WITHIN, BROKEN, JUDGED_FROM, JUDGED_TO, OPENS_MOST, STALLED};
 use crate::share::{Ask, Got, Shared};
@@ -62,6 +62,8 @@ struct Run<'a> {
     ron: Ron,
     streams: Vec<Stream>,
     again: Vec<Again>,
+    /// What one stream would get of each leg by itself, in bit/s.
+    alone: Vec<f64>,
     /// What one stream more would get of each leg, in bit/s.
     offers: Vec<f64>,
     log: Log,
@@ -78,6 +80,7 @@ impl<'a> Run<'a> {
             ron: Ron::new(sites.seed, sites.noise.as_f64(), n),
             streams: Vec::new(),
             again: Vec::new(),
+            alone: vec![0.0; n * n],
             offers: vec![0.0; n * n],
             log: Log::new(n),
         }
@@ -87,6 +90,7 @@ impl<'a> Run<'a> {
         let now = Time(second * STEP.0);
         self.world.at(now);
         let shared = self.shared();
+        self.alone = self.least(&shared.carries);
         self.offers = self.offers(&shared);
         match self.policy {
             Policy::Ekiden => self.nodes.ask_what_is_due(&self.world, now),
@@ -129,13 +133,17 @@ impl<'a> Run<'a> {
 
     fn offers(&self, shared: &Shared) -> Vec<f64> {
         let (asks, got): (Vec<_>, Vec<_>) = self.streams.iter().map(|stream| (stream.ask.clone(), stream.got)).unzip();
-        let each = shared.offers(&asks, &got);
+        self.least(&shared.offers(&asks, &got))
+    }
+
+    /// What a stream gets of each leg, if of all that is shared it gets so much.
+    fn least(&self, each: &[f64]) -> Vec<f64> {
         let n = self.world.sites;
-        let offer = |leg: usize| {
+        let of = |leg: usize| {
             let least = self.over(leg / n, leg % n).into_iter().map(|of| each[of]).fold(f64::INFINITY, f64::min);
             if leg / n == leg % n { 0.0 } else { least.min(self.world.leg(leg).stream) }
         };
-        (0..n * n).map(offer).collect()
+        (0..n * n).map(of).collect()
     }
 
     fn open(&mut self, offered: Offered, opens: u32, now: Time) {
@@ -164,7 +172,10 @@ impl<'a> Run<'a> {
             path.reverse();
         }
         let legs: Vec<_> = path.windows(2).map(|leg| (leg[0], leg[1])).collect();
-        let rate = legs.iter().map(|leg| self.offers[self.world.number(leg.0, leg.1)]).fold(f64::INFINITY, f64::min);
+        let rates = |of: &[f64], best: f64| {
+            let own = legs.iter().map(|leg| of[self.world.number(leg.0, leg.1)]).fold(f64::INFINITY, f64::min);
+            Rates { own, direct: of[self.world.number(from, to)], best }
+        };
         let rtts = || legs.iter().map(|leg| self.world.rtt_s(leg.0, leg.1));
         let opened = Opened {
             at: now,
@@ -175,9 +186,8 @@ impl<'a> Run<'a> {
             relays: place.path[1..place.path.len() - 1].to_vec(),
             why: place.why,
             failed: failed.is_some(),
-            rate,
-            direct: self.offers[self.world.number(from, to)],
-            best: best.1,
+            alone: rates(&self.alone, best_rate(&self.alone, n, from, to, 2).1),
+            beside: rates(&self.offers, best.1),
             rtt_s: rtts().sum(),
             shortest_s: shortest.1,
         };

@@ -18,7 +18,9 @@ const NEAR_PART: f64 = 0.03;
 const TRIES: f64 = 1.0 / 20.0;
 /// ... and one in so few until so many have.
 const FIRST_TRIES: f64 = 1.0 / 3.0;
-const FIRST: u64 = 3;
+const FIRST: u64 = 8;
+/// A path that was tried is not tried again for so long: what it gave has to be heard first.
+const TRIED: Time = Time::secs(10);
 /// By how much that has to be.
 const HOPED_PART: f64 = 1.1;
 
@@ -50,8 +52,9 @@ pub struct Choice {
     rivalled: Option<Time>,
     /// How often the path has changed.
     changes: u64,
-    /// How many streams have tried another.
+    /// How many streams have tried another, and which path the last one tried.
     tries: u64,
+    tried: Option<(Path, Time)>,
 }
 
 impl Why {
@@ -93,8 +96,11 @@ impl Choice {
         let best = candidates.first()?;
         let incumbent = self.path.as_ref().and_then(|path| candidates.iter().find(|of| of.path == *path));
         let part_that_tries = if self.tries < FIRST { FIRST_TRIES } else { TRIES };
-        if let Some(tried) = tried(candidates, wanted).filter(|_| tries < part_that_tries) {
+        let is_new =
+            |of: &&Candidate| self.tried.as_ref().is_none_or(|(path, at)| *path != of.path || now.since(*at) >= TRIED);
+        if let Some(tried) = tried(candidates, wanted).filter(|_| tries < part_that_tries).filter(is_new) {
             self.tries += 1;
+            self.tried = Some((tried.path.clone(), now));
             return Some((tried, Why::Tried));
         }
         let Some(least) = takes(best) else {
@@ -230,16 +236,17 @@ mod tests {
         unknown.sure = BitRate(0);
         let all = sorted(vec![candidate("a", 10.0, 100), unknown.clone()]);
         let mut choice = Choice::default();
-        let mut with = |tries: f64| {
-            let (of, why) = choice.choose(&all, &WANTED, Time(0), [0.0, tries]).unwrap();
+        let mut with = |tries: f64, second: u64| {
+            let (of, why) = choice.choose(&all, &WANTED, Time::secs(second), [0.0, tries]).unwrap();
             (of.path.to_string(), why)
         };
-        assert_eq!(with(0.9), ("a".into(), Why::First));
-        // More at first.
-        (0..3).for_each(|_| assert_eq!(with(0.3), ("b → a".into(), Why::Tried)));
-        assert_eq!(with(0.3), ("a".into(), Why::Kept));
-        assert_eq!(with(0.01), ("b → a".into(), Why::Tried));
-        assert_eq!(with(0.9), ("a".into(), Why::Kept));
+        assert_eq!(with(0.9, 0), ("a".into(), Why::First));
+        // More at first, but none again until what it gave may be known.
+        assert_eq!(with(0.3, 1), ("b → a".into(), Why::Tried));
+        assert_eq!(with(0.3, 2), ("a".into(), Why::Kept));
+        (1..8).for_each(|try_| assert_eq!(with(0.3, 20 * try_), ("b → a".into(), Why::Tried)));
+        assert_eq!(with(0.3, 200), ("a".into(), Why::Kept));
+        assert_eq!(with(0.01, 201), ("b → a".into(), Why::Tried));
         // Where nothing is known, the direct path is the first.
         let mut direct = candidate("a", 1.0, 200);
         direct.sure = BitRate(0);

@@ -110,11 +110,13 @@ impl Known {
             return self.own.get(to)?.holds(now);
         }
         let (leg, at) = self.told.get(from)?.legs.get(to)?;
-        let holds = leg.holds(now.since(*at));
+        let since = now.since(*at);
+        let holds = leg.holds(since);
         let credit = self.credit(from, now);
         let believed = |rate: BitRate| BitRate((rate.0 as f64 * credit) as u64);
-        let rate = holds.rate.map(|rate| BitRate(believed(rate).0.max(1)));
-        (holds.age <= RTT_HOLDS).then_some(Holds { rate, carried: believed(holds.carried), ..holds })
+        // The age is that of the rate, where one is told; the round trip was fresh when it was told.
+        let rate = holds.rate.filter(|_| holds.age <= RATE_HOLDS).map(|rate| BitRate(believed(rate).0.max(1)));
+        (since <= RTT_HOLDS).then_some(Holds { rate, carried: believed(holds.carried), ..holds })
     }
 
     fn has_failed(&self, from: &str, to: &str, now: Time) -> bool {
@@ -212,6 +214,22 @@ mod tests {
         known.hear(failing, Time::secs(1));
         assert_eq!(known.leg("delhi", "paris", Time::secs(2)), None);
         assert!(known.leg("delhi", "paris", Time::secs(1) + SHUNNED).is_some());
+    }
+
+    #[test]
+    fn a_rate_that_is_told_holds_as_long_as_one_that_was_seen() {
+        let mut other = Known::of_node("delhi");
+        other.see("paris", &look(40.0, 0.1), Time(0));
+        let mut known = Known::of_node("perth");
+        // The round trip is seen again and again, the rate but once.
+        let mut rate = |at: Time| {
+            other.see("paris", &Look { rtt_s: Some(0.1), ..Look::default() }, at);
+            known.hear(other.tell(0.0, at), at);
+            known.leg("delhi", "paris", at).unwrap().rate
+        };
+        assert_eq!(rate(RTT_HOLDS + Time::secs(60)), Some(BitRate::mbit(40)));
+        assert_eq!(rate(RATE_HOLDS), Some(BitRate::mbit(40)));
+        assert_eq!(rate(RATE_HOLDS + Time::secs(2)), None);
     }
 
     #[test]

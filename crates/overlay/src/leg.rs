@@ -4,7 +4,9 @@ use ekiden_units::{BitRate, Time};
 
 /// What was seen counts half as much after so much newer time was seen: for what a leg carries in the long run ...
 const STEADY_HALF_S: f64 = 30.0;
-/// ... and for whether that still holds.
+/// ... and half as much after so much time, whether anything was seen in it or not.
+const OLD_HALF_S: f64 = 300.0;
+/// The same as the first, for whether what was seen still holds.
 const RECENT_HALF_S: f64 = 1.0;
 /// If the two differ by this factor, the leg has changed, and what was seen before counts no more.
 const CHANGED: f64 = 2.0;
@@ -13,7 +15,7 @@ pub const SHUNNED: Time = Time::secs(30);
 /// For how long a round trip holds, and for how long a rate does.
 pub const RTT_HOLDS: Time = Time::secs(600);
 /// The same of a rate.
-pub const RATE_HOLDS: Time = Time::secs(3_600);
+pub const RATE_HOLDS: Time = Time::secs(6 * 3_600);
 
 /// What the connections of a leg have shown since the look before.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
@@ -37,20 +39,26 @@ pub struct Look {
 struct Mean {
     steady: f64,
     recent: f64,
+    /// How long what it is the mean of was seen, in seconds, as far as that still counts.
+    seen_s: f64,
     /// When the last part of it was seen.
     at: Time,
 }
 
 impl Mean {
     fn with(before: Option<Self>, value: f64, span_s: f64, at: Time) -> Self {
-        let Some(before) = before else { return Self { steady: value, recent: value, at } };
-        let blend = |old: f64, half_s: f64| {
-            let keeps = 0.5_f64.powf(span_s.max(0.0) / half_s);
-            old * keeps + value * (1.0 - keeps)
-        };
-        let (steady, recent) = (blend(before.steady, STEADY_HALF_S), blend(before.recent, RECENT_HALF_S));
-        let has_changed = recent > steady * CHANGED || recent * CHANGED < steady;
-        Self { steady: if has_changed { recent } else { steady }, recent, at }
+        let span_s = span_s.max(1e-3);
+        let Some(before) = before else { return Self { steady: value, recent: value, seen_s: span_s, at } };
+        let ages = 0.5_f64.powf(at.since(before.at).as_secs() / OLD_HALF_S);
+        // A mean of all at first; once it has seen enough, one that forgets.
+        let counts_s = (before.seen_s * ages).min(STEADY_HALF_S / std::f64::consts::LN_2);
+        let steady = (before.steady * counts_s + value * span_s) / (counts_s + span_s);
+        let keeps = 0.5_f64.powf(span_s / RECENT_HALF_S);
+        let recent = before.recent * keeps + value * (1.0 - keeps);
+        match recent > steady * CHANGED || recent * CHANGED < steady {
+            true => Self { steady: recent, recent, seen_s: RECENT_HALF_S, at },
+            false => Self { steady, recent, seen_s: counts_s + span_s, at },
+        }
     }
 }
 
@@ -101,7 +109,7 @@ impl Leg {
             // Without a jump: a mean of few losses goes up and down.
             let keeps = 0.5_f64.powf(look.span_s.max(0.0) / STEADY_HALF_S);
             let steady = self.loss.map_or(part, |loss| loss.steady * keeps + part * (1.0 - keeps));
-            self.loss = Some(Mean { steady, recent: part, at: now });
+            self.loss = Some(Mean { steady, recent: part, seen_s: look.span_s, at: now });
         }
     }
 
@@ -165,6 +173,19 @@ mod tests {
         }
         let rate = leg.holds(Time::secs(600)).unwrap().rate.unwrap().as_mbit();
         assert!((98.0..102.0).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn the_first_looks_count_alike_and_old_ones_little() {
+        let mut leg = Leg::default();
+        let mut rate = |mbit: f64, second: u64| {
+            leg.see(&look(mbit * 1e6), Time::secs(second));
+            leg.holds(Time::secs(second)).unwrap().rate.unwrap().as_mbit().round()
+        };
+        assert_eq!([rate(80.0, 0), rate(110.0, 1), rate(110.0, 2)], [80.0, 95.0, 100.0]);
+        // Others were there an hour ago; a few seconds now say more.
+        assert_eq!(rate(150.0, 3_600), 150.0);
+        assert_eq!(rate(160.0, 3_601), 155.0);
     }
 
     #[test]

@@ -16,6 +16,8 @@ const FIRSTS: usize = 16;
 const LOAD_MOST: f64 = 0.9;
 /// What a node in between adds to the round trip.
 const HOP: Time = Time(200_000);
+/// What a leg of known rate may give doubles in so long, until it is tried again.
+const HOPE_DOUBLES_S: f64 = 3_600.0;
 /// A bulk transfer of unknown length is taken for so long a one: its rate counts, and the round trip only among like rates.
 const LONG: Bytes = Bytes::mib(1024);
 
@@ -53,7 +55,7 @@ pub struct Candidate {
     /// What a stream gets at least, as far as that is known of every leg: the least of their rates, or of what they have carried. 0 if it is
     /// not.
     pub sure: BitRate,
-    /// The same with legs of unknown rate taken for as good as the better ones.
+    /// The same with legs of unknown rate taken for as good as the better ones, and the more so the older a rate is.
     pub hoped: BitRate,
     /// The sum of its round trips.
     pub rtt: Time,
@@ -131,7 +133,11 @@ pub fn candidates(known: &Known, wanted: &Wanted<'_>, now: Time) -> Vec<Candidat
         let holds = leg(near, far)?;
         let sure = holds.rate.unwrap_or(holds.carried);
         let guess = hope.map_or(0.0, |window| window / holds.rtt.as_secs().max(1e-4));
-        let hoped = holds.rate.unwrap_or(BitRate((guess as u64).max(holds.carried.0)));
+        // What was seen long ago may be better by now: it had other streams beside it, or a rush hour.
+        let aged = |rate: BitRate| rate.0 as f64 * (holds.age.as_secs() / HOPE_DOUBLES_S).exp2();
+        let hoped =
+            holds.rate.map_or(guess.max(holds.carried.0 as f64), |rate| aged(rate).min(guess.max(rate.0 as f64)));
+        let hoped = BitRate(hoped as u64);
         Some(Hop { holds, sure, hoped })
     };
     let (own, exit) = (known.name(), wanted.exit);
@@ -268,6 +274,31 @@ mod tests {
         assert_eq!((direct.sure, direct.hoped), (BitRate(0), BitRate::mbit(8)));
         assert_eq!(direct.takes(None, Class::Bulk), None);
         assert_eq!(direct.takes(None, Class::Interactive), Some(direct.rtt));
+    }
+
+    #[test]
+    fn what_was_seen_long_ago_is_hoped_to_be_better_by_now() {
+        let mut known = Known::of_node("tokyo");
+        known.see("delhi", &look(100.0, 0.1), Time(0));
+        known.see("paris", &look(10.0, 0.1), Time(0));
+        let mut hoped = |hours: u64| {
+            let now = Time::secs(hours * 3_600);
+            known.see("paris", &Look { rtt_s: Some(0.1), ..Look::default() }, now);
+            known.see("delhi", &look(100.0, 0.1), now);
+            let wanted = Wanted {
+                exit: "paris",
+                relays: &[],
+                relays_most: 0,
+                size: None,
+                class: Class::Bulk,
+                direction: Direction::Up,
+                current: None,
+            };
+            let all = candidates(&known, &wanted, now);
+            (all[0].sure, all[0].hoped)
+        };
+        let mbit = BitRate::mbit;
+        assert_eq!([0, 2, 4].map(&mut hoped), [(mbit(10), mbit(10)), (mbit(10), mbit(40)), (mbit(10), mbit(100))]);
     }
 
     #[test]

@@ -1,0 +1,260 @@
+//! What came out of a run.
+
+use std::collections::BTreeMap;
+
+use ekiden_overlay::choice::Why;
+use ekiden_overlay::path::{Class, Direction};
+use ekiden_units::Time;
+use serde::Serialize;
+
+use crate::sites::Sites;
+
+/// A pair gains if a stream gets so much more than on the direct path.
+const GAINS: f64 = 1.1;
+/// What is relayed is kept for each span of so long.
+pub const RELAYED_SPAN: Time = Time::secs(10);
+
+/// Who chooses the paths.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Policy {
+    /// Nobody: all streams go over their direct paths.
+    Direct,
+    /// The shortest round trip over at most two nodes in between, of which all is known.
+    ShortestRtt,
+    /// Nodes that probe all legs, over at most one node in between.
+    Ron,
+    /// The nodes of this project, over at most two.
+    Ekiden,
+    /// Who knows what a stream would get on each leg now, over at most two.
+    Oracle,
+}
+
+/// What came out of a run, after its warm-up.
+#[derive(Debug, Clone, Serialize)]
+pub struct Outcome {
+    /// Who chose.
+    pub policy: Policy,
+    /// What a bulk stream would get by itself on the legs as they are when it is opened, as a part of what it would get on the best path.
+    pub of_best: Spread,
+    /// The same for each pair of a site that opens and a site that is the exit: the median of its streams.
+    pub of_best_by_pair: Spread,
+    /// The same beside the streams that are there in that second, of which the best path is found with full knowledge too.
+    pub of_best_beside: Spread,
+    /// And this for each pair.
+    pub of_best_beside_by_pair: Spread,
+    /// What bulk streams would get by themselves as a multiple of what the direct path gives, by pair, as CRONets counts it.
+    pub gains: Gains,
+    /// The round trip of the other streams' paths, as a multiple of the shortest.
+    pub rtt_of_shortest: Spread,
+    /// What bulk streams that have ended got in the mean, from the first byte to the last, in bit/s.
+    pub got_bit_s: Spread,
+    /// Streams that were opened, those counted again that failed among them.
+    pub streams: usize,
+    /// Of these, those that failed at a leg that was cut.
+    pub failed: usize,
+    /// Of these, those that tried a path to learn what it gives.
+    pub tried: usize,
+    /// Of these, those over relays.
+    pub relayed: usize,
+    /// Streams that were broken off.
+    pub broken: usize,
+    /// How often the path in use of a pair, class and direction has changed in an hour, in the mean.
+    pub changes_an_hour: f64,
+    /// What a node sends and receives to learn about legs, in bit/s: the mean of all nodes, and the most.
+    pub control_bit_s: [f64; 2],
+    /// Each stream in its order.
+    #[serde(skip)]
+    pub opened: Vec<Opened>,
+    /// What each site relays, in bit/s, in the mean of each [`RELAYED_SPAN`] from the start on.
+    #[serde(skip)]
+    pub relayed_bit_s: Vec<Vec<f64>>,
+}
+
+/// How values are spread.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spread {
+    /// How many there are.
+    pub count: usize,
+    /// The least.
+    pub least: f64,
+    /// A hundredth of them are less.
+    pub hundredth: f64,
+    /// A tenth of them are less.
+    pub tenth: f64,
+    /// Half of them are less.
+    pub median: f64,
+    /// A tenth of them are more.
+    pub ninth: f64,
+    /// The greatest.
+    pub most: f64,
+    /// Their mean.
+    pub mean: f64,
+}
+
+/// What pairs gain.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Gains {
+    /// The part of the pairs that gain more than a tenth.
+    pub part: f64,
+    /// What half of all pairs get at least, as a multiple of the direct path.
+    pub median: f64,
+    /// The mean of these multiples.
+    pub mean: f64,
+}
+
+/// A stream that was opened.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Opened {
+    /// When.
+    pub at: Time,
+    /// The site that opened it.
+    pub near: usize,
+    /// Its exit.
+    pub far: usize,
+    /// What counts.
+    pub class: Class,
+    /// Which way its bytes go.
+    pub direction: Direction,
+    /// The nodes in between, from `near` on.
+    pub relays: Vec<usize>,
+    /// Why this path.
+    pub why: Option<Why>,
+    /// Whether a leg of it was cut.
+    pub failed: bool,
+    /// What it would get by itself.
+    pub alone: Rates,
+    /// What it would get as one stream more beside those that are there.
+    pub beside: Rates,
+    /// The sum of its round trips, in seconds.
+    pub rtt_s: f64,
+    /// The least that there is, in seconds.
+    pub shortest_s: f64,
+}
+
+/// What a stream would get, in bit/s.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rates {
+    /// On its path.
+    pub own: f64,
+    /// On the direct path.
+    pub direct: f64,
+    /// On the best path over at most two nodes in between.
+    pub best: f64,
+}
+
+/// A stream that has ended.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Finished {
+    pub opened: Time,
+    pub class: Class,
+    pub broken: bool,
+    pub bytes: f64,
+    pub took_s: f64,
+}
+
+/// What a run writes down.
+pub(crate) struct Log {
+    pub opened: Vec<Opened>,
+    pub finished: Vec<Finished>,
+    relayed: Vec<Vec<f64>>,
+    /// At the end of the warm-up: control traffic of each node in bytes, and changes.
+    warm: Option<(Vec<f64>, u64)>,
+}
+
+impl Log {
+    pub fn new(sites: usize) -> Self {
+        Self { opened: Vec::new(), finished: Vec::new(), relayed: vec![Vec::new(); sites], warm: None }
+    }
+
+    pub fn warm(&mut self, control_bytes: Vec<f64>, changes: u64) {
+        self.warm = Some((control_bytes, changes));
+    }
+
+    /// What each site relays in a second.
+    pub fn relay(&mut self, now: Time, rates: &[f64]) {
+        let span = (now.0 / RELAYED_SPAN.0) as usize;
+        for (of, rate) in self.relayed.iter_mut().zip(rates) {
+            of.resize(span + 1, 0.0);
+            of[span] += rate / RELAYED_SPAN.as_secs();
+        }
+    }
+}
+
+impl Rates {
+    /// The own path's as a part of the best's; 1 where nothing comes over any.
+    pub fn of_best(&self) -> f64 {
+        if self.best > 0.0 { self.own / self.best } else { 1.0 }
+    }
+
+    /// The own path's as a multiple of the direct one's; 1 where that is cut, for there is nothing to compare with.
+    pub fn gain(&self) -> f64 {
+        if self.direct > 0.0 { self.own / self.direct } else { 1.0 }
+    }
+}
+
+impl Spread {
+    /// Of these; all 0 if there are none.
+    pub fn of(values: impl IntoIterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.into_iter().collect();
+        values.sort_by(f64::total_cmp);
+        let at = |part: f64| {
+            let rank = (part * values.len() as f64) as usize;
+            values.get(rank.min(values.len().saturating_sub(1))).copied().unwrap_or(0.0)
+        };
+        Self {
+            count: values.len(),
+            least: at(0.0),
+            hundredth: at(0.01),
+            tenth: at(0.1),
+            median: at(0.5),
+            ninth: at(0.9),
+            most: at(1.0),
+            mean: values.iter().sum::<f64>() / (values.len() as f64).max(1.0),
+        }
+    }
+}
+
+impl Outcome {
+    pub(crate) fn of(sites: &Sites, policy: Policy, log: Log, control: &[f64], changes: (u64, usize)) -> Self {
+        let after: Vec<&Opened> = log.opened.iter().filter(|of| of.at >= sites.warm_up).collect();
+        let is_open = |of: &&&Opened| !of.failed && of.alone.best > 0.0;
+        let bulk: Vec<&Opened> = after.iter().filter(is_open).filter(|of| of.class == Class::Bulk).copied().collect();
+        let answers = after.iter().filter(is_open).filter(|of| of.class == Class::Interactive);
+        let mut pairs: BTreeMap<(usize, usize), Vec<&Opened>> = BTreeMap::new();
+        bulk.iter().for_each(|of| pairs.entry((of.near, of.far)).or_default().push(of));
+        let by_pair = |value: &dyn Fn(&Opened) -> f64| -> Vec<f64> {
+            pairs.values().map(|all| Spread::of(all.iter().map(|of| value(of))).median).collect()
+        };
+        let gains = by_pair(&|of| of.alone.gain());
+        let finished = || log.finished.iter().filter(|of| of.opened >= sites.warm_up);
+        let whole = finished().filter(|of| of.class == Class::Bulk && !of.broken);
+        let (warm_bytes, warm_changes) = log.warm.unwrap_or((vec![0.0; control.len()], 0));
+        let span_s = sites.duration.since(sites.warm_up).as_secs();
+        let control = Spread::of(control.iter().zip(&warm_bytes).map(|(all, warm)| (all - warm) * 8.0 / span_s));
+        let count = |is: &dyn Fn(&Opened) -> bool| after.iter().filter(|of| is(of)).count();
+        Self {
+            policy,
+            of_best: Spread::of(bulk.iter().map(|of| of.alone.of_best())),
+            of_best_by_pair: Spread::of(by_pair(&|of| of.alone.of_best())),
+            of_best_beside: Spread::of(bulk.iter().map(|of| of.beside.of_best())),
+            of_best_beside_by_pair: Spread::of(by_pair(&|of| of.beside.of_best())),
+            gains: Gains {
+                part: gains.iter().filter(|gain| **gain > GAINS).count() as f64 / gains.len().max(1) as f64,
+                median: Spread::of(gains.iter().copied()).median,
+                mean: Spread::of(gains.iter().copied()).mean,
+            },
+            rtt_of_shortest: Spread::of(answers.map(|of| of.rtt_s / of.shortest_s)),
+            got_bit_s: Spread::of(whole.map(|of| of.bytes * 8.0 / of.took_s)),
+            streams: after.len(),
+            failed: count(&|of| of.failed),
+            tried: count(&|of| of.why == Some(Why::Tried)),
+            relayed: count(&|of| !of.relays.is_empty()),
+            broken: finished().filter(|of| of.broken).count(),
+            changes_an_hour: (changes.0 - warm_changes) as f64 * 3_600.0 / span_s / (changes.1 as f64).max(1.0),
+            control_bit_s: [control.mean, control.most],
+            opened: log.opened,
+            relayed_bit_s: log.relayed,
+        }
+    }
+}

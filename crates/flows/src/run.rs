@@ -1,0 +1,340 @@
+//! A run: second by second, what is asked, opened, carried and seen.
+
+use ekiden_overlay::leg::Look;
+use ekiden_overlay::path::{Class, Direction};
+use ekiden_units::Time;
+
+use crate::nodes::{Nodes, Place};
+use crate::outcome::{Finished, Log, Opened, Outcome, Policy, Rates};
+use crate::peers::{Ron, best_rate, shortest_rtt};
+use crate::rules::{ANSWERS_WITHIN, BROKEN, JUDGED_FROM, JUDGED_TO, OPENS_MOST, STALLED};
+use crate::share::{Ask, Got, Shared};
+use crate::sites::Sites;
+use crate::traffic::{Offered, of_second, slow_start};
+use crate::world::World;
+
+/// User data in a segment, in bits.
+const SEGMENT_BITS: f64 = 1_448.0 * 8.0;
+const STEP: Time = Time::secs(1);
+
+/// Runs the sites' streams over the paths of a policy. Takes time in proportion to the streams; a site's memory is its open streams and a
+/// line for each that was opened.
+pub fn run(sites: &Sites, policy: Policy) -> Outcome {
+    let mut run = Run::new(sites, policy);
+    let seconds = sites.duration.0 / STEP.0;
+    for second in 0..seconds {
+        run.step(second);
+    }
+    run.finish()
+}
+
+/// A stream that is open.
+struct Stream {
+    offered: Offered,
+    place: Place,
+    /// The legs in the direction of the data: both ends.
+    legs: Vec<(usize, usize)>,
+    ask: Ask,
+    got: Got,
+    rtt_s: f64,
+    opened: Time,
+    moved: f64,
+    stalled: Time,
+    /// What had been moved when judging began.
+    before: Option<(f64, Time)>,
+    is_judged: bool,
+}
+
+/// A stream that is to be opened again.
+struct Again {
+    at: Time,
+    offered: Offered,
+    opens: u32,
+    /// Which leg of the path did not come about.
+    failed: (usize, usize),
+}
+
+struct Run<'a> {
+    sites: &'a Sites,
+    policy: Policy,
+    world: World,
+    nodes: Nodes<'a>,
+    ron: Ron,
+    streams: Vec<Stream>,
+    again: Vec<Again>,
+    /// What one stream would get of each leg by itself, in bit/s.
+    alone: Vec<f64>,
+    /// What one stream more would get of each leg, in bit/s.
+    offers: Vec<f64>,
+    log: Log,
+}
+
+impl<'a> Run<'a> {
+    fn new(sites: &'a Sites, policy: Policy) -> Self {
+        let n = sites.sites.len();
+        Self {
+            sites,
+            policy,
+            world: World::new(sites),
+            nodes: Nodes::new(sites),
+            ron: Ron::new(sites.seed, sites.noise.as_f64(), n),
+            streams: Vec::new(),
+            again: Vec::new(),
+            alone: vec![0.0; n * n],
+            offers: vec![0.0; n * n],
+            log: Log::new(n),
+        }
+    }
+
+    fn step(&mut self, second: u64) {
+        let now = Time(second * STEP.0);
+        self.world.at(now);
+        let shared = self.shared();
+        self.alone = self.least(&shared.carries);
+        self.offers = self.offers(&shared);
+        match self.policy {
+            Policy::Ekiden => self.nodes.ask_what_is_due(&self.world, now),
+            Policy::Ron => self.ron.probe(&self.offers, now),
+            _ => {}
+        }
+        if now == self.sites.warm_up {
+            self.log.warm(self.control_bytes(), self.nodes.changes().0);
+        }
+        let due: Vec<Again>;
+        (due, self.again) = std::mem::take(&mut self.again).into_iter().partition(|again| again.at <= now);
+        for again in due {
+            let (from, to) = again.failed;
+            let near = again.offered.near;
+            self.nodes.fail(from, to, now);
+            // What failed is in the record of the node that tried.
+            if self.policy == Policy::Ekiden && from != near {
+                self.nodes.ask(near, from, &self.world, now);
+            }
+            self.open(again.offered, again.opens, now);
+        }
+        of_second(self.sites, second).into_iter().for_each(|offered| self.open(offered, 0, now));
+        self.carry(&shared, now);
+        self.look(now);
+        self.end(now + STEP);
+    }
+
+    /// All legs, and the lines of the sites: what goes out, and what comes in.
+    fn shared(&self) -> Shared {
+        let n = self.world.sites;
+        let lines = || self.sites.sites.iter().map(|site| site.line.map_or(f64::INFINITY, |line| line.0 as f64));
+        let legs = (0..n * n).map(|leg| self.world.leg(leg).rate);
+        Shared { carries: legs.chain(lines()).chain(lines()).collect() }
+    }
+
+    fn over(&self, from: usize, to: usize) -> [usize; 3] {
+        let n = self.world.sites;
+        [self.world.number(from, to), n * n + from, n * n + n + to]
+    }
+
+    fn offers(&self, shared: &Shared) -> Vec<f64> {
+        let (asks, got): (Vec<_>, Vec<_>) = self.streams.iter().map(|stream| (stream.ask.clone(), stream.got)).unzip();
+        self.least(&shared.offers(&asks, &got))
+    }
+
+    /// What a stream gets of each leg, if of all that is shared it gets so much.
+    fn least(&self, each: &[f64]) -> Vec<f64> {
+        let n = self.world.sites;
+        let of = |leg: usize| {
+            let least = self.over(leg / n, leg % n).into_iter().map(|of| each[of]).fold(f64::INFINITY, f64::min);
+            if leg / n == leg % n { 0.0 } else { least.min(self.world.leg(leg).stream) }
+        };
+        (0..n * n).map(of).collect()
+    }
+
+    fn open(&mut self, offered: Offered, opens: u32, now: Time) {
+        let n = self.world.sites;
+        let is_up = offered.direction == Direction::Up;
+        let (from, to) = if is_up { (offered.near, offered.far) } else { (offered.far, offered.near) };
+        let best = best_rate(&self.offers, n, from, to, 2);
+        let shortest = shortest_rtt(&self.world, from, to);
+        let by = |path: Vec<usize>| {
+            let path = if is_up { path } else { path.into_iter().rev().collect() };
+            Place { path, why: None, sure: 0.0 }
+        };
+        let place = match (self.policy, offered.class) {
+            (Policy::Direct, _) => by(vec![from, to]),
+            (Policy::ShortestRtt, _) | (Policy::Oracle, Class::Interactive) => by(shortest.0),
+            (Policy::Oracle, Class::Bulk) => by(best.0),
+            (Policy::Ron, _) => by(self.ron.best(from, to)),
+            (Policy::Ekiden, _) => self.nodes.place(&offered, now),
+        };
+        let mut path = place.path.clone();
+        let failed = path
+            .windows(2)
+            .map(|leg| (leg[0], leg[1]))
+            .find(|leg| self.world.is_cut(leg.0, leg.1) || self.world.is_cut(leg.1, leg.0));
+        if !is_up {
+            path.reverse();
+        }
+        let legs: Vec<_> = path.windows(2).map(|leg| (leg[0], leg[1])).collect();
+        let rates = |of: &[f64], best: f64| {
+            let own = legs.iter().map(|leg| of[self.world.number(leg.0, leg.1)]).fold(f64::INFINITY, f64::min);
+            Rates { own, direct: of[self.world.number(from, to)], best }
+        };
+        let rtts = || legs.iter().map(|leg| self.world.rtt_s(leg.0, leg.1));
+        let opened = Opened {
+            at: now,
+            near: offered.near,
+            far: offered.far,
+            class: offered.class,
+            direction: offered.direction,
+            relays: place.path[1..place.path.len() - 1].to_vec(),
+            why: place.why,
+            failed: failed.is_some(),
+            alone: rates(&self.alone, best_rate(&self.alone, n, from, to, 2).1),
+            beside: rates(&self.offers, best.1),
+            rtt_s: rtts().sum(),
+            shortest_s: shortest.1,
+        };
+        self.log.opened.push(opened);
+        if let Some(failed) = failed {
+            if opens < OPENS_MOST {
+                self.again.push(Again { at: now + ANSWERS_WITHIN, offered, opens: opens + 1, failed });
+            }
+            return;
+        }
+        let rtt_s = rtts().fold(0.0, f64::max);
+        let over = legs.iter().flat_map(|leg| self.over(leg.0, leg.1)).collect();
+        self.streams.push(Stream {
+            offered,
+            place,
+            legs,
+            ask: Ask { most: 0.0, over },
+            got: Got::default(),
+            rtt_s,
+            opened: now,
+            moved: 0.0,
+            stalled: now,
+            before: None,
+            is_judged: false,
+        });
+    }
+
+    /// Each stream gets its share for a second.
+    fn carry(&mut self, shared: &Shared, now: Time) {
+        for stream in &mut self.streams {
+            let legs = stream.legs.iter().map(|leg| self.world.leg(self.world.number(leg.0, leg.1)).stream);
+            // In the middle of the second.
+            let age = now.since(stream.opened) + Time(STEP.0 / 2);
+            stream.ask.most = legs.fold(slow_start(age, stream.rtt_s), f64::min);
+        }
+        let asks: Vec<Ask> = self.streams.iter().map(|stream| stream.ask.clone()).collect();
+        let got = shared.fairly(&asks);
+        let mut relayed = vec![0.0; self.world.sites];
+        for (stream, got) in self.streams.iter_mut().zip(got) {
+            stream.got = got;
+            stream.moved += got.rate / 8.0 * STEP.as_secs();
+            if got.rate > 0.0 {
+                stream.stalled = now;
+            }
+            let path = &stream.place.path;
+            path[1..path.len() - 1].iter().for_each(|relay| relayed[*relay] += got.rate);
+        }
+        for (site, rate) in
+            self.sites.sites.iter().zip(&relayed).enumerate().map(|(site, (of, rate))| ((site, of), rate))
+        {
+            let (site, of) = site;
+            self.nodes.load[site] = of.relays_at_most.map_or(0.0, |most| (rate / most.0 as f64).min(1.0));
+        }
+        self.log.relay(now, &relayed);
+    }
+
+    /// The senders look at their connections.
+    fn look(&mut self, now: Time) {
+        let n = self.world.sites;
+        // Of each leg: the rates of the streams that it limits, their number, the most of all, all together; and whether one stands still.
+        let mut seen = vec![(0.0, 0.0, 0.0_f64, 0.0, false); n * n];
+        for stream in &self.streams {
+            let rate = stream.got.rate;
+            for (from, to) in &stream.legs {
+                let number = self.world.number(*from, *to);
+                let leg = self.world.leg(number);
+                let limits = match stream.got.limit {
+                    Some(limit) => self.over(*from, *to).contains(&limit),
+                    None => leg.stream <= rate && !leg.is_window,
+                };
+                let of = &mut seen[number];
+                if limits {
+                    (of.0, of.1) = (of.0 + rate, of.1 + 1.0);
+                }
+                (of.2, of.3) = (of.2.max(rate), of.3 + rate);
+                of.4 |= leg.rate <= 0.0 && now.since(stream.stalled) >= STALLED;
+            }
+        }
+        for (number, (limited, count, most, all, is_still)) in seen.into_iter().enumerate() {
+            let (from, to) = (number / n, number % n);
+            if is_still {
+                self.nodes.fail(from, to, now);
+            }
+            if most <= 0.0 {
+                continue;
+            }
+            let leg = self.world.leg(number);
+            let sent = (all * STEP.as_secs() / SEGMENT_BITS).ceil();
+            let look = Look {
+                span_s: STEP.as_secs(),
+                rtt_s: Some(leg.rtt_s),
+                rate_bit_s: (count > 0.0).then(|| limited / count),
+                carried_bit_s: most,
+                sent: sent as u64,
+                resent: (sent * leg.loss).round() as u64,
+            };
+            self.nodes.see(from, to, &look, now);
+        }
+    }
+
+    /// Streams that have moved all, or stand still for too long, end; those that have run for a while are judged.
+    fn end(&mut self, now: Time) {
+        let mut still = Vec::with_capacity(self.streams.len());
+        for mut stream in std::mem::take(&mut self.streams) {
+            let is_done = stream.moved >= stream.offered.bytes;
+            let is_broken = !is_done && now.since(stream.stalled) > BROKEN;
+            let age = now.since(stream.opened);
+            if stream.before.is_none() && age >= JUDGED_FROM {
+                stream.before = Some((stream.moved, now));
+            }
+            if let Some((before, at)) =
+                stream.before.filter(|_| !stream.is_judged && stream.offered.class == Class::Bulk)
+            {
+                let span_s = now.since(at).as_secs();
+                let is_long = age >= JUDGED_TO || (is_done && age.0 >= JUDGED_TO.0 / 2 && span_s > 0.0);
+                if is_long {
+                    let rate = (stream.moved - before) * 8.0 / span_s;
+                    self.nodes.judge(&stream.offered, &stream.place, rate, now);
+                    stream.is_judged = true;
+                }
+            }
+            if is_done || is_broken {
+                // Of the last second it took the part that it needed.
+                let over_s = (stream.moved - stream.offered.bytes).max(0.0) * 8.0 / stream.got.rate.max(1.0);
+                self.log.finished.push(Finished {
+                    opened: stream.opened,
+                    class: stream.offered.class,
+                    broken: is_broken,
+                    bytes: stream.moved.min(stream.offered.bytes),
+                    took_s: (age.as_secs() - over_s).max(stream.rtt_s),
+                });
+            } else {
+                still.push(stream);
+            }
+        }
+        self.streams = still;
+    }
+
+    fn control_bytes(&self) -> Vec<f64> {
+        match self.policy {
+            Policy::Ron => self.ron.bytes.clone(),
+            _ => self.nodes.control_bytes(),
+        }
+    }
+
+    fn finish(self) -> Outcome {
+        let control = self.control_bytes();
+        Outcome::of(self.sites, self.policy, self.log, &control, self.nodes.changes())
+    }
+}

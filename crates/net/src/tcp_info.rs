@@ -123,6 +123,12 @@ impl TcpInfo {
         Self { send_memory_bytes: memory[SEND_QUEUED], send_memory_most_bytes: memory[SEND_BUFFER], ..self }
     }
 
+    /// Whether something waits for an acknowledgement: what was sent, or what the host itself could not send, as a packet filter on it may
+    /// have it.
+    pub fn awaits_ack(&self) -> bool {
+        self.unacked_segments > 0 || self.unsent_bytes > 0
+    }
+
     /// Whether the send buffer is so full that the program cannot hand anything over: Linux wakes it when a third is free.
     pub fn is_send_buffer_full(&self) -> bool {
         u64::from(self.send_memory_bytes) * 3 > u64::from(self.send_memory_most_bytes) * 2

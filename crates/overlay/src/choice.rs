@@ -77,6 +77,11 @@ impl Choice {
         Some((self.path.as_ref()?, self.since, self.why?))
     }
 
+    /// The path that a stream has tried last, and when.
+    pub fn tried(&self) -> Option<(&Path, Time)> {
+        self.tried.as_ref().map(|(path, at)| (path, *at))
+    }
+
     /// How often it has changed.
     pub fn changes(&self) -> u64 {
         self.changes

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use ekiden_units::{BitRate, Time};
+use ekiden_units::{BitRate, Bytes, Time};
 
 use crate::leg::{Holds, Leg, Look, RATE_HOLDS, RTT_HOLDS, SHUNNED};
 use crate::told::{LEGS_MOST, TOLD_FORMAT, Told, ToldLeg};
 
 /// The credit of a node that told too much doubles in so long, so that it is tried again.
 const CREDIT_DOUBLES_S: f64 = 600.0;
+/// A leg without losses and with the windows of today's hosts carries so much in a round trip.
+const HOPED_WINDOW: Bytes = Bytes::mib(1);
 /// What one stream that got less counts in the credit of the nodes in between.
 const CREDIT_STEP: f64 = 0.3;
 
@@ -127,15 +129,13 @@ impl Known {
         said.is_some_and(|(leg, at)| leg.failed && now.since(*at) < SHUNNED)
     }
 
-    /// What a stream may get in a second round trip of a leg of which the round trip alone is known, in bit: as on the best of the legs that
-    /// are known. `None` where no rate of any leg is known.
-    pub fn hope(&self, now: Time) -> Option<f64> {
+    /// What a stream may get in a round trip of a leg of which no more is known, in bit: as much as on the best of the legs that are known,
+    /// and at least [`HOPED_WINDOW`].
+    pub fn hope(&self, now: Time) -> f64 {
         let own = self.own.values().filter_map(|leg| leg.holds(now));
         let told = self.told.values().flat_map(|heard| heard.legs.values().map(|(leg, at)| leg.holds(now.since(*at))));
         let windows = own.chain(told).filter_map(|leg| Some(leg.rate?.0 as f64 * leg.rtt.as_secs()));
-        let mut windows: Vec<_> = windows.collect();
-        windows.sort_by(f64::total_cmp);
-        windows.last().copied()
+        windows.fold(HOPED_WINDOW.0 as f64 * 8.0, f64::max)
     }
 
     /// How much of what it may relay a node relays, 0 to 1.

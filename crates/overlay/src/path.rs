@@ -132,7 +132,7 @@ pub fn candidates(known: &Known, wanted: &Wanted<'_>, now: Time) -> Vec<Candidat
     let hop = |near: &str, far: &str| {
         let holds = leg(near, far)?;
         let sure = holds.rate.unwrap_or(holds.carried);
-        let guess = hope.map_or(0.0, |window| window / holds.rtt.as_secs().max(1e-4));
+        let guess = hope / holds.rtt.as_secs().max(1e-4);
         // What was seen long ago may be better by now: it had other streams beside it, or a rush hour.
         let aged = |rate: BitRate| rate.0 as f64 * (holds.age.as_secs() / HOPE_DOUBLES_S).exp2();
         let hoped =
@@ -271,7 +271,8 @@ mod tests {
         let over = all.iter().find(|of| of.path.relays() == ["delhi"]).unwrap();
         assert_eq!((over.sure, over.hoped, over.bottleneck()), (BitRate::mbit(1), BitRate::mbit(1), Some(1)));
         let direct = all.iter().find(|of| of.path.relays().is_empty()).unwrap();
-        assert_eq!((direct.sure, direct.hoped), (BitRate(0), BitRate::mbit(8)));
+        // A mebibyte in 100 ms.
+        assert_eq!((direct.sure, direct.hoped), (BitRate(0), BitRate(83_886_080)));
         assert_eq!(direct.takes(None, Class::Bulk), None);
         assert_eq!(direct.takes(None, Class::Interactive), Some(direct.rtt));
     }
@@ -279,12 +280,12 @@ mod tests {
     #[test]
     fn what_was_seen_long_ago_is_hoped_to_be_better_by_now() {
         let mut known = Known::of_node("tokyo");
-        known.see("delhi", &look(100.0, 0.1), Time(0));
-        known.see("paris", &look(10.0, 0.1), Time(0));
+        known.see("delhi", &look(200.0, 0.1), Time(0));
+        known.see("paris", &look(20.0, 0.1), Time(0));
         let mut hoped = |hours: u64| {
             let now = Time::secs(hours * 3_600);
             known.see("paris", &Look { rtt_s: Some(0.1), ..Look::default() }, now);
-            known.see("delhi", &look(100.0, 0.1), now);
+            known.see("delhi", &look(200.0, 0.1), now);
             let wanted = Wanted {
                 exit: "paris",
                 relays: &[],
@@ -298,7 +299,7 @@ mod tests {
             (all[0].sure, all[0].hoped)
         };
         let mbit = BitRate::mbit;
-        assert_eq!([0, 2, 4].map(&mut hoped), [(mbit(10), mbit(10)), (mbit(10), mbit(40)), (mbit(10), mbit(100))]);
+        assert_eq!([0, 2, 4].map(&mut hoped), [(mbit(20), mbit(20)), (mbit(20), mbit(80)), (mbit(20), mbit(200))]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ekiden_net::tcp_info::tcp_info_with_memory;
 use ekiden_net::watched::{Watched, WatchedSockets};
 use ekiden_overlay::known::Known;
 use ekiden_overlay::leg::Look;
@@ -84,7 +85,7 @@ impl Overlay {
         if !self.is_on.load(Ordering::Relaxed) {
             return None;
         }
-        let seen = Seen::new(leg.clone(), self.now());
+        let seen = Seen::new(leg.clone(), self.now(), tcp_info_with_memory(socket).ok());
         Some(LegWatch { overlay: self, watched: Some(self.watched.watch(socket, seen)) })
     }
 

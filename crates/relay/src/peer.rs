@@ -265,7 +265,7 @@ async fn ask(
 async fn falls_silent(stream: &Connection, limit: Option<Duration>) {
     let Some(limit) = limit else { return std::future::pending().await };
     sleep(limit).await;
-    let is_silent = |info: TcpInfo| info.unacked_segments > 0 && u128::from(info.last_ack_ms) >= limit.as_millis();
+    let is_silent = |info: TcpInfo| info.awaits_ack() && u128::from(info.last_ack_ms) >= limit.as_millis();
     while !tcp_info(stream.socket()).is_ok_and(is_silent) {
         sleep(SILENCE_STEP).await;
     }

@@ -52,7 +52,7 @@ await 20 curl -fs -o /dev/null http://$server/members.toml
 # fetch SECONDS FILE: what of it comes in that time.
 fetch() { curl -s -m $1 -x http://a:3128 -o got http://$server/$2; }
 # The path in use from a, as a → … → c.
-path() { on a "$EKIDEN" overlay status | awk '/^ c /' | grep -o 'a → .* c' | head -n 1; }
+path() { on a "$EKIDEN" overlay status | awk '/^ c /' | grep -oE 'a( → [b-d])+' | head -n 1; }
 goes() { [ "$(path)" = "$1" ]; }
 # settle PATH: streams of some seconds, until they take it.
 settle() {

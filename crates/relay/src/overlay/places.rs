@@ -23,6 +23,8 @@ const WANTED: Time = Time::secs(60);
 const ASKED_IN_USE: Time = Time::secs(2);
 /// ... and the others that may be on one.
 const ASKED_OTHERS: Time = Time::secs(30);
+/// The nodes of a path that a stream has tried count as in use for so long.
+const LEARNED: Time = Time::secs(20);
 /// Where others want paths to a node, it is asked if its round trip is not known, or was last seen so long ago.
 const ASKED_FOR_OTHERS: Time = Time::secs(300);
 /// How many of the others are asked at a time.
@@ -179,6 +181,9 @@ impl Places {
         for ((exit, auto), place) in self.places.iter().filter(|(_, place)| now.since(place.wanted) < WANTED) {
             in_use.push(exit.clone());
             in_use.extend(place.choice.current().into_iter().flat_map(|(path, ..)| path.0.clone()));
+            // What a stream has tried is to be learned soon.
+            let tried = place.choice.tried().filter(|(_, at)| now.since(*at) < LEARNED);
+            in_use.extend(tried.into_iter().flat_map(|(path, _)| path.0.clone()));
             if auto.most_relays > 0 {
                 let period = |relay: &str| match known.leg(relay, exit, now) {
                     Some(_) => ASKED_OTHERS,

@@ -57,11 +57,13 @@ pub struct Sum {
 }
 
 impl Seen {
-    pub fn new(leg: OnLeg, now: Time) -> Self {
-        Self { leg, begun: now, last: None, rate_before: 0.0, most_bit_s: 0.0 }
+    /// `info` is what the connection says as the stream begins.
+    pub fn new(leg: OnLeg, now: Time, info: Option<TcpInfo>) -> Self {
+        let last = info.map(|info| (now, info));
+        Self { leg, begun: now, last, rate_before: 0.0, most_bit_s: 0.0 }
     }
 
-    /// What has happened since the last look; `None` at the first.
+    /// What has happened since the last look; `None` if there was none.
     pub fn look(&mut self, now: Time, info: &TcpInfo) -> Option<SeenNow> {
         let (at, before) = self.last.replace((now, *info))?;
         let span_s = now.since(at).as_secs();
@@ -75,7 +77,8 @@ impl Seen {
         limits.add(0, &before);
         limits.add((span_s * 1e6) as u64, info);
         let path = limits.shares().map_or(0.0, |shares| shares.path);
-        let is_steady = rate_bit_s <= self.rate_before * GROWS;
+        // What was sent again ends slow start.
+        let is_steady = rate_bit_s <= self.rate_before * GROWS || info.resent_bytes > before.resent_bytes;
         self.rate_before = rate_bit_s;
         self.most_bit_s = self.most_bit_s.max(rate_bit_s).max(received_bytes as f64 * 8.0 / span_s);
         let segments = |bytes: u64, then: u64| bytes.saturating_sub(then) / u64::from(info.mss_bytes.max(1));
@@ -85,7 +88,7 @@ impl Seen {
             rtt_s: (acked_bytes > 0).then_some(f64::from(info.rtt_us) / 1e6),
             rate_bit_s,
             is_limited: path >= PATH_PART && is_steady && acked_bytes > 0,
-            is_stalled: acked_bytes == 0 && info.unacked_segments > 0 && info.last_ack_ms >= silent_ms,
+            is_stalled: acked_bytes == 0 && info.awaits_ack() && info.last_ack_ms >= silent_ms,
             sent: segments(info.sent_bytes, before.sent_bytes),
             resent: segments(info.resent_bytes, before.resent_bytes),
             acked_bytes,
@@ -147,7 +150,7 @@ mod tests {
     use crate::overlay::Taken;
 
     fn seen(taken: Option<Taken>) -> Seen {
-        Seen::new(OnLeg { peer: "paris".into(), taken: taken.map(Arc::new) }, Time(0))
+        Seen::new(OnLeg { peer: "paris".into(), taken: taken.map(Arc::new) }, Time(0), None)
     }
 
     /// A second in which `bytes` were acknowledged, and all of it was busy.
@@ -188,6 +191,7 @@ mod tests {
         let mut seen = seen(None);
         seen.look(Time::secs(0), &info(0, 1_000));
         let mut is_stalled = |seconds: u64, now: TcpInfo| {
+            let now = TcpInfo { unsent_bytes: 0, ..now };
             let mut sum = Sum::default();
             sum.add(&seen.look(Time::secs(seconds), &now).unwrap());
             sum.is_stalled()

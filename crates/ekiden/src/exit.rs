@@ -81,6 +81,9 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
             StatusError::Stranger { .. } | StatusError::Late { .. } | StatusError::Unusable { .. } => 1,
         });
     }
+    if let Some(error) = error.downcast_ref::<ekiden_registry::RegistryError>() {
+        return Some(if matches!(error, ekiden_registry::RegistryError::Setting { .. }) { 2 } else { 5 });
+    }
     if let Some(error) = error.downcast_ref::<ekiden_relay::StatusError>() {
         use ekiden_relay::StatusError;
         return Some(match error {

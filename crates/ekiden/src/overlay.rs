@@ -1,5 +1,6 @@
 //! `ekiden overlay`: nodes that choose paths by what their own TCP sees.
 
+mod etcd;
 mod join;
 mod nodes;
 mod status;
@@ -20,7 +21,7 @@ const EXAMPLES: &str = "Examples:
 
 /// Show what the nodes of an overlay know of their legs, and which paths streams take.
 ///
-/// Nodes with a section [overlay] in their configuration know each other by a members file. A route with via = \"auto\" takes the path
+/// Nodes with a section [overlay] in their configuration know each other by a members file (join), or by etcd (init, admit, expel). A route with via = \"auto\" takes the path
 /// to the node near the destination, directly or over at most two nodes, that is best by what their own TCP connections have shown.
 /// docs/guide/overlay.md says how.
 #[derive(clap::Args)]
@@ -32,6 +33,9 @@ pub struct Args {
 
 #[derive(Subcommand)]
 enum Action {
+    Admit(etcd::Admit),
+    Expel(etcd::Expel),
+    Init(etcd::Init),
     Join(join::Args),
     Nodes(nodes::Args),
     Status(status::Args),
@@ -52,6 +56,9 @@ struct Asked {
 /// Does what the command line says.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.action {
+        Action::Admit(args) => etcd::admit(args),
+        Action::Expel(args) => etcd::expel(args),
+        Action::Init(args) => etcd::init(args),
         Action::Join(args) => join::run(args),
         Action::Nodes(args) => nodes::run(args),
         Action::Status(args) => status::run(args),

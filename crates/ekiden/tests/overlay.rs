@@ -12,31 +12,51 @@ const TRIALS: &[(&str, &str)] = &[
     ("a leg that slows down is left", include_str!("overlay/slow.sh")),
 ];
 
+const REGISTRY: &str = include_str!("overlay/registry.sh");
+
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
     // They mostly wait.
-    arguments.test_threads.get_or_insert(TRIALS.len());
+    arguments.test_threads.get_or_insert(TRIALS.len() + 1);
     let root = nix::unistd::geteuid().is_root();
     if !root {
         eprintln!("ignored: the tests of overlays make networks, which needs root here");
     }
     let trial =
         |&(name, script): &(&str, &'static str)| Trial::test(name, move || run(script)).with_ignored_flag(!root);
-    libtest_mimic::run(&arguments, TRIALS.iter().map(trial).collect()).exit_code()
+    let mut trials: Vec<Trial> = TRIALS.iter().map(trial).collect();
+    let name = "nodes know each other by etcd, and go on without it";
+    trials.push(Trial::test(name, || outcome(alone(REGISTRY))).with_ignored_flag(!root));
+    libtest_mimic::run(&arguments, trials).exit_code()
 }
 
 /// Runs a script behind the prelude, at the client of the network.
 fn run(script: &str) -> Result<(), Failed> {
+    let mut command = limited();
+    command.args([env!("CARGO_BIN_EXE_ekiden"), "lab", "shell", "detour.toml", "client"]);
+    command.args(["--", "bash", "-c", &format!("{PRELUDE}\n{script}")]);
+    outcome(command)
+}
+
+/// Runs a script on a loopback of its own.
+fn alone(script: &str) -> Command {
+    let mut command = limited();
+    command.args(["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script]);
+    command
+}
+
+/// Only a hang takes so long.
+fn limited() -> Command {
+    let mut command = Command::new("timeout");
+    command.arg("300");
+    command
+}
+
+/// Runs it in a folder of its own.
+fn outcome(mut command: Command) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("detour.toml"), NETWORK)?;
-    let mut command = Command::new("timeout");
-    // Only a hang takes so long.
-    command.args(["300", env!("CARGO_BIN_EXE_ekiden"), "lab", "shell", "detour.toml", "client"]);
-    let output = command
-        .args(["--", "bash", "-c", &format!("{PRELUDE}\n{script}")])
-        .env("EKIDEN", env!("CARGO_BIN_EXE_ekiden"))
-        .current_dir(folder.path())
-        .output()?;
+    let output = command.env("EKIDEN", env!("CARGO_BIN_EXE_ekiden")).current_dir(folder.path()).output()?;
     if output.status.success() {
         return Ok(());
     }

@@ -21,7 +21,7 @@ use crate::view::{KEYS_MOST, Members, RETURN_WITHIN, View};
 use crate::watch::Watch;
 
 /// The longest time between two checks of etcd and of the watch, for leases of more than 15 s.
-const REST_MOST: Duration = Duration::from_secs(5);
+const REST_MOST: Duration = Duration::from_secs(20);
 
 /// The longest absence after which a watch is resumed, for leases that are longer: etcd cannot have been restored from a copy meanwhile.
 const RESUME_WITHIN: Duration = Duration::from_secs(30);

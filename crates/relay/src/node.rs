@@ -26,6 +26,7 @@ mod accept;
 mod buffers;
 mod error;
 mod listening;
+mod membership;
 mod overlay;
 pub mod process;
 mod trim;

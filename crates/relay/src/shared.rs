@@ -146,7 +146,11 @@ impl Node {
         self.overlay.configure(config);
         self.names.forget();
         self.lines.forget(|peer| config.peers.contains_key(peer));
-        self.served_by_files.store(served_by_files(config), Ordering::Relaxed);
+        let before = self.served_by_files.swap(served_by_files(config), Ordering::Relaxed);
+        let most = self.served_by_files.load(Ordering::Relaxed);
+        if before == usize::MAX && most < config.limits.connections as usize {
+            tracing::info!("the open files are enough for {most} connections, fewer than limits.connections");
+        }
         budget::limit(config.limits.memory);
         self.reloaded.send_replace(());
         switch();
@@ -277,9 +281,5 @@ fn served_by_files(config: &Config) -> usize {
         + spare::kept()
         + config.threads * (THREAD + config.listeners.len())
         + config.peers.len() * config.limits.pool as usize;
-    let most = (files.saturating_sub(kept + 2 * pipes) / 2).max(1);
-    if most < config.limits.connections as usize {
-        tracing::info!("{files} open files are enough for {most} connections, fewer than limits.connections");
-    }
-    most
+    (files.saturating_sub(kept + 2 * pipes) / 2).max(1)
 }

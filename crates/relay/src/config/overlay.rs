@@ -1,17 +1,26 @@
 //! The nodes of the overlay, as a configuration knows them.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use ekiden_keys::{Fingerprint, Identity};
+use ekiden_overlay::member::Member;
+use ekiden_registry::Settings;
 use ekiden_relay_proto::Target;
+use ekiden_relay_proto::leg::is_node_name;
+use ekiden_transport::{Prepared, Security};
 use indexmap::IndexMap;
 
 use super::route::{Auto, Pattern};
+use super::{Config, Listener, ListenerKind, Peer, Tcp};
 
 /// The overlay that a node is of.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Overlay {
-    /// Where its nodes were read from.
-    pub members_file: PathBuf,
+    /// Where its nodes were read from, if from a file.
+    pub members_file: Option<PathBuf>,
+    /// Where they are registered, if in etcd.
+    pub etcd: Option<Box<Settings>>,
     /// Its nodes by name, this one among them if it is listed.
     pub members: IndexMap<String, OverlayNode>,
 }
@@ -27,6 +36,113 @@ pub struct OverlayNode {
     pub price: f64,
     /// Whether it relays for destinations that it is not near.
     pub relays: bool,
+}
+
+/// What a node becomes part of.
+pub(super) struct Joining<'a> {
+    pub own_name: &'a str,
+    pub identity: &'a Identity,
+    /// The TCP settings of connections to nodes that are no [peer.NAME].
+    pub tcp: &'a Tcp,
+    pub peers: &'a mut IndexMap<String, Peer>,
+    pub listeners: &'a mut IndexMap<String, Listener>,
+    pub nodes: &'a mut IndexMap<String, OverlayNode>,
+}
+
+impl Joining<'_> {
+    /// Makes a node a peer, and one that may connect to every leg listener with TLS. The error is a sentence.
+    pub fn add(
+        &mut self,
+        name: &str,
+        fingerprint: Fingerprint,
+        address: Target,
+        node: OverlayNode,
+    ) -> Result<(), String> {
+        let own = self.identity.fingerprint();
+        match (name == self.own_name, own == fingerprint) {
+            (true, true) => {
+                self.nodes.insert(name.into(), node);
+                return Ok(());
+            }
+            (true, false) => {
+                return Err(format!("'{name}' is this node's name, and the key here is not its own, {own}"));
+            }
+            (false, true) => {
+                return Err(format!("'{name}' has this node's own key, and this node's name is '{}'", self.own_name));
+            }
+            (false, false) => {}
+        }
+        let known = self.peers.get(name).map(|peer| &peer.security);
+        if let Some(Security::Tls { known: Some(known), .. }) = known
+            && *known != fingerprint
+        {
+            return Err(format!("'{name}' has another key here than in [peer.{name}] of the configuration"));
+        }
+        self.admit(name, fingerprint)?;
+        // A peer of the configuration has its own settings.
+        if !self.peers.contains_key(name) {
+            let (identity, prepared) = (self.identity.clone(), Prepared::default());
+            let security = Security::Tls { identity, known: Some(fingerprint), prepared };
+            self.peers.insert(name.into(), Peer { address, tcp: self.tcp.clone(), security, warm: 0 });
+        }
+        self.nodes.insert(name.into(), node);
+        Ok(())
+    }
+
+    fn admit(&mut self, name: &str, fingerprint: Fingerprint) -> Result<(), String> {
+        for listener in self.listeners.values_mut() {
+            let ListenerKind::Leg(Security::Tls { known, .. }) = &mut listener.kind else { continue };
+            if let Some((other, _)) = known.iter().find(|(other, known)| **known == fingerprint && *other != name) {
+                return Err(format!("'{name}' has the key of '{other}' in [listen.{}]", listener.name));
+            }
+            if known.get(name).is_some_and(|other| *other != fingerprint) {
+                let listener = &listener.name;
+                return Err(format!("'{name}' has another key here than in [listen.{listener}] of the configuration"));
+            }
+            known.insert(name.into(), fingerprint);
+        }
+        Ok(())
+    }
+}
+
+impl OverlayNode {
+    /// As a member is registered. The error is a sentence.
+    pub(super) fn of(member: &Member) -> Result<Self, String> {
+        if !(member.price.is_finite() && member.price >= 0.0) {
+            return Err("its price must be a number from 0".into());
+        }
+        let near = member.near.iter().map(|text| Pattern::parse(text)).collect::<Result<_, _>>()?;
+        Ok(Self { near, region: member.region.clone(), price: member.price, relays: member.relays })
+    }
+}
+
+impl Config {
+    /// The configuration with these nodes of its overlay, which are registered; and why some of them cannot be taken. Nodes that were
+    /// added before go: this is to be the configuration as it was read.
+    pub fn with_members<'a>(
+        &self,
+        members: impl IntoIterator<Item = (&'a str, &'a Member)>,
+    ) -> (Self, BTreeMap<String, String>) {
+        let (mut config, mut refused) = (self.clone(), BTreeMap::new());
+        let (Some(overlay), Some(identity)) = (&mut config.overlay, &config.identity) else { return (config, refused) };
+        let (own_name, tcp) = (&config.name, &config.tcp);
+        let (peers, listeners, nodes) = (&mut config.peers, &mut config.listeners, &mut overlay.members);
+        let mut joining = Joining { own_name, identity, tcp, peers, listeners, nodes };
+        for (name, member) in members {
+            let added = (|| {
+                let fingerprint = member.fingerprint.parse::<Fingerprint>().map_err(|error| error.to_string())?;
+                let address = member.address.parse::<Target>().map_err(|error| error.to_string())?;
+                match is_node_name(name) {
+                    true => joining.add(name, fingerprint, address, OverlayNode::of(member)?),
+                    false => Err("that is not a node's name".into()),
+                }
+            })();
+            if let Err(why) = added {
+                refused.insert(name.into(), why);
+            }
+        }
+        (config, refused)
+    }
 }
 
 impl Overlay {
@@ -77,7 +193,7 @@ mod tests {
             ("osaka", node(&["203.0.113.128/25", "www.example.jp", ".example.jp"], "asia", false)),
         ];
         let members = members.into_iter().map(|(name, node)| (name.to_owned(), node)).collect();
-        Overlay { members_file: PathBuf::new(), members }
+        Overlay { members_file: None, etcd: None, members }
     }
 
     #[test]

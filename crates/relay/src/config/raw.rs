@@ -20,6 +20,8 @@ pub const THREADS: RangeInclusive<Count> = Count(1)..=Count(256);
 pub const BUFFERS: RangeInclusive<Bytes> = Bytes::kib(4)..=Bytes::mib(1024);
 /// Nodes in between on a path that is chosen.
 pub const RELAYS: RangeInclusive<Count> = Count(0)..=Count(2);
+/// How long a node is a member that is not heard of.
+pub const LEASES: RangeInclusive<Time> = Time::secs(2)..=Time::secs(3600);
 pub const KEEPALIVES: RangeInclusive<Time> = Time::secs(1)..=Time::secs(9 * 3600);
 pub const USER_TIMEOUTS: RangeInclusive<Time> = Time::secs(1)..=Time::secs(24 * 3600);
 
@@ -39,7 +41,7 @@ section! {
         peer: IndexMap<Spanned<String>, Spanned<RawPeer>> = [RawPeer::section()];
         route: Vec<Spanned<RawRoute>> = [RawRoute::section()];
         exit: RawExit = [RawExit::section()];
-        overlay: Option<Spanned<RawOverlay>> = [RawOverlay::section()];
+        overlay: Option<Spanned<RawOverlay>> = RawOverlay::sections();
     }
 }
 
@@ -160,7 +162,38 @@ section! {
 section! {
     RawOverlay: "[overlay]"
     /// The nodes of the overlay, the same file on each of them: for each a table `[node.NAME]` with `address`, `fingerprint` and `near`, the destinations for which it is the exit; and `region`, `price` and `relays` if wanted. They are peers, and may connect to each leg listener with TLS.
-    members_file: Spanned<String> = "a file";
+    members_file: Option<Spanned<String>> = "a file", unset "the nodes are in etcd, [overlay.etcd]";
+    tables {
+        etcd: Option<Spanned<RawEtcd>> = [RawEtcd::section()];
+    }
+}
+
+section! {
+    RawEtcd: "[overlay.etcd]"
+    /// The members of one cluster of etcd, 3.4 or newer. `http://` is for loopback addresses alone.
+    endpoints: Spanned<Vec<String>> = "[\"https://host:port\"]";
+    /// The overlay's name there.
+    overlay: Spanned<String> = "a word";
+    /// The overlay's id, as `ekiden overlay init` printed it: an etcd with another one is refused.
+    id: Option<Spanned<String>> = "64 hexadecimal digits", unset "the first one seen";
+    /// The authorities (PEM) that sign etcd's certificates. Needed for `https://`.
+    ca_file: Option<Spanned<String>> = "a file";
+    /// This node's user of etcd.
+    user: Option<Spanned<String>> = "a name";
+    /// A file with that user's password, not readable by others.
+    password_file: Option<Spanned<String>> = "a file";
+    /// How soon others take this node for gone if it dies, in whole seconds.
+    lease: Time = range(&LEASES), default Time::secs(60);
+    /// Where other nodes reach this node's leg listener.
+    address: Spanned<String> = "host:port";
+    /// Destinations for which this node is the exit, as in a route: those that it is near.
+    near: Option<Spanned<Vec<Spanned<String>>>> = "[destinations]";
+    /// Where this node stands, for routes with `regions`.
+    region: Option<Spanned<String>> = "a name";
+    /// What it costs to send through this node, in any unit.
+    price: Option<Spanned<f64>> = "a number from 0", unset "0";
+    /// Whether this node relays for destinations that it is not near.
+    relays: bool = "true or false", default true;
 }
 
 words! {

@@ -1,6 +1,7 @@
 //! The configuration in force, as a file: what `--show-config` prints. Passwords are masked.
 
 use std::fmt;
+use std::path::Path;
 
 use ekiden_overlay::path::Class;
 use ekiden_transport::{Security, SharedKey};
@@ -8,6 +9,7 @@ use ekiden_units::Time;
 use ipnet::IpNet;
 use toml_edit::{Key, Value};
 
+use super::overlay::Overlay;
 use super::raw::{RawAction, RawClass, RawVersion};
 use super::{Config, ListenerKind, Tcp};
 use crate::config::route::{Auto, Pattern, Way};
@@ -88,7 +90,7 @@ impl fmt::Display for Config {
             }
         }
         if let Some(overlay) = &self.overlay {
-            writeln!(f, "\n[overlay]\nmembers_file = {}", text(&overlay.members_file.display().to_string()))?;
+            show_overlay(f, overlay)?;
         }
         let allowed: Vec<String> = self.exit.allow.iter().map(|pattern| format!("\"{pattern}\"")).collect();
         let clients = networks(&self.exit.client_addresses);
@@ -111,6 +113,27 @@ impl Config {
         }
         Ok(())
     }
+}
+
+fn show_overlay(f: &mut fmt::Formatter<'_>, overlay: &Overlay) -> fmt::Result {
+    let path = |file: &Path| text(&file.display().to_string());
+    if let Some(file) = &overlay.members_file {
+        writeln!(f, "\n[overlay]\nmembers_file = {}", path(file))?;
+    }
+    let Some(settings) = &overlay.etcd else { return Ok(()) };
+    let (access, member) = (&settings.access, &settings.member);
+    writeln!(f, "\n[overlay.etcd]\nendpoints = {:?}\noverlay = {:?}", access.endpoints, settings.overlay)?;
+    if let Some(id) = settings.expected_id {
+        writeln!(f, "id = \"{id}\"")?;
+    }
+    for (key, file) in [("ca_file", &access.ca_file), ("password_file", &access.password_file)] {
+        file.as_ref().map_or(Ok(()), |file| writeln!(f, "{key} = {}", path(file)))?;
+    }
+    for (key, word) in [("user", &access.user), ("region", &member.region)] {
+        word.as_ref().map_or(Ok(()), |word| writeln!(f, "{key} = {}", text(word)))?;
+    }
+    writeln!(f, "lease = \"{}\"\naddress = {}", Time::from(settings.lease), text(&member.address))?;
+    writeln!(f, "near = {:?}\nprice = {:?}\nrelays = {}", member.near, member.price, member.relays)
 }
 
 fn show_auto(f: &mut fmt::Formatter<'_>, auto: &Auto) -> fmt::Result {

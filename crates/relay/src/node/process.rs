@@ -13,10 +13,14 @@ use tokio::time::{Instant, sleep};
 
 use crate::config::Config;
 use crate::host::privileges;
+use crate::node::membership::Membership;
 use crate::node::{Relay, StartError};
 
 /// How often draining looks whether it is done.
 const DRAIN_STEP: std::time::Duration = std::time::Duration::from_millis(20);
+
+/// How long an end waits for etcd to be told of it, once nothing else is waited for.
+const LEAVING: std::time::Duration = std::time::Duration::from_secs(3);
 
 /// Runs the node that `config`, read from `file`, describes, until a signal ends it.
 ///
@@ -42,17 +46,21 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
         }
         announce(&config, &relay);
         let mut drain = config.limits.drain;
+        let mut membership = Membership::new(config);
         loop {
             tokio::select! {
                 _ = hangup.recv() => {
-                    if let Some(limit) = reload(&mut relay, file) {
-                        drain = limit;
+                    if let Some(config) = reload(&mut relay, &membership, file) {
+                        drain = config.limits.drain;
+                        membership.change(config);
                     }
                 }
+                () = membership.changed() => take_members(&mut relay, &membership),
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
             }
         }
+        let left = membership.end();
         relay.stop_accepting();
         let deadline = Instant::now() + drain;
         tracing::info!("stopping: {} streams have {drain:?} to end", relay.busy());
@@ -67,6 +75,8 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
                 break;
             }
         }
+        // An error means that it is over, or has taken its time.
+        let _ = left.recv_timeout(LEAVING);
         if relay.busy() > 0 {
             tracing::warn!(
                 "{} streams did not end: those that run are reset, what others have yet to take is left to the kernel",
@@ -77,8 +87,20 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
     })
 }
 
-/// Returns the new limit for draining if the file was taken.
-fn reload(relay: &mut Relay, file: &Path) -> Option<std::time::Duration> {
+/// Other nodes are registered than before.
+fn take_members(relay: &mut Relay, membership: &Membership) {
+    let config = membership.config();
+    let names = config.overlay.iter().flat_map(|overlay| overlay.members.keys());
+    let names: Vec<&str> = names.map(String::as_str).collect();
+    let names = names.join(", ");
+    match relay.reload(config) {
+        Ok(()) => tracing::info!("nodes of the overlay: {names}"),
+        Err(error) => tracing::error!("the nodes of the overlay stay as they were: {error}"),
+    }
+}
+
+/// Returns the configuration of the file if it was taken.
+fn reload(relay: &mut Relay, membership: &Membership, file: &Path) -> Option<Config> {
     let config = match Config::load(file) {
         Ok(config) => config,
         Err(error) => {
@@ -86,11 +108,10 @@ fn reload(relay: &mut Relay, file: &Path) -> Option<std::time::Duration> {
             return None;
         }
     };
-    let drain = config.limits.drain;
     let before = relay.config();
     let fingerprint = |config: &Config| config.identity.as_ref().map(|identity| identity.fingerprint());
     let (threads, key) = (config.threads, fingerprint(&config));
-    match relay.reload(config) {
+    match relay.reload(membership.of(&config)) {
         Ok(()) => {
             tracing::info!("the configuration was read again from {}", file.display());
             if threads != relay.threads() {
@@ -110,7 +131,7 @@ fn reload(relay: &mut Relay, file: &Path) -> Option<std::time::Duration> {
             return None;
         }
     }
-    Some(drain)
+    Some(config)
 }
 
 /// Says on standard output where the node listens. Whoever read it may have gone, or not read: the node does not wait for it.

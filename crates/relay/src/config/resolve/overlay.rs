@@ -2,23 +2,27 @@
 
 use std::ops::Range;
 use std::path::Path;
+use std::time::Duration;
 
 use ekiden_files::{explain, read_config};
-use ekiden_keys::Fingerprint;
+use ekiden_keys::{Fingerprint, Identity};
 use ekiden_overlay::member::Member;
 use ekiden_overlay::path::Class;
+use ekiden_registry::{Access, OverlayId, Settings};
 use ekiden_relay_proto::Target;
-use ekiden_transport::{Prepared, Security};
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_spanned::Spanned;
 
 use super::super::keys::range;
-use super::super::overlay::{Overlay, OverlayNode};
-use super::super::raw::{RELAYS, RawClass, RawOverlay, RawRoute};
-use super::super::{Listener, ListenerKind, Peer, Tcp};
-use super::{OwnKey, Result, Source};
+use super::super::overlay::{Joining, Overlay, OverlayNode};
+use super::super::raw::{RELAYS, RawClass, RawEtcd, RawOverlay, RawRoute};
+use super::super::{Listener, Peer, Tcp};
+use super::{OwnKey, Result, Source, given};
 use crate::config::route::{Auto, Way};
+
+/// How long an answer of etcd may take.
+const ETCD_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A members file.
 #[derive(Debug, Deserialize)]
@@ -52,7 +56,8 @@ pub(super) struct Own<'a> {
 }
 
 impl Source<'_> {
-    /// Reads the members, and makes them peers, and nodes that may connect to every leg listener with TLS.
+    /// Reads the members, or how to reach where they are registered, and makes them peers, and nodes that may connect to every leg
+    /// listener with TLS.
     pub(super) fn overlay(
         &self,
         raw: &Spanned<RawOverlay>,
@@ -60,54 +65,68 @@ impl Source<'_> {
         peers: &mut IndexMap<String, Peer>,
         listeners: &mut IndexMap<String, Listener>,
     ) -> Result<Overlay> {
-        let members_file = self.beside(&raw.get_ref().members_file);
         let Some((identity, _)) = own.key else {
             let message = "an overlay needs this node's own key: make one with `ekiden keygen FILE`, and say key_file = \"FILE\" at the top";
             return Err(self.error(Some(raw.span()), message.into()));
         };
+        let mut nodes = IndexMap::new();
+        let RawOverlay { members_file, etcd } = raw.get_ref();
+        let members_file = match (members_file, etcd) {
+            (Some(file), None) => self.beside(file),
+            (None, Some(etcd)) => {
+                let settings = Some(Box::new(self.etcd(etcd, own.name, identity)?));
+                return Ok(Overlay { members_file: None, etcd: settings, members: nodes });
+            }
+            _ => {
+                let message = "an overlay has its nodes either in members_file = \"FILE\" or in etcd, [overlay.etcd]";
+                return Err(self.error(Some(raw.span()), message.into()));
+            }
+        };
         let text = read_config(&members_file)?;
         let file = Source { text: &text, file: &members_file };
-        let mut nodes = IndexMap::new();
+        let (own_name, tcp) = (own.name, own.tcp);
+        let mut joining = Joining { own_name, identity, tcp, peers, listeners, nodes: &mut nodes };
         for ReadMember { name, at, fingerprint, address, node } in file.members()? {
-            let at = Some(at);
-            nodes.insert(name.clone(), node);
-            let is_own_key = identity.fingerprint() == fingerprint;
-            match (name == own.name, is_own_key) {
-                (true, true) => continue,
-                (true, false) => {
-                    let message = format!(
-                        "'{name}' is this node's name, and the key here is not its own, {}",
-                        identity.fingerprint()
-                    );
-                    return Err(file.error(at, message));
-                }
-                (false, true) => {
-                    let message = format!("'{name}' has this node's own key, and this node's name is '{}'", own.name);
-                    return Err(file.error(at, message));
-                }
-                (false, false) => {}
-            }
-            match peers.get(&name).map(|peer| &peer.security) {
-                None => {
-                    let security = Security::Tls {
-                        identity: identity.clone(),
-                        known: Some(fingerprint),
-                        prepared: Prepared::default(),
-                    };
-                    peers.insert(name.clone(), Peer { address, tcp: own.tcp.clone(), security, warm: 0 });
-                }
-                Some(Security::Tls { known, .. }) if known.is_some_and(|known| known != fingerprint) => {
-                    return Err(file.error(
-                        at,
-                        format!("'{name}' has another key here than in [peer.{name}] of the configuration"),
-                    ));
-                }
-                // A peer of the configuration has its own settings.
-                Some(_) => {}
-            }
-            admit(&name, fingerprint, listeners).map_err(|message| file.error(at, message))?;
+            joining.add(&name, fingerprint, address, node).map_err(|message| file.error(Some(at), message))?;
         }
-        Ok(Overlay { members_file, members: nodes })
+        Ok(Overlay { members_file: Some(members_file), etcd: None, members: nodes })
+    }
+
+    /// How this node is registered in etcd.
+    fn etcd(&self, raw: &Spanned<RawEtcd>, name: &str, identity: &Identity) -> Result<Settings> {
+        let at = Some(raw.span());
+        let raw = raw.get_ref();
+        let _: Target = self.target(&raw.address)?;
+        let near = raw.near.iter().flat_map(Spanned::get_ref);
+        let near: Vec<String> = near.map(|text| text.get_ref().clone()).collect();
+        self.patterns(raw.near.as_ref().map_or(&[][..], |near| near.get_ref()))?;
+        let expected_id = raw.id.as_ref().map(|id| {
+            id.get_ref().parse::<OverlayId>().map_err(|error| self.error(Some(id.span()), error.to_string()))
+        });
+        let settings = Settings {
+            access: Access {
+                endpoints: raw.endpoints.get_ref().clone(),
+                ca_file: raw.ca_file.as_ref().map(|file| self.beside(file)),
+                user: given(&raw.user),
+                password_file: raw.password_file.as_ref().map(|file| self.beside(file)),
+                timeout: ETCD_TIMEOUT,
+            },
+            overlay: raw.overlay.get_ref().clone(),
+            expected_id: expected_id.transpose()?,
+            name: name.into(),
+            member: Member {
+                address: raw.address.get_ref().clone(),
+                fingerprint: identity.fingerprint().to_string(),
+                near,
+                region: given(&raw.region),
+                price: given(&raw.price).unwrap_or(0.0),
+                relays: raw.relays(),
+            },
+            lease: raw.lease().into(),
+        };
+        OverlayNode::of(&settings.member).map_err(|message| self.error(at.clone(), message))?;
+        settings.check().map_err(|error| self.error(at, error.to_string()))?;
+        Ok(settings)
     }
 
     /// The nodes of a members file.
@@ -123,13 +142,9 @@ impl Source<'_> {
             if let Some(other) = keys.insert(fingerprint, name.clone()) {
                 return Err(self.error(Some(at), format!("'{name}' has the same key as '{other}'")));
             }
-            if !(member.price.is_finite() && member.price >= 0.0) {
-                return Err(self.error(Some(at), format!("the price of '{name}' must be a number from 0")));
-            }
-            let near = member.near.iter().map(|text| Spanned::new(at.clone(), text.clone()));
-            let near = self.patterns(&near.collect::<Vec<_>>())?;
             let address = self.parsed(&member.address, Some(at.clone()))?;
-            let node = OverlayNode { near, region: member.region.clone(), price: member.price, relays: member.relays };
+            let node =
+                OverlayNode::of(member).map_err(|why| self.error(Some(at.clone()), format!("'{name}': {why}")))?;
             all.push(ReadMember { name, at, fingerprint, address, node });
         }
         Ok(all)
@@ -142,15 +157,17 @@ impl Source<'_> {
                 "via = \"auto\" needs the nodes to choose from: say [overlay] with members_file = \"FILE\"".into();
             return Err(self.error(raw.via.as_ref().map(Spanned::span), message));
         };
-        let member = |name: &Spanned<String>| match overlay.members.contains_key(name.get_ref()) {
-            true => Ok(name.get_ref().clone()),
-            false => {
-                let message = format!("'{}' is no node of {}", name.get_ref(), overlay.members_file.display());
+        // Which nodes are registered is not known before the node runs.
+        let member = |name: &Spanned<String>| match &overlay.members_file {
+            Some(file) if !overlay.members.contains_key(name.get_ref()) => {
+                let message = format!("'{}' is no node of {}", name.get_ref(), file.display());
                 Err(self.error(Some(name.span()), message))
             }
+            _ => self.node_name(name),
         };
         let region = |name: &Spanned<String>| {
-            let is_there = overlay.members.values().any(|node| node.region.as_ref() == Some(name.get_ref()));
+            let is_there = overlay.etcd.is_some()
+                || overlay.members.values().any(|node| node.region.as_ref() == Some(name.get_ref()));
             match is_there {
                 true => Ok(name.get_ref().clone()),
                 false => Err(self
@@ -173,7 +190,9 @@ impl Source<'_> {
             regions,
             most_relays: raw.most_relays.as_ref().map_or(2, |most| most.get_ref().0 as usize),
         };
-        if let Some(exit) = raw.exit.as_ref().filter(|exit| !overlay.may_be_exit(exit.get_ref(), &auto)) {
+        if let Some(exit) =
+            raw.exit.as_ref().filter(|exit| overlay.etcd.is_none() && !overlay.may_be_exit(exit.get_ref(), &auto))
+        {
             let message = format!("no path is left: the exit '{}' is in none of the route's regions", exit.get_ref());
             return Err(self.error(Some(exit.span()), message));
         }
@@ -198,24 +217,4 @@ impl Source<'_> {
     fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(&self, text: &str, at: Option<Range<usize>>) -> Result<T> {
         text.parse().map_err(|error| self.error(at, format!("{error}")))
     }
-}
-
-/// Lets a member connect to the leg listeners with TLS.
-fn admit(name: &str, fingerprint: Fingerprint, listeners: &mut IndexMap<String, Listener>) -> Result<(), String> {
-    for listener in listeners.values_mut() {
-        let ListenerKind::Leg(Security::Tls { known, .. }) = &mut listener.kind else { continue };
-        if let Some((other, _)) = known.iter().find(|(other, known)| **known == fingerprint && other.as_str() != name) {
-            return Err(format!("'{name}' has the key of '{other}' in [listen.{}]", listener.name));
-        }
-        match known.get(name) {
-            Some(other) if *other != fingerprint => {
-                return Err(format!(
-                    "'{name}' has another key here than in [listen.{}] of the configuration",
-                    listener.name
-                ));
-            }
-            _ => known.insert(name.into(), fingerprint),
-        };
-    }
-    Ok(())
 }

@@ -1,0 +1,106 @@
+//! `ekiden overlay init`, `admit` and `expel`: what the operator of an overlay in etcd does.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ekiden_keys::Fingerprint;
+use ekiden_registry::{Access, Operator};
+
+use crate::out;
+
+/// How etcd is reached, by its root or a user with its role.
+#[derive(clap::Args)]
+pub struct Etcd {
+    /// The overlay's name.
+    #[arg(value_name = "OVERLAY")]
+    overlay: String,
+    /// A member of etcd: https://HOST:PORT; may be said again. http:// is for loopback addresses alone.
+    #[arg(long = "etcd", value_name = "URL", required = true)]
+    endpoints: Vec<String>,
+    /// The authorities (PEM) that sign etcd's certificates.
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+    /// A user of etcd with the role root.
+    #[arg(long, value_name = "NAME", requires = "password_file")]
+    user: Option<String>,
+    /// A file with that user's password, not readable by others.
+    #[arg(long, value_name = "FILE", requires = "user")]
+    password_file: Option<PathBuf>,
+}
+
+/// Make an overlay in etcd, and print its id.
+///
+/// The id goes into each node's configuration, [overlay.etcd], so that another cluster's etcd is refused. Of an overlay that is there
+/// already the id is printed.
+#[derive(clap::Args)]
+pub struct Init {
+    #[command(flatten)]
+    etcd: Etcd,
+}
+
+/// Let a node register in an overlay in etcd.
+///
+/// With --node-password-file the node gets a user of etcd, with a role that may read the overlay and write the node's own record alone.
+#[derive(clap::Args)]
+pub struct Admit {
+    #[command(flatten)]
+    etcd: Etcd,
+    /// The node's name.
+    #[arg(value_name = "NODE")]
+    node: String,
+    /// Of its key: sha256:…
+    #[arg(value_name = "FINGERPRINT")]
+    fingerprint: Fingerprint,
+    /// A file with the password of the node's user of etcd, which is made.
+    #[arg(long, value_name = "FILE")]
+    node_password_file: Option<PathBuf>,
+}
+
+/// Let a node be a member of an overlay in etcd no more.
+///
+/// No node speaks to it from then on. Its user of etcd stays: `etcdctl user delete` removes it.
+#[derive(clap::Args)]
+pub struct Expel {
+    #[command(flatten)]
+    etcd: Etcd,
+    /// The node's name.
+    #[arg(value_name = "NODE")]
+    node: String,
+}
+
+impl Etcd {
+    fn operator(&self) -> anyhow::Result<Operator> {
+        let access = Access {
+            endpoints: self.endpoints.clone(),
+            ca_file: self.ca_file.clone(),
+            user: self.user.clone(),
+            password_file: self.password_file.clone(),
+            timeout: Duration::from_secs(5),
+        };
+        Ok(Operator::new(&access, &self.overlay)?)
+    }
+}
+
+/// Makes the overlay.
+pub fn init(args: &Init) -> anyhow::Result<()> {
+    let id = args.etcd.operator()?.init()?;
+    out::line(id)
+}
+
+/// Admits the node.
+pub fn admit(args: &Admit) -> anyhow::Result<()> {
+    let mut operator = args.etcd.operator()?;
+    if let Some(file) = &args.node_password_file {
+        let password = ekiden_files::read(file, ekiden_files::FileKind::Config)?;
+        let user = operator.add_user(&args.node, password.trim_end())?;
+        out::line(format_args!("etcd's user of the node is {user}"))?;
+    }
+    operator.admit(&args.node, args.fingerprint)?;
+    out::line(format_args!("admitted {} to {}", args.node, args.etcd.overlay))
+}
+
+/// Expels the node.
+pub fn expel(args: &Expel) -> anyhow::Result<()> {
+    args.etcd.operator()?.expel(&args.node)?;
+    out::line(format_args!("expelled {} from {}", args.node, args.etcd.overlay))
+}

@@ -1,0 +1,108 @@
+# Nodes a, b and c on loopback, which know each other by etcd. Runs in a network namespace and a folder of its own; $EKIDEN is the program.
+set -euo pipefail
+trap 'echo "line $LINENO: $BASH_COMMAND" >&2; tail -n 20 *.log >&2 || true' ERR
+fail() { echo "$*" >&2; tail -n 20 *.log >&2; exit 1; }
+await() {
+  local end=$((SECONDS + $1)); shift
+  until "$@" > /dev/null 2>&1; do
+    [ $SECONDS -lt $end ] || fail "waited in vain for: $*"
+    sleep 0.2
+  done
+}
+ip link set lo up
+etcd=http://127.0.0.1:2379
+serve_etcd() {
+  (exec etcd --data-dir etcd --listen-client-urls $etcd --advertise-client-urls $etcd --listen-peer-urls http://127.0.0.1:2380 > etcd.out 2>&1) &
+  pid_etcd=$!
+  await 20 etcdctl --endpoints $etcd get x
+}
+export ETCDCTL_API=3
+serve_etcd
+id=$("$EKIDEN" overlay init blue --etcd $etcd)
+[ "$("$EKIDEN" overlay init blue --etcd $etcd)" = "$id" ] || fail "an overlay that is there gets another id"
+
+port=7000
+for node in a b c; do
+  port=$((port + 1))
+  "$EKIDEN" keygen $node.key > $node.print
+  near=; [ $node != c ] || near='near = ["127.0.0.0/8"]'
+  cat > $node.toml <<T
+name = "$node"
+key_file = "$node.key"
+[listen.leg]
+kind = "leg"
+address = "127.0.0.1:$port"
+[listen.web]
+kind = "http"
+address = "127.0.0.1:$((port + 1000))"
+[[route]]
+to = ["*"]
+via = "auto"
+[overlay.etcd]
+endpoints = ["$etcd"]
+overlay = "blue"
+id = "$id"
+lease = "5s"
+address = "127.0.0.1:$port"
+$near
+[exit]
+allow = ["127.0.0.0/8"]
+T
+  "$EKIDEN" proxy -c $node.toml --check > /dev/null
+done
+start() {
+  (exec "$EKIDEN" proxy -c $1.toml > $1.ready 2>> $1.log) &
+  declare -g pid_$1=$!
+  await 20 grep -q '^ready$' $1.ready
+}
+members() { "$EKIDEN" overlay nodes --node $1 --json | grep '"name"' | grep -o '"[a-z]"' | tr -d '"\n'; }
+has() { [ "$(members $1)" = "$2" ]; }
+admit() { "$EKIDEN" overlay admit blue --etcd $etcd $1 "$(grep -o 'sha256:[0-9a-f]*' $1.print)"; }
+
+# A node that is not admitted is no member.
+start a; start b; start c
+admit a > /dev/null; admit c > /dev/null
+await 20 has a ac
+admit b > /dev/null
+for node in a b c; do await 20 has $node abc; done
+"$EKIDEN" overlay nodes --node a | grep -Eq "^ c .* 127.0.0.1:7003" || fail "where c is, is not shown"
+
+head -c 20000000 /dev/urandom > data
+(exec python3 -m http.server --bind 127.0.0.1 8000 > /dev/null 2>&1) &
+await 20 curl -fs -o /dev/null http://127.0.0.1:8000/a.toml
+fetch() { curl -fsS -m 20 -x http://127.0.0.1:8001 -o got http://127.0.0.1:8000/$1; }
+fetch data && cmp data got
+goes_over_c() { fetch a.toml; "$EKIDEN" overlay status --node a | grep -q "a → c"; }
+await 20 goes_over_c
+
+# etcd is killed while a stream runs: that goes on, new ones are opened, and the members stay.
+curl -fsS --limit-rate 2M -x http://127.0.0.1:8001 -o slow http://127.0.0.1:8000/data & running=$!
+kill -9 $pid_etcd; wait $pid_etcd || true
+end=$((SECONDS + 7))
+while [ $SECONDS -lt $end ]; do fetch a.toml && cmp a.toml got; sleep 1; done
+has a abc || fail "members were lost with etcd: $(members a)"
+# A node that dies meanwhile is gone soon after etcd is back.
+kill -9 $pid_b; wait $pid_b || true
+serve_etcd; back=$SECONDS
+await 30 has a ac; await 30 has c ac
+echo "right again $((SECONDS - back)) s after etcd was back"
+wait $running && cmp data slow || fail "the stream that ran did not arrive whole"
+
+# One that comes back, and one that is expelled.
+start b
+await 20 has a abc
+"$EKIDEN" overlay expel blue --etcd $etcd b > /dev/null
+await 10 has a ac
+admit b > /dev/null; await 20 has a abc
+# One that is told to end leaves at once, not after its lease.
+kill $pid_b; wait $pid_b || true
+await 4 has a ac
+
+# What is wrong is said in a line.
+sed -i "s/^id = .*/id = \"$(printf '0%.0s' $(seq 64))\"/" b.toml
+: > b.log; start b
+await 20 grep -q "overlay" b.log
+code=0; "$EKIDEN" overlay init blue --etcd http://127.0.0.1:1 2> said || code=$?
+[ $code = 5 ] && [ "$(wc -l < said)" = 1 ] && grep -q "cannot be reached" said || fail "an etcd that is not there: $code, $(cat said)"
+code=0; "$EKIDEN" overlay init blue --etcd http://192.0.2.1:2379 2> said || code=$?
+[ $code = 2 ] && grep -q "without encryption" said || fail "an etcd without encryption: $code, $(cat said)"

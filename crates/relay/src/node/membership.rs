@@ -1,0 +1,104 @@
+//! Which nodes of the overlay are registered in etcd, and so are in the configuration besides what its file says.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, channel};
+
+use ekiden_overlay::member::Member;
+use ekiden_registry::{Members, Registry, Settings};
+use tokio::sync::watch;
+
+use crate::config::Config;
+
+/// The configuration as its file says, and the nodes that are registered.
+pub struct Membership {
+    file: Config,
+    registered: Option<Registered>,
+}
+
+struct Registered {
+    settings: Box<Settings>,
+    members: watch::Receiver<BTreeMap<String, Member>>,
+    /// Ends this node's lease when dropped.
+    _registry: Registry,
+}
+
+impl Membership {
+    /// Registers the node, if its configuration says where.
+    pub fn new(file: Config) -> Self {
+        let registered = start(&file);
+        Self { file, registered }
+    }
+
+    /// Completes when other nodes are registered than before; never if none are.
+    pub async fn changed(&mut self) {
+        let changed = match &mut self.registered {
+            Some(registered) => registered.members.changed().await.is_ok(),
+            None => false,
+        };
+        if !changed {
+            std::future::pending().await
+        }
+    }
+
+    /// Takes another configuration. The node is registered anew only if it says otherwise where, or what of it is to be seen.
+    pub fn change(&mut self, file: Config) {
+        let settings = file.overlay.as_ref().and_then(|overlay| overlay.etcd.as_ref());
+        if self.registered.as_ref().map(|registered| &registered.settings) != settings {
+            // Its lease ends before the next one begins.
+            self.registered = None;
+            self.registered = start(&file);
+        }
+        self.file = file;
+    }
+
+    /// Ends this node's lease meanwhile: etcd may be away. The receiver is told when that is over.
+    pub fn end(self) -> Receiver<()> {
+        let (tell, ended) = channel();
+        let end = move || {
+            drop(self);
+            let _ = tell.send(());
+        };
+        if let Err(error) = std::thread::Builder::new().name("leave".into()).spawn(end) {
+            tracing::warn!("this node's lease goes on until it ends by itself: {error}");
+        }
+        ended
+    }
+
+    /// The configuration with the nodes that are registered.
+    pub fn config(&self) -> Config {
+        self.of(&self.file)
+    }
+
+    /// Another configuration with the same nodes.
+    pub fn of(&self, file: &Config) -> Config {
+        let Some(registered) = &self.registered else { return file.clone() };
+        let members = registered.members.borrow();
+        let members = members.iter().map(|(name, member)| (name.as_str(), member));
+        let (config, refused) = file.with_members(members);
+        for (name, why) in refused {
+            tracing::warn!("node '{name}' is registered, and is not taken: {why}");
+        }
+        config
+    }
+}
+
+fn start(config: &Config) -> Option<Registered> {
+    let settings = config.overlay.as_ref()?.etcd.clone()?;
+    let (tell, members) = watch::channel(BTreeMap::new());
+    let changed = move |all: &Members| {
+        let all: BTreeMap<String, Member> =
+            all.iter().map(|(name, listed)| (name.clone(), listed.member.clone())).collect();
+        tell.send_if_modified(|before| {
+            let is_other = *before != all;
+            *before = all;
+            is_other
+        });
+    };
+    match Registry::start((*settings).clone(), changed) {
+        Ok(registry) => Some(Registered { settings, members, _registry: registry }),
+        Err(error) => {
+            tracing::error!("this node is not registered in etcd: {error}");
+            None
+        }
+    }
+}

@@ -15,7 +15,7 @@ const BROKEN_PART: f64 = 0.5;
 /// Of paths that are as fast as the best but for this part, one is drawn, so that nodes do not all run to one relay.
 const NEAR_PART: f64 = 0.03;
 /// One stream in so many tries a path that may be better by [`HOPED_PART`] than what is known.
-const TRIES: f64 = 1.0 / 20.0;
+const TRIES: f64 = 1.0 / 10.0;
 /// By how much that has to be.
 const HOPED_PART: f64 = 1.1;
 
@@ -58,7 +58,7 @@ impl Why {
             Self::Failed => "the path before it has failed",
             Self::Slow => "the path before it has become much slower",
             Self::Better => "it has been better than the path before it for a while",
-            Self::Tried => "one stream in twenty tries what may be better",
+            Self::Tried => "one stream in ten tries what may be better",
         }
     }
 }
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn one_stream_in_twenty_tries_what_may_be_better_and_the_rest_stay() {
+    fn one_stream_in_ten_tries_what_may_be_better_and_the_rest_stay() {
         let mut unknown = candidate("b a", 50.0, 100);
         unknown.sure = BitRate(0);
         let all = sorted(vec![candidate("a", 10.0, 100), unknown.clone()]);

@@ -16,8 +16,11 @@ const FIRSTS: usize = 16;
 const LOAD_MOST: f64 = 0.9;
 /// What a node in between adds to the round trip.
 const HOP: Time = Time(200_000);
-/// What a leg of known rate may give doubles in so long, until it is tried again.
+/// What a leg of known rate may give doubles in so long, until it is tried again ...
 const HOPE_DOUBLES_S: f64 = 3_600.0;
+/// ... and in so long up to this part of the most that it has carried, which is above what it carries in the mean.
+const CARRIED_DOUBLES_S: f64 = 900.0;
+const CARRIED_PART: f64 = 0.8;
 /// A bulk transfer of unknown length is taken for so long a one: its rate counts, and the round trip only among like rates.
 const LONG: Bytes = Bytes::mib(1024);
 
@@ -133,12 +136,7 @@ pub fn candidates(known: &Known, wanted: &Wanted<'_>, now: Time) -> Vec<Candidat
         let holds = leg(near, far)?;
         let sure = holds.rate.unwrap_or(holds.carried);
         let guess = hope.map_or(0.0, |window| window / holds.rtt.as_secs().max(1e-4));
-        // What was seen long ago may be better by now: it had other streams beside it, or a rush hour.
-        let aged = |rate: BitRate| rate.0 as f64 * (holds.age.as_secs() / HOPE_DOUBLES_S).exp2();
-        let hoped =
-            holds.rate.map_or(guess.max(holds.carried.0 as f64), |rate| aged(rate).min(guess.max(rate.0 as f64)));
-        let hoped = BitRate(hoped as u64);
-        Some(Hop { holds, sure, hoped })
+        Some(Hop { holds, sure, hoped: hoped(&holds, guess) })
     };
     let (own, exit) = (known.name(), wanted.exit);
     let mut all: Vec<_> = hop(own, exit).map(|direct| candidate(&[exit], &[direct])).into_iter().collect();
@@ -172,6 +170,18 @@ struct Hop {
     holds: Holds,
     sure: BitRate,
     hoped: BitRate,
+}
+
+/// What a leg may give, if one of which nothing is known is taken to give `guess`, in bit/s. What was seen long ago may be better by now: it
+/// had other streams beside it, or a rush hour; so the more, if more was carried at another time.
+fn hoped(holds: &Holds, guess: f64) -> BitRate {
+    let carried = holds.carried.0 as f64;
+    let hoped = holds.rate.map_or(guess.max(carried), |rate| {
+        let rate = rate.0 as f64;
+        let aged = |doubles_s: f64| rate * (holds.age.as_secs() / doubles_s).exp2();
+        rate.max(aged(HOPE_DOUBLES_S).min(guess)).max(aged(CARRIED_DOUBLES_S).min(carried * CARRIED_PART))
+    });
+    BitRate(hoped as u64)
 }
 
 fn candidate(nodes: &[&str], hops: &[Hop]) -> Candidate {
@@ -299,6 +309,17 @@ mod tests {
         };
         let mbit = BitRate::mbit;
         assert_eq!([0, 2, 4].map(&mut hoped), [(mbit(10), mbit(10)), (mbit(10), mbit(40)), (mbit(10), mbit(100))]);
+    }
+
+    #[test]
+    fn a_leg_that_has_carried_more_than_it_gives_is_hoped_to_do_so_again() {
+        let of = |minutes: u64| {
+            let rate = Some(BitRate::mbit(10));
+            let age = Time::secs(minutes * 60);
+            let holds = Holds { rtt: Time::ms(100), rate, carried: BitRate::mbit(50), loss: 0.0, age };
+            hoped(&holds, 0.0).as_mbit()
+        };
+        assert_eq!([0, 15, 30, 60].map(of), [10.0, 20.0, 40.0, 40.0]);
     }
 
     #[test]

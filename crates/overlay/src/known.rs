@@ -9,8 +9,14 @@ use crate::told::{LEGS_MOST, TOLD_FORMAT, Told, ToldLeg};
 
 /// The credit of a node that told too much doubles in so long, so that it is tried again.
 const CREDIT_DOUBLES_S: f64 = 600.0;
-/// What one stream that got less counts in the credit of the nodes in between.
-const CREDIT_STEP: f64 = 0.3;
+/// One stream that got less leaves this part of the credit of the nodes in between at least: it may have been another's fault.
+const CREDIT_FALLS: f64 = 0.2;
+/// One that got more makes it so much greater at most.
+const CREDIT_RISES: f64 = 2.0;
+/// A stream that gets this part of what was believed has got it all.
+const ENOUGH: f64 = 0.8;
+/// No credit is less: with it, the most that can be told is nothing.
+const CREDIT_LEAST: f64 = 1e-9;
 
 /// What is known of all legs.
 #[derive(Debug, Clone, Default)]
@@ -58,13 +64,14 @@ impl Known {
         Some(now.since(self.told.get(node)?.at))
     }
 
-    /// A stream over `relays` got this part of what they were believed to give. Whoever tells more than comes is believed less, in all that
-    /// it tells: it cannot draw streams for long by what it says. A stream that got it all restores the belief.
+    /// A stream over `relays` got this part of what they were believed to give, which may be more than 1. Whoever tells more than comes is
+    /// believed less, in all that it tells, until what is believed is what comes: it cannot draw streams for long by what it says. Whoever
+    /// gives more than is believed is believed again.
     pub fn judge(&mut self, relays: &[String], part: f64, now: Time) {
-        let part = if part.is_finite() { part.clamp(0.01, 1.0) } else { return };
+        let part = if part.is_finite() { part.clamp(CREDIT_FALLS, CREDIT_RISES) } else { return };
+        let part = if part >= ENOUGH { part.max(1.0) } else { part };
         for relay in relays {
-            let before = self.credit(relay, now);
-            let credit = if part >= before { part } else { before + (part - before) * CREDIT_STEP };
+            let credit = (self.credit(relay, now) * part).clamp(CREDIT_LEAST, 1.0);
             self.credit.insert(relay.clone(), (credit, now));
         }
     }
@@ -191,10 +198,27 @@ mod tests {
         (0..10).for_each(|_| known.judge(&["delhi".into()], 0.02, Time::secs(1)));
         assert!(rate(&known, 1) < 50.0, "{}", rate(&known, 1));
         assert!((1.9..2.1).contains(&(rate(&known, 601) / rate(&known, 1))));
-        known.judge(&["delhi".into()], 1.0, Time::secs(2));
+        // What is no more than is believed by now says nothing about the rest.
+        let before = rate(&known, 2);
+        known.judge(&["delhi".into()], 0.9, Time::secs(2));
+        assert_eq!(rate(&known, 2), before);
+        (0..30).for_each(|_| known.judge(&["delhi".into()], 3.0, Time::secs(2)));
         assert_eq!(rate(&known, 2), 900.0);
         known.judge(&["delhi".into()], f64::NAN, Time::secs(2));
         assert_eq!(rate(&known, 2), 900.0);
+    }
+
+    #[test]
+    fn the_most_that_can_be_told_is_soon_worth_no_more_than_what_comes() {
+        let mut known = Known::of_node("perth");
+        known.hear(told("delhi", "perth", 1_000_000, 100), Time::secs(1));
+        // The other leg of the path carries 100 Mbit/s, and 1 comes.
+        for _ in 0..10 {
+            let rate = known.leg("delhi", "perth", Time::secs(1)).unwrap().rate.unwrap().as_mbit();
+            known.judge(&["delhi".into()], 1.0 / rate.min(100.0), Time::secs(1));
+        }
+        let rate = known.leg("delhi", "perth", Time::secs(1)).unwrap().rate.unwrap().as_mbit();
+        assert!((0.8..2.0).contains(&rate), "{rate}");
     }
 
     #[test]

@@ -140,7 +140,10 @@ pub fn candidates(known: &Known, wanted: &Wanted<'_>, now: Time) -> Vec<Candidat
     };
     let (own, exit) = (known.name(), wanted.exit);
     let mut all: Vec<_> = hop(own, exit).map(|direct| candidate(&[exit], &[direct])).into_iter().collect();
-    let may = |node: &&str| *node != exit && *node != own && known.load(node) < LOAD_MOST;
+    // Who is there may stay until it is full, so that streams do not go to and fro.
+    let is_there = |node: &str| wanted.current.is_some_and(|path| path.relays().iter().any(|relay| relay == node));
+    let most = |node: &str| if is_there(node) { 1.0 } else { LOAD_MOST };
+    let may = |node: &&str| *node != exit && *node != own && known.load(node) < most(node);
     let relays: Vec<&str> = wanted.relays.iter().copied().filter(may).collect();
     let mut firsts: Vec<(&str, Hop)> = match wanted.relays_most {
         0 => Vec::new(),
@@ -330,6 +333,20 @@ mod tests {
         other.see("paris", &look(50.0, 0.1), Time(0));
         known.hear(other.tell(0.95, Time(0)), Time(0));
         assert_eq!(to_paris(&known, Direction::Up, Class::Bulk), []);
+        // Who is there may stay, until it is full.
+        let path = Path(vec!["delhi".into(), "paris".into()]);
+        let wanted = Wanted {
+            exit: "paris",
+            relays: &["delhi"],
+            relays_most: 1,
+            size: None,
+            class: Class::Bulk,
+            direction: Direction::Up,
+            current: Some(&path),
+        };
+        assert_eq!(candidates(&known, &wanted, Time(0)).len(), 1);
+        known.hear(other.tell(1.0, Time(0)), Time(0));
+        assert_eq!(candidates(&known, &wanted, Time(0)).len(), 0);
         known.hear(other.tell(0.5, Time(0)), Time(0));
         assert_eq!(to_paris(&known, Direction::Up, Class::Bulk).len(), 1);
     }

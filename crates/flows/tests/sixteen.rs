@@ -2,9 +2,11 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use ekiden_flows::{Outcome, Policy, Sites, run};
+use ekiden_overlay::choice::Why;
 use ekiden_units::Time;
 
 fn outcomes<const N: usize>(seed: u64, hours: u64, policies: [Policy; N]) -> [Outcome; N] {
@@ -40,9 +42,26 @@ fn assert_nearly_the_best(of: &Outcome) {
     assert!(of.rtt_of_shortest.mean <= 1.05, "{:?}", of.rtt_of_shortest);
 }
 
+/// How often the path in use has changed in the hour, for each pair, class and direction.
+fn changes(of: &Outcome) -> Vec<usize> {
+    let mut paths: BTreeMap<_, Vec<&[usize]>> = BTreeMap::new();
+    let kept = of.opened.iter().filter(|of| of.at >= Time::secs(3_600) && of.why != Some(Why::Tried));
+    kept.for_each(|of| paths.entry((of.near, of.far, of.class, of.direction)).or_default().push(&of.relays));
+    paths.values().map(|all| all.windows(2).filter(|two| two[0] != two[1]).count()).collect()
+}
+
+fn assert_seldom_changed(of: &Outcome) {
+    let all = changes(of);
+    let more = all.iter().filter(|changes| **changes > 1).count();
+    println!("{} paths in use: {more} changed more than once in the hour, at most {:?}", all.len(), all.iter().max());
+    assert!(all.len() > 600 && more * 20 <= all.len() && all.iter().all(|changes| *changes <= 6));
+}
+
 #[test]
 fn paths_carry_nearly_what_the_best_would() {
-    outcomes(2, 2, [Policy::Ekiden]).iter().for_each(assert_nearly_the_best);
+    let [of] = outcomes(2, 2, [Policy::Ekiden]);
+    assert_nearly_the_best(&of);
+    assert_seldom_changed(&of);
 }
 
 #[test]
@@ -51,6 +70,7 @@ fn others_carry_less_or_cost_more() {
         outcomes(1, 2, [Policy::Direct, Policy::ShortestRtt, Policy::Ron, Policy::Ekiden, Policy::Oracle]);
     let all = [&direct, &shortest, &ron, &own, &oracle];
     assert_nearly_the_best(&own);
+    assert_seldom_changed(&own);
     // The same streams for all.
     assert!(all.iter().all(|of| of.streams == direct.streams && of.failed == 0));
     for other in [&direct, &shortest, &ron] {

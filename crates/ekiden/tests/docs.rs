@@ -175,7 +175,9 @@ fn every_measurement_in_the_documentation_works() {
 
 #[test]
 fn every_scenario_file_of_the_project_is_accepted() {
-    let files = files_in(&root().join("scenarios"), "toml");
+    // Sites of an overlay are another kind of file, which the tests of crate `flows` read.
+    let is_sites = |file: &PathBuf| file.file_name().is_some_and(|name| name.to_string_lossy().starts_with("sites-"));
+    let files: Vec<_> = files_in(&root().join("scenarios"), "toml").into_iter().filter(|of| !is_sites(of)).collect();
     assert!(!files.is_empty());
     for file in files {
         let output = Command::new(EKIDEN).args(["scenario", "check"]).arg(&file).output().unwrap();

@@ -119,7 +119,7 @@ impl<'a> Nodes<'a> {
         }
         let (told, bytes) = self.told[other].get_or_insert_with(|| {
             let mut told = self.nodes[other].known.tell(self.load[other], now);
-            if self.sites.sites[other].lies {
+            if self.sites.sites[other].lies.is_some() {
                 told.legs.values_mut().for_each(|leg| (leg.rate_bit_s, leg.carried_bit_s) = (Some(LIE), LIE));
                 told.load = 0.0;
             }

@@ -87,13 +87,13 @@ impl Ron {
         // Sent to each other and received from each.
         self.bytes.iter_mut().for_each(|bytes| *bytes += 2.0 * told * (n - 1) as f64);
         for leg in (0..n * n).filter(|leg| leg / n != leg % n) {
-            if (second + leg as u64) % RON_PROBES == 0 {
+            if (second + leg as u64).is_multiple_of(RON_PROBES) {
                 self.is_up[leg] = offers[leg] > 0.0;
                 self.count(leg, RON_PROBE_BYTES);
             }
             // The legs of one node are not loaded at the same time.
             let turn = (leg % n * n + leg / n) as u64 * 7;
-            if second == 0 || (second + turn) % RON_LOADS == 0 {
+            if second == 0 || (second + turn).is_multiple_of(RON_LOADS) {
                 self.rates[leg] = offers[leg] * self.random.noise(self.noise);
                 self.count(leg, offers[leg] / 8.0 * RON_LOAD_S);
             }

@@ -27,3 +27,5 @@ pub const JUDGED_TO: Time = Time::secs(6);
 /// A stream that gets this part of what it was believed to get has got it all; one that gets less than this part of what the direct path
 /// is known to give has got too little.
 pub const ENOUGH: f64 = 0.8;
+/// Over how long the load that a node tells is a mean.
+pub const LOAD_OVER: Time = Time::secs(20);

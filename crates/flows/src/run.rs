@@ -7,7 +7,7 @@ use ekiden_units::Time;
 use crate::nodes::{Nodes, Place};
 use crate::outcome::{Finished, Log, Opened, Outcome, Policy, Rates};
 use crate::peers::{Ron, best_rate, shortest_rtt};
-use crate::rules::{ANSWERS_WITHIN, BROKEN, JUDGED_FROM, JUDGED_TO, OPENS_MOST, STALLED};
+use crate::rules::{ANSWERS_WITHIN, BROKEN, JUDGED_FROM, JUDGED_TO, LOAD_OVER, OPENS_MOST, STALLED};
 use crate::share::{Ask, Got, Shared};
 use crate::sites::Sites;
 use crate::traffic::{Offered, of_second, slow_start};
@@ -37,6 +37,8 @@ struct Stream {
     ask: Ask,
     got: Got,
     rtt_s: f64,
+    /// What liars on its path let through, in bit/s.
+    through: f64,
     opened: Time,
     moved: f64,
     stalled: Time,
@@ -172,9 +174,10 @@ impl<'a> Run<'a> {
             path.reverse();
         }
         let legs: Vec<_> = path.windows(2).map(|leg| (leg[0], leg[1])).collect();
+        let through = self.let_through(&place);
         let rates = |of: &[f64], best: f64| {
             let own = legs.iter().map(|leg| of[self.world.number(leg.0, leg.1)]).fold(f64::INFINITY, f64::min);
-            Rates { own, direct: of[self.world.number(from, to)], best }
+            Rates { own: own.min(through), direct: of[self.world.number(from, to)], best }
         };
         let rtts = || legs.iter().map(|leg| self.world.rtt_s(leg.0, leg.1));
         let opened = Opened {
@@ -207,6 +210,7 @@ impl<'a> Run<'a> {
             ask: Ask { most: 0.0, over },
             got: Got::default(),
             rtt_s,
+            through,
             opened: now,
             moved: 0.0,
             stalled: now,
@@ -215,13 +219,21 @@ impl<'a> Run<'a> {
         });
     }
 
+    /// What those on a path that lie let through, in bit/s.
+    fn let_through(&self, place: &Place) -> f64 {
+        let relays = place.path[1..place.path.len() - 1].iter();
+        relays
+            .filter_map(|relay| self.sites.sites[*relay].lies)
+            .fold(f64::INFINITY, |least, lies| least.min(lies.0 as f64))
+    }
+
     /// Each stream gets its share for a second.
     fn carry(&mut self, shared: &Shared, now: Time) {
         for stream in &mut self.streams {
             let legs = stream.legs.iter().map(|leg| self.world.leg(self.world.number(leg.0, leg.1)).stream);
             // In the middle of the second.
             let age = now.since(stream.opened) + Time(STEP.0 / 2);
-            stream.ask.most = legs.fold(slow_start(age, stream.rtt_s), f64::min);
+            stream.ask.most = legs.fold(slow_start(age, stream.rtt_s), f64::min).min(stream.through);
         }
         let asks: Vec<Ask> = self.streams.iter().map(|stream| stream.ask.clone()).collect();
         let got = shared.fairly(&asks);
@@ -235,11 +247,9 @@ impl<'a> Run<'a> {
             let path = &stream.place.path;
             path[1..path.len() - 1].iter().for_each(|relay| relayed[*relay] += got.rate);
         }
-        for (site, rate) in
-            self.sites.sites.iter().zip(&relayed).enumerate().map(|(site, (of, rate))| ((site, of), rate))
-        {
-            let (site, of) = site;
-            self.nodes.load[site] = of.relays_at_most.map_or(0.0, |most| (rate / most.0 as f64).min(1.0));
+        for (site, rate) in relayed.iter().enumerate() {
+            let load = self.sites.sites[site].relays_at_most.map_or(0.0, |most| rate / most.0 as f64);
+            self.nodes.load[site] += (load - self.nodes.load[site]) * STEP.as_secs() / LOAD_OVER.as_secs();
         }
         self.log.relay(now, &relayed);
     }

@@ -63,9 +63,9 @@ pub struct Site {
     /// How much it may relay. It tells the others how much of that it does.
     #[serde(default)]
     pub relays_at_most: Option<BitRate>,
-    /// Whether its node tells that all that it sends goes out at 1 Tbit/s.
+    /// If its node lies: it tells that all that it sends goes out at 1 Tbit/s, and lets a stream that it relays have no more than this.
     #[serde(default)]
-    pub lies: bool,
+    pub lies: Option<BitRate>,
 }
 
 /// How the legs are drawn: each direction of each pair its own line and loss, both the same round trip. A range is drawn from so that each

@@ -100,7 +100,7 @@ impl World {
     /// A leg as it is now.
     pub fn leg(&self, number: usize) -> Leg {
         let (leg, left) = (self.legs[number], self.left[number]);
-        Leg { rate: leg.rate * left, stream: leg.stream * left, ..leg }
+        Leg { rate: leg.rate * left, stream: leg.stream * left, is_window: leg.is_window && left >= 1.0, ..leg }
     }
 
     /// Whether nothing comes over a leg now.

@@ -15,7 +15,7 @@ const BROKEN_PART: f64 = 0.5;
 /// Of paths that are as fast as the best but for this part, one is drawn, so that nodes do not all run to one relay.
 const NEAR_PART: f64 = 0.03;
 /// One stream in so many tries a path that may be better by [`HOPED_PART`] than what is known ...
-const TRIES: f64 = 1.0 / 20.0;
+const TRIES: f64 = 1.0 / 10.0;
 /// ... and one in so few until so many have.
 const FIRST_TRIES: f64 = 1.0 / 3.0;
 const FIRST: u64 = 8;
@@ -101,9 +101,8 @@ impl Choice {
         let best = candidates.first()?;
         let incumbent = self.path.as_ref().and_then(|path| candidates.iter().find(|of| of.path == *path));
         let part_that_tries = if self.tries < FIRST { FIRST_TRIES } else { TRIES };
-        let is_new =
-            |of: &&Candidate| self.tried.as_ref().is_none_or(|(path, at)| *path != of.path || now.since(*at) >= TRIED);
-        if let Some(tried) = tried(candidates, wanted).filter(|_| tries < part_that_tries).filter(is_new) {
+        let last = self.tried.as_ref().filter(|(_, at)| now.since(*at) < TRIED).map(|(path, _)| path);
+        if let Some(tried) = tried(candidates, wanted, last).filter(|_| tries < part_that_tries) {
             self.tries += 1;
             self.tried = Some((tried.path.clone(), now));
             return Some((tried, Why::Tried));
@@ -152,10 +151,10 @@ impl Choice {
     }
 }
 
-/// The path that may be the best, if it may be better than what is known, and something is known.
-fn tried<'a>(candidates: &'a [Candidate], wanted: &Wanted<'_>) -> Option<&'a Candidate> {
+/// The path that may be the best, if it may be better than what is known, and something is known. `last` was tried a moment ago.
+fn tried<'a>(candidates: &'a [Candidate], wanted: &Wanted<'_>, last: Option<&Path>) -> Option<&'a Candidate> {
     let best = candidates.iter().map(|of| of.sure).max().filter(|sure| sure.0 > 0 && wanted.class == Class::Bulk)?;
-    let hoped = candidates.iter().max_by_key(|of| of.hoped)?;
+    let hoped = candidates.iter().filter(|of| last != Some(&of.path)).max_by_key(|of| of.hoped)?;
     (hoped.hoped.0 as f64 > best.0 as f64 * HOPED_PART).then_some(hoped)
 }
 
@@ -251,7 +250,7 @@ mod tests {
         assert_eq!(with(0.3, 2), ("a".into(), Why::Kept));
         (1..8).for_each(|try_| assert_eq!(with(0.3, 20 * try_), ("b → a".into(), Why::Tried)));
         assert_eq!(with(0.3, 200), ("a".into(), Why::Kept));
-        assert_eq!(with(0.01, 201), ("b → a".into(), Why::Tried));
+        assert_eq!(with(0.09, 201), ("b → a".into(), Why::Tried));
         // Where nothing is known, the direct path is the first.
         let mut direct = candidate("a", 1.0, 200);
         direct.sure = BitRate(0);

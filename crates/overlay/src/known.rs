@@ -11,8 +11,17 @@ use crate::told::{LEGS_MOST, TOLD_FORMAT, Told, ToldLeg};
 const CREDIT_DOUBLES_S: f64 = 600.0;
 /// A leg without losses and with the windows of today's hosts carries so much in a round trip.
 const HOPED_WINDOW: Bytes = Bytes::mib(1);
-/// What one stream that got less counts in the credit of the nodes in between.
-const CREDIT_STEP: f64 = 0.3;
+/// One stream that got less leaves this part of the credit of the nodes in between at least: it may have been another's fault.
+const CREDIT_FALLS: f64 = 0.2;
+/// One that got more makes it so much greater at most.
+const CREDIT_RISES: f64 = 2.0;
+/// A stream that gets this part of what was believed has got it all.
+const ENOUGH: f64 = 0.8;
+/// No credit is less: with it, the most that can be told is nothing.
+const CREDIT_LEAST: f64 = 1e-9;
+
+/// A leg of which nothing holds: as far away as can be told, so that no path over it seems short.
+const NOTHING: Holds = Holds { rtt: Time::secs(60), rate: None, carried: BitRate(0), loss: 0.0, age: Time(0) };
 
 /// What is known of all legs.
 #[derive(Debug, Clone, Default)]
@@ -69,13 +78,14 @@ impl Known {
         Some(now.since(self.told.get(node)?.at))
     }
 
-    /// A stream over `relays` got this part of what they were believed to give. Whoever tells more than comes is believed less, in all that
-    /// it tells: it cannot draw streams for long by what it says. A stream that got it all restores the belief.
+    /// A stream over `relays` got this part of what they were believed to give, which may be more than 1. Whoever tells more than comes is
+    /// believed less, in all that it tells, until what is believed is what comes: it cannot draw streams for long by what it says. Whoever
+    /// gives more than is believed is believed again.
     pub fn judge(&mut self, relays: &[String], part: f64, now: Time) {
-        let part = if part.is_finite() { part.clamp(0.01, 1.0) } else { return };
+        let part = if part.is_finite() { part.clamp(CREDIT_FALLS, CREDIT_RISES) } else { return };
+        let part = if part >= ENOUGH { part.max(1.0) } else { part };
         for relay in relays {
-            let before = self.credit(relay, now);
-            let credit = if part >= before { part } else { before + (part - before) * CREDIT_STEP };
+            let credit = (self.credit(relay, now) * part).clamp(CREDIT_LEAST, 1.0);
             self.credit.insert(relay.clone(), (credit, now));
         }
     }
@@ -145,7 +155,12 @@ impl Known {
 
     /// What this node tells the others: of its legs, those of which most recently something was seen.
     pub fn tell(&self, load: f64, now: Time) -> Told {
-        let leg = |(to, leg): (&String, &Leg)| Some((to.clone(), leg.holds(now)?, leg.is_shunned(now)));
+        // That a leg has failed is told although nothing holds of it any more: others may believe what was told before.
+        let leg = |(to, leg): (&String, &Leg)| {
+            let failed = leg.is_shunned(now);
+            let holds = leg.holds(now).or_else(|| failed.then_some(NOTHING))?;
+            Some((to.clone(), holds, failed))
+        };
         let mut legs: Vec<_> = self.own.iter().filter_map(leg).collect();
         legs.sort_by_key(|(_, holds, _)| holds.age);
         let legs =
@@ -199,10 +214,27 @@ mod tests {
         (0..10).for_each(|_| known.judge(&["delhi".into()], 0.02, Time::secs(1)));
         assert!(rate(&known, 1) < 50.0, "{}", rate(&known, 1));
         assert!((1.9..2.1).contains(&(rate(&known, 601) / rate(&known, 1))));
-        known.judge(&["delhi".into()], 1.0, Time::secs(2));
+        // What is no more than is believed by now says nothing about the rest.
+        let before = rate(&known, 2);
+        known.judge(&["delhi".into()], 0.9, Time::secs(2));
+        assert_eq!(rate(&known, 2), before);
+        (0..30).for_each(|_| known.judge(&["delhi".into()], 3.0, Time::secs(2)));
         assert_eq!(rate(&known, 2), 900.0);
         known.judge(&["delhi".into()], f64::NAN, Time::secs(2));
         assert_eq!(rate(&known, 2), 900.0);
+    }
+
+    #[test]
+    fn the_most_that_can_be_told_is_soon_worth_no_more_than_what_comes() {
+        let mut known = Known::of_node("perth");
+        known.hear(told("delhi", "perth", 1_000_000, 100), Time::secs(1));
+        // The other leg of the path carries 100 Mbit/s, and 1 comes.
+        for _ in 0..10 {
+            let rate = known.leg("delhi", "perth", Time::secs(1)).unwrap().rate.unwrap().as_mbit();
+            known.judge(&["delhi".into()], 1.0 / rate.min(100.0), Time::secs(1));
+        }
+        let rate = known.leg("delhi", "perth", Time::secs(1)).unwrap().rate.unwrap().as_mbit();
+        assert!((0.8..2.0).contains(&rate), "{rate}");
     }
 
     #[test]
@@ -214,6 +246,18 @@ mod tests {
         known.hear(failing, Time::secs(1));
         assert_eq!(known.leg("delhi", "paris", Time::secs(2)), None);
         assert!(known.leg("delhi", "paris", Time::secs(1) + SHUNNED).is_some());
+    }
+
+    #[test]
+    fn that_a_leg_has_failed_is_told_after_what_held_of_it_is_old() {
+        let mut known = Known::of_node("perth");
+        let mut other = Known::of_node("delhi");
+        other.see("paris", &look(40.0, 0.1), Time(0));
+        known.hear(other.tell(0.0, Time(0)), Time(0));
+        let later = RTT_HOLDS + Time::secs(1);
+        other.fail("paris", later);
+        known.hear(other.tell(0.0, later), later);
+        assert_eq!(known.leg("delhi", "paris", later), None);
     }
 
     #[test]

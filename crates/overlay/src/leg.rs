@@ -56,7 +56,8 @@ impl Mean {
         let keeps = 0.5_f64.powf(span_s / RECENT_HALF_S);
         let recent = before.recent * keeps + value * (1.0 - keeps);
         match recent > steady * CHANGED || recent * CHANGED < steady {
-            true => Self { steady: recent, recent, seen_s: RECENT_HALF_S, at },
+            // From before there is still something in the recent mean.
+            true => Self { steady: value, recent: value, seen_s: span_s, at },
             false => Self { steady, recent, seen_s: counts_s + span_s, at },
         }
     }
@@ -157,12 +158,17 @@ mod tests {
     }
 
     #[test]
-    fn a_leg_that_carries_a_tenth_is_known_as_such_within_five_seconds() {
+    fn a_leg_that_carries_a_tenth_is_known_as_such_within_three_seconds() {
         let mut leg = Leg::default();
         (0..60).for_each(|second| leg.see(&look(100e6), Time::secs(second)));
         (60..63).for_each(|second| leg.see(&look(10e6), Time::secs(second)));
         let rate = leg.holds(Time::secs(63)).unwrap().rate.unwrap();
-        assert!(rate < BitRate::mbit(40), "{rate}");
+        assert!(rate < BitRate::mbit(12), "{rate}");
+        // One look that shows less is no change yet.
+        let mut leg = Leg::default();
+        (0..60).for_each(|second| leg.see(&look(100e6), Time::secs(second)));
+        leg.see(&look(10e6), Time::secs(60));
+        assert!(leg.holds(Time::secs(60)).unwrap().rate.unwrap() > BitRate::mbit(95));
     }
 
     #[test]

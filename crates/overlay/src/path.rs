@@ -16,8 +16,11 @@ const FIRSTS: usize = 16;
 const LOAD_MOST: f64 = 0.9;
 /// What a node in between adds to the round trip.
 const HOP: Time = Time(200_000);
-/// What a leg of known rate may give doubles in so long, until it is tried again.
+/// What a leg of known rate may give doubles in so long, until it is tried again ...
 const HOPE_DOUBLES_S: f64 = 3_600.0;
+/// ... and in so long up to this part of the most that it has carried, which is above what it carries in the mean.
+const CARRIED_DOUBLES_S: f64 = 900.0;
+const CARRIED_PART: f64 = 0.8;
 /// A bulk transfer of unknown length is taken for so long a one: its rate counts, and the round trip only among like rates.
 const LONG: Bytes = Bytes::mib(1024);
 
@@ -133,16 +136,14 @@ pub fn candidates(known: &Known, wanted: &Wanted<'_>, now: Time) -> Vec<Candidat
         let holds = leg(near, far)?;
         let sure = holds.rate.unwrap_or(holds.carried);
         let guess = hope / holds.rtt.as_secs().max(1e-4);
-        // What was seen long ago may be better by now: it had other streams beside it, or a rush hour.
-        let aged = |rate: BitRate| rate.0 as f64 * (holds.age.as_secs() / HOPE_DOUBLES_S).exp2();
-        let hoped =
-            holds.rate.map_or(guess.max(holds.carried.0 as f64), |rate| aged(rate).min(guess.max(rate.0 as f64)));
-        let hoped = BitRate(hoped as u64);
-        Some(Hop { holds, sure, hoped })
+        Some(Hop { holds, sure, hoped: hoped(&holds, guess) })
     };
     let (own, exit) = (known.name(), wanted.exit);
     let mut all: Vec<_> = hop(own, exit).map(|direct| candidate(&[exit], &[direct])).into_iter().collect();
-    let may = |node: &&str| *node != exit && *node != own && known.load(node) < LOAD_MOST;
+    // Who is there may stay until it is full, so that streams do not go to and fro.
+    let is_there = |node: &str| wanted.current.is_some_and(|path| path.relays().iter().any(|relay| relay == node));
+    let most = |node: &str| if is_there(node) { 1.0 } else { LOAD_MOST };
+    let may = |node: &&str| *node != exit && *node != own && known.load(node) < most(node);
     let relays: Vec<&str> = wanted.relays.iter().copied().filter(may).collect();
     let mut firsts: Vec<(&str, Hop)> = match wanted.relays_most {
         0 => Vec::new(),
@@ -172,6 +173,18 @@ struct Hop {
     holds: Holds,
     sure: BitRate,
     hoped: BitRate,
+}
+
+/// What a leg may give, if one of which nothing is known is taken to give `guess`, in bit/s. What was seen long ago may be better by now: it
+/// had other streams beside it, or a rush hour; so the more, if more was carried at another time.
+fn hoped(holds: &Holds, guess: f64) -> BitRate {
+    let carried = holds.carried.0 as f64;
+    let hoped = holds.rate.map_or(guess.max(carried), |rate| {
+        let rate = rate.0 as f64;
+        let aged = |doubles_s: f64| rate * (holds.age.as_secs() / doubles_s).exp2();
+        rate.max(aged(HOPE_DOUBLES_S).min(guess)).max(aged(CARRIED_DOUBLES_S).min(carried * CARRIED_PART))
+    });
+    BitRate(hoped as u64)
 }
 
 fn candidate(nodes: &[&str], hops: &[Hop]) -> Candidate {
@@ -303,6 +316,17 @@ mod tests {
     }
 
     #[test]
+    fn a_leg_that_has_carried_more_than_it_gives_is_hoped_to_do_so_again() {
+        let of = |minutes: u64| {
+            let rate = Some(BitRate::mbit(10));
+            let age = Time::secs(minutes * 60);
+            let holds = Holds { rtt: Time::ms(100), rate, carried: BitRate::mbit(50), loss: 0.0, age };
+            hoped(&holds, 0.0).as_mbit()
+        };
+        assert_eq!([0, 15, 30, 60].map(of), [10.0, 20.0, 40.0, 40.0]);
+    }
+
+    #[test]
     fn a_node_with_all_that_it_may_relay_gets_no_more() {
         let mut known = Known::of_node("tokyo");
         known.see("delhi", &look(50.0, 0.1), Time(0));
@@ -310,6 +334,20 @@ mod tests {
         other.see("paris", &look(50.0, 0.1), Time(0));
         known.hear(other.tell(0.95, Time(0)), Time(0));
         assert_eq!(to_paris(&known, Direction::Up, Class::Bulk), []);
+        // Who is there may stay, until it is full.
+        let path = Path(vec!["delhi".into(), "paris".into()]);
+        let wanted = Wanted {
+            exit: "paris",
+            relays: &["delhi"],
+            relays_most: 1,
+            size: None,
+            class: Class::Bulk,
+            direction: Direction::Up,
+            current: Some(&path),
+        };
+        assert_eq!(candidates(&known, &wanted, Time(0)).len(), 1);
+        known.hear(other.tell(1.0, Time(0)), Time(0));
+        assert_eq!(candidates(&known, &wanted, Time(0)).len(), 0);
         known.hear(other.tell(0.5, Time(0)), Time(0));
         assert_eq!(to_paris(&known, Direction::Up, Class::Bulk).len(), 1);
     }

@@ -13,6 +13,9 @@ const CREDIT_DOUBLES_S: f64 = 600.0;
 const HOPED_WINDOW: Bytes = Bytes::mib(1);
 /// One stream that got less leaves this part of the credit of the nodes in between at least: it may have been another's fault.
 const CREDIT_FALLS: f64 = 0.2;
+/// What others beside it may leave a stream, this part or more, costs little: the node has told what was so.
+const SHARED: f64 = 0.25;
+const CREDIT_SAGS: f64 = 0.9;
 /// One that got more makes it so much greater at most.
 const CREDIT_RISES: f64 = 2.0;
 /// A stream that gets this part of what was believed has got it all.
@@ -83,7 +86,11 @@ impl Known {
     /// gives more than is believed is believed again.
     pub fn judge(&mut self, relays: &[String], part: f64, now: Time) {
         let part = if part.is_finite() { part.clamp(CREDIT_FALLS, CREDIT_RISES) } else { return };
-        let part = if part >= ENOUGH { part.max(1.0) } else { part };
+        let part = match part {
+            part if part >= ENOUGH => part.max(1.0),
+            part if part >= SHARED => CREDIT_SAGS,
+            part => part,
+        };
         for relay in relays {
             let credit = (self.credit(relay, now) * part).clamp(CREDIT_LEAST, 1.0);
             self.credit.insert(relay.clone(), (credit, now));
@@ -214,6 +221,10 @@ mod tests {
         (0..10).for_each(|_| known.judge(&["delhi".into()], 0.02, Time::secs(1)));
         assert!(rate(&known, 1) < 50.0, "{}", rate(&known, 1));
         assert!((1.9..2.1).contains(&(rate(&known, 601) / rate(&known, 1))));
+        // Two streams beside it do not make it a liar.
+        let mut shared = known.clone();
+        shared.judge(&["lima".into()], 0.3, Time::secs(1));
+        assert_eq!(shared.credit("lima", Time::secs(1)), 0.9);
         // What is no more than is believed by now says nothing about the rest.
         let before = rate(&known, 2);
         known.judge(&["delhi".into()], 0.9, Time::secs(2));
@@ -225,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_that_can_be_told_is_soon_worth_no_more_than_what_comes() {
+    fn the_most_that_can_be_told_is_soon_worth_little_more_than_what_comes() {
         let mut known = Known::of_node("perth");
         known.hear(told("delhi", "perth", 1_000_000, 100), Time::secs(1));
         // The other leg of the path carries 100 Mbit/s, and 1 comes.
@@ -234,7 +245,7 @@ mod tests {
             known.judge(&["delhi".into()], 1.0 / rate.min(100.0), Time::secs(1));
         }
         let rate = known.leg("delhi", "perth", Time::secs(1)).unwrap().rate.unwrap().as_mbit();
-        assert!((0.8..2.0).contains(&rate), "{rate}");
+        assert!((0.8..4.1).contains(&rate), "{rate}");
     }
 
     #[test]

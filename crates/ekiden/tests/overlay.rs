@@ -12,6 +12,7 @@ const TRIALS: &[(&str, &str)] = &[
     ("a leg that slows down is left", include_str!("overlay/slow.sh")),
 ];
 
+const GUIDE: &str = include_str!("../../../docs/guide/overlay.md");
 const REGISTRY: &str = include_str!("overlay/registry.sh");
 
 fn main() -> ExitCode {
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let mut trials: Vec<Trial> = TRIALS.iter().map(trial).collect();
     let name = "nodes know each other by etcd, and go on without it";
     trials.push(Trial::test(name, || outcome(alone(REGISTRY))).with_ignored_flag(!root));
+    trials.push(Trial::test("the overlay in docs/guide/overlay.md works as written", guide));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
 
@@ -35,6 +37,32 @@ fn run(script: &str) -> Result<(), Failed> {
     let mut command = limited();
     command.args([env!("CARGO_BIN_EXE_ekiden"), "lab", "shell", "detour.toml", "client"]);
     command.args(["--", "bash", "-c", &format!("{PRELUDE}\n{script}")]);
+    outcome(command)
+}
+
+/// The guide's configurations, and its commands beside them; then each configuration is checked.
+fn guide() -> Result<(), Failed> {
+    let blocks = GUIDE.split("\n```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
+    let mut script = format!("set -eu\nekiden() {{ {} \"$@\"; }}\n", env!("CARGO_BIN_EXE_ekiden"));
+    let mut commands = String::new();
+    let mut names = Vec::new();
+    for (mark, text) in blocks {
+        match mark.strip_prefix("toml overlay ") {
+            Some(name) => {
+                names.push(name);
+                script += &format!("cat > {name} <<'END'\n{text}\nEND\n");
+            }
+            None if mark == "sh overlay" => commands += &format!("{text}\n"),
+            None => {}
+        }
+    }
+    if names.len() != 3 || commands.is_empty() {
+        return Err(format!("the guide has {names:?} and the commands {commands:?}").into());
+    }
+    script += &commands;
+    names.iter().for_each(|name| script += &format!("ekiden proxy --check -c {name}\n"));
+    let mut command = limited();
+    command.args(["bash", "-c", &script]);
     outcome(command)
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ekiden_keys::random_secret;
 use ekiden_overlay::choice::{Choice, Why};
 use ekiden_overlay::known::Known;
-use ekiden_overlay::path::{Candidate, Direction, Path, Wanted, candidates};
+use ekiden_overlay::path::{Candidate, Class, Direction, Path, Wanted, candidates};
 use ekiden_relay_proto::leg::MAX_ASKED;
 use ekiden_units::{BitRate, Time};
 
@@ -42,6 +42,8 @@ pub struct Taken {
     pub sure: BitRate,
     /// What the direct path gives at least, as far as is known.
     pub direct: BitRate,
+    /// What it was chosen for.
+    pub class: Class,
 }
 
 /// What is asked of other nodes.
@@ -152,7 +154,9 @@ impl Places {
         let usable = |of: &&Candidate| !shunned.contains_key(&of.path);
         let usable: Vec<Candidate> = place.candidates.iter().filter(usable).cloned().collect();
         let chosen = place.choice.choose(&usable, &wanted, now, drawn);
-        let taken = |path: Path, sure: BitRate| Arc::new(Taken { path, exit: exit.into(), sure, direct: direct_rate });
+        let taken = |path: Path, sure: BitRate| {
+            Arc::new(Taken { path, exit: exit.into(), sure, direct: direct_rate, class: auto.class })
+        };
         let mut paths = Vec::new();
         if let Some((chosen, why)) = chosen {
             if !matches!(why, Why::Kept) {

@@ -3,6 +3,7 @@
 use ekiden_net::limit::Limits;
 use ekiden_net::tcp_info::TcpInfo;
 use ekiden_overlay::leg::Look;
+use ekiden_overlay::path::Class;
 use ekiden_units::{BitRate, Time};
 
 use super::OnLeg;
@@ -101,12 +102,12 @@ impl Seen {
     pub fn judgement(&self, now: Time) -> Option<(Vec<String>, f64)> {
         let taken = self.leg.taken.as_ref()?;
         let relays = taken.path.relays();
-        if relays.is_empty() || taken.sure == BitRate(0) || now.since(self.begun) < JUDGED {
+        let is_short = taken.class != Class::Bulk || now.since(self.begun) < JUDGED;
+        if relays.is_empty() || taken.sure == BitRate(0) || is_short {
             return None;
         }
         let part = self.most_bit_s / taken.sure.0 as f64;
         let is_worse = self.most_bit_s < taken.direct.0 as f64 * ENOUGH;
-        let part = if part >= ENOUGH { 1.0 } else { part };
         (part >= ENOUGH || is_worse).then(|| (relays.to_vec(), part))
     }
 }
@@ -206,16 +207,26 @@ mod tests {
     #[test]
     fn nodes_in_between_are_judged_by_what_the_direct_path_gives() {
         let path = Path(vec!["delhi".into(), "paris".into()]);
-        let taken = Taken { path, exit: "paris".into(), sure: BitRate::mbit(100), direct: BitRate::mbit(10) };
+        let taken = Taken {
+            path,
+            exit: "paris".into(),
+            sure: BitRate::mbit(100),
+            direct: BitRate::mbit(10),
+            class: Class::Bulk,
+        };
         let judged = |mbit: f64, after: Time| {
             let mut seen = seen(Some(taken.clone()));
             seen.most_bit_s = mbit * 1e6;
             seen.judgement(after).map(|(_, part)| part)
         };
-        assert_eq!(judged(90.0, Time::secs(3)), Some(1.0));
+        assert_eq!(judged(90.0, Time::secs(3)), Some(0.9));
         assert_eq!(judged(2.0, Time::secs(3)), Some(0.02));
         // The origin may have been slow.
         assert_eq!(judged(50.0, Time::secs(3)), None);
         assert_eq!(judged(2.0, Time::secs(1)), None);
+        let answers = Taken { class: Class::Interactive, ..taken.clone() };
+        let mut seen = seen(Some(answers));
+        seen.most_bit_s = 2e6;
+        assert_eq!(seen.judgement(Time::secs(3)), None);
     }
 }

@@ -23,7 +23,7 @@ use crate::config::route::Auto;
 use places::Places;
 pub use places::{Questions, Taken};
 use seen::{Seen, Sum};
-pub use status::{CandidateStatus, LegStatus, NodeStatus, PlaceStatus, Status, StatusError, ask, socket_name};
+pub use status::{CandidateStatus, ExitStatus, LegStatus, NodeStatus, Status, StatusError, ask, socket_name};
 
 /// What a node knows of the overlay, and has chosen.
 #[derive(Debug)]

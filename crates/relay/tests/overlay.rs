@@ -93,7 +93,7 @@ impl Overlay {
     fn path(&self) -> Vec<String> {
         let status = self.status(0);
         let short = |name: &String| name.strip_prefix(&self.prefix).unwrap().to_owned();
-        status.places.first().map_or(Vec::new(), |place| place.path.iter().map(short).collect())
+        status.exits.first().map_or(Vec::new(), |place| place.path.iter().map(short).collect())
     }
 }
 

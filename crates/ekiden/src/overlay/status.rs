@@ -25,11 +25,11 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn text(status: &Status) -> String {
-    if status.places.is_empty() {
+    if status.exits.is_empty() {
         return format!("{}: no stream has taken a route with via = \"auto\" yet\n", status.node);
     }
     let mut table = Table::new(["to", "class", "path", "for", "changes", "streams", "because"]);
-    for place in &status.places {
+    for place in &status.exits {
         table.row([
             place.exit.clone(),
             place.class.clone(),

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use ekiden_relay::Target;
-use ekiden_relay::{CandidateStatus, Pattern, PlaceStatus, Status};
+use ekiden_relay::{CandidateStatus, ExitStatus, Pattern, Status};
 use ekiden_report::Table;
 
 use super::{Asked, ago, arrows, mbit};
@@ -24,7 +24,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let status = args.asked.ask()?;
     let exit = exit_near(&status, &args.destination)?;
-    let places: Vec<&PlaceStatus> = status.places.iter().filter(|place| Some(&place.exit) == exit.as_ref()).collect();
+    let places: Vec<&ExitStatus> = status.exits.iter().filter(|place| Some(&place.exit) == exit.as_ref()).collect();
     if args.asked.json {
         return out::line(serde_json::to_string_pretty(&places)?);
     }
@@ -56,7 +56,7 @@ fn exit_near(status: &Status, destination: &str) -> anyhow::Result<Option<String
     Ok(all.rev().max_by_key(|(_, specificity)| *specificity).map(|(name, _)| name.clone()))
 }
 
-fn explain(text: &mut String, node: &str, place: &PlaceStatus) {
+fn explain(text: &mut String, node: &str, place: &ExitStatus) {
     let since = place.since_s.map_or_else(String::new, |seconds| format!(", for {}", ago(seconds)));
     let why = place.why.clone().unwrap_or_else(|| "nothing is known yet".into());
     let _ = writeln!(

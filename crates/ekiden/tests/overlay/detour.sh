@@ -9,7 +9,7 @@ on a "$EKIDEN" overlay status --json > status.json
 python3 - <<'P'
 import json
 status = json.load(open("status.json"))
-place, = status["places"]
+place, = status["exits"]
 known = {"".join(of["path"]): of["sure_bit_s"] for of in place["candidates"]}
 assert place["path"] == ["b", "c"], place
 assert 10e6 < known["bc"] < 22e6 and known["bc"] > 2 * known["c"], known

@@ -22,7 +22,7 @@ pub struct Status {
     /// What is known of legs between them, each as its sender sees it.
     pub legs: Vec<LegStatus>,
     /// Where streams have gone.
-    pub places: Vec<PlaceStatus>,
+    pub exits: Vec<ExitStatus>,
 }
 
 /// A node of the overlay.
@@ -67,7 +67,7 @@ pub struct LegStatus {
 
 /// Where streams go.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct PlaceStatus {
+pub struct ExitStatus {
     /// The node at which they leave the overlay.
     pub exit: String,
     /// What the path is chosen for.
@@ -208,7 +208,7 @@ pub fn of(known: &Known, places: &Places, config: &Config, now: Time) -> Status 
     let legs = pairs.filter_map(leg).collect();
     let place = |(exit, auto, place): (&str, &crate::config::route::Auto, &super::places::Place)| {
         let current = place.choice.current();
-        PlaceStatus {
+        ExitStatus {
             exit: exit.into(),
             class: format!("{:?}", auto.class).to_lowercase(),
             direction: match places.direction(exit) {
@@ -223,7 +223,7 @@ pub fn of(known: &Known, places: &Places, config: &Config, now: Time) -> Status 
             candidates: place.candidates.iter().map(candidate).collect(),
         }
     };
-    Status { node: known.name().into(), nodes, legs, places: places.iter().map(place).collect() }
+    Status { node: known.name().into(), nodes, legs, exits: places.iter().map(place).collect() }
 }
 
 fn candidate(of: &ekiden_overlay::path::Candidate) -> CandidateStatus {

@@ -21,7 +21,7 @@ const EXAMPLES: &str = "Examples:
 
 /// Show what the nodes of an overlay know of their legs, and which paths streams take.
 ///
-/// Nodes with a section [overlay] in their configuration know each other by a members file (join), or by etcd (init, admit, expel). A route with via = \"auto\" takes the path
+/// Nodes with a section `overlay` in their configuration know each other by a members file (join), or by etcd (init, admit, expel). A route with via = \"auto\" takes the path
 /// to the node near the destination, directly or over at most two nodes, that is best by what their own TCP connections have shown.
 /// docs/guide/overlay.md says how.
 #[derive(clap::Args)]

@@ -30,7 +30,7 @@ pub struct Etcd {
 
 /// Make an overlay in etcd, and print its id.
 ///
-/// The id goes into each node's configuration, [overlay.etcd], so that another cluster's etcd is refused. Of an overlay that is there
+/// The id goes into each node's configuration, `overlay.etcd`, so that another cluster's etcd is refused. Of an overlay that is there
 /// already the id is printed.
 #[derive(clap::Args)]
 pub struct Init {

@@ -64,7 +64,7 @@ struct Client<'a> {
 /// How a request ended.
 enum Outcome {
     /// The client's connection goes on; perhaps the origin's does too.
-    Next(Option<Origin>),
+    Next(Option<Box<Origin>>),
     /// The response is complete and was the last.
     Close,
 }
@@ -148,7 +148,7 @@ pub(super) async fn prepare(
             (None, None) => client.forward(&request, origin.take()).await,
         };
         match done {
-            Ok(Outcome::Next(kept)) => origin = kept,
+            Ok(Outcome::Next(kept)) => origin = kept.map(|kept| *kept),
             Ok(Outcome::Close) => {
                 end_first(&client.stream).await;
                 break Last::Answered;
@@ -272,7 +272,7 @@ impl Client<'_> {
     async fn answer(&self, request: &Request, answer: &[u8], kept: Option<Origin>) -> Result<Outcome, Failed> {
         Output::raw(&self.stream).write(answer).await.map_err(Failed::Reset)?;
         if request.keep_alive {
-            return Ok(Outcome::Next(kept));
+            return Ok(Outcome::Next(kept.map(Box::new)));
         }
         finish(self.node, kept);
         Ok(Outcome::Close)
@@ -345,7 +345,7 @@ impl Client<'_> {
         let (kept, done) =
             if response.keeps_origin && origin.reader.is_quiet() { (Some(origin), None) } else { (None, Some(origin)) };
         finish(self.node, done);
-        Ok(Outcome::Next(kept))
+        Ok(Outcome::Next(kept.map(Box::new)))
     }
 
     /// Ends the connection once the client has received all responses, or the limits pass.

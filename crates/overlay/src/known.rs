@@ -147,7 +147,7 @@ impl Known {
     }
 
     /// What a stream may get in a round trip of a leg of which no more is known, in bit: as much as on the best of the legs that are known,
-    /// and at least [`HOPED_WINDOW`].
+    /// and at least a mebibyte.
     pub fn hope(&self, now: Time) -> f64 {
         let own = self.own.values().filter_map(|leg| leg.holds(now));
         let told = self.told.values().flat_map(|heard| heard.legs.values().map(|(leg, at)| leg.holds(now.since(*at))));

@@ -65,6 +65,9 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
         return Some(3);
     }
     if let Some(error) = error.downcast_ref::<ekiden_relay::StartError>() {
+        if matches!(error, ekiden_relay::StartError::Registry(_)) {
+            return Some(3);
+        }
         return Some(if error.is_lack() { 4 } else { 5 });
     }
     if error.is::<crate::whose::OthersFile>() {

@@ -147,6 +147,7 @@ impl<'a> Nodes<'a> {
             class: offered.class,
             direction: offered.direction,
             current: current.as_ref(),
+            prices: None,
         };
         let all = candidates(&node.known, &wanted, now);
         let drawn = [self.random.part(), self.random.part()];

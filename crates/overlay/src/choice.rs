@@ -117,8 +117,12 @@ impl Choice {
         };
         let within =
             |of: &&Candidate| takes(of).is_some_and(|time| time.0 as f64 <= least.0 as f64 * (1.0 + NEAR_PART));
-        let near = candidates.iter().take_while(within).filter(|of| of.path.0.len() == best.path.0.len());
-        let near: Vec<_> = near.collect();
+        // Of those the cheaper, and of these the shorter.
+        let rank = |of: &&Candidate| (price(of, wanted), of.path.0.len());
+        let less = |a: &(f64, usize), b: &(f64, usize)| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1));
+        let near: Vec<_> = candidates.iter().take_while(within).collect();
+        let lowest = near.iter().map(rank).min_by(less).unwrap_or_default();
+        let near: Vec<_> = near.into_iter().filter(|of| less(&rank(of), &lowest).is_eq()).collect();
         let drawn = near[((part * near.len() as f64) as usize).min(near.len() - 1)];
         let Some(incumbent) = incumbent else { return Some(self.take(drawn, now)) };
         // Of the one in use no rate is known yet: it is not left for that.
@@ -151,6 +155,12 @@ impl Choice {
     }
 }
 
+/// What it costs to send through the nodes in between.
+fn price(of: &Candidate, wanted: &Wanted<'_>) -> f64 {
+    let prices = of.path.relays().iter().filter_map(|relay| wanted.prices?.get(relay));
+    prices.sum()
+}
+
 /// The path that may be the best, if it may be better than what is known, and something is known. `last` was tried a moment ago.
 fn tried<'a>(candidates: &'a [Candidate], wanted: &Wanted<'_>, last: Option<&Path>) -> Option<&'a Candidate> {
     let best = candidates.iter().map(|of| of.sure).max().filter(|sure| sure.0 > 0 && wanted.class == Class::Bulk)?;
@@ -173,6 +183,7 @@ mod tests {
         class: Class::Bulk,
         direction: Direction::Down,
         current: None,
+        prices: None,
     };
 
     fn candidate(path: &str, mbit: f64, rtt_ms: u64) -> Candidate {
@@ -232,6 +243,17 @@ mod tests {
             of.path.to_string()
         };
         assert_eq!([of(0.1), of(0.9)], ["b → a", "c → a"]);
+    }
+
+    #[test]
+    fn of_paths_that_are_about_as_good_the_cheaper_is_taken() {
+        let all = sorted(vec![candidate("b a", 10.0, 100), candidate("c a", 9.9, 100), candidate("d a", 5.0, 100)]);
+        let prices = [("b".to_owned(), 2.0), ("c".to_owned(), 1.0)].into();
+        let wanted = Wanted { prices: Some(&prices), ..WANTED };
+        for part in [0.0, 0.99] {
+            let (of, _) = Choice::default().choose(&all, &wanted, Time(0), [part, 1.0]).unwrap();
+            assert_eq!(of.path.to_string(), "c → a");
+        }
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Paths to a node, and what each would give.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use ekiden_units::{BitRate, Bytes, Time};
@@ -81,6 +82,8 @@ pub struct Wanted<'a> {
     pub direction: Direction,
     /// The path in use, which is always looked at.
     pub current: Option<&'a Path>,
+    /// What it costs to send through a node, where it costs anything.
+    pub prices: Option<&'a BTreeMap<String, f64>>,
 }
 
 impl fmt::Display for Path {
@@ -246,7 +249,16 @@ mod tests {
         let relays = ["paris", "delhi", "perth", "cairo"];
         candidates(
             known,
-            &Wanted { exit: "paris", relays: &relays, relays_most: 2, size: None, class, direction, current: None },
+            &Wanted {
+                exit: "paris",
+                relays: &relays,
+                relays_most: 2,
+                size: None,
+                class,
+                direction,
+                current: None,
+                prices: None,
+            },
             Time(0),
         )
     }
@@ -307,6 +319,7 @@ mod tests {
                 class: Class::Bulk,
                 direction: Direction::Up,
                 current: None,
+                prices: None,
             };
             let all = candidates(&known, &wanted, now);
             (all[0].sure, all[0].hoped)
@@ -344,6 +357,7 @@ mod tests {
             class: Class::Bulk,
             direction: Direction::Up,
             current: Some(&path),
+            prices: None,
         };
         assert_eq!(candidates(&known, &wanted, Time(0)).len(), 1);
         known.hear(other.tell(1.0, Time(0)), Time(0));

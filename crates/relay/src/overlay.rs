@@ -89,8 +89,9 @@ impl Overlay {
         Some(LegWatch { overlay: self, watched: Some(self.watched.watch(socket, seen)) })
     }
 
-    /// Looks at all connections that carry streams. To be called every second.
-    pub fn look(&self) {
+    /// Looks at all connections that carry streams. To be called every second. What nodes that are no peers have shown, which may have any
+    /// name, is not kept.
+    pub fn look(&self, config: &Config) {
         let now = self.now();
         let mut legs: BTreeMap<Arc<str>, Sum> = BTreeMap::new();
         let mut carried = Vec::new();
@@ -106,7 +107,7 @@ impl Overlay {
         for (taken, up, down) in carried {
             places.carried(&taken, up, down);
         }
-        for (peer, sum) in legs {
+        for (peer, sum) in legs.into_iter().filter(|(peer, _)| config.peers.contains_key(&**peer)) {
             match sum.is_stalled() {
                 true => known.fail(&peer, now),
                 false => known.see(&peer, &sum.look(), now),

@@ -99,6 +99,10 @@ kill $pid_b; wait $pid_b || true
 await 4 has a ac
 
 # What is wrong is said in a line.
+echo secret > open; chmod 644 open
+sed 's/^lease/user = "x"\npassword_file = "open"\nlease/' b.toml > b2.toml
+code=0; "$EKIDEN" proxy -c b2.toml > /dev/null 2> said || code=$?
+[ $code = 3 ] && grep -q "password_file" said || fail "a password that others can read: $code, $(cat said)"
 sed -i "s/^id = .*/id = \"$(printf '0%.0s' $(seq 64))\"/" b.toml
 : > b.log; start b
 await 20 grep -q "overlay" b.log

@@ -167,6 +167,12 @@ impl Overlay {
         self.members.iter().filter(may).map(|(name, _)| name.as_str()).collect()
     }
 
+    /// What it costs to send through a node, of those that cost anything.
+    pub fn prices(&self) -> BTreeMap<String, f64> {
+        let dear = self.members.iter().filter(|(_, node)| node.price > 0.0);
+        dear.map(|(name, node)| (name.clone(), node.price)).collect()
+    }
+
     /// Whether a node of this name may be the last of a path.
     pub fn may_be_exit(&self, name: &str, auto: &Auto) -> bool {
         auto.regions.is_empty() || self.members.get(name).is_some_and(|node| Self::is_in(node, &auto.regions))

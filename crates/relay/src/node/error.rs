@@ -5,6 +5,7 @@ use std::path::Path;
 
 use ekiden_files::{FileKind, line_of};
 use ekiden_net::socket::SocketError;
+use ekiden_registry::RegistryError;
 
 use crate::host::congestion::CongestionUnavailable;
 use crate::host::rules::RulesError;
@@ -34,6 +35,9 @@ pub enum StartError {
     /// The packet filter or the routing does not do what a transparent listener or exit needs.
     #[error(transparent)]
     Rules(#[from] RulesError),
+    /// The node cannot register in etcd by what its configuration says.
+    #[error("[overlay.etcd]: {0}")]
+    Registry(#[from] RegistryError),
     /// What the node does not need could not be given up.
     #[error("cannot give up the capabilities that are not needed any more: {0}")]
     Privileges(io::Error),
@@ -74,7 +78,7 @@ impl StartError {
             }
             Self::Congestion(_) | Self::Buffer { .. } => true,
             Self::Rules(error) => !matches!(error, RulesError::NameInUse { .. }),
-            Self::Privileges(_) | Self::Thread(_) => false,
+            Self::Registry(_) | Self::Privileges(_) | Self::Thread(_) => false,
         }
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, channel};
 
 use ekiden_overlay::member::Member;
-use ekiden_registry::{Members, Registry, Settings};
+use ekiden_registry::{Members, Registry, RegistryError, Settings};
 use tokio::sync::watch;
 
 use crate::config::Config;
@@ -23,10 +23,13 @@ struct Registered {
 }
 
 impl Membership {
-    /// Registers the node, if its configuration says where.
-    pub fn new(file: Config) -> Self {
-        let registered = start(&file);
-        Self { file, registered }
+    /// Registers the node, if its configuration says where. etcd may be away.
+    ///
+    /// # Errors
+    /// A file that the configuration names cannot be used.
+    pub fn new(file: Config) -> Result<Self, RegistryError> {
+        let registered = start(&file)?;
+        Ok(Self { file, registered })
     }
 
     /// Completes when other nodes are registered than before; never if none are.
@@ -46,7 +49,10 @@ impl Membership {
         if self.registered.as_ref().map(|registered| &registered.settings) != settings {
             // Its lease ends before the next one begins.
             self.registered = None;
-            self.registered = start(&file);
+            self.registered = start(&file).unwrap_or_else(|error| {
+                tracing::error!("this node is not registered in etcd: {error}");
+                None
+            });
         }
         self.file = file;
     }
@@ -82,8 +88,8 @@ impl Membership {
     }
 }
 
-fn start(config: &Config) -> Option<Registered> {
-    let settings = config.overlay.as_ref()?.etcd.clone()?;
+fn start(config: &Config) -> Result<Option<Registered>, RegistryError> {
+    let Some(settings) = config.overlay.as_ref().and_then(|overlay| overlay.etcd.clone()) else { return Ok(None) };
     let (tell, members) = watch::channel(BTreeMap::new());
     let changed = move |all: &Members| {
         let all: BTreeMap<String, Member> =
@@ -94,11 +100,6 @@ fn start(config: &Config) -> Option<Registered> {
             is_other
         });
     };
-    match Registry::start((*settings).clone(), changed) {
-        Ok(registry) => Some(Registered { settings, members, _registry: registry }),
-        Err(error) => {
-            tracing::error!("this node is not registered in etcd: {error}");
-            None
-        }
-    }
+    let registry = Registry::start((*settings).clone(), changed)?;
+    Ok(Some(Registered { settings, members, _registry: registry }))
 }

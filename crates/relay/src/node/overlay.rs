@@ -29,7 +29,7 @@ pub async fn keep(node: Arc<Node>) {
         if answering.is_none() {
             answering = Some(tokio::spawn(answer(node.clone())));
         }
-        node.overlay.look();
+        node.overlay.look(&config);
         let Questions { to, wanted } = node.overlay.questions(overlay);
         let wanted: Arc<[String]> = wanted.into();
         for name in to {

@@ -40,13 +40,13 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
         let mut interrupt = signal(SignalKind::interrupt())?;
         let mut relay = Relay::bind(config.clone())?;
         keep_only(&privileges::needed(&config)).map_err(StartError::Privileges)?;
+        let mut membership = Membership::new(config.clone())?;
         relay.serve()?;
         if let Some(identity) = &config.identity {
             tracing::info!("this node's key is {}", identity.fingerprint());
         }
         announce(&config, &relay);
         let mut drain = config.limits.drain;
-        let mut membership = Membership::new(config);
         loop {
             tokio::select! {
                 _ = hangup.recv() => {

@@ -119,8 +119,9 @@ impl Places {
         }
     }
 
-    /// A stream could not be opened on this path.
+    /// A stream could not be opened on this path. Its nodes are asked soon which of them failed.
     pub fn failed(&mut self, taken: &Taken, now: Time) {
+        self.asked.retain(|name, _| !taken.path.0.contains(name));
         self.shunned.insert(taken.path.clone(), now);
         self.places.values_mut().for_each(|place| place.looked = None);
     }
@@ -136,6 +137,7 @@ impl Places {
         place.streams += 1;
         let current = place.choice.current().map(|(path, ..)| path.clone());
         let relays = settings.relays(auto);
+        let prices = settings.prices();
         let wanted = Wanted {
             exit,
             relays: &relays,
@@ -144,6 +146,7 @@ impl Places {
             class: auto.class,
             direction,
             current: current.as_ref(),
+            prices: (!prices.is_empty()).then_some(&prices),
         };
         if place.looked.is_none_or(|looked| now.since(looked) >= FRESH) {
             place.candidates = candidates(known, &wanted, now);
@@ -159,8 +162,10 @@ impl Places {
         };
         let mut paths = Vec::new();
         if let Some((chosen, why)) = chosen {
-            if !matches!(why, Why::Kept) {
-                tracing::info!("streams to node {exit} go over {}: {}", chosen.path, why.because());
+            match why {
+                Why::Kept => {}
+                Why::Tried => tracing::debug!("a stream to node {exit} tries {}", chosen.path),
+                _ => tracing::info!("streams to node {exit} go over {}: {}", chosen.path, why.because()),
             }
             paths.push(taken(chosen.path.clone(), chosen.sure));
         }

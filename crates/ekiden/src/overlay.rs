@@ -3,6 +3,7 @@
 mod etcd;
 mod join;
 mod nodes;
+mod simulate;
 mod status;
 mod why;
 
@@ -38,6 +39,7 @@ enum Action {
     Init(etcd::Init),
     Join(join::Args),
     Nodes(nodes::Args),
+    Simulate(simulate::Args),
     Status(status::Args),
     Why(why::Args),
 }
@@ -61,6 +63,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Action::Init(args) => etcd::init(args),
         Action::Join(args) => join::run(args),
         Action::Nodes(args) => nodes::run(args),
+        Action::Simulate(args) => simulate::run(args),
         Action::Status(args) => status::run(args),
         Action::Why(args) => why::run(args),
     }

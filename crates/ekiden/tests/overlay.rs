@@ -13,6 +13,15 @@ const TRIALS: &[(&str, &str)] = &[
 ];
 
 const GUIDE: &str = include_str!("../../../docs/guide/overlay.md");
+const SIMULATED: &str = r#"set -eu
+sed 's/^duration = .*/duration = "1h"/; s/^warm_up = .*/warm_up = "30m"/; /^\[\[outage/,/^$/d' "$SITES" > sites.toml
+"$EKIDEN" overlay simulate sites.toml > table
+grep -Eq "chosen by the nodes +(0.9|1.0)" table && grep -q "the best  *1.00" table || { cat table; exit 1; }
+"$EKIDEN" overlay simulate --alone --json sites.toml | python3 -c 'import json, sys; one, = json.load(sys.stdin); assert one["policy"] == "ekiden"'
+echo 'nonsense = 1' > wrong.toml
+code=0; "$EKIDEN" overlay simulate wrong.toml 2> said || code=$?
+[ $code = 3 ] && grep -q 'wrong.toml:1' said || { cat said; exit 1; }
+"#;
 const REGISTRY: &str = include_str!("overlay/registry.sh");
 
 fn main() -> ExitCode {
@@ -28,6 +37,7 @@ fn main() -> ExitCode {
     let mut trials: Vec<Trial> = TRIALS.iter().map(trial).collect();
     let name = "nodes know each other by etcd, and go on without it";
     trials.push(Trial::test(name, || outcome(alone(REGISTRY))).with_ignored_flag(!root));
+    trials.push(Trial::test("an overlay is simulated", || outcome(alone_as_user(SIMULATED))));
     trials.push(Trial::test("the overlay in docs/guide/overlay.md works as written", guide));
     libtest_mimic::run(&arguments, trials).exit_code()
 }
@@ -70,6 +80,14 @@ fn guide() -> Result<(), Failed> {
 fn alone(script: &str) -> Command {
     let mut command = limited();
     command.args(["unshare", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script]);
+    command
+}
+
+/// Runs a script.
+fn alone_as_user(script: &str) -> Command {
+    let mut command = limited();
+    let sites = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/sites-4.toml");
+    command.args(["bash", "-c", script]).env("SITES", sites);
     command
 }
 

@@ -57,6 +57,9 @@ pub struct OnLeg {
     pub taken: Option<Arc<Taken>>,
 }
 
+/// The legs that the two sides of a stream are on. Boxed: most nodes are of no overlay.
+pub type OnLegs = Option<Box<[Option<OnLeg>; 2]>>;
+
 impl Default for Overlay {
     fn default() -> Self {
         Self {
@@ -80,13 +83,15 @@ impl Overlay {
         state.places.retain(|exit| config.peers.contains_key(exit));
     }
 
-    /// Watches a connection to another node while a stream runs on it. `None` if this node is of no overlay.
-    pub fn watch<'a>(&'a self, socket: &'a impl AsFd, leg: &OnLeg) -> Option<LegWatch<'a>> {
-        if !self.is_on.load(Ordering::Relaxed) {
-            return None;
-        }
+    /// Whether this node is of an overlay.
+    pub fn is_on(&self) -> bool {
+        self.is_on.load(Ordering::Relaxed)
+    }
+
+    /// Watches a connection to another node while a stream runs on it.
+    pub fn watch<'a>(&'a self, socket: &'a impl AsFd, leg: &OnLeg) -> LegWatch<'a> {
         let seen = Seen::new(leg.clone(), self.now(), tcp_info_with_memory(socket).ok());
-        Some(LegWatch { overlay: self, watched: Some(self.watched.watch(socket, seen)) })
+        LegWatch { overlay: self, watched: Some(self.watched.watch(socket, seen)) }
     }
 
     /// Looks at all connections that carry streams. To be called every second. What nodes that are no peers have shown, which may have any

@@ -76,9 +76,9 @@ impl Upstream {
         Ok(())
     }
 
-    /// The leg that it begins with.
-    pub fn leg(&self) -> Option<OnLeg> {
-        let (name, _) = self.peer.as_deref()?;
+    /// The leg that it begins with, if the node is of an overlay.
+    pub fn leg(&self, node: &Node) -> Option<OnLeg> {
+        let (name, _) = self.peer.as_deref().filter(|_| node.overlay.is_on())?;
         Some(OnLeg { peer: name.as_str().into(), taken: self.taken.clone() })
     }
 

@@ -115,12 +115,12 @@ impl Stream {
 
     async fn run(self: Box<Self>, node: &Arc<Node>) {
         let Self { client, upstream, first, busy, user } = *self;
-        let leg = upstream.leg();
+        let legs = upstream.leg(node).map(|leg| Box::new([None, Some(leg)]));
         let Upstream { side, peer, .. } = upstream;
         let duplex = Duplex::new(client, side, &first);
         let mut expiry = Expiry::new(&node.config().limits);
         drop(first);
-        let late = match duplex.run(&mut expiry, &node.overlay, [None, leg]).await {
+        let late = match duplex.run(&mut expiry, &node.overlay, legs).await {
             Ok(finished) => Late::of(finished, peer, node),
             Err(broken) => {
                 broken.log(peer.as_deref(), node);

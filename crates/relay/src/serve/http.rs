@@ -313,9 +313,9 @@ impl Client<'_> {
         is_sent: bool,
         is_kept: bool,
     ) -> Result<Outcome, Failed> {
-        let leg = origin.upstream.leg();
+        let leg = origin.upstream.leg(self.node);
         let Origin { upstream: Upstream { side, .. }, reader, .. } = &mut origin;
-        let watched = leg.and_then(|leg| self.node.overlay.watch(side.stream.socket(), &leg));
+        let watched = leg.map(|leg| self.node.overlay.watch(side.stream.socket(), &leg));
         let can_repeat = is_kept && request.is_idempotent && request.body == Body::Length(0);
         if !is_sent && let Err(error) = side.output().write(&request.head).await {
             return Err(if can_repeat { Failed::Again } else { gone(&error) });

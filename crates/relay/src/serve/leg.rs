@@ -129,7 +129,10 @@ async fn serve_stream(
     let reaching = reach_via(node, &request.chain, to, Early::Node(&stream));
     // A node ends a stream with a frame. One that ends the connection instead has given the stream up.
     let reached = unless_client_leaves(stream.socket(), ClientEof::Leaves, reaching).await;
-    let legs = [Some(OnLeg { peer: name.clone(), taken: None }), reached.as_ref().ok().and_then(Upstream::leg)];
+    let legs = node.overlay.is_on().then(|| {
+        let beyond = reached.as_ref().ok().and_then(|upstream| upstream.leg(node));
+        Box::new([Some(OnLeg { peer: name.clone(), taken: None }), beyond])
+    });
     let Upstream { side, peer, bound, .. } = match reached {
         Ok(upstream) => upstream,
         Err(failure) => {

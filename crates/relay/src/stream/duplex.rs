@@ -11,7 +11,7 @@ use ekiden_transport::Connection;
 use socket2::SockRef;
 use tokio::time::sleep;
 
-use crate::overlay::{OnLeg, Overlay};
+use crate::overlay::{OnLegs, Overlay};
 use crate::stream::alarm::Alarm;
 use crate::stream::between_streams::{POLL_LEAST, POLL_MOST};
 use crate::stream::expiry::{self, Expiry};
@@ -194,12 +194,14 @@ impl Duplex {
         mut self,
         expiry: &mut Option<Box<Expiry>>,
         overlay: &Overlay,
-        legs: [Option<OnLeg>; 2],
+        legs: OnLegs,
     ) -> Result<Finished, Broken> {
         let result = {
             let Self { a, b, forward, backward, owes_end } = &mut self;
-            let [on_a, on_b] = legs;
-            let _watched = [(&*a, on_a), (&*b, on_b)].map(|(side, leg)| overlay.watch(side.stream.socket(), &leg?));
+            let _watched = legs.map(|legs| {
+                let [on_a, on_b] = *legs;
+                Box::new([(&*a, on_a), (&*b, on_b)].map(|(side, leg)| Some(overlay.watch(side.stream.socket(), &leg?))))
+            });
             let (mut a, mut b) = (Running::new(a), Running::new(b));
             poll_fn(|cx| {
                 if let Some(expiry) = expiry

@@ -1,0 +1,91 @@
+//! `ekiden overlay simulate`.
+
+use std::path::PathBuf;
+
+use ekiden_flows::{Outcome, Policy, Sites, run as simulate};
+use ekiden_report::Table;
+use indicatif::ProgressBar;
+
+use crate::out;
+
+/// Simulate an overlay over hours or days, stream by stream, and show what its nodes would get by choosing paths.
+///
+/// FILE describes sites, the legs between them and the streams that they open, such as scenarios/sites-16.toml. The nodes decide by the
+/// same code as real ones. Beside them, with the same streams: the direct paths, the shortest round trips, nodes that probe all legs (as
+/// RON), and the best that there is.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The sites (TOML).
+    #[arg(value_name = "FILE")]
+    sites: PathBuf,
+    /// The nodes alone, without what stands beside them.
+    #[arg(long)]
+    alone: bool,
+    /// Print JSON instead of a table: all figures.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Runs it, and prints what came out.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let sites = Sites::read(&args.sites)?;
+    let all = [Policy::Direct, Policy::ShortestRtt, Policy::Ron, Policy::Ekiden, Policy::Oracle];
+    let policies = if args.alone { &all[3..4] } else { &all[..] };
+    let bar = ProgressBar::new(policies.len() as u64);
+    let outcome = |policy: &Policy| {
+        bar.set_message(name(*policy));
+        let outcome = simulate(&sites, *policy);
+        bar.inc(1);
+        outcome
+    };
+    let outcomes: Vec<Outcome> = policies.iter().map(outcome).collect();
+    bar.finish_and_clear();
+    match args.json {
+        true => out::line(serde_json::to_string_pretty(&outcomes)?),
+        false => out::text(text(&sites, &outcomes)),
+    }
+}
+
+fn text(sites: &Sites, outcomes: &[Outcome]) -> String {
+    let columns = [
+        "paths",
+        "of the best, median",
+        "tenth",
+        "worst pair",
+        "pairs that gain",
+        "gain, median",
+        "changes an hour",
+        "asked, kbit/s",
+        "opens that failed",
+    ];
+    let mut table = Table::new(columns);
+    for of in outcomes {
+        table.row([
+            name(of.policy).into(),
+            format!("{:.2}", of.of_best.median),
+            format!("{:.2}", of.of_best.tenth),
+            format!("{:.2}", of.of_best_by_pair.least),
+            format!("{:.0} %", of.gains.part * 100.0),
+            format!("{:.1} ×", of.gains.median),
+            format!("{:.2}", of.changes_an_hour),
+            format!("{:.1}", of.control_bit_s[0] / 1e3),
+            format!("{} of {}", of.failed, of.streams),
+        ]);
+    }
+    let (name, seed, duration, warm_up) = (&sites.name, sites.seed, sites.duration, sites.warm_up);
+    format!(
+        "{name}, seed {seed}: {duration} in all, the first {warm_up} of them to warm up\n{}\nWhat a bulk stream would get by itself on the path \
+         that was chosen for it, as a part of the best path's over at most two nodes; and as a multiple of the direct path's.\n",
+        table.to_text()
+    )
+}
+
+fn name(policy: Policy) -> &'static str {
+    match policy {
+        Policy::Direct => "direct",
+        Policy::ShortestRtt => "shortest round trip",
+        Policy::Ron => "all legs probed",
+        Policy::Ekiden => "chosen by the nodes",
+        Policy::Oracle => "the best",
+    }
+}

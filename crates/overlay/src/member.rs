@@ -18,7 +18,7 @@ pub struct Member {
     /// Where it stands, as policies name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// What it costs to send through it, in any unit; of paths that are about as good, the cheaper is taken.
+    /// What it costs to send through it, in any unit; of paths that are about as good, the cheaper is taken. From 0.
     #[serde(default, skip_serializing_if = "is_free")]
     pub price: f64,
     /// Whether it relays for others' destinations, beyond those that it is near.

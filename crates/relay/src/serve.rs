@@ -116,7 +116,9 @@ impl Stream {
     async fn run(self: Box<Self>, node: &Arc<Node>) {
         let Self { client, upstream, first, busy, user } = *self;
         let legs = upstream.leg(node).map(|leg| Box::new([None, Some(leg)]));
-        let Upstream { side, peer, .. } = upstream;
+        // Nothing of it may stay behind: a running stream would keep room for all of it.
+        let Upstream { side, peer, taken, .. } = upstream;
+        drop(taken);
         let duplex = Duplex::new(client, side, &first);
         let mut expiry = Expiry::new(&node.config().limits);
         drop(first);

@@ -190,42 +190,47 @@ impl Duplex {
 
     /// Runs until both directions have ended. At the first error, and at the `expiry`, both sides are reset. `overlay` looks at the
     /// sides that are on `legs`.
-    pub async fn run(
+    pub fn run(
         mut self,
         expiry: &mut Option<Box<Expiry>>,
         overlay: &Overlay,
         legs: OnLegs,
-    ) -> Result<Finished, Broken> {
-        let result = {
-            let Self { a, b, forward, backward, owes_end } = &mut self;
-            let _watched = legs.map(|legs| {
-                let [on_a, on_b] = *legs;
-                Box::new([(&*a, on_a), (&*b, on_b)].map(|(side, leg)| Some(overlay.watch(side.stream.socket(), &leg?))))
-            });
-            let (mut a, mut b) = (Running::new(a), Running::new(b));
-            poll_fn(|cx| {
-                if let Some(expiry) = expiry
-                    && let Poll::Ready(error) = expiry.poll(cx, a.stream.socket(), b.stream.socket())
-                {
-                    return Poll::Ready(Err(Broken { error, is_beyond: false }));
+    ) -> impl Future<Output = Result<Finished, Broken>> {
+        // Not an async function: its future would keep the arguments twice.
+        async move {
+            let result = {
+                let Self { a, b, forward, backward, owes_end } = &mut self;
+                let _watched = legs.map(|legs| {
+                    let [on_a, on_b] = *legs;
+                    Box::new(
+                        [(&*a, on_a), (&*b, on_b)].map(|(side, leg)| Some(overlay.watch(side.stream.socket(), &leg?))),
+                    )
+                });
+                let (mut a, mut b) = (Running::new(a), Running::new(b));
+                poll_fn(|cx| {
+                    if let Some(expiry) = expiry
+                        && let Poll::Ready(error) = expiry.poll(cx, a.stream.socket(), b.stream.socket())
+                    {
+                        return Poll::Ready(Err(Broken { error, is_beyond: false }));
+                    }
+                    poll(cx, &mut a, &mut b, forward, backward, owes_end)
+                })
+                .await
+            };
+            match result {
+                Ok(()) => {
+                    let Self { a, b, backward, owes_end, .. } = self;
+                    Ok(Finished { a, b, owes_end, is_delivered: backward.is_delivered() })
                 }
-                poll(cx, &mut a, &mut b, forward, backward, owes_end)
-            })
-            .await
-        };
-        match result {
-            Ok(()) => {
-                let Self { a, b, backward, owes_end, .. } = self;
-                Ok(Finished { a, b, owes_end, is_delivered: backward.is_delivered() })
-            }
-            Err(broken) => {
-                let code = match broken.error {
-                    PumpError::Protocol(_) => ResetCode::Protocol,
-                    _ => ResetCode::Broken,
-                };
-                self.a.reset(code, self.backward.is_between_frames() && !self.backward.is_done());
-                self.b.reset(code, self.forward.is_between_frames() && !self.forward.is_done());
-                Err(broken)
+                Err(broken) => {
+                    let code = match broken.error {
+                        PumpError::Protocol(_) => ResetCode::Protocol,
+                        _ => ResetCode::Broken,
+                    };
+                    self.a.reset(code, self.backward.is_between_frames() && !self.backward.is_done());
+                    self.b.reset(code, self.forward.is_between_frames() && !self.forward.is_done());
+                    Err(broken)
+                }
             }
         }
     }

@@ -190,13 +190,13 @@ impl Duplex {
 
     /// Runs until both directions have ended. At the first error, and at the `expiry`, both sides are reset. `overlay` looks at the
     /// sides that are on `legs`.
+    #[allow(clippy::manual_async_fn, reason = "an async function's future keeps its arguments twice")]
     pub fn run(
         mut self,
         expiry: &mut Option<Box<Expiry>>,
         overlay: &Overlay,
         legs: OnLegs,
     ) -> impl Future<Output = Result<Finished, Broken>> {
-        // Not an async function: its future would keep the arguments twice.
         async move {
             let result = {
                 let Self { a, b, forward, backward, owes_end } = &mut self;

@@ -280,6 +280,7 @@ fn served_by_files(config: &Config) -> usize {
     let kept = REST
         + spare::kept()
         + config.threads * (THREAD + config.listeners.len())
-        + config.peers.len() * config.limits.pool as usize;
+        // An overlay may have hundreds of nodes, and idle connections to few of them.
+        + (config.peers.len() * config.limits.pool as usize).min(files / 4);
     (files.saturating_sub(kept + 2 * pipes) / 2).max(1)
 }

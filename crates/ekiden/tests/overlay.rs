@@ -14,7 +14,7 @@ const TRIALS: &[(&str, &str)] = &[
 
 const GUIDE: &str = include_str!("../../../docs/guide/overlay.md");
 const SIMULATED: &str = r#"set -eu
-sed 's/^duration = .*/duration = "1h"/; s/^warm_up = .*/warm_up = "30m"/; /^\[\[outage/,/^$/d' "$SITES" > sites.toml
+sed 's/^duration = .*/duration = "1h"/; s/^warm_up = .*/warm_up = "30min"/; /^\[\[outage/,/^$/d' "$SITES" > sites.toml
 "$EKIDEN" overlay simulate sites.toml > table
 grep -Eq "chosen by the nodes +(0.9|1.0)" table && grep -q "the best  *1.00" table || { cat table; exit 1; }
 "$EKIDEN" overlay simulate --alone --json sites.toml | python3 -c 'import json, sys; one, = json.load(sys.stdin); assert one["policy"] == "ekiden"'

@@ -76,6 +76,11 @@ impl Known {
         heard.legs.retain(|_, (leg, at)| leg.holds(now.since(*at)).age <= RATE_HOLDS);
     }
 
+    /// Whether this node's leg to another has failed a short while ago, and nothing has come about on it since.
+    pub fn is_shunned(&self, to: &str, now: Time) -> bool {
+        self.own.get(to).is_some_and(|leg| leg.is_shunned(now))
+    }
+
     /// How long ago a node has told something.
     pub fn heard_ago(&self, node: &str, now: Time) -> Option<Time> {
         Some(now.since(self.told.get(node)?.at))
@@ -140,7 +145,7 @@ impl Known {
 
     fn has_failed(&self, from: &str, to: &str, now: Time) -> bool {
         if from == self.name {
-            return self.own.get(to).is_some_and(|leg| leg.is_shunned(now));
+            return self.is_shunned(to, now);
         }
         let said = self.told.get(from).and_then(|heard| heard.legs.get(to));
         said.is_some_and(|(leg, at)| leg.failed && now.since(*at) < SHUNNED)

@@ -126,6 +126,12 @@ impl Overlay {
         self.lock().known.fail(peer, now);
     }
 
+    /// Whether the leg to a node has failed a short while ago.
+    pub fn has_failed(&self, peer: &str) -> bool {
+        let now = self.now();
+        self.lock().known.is_shunned(peer, now)
+    }
+
     /// A stream on this path could not be opened, because of a node of it.
     pub fn path_failed(&self, taken: &Taken) {
         let now = self.now();

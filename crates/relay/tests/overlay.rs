@@ -178,6 +178,18 @@ fn a_stream_takes_the_next_path_before_the_client_is_told_of_a_failure() {
 }
 
 #[test]
+fn a_node_that_is_there_and_says_nothing_is_left() {
+    // Its host accepts connections, and its process does not.
+    let (_silent, address) = listener();
+    let overlay = Overlay::new(3, |at, to| ((at, to) == (0, 2)).then_some(address), "most_relays = 1");
+    let (echo, data) = (echo(), noise(100_000, 5));
+    wait_until("a stream goes over b", || match overlay.stream(echo) {
+        Some(stream) => exchange(stream, &data) == data,
+        None => false,
+    });
+}
+
+#[test]
 fn a_node_that_is_killed_is_left_and_comes_back() {
     let mut overlay = Overlay::new(4, here, "most_relays = 1");
     let (echo, data) = (echo(), noise(100_000, 3));

@@ -1,11 +1,18 @@
 //! Reaches a destination over the overlay, on the best path that is known, and on the next one where that fails.
 
+use std::future::pending;
+use std::time::Duration;
+
 use ekiden_relay_proto::{Failure, FailureCode};
+use tokio::time::sleep;
 
 use super::{Destination, Upstream, exit, reach_via};
 use crate::config::route::Auto;
 use crate::peer::Early;
 use crate::shared::Node;
+
+/// How often it is looked at whether a node answers questions.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// Reaches a destination on the first of the paths to the node near it that comes about. Where there are several, only early payload that
 /// may arrive twice is sent before that.
@@ -32,7 +39,12 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
     };
     let mut first = None;
     for taken in paths {
-        match reach_via(node, &taken.path.0, to, again()).await {
+        let reached = tokio::select! {
+            biased;
+            reached = reach_via(node, &taken.path.0, to, again()) => reached,
+            failure = fails_meanwhile(node, &taken.path.0) => Err(failure),
+        };
+        match reached {
             Ok(reached) => return Ok(Upstream { taken: Some(taken), ..reached }),
             Err(failure) if is_of_a_node(&failure) => {
                 let line = format_args!("over {} to {}: {failure}; the next path is tried", taken.path, to.target);
@@ -44,6 +56,16 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
         }
     }
     Err(first.unwrap_or_else(|| Failure::new(FailureCode::NodeUnreachable, format_args!("no path to node {near}"))))
+}
+
+/// Completes when it turns out that the first node of a path answers no questions, although its host may acknowledge what it is sent: its
+/// process is stopped, or hangs.
+async fn fails_meanwhile(node: &Node, path: &[String]) -> Failure {
+    let Some(first) = path.first().filter(|first| !node.overlay.has_failed(first)) else { return pending().await };
+    while !node.overlay.has_failed(first) {
+        sleep(LOOK).await;
+    }
+    Failure::new(FailureCode::NodeUnreachable, format_args!("node {first} answers no questions"))
 }
 
 /// Reaches another port of the host that `first` is connected to, on the same path.

@@ -4,7 +4,7 @@
 use ekiden_measure::client::Measured;
 use ekiden_measure::gathered::{Gathered, Next};
 use ekiden_measure::message::{Preamble, ROWS_MOST, Reply, Request, decode, encode};
-use ekiden_measure::outcome::{loads, samples};
+use ekiden_measure::outcome::{samples, told};
 use ekiden_measure::server::end_settings;
 use ekiden_measure::settings::{Asked, BYTES_MOST, DURATION_MOST_US, STREAMS_MOST};
 use ekiden_measure::verdict::sentence;
@@ -37,10 +37,20 @@ fuzz_target!(|data: &[u8]| {
     let [near_seen, far_seen] = [near.seen(), far.seen()];
     assert!(far_seen.len() <= 1 && far_seen.iter().all(|seen| seen.rows.len() <= ROWS_MOST));
     let from = ([127, 0, 0, 1], 1).into();
-    let measured =
-        Measured { from, far: end_settings(), near_seen, far_seen, answers: Vec::new(), began_ns: 0, ended_ns: 1 };
-    for load in &loads(&asked, &measured).0 {
-        let _ = sentence(load);
+    let measured = Measured {
+        from,
+        far: end_settings(),
+        near_seen,
+        far_seen,
+        answers: Vec::new(),
+        began_ns: 0,
+        ended_ns: 1,
+        bytes_most: None,
+    };
+    if let Ok((loads, latency)) = told(&asked, &measured) {
+        for load in &loads {
+            let _ = sentence(load, asked.get(), Some(&latency));
+        }
     }
     let _ = samples(&measured);
 });

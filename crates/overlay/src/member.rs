@@ -1,7 +1,5 @@
 //! The nodes of an overlay, as a file or a registry names them.
 
-use std::collections::BTreeSet;
-
 use serde::{Deserialize, Serialize};
 
 /// One node, as others see it.
@@ -34,12 +32,6 @@ fn is_free(price: &f64) -> bool {
     *price == 0.0
 }
 
-/// The first two of these that have the same key, by name.
-pub fn same_key<'a>(members: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<&'a str> {
-    let mut seen = BTreeSet::new();
-    members.into_iter().find(|(_, fingerprint)| !seen.insert(*fingerprint)).map(|(name, _)| name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -50,11 +42,5 @@ mod tests {
         assert!(member.relays && member.near.is_empty() && member.price == 0.0);
         let again = serde_json::to_string(&member).unwrap();
         assert_eq!(again, r#"{"address":"192.0.2.1:7000","fingerprint":"sha256:00"}"#);
-    }
-
-    #[test]
-    fn two_nodes_with_one_key_are_found() {
-        assert_eq!(same_key([("a", "1"), ("b", "2"), ("c", "1")]), Some("c"));
-        assert_eq!(same_key([("a", "1"), ("b", "2")]), None);
     }
 }

@@ -100,12 +100,6 @@ impl Path {
 }
 
 impl Candidate {
-    /// The leg that bounds it, from 0, as far as is known.
-    pub fn bottleneck(&self) -> Option<usize> {
-        let rates = self.legs.iter().enumerate().filter_map(|(number, leg)| Some((leg.rate?, number)));
-        rates.min().map(|(_, number)| number)
-    }
-
     /// Whether what a stream gets at least is known.
     pub fn is_known(&self) -> bool {
         self.sure.0 > 0
@@ -294,7 +288,7 @@ mod tests {
         hear(&mut known, "delhi", &[("paris", 1.0, 0.05)]);
         let all = to_paris(&known, Direction::Up, Class::Bulk);
         let over = all.iter().find(|of| of.path.relays() == ["delhi"]).unwrap();
-        assert_eq!((over.sure, over.hoped, over.bottleneck()), (BitRate::mbit(1), BitRate::mbit(1), Some(1)));
+        assert_eq!((over.sure, over.hoped), (BitRate::mbit(1), BitRate::mbit(1)));
         let direct = all.iter().find(|of| of.path.relays().is_empty()).unwrap();
         // A mebibyte in 100 ms.
         assert_eq!((direct.sure, direct.hoped), (BitRate(0), BitRate(83_886_080)));

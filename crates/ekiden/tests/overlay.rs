@@ -12,6 +12,8 @@ const TRIALS: &[(&str, &str)] = &[
     ("a leg that slows down is left", include_str!("overlay/slow.sh")),
 ];
 
+const CLASSES: &str = include_str!("overlay/classes.sh");
+const CLASSES_NETWORK: &str = include_str!("../../../scenarios/classes.toml");
 const GUIDE: &str = include_str!("../../../docs/guide/overlay.md");
 const SIMULATED: &str = r#"set -eu
 sed 's/^duration = .*/duration = "1h"/; s/^warm_up = .*/warm_up = "30min"/; /^\[\[outage/,/^$/d' "$SITES" > sites.toml
@@ -35,6 +37,8 @@ fn main() -> ExitCode {
     let trial =
         |&(name, script): &(&str, &'static str)| Trial::test(name, move || run(script)).with_ignored_flag(!root);
     let mut trials: Vec<Trial> = TRIALS.iter().map(trial).collect();
+    let name = "streams share a leg as their classes say";
+    trials.push(Trial::test(name, || outcome(shell("classes.toml", CLASSES))).with_ignored_flag(!root));
     let name = "nodes know each other by etcd, and go on without it";
     trials.push(Trial::test(name, || outcome(alone(REGISTRY))).with_ignored_flag(!root));
     trials.push(Trial::test("an overlay is simulated", || outcome(alone_as_user(SIMULATED))));
@@ -44,10 +48,14 @@ fn main() -> ExitCode {
 
 /// Runs a script behind the prelude, at the client of the network.
 fn run(script: &str) -> Result<(), Failed> {
+    outcome(shell("detour.toml", &format!("{PRELUDE}\n{script}")))
+}
+
+/// Runs a script at the client of a network.
+fn shell(network: &str, script: &str) -> Command {
     let mut command = limited();
-    command.args([env!("CARGO_BIN_EXE_ekiden"), "lab", "shell", "detour.toml", "client"]);
-    command.args(["--", "bash", "-c", &format!("{PRELUDE}\n{script}")]);
-    outcome(command)
+    command.args([env!("CARGO_BIN_EXE_ekiden"), "lab", "shell", network, "client", "--", "bash", "-c", script]);
+    command
 }
 
 /// The guide's configurations, and its commands beside them; then each configuration is checked.
@@ -102,6 +110,7 @@ fn limited() -> Command {
 fn outcome(mut command: Command) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("detour.toml"), NETWORK)?;
+    std::fs::write(folder.path().join("classes.toml"), CLASSES_NETWORK)?;
     let output = command.env("EKIDEN", env!("CARGO_BIN_EXE_ekiden")).current_dir(folder.path()).output()?;
     if output.status.success() {
         return Ok(());

@@ -22,6 +22,7 @@ pub mod random;
 mod red;
 mod reorder;
 mod serializer;
+mod sharing;
 mod tunnel_queue;
 
 pub use channel::Channel;
@@ -31,6 +32,7 @@ pub use link_packet::LinkPacket;
 pub use pacing::{LOOKING, Pacing, Seen, Siblings};
 pub use queue_length::QueueLength;
 pub use reorder::put;
+pub use sharing::{Service, Sharing, Shown};
 pub use tunnel_queue::TunnelQueue;
 
 use ekiden_scenario::{Direction, Queue};

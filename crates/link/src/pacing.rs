@@ -16,8 +16,8 @@
 //! Connections of one tunnel share the path and its queue, and none could tell its siblings from others. So all of them are limited, or
 //! none is, and all begin again together.
 
-use std::cell::Cell;
-use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use ekiden_units::Time;
 
@@ -79,21 +79,21 @@ pub struct Seen {
 #[derive(Debug)]
 pub struct Siblings {
     number: f64,
-    /// Others fill the path's queue, at least until then.
-    shares_until: Cell<Time>,
+    /// Others fill the path's queue, at least until then, in nanoseconds.
+    shares_until: AtomicU64,
 }
 
 impl Siblings {
     /// So many connections, which all go from one host to one other.
-    pub fn new(number: usize) -> Rc<Self> {
-        Rc::new(Self { number: number.max(1) as f64, shares_until: Cell::default() })
+    pub fn new(number: usize) -> Arc<Self> {
+        Arc::new(Self { number: number.max(1) as f64, shares_until: AtomicU64::default() })
     }
 }
 
 /// Decides a connection's pacing rate.
 #[derive(Debug)]
 pub struct Pacing {
-    siblings: Rc<Siblings>,
+    siblings: Arc<Siblings>,
     /// In bytes. `None`: no limit.
     window: Option<f64>,
     /// The window is not spread over more than this time.
@@ -130,7 +130,7 @@ struct Round {
 
 impl Pacing {
     /// For a connection that begins.
-    pub fn new(siblings: Rc<Siblings>) -> Self {
+    pub fn new(siblings: Arc<Siblings>) -> Self {
         let (window, round, idle_since) = Default::default();
         let [spread_most, least_since, long_since, emptied] = [Time(0); 4];
         let [long, grown, unasked] = [0; 3];
@@ -151,6 +151,11 @@ impl Pacing {
             unasked,
             emptied,
         }
+    }
+
+    /// The same, where the path's least round-trip time is known already.
+    pub fn of_path(siblings: Arc<Siblings>, least: Time) -> Self {
+        Self { least: [least; 2], ..Self::new(siblings) }
     }
 
     /// Whether packets wait for the connection now. To be said whenever some were sent. Times are those of one clock that all
@@ -213,9 +218,9 @@ impl Pacing {
         };
         if self.long >= OTHERS_ROUNDS && now >= self.long_since + OTHERS_LEAST {
             // All let the queue run empty then: whoever is not limited empties nothing.
-            self.siblings.shares_until.set(Time(((now + SHARING).0 / EMPTYING.0 + 1) * EMPTYING.0));
+            self.siblings.shares_until.store(((now + SHARING).0 / EMPTYING.0 + 1) * EMPTYING.0, Ordering::Relaxed);
         }
-        if now < self.siblings.shares_until.get() {
+        if now.0 < self.siblings.shares_until.load(Ordering::Relaxed) {
             (self.window, self.long) = (None, 0);
             return;
         }

@@ -42,11 +42,15 @@ impl<T> WatchedSockets<T> {
 
     /// Looks at each socket.
     pub fn look(&self, mut at: impl FnMut(&mut T, io::Result<TcpInfo>)) {
+        self.each(|_, kept, socket| at(kept, tcp_info_with_memory(&socket)));
+    }
+
+    /// Visits each socket. Its number is the same each time, and never that of another.
+    pub fn each(&self, mut at: impl FnMut(u64, &mut T, BorrowedFd<'_>)) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        for (fd, kept) in all.sockets.values_mut() {
+        for (number, (fd, kept)) in &mut all.sockets {
             // SAFETY: the descriptor is open: whoever watches it borrows the socket, and ceases to under this lock.
-            let socket = unsafe { BorrowedFd::borrow_raw(*fd) };
-            at(kept, tcp_info_with_memory(&socket));
+            at(*number, kept, unsafe { BorrowedFd::borrow_raw(*fd) });
         }
     }
 

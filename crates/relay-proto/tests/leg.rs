@@ -70,13 +70,17 @@ fn a_key_is_not_printed_and_must_be_64_digits() {
 
 #[test]
 fn the_byte_layouts_are_those_of_the_document() {
-    let open =
-        Open { chain: vec!["tokyo".into()], target: Target { host: Host::Name("a.b".into()), port: 80 }, client: None };
-    assert_eq!(open.encode(), b"\x03\0\0\0\0\0\0\x0e\x01\x05tokyo\x03\x03a.b\0\x50");
+    let open = Open {
+        chain: vec!["tokyo".into()],
+        class: String::new(),
+        target: Target { host: Host::Name("a.b".into()), port: 80 },
+        client: None,
+    };
+    assert_eq!(open.encode(), b"\x03\0\0\0\0\0\0\x0f\x01\x05tokyo\0\x03\x03a.b\0\x50");
     let client = Some("192.0.2.9:4660".parse().unwrap());
     assert_eq!(
-        Open { client, ..open }.encode(),
-        b"\x03\0\0\0\0\0\0\x15\x01\x05tokyo\x03\x03a.b\0\x50\x01\xc0\0\x02\x09\x12\x34"
+        Open { client, class: "web".into(), ..open }.encode(),
+        b"\x03\0\0\0\0\0\0\x19\x01\x05tokyo\x03web\x03\x03a.b\0\x50\x01\xc0\0\x02\x09\x12\x34"
     );
     assert_eq!(
         encode_opened(Some("192.0.2.1:258".parse().unwrap())),
@@ -102,9 +106,10 @@ proptest! {
     fn messages_read_back(
         target in target(),
         chain in prop::collection::vec("[a-z0-9_.-]{1,64}", 0..=MAX_CHAIN),
+        class in "[a-z0-9_.-]{0,64}",
         client in prop::option::of((any::<std::net::IpAddr>(), 1u16..).prop_map(std::net::SocketAddr::from)),
     ) {
-        let open = Open { chain, target, client };
+        let open = Open { chain, class, target, client };
         prop_assert_eq!(Open::decode(body(&open.encode(), FrameKind::Open)), Ok(open));
     }
 

@@ -1,6 +1,7 @@
 //! A node's configuration: one TOML file, read once into [`Config`] with every default in place.
 
 pub mod address;
+pub mod classes;
 pub mod edit;
 pub mod join;
 mod keys;
@@ -27,6 +28,7 @@ use indexmap::IndexMap;
 use ipnet::IpNet;
 
 use crate::access::logins::Users;
+use crate::config::classes::Classes;
 use crate::config::overlay::Overlay;
 use crate::config::route::{Pattern, Routes};
 use keys::words;
@@ -57,6 +59,8 @@ pub struct Config {
     pub peers: IndexMap<String, Peer>,
     /// How a destination is reached.
     pub routes: Routes,
+    /// What streams are for, and what they get of legs.
+    pub classes: Classes,
     /// What this node does where it connects to destinations.
     pub exit: Exit,
     /// The overlay that this node is of.
@@ -100,6 +104,8 @@ pub struct Listener {
     pub reply: Reply,
     /// Connections from these networks must begin with a PROXY protocol header, which says who the client is.
     pub proxy_protocol_from: Vec<IpNet>,
+    /// The service class of its clients' streams.
+    pub class: Option<String>,
     /// The TCP settings of connections accepted here.
     pub tcp: Tcp,
 }

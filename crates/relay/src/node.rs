@@ -29,6 +29,7 @@ mod listening;
 mod membership;
 mod overlay;
 pub mod process;
+mod sharing;
 mod trim;
 mod warm;
 
@@ -87,6 +88,7 @@ impl Relay {
         }
         relay.workers[0].handle.spawn(warm::keep(relay.node.clone()));
         relay.workers[0].handle.spawn(overlay::keep(relay.node.clone()));
+        relay.workers[0].handle.spawn(sharing::keep(relay.node.clone()));
         Ok(relay)
     }
 

@@ -2,37 +2,45 @@
 
 mod places;
 mod seen;
+mod sharing;
 mod status;
 
 use std::collections::BTreeMap;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ekiden_net::socket::limit_rate;
 use ekiden_net::tcp_info::tcp_info_with_memory;
 use ekiden_net::watched::{Watched, WatchedSockets};
 use ekiden_overlay::known::Known;
 use ekiden_overlay::leg::Look;
 use ekiden_overlay::told::{Told, ToldError};
 use ekiden_units::Time;
+use tokio::sync::Notify;
 
 use crate::config::Config;
+use crate::config::classes::Classes;
 use crate::config::overlay::Overlay as Settings;
 use crate::config::route::Auto;
 use places::Places;
 pub use places::{Questions, Taken};
 use seen::{Seen, Sum};
+use sharing::Shares;
 pub use status::{CandidateStatus, ExitStatus, LegStatus, NodeStatus, Status, StatusError, ask, socket_name};
 
 /// What a node knows of the overlay, and has chosen.
 #[derive(Debug)]
 pub struct Overlay {
     started: Instant,
-    /// Whether this node is of an overlay.
-    is_on: AtomicBool,
+    /// Whether connections to other nodes are watched: this node is of an overlay, or has service classes.
+    watches: AtomicBool,
     watched: WatchedSockets<Seen>,
     state: Mutex<State>,
+    shares: Mutex<Shares>,
+    /// Notified when a leg begins to be shared.
+    shared: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -45,6 +53,7 @@ struct State {
 #[derive(Debug)]
 pub struct LegWatch<'a> {
     overlay: &'a Overlay,
+    socket: BorrowedFd<'a>,
     watched: Option<Watched<'a, Seen>>,
 }
 
@@ -55,6 +64,8 @@ pub struct OnLeg {
     pub peer: Arc<str>,
     /// The path that was chosen for the stream here, if one was.
     pub taken: Option<Arc<Taken>>,
+    /// The stream's service class, by its place.
+    pub class: usize,
 }
 
 /// The legs that the two sides of a stream are on. Boxed: most nodes are of no overlay.
@@ -64,17 +75,21 @@ impl Default for Overlay {
     fn default() -> Self {
         Self {
             started: Instant::now(),
-            is_on: AtomicBool::new(false),
+            watches: AtomicBool::new(false),
             watched: WatchedSockets::default(),
             state: Mutex::default(),
+            shares: Mutex::default(),
+            shared: Notify::new(),
         }
     }
 }
 
 impl Overlay {
     /// Takes a new configuration: what is known of nodes that are no peers any more is forgotten.
-    pub fn configure(&self, config: &Config) {
-        self.is_on.store(config.overlay.is_some(), Ordering::Relaxed);
+    pub fn configure(&self, before: &Classes, config: &Config) {
+        self.watches.store(config.overlay.is_some() || config.classes.is_configured, Ordering::Relaxed);
+        self.shares().configure(&config.classes);
+        self.watched.each(|_, seen, _| seen.leg.class = config.classes.get(before.name(seen.leg.class)).0);
         let mut state = self.lock();
         if state.known.name() != config.name {
             *state = State { known: Known::of_node(&config.name), places: Places::seeded() };
@@ -83,15 +98,30 @@ impl Overlay {
         state.places.retain(|exit| config.peers.contains_key(exit));
     }
 
-    /// Whether this node is of an overlay.
-    pub fn is_on(&self) -> bool {
-        self.is_on.load(Ordering::Relaxed)
+    /// Whether connections to other nodes are to be watched.
+    pub fn watches(&self) -> bool {
+        self.watches.load(Ordering::Relaxed)
     }
 
     /// Watches a connection to another node while a stream runs on it.
     pub fn watch<'a>(&'a self, socket: &'a impl AsFd, leg: &OnLeg) -> LegWatch<'a> {
-        let seen = Seen::new(leg.clone(), self.now(), tcp_info_with_memory(socket).ok());
-        LegWatch { overlay: self, watched: Some(self.watched.watch(socket, seen)) }
+        let now = self.now();
+        let seen = Seen::new(leg.clone(), now, tcp_info_with_memory(socket).ok());
+        if self.shares().begins(&leg.peer, leg.class, now) {
+            self.shared.notify_one();
+        }
+        LegWatch { overlay: self, socket: socket.as_fd(), watched: Some(self.watched.watch(socket, seen)) }
+    }
+
+    /// Looks at the legs that streams of several classes share. Returns when to look again; `None` if there is no such leg.
+    pub fn share(&self) -> Option<Duration> {
+        let now = self.now();
+        self.shares().look(&self.watched, now)
+    }
+
+    /// Completes when a leg begins to be shared.
+    pub async fn is_shared(&self) {
+        self.shared.notified().await;
     }
 
     /// Looks at all connections that carry streams. To be called every second. What nodes that are no peers have shown, which may have any
@@ -203,6 +233,10 @@ impl Overlay {
         status::of(&state.known, &state.places, config, now)
     }
 
+    fn shares(&self) -> MutexGuard<'_, Shares> {
+        self.shares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn now(&self) -> Time {
         self.started.elapsed().into()
     }
@@ -218,6 +252,10 @@ const SILENCE: Duration = Duration::from_secs(1);
 impl Drop for LegWatch<'_> {
     fn drop(&mut self) {
         let Some(seen) = self.watched.take().and_then(Watched::end) else { return };
+        if seen.limit.is_some() {
+            // The next stream on it may be of another class.
+            let _ = limit_rate(&self.socket, u64::MAX);
+        }
         let now = self.overlay.now();
         if let Some((relays, part)) = seen.judgement(now) {
             self.overlay.lock().known.judge(&relays, part, now);

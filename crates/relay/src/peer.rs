@@ -47,12 +47,13 @@ const SYN_AGAIN: Duration = Duration::from_secs(2);
 /// The most payload sent before the answer, in bytes.
 const MAX_EARLY: usize = 16 << 10;
 
-/// Opens a stream to `target` for `client` through `chain`, whose first node is a peer.
+/// Opens a stream of a service class to `target` for `client` through `chain`, whose first node is a peer.
 pub async fn open(
     node: &Node,
     chain: &[String],
     target: &Target,
     client: Option<SocketAddr>,
+    class: &str,
     early: Early<'_>,
 ) -> Result<(Connection, SocketAddr), Failure> {
     let config = node.config();
@@ -65,7 +66,7 @@ pub async fn open(
     };
     // OPEN cannot carry a port of 0, which only a balancer can report.
     let client = client.filter(|client| client.port() != 0);
-    let request = Open { chain: rest.to_vec(), target: target.clone(), client }.encode();
+    let request = Open { chain: rest.to_vec(), class: class.into(), target: target.clone(), client }.encode();
     // Every node of the chain has the limit `connect` to reach the next, but only one of them waits at a time.
     let limit = config.limits.connect * 2;
     // Where there may be another path, silence is not waited for.

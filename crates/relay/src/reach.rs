@@ -10,11 +10,13 @@ use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use ekiden_transport::budget;
 
 use crate::config::Peer;
+use crate::config::classes::BULK;
 use crate::config::route::Way;
 use crate::exit::policy::{ChosenBy, Policy, Refusal};
 use crate::overlay::{OnLeg, Taken};
 use crate::peer::{Early, delivered, open};
 use crate::shared::Node;
+use crate::shared::turns::Turn;
 use crate::stream::between_streams::BetweenStreams;
 use crate::stream::duplex::Side;
 use crate::stream::expiry::{self, Expiry};
@@ -30,12 +32,16 @@ pub struct Upstream {
     pub taken: Option<Arc<Taken>>,
     /// Whether early payload that was known when it was opened has been sent.
     pub took_early: bool,
+    /// The service class of the stream, by its place.
+    pub class: usize,
+    /// Its turn, if its class has so many.
+    pub turn: Turn,
 }
 
 impl From<Side> for Upstream {
     /// A connection of which no more is known.
     fn from(side: Side) -> Self {
-        Self { side, peer: None, bound: None, taken: None, took_early: false }
+        Self { side, peer: None, bound: None, taken: None, took_early: false, class: 0, turn: None }
     }
 }
 
@@ -47,8 +53,8 @@ impl Upstream {
             true if is_delivered => self.rest(node),
             true => return Err(self),
             false => {
-                let Self { side, peer, bound, taken, took_early } = self;
-                return side.end_if_sent().map_err(|side| Self { side, peer, bound, taken, took_early });
+                let Self { side, peer, bound, taken, took_early, class, turn } = self;
+                return side.end_if_sent().map_err(|side| Self { side, peer, bound, taken, took_early, class, turn });
             }
         }
         Ok(())
@@ -76,10 +82,18 @@ impl Upstream {
         Ok(())
     }
 
-    /// The leg that it begins with, if the node is of an overlay.
+    /// Waits for the turn of a stream that gave its turn up.
+    pub async fn take_turn(&mut self, node: &Node) -> Result<(), Failure> {
+        if let Some((peer, _)) = self.peer.as_deref() {
+            self.turn = node.turns.take(&node.config(), peer, self.class).await?;
+        }
+        Ok(())
+    }
+
+    /// The leg that it begins with, if legs are watched.
     pub fn leg(&self, node: &Node) -> Option<OnLeg> {
-        let (name, _) = self.peer.as_deref().filter(|_| node.overlay.is_on())?;
-        Some(OnLeg { peer: name.as_str().into(), taken: self.taken.clone() })
+        let (name, _) = self.peer.as_deref().filter(|_| node.overlay.watches())?;
+        Some(OnLeg { peer: name.as_str().into(), taken: self.taken.clone(), class: self.class })
     }
 
     /// Gives a node's connection back to the pool.
@@ -102,12 +116,14 @@ pub struct Destination<'a> {
     address: Option<SocketAddr>,
     /// The client's address, if the exit may use it.
     client: Option<SocketAddr>,
+    /// The service class of the stream.
+    class: Option<&'a str>,
 }
 
 impl<'a> Destination<'a> {
     /// A destination that a client asks for.
     pub fn asked(target: &'a Target) -> Self {
-        Self { target, chosen_by: ChosenBy::Client, address: None, client: None }
+        Self { target, chosen_by: ChosenBy::Client, address: None, client: None, class: None }
     }
 
     /// The same for the client at this address, which the exit may use.
@@ -115,20 +131,48 @@ impl<'a> Destination<'a> {
         Self { client, ..self }
     }
 
+    /// The same for a stream of this class; with `None` nothing is said of it.
+    pub fn of_class(self, class: Option<&'a str>) -> Self {
+        Self { class, ..self }
+    }
+
     /// A destination that this node's configuration names.
     pub fn configured(target: &'a Target) -> Self {
-        Self { target, chosen_by: ChosenBy::Operator, address: None, client: None }
+        Self { target, chosen_by: ChosenBy::Operator, address: None, client: None, class: None }
     }
 }
 
 /// Reaches a destination as the routes say.
 pub async fn reach(node: &Node, to: Destination<'_>, early: Early<'_>) -> Result<Upstream, Failure> {
     let config = node.config();
-    match config.routes.way(to.target) {
+    let Some(route) = config.routes.route(to.target) else { return exit(node, to).await };
+    let to = to.of_class(route.class.as_deref().or(to.class));
+    match &route.way {
         Way::Direct => exit(node, to).await,
-        Way::Via(chain) => reach_via(node, chain, to, early).await,
+        Way::Via(chain) => reach_in_turn(node, chain, to, early).await,
         Way::Auto(auto) => auto::reach(node, auto, to, early).await,
         Way::Refuse => Err(Refusal::Route.of(to.target)),
+    }
+}
+
+/// As [`reach_via`], for a stream that begins at this node, when it is its turn.
+pub async fn reach_in_turn(
+    node: &Node,
+    chain: &[String],
+    to: Destination<'_>,
+    early: Early<'_>,
+) -> Result<Upstream, Failure> {
+    let turn = turn(node, chain, to).await?;
+    Ok(Upstream { turn, ..reach_via(node, chain, to, early).await? })
+}
+
+/// Waits for a stream's turn on the first leg of a chain.
+async fn turn(node: &Node, chain: &[String], to: Destination<'_>) -> Result<Turn, Failure> {
+    let config = node.config();
+    let (class, _) = config.classes.get(to.class.unwrap_or(BULK));
+    match chain.first() {
+        Some(first) => node.turns.take(&config, first, class).await,
+        None => Ok(None),
     }
 }
 
@@ -136,12 +180,13 @@ pub async fn reach(node: &Node, to: Destination<'_>, early: Early<'_>) -> Result
 /// and at the same address if this node knows it. The routes may refuse the other port.
 pub async fn reach_beside(node: &Node, target: &Target, first: &Upstream, port: u16) -> Result<Upstream, Failure> {
     let beside = Target { host: target.host.clone(), port };
-    let to = Destination::asked(&beside);
     let config = node.config();
+    let to = Destination::asked(&beside).of_class(Some(config.classes.name(first.class)));
     if *config.routes.way(&beside) == Way::Refuse {
         return Err(Refusal::Route.of(&beside));
     }
     match config.routes.way(target) {
+        // It has the turn of the first.
         Way::Via(chain) if !chain.is_empty() => reach_via(node, chain, to, Early::Nothing).await,
         Way::Auto(_) if first.taken.is_some() => auto::reach_beside(node, first, to).await,
         _ => {
@@ -179,10 +224,12 @@ pub async fn reach_via(
     let config = node.config();
     let took_early = matches!(early, Early::Repeatable(_) | Early::Introduced(..));
     // Boxed: a direct connection, the hot path, should not pay for its size.
-    let (stream, bound) = Box::pin(open(node, chain, to.target, to.client, early)).await?;
+    let class = to.class.unwrap_or_default();
+    let (stream, bound) = Box::pin(open(node, chain, to.target, to.client, class, early)).await?;
     let peer = chain.first().and_then(|first| config.peers.get_key_value(first));
     let peer = peer.map(|(name, peer)| Arc::new((name.clone(), peer.clone())));
-    Ok(Upstream { peer, bound: Some(bound), took_early, ..Upstream::from(Side::node(stream)) })
+    let (class, _) = config.classes.get(class);
+    Ok(Upstream { peer, bound: Some(bound), took_early, class, ..Upstream::from(Side::node(stream)) })
 }
 
 /// Refuses a new stream while the running ones hold as much memory as they may.

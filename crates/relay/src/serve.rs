@@ -22,7 +22,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::access::quota::{ClientKey, QuotaGuard};
-use crate::config::{ListenerKind, Peer};
+use crate::config::{Config, Listener, ListenerKind, Peer};
 use crate::reach::Upstream;
 use crate::shared::{Current, InFlightGuard, Node, Permit};
 use crate::stream::duplex::{Broken, Duplex, Finished, Side};
@@ -117,7 +117,7 @@ impl Stream {
         let Self { client, upstream, first, busy, user } = *self;
         let legs = upstream.leg(node).map(|leg| Box::new([None, Some(leg)]));
         // Nothing of it may stay behind: a running stream would keep room for all of it.
-        let Upstream { side, peer, taken, .. } = upstream;
+        let Upstream { side, peer, taken, turn, .. } = upstream;
         drop(taken);
         let duplex = Duplex::new(client, side, &first);
         let mut expiry = Expiry::new(&node.config().limits);
@@ -132,7 +132,7 @@ impl Stream {
         if let Some(late) = late {
             Box::pin(late.deliver(node, &mut expiry)).await;
         }
-        drop((busy, user));
+        drop((busy, user, turn));
     }
 }
 
@@ -192,6 +192,11 @@ fn log_failure(node: &Node, from: SocketAddr, by: &str, target: &Target, failure
         }
         _ => tracing::debug!("{by} to {target}: {failure}"),
     }
+}
+
+/// The service class of the streams of a client: that of its user, or of its listener.
+fn class_of<'a>(config: &'a Config, listener: &'a Listener, user: Option<&str>) -> Option<&'a str> {
+    user.and_then(|user| config.classes.of_user(user)).or(listener.class.as_deref())
 }
 
 /// Counts one more connection of `user`, if it may have one.

@@ -2,6 +2,7 @@
 
 mod permit;
 pub mod throttle;
+pub mod turns;
 
 use std::io;
 use std::net::SocketAddr;
@@ -26,6 +27,7 @@ use crate::exit::spare::{self, Counted, Spare};
 use crate::overlay::Overlay;
 use crate::pool::Pool;
 use throttle::Throttle;
+use turns::Turns;
 
 /// How many origins may be waited for at once after their requests are over: they have answered, but are still reading.
 const LATE_ORIGINS: usize = 64;
@@ -45,6 +47,8 @@ pub struct Node {
     pub pool: Pool,
     /// What is known of legs, and which paths streams take.
     pub overlay: Overlay,
+    /// How many streams of a class may be open over each leg.
+    pub turns: Turns,
     /// Resolves names, and remembers the answers.
     pub names: Resolver,
     /// Descriptors for connections that need more than two.
@@ -112,6 +116,7 @@ impl Node {
             started: Instant::now(),
             pool: Pool::default(),
             overlay: Overlay::default(),
+            turns: Turns::default(),
             names: Resolver::of_system(),
             spare: Spare::new(spare::kept()),
             logins: Logins::new()?,
@@ -141,9 +146,10 @@ impl Node {
     /// Takes a new configuration, and `switch`es the listeners to it.
     pub fn change(&self, config: &Arc<Config>, switch: impl FnOnce()) {
         self.generation.fetch_add(1, Ordering::AcqRel);
+        let before = self.config();
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config.clone();
         self.pool.configure(config);
-        self.overlay.configure(config);
+        self.overlay.configure(&before.classes, config);
         self.names.forget();
         self.lines.forget(|peer| config.peers.contains_key(peer));
         let before = self.served_by_files.swap(served_by_files(config), Ordering::Relaxed);

@@ -34,6 +34,30 @@ fn what_is_wrong_is_refused_with_its_line() {
         ("[limits]\nuser_rate = 0".into(), 2, "limits.user_rate must be from 1 to 1000000"),
         (format!("{peer}warm = 65\n"), 4, "warm must be from 0 to limits.pool, which is 64"),
         (format!("{peer}warm = -1\n"), 4, "warm must be from 0 to limits.pool, which is 64"),
+        ("[class.web]\nweight = 0".into(), 2, "weight must be from 1 to 1000"),
+        ("[class.web]\nceiling = \"1kbit/s\"".into(), 2, "ceiling must be from 16kbit/s to 1Tbit/s"),
+        (
+            "[class.web]\nceiling = \"1Mbit/s\"\nfloor = \"2Mbit/s\"".into(),
+            3,
+            "the floor of 'web', 2Mbit/s, is above its ceiling, 1Mbit/s",
+        ),
+        ("[class.web]\nstreams = 0".into(), 2, "streams must be from 1 to 1000000"),
+        ("[class.web]\nwait = \"1s\"".into(), 2, "'wait' needs 'streams'"),
+        ("[class.web]\nusers = [\"eve\"]".into(), 2, "no listener has a user 'eve'"),
+        ("[class.\"a b\"]".into(), 1, "not a node name"),
+        ("[class.web]\ncolour = 1".into(), 2, "unknown field `colour`"),
+        (listen("http", "127.0.0.1:1", "class = \"web\""), 5, "there is no [class.web]: known are bulk, interactive"),
+        (
+            listen("leg", "127.0.0.1:1", "plain_key_file = \"key\"\nclass = \"bulk\""),
+            6,
+            "a leg listener has no 'class'",
+        ),
+        (
+            "[[route]]\nto = [\"*\"]\naction = \"direct\"\nclass = \"bulk\"".into(),
+            4,
+            "'class' is for routes with 'via'",
+        ),
+        (format!("{peer}[[route]]\nto = [\"*\"]\nvia = [\"p\"]\nclass = \"x\""), 7, "there is no [class.x]"),
         ("[tcp]\ncongestion = \"\"".into(), 2, "cannot be a congestion control"),
         ("[tcp]\ncongestion_fallback = \"ekiden_bic\"".into(), 2, "one of the kernel's own"),
         ("[congestion.ghstcp]\nspan = 99".into(), 2, "ghstcp.span cannot be '99': it is a number from 0.05 to 8"),
@@ -151,6 +175,9 @@ fn what_is_shown_is_a_configuration_without_secrets() {
         [[route]]\nto = [\"10.0.0.0/8\", \".example.jp\", \"example.org:80\", \"*:25\", \"[2001:db8::/32]:1\"]\nvia = [\"osaka\"]\n\
         [[route]]\nto = [\"*\"]\naction = \"refuse\"\n\
         [listen.lan]\nkind = \"transparent\"\naddress = \"127.0.0.1:3129\"\ninterfaces = [\"lan0\"]\nexcept = [\"10.0.0.0/8\", \"*:25\"]\n\
+        [class.web]\nkind = \"interactive\"\nweight = 3\nfloor = \"2Mbit/s\"\nusers = [\"alice\"]\nstreams = 9\n\
+        [class.bulk]\nceiling = \"50Mbit/s\"\n[[route]]\nto = [\"a:1\"]\nvia = [\"osaka\"]\nclass = \"web\"\n\
+        [listen.classed]\nkind = \"http\"\naddress = \"127.0.0.1:8\"\nclass = \"web\"\n\
         [exit]\nclient_addresses = [\"10.1.2.3/8\", \"fd00::1\"]\n"
     );
     let shown = config(&text).to_string();

@@ -1,6 +1,6 @@
 //! Pacing of a tunnel's connection, as the kernel does it for the real one.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use ekiden_link::{LOOKING, Pacing, Seen, Siblings};
 use ekiden_tcp::TcpInfo;
@@ -20,7 +20,7 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     /// For one of these connections.
-    pub fn new(siblings: Rc<Siblings>) -> Self {
+    pub fn new(siblings: Arc<Siblings>) -> Self {
         let (limit, looked) = Default::default();
         Self { pacing: Pacing::new(siblings), limit, looked, is_on: false, free_at: Time(0), is_held: false }
     }

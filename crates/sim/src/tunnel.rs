@@ -4,7 +4,7 @@
 //! the stream, with the position at which each ends.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::rc::Rc;
+use std::sync::Arc;
 
 use ekiden_link::{QueueLength, Siblings, Signals, random};
 use ekiden_record::{Event as Noted, TunnelDirection};
@@ -97,7 +97,7 @@ impl<'a> Tunnels<'a> {
                 sockets.add_pair(&between, [program(0), program(1)]);
                 if tunnel.pull.is_some_and(|pull| pull.paced) {
                     for (end, siblings) in (first..).zip(&siblings) {
-                        sockets.get_mut(end).pacer = Some(Box::new(Pacer::new(Rc::clone(siblings))));
+                        sockets.get_mut(end).pacer = Some(Box::new(Pacer::new(Arc::clone(siblings))));
                     }
                 }
                 let pipe = |end| {

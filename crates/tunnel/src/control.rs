@@ -2,7 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::io;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ekiden_link::{LOOKING, Pacing, Seen, Siblings};
@@ -32,7 +32,7 @@ pub struct Limits {
     /// The most that the connection sends in any case.
     pub rate: Option<BitRate>,
     /// Those to the same peer, with this one.
-    pub siblings: Rc<Siblings>,
+    pub siblings: Arc<Siblings>,
 }
 
 /// Decides both for one connection.

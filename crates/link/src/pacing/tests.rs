@@ -20,7 +20,7 @@ impl Path {
         Self::with(rate, rtt_min, Siblings::new(1))
     }
 
-    fn with(rate: f64, rtt_min: f64, siblings: Rc<Siblings>) -> Self {
+    fn with(rate: f64, rtt_min: f64, siblings: Arc<Siblings>) -> Self {
         let cwnd = 3.0 * rate * rtt_min + 30_000.0;
         let (others, queued, sent, delivered, now) = Default::default();
         Self { rate, rtt_min, cwnd, others, queued, sent, delivered, now, pacing: Pacing::new(siblings) }
@@ -116,7 +116,7 @@ fn a_path_that_has_become_much_slower_is_not_flooded_and_no_others_are_blamed() 
 /// many steps between.
 fn delay_of_several(number: usize, rate: f64, rtt: f64, first: usize, gap: usize) -> f64 {
     let siblings = Siblings::new(number);
-    let mut paths: Vec<_> = (0..number).map(|_| Path::with(rate, rtt, Rc::clone(&siblings))).collect();
+    let mut paths: Vec<_> = (0..number).map(|_| Path::with(rate, rtt, Arc::clone(&siblings))).collect();
     let mut minutes = [0.0_f64; 10];
     for step in 0..60_000 {
         let queued: f64 = paths.iter().map(|path| path.queued).sum();

@@ -20,6 +20,8 @@ pub const MAX_NAME: usize = 64;
 pub struct Open {
     /// The nodes still to go through, not counting the receiver. Empty: the receiver is the exit.
     pub chain: Vec<String>,
+    /// The service class of the stream, a name as [`is_node_name`] has it. Empty: none is asked for.
+    pub class: String,
     /// The destination.
     pub target: Target,
     /// Who wants to be connected, if it was connected to the destination by its own account: for exits that act as it.
@@ -44,6 +46,7 @@ impl Open {
         for name in &self.chain {
             counted(&mut body, name.as_bytes());
         }
+        counted(&mut body, self.class.as_bytes());
         match &self.target.host {
             Host::Ip(ip) => put_ip(&mut body, *ip),
             Host::Name(name) => {
@@ -149,6 +152,7 @@ impl<'a> Reader<'a> {
         for _ in 0..count {
             chain.push(self.text().filter(|name| is_node_name(name))?.to_owned());
         }
+        let class = self.text().filter(|name| name.is_empty() || is_node_name(name))?.to_owned();
         let host = match self.byte()? {
             3 => Host::parse(self.text()?).ok()?,
             kind => Host::Ip(self.ip(kind)?),
@@ -159,7 +163,7 @@ impl<'a> Reader<'a> {
             [] => None,
             _ => Some(self.address().filter(|client| client.port() != 0)?),
         };
-        Some(Open { chain, target, client })
+        Some(Open { chain, class, target, client })
     }
 
     fn byte(&mut self) -> Option<u8> {

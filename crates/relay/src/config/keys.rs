@@ -5,7 +5,7 @@ use std::fmt::{self, Display};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use ekiden_units::{Bytes, Time};
+use ekiden_units::{BitRate, Bytes, Time};
 
 /// One key of a section.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -99,6 +99,18 @@ impl Quantity for Time {
             ns if ns.is_multiple_of(HOUR) => format!("{}h", ns / HOUR),
             _ => self.to_string(),
         }
+    }
+}
+
+impl Quantity for BitRate {
+    type Value = Self;
+
+    fn value(self) -> Self {
+        self
+    }
+
+    fn written(value: &Self) -> String {
+        format!("\"{value}\"")
     }
 }
 

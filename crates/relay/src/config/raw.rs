@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use ekiden_congestion::{PARAMETERS, Parameter};
 use ekiden_controls::RawCongestion;
 use ekiden_relay_proto::proxy_protocol::Version;
-use ekiden_units::{Bytes, Time};
+use ekiden_units::{BitRate, Bytes, Time};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
@@ -22,6 +22,14 @@ pub const BUFFERS: RangeInclusive<Bytes> = Bytes::kib(4)..=Bytes::mib(1024);
 pub const RELAYS: RangeInclusive<Count> = Count(0)..=Count(2);
 /// How long a node is a member that is not heard of.
 pub const LEASES: RangeInclusive<Time> = Time::secs(2)..=Time::secs(3600);
+/// The weight of a service class.
+pub const WEIGHTS: RangeInclusive<Count> = Count(1)..=Count(1000);
+/// Ceilings and floors of service classes.
+pub const CLASS_RATES: RangeInclusive<BitRate> = BitRate(16_000)..=BitRate(1_000_000_000_000);
+/// Streams of a service class at a time.
+pub const CLASS_STREAMS: RangeInclusive<Count> = Count(1)..=Count(1_000_000);
+/// How long a stream waits for its turn.
+pub const CLASS_WAITS: RangeInclusive<Time> = Time::ms(1)..=Time::secs(3600);
 pub const KEEPALIVES: RangeInclusive<Time> = Time::secs(1)..=Time::secs(9 * 3600);
 pub const USER_TIMEOUTS: RangeInclusive<Time> = Time::secs(1)..=Time::secs(24 * 3600);
 
@@ -40,6 +48,7 @@ section! {
         listen: IndexMap<Spanned<String>, Spanned<RawListen>> = [RawListen::section()];
         peer: IndexMap<Spanned<String>, Spanned<RawPeer>> = [RawPeer::section()];
         route: Vec<Spanned<RawRoute>> = [RawRoute::section()];
+        class: IndexMap<Spanned<String>, Spanned<RawClass>> = [RawClass::section()];
         exit: RawExit = [RawExit::section()];
         overlay: Option<Spanned<RawOverlay>> = RawOverlay::sections();
     }
@@ -112,6 +121,8 @@ section! {
     except: Option<Spanned<Vec<Spanned<String>>>> = "[destinations]";
     /// Of transparent: whether this node connects itself when a node of the chain cannot be reached.
     bypass: bool = "true or false", default false;
+    /// The service class of its clients' streams, where neither their route nor their user has one. Not of a leg listener.
+    class: Option<Spanned<String>> = "a class", unset "\"bulk\"";
     /// TCP settings of the connections accepted here.
     tcp: Option<Spanned<RawTcp>> = "{ ... }", unset "[tcp]";
 }
@@ -149,8 +160,8 @@ section! {
     action: Option<RawAction> = RawAction::values();
     /// With `via = "auto"`: the node that connects to the destination.
     exit: Option<Spanned<String>> = "a node", unset "the node that is near the destination, by `near` in the members file";
-    /// With `via = "auto"`: what the path is chosen for, the rate of long transfers or short answers.
-    class: Option<Spanned<RawClass>> = RawClass::values(), unset "\"bulk\"";
+    /// With `via`: the service class of its streams, whoever's they are.
+    class: Option<Spanned<String>> = "a class", unset "that of the user, or of the listener";
     /// With `via = "auto"`: the nodes that may be in between.
     relays: Option<Spanned<Vec<Spanned<String>>>> = "[nodes]", unset "all that relay";
     /// With `via = "auto"`: the regions in which all nodes of the path must be, the last one too.
@@ -196,8 +207,26 @@ section! {
     relays: bool = "true or false", default true;
 }
 
+section! {
+    RawClass: "[class.NAME]"
+    /// What paths are chosen for with `via = "auto"`: the rate of long transfers, or the round trip of short answers.
+    kind: Option<RawKindOfPath> = RawKindOfPath::values(), unset "bulk, or interactive of the class of that name";
+    /// Its part of a leg that is full, in relation to the weights of other classes with streams there.
+    weight: Count = range(&WEIGHTS), default Count(1);
+    /// The most that its streams get of a leg, together, in each direction.
+    ceiling: Option<Spanned<BitRate>> = range(&CLASS_RATES), unset "none";
+    /// What its streams get of a leg, together, where the leg carries so much, whatever the weights say.
+    floor: Option<Spanned<BitRate>> = range(&CLASS_RATES), unset "none";
+    /// The users whose streams are of it, on listeners with `users`.
+    users: Option<Vec<Spanned<String>>> = "[users]";
+    /// How many of its streams this node opens over one leg at a time. More wait, in their order.
+    streams: Option<Spanned<Count>> = range(&CLASS_STREAMS), unset "no limit";
+    /// How long a stream waits for its turn. Then it fails: SOCKS reply 1, HTTP 503.
+    wait: Option<Spanned<Time>> = range(&CLASS_WAITS), unset "limits.connect";
+}
+
 words! {
-    RawClass {
+    RawKindOfPath {
         Bulk = "bulk",
         Interactive = "interactive",
     }

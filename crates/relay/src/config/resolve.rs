@@ -1,5 +1,6 @@
 //! Turns the file as it is written into a checked configuration. Ranges and defaults are in `raw.rs` and `limits.rs`.
 
+mod classes;
 mod loops;
 mod overlay;
 mod transparent;
@@ -20,6 +21,7 @@ use ekiden_transport::{Prepared, Security, SharedKey};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
+use super::classes::Classes;
 use super::keys::{Count, Quantity, range};
 use super::overlay::Overlay;
 use super::raw::{
@@ -70,6 +72,7 @@ impl Source<'_> {
         for (name, peer) in &raw.peer {
             peers.insert(self.node_name(name)?, self.peer(peer, &tcp, own.as_ref(), &limits)?);
         }
+        let classes = self.classes(&raw, &limits)?;
         let mut listeners = IndexMap::new();
         for (name, raw) in &raw.listen {
             if name.get_ref().contains(char::is_control) {
@@ -77,7 +80,7 @@ impl Source<'_> {
                     format!("{:?} cannot be the name of a listener: it has a control character", name.get_ref());
                 return Err(self.error(Some(name.span()), message));
             }
-            let listener = self.listener(name.get_ref(), raw, &tcp, &peers, own.as_ref())?;
+            let listener = self.listener(name.get_ref(), raw, &tcp, &peers, own.as_ref(), &classes)?;
             let same = |other: &Listener| other.address == listener.address && listener.address.port() != 0;
             if listeners.values().any(same) {
                 let message = format!("another listener already has the address {}", listener.address);
@@ -93,7 +96,7 @@ impl Source<'_> {
             }
             None => None,
         };
-        let routes = raw.route.iter().map(|route| self.route(route, &peers, overlay.as_ref()));
+        let routes = raw.route.iter().map(|route| self.route(route, &peers, overlay.as_ref(), &classes));
         let routes = routes.collect::<Result<Vec<_>>>()?;
         let routes = Routes::new(routes);
         self.refuse_loops(&raw, &listeners, &peers, &routes)?;
@@ -112,6 +115,7 @@ impl Source<'_> {
             listeners,
             peers,
             routes,
+            classes,
             exit,
             overlay,
             key_file,
@@ -152,6 +156,7 @@ impl Source<'_> {
         tcp: &Tcp,
         peers: &IndexMap<String, Peer>,
         own: Option<&OwnKey>,
+        classes: &Classes,
     ) -> Result<Listener> {
         let raw = spanned.get_ref();
         let address: SocketAddr = raw.address.get_ref().parse().map_err(|_| {
@@ -190,6 +195,10 @@ impl Source<'_> {
         if let Some(late) = raw.late_interfaces.as_ref().filter(|_| raw.kind != RawKind::Transparent) {
             return Err(misplaced("late_interfaces", late.span()));
         }
+        if let Some(class) = raw.class.as_ref().filter(|_| raw.kind == RawKind::Leg) {
+            return Err(misplaced("class", class.span()));
+        }
+        let class = raw.class.as_ref().map(|class| self.class_name(class, classes)).transpose()?;
         let users = raw.users.as_ref().map(|users| self.users(users)).transpose()?.unwrap_or_default();
         let guarded = matches!(raw.kind, RawKind::Leg | RawKind::Transparent) || !users.is_empty();
         if !address.ip().is_loopback() && !guarded && !raw.open() {
@@ -222,7 +231,7 @@ impl Source<'_> {
         let sources = raw.proxy_protocol_from.iter().flat_map(Spanned::get_ref);
         let proxy_protocol_from = sources.map(|text| self.network(text)).collect::<Result<_>>()?;
         let tcp = raw.tcp.as_ref().map_or(Ok(tcp.clone()), |own| self.tcp(own, tcp))?;
-        Ok(Listener { name: name.into(), kind, address, only_v6: false, reply, proxy_protocol_from, tcp })
+        Ok(Listener { name: name.into(), kind, address, only_v6: false, reply, proxy_protocol_from, class, tcp })
     }
 
     fn reply(&self, raw: &RawListen) -> Result<Reply> {
@@ -281,6 +290,7 @@ impl Source<'_> {
         spanned: &Spanned<RawRoute>,
         peers: &IndexMap<String, Peer>,
         overlay: Option<&Overlay>,
+        classes: &Classes,
     ) -> Result<Route> {
         let raw = spanned.get_ref();
         let patterns = self.patterns(&raw.to)?;
@@ -289,6 +299,11 @@ impl Source<'_> {
         }
         if !matches!(raw.via.as_ref().map(Spanned::get_ref), Some(RawVia::Auto)) {
             self.refuse_auto_keys(raw)?;
+        }
+        let class = raw.class.as_ref().map(|class| self.class_name(class, classes)).transpose()?;
+        if let (Some(class), None) = (&raw.class, &raw.via) {
+            let message = "'class' is for routes with 'via': streams share the legs between nodes".into();
+            return Err(self.error(Some(class.span()), message));
         }
         let way = match (&raw.via, raw.action) {
             (Some(via), None) => match via.get_ref() {
@@ -303,7 +318,7 @@ impl Source<'_> {
                 return Err(self.error(Some(spanned.span()), message));
             }
         };
-        Ok(Route { patterns, way })
+        Ok(Route { patterns, way, class })
     }
 
     fn patterns(&self, texts: &[Spanned<String>]) -> Result<Vec<Pattern>> {

@@ -20,6 +20,8 @@ pub struct Route {
     pub patterns: Vec<Pattern>,
     /// The way there.
     pub way: Way,
+    /// The service class of the streams.
+    pub class: Option<String>,
 }
 
 /// A way to a destination.
@@ -79,8 +81,12 @@ impl Routes {
 
     /// The way to `target`. Names are not resolved: networks match addresses, domains match names.
     pub fn way(&self, target: &Target) -> &Way {
-        let route = self.0.iter().find(|route| route.is_for(target));
-        route.map_or(&Way::Direct, |route| &route.way)
+        self.route(target).map_or(&Way::Direct, |route| &route.way)
+    }
+
+    /// The route that decides about `target`.
+    pub fn route(&self, target: &Target) -> Option<&Route> {
+        self.0.iter().find(|route| route.is_for(target))
     }
 
     /// The routes that can refuse an address of `target` when this node is the exit. `None` if they refuse `target` itself. If
@@ -236,7 +242,11 @@ mod tests {
     use super::*;
 
     fn routes(routes: &[(&str, Way)]) -> Routes {
-        let route = |(to, way): &(&str, Way)| Route { patterns: vec![Pattern::parse(to).unwrap()], way: way.clone() };
+        let route = |(to, way): &(&str, Way)| Route {
+            patterns: vec![Pattern::parse(to).unwrap()],
+            way: way.clone(),
+            class: None,
+        };
         Routes::new(routes.iter().map(route).collect())
     }
 

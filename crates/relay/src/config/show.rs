@@ -9,8 +9,9 @@ use ekiden_units::Time;
 use ipnet::IpNet;
 use toml_edit::{Key, Value};
 
+use super::classes::Classes;
 use super::overlay::Overlay;
-use super::raw::{RawAction, RawClass, RawVersion};
+use super::raw::{RawAction, RawKindOfPath, RawVersion};
 use super::{Config, ListenerKind, Tcp};
 use crate::config::route::{Auto, Pattern, Way};
 
@@ -68,6 +69,7 @@ impl fmt::Display for Config {
             if !listener.proxy_protocol_from.is_empty() {
                 writeln!(f, "proxy_protocol_from = [{}]", networks(&listener.proxy_protocol_from))?;
             }
+            listener.class.as_ref().map_or(Ok(()), |class| writeln!(f, "class = {class:?}"))?;
             writeln!(f, "tcp = {}", tcp_inline(&listener.tcp))?;
         }
         for (name, peer) in &self.peers {
@@ -88,7 +90,9 @@ impl fmt::Display for Config {
                 Way::Via(chain) => writeln!(f, "via = {chain:?}")?,
                 Way::Auto(auto) => show_auto(f, auto)?,
             }
+            route.class.as_ref().map_or(Ok(()), |class| writeln!(f, "class = {class:?}"))?;
         }
+        show_classes(f, &self.classes)?;
         if let Some(overlay) = &self.overlay {
             show_overlay(f, overlay)?;
         }
@@ -136,12 +140,28 @@ fn show_overlay(f: &mut fmt::Formatter<'_>, overlay: &Overlay) -> fmt::Result {
     writeln!(f, "near = {:?}\nprice = {:?}\nrelays = {}", member.near, member.price, member.relays)
 }
 
+fn show_classes(f: &mut fmt::Formatter<'_>, classes: &Classes) -> fmt::Result {
+    for (name, class) in classes.iter().filter(|_| classes.is_configured) {
+        let kind = match class.kind {
+            Class::Bulk => RawKindOfPath::Bulk,
+            Class::Interactive => RawKindOfPath::Interactive,
+        };
+        writeln!(f, "\n[class.{}]\nkind = {:?}\nweight = {}", key(name), kind.word(), class.service.weight)?;
+        for (key, rate) in [("ceiling", class.service.ceiling), ("floor", class.service.floor)] {
+            rate.map_or(Ok(()), |rate| writeln!(f, "{key} = \"{rate}\""))?;
+        }
+        if !class.users.is_empty() {
+            writeln!(f, "users = {:?}", class.users)?;
+        }
+        if let Some(streams) = class.streams {
+            writeln!(f, "streams = {streams}\nwait = \"{}\"", Time::from(class.wait))?;
+        }
+    }
+    Ok(())
+}
+
 fn show_auto(f: &mut fmt::Formatter<'_>, auto: &Auto) -> fmt::Result {
-    let class = match auto.class {
-        Class::Bulk => RawClass::Bulk,
-        Class::Interactive => RawClass::Interactive,
-    };
-    writeln!(f, "via = \"auto\"\nclass = {:?}\nmost_relays = {}", class.word(), auto.most_relays)?;
+    writeln!(f, "via = \"auto\"\nmost_relays = {}", auto.most_relays)?;
     if let Some(exit) = &auto.exit {
         writeln!(f, "exit = {exit:?}")?;
     }

@@ -24,6 +24,8 @@ const ENOUGH: f64 = 0.8;
 #[derive(Debug)]
 pub struct Seen {
     pub leg: OnLeg,
+    /// The rate to which the connection is held, in bytes per second.
+    pub limit: Option<u64>,
     begun: Time,
     last: Option<(Time, TcpInfo)>,
     rate_before: f64,
@@ -61,7 +63,7 @@ impl Seen {
     /// `info` is what the connection says as the stream begins.
     pub fn new(leg: OnLeg, now: Time, info: Option<TcpInfo>) -> Self {
         let last = info.map(|info| (now, info));
-        Self { leg, begun: now, last, rate_before: 0.0, most_bit_s: 0.0 }
+        Self { leg, limit: None, begun: now, last, rate_before: 0.0, most_bit_s: 0.0 }
     }
 
     /// What has happened since the last look; `None` if there was none.
@@ -151,7 +153,7 @@ mod tests {
     use crate::overlay::Taken;
 
     fn seen(taken: Option<Taken>) -> Seen {
-        Seen::new(OnLeg { peer: "paris".into(), taken: taken.map(Arc::new) }, Time(0), None)
+        Seen::new(OnLeg { peer: "paris".into(), taken: taken.map(Arc::new), class: 0 }, Time(0), None)
     }
 
     /// A second in which `bytes` were acknowledged, and all of it was busy.

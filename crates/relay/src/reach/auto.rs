@@ -6,7 +6,8 @@ use std::time::Duration;
 use ekiden_relay_proto::{Failure, FailureCode};
 use tokio::time::sleep;
 
-use super::{Destination, Upstream, exit, reach_via};
+use super::{Destination, Upstream, exit, reach_via, turn};
+use crate::config::classes::BULK;
 use crate::config::route::Auto;
 use crate::peer::Early;
 use crate::shared::Node;
@@ -28,10 +29,13 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
         let text = format_args!("node {near} is near {}, and not in the regions of the route", to.target);
         return Err(Failure::new(FailureCode::Forbidden, text));
     }
+    let (_, class) = config.classes.get(to.class.unwrap_or(BULK));
+    let auto = &Auto { class: class.kind, ..auto.clone() };
     let paths = node.overlay.paths(overlay, auto, near);
     if let [only] = &paths[..] {
+        let turn = turn(node, &only.path.0, to).await?;
         let reached = reach_via(node, &only.path.0, to, early).await?;
-        return Ok(Upstream { taken: Some(only.clone()), ..reached });
+        return Ok(Upstream { taken: Some(only.clone()), turn, ..reached });
     }
     let again = || match early {
         Early::Repeatable(bytes) => Early::Repeatable(bytes),
@@ -39,13 +43,14 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
     };
     let mut first = None;
     for taken in paths {
+        let turn = turn(node, &taken.path.0, to).await?;
         let reached = tokio::select! {
             biased;
             reached = reach_via(node, &taken.path.0, to, again()) => reached,
             failure = fails_meanwhile(node, &taken.path.0) => Err(failure),
         };
         match reached {
-            Ok(reached) => return Ok(Upstream { taken: Some(taken), ..reached }),
+            Ok(reached) => return Ok(Upstream { taken: Some(taken), turn, ..reached }),
             Err(failure) if is_of_a_node(&failure) => {
                 let line = format_args!("over {} to {}: {failure}; the next path is tried", taken.path, to.target);
                 node.lines.info("path", near, line);

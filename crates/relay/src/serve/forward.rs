@@ -12,7 +12,7 @@ use super::departure::{ClientEof, unless_client_leaves};
 use crate::access::quota::ClientKey;
 use crate::config::{Listener, ListenerKind, Reply};
 use crate::peer::Early;
-use crate::reach::{Destination, reach, reach_via};
+use crate::reach::{Destination, reach, reach_in_turn};
 use crate::shared::Node;
 
 pub(super) async fn prepare(
@@ -34,10 +34,11 @@ pub(super) async fn prepare(
         Reply::Early => Early::Introduced(&header, &client),
         Reply::Connected => Early::Nothing,
     };
+    let destination = Destination::configured(to).of_class(listener.class.as_deref());
     let reaching = async {
         match via {
-            Some(chain) => reach_via(node, chain, Destination::configured(to), early).await,
-            None => reach(node, Destination::configured(to), early).await,
+            Some(chain) => reach_in_turn(node, chain, destination, early).await,
+            None => reach(node, destination, early).await,
         }
     };
     let reached = unless_client_leaves(client.socket(), ClientEof::HalfClose, reaching).await;

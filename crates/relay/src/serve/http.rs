@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use ekiden_relay_proto::http::{Body, Chunked, HttpError, Request, parse_request, status_message};
 use ekiden_relay_proto::mixup::Spoken;
+use ekiden_relay_proto::{Failure, Target};
 use ekiden_transport::Connection;
 use ekiden_transport::budget::Holding;
 use tokio::net::TcpStream;
@@ -22,10 +23,10 @@ use super::caller::Caller;
 use super::departure::{ClientEof, unless_client_leaves};
 use super::login::{self, Login};
 use super::timeouts::{LINGER, end_first, left};
-use super::{Stream, log_failure, user_quota};
+use super::{Stream, class_of, log_failure, user_quota};
 use crate::access::logins::Crowded;
 use crate::access::quota::QuotaGuard;
-use crate::config::{Limits, Listener, ListenerKind, Reply};
+use crate::config::{Config, Limits, Listener, ListenerKind, Reply};
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, is_allowed, reach};
 use crate::serve::http::body::Reader;
@@ -39,6 +40,11 @@ use crate::stream::pump::PumpError;
 
 /// The largest head that is sent along with OPEN: any receive buffer takes it.
 const EARLY_HEAD: usize = 2048;
+
+/// What the client is told of a failure.
+fn refused(failure: Failure) -> Failed {
+    Failed::Tell(failure.code.http_status(), failure.text)
+}
 
 /// A client's connection.
 struct Client<'a> {
@@ -239,6 +245,12 @@ impl Client<'_> {
         }
     }
 
+    /// A destination that the client asks for.
+    fn destination<'b>(&'b self, config: &'b Config, target: &'b Target) -> Destination<'b> {
+        let user = self.user.as_ref().map(|user| user.key().as_str());
+        Destination::asked(target).of_class(class_of(config, &self.listener, user))
+    }
+
     async fn tunnel(mut self, request: Request) -> Option<Stream> {
         const ESTABLISHED: &[u8] = b"HTTP/1.1 200 Connection established\r\n\r\n";
         let busy = self.node.begin();
@@ -250,7 +262,8 @@ impl Client<'_> {
         let early = if is_early && first.is_empty() { Early::Host(&self.stream) } else { Early::Nothing };
         // A tunnel's client that ends its side has closed the tunnel (RFC 9110 §9.3.6), unless it sent something into it.
         let eof = if is_early || !first.is_empty() { ClientEof::HalfClose } else { ClientEof::Leaves };
-        let reaching = reach(self.node, Destination::asked(&request.target), early);
+        let config = self.node.config();
+        let reaching = reach(self.node, self.destination(&config, &request.target), early);
         let upstream = match unless_client_leaves(self.stream.socket(), eof, reaching).await {
             Ok(upstream) => upstream,
             Err(failure) => {
@@ -280,8 +293,9 @@ impl Client<'_> {
 
     /// Forwards one request, and its response.
     async fn forward(&mut self, request: &Request, kept: Option<Origin>) -> Result<Outcome, Failed> {
-        if let Some(origin) = kept {
+        if let Some(mut origin) = kept {
             if origin.target == request.target && origin.is_fresh(self.node) {
+                origin.upstream.take_turn(self.node).await.map_err(refused)?;
                 match self.exchange(request, origin, false, true).await {
                     Err(Failed::Again) => {}
                     other => return other,
@@ -294,11 +308,12 @@ impl Client<'_> {
         // Every node on the way may send early payload twice.
         let may_be_early = request.is_idempotent && request.head.len() <= EARLY_HEAD;
         let early = if may_be_early { Early::Repeatable(&request.head) } else { Early::Nothing };
-        let reaching = reach(self.node, Destination::asked(&request.target), early);
+        let config = self.node.config();
+        let reaching = reach(self.node, self.destination(&config, &request.target), early);
         let reached = unless_client_leaves(self.stream.socket(), ClientEof::HalfClose, reaching).await;
         let upstream = reached.map_err(|failure| {
             log_failure(self.node, self.caller.address(), "http", &request.target, &failure);
-            Failed::Tell(failure.code.http_status(), failure.text)
+            refused(failure)
         })?;
         let is_sent = upstream.took_early;
         let reader = Reader::new(upstream.side.framing);
@@ -342,6 +357,8 @@ impl Client<'_> {
             Sent::Broken if response.body == Body::UntilEnd => return Err(Failed::Reset(PumpError::Truncated)),
             Sent::Part | Sent::Broken => return Ok(Outcome::Close),
         }
+        // Others may use the leg while the client has nothing to ask.
+        origin.upstream.turn = None;
         let (kept, done) =
             if response.keeps_origin && origin.reader.is_quiet() { (Some(origin), None) } else { (None, Some(origin)) };
         finish(self.node, done);

@@ -125,13 +125,15 @@ async fn serve_stream(
     name: &Arc<str>,
 ) -> io::Result<BetweenStreams> {
     let busy = node.begin();
-    let to = Destination::asked(&request.target).on_behalf_of(request.client);
+    let class = Some(request.class.as_str()).filter(|class| !class.is_empty());
+    let to = Destination::asked(&request.target).on_behalf_of(request.client).of_class(class);
     let reaching = reach_via(node, &request.chain, to, Early::Node(&stream));
     // A node ends a stream with a frame. One that ends the connection instead has given the stream up.
     let reached = unless_client_leaves(stream.socket(), ClientEof::Leaves, reaching).await;
-    let legs = node.overlay.is_on().then(|| {
+    let legs = node.overlay.watches().then(|| {
         let beyond = reached.as_ref().ok().and_then(|upstream| upstream.leg(node));
-        Box::new([Some(OnLeg { peer: name.clone(), taken: None }), beyond])
+        let (class, _) = node.config().classes.get(&request.class);
+        Box::new([Some(OnLeg { peer: name.clone(), taken: None, class }), beyond])
     });
     let Upstream { side, peer, bound, .. } = match reached {
         Ok(upstream) => upstream,

@@ -14,7 +14,7 @@ use super::caller::Caller;
 use super::departure::{ClientEof, unless_client_leaves};
 use super::login::{self, Login};
 use super::timeouts::{left, linger};
-use super::{Stream, log_failure, user_quota};
+use super::{Stream, class_of, log_failure, user_quota};
 use crate::access::quota::{ClientKey, QuotaGuard};
 use crate::config::{Listener, Reply};
 use crate::peer::Early;
@@ -42,11 +42,14 @@ pub(super) async fn prepare(
         Ok(Err(_)) | Err(_) => return None,
     };
     let busy = node.begin();
+    let config = node.config();
+    let class = class_of(&config, listener, user.as_ref().map(|user| user.key().as_str()));
+    let to = Destination::asked(&target).of_class(class);
     if listener.reply == Reply::Early && is_allowed(node, &target) {
         client.write_all(&reply(0, None)).await.ok()?;
         let client = Connection::from(client);
         let early = if first.is_empty() { Early::Host(&client) } else { Early::Nothing };
-        let reaching = reach(node, Destination::asked(&target), early);
+        let reaching = reach(node, to, early);
         return match unless_client_leaves(client.socket(), ClientEof::HalfClose, reaching).await {
             Ok(upstream) => Some(Stream::new(busy, client, upstream, first).of(user)),
             Err(failure) => {
@@ -59,7 +62,7 @@ pub(super) async fn prepare(
     // A client that waits for the reply and ends its side has left. One that has sent payload already has not waited, and may
     // end its side early.
     let eof = if first.is_empty() { ClientEof::Leaves } else { ClientEof::HalfClose };
-    let reaching = reach(node, Destination::asked(&target), Early::Nothing);
+    let reaching = reach(node, to, Early::Nothing);
     let reached = unless_client_leaves(&client, eof, reaching).await;
     let answer = match &reached {
         Ok(Upstream { side, bound, .. }) => reply(0, bound.or_else(|| side.stream.local_addr().ok())),

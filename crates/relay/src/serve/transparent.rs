@@ -39,7 +39,7 @@ pub(super) async fn prepare(
     };
     let target = to.into();
     // The client would reach it through this machine anyway.
-    let destination = Destination::configured(&target).on_behalf_of(Some(from));
+    let destination = Destination::configured(&target).on_behalf_of(Some(from)).of_class(listener.class.as_deref());
     let reaching = async {
         match bypass {
             true => reach_anyhow(node, destination).await,

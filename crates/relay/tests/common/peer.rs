@@ -30,7 +30,7 @@ pub fn open_at(node: SocketAddr, target: SocketAddr) -> TcpStream {
 
 /// Opens another stream on the connection.
 pub fn ask_for(stream: &mut TcpStream, target: SocketAddr) {
-    let open = Open { chain: Vec::new(), target: target.into(), client: None };
+    let open = Open { chain: Vec::new(), class: String::new(), target: target.into(), client: None };
     stream.write_all(&open.encode()).unwrap();
     assert_eq!(frame(stream).0, FrameKind::Opened);
 }

@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ekiden_net::socket;
@@ -47,7 +48,7 @@ impl Node {
             slot.received.add(frame.packet_bytes());
             self.leave(peer, frame).await
         };
-        let siblings = Rc::clone(&self.peers[peer].siblings);
+        let siblings = Arc::clone(&self.peers[peer].siblings);
         let limits = Limits { pull: self.config.queue.pull, rate: self.config.pacing, siblings };
         let why = tokio::select! {
             // First, so that nothing comes from the old connection once the new one carries packets.

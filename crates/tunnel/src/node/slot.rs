@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ekiden_link::Siblings;
@@ -177,7 +178,7 @@ pub struct PeerState {
     /// By number.
     pub slots: Vec<Slot>,
     /// What their pacing shares.
-    pub siblings: Rc<Siblings>,
+    pub siblings: Arc<Siblings>,
 }
 
 impl PeerState {

@@ -7,7 +7,6 @@ use std::time::Duration;
 use ekiden_files::{explain, read_config};
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_overlay::member::Member;
-use ekiden_overlay::path::Class;
 use ekiden_registry::{Access, OverlayId, Settings};
 use ekiden_relay_proto::Target;
 use indexmap::IndexMap;
@@ -16,7 +15,7 @@ use serde_spanned::Spanned;
 
 use super::super::keys::range;
 use super::super::overlay::{Joining, Overlay, OverlayNode};
-use super::super::raw::{RELAYS, RawClass, RawEtcd, RawOverlay, RawRoute};
+use super::super::raw::{RELAYS, RawEtcd, RawOverlay, RawRoute};
 use super::super::{Listener, Peer, Tcp};
 use super::{OwnKey, Result, Source, given};
 use crate::config::route::{Auto, Way};
@@ -182,13 +181,10 @@ impl Source<'_> {
         let regions = raw.regions.iter().flat_map(Spanned::get_ref).map(region).collect::<Result<_>>()?;
         let auto = Auto {
             exit: raw.exit.as_ref().map(member).transpose()?,
-            class: raw.class.as_ref().map_or(Class::Bulk, |class| match class.get_ref() {
-                RawClass::Bulk => Class::Bulk,
-                RawClass::Interactive => Class::Interactive,
-            }),
             relays,
             regions,
             most_relays: raw.most_relays.as_ref().map_or(2, |most| most.get_ref().0 as usize),
+            ..Auto::default()
         };
         if let Some(exit) =
             raw.exit.as_ref().filter(|exit| overlay.etcd.is_none() && !overlay.may_be_exit(exit.get_ref(), &auto))
@@ -203,7 +199,6 @@ impl Source<'_> {
     pub(super) fn refuse_auto_keys(&self, raw: &RawRoute) -> Result<()> {
         let spans = [
             ("exit", raw.exit.as_ref().map(Spanned::span)),
-            ("class", raw.class.as_ref().map(Spanned::span)),
             ("relays", raw.relays.as_ref().map(Spanned::span)),
             ("regions", raw.regions.as_ref().map(Spanned::span)),
             ("most_relays", raw.most_relays.as_ref().map(Spanned::span)),

@@ -43,8 +43,10 @@ impl Client<'_> {
     /// One request for an `ftp` URL and its response.
     pub(super) async fn fetch(&self, request: &Request, fetch: &Fetch) -> Result<Outcome, Failed> {
         let exchange = Exchange::new(request, &self.stream, &self.limits);
+        let config = self.node.config();
+        let to = self.destination(&config, &request.target);
         let fetching = async {
-            let mut control = Control::open(self.node, &request.target, self.limits.response).await?;
+            let mut control = Control::open(self.node, to, self.limits.response).await?;
             let answered = control.answer(fetch, &exchange).await;
             if !matches!(answered, Err(Failed::Reset(_))) {
                 control.quit();
@@ -64,11 +66,11 @@ impl Client<'_> {
 }
 
 impl<'a> Control<'a> {
-    async fn open(node: &'a Arc<Node>, target: &'a Target, completion_limit: Duration) -> Result<Self, Failed> {
-        let upstream = reach(node, Destination::asked(target), Early::Nothing).await;
+    async fn open(node: &'a Arc<Node>, to: Destination<'a>, completion_limit: Duration) -> Result<Self, Failed> {
+        let upstream = reach(node, to, Early::Nothing).await;
         let upstream = upstream.map_err(|failure| Failed::Tell(failure.code.http_status(), failure.text))?;
         let reader = Reader::new(upstream.side.framing);
-        Ok(Self { node, target, completion_limit, upstream, reader, replies: Replies::default() })
+        Ok(Self { node, target: to.target, completion_limit, upstream, reader, replies: Replies::default() })
     }
 
     /// The whole dialogue without QUIT. Returns whether the client's connection can take another request.

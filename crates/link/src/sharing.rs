@@ -1,0 +1,233 @@
+//! How streams of several service classes share one leg: as the weights of their classes say, while the leg is full.
+//!
+//! Each stream has a TCP connection of its own, and connections share a line by how aggressive each is and how many there are. So the
+//! sender paces them. [`Pacing`] sees all connections of the leg as one, and says how much the leg carries while its queue stays short.
+//! That is divided between the classes, and what a class gets between its streams. What one does not use goes to the others.
+
+use std::collections::BTreeMap;
+
+use ekiden_units::{BitRate, Time};
+
+use crate::pacing::{Pacing, Seen, Siblings};
+
+/// A leg is divided while streams of two classes are open on it, and for so long after.
+const KEPT: Time = Time::secs(10);
+/// Whoever gets less than this part of what it may have does not want more: the line, or its program, holds it back.
+const USED: f64 = 0.85;
+/// It is left so much more than it gets, to grow.
+const ROOM: f64 = 1.25;
+/// What a stream gets is seen over a round trip, and over no less than this.
+const ROUND_LEAST: Time = Time::ms(100);
+/// How much the last round counts in what a stream gets.
+const NEW_PART: f64 = 0.4;
+/// No stream is held to less, in bytes per second.
+const RATE_LEAST: f64 = 1_500.0;
+
+/// What a class of streams is to get of a leg.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Service {
+    /// Its part of a full leg, in relation to the weights of the other classes there.
+    pub weight: u32,
+    /// The most that its streams get of a leg, together.
+    pub ceiling: Option<BitRate>,
+    /// What they get, together, where the leg carries so much, whatever the weights say.
+    pub floor: Option<BitRate>,
+}
+
+/// A connection that carries a stream.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown {
+    /// The same for the same stream at each look.
+    pub stream: u64,
+    /// Its class, as a place in the list of services.
+    pub class: usize,
+    /// What the connection shows. Counts are since it began.
+    pub seen: Seen,
+    /// Its least round-trip time.
+    pub rtt_least: Time,
+    /// Whether data waits in its send buffer.
+    pub is_waiting: bool,
+}
+
+/// A leg and the streams on it.
+#[derive(Debug, Default)]
+pub struct Sharing {
+    streams: BTreeMap<u64, Stream>,
+    /// When a stream of each class was last there.
+    classes: BTreeMap<usize, Time>,
+    /// All connections as if they were one, since the leg is divided.
+    all: Option<(Pacing, Seen)>,
+}
+
+#[derive(Debug)]
+struct Stream {
+    before: Seen,
+    round: Time,
+    acked_at_round: u64,
+    /// Whether data has waited in this round.
+    has_waited: bool,
+    /// What it gets, and what it wants, in bytes per second; 0 in its first round.
+    gets: f64,
+    wants: f64,
+    /// What it may send, in bytes per second.
+    may: f64,
+}
+
+/// Who wants a part of something.
+#[derive(Debug, Clone, Copy)]
+struct Wish {
+    weight: f64,
+    floor: f64,
+    /// No more is wanted.
+    most: f64,
+}
+
+impl Sharing {
+    /// Whether anything is to be divided: two classes have, or have just had, streams on the leg, or one has a ceiling.
+    pub fn is_needed(&self, services: &[Service], now: Time) -> bool {
+        let is_there = |since: &Time| now.since(*since) < KEPT;
+        let limited = |class: &usize| services.get(*class).is_some_and(|service| service.ceiling.is_some());
+        let there = || self.classes.iter().filter(|(_, since)| is_there(since)).map(|(class, _)| class);
+        there().count() > 1 || there().any(limited)
+    }
+
+    /// Whether streams are there, or were a short while ago.
+    pub fn has_streams(&self, now: Time) -> bool {
+        self.classes.values().any(|since| now.since(*since) < KEPT)
+    }
+
+    /// Notes that a stream of a class is there. Returns whether the leg is to be looked at from now on.
+    pub fn begins(&mut self, class: usize, services: &[Service], now: Time) -> bool {
+        self.classes.insert(class, now);
+        self.is_needed(services, now)
+    }
+
+    /// All streams of the leg are looked at, which should happen often in a round trip. Returns for each, in the same order, the rate
+    /// from now on in bytes per second; `None` for no limit.
+    pub fn look(&mut self, now: Time, services: &[Service], shown: &[Shown]) -> Vec<Option<u64>> {
+        self.streams.retain(|id, _| shown.iter().any(|of| of.stream == *id));
+        self.classes.extend(shown.iter().filter(|of| of.class < services.len()).map(|of| (of.class, now)));
+        self.classes.retain(|_, since| now.since(*since) < KEPT);
+        let total = self.total(now, shown).unwrap_or(f64::INFINITY);
+        let of_class = |class: usize| {
+            let streams = shown.iter().filter(move |of| of.class == class);
+            streams.filter_map(|of| Some((of.stream, self.streams.get(&of.stream)?.wants)))
+        };
+        let wish = |class: &usize| {
+            let service = services[*class];
+            let ceiling = service.ceiling.map_or(f64::INFINITY, bytes_s);
+            let wanted: f64 = of_class(*class).map(|(_, wants)| wants).sum();
+            Wish { weight: service.weight.into(), floor: service.floor.map_or(0.0, bytes_s), most: wanted.min(ceiling) }
+        };
+        let wishes: Vec<Wish> = self.classes.keys().map(wish).collect();
+        let ceiling = |class: &usize| services[*class].ceiling.map_or(f64::INFINITY, bytes_s);
+        // What each class gets when all want more: one that wants little now may begin to want more at any time.
+        let hungry = |(wish, class): (&Wish, &usize)| Wish { most: ceiling(class), ..*wish };
+        let hungry: Vec<Wish> = wishes.iter().zip(self.classes.keys()).map(hungry).collect();
+        let parts = divide(total, &wishes).into_iter().zip(divide(total, &hungry)).map(|(now, then)| now.max(then));
+        let mut rates = BTreeMap::new();
+        for (class, part) in self.classes.keys().zip(parts).filter(|(_, part)| part.is_finite()) {
+            let (ids, wants): (Vec<u64>, Vec<f64>) = of_class(*class).unzip();
+            // Streams that together want less than their class may have are not held back: each may take all that is left.
+            let left = (part - wants.iter().sum::<f64>()).max(0.0);
+            let even = part / wants.len().max(1) as f64;
+            let wishes: Vec<Wish> = wants.iter().map(|wants| Wish { weight: 1.0, floor: 0.0, most: *wants }).collect();
+            let given = divide(part, &wishes).into_iter().map(|given| (given + left).max(even).max(RATE_LEAST));
+            rates.extend(ids.into_iter().zip(given));
+        }
+        for (id, stream) in &mut self.streams {
+            stream.may = rates.get(id).copied().unwrap_or(f64::INFINITY);
+        }
+        shown.iter().map(|of| rates.get(&of.stream).map(|rate| *rate as u64)).collect()
+    }
+
+    /// What the leg carries, in bytes per second, while several classes are there and it is full.
+    fn total(&mut self, now: Time, shown: &[Shown]) -> Option<f64> {
+        let nothing = Seen { rtt: Time(u64::MAX), acked: 0, arrived: 0, retransmits: 0, in_flight: 0 };
+        let before = self.all.as_ref().map_or(nothing, |(_, seen)| *seen);
+        let mut all = Seen { rtt: Time(u64::MAX), in_flight: 0, ..before };
+        for of in shown {
+            let stream = self.streams.entry(of.stream).or_insert_with(|| Stream::new(now, of));
+            let acked = of.seen.acked.saturating_sub(stream.before.acked);
+            all.acked += acked;
+            all.arrived += of.seen.arrived.saturating_sub(stream.before.arrived);
+            all.retransmits += of.seen.retransmits.saturating_sub(stream.before.retransmits);
+            all.in_flight += of.seen.in_flight;
+            if acked > 0 {
+                all.rtt = all.rtt.min(of.seen.rtt);
+            }
+            stream.look(now, of);
+        }
+        if self.classes.len() < 2 {
+            self.all = None;
+            return None;
+        }
+        // Where nothing was acknowledged, nothing is new.
+        all.rtt = if all.rtt.0 == u64::MAX { before.rtt } else { all.rtt };
+        let least = shown.iter().map(|of| of.rtt_least).min().filter(|_| all.rtt.0 != u64::MAX)?;
+        let (pacing, seen) = self.all.get_or_insert_with(|| (Pacing::of_path(Siblings::new(1), least), all));
+        *seen = all;
+        pacing.waiting(now, shown.iter().any(|of| of.is_waiting));
+        pacing.look(now, all).map(|rate| rate as f64)
+    }
+}
+
+impl Stream {
+    fn new(now: Time, of: &Shown) -> Self {
+        let Seen { acked, .. } = of.seen;
+        let (gets, wants, may) = (0.0, 0.0, f64::INFINITY);
+        Self { before: of.seen, round: now, acked_at_round: acked, has_waited: false, gets, wants, may }
+    }
+
+    fn look(&mut self, now: Time, of: &Shown) {
+        self.before = of.seen;
+        self.has_waited |= of.is_waiting;
+        let lasted = now.since(self.round);
+        if lasted < of.seen.rtt.max(ROUND_LEAST) {
+            return;
+        }
+        let gets = of.seen.acked.saturating_sub(self.acked_at_round) as f64 / lasted.as_secs();
+        self.gets = if self.gets == 0.0 { gets } else { self.gets + (gets - self.gets) * NEW_PART };
+        // What neither its limit nor its program holds back, the line does.
+        let is_held_by_limit = self.may.is_infinite() || self.gets >= self.may * USED;
+        self.wants = if self.has_waited && is_held_by_limit { f64::INFINITY } else { self.gets * ROOM };
+        (self.round, self.acked_at_round, self.has_waited) = (now, of.seen.acked, of.is_waiting);
+    }
+}
+
+/// Divides by weight. Nobody gets more than it wants, and nobody less than its floor while all floors can be met.
+fn divide(total: f64, wishes: &[Wish]) -> Vec<f64> {
+    let mut parts: Vec<f64> = wishes.iter().map(|wish| wish.floor.min(wish.most)).collect();
+    let floors: f64 = parts.iter().sum();
+    if floors > total {
+        return parts.iter().map(|part| part * total / floors).collect();
+    }
+    if total.is_infinite() {
+        return wishes.iter().map(|wish| wish.most).collect();
+    }
+    // The level at which each has its weight's part, or its floor or most where that is more or less, is found by halving.
+    let at = |level: f64, parts: &mut Vec<f64>| {
+        for (part, wish) in parts.iter_mut().zip(wishes) {
+            *part = (wish.weight * level).max(wish.floor).min(wish.most);
+        }
+        parts.iter().sum::<f64>()
+    };
+    let least_weight = wishes.iter().map(|wish| wish.weight).fold(f64::INFINITY, f64::min);
+    let (mut low, mut high) = (0.0, total / least_weight.max(f64::MIN_POSITIVE));
+    for _ in 0..60 {
+        let middle = (low + high) / 2.0;
+        match at(middle, &mut parts) > total {
+            true => high = middle,
+            false => low = middle,
+        }
+    }
+    at(low, &mut parts);
+    parts
+}
+
+fn bytes_s(rate: BitRate) -> f64 {
+    rate.0 as f64 / 8.0
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,96 @@
+//! Legs that streams of several service classes share: each connection is paced as its class says. The deciding is `ekiden_link`'s.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ekiden_link::{Seen as Counts, Service, Sharing, Shown};
+use ekiden_net::socket::limit_rate;
+use ekiden_net::tcp_info::{TcpInfo, tcp_info};
+use ekiden_net::watched::WatchedSockets;
+use ekiden_units::Time;
+
+use super::seen::Seen;
+use crate::config::classes::Classes;
+
+/// How often a leg that is shared is looked at, while few streams are on it ...
+const TICK: Duration = Duration::from_millis(20);
+/// ... and how much later for each stream, so that looking takes a small part of the time of one processor.
+const TICK_STREAM: Duration = Duration::from_micros(100);
+/// A rate that differs by less is left as it is.
+const SAME: f64 = 0.01;
+
+/// All legs that have streams.
+#[derive(Debug, Default)]
+pub struct Shares {
+    services: Vec<Service>,
+    legs: BTreeMap<Arc<str>, Sharing>,
+}
+
+impl Shares {
+    /// Takes new classes. What was seen of the legs is forgotten.
+    pub fn configure(&mut self, classes: &Classes) {
+        *self = Self { services: classes.services(), legs: BTreeMap::new() };
+    }
+
+    /// A stream of the class at this place begins on a leg. Returns whether the leg is to be looked at from now on.
+    pub fn begins(&mut self, peer: &Arc<str>, class: usize, now: Time) -> bool {
+        let Self { services, legs } = self;
+        legs.entry(peer.clone()).or_default().begins(class, services, now)
+    }
+
+    /// Looks at the legs that are shared, and paces their connections. Returns when to look again; `None` if no leg is shared.
+    pub fn look(&mut self, watched: &WatchedSockets<Seen>, now: Time) -> Option<Duration> {
+        let Self { services, legs } = self;
+        legs.retain(|_, leg| leg.has_streams(now));
+        let mut streams: BTreeMap<Arc<str>, Vec<Shown>> = legs
+            .iter()
+            .filter(|(_, leg)| leg.is_needed(services, now))
+            .map(|(peer, _)| (peer.clone(), Vec::new()))
+            .collect();
+        let mut number = 0;
+        let mut released = Vec::new();
+        watched.each(|stream, seen, socket| match streams.get_mut(&seen.leg.peer) {
+            Some(all) => {
+                let Ok(info) = tcp_info(&socket) else { return };
+                all.push(shown(stream, seen.leg.class, &info));
+                number += 1;
+            }
+            None if seen.limit.is_some() => released.push((stream, None)),
+            None => {}
+        });
+        let mut rates: BTreeMap<u64, Option<u64>> = released.into_iter().collect();
+        for (peer, shown) in &streams {
+            let Some(leg) = legs.get_mut(peer) else { continue };
+            let decided = leg.look(now, services, shown);
+            rates.extend(shown.iter().map(|of| of.stream).zip(decided));
+        }
+        watched.each(|stream, seen, socket| {
+            let Some(rate) = rates.get(&stream).filter(|rate| differs(seen.limit, **rate)) else { return };
+            // A connection that has just broken needs no pacing.
+            let _ = limit_rate(&socket, rate.unwrap_or(u64::MAX));
+            seen.limit = *rate;
+        });
+        (!streams.is_empty()).then(|| TICK + TICK_STREAM * number)
+    }
+}
+
+fn differs(before: Option<u64>, now: Option<u64>) -> bool {
+    match (before, now) {
+        (Some(before), Some(now)) => (before as f64 - now as f64).abs() > SAME * before as f64,
+        (before, now) => before != now,
+    }
+}
+
+fn shown(stream: u64, class: usize, info: &TcpInfo) -> Shown {
+    let full = |segments: u32| u64::from(segments) * u64::from(info.mss_bytes);
+    let micros = |us: u32| Time(u64::from(us) * 1_000);
+    let seen = Counts {
+        rtt: micros(info.rtt_us),
+        acked: info.acked_bytes + full(info.sacked_segments),
+        arrived: full(info.delivered_segments),
+        retransmits: info.retransmits.into(),
+        in_flight: full(info.unacked_segments.saturating_sub(info.sacked_segments)),
+    };
+    Shown { stream, class, seen, rtt_least: micros(info.rtt_min_us), is_waiting: info.unsent_bytes > 0 }
+}

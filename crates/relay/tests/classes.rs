@@ -1,0 +1,153 @@
+//! Service classes: which class a stream is of, and how many of one are open at a time.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use common::peer::{accept_node, frame};
+use common::*;
+use ekiden_relay_proto::leg::{FrameKind, Open};
+
+/// A node with these classes whose streams all go to a peer at this address.
+fn entry(peer: SocketAddr, more: &str) -> ekiden_relay::Relay {
+    node(&format!(
+        "name = \"entry\"\nthreads = 2\n\
+         [listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\nclass = \"web\"\n\
+         [listen.plain]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
+         [listen.locked]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\nclass = \"web\"\nusers = {{ alice = \"{}\", bob = \"{}\" }}\n\
+         [peer.next]\naddress = \"{peer}\"\nplain_key_file = \"key\"\n\
+         [[route]]\nto = [\"*:22\"]\nvia = [\"next\", \"last\"]\nclass = \"interactive\"\n\
+         [[route]]\nto = [\"*\"]\nvia = [\"next\"]\n\
+         [class.web]\n[class.staff]\nusers = [\"alice\"]\n{more}",
+        hash_of_secret(),
+        hash_of_secret()
+    ))
+}
+
+/// Asks a SOCKS listener without waiting for its answer, as a user if one is named.
+fn ask(proxy: SocketAddr, user: Option<&str>, port: u16) -> TcpStream {
+    let mut stream = connect(proxy);
+    match user {
+        None => {
+            stream.write_all(&[5, 1, 0]).unwrap();
+            stream.read_exact(&mut [0; 2]).unwrap();
+        }
+        Some(user) => {
+            stream.write_all(&[5, 1, 2]).unwrap();
+            stream.read_exact(&mut [0; 2]).unwrap();
+            let login = [&[1, user.len() as u8], user.as_bytes(), &[6], b"secret"].concat();
+            stream.write_all(&login).unwrap();
+            stream.read_exact(&mut [0; 2]).unwrap();
+        }
+    }
+    let port = port.to_be_bytes();
+    stream.write_all(&[&[5, 1, 0, 1, 192, 0, 2, 1], &port[..]].concat()).unwrap();
+    stream
+}
+
+#[test]
+fn a_route_says_the_class_before_the_user_and_the_user_before_the_listener() {
+    let (listener, address) = listener();
+    let node = entry(address, "");
+    let class = |listen: &str, user: Option<&str>, port: u16| {
+        let _client = ask(node.address(listen).unwrap(), user, port);
+        let (kind, body) = frame(&mut accept_node(&listener));
+        assert_eq!(kind, FrameKind::Open);
+        Open::decode(&body).unwrap().class
+    };
+    assert_eq!(class("socks", None, 80), "web");
+    assert_eq!(class("plain", None, 80), "");
+    assert_eq!(class("locked", Some("alice"), 80), "staff");
+    assert_eq!(class("locked", Some("bob"), 80), "web");
+    for listen in ["socks", "plain"] {
+        assert_eq!(class(listen, None, 22), "interactive");
+    }
+    assert_eq!(class("locked", Some("alice"), 22), "interactive");
+}
+
+#[test]
+fn a_node_passes_on_a_class_that_it_does_not_know() {
+    let (listener, address) = listener();
+    let middle = leg_node(Mode::Plain, "next", Some(("last", address)), "[class.other]\n");
+    let node = entry(middle.address("leg").unwrap(), "");
+    let _client = ask(node.address("socks").unwrap(), None, 22);
+    let (_, body) = frame(&mut accept_node(&listener));
+    assert_eq!(Open::decode(&body).unwrap().class, "interactive");
+}
+
+/// The SOCKS reply, if it comes within this time.
+fn reply(stream: &mut TcpStream, within: Duration) -> Option<u8> {
+    stream.set_read_timeout(Some(within)).unwrap();
+    let mut reply = [0; 10];
+    stream.read_exact(&mut reply).ok().map(|()| reply[1])
+}
+
+#[test]
+fn streams_of_a_class_wait_for_their_turn_and_others_do_not() {
+    let last = leg_node(Mode::Plain, "next", None, "");
+    let node = entry(last.address("leg").unwrap(), "[class.bulk]\nstreams = 2\nwait = \"20s\"\n");
+    let host = echo();
+    let [bulk, web] = ["plain", "socks"].map(|name| node.address(name).unwrap());
+    let open = |proxy: SocketAddr| socks(proxy, "127.0.0.1", host.port());
+    let ask = |proxy: SocketAddr| {
+        let mut stream = connect(proxy);
+        stream.write_all(&[5, 1, 0]).unwrap();
+        stream.read_exact(&mut [0; 2]).unwrap();
+        stream.write_all(&[&[5, 1, 0, 1, 127, 0, 0, 1], &host.port().to_be_bytes()[..]].concat()).unwrap();
+        stream
+    };
+    let mut running: Vec<TcpStream> =
+        (0..2).map(|_| open(bulk)).map(|(code, stream)| (code == 0).then_some(stream).unwrap()).collect();
+    let (mut third, mut fourth) = (ask(bulk), ask(bulk));
+    assert_eq!(reply(&mut third, Duration::from_millis(300)), None);
+    // Another class has turns of its own.
+    assert_eq!(open(web).0, 0);
+    assert_eq!(exchange(running.pop().unwrap(), b"over"), b"over");
+    assert_eq!(reply(&mut third, PATIENCE), Some(0));
+    assert_eq!(reply(&mut fourth, Duration::from_millis(300)), None);
+    // A client that waits no more leaves its place.
+    drop(fourth);
+    let mut fifth = ask(bulk);
+    assert_eq!(exchange(third, b"over too"), b"over too");
+    assert_eq!(reply(&mut fifth, PATIENCE), Some(0));
+}
+
+#[test]
+fn a_stream_whose_turn_does_not_come_is_refused_with_the_reason() {
+    let last = leg_node(Mode::Plain, "next", None, "");
+    let more =
+        "[listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n[class.bulk]\nstreams = 1\nwait = \"200ms\"\n";
+    let node = entry(last.address("leg").unwrap(), more);
+    let host = server(|mut stream| {
+        while !read_head(&mut stream).is_empty() {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+        }
+    });
+    let web = node.address("web").unwrap();
+    let get = |client: &mut TcpStream| {
+        write!(client, "GET http://{host}/ HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+        let head = read_head(client);
+        if head.starts_with("HTTP/1.1 200 ") {
+            body(client, 2);
+        }
+        head
+    };
+    // Clients that keep their connection, and have nothing to ask, take no turn.
+    let mut clients = [connect(web), connect(web)];
+    for _ in 0..2 {
+        for client in &mut clients {
+            assert!(get(client).starts_with("HTTP/1.1 200 "));
+        }
+    }
+    let (code, _stream) = socks(node.address("plain").unwrap(), "127.0.0.1", host.port());
+    assert_eq!(code, 0);
+    let begun = Instant::now();
+    let mut client = connect(web);
+    let head = get(&mut client);
+    assert!(head.starts_with("HTTP/1.1 503 ") && begun.elapsed() >= Duration::from_millis(200), "{head}");
+    let mut said = String::new();
+    client.read_to_string(&mut said).unwrap();
+    assert!(said.contains("node entry has 1 streams of the class bulk to node next"), "{said}");
+}

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use ekiden_overlay::path::Class;
 use ekiden_relay_proto::{Host, Target};
 use ipnet::{IpNet, Ipv4Net};
 
@@ -42,8 +41,6 @@ pub enum Way {
 pub struct Auto {
     /// The node that connects; `None`: the one that is near the destination.
     pub exit: Option<String>,
-    /// What the path is for.
-    pub class: Class,
     /// The nodes that may be in between; `None`: all that relay.
     pub relays: Option<Vec<String>>,
     /// The regions in which all nodes of the path must be; empty: all regions.

@@ -30,8 +30,7 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
         return Err(Failure::new(FailureCode::Forbidden, text));
     }
     let (_, class) = config.classes.get(to.class.unwrap_or(BULK));
-    let auto = &Auto { class: class.kind, ..auto.clone() };
-    let paths = node.overlay.paths(overlay, auto, near);
+    let paths = node.overlay.paths(overlay, auto, class.kind, near);
     if let [only] = &paths[..] {
         let turn = turn(node, &only.path.0, to).await?;
         let reached = reach_via(node, &only.path.0, to, early).await?;

@@ -184,7 +184,6 @@ impl Source<'_> {
             relays,
             regions,
             most_relays: raw.most_relays.as_ref().map_or(2, |most| most.get_ref().0 as usize),
-            ..Auto::default()
         };
         if let Some(exit) =
             raw.exit.as_ref().filter(|exit| overlay.etcd.is_none() && !overlay.may_be_exit(exit.get_ref(), &auto))

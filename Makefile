@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-overload bench-tunnel bench-gateway bench-sim bench-s0 bench-s1 bench-s2 bench-s4 bench-accuracy bench-measure bench-choice bench-fidelity bench-paths bench-plan bench-warm soak fuzz release setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-overload bench-classes bench-tunnel bench-gateway bench-sim bench-s0 bench-s1 bench-s2 bench-s4 bench-accuracy bench-measure bench-choice bench-fidelity bench-paths bench-plan bench-warm soak fuzz release setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo: release
@@ -48,6 +48,10 @@ bench-hostile: release
 # Two nodes that are offered twice the connections per second, and twice the files, that they can do: six minutes.
 bench-overload: release
 	bench/load/overload/run
+
+# Streams that share a leg by their classes, and admission at one to two times what the leg carries: 50 minutes.
+bench-classes: release
+	bench/load/classes/run
 
 # A tunnel beside a bare passthrough, OpenVPN, vtun, SoftEther and ssh: nine minutes. `bench/load/tunnel/run --rounds 1` for less.
 bench-tunnel:

@@ -1,5 +1,6 @@
 //! What this node's own connections show of its legs, and which paths its streams take. The deciding is crate `ekiden_overlay`'s.
 
+mod asked;
 mod places;
 mod seen;
 mod status;
@@ -15,6 +16,7 @@ use ekiden_net::watched::{Watched, WatchedSockets};
 use ekiden_overlay::known::Known;
 use ekiden_overlay::leg::Look;
 use ekiden_overlay::told::{Told, ToldError};
+use ekiden_registry::Observer;
 use ekiden_units::Time;
 
 use crate::config::Config;
@@ -23,7 +25,9 @@ use crate::config::route::Auto;
 use places::Places;
 pub use places::{Questions, Taken};
 use seen::{Seen, Sum};
-pub use status::{CandidateStatus, ExitStatus, LegStatus, NodeStatus, Status, StatusError, ask, socket_name};
+pub use status::{
+    CandidateStatus, ExitStatus, LegStatus, NodeStatus, RegistryStatus, Status, StatusError, ask, socket_name,
+};
 
 /// What a node knows of the overlay, and has chosen.
 #[derive(Debug)]
@@ -33,6 +37,8 @@ pub struct Overlay {
     is_on: AtomicBool,
     watched: WatchedSockets<Seen>,
     state: Mutex<State>,
+    /// How the registration in etcd is, if there is one.
+    registry: Mutex<Option<Observer>>,
 }
 
 #[derive(Debug, Default)]
@@ -67,6 +73,7 @@ impl Default for Overlay {
             is_on: AtomicBool::new(false),
             watched: WatchedSockets::default(),
             state: Mutex::default(),
+            registry: Mutex::default(),
         }
     }
 }
@@ -196,11 +203,24 @@ impl Overlay {
         SILENCE + Duration::from(rtt) * 4
     }
 
+    /// Takes what tells how the registration in etcd is.
+    pub fn observe(&self, registry: Option<Observer>) {
+        *self.registry.lock().unwrap_or_else(PoisonError::into_inner) = registry;
+    }
+
     /// What this node knows and has chosen.
     pub fn status(&self, config: &Config) -> Status {
         let now = self.now();
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Observer::status);
         let state = self.lock();
-        status::of(&state.known, &state.places, config, now)
+        Status { registry: registry.map(Into::into), ..status::of(&state.known, &state.places, config, now) }
+    }
+
+    /// Answers another program of this host, a line with one.
+    pub fn answer(&self, config: &Config, question: &[u8]) -> Vec<u8> {
+        let now = self.now();
+        let State { known, places } = &*self.lock();
+        asked::answer(question, config, known, places.iter(), now)
     }
 
     fn now(&self) -> Time {

@@ -1,6 +1,6 @@
 //! `ekiden overlay status`.
 
-use ekiden_relay::Status;
+use ekiden_relay::{RegistryStatus, Status};
 use ekiden_report::Table;
 
 use super::{Asked, ago, arrows};
@@ -25,8 +25,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn text(status: &Status) -> String {
+    let members = status.registry.as_ref().map_or(String::new(), |registry| members(status.nodes.len(), registry));
     if status.exits.is_empty() {
-        return format!("{}: no stream has taken a route with via = \"auto\" yet\n", status.node);
+        return format!("{}: no stream has taken a route with via = \"auto\" yet\n{members}", status.node);
     }
     let mut table = Table::new(["to", "class", "path", "for", "changes", "streams", "because"]);
     for place in &status.exits {
@@ -40,5 +41,18 @@ fn text(status: &Status) -> String {
             place.why.clone().unwrap_or_else(|| "nothing is known yet".into()),
         ]);
     }
-    format!("{}\n{}", status.node, table.to_text())
+    format!("{}\n{members}{}", status.node, table.to_text())
+}
+
+/// Where the members are from, and what is wrong with that: lines.
+fn members(count: usize, registry: &RegistryStatus) -> String {
+    let since = ago(registry.since_s);
+    let mut lines = match (&registry.endpoint, registry.from_file_s) {
+        (Some(endpoint), _) => format!("{count} members by etcd at {endpoint}, for {since}\n"),
+        (None, Some(age)) => format!("{count} members by members_cache, {} old: etcd is away\n", ago(age)),
+        (None, None) => format!("{count} members, the last known: etcd is away for {since}\n"),
+    };
+    let ignored = registry.ignored.iter().map(|(node, why)| format!("node '{node}' is ignored: {why}"));
+    registry.problem.iter().cloned().chain(ignored).for_each(|line| lines += &format!("{line}\n"));
+    lines
 }

@@ -1,5 +1,6 @@
 //! What a node tells its operator of the overlay.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
@@ -17,12 +18,31 @@ use crate::config::Config;
 pub struct Status {
     /// The node that tells.
     pub node: String,
+    /// How its registration in etcd is, if it has one.
+    pub registry: Option<RegistryStatus>,
     /// The nodes of the overlay.
     pub nodes: Vec<NodeStatus>,
     /// What is known of legs between them, each as its sender sees it.
     pub legs: Vec<LegStatus>,
     /// Where streams have gone.
     pub exits: Vec<ExitStatus>,
+}
+
+/// How a node's registration in etcd is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RegistryStatus {
+    /// The member of etcd in use; none while etcd is away.
+    pub endpoint: Option<String>,
+    /// Since how many seconds that is so.
+    pub since_s: f64,
+    /// Whether the node is registered.
+    pub registered: bool,
+    /// How old the members are, in seconds by the wall clock, while they are those of the file `members_cache`.
+    pub from_file_s: Option<f64>,
+    /// What is wrong now, if anything.
+    pub problem: Option<String>,
+    /// Nodes that are admitted or registered and are no members, with the reason.
+    pub ignored: BTreeMap<String, String>,
 }
 
 /// A node of the overlay.
@@ -174,8 +194,24 @@ pub fn ask(node: Option<&str>) -> Result<Status, StatusError> {
     serde_json::from_slice(&text).map_err(|error| StatusError::Unusable { node, source: error.into() })
 }
 
+pub(super) fn seconds(time: Time) -> f64 {
+    Duration::from(time).as_secs_f64()
+}
+
+impl From<ekiden_registry::Status> for RegistryStatus {
+    fn from(status: ekiden_registry::Status) -> Self {
+        Self {
+            endpoint: status.endpoint,
+            since_s: status.since.as_secs_f64(),
+            registered: status.registered,
+            from_file_s: status.from_file.map(|age| age.as_secs_f64()),
+            problem: status.problem.map(|problem| problem.to_string()),
+            ignored: status.ignored,
+        }
+    }
+}
+
 pub fn of(known: &Known, places: &Places, config: &Config, now: Time) -> Status {
-    let seconds = |time: Time| Duration::from(time).as_secs_f64();
     let members = config.overlay.iter().flat_map(|overlay| &overlay.members);
     let node = |(name, member): (&String, &crate::config::overlay::OverlayNode)| NodeStatus {
         name: name.clone(),
@@ -223,7 +259,7 @@ pub fn of(known: &Known, places: &Places, config: &Config, now: Time) -> Status 
             candidates: place.candidates.iter().map(candidate).collect(),
         }
     };
-    Status { node: known.name().into(), nodes, legs, exits: places.iter().map(place).collect() }
+    Status { node: known.name().into(), registry: None, nodes, legs, exits: places.iter().map(place).collect() }
 }
 
 fn candidate(of: &ekiden_overlay::path::Candidate) -> CandidateStatus {

@@ -1,7 +1,7 @@
 //! `[overlay]`, its members file, and routes over it.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ekiden_files::{explain, read_config};
@@ -23,6 +23,9 @@ use crate::config::route::{Auto, Way};
 
 /// How long an answer of etcd may take.
 const ETCD_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// What fits into `sockaddr_un`, in bytes.
+const SOCKET_PATH_MOST: usize = 107;
 
 /// A members file.
 #[derive(Debug, Deserialize)]
@@ -70,12 +73,13 @@ impl Source<'_> {
             return Err(self.error(Some(raw.span()), message.into()));
         };
         let mut nodes = IndexMap::new();
-        let RawOverlay { members_file, etcd } = raw.get_ref();
+        let RawOverlay { members_file, etcd, ask_socket } = raw.get_ref();
+        let ask_socket = ask_socket.as_ref().map(|file| self.socket_file(file)).transpose()?;
         let members_file = match (members_file, etcd) {
             (Some(file), None) => self.beside(file),
             (None, Some(etcd)) => {
                 let settings = Some(Box::new(self.etcd(etcd, own.name, identity)?));
-                return Ok(Overlay { members_file: None, etcd: settings, members: nodes });
+                return Ok(Overlay { members_file: None, etcd: settings, ask_socket, members: nodes });
             }
             _ => {
                 let message = "an overlay has its nodes either in members_file = \"FILE\" or in etcd, [overlay.etcd]";
@@ -89,7 +93,22 @@ impl Source<'_> {
         for ReadMember { name, at, fingerprint, address, node } in file.members()? {
             joining.add(&name, fingerprint, address, node).map_err(|message| file.error(Some(at), message))?;
         }
-        Ok(Overlay { members_file: Some(members_file), etcd: None, members: nodes })
+        Ok(Overlay { members_file: Some(members_file), etcd: None, ask_socket, members: nodes })
+    }
+
+    /// The path of a socket file, which the kernel bounds.
+    fn socket_file(&self, written: &Spanned<String>) -> Result<PathBuf> {
+        let path = self.beside(written);
+        match path.as_os_str().len() <= SOCKET_PATH_MOST {
+            true => Ok(path),
+            false => {
+                let message = format!(
+                    "'{}' is longer than {SOCKET_PATH_MOST} bytes, the most that a socket's path may have",
+                    path.display()
+                );
+                Err(self.error(Some(written.span()), message))
+            }
+        }
     }
 
     /// How this node is registered in etcd.
@@ -123,6 +142,7 @@ impl Source<'_> {
                 relays: raw.relays(),
             },
             lease: raw.lease().into(),
+            members_cache: raw.members_cache.as_ref().map(|file| self.beside(file)),
         };
         OverlayNode::of(&settings.member).map_err(|message| self.error(at.clone(), message))?;
         settings.check().map_err(|error| self.error(at, error.to_string()))?;

@@ -30,12 +30,14 @@ pub async fn keep(node: Arc<Node>) {
         }
         let config = node.config();
         asked.follow(&node, config.overlay.as_ref().and_then(|overlay| overlay.ask_socket.as_deref()));
-        let Some(overlay) = &config.overlay else { continue };
+        if config.overlay.is_none() {
+            continue;
+        }
         if answering.is_none() {
             answering = Some(tokio::spawn(answer(node.clone())));
         }
-        node.overlay.look(&config);
-        let Questions { to, wanted } = node.overlay.questions(overlay);
+        node.overlay.look(&config, node.load());
+        let Questions { to, wanted } = node.overlay.questions();
         let wanted: Arc<[String]> = wanted.into();
         for name in to {
             tokio::spawn(ask(node.clone(), name, wanted.clone()));

@@ -6,10 +6,10 @@ use ekiden_relay_proto::Target;
 use ekiden_units::Time;
 use serde::{Deserialize, Serialize};
 
-use super::places::Place;
 use super::status::seconds;
 use crate::config::Config;
 use crate::config::route::{Auto, Way};
+use ekiden_overlay::places::Place;
 
 /// What is asked.
 #[derive(Debug, PartialEq, Deserialize)]

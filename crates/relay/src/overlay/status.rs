@@ -7,11 +7,12 @@ use std::time::Duration;
 use ekiden_net::status_socket::{self, AskError, PATIENCE};
 use ekiden_overlay::known::Known;
 use ekiden_overlay::path::Direction;
+use ekiden_overlay::places::{Place, Places};
 use ekiden_units::Time;
 use serde::{Deserialize, Serialize};
 
-use super::places::Places;
 use crate::config::Config;
+use crate::config::route::Auto;
 
 /// A node's overlay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -211,7 +212,7 @@ impl From<ekiden_registry::Status> for RegistryStatus {
     }
 }
 
-pub fn of(known: &Known, places: &Places, config: &Config, now: Time) -> Status {
+pub fn of(known: &Known, places: &Places<Auto>, config: &Config, now: Time) -> Status {
     let members = config.overlay.iter().flat_map(|overlay| &overlay.members);
     let node = |(name, member): (&String, &crate::config::overlay::OverlayNode)| NodeStatus {
         name: name.clone(),
@@ -242,7 +243,7 @@ pub fn of(known: &Known, places: &Places, config: &Config, now: Time) -> Status 
         })
     };
     let legs = pairs.filter_map(leg).collect();
-    let place = |(exit, auto, place): (&str, &crate::config::route::Auto, &super::places::Place)| {
+    let place = |(exit, auto, place): (&str, &Auto, &Place)| {
         let current = place.choice.current();
         ExitStatus {
             exit: exit.into(),

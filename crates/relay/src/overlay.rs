@@ -191,11 +191,13 @@ impl Overlay {
     pub fn paths(&self, settings: &Settings, auto: &Auto, exit: &str) -> Vec<Arc<Taken>> {
         let now = self.now();
         let (relays, prices) = (settings.relays(auto), settings.prices());
+        let required: Vec<&str> = auto.required(exit).collect();
         let placed = {
             let State { known, places, .. } = &mut *self.lock();
             let wanted = Wanted {
                 exit,
                 relays: &relays,
+                required: &required,
                 relays_most: auto.most_relays,
                 size: None,
                 class: auto.class,

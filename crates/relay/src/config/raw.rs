@@ -153,6 +153,8 @@ section! {
     class: Option<Spanned<RawClass>> = RawClass::values(), unset "\"bulk\"";
     /// With `via = "auto"`: the nodes that may be in between.
     relays: Option<Spanned<Vec<Spanned<String>>>> = "[nodes]", unset "all that relay";
+    /// With `via = "auto"`: the nodes that must be in between.
+    through: Option<Spanned<Vec<Spanned<String>>>> = "[nodes]";
     /// With `via = "auto"`: the regions in which all nodes of the path must be, the last one too.
     regions: Option<Spanned<Vec<Spanned<String>>>> = "[regions]", unset "all";
     /// With `via = "auto"`: how many nodes may be in between.

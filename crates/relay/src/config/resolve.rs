@@ -93,7 +93,7 @@ impl Source<'_> {
             }
             None => None,
         };
-        let routes = raw.route.iter().map(|route| self.route(route, &peers, overlay.as_ref()));
+        let routes = raw.route.iter().map(|route| self.route(route, &peers, overlay.as_ref(), &name));
         let routes = routes.collect::<Result<Vec<_>>>()?;
         let routes = Routes::new(routes);
         self.refuse_loops(&raw, &listeners, &peers, &routes)?;
@@ -281,6 +281,7 @@ impl Source<'_> {
         spanned: &Spanned<RawRoute>,
         peers: &IndexMap<String, Peer>,
         overlay: Option<&Overlay>,
+        own_name: &str,
     ) -> Result<Route> {
         let raw = spanned.get_ref();
         let patterns = self.patterns(&raw.to)?;
@@ -292,7 +293,7 @@ impl Source<'_> {
         }
         let way = match (&raw.via, raw.action) {
             (Some(via), None) => match via.get_ref() {
-                RawVia::Auto => self.auto(raw, overlay)?,
+                RawVia::Auto => self.auto(raw, overlay, own_name)?,
                 RawVia::Chain(chain) => Way::Via(self.chain(chain, via.span(), peers)?),
             },
             (None, Some(RawAction::Direct)) => Way::Direct,

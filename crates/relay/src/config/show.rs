@@ -153,6 +153,9 @@ fn show_auto(f: &mut fmt::Formatter<'_>, auto: &Auto) -> fmt::Result {
     if let Some(relays) = &auto.relays {
         writeln!(f, "relays = {relays:?}")?;
     }
+    if !auto.through.is_empty() {
+        writeln!(f, "through = {:?}", auto.through)?;
+    }
     match &auto.regions[..] {
         [] => Ok(()),
         regions => writeln!(f, "regions = {regions:?}"),

@@ -135,6 +135,11 @@ impl<'a> About<'a> {
                     Some(exit) => overlay.members.get_key_value(exit).map_or(own, |(exit, _)| exit),
                     None => overlay.near(&target).unwrap_or(own),
                 };
+                if let Some(required) = auto.required(exit).next().filter(|_| exit == own) {
+                    return Err(format!(
+                        "the route wants {required} in between, and no other node is near that destination"
+                    ));
+                }
                 if exit != own && !overlay.may_be_exit(exit, &auto) {
                     return Err(format!("node {exit} is near that destination, and not in the regions of the route"));
                 }

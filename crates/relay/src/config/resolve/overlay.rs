@@ -171,7 +171,7 @@ impl Source<'_> {
     }
 
     /// The way of a route with `via = "auto"`.
-    pub(super) fn auto(&self, raw: &RawRoute, overlay: Option<&Overlay>) -> Result<Way> {
+    pub(super) fn auto(&self, raw: &RawRoute, overlay: Option<&Overlay>, own_name: &str) -> Result<Way> {
         let Some(overlay) = overlay else {
             let message =
                 "via = \"auto\" needs the nodes to choose from: say [overlay] with members_file = \"FILE\"".into();
@@ -199,6 +199,7 @@ impl Source<'_> {
         }
         let relays =
             raw.relays.as_ref().map(|all| all.get_ref().iter().map(member).collect::<Result<_>>()).transpose()?;
+        let through = raw.through.as_ref().map_or(&[][..], |all| all.get_ref());
         let regions = raw.regions.iter().flat_map(Spanned::get_ref).map(region).collect::<Result<_>>()?;
         let auto = Auto {
             exit: raw.exit.as_ref().map(member).transpose()?,
@@ -207,6 +208,7 @@ impl Source<'_> {
                 RawClass::Interactive => Class::Interactive,
             }),
             relays,
+            through: through.iter().map(member).collect::<Result<_>>()?,
             regions,
             most_relays: raw.most_relays.as_ref().map_or(2, |most| most.get_ref().0 as usize),
         };
@@ -215,6 +217,21 @@ impl Source<'_> {
         {
             let message = format!("no path is left: the exit '{}' is in none of the route's regions", exit.get_ref());
             return Err(self.error(Some(exit.span()), message));
+        }
+        for (at, node) in through.iter().enumerate() {
+            let twice = through[..at].iter().any(|other| other.get_ref() == node.get_ref());
+            if let Some(why) = not_between(&auto, overlay, own_name, node.get_ref(), twice) {
+                let message = format!("no path is left: '{}', in through, {why}", node.get_ref());
+                return Err(self.error(Some(node.span()), message));
+            }
+        }
+        if let Some(all) = raw.through.as_ref().filter(|_| through.len() > auto.most_relays) {
+            let message = format!(
+                "no path is left: through has {} nodes, and most_relays is {}",
+                through.len(),
+                auto.most_relays
+            );
+            return Err(self.error(Some(all.span()), message));
         }
         Ok(Way::Auto(auto))
     }
@@ -225,6 +242,7 @@ impl Source<'_> {
             ("exit", raw.exit.as_ref().map(Spanned::span)),
             ("class", raw.class.as_ref().map(Spanned::span)),
             ("relays", raw.relays.as_ref().map(Spanned::span)),
+            ("through", raw.through.as_ref().map(Spanned::span)),
             ("regions", raw.regions.as_ref().map(Spanned::span)),
             ("most_relays", raw.most_relays.as_ref().map(Spanned::span)),
         ];
@@ -236,5 +254,26 @@ impl Source<'_> {
 
     fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(&self, text: &str, at: Option<Range<usize>>) -> Result<T> {
         text.parse().map_err(|error| self.error(at, format!("{error}")))
+    }
+}
+
+/// Why no path of the route can have this node in between, as far as the configuration tells.
+fn not_between(auto: &Auto, overlay: &Overlay, own_name: &str, node: &str, twice: bool) -> Option<&'static str> {
+    let is_listed =
+        |names: &Option<Vec<String>>| names.as_ref().is_none_or(|names| names.iter().any(|name| name == node));
+    if node == own_name {
+        Some("is this node itself")
+    } else if auto.exit.as_deref() == Some(node) {
+        Some("is the exit")
+    } else if twice {
+        Some("is there twice")
+    } else if !is_listed(&auto.relays) {
+        Some("is not in relays")
+    } else if overlay.members.get(node).is_some_and(|member| !member.relays) {
+        Some("does not relay, by the members file")
+    } else if overlay.members.contains_key(node) && !overlay.may_be_exit(node, auto) {
+        Some("is in none of the route's regions")
+    } else {
+        None
     }
 }

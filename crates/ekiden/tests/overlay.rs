@@ -1,5 +1,6 @@
 //! Nodes of an overlay in the lab: which paths streams take, and what they do when legs are cut or slow down.
 
+use std::borrow::BorrowMut;
 use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -25,6 +26,7 @@ code=0; "$EKIDEN" overlay simulate wrong.toml 2> said || code=$?
 [ $code = 3 ] && grep -q 'wrong.toml:1' said || { cat said; exit 1; }
 "#;
 const REGISTRY: &str = include_str!("overlay/registry.sh");
+const ASKED: &str = include_str!("overlay/asked.sh");
 
 fn main() -> ExitCode {
     let mut arguments = Arguments::from_args();
@@ -41,6 +43,8 @@ fn main() -> ExitCode {
     trials.push(Trial::test(name, || outcome(shell("classes.toml", CLASSES))).with_ignored_flag(!root));
     let name = "nodes know each other by etcd, and go on without it";
     trials.push(Trial::test(name, || outcome(alone(REGISTRY))).with_ignored_flag(!root));
+    let name = "programs of other users ask a node of paths";
+    trials.push(Trial::test(name, || outcome(alone(ASKED).env("EXAMPLE", example()))).with_ignored_flag(!root));
     trials.push(Trial::test("an overlay is simulated", || outcome(alone_as_user(SIMULATED))));
     trials.push(Trial::test("the overlay in docs/guide/overlay.md works as written", guide));
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -56,6 +60,12 @@ fn shell(network: &str, script: &str) -> Command {
     let mut command = limited();
     command.args([env!("CARGO_BIN_EXE_ekiden"), "lab", "shell", network, "client", "--", "bash", "-c", script]);
     command
+}
+
+/// The guide's commands that ask a node.
+fn example() -> &'static str {
+    let block = GUIDE.split_once("```sh asked\n").and_then(|(_, rest)| rest.split_once("\n```"));
+    block.map_or("exit 1", |(commands, _)| commands)
 }
 
 /// The guide's configurations, and its commands beside them; then each configuration is checked.
@@ -107,10 +117,11 @@ fn limited() -> Command {
 }
 
 /// Runs it in a folder of its own.
-fn outcome(mut command: Command) -> Result<(), Failed> {
+fn outcome(mut command: impl BorrowMut<Command>) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
     std::fs::write(folder.path().join("detour.toml"), NETWORK)?;
     std::fs::write(folder.path().join("classes.toml"), CLASSES_NETWORK)?;
+    let command = command.borrow_mut();
     let output = command.env("EKIDEN", env!("CARGO_BIN_EXE_ekiden")).current_dir(folder.path()).output()?;
     if output.status.success() {
         return Ok(());

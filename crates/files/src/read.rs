@@ -22,6 +22,8 @@ pub enum FileKind {
     Sweep,
     /// A record.
     Record,
+    /// The last known members of an overlay.
+    Members,
 }
 
 /// Why a file was not read. The message does not name the file.
@@ -82,6 +84,8 @@ impl FileKind {
             Self::Sweep => 8 << 20,
             // A line of some 300 bytes for each event of each connection's congestion control.
             Self::Record => 4 << 30,
+            // 1,000 members of 16 KiB at most.
+            Self::Members => 32 << 20,
         }
     }
 
@@ -93,6 +97,7 @@ impl FileKind {
             Self::Scenario => "a scenario",
             Self::Sweep => "the description of a sweep",
             Self::Record => "a record",
+            Self::Members => "a list of members",
         }
     }
 }
@@ -125,6 +130,12 @@ impl Opened {
     /// What the system says about it.
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
+    }
+
+    /// Whether it belongs to this process's user or to root, and nobody else can read or write it.
+    pub fn is_private(&self) -> bool {
+        let owner = self.metadata.uid();
+        (owner == 0 || owner == geteuid().as_raw()) && self.metadata.mode() & 0o077 == 0
     }
 
     /// The file itself, to be read from its beginning.

@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Why a file cannot be written. The message does not name the file.
@@ -53,13 +54,39 @@ pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
 /// # Errors
 /// If a directory or the file cannot be made, and those of `fill`.
 pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+    replace(
+        path,
+        |partial| File::create(partial),
+        |file| {
+            let mut out = BufWriter::new(file);
+            fill(&mut out)?;
+            out.flush()
+        },
+    )
+}
+
+/// As [`write()`], for what its owner alone may read. When this returns, the content is on the disk.
+///
+/// # Errors
+/// If a directory or the file cannot be made.
+pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    // What a killed process has left may have other permissions.
+    remove_partial(path);
+    let create = |partial: &Path| File::options().write(true).create_new(true).mode(0o600).open(partial);
+    replace(path, create, |mut file| {
+        file.write_all(content)?;
+        file.sync_all()
+    })
+}
+
+fn replace(
+    path: &Path,
+    create: impl FnOnce(&Path) -> io::Result<File>,
+    fill: impl FnOnce(File) -> io::Result<()>,
+) -> io::Result<()> {
     make_directory(path)?;
     let partial = partial(path);
-    let written = File::create(&partial).and_then(|file| {
-        let mut out = BufWriter::new(file);
-        fill(&mut out)?;
-        out.flush()
-    });
+    let written = create(&partial).and_then(fill);
     let written = written.and_then(|()| fs::rename(&partial, path));
     if written.is_err() {
         let _ = fs::remove_file(partial);
@@ -98,6 +125,8 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     #[test]
@@ -130,6 +159,22 @@ mod tests {
             assert!(matches!(check_target(&place("old/a"), replace), Err(TargetError::Failed(_))));
             assert!(matches!(check_target(Path::new("/proc/a"), replace), Err(TargetError::Failed(_))));
         }
+    }
+
+    #[test]
+    fn a_private_file_is_its_owners_whatever_was_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/a.json");
+        let mode = || fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        write_private(&path, b"first").unwrap();
+        assert_eq!(mode(), 0o600);
+        for open in [path.clone(), partial(&path)] {
+            fs::write(&open, b"x").unwrap();
+            fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).unwrap();
+        }
+        write_private(&path, b"2").unwrap();
+        assert_eq!((mode(), fs::read(&path).unwrap()), (0o600, b"2".to_vec()));
+        assert_eq!(fs::read_dir(path.parent().unwrap()).unwrap().count(), 1);
     }
 
     #[test]

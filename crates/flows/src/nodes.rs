@@ -124,6 +124,7 @@ impl<'a> Nodes<'a> {
         let wanted = Wanted {
             exit: self.names[offered.far],
             relays: &self.names,
+            required: &[],
             relays_most: 2,
             size: None,
             class: offered.class,

@@ -3,6 +3,7 @@
 #![allow(unsafe_code)]
 
 pub mod allocator;
+pub mod ask_socket;
 pub mod blocking;
 pub mod clock;
 pub mod device;

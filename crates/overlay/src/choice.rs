@@ -178,6 +178,7 @@ mod tests {
     const WANTED: Wanted<'_> = Wanted {
         exit: "a",
         relays: &[],
+        required: &[],
         relays_most: 2,
         size: None,
         class: Class::Bulk,

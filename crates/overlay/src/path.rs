@@ -72,6 +72,8 @@ pub struct Wanted<'a> {
     pub exit: &'a str,
     /// The nodes that may be in between.
     pub relays: &'a [&'a str],
+    /// Those of them that must be, whatever their load.
+    pub required: &'a [&'a str],
     /// How many may: 0 to 2.
     pub relays_most: usize,
     /// How much is to be sent, if that is known.
@@ -136,20 +138,24 @@ pub fn candidates(known: &Known, wanted: &Wanted<'_>, now: Time) -> Vec<Candidat
         Some(Hop { holds, sure, hoped: hoped(&holds, guess) })
     };
     let (own, exit) = (known.name(), wanted.exit);
-    let mut all: Vec<_> = hop(own, exit).map(|direct| candidate(&[exit], &[direct])).into_iter().collect();
+    let has_required =
+        |of: &Candidate| wanted.required.iter().all(|node| of.path.relays().iter().any(|relay| relay == node));
+    let direct = hop(own, exit).map(|direct| candidate(&[exit], &[direct]));
+    let mut all: Vec<_> = direct.into_iter().filter(has_required).collect();
     // Who is there may stay until it is full, so that streams do not go to and fro.
     let is_there = |node: &str| wanted.current.is_some_and(|path| path.relays().iter().any(|relay| relay == node));
     let most = |node: &str| if is_there(node) { 1.0 } else { LOAD_MOST };
-    let may = |node: &&str| *node != exit && *node != own && known.load(node) < most(node);
+    let has_room = |node: &str| wanted.required.contains(&node) || known.load(node) < most(node);
+    let may = |node: &&str| *node != exit && *node != own && has_room(node);
     let relays: Vec<&str> = wanted.relays.iter().copied().filter(may).collect();
     let mut firsts: Vec<(&str, Hop)> = match wanted.relays_most {
         0 => Vec::new(),
         _ => relays.iter().filter_map(|relay| Some((*relay, hop(own, relay)?))).collect(),
     };
     let one = firsts.iter().filter_map(|(relay, first)| Some(candidate(&[relay, exit], &[*first, hop(relay, exit)?])));
-    all.extend(best(one.collect(), wanted));
+    all.extend(best(one.filter(has_required).collect(), wanted));
     if wanted.relays_most > 1 {
-        firsts.sort_by_key(|(_, hop)| (Reverse(hop.hoped), hop.holds.rtt));
+        firsts.sort_by_key(|(relay, hop)| (!wanted.required.contains(relay), Reverse(hop.hoped), hop.holds.rtt));
         firsts.truncate(FIRSTS);
         let lasts: Vec<(&str, Hop)> = relays.iter().filter_map(|relay| Some((*relay, hop(relay, exit)?))).collect();
         let two = firsts.iter().flat_map(|(first, near)| {
@@ -158,7 +164,7 @@ pub fn candidates(known: &Known, wanted: &Wanted<'_>, now: Time) -> Vec<Candidat
                 Some(candidate(&[first, second, exit], &[*near, hop(first, second)?, *far]))
             })
         });
-        all.extend(best(two.collect(), wanted));
+        all.extend(best(two.filter(has_required).collect(), wanted));
     }
     sort(&mut all, wanted);
     all
@@ -246,6 +252,7 @@ mod tests {
             &Wanted {
                 exit: "paris",
                 relays: &relays,
+                required: &[],
                 relays_most: 2,
                 size: None,
                 class,
@@ -281,6 +288,36 @@ mod tests {
     }
 
     #[test]
+    fn every_path_has_the_nodes_that_are_required() {
+        let mut known = Known::of_node("tokyo");
+        for other in ["paris", "delhi", "perth"] {
+            known.see(other, &look(10.0, 0.1), Time(0));
+        }
+        hear(&mut known, "delhi", &[("paris", 1.0, 0.1), ("perth", 1.0, 0.1)]);
+        hear(&mut known, "perth", &[("paris", 9.0, 0.1), ("delhi", 9.0, 0.1)]);
+        let relays = ["paris", "delhi", "perth", "cairo"];
+        let paths = |known: &Known, relays_most: usize, required: &[&str]| {
+            let (size, class, current, prices) = (None, Class::Bulk, None, None);
+            let (exit, direction, relays) = ("paris", Direction::Up, &relays[..]);
+            let wanted = Wanted { exit, relays, required, relays_most, size, class, direction, current, prices };
+            let all = candidates(known, &wanted, Time(0));
+            all.iter().map(|of| of.path.to_string()).collect::<Vec<_>>()
+        };
+        assert_eq!(paths(&known, 2, &[]).len(), 5);
+        let over_delhi = ["delhi → paris", "delhi → perth → paris", "perth → delhi → paris"];
+        assert_eq!(paths(&known, 2, &["delhi"]), over_delhi);
+        assert_eq!(paths(&known, 2, &["perth", "delhi"]), over_delhi[1..]);
+        assert_eq!(paths(&known, 1, &["delhi"]), ["delhi → paris"]);
+        assert_eq!(paths(&known, 0, &["delhi"]), [""; 0]);
+        assert_eq!(paths(&known, 2, &["cairo"]), [""; 0]);
+        // A node that relays all that it may is on the way nevertheless.
+        let mut full = Known::of_node("delhi");
+        full.see("paris", &look(1.0, 0.1), Time(0));
+        known.hear(full.tell(1.0, Time(0)), Time(0));
+        assert_eq!(paths(&known, 1, &["delhi"]), ["delhi → paris"]);
+    }
+
+    #[test]
     fn what_a_leg_has_carried_is_sure_and_what_is_not_known_is_hoped() {
         let mut known = Known::of_node("tokyo");
         hear(&mut known, "paris", &[("tokyo", 8.0, 0.1)]);
@@ -308,6 +345,7 @@ mod tests {
             let wanted = Wanted {
                 exit: "paris",
                 relays: &[],
+                required: &[],
                 relays_most: 0,
                 size: None,
                 class: Class::Bulk,
@@ -346,6 +384,7 @@ mod tests {
         let wanted = Wanted {
             exit: "paris",
             relays: &["delhi"],
+            required: &[],
             relays_most: 1,
             size: None,
             class: Class::Bulk,

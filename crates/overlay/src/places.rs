@@ -151,10 +151,10 @@ impl<Route: Ord + Clone> Places<Route> {
         let mut paths: Vec<Taken> = chosen.iter().map(|(of, _)| taken(&of.path, of.sure)).collect();
         let others = usable.iter().filter(|of| chosen.is_none_or(|(chosen, _)| chosen.path != of.path));
         paths.extend(others.take(TRIED - 1).map(|of| taken(&of.path, of.sure)));
-        // Of what nothing is known, or all has failed: the node itself.
-        let direct = Path(vec![wanted.exit.into()]);
-        if !paths.iter().any(|taken| taken.path == direct) {
-            paths.push(taken(&direct, direct_rate));
+        // Of what nothing is known, or all has failed: the nodes that must be passed, and the node itself.
+        let least = Path(wanted.required.iter().chain([&wanted.exit]).map(|node| (*node).into()).collect());
+        if !paths.iter().any(|taken| taken.path == least) {
+            paths.push(taken(&least, if wanted.required.is_empty() { direct_rate } else { BitRate(0) }));
         }
         Placed { paths, why: chosen.map(|(_, why)| why), before }
     }
@@ -220,6 +220,7 @@ mod tests {
         Wanted {
             exit: "paris",
             relays: &RELAYS,
+            required: &[],
             relays_most: 1,
             size: None,
             class: Class::Bulk,

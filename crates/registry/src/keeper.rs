@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use ekiden_keys::random_secret;
 
 use crate::backoff::Backoff;
+use crate::cache::{Cache, Cached};
 use crate::client::Client;
 use crate::error::RegistryError;
 use crate::gateway::{Header, Watched};
@@ -20,8 +21,11 @@ use crate::status::Shared;
 use crate::view::{KEYS_MOST, Members, RETURN_WITHIN, View};
 use crate::watch::Watch;
 
-/// The longest time between two checks of etcd and of the watch, for leases of more than 15 s.
-const REST_MOST: Duration = Duration::from_secs(20);
+/// The longest time between two checks of etcd and of the watch: with it a node with a lease of 60 s sends and receives less than 1 kbit/s.
+const REST_MOST: Duration = Duration::from_secs(25);
+
+/// What is left of a lease for further tries, where checks are further apart than a third of it.
+const SPARE: Duration = Duration::from_secs(35);
 
 /// The longest absence after which a watch is resumed, for leases that are longer: etcd cannot have been restored from a copy meanwhile.
 const RESUME_WITHIN: Duration = Duration::from_secs(30);
@@ -50,6 +54,7 @@ pub struct Keeper {
     inbox: SyncSender<Input>,
     received: Receiver<Input>,
     on_change: Box<dyn FnMut(&Members) + Send>,
+    cache: Option<Cache>,
     view: View,
     shown: Members,
     registration: Registration,
@@ -81,6 +86,7 @@ impl Keeper {
         shared.lock().unwrap_or_else(PoisonError::into_inner).overlay_id = settings.expected_id;
         Ok(Self {
             view: View::new(keys.clone()),
+            cache: settings.members_cache.clone().map(|file| Cache::new(file, &settings.overlay)),
             ttl: settings.lease,
             settings,
             keys,
@@ -102,6 +108,7 @@ impl Keeper {
 
     /// Until it is told to stop.
     pub fn run(mut self) {
+        self.remember();
         while let End::Error(error) = self.stay() {
             self.watch = None;
             if error.is_of_endpoint() {
@@ -116,6 +123,28 @@ impl Keeper {
             }
         }
         self.leave();
+    }
+
+    /// Begins with the members that were known before this process.
+    fn remember(&mut self) {
+        let Some(cache) = &mut self.cache else { return };
+        let Cached { overlay_id, mut members, age } = match cache.load(self.settings.expected_id) {
+            Ok(None) => return,
+            Ok(Some(cached)) => cached,
+            Err(why) => return tracing::warn!("overlay '{}': {why}", self.settings.overlay),
+        };
+        // What this node says of itself counts; under another key it has not been there.
+        let (name, own) = (&self.settings.name, &self.settings.member);
+        match members.get_mut(name) {
+            Some(member) if member.fingerprint == own.fingerprint => *member = own.clone(),
+            _ => drop(members.remove(name)),
+        }
+        let mut shared = self.lock();
+        shared.overlay_id = Some(overlay_id);
+        shared.from_file = Some((age, Instant::now()));
+        drop(shared);
+        self.view.remember(members);
+        self.show();
     }
 
     /// A stay with one member of etcd, until it fails.
@@ -158,7 +187,10 @@ impl Keeper {
         let Some(found) = found else { return Err(RegistryError::NoOverlay { endpoint, overlay }) };
         let expected = self.lock().overlay_id;
         if let Some(expected) = expected.filter(|expected| *expected != found) {
-            let (found, expected) = (found.to_string(), expected.to_string());
+            let (found, mut expected) = (found.to_string(), expected.to_string());
+            if let (None, Some(cache)) = (self.settings.expected_id, &self.cache) {
+                expected += &format!(" (by {})", cache.path().display());
+            }
             return Err(RegistryError::OtherOverlay { endpoint, overlay, found, expected });
         }
         self.lock().overlay_id = Some(found);
@@ -170,7 +202,8 @@ impl Keeper {
         let (header, reading) = requests::read_all(&mut self.client, &self.keys)?;
         let now = Instant::now();
         let heard = self.position.map(|position| position.heard);
-        let was_away = heard.is_some_and(|heard| now.saturating_duration_since(heard) >= self.ttl);
+        let from_file = self.lock().from_file.take().is_some();
+        let was_away = from_file || heard.is_some_and(|heard| now.saturating_duration_since(heard) >= self.ttl);
         self.view.replace(reading, now, was_away.then_some(RETURN_WITHIN));
         self.position = Some(Position { header, revision: header.revision, heard: now });
         self.show();
@@ -216,7 +249,7 @@ impl Keeper {
 
     /// How long nothing is asked.
     fn rest(&self) -> Duration {
-        (self.ttl / 3).min(REST_MOST)
+        (self.ttl / 3).max(self.ttl.saturating_sub(SPARE)).min(REST_MOST)
     }
 
     fn said(&mut self, said: Said) -> Result<(), RegistryError> {
@@ -283,6 +316,7 @@ impl Keeper {
             // Changes of others' keys do not count as missed when etcd is compacted.
             let revision = position.revision.max(header.revision);
             self.position = Some(Position { header, revision, heard: position.heard });
+            self.keep();
         }
         self.register()?;
         if let Some(position) = &mut self.position {
@@ -331,6 +365,12 @@ impl Keeper {
     /// Ends the lease.
     fn leave(&mut self) {
         self.watch = None;
+        let is_there = self.lock().endpoint.is_some();
+        if let Some(cache) = self.cache.as_mut().filter(|_| is_there)
+            && let Err(why) = cache.confirm(Instant::now())
+        {
+            tracing::warn!("overlay '{}': {why}", self.settings.overlay);
+        }
         if let Some(lease) = self.lease.take()
             && let Err(error) = requests::revoke(&mut self.client, lease)
         {
@@ -363,6 +403,16 @@ impl Keeper {
         if members != self.shown {
             self.shown = members;
             (self.on_change)(&self.shown);
+        }
+        self.keep();
+    }
+
+    /// Keeps what etcd says in the file.
+    fn keep(&mut self) {
+        let known = self.position.and(self.lock().overlay_id);
+        let (Some(cache), Some(id)) = (&mut self.cache, known) else { return };
+        if let Err(why) = cache.keep(id, &self.shown, Instant::now()) {
+            tracing::warn!("overlay '{}': {why}", self.settings.overlay);
         }
     }
 

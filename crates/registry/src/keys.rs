@@ -83,7 +83,8 @@ pub fn check_name(key: &'static str, name: &str) -> Result<(), RegistryError> {
     }
 }
 
-fn is_name(name: &str) -> bool {
+/// Whether a name can be an overlay's or a node's.
+pub fn is_name(name: &str) -> bool {
     let may = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     (1..=NAME_MOST).contains(&name.len()) && name.bytes().all(may)
 }

@@ -5,12 +5,13 @@
 //! what, and what etcd is trusted with.
 //!
 //! etcd is spoken to through its JSON gateway (`/v3/…` over HTTP), by threads that block. When etcd is away, the last known
-//! members stay.
+//! members stay; with [`Settings::members_cache`] also those from before a start.
 //!
 //! All decisions rest on this machine's monotonic clock and on the time that etcd counts for leases. The wall clock matters for one
 //! thing alone: whether the certificate of etcd is valid today.
 
 mod backoff;
+mod cache;
 mod client;
 mod error;
 mod gateway;
@@ -30,7 +31,7 @@ mod watch;
 pub use error::RegistryError;
 pub use operator::{Admitted, Operator};
 pub use record::Load;
-pub use registry::Registry;
+pub use registry::{Observer, Registry};
 pub use settings::{Access, OverlayId, Settings};
 pub use status::Status;
 pub use view::{Listed, Members};

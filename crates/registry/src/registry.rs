@@ -22,6 +22,17 @@ pub struct Registry {
     keeper: Option<JoinHandle<()>>,
 }
 
+/// Tells how a node's place in the registry is, for as long as somebody holds this.
+#[derive(Debug, Clone)]
+pub struct Observer(Arc<Mutex<Shared>>);
+
+impl Observer {
+    /// How it goes now.
+    pub fn status(&self) -> Status {
+        lock(&self.0).status(Instant::now())
+    }
+}
+
 impl Registry {
     /// Starts. `on_change` is called with all members whenever they are others than before, or one's load is; on the registry's own
     /// thread, which waits for it. etcd may be away: then it is tried until it is there.
@@ -46,7 +57,12 @@ impl Registry {
 
     /// How it goes now.
     pub fn status(&self) -> Status {
-        lock(&self.shared).status(Instant::now())
+        self.observer().status()
+    }
+
+    /// Tells the same apart from this.
+    pub fn observer(&self) -> Observer {
+        Observer(self.shared.clone())
     }
 
     /// Ends the lease, so that others see this node go at once, and waits until all is over: at most a few times

@@ -41,7 +41,7 @@ pub struct Settings {
     /// The overlay's name: 1 to 64 letters, digits, `-`, `_` and `.`.
     pub overlay: String,
     /// The overlay's id, as [`Operator::init`](crate::Operator::init) returned it. Without it the first one seen counts for as long as
-    /// this process runs.
+    /// this process runs, or as `members_cache` is there.
     pub expected_id: Option<OverlayId>,
     /// This node's name there; as the overlay's.
     pub name: String,
@@ -49,6 +49,8 @@ pub struct Settings {
     pub member: Member,
     /// How soon others take this node for gone if it dies; 2 s to 1 h, in whole seconds. etcd may grant more.
     pub lease: Duration,
+    /// A file for the last known members, and the overlay's id: what this node begins with if etcd is away when it starts.
+    pub members_cache: Option<PathBuf>,
 }
 
 /// What tells an overlay from every other, also from one of the same name in another etcd: 32 random bytes.
@@ -204,6 +206,7 @@ mod tests {
             name: "a".into(),
             member: serde_json::from_str(&member).unwrap(),
             lease: Duration::from_secs(10),
+            members_cache: None,
         }
     }
 

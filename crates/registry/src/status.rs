@@ -24,6 +24,8 @@ pub struct Status {
     pub problem: Option<RegistryError>,
     /// How many members are known.
     pub members: usize,
+    /// How old the members are while they are those of [`Settings::members_cache`](crate::Settings::members_cache), by the wall clock.
+    pub from_file: Option<Duration>,
     /// Nodes that are admitted or registered and are no members, with the reason.
     pub ignored: BTreeMap<String, String>,
 }
@@ -40,6 +42,8 @@ pub struct Shared {
     pub registered: bool,
     pub problem: Option<RegistryError>,
     pub members: usize,
+    /// How old the members were when they were read from a file, and when that was.
+    pub from_file: Option<(Duration, Instant)>,
     pub ignored: BTreeMap<String, String>,
 }
 
@@ -55,6 +59,7 @@ impl Shared {
             registered: false,
             problem: None,
             members: 0,
+            from_file: None,
             ignored: BTreeMap::new(),
         }
     }
@@ -69,6 +74,7 @@ impl Shared {
             registered: self.registered,
             problem: self.problem.clone(),
             members: self.members,
+            from_file: self.from_file.map(|(age, read)| age + now.saturating_duration_since(read)),
             ignored: self.ignored.clone(),
         }
     }

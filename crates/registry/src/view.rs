@@ -78,6 +78,17 @@ impl View {
         self.found.len()
     }
 
+    /// Begins with these members.
+    pub fn remember(&mut self, members: BTreeMap<String, Member>) {
+        for (name, member) in members {
+            let admitted = Content::Admitted(Ok(member.fingerprint.clone()));
+            let record = Content::Node(Ok(Record::new(String::new(), member, Load::default())));
+            for (key, content) in [(self.keys.admitted(&name), admitted), (self.keys.node(&name), record)] {
+                self.found.insert(key.into_bytes(), Found { mod_revision: 0, content });
+            }
+        }
+    }
+
     /// Takes over a complete reading. Records that it lacks stay for `keep` from `now`; their admission must still be there.
     pub fn replace(&mut self, reading: Reading, now: Instant, keep: Option<Duration>) {
         let before = std::mem::replace(&mut self.found, reading.0);

@@ -1,5 +1,6 @@
 //! What this node's own connections show of its legs, and which paths its streams take. The deciding is crate `ekiden_overlay`'s.
 
+mod asked;
 mod seen;
 mod sharing;
 mod status;
@@ -23,6 +24,7 @@ use ekiden_overlay::path::{Class, Wanted};
 pub use ekiden_overlay::places::Questions;
 use ekiden_overlay::places::{Placed, Places, WANTED_MOST};
 use ekiden_overlay::told::{Told, ToldError};
+use ekiden_registry::Observer;
 use ekiden_relay_proto::leg::MAX_ASKED;
 use ekiden_units::Time;
 use tokio::sync::Notify;
@@ -32,8 +34,11 @@ use crate::config::classes::Classes;
 use crate::config::overlay::Overlay as Settings;
 use crate::config::route::Auto;
 use seen::{Seen, Sum};
+pub use sharing::ShareStatus;
 use sharing::Shares;
-pub use status::{CandidateStatus, ExitStatus, LegStatus, NodeStatus, Status, StatusError, ask, socket_name};
+pub use status::{
+    CandidateStatus, ExitStatus, LegStatus, NodeStatus, RegistryStatus, Status, StatusError, ask, socket_name,
+};
 
 /// What a node knows of the overlay, and has chosen.
 #[derive(Debug)]
@@ -46,6 +51,8 @@ pub struct Overlay {
     shares: Mutex<Shares>,
     /// Notified when a leg begins to be shared.
     shared: Notify,
+    /// How the registration in etcd is, if there is one.
+    registry: Mutex<Option<Observer>>,
 }
 
 /// One question has room for all that it may ask for.
@@ -89,6 +96,7 @@ impl Default for Overlay {
             state: Mutex::new(State::of_node("")),
             shares: Mutex::default(),
             shared: Notify::new(),
+            registry: Mutex::default(),
         }
     }
 }
@@ -214,11 +222,13 @@ impl Overlay {
     pub fn paths(&self, settings: &Settings, auto: &Auto, class: Class, exit: &str) -> Vec<Arc<Taken>> {
         let now = self.now();
         let (relays, prices) = (settings.relays(auto), settings.prices());
+        let required: Vec<&str> = auto.required(exit).collect();
         let placed = {
             let State { known, places, .. } = &mut *self.lock();
             let wanted = Wanted {
                 exit,
                 relays: &relays,
+                required: &required,
                 relays_most: auto.most_relays,
                 size: None,
                 class,
@@ -260,11 +270,27 @@ impl Overlay {
         SILENCE + Duration::from(rtt) * 4
     }
 
+    /// Takes what tells how the registration in etcd is.
+    pub fn observe(&self, registry: Option<Observer>) {
+        *self.registry.lock().unwrap_or_else(PoisonError::into_inner) = registry;
+    }
+
     /// What this node knows and has chosen.
     pub fn status(&self, config: &Config) -> Status {
         let now = self.now();
+        let registry = self.registry.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(Observer::status);
         let state = self.lock();
-        status::of(&state.known, &state.places, config, now)
+        let status = status::of(&state.known, &state.places, config, now);
+        drop(state);
+        let shares = sharing::status(&self.watched, &config.classes);
+        Status { registry: registry.map(Into::into), shares, ..status }
+    }
+
+    /// Answers another program of this host, a line with one.
+    pub fn answer(&self, config: &Config, question: &[u8]) -> Vec<u8> {
+        let now = self.now();
+        let State { known, places, .. } = &*self.lock();
+        asked::answer(question, config, known, places.iter(), now)
     }
 
     fn shares(&self) -> MutexGuard<'_, Shares> {

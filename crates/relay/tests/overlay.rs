@@ -59,9 +59,11 @@ impl Overlay {
         let (name, address) = (self.name(number), self.addresses[number]);
         let route = match route {
             "" => String::new(),
+            // Names have the prefix in front.
             route => format!(
                 "[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n\
-                 [listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n[[route]]\nto = [\"*\"]\nvia = \"auto\"\n{route}\n"
+                 [listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n[[route]]\nto = [\"*\"]\nvia = \"auto\"\n{}\n",
+                route.replace('@', &self.prefix)
             ),
         };
         format!(
@@ -175,6 +177,63 @@ fn a_stream_takes_the_next_path_before_the_client_is_told_of_a_failure() {
         assert!(exchange(overlay.stream(echo).expect("a path"), &data) == data);
     }
     wait_until("the path is in use", || overlay.path() == ["b", "c"]);
+}
+
+#[test]
+fn a_node_that_must_be_passed_is_passed_or_there_is_no_stream() {
+    let mut overlay = Overlay::new(4, here, "through = [\"@b\"]");
+    let (echo, data) = (echo(), noise(100_000, 6));
+    // At first nothing is known of any leg.
+    for _ in 0..20 {
+        assert!(exchange(overlay.stream(echo).expect("a path"), &data) == data);
+    }
+    clients_are_served(&overlay);
+    wait_until("a path is in use", || overlay.stream(echo).is_some() && !overlay.path().is_empty());
+    let over_b = |overlay: &Overlay| {
+        let status = overlay.status(0);
+        let paths = status.exits.iter().flat_map(|place| &place.candidates).map(|of| &of.path);
+        paths.chain(status.exits.iter().map(|place| &place.path)).all(|path| path.contains(&overlay.name(1)))
+    };
+    assert!(over_b(&overlay));
+    drop(overlay.nodes[1].take());
+    for _ in 0..5 {
+        assert!(overlay.stream(echo).is_none(), "a stream without b");
+    }
+    overlay.nodes[1] = Some(overlay.start(1, ""));
+    wait_until("b is used again", || overlay.stream(echo).is_some_and(|stream| exchange(stream, &data) == data));
+    assert!(over_b(&overlay));
+}
+
+#[test]
+fn a_node_that_must_be_passed_and_cannot_be_is_refused() {
+    let refused = |route: &str| {
+        let overlay = Overlay::new(3, here, "");
+        let text = overlay.text(0, route);
+        let error = Config::parse(&text, &overlay.folder.join("node.toml")).unwrap_err().to_string();
+        assert!(!error.contains('\n') && error.contains("node.toml:"), "{error}");
+        error
+    };
+    assert!(refused("through = [\"nobody\"]").contains("'nobody' is no node of"));
+    assert!(refused("through = [\"@a\"]").contains("is this node itself"));
+    assert!(refused("exit = \"@b\"\nthrough = [\"@b\"]").contains("is the exit"));
+    assert!(refused("through = [\"@b\", \"@b\"]").contains("is there twice"));
+    assert!(refused("relays = [\"@c\"]\nthrough = [\"@b\"]").contains("is not in relays"));
+    assert!(refused("most_relays = 1\nthrough = [\"@b\", \"@c\"]").contains("2 nodes, and most_relays is 1"));
+    assert!(refused("most_relays = 0\nthrough = [\"@b\"]").contains("1 nodes, and most_relays is 0"));
+    // Only c is in a region.
+    let overlay = Overlay::new(3, here, "");
+    let members = overlay.members(|_| None).replacen("near =", "region = \"eu\"\nnear =", 1);
+    std::fs::write(overlay.folder.join("0.members"), members).unwrap();
+    let text = overlay.text(0, "regions = [\"eu\"]\nthrough = [\"@b\"]");
+    let error = Config::parse(&text, &overlay.folder.join("node.toml")).unwrap_err().to_string();
+    assert!(error.contains("is in none of the route's regions"), "{error}");
+    let name = overlay.name(1);
+    let members =
+        overlay.members(|_| None).replace(&format!("[node.{name}]\n"), &format!("[node.{name}]\nrelays = false\n"));
+    std::fs::write(overlay.folder.join("0.members"), members).unwrap();
+    let text = overlay.text(0, "through = [\"@b\"]");
+    let error = Config::parse(&text, &overlay.folder.join("node.toml")).unwrap_err().to_string();
+    assert!(error.contains("does not relay"), "{error}");
 }
 
 #[test]

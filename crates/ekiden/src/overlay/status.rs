@@ -1,9 +1,9 @@
 //! `ekiden overlay status`.
 
-use ekiden_relay::Status;
+use ekiden_relay::{RegistryStatus, ShareStatus, Status};
 use ekiden_report::Table;
 
-use super::{Asked, ago, arrows};
+use super::{Asked, ago, arrows, mbit};
 use crate::out;
 
 /// Show where streams of the node that runs here go, on which path, and why.
@@ -25,14 +25,16 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 fn text(status: &Status) -> String {
+    let members = status.registry.as_ref().map_or(String::new(), |registry| members(status.nodes.len(), registry));
+    let shares = shares(&status.shares);
     if status.exits.is_empty() {
-        return format!("{}: no stream has taken a route with via = \"auto\" yet\n", status.node);
+        return format!("{}: no stream has taken a route with via = \"auto\" yet\n{members}{shares}", status.node);
     }
-    let mut table = Table::new(["to", "class", "path", "for", "changes", "streams", "because"]);
+    let mut table = Table::new(["to", "kind", "path", "for", "changes", "streams", "because"]);
     for place in &status.exits {
         table.row([
             place.exit.clone(),
-            place.class.clone(),
+            place.kind.clone(),
             if place.path.is_empty() { "-".into() } else { arrows(&status.node, &place.path) },
             place.since_s.map_or_else(|| "-".into(), ago),
             place.changes.to_string(),
@@ -40,5 +42,31 @@ fn text(status: &Status) -> String {
             place.why.clone().unwrap_or_else(|| "nothing is known yet".into()),
         ]);
     }
-    format!("{}\n{}", status.node, table.to_text())
+    format!("{}\n{members}{}{shares}", status.node, table.to_text())
+}
+
+/// The streams on each leg by class, where one is held to a rate.
+fn shares(shares: &[ShareStatus]) -> String {
+    if shares.iter().all(|share| share.held_bit_s.is_none()) {
+        return String::new();
+    }
+    let mut table = Table::new(["leg to", "class", "streams", "held to Mbit/s"]);
+    for share in shares {
+        let held = share.held_bit_s.map_or_else(|| "-".into(), mbit);
+        table.row([share.peer.clone(), share.class.clone(), share.streams.to_string(), held]);
+    }
+    table.to_text()
+}
+
+/// Where the members are from, and what is wrong with that: lines.
+fn members(count: usize, registry: &RegistryStatus) -> String {
+    let since = ago(registry.since_s);
+    let mut lines = match (&registry.endpoint, registry.from_file_s) {
+        (Some(endpoint), _) => format!("{count} members by etcd at {endpoint}, for {since}\n"),
+        (None, Some(age)) => format!("{count} members by members_cache, {} old: etcd is away\n", ago(age)),
+        (None, None) => format!("{count} members, the last known: etcd is away for {since}\n"),
+    };
+    let ignored = registry.ignored.iter().map(|(node, why)| format!("node '{node}' is ignored: {why}"));
+    registry.problem.iter().cloned().chain(ignored).for_each(|line| lines += &format!("{line}\n"));
+    lines
 }

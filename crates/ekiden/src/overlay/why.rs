@@ -62,7 +62,7 @@ fn explain(text: &mut String, node: &str, place: &ExitStatus) {
     let _ = writeln!(
         text,
         "{} streams go over {}{since}: {why}. Most bytes go {}; {} streams, {} changes",
-        place.class,
+        place.kind,
         arrows(node, &place.path),
         place.direction,
         place.streams,

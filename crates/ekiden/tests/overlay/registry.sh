@@ -43,6 +43,7 @@ endpoints = ["$etcd"]
 overlay = "blue"
 id = "$id"
 lease = "5s"
+members_cache = "kept/$node.json"
 address = "127.0.0.1:$port"
 $near
 [exit]
@@ -97,6 +98,23 @@ admit b > /dev/null; await 20 has a abc
 # One that is told to end leaves at once, not after its lease.
 kill $pid_b; wait $pid_b || true
 await 4 has a ac
+
+# A node that starts while etcd is away begins with the members that it knew; a damaged file is refused, and the node starts without it.
+says() { "$EKIDEN" overlay status --node a | grep -Eq "$1"; }
+kill -9 $pid_etcd; wait $pid_etcd || true
+kill $pid_a; wait $pid_a || true
+start a
+await 10 has a ac
+says "^2 members by members_cache, [0-9]+ s old: etcd is away$" || fail "how old its members are, is not told"
+[ "$(stat -c %a kept/a.json)" = 600 ] || fail "others can read the members"
+fetch a.toml && cmp a.toml got
+serve_etcd
+await 20 says "^2 members by etcd at $etcd, for "
+kill $pid_a; wait $pid_a || true
+head -c 100 kept/a.json > half; cat half > kept/a.json
+: > a.log; start a
+await 20 says "^2 members by etcd"
+[ "$(grep -c members_cache a.log)" = 1 ] && grep -q "is damaged.*remove it" a.log && cmp half kept/a.json || fail "a damaged file"
 
 # What is wrong is said in a line.
 echo secret > open; chmod 644 open

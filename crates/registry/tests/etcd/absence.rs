@@ -69,6 +69,76 @@ fn members_go_on_when_etcd_is_killed_and_are_right_again_soon_after() {
 }
 
 #[test]
+fn a_node_that_starts_while_etcd_is_away_begins_with_the_members_of_its_file() {
+    let mut cluster = Cluster::start(1);
+    let mut own = settings(&cluster, "a", 1, true);
+    own.members_cache = Some(cluster.folder().join("cache/a.json"));
+    let a = Node::start(own.clone());
+    let (b, c, d) = (Node::join(&cluster, "b", 2), Node::join(&cluster, "c", 3), Node::join(&cluster, "d", 4));
+    wait_well(&[&a, &b, &c, &d], &["a", "b", "c", "d"]);
+    assert_eq!(a.registry.status().from_file, None);
+    let before = a.members();
+    a.registry.stop();
+    // Who is expelled while this node is down and etcd away is not known to it before etcd answers.
+    cluster.operator().expel("c").unwrap();
+    cluster.kill_all();
+    drop(d);
+
+    let a = Node::start(own.clone());
+    a.wait_names(&["a", "b", "c", "d"]);
+    assert_eq!(a.members()["b"].member, before["b"].member);
+    let age = || a.registry.status().from_file;
+    assert!(age().is_some_and(|age| age < LONG), "{:?}", age());
+    wait("a to notice", LONG, || a.problem().is_some());
+    assert!(age().is_some());
+    let told_before = a.changes();
+    cluster.start_all();
+    let at = Instant::now();
+    wait("etcd's word", LONG, || age().is_none());
+    assert!(told("started without etcd, etcd back, members are those that it names", at) < SOON);
+    // b's lease may have ended meanwhile: it comes back, and is not dropped until then. c is expelled, and d has died.
+    assert!(!a.names().contains(&"c".to_owned()), "{:?}", a.names());
+    wait_well(&[&a, &b], &["a", "b"]);
+    assert!(a.fewest_since(told_before) >= 2);
+    a.registry.stop();
+
+    // The file has what etcd said last.
+    cluster.kill_all();
+    let a = Node::start(own.clone());
+    a.wait_names(&["a", "b"]);
+    drop(a);
+
+    // A damaged file is left alone, and the node starts without it.
+    let file = own.members_cache.clone().unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, &text[..text.len() / 2]).unwrap();
+    let a = Node::start(own.clone());
+    wait("a to notice", LONG, || a.problem().is_some());
+    assert_eq!((a.members().len(), a.registry.status().from_file), (0, None));
+    cluster.start_all();
+    wait_well(&[&a, &b], &["a", "b"]);
+    drop(a);
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), text[..text.len() / 2]);
+}
+
+#[test]
+fn the_overlay_of_the_file_is_the_one_that_counts() {
+    let cluster = Cluster::start(1);
+    let mut own = settings(&cluster, "a", 1, true);
+    own.members_cache = Some(cluster.folder().join("a.json"));
+    let a = Node::start(own.clone());
+    wait_well(&[&a], &["a"]);
+    a.registry.stop();
+    cluster.etcdctl(&["put", "/ekiden/blue/id", &"0".repeat(64)]);
+    let a = Node::start(own.clone());
+    let line = a.wait_problem(|error| matches!(error, ekiden_registry::RegistryError::OtherOverlay { .. }));
+    assert!(line.contains("a.json"), "{line}");
+    drop(a);
+    std::fs::remove_file(own.members_cache.as_ref().unwrap()).unwrap();
+    wait_well(&[&Node::start(own)], &["a"]);
+}
+
+#[test]
 fn a_partition_with_a_compaction_in_it_heals() {
     let cluster = Cluster::start(1);
     let a = Node::join(&cluster, "a", 1);

@@ -46,6 +46,7 @@ pub fn settings(cluster: &Cluster, name: &str, number: u8, admit: bool) -> Setti
         name: name.into(),
         member: serde_json::from_str(&member).unwrap(),
         lease: Duration::from_secs(5),
+        members_cache: None,
     }
 }
 
@@ -175,6 +176,7 @@ fn as_a_node() {
         name,
         member: serde_json::from_str(&get("NODE_MEMBER")).unwrap(),
         lease: Duration::from_secs(get("NODE_LEASE").parse().unwrap()),
+        members_cache: None,
     };
     let _registry = Registry::start(settings, |members| {
         println!("members {}", members.keys().cloned().collect::<Vec<_>>().join(" "));

@@ -21,6 +21,8 @@ pub struct Overlay {
     pub members_file: Option<PathBuf>,
     /// Where they are registered, if in etcd.
     pub etcd: Option<Box<Settings>>,
+    /// The socket file on which other programs ask of paths.
+    pub ask_socket: Option<PathBuf>,
     /// Its nodes by name, this one among them if it is listed.
     pub members: IndexMap<String, OverlayNode>,
 }
@@ -199,7 +201,7 @@ mod tests {
             ("osaka", node(&["203.0.113.128/25", "www.example.jp", ".example.jp"], "asia", false)),
         ];
         let members = members.into_iter().map(|(name, node)| (name.to_owned(), node)).collect();
-        Overlay { members_file: None, etcd: None, members }
+        Overlay { members_file: None, etcd: None, ask_socket: None, members }
     }
 
     #[test]

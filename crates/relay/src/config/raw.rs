@@ -164,6 +164,8 @@ section! {
     class: Option<Spanned<String>> = "a class", unset "that of the user, or of the listener";
     /// With `via = "auto"`: the nodes that may be in between.
     relays: Option<Spanned<Vec<Spanned<String>>>> = "[nodes]", unset "all that relay";
+    /// With `via = "auto"`: the nodes that must be in between.
+    through: Option<Spanned<Vec<Spanned<String>>>> = "[nodes]";
     /// With `via = "auto"`: the regions in which all nodes of the path must be, the last one too.
     regions: Option<Spanned<Vec<Spanned<String>>>> = "[regions]", unset "all";
     /// With `via = "auto"`: how many nodes may be in between.
@@ -174,6 +176,8 @@ section! {
     RawOverlay: "[overlay]"
     /// The nodes of the overlay, the same file on each of them: for each a table `[node.NAME]` with `address`, `fingerprint` and `near`, the destinations for which it is the exit; and `region`, `price` and `relays` if wanted. They are peers, and may connect to each leg listener with TLS.
     members_file: Option<Spanned<String>> = "a file", unset "the nodes are in etcd, [overlay.etcd]";
+    /// A socket file on which other programs of this host ask what is known of a path. Whoever can reach it may ask: its folder says who that is.
+    ask_socket: Option<Spanned<String>> = "a file";
     tables {
         etcd: Option<Spanned<RawEtcd>> = [RawEtcd::section()];
     }
@@ -195,6 +199,8 @@ section! {
     password_file: Option<Spanned<String>> = "a file";
     /// How soon others take this node for gone if it dies, in whole seconds.
     lease: Time = range(&LEASES), default Time::secs(60);
+    /// A file that this node writes, for the last known members: with them it begins if etcd is away when it starts.
+    members_cache: Option<Spanned<String>> = "a file";
     /// Where other nodes reach this node's leg listener.
     address: Spanned<String> = "host:port";
     /// Destinations for which this node is the exit, as in a route: those that it is near.

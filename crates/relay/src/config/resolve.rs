@@ -96,7 +96,7 @@ impl Source<'_> {
             }
             None => None,
         };
-        let routes = raw.route.iter().map(|route| self.route(route, &peers, overlay.as_ref(), &classes));
+        let routes = raw.route.iter().map(|route| self.route(route, &peers, overlay.as_ref(), &classes, &name));
         let routes = routes.collect::<Result<Vec<_>>>()?;
         let routes = Routes::new(routes);
         self.refuse_loops(&raw, &listeners, &peers, &routes)?;
@@ -291,6 +291,7 @@ impl Source<'_> {
         peers: &IndexMap<String, Peer>,
         overlay: Option<&Overlay>,
         classes: &Classes,
+        own_name: &str,
     ) -> Result<Route> {
         let raw = spanned.get_ref();
         let patterns = self.patterns(&raw.to)?;
@@ -307,7 +308,7 @@ impl Source<'_> {
         }
         let way = match (&raw.via, raw.action) {
             (Some(via), None) => match via.get_ref() {
-                RawVia::Auto => self.auto(raw, overlay)?,
+                RawVia::Auto => self.auto(raw, overlay, own_name)?,
                 RawVia::Chain(chain) => Way::Via(self.chain(chain, via.span(), peers)?),
             },
             (None, Some(RawAction::Direct)) => Way::Direct,

@@ -43,6 +43,8 @@ pub struct Auto {
     pub exit: Option<String>,
     /// The nodes that may be in between; `None`: all that relay.
     pub relays: Option<Vec<String>>,
+    /// The nodes that must be in between.
+    pub through: Vec<String>,
     /// The regions in which all nodes of the path must be; empty: all regions.
     pub regions: Vec<String>,
     /// How many nodes may be in between, 0 to 2.
@@ -63,6 +65,13 @@ enum Hosts {
     Net(IpNet),
     Suffix(String),
     Name(String),
+}
+
+impl Auto {
+    /// The nodes that must be in between on a path to `exit`: where it is one of them, it is passed anyway.
+    pub fn required<'a>(&'a self, exit: &'a str) -> impl Iterator<Item = &'a str> {
+        self.through.iter().map(String::as_str).filter(move |node| *node != exit)
+    }
 }
 
 impl Routes {

@@ -121,8 +121,12 @@ impl Config {
 
 fn show_overlay(f: &mut fmt::Formatter<'_>, overlay: &Overlay) -> fmt::Result {
     let path = |file: &Path| text(&file.display().to_string());
-    if let Some(file) = &overlay.members_file {
-        writeln!(f, "\n[overlay]\nmembers_file = {}", path(file))?;
+    let files = [("members_file", &overlay.members_file), ("ask_socket", &overlay.ask_socket)];
+    if files.iter().any(|(_, file)| file.is_some()) {
+        writeln!(f, "\n[overlay]")?;
+    }
+    for (key, file) in files {
+        file.as_ref().map_or(Ok(()), |file| writeln!(f, "{key} = {}", path(file)))?;
     }
     let Some(settings) = &overlay.etcd else { return Ok(()) };
     let (access, member) = (&settings.access, &settings.member);
@@ -130,7 +134,8 @@ fn show_overlay(f: &mut fmt::Formatter<'_>, overlay: &Overlay) -> fmt::Result {
     if let Some(id) = settings.expected_id {
         writeln!(f, "id = \"{id}\"")?;
     }
-    for (key, file) in [("ca_file", &access.ca_file), ("password_file", &access.password_file)] {
+    let files = [("ca_file", &access.ca_file), ("password_file", &access.password_file)];
+    for (key, file) in files.into_iter().chain([("members_cache", &settings.members_cache)]) {
         file.as_ref().map_or(Ok(()), |file| writeln!(f, "{key} = {}", path(file)))?;
     }
     for (key, word) in [("user", &access.user), ("region", &member.region)] {
@@ -167,6 +172,9 @@ fn show_auto(f: &mut fmt::Formatter<'_>, auto: &Auto) -> fmt::Result {
     }
     if let Some(relays) = &auto.relays {
         writeln!(f, "relays = {relays:?}")?;
+    }
+    if !auto.through.is_empty() {
+        writeln!(f, "through = {:?}", auto.through)?;
     }
     match &auto.regions[..] {
         [] => Ok(()),

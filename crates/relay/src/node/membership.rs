@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, channel};
 
 use ekiden_overlay::member::Member;
-use ekiden_registry::{Members, Registry, RegistryError, Settings};
+use ekiden_registry::{Members, Observer, Registry, RegistryError, Settings};
 use tokio::sync::watch;
 
 use crate::config::Config;
@@ -19,7 +19,7 @@ struct Registered {
     settings: Box<Settings>,
     members: watch::Receiver<BTreeMap<String, Member>>,
     /// Ends this node's lease when dropped.
-    _registry: Registry,
+    registry: Registry,
 }
 
 impl Membership {
@@ -41,6 +41,11 @@ impl Membership {
         if !changed {
             std::future::pending().await
         }
+    }
+
+    /// Tells how the registration is, if there is one.
+    pub fn observer(&self) -> Option<Observer> {
+        self.registered.as_ref().map(|registered| registered.registry.observer())
     }
 
     /// Takes another configuration. The node is registered anew only if it says otherwise where, or what of it is to be seen.
@@ -101,5 +106,5 @@ fn start(config: &Config) -> Result<Option<Registered>, RegistryError> {
         });
     };
     let registry = Registry::start((*settings).clone(), changed)?;
-    Ok(Some(Registered { settings, members, _registry: registry }))
+    Ok(Some(Registered { settings, members, registry }))
 }

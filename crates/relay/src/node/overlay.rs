@@ -1,10 +1,13 @@
 //! Looks at this node's legs, and asks other nodes about theirs while streams want paths over them.
 
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ekiden_net::ask_socket::{self, AskSocket};
 use ekiden_net::status_socket;
 use tokio::net::UnixListener;
+use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::overlay::{Questions, socket_name};
@@ -19,12 +22,14 @@ pub async fn keep(node: Arc<Node>) {
     let mut looks = interval(LOOK_INTERVAL);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut answering = None;
+    let mut asked = Asked::default();
     loop {
         tokio::select! {
             _ = looks.tick() => {}
             () = node.stopping() => return,
         }
         let config = node.config();
+        asked.follow(&node, config.overlay.as_ref().and_then(|overlay| overlay.ask_socket.as_deref()));
         if config.overlay.is_none() {
             continue;
         }
@@ -37,6 +42,51 @@ pub async fn keep(node: Arc<Node>) {
         for name in to {
             tokio::spawn(ask(node.clone(), name, wanted.clone()));
         }
+    }
+}
+
+/// The socket file on which other programs ask.
+#[derive(Default)]
+struct Asked {
+    /// What the configuration says, as far as it was tried.
+    path: Option<PathBuf>,
+    answering: Option<(AskSocket, JoinHandle<()>)>,
+}
+
+impl Asked {
+    /// Listens where the configuration says.
+    fn follow(&mut self, node: &Arc<Node>, path: Option<&Path>) {
+        if self.path.as_deref() == path {
+            return;
+        }
+        self.close();
+        self.path = path.map(Path::to_owned);
+        let Some(path) = path else { return };
+        let listening =
+            ask_socket::listen(path).and_then(|(socket, listener)| Ok((socket, UnixListener::from_std(listener)?)));
+        match listening {
+            Ok((socket, listener)) => {
+                let (of, at) = (node.clone(), node.clone());
+                let answer = move |line: &[u8]| of.overlay.answer(&of.config(), line);
+                let failed = move |error| at.lines.warn("ask", "overlay", format_args!("ask_socket: {error}"));
+                let task = tokio::spawn(ask_socket::answer_all(listener, answer, failed));
+                self.answering = Some((socket, task));
+            }
+            Err(error) => tracing::warn!("ask_socket: programs cannot ask this node at {}: {error}", path.display()),
+        }
+    }
+
+    fn close(&mut self) {
+        if let Some((socket, task)) = self.answering.take() {
+            task.abort();
+            drop(socket);
+        }
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

@@ -41,6 +41,7 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
         let mut relay = Relay::bind(config.clone())?;
         keep_only(&privileges::needed(&config)).map_err(StartError::Privileges)?;
         let mut membership = Membership::new(config.clone())?;
+        relay.node.overlay.observe(membership.observer());
         relay.serve()?;
         if let Some(identity) = &config.identity {
             tracing::info!("this node's key is {}", identity.fingerprint());
@@ -53,6 +54,7 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
                     if let Some(config) = reload(&mut relay, &membership, file) {
                         drain = config.limits.drain;
                         membership.change(config);
+                        relay.node.overlay.observe(membership.observer());
                     }
                 }
                 () = membership.changed() => take_members(&mut relay, &membership),

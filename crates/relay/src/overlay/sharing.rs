@@ -9,6 +9,7 @@ use ekiden_net::socket::limit_rate;
 use ekiden_net::tcp_info::{TcpInfo, tcp_info};
 use ekiden_net::watched::WatchedSockets;
 use ekiden_units::Time;
+use serde::{Deserialize, Serialize};
 
 use super::seen::Seen;
 use crate::config::classes::Classes;
@@ -73,6 +74,34 @@ impl Shares {
         });
         (!streams.is_empty()).then(|| TICK + TICK_STREAM * number)
     }
+}
+
+/// What the streams of a class on a leg may send.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ShareStatus {
+    /// The node at the other end.
+    pub peer: String,
+    /// The class.
+    pub class: String,
+    /// Its streams.
+    pub streams: u64,
+    /// The sum of the rates to which they are held, in bit/s; `None`: one of them is not.
+    pub held_bit_s: Option<u64>,
+}
+
+/// What is held to what now.
+pub fn status(watched: &WatchedSockets<Seen>, classes: &Classes) -> Vec<ShareStatus> {
+    let mut shares: BTreeMap<(Arc<str>, usize), (u64, Option<u64>)> = BTreeMap::new();
+    watched.each(|_, seen, _| {
+        let (streams, held) = shares.entry((seen.leg.peer.clone(), seen.leg.class)).or_insert((0, Some(0)));
+        *streams += 1;
+        *held = held.zip(seen.limit).map(|(all, one)| all.saturating_add(one.saturating_mul(8)));
+    });
+    let share = |((peer, class), (streams, held_bit_s)): ((Arc<str>, usize), _)| {
+        let (peer, class) = (peer.to_string(), classes.name(class).to_owned());
+        ShareStatus { peer, class, streams, held_bit_s }
+    };
+    shares.into_iter().map(share).collect()
 }
 
 fn differs(before: Option<u64>, now: Option<u64>) -> bool {

@@ -1,5 +1,6 @@
 //! What a node tells its operator of the overlay.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::time::Duration;
 
@@ -10,6 +11,7 @@ use ekiden_overlay::places::{Place, Places};
 use ekiden_units::Time;
 use serde::{Deserialize, Serialize};
 
+use super::sharing::ShareStatus;
 use crate::config::Config;
 use crate::config::route::Auto;
 
@@ -18,12 +20,33 @@ use crate::config::route::Auto;
 pub struct Status {
     /// The node that tells.
     pub node: String,
+    /// How its registration in etcd is, if it has one.
+    pub registry: Option<RegistryStatus>,
     /// The nodes of the overlay.
     pub nodes: Vec<NodeStatus>,
     /// What is known of legs between them, each as its sender sees it.
     pub legs: Vec<LegStatus>,
     /// Where streams have gone.
     pub exits: Vec<ExitStatus>,
+    /// The streams on this node's legs, by their service classes, and the rates to which they are held.
+    pub shares: Vec<ShareStatus>,
+}
+
+/// How a node's registration in etcd is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RegistryStatus {
+    /// The member of etcd in use; none while etcd is away.
+    pub endpoint: Option<String>,
+    /// Since how many seconds that is so.
+    pub since_s: f64,
+    /// Whether the node is registered.
+    pub registered: bool,
+    /// How old the members are, in seconds by the wall clock, while they are those of the file `members_cache`.
+    pub from_file_s: Option<f64>,
+    /// What is wrong now, if anything.
+    pub problem: Option<String>,
+    /// Nodes that are admitted or registered and are no members, with the reason.
+    pub ignored: BTreeMap<String, String>,
 }
 
 /// A node of the overlay.
@@ -72,7 +95,7 @@ pub struct ExitStatus {
     /// The node at which they leave the overlay.
     pub exit: String,
     /// What the path is chosen for.
-    pub class: String,
+    pub kind: String,
     /// Which way most of their bytes go.
     pub direction: String,
     /// The path in use: the nodes behind this one.
@@ -175,8 +198,24 @@ pub fn ask(node: Option<&str>) -> Result<Status, StatusError> {
     serde_json::from_slice(&text).map_err(|error| StatusError::Unusable { node, source: error.into() })
 }
 
+pub(super) fn seconds(time: Time) -> f64 {
+    Duration::from(time).as_secs_f64()
+}
+
+impl From<ekiden_registry::Status> for RegistryStatus {
+    fn from(status: ekiden_registry::Status) -> Self {
+        Self {
+            endpoint: status.endpoint,
+            since_s: status.since.as_secs_f64(),
+            registered: status.registered,
+            from_file_s: status.from_file.map(|age| age.as_secs_f64()),
+            problem: status.problem.map(|problem| problem.to_string()),
+            ignored: status.ignored,
+        }
+    }
+}
+
 pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: Time) -> Status {
-    let seconds = |time: Time| Duration::from(time).as_secs_f64();
     let members = config.overlay.iter().flat_map(|overlay| &overlay.members);
     let node = |(name, member): (&String, &crate::config::overlay::OverlayNode)| NodeStatus {
         name: name.clone(),
@@ -207,11 +246,11 @@ pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: T
         })
     };
     let legs = pairs.filter_map(leg).collect();
-    let place = |(exit, (_, class), place): (&str, &(Auto, Class), &Place)| {
+    let place = |(exit, (_, kind), place): (&str, &(Auto, Class), &Place)| {
         let current = place.choice.current();
         ExitStatus {
             exit: exit.into(),
-            class: format!("{class:?}").to_lowercase(),
+            kind: format!("{kind:?}").to_lowercase(),
             direction: match places.direction(exit) {
                 Direction::Down => "from the destination".into(),
                 Direction::Up => "to the destination".into(),
@@ -224,7 +263,8 @@ pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: T
             candidates: place.candidates.iter().map(candidate).collect(),
         }
     };
-    Status { node: known.name().into(), nodes, legs, exits: places.iter().map(place).collect() }
+    let exits = places.iter().map(place).collect();
+    Status { node: known.name().into(), registry: None, nodes, legs, exits, shares: Vec::new() }
 }
 
 fn candidate(of: &ekiden_overlay::path::Candidate) -> CandidateStatus {

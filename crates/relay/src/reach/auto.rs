@@ -23,11 +23,26 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
         let near = auto.exit.as_deref().or_else(|| overlay.near(to.target))?;
         Some((overlay, near))
     });
+    let own = config.name.as_str();
     // What is near no node, or this one, is connected to from here.
-    let Some((overlay, near)) = near.filter(|(_, near)| *near != config.name) else { return exit(node, to).await };
+    let Some((overlay, near)) = near.filter(|(_, near)| *near != own) else {
+        return match auto.required(own).next() {
+            Some(required) => {
+                let text =
+                    format_args!("the route wants {required} in between, and no other node is near {}", to.target);
+                Err(Failure::new(FailureCode::Forbidden, text))
+            }
+            None => exit(node, to).await,
+        };
+    };
     if !overlay.may_be_exit(near, auto) {
         let text = format_args!("node {near} is near {}, and not in the regions of the route", to.target);
         return Err(Failure::new(FailureCode::Forbidden, text));
+    }
+    let relays = if auto.through.is_empty() { Vec::new() } else { overlay.relays(auto) };
+    if let Some(required) = auto.required(near).find(|required| !relays.contains(required)) {
+        let text = format_args!("the route wants {required} in between, which is no member that may relay there");
+        return Err(Failure::new(FailureCode::NodeUnreachable, text));
     }
     let (_, class) = config.classes.get(to.class.unwrap_or(BULK));
     let paths = node.overlay.paths(overlay, auto, class.kind, near);

@@ -1,7 +1,7 @@
 //! `[overlay]`, its members file, and routes over it.
 
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ekiden_files::{explain, read_config};
@@ -22,6 +22,9 @@ use crate::config::route::{Auto, Way};
 
 /// How long an answer of etcd may take.
 const ETCD_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// What fits into `sockaddr_un`, in bytes.
+const SOCKET_PATH_MOST: usize = 107;
 
 /// A members file.
 #[derive(Debug, Deserialize)]
@@ -69,12 +72,13 @@ impl Source<'_> {
             return Err(self.error(Some(raw.span()), message.into()));
         };
         let mut nodes = IndexMap::new();
-        let RawOverlay { members_file, etcd } = raw.get_ref();
+        let RawOverlay { members_file, etcd, ask_socket } = raw.get_ref();
+        let ask_socket = ask_socket.as_ref().map(|file| self.socket_file(file)).transpose()?;
         let members_file = match (members_file, etcd) {
             (Some(file), None) => self.beside(file),
             (None, Some(etcd)) => {
                 let settings = Some(Box::new(self.etcd(etcd, own.name, identity)?));
-                return Ok(Overlay { members_file: None, etcd: settings, members: nodes });
+                return Ok(Overlay { members_file: None, etcd: settings, ask_socket, members: nodes });
             }
             _ => {
                 let message = "an overlay has its nodes either in members_file = \"FILE\" or in etcd, [overlay.etcd]";
@@ -88,7 +92,22 @@ impl Source<'_> {
         for ReadMember { name, at, fingerprint, address, node } in file.members()? {
             joining.add(&name, fingerprint, address, node).map_err(|message| file.error(Some(at), message))?;
         }
-        Ok(Overlay { members_file: Some(members_file), etcd: None, members: nodes })
+        Ok(Overlay { members_file: Some(members_file), etcd: None, ask_socket, members: nodes })
+    }
+
+    /// The path of a socket file, which the kernel bounds.
+    fn socket_file(&self, written: &Spanned<String>) -> Result<PathBuf> {
+        let path = self.beside(written);
+        match path.as_os_str().len() <= SOCKET_PATH_MOST {
+            true => Ok(path),
+            false => {
+                let message = format!(
+                    "'{}' is longer than {SOCKET_PATH_MOST} bytes, the most that a socket's path may have",
+                    path.display()
+                );
+                Err(self.error(Some(written.span()), message))
+            }
+        }
     }
 
     /// How this node is registered in etcd.
@@ -122,6 +141,7 @@ impl Source<'_> {
                 relays: raw.relays(),
             },
             lease: raw.lease().into(),
+            members_cache: raw.members_cache.as_ref().map(|file| self.beside(file)),
         };
         OverlayNode::of(&settings.member).map_err(|message| self.error(at.clone(), message))?;
         settings.check().map_err(|error| self.error(at, error.to_string()))?;
@@ -150,7 +170,7 @@ impl Source<'_> {
     }
 
     /// The way of a route with `via = "auto"`.
-    pub(super) fn auto(&self, raw: &RawRoute, overlay: Option<&Overlay>) -> Result<Way> {
+    pub(super) fn auto(&self, raw: &RawRoute, overlay: Option<&Overlay>, own_name: &str) -> Result<Way> {
         let Some(overlay) = overlay else {
             let message =
                 "via = \"auto\" needs the nodes to choose from: say [overlay] with members_file = \"FILE\"".into();
@@ -178,10 +198,12 @@ impl Source<'_> {
         }
         let relays =
             raw.relays.as_ref().map(|all| all.get_ref().iter().map(member).collect::<Result<_>>()).transpose()?;
+        let through = raw.through.as_ref().map_or(&[][..], |all| all.get_ref());
         let regions = raw.regions.iter().flat_map(Spanned::get_ref).map(region).collect::<Result<_>>()?;
         let auto = Auto {
             exit: raw.exit.as_ref().map(member).transpose()?,
             relays,
+            through: through.iter().map(member).collect::<Result<_>>()?,
             regions,
             most_relays: raw.most_relays.as_ref().map_or(2, |most| most.get_ref().0 as usize),
         };
@@ -191,6 +213,21 @@ impl Source<'_> {
             let message = format!("no path is left: the exit '{}' is in none of the route's regions", exit.get_ref());
             return Err(self.error(Some(exit.span()), message));
         }
+        for (at, node) in through.iter().enumerate() {
+            let twice = through[..at].iter().any(|other| other.get_ref() == node.get_ref());
+            if let Some(why) = not_between(&auto, overlay, own_name, node.get_ref(), twice) {
+                let message = format!("no path is left: '{}', in through, {why}", node.get_ref());
+                return Err(self.error(Some(node.span()), message));
+            }
+        }
+        if let Some(all) = raw.through.as_ref().filter(|_| through.len() > auto.most_relays) {
+            let message = format!(
+                "no path is left: through has {} nodes, and most_relays is {}",
+                through.len(),
+                auto.most_relays
+            );
+            return Err(self.error(Some(all.span()), message));
+        }
         Ok(Way::Auto(auto))
     }
 
@@ -199,6 +236,7 @@ impl Source<'_> {
         let spans = [
             ("exit", raw.exit.as_ref().map(Spanned::span)),
             ("relays", raw.relays.as_ref().map(Spanned::span)),
+            ("through", raw.through.as_ref().map(Spanned::span)),
             ("regions", raw.regions.as_ref().map(Spanned::span)),
             ("most_relays", raw.most_relays.as_ref().map(Spanned::span)),
         ];
@@ -210,5 +248,26 @@ impl Source<'_> {
 
     fn parsed<T: std::str::FromStr<Err: std::fmt::Display>>(&self, text: &str, at: Option<Range<usize>>) -> Result<T> {
         text.parse().map_err(|error| self.error(at, format!("{error}")))
+    }
+}
+
+/// Why no path of the route can have this node in between, as far as the configuration tells.
+fn not_between(auto: &Auto, overlay: &Overlay, own_name: &str, node: &str, twice: bool) -> Option<&'static str> {
+    let is_listed =
+        |names: &Option<Vec<String>>| names.as_ref().is_none_or(|names| names.iter().any(|name| name == node));
+    if node == own_name {
+        Some("is this node itself")
+    } else if auto.exit.as_deref() == Some(node) {
+        Some("is the exit")
+    } else if twice {
+        Some("is there twice")
+    } else if !is_listed(&auto.relays) {
+        Some("is not in relays")
+    } else if overlay.members.get(node).is_some_and(|member| !member.relays) {
+        Some("does not relay, by the members file")
+    } else if overlay.members.contains_key(node) && !overlay.may_be_exit(node, auto) {
+        Some("is in none of the route's regions")
+    } else {
+        None
     }
 }

@@ -1,0 +1,119 @@
+# Nodes paris and tokyo on loopback, and programs of other users that ask paris of paths. Runs in a network namespace and a folder of its own;
+# $EKIDEN is the program, $EXAMPLE the guide's commands.
+set -euo pipefail
+trap 'echo "line $LINENO: $BASH_COMMAND" >&2; tail -n 20 *.log >&2 || true' ERR
+fail() { echo "$*" >&2; tail -n 20 *.log >&2; exit 1; }
+await() {
+  local end=$((SECONDS + $1)); shift
+  until "$@" > /dev/null 2>&1; do
+    [ $SECONDS -lt $end ] || fail "waited in vain for: $*"
+    sleep 0.2
+  done
+}
+ip link set lo up
+mount -t tmpfs none /run
+mkdir /run/ekiden
+socket=/run/ekiden/paths.sock
+
+port=7000
+for node in paris tokyo; do
+  port=$((port + 1))
+  "$EKIDEN" keygen $node.key > /dev/null
+  cat > $node.toml <<T
+name = "$node"
+key_file = "$node.key"
+[listen.leg]
+kind = "leg"
+address = "127.0.0.1:$port"
+[listen.web]
+kind = "http"
+address = "127.0.0.1:$((port + 1000))"
+[[route]]
+to = [".secret.example"]
+action = "refuse"
+[[route]]
+to = [".near.example"]
+action = "direct"
+[[route]]
+to = ["*"]
+via = "auto"
+[exit]
+allow = ["127.0.0.0/8"]
+[overlay]
+members_file = "members.toml"
+T
+  near=; [ $node = paris ] || near="--near .example.jp --near 127.0.0.0/8"
+  "$EKIDEN" overlay join members.toml -c $node.toml --address 127.0.0.1:$port $near > /dev/null
+done
+cp paris.toml quiet.toml
+echo "ask_socket = \"$socket\"" >> paris.toml
+start() {
+  (exec "$EKIDEN" proxy -c $1.toml > $1.ready 2>> $1.log) &
+  declare -g pid_$1=$!
+  await 20 grep -q '^ready$' $1.ready
+}
+there() { [ -S $socket ]; }
+gone() { [ ! -e $socket ]; }
+start paris; start tokyo
+await 5 there
+
+# says ANSWER EXPRESSION: of the answer as `it`.
+says() { python3 -c 'import json, sys; it = json.loads(sys.argv[1]); sys.exit(not eval(sys.argv[2]))' "$1" "$2" || fail "not $2: $1"; }
+nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
+ask() { printf '%s\n' "$1" | nobody nc -N -w 5 -U $socket; }
+
+# As the guide says, by another user; nothing is known yet.
+answer=$(nobody bash -c "$EXAMPLE")
+says "$answer" 'it["exit"] == "tokyo" and it["kind"] == "bulk" and it["path"] is None and it["direct"]["nodes"] == ["paris", "tokyo"]'
+
+head -c 6000000 /dev/zero > data
+(exec python3 -m http.server --bind 127.0.0.1 8000 > /dev/null 2>&1) &
+await 20 curl -fs -o /dev/null http://127.0.0.1:8000/paris.toml
+fetch() { curl -fsS -m 20 --limit-rate $1 -x http://127.0.0.1:8001 -o got http://127.0.0.1:8000/data; }
+# A stream that lasts shows the leg, and the next one takes a path because of that.
+placed() { fetch 2M && ask '{"to": "127.0.0.1:8000"}' | grep -q '"path":{'; }
+await 30 placed
+answer=$(ask '{"to": "127.0.0.1:8000"}')
+says "$answer" 'it["path"]["nodes"] == ["paris", "tokyo"] and 0 <= it["path"]["since_s"] < 20'
+says "$answer" 'all(0 < it["path"]["legs"][0][key] < 60e3 for key in ["rtt_ms", "age_s"]) and it["path"]["legs"][0]["loss"] >= 0'
+# What comes back is known when tokyo has told it.
+told() { fetch 2M && ask '{"to": "127.0.0.1:8000"}' | grep -Eq '"from":"tokyo","to":"paris","rate_bit_s":[a-z0-9]+,"carried_bit_s":[1-9]'; }
+await 30 told
+says "$(ask '{"to": "tokyo"}')" 'it["path"]["nodes"] == ["paris", "tokyo"]'
+says "$(ask '{"to": "tokyo", "kind": "interactive"}')" 'it["kind"] == "interactive" and it["path"] is None'
+says "$(ask '{"to": "www.near.example:80"}')" 'it["exit"] == "paris" and it["path"] == {"nodes": ["paris"], "legs": []}'
+
+# What is wrong is said in a line of JSON.
+for wrong in '' 'nonsense' '{"to": "mars"}' '{"to": "a.secret.example:80"}' '{"to": "tokyo", "kind": "slow"}' "$(head -c 5000 /dev/zero | tr '\0' x)"; do
+  answer=$(ask "$wrong" 2> /dev/null) || [ ${#wrong} -gt 1024 ] || fail "no answer to '$wrong'"
+  [ "$(wc -l <<< "$answer")" = 1 ] && says "$answer" 'list(it) == ["error"]'
+done
+
+# Those that connect and say nothing hold up neither streams nor, for long, others that ask.
+python3 -c 'import socket, sys, time
+all = [socket.socket(socket.AF_UNIX) for _ in range(100)]
+for one in all: one.connect(sys.argv[1])
+open("silent", "w").close()
+time.sleep(60)' $socket & silent=$!
+await 10 [ -e silent ]
+fetch 100M
+printf '{"to": "tokyo"}\n' | timeout 30 nc -N -U $socket | grep -q '"exit":"tokyo"' || fail "who is silent holds up others for long"
+kill $silent; wait $silent || true
+
+# The file: another node does not take it, a killed one leaves it for the next, one that ends takes it along, and so does a reload without it.
+sed 's/:700/:710/; s/:800/:810/' paris.toml > other.toml
+start other
+await 5 grep -q "another process answers there" other.log
+ask '{"to": "tokyo"}' > /dev/null
+kill $pid_other; wait $pid_other || true
+there || fail "a node that does not have the socket removes it"
+kill -9 $pid_paris; wait $pid_paris || true
+there || fail "the file of a killed node is gone"
+start paris
+await 5 ask '{"to": "tokyo"}'
+cp quiet.toml paris.toml; kill -HUP $pid_paris
+await 5 gone
+echo "ask_socket = \"$socket\"" >> paris.toml; kill -HUP $pid_paris
+await 5 there
+kill $pid_paris; wait $pid_paris || true
+gone || fail "a node that ends leaves its socket"

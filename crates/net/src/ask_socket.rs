@@ -1,0 +1,186 @@
+//! A socket file on which programs of any user ask a running program, one line each way.
+//!
+//! Who can reach the file can ask: the folder that it is in says who that is. Whoever asks can hold up others that ask, and nobody else.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::Semaphore;
+use tokio::time::{sleep, timeout};
+
+/// The longest question in bytes, with the end of its line.
+pub const QUESTION_MOST: usize = 1024;
+/// How long one that asks may take for its question and for reading the answer.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How many are answered at a time. Others wait to be accepted.
+const AT_A_TIME: usize = 16;
+/// The pause after each one: a loop of them takes little of a processor.
+const PACE: Duration = Duration::from_millis(1);
+/// The pause when nobody can be accepted.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A socket file that this process listens on. It goes when this is dropped.
+#[derive(Debug)]
+pub struct AskSocket {
+    path: PathBuf,
+    /// Tells the file from one that another process has made since.
+    file: (u64, u64),
+}
+
+/// Listens on a new socket file that every user may connect to. One that a killed process has left is replaced.
+///
+/// # Errors
+/// Something else has the name, another process answers there, or the file cannot be made.
+pub fn listen(path: &Path) -> io::Result<(AskSocket, StdListener)> {
+    if let Ok(metadata) = fs::symlink_metadata(path) {
+        if !metadata.file_type().is_socket() {
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there already, and is no socket"));
+        }
+        match StdStream::connect(path) {
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)?,
+            Err(error) => return Err(error),
+            Ok(_) => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process answers there")),
+        }
+    }
+    let listener = StdListener::bind(path)?;
+    let metadata = fs::symlink_metadata(path)?;
+    let socket = AskSocket { path: path.into(), file: (metadata.dev(), metadata.ino()) };
+    fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+    listener.set_nonblocking(true)?;
+    Ok((socket, listener))
+}
+
+impl Drop for AskSocket {
+    fn drop(&mut self) {
+        let is_own = fs::symlink_metadata(&self.path).is_ok_and(|now| (now.dev(), now.ino()) == self.file);
+        if is_own {
+            // It may have been removed a moment ago.
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Answers for ever: to each that connects one line, without its end, for the one that it sends. `failed` is told why nobody can ask.
+pub async fn answer_all(
+    listener: UnixListener,
+    answer: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static,
+    failed: impl Fn(io::Error),
+) {
+    let (answer, free) = (Arc::new(answer), Arc::new(Semaphore::new(AT_A_TIME)));
+    loop {
+        // It is never closed.
+        let Ok(place) = free.clone().acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((socket, _)) => {
+                let answer = answer.clone();
+                tokio::spawn(async move {
+                    // Whoever is slow, or has gone, gets no answer.
+                    let _ = timeout(PATIENCE, converse(socket, &*answer)).await;
+                    drop(place);
+                });
+                sleep(PACE).await;
+            }
+            Err(error) => {
+                failed(error);
+                sleep(PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn converse(mut socket: UnixStream, answer: &impl Fn(&[u8]) -> Vec<u8>) -> io::Result<()> {
+    let question = line(&mut socket).await?;
+    let mut text = answer(&question);
+    text.push(b'\n');
+    socket.write_all(&text).await?;
+    socket.shutdown().await
+}
+
+/// The first line that comes, without its end; or as much as one may have, or all there is.
+async fn line(socket: &mut UnixStream) -> io::Result<Vec<u8>> {
+    let mut line = Vec::with_capacity(QUESTION_MOST);
+    loop {
+        let from = line.len();
+        let read = (&mut *socket).take((QUESTION_MOST - from) as u64).read_buf(&mut line).await?;
+        if let Some(end) = line[from..].iter().position(|&byte| byte == b'\n') {
+            line.truncate(from + end);
+            return Ok(line);
+        }
+        if read == 0 || line.len() == QUESTION_MOST {
+            return Ok(line);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+
+    use tokio::runtime::Builder;
+
+    use super::*;
+
+    #[test]
+    fn a_leftover_is_replaced_and_what_is_in_use_or_no_socket_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ask");
+        let (socket, listener) = listen(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o666);
+        assert!(listen(&path).unwrap_err().to_string().contains("another process answers"));
+        // As when a process is killed: the file stays, and nobody listens.
+        std::mem::forget(socket);
+        drop(listener);
+        let (socket, listener) = listen(&path).unwrap();
+        drop((socket, listener));
+        assert!(!path.exists());
+        // What another one has made since stays.
+        let (socket, listener) = listen(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        drop(listener);
+        let (other, _listener) = listen(&path).unwrap();
+        drop(socket);
+        assert!(path.exists());
+        drop(other);
+        fs::write(&path, b"text").unwrap();
+        assert!(listen(&path).unwrap_err().to_string().contains("no socket"));
+        assert_eq!(fs::read(&path).unwrap(), b"text");
+    }
+
+    #[test]
+    fn one_line_is_answered_by_one_and_the_slow_hold_up_nobody_for_long() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ask");
+        let (_socket, listener) = listen(&path).unwrap();
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let _entered = runtime.enter();
+        let listener = UnixListener::from_std(listener).unwrap();
+        let answer = |question: &[u8]| format!("{} bytes", question.len()).into_bytes();
+        runtime.spawn(answer_all(listener, answer, |error| panic!("{error}")));
+        let ask = |question: &[u8]| {
+            let mut socket = StdStream::connect(&path).unwrap();
+            socket.write_all(question).unwrap();
+            if !question.ends_with(b"\n") {
+                socket.shutdown(std::net::Shutdown::Write).unwrap();
+            }
+            let mut all = String::new();
+            BufReader::new(socket).read_line(&mut all).unwrap();
+            all
+        };
+        assert_eq!(ask(b"abc\n"), "3 bytes\n");
+        assert_eq!(ask(b"abc"), "3 bytes\n");
+        assert_eq!(ask(b"abc\nmore\n"), "3 bytes\n");
+        assert_eq!(ask(b""), "0 bytes\n");
+        assert_eq!(ask(&[b'x'; QUESTION_MOST]), format!("{QUESTION_MOST} bytes\n"));
+        // More than are answered at a time, and all of them say nothing.
+        let silent: Vec<_> = (0..2 * AT_A_TIME).map(|_| StdStream::connect(&path).unwrap()).collect();
+        assert_eq!(ask(b"abc\n"), "3 bytes\n");
+        drop(silent);
+    }
+}

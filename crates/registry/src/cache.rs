@@ -1,0 +1,299 @@
+//! The last known members in a file: a node that starts while etcd is away begins with them.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
+
+use ekiden_files::{FileKind, ReadError};
+use ekiden_overlay::member::Member;
+use serde::{Deserialize, Serialize};
+
+use crate::keys::is_name;
+use crate::record::{Load, Record, brief};
+use crate::settings::OverlayId;
+use crate::view::Members;
+
+/// The version of files that this crate writes and reads.
+const FORMAT: u64 = 1;
+
+/// How old the time in the file may become while etcd says the same.
+const REFRESH: Duration = Duration::from_secs(600);
+
+/// The file of one overlay's members.
+pub struct Cache {
+    path: PathBuf,
+    overlay: String,
+    /// What stands there, as far as this process wrote it, and since when.
+    written: Option<(OverlayId, BTreeMap<String, Member>, Instant)>,
+    /// Whether it is left alone: it is none of ours, or cannot be written.
+    is_off: bool,
+}
+
+/// What a file says.
+#[derive(Debug, PartialEq)]
+pub struct Cached {
+    pub overlay_id: OverlayId,
+    pub members: BTreeMap<String, Member>,
+    /// How long ago etcd said so, by the wall clock. For people alone: nothing is decided by it.
+    pub age: Duration,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Content {
+    members_cache_format: u64,
+    overlay: String,
+    overlay_id: String,
+    /// When etcd last said so, in seconds since 1970.
+    seen: u64,
+    members: BTreeMap<String, Member>,
+}
+
+/// Of a file whose other fields may be unknown.
+#[derive(Deserialize)]
+struct Version {
+    members_cache_format: u64,
+}
+
+impl Cache {
+    /// Reads nothing yet.
+    pub fn new(path: PathBuf, overlay: &str) -> Self {
+        Self { path, overlay: overlay.into(), written: None, is_off: false }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the file says; none if there is no file. One that is refused is left alone from then on.
+    ///
+    /// # Errors
+    /// Why it is refused, in one line.
+    pub fn load(&mut self, expected: Option<OverlayId>) -> Result<Option<Cached>, String> {
+        let loaded = read(&self.path).and_then(|text| match text {
+            Some(text) => parse(&text, &self.overlay, expected, now()).map(Some),
+            None => Ok(None),
+        });
+        self.is_off = loaded.is_err();
+        loaded.map_err(|why| {
+            let file = self.path.display();
+            format!("members_cache: {file} {why}; it is not used and not written: remove it, or name another file")
+        })
+    }
+
+    /// Writes what etcd says now, if the file says something else or its time is old.
+    ///
+    /// # Errors
+    /// It cannot be written, in one line. It is not tried again.
+    pub fn keep(&mut self, overlay_id: OverlayId, members: &Members, now: Instant) -> Result<(), String> {
+        let members: BTreeMap<String, Member> =
+            members.iter().map(|(name, listed)| (name.clone(), listed.member.clone())).collect();
+        let stands = self.written.as_ref().is_some_and(|(id, before, at)| {
+            *id == overlay_id && *before == members && now.saturating_duration_since(*at) < REFRESH
+        });
+        match stands {
+            true => Ok(()),
+            false => self.write(overlay_id, members, now),
+        }
+    }
+
+    /// Writes the time up to which the file holds.
+    ///
+    /// # Errors
+    /// As [`Cache::keep`].
+    pub fn confirm(&mut self, now: Instant) -> Result<(), String> {
+        match self.written.take() {
+            Some((overlay_id, members, _)) => self.write(overlay_id, members, now),
+            None => Ok(()),
+        }
+    }
+
+    fn write(&mut self, id: OverlayId, members: BTreeMap<String, Member>, now: Instant) -> Result<(), String> {
+        if self.is_off {
+            return Ok(());
+        }
+        let content = Content {
+            members_cache_format: FORMAT,
+            overlay: self.overlay.clone(),
+            overlay_id: id.to_string(),
+            seen: self::now(),
+            members,
+        };
+        let written = serde_json::to_vec_pretty(&content)
+            .map_err(io::Error::from)
+            .and_then(|text| ekiden_files::write_private(&self.path, &text));
+        self.written = Some((id, content.members, now));
+        written.map_err(|error| {
+            self.is_off = true;
+            format!("members_cache: {} cannot be written: {error}; it is not tried again", self.path.display())
+        })
+    }
+}
+
+/// The text of the file; none if there is none.
+fn read(path: &Path) -> Result<Option<String>, String> {
+    let open = match ekiden_files::open(path, FileKind::Members) {
+        Err(ReadError::Failed(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        open => open.map_err(|error| error.to_string())?,
+    };
+    match open.is_private() {
+        true => open.text().map(Some).map_err(|error| error.to_string()),
+        false => Err("belongs to another user, or others can read or write it".into()),
+    }
+}
+
+/// What the text says of `overlay`, `now` seconds after 1970. The error is a predicate of the file.
+fn parse(text: &str, overlay: &str, expected: Option<OverlayId>, now: u64) -> Result<Cached, String> {
+    let damaged =
+        |error: serde_json::Error| format!("is damaged or no list of members ({})", brief(&error.to_string()));
+    let Version { members_cache_format } = serde_json::from_str(text).map_err(damaged)?;
+    if members_cache_format != FORMAT {
+        return Err(format!("has members_cache_format {members_cache_format}, and this node knows {FORMAT}"));
+    }
+    let content: Content = serde_json::from_str(text).map_err(damaged)?;
+    if content.overlay != overlay {
+        return Err(format!("is of another overlay, '{}'", brief(&content.overlay)));
+    }
+    let overlay_id: OverlayId =
+        content.overlay_id.parse().map_err(|_| format!("has the overlay's id '{}'", brief(&content.overlay_id)))?;
+    if let Some(expected) = expected.filter(|expected| *expected != overlay_id) {
+        return Err(format!("is of another cluster: its overlay has the id {overlay_id}, and {expected} is expected"));
+    }
+    for (name, member) in &content.members {
+        let record = Record::new(String::new(), member.clone(), Load::default());
+        let checked = if is_name(name) { record.check() } else { Err("that is no name".into()) };
+        checked.map_err(|why| format!("is damaged: '{}': {why}", brief(name)))?;
+    }
+    Ok(Cached { overlay_id, members: content.members, age: Duration::from_secs(now.saturating_sub(content.seen)) })
+}
+
+/// Seconds since 1970.
+fn now() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::PermissionsExt;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::view::Listed;
+
+    fn members() -> Members {
+        let member = |number: u8| {
+            let fingerprint = format!("sha256:{}", format!("{number:02x}").repeat(32));
+            let text = format!(r#"{{"address":"192.0.2.{number}:7000","fingerprint":"{fingerprint}","region":"eu"}}"#);
+            Listed { member: serde_json::from_str(&text).unwrap(), load: Load::new(0.5) }
+        };
+        Members::from([("a".into(), member(1)), ("b".into(), member(2))])
+    }
+
+    fn id(digit: &str) -> OverlayId {
+        digit.repeat(64).parse().unwrap()
+    }
+
+    fn cache(folder: &Path) -> Cache {
+        Cache::new(folder.join("new/blue.json"), "blue")
+    }
+
+    fn text() -> String {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cache = cache(folder.path());
+        cache.keep(id("1"), &members(), Instant::now()).unwrap();
+        fs::read_to_string(cache.path()).unwrap()
+    }
+
+    #[test]
+    fn members_come_back_as_they_were_and_only_their_owner_can_read_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut first = cache(folder.path());
+        assert_eq!(first.load(None), Ok(None));
+        first.keep(id("1"), &members(), Instant::now()).unwrap();
+        assert_eq!(fs::metadata(first.path()).unwrap().permissions().mode() & 0o777, 0o600);
+        let found = cache(folder.path()).load(Some(id("1"))).unwrap().unwrap();
+        assert_eq!((found.overlay_id, found.members.len()), (id("1"), 2));
+        assert_eq!(found.members["a"], members()["a"].member);
+        assert!(found.age < Duration::from_secs(60));
+    }
+
+    #[test]
+    fn it_is_written_when_members_are_others_or_the_time_is_old() {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut cache, start) = (cache(folder.path()), Instant::now());
+        let mut all = members();
+        let written = |cache: &mut Cache, all: &Members, after: u64| {
+            let _ = fs::remove_file(folder.path().join("new/blue.json"));
+            cache.keep(id("1"), all, start + Duration::from_secs(after)).unwrap();
+            cache.path().exists()
+        };
+        assert!(written(&mut cache, &all, 0));
+        all.get_mut("a").unwrap().load = Load::new(1.0);
+        assert!(!written(&mut cache, &all, 599), "a load is no reason");
+        assert!(written(&mut cache, &all, 600));
+        all.remove("a");
+        assert!(written(&mut cache, &all, 601));
+    }
+
+    #[test]
+    fn a_damaged_or_foreign_file_is_refused_in_a_line_and_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("new/blue.json");
+        let good = text();
+        let refused = |text: &str, mode: u32, expected: Option<OverlayId>| {
+            let _ = fs::remove_file(&path);
+            ekiden_files::write_private(&path, text.as_bytes()).unwrap();
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let mut cache = cache(folder.path());
+            let why = cache.load(expected).unwrap_err();
+            assert!(!why.contains('\n') && why.contains("remove it"), "{why}");
+            cache.keep(id("2"), &members(), Instant::now()).unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), text);
+            why
+        };
+        for text in ["", "{}", "name = 1", &good[..good.len() / 2], &good.replacen('{', "{\"x\":1,", 1)] {
+            assert!(refused(text, 0o600, None).contains("is damaged"), "{text}");
+        }
+        let absurd = good.replace("192.0.2.1:7000", "192.0.2.1");
+        assert!(refused(&absurd, 0o600, None).contains("'a': '192.0.2.1' is no address"));
+        assert!(refused(&good.replace("\"blue\"", "\"red\""), 0o600, None).contains("another overlay, 'red'"));
+        assert!(refused(&good, 0o600, Some(id("3"))).contains("another cluster"));
+        assert!(refused(&good.replace("format\": 1", "format\": 2"), 0o600, None).contains("members_cache_format 2"));
+        assert!(refused(&good, 0o620, None).contains("others can read or write it"));
+    }
+
+    #[test]
+    fn what_cannot_be_written_is_said_once() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("new"), b"a file").unwrap();
+        let mut cache = cache(folder.path());
+        // Nothing is there, says the system of a name below a file, or that this cannot be.
+        let _ = cache.load(None);
+        cache.is_off = false;
+        assert!(cache.keep(id("1"), &members(), Instant::now()).unwrap_err().contains("cannot be written"));
+        assert_eq!(cache.keep(id("2"), &members(), Instant::now()), Ok(()));
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_taken_or_refused_in_one_short_line(text in ".{0,300}") {
+            if let Err(why) = parse(&text, "blue", None, 0) {
+                prop_assert!(!why.contains('\n') && why.len() < 2000);
+            }
+        }
+
+        #[test]
+        fn a_changed_file_is_whole_or_refused(at in 0usize..1000, byte in 0x20u8..0x7f) {
+            let mut bytes = text().into_bytes();
+            let at = at % bytes.len();
+            bytes[at] = byte;
+            if let Ok(read) = parse(&String::from_utf8(bytes).unwrap(), "blue", None, 0) {
+                prop_assert!(read.members.len() <= 2);
+            }
+        }
+    }
+}

@@ -4,7 +4,7 @@
 //! sender paces them. [`Pacing`] sees all connections of the leg as one, and says how much the leg carries while its queue stays short.
 //! That is divided between the classes, and what a class gets between its streams. What one does not use goes to the others.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use ekiden_units::{BitRate, Time};
 
@@ -105,7 +105,8 @@ impl Sharing {
     /// All streams of the leg are looked at, which should happen often in a round trip. Returns for each, in the same order, the rate
     /// from now on in bytes per second; `None` for no limit.
     pub fn look(&mut self, now: Time, services: &[Service], shown: &[Shown]) -> Vec<Option<u64>> {
-        self.streams.retain(|id, _| shown.iter().any(|of| of.stream == *id));
+        let there: BTreeSet<u64> = shown.iter().map(|of| of.stream).collect();
+        self.streams.retain(|id, _| there.contains(id));
         self.classes.extend(shown.iter().filter(|of| of.class < services.len()).map(|of| (of.class, now)));
         self.classes.retain(|_, since| now.since(*since) < KEPT);
         let total = self.total(now, shown).unwrap_or(f64::INFINITY);

@@ -2,7 +2,7 @@
 
 BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 
-.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-overload bench-classes bench-tunnel bench-gateway bench-sim bench-s0 bench-s1 bench-s2 bench-s4 bench-accuracy bench-measure bench-choice bench-fidelity bench-paths bench-plan bench-warm soak fuzz release setup clean
+.PHONY: demo test lint check bench bench-lab bench-relay bench-ends bench-hostile bench-overload bench-classes bench-tunnel bench-gateway bench-sim bench-s0 bench-s1 bench-s2 bench-s4 bench-accuracy bench-measure bench-choice bench-fidelity bench-paths bench-plan bench-warm bench-members soak fuzz release setup clean
 
 # Real downloads over an emulated long distance, direct and through ekiden. Builds first; takes about two minutes then.
 demo: release
@@ -114,6 +114,13 @@ bench-plan: release
 # First byte and 100 KB over a long chain, direct, cold and warm: six minutes.
 bench-warm: release
 	bench/load/warm/run --json $(dir $(BUILT))warm.json
+
+# Nodes that know each other by etcd, idle and while etcd is away for ten minutes in three ways: three quarters of an hour.
+# `bench/load/members/run killed --seconds 60` for less.
+bench-members:
+	@scripts/setup build bench test
+	cargo build --release --package ekiden
+	bench/load/members/run
 
 # Three nodes under mixed load and random faults for half an hour. `bench/load/soak/run SECONDS` for less.
 soak:

@@ -17,6 +17,8 @@ use tokio::time::{sleep, timeout};
 
 /// The longest question in bytes, with the end of its line.
 pub const QUESTION_MOST: usize = 1024;
+/// How much behind the question is read and dropped, in bytes.
+const UNREAD_MOST: u64 = 64 << 10;
 /// How long one that asks may take for its question and for reading the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// How many are answered at a time. Others wait to be accepted.
@@ -100,7 +102,9 @@ async fn converse(mut socket: UnixStream, answer: &impl Fn(&[u8]) -> Vec<u8>) ->
     let mut text = answer(&question);
     text.push(b'\n');
     socket.write_all(&text).await?;
-    socket.shutdown().await
+    socket.shutdown().await?;
+    // Whoever has said more than a line, or a longer one, gets the answer and no error: something unread would make one.
+    tokio::io::copy(&mut socket.take(UNREAD_MOST), &mut tokio::io::sink()).await.map(drop)
 }
 
 /// The first line that comes, without its end; or as much as one may have, or all there is.
@@ -158,11 +162,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ask");
         let (_socket, listener) = listen(&path).unwrap();
-        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-        let _entered = runtime.enter();
-        let listener = UnixListener::from_std(listener).unwrap();
         let answer = |question: &[u8]| format!("{} bytes", question.len()).into_bytes();
-        runtime.spawn(answer_all(listener, answer, |error| panic!("{error}")));
+        // It ends with the test's process.
+        std::thread::spawn(move || {
+            let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(async {
+                let listener = UnixListener::from_std(listener).unwrap();
+                answer_all(listener, answer, |error| panic!("{error}")).await;
+            });
+        });
         let ask = |question: &[u8]| {
             let mut socket = StdStream::connect(&path).unwrap();
             socket.write_all(question).unwrap();
@@ -177,7 +185,9 @@ mod tests {
         assert_eq!(ask(b"abc"), "3 bytes\n");
         assert_eq!(ask(b"abc\nmore\n"), "3 bytes\n");
         assert_eq!(ask(b""), "0 bytes\n");
-        assert_eq!(ask(&[b'x'; QUESTION_MOST]), format!("{QUESTION_MOST} bytes\n"));
+        for length in [QUESTION_MOST, 3 * QUESTION_MOST] {
+            assert_eq!(ask(&vec![b'x'; length]), format!("{QUESTION_MOST} bytes\n"));
+        }
         // More than are answered at a time, and all of them say nothing.
         let silent: Vec<_> = (0..2 * AT_A_TIME).map(|_| StdStream::connect(&path).unwrap()).collect();
         assert_eq!(ask(b"abc\n"), "3 bytes\n");

@@ -85,7 +85,7 @@ says "$(ask '{"to": "www.near.example:80"}')" 'it["exit"] == "paris" and it["pat
 
 # What is wrong is said in a line of JSON.
 for wrong in '' 'nonsense' '{"to": "mars"}' '{"to": "a.secret.example:80"}' '{"to": "tokyo", "kind": "slow"}' "$(head -c 5000 /dev/zero | tr '\0' x)"; do
-  answer=$(ask "$wrong" 2> /dev/null) || [ ${#wrong} -gt 1024 ] || fail "no answer to '$wrong'"
+  answer=$(ask "$wrong") || fail "no answer to '$wrong'"
   [ "$(wc -l <<< "$answer")" = 1 ] && says "$answer" 'list(it) == ["error"]'
 done
 

@@ -259,7 +259,7 @@ impl Flow<'_> {
             name: self.name.to_string(),
             from: self.described.from.clone(),
             to: self.described.to.clone(),
-            via: self.described.via.clone(),
+            via: self.described.via.words(),
             outcome: self
                 .outcome
                 .clone()

@@ -51,6 +51,7 @@ impl Recorder {
             series: None,
             events: self.events,
             congestion: None,
+            overlay: Vec::new(),
         }
     }
 }

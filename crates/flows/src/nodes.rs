@@ -1,16 +1,20 @@
 //! The nodes of an overlay: what each asks the others, and where it sends its streams.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use ekiden_overlay::choice::{Choice, Why};
+use ekiden_link::random::derive;
+use ekiden_overlay::choice::Why;
+use ekiden_overlay::judged::Taken;
 use ekiden_overlay::known::Known;
 use ekiden_overlay::leg::Look;
-use ekiden_overlay::path::{Class, Direction, Wanted, candidates};
+use ekiden_overlay::load::Load;
+use ekiden_overlay::path::{Class, Direction, Path, Wanted};
+use ekiden_overlay::places::Places;
 use ekiden_overlay::told::Told;
 use ekiden_units::Time;
 
 use crate::random::Random;
-use crate::rules::{ANSWERS_WITHIN, ASKS_OTHERS, ASKS_USED, ENOUGH, IN_USE, OVERHEAD_BYTES, QUESTION_BYTES};
+use crate::rules::{ANSWERS_WITHIN, NAME_BYTES, OVERHEAD_BYTES, QUESTION_BYTES};
 use crate::sites::Sites;
 use crate::traffic::Offered;
 use crate::world::World;
@@ -24,20 +28,17 @@ pub struct Nodes<'a> {
     names: Vec<&'a str>,
     nodes: Vec<Node>,
     random: Random,
-    /// What each node tells this second, and how long that is.
+    /// What each node tells this second of all its legs, and how long that is.
     told: Vec<Option<(Told, f64)>>,
-    /// How much of what it may relay each does, 0 to 1.
-    pub load: Vec<f64>,
 }
 
 struct Node {
     known: Known,
-    /// By the exit, and what counts; with when a stream was last placed there.
-    choices: BTreeMap<(usize, Class, Direction), (Choice, Time)>,
-    asked: Vec<Option<Time>>,
+    /// A place for each exit, class and direction.
+    places: Places<(Class, Direction)>,
+    load: Load,
     /// Questions that are not answered: when that is noticed, and of which node.
     silent: Vec<(Time, usize)>,
-    placed: Option<Time>,
     control_bytes: f64,
 }
 
@@ -48,29 +49,27 @@ pub struct Place {
     pub path: Vec<usize>,
     /// Why that path.
     pub why: Option<Why>,
-    /// What it is believed to give at least, in bit/s; 0 if nothing is known.
-    pub sure: f64,
+    /// What it was believed to give, where the nodes have chosen it.
+    pub taken: Option<Taken>,
 }
 
 impl<'a> Nodes<'a> {
     /// Nodes that know nothing yet.
     pub fn new(sites: &'a Sites) -> Self {
-        let n = sites.sites.len();
-        let node = |name: &&str| Node {
+        let names: Vec<&str> = sites.sites.iter().map(|site| site.name.as_str()).collect();
+        let node = |(number, name): (usize, &&str)| Node {
             known: Known::of_node(name),
-            choices: BTreeMap::new(),
-            asked: vec![None; n],
+            places: Places::new(derive(sites.seed, "places", number as u64)),
+            load: Load::default(),
             silent: Vec::new(),
-            placed: None,
             control_bytes: 0.0,
         };
-        let names: Vec<&str> = sites.sites.iter().map(|site| site.name.as_str()).collect();
-        let nodes = names.iter().map(node).collect();
+        let nodes = names.iter().enumerate().map(node).collect();
         let random = Random::new(sites.seed, "nodes", 0);
-        Self { sites, names, nodes, random, told: vec![None; n], load: vec![0.0; n] }
+        Self { sites, nodes, random, told: vec![None; names.len()], names }
     }
 
-    /// Asks what is due. Nodes that have had no stream to place for a while ask nothing.
+    /// Asks what is due.
     pub fn ask_what_is_due(&mut self, world: &World, now: Time) {
         self.told.fill(None);
         for near in 0..self.nodes.len() {
@@ -79,46 +78,28 @@ impl<'a> Nodes<'a> {
             let silent: Vec<usize> = node.silent.iter().filter(|of| is_over(of)).map(|(_, other)| *other).collect();
             node.silent.retain(|of| !is_over(of));
             silent.into_iter().for_each(|other| node.known.fail(self.names[other], now));
-            if node.placed.is_none_or(|placed| now.since(placed) > IN_USE) {
-                continue;
-            }
-            let used = self.used_by(near, now);
-            for other in (0..self.nodes.len()).filter(|other| *other != near) {
-                let every = if used.contains(&other) { ASKS_USED } else { ASKS_OTHERS };
-                if self.nodes[near].asked[other].is_none_or(|asked| now >= asked + every) {
-                    self.ask(near, other, world, now);
-                }
+            let questions = node.places.questions(&node.known, now);
+            for other in questions.to.iter().filter_map(|name| self.sites.index(name)) {
+                self.ask(near, other, &questions.wanted, world, now);
             }
         }
     }
 
-    /// The nodes that a node's paths in use run over.
-    fn used_by(&self, near: usize, now: Time) -> BTreeSet<usize> {
-        let choices = self.nodes[near].choices.iter();
-        let in_use = choices.filter(|(_, (_, at))| now.since(*at) <= IN_USE);
-        let nodes = in_use.flat_map(|((exit, ..), (choice, _))| {
-            let relays = choice.current().map_or(&[][..], |(path, ..)| path.relays());
-            relays.iter().filter_map(|name| self.sites.index(name)).chain([*exit])
-        });
-        nodes.collect()
-    }
-
-    /// One node asks another for its record. Both see how far they are apart.
-    pub fn ask(&mut self, near: usize, other: usize, world: &World, now: Time) {
-        let question = QUESTION_BYTES + OVERHEAD_BYTES;
-        self.nodes[near].asked[other] = Some(now);
+    /// One node asks another for its record, and sees how far they are apart.
+    fn ask(&mut self, near: usize, other: usize, wanted: &[String], world: &World, now: Time) {
+        let question = QUESTION_BYTES + OVERHEAD_BYTES + NAME_BYTES * wanted.len() as f64;
         self.nodes[near].control_bytes += question;
         if world.is_cut(near, other) || world.is_cut(other, near) {
             self.nodes[near].silent.push((now + ANSWERS_WITHIN, other));
             return;
         }
-        for (from, to) in [(near, other), (other, near)] {
-            let rtt_s = world.rtt_s(from, to) * self.random.noise(self.sites.noise.as_f64());
-            let look = Look { span_s: 1.0, rtt_s: Some(rtt_s), ..Look::default() };
-            self.nodes[from].known.see(self.names[to], &look, now);
-        }
+        let is_other = |name: &&String| **name != self.names[other];
+        self.nodes[other].places.asked_for(wanted.iter().filter(is_other), now);
+        let rtt_s = world.rtt_s(near, other) * self.random.noise(self.sites.noise.as_f64());
+        let look = Look { span_s: 1.0, rtt_s: Some(rtt_s), ..Look::default() };
+        self.nodes[near].known.see(self.names[other], &look, now);
         let (told, bytes) = self.told[other].get_or_insert_with(|| {
-            let mut told = self.nodes[other].known.tell(self.load[other], now);
+            let mut told = self.nodes[other].known.tell(self.nodes[other].load.mean(), now);
             if self.sites.sites[other].lies.is_some() {
                 told.legs.values_mut().for_each(|leg| (leg.rate_bit_s, leg.carried_bit_s) = (Some(LIE), LIE));
                 told.load = 0.0;
@@ -126,19 +107,20 @@ impl<'a> Nodes<'a> {
             let bytes = serde_json::to_vec(&told).map_or(0, |json| json.len());
             (told, bytes as f64)
         });
-        let (told, answer) = (told.clone(), *bytes + OVERHEAD_BYTES);
+        let wanted: BTreeSet<&str> = wanted.iter().map(String::as_str).collect();
+        let is_told = |to: &str| to == self.names[near] || wanted.contains(to);
+        let legs: Vec<_> = told.legs.iter().filter(|(to, _)| is_told(to)).map(|(to, leg)| (to.clone(), *leg)).collect();
+        // Legs are about as long as each other.
+        let answer = *bytes * (legs.len() + 1) as f64 / (told.legs.len() + 1) as f64 + OVERHEAD_BYTES;
+        let told = Told { node: told.node.clone(), legs: legs.into_iter().collect(), ..*told };
         self.nodes[near].known.hear(told, now);
         self.nodes[near].control_bytes += answer;
         self.nodes[other].control_bytes += question + answer;
     }
 
-    /// The path of a new stream.
-    pub fn place(&mut self, offered: &Offered, now: Time) -> Place {
+    /// The paths of a new stream, to be tried one after the other.
+    pub fn place(&mut self, offered: &Offered, now: Time) -> Vec<Place> {
         let node = &mut self.nodes[offered.near];
-        node.placed = Some(now);
-        let (choice, at) = node.choices.entry((offered.far, offered.class, offered.direction)).or_default();
-        *at = now;
-        let current = choice.current().map(|(path, ..)| path.clone());
         let wanted = Wanted {
             exit: self.names[offered.far],
             relays: &self.names,
@@ -146,17 +128,27 @@ impl<'a> Nodes<'a> {
             size: None,
             class: offered.class,
             direction: offered.direction,
-            current: current.as_ref(),
+            current: None,
             prices: None,
         };
-        let all = candidates(&node.known, &wanted, now);
-        let drawn = [self.random.part(), self.random.part()];
-        let Some((candidate, why)) = choice.choose(&all, &wanted, now, drawn) else {
-            return Place { path: vec![offered.near, offered.far], why: None, sure: 0.0 };
+        let placed = node.places.place(&node.known, &(offered.class, offered.direction), &wanted, now);
+        let place = |(rank, taken): (usize, Taken)| {
+            let hops = taken.path.0.iter().filter_map(|name| self.sites.index(name));
+            let path = [offered.near].into_iter().chain(hops).collect();
+            Place { path, why: placed.why.filter(|_| rank == 0), taken: Some(taken) }
         };
-        let hops = candidate.path.0.iter().filter_map(|name| self.sites.index(name));
-        let path = [offered.near].into_iter().chain(hops).collect();
-        Place { path, why: Some(why), sure: candidate.sure.0 as f64 }
+        placed.paths.into_iter().enumerate().map(place).collect()
+    }
+
+    /// A stream could not be opened on this path, for this leg of it.
+    pub fn open_failed(&mut self, near: usize, path: &Path, leg: (usize, usize), now: Time) {
+        self.nodes[near].places.failed(path, now);
+        self.fail(leg.0, leg.1, now);
+    }
+
+    /// How much a node relays, as a part of what it may.
+    pub fn relays(&mut self, site: usize, part: f64, now: Time) {
+        self.nodes[site].load.see(part, now);
     }
 
     /// A node's connections have shown something of a leg.
@@ -178,20 +170,10 @@ impl<'a> Nodes<'a> {
         self.told[from] = None;
     }
 
-    /// A stream over relays has got `rate`, where `place` was believed to give more or less.
-    pub fn judge(&mut self, offered: &Offered, place: &Place, rate: f64, now: Time) {
-        if !self.sites.judge || place.sure <= 0.0 || place.path.len() < 3 {
-            return;
-        }
-        let node = &mut self.nodes[offered.near];
-        let [near, far] = [offered.near, offered.far].map(|site| self.names[site]);
-        let (from, to) = if offered.direction == Direction::Up { (near, far) } else { (far, near) };
-        let direct = node.known.leg(from, to, now).map_or(0, |holds| holds.rate.unwrap_or(holds.carried).0);
-        let part = rate / place.sure;
-        if part >= ENOUGH || rate < ENOUGH * direct as f64 {
-            let relays: Vec<String> =
-                place.path[1..place.path.len() - 1].iter().map(|relay| self.names[*relay].to_owned()).collect();
-            node.known.judge(&relays, part, now);
+    /// This part came of what the nodes in between were believed to give a stream.
+    pub fn judge(&mut self, near: usize, taken: &Taken, part: f64, now: Time) {
+        if self.sites.judge {
+            self.nodes[near].known.judge(taken.path.relays(), part, now);
         }
     }
 
@@ -202,7 +184,7 @@ impl<'a> Nodes<'a> {
 
     /// How often paths in use have changed, of all nodes and exits; and for how many of these there is one.
     pub fn changes(&self) -> (u64, usize) {
-        let choices = || self.nodes.iter().flat_map(|node| node.choices.values());
-        (choices().map(|(choice, _)| choice.changes()).sum(), choices().count())
+        let places = || self.nodes.iter().flat_map(|node| node.places.iter());
+        (places().map(|(.., place)| place.choice.changes()).sum(), places().count())
     }
 }

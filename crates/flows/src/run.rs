@@ -1,5 +1,8 @@
 //! A run: second by second, what is asked, opened, carried and seen.
 
+use std::collections::VecDeque;
+
+use ekiden_overlay::judged::Judged;
 use ekiden_overlay::leg::Look;
 use ekiden_overlay::path::{Class, Direction};
 use ekiden_units::Time;
@@ -7,7 +10,7 @@ use ekiden_units::Time;
 use crate::nodes::{Nodes, Place};
 use crate::outcome::{Finished, Log, Opened, Outcome, Policy, Rates};
 use crate::peers::{Ron, best_rate, shortest_rtt};
-use crate::rules::{ANSWERS_WITHIN, BROKEN, JUDGED_FROM, JUDGED_TO, LOAD_OVER, OPENS_MOST, STALLED};
+use crate::rules::{ANSWERS_WITHIN, BROKEN, OPENS_MOST, STALLED};
 use crate::share::{Ask, Got, Shared};
 use crate::sites::Sites;
 use crate::traffic::{Offered, of_second, slow_start};
@@ -42,18 +45,17 @@ struct Stream {
     opened: Time,
     moved: f64,
     stalled: Time,
-    /// What had been moved when judging began.
-    before: Option<(f64, Time)>,
-    is_judged: bool,
+    judged: Judged,
 }
 
 /// A stream that is to be opened again.
 struct Again {
     at: Time,
     offered: Offered,
-    opens: u32,
-    /// Which leg of the path did not come about.
-    failed: (usize, usize),
+    /// The path that failed, and which leg of it did not come about.
+    failed: (Place, (usize, usize)),
+    /// The paths that are left to try.
+    rest: VecDeque<Place>,
 }
 
 struct Run<'a> {
@@ -94,27 +96,26 @@ impl<'a> Run<'a> {
         let shared = self.shared();
         self.alone = self.least(&shared.carries);
         self.offers = self.offers(&shared);
-        match self.policy {
-            Policy::Ekiden => self.nodes.ask_what_is_due(&self.world, now),
-            Policy::Ron => self.ron.probe(&self.offers, now),
-            _ => {}
-        }
         if now == self.sites.warm_up {
             self.log.warm(self.control_bytes(), self.nodes.changes().0);
         }
         let due: Vec<Again>;
         (due, self.again) = std::mem::take(&mut self.again).into_iter().partition(|again| again.at <= now);
-        for again in due {
-            let (from, to) = again.failed;
-            let near = again.offered.near;
-            self.nodes.fail(from, to, now);
-            // What failed is in the record of the node that tried.
-            if self.policy == Policy::Ekiden && from != near {
-                self.nodes.ask(near, from, &self.world, now);
+        for Again { offered, failed: (place, leg), .. } in &due {
+            if let Some(taken) = &place.taken {
+                self.nodes.open_failed(offered.near, &taken.path, *leg, now);
             }
-            self.open(again.offered, again.opens, now);
         }
-        of_second(self.sites, second).into_iter().for_each(|offered| self.open(offered, 0, now));
+        match self.policy {
+            Policy::Ekiden => self.nodes.ask_what_is_due(&self.world, now),
+            Policy::Ron => self.ron.probe(&self.offers, now),
+            _ => {}
+        }
+        due.into_iter().for_each(|again| self.open(again.offered, again.rest, now));
+        for offered in of_second(self.sites, second) {
+            let places = self.places(&offered, now);
+            self.open(offered, places, now);
+        }
         self.carry(&shared, now);
         self.look(now);
         self.end(now + STEP);
@@ -148,23 +149,32 @@ impl<'a> Run<'a> {
         (0..n * n).map(of).collect()
     }
 
-    fn open(&mut self, offered: Offered, opens: u32, now: Time) {
+    /// The paths of a new stream, to be tried one after the other.
+    fn places(&mut self, offered: &Offered, now: Time) -> VecDeque<Place> {
+        let (from, to) = ends(offered);
+        let by = |path: Vec<usize>| {
+            let path = if from == offered.near { path } else { path.into_iter().rev().collect() };
+            vec![Place { path, why: None, taken: None }; 1 + OPENS_MOST]
+        };
+        let places = match (self.policy, offered.class) {
+            (Policy::Direct, _) => by(vec![from, to]),
+            (Policy::ShortestRtt, _) | (Policy::Oracle, Class::Interactive) => {
+                by(shortest_rtt(&self.world, from, to).0)
+            }
+            (Policy::Oracle, Class::Bulk) => by(best_rate(&self.offers, self.world.sites, from, to, 2).0),
+            (Policy::Ron, _) => by(self.ron.best(from, to)),
+            (Policy::Ekiden, _) => self.nodes.place(offered, now),
+        };
+        places.into()
+    }
+
+    fn open(&mut self, offered: Offered, mut places: VecDeque<Place>, now: Time) {
+        let Some(place) = places.pop_front() else { return };
         let n = self.world.sites;
         let is_up = offered.direction == Direction::Up;
-        let (from, to) = if is_up { (offered.near, offered.far) } else { (offered.far, offered.near) };
+        let (from, to) = ends(&offered);
         let best = best_rate(&self.offers, n, from, to, 2);
         let shortest = shortest_rtt(&self.world, from, to);
-        let by = |path: Vec<usize>| {
-            let path = if is_up { path } else { path.into_iter().rev().collect() };
-            Place { path, why: None, sure: 0.0 }
-        };
-        let place = match (self.policy, offered.class) {
-            (Policy::Direct, _) => by(vec![from, to]),
-            (Policy::ShortestRtt, _) | (Policy::Oracle, Class::Interactive) => by(shortest.0),
-            (Policy::Oracle, Class::Bulk) => by(best.0),
-            (Policy::Ron, _) => by(self.ron.best(from, to)),
-            (Policy::Ekiden, _) => self.nodes.place(&offered, now),
-        };
         let mut path = place.path.clone();
         let failed = path
             .windows(2)
@@ -196,9 +206,7 @@ impl<'a> Run<'a> {
         };
         self.log.opened.push(opened);
         if let Some(failed) = failed {
-            if opens < OPENS_MOST {
-                self.again.push(Again { at: now + ANSWERS_WITHIN, offered, opens: opens + 1, failed });
-            }
+            self.again.push(Again { at: now + ANSWERS_WITHIN, offered, failed: (place, failed), rest: places });
             return;
         }
         let rtt_s = rtts().fold(0.0, f64::max);
@@ -214,8 +222,7 @@ impl<'a> Run<'a> {
             opened: now,
             moved: 0.0,
             stalled: now,
-            before: None,
-            is_judged: false,
+            judged: Judged::new(now),
         });
     }
 
@@ -240,6 +247,7 @@ impl<'a> Run<'a> {
         let mut relayed = vec![0.0; self.world.sites];
         for (stream, got) in self.streams.iter_mut().zip(got) {
             stream.got = got;
+            stream.judged.carried(got.rate);
             stream.moved += got.rate / 8.0 * STEP.as_secs();
             if got.rate > 0.0 {
                 stream.stalled = now;
@@ -249,7 +257,7 @@ impl<'a> Run<'a> {
         }
         for (site, rate) in relayed.iter().enumerate() {
             let load = self.sites.sites[site].relays_at_most.map_or(0.0, |most| rate / most.0 as f64);
-            self.nodes.load[site] += (load - self.nodes.load[site]) * STEP.as_secs() / LOAD_OVER.as_secs();
+            self.nodes.relays(site, load, now);
         }
         self.log.relay(now, &relayed);
     }
@@ -305,19 +313,10 @@ impl<'a> Run<'a> {
             let is_done = stream.moved >= stream.offered.bytes;
             let is_broken = !is_done && now.since(stream.stalled) > BROKEN;
             let age = now.since(stream.opened);
-            if stream.before.is_none() && age >= JUDGED_FROM {
-                stream.before = Some((stream.moved, now));
-            }
-            if let Some((before, at)) =
-                stream.before.filter(|_| !stream.is_judged && stream.offered.class == Class::Bulk)
+            if let Some(taken) = &stream.place.taken
+                && let Some(part) = stream.judged.says(taken, is_done || is_broken, now)
             {
-                let span_s = now.since(at).as_secs();
-                let is_long = age >= JUDGED_TO || (is_done && age.0 >= JUDGED_TO.0 / 2 && span_s > 0.0);
-                if is_long {
-                    let rate = (stream.moved - before) * 8.0 / span_s;
-                    self.nodes.judge(&stream.offered, &stream.place, rate, now);
-                    stream.is_judged = true;
-                }
+                self.nodes.judge(stream.offered.near, taken, part, now);
             }
             if is_done || is_broken {
                 // Of the last second it took the part that it needed.
@@ -346,5 +345,13 @@ impl<'a> Run<'a> {
     fn finish(self) -> Outcome {
         let control = self.control_bytes();
         Outcome::of(self.sites, self.policy, self.log, &control, self.nodes.changes())
+    }
+}
+
+/// Where the data of a stream begins and ends.
+fn ends(offered: &Offered) -> (usize, usize) {
+    match offered.direction {
+        Direction::Up => (offered.near, offered.far),
+        Direction::Down => (offered.far, offered.near),
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use ekiden_units::{BitRate, Bytes, Time};
 
+use crate::judged::ENOUGH;
 use crate::leg::{Holds, Leg, Look, RATE_HOLDS, RTT_HOLDS, SHUNNED};
 use crate::told::{LEGS_MOST, TOLD_FORMAT, Told, ToldLeg};
 
@@ -18,8 +19,6 @@ const SHARED: f64 = 0.25;
 const CREDIT_SAGS: f64 = 0.9;
 /// One that got more makes it so much greater at most.
 const CREDIT_RISES: f64 = 2.0;
-/// A stream that gets this part of what was believed has got it all.
-const ENOUGH: f64 = 0.8;
 /// No credit is less: with it, the most that can be told is nothing.
 const CREDIT_LEAST: f64 = 1e-9;
 
@@ -167,13 +166,22 @@ impl Known {
 
     /// What this node tells the others: of its legs, those of which most recently something was seen.
     pub fn tell(&self, load: f64, now: Time) -> Told {
+        self.tell_of(load, |_| true, now)
+    }
+
+    /// What it tells one that asks: of its legs those to that node, and to those to which that one wants paths.
+    pub fn answer(&self, asker: &str, wanted: &[String], load: f64, now: Time) -> Told {
+        self.tell_of(load, |to| to == asker || wanted.iter().any(|name| name == to), now)
+    }
+
+    fn tell_of(&self, load: f64, is_told: impl Fn(&str) -> bool, now: Time) -> Told {
         // That a leg has failed is told although nothing holds of it any more: others may believe what was told before.
         let leg = |(to, leg): (&String, &Leg)| {
             let failed = leg.is_shunned(now);
             let holds = leg.holds(now).or_else(|| failed.then_some(NOTHING))?;
             Some((to.clone(), holds, failed))
         };
-        let mut legs: Vec<_> = self.own.iter().filter_map(leg).collect();
+        let mut legs: Vec<_> = self.own.iter().filter(|(to, _)| is_told(to)).filter_map(leg).collect();
         legs.sort_by_key(|(_, holds, _)| holds.age);
         let legs =
             legs.into_iter().take(LEGS_MOST).map(|(to, holds, failed)| (to, ToldLeg::new(holds, failed))).collect();

@@ -1,14 +1,19 @@
 //! How a node of an overlay chooses the paths of its streams, without I/O: what its own TCP connections have shown of its legs ([`leg`]),
 //! what other nodes tell of theirs ([`told`]), both together ([`known`]), the paths to a node and what each would give ([`path`]), and
-//! which of them is taken ([`choice`]).
+//! which of them is taken ([`choice`]). [`places`] puts these together for whoever has streams: which paths a new one tries, and which nodes
+//! are asked what.
 //!
 //! All times are since some start of this node's. Clocks of two nodes are never compared.
 
 #![deny(clippy::disallowed_methods, clippy::disallowed_types)]
 
+mod asked;
 pub mod choice;
+pub mod judged;
 pub mod known;
 pub mod leg;
+pub mod load;
 pub mod member;
 pub mod path;
+pub mod places;
 pub mod told;

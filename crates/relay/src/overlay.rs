@@ -1,6 +1,5 @@
 //! What this node's own connections show of its legs, and which paths its streams take. The deciding is crate `ekiden_overlay`'s.
 
-mod places;
 mod seen;
 mod status;
 
@@ -10,18 +9,24 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use ekiden_keys::random_secret;
 use ekiden_net::tcp_info::tcp_info_with_memory;
 use ekiden_net::watched::{Watched, WatchedSockets};
+use ekiden_overlay::choice::Why;
+pub use ekiden_overlay::judged::Taken;
 use ekiden_overlay::known::Known;
 use ekiden_overlay::leg::Look;
+use ekiden_overlay::load::Load;
+use ekiden_overlay::path::Wanted;
+pub use ekiden_overlay::places::Questions;
+use ekiden_overlay::places::{Placed, Places, WANTED_MOST};
 use ekiden_overlay::told::{Told, ToldError};
+use ekiden_relay_proto::leg::MAX_ASKED;
 use ekiden_units::Time;
 
 use crate::config::Config;
 use crate::config::overlay::Overlay as Settings;
 use crate::config::route::Auto;
-use places::Places;
-pub use places::{Questions, Taken};
 use seen::{Seen, Sum};
 pub use status::{CandidateStatus, ExitStatus, LegStatus, NodeStatus, Status, StatusError, ask, socket_name};
 
@@ -35,10 +40,14 @@ pub struct Overlay {
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+/// One question has room for all that it may ask for.
+const _: () = assert!(WANTED_MOST <= MAX_ASKED);
+
+#[derive(Debug)]
 struct State {
     known: Known,
-    places: Places,
+    places: Places<Auto>,
+    load: Load,
 }
 
 /// A leg's connection while a stream runs on it.
@@ -66,7 +75,7 @@ impl Default for Overlay {
             started: Instant::now(),
             is_on: AtomicBool::new(false),
             watched: WatchedSockets::default(),
-            state: Mutex::default(),
+            state: Mutex::new(State::of_node("")),
         }
     }
 }
@@ -77,7 +86,7 @@ impl Overlay {
         self.is_on.store(config.overlay.is_some(), Ordering::Relaxed);
         let mut state = self.lock();
         if state.known.name() != config.name {
-            *state = State { known: Known::of_node(&config.name), places: Places::seeded() };
+            *state = State::of_node(&config.name);
         }
         state.known.retain(|name| config.peers.contains_key(name));
         state.places.retain(|exit| config.peers.contains_key(exit));
@@ -95,22 +104,27 @@ impl Overlay {
     }
 
     /// Looks at all connections that carry streams. To be called every second. What nodes that are no peers have shown, which may have any
-    /// name, is not kept.
-    pub fn look(&self, config: &Config) {
+    /// name, is not kept. `load` is how much of what it may relay this node relays now, 0 to 1.
+    pub fn look(&self, config: &Config, load: f64) {
         let now = self.now();
         let mut legs: BTreeMap<Arc<str>, Sum> = BTreeMap::new();
-        let mut carried = Vec::new();
+        let (mut carried, mut judged) = (Vec::new(), Vec::new());
         self.watched.look(|seen, info| {
             let Ok(info) = info else { return };
             let Some(look) = seen.look(now, &info) else { return };
             if let Some(taken) = &seen.leg.taken {
                 carried.push((taken.clone(), look.acked_bytes, look.received_bytes));
             }
+            judged.extend(seen.says(false, now));
             legs.entry(seen.leg.peer.clone()).or_default().add(&look);
         });
-        let State { known, places } = &mut *self.lock();
+        let State { known, places, load: mean } = &mut *self.lock();
+        mean.see(load, now);
         for (taken, up, down) in carried {
-            places.carried(&taken, up, down);
+            places.carried(&taken.exit, up, down);
+        }
+        for (taken, part) in judged {
+            known.judge(taken.path.relays(), part, now);
         }
         for (peer, sum) in legs.into_iter().filter(|(peer, _)| config.peers.contains_key(&**peer)) {
             match sum.is_stalled() {
@@ -135,7 +149,7 @@ impl Overlay {
     /// A stream on this path could not be opened, because of a node of it.
     pub fn path_failed(&self, taken: &Taken) {
         let now = self.now();
-        self.lock().places.failed(taken, now);
+        self.lock().places.failed(&taken.path, now);
     }
 
     /// The round trip to a node, as a question has shown it.
@@ -157,12 +171,11 @@ impl Overlay {
         Ok(())
     }
 
-    /// What this node tells another: of its legs those to that node, and to those to which that one wants paths. `load` is how much of what
-    /// it may relay it relays, 0 to 1.
-    pub fn tell(&self, asker: &str, wanted: &[String], load: f64) -> Vec<u8> {
+    /// What this node tells another: of its legs those to that node, and to those to which that one wants paths.
+    pub fn tell(&self, asker: &str, wanted: &[String]) -> Vec<u8> {
         let now = self.now();
-        let mut told = self.lock().known.tell(load, now);
-        told.legs.retain(|to, _| to == asker || wanted.contains(to));
+        let state = self.lock();
+        let told = state.known.answer(asker, wanted, state.load.mean(), now);
         // Numbers and names alone cannot fail to be written.
         serde_json::to_vec(&told).unwrap_or_default()
     }
@@ -170,15 +183,36 @@ impl Overlay {
     /// The paths to try for a new stream to a node, the chosen one first. There is always one.
     pub fn paths(&self, settings: &Settings, auto: &Auto, exit: &str) -> Vec<Arc<Taken>> {
         let now = self.now();
-        let State { known, places } = &mut *self.lock();
-        places.paths(known, settings, auto, exit, now)
+        let (relays, prices) = (settings.relays(auto), settings.prices());
+        let placed = {
+            let State { known, places, .. } = &mut *self.lock();
+            let wanted = Wanted {
+                exit,
+                relays: &relays,
+                relays_most: auto.most_relays,
+                size: None,
+                class: auto.class,
+                direction: places.direction(exit),
+                current: None,
+                prices: (!prices.is_empty()).then_some(&prices),
+            };
+            places.place(known, auto, &wanted, now)
+        };
+        let Placed { paths, why, .. } = placed;
+        let path = &paths[0].path;
+        match why {
+            None | Some(Why::Kept) => {}
+            Some(Why::Tried) => tracing::debug!("a stream to node {exit} tries {path}"),
+            Some(why) => tracing::info!("streams to node {exit} go over {path}: {}", why.because()),
+        }
+        paths.into_iter().map(Arc::new).collect()
     }
 
-    /// The nodes to ask now what they know, and the nodes to which paths are wanted.
-    pub fn questions(&self, settings: &Settings) -> Questions {
+    /// The nodes to ask now, and the nodes to which paths are wanted.
+    pub fn questions(&self) -> Questions {
         let now = self.now();
-        let State { known, places } = &mut *self.lock();
-        places.questions(known, settings, now)
+        let State { known, places, .. } = &mut *self.lock();
+        places.questions(known, now)
     }
 
     /// Another node wants paths to these nodes.
@@ -215,12 +249,21 @@ impl Overlay {
 /// In this much more than a few round trips two retransmissions of one segment can be acknowledged.
 const SILENCE: Duration = Duration::from_secs(1);
 
+impl State {
+    fn of_node(name: &str) -> Self {
+        // Without the kernel's chance nodes would draw alike, no more.
+        let seed = random_secret()
+            .map_or(1, |bytes| bytes.iter().fold(1, |seed: u64, byte| seed.rotate_left(8) ^ u64::from(*byte)));
+        Self { known: Known::of_node(name), places: Places::new(seed), load: Load::default() }
+    }
+}
+
 impl Drop for LegWatch<'_> {
     fn drop(&mut self) {
-        let Some(seen) = self.watched.take().and_then(Watched::end) else { return };
+        let Some(mut seen) = self.watched.take().and_then(Watched::end) else { return };
         let now = self.overlay.now();
-        if let Some((relays, part)) = seen.judgement(now) {
-            self.overlay.lock().known.judge(&relays, part, now);
+        if let Some((taken, part)) = seen.says(true, now) {
+            self.overlay.lock().known.judge(taken.path.relays(), part, now);
         }
     }
 }

@@ -25,12 +25,14 @@ pub async fn keep(node: Arc<Node>) {
             () = node.stopping() => return,
         }
         let config = node.config();
-        let Some(overlay) = &config.overlay else { continue };
+        if config.overlay.is_none() {
+            continue;
+        }
         if answering.is_none() {
             answering = Some(tokio::spawn(answer(node.clone())));
         }
-        node.overlay.look(&config);
-        let Questions { to, wanted } = node.overlay.questions(overlay);
+        node.overlay.look(&config, node.load());
+        let Questions { to, wanted } = node.overlay.questions();
         let wanted: Arc<[String]> = wanted.into();
         for name in to {
             tokio::spawn(ask(node.clone(), name, wanted.clone()));

@@ -1,10 +1,12 @@
 //! One connection of a leg, from one look to the next.
 
+use std::sync::Arc;
+
 use ekiden_net::limit::Limits;
 use ekiden_net::tcp_info::TcpInfo;
+use ekiden_overlay::judged::{Judged, Taken};
 use ekiden_overlay::leg::Look;
-use ekiden_overlay::path::Class;
-use ekiden_units::{BitRate, Time};
+use ekiden_units::Time;
 
 use super::OnLeg;
 
@@ -14,21 +16,14 @@ const PATH_PART: f64 = 0.8;
 const GROWS: f64 = 1.25;
 /// A leg on which nothing is acknowledged for so long, and for four round trips, has failed.
 const STALLED_MS: u32 = 1_000;
-/// A stream that ran for less says nothing of what nodes tell.
-const JUDGED: Time = Time::secs(2);
-/// A stream that gets so much of what was expected got it, and one that gets less than this of what the direct path gives should have
-/// taken that one.
-const ENOUGH: f64 = 0.8;
 
 /// What is kept of a connection that carries a stream.
 #[derive(Debug)]
 pub struct Seen {
     pub leg: OnLeg,
-    begun: Time,
+    judged: Judged,
     last: Option<(Time, TcpInfo)>,
     rate_before: f64,
-    /// The most that it has carried in either direction from one look to the next, in bit/s.
-    most_bit_s: f64,
 }
 
 /// What one connection has shown since the look before.
@@ -61,7 +56,7 @@ impl Seen {
     /// `info` is what the connection says as the stream begins.
     pub fn new(leg: OnLeg, now: Time, info: Option<TcpInfo>) -> Self {
         let last = info.map(|info| (now, info));
-        Self { leg, begun: now, last, rate_before: 0.0, most_bit_s: 0.0 }
+        Self { leg, judged: Judged::new(now), last, rate_before: 0.0 }
     }
 
     /// What has happened since the last look; `None` if there was none.
@@ -81,7 +76,7 @@ impl Seen {
         // What was sent again ends slow start.
         let is_steady = rate_bit_s <= self.rate_before * GROWS || info.resent_bytes > before.resent_bytes;
         self.rate_before = rate_bit_s;
-        self.most_bit_s = self.most_bit_s.max(rate_bit_s).max(received_bytes as f64 * 8.0 / span_s);
+        self.judged.carried(rate_bit_s.max(received_bytes as f64 * 8.0 / span_s));
         let segments = |bytes: u64, then: u64| bytes.saturating_sub(then) / u64::from(info.mss_bytes.max(1));
         let silent_ms = STALLED_MS.max(info.rtt_us / 250);
         Some(SeenNow {
@@ -97,18 +92,12 @@ impl Seen {
         })
     }
 
-    /// What the stream says of the nodes in between: these, and the part that came of what they were believed to give. `None` if it says
-    /// nothing: it was short, or got less than was expected, but no less than the direct path is known to give.
-    pub fn judgement(&self, now: Time) -> Option<(Vec<String>, f64)> {
-        let taken = self.leg.taken.as_ref()?;
-        let relays = taken.path.relays();
-        let is_short = taken.class != Class::Bulk || now.since(self.begun) < JUDGED;
-        if relays.is_empty() || taken.sure == BitRate(0) || is_short {
-            return None;
-        }
-        let part = self.most_bit_s / taken.sure.0 as f64;
-        let is_worse = self.most_bit_s < taken.direct.0 as f64 * ENOUGH;
-        (part >= ENOUGH || is_worse).then(|| (relays.to_vec(), part))
+    /// What the stream says of the nodes in between, if it says something now: its path, and the part that came of what they were believed
+    /// to give.
+    pub fn says(&mut self, is_over: bool, now: Time) -> Option<(Arc<Taken>, f64)> {
+        let taken = self.leg.taken.clone()?;
+        let part = self.judged.says(&taken, is_over, now)?;
+        Some((taken, part))
     }
 }
 
@@ -143,15 +132,10 @@ impl Sum {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use ekiden_overlay::path::Path;
-
     use super::*;
-    use crate::overlay::Taken;
 
-    fn seen(taken: Option<Taken>) -> Seen {
-        Seen::new(OnLeg { peer: "paris".into(), taken: taken.map(Arc::new) }, Time(0), None)
+    fn seen() -> Seen {
+        Seen::new(OnLeg { peer: "paris".into(), taken: None }, Time(0), None)
     }
 
     /// A second in which `bytes` were acknowledged, and all of it was busy.
@@ -169,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_rate_is_the_legs_when_the_path_limits_it_and_it_grows_no_more() {
-        let mut seen = seen(None);
+        let mut seen = seen();
         assert!(seen.look(Time::secs(0), &info(0, 0)).is_none());
         let mut sum = |seconds: u64, bytes: u64| {
             let mut sum = Sum::default();
@@ -189,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_leg_that_acknowledges_nothing_has_failed_and_one_that_is_idle_has_not() {
-        let mut seen = seen(None);
+        let mut seen = seen();
         seen.look(Time::secs(0), &info(0, 1_000));
         let mut is_stalled = |seconds: u64, now: TcpInfo| {
             let now = TcpInfo { unsent_bytes: 0, ..now };
@@ -202,31 +186,5 @@ mod tests {
         assert!(!is_stalled(2, TcpInfo { last_ack_ms: 900, ..waiting }));
         assert!(is_stalled(3, TcpInfo { last_ack_ms: 1_100, ..waiting }));
         assert!(!is_stalled(4, TcpInfo { last_ack_ms: 1_900, rtt_us: 500_000, ..waiting }));
-    }
-
-    #[test]
-    fn nodes_in_between_are_judged_by_what_the_direct_path_gives() {
-        let path = Path(vec!["delhi".into(), "paris".into()]);
-        let taken = Taken {
-            path,
-            exit: "paris".into(),
-            sure: BitRate::mbit(100),
-            direct: BitRate::mbit(10),
-            class: Class::Bulk,
-        };
-        let judged = |mbit: f64, after: Time| {
-            let mut seen = seen(Some(taken.clone()));
-            seen.most_bit_s = mbit * 1e6;
-            seen.judgement(after).map(|(_, part)| part)
-        };
-        assert_eq!(judged(90.0, Time::secs(3)), Some(0.9));
-        assert_eq!(judged(2.0, Time::secs(3)), Some(0.02));
-        // The origin may have been slow.
-        assert_eq!(judged(50.0, Time::secs(3)), None);
-        assert_eq!(judged(2.0, Time::secs(1)), None);
-        let answers = Taken { class: Class::Interactive, ..taken.clone() };
-        let mut seen = seen(Some(answers));
-        seen.most_bit_s = 2e6;
-        assert_eq!(seen.judgement(Time::secs(3)), None);
     }
 }

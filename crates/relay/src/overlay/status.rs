@@ -6,11 +6,12 @@ use std::time::Duration;
 use ekiden_net::status_socket::{self, AskError, PATIENCE};
 use ekiden_overlay::known::Known;
 use ekiden_overlay::path::Direction;
+use ekiden_overlay::places::{Place, Places};
 use ekiden_units::Time;
 use serde::{Deserialize, Serialize};
 
-use super::places::Places;
 use crate::config::Config;
+use crate::config::route::Auto;
 
 /// A node's overlay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -174,7 +175,7 @@ pub fn ask(node: Option<&str>) -> Result<Status, StatusError> {
     serde_json::from_slice(&text).map_err(|error| StatusError::Unusable { node, source: error.into() })
 }
 
-pub fn of(known: &Known, places: &Places, config: &Config, now: Time) -> Status {
+pub fn of(known: &Known, places: &Places<Auto>, config: &Config, now: Time) -> Status {
     let seconds = |time: Time| Duration::from(time).as_secs_f64();
     let members = config.overlay.iter().flat_map(|overlay| &overlay.members);
     let node = |(name, member): (&String, &crate::config::overlay::OverlayNode)| NodeStatus {
@@ -206,7 +207,7 @@ pub fn of(known: &Known, places: &Places, config: &Config, now: Time) -> Status 
         })
     };
     let legs = pairs.filter_map(leg).collect();
-    let place = |(exit, auto, place): (&str, &crate::config::route::Auto, &super::places::Place)| {
+    let place = |(exit, auto, place): (&str, &Auto, &Place)| {
         let current = place.choice.current();
         ExitStatus {
             exit: exit.into(),

@@ -107,7 +107,7 @@ async fn read_request(node: &Node, stream: &Connection, name: &str) -> io::Resul
             (FrameKind::Ask, body) => {
                 let wanted = decode_ask(&body).map_err(invalid)?;
                 node.overlay.asked(&node.config(), &wanted);
-                let told = node.overlay.tell(name, &wanted, node.load());
+                let told = node.overlay.tell(name, &wanted);
                 let answer = Header::frame(FrameKind::Told, &told);
                 timeout(node.config().limits.handshake, stream.send_all(&answer)).await??;
             }

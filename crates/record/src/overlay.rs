@@ -9,9 +9,9 @@ pub struct Chosen {
     pub node: String,
     /// The node at which the streams leave the overlay.
     pub exit: String,
-    /// How many streams took each path, the most first.
+    /// How many streams each path was chosen for, the most first; of 64 paths at most.
     pub streams: Vec<StreamsOnPath>,
-    /// Each change of the path in use, the first choice among them, ordered by time. Of a real node the last 64.
+    /// Each change of the path in use, the first choice among them, ordered by time; the last 64.
     pub changes: Vec<PathChange>,
 }
 
@@ -20,7 +20,7 @@ pub struct Chosen {
 pub struct StreamsOnPath {
     /// All of its nodes, from the one that chose to the one at which the streams leave.
     pub path: Vec<String>,
-    /// How many were sent over it, those among them that tried it.
+    /// For how many it was chosen, those that tried it among them.
     pub streams: u64,
 }
 
@@ -33,4 +33,12 @@ pub struct PathChange {
     pub path: Vec<String>,
     /// Why: the end of a sentence that begins with "because".
     pub because: String,
+}
+
+impl Chosen {
+    /// With the paths in any order.
+    pub fn new(node: &str, exit: &str, mut streams: Vec<StreamsOnPath>, changes: Vec<PathChange>) -> Self {
+        streams.sort_by(|a, b| b.streams.cmp(&a.streams).then_with(|| a.path.cmp(&b.path)));
+        Self { node: node.into(), exit: exit.into(), streams, changes }
+    }
 }

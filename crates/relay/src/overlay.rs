@@ -28,7 +28,9 @@ use crate::config::Config;
 use crate::config::overlay::Overlay as Settings;
 use crate::config::route::Auto;
 use seen::{Seen, Sum};
-pub use status::{CandidateStatus, ExitStatus, LegStatus, NodeStatus, Status, StatusError, ask, socket_name};
+pub use status::{
+    CandidateStatus, ChangeStatus, ExitStatus, LegStatus, NodeStatus, Status, StatusError, TakenStatus, ask, socket_name,
+};
 
 /// What a node knows of the overlay, and has chosen.
 #[derive(Debug)]

@@ -47,10 +47,8 @@ impl Lab {
             let identity = Identity::generate(&place.join(key_file(name))).map_err(io::Error::other);
             let fingerprint = identity.map_err(building(format!("write the key of node '{name}'")))?.fingerprint();
             let address = self.address(name)?;
-            let _ = writeln!(
-                text,
-                "[node.{name}]\naddress = \"{address}:{LEG_PORT}\"\nfingerprint = \"{fingerprint}\"\n"
-            );
+            let _ =
+                writeln!(text, "[node.{name}]\naddress = \"{address}:{LEG_PORT}\"\nfingerprint = \"{fingerprint}\"\n");
         }
         match text.is_empty() {
             true => Ok(()),

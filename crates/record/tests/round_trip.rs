@@ -1,8 +1,9 @@
 //! A record read back is the record written, and what is no record is refused with a clear line.
 
 use ekiden_record::{
-    Chosen, Congestion, CongestionEvent, CongestionEventKind, Disturbance, Error, Event, FORMAT, Flow, Lateness, LinkDirection,
-    Manifest, Outcome, PathChange, PathDelay, Ping, Record, SeriesFile, SeriesFiles, StreamsOnPath, TunnelDirection,
+    Chosen, Congestion, CongestionEvent, CongestionEventKind, Disturbance, Error, Event, FORMAT, Flow, Lateness,
+    LinkDirection, Manifest, Outcome, PathChange, PathDelay, Ping, Record, SeriesFile, SeriesFiles, StreamsOnPath,
+    TunnelDirection,
 };
 
 fn record() -> Record {

@@ -29,7 +29,8 @@ use crate::config::overlay::Overlay as Settings;
 use crate::config::route::Auto;
 use seen::{Seen, Sum};
 pub use status::{
-    CandidateStatus, ChangeStatus, ExitStatus, LegStatus, NodeStatus, Status, StatusError, TakenStatus, ask, socket_name,
+    CandidateStatus, ChangeStatus, ExitStatus, LegStatus, NodeStatus, Status, StatusError, TakenStatus, ask,
+    socket_name,
 };
 
 /// What a node knows of the overlay, and has chosen.

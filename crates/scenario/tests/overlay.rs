@@ -51,7 +51,10 @@ fn the_proxies_are_the_overlay_and_the_flow_names_its_ends() {
     let scenario = parse(TRIANGLE).unwrap();
     let via = &scenario.flows["files"].via;
     assert_eq!(via.chosen(), Some(("c", "a")));
-    assert_eq!((via.to_vec(), via.words()), (vec!["c".into(), "a".into()], vec!["c".into(), "auto".into(), "a".into()]));
+    assert_eq!(
+        (via.to_vec(), via.words()),
+        (vec!["c".into(), "a".into()], vec!["c".into(), "auto".into(), "a".into()])
+    );
     assert_eq!(scenario.members(), ["a", "b", "c"]);
     assert_eq!(parse(&scenario.to_toml()).unwrap(), scenario);
     // A chain that is written out is no overlay.
@@ -95,9 +98,13 @@ fn what_cannot_be_chosen_is_refused_with_line_and_reason() {
     for (from, to, line, reason) in wrong {
         assert!(TRIANGLE.contains(from), "{from}");
         let message = parse(&TRIANGLE.replacen(from, to, 1)).expect_err(to);
-        assert!(message.starts_with(&format!("test.toml:{line}: ")) && message.contains(reason), "{line} {to}: {message}");
+        assert!(
+            message.starts_with(&format!("test.toml:{line}: ")) && message.contains(reason),
+            "{line} {to}: {message}"
+        );
     }
     let gateway = "[node.r]\nkind = \"router\"\n[link.r]\nends = [\"r\", \"a\"]\nrate = \"1Mbit/s\"\n[gateway.g]\nnode = \"r\"\nflows = [\"files\"]\n";
-    let message = parse(&TRIANGLE.replace("file = \"1MB\"\n", "").replacen("[flow.files]", &format!("{gateway}[flow.files]"), 1));
+    let message =
+        parse(&TRIANGLE.replace("file = \"1MB\"\n", "").replacen("[flow.files]", &format!("{gateway}[flow.files]"), 1));
     assert!(message.unwrap_err().contains("the nodes choose the path of flow 'files'"));
 }

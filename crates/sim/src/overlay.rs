@@ -351,7 +351,6 @@ impl<'a> Overlay<'a> {
         }
     }
 
-
     /// Which paths each node chose.
     pub fn report(&self) -> Vec<Chosen> {
         let of_node = |(node, name): (&Node, &&str)| -> Vec<Chosen> {

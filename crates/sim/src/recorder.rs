@@ -1,6 +1,8 @@
 //! Events of a run, what its queues were, and the record made of it.
 
-use ekiden_record::{Chosen, Event as Noted, FORMAT, Flow, LinkDirection, Manifest, PathDelay, Ping, Record, TunnelDirection};
+use ekiden_record::{
+    Chosen, Event as Noted, FORMAT, Flow, LinkDirection, Manifest, PathDelay, Ping, Record, TunnelDirection,
+};
 use ekiden_scenario::Scenario;
 
 use crate::options::Options;

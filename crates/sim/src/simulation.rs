@@ -9,8 +9,8 @@ use crate::events::{Event, Events};
 use crate::flows::Flows;
 use crate::gateway::{Gateways, Released, Verdict};
 use crate::network::{Delivery, Network};
-use crate::overlay::{Later, Overlay};
 use crate::options::{Options, Progress};
+use crate::overlay::{Later, Overlay};
 use crate::packet::{Body, Packet};
 use crate::pings::{self, Pings};
 use crate::recorder::{Recorder, Reports};
@@ -52,7 +52,13 @@ impl<'a> Simulation<'a> {
         let background = Sources::new(scenario);
         let pings = Pings::new(scenario);
         let mut events = Events::default();
-        for (at, event) in tunnels.timers().chain(flows.timers()).chain(background.timers()).chain(pings.timers()).chain(overlay.timers()) {
+        for (at, event) in tunnels
+            .timers()
+            .chain(flows.timers())
+            .chain(background.timers())
+            .chain(pings.timers())
+            .chain(overlay.timers())
+        {
             events.plan(at, event);
         }
         events.plan(options.resolution, Event::Sample);

@@ -253,7 +253,8 @@ impl<'a> Sockets<'a> {
             }
             Program::Relay { other, once, .. } => {
                 let other = *other;
-                let once = if is_connected(connection) { std::mem::replace(once, Once::Nothing) } else { Once::Nothing };
+                let once =
+                    if is_connected(connection) { std::mem::replace(once, Once::Nothing) } else { Once::Nothing };
                 self.relay(number, other);
                 match once {
                     Once::Nothing => Effect::Nothing,

@@ -4,8 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use ekiden_net::status_socket::{self, AskError, PATIENCE};
-use ekiden_overlay::known::Known;
 use ekiden_overlay::choice::Why;
+use ekiden_overlay::known::Known;
 use ekiden_overlay::path::{Direction, Path};
 use ekiden_overlay::places::{Place, Places};
 use ekiden_units::Time;
@@ -251,7 +251,11 @@ pub fn of(known: &Known, places: &Places<Auto>, config: &Config, now: Time) -> S
             why: current.map(|(.., why)| why.because().into()),
             changes: place.choice.changes(),
             streams: place.streams,
-            taken: place.taken.iter().map(|(path, streams)| TakenStatus { path: path.0.clone(), streams: *streams }).collect(),
+            taken: place
+                .taken
+                .iter()
+                .map(|(path, streams)| TakenStatus { path: path.0.clone(), streams: *streams })
+                .collect(),
             history: place.changes.iter().map(change).collect(),
             candidates: place.candidates.iter().map(candidate).collect(),
         }

@@ -56,7 +56,9 @@ impl Checker<'_> {
         let node = &nodes[name];
         match node.kind {
             Some(NodeKind::Router) => Ok(()),
-            Some(NodeKind::Proxy) if node.forwards.as_ref().map_or(DEFAULT_FORWARDS, |forwards| *forwards.get_ref()) => {
+            Some(NodeKind::Proxy)
+                if node.forwards.as_ref().map_or(DEFAULT_FORWARDS, |forwards| *forwards.get_ref()) =>
+            {
                 Ok(())
             }
             Some(NodeKind::Proxy) => {

@@ -12,6 +12,8 @@ use crate::world::World;
 const NEAR: (BitRate, Time) = (BitRate::mbit(200), Time(200_000));
 /// A leg's queue holds what the line carries in a round trip, and so much at least.
 const QUEUE_LEAST: u64 = 64_000;
+/// Files that a pair sends at once: with one, nodes would have few streams to place in a minute.
+const PARALLEL: u32 = 2;
 /// A link is called after both its sites, and no name of a scenario has more than 32 characters.
 const NAME_MOST: usize = 15;
 /// With a host at each, no more nodes than a scenario has.
@@ -22,7 +24,7 @@ const SITES_MOST: usize = 125;
 pub struct Packets {
     /// Legs that are faster get this.
     pub rate_most: BitRate,
-    /// Between how many pairs of sites files are sent, one after another. Which, by the seed.
+    /// Between how many pairs of sites files are sent, two at a time, one after another. Which, by the seed.
     pub flows: usize,
     /// How large they are.
     pub file: Bytes,
@@ -72,7 +74,7 @@ impl Packets {
             let _ = write!(
                 text,
                 "\n[flow.{from}-{to}]\nfrom = \"at-{from}\"\nto = \"at-{to}\"\nvia = [\"{from}\", \"auto\", \"{to}\"]\n\
-                 duration = \"{}\"\nfile = \"{}\"\n",
+                 duration = \"{}\"\nfile = \"{}\"\nparallel = {PARALLEL}\n",
                 self.duration, self.file
             );
         }

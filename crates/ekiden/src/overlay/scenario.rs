@@ -20,7 +20,7 @@ pub struct Args {
     /// Legs that are faster get this rate: what the lab can carry is bounded.
     #[arg(long, value_name = "RATE", default_value = "20Mbit/s")]
     rate_most: BitRate,
-    /// Between how many pairs of sites files are sent; by default as many as there are sites.
+    /// Between how many pairs of sites files are sent, two at a time; by default as many as there are sites.
     #[arg(long, value_name = "N")]
     flows: Option<usize>,
     /// The size of a file.

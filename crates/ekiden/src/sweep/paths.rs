@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use ekiden_record::{Chosen, Record};
 
 /// How many paths are shown of each pair of nodes.
-const SHOWN: usize = 4;
+const SHOWN: usize = 3;
 
 /// A line for each node and exit.
 pub fn paths(record: &Record) -> String {

@@ -3,6 +3,7 @@
 mod etcd;
 mod join;
 mod nodes;
+mod scenario;
 mod simulate;
 mod status;
 mod why;
@@ -39,6 +40,7 @@ enum Action {
     Init(etcd::Init),
     Join(join::Args),
     Nodes(nodes::Args),
+    Scenario(scenario::Args),
     Simulate(simulate::Args),
     Status(status::Args),
     Why(why::Args),
@@ -63,6 +65,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Action::Init(args) => etcd::init(args),
         Action::Join(args) => join::run(args),
         Action::Nodes(args) => nodes::run(args),
+        Action::Scenario(args) => scenario::run(args),
         Action::Simulate(args) => simulate::run(args),
         Action::Status(args) => status::run(args),
         Action::Why(args) => why::run(args),

@@ -2,6 +2,7 @@
 
 mod flows;
 mod gateways;
+mod paths;
 mod progress;
 
 use std::collections::BTreeMap;

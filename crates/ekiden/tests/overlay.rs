@@ -6,7 +6,6 @@ use std::process::{Command, ExitCode};
 use libtest_mimic::{Arguments, Failed, Trial};
 
 const PRELUDE: &str = include_str!("overlay/prelude.sh");
-const NETWORK: &str = include_str!("../../../scenarios/detour.toml");
 const TRIALS: &[(&str, &str)] = &[
     ("streams take the path that carries more", include_str!("overlay/detour.sh")),
     ("a leg that is cut is left, in use and idle", include_str!("overlay/cut.sh")),
@@ -14,7 +13,6 @@ const TRIALS: &[(&str, &str)] = &[
 ];
 
 const CLASSES: &str = include_str!("overlay/classes.sh");
-const CLASSES_NETWORK: &str = include_str!("../../../scenarios/classes.toml");
 const GUIDE: &str = include_str!("../../../docs/guide/overlay.md");
 const SIMULATED: &str = r#"set -eu
 sed 's/^duration = .*/duration = "1h"/; s/^warm_up = .*/warm_up = "30min"/; /^\[\[outage/,/^$/d' "$SITES" > sites.toml
@@ -24,6 +22,20 @@ grep -Eq "chosen by the nodes +(0.9|1.0)" table && grep -q "the best  *1.00" tab
 echo 'nonsense = 1' > wrong.toml
 code=0; "$EKIDEN" overlay simulate wrong.toml 2> said || code=$?
 [ $code = 3 ] && grep -q 'wrong.toml:1' said || { cat said; exit 1; }
+"#;
+/// What scenarios/overlay-4.toml was made with, besides the file of sites.
+const MADE_WITH: &str = "--seed 3";
+/// Sites in it whose direct leg loses packets.
+const PAIR: &str = "tokyo delhi";
+const PACKETS: &str = include_str!("overlay/packets.sh");
+const SIXTEEN: &str = include_str!("overlay/sixteen.sh");
+const MADE: &str = r#"set -eu
+{ head -n 1 overlay-4.toml; "$EKIDEN" overlay scenario sites-4.toml $MADE_WITH; } > made.toml
+diff made.toml overlay-4.toml
+grep -q "^# ekiden overlay scenario scenarios/sites-4.toml $MADE_WITH$" overlay-4.toml
+"$EKIDEN" scenario check overlay-4.toml
+code=0; "$EKIDEN" overlay scenario sites-4.toml --flows 99 2> said || code=$?
+[ $code = 3 ] && grep -q 'sites-4.toml: --flows: these sites make 1 to 12 pairs' said || { cat said; exit 1; }
 "#;
 const REGISTRY: &str = include_str!("overlay/registry.sh");
 const ASKED: &str = include_str!("overlay/asked.sh");
@@ -45,6 +57,12 @@ fn main() -> ExitCode {
     trials.push(Trial::test(name, || outcome(alone(REGISTRY))).with_ignored_flag(!root));
     let name = "programs of other users ask a node of paths";
     trials.push(Trial::test(name, || outcome(alone(ASKED).env("EXAMPLE", example()))).with_ignored_flag(!root));
+    let name = "four sites take the same detour simulated and in the lab";
+    trials.push(Trial::test(name, || outcome(alone_as_user(PACKETS))).with_ignored_flag(!root));
+    let name = "sixteen sites come up in the lab and send";
+    trials.push(Trial::test(name, || outcome(alone_as_user(SIXTEEN))).with_ignored_flag(!root));
+    trials.push(Trial::test("the scenario of four sites is made of them", || outcome(alone_as_user(MADE))));
+    trials.push(Trial::test("an overlay is simulated packet by packet as the guide says", simulated_as_in_the_guide));
     trials.push(Trial::test("an overlay is simulated", || outcome(alone_as_user(SIMULATED))));
     trials.push(Trial::test("the overlay in docs/guide/overlay.md works as written", guide));
     libtest_mimic::run(&arguments, trials).exit_code()
@@ -94,6 +112,13 @@ fn guide() -> Result<(), Failed> {
     outcome(command)
 }
 
+/// The guide's commands for the simulator of packets.
+fn simulated_as_in_the_guide() -> Result<(), Failed> {
+    let mut blocks = GUIDE.split("\n```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
+    let (_, commands) = blocks.find(|(mark, _)| *mark == "sh overlay-run").ok_or("the guide has no such commands")?;
+    outcome(alone_as_user(&format!("set -eu\nekiden() {{ {} \"$@\"; }}\n{commands}", env!("CARGO_BIN_EXE_ekiden"))))
+}
+
 /// Runs a script on a loopback of its own.
 fn alone(script: &str) -> Command {
     let mut command = limited();
@@ -105,7 +130,7 @@ fn alone(script: &str) -> Command {
 fn alone_as_user(script: &str) -> Command {
     let mut command = limited();
     let sites = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios/sites-4.toml");
-    command.args(["bash", "-c", script]).env("SITES", sites);
+    command.args(["bash", "-c", script]).env("SITES", sites).env("MADE_WITH", MADE_WITH).env("PAIR", PAIR);
     command
 }
 
@@ -119,8 +144,10 @@ fn limited() -> Command {
 /// Runs it in a folder of its own.
 fn outcome(mut command: impl BorrowMut<Command>) -> Result<(), Failed> {
     let folder = tempfile::tempdir()?;
-    std::fs::write(folder.path().join("detour.toml"), NETWORK)?;
-    std::fs::write(folder.path().join("classes.toml"), CLASSES_NETWORK)?;
+    let scenarios = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scenarios");
+    for name in ["classes.toml", "detour.toml", "overlay-4.toml", "sites-4.toml", "sites-16.toml"] {
+        std::fs::copy(format!("{scenarios}/{name}"), folder.path().join(name))?;
+    }
     let command = command.borrow_mut();
     let output = command.env("EKIDEN", env!("CARGO_BIN_EXE_ekiden")).current_dir(folder.path()).output()?;
     if output.status.success() {

@@ -9,6 +9,7 @@
 
 mod nodes;
 mod outcome;
+mod packets;
 mod peers;
 mod random;
 pub mod rules;
@@ -19,5 +20,6 @@ mod traffic;
 mod world;
 
 pub use outcome::{Gains, Opened, Outcome, Policy, RELAYED_SPAN, Rates, Spread};
+pub use packets::Packets;
 pub use run::run;
 pub use sites::Sites;

@@ -97,6 +97,11 @@ impl World {
         from * self.sites + to
     }
 
+    /// A leg as it was drawn, whatever schedules make of it.
+    pub fn drawn(&self, number: usize) -> Leg {
+        self.legs[number]
+    }
+
     /// A leg as it is now.
     pub fn leg(&self, number: usize) -> Leg {
         let (leg, left) = (self.legs[number], self.left[number]);

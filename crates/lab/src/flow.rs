@@ -362,7 +362,7 @@ impl<'a> Running<'a> {
             name: self.name.into(),
             from: self.flow.from.clone(),
             to: self.flow.to.clone(),
-            via: self.flow.via.clone(),
+            via: self.flow.via.words(),
             outcome,
             received_bytes,
             duration_us,

@@ -72,7 +72,11 @@ impl Lab {
                 files.push(NodeFile { node: gateway.node.clone(), label: format!("gateway{number}"), text });
             }
         }
-        self.start_ekiden("gateway", &files)
+        if files.is_empty() {
+            return Ok(());
+        }
+        let place = self.directory()?;
+        self.start_ekiden("gateway", &place, &files)
     }
 
     /// What gateways have found since `origin_us` of the monotonic clock.
@@ -80,7 +84,7 @@ impl Lab {
         let mut events = Vec::new();
         for (name, gateway) in &self.scenario.gateways {
             let Some((device, _)) = on_device(&self.scenario, gateway) else { continue };
-            let status: Status = self.ask(&gateway.node, "gateway", &device)?;
+            let status: Status = self.ask(&gateway.node, "gateway", &[&device])?;
             for told in status.events.into_iter().filter(|told| told.at_us >= origin_us) {
                 let port = told.receiver.rsplit_once(':').and_then(|(_, port)| port.parse().ok());
                 let mut flows = self.scenario.flows.keys().enumerate();
@@ -122,11 +126,11 @@ impl Lab {
         &self,
         node: &str,
         what: &'static str,
-        device: &str,
+        which: &[&str],
     ) -> Result<T, Error> {
         let program = std::env::current_exe().map_err(building("find this program"))?;
         let mut command = self.command(node, &program)?;
-        command.args([what, "status", "--json", device]);
+        command.args([what, "status", "--json"]).args(which);
         let asked = command.output().map_err(building(format!("ask the {what} on node '{node}'")))?;
         serde_json::from_slice(&asked.stdout).map_err(|_| {
             let said = String::from_utf8_lossy(&asked.stderr).trim().to_owned();

@@ -7,6 +7,7 @@
 mod background;
 mod capture;
 mod check;
+mod chosen;
 mod congestion;
 mod emulator;
 mod error;

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use ekiden_net::device;
 use ekiden_net::namespace::Namespace;
 use ekiden_net::netlink::{io_error, on_netlink};
-use ekiden_scenario::{Link, NodeKind, Scenario, address};
+use ekiden_scenario::{Link, Scenario, address};
 use futures_util::TryStreamExt;
 use rtnetlink::packet_core::DefaultNla;
 use rtnetlink::packet_route::link::{InfoData, InfoKind, InfoVeth, LinkAttribute, State};
@@ -50,7 +50,7 @@ pub(crate) fn build(scenario: &Scenario) -> Result<Network, Error> {
     let mut nodes = Vec::new();
     for (index, (name, node)) in scenario.nodes.iter().enumerate() {
         let namespace = Namespace::create().map_err(building("make a network namespace"))?;
-        let forwards = node.kind != NodeKind::Host;
+        let forwards = node.forwards_packets();
         let failed = building(format!("set TCP's parameters in node '{name}'"));
         let own = scenario.links.values().filter(|link| link.ends.contains(name));
         let mtu = own.map(|link| link.mtu()).min().unwrap_or(1500);

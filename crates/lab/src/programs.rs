@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write as _};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::mpsc;
 use std::thread;
@@ -38,22 +38,31 @@ impl Lab {
         self.start_proxies()
     }
 
-    /// Starts `ekiden COMMAND` with each configuration, and waits until all are ready.
-    pub(crate) fn start_ekiden(&mut self, command: &'static str, files: &[NodeFile]) -> Result<(), Error> {
-        if files.is_empty() {
-            return Ok(());
-        }
-        let program = std::env::current_exe().map_err(building("find this program"))?;
+    /// A directory for configurations, with the lab's key. It is removed with the lab.
+    pub(crate) fn directory(&mut self) -> Result<PathBuf, Error> {
         // Several labs of one sandbox must not share files.
         let place = sandbox::run_directory().map_or_else(std::env::temp_dir, Path::to_path_buf);
         let directory =
             tempfile::Builder::new().prefix("nodes-").tempdir_in(place).map_err(building("make a directory"))?;
         write_key(&directory.path().join("key")).map_err(building("write the nodes' key"))?;
+        let place = directory.path().to_owned();
+        self.directories.push(directory);
+        Ok(place)
+    }
+
+    /// Starts `ekiden COMMAND` with each configuration, which it writes into `place`, and waits until all are ready.
+    pub(crate) fn start_ekiden(
+        &mut self,
+        command: &'static str,
+        place: &Path,
+        files: &[NodeFile],
+    ) -> Result<(), Error> {
+        let program = std::env::current_exe().map_err(building("find this program"))?;
         let mut waiting = Vec::new();
         for NodeFile { node, label, text } in files {
-            let file = directory.path().join(format!("{label}.toml"));
+            let file = place.join(format!("{label}.toml"));
             fs::write(&file, text).map_err(building(format!("write {}", file.display())))?;
-            let log = directory.path().join(format!("{label}.log"));
+            let log = place.join(format!("{label}.log"));
             let log_file = File::create(&log).map_err(building(format!("write {}", log.display())))?;
             let mut starting = self.command(node, &program)?;
             starting.arg(command).arg("-c").arg(&file);
@@ -62,8 +71,6 @@ impl Lab {
             let output = self.programs.last_mut().and_then(|program| program.stdout.take());
             waiting.push((node.clone(), log, output.map(await_ready)));
         }
-        let place = directory.path().to_owned();
-        self.directories.push(directory);
         for (node, log, ready) in waiting {
             let is_ready = ready.is_some_and(|ready| ready.recv_timeout(START_LIMIT).is_ok());
             if !is_ready {

@@ -63,6 +63,7 @@ impl Lab {
             pings,
             links: self.link_counters(),
             tunnels: self.tunnel_directions()?,
+            overlay: self.chosen_paths(origin_us)?,
             stolen_percent: times.map(|times| times.stolen_percent()),
             series: None,
             events: outcomes.events,

@@ -39,7 +39,11 @@ impl Lab {
                 files.push(NodeFile { node, label, text: self.tunnel_config(number, tunnel, end)? });
             }
         }
-        self.start_ekiden("tunnel", &files)?;
+        if files.is_empty() {
+            return Ok(());
+        }
+        let place = self.directory()?;
+        self.start_ekiden("tunnel", &place, &files)?;
         let start = Instant::now();
         for (number, (name, tunnel)) in scenario.tunnels.iter().enumerate() {
             while !self.has_met(number, tunnel)? {
@@ -94,7 +98,7 @@ impl Lab {
 
     /// Asks the tunnel with this number at this node.
     fn tunnel_status(&self, number: usize, node: &str) -> Result<Status, Error> {
-        self.ask(node, "tunnel", &device(number))
+        self.ask(node, "tunnel", &[&device(number)])
     }
 
     /// The configuration of one end.

@@ -1,6 +1,6 @@
 //! Where streams go: the nodes at which they leave the overlay, which path is in use to each, and which nodes are asked for that.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ekiden_units::{BitRate, Time};
 
@@ -21,6 +21,8 @@ const WANTED: Time = Time::secs(60);
 const LEARNED: Time = Time::secs(20);
 /// What candidates give is looked up anew after so long.
 const FRESH: Time = Time::secs(1);
+/// Of so many paths to an exit the streams are counted, and so many changes are remembered.
+const REMEMBERED: usize = 64;
 /// To how many nodes paths are wanted in one question.
 pub const WANTED_MOST: usize = 32;
 
@@ -64,6 +66,10 @@ pub struct Place {
     pub candidates: Vec<Candidate>,
     /// Streams that were opened.
     pub streams: u64,
+    /// For how many streams each path was chosen, those that tried it among them; of 64 paths at most.
+    pub taken: BTreeMap<Path, u64>,
+    /// The last 64 paths that came into use, when and why.
+    pub changes: VecDeque<(Time, Path, Why)>,
     /// When candidates were last looked up.
     looked: Option<Time>,
     /// When a stream last wanted a path.
@@ -144,6 +150,18 @@ impl<Route: Ord + Clone> Places<Route> {
         let usable = |of: &&Candidate| !shunned.contains_key(&of.path);
         let usable: Vec<Candidate> = place.candidates.iter().filter(usable).cloned().collect();
         let chosen = place.choice.choose(&usable, &wanted, now, drawn);
+        if let Some((of, why)) = chosen {
+            let (is_known, is_room) = (place.taken.contains_key(&of.path), place.taken.len() < REMEMBERED);
+            if is_known || is_room {
+                *place.taken.entry(of.path.clone()).or_default() += 1;
+            }
+            if !matches!(why, Why::Kept | Why::Tried) {
+                if place.changes.len() == REMEMBERED {
+                    place.changes.pop_front();
+                }
+                place.changes.push_back((now, of.path.clone(), why));
+            }
+        }
         let taken = |path: &Path, sure: BitRate| {
             let (path, exit) = (path.clone(), wanted.exit.to_owned());
             Taken { path, exit, sure, direct: direct_rate, class: wanted.class }

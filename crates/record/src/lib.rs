@@ -12,6 +12,7 @@ mod csv;
 mod disturbance;
 mod file;
 mod measurement;
+mod overlay;
 mod path;
 mod sample;
 mod series;
@@ -29,6 +30,7 @@ pub use measurement::{
     Delays, EndSettings, Latency, Load, LoadSettings, MEASUREMENT_FORMAT, Measurement, PathLimit, Shares, StreamLoad,
     Way,
 };
+pub use overlay::{Chosen, PathChange, StreamsOnPath};
 pub use path::{Finding, Judgement, PATH_FORMAT, PathDirection, PathRecord};
 pub use sample::{Cell, QueueSample, Row, Sample, Values};
 pub use series::{Kept, Series, SeriesFile, SeriesFiles};
@@ -56,6 +58,9 @@ pub struct Record {
     /// Counters of each direction of each connection of each tunnel; absent without tunnels.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tunnels: Vec<TunnelDirection>,
+    /// The paths that nodes of an overlay chose, by node and exit; absent if none chose any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub overlay: Vec<Chosen>,
     /// The part of the processors' time that a hypervisor took for others while the flows ran, in percent; absent in
     /// simulations, or if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

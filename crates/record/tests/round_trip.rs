@@ -1,8 +1,9 @@
 //! A record read back is the record written, and what is no record is refused with a clear line.
 
 use ekiden_record::{
-    Congestion, CongestionEvent, CongestionEventKind, Disturbance, Error, Event, FORMAT, Flow, Lateness, LinkDirection,
-    Manifest, Outcome, PathDelay, Ping, Record, SeriesFile, SeriesFiles, TunnelDirection,
+    Chosen, Congestion, CongestionEvent, CongestionEventKind, Disturbance, Error, Event, FORMAT, Flow, Lateness,
+    LinkDirection, Manifest, Outcome, PathChange, PathDelay, Ping, Record, SeriesFile, SeriesFiles, StreamsOnPath,
+    TunnelDirection,
 };
 
 fn record() -> Record {
@@ -78,6 +79,12 @@ fn record() -> Record {
             connection: Some(0),
             kind: "connected".into(),
             detail: String::new(),
+        }],
+        overlay: vec![Chosen {
+            node: "city".into(),
+            exit: "island".into(),
+            streams: vec![StreamsOnPath { path: vec!["city".into(), "island".into()], streams: 3 }],
+            changes: vec![PathChange { at_us: 2, path: vec!["city".into(), "island".into()], because: "why".into() }],
         }],
         congestion: Some(Congestion {
             parameters: [("ekiden_ghstcp".to_owned(), [("ghstcp.span".to_owned(), 2.0)].into())].into(),

@@ -37,7 +37,8 @@ use seen::{Seen, Sum};
 pub use sharing::ShareStatus;
 use sharing::Shares;
 pub use status::{
-    CandidateStatus, ExitStatus, LegStatus, NodeStatus, RegistryStatus, Status, StatusError, ask, socket_name,
+    CandidateStatus, ChangeStatus, ExitStatus, LegStatus, NodeStatus, RegistryStatus, Status, StatusError, TakenStatus,
+    ask, socket_name,
 };
 
 /// What a node knows of the overlay, and has chosen.

@@ -57,6 +57,7 @@ fn record(goodputs: &[(&str, u64)], drops: [u64; 2], overruns: u64, p99_us: Opti
         series: None,
         events: Vec::new(),
         congestion: None,
+        overlay: Vec::new(),
     }
 }
 

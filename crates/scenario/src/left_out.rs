@@ -12,6 +12,8 @@ pub(crate) const DEFAULT_DISCIPLINE: Discipline = Discipline::DropTail;
 /// As in Linux, which uses it only if the peer asks for it.
 pub(crate) const DEFAULT_ECN: bool = false;
 pub(crate) const DEFAULT_SEPARATE: bool = false;
+/// Of proxies.
+pub(crate) const DEFAULT_FORWARDS: bool = true;
 pub(crate) const DEFAULT_JITTER: Time = Time(0);
 /// Each packet is lost independently.
 pub(crate) const DEFAULT_LOSS_BURST: u32 = 1;
@@ -32,6 +34,10 @@ pub(crate) fn is_default_ecn(ecn: &bool) -> bool {
 
 pub(crate) fn is_default_separate(separate: &bool) -> bool {
     *separate == DEFAULT_SEPARATE
+}
+
+pub(crate) fn is_default_forwards(forwards: &bool) -> bool {
+    *forwards == DEFAULT_FORWARDS
 }
 
 pub(crate) fn is_default_jitter(jitter: &Time) -> bool {

@@ -20,6 +20,7 @@ mod resolve;
 mod route;
 mod sweep;
 mod traffic;
+mod via;
 mod warn;
 
 use std::path::Path;
@@ -39,6 +40,7 @@ pub use queue::{Discipline, Queue};
 pub use route::Hop;
 pub use sweep::{Point, Setting, Sweep};
 pub use traffic::{Amount, Background, Flow, FlowEnd, OnOff, Ping};
+pub use via::Via;
 
 /// A network, and what is sent over it, with every default resolved and every copy of a node made.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -129,8 +131,15 @@ impl Scenario {
         Tunables::new(&parameters).expect("checked when the file was read")
     }
 
+    /// The nodes of the overlay, in the order of the file: all proxies, if there is a flow for which they choose paths; else none.
+    pub fn members(&self) -> Vec<&str> {
+        let is_overlay = self.flows.values().any(|flow| flow.via.chosen().is_some());
+        let proxies = self.nodes.iter().filter(|(_, node)| is_overlay && node.kind == NodeKind::Proxy);
+        proxies.map(|(name, _)| name.as_str()).collect()
+    }
+
     /// The links a packet takes from one node to another: least delay first, then fewest hops, then order of the
-    /// file. Passes only routers and proxies on the way. Empty if `from` is `to`; `None` if there is no way.
+    /// file. Passes only nodes that forward packets on the way. Empty if `from` is `to`; `None` if there is no way.
     pub fn path(&self, from: &str, to: &str) -> Option<Vec<Hop<'_>>> {
         route::path(self, from, to)
     }

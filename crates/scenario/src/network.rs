@@ -3,7 +3,7 @@
 use ekiden_units::{Bytes, Fraction, Time};
 use serde::{Serialize, Serializer};
 
-use crate::left_out::{is_default_ecn, is_default_profile, is_default_separate};
+use crate::left_out::{is_default_ecn, is_default_forwards, is_default_profile, is_default_separate};
 use crate::profile::Profile;
 use crate::queue::{Discipline, Queue};
 
@@ -16,11 +16,25 @@ pub struct Node {
     /// to the destination.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub next: Vec<String>,
+    /// For a proxy: whether it forwards packets that are not for it.
+    #[serde(skip_serializing_if = "is_default_forwards")]
+    pub forwards: bool,
     /// The settings of its TCP.
     pub tcp: Tcp,
 }
 
-/// What a node does. Routers and proxies forward packets that are not for them; hosts do not.
+impl Node {
+    /// Whether packets that are not for it pass it.
+    pub fn forwards_packets(&self) -> bool {
+        match self.kind {
+            NodeKind::Host => false,
+            NodeKind::Router => true,
+            NodeKind::Proxy => self.forwards,
+        }
+    }
+}
+
+/// What a node does. Routers forward packets that are not for them, and so do proxies unless they are told not to; hosts do not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NodeKind {
@@ -28,7 +42,7 @@ pub enum NodeKind {
     Host,
     /// Forwards packets and nothing else.
     Router,
-    /// Runs an ekiden proxy, and forwards packets.
+    /// Runs an ekiden proxy.
     Proxy,
 }
 

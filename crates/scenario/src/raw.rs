@@ -86,6 +86,7 @@ pub(crate) struct RawNode {
     pub copies: Option<Spanned<u32>>,
     #[serde(default)]
     pub next: Vec<Spanned<String>>,
+    pub forwards: Option<Spanned<bool>>,
     #[serde(default)]
     pub tcp: RawTcp,
 }

@@ -10,6 +10,7 @@ mod gateway;
 mod link;
 mod ping;
 mod tunnel;
+mod via;
 
 use std::ops::RangeInclusive;
 
@@ -19,8 +20,9 @@ use indexmap::IndexMap;
 use serde_spanned::Spanned;
 
 use crate::error::Source;
-use crate::left_out::{DEFAULT_ECN, DEFAULT_PROFILE};
+use crate::left_out::{DEFAULT_ECN, DEFAULT_FORWARDS, DEFAULT_PROFILE};
 use crate::raw::{Named, RATES, RawFlow, RawNode, RawRate, RawScenario, RawTcp};
+use crate::via::AUTO;
 use crate::{Amount, Error, Flow, FlowEnd, Node, NodeKind, Queue, Scenario, Tcp};
 use checker::Checker;
 
@@ -95,7 +97,7 @@ impl Checker<'_> {
     fn nodes(&self, raw: &Named<RawNode>, base: &Tcp) -> Result<IndexMap<String, Node>, Error> {
         let mut nodes = IndexMap::new();
         for (name, node) in raw {
-            self.name("node", name)?;
+            self.node_name(name)?;
             if nodes.len() == NODES_MOST {
                 return Err(self.source.error(&name.span(), format!("more than {NODES_MOST} nodes")));
             }
@@ -104,13 +106,18 @@ impl Checker<'_> {
                 let reason = format!("node '{}' has 'next', which only a proxy has", name.get_ref());
                 return Err(self.source.error(&first.span(), reason));
             }
+            if let (false, Some(forwards)) = (kind == NodeKind::Proxy, &node.forwards) {
+                let reason = format!("node '{}' has 'forwards', which only a proxy has", name.get_ref());
+                return Err(self.source.error(&forwards.span(), reason));
+            }
             self.proxies(&node.next, raw)?;
             if let Some(own) = node.next.iter().find(|proxy| *proxy == name) {
                 let reason = format!("the 'next' of '{}' leads to itself; leave it out there", name.get_ref());
                 return Err(self.source.error(&own.span(), reason));
             }
             let next = node.next.iter().map(|proxy| proxy.get_ref().clone()).collect();
-            nodes.insert(name.get_ref().clone(), Node { kind, next, tcp: self.tcp(&node.tcp, base)? });
+            let forwards = node.forwards.as_ref().map_or(DEFAULT_FORWARDS, |forwards| *forwards.get_ref());
+            nodes.insert(name.get_ref().clone(), Node { kind, next, forwards, tcp: self.tcp(&node.tcp, base)? });
         }
         Ok(nodes)
     }
@@ -189,7 +196,7 @@ impl Checker<'_> {
             self.name("flow", name)?;
             self.known(&flow.from, nodes)?;
             self.known(&flow.to, nodes)?;
-            self.proxies(&flow.via, nodes)?;
+            let via = self.via(name.get_ref(), &flow.via, nodes)?;
             if flow.from.get_ref() == flow.to.get_ref() {
                 let reason = format!("flow '{}' goes from '{}' to itself", name.get_ref(), flow.from.get_ref());
                 return Err(self.source.error(&flow.to.span(), reason));
@@ -241,7 +248,7 @@ impl Checker<'_> {
                     file,
                     end,
                     start: self.within("start", &flow.start, DEFAULT_START, &STARTS)?,
-                    via: flow.via.iter().map(|proxy| proxy.get_ref().clone()).collect(),
+                    via,
                     parallel: self.within("parallel", &flow.parallel, DEFAULT_PARALLEL, &PARALLEL)?,
                 },
             );
@@ -261,7 +268,7 @@ impl Checker<'_> {
         }
         for (name, flow) in flows {
             let what = format!("flow '{}'", name.get_ref());
-            let mut stops: Vec<_> = flow.via.clone();
+            let mut stops: Vec<_> = flow.via.iter().filter(|word| word.get_ref() != AUTO).cloned().collect();
             stops.push(flow.to.clone());
             self.stretches(scenario, &what, &flow.from, &stops)?;
         }
@@ -297,7 +304,7 @@ impl Checker<'_> {
         for stop in stops {
             if scenario.path(at.get_ref(), stop.get_ref()).is_none() {
                 let reason = format!(
-                    "{what}: no route from '{}' to '{}' (only routers and proxies forward)",
+                    "{what}: no route from '{}' to '{}' (only routers and proxies forward; one with forwards = false does not)",
                     at.get_ref(),
                     stop.get_ref()
                 );

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 
-use crate::{Direction, Link, NodeKind, Scenario};
+use crate::{Direction, Link, Scenario};
 
 /// One link of a path, in the direction in which it is taken.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -41,7 +41,7 @@ pub(crate) fn path<'a>(scenario: &'a Scenario, from: &str, to: &str) -> Option<V
             break;
         }
         let (name, described) = scenario.nodes.get_index(node)?;
-        if node != start && described.kind == NodeKind::Host {
+        if node != start && !described.forwards_packets() {
             continue;
         }
         for (link_name, link) in &scenario.links {

@@ -3,6 +3,8 @@
 use ekiden_units::{BitRate, Bytes, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::via::Via;
+
 /// Data sent from one node to another over TCP.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Flow {
@@ -22,8 +24,8 @@ pub struct Flow {
     pub end: Option<FlowEnd>,
     /// When it starts, counted from the start of the run.
     pub start: Time,
-    /// The proxies it goes through, in order; empty for a direct connection.
-    pub via: Vec<String>,
+    /// The proxies it goes through.
+    pub via: Via,
     /// How many connections send at once. Each sends `amount`.
     pub parallel: u32,
 }

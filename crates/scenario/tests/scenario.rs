@@ -166,7 +166,7 @@ fn a_wrong_file_is_refused_with_line_and_reason() {
 fn a_flow_without_a_route_is_refused() {
     let text = THREE_NODES.replace("kind = \"proxy\"\n", "").replace("via = [\"p1\"]", "");
     let message = parse(&text).unwrap_err();
-    assert!(message.contains("no route from 'server' to 'client' (only routers and proxies forward)"), "{message}");
+    assert!(message.contains("no route from 'server' to 'client' (only routers and proxies forward; "), "{message}");
 }
 
 proptest! {

@@ -28,6 +28,16 @@ pub(crate) enum Event {
     Ping(u32),
     /// The state of the senders is to be noted.
     Sample,
+    /// The nodes of the overlay glance at their connections.
+    Glance,
+    /// The message of this number between nodes of the overlay arrives, or it turns out that it does not.
+    Message(u32),
+    /// A node of the overlay has waited for the connection of this socket.
+    Waited(u32),
+    /// The path that was tried for the stream that entered at this socket has failed.
+    PathFailed(u32),
+    /// The stream that entered at this socket has reached its destination.
+    Reached(u32),
 }
 
 /// Events by time, and by the order in which they were planned.
@@ -57,7 +67,12 @@ impl Events {
             | Event::Datagram(_)
             | Event::Release(_)
             | Event::Ping(_)
-            | Event::Sample => &mut self.others,
+            | Event::Sample
+            | Event::Glance
+            | Event::Message(_)
+            | Event::Waited(_)
+            | Event::PathFailed(_)
+            | Event::Reached(_) => &mut self.others,
         };
         queue.push(Reverse((at, self.planned, event)));
     }

@@ -9,7 +9,7 @@ use ekiden_tcp::{State, TcpInfo};
 use ekiden_units::Time;
 
 use crate::events::Event;
-use crate::socket::Program;
+use crate::socket::{Once, Program};
 use crate::sockets::{Between, Sockets};
 
 /// A flow of which nothing arrives for this long has failed.
@@ -107,6 +107,11 @@ impl<'a> Flows<'a> {
             });
             of_connections.chain(cut)
         })
+    }
+
+    /// Whether a flow is not over.
+    pub fn is_going(&self, number: u32) -> bool {
+        self.list[number as usize].outcome.is_none()
     }
 
     /// Whether any is not over.
@@ -259,7 +264,7 @@ impl Flow<'_> {
             name: self.name.to_string(),
             from: self.described.from.clone(),
             to: self.described.to.clone(),
-            via: self.described.via.clone(),
+            via: self.described.via.words(),
             outcome: self
                 .outcome
                 .clone()
@@ -286,11 +291,13 @@ fn legs(scenario: &Scenario, flow: &Described, sockets: &Sockets) -> Vec<Between
         let nodes = [leg[0], leg[1]];
         sockets.between(nodes, nodes.map(|node| &scenario.nodes[node].tcp))
     };
-    stations.windows(2).map(leg).collect()
+    // Between the two proxies of an overlay its nodes choose.
+    let is_chosen = |place: usize| place == 1 && flow.via.chosen().is_some();
+    stations.windows(2).enumerate().filter(|(place, _)| !is_chosen(*place)).map(|(_, stretch)| leg(stretch)).collect()
 }
 
-/// Adds the sockets of one connection of a flow, the flow's number `at`, which proxies may split into several. Returns the socket
-/// that sends, and the rest.
+/// Adds the sockets of one connection of a flow, the flow's number `at`, which proxies may split into several, but for those between nodes
+/// that choose the path. Returns the socket that sends, and the rest.
 fn connect(number: u32, at: u32, flow: &Described, legs: &[Between], sockets: &mut Sockets) -> (u32, Ends) {
     let source = sockets.next_number();
     let left = match flow.amount {
@@ -298,14 +305,16 @@ fn connect(number: u32, at: u32, flow: &Described, legs: &[Between], sockets: &m
         Amount::Duration(_) => flow.file.map(|file| file.0),
     };
     let mut sends = Program::Source { flow: number, left };
+    let is_chosen = flow.via.chosen().is_some();
     for (place, leg) in legs.iter().enumerate() {
         let here = sockets.next_number();
         let receives = match place + 1 == legs.len() {
             true => Program::Sink { flow: number, received: 0, is_done: false },
-            false => Program::Relay { flow: number, other: here + 2, opens: true },
+            false if is_chosen => Program::Entry { flow: number, is_placed: false },
+            false => Program::Relay { flow: number, other: here + 2, once: Once::Opens },
         };
         sockets.add_pair(leg, [sends, receives]);
-        sends = Program::Relay { flow: number, other: here + 1, opens: false };
+        sends = Program::Relay { flow: number, other: here + 1, once: Once::Nothing };
     }
     (source, Ends { number: at, sink: sockets.next_number() - 1 })
 }

@@ -10,7 +10,7 @@
 //!
 //! 1. `error`, `options`; `packet`: what travels; `events`: the clock and the event queue
 //! 2. `stack`: the TCP of a node; `socket`: one end of a connection; `sockets`: all of them
-//! 3. `network`: lines and routes; `background`; `capture`; `gateway`; `tunnel`
+//! 3. `network`: lines and routes; `background`; `capture`; `gateway`; `tunnel`; `overlay`: nodes that choose paths
 //! 4. `flows`; `queues`; `recorder`: what came out
 //! 5. `simulation`: the loop over events
 
@@ -25,6 +25,7 @@ mod gateway;
 mod ingress;
 mod network;
 mod options;
+mod overlay;
 mod pacer;
 mod packet;
 mod pings;

@@ -128,7 +128,9 @@ impl Network {
 fn routes(scenario: &Scenario) -> Vec<Vec<Option<u32>>> {
     let ends = scenario.flows.values().flat_map(|flow| [&flow.from, &flow.to].into_iter().chain(&flow.via));
     let ends = ends.chain(scenario.tunnels.values().flat_map(|tunnel| &tunnel.ends));
-    let ends = ends.chain(scenario.background.values().map(|background| &background.to));
+    let members = scenario.members();
+    let ends = ends.map(String::as_str).chain(members);
+    let ends = ends.chain(scenario.background.values().map(|background| background.to.as_str()));
     let mut routes = vec![vec![None; scenario.nodes.len()]; scenario.nodes.len()];
     for target in ends {
         let Some(to) = scenario.nodes.get_index_of(target) else { continue };

@@ -1,6 +1,8 @@
 //! Events of a run, what its queues were, and the record made of it.
 
-use ekiden_record::{Event as Noted, FORMAT, Flow, LinkDirection, Manifest, PathDelay, Ping, Record, TunnelDirection};
+use ekiden_record::{
+    Chosen, Event as Noted, FORMAT, Flow, LinkDirection, Manifest, PathDelay, Ping, Record, TunnelDirection,
+};
 use ekiden_scenario::Scenario;
 
 use crate::options::Options;
@@ -18,6 +20,7 @@ pub(crate) struct Reports {
     pub links: Vec<LinkDirection>,
     pub tunnels: Vec<TunnelDirection>,
     pub pings: Vec<Ping>,
+    pub overlay: Vec<Chosen>,
 }
 
 impl Recorder {
@@ -27,7 +30,7 @@ impl Recorder {
 
     /// The record of the run, which is over.
     pub fn record(mut self, scenario: &Scenario, options: &Options, reports: Reports) -> Record {
-        let Reports { flows, links, tunnels, pings } = reports;
+        let Reports { flows, links, tunnels, pings, overlay } = reports;
         self.events.sort_by_key(|event| event.at_us);
         Record {
             format: FORMAT,
@@ -51,6 +54,7 @@ impl Recorder {
             series: None,
             events: self.events,
             congestion: None,
+            overlay,
         }
     }
 }

@@ -10,6 +10,7 @@ use crate::flows::Flows;
 use crate::gateway::{Gateways, Released, Verdict};
 use crate::network::{Delivery, Network};
 use crate::options::{Options, Progress};
+use crate::overlay::{Later, Overlay};
 use crate::packet::{Body, Packet};
 use crate::pings::{self, Pings};
 use crate::recorder::{Recorder, Reports};
@@ -28,6 +29,7 @@ pub(crate) struct Simulation<'a> {
     flows: Flows<'a>,
     tunnels: Tunnels<'a>,
     gateways: Gateways,
+    overlay: Overlay<'a>,
     background: Sources,
     pings: Pings<'a>,
     network: Network,
@@ -46,10 +48,17 @@ impl<'a> Simulation<'a> {
         let mut sockets = Sockets::new(scenario);
         let tunnels = Tunnels::new(scenario, &mut sockets);
         let flows = Flows::new(scenario, &mut sockets);
+        let overlay = Overlay::new(scenario, &sockets);
         let background = Sources::new(scenario);
         let pings = Pings::new(scenario);
         let mut events = Events::default();
-        for (at, event) in tunnels.timers().chain(flows.timers()).chain(background.timers()).chain(pings.timers()) {
+        for (at, event) in tunnels
+            .timers()
+            .chain(flows.timers())
+            .chain(background.timers())
+            .chain(pings.timers())
+            .chain(overlay.timers())
+        {
             events.plan(at, event);
         }
         events.plan(options.resolution, Event::Sample);
@@ -61,6 +70,7 @@ impl<'a> Simulation<'a> {
             options,
             events,
             gateways: Gateways::new(scenario, sockets.all()),
+            overlay,
             sockets,
             flows,
             tunnels,
@@ -121,10 +131,27 @@ impl<'a> Simulation<'a> {
                 self.work(socket);
                 self.transmit(socket);
             }
-            Event::Open(socket) => self.sockets.open(socket),
+            Event::Open(socket) => {
+                self.sockets.open(socket);
+                if let Some(at) = self.overlay.waits(now, socket) {
+                    self.events.plan(at, Event::Waited(socket));
+                }
+            }
+            Event::Glance => {
+                let later = self.overlay.glance(now, &self.sockets);
+                later.into_iter().for_each(|(at, event)| self.events.plan(at, event));
+            }
+            Event::Message(message) => self.plan(|parts| parts.overlay.hear(now, message)),
+            Event::Waited(socket) => self.plan(|parts| parts.overlay.has_waited(now, socket, &parts.sockets)),
+            Event::PathFailed(entry) => {
+                self.overlay.path_failed(now, entry, &mut self.sockets);
+                self.attempt(entry);
+            }
+            Event::Reached(entry) => self.overlay.begin(now, entry, &mut self.sockets),
             Event::Stop(socket) => self.sockets.stop(socket),
             Event::Cut(flow) => {
                 self.recorder.events.extend(self.flows.cut(now, flow, &self.sockets));
+                self.overlay.cut(flow, &mut self.sockets);
                 // Both: behind a loss the sender's reset is not where the receiver waits for it (RFC 5961, section 3.2).
                 self.flows.ends(flow).for_each(|end| self.sockets.abort(end));
             }
@@ -214,6 +241,12 @@ impl<'a> Simulation<'a> {
             Effect::Sent { flow, source } => self.send_next(flow, source),
             // As an event: opened now, it would be served before this socket.
             Effect::Open(other) => self.events.plan(now, Event::Open(other)),
+            Effect::Place { flow, entry } if self.flows.is_going(flow) => {
+                self.overlay.place(now, flow, entry);
+                self.attempt(entry);
+            }
+            Effect::Place { .. } => {}
+            Effect::Reached(entry) => self.plan(|parts| parts.overlay.reached(now, entry)),
             Effect::Carry(end) => {
                 // What the window allows now goes first, as in a kernel: a queue that waits for it sees that it has gone.
                 if self.tunnels.pulls(end) {
@@ -238,13 +271,47 @@ impl<'a> Simulation<'a> {
 
     /// A source has sent all of its data: if that was one of its flow's files, the next follows.
     fn send_next(&mut self, flow: u32, source: u32) {
+        let now = self.events.now();
         let first = self.sockets.next_number();
+        // Beside the source stands the socket at which its stream enters the overlay, if it does.
+        if let Some(sockets) = self.overlay.end(now, source + 1) {
+            self.sockets.release(sockets);
+        }
         let Some(next) = self.flows.follow(flow, source, &mut self.sockets) else { return };
+        self.tell_capture(first);
+        self.events.plan(now, Event::Open(next));
+    }
+
+    /// Tries the next path for the stream that entered the overlay at this socket.
+    fn attempt(&mut self, entry: u32) {
+        let now = self.events.now();
+        let first = self.sockets.next_number();
+        match self.overlay.attempt(entry, &mut self.sockets) {
+            Some(opens) => {
+                self.tell_capture(first);
+                self.events.plan(now, Event::Open(opens));
+            }
+            None => {
+                let Some(flow) = self.overlay.give_up(entry) else { return };
+                self.recorder.events.extend(self.flows.fail(now, flow, "no path over the overlay came about"));
+                self.sockets.abort(entry);
+            }
+        }
+    }
+
+    /// Tells the capture of the sockets from this one on, which were added.
+    fn tell_capture(&mut self, first: u32) {
         if let Some(capture) = &mut self.capture {
             let added = &self.sockets.all()[first as usize..];
             capture.know(added.iter().map(|socket| [socket.peer_node, socket.node]));
         }
-        self.events.plan(self.events.now(), Event::Open(next));
+    }
+
+    /// Plans what follows from a part's work, if something does.
+    fn plan(&mut self, work: impl FnOnce(&mut Self) -> Option<Later>) {
+        if let Some((at, event)) = work(self) {
+            self.events.plan(at, event);
+        }
     }
 
     /// Sends what a socket has to send, and plans its alarm.
@@ -289,6 +356,7 @@ impl<'a> Simulation<'a> {
             links: self.network.report(self.scenario),
             tunnels: self.tunnels.report(&self.sockets),
             pings: self.pings.report(self.events.now()),
+            overlay: self.overlay.report(),
         };
         self.recorder.record(self.scenario, self.options, reports)
     }

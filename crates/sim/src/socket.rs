@@ -52,11 +52,27 @@ pub(crate) enum Program {
     Relay {
         flow: u32,
         other: u32,
-        /// Whether the other is opened when this one is connected.
-        opens: bool,
+        /// What follows when this one is connected.
+        once: Once,
     },
+    /// A node of an overlay at which a stream enters, while its path is chosen and opened: what arrives waits.
+    Entry { flow: u32, is_placed: bool },
+    /// The same, at the first leg of the path that is tried.
+    Opening { flow: u32 },
+    /// Of a path that has failed.
+    Abandoned,
     /// An end of a tunnel.
     Tunnel(TunnelEnd),
+}
+
+/// What follows, once, when a proxy's socket is connected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Once {
+    Nothing,
+    /// The other socket opens its connection.
+    Opens,
+    /// A stream that entered the overlay at this socket has reached its destination.
+    Tells(u32),
 }
 
 /// Which end of which tunnel's connection a socket is.
@@ -71,11 +87,15 @@ pub(crate) struct TunnelEnd {
 }
 
 impl Program {
-    /// The flow that it serves; a tunnel's end serves none.
+    /// The flow that it serves, if one.
     pub fn flow(&self) -> Option<u32> {
         match *self {
-            Self::Source { flow, .. } | Self::Sink { flow, .. } | Self::Relay { flow, .. } => Some(flow),
-            Self::Tunnel(_) => None,
+            Self::Source { flow, .. }
+            | Self::Sink { flow, .. }
+            | Self::Relay { flow, .. }
+            | Self::Entry { flow, .. }
+            | Self::Opening { flow } => Some(flow),
+            Self::Tunnel(_) | Self::Abandoned => None,
         }
     }
 }

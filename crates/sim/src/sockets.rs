@@ -11,7 +11,7 @@ use ekiden_tcp::{Connection, Failure, State};
 use ekiden_units::Time;
 
 use crate::packet::node_number;
-use crate::socket::{Program, Socket, TunnelEnd};
+use crate::socket::{Once, Program, Socket, TunnelEnd};
 use crate::stack::Stack;
 
 /// Ports of sources and of those that they connect to.
@@ -45,6 +45,13 @@ pub(crate) enum Effect {
     },
     /// A socket is to open its connection.
     Open(u32),
+    /// A stream has come to the socket at which it enters the overlay.
+    Place {
+        flow: u32,
+        entry: u32,
+    },
+    /// A stream that entered the overlay at this socket has reached its destination.
+    Reached(u32),
     /// Packets may go into or come out of an end of a tunnel.
     Carry(TunnelEnd),
     /// A source knows that all it has sent has arrived.
@@ -199,6 +206,15 @@ impl<'a> Sockets<'a> {
         }
     }
 
+    /// The path that these sockets are of has failed: they are reset, and those that are not open yet stay closed.
+    pub fn abandon(&mut self, numbers: RangeInclusive<u32>) {
+        for number in numbers {
+            self.get_mut(number).program = Program::Abandoned;
+            self.get_mut(number).is_released = true;
+            self.abort(number);
+        }
+    }
+
     /// Lets a socket's program do what it can now.
     pub fn work(&mut self, number: u32) -> Effect {
         let socket = &mut self.list[number as usize];
@@ -235,14 +251,22 @@ impl<'a> Sockets<'a> {
                 }
                 Effect::Received { flow: *flow, bytes, is_end }
             }
-            Program::Relay { other, opens, .. } => {
+            Program::Relay { other, once, .. } => {
                 let other = *other;
-                // The acknowledgement of the SYN may bring the end as well.
-                let is_connected = *opens && matches!(connection.state(), State::Established | State::CloseWait);
-                *opens &= !is_connected;
+                let once =
+                    if is_connected(connection) { std::mem::replace(once, Once::Nothing) } else { Once::Nothing };
                 self.relay(number, other);
-                if is_connected { Effect::Open(other) } else { Effect::Nothing }
+                match once {
+                    Once::Nothing => Effect::Nothing,
+                    Once::Opens => Effect::Open(other),
+                    Once::Tells(entry) => Effect::Reached(entry),
+                }
             }
+            Program::Entry { flow, is_placed } if !*is_placed && is_connected(connection) => {
+                *is_placed = true;
+                Effect::Place { flow: *flow, entry: number }
+            }
+            Program::Entry { .. } | Program::Opening { .. } | Program::Abandoned => Effect::Nothing,
             Program::Tunnel(end) => Effect::Carry(*end),
         }
     }
@@ -273,11 +297,19 @@ impl<'a> Sockets<'a> {
             Program::Tunnel(end) => Effect::TunnelFailed { end, reason },
             // This end was reset because another one failed.
             _ if failure == Failure::Aborted => Effect::Nothing,
-            Program::Source { flow, .. } | Program::Sink { flow, .. } | Program::Relay { flow, .. } => {
-                Effect::FlowFailed { flow, reason }
-            }
+            // Another path is tried, or was.
+            Program::Opening { .. } | Program::Abandoned => Effect::Nothing,
+            Program::Source { flow, .. }
+            | Program::Sink { flow, .. }
+            | Program::Relay { flow, .. }
+            | Program::Entry { flow, .. } => Effect::FlowFailed { flow, reason },
         }
     }
+}
+
+/// The acknowledgement of the SYN may bring the end as well.
+fn is_connected(connection: &Connection) -> bool {
+    matches!(connection.state(), State::Established | State::CloseWait)
 }
 
 /// Moves what has arrived on one connection to another, and its end. Returns whether there was anything.

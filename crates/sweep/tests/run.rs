@@ -45,6 +45,7 @@ fn leave_with(run: &Run, scenario: &str, series: Option<SeriesFiles>) {
         series,
         events: Vec::new(),
         congestion: None,
+        overlay: Vec::new(),
     };
     record.write(&run.record).unwrap();
 }

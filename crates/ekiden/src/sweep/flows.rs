@@ -6,9 +6,10 @@ use ekiden_record::{Outcome, Ping, Record};
 use ekiden_report::summarize;
 
 use super::gateways::gateways;
+use super::paths::paths;
 use crate::out;
 
-/// One line per flow, with a head, one per ping, and one per gateway; then whether the machine has shaped the run.
+/// One line per flow, with a head, one per ping, one per gateway, and one for each pair of nodes of an overlay with streams; then whether the machine has shaped the run.
 pub fn flows(record: &Record) -> String {
     let ms = |us: Option<u64>| us.map_or("-".into(), |us| format!("{:.1}", us as f64 / 1e3));
     let head = ["flow", "Mbit/s", "seconds", "bytes", "sent again", "RTT min ms", "RTT max ms", "outcome"];
@@ -34,6 +35,7 @@ pub fn flows(record: &Record) -> String {
         text += &pings(&record.pings);
     }
     text += &gateways(record);
+    text += &paths(record);
     let summary = summarize(slice::from_ref(record));
     if summary.invalid > 0 {
         text += &format!("disturbed by the machine: {}; run it again when nothing else runs\n", summary.why_invalid());

@@ -5,8 +5,9 @@ use std::io;
 use std::time::Duration;
 
 use ekiden_net::status_socket::{self, AskError, PATIENCE};
+use ekiden_overlay::choice::Why;
 use ekiden_overlay::known::Known;
-use ekiden_overlay::path::{Class, Direction};
+use ekiden_overlay::path::{Class, Direction, Path};
 use ekiden_overlay::places::{Place, Places};
 use ekiden_units::Time;
 use serde::{Deserialize, Serialize};
@@ -108,8 +109,32 @@ pub struct ExitStatus {
     pub changes: u64,
     /// Streams so far.
     pub streams: u64,
+    /// For how many streams each path was chosen.
+    pub taken: Vec<TakenStatus>,
+    /// The last paths that came into use.
+    pub history: Vec<ChangeStatus>,
     /// What was to choose from when the last stream was opened.
     pub candidates: Vec<CandidateStatus>,
+}
+
+/// A path that streams took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct TakenStatus {
+    /// The nodes behind this one.
+    pub path: Vec<String>,
+    /// For how many it was chosen, those that tried it among them.
+    pub streams: u64,
+}
+
+/// A path that came into use.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ChangeStatus {
+    /// So many seconds ago.
+    pub ago_s: f64,
+    /// The nodes behind this one.
+    pub path: Vec<String>,
+    /// Why.
+    pub why: String,
 }
 
 /// A path that could be taken.
@@ -246,6 +271,11 @@ pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: T
         })
     };
     let legs = pairs.filter_map(leg).collect();
+    let change = |(at, path, why): &(Time, Path, Why)| ChangeStatus {
+        ago_s: seconds(now.since(*at)),
+        path: path.0.clone(),
+        why: why.because().into(),
+    };
     let place = |(exit, (_, kind), place): (&str, &(Auto, Class), &Place)| {
         let current = place.choice.current();
         ExitStatus {
@@ -260,6 +290,12 @@ pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: T
             why: current.map(|(.., why)| why.because().into()),
             changes: place.choice.changes(),
             streams: place.streams,
+            taken: place
+                .taken
+                .iter()
+                .map(|(path, streams)| TakenStatus { path: path.0.clone(), streams: *streams })
+                .collect(),
+            history: place.changes.iter().map(change).collect(),
             candidates: place.candidates.iter().map(candidate).collect(),
         }
     };

@@ -7,7 +7,9 @@ use ekiden_files::suggestion;
 use serde_spanned::Spanned;
 
 use crate::error::Source;
+use crate::left_out::DEFAULT_FORWARDS;
 use crate::raw::{Named, RawNode};
+use crate::via::AUTO;
 use crate::{Error, NodeKind};
 
 const NAME_LENGTH_MOST: usize = 32;
@@ -31,6 +33,15 @@ impl Checker<'_> {
         Err(self.source.error(&name.span(), reason))
     }
 
+    /// As any name, but for the word that a flow's `via` has for nodes' own choice.
+    pub fn node_name(&self, name: &Spanned<String>) -> Result<(), Error> {
+        if name.get_ref() == AUTO {
+            let reason = format!("'{AUTO}' cannot name a node: in a flow's 'via' it lets nodes choose the path");
+            return Err(self.source.error(&name.span(), reason));
+        }
+        self.name("node", name)
+    }
+
     pub fn known(&self, name: &Spanned<String>, nodes: &Named<RawNode>) -> Result<(), Error> {
         if nodes.contains_key(name) {
             return Ok(());
@@ -42,8 +53,18 @@ impl Checker<'_> {
     /// A known node that forwards packets.
     pub fn forwards(&self, name: &Spanned<String>, nodes: &Named<RawNode>) -> Result<(), Error> {
         self.known(name, nodes)?;
-        match nodes[name].kind {
-            Some(NodeKind::Router | NodeKind::Proxy) => Ok(()),
+        let node = &nodes[name];
+        match node.kind {
+            Some(NodeKind::Router) => Ok(()),
+            Some(NodeKind::Proxy)
+                if node.forwards.as_ref().map_or(DEFAULT_FORWARDS, |forwards| *forwards.get_ref()) =>
+            {
+                Ok(())
+            }
+            Some(NodeKind::Proxy) => {
+                let reason = format!("node '{}' has forwards = false, and must forward packets here", name.get_ref());
+                Err(self.source.error(&name.span(), reason))
+            }
             _ => {
                 let reason = format!("node '{}' is a host; only routers and proxies forward", name.get_ref());
                 Err(self.source.error(&name.span(), reason))

@@ -1,0 +1,45 @@
+//! `ekiden overlay scenario`.
+
+use std::path::PathBuf;
+
+use ekiden_files::ConfigError;
+use ekiden_flows::{Packets, Sites};
+use ekiden_units::{BitRate, Bytes, Time};
+
+use crate::out;
+
+/// Print the sites of FILE as a scenario, for `ekiden lab run` and `ekiden simulate`.
+///
+/// Each site has a node of the overlay and a host, and each two nodes a link with the delay, rates and losses that `ekiden overlay
+/// simulate` draws. Files are sent between some sites, and the nodes choose their paths. Outages and rush hours of FILE are left out.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The sites (TOML), such as scenarios/sites-4.toml.
+    #[arg(value_name = "FILE")]
+    sites: PathBuf,
+    /// Legs that are faster get this rate: what the lab can carry is bounded.
+    #[arg(long, value_name = "RATE", default_value = "20Mbit/s")]
+    rate_most: BitRate,
+    /// Between how many pairs of sites files are sent, two at a time; by default as many as there are sites.
+    #[arg(long, value_name = "N")]
+    flows: Option<usize>,
+    /// The size of a file.
+    #[arg(long, value_name = "BYTES", default_value = "500KB")]
+    file: Bytes,
+    /// How long files are sent.
+    #[arg(long, value_name = "TIME", default_value = "60s")]
+    duration: Time,
+    /// Another seed than the file's.
+    #[arg(long, value_name = "SEED")]
+    seed: Option<u64>,
+}
+
+/// Prints it.
+pub fn run(args: &Args) -> anyhow::Result<()> {
+    let mut sites = Sites::read(&args.sites)?;
+    sites.seed = args.seed.unwrap_or(sites.seed);
+    let flows = args.flows.unwrap_or(sites.sites.len());
+    let packets = Packets { rate_most: args.rate_most, flows, file: args.file, duration: args.duration };
+    let refused = |reason: String| ConfigError { file: args.sites.clone(), line: None, reason };
+    out::text(packets.scenario(&sites).map_err(refused)?)
+}

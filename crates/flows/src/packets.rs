@@ -1,0 +1,109 @@
+//! The sites as a scenario for the lab and for the simulator of packets: a node and a host at each, a link for each leg.
+
+use std::fmt::Write as _;
+
+use ekiden_units::{BitRate, Bytes, Fraction, Time};
+
+use crate::random::Random;
+use crate::sites::Sites;
+use crate::world::World;
+
+/// Between a host and its node.
+const NEAR: (BitRate, Time) = (BitRate::mbit(200), Time(200_000));
+/// A leg's queue holds what the line carries in a round trip, and so much at least.
+const QUEUE_LEAST: u64 = 64_000;
+/// Files that a pair sends at once: with one, nodes would have few streams to place in a minute.
+const PARALLEL: u32 = 2;
+/// A link is called after both its sites, and no name of a scenario has more than 32 characters.
+const NAME_MOST: usize = 15;
+/// With a host at each, no more nodes than a scenario has.
+const SITES_MOST: usize = 125;
+
+/// What of the sites a scenario has, and what is sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Packets {
+    /// Legs that are faster get this.
+    pub rate_most: BitRate,
+    /// Between how many pairs of sites files are sent, two at a time, one after another. Which, by the seed.
+    pub flows: usize,
+    /// How large they are.
+    pub file: Bytes,
+    /// For how long.
+    pub duration: Time,
+}
+
+impl Packets {
+    /// The scenario's text. Schedules are left out: they are for days.
+    ///
+    /// # Errors
+    /// Why a scenario cannot have these sites: one line.
+    pub fn scenario(&self, sites: &Sites) -> Result<String, String> {
+        let names: Vec<&str> = sites.sites.iter().map(|site| site.name.as_str()).collect();
+        let is_usable = |name: &&&str| {
+            let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+            (1..=NAME_MOST).contains(&name.len()) && name.bytes().all(fits) && !name.starts_with('-')
+        };
+        if names.len() > SITES_MOST {
+            return Err(format!(
+                "site: a scenario has room for {SITES_MOST} sites with a node and a host each, and here are {}",
+                names.len()
+            ));
+        }
+        if let Some(wrong) = names.iter().find(|name| !is_usable(name)) {
+            return Err(format!(
+                "site: {wrong:?} cannot name a node of a scenario: 1 to {NAME_MOST} letters, digits, '-' and '_'"
+            ));
+        }
+        let pairs = names.len() * (names.len() - 1);
+        if !(1..=pairs).contains(&self.flows) {
+            return Err(format!("--flows: these sites make 1 to {pairs} pairs, not {}", self.flows));
+        }
+        let mut text =
+            format!("name = \"sites-{}\"\nseed = {}\n\n[tcp]\ncongestion = \"cubic\"\n", names.len(), sites.seed);
+        for name in &names {
+            let _ = write!(text, "\n[node.{name}]\nkind = \"proxy\"\nforwards = false\n[node.at-{name}]\n");
+            let (rate, delay) = NEAR;
+            let _ = write!(
+                text,
+                "[link.{name}]\nends = [\"at-{name}\", \"{name}\"]\nrate = \"{rate}\"\ndelay = \"{delay}\"\n"
+            );
+        }
+        self.links(sites, &names, &mut text);
+        for (from, to) in self.pairs(sites) {
+            let [from, to] = [from, to].map(|site| names[site]);
+            let _ = write!(
+                text,
+                "\n[flow.{from}-{to}]\nfrom = \"at-{from}\"\nto = \"at-{to}\"\nvia = [\"{from}\", \"auto\", \"{to}\"]\n\
+                 duration = \"{}\"\nfile = \"{}\"\nparallel = {PARALLEL}\n",
+                self.duration, self.file
+            );
+        }
+        Ok(text)
+    }
+
+    fn links(&self, sites: &Sites, names: &[&str], text: &mut String) {
+        let world = World::new(sites);
+        for (a, b) in (0..names.len()).flat_map(|b| (0..b).map(move |a| (a, b))) {
+            // Half of the round trip, in tenths of a millisecond.
+            let delay = Time((world.rtt_s(a, b) * 5e3).round() as u64 * 100_000);
+            let _ =
+                write!(text, "\n[link.{0}-{1}]\nends = [\"{0}\", \"{1}\"]\ndelay = \"{delay}\"\n", names[a], names[b]);
+            for (key, from, to) in [("forth", a, b), ("back", b, a)] {
+                let leg = world.drawn(world.number(from, to));
+                // In steps of 10 kbit/s, of a kilobyte and of 1 ppm.
+                let rate = BitRate(((leg.rate as u64).min(self.rate_most.0) / 10_000).max(1) * 10_000);
+                let queue = Bytes(((rate.0 as f64 / 8.0 * leg.rtt_s) as u64).max(QUEUE_LEAST) / 1_000 * 1_000);
+                let loss = Fraction((leg.loss * 1e6).round() as u64 * 1_000);
+                let _ = writeln!(text, "{key} = {{ rate = \"{rate}\", queue = \"{queue}\", loss = \"{loss}\" }}");
+            }
+        }
+    }
+
+    /// Different ones, by the seed.
+    fn pairs(&self, sites: &Sites) -> Vec<(usize, usize)> {
+        let n = sites.sites.len();
+        let mut all: Vec<_> = (0..n * n).map(|leg| (leg / n, leg % n)).filter(|(from, to)| from != to).collect();
+        let mut random = Random::new(sites.seed, "pairs", 0);
+        (0..self.flows.min(all.len())).map(|_| all.swap_remove(random.below(all.len()))).collect()
+    }
+}

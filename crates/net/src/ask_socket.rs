@@ -32,8 +32,8 @@ const PAUSE: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct AskSocket {
     path: PathBuf,
-    /// Tells the file from one that another process has made since.
-    file: (u64, u64),
+    /// Tells the file from one that another process has made since: that may have its number, and has another time.
+    file: (u64, u64, i64, i64),
 }
 
 /// Listens on a new socket file that every user may connect to. One that a killed process has left is replaced.
@@ -52,16 +52,19 @@ pub fn listen(path: &Path) -> io::Result<(AskSocket, StdListener)> {
         }
     }
     let listener = StdListener::bind(path)?;
-    let metadata = fs::symlink_metadata(path)?;
-    let socket = AskSocket { path: path.into(), file: (metadata.dev(), metadata.ino()) };
     fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+    let socket = AskSocket { path: path.into(), file: identity(&fs::symlink_metadata(path)?) };
     listener.set_nonblocking(true)?;
     Ok((socket, listener))
 }
 
+fn identity(file: &fs::Metadata) -> (u64, u64, i64, i64) {
+    (file.dev(), file.ino(), file.ctime(), file.ctime_nsec())
+}
+
 impl Drop for AskSocket {
     fn drop(&mut self) {
-        let is_own = fs::symlink_metadata(&self.path).is_ok_and(|now| (now.dev(), now.ino()) == self.file);
+        let is_own = fs::symlink_metadata(&self.path).is_ok_and(|now| identity(&now) == self.file);
         if is_own {
             // It may have been removed a moment ago.
             let _ = fs::remove_file(&self.path);
@@ -148,6 +151,8 @@ mod tests {
         let (socket, listener) = listen(&path).unwrap();
         fs::remove_file(&path).unwrap();
         drop(listener);
+        // Times of files have steps of some milliseconds.
+        std::thread::sleep(Duration::from_millis(50));
         let (other, _listener) = listen(&path).unwrap();
         drop(socket);
         assert!(path.exists());

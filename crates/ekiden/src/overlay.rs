@@ -2,6 +2,7 @@
 
 mod etcd;
 mod join;
+mod map;
 mod nodes;
 mod simulate;
 mod status;
@@ -38,6 +39,7 @@ enum Action {
     Expel(etcd::Expel),
     Init(etcd::Init),
     Join(join::Args),
+    Map(map::Args),
     Nodes(nodes::Args),
     Simulate(simulate::Args),
     Status(status::Args),
@@ -62,6 +64,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Action::Expel(args) => etcd::expel(args),
         Action::Init(args) => etcd::init(args),
         Action::Join(args) => join::run(args),
+        Action::Map(args) => map::run(args),
         Action::Nodes(args) => nodes::run(args),
         Action::Simulate(args) => simulate::run(args),
         Action::Status(args) => status::run(args),

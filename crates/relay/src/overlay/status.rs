@@ -22,6 +22,8 @@ pub struct Status {
     pub nodes: Vec<NodeStatus>,
     /// What is known of legs between them, each as its sender sees it.
     pub legs: Vec<LegStatus>,
+    /// Legs that have failed a short while ago, as one of their ends says: who sends, and who receives.
+    pub failed: Vec<[String; 2]>,
     /// Where streams have gone.
     pub exits: Vec<ExitStatus>,
 }
@@ -35,6 +37,8 @@ pub struct NodeStatus {
     pub address: Option<String>,
     /// Where it stands.
     pub region: Option<String>,
+    /// Its latitude and longitude, in degrees.
+    pub at: Option<[f64; 2]>,
     /// Destinations for which it is the exit.
     pub near: Vec<String>,
     /// Whether it relays for other destinations.
@@ -75,6 +79,8 @@ pub struct ExitStatus {
     pub class: String,
     /// Which way most of their bytes go.
     pub direction: String,
+    /// Whether they go to the destination.
+    pub is_up: bool,
     /// The path in use: the nodes behind this one.
     pub path: Vec<String>,
     /// Since how many seconds it is in use, and why it was taken.
@@ -182,6 +188,7 @@ pub fn of(known: &Known, places: &Places<Auto>, config: &Config, now: Time) -> S
         name: name.clone(),
         address: config.peers.get(name).map(|peer| peer.address.to_string()),
         region: member.region.clone(),
+        at: member.at.map(|at| [at.latitude, at.longitude]),
         near: member.near.iter().map(ToString::to_string).collect(),
         relays: member.relays,
         heard_s: known.heard_ago(name, now).map(seconds),
@@ -193,7 +200,8 @@ pub fn of(known: &Known, places: &Places<Auto>, config: &Config, now: Time) -> S
     if !names.contains(&known.name()) {
         names.push(known.name());
     }
-    let pairs = names.iter().flat_map(|from| names.iter().map(move |to| (*from, *to))).filter(|(from, to)| from != to);
+    let pairs =
+        || names.iter().flat_map(|from| names.iter().map(move |to| (*from, *to))).filter(|(from, to)| from != to);
     let leg = |(from, to): (&str, &str)| {
         let leg = known.leg(from, to, now)?;
         Some(LegStatus {
@@ -206,13 +214,17 @@ pub fn of(known: &Known, places: &Places<Auto>, config: &Config, now: Time) -> S
             age_s: seconds(leg.age),
         })
     };
-    let legs = pairs.filter_map(leg).collect();
+    let legs = pairs().filter_map(leg).collect();
+    let failed = pairs().filter(|(from, to)| known.has_failed(from, to, now));
+    let failed = failed.map(|(from, to)| [from, to].map(String::from)).collect();
     let place = |(exit, auto, place): (&str, &Auto, &Place)| {
         let current = place.choice.current();
+        let direction = places.direction(exit);
         ExitStatus {
             exit: exit.into(),
+            is_up: direction == Direction::Up,
             class: format!("{:?}", auto.class).to_lowercase(),
-            direction: match places.direction(exit) {
+            direction: match direction {
                 Direction::Down => "from the destination".into(),
                 Direction::Up => "to the destination".into(),
             },
@@ -224,7 +236,7 @@ pub fn of(known: &Known, places: &Places<Auto>, config: &Config, now: Time) -> S
             candidates: place.candidates.iter().map(candidate).collect(),
         }
     };
-    Status { node: known.name().into(), nodes, legs, exits: places.iter().map(place).collect() }
+    Status { node: known.name().into(), nodes, legs, failed, exits: places.iter().map(place).collect() }
 }
 
 fn candidate(of: &ekiden_overlay::path::Candidate) -> CandidateStatus {

@@ -2,6 +2,7 @@
 
 mod etcd;
 mod join;
+mod map;
 mod nodes;
 mod scenario;
 mod simulate;
@@ -39,6 +40,7 @@ enum Action {
     Expel(etcd::Expel),
     Init(etcd::Init),
     Join(join::Args),
+    Map(map::Args),
     Nodes(nodes::Args),
     Scenario(scenario::Args),
     Simulate(simulate::Args),
@@ -64,6 +66,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         Action::Expel(args) => etcd::expel(args),
         Action::Init(args) => etcd::init(args),
         Action::Join(args) => join::run(args),
+        Action::Map(args) => map::run(args),
         Action::Nodes(args) => nodes::run(args),
         Action::Scenario(args) => scenario::run(args),
         Action::Simulate(args) => simulate::run(args),

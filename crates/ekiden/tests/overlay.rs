@@ -18,7 +18,24 @@ const SIMULATED: &str = r#"set -eu
 sed 's/^duration = .*/duration = "1h"/; s/^warm_up = .*/warm_up = "30min"/; /^\[\[outage/,/^$/d' "$SITES" > sites.toml
 "$EKIDEN" overlay simulate sites.toml > table
 grep -Eq "chosen by the nodes +(0.9|1.0)" table && grep -q "the best  *1.00" table || { cat table; exit 1; }
-"$EKIDEN" overlay simulate --alone --json sites.toml | python3 -c 'import json, sys; one, = json.load(sys.stdin); assert one["policy"] == "ekiden"'
+"$EKIDEN" overlay simulate --alone --json --map map.svg sites.toml > out.json
+python3 - <<'END'
+import json, xml.etree.ElementTree as tree
+one, = json.load(open("out.json"))
+assert one["policy"] == "ekiden"
+# Each place has a first path, and none before it.
+first = [change for change in one["changes"] if change["why"] == "first"]
+assert first and all(change["from"] is None and change["to"][-1] == change["far"] for change in first), one["changes"]
+svg = tree.parse("map.svg").getroot()
+texts = [of.text.strip() for of in svg.iter("{http://www.w3.org/2000/svg}text")]
+assert all(name in texts for name in ["tokyo", "delhi"]), texts
+# Two circles for each site, and one in the legend; four sites have twelve legs.
+circles, lines = (len(list(svg.iter("{http://www.w3.org/2000/svg}" + of))) for of in ["circle", "polyline"])
+assert circles == 2 * 4 + 1 and lines >= 12, (circles, lines)
+assert list(svg.iter("{http://www.w3.org/2000/svg}polygon")), "no path is in use"
+END
+code=0; "$EKIDEN" overlay simulate --alone --map map.svg sites.toml 2> said || code=$?
+[ $code != 0 ] && grep -q 'map.svg' said || { cat said; exit 1; }
 echo 'nonsense = 1' > wrong.toml
 code=0; "$EKIDEN" overlay simulate wrong.toml 2> said || code=$?
 [ $code = 3 ] && grep -q 'wrong.toml:1' said || { cat said; exit 1; }

@@ -19,7 +19,7 @@ pub mod sites;
 mod traffic;
 mod world;
 
-pub use outcome::{Gains, Opened, Outcome, Policy, RELAYED_SPAN, Rates, Spread};
+pub use outcome::{AtEnd, Change, Gains, Opened, Outcome, Policy, RELAYED_SPAN, Rates, Spread};
 pub use packets::Packets;
 pub use run::run;
 pub use sites::Sites;

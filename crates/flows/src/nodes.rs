@@ -13,6 +13,7 @@ use ekiden_overlay::places::Places;
 use ekiden_overlay::told::Told;
 use ekiden_units::Time;
 
+use crate::outcome::Change;
 use crate::random::Random;
 use crate::rules::{ANSWERS_WITHIN, NAME_BYTES, OVERHEAD_BYTES, QUESTION_BYTES};
 use crate::sites::Sites;
@@ -118,8 +119,8 @@ impl<'a> Nodes<'a> {
         self.nodes[other].control_bytes += question + answer;
     }
 
-    /// The paths of a new stream, to be tried one after the other.
-    pub fn place(&mut self, offered: &Offered, now: Time) -> Vec<Place> {
+    /// The paths of a new stream, to be tried one after the other; and whether another path is in use by that.
+    pub fn place(&mut self, offered: &Offered, now: Time) -> (Vec<Place>, Option<Change>) {
         let node = &mut self.nodes[offered.near];
         let wanted = Wanted {
             exit: self.names[offered.far],
@@ -133,18 +134,33 @@ impl<'a> Nodes<'a> {
             prices: None,
         };
         let placed = node.places.place(&node.known, &(offered.class, offered.direction), &wanted, now);
+        let change = placed.why.filter(|why| why.is_change()).map(|why| Change {
+            at_s: now.as_secs(),
+            near: self.names[offered.near].into(),
+            far: self.names[offered.far].into(),
+            class: offered.class,
+            direction: offered.direction,
+            from: placed.before.map(|path| path.0),
+            to: placed.paths[0].path.0.clone(),
+            why,
+        });
         let place = |(rank, taken): (usize, Taken)| {
             let hops = taken.path.0.iter().filter_map(|name| self.sites.index(name));
             let path = [offered.near].into_iter().chain(hops).collect();
             Place { path, why: placed.why.filter(|_| rank == 0), taken: Some(taken) }
         };
-        placed.paths.into_iter().enumerate().map(place).collect()
+        (placed.paths.into_iter().enumerate().map(place).collect(), change)
     }
 
     /// A stream could not be opened on this path, for this leg of it.
     pub fn open_failed(&mut self, near: usize, path: &Path, leg: (usize, usize), now: Time) {
         self.nodes[near].places.failed(path, now);
         self.fail(leg.0, leg.1, now);
+    }
+
+    /// Whether it is known that a path cannot be opened now.
+    pub fn fails_on(&self, near: usize, place: &Place, now: Time) -> bool {
+        place.taken.as_ref().is_some_and(|taken| self.nodes[near].known.fails_on(&taken.path, now))
     }
 
     /// How much a node relays, as a part of what it may.
@@ -159,6 +175,7 @@ impl<'a> Nodes<'a> {
         let look = Look {
             rtt_s: look.rtt_s.map(|rtt_s| rtt_s * rtts),
             rate_bit_s: look.rate_bit_s.map(|rate| rate * rates),
+            together_bit_s: look.together_bit_s * rates,
             carried_bit_s: look.carried_bit_s * rates,
             ..*look
         };
@@ -181,6 +198,23 @@ impl<'a> Nodes<'a> {
     /// What each node has sent and received of questions and answers, in bytes.
     pub fn control_bytes(&self) -> Vec<f64> {
         self.nodes.iter().map(|node| node.control_bytes).collect()
+    }
+
+    /// On how many paths in use each leg is, by its number, in the direction of most bytes.
+    pub fn in_use(&self, world: &World) -> Vec<usize> {
+        let mut counts = vec![0; world.sites * world.sites];
+        for (near, node) in self.nodes.iter().enumerate() {
+            for (_, (_, direction), place) in node.places.iter() {
+                let Some((path, ..)) = place.choice.current() else { continue };
+                let hops = path.0.iter().filter_map(|name| self.sites.index(name));
+                let mut hops: Vec<usize> = [near].into_iter().chain(hops).collect();
+                if *direction == Direction::Down {
+                    hops.reverse();
+                }
+                hops.windows(2).for_each(|leg| counts[world.number(leg[0], leg[1])] += 1);
+            }
+        }
+        counts
     }
 
     /// How often paths in use have changed, of all nodes and exits; and for how many of these there is one.

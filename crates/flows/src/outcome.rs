@@ -63,6 +63,11 @@ pub struct Outcome {
     pub changes_an_hour: f64,
     /// What a node sends and receives to learn about legs, in bit/s: the mean of all nodes, and the most.
     pub control_bit_s: [f64; 2],
+    /// Each time that a node took another path, from the start on.
+    pub changes: Vec<Change>,
+    /// Each leg as it is at the end.
+    #[serde(skip)]
+    pub legs: Vec<AtEnd>,
     /// Each stream in its order.
     #[serde(skip)]
     pub opened: Vec<Opened>,
@@ -101,6 +106,44 @@ pub struct Gains {
     pub median: f64,
     /// The mean of these multiples.
     pub mean: f64,
+}
+
+/// Another path is in use.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Change {
+    /// When, in seconds.
+    pub at_s: f64,
+    /// The site that opens the streams.
+    pub near: String,
+    /// Their exit.
+    pub far: String,
+    /// What counts.
+    pub class: Class,
+    /// Which way their bytes go.
+    pub direction: Direction,
+    /// The path before, from the node behind `near` on; `None` if there was none.
+    pub from: Option<Vec<String>>,
+    /// The path now.
+    pub to: Vec<String>,
+    /// Why.
+    pub why: Why,
+}
+
+/// A leg in one direction at the end of a run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AtEnd {
+    /// Who sends.
+    pub from: usize,
+    /// Who receives.
+    pub to: usize,
+    /// What one stream would get by itself, in bit/s.
+    pub rate_bit_s: f64,
+    /// The part of the segments that is lost.
+    pub loss: f64,
+    /// Whether nothing came over it at some time of the run.
+    pub was_cut: bool,
+    /// How many paths in use are over it, in the direction of most bytes.
+    pub paths: usize,
 }
 
 /// A stream that was opened.
@@ -157,6 +200,9 @@ pub(crate) struct Finished {
 pub(crate) struct Log {
     pub opened: Vec<Opened>,
     pub finished: Vec<Finished>,
+    pub changes: Vec<Change>,
+    /// By the legs' numbers.
+    pub was_cut: Vec<bool>,
     relayed: Vec<Vec<f64>>,
     /// At the end of the warm-up: control traffic of each node in bytes, and changes.
     warm: Option<(Vec<f64>, u64)>,
@@ -164,7 +210,9 @@ pub(crate) struct Log {
 
 impl Log {
     pub fn new(sites: usize) -> Self {
-        Self { opened: Vec::new(), finished: Vec::new(), relayed: vec![Vec::new(); sites], warm: None }
+        let was_cut = vec![false; sites * sites];
+        let (opened, finished, changes) = (Vec::new(), Vec::new(), Vec::new());
+        Self { opened, finished, changes, was_cut, relayed: vec![Vec::new(); sites], warm: None }
     }
 
     pub fn warm(&mut self, control_bytes: Vec<f64>, changes: u64) {
@@ -216,7 +264,14 @@ impl Spread {
 }
 
 impl Outcome {
-    pub(crate) fn of(sites: &Sites, policy: Policy, log: Log, control: &[f64], changes: (u64, usize)) -> Self {
+    pub(crate) fn of(
+        sites: &Sites,
+        policy: Policy,
+        log: Log,
+        legs: Vec<AtEnd>,
+        control: &[f64],
+        changes: (u64, usize),
+    ) -> Self {
         let after: Vec<&Opened> = log.opened.iter().filter(|of| of.at >= sites.warm_up).collect();
         let is_open = |of: &&&Opened| !of.failed && of.alone.best > 0.0;
         let bulk: Vec<&Opened> = after.iter().filter(is_open).filter(|of| of.class == Class::Bulk).copied().collect();
@@ -253,6 +308,8 @@ impl Outcome {
             broken: finished().filter(|of| of.broken).count(),
             changes_an_hour: (changes.0 - warm_changes) as f64 * 3_600.0 / span_s / (changes.1 as f64).max(1.0),
             control_bit_s: [control.mean, control.most],
+            changes: log.changes,
+            legs,
             opened: log.opened,
             relayed_bit_s: log.relayed,
         }

@@ -8,7 +8,7 @@ use ekiden_overlay::path::{Class, Direction};
 use ekiden_units::Time;
 
 use crate::nodes::{Nodes, Place};
-use crate::outcome::{Finished, Log, Opened, Outcome, Policy, Rates};
+use crate::outcome::{AtEnd, Finished, Log, Opened, Outcome, Policy, Rates};
 use crate::peers::{Ron, best_rate, shortest_rtt};
 use crate::rules::{ANSWERS_WITHIN, BROKEN, OPENS_MOST, STALLED};
 use crate::share::{Ask, Got, Shared};
@@ -93,6 +93,9 @@ impl<'a> Run<'a> {
     fn step(&mut self, second: u64) {
         let now = Time(second * STEP.0);
         self.world.at(now);
+        for leg in 0..self.log.was_cut.len() {
+            self.log.was_cut[leg] |= self.world.leg(leg).rate <= 0.0;
+        }
         let shared = self.shared();
         self.alone = self.least(&shared.carries);
         self.offers = self.offers(&shared);
@@ -111,7 +114,12 @@ impl<'a> Run<'a> {
             Policy::Ron => self.ron.probe(&self.offers, now),
             _ => {}
         }
-        due.into_iter().for_each(|again| self.open(again.offered, again.rest, now));
+        for Again { offered, mut rest, .. } in due {
+            while rest.len() > 1 && self.nodes.fails_on(offered.near, &rest[0], now) {
+                rest.pop_front();
+            }
+            self.open(offered, rest, now);
+        }
         for offered in of_second(self.sites, second) {
             let places = self.places(&offered, now);
             self.open(offered, places, now);
@@ -163,7 +171,11 @@ impl<'a> Run<'a> {
             }
             (Policy::Oracle, Class::Bulk) => by(best_rate(&self.offers, self.world.sites, from, to, 2).0),
             (Policy::Ron, _) => by(self.ron.best(from, to)),
-            (Policy::Ekiden, _) => self.nodes.place(offered, now),
+            (Policy::Ekiden, _) => {
+                let (places, change) = self.nodes.place(offered, now);
+                self.log.changes.extend(change);
+                places
+            }
         };
         places.into()
     }
@@ -298,6 +310,7 @@ impl<'a> Run<'a> {
                 span_s: STEP.as_secs(),
                 rtt_s: Some(leg.rtt_s),
                 rate_bit_s: (count > 0.0).then(|| limited / count),
+                together_bit_s: limited,
                 carried_bit_s: most,
                 sent: sent as u64,
                 resent: (sent * leg.loss).round() as u64,
@@ -344,7 +357,14 @@ impl<'a> Run<'a> {
 
     fn finish(self) -> Outcome {
         let control = self.control_bytes();
-        Outcome::of(self.sites, self.policy, self.log, &control, self.nodes.changes())
+        let in_use = self.nodes.in_use(&self.world);
+        let n = self.world.sites;
+        let leg = |(number, paths): (usize, usize)| {
+            let (from, to, loss) = (number / n, number % n, self.world.leg(number).loss);
+            AtEnd { from, to, rate_bit_s: self.alone[number], loss, was_cut: self.log.was_cut[number], paths }
+        };
+        let legs = in_use.into_iter().enumerate().filter(|(number, _)| number / n != number % n).map(leg).collect();
+        Outcome::of(self.sites, self.policy, self.log, legs, &control, self.nodes.changes())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Which of the paths is taken: the one before, unless another is better for a while, or that one has broken down.
 
 use ekiden_units::Time;
+use serde::Serialize;
 
 use crate::path::{Candidate, Class, Path, Wanted};
 
@@ -12,6 +13,11 @@ const BETTER_BY: Time = Time::ms(5);
 const FOR: Time = Time::secs(30);
 /// A rival that takes less than this part is taken at once: the path in use has broken down.
 const BROKEN_PART: f64 = 0.5;
+/// So it has if it takes so many times what it took at its best lately; then any rival that is better is taken at once, and one stream in
+/// [`FIRST_TRIES`] tries what may be better.
+const BROKEN_TIMES: f64 = 3.0;
+/// What it took at its best counts as twice as much after so long.
+const BEST_DOUBLES_S: f64 = 600.0;
 /// Of paths that are as fast as the best but for this part, one is drawn, so that nodes do not all run to one relay.
 const NEAR_PART: f64 = 0.03;
 /// One stream in so many tries a path that may be better by [`HOPED_PART`] than what is known ...
@@ -25,7 +31,8 @@ const TRIED: Time = Time::secs(10);
 const HOPED_PART: f64 = 1.1;
 
 /// Why a path is taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Why {
     /// The first choice.
     First,
@@ -48,6 +55,8 @@ pub struct Choice {
     /// Since when it is in use, and why it was taken.
     since: Time,
     why: Option<Why>,
+    /// What it took at its best lately, and when that was.
+    best: Option<(Time, Time)>,
     /// Since when another has been better.
     rivalled: Option<Time>,
     /// How often the path has changed.
@@ -58,6 +67,11 @@ pub struct Choice {
 }
 
 impl Why {
+    /// Whether another path is in use by it than before.
+    pub fn is_change(self) -> bool {
+        !matches!(self, Self::Kept | Self::Tried)
+    }
+
     /// As a sentence's end: the path is taken "because …".
     pub fn because(self) -> &'static str {
         match self {
@@ -100,7 +114,8 @@ impl Choice {
         let takes = |of: &Candidate| of.takes(wanted.size, wanted.class);
         let best = candidates.first()?;
         let incumbent = self.path.as_ref().and_then(|path| candidates.iter().find(|of| of.path == *path));
-        let part_that_tries = if self.tries < FIRST { FIRST_TRIES } else { TRIES };
+        let is_broken = incumbent.and_then(&takes).is_some_and(|time| self.has_broken(time, now));
+        let part_that_tries = if self.tries < FIRST || is_broken { FIRST_TRIES } else { TRIES };
         let last = self.tried.as_ref().filter(|(_, at)| now.since(*at) < TRIED).map(|(path, _)| path);
         if let Some(tried) = tried(candidates, wanted, last).filter(|_| tries < part_that_tries) {
             self.tries += 1;
@@ -133,7 +148,7 @@ impl Choice {
             return Some((incumbent, Why::Kept));
         }
         let since = *self.rivalled.get_or_insert(now);
-        if (least.0 as f64) < time.0 as f64 * BROKEN_PART {
+        if is_broken || (least.0 as f64) < time.0 as f64 * BROKEN_PART {
             return Some(self.change(drawn, Why::Slow, now));
         }
         match now.since(since) >= FOR {
@@ -151,7 +166,18 @@ impl Choice {
     fn change<'a>(&mut self, candidate: &'a Candidate, why: Why, now: Time) -> (&'a Candidate, Why) {
         self.changes += u64::from(self.path.is_some());
         (self.path, self.since, self.why, self.rivalled) = (Some(candidate.path.clone()), now, Some(why), None);
+        self.best = None;
         (candidate, why)
+    }
+
+    /// Whether the path in use takes much longer than lately, if it takes so long now.
+    fn has_broken(&mut self, time: Time, now: Time) -> bool {
+        let grown = |(best, at): (Time, Time)| best.0 as f64 * (now.since(at).as_secs() / BEST_DOUBLES_S).exp2();
+        let best = self.best.map_or(f64::INFINITY, grown);
+        if time.0 as f64 <= best {
+            self.best = Some((time, now));
+        }
+        time.0 as f64 >= best * BROKEN_TIMES
     }
 }
 
@@ -234,6 +260,22 @@ mod tests {
         assert_eq!(chosen(&mut choice, with(5.2), 2), ("b → a".into(), Why::Kept));
         assert_eq!(chosen(&mut choice, vec![candidate("a", 1.0, 100)], 3), ("a".into(), Why::Failed));
         assert_eq!(choice.current().unwrap().2, Why::Failed);
+    }
+
+    #[test]
+    fn a_path_that_breaks_down_is_left_for_one_that_is_but_a_little_better() {
+        let mut choice = Choice::default();
+        let with = |direct: f64| vec![candidate("a", direct, 100), candidate("b a", 5.0, 100)];
+        assert_eq!(chosen(&mut choice, with(10.0), 0), ("a".into(), Why::First));
+        assert_eq!(chosen(&mut choice, with(10.0), 1), ("a".into(), Why::Kept));
+        // It may be shared with others.
+        assert_eq!(chosen(&mut choice, with(4.0), 2), ("a".into(), Why::Kept));
+        assert_eq!(chosen(&mut choice, with(3.2), 3), ("b → a".into(), Why::Slow));
+        // Long afterwards that is what it gives.
+        let mut choice = Choice::default();
+        chosen(&mut choice, with(10.0), 0);
+        chosen(&mut choice, with(10.0), 1);
+        assert_eq!(chosen(&mut choice, with(3.2), 1_800), ("a".into(), Why::Kept));
     }
 
     #[test]

@@ -2,15 +2,14 @@
 
 use ekiden_units::{BitRate, Time};
 
+use crate::known::ENOUGH;
 use crate::path::{Class, Path};
 
 /// A stream is judged after so long, or at its end ...
 const AFTER: Time = Time::secs(6);
-/// ... if it has run for so long: one that ends in slow start says nothing.
+/// ... if it has run for so long, and both so many of the path's round trips later: one that ends in slow start says nothing.
 const LEAST: Time = Time::secs(3);
-/// A stream that gets so much of what was believed got it, and one that gets less than this of what the direct path is known to give
-/// should have taken that one.
-pub(crate) const ENOUGH: f64 = 0.8;
+const ROUNDS: u64 = 12;
 
 /// A path that a stream takes.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +22,8 @@ pub struct Taken {
     pub sure: BitRate,
     /// What the direct path gives at least, as far as is known.
     pub direct: BitRate,
+    /// The sum of its round trips, as far as is known.
+    pub rtt: Time,
     /// What it was chosen for.
     pub class: Class,
 }
@@ -51,7 +52,7 @@ impl Judged {
     /// the direct path is known to give.
     pub fn says(&mut self, taken: &Taken, is_over: bool, now: Time) -> Option<f64> {
         let least = if is_over { LEAST } else { AFTER };
-        if self.is_done || now.since(self.begun) < least {
+        if self.is_done || now.since(self.begun) < least + Time(taken.rtt.0.saturating_mul(ROUNDS)) {
             return None;
         }
         self.is_done = true;
@@ -70,7 +71,8 @@ mod tests {
 
     fn taken(class: Class) -> Taken {
         let path = Path(vec!["delhi".into(), "paris".into()]);
-        Taken { path, exit: "paris".into(), sure: BitRate::mbit(100), direct: BitRate::mbit(10), class }
+        let (sure, direct) = (BitRate::mbit(100), BitRate::mbit(10));
+        Taken { path, exit: "paris".into(), sure, direct, rtt: Time::ms(50), class }
     }
 
     fn judged(taken: &Taken, mbit: f64, after: u64, is_over: bool) -> Option<f64> {
@@ -82,23 +84,25 @@ mod tests {
     #[test]
     fn nodes_in_between_are_judged_by_what_the_direct_path_gives() {
         let bulk = taken(Class::Bulk);
-        assert_eq!(judged(&bulk, 90.0, 3, true), Some(0.9));
-        assert_eq!(judged(&bulk, 2.0, 3, true), Some(0.02));
+        assert_eq!(judged(&bulk, 90.0, 4, true), Some(0.9));
+        assert_eq!(judged(&bulk, 2.0, 4, true), Some(0.02));
         // The origin may have been slow.
-        assert_eq!(judged(&bulk, 50.0, 3, true), None);
-        assert_eq!(judged(&bulk, 2.0, 2, true), None);
-        assert_eq!(judged(&taken(Class::Interactive), 2.0, 3, true), None);
+        assert_eq!(judged(&bulk, 50.0, 4, true), None);
+        assert_eq!(judged(&bulk, 2.0, 3, true), None);
+        let far = Taken { rtt: Time::ms(400), ..bulk.clone() };
+        assert_eq!(judged(&far, 2.0, 7, true), None);
+        assert_eq!(judged(&taken(Class::Interactive), 2.0, 4, true), None);
         let direct = Taken { path: Path(vec!["paris".into()]), ..bulk };
-        assert_eq!(judged(&direct, 2.0, 3, true), None);
+        assert_eq!(judged(&direct, 2.0, 4, true), None);
     }
 
     #[test]
     fn a_long_stream_is_judged_once_while_it_runs() {
         let bulk = taken(Class::Bulk);
-        assert_eq!(judged(&bulk, 2.0, 5, false), None);
+        assert_eq!(judged(&bulk, 2.0, 6, false), None);
         let mut judged = Judged::new(Time::secs(0));
         [2e6, 95e6, 3e6].into_iter().for_each(|bit_s| judged.carried(bit_s));
-        assert_eq!(judged.says(&bulk, false, Time::secs(6)), Some(0.95));
+        assert_eq!(judged.says(&bulk, false, Time::secs(7)), Some(0.95));
         judged.carried(500e6);
         assert_eq!(judged.says(&bulk, true, Time::secs(60)), None);
     }

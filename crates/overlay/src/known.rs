@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use ekiden_units::{BitRate, Bytes, Time};
 
-use crate::judged::ENOUGH;
 use crate::leg::{Holds, Leg, Look, RATE_HOLDS, RTT_HOLDS, SHUNNED};
+use crate::path::Path;
 use crate::told::{LEGS_MOST, TOLD_FORMAT, Told, ToldLeg};
 
+/// A stream that gets so much of what was believed got it, and one that gets less than this of what the direct path is known to give
+/// should have taken that one.
+pub(crate) const ENOUGH: f64 = 0.8;
 /// The credit of a node that told too much doubles in so long, so that it is tried again.
 const CREDIT_DOUBLES_S: f64 = 600.0;
 /// A leg without losses and with the windows of today's hosts carries so much in a round trip.
@@ -142,12 +145,19 @@ impl Known {
         (since <= RTT_HOLDS).then_some(Holds { rate, carried: believed(holds.carried), ..holds })
     }
 
-    fn has_failed(&self, from: &str, to: &str, now: Time) -> bool {
+    /// Whether `from` says that nothing comes about on its leg to the other.
+    pub fn has_failed(&self, from: &str, to: &str, now: Time) -> bool {
         if from == self.name {
             return self.is_shunned(to, now);
         }
         let said = self.told.get(from).and_then(|heard| heard.legs.get(to));
         said.is_some_and(|(leg, at)| leg.failed && now.since(*at) < SHUNNED)
+    }
+
+    /// Whether it is known that nothing comes about on a leg of this path now.
+    pub fn fails_on(&self, path: &Path, now: Time) -> bool {
+        let nodes = || std::iter::once(self.name.as_str()).chain(path.0.iter().map(String::as_str));
+        nodes().zip(nodes().skip(1)).any(|(a, b)| self.has_failed(a, b, now) || self.has_failed(b, a, now))
     }
 
     /// What a stream may get in a round trip of a leg of which no more is known, in bit: as much as on the best of the legs that are known,
@@ -198,6 +208,7 @@ mod tests {
             span_s: 10.0,
             rtt_s: Some(rtt_s),
             rate_bit_s: Some(mbit * 1e6),
+            together_bit_s: mbit * 1e6,
             carried_bit_s: mbit * 1e6,
             sent: 1_000,
             resent: 0,
@@ -269,6 +280,10 @@ mod tests {
         failing.legs.get_mut("delhi").unwrap().failed = true;
         known.hear(failing, Time::secs(1));
         assert_eq!(known.leg("delhi", "paris", Time::secs(2)), None);
+        let path = |nodes: &[&str]| Path(nodes.iter().map(|node| (*node).into()).collect());
+        assert!(known.fails_on(&path(&["delhi", "paris"]), Time::secs(2)));
+        assert!(known.fails_on(&path(&["paris", "delhi", "lima"]), Time::secs(2)));
+        assert!(!known.fails_on(&path(&["delhi", "lima", "paris"]), Time::secs(2)));
         assert!(known.leg("delhi", "paris", Time::secs(1) + SHUNNED).is_some());
     }
 

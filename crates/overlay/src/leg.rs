@@ -10,6 +10,10 @@ const OLD_HALF_S: f64 = 300.0;
 const RECENT_HALF_S: f64 = 1.0;
 /// If the two differ by this factor, the leg has changed, and what was seen before counts no more.
 const CHANGED: f64 = 2.0;
+/// Of the most that was carried in a second, which is above the mean, so much is sure to come again.
+pub(crate) const CARRIED_PART: f64 = 0.8;
+/// After so long without a stream that the leg limits, the next one has it for itself.
+const IDLE: Time = Time::secs(10);
 /// A leg that has failed is not used again for so long, unless something comes about on it.
 pub const SHUNNED: Time = Time::secs(30);
 /// For how long a round trip holds, and for how long a rate does.
@@ -26,6 +30,8 @@ pub struct Look {
     pub rtt_s: Option<f64>,
     /// What a stream got of the path, in bit/s, where the path limited it: neither the program nor a window did.
     pub rate_bit_s: Option<f64>,
+    /// What all streams together got that the path limited, in bit/s; 0 if there were none.
+    pub together_bit_s: f64,
     /// The most that a stream carried, in bit/s, whatever limited it.
     pub carried_bit_s: f64,
     /// Segments sent, those sent again among them.
@@ -68,6 +74,8 @@ impl Mean {
 pub struct Leg {
     rtt_s: Option<Mean>,
     rate_bit_s: Option<Mean>,
+    /// What all streams got together that the leg limited, as long as the rate was seen.
+    together_bit_s: Option<Mean>,
     /// The most that was carried, and when.
     carried: Option<(f64, Time)>,
     loss: Option<Mean>,
@@ -98,8 +106,11 @@ impl Leg {
             self.failed = None;
         }
         if let Some(rate) = look.rate_bit_s.filter(positive) {
-            self.rate_bit_s =
-                Some(Mean::with(self.rate_bit_s.filter(|mean| now <= mean.at + RATE_HOLDS), rate, look.span_s, now));
+            let with = |before: Option<Mean>, value: f64| {
+                Some(Mean::with(before.filter(|mean| now <= mean.at + RATE_HOLDS), value, look.span_s, now))
+            };
+            self.rate_bit_s = with(self.rate_bit_s, rate);
+            self.together_bit_s = with(self.together_bit_s, look.together_bit_s.max(rate));
         }
         let holds = self.carried.filter(|(_, at)| now <= *at + RATE_HOLDS);
         if positive(&look.carried_bit_s) && holds.is_none_or(|(most, _)| look.carried_bit_s >= most) {
@@ -132,9 +143,12 @@ impl Leg {
         let carried = self.carried.filter(|(_, at)| now <= *at + RATE_HOLDS);
         let bits = |value: f64| BitRate((value as u64).max(1));
         let at = rate.map_or(rtt.at, |rate| rate.at.min(rtt.at));
+        // Streams that shared the leg have gone: one gets what they had together, as far as one has carried so much.
+        let most = carried.map_or(0.0, |(most, _)| most * CARRIED_PART);
+        let alone = self.together_bit_s.filter(|mean| now > mean.at + IDLE).map_or(0.0, |mean| mean.steady.min(most));
         Some(Holds {
             rtt: Time((rtt.steady * 1e9) as u64),
-            rate: rate.map(|rate| bits(rate.steady)),
+            rate: rate.map(|rate| bits(rate.steady.max(alone))),
             carried: carried.map_or(BitRate(0), |(most, _)| bits(most)),
             loss: self.loss.map_or(0.0, |loss| loss.steady),
             age: now.since(at),
@@ -151,6 +165,7 @@ mod tests {
             span_s: 1.0,
             rtt_s: Some(0.1),
             rate_bit_s: Some(rate_bit_s),
+            together_bit_s: rate_bit_s,
             carried_bit_s: rate_bit_s,
             sent: 100,
             resent: 1,
@@ -192,6 +207,24 @@ mod tests {
         // Others were there an hour ago; a few seconds now say more.
         assert_eq!(rate(150.0, 3_600), 150.0);
         assert_eq!(rate(160.0, 3_601), 155.0);
+    }
+
+    #[test]
+    fn when_streams_that_shared_a_leg_have_gone_one_gets_what_they_had() {
+        let rate = |leg: &Leg, second: u64| leg.holds(Time::secs(second)).unwrap().rate.unwrap().as_mbit().round();
+        let shared = |carried: f64| {
+            let mut leg = Leg::default();
+            leg.see(
+                &Look { rate_bit_s: None, together_bit_s: 0.0, carried_bit_s: carried, ..look(0.0) },
+                Time::secs(0),
+            );
+            (1..60).for_each(|second| leg.see(&Look { together_bit_s: 100e6, ..look(25e6) }, Time::secs(second)));
+            leg
+        };
+        // While they are there, and afterwards.
+        assert_eq!([rate(&shared(100e6), 60), rate(&shared(100e6), 70)], [25.0, 80.0]);
+        // By losses each gets but so much, however many there are.
+        assert_eq!(rate(&shared(25e6), 70), 25.0);
     }
 
     #[test]

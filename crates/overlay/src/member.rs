@@ -16,12 +16,44 @@ pub struct Member {
     /// Where it stands, as policies name it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
+    /// Where that is on the earth, for maps: `latitude,longitude` in degrees, such as `35.7,139.7`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Position>,
     /// What it costs to send through it, in any unit; of paths that are about as good, the cheaper is taken. From 0.
     #[serde(default, skip_serializing_if = "is_free")]
     pub price: f64,
     /// Whether it relays for others' destinations, beyond those that it is near.
     #[serde(default = "yes", skip_serializing_if = "Clone::clone")]
     pub relays: bool,
+}
+
+/// A place on the earth.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Position {
+    /// In degrees, north is positive.
+    pub latitude: f64,
+    /// In degrees, east is positive.
+    pub longitude: f64,
+}
+
+impl TryFrom<String> for Position {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let degrees = |text: &str, most: f64| text.trim().parse::<f64>().ok().filter(|degrees| degrees.abs() <= most);
+        let both = text.split_once(',').and_then(|(a, b)| Some((degrees(a, 90.0)?, degrees(b, 180.0)?)));
+        let (latitude, longitude) = both.ok_or_else(|| {
+            format!("'{text}' is no place on the earth: say \"LATITUDE,LONGITUDE\" in degrees, such as \"35.7,139.7\"")
+        })?;
+        Ok(Self { latitude, longitude })
+    }
+}
+
+impl From<Position> for String {
+    fn from(Position { latitude, longitude }: Position) -> Self {
+        format!("{latitude},{longitude}")
+    }
 }
 
 fn yes() -> bool {
@@ -42,5 +74,15 @@ mod tests {
         assert!(member.relays && member.near.is_empty() && member.price == 0.0);
         let again = serde_json::to_string(&member).unwrap();
         assert_eq!(again, r#"{"address":"192.0.2.1:7000","fingerprint":"sha256:00"}"#);
+    }
+
+    #[test]
+    fn a_place_is_two_numbers_of_degrees() {
+        let read = |text: &str| Position::try_from(text.to_owned());
+        assert_eq!(read("35.7, -139.7"), Ok(Position { latitude: 35.7, longitude: -139.7 }));
+        assert_eq!(String::from(read("35.7,-139.7").unwrap()), "35.7,-139.7");
+        for wrong in ["", "35.7", "91,0", "0,181", "north,east", "NaN,0", "1,2,3"] {
+            assert!(read(wrong).unwrap_err().contains("no place on the earth"), "{wrong}");
+        }
     }
 }

@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use ekiden_units::{BitRate, Bytes, Time};
+use serde::Serialize;
 
 use crate::known::Known;
-use crate::leg::Holds;
+use crate::leg::{CARRIED_PART, Holds};
 
 /// How many paths over one node in between are looked at further, and how many over two: few relays are enough (CRONets).
 const BEST: usize = 4;
@@ -19,9 +20,8 @@ const LOAD_MOST: f64 = 0.9;
 const HOP: Time = Time(200_000);
 /// What a leg of known rate may give doubles in so long, until it is tried again ...
 const HOPE_DOUBLES_S: f64 = 3_600.0;
-/// ... and in so long up to this part of the most that it has carried, which is above what it carries in the mean.
+/// ... and in so long up to the most that it has carried, as far as that is sure to come again.
 const CARRIED_DOUBLES_S: f64 = 900.0;
-const CARRIED_PART: f64 = 0.8;
 /// A bulk transfer of unknown length is taken for so long a one: its rate counts, and the round trip only among like rates.
 const LONG: Bytes = Bytes::mib(1024);
 
@@ -30,7 +30,8 @@ const LONG: Bytes = Bytes::mib(1024);
 pub struct Path(pub Vec<String>);
 
 /// What a stream is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Class {
     /// As much as can be: the rate counts.
     #[default]
@@ -40,7 +41,8 @@ pub enum Class {
 }
 
 /// Which way most of a stream's bytes go.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Direction {
     /// From the destination to the client.
     #[default]
@@ -233,6 +235,7 @@ mod tests {
             span_s: 10.0,
             rtt_s: Some(rtt_s),
             rate_bit_s: Some(mbit * 1e6),
+            together_bit_s: mbit * 1e6,
             carried_bit_s: mbit * 1e6,
             sent: 1_000,
             resent: 0,

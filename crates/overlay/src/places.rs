@@ -162,17 +162,18 @@ impl<Route: Ord + Clone> Places<Route> {
                 place.changes.push_back((now, of.path.clone(), why));
             }
         }
-        let taken = |path: &Path, sure: BitRate| {
+        let taken = |path: &Path, sure: BitRate, rtt: Time| {
             let (path, exit) = (path.clone(), wanted.exit.to_owned());
-            Taken { path, exit, sure, direct: direct_rate, class: wanted.class }
+            Taken { path, exit, sure, direct: direct_rate, rtt, class: wanted.class }
         };
-        let mut paths: Vec<Taken> = chosen.iter().map(|(of, _)| taken(&of.path, of.sure)).collect();
+        let of = |of: &Candidate| taken(&of.path, of.sure, of.rtt);
+        let mut paths: Vec<Taken> = chosen.iter().map(|(chosen, _)| of(chosen)).collect();
         let others = usable.iter().filter(|of| chosen.is_none_or(|(chosen, _)| chosen.path != of.path));
-        paths.extend(others.take(TRIED - 1).map(|of| taken(&of.path, of.sure)));
+        paths.extend(others.take(TRIED - 1).map(of));
         // Of what nothing is known, or all has failed: the nodes that must be passed, and the node itself.
         let least = Path(wanted.required.iter().chain([&wanted.exit]).map(|node| (*node).into()).collect());
         if !paths.iter().any(|taken| taken.path == least) {
-            paths.push(taken(&least, if wanted.required.is_empty() { direct_rate } else { BitRate(0) }));
+            paths.push(taken(&least, if wanted.required.is_empty() { direct_rate } else { BitRate(0) }, Time(0)));
         }
         Placed { paths, why: chosen.map(|(_, why)| why), before }
     }
@@ -185,23 +186,25 @@ impl<Route: Ord + Clone> Places<Route> {
     /// The nodes to ask now, and the nodes to which paths are wanted. Whoever has had no stream to place for a while asks nothing for itself.
     pub fn questions(&mut self, known: &Known, now: Time) -> Questions {
         let Self { places, asked, .. } = self;
-        let (mut in_use, mut others) = (BTreeSet::new(), BTreeMap::new());
+        let (mut in_use, mut others, mut soon) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+        // Most routes have the same nodes to relay.
+        let mut last = None;
         for ((exit, _), place) in places.iter().filter(|(_, place)| now.since(place.wanted) < WANTED) {
             in_use.insert(exit.as_str());
             let current = place.choice.current().map(|(path, ..)| path);
             // What a stream has tried is to be learned soon.
             let tried = place.choice.tried().filter(|(_, at)| now.since(*at) < LEARNED).map(|(path, _)| path);
             in_use.extend(current.into_iter().chain(tried).flat_map(|path| &path.0).map(String::as_str));
-            let is_new = now.since(place.wanted) < LEARNED;
-            for relay in &place.relays {
-                let period = match is_new && known.leg(relay, exit, now).is_none() {
-                    true => ASKED_IN_USE,
-                    false => ASKED_OTHERS,
-                };
-                let least = others.entry(relay.as_str()).or_insert(period);
-                *least = period.min(*least);
+            if last != Some(&place.relays) {
+                last = Some(&place.relays);
+                others.extend(place.relays.iter().map(|relay| (relay.as_str(), ASKED_OTHERS)));
+            }
+            if now.since(place.wanted) < LEARNED {
+                let unknown = place.relays.iter().filter(|relay| known.leg(relay, exit, now).is_none());
+                soon.extend(unknown.map(|relay| (relay.as_str(), ASKED_IN_USE)));
             }
         }
+        others.extend(soon);
         let mut wanted: Vec<String> = in_use
             .iter()
             .chain(others.keys().filter(|name| !in_use.contains(**name)))
@@ -253,6 +256,7 @@ mod tests {
             span_s: 10.0,
             rtt_s: Some(0.1),
             rate_bit_s: Some(mbit * 1e6),
+            together_bit_s: mbit * 1e6,
             carried_bit_s: mbit * 1e6,
             sent: 0,
             resent: 0,

@@ -191,6 +191,12 @@ impl Overlay {
         self.lock().places.failed(&taken.path, now);
     }
 
+    /// Whether it is known that nothing comes about on a leg of this path now.
+    pub fn fails_on(&self, taken: &Taken) -> bool {
+        let now = self.now();
+        self.lock().known.fails_on(&taken.path, now)
+    }
+
     /// The round trip to a node, as a question has shown it.
     pub fn answered(&self, peer: &str, rtt: Duration) {
         let now = self.now();

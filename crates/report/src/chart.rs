@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
-use crate::frame::{DrawError, Drawing, Frame, LINE, Sample, TEXT, builder, font, style};
+use crate::frame::{CHART, DrawError, Drawing, Frame, LINE, Sample, TEXT, builder, font, style};
 use crate::palette::{COLOURS, FAINT, INK, MARKS, PAPER, text_on};
 
 /// Charts with more lines have no legend.
@@ -64,7 +64,7 @@ impl BarChart {
         let bars = self.bars.iter().enumerate().map(|(i, (name, _))| (name.as_str(), Sample::Bar(colour(i))));
         let marks = self.marks.iter().enumerate().map(|(i, (name, _))| (name.as_str(), Sample::Line(mark_colour(i))));
         let lines_below = self.categories.iter().map(|category| category.lines().count()).max().unwrap_or_default();
-        let frame = Frame { title: &self.title, legend: bars.chain(marks).collect(), lines_below };
+        let frame = Frame { title: &self.title, legend: bars.chain(marks).collect(), lines_below, size: CHART };
         frame.to_svg(|area| self.draw(area, lines_below))
     }
 
@@ -132,7 +132,7 @@ impl LineChart {
         let levels = self.levels.iter().enumerate();
         let levels = levels.map(|(i, (name, _))| (name.as_str(), Sample::Line(mark_colour(i))));
         // The numbers, and what they are.
-        let frame = Frame { title: &self.title, legend: series.chain(levels).collect(), lines_below: 2 };
+        let frame = Frame { title: &self.title, legend: series.chain(levels).collect(), lines_below: 2, size: CHART };
         frame.to_svg(|area| self.draw(area))
     }
 

@@ -10,10 +10,9 @@ use crate::palette::{INK, PAPER, dark_style};
 pub(crate) type Drawing<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 pub(crate) type DrawError<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
 
-/// Narrow, so that the text stays legible where the whole is scaled down to a phone's width.
-const WIDTH: u32 = 640;
-/// Of the plot with its axes; title, legend and further lines under the axis come on top.
-const PLOT: u32 = 340;
+/// A chart's width, and the height of its plot with its axes; title, legend and further lines under the axis come on top. Narrow, so that
+/// the text stays legible where the whole is scaled down to a phone's width.
+pub(crate) const CHART: (u32, u32) = (640, 340);
 const MARGIN: i32 = 12;
 const TITLE_LINE: i32 = 23;
 pub(crate) const LINE: i32 = 21;
@@ -31,6 +30,10 @@ const CHARACTER: f64 = 0.6;
 pub(crate) enum Sample {
     Bar(RGBColor),
     Line(RGBColor),
+    /// A line so many pixels wide, this opaque.
+    Wide(RGBColor, u32, f64),
+    Dashes(RGBColor),
+    Dot(RGBColor),
 }
 
 /// A chart before it is drawn.
@@ -39,6 +42,8 @@ pub(crate) struct Frame<'a> {
     pub(crate) legend: Vec<(&'a str, Sample)>,
     /// Lines of text under the horizontal axis.
     pub(crate) lines_below: usize,
+    /// The width, and the height of the plot.
+    pub(crate) size: (u32, u32),
 }
 
 /// A font of this many pixels; plotters writes its sizes divided by 1.24.
@@ -55,14 +60,14 @@ impl Frame<'_> {
     /// Draws paper, title and legend, and then `plot` into what is left. Writing into a string cannot fail, and no chart here has
     /// an empty range.
     pub(crate) fn to_svg(&self, plot: impl for<'a> FnOnce(&Drawing<'a>) -> Result<(), DrawError<'a>>) -> String {
-        let title = lines(self.title);
+        let title = lines(self.title, self.size.0);
         let rows = self.rows();
         let legend_top = MARGIN + 7 + TITLE_LINE * title.len() as i32;
         let above = legend_top + LINE * rows.len() as i32;
         let below = LINE * self.lines_below.saturating_sub(1) as i32;
         let mut text = String::new();
         {
-            let size = (WIDTH, PLOT + (above + below) as u32);
+            let size = (self.size.0, self.size.1 + (above + below) as u32);
             let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
             let drawn = area.fill(&PAPER).and_then(|()| head(&area, &title, &rows, legend_top));
             let (_, rest) = area.split_vertically(above);
@@ -79,7 +84,7 @@ impl Frame<'_> {
         let mut x = MARGIN;
         for &(name, sample) in &self.legend {
             let width = SAMPLE + 3 * GAP + (name.chars().count() as f64 * TEXT * CHARACTER) as i32;
-            let has_room = x + width <= WIDTH as i32 - MARGIN;
+            let has_room = x + width <= self.size.0 as i32 - MARGIN;
             match rows.last_mut().filter(|_| has_room) {
                 Some(row) => row.push((x, name, sample)),
                 None => {
@@ -111,6 +116,18 @@ fn head<'a>(area: &Drawing<'a>, title: &[String], rows: &[Vec<Entry>], top: i32)
                 Sample::Line(colour) => {
                     area.draw(&PathElement::new([(x, y), (x + SAMPLE, y)], colour.stroke_width(3)))?;
                 }
+                Sample::Wide(colour, width, opacity) => {
+                    let style = colour.mix(opacity).stroke_width(width);
+                    area.draw(&PathElement::new([(x, y), (x + SAMPLE, y)], style))?;
+                }
+                Sample::Dashes(colour) => {
+                    for from in (x..x + SAMPLE).step_by(8) {
+                        area.draw(&PathElement::new([(from, y), (from + 4, y)], colour.stroke_width(3)))?;
+                    }
+                }
+                Sample::Dot(colour) => {
+                    area.draw(&Circle::new((x + SAMPLE / 2, y), 5, colour.filled()))?;
+                }
             }
             let text = style(TEXT, INK, HPos::Left, VPos::Center);
             area.draw(&Text::new(name.to_owned(), (x + SAMPLE + GAP, y), text))?;
@@ -120,8 +137,8 @@ fn head<'a>(area: &Drawing<'a>, title: &[String], rows: &[Vec<Entry>], top: i32)
 }
 
 /// A title in lines as wide as the picture; none ends within a word.
-fn lines(title: &str) -> Vec<String> {
-    let most = (f64::from(WIDTH as i32 - 2 * MARGIN) / (TITLE * CHARACTER)) as usize;
+fn lines(title: &str, width: u32) -> Vec<String> {
+    let most = (f64::from(width as i32 - 2 * MARGIN) / (TITLE * CHARACTER)) as usize;
     let mut lines = vec![String::new()];
     for word in title.split_whitespace() {
         let line = lines.last_mut().expect("there is a line");

@@ -3,6 +3,7 @@
 mod chart;
 mod escape;
 mod frame;
+mod map;
 mod page;
 mod palette;
 mod spread_chart;
@@ -12,6 +13,7 @@ mod table;
 mod timeline;
 
 pub use chart::{BarChart, LineChart, Series};
+pub use map::{MapLeg, MapSite, SiteMap};
 pub use page::{Page, Section};
 pub use spread_chart::{Middle, SpreadChart};
 pub use stack::stacked;

@@ -3,7 +3,7 @@
 use plotters::prelude::*;
 
 use crate::chart::{HEADROOM, SERIES_NAMED, colour, tick};
-use crate::frame::{DrawError, Drawing, Frame, Sample, TEXT, builder, font};
+use crate::frame::{CHART, DrawError, Drawing, Frame, Sample, TEXT, builder, font};
 use crate::palette::{FAINT, INK, PAPER};
 
 /// A value with the range in which the half of all are.
@@ -35,7 +35,7 @@ impl SpreadChart {
     pub fn to_svg(&self) -> String {
         let named = if self.series.len() > SERIES_NAMED { &[] } else { self.series.as_slice() };
         let legend = named.iter().enumerate().map(|(i, (name, _))| (name.as_str(), Sample::Line(colour(i))));
-        let frame = Frame { title: &self.title, legend: legend.collect(), lines_below: 2 };
+        let frame = Frame { title: &self.title, legend: legend.collect(), lines_below: 2, size: CHART };
         frame.to_svg(|area| self.draw(area))
     }
 

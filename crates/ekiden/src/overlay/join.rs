@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use ekiden_overlay::member::Member;
+use ekiden_overlay::member::{Member, Position};
 use ekiden_relay::edit::IfPresent;
 use ekiden_relay::{Config, ConfigError};
 
@@ -30,6 +30,9 @@ pub struct Args {
     /// Where it stands, for routes with regions.
     #[arg(long, value_name = "NAME")]
     region: Option<String>,
+    /// Where that is on the earth, in degrees, for maps.
+    #[arg(long, value_name = "LATITUDE,LONGITUDE", value_parser = position, allow_hyphen_values = true)]
+    at: Option<Position>,
     /// What it costs to send through it, in any unit.
     #[arg(long, value_name = "NUMBER", default_value_t = 0.0)]
     price: f64,
@@ -52,6 +55,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
         fingerprint: key.to_string(),
         near: args.near.clone(),
         region: args.region.clone(),
+        at: args.at,
         price: args.price,
         relays: !args.no_relay,
     };
@@ -59,4 +63,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let was_there = ekiden_relay::join(&args.members, &name, &member, if_present).context("nothing is written")?;
     let done = if was_there { "changed" } else { "added" };
     out::line(format_args!("{done} [node.{name}] in {}", args.members.display()))
+}
+
+fn position(text: &str) -> Result<Position, String> {
+    text.to_owned().try_into()
 }

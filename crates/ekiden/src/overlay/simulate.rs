@@ -6,7 +6,9 @@ use ekiden_flows::{Outcome, Policy, Sites, run as simulate};
 use ekiden_report::Table;
 use indicatif::ProgressBar;
 
+use super::map;
 use crate::out;
+use crate::usage::svg;
 
 /// Simulate an overlay over hours or days, stream by stream, and show what its nodes would get by choosing paths.
 ///
@@ -21,14 +23,24 @@ pub struct Args {
     /// The nodes alone, without what stands beside them.
     #[arg(long)]
     alone: bool,
-    /// Print JSON instead of a table: all figures.
+    /// Print JSON instead of a table: all figures, and each change of a path with its reason.
     #[arg(long)]
     json: bool,
+    /// Draw the sites, the legs as they are at the end, and the paths that the nodes have in use then. Legs that were cut at some time are
+    /// drawn as failed. Of more than 24 sites only legs on a path in use are drawn.
+    #[arg(long, value_name = "FILE.svg", value_parser = svg)]
+    map: Option<PathBuf>,
+    /// Replace a map that is there already.
+    #[arg(long, requires = "map")]
+    force: bool,
 }
 
 /// Runs it, and prints what came out.
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let sites = Sites::read(&args.sites)?;
+    if let Some(file) = &args.map {
+        map::check(file, args.force)?;
+    }
     let all = [Policy::Direct, Policy::ShortestRtt, Policy::Ron, Policy::Ekiden, Policy::Oracle];
     let policies = if args.alone { &all[3..4] } else { &all[..] };
     let bar = ProgressBar::new(policies.len() as u64);
@@ -40,6 +52,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     };
     let outcomes: Vec<Outcome> = policies.iter().map(outcome).collect();
     bar.finish_and_clear();
+    if let (Some(file), Some(own)) = (&args.map, outcomes.iter().find(|of| of.policy == Policy::Ekiden)) {
+        map::draw(file, &map::of_outcome(&sites, own))?;
+    }
     match args.json {
         true => out::line(serde_json::to_string_pretty(&outcomes)?),
         false => out::text(text(&sites, &outcomes)),

@@ -46,6 +46,9 @@ pub fn join(file: &Path, name: &str, member: &Member, if_present: IfPresent) -> 
     if let Some(region) = &member.region {
         entry.insert("region", value(region));
     }
+    if let Some(at) = member.at {
+        entry.insert("at", value(String::from(at)));
+    }
     if member.price != 0.0 {
         entry.insert("price", value(member.price));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use ekiden_keys::{Fingerprint, Identity};
-use ekiden_overlay::member::Member;
+use ekiden_overlay::member::{Member, Position};
 use ekiden_registry::Settings;
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::leg::is_node_name;
@@ -34,6 +34,8 @@ pub struct OverlayNode {
     pub near: Vec<Pattern>,
     /// Where it stands.
     pub region: Option<String>,
+    /// Where that is, for maps.
+    pub at: Option<Position>,
     /// What it costs to send through it.
     pub price: f64,
     /// Whether it relays for destinations that it is not near.
@@ -114,7 +116,7 @@ impl OverlayNode {
             return Err("its price must be a number from 0".into());
         }
         let near = member.near.iter().map(|text| Pattern::parse(text)).collect::<Result<_, _>>()?;
-        Ok(Self { near, region: member.region.clone(), price: member.price, relays: member.relays })
+        Ok(Self { near, region: member.region.clone(), at: member.at, price: member.price, relays: member.relays })
     }
 }
 
@@ -191,7 +193,7 @@ mod tests {
 
     fn node(near: &[&str], region: &str, relays: bool) -> OverlayNode {
         let near = near.iter().map(|text| Pattern::parse(text).unwrap()).collect();
-        OverlayNode { near, region: Some(region.into()), price: 0.0, relays }
+        OverlayNode { near, region: Some(region.into()), at: None, price: 0.0, relays }
     }
 
     fn overlay() -> Overlay {

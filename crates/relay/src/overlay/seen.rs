@@ -125,6 +125,7 @@ impl Sum {
             span_s: self.span_s,
             rtt_s: mean(&self.rtts),
             rate_bit_s: mean(&self.rates),
+            together_bit_s: self.rates.iter().sum(),
             carried_bit_s: self.carried_bit_s,
             sent: self.sent,
             resent: self.resent,

@@ -27,6 +27,8 @@ pub struct Status {
     pub nodes: Vec<NodeStatus>,
     /// What is known of legs between them, each as its sender sees it.
     pub legs: Vec<LegStatus>,
+    /// Legs that have failed a short while ago, as one of their ends says: who sends, and who receives.
+    pub failed: Vec<[String; 2]>,
     /// Where streams have gone.
     pub exits: Vec<ExitStatus>,
     /// The streams on this node's legs, by their service classes, and the rates to which they are held.
@@ -59,6 +61,8 @@ pub struct NodeStatus {
     pub address: Option<String>,
     /// Where it stands.
     pub region: Option<String>,
+    /// Its latitude and longitude, in degrees.
+    pub at: Option<[f64; 2]>,
     /// Destinations for which it is the exit.
     pub near: Vec<String>,
     /// Whether it relays for other destinations.
@@ -99,6 +103,8 @@ pub struct ExitStatus {
     pub kind: String,
     /// Which way most of their bytes go.
     pub direction: String,
+    /// Whether they go to the destination.
+    pub is_up: bool,
     /// The path in use: the nodes behind this one.
     pub path: Vec<String>,
     /// Since how many seconds it is in use, and why it was taken.
@@ -246,6 +252,7 @@ pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: T
         name: name.clone(),
         address: config.peers.get(name).map(|peer| peer.address.to_string()),
         region: member.region.clone(),
+        at: member.at.map(|at| [at.latitude, at.longitude]),
         near: member.near.iter().map(ToString::to_string).collect(),
         relays: member.relays,
         heard_s: known.heard_ago(name, now).map(seconds),
@@ -257,7 +264,8 @@ pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: T
     if !names.contains(&known.name()) {
         names.push(known.name());
     }
-    let pairs = names.iter().flat_map(|from| names.iter().map(move |to| (*from, *to))).filter(|(from, to)| from != to);
+    let pairs =
+        || names.iter().flat_map(|from| names.iter().map(move |to| (*from, *to))).filter(|(from, to)| from != to);
     let leg = |(from, to): (&str, &str)| {
         let leg = known.leg(from, to, now)?;
         Some(LegStatus {
@@ -270,7 +278,9 @@ pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: T
             age_s: seconds(leg.age),
         })
     };
-    let legs = pairs.filter_map(leg).collect();
+    let legs = pairs().filter_map(leg).collect();
+    let failed = pairs().filter(|(from, to)| known.has_failed(from, to, now));
+    let failed = failed.map(|(from, to)| [from, to].map(String::from)).collect();
     let change = |(at, path, why): &(Time, Path, Why)| ChangeStatus {
         ago_s: seconds(now.since(*at)),
         path: path.0.clone(),
@@ -278,10 +288,12 @@ pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: T
     };
     let place = |(exit, (_, kind), place): (&str, &(Auto, Class), &Place)| {
         let current = place.choice.current();
+        let direction = places.direction(exit);
         ExitStatus {
             exit: exit.into(),
+            is_up: direction == Direction::Up,
             kind: format!("{kind:?}").to_lowercase(),
-            direction: match places.direction(exit) {
+            direction: match direction {
                 Direction::Down => "from the destination".into(),
                 Direction::Up => "to the destination".into(),
             },
@@ -300,7 +312,7 @@ pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: T
         }
     };
     let exits = places.iter().map(place).collect();
-    Status { node: known.name().into(), registry: None, nodes, legs, exits, shares: Vec::new() }
+    Status { node: known.name().into(), registry: None, nodes, legs, failed, exits, shares: Vec::new() }
 }
 
 fn candidate(of: &ekiden_overlay::path::Candidate) -> CandidateStatus {

@@ -55,8 +55,12 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
         Early::Repeatable(bytes) => Early::Repeatable(bytes),
         _ => Early::Nothing,
     };
-    let mut first = None;
-    for taken in paths {
+    let (mut first, last) = (None, paths.len() - 1);
+    for (number, taken) in paths.into_iter().enumerate() {
+        // What the path before has shown says that this one fails too.
+        if first.is_some() && number < last && node.overlay.fails_on(&taken) {
+            continue;
+        }
         let turn = turn(node, &taken.path.0, to).await?;
         let reached = tokio::select! {
             biased;

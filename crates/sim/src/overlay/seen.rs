@@ -121,6 +121,7 @@ impl Sum {
     pub fn look(&self) -> Look {
         let mean = |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
         Look {
+            together_bit_s: self.rates.iter().sum(),
             span_s: self.span_s,
             rtt_s: mean(&self.rtts),
             rate_bit_s: mean(&self.rates),

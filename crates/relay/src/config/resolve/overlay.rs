@@ -137,6 +137,7 @@ impl Source<'_> {
                 fingerprint: identity.fingerprint().to_string(),
                 near,
                 region: given(&raw.region),
+                at: None,
                 price: given(&raw.price).unwrap_or(0.0),
                 relays: raw.relays(),
             },

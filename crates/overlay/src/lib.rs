@@ -16,4 +16,5 @@ pub mod load;
 pub mod member;
 pub mod path;
 pub mod places;
+pub mod shown;
 pub mod told;

@@ -23,6 +23,7 @@ use ekiden_overlay::load::Load;
 use ekiden_overlay::path::{Class, Wanted};
 pub use ekiden_overlay::places::Questions;
 use ekiden_overlay::places::{Placed, Places, WANTED_MOST};
+use ekiden_overlay::shown::Sum;
 use ekiden_overlay::told::{Told, ToldError};
 use ekiden_registry::Observer;
 use ekiden_relay_proto::leg::MAX_ASKED;
@@ -33,7 +34,7 @@ use crate::config::Config;
 use crate::config::classes::Classes;
 use crate::config::overlay::Overlay as Settings;
 use crate::config::route::Auto;
-use seen::{Seen, Sum};
+use seen::Seen;
 pub use sharing::ShareStatus;
 use sharing::Shares;
 pub use status::{
@@ -155,7 +156,7 @@ impl Overlay {
                 carried.push((taken.clone(), look.acked_bytes, look.received_bytes));
             }
             judged.extend(seen.says(false, now));
-            legs.entry(seen.leg.peer.clone()).or_default().add(&look);
+            legs.entry(seen.leg.peer.clone()).or_default().add(&look.shown);
         });
         let State { known, places, load: mean } = &mut *self.lock();
         mean.see(load, now);

@@ -16,6 +16,7 @@ use ekiden_overlay::known::Known;
 use ekiden_overlay::leg::Look;
 use ekiden_overlay::path::{Class, Path, Wanted};
 use ekiden_overlay::places::Places;
+use ekiden_overlay::shown::Sum;
 use ekiden_overlay::told::Told;
 use ekiden_record::{Chosen, PathChange, StreamsOnPath};
 use ekiden_scenario::Scenario;
@@ -26,7 +27,7 @@ use crate::events::Event;
 use crate::socket::{Once, Program};
 use crate::sockets::Sockets;
 use legs::Legs;
-use seen::{Seen, Sum};
+use seen::Seen;
 
 /// How often connections are glanced at, and after how many glances a node looks at its legs.
 const GLANCE: Time = Time::ms(100);
@@ -148,15 +149,15 @@ impl<'a> Overlay<'a> {
         let Node { known, places } = &mut self.nodes[node];
         for (socket, watched) in self.watched.iter_mut().filter(|(_, watched)| watched.leg[0] == node) {
             let Some(connection) = &sockets.get(*socket).connection else { continue };
-            let Some(look) = watched.seen.look(now, connection) else { continue };
+            let Some((shown, acked_bytes)) = watched.seen.look(now, connection) else { continue };
             let taken = watched.stream.and_then(|entry| self.streams.get(&entry)?.taken.as_ref());
             if let Some(taken) = taken {
-                places.carried(&taken.exit, look.acked_bytes, 0);
+                places.carried(&taken.exit, acked_bytes, 0);
                 if let Some(part) = watched.seen.judged.says(taken, false, now) {
                     known.judge(taken.path.relays(), part, now);
                 }
             }
-            legs.entry(watched.leg[1]).or_default().add(&look);
+            legs.entry(watched.leg[1]).or_default().add(&shown);
         }
         for (peer, sum) in legs {
             match sum.is_stalled() {

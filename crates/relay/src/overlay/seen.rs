@@ -5,17 +5,10 @@ use std::sync::Arc;
 use ekiden_net::limit::Limits;
 use ekiden_net::tcp_info::TcpInfo;
 use ekiden_overlay::judged::{Judged, Taken};
-use ekiden_overlay::leg::Look;
+use ekiden_overlay::shown::{PATH_PART, STALLED, Shown, is_steady};
 use ekiden_units::Time;
 
 use super::OnLeg;
-
-/// A path limits a sender if it does for this part of the time.
-const PATH_PART: f64 = 0.8;
-/// A rate that still grows by more than this from look to look says no more than that the leg carries so much: slow start.
-const GROWS: f64 = 1.25;
-/// A leg on which nothing is acknowledged for so long, and for four round trips, has failed.
-const STALLED_MS: u32 = 1_000;
 
 /// What is kept of a connection that carries a stream.
 #[derive(Debug)]
@@ -23,42 +16,26 @@ pub struct Seen {
     pub leg: OnLeg,
     /// The rate to which the connection is held, in bytes per second.
     pub limit: Option<u64>,
+    /// Whether that is by its class's ceiling, so that its rate says nothing of the leg.
+    pub is_capped: bool,
     judged: Judged,
     last: Option<(Time, TcpInfo)>,
     rate_before: f64,
 }
 
-/// What one connection has shown since the look before.
+/// What a connection has shown since the look before, and the bytes of the stream.
 #[derive(Debug, Clone, Copy)]
 pub struct SeenNow {
-    span_s: f64,
-    rtt_s: Option<f64>,
-    rate_bit_s: f64,
-    is_limited: bool,
-    is_stalled: bool,
-    sent: u64,
-    resent: u64,
+    pub shown: Shown,
     pub acked_bytes: u64,
     pub received_bytes: u64,
-}
-
-/// What all connections of a leg have shown.
-#[derive(Debug, Default)]
-pub struct Sum {
-    span_s: f64,
-    rtts: Vec<f64>,
-    rates: Vec<f64>,
-    carried_bit_s: f64,
-    sent: u64,
-    resent: u64,
-    stalled: bool,
 }
 
 impl Seen {
     /// `info` is what the connection says as the stream begins.
     pub fn new(leg: OnLeg, now: Time, info: Option<TcpInfo>) -> Self {
         let last = info.map(|info| (now, info));
-        Self { leg, limit: None, judged: Judged::new(now), last, rate_before: 0.0 }
+        Self { leg, limit: None, is_capped: false, judged: Judged::new(now), last, rate_before: 0.0 }
     }
 
     /// What has happened since the last look; `None` if there was none.
@@ -75,23 +52,21 @@ impl Seen {
         limits.add(0, &before);
         limits.add((span_s * 1e6) as u64, info);
         let path = limits.shares().map_or(0.0, |shares| shares.path);
-        // What was sent again ends slow start.
-        let is_steady = rate_bit_s <= self.rate_before * GROWS || info.resent_bytes > before.resent_bytes;
+        let is_steady = is_steady(rate_bit_s, self.rate_before, info.resent_bytes > before.resent_bytes);
         self.rate_before = rate_bit_s;
         self.judged.carried(rate_bit_s.max(received_bytes as f64 * 8.0 / span_s));
         let segments = |bytes: u64, then: u64| bytes.saturating_sub(then) / u64::from(info.mss_bytes.max(1));
-        let silent_ms = STALLED_MS.max(info.rtt_us / 250);
-        Some(SeenNow {
+        let silent_ms = (STALLED.as_ms() as u32).max(info.rtt_us / 250);
+        let shown = Shown {
             span_s,
             rtt_s: (acked_bytes > 0).then_some(f64::from(info.rtt_us) / 1e6),
             rate_bit_s,
-            is_limited: path >= PATH_PART && is_steady && acked_bytes > 0,
+            is_limited: path >= PATH_PART && is_steady && acked_bytes > 0 && !self.is_capped,
             is_stalled: acked_bytes == 0 && info.awaits_ack() && info.last_ack_ms >= silent_ms,
             sent: segments(info.sent_bytes, before.sent_bytes),
             resent: segments(info.resent_bytes, before.resent_bytes),
-            acked_bytes,
-            received_bytes,
-        })
+        };
+        Some(SeenNow { shown, acked_bytes, received_bytes })
     }
 
     /// What the stream says of the nodes in between, if it says something now: its path, and the part that came of what they were believed
@@ -103,38 +78,11 @@ impl Seen {
     }
 }
 
-impl Sum {
-    pub fn add(&mut self, one: &SeenNow) {
-        self.span_s = self.span_s.max(one.span_s);
-        self.rtts.extend(one.rtt_s);
-        self.rates.extend(one.is_limited.then_some(one.rate_bit_s));
-        self.carried_bit_s = self.carried_bit_s.max(one.rate_bit_s);
-        self.sent += one.sent;
-        self.resent += one.resent;
-        self.stalled |= one.is_stalled;
-    }
-
-    /// Whether something waits for acknowledgements, and none came on any connection.
-    pub fn is_stalled(&self) -> bool {
-        self.stalled && self.rtts.is_empty()
-    }
-
-    pub fn look(&self) -> Look {
-        let mean = |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
-        Look {
-            span_s: self.span_s,
-            rtt_s: mean(&self.rtts),
-            rate_bit_s: mean(&self.rates),
-            together_bit_s: self.rates.iter().sum(),
-            carried_bit_s: self.carried_bit_s,
-            sent: self.sent,
-            resent: self.resent,
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use ekiden_overlay::leg::Look;
+    use ekiden_overlay::shown::Sum;
+
     use super::*;
 
     fn seen() -> Seen {
@@ -160,7 +108,7 @@ mod tests {
         assert!(seen.look(Time::secs(0), &info(0, 0)).is_none());
         let mut sum = |seconds: u64, bytes: u64| {
             let mut sum = Sum::default();
-            sum.add(&seen.look(Time::secs(seconds), &info(seconds, bytes)).unwrap());
+            sum.add(&seen.look(Time::secs(seconds), &info(seconds, bytes)).unwrap().shown);
             sum.look()
         };
         // Slow start.
@@ -170,7 +118,7 @@ mod tests {
         // The program had little to send.
         let idle = TcpInfo { busy_us: 3_100_000, ..info(4, 5_100_000) };
         let mut sum = Sum::default();
-        sum.add(&seen.look(Time::secs(4), &idle).unwrap());
+        sum.add(&seen.look(Time::secs(4), &idle).unwrap().shown);
         assert_eq!((sum.look().rate_bit_s, sum.look().carried_bit_s), (None, 8e5));
     }
 
@@ -181,7 +129,7 @@ mod tests {
         let mut is_stalled = |seconds: u64, now: TcpInfo| {
             let now = TcpInfo { unsent_bytes: 0, ..now };
             let mut sum = Sum::default();
-            sum.add(&seen.look(Time::secs(seconds), &now).unwrap());
+            sum.add(&seen.look(Time::secs(seconds), &now).unwrap().shown);
             sum.is_stalled()
         };
         assert!(!is_stalled(1, TcpInfo { last_ack_ms: 5_000, ..info(1, 1_000) }));

@@ -71,6 +71,7 @@ impl Shares {
             // A connection that has just broken needs no pacing.
             let _ = limit_rate(&socket, rate.unwrap_or(u64::MAX));
             seen.limit = *rate;
+            seen.is_capped = rate.is_some() && services.get(seen.leg.class).is_some_and(|of| of.ceiling.is_some());
         });
         (!streams.is_empty()).then(|| TICK + TICK_STREAM * number)
     }

@@ -2,16 +2,9 @@
 //! limits a sender: here that is looked at ten times a second.
 
 use ekiden_overlay::judged::Judged;
-use ekiden_overlay::leg::Look;
+use ekiden_overlay::shown::{PATH_PART, STALLED, Shown, is_steady};
 use ekiden_tcp::{Connection, State, TcpInfo};
 use ekiden_units::Time;
-
-/// A path limits a sender if it does for this part of the time.
-const PATH_PART: f64 = 0.8;
-/// A rate that still grows by more than this from look to look says no more than that the leg carries so much: slow start.
-const GROWS: f64 = 1.25;
-/// A leg on which nothing is acknowledged for so long, and for four round trips, has failed.
-const STALLED: Time = Time::secs(1);
 
 /// What is kept of a connection that carries a stream.
 pub(super) struct Seen {
@@ -22,30 +15,6 @@ pub(super) struct Seen {
     glances: (u32, u32),
     /// Bytes acknowledged at the last glance, and since when nothing more is, although something waits for it.
     waits: (u64, Time),
-}
-
-/// What one connection has shown since the look before.
-pub(super) struct SeenNow {
-    pub acked_bytes: u64,
-    pub rate_bit_s: f64,
-    span_s: f64,
-    rtt_s: Option<f64>,
-    is_limited: bool,
-    is_stalled: bool,
-    sent: u64,
-    resent: u64,
-}
-
-/// What all connections of a leg have shown.
-#[derive(Default)]
-pub(super) struct Sum {
-    span_s: f64,
-    rtts: Vec<f64>,
-    rates: Vec<f64>,
-    carried_bit_s: f64,
-    sent: u64,
-    resent: u64,
-    is_stalled: bool,
 }
 
 impl Seen {
@@ -68,8 +37,8 @@ impl Seen {
         }
     }
 
-    /// What has happened since the last look; `None` if that was now, or the connection is not established.
-    pub fn look(&mut self, now: Time, connection: &Connection) -> Option<SeenNow> {
+    /// What has happened since the last look, and the bytes acknowledged; `None` if that was now, or the connection is not established.
+    pub fn look(&mut self, now: Time, connection: &Connection) -> Option<(Shown, u64)> {
         if let State::SynSent | State::SynReceived | State::Closed = connection.state() {
             return None;
         }
@@ -83,14 +52,12 @@ impl Seen {
         let acked_bytes = info.acked_bytes.saturating_sub(before.acked_bytes);
         let rate_bit_s = acked_bytes as f64 * 8.0 / span_s;
         let resent = info.retransmits.saturating_sub(before.retransmits);
-        // What was sent again ends slow start.
-        let is_steady = rate_bit_s <= self.rate_before * GROWS || resent > 0;
+        let is_steady = is_steady(rate_bit_s, self.rate_before, resent > 0);
         self.rate_before = rate_bit_s;
         self.judged.carried(rate_bit_s);
         let rtt = info.rtt.unwrap_or_default();
         let is_path = glances > 0 && f64::from(of_path) >= f64::from(glances) * PATH_PART;
-        Some(SeenNow {
-            acked_bytes,
+        let shown = Shown {
             rate_bit_s,
             span_s,
             rtt_s: (acked_bytes > 0).then_some(rtt.as_secs()),
@@ -98,36 +65,7 @@ impl Seen {
             is_stalled: acked_bytes == 0 && now.since(self.waits.1) >= STALLED.max(Time(rtt.0.saturating_mul(4))),
             sent: info.delivered.saturating_sub(before.delivered) + resent,
             resent,
-        })
-    }
-}
-
-impl Sum {
-    pub fn add(&mut self, one: &SeenNow) {
-        self.span_s = self.span_s.max(one.span_s);
-        self.rtts.extend(one.rtt_s);
-        self.rates.extend(one.is_limited.then_some(one.rate_bit_s));
-        self.carried_bit_s = self.carried_bit_s.max(one.rate_bit_s);
-        self.sent += one.sent;
-        self.resent += one.resent;
-        self.is_stalled |= one.is_stalled;
-    }
-
-    /// Whether something waits for acknowledgements, and none came on any connection.
-    pub fn is_stalled(&self) -> bool {
-        self.is_stalled && self.rtts.is_empty()
-    }
-
-    pub fn look(&self) -> Look {
-        let mean = |values: &[f64]| (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64);
-        Look {
-            together_bit_s: self.rates.iter().sum(),
-            span_s: self.span_s,
-            rtt_s: mean(&self.rtts),
-            rate_bit_s: mean(&self.rates),
-            carried_bit_s: self.carried_bit_s,
-            sent: self.sent,
-            resent: self.resent,
-        }
+        };
+        Some((shown, acked_bytes))
     }
 }

@@ -64,7 +64,7 @@ fn drawn(judge: bool, seed: u64) -> Vec<f64> {
 fn a_node_that_lies_draws_few_streams() {
     for seed in 1..=3 {
         let (with, without) = (drawn(true, seed), drawn(false, seed));
-        assert!(without.iter().all(|part| *part > 0.1), "{without:?}");
+        assert!(without.iter().all(|part| *part > 0.08), "{without:?}");
         assert!(with[1] < 0.08 && with[2..].iter().all(|part| *part < 0.04), "{with:?}");
     }
 }

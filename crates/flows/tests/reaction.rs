@@ -58,12 +58,12 @@ fn a_leg_that_is_cut_is_avoided_within_five_seconds() {
     assert!(all.len() == 18 && all.iter().all(|seconds| *seconds <= 5.0), "{all:?}");
 }
 
-/// A few of eighteen take longer: what the other paths are known to give is little, as they were busy when they were last seen.
+/// A few of eighteen take longer: a path that still gives a third of what it gave is left after half a minute.
 #[test]
 fn a_leg_that_carries_a_tenth_is_mostly_avoided_within_five_seconds() {
     let all = reactions(Fraction(100_000_000));
     let late = all.iter().filter(|seconds| **seconds > 5.0).count();
-    assert!(late <= 4 && Spread::of(all.iter().copied()).median <= 3.0, "{all:?}");
+    assert!(late <= 2 && Spread::of(all.iter().copied()).median <= 3.0, "{all:?}");
 }
 
 #[test]

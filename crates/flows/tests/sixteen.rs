@@ -15,7 +15,7 @@ fn outcomes<const N: usize>(seed: u64, hours: u64, policies: [Policy; N]) -> [Ou
     policies.map(|policy| run(&sites, policy))
 }
 
-/// The issue asks for 0.95 and, of the worst, 0.8. A few pairs of some seeds miss that, as docs/measurements/overlay.md says.
+/// The issue asks for 0.95 and, of the worst, 0.8.
 fn assert_nearly_the_best(of: &Outcome) {
     let (streams, pairs) = (of.of_best, of.of_best_by_pair);
     println!(
@@ -36,7 +36,7 @@ fn assert_nearly_the_best(of: &Outcome) {
     assert!(streams.count > 4_000 && pairs.count == 240);
     assert!(streams.median >= 0.98 && of.of_best_beside.median >= 0.95, "{streams:?}");
     assert!(streams.tenth >= 0.85, "{streams:?}");
-    assert!(pairs.hundredth >= 0.8 && pairs.least >= 0.6, "{pairs:?}");
+    assert!(pairs.hundredth >= 0.85 && pairs.least >= 0.8, "{pairs:?}");
     assert!(of.gains.part >= 0.6 && of.gains.median >= 1.5, "{:?}", of.gains);
     assert!(of.changes_an_hour <= 0.3, "{}", of.changes_an_hour);
     assert!(of.rtt_of_shortest.mean <= 1.05, "{:?}", of.rtt_of_shortest);

@@ -20,6 +20,10 @@ const BEND: f64 = 0.07;
 const PIECES: usize = 24;
 /// A leg is called lossy from here on.
 const LOSSY: f64 = 0.002;
+/// How wide the leg is marked that most paths are over; others in proportion.
+const MARKED: f64 = 9.0;
+/// A leg with this part of the most paths has an arrow.
+const BUSY: usize = 3;
 /// Rates from which on a leg is drawn wider.
 const WIDER: [f64; 3] = [10e6, 100e6, 1e9];
 /// Of a name, in pixels.
@@ -76,7 +80,7 @@ impl SiteMap {
         let widths = ["under 10 Mbit/s, or not known", "from 10", "from 100", "from 1000 Mbit/s"];
         let rates = widths.into_iter().zip(1..).map(|(name, width)| (name, Sample::Wide(GOOD, width, 1.0)));
         let states = [
-            ("on a path in use", Sample::Wide(IN_USE, 7, 0.35)),
+            ("on paths in use, the wider the more", Sample::Wide(IN_USE, 7, 0.4)),
             ("loses 0.2 % or more", Sample::Wide(LOSES, 2, 1.0)),
             ("failed", Sample::Dashes(FAILED)),
             ("site", Sample::Dot(INK)),
@@ -92,9 +96,10 @@ impl SiteMap {
         let is_drawn = |leg: &&MapLeg| has_room || leg.paths > 0 || leg.has_failed;
         let mut legs: Vec<&MapLeg> = self.legs.iter().filter(is_there).filter(is_drawn).collect();
         // What matters most is drawn last.
-        legs.sort_by_key(|leg| (leg.has_failed, leg.paths > 0));
+        legs.sort_by_key(|leg| (leg.has_failed, leg.paths));
+        let most = legs.iter().map(|leg| leg.paths).max().unwrap_or_default();
         for leg in legs {
-            draw_leg(area, leg, places[leg.from], places[leg.to])?;
+            draw_leg(area, leg, most, [places[leg.from], places[leg.to]])?;
         }
         for &(x, y) in &places {
             let at = (x as i32, y as i32);
@@ -152,7 +157,12 @@ fn westernmost(known: &[[f64; 2]]) -> f64 {
     widest.map_or(0.0, next)
 }
 
-fn draw_leg<'a>(area: &Drawing<'a>, leg: &MapLeg, from: Point, to: Point) -> Result<(), DrawError<'a>> {
+fn draw_leg<'a>(
+    area: &Drawing<'a>,
+    leg: &MapLeg,
+    most_paths: usize,
+    [from, to]: [Point; 2],
+) -> Result<(), DrawError<'a>> {
     let curve = curve(from, to);
     let line = |points: &[(i32, i32)], colour: RGBColor, opacity: f64, width: u32| {
         area.draw(&PathElement::new(points.to_vec(), colour.mix(opacity).stroke_width(width)))
@@ -163,14 +173,16 @@ fn draw_leg<'a>(area: &Drawing<'a>, leg: &MapLeg, from: Point, to: Point) -> Res
     }
     let is_used = leg.paths > 0;
     if is_used {
-        line(&curve, IN_USE, 0.35, width + 5)?;
+        let marked = (MARKED * leg.paths as f64 / most_paths as f64).round().max(1.0);
+        line(&curve, IN_USE, 0.4, marked as u32)?;
     }
-    let (colour, opacity) = match leg.loss >= LOSSY {
-        true => (LOSES, if is_used { 1.0 } else { 0.6 }),
-        false => (GOOD, if is_used { 1.0 } else { 0.3 }),
+    let (colour, opacity) = match (leg.loss >= LOSSY, is_used) {
+        (true, _) => (LOSES, 0.7),
+        (false, true) => (GOOD, 0.5),
+        (false, false) => (GOOD, 0.2),
     };
     line(&curve, colour, opacity, width)?;
-    match is_used {
+    match leg.paths * BUSY > most_paths {
         true => area.draw(&Polygon::new(arrow(&curve), IN_USE.filled())),
         false => Ok(()),
     }
@@ -264,7 +276,7 @@ mod tests {
             let svg = map.to_svg();
             // The legend has a dot too.
             assert_eq!((count(&svg, "<circle"), count(&svg, "s3&amp;")), (2 * 5 + 1, 1));
-            assert_eq!(lines(&map, GOOD, "0.3", 3), 5);
+            assert_eq!(lines(&map, GOOD, "0.2", 3), 5);
             assert!(!svg.contains("NaN") && !svg.contains("inf"));
         }
     }
@@ -275,24 +287,24 @@ mod tests {
         map.legs[0].paths = 2;
         map.legs[1].loss = 0.01;
         map.legs[2].has_failed = true;
-        assert_eq!((lines(&map, IN_USE, "0.35", 8), lines(&map, GOOD, "1", 3)), (1, 1 + 1));
-        assert_eq!(count(&map.to_svg(), "<polygon"), 1);
-        assert_eq!(lines(&map, LOSES, "0.6", 3), 1);
-        assert_eq!((lines(&map, FAILED, "1", 3) - 3, lines(&map, GOOD, "0.3", 3)), (PIECES / 3 + 1, 2));
+        map.legs[3].paths = 8;
+        assert_eq!((lines(&map, IN_USE, "0.4", 2), lines(&map, IN_USE, "0.4", 9)), (1, 1));
+        assert_eq!((lines(&map, GOOD, "0.5", 3), count(&map.to_svg(), "<polygon")), (2, 1));
+        assert_eq!(lines(&map, LOSES, "0.7", 3), 1);
+        assert_eq!((lines(&map, FAILED, "1", 3) - 3, lines(&map, GOOD, "0.2", 3)), (PIECES / 3 + 1, 1));
     }
 
     #[test]
     fn of_many_sites_only_legs_in_use_are_drawn() {
         let mut map = map(64, true);
         map.legs[7].paths = 1;
-        assert_eq!((lines(&map, GOOD, "0.3", 3), count(&map.to_svg(), "<polygon")), (0, 1));
+        assert_eq!((lines(&map, GOOD, "0.2", 3), count(&map.to_svg(), "<polygon")), (0, 1));
     }
 
     #[test]
     fn the_map_begins_behind_the_widest_gap() {
-        // Tokyo, London, Los Angeles: the gap is the Pacific's or America's, whichever is wider.
-        let west = westernmost(&[[35.0, 139.0], [51.0, 0.0], [34.0, -118.0]]);
-        assert!((west - 0.0).abs() < 1e-9, "{west}");
+        // Of Tokyo, London, Delhi and Los Angeles it is the one between Los Angeles and London.
+        assert_eq!(westernmost(&[[35.0, 139.0], [51.0, 0.0], [28.0, 77.0], [34.0, -118.0]]), 0.0);
         assert_eq!(westernmost(&[[0.0, -10.0]]), 350.0);
     }
 
@@ -301,7 +313,7 @@ mod tests {
         let mut map = map(2, true);
         map.legs.push(MapLeg { from: 7, to: 0, ..MapLeg::default() });
         map.legs.push(MapLeg::default());
-        assert_eq!(lines(&map, GOOD, "0.3", 1) + lines(&map, GOOD, "0.3", 3), 2);
+        assert_eq!(lines(&map, GOOD, "0.2", 1) + lines(&map, GOOD, "0.2", 3), 2);
         assert!(SiteMap::default().to_svg().contains("<svg"));
     }
 }

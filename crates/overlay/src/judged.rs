@@ -2,6 +2,7 @@
 
 use ekiden_units::{BitRate, Time};
 
+use crate::known::ENOUGH;
 use crate::path::{Class, Path};
 
 /// A stream is judged after so long, or at its end ...
@@ -9,9 +10,6 @@ const AFTER: Time = Time::secs(6);
 /// ... if it has run for so long, and both so many of the path's round trips later: one that ends in slow start says nothing.
 const LEAST: Time = Time::secs(3);
 const ROUNDS: u64 = 12;
-/// A stream that gets so much of what was believed got it, and one that gets less than this of what the direct path is known to give
-/// should have taken that one.
-pub(crate) const ENOUGH: f64 = 0.8;
 
 /// A path that a stream takes.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,7 +6,7 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, VPos};
 
 use crate::frame::{DrawError, Drawing, Frame, Sample, style};
-use crate::palette::{COLOURS, FAINT, INK, MARKS, PAPER};
+use crate::palette::{COLOURS, INK, MARKS, PAPER};
 
 /// The picture's width, and the height of the map in it.
 const SIZE: (u32, u32) = (960, 560);
@@ -246,7 +246,7 @@ mod tests {
     fn map(count: usize, is_placed: bool) -> SiteMap {
         let site = |number: usize| MapSite {
             name: format!("s{number}&"),
-            at: is_placed.then(|| [number as f64 * 2.0 - 60.0, number as f64 * 5.0 - 20.0]),
+            at: is_placed.then_some([number as f64 * 2.0 - 60.0, number as f64 * 5.0 - 20.0]),
         };
         let leg = |number: usize| MapLeg {
             from: number,

@@ -160,7 +160,7 @@ impl<'a> Nodes<'a> {
 
     /// Whether it is known that a path cannot be opened now.
     pub fn fails_on(&self, near: usize, place: &Place, now: Time) -> bool {
-        place.taken.as_ref().is_some_and(|taken| self.nodes[near].known.fails_on(&taken.path, now))
+        place.taken.as_ref().is_some_and(|taken| self.nodes[near].known.fails_on(&taken.path.0, now))
     }
 
     /// How much a node relays, as a part of what it may.

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use ekiden_units::{BitRate, Bytes, Time};
 
 use crate::leg::{Holds, Leg, Look, RATE_HOLDS, RTT_HOLDS, SHUNNED};
-use crate::path::Path;
 use crate::told::{LEGS_MOST, TOLD_FORMAT, Told, ToldLeg};
 
 /// A stream that gets so much of what was believed got it, and one that gets less than this of what the direct path is known to give
@@ -22,6 +21,9 @@ const SHARED: f64 = 0.25;
 const CREDIT_SAGS: f64 = 0.9;
 /// One that got more makes it so much greater at most.
 const CREDIT_RISES: f64 = 2.0;
+/// A stream that gets so much of what was believed got it, and one that gets less than this of what the direct path is known to give
+/// should have taken that one.
+pub(crate) const ENOUGH: f64 = 0.8;
 /// No credit is less: with it, the most that can be told is nothing.
 const CREDIT_LEAST: f64 = 1e-9;
 
@@ -154,9 +156,9 @@ impl Known {
         said.is_some_and(|(leg, at)| leg.failed && now.since(*at) < SHUNNED)
     }
 
-    /// Whether it is known that nothing comes about on a leg of this path now.
-    pub fn fails_on(&self, path: &Path, now: Time) -> bool {
-        let nodes = || std::iter::once(self.name.as_str()).chain(path.0.iter().map(String::as_str));
+    /// Whether it is known that nothing comes about now on a leg of the path over these nodes.
+    pub fn fails_on(&self, path: &[String], now: Time) -> bool {
+        let nodes = || std::iter::once(self.name.as_str()).chain(path.iter().map(String::as_str));
         nodes().zip(nodes().skip(1)).any(|(a, b)| self.has_failed(a, b, now) || self.has_failed(b, a, now))
     }
 
@@ -280,7 +282,7 @@ mod tests {
         failing.legs.get_mut("delhi").unwrap().failed = true;
         known.hear(failing, Time::secs(1));
         assert_eq!(known.leg("delhi", "paris", Time::secs(2)), None);
-        let path = |nodes: &[&str]| Path(nodes.iter().map(|node| (*node).into()).collect());
+        let path = |nodes: &[&str]| nodes.iter().map(|node| String::from(*node)).collect::<Vec<_>>();
         assert!(known.fails_on(&path(&["delhi", "paris"]), Time::secs(2)));
         assert!(known.fails_on(&path(&["paris", "delhi", "lima"]), Time::secs(2)));
         assert!(!known.fails_on(&path(&["delhi", "lima", "paris"]), Time::secs(2)));

@@ -195,7 +195,7 @@ impl Overlay {
     /// Whether it is known that nothing comes about on a leg of this path now.
     pub fn fails_on(&self, taken: &Taken) -> bool {
         let now = self.now();
-        self.lock().known.fails_on(&taken.path, now)
+        self.lock().known.fails_on(&taken.path.0, now)
     }
 
     /// The round trip to a node, as a question has shown it.

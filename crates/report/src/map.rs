@@ -246,7 +246,7 @@ mod tests {
     fn map(count: usize, is_placed: bool) -> SiteMap {
         let site = |number: usize| MapSite {
             name: format!("s{number}&"),
-            at: is_placed.then(|| [number as f64 * 2.0 - 60.0, number as f64 * 5.0 - 20.0]),
+            at: is_placed.then_some([number as f64 * 2.0 - 60.0, number as f64 * 5.0 - 20.0]),
         };
         let leg = |number: usize| MapLeg {
             from: number,

@@ -16,6 +16,8 @@ const KEPT: Time = Time::secs(10);
 const USED: f64 = 0.85;
 /// It is left so much more than it gets, to grow.
 const ROOM: f64 = 1.25;
+/// A class that gets less than its part is paced by as much more, at most.
+const BEHIND_MOST: f64 = 1.2;
 /// What a stream gets is seen over a round trip, and over no less than this.
 const ROUND_LEAST: Time = Time::ms(100);
 /// How much the last round counts in what a stream gets.
@@ -126,7 +128,7 @@ impl Sharing {
         let hungry = |(wish, class): (&Wish, &usize)| Wish { most: ceiling(class), ..*wish };
         let hungry: Vec<Wish> = wishes.iter().zip(self.classes.keys()).map(hungry).collect();
         let parts = divide(total, &wishes).into_iter().zip(divide(total, &hungry)).map(|(now, then)| now.max(then));
-        let mut rates = BTreeMap::new();
+        let (mut may, mut rates) = (BTreeMap::new(), BTreeMap::new());
         for (class, part) in self.classes.keys().zip(parts).filter(|(_, part)| part.is_finite()) {
             let (ids, wants): (Vec<u64>, Vec<f64>) = of_class(*class).unzip();
             // Streams that together want less than their class may have are not held back: each may take all that is left.
@@ -134,10 +136,15 @@ impl Sharing {
             let even = part / wants.len().max(1) as f64;
             let wishes: Vec<Wish> = wants.iter().map(|wants| Wish { weight: 1.0, floor: 0.0, most: *wants }).collect();
             let given = divide(part, &wishes).into_iter().map(|given| (given + left).max(even).max(RATE_LEAST));
-            rates.extend(ids.into_iter().zip(given));
+            may.extend(ids.iter().copied().zip(given));
+            // A class that wants its part and gets less loses at each loss of its few connections: it may make up for that.
+            let gets: f64 = ids.iter().map(|id| self.streams[id].gets).sum();
+            let behind = if left > 0.0 || gets <= 0.0 { 1.0 } else { (part / gets).clamp(1.0, BEHIND_MOST) };
+            let behind = behind.min(ceiling(class) / part.max(1.0)).max(1.0);
+            rates.extend(ids.iter().map(|id| (*id, may[id] * behind)));
         }
         for (id, stream) in &mut self.streams {
-            stream.may = rates.get(id).copied().unwrap_or(f64::INFINITY);
+            stream.may = may.get(id).copied().unwrap_or(f64::INFINITY);
         }
         shown.iter().map(|of| rates.get(&of.stream).map(|rate| *rate as u64)).collect()
     }

@@ -7,9 +7,6 @@ use ekiden_units::{BitRate, Bytes, Time};
 use crate::leg::{Holds, Leg, Look, RATE_HOLDS, RTT_HOLDS, SHUNNED};
 use crate::told::{LEGS_MOST, TOLD_FORMAT, Told, ToldLeg};
 
-/// A stream that gets so much of what was believed got it, and one that gets less than this of what the direct path is known to give
-/// should have taken that one.
-pub(crate) const ENOUGH: f64 = 0.8;
 /// The credit of a node that told too much doubles in so long, so that it is tried again.
 const CREDIT_DOUBLES_S: f64 = 600.0;
 /// A leg without losses and with the windows of today's hosts carries so much in a round trip.

@@ -23,7 +23,7 @@ const ROUND_LEAST: Time = Time::ms(100);
 /// How much the last round counts in what a stream gets.
 const NEW_PART: f64 = 0.4;
 /// No stream is held to less, in bytes per second.
-const RATE_LEAST: f64 = 1_500.0;
+const RATE_LEAST: f64 = 100.0;
 
 /// What a class of streams is to get of a leg.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -55,8 +55,8 @@ pub struct Shown {
 #[derive(Debug, Default)]
 pub struct Sharing {
     streams: BTreeMap<u64, Stream>,
-    /// When a stream of each class was last there.
-    classes: BTreeMap<usize, Time>,
+    /// Of each class, how many streams are open, and when one was last there.
+    classes: BTreeMap<usize, (u32, Time)>,
     /// All connections as if they were one, since the leg is divided.
     all: Option<(Pacing, Seen)>,
 }
@@ -87,21 +87,28 @@ struct Wish {
 impl Sharing {
     /// Whether anything is to be divided: two classes have, or have just had, streams on the leg, or one has a ceiling.
     pub fn is_needed(&self, services: &[Service], now: Time) -> bool {
-        let is_there = |since: &Time| now.since(*since) < KEPT;
         let limited = |class: &usize| services.get(*class).is_some_and(|service| service.ceiling.is_some());
-        let there = || self.classes.iter().filter(|(_, since)| is_there(since)).map(|(class, _)| class);
+        let there = || self.classes.iter().filter(|(_, of)| is_there(of, now)).map(|(class, _)| class);
         there().count() > 1 || there().any(limited)
     }
 
     /// Whether streams are there, or were a short while ago.
     pub fn has_streams(&self, now: Time) -> bool {
-        self.classes.values().any(|since| now.since(*since) < KEPT)
+        self.classes.values().any(|of| is_there(of, now))
     }
 
-    /// Notes that a stream of a class is there. Returns whether the leg is to be looked at from now on.
+    /// A stream of a class begins. Returns whether the leg is to be looked at from now on.
     pub fn begins(&mut self, class: usize, services: &[Service], now: Time) -> bool {
-        self.classes.insert(class, now);
+        let (open, since) = self.classes.entry(class).or_insert((0, now));
+        (*open, *since) = (*open + 1, now);
         self.is_needed(services, now)
+    }
+
+    /// A stream of a class ends.
+    pub fn ends(&mut self, class: usize, now: Time) {
+        if let Some((open, since)) = self.classes.get_mut(&class) {
+            (*open, *since) = (open.saturating_sub(1), now);
+        }
     }
 
     /// All streams of the leg are looked at, which should happen often in a round trip. Returns for each, in the same order, the rate
@@ -109,8 +116,7 @@ impl Sharing {
     pub fn look(&mut self, now: Time, services: &[Service], shown: &[Shown]) -> Vec<Option<u64>> {
         let there: BTreeSet<u64> = shown.iter().map(|of| of.stream).collect();
         self.streams.retain(|id, _| there.contains(id));
-        self.classes.extend(shown.iter().filter(|of| of.class < services.len()).map(|of| (of.class, now)));
-        self.classes.retain(|_, since| now.since(*since) < KEPT);
+        self.classes.retain(|class, of| is_there(of, now) && *class < services.len());
         let total = self.total(now, shown).unwrap_or(f64::INFINITY);
         let of_class = |class: usize| {
             let streams = shown.iter().filter(move |of| of.class == class);
@@ -201,6 +207,11 @@ impl Stream {
         self.wants = if self.has_waited && is_held_by_limit { f64::INFINITY } else { self.gets * ROOM };
         (self.round, self.acked_at_round, self.has_waited) = (now, of.seen.acked, of.is_waiting);
     }
+}
+
+/// Whether a class has streams, or had some a short while ago.
+fn is_there((open, since): &(u32, Time), now: Time) -> bool {
+    *open > 0 || now.since(*since) < KEPT
 }
 
 /// Divides by weight. Nobody gets more than it wants, and nobody less than its floor while all floors can be met.

@@ -5,11 +5,12 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::os::unix::net::{UnixListener as StdListener, UnixStream as StdStream};
+use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
@@ -45,10 +46,11 @@ pub fn listen(path: &Path) -> io::Result<(AskSocket, StdListener)> {
         if !metadata.file_type().is_socket() {
             return Err(io::Error::new(io::ErrorKind::AlreadyExists, "it is there already, and is no socket"));
         }
-        match StdStream::connect(path) {
+        match connects(path) {
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => fs::remove_file(path)?,
-            Err(error) => return Err(error),
-            Ok(_) => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process answers there")),
+            // Whoever listens there has many to answer, or hangs.
+            Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
+            _ => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process answers there")),
         }
     }
     let listener = StdListener::bind(path)?;
@@ -58,14 +60,27 @@ pub fn listen(path: &Path) -> io::Result<(AskSocket, StdListener)> {
     Ok((socket, listener))
 }
 
+/// Whether somebody listens there, without waiting.
+fn connects(path: &Path) -> io::Result<()> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    socket.connect(&SockAddr::unix(path)?)
+}
+
 fn identity(file: &fs::Metadata) -> (u64, u64, i64, i64) {
     (file.dev(), file.ino(), file.ctime(), file.ctime_nsec())
 }
 
+impl AskSocket {
+    /// Whether the file is still this one's.
+    pub fn is_there(&self) -> bool {
+        fs::symlink_metadata(&self.path).is_ok_and(|now| identity(&now) == self.file)
+    }
+}
+
 impl Drop for AskSocket {
     fn drop(&mut self) {
-        let is_own = fs::symlink_metadata(&self.path).is_ok_and(|now| identity(&now) == self.file);
-        if is_own {
+        if self.is_there() {
             // It may have been removed a moment ago.
             let _ = fs::remove_file(&self.path);
         }
@@ -177,7 +192,7 @@ mod tests {
             });
         });
         let ask = |question: &[u8]| {
-            let mut socket = StdStream::connect(&path).unwrap();
+            let mut socket = std::os::unix::net::UnixStream::connect(&path).unwrap();
             socket.write_all(question).unwrap();
             if !question.ends_with(b"\n") {
                 socket.shutdown(std::net::Shutdown::Write).unwrap();
@@ -194,7 +209,8 @@ mod tests {
             assert_eq!(ask(&vec![b'x'; length]), format!("{QUESTION_MOST} bytes\n"));
         }
         // More than are answered at a time, and all of them say nothing.
-        let silent: Vec<_> = (0..2 * AT_A_TIME).map(|_| StdStream::connect(&path).unwrap()).collect();
+        let silent: Vec<_> =
+            (0..2 * AT_A_TIME).map(|_| std::os::unix::net::UnixStream::connect(&path).unwrap()).collect();
         assert_eq!(ask(b"abc\n"), "3 bytes\n");
         drop(silent);
     }

@@ -162,9 +162,12 @@ impl Known {
     /// What a stream may get in a round trip of a leg of which no more is known, in bit: as much as on the best of the legs that are known,
     /// and at least a mebibyte.
     pub fn hope(&self, now: Time) -> f64 {
-        let own = self.own.values().filter_map(|leg| leg.holds(now));
-        let told = self.told.values().flat_map(|heard| heard.legs.values().map(|(leg, at)| leg.holds(now.since(*at))));
-        let windows = own.chain(told).filter_map(|leg| Some(leg.rate?.0 as f64 * leg.rtt.as_secs()));
+        let own = self.own.values().filter_map(|leg| Some((leg.holds(now)?, 1.0)));
+        let told = self.told.iter().flat_map(|(node, heard)| {
+            let credit = self.credit(node, now);
+            heard.legs.values().map(move |(leg, at)| (leg.holds(now.since(*at)), credit))
+        });
+        let windows = own.chain(told).filter_map(|(leg, credit)| Some(leg.rate?.0 as f64 * leg.rtt.as_secs() * credit));
         windows.fold(HOPED_WINDOW.0 as f64 * 8.0, f64::max)
     }
 

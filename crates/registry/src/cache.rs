@@ -26,7 +26,7 @@ pub struct Cache {
     overlay: String,
     /// What stands there, as far as this process wrote it, and since when.
     written: Option<(OverlayId, BTreeMap<String, Member>, Instant)>,
-    /// Whether it is left alone: it is none of ours, or cannot be written.
+    /// Whether it is left alone: it is none of ours.
     is_off: bool,
 }
 
@@ -79,14 +79,14 @@ impl Cache {
         self.is_off = loaded.is_err();
         loaded.map_err(|why| {
             let file = self.path.display();
-            format!("members_cache: {file} {why}; it is not used and not written: remove it, or name another file")
+            format!("members_cache: {file} {why}; it is not used and not written: name another file, or remove it if it is an old one")
         })
     }
 
     /// Writes what etcd says now, if the file says something else or its time is old.
     ///
     /// # Errors
-    /// It cannot be written, in one line. It is not tried again.
+    /// It cannot be written, in one line. It is tried again when the members change, and after a while.
     pub fn keep(&mut self, overlay_id: OverlayId, members: &Members, now: Instant) -> Result<(), String> {
         let members: BTreeMap<String, Member> =
             members.iter().map(|(name, listed)| (name.clone(), listed.member.clone())).collect();
@@ -126,8 +126,9 @@ impl Cache {
             .and_then(|text| ekiden_files::write_private(&self.path, &text));
         self.written = Some((id, content.members, now));
         written.map_err(|error| {
-            self.is_off = true;
-            format!("members_cache: {} cannot be written: {error}; it is not tried again", self.path.display())
+            // What it says holds no more: who was expelled must not come back with it.
+            let _ = std::fs::remove_file(&self.path);
+            format!("members_cache: {} cannot be written: {error}; what it said is removed", self.path.display())
         })
     }
 }
@@ -275,7 +276,22 @@ mod tests {
         let _ = cache.load(None);
         cache.is_off = false;
         assert!(cache.keep(id("1"), &members(), Instant::now()).unwrap_err().contains("cannot be written"));
-        assert_eq!(cache.keep(id("2"), &members(), Instant::now()), Ok(()));
+        // It is tried again when something changes.
+        assert!(cache.keep(id("2"), &members(), Instant::now()).is_err());
+        let now = Instant::now();
+        assert_eq!(cache.keep(id("2"), &members(), now), Ok(()), "nothing has changed");
+    }
+
+    #[test]
+    fn a_file_that_could_not_be_written_is_written_the_next_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cache = cache(folder.path());
+        assert_eq!(cache.keep(id("1"), &members(), Instant::now()), Ok(()));
+        let before = std::mem::replace(&mut cache.path, "/dev/full/none".into());
+        assert!(cache.keep(id("2"), &members(), Instant::now()).unwrap_err().contains("cannot be written"));
+        cache.path = before;
+        assert_eq!(cache.keep(id("3"), &members(), Instant::now()), Ok(()));
+        assert!(cache.load(None).unwrap().is_some_and(|cached| cached.overlay_id == id("3")));
     }
 
     proptest! {

@@ -113,6 +113,16 @@ pub enum RegistryError {
         /// The most that are read.
         most: usize,
     },
+    /// A node that is to be expelled was not admitted.
+    #[error("no node '{node}' is admitted to '{overlay}'; admitted are: {admitted}")]
+    NeverAdmitted {
+        /// The node's name.
+        node: String,
+        /// The overlay's name.
+        overlay: String,
+        /// Who is, with commas.
+        admitted: String,
+    },
     /// There is no such overlay.
     #[error(
         "etcd at {endpoint} has no overlay '{overlay}': the operator makes it first, or this is another cluster's etcd"

@@ -32,6 +32,6 @@ pub use error::RegistryError;
 pub use operator::{Admitted, Operator};
 pub use record::Load;
 pub use registry::{Observer, Registry};
-pub use settings::{Access, OverlayId, Settings};
+pub use settings::{Access, OverlayId, Settings, read_password};
 pub use status::Status;
 pub use view::{Listed, Members};

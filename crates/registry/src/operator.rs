@@ -67,9 +67,15 @@ impl Operator {
     /// Ends a node's admission, and its registration with it. No other node speaks with it any more, as soon as that one hears of it.
     ///
     /// # Errors
-    /// If no member of etcd does it.
+    /// If there is no such overlay, the node is not admitted to it, or no member of etcd does it.
     pub fn expel(&mut self, node: &str) -> Result<(), RegistryError> {
         check_name("name", node)?;
+        self.id()?;
+        let admitted = self.admitted()?;
+        if !admitted.contains_key(node) {
+            let admitted = admitted.into_keys().collect::<Vec<_>>().join(", ");
+            return Err(RegistryError::NeverAdmitted { node: node.into(), overlay: self.overlay.clone(), admitted });
+        }
         let delete = |key: String| json!({ "request_delete_range": { "key": base64(key) } });
         let request = json!({ "success": [delete(self.keys.admitted(node)), delete(self.keys.node(node))] });
         self.call::<Txn>("kv/txn", "the end of an admission", &request).map(drop)

@@ -171,7 +171,11 @@ fn is_loopback(host_and_port: &str) -> bool {
     bare == "localhost" || bare.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
-fn read_password(file: &Path) -> Result<String, String> {
+/// A password that a file has in one line, and others cannot read.
+///
+/// # Errors
+/// Why not, in words that go behind the file's name.
+pub fn read_password(file: &Path) -> Result<String, String> {
     let open = ekiden_files::open(file, FileKind::Key).map_err(|error| error.to_string())?;
     if open.metadata().permissions().mode() & 0o077 != 0 {
         return Err(format!("can be read by others: chmod 600 {}", file.display()));

@@ -31,15 +31,14 @@ use ekiden_units::Time;
 use tokio::sync::Notify;
 
 use crate::config::Config;
-use crate::config::classes::Classes;
 use crate::config::overlay::Overlay as Settings;
 use crate::config::route::Auto;
 use seen::Seen;
 pub use sharing::ShareStatus;
 use sharing::Shares;
 pub use status::{
-    CandidateStatus, ChangeStatus, ExitStatus, LegStatus, NodeStatus, RegistryStatus, Status, StatusError, TakenStatus,
-    ask, socket_name,
+    CandidateStatus, ChangeStatus, ExitStatus, LegStatus, NodeStatus, RegistryStatus, RouteStatus, Status, StatusError,
+    TakenStatus, ask, socket_name,
 };
 
 /// What a node knows of the overlay, and has chosen.
@@ -82,8 +81,8 @@ pub struct OnLeg {
     pub peer: Arc<str>,
     /// The path that was chosen for the stream here, if one was.
     pub taken: Option<Arc<Taken>>,
-    /// The stream's service class, by its place.
-    pub class: usize,
+    /// The stream's service class; `None`: none is asked for.
+    pub class: Option<Arc<str>>,
 }
 
 /// The legs that the two sides of a stream are on. Boxed: most nodes are of no overlay.
@@ -105,10 +104,12 @@ impl Default for Overlay {
 
 impl Overlay {
     /// Takes a new configuration: what is known of nodes that are no peers any more is forgotten.
-    pub fn configure(&self, before: &Classes, config: &Config) {
+    pub fn configure(&self, config: &Config) {
         self.watches.store(config.overlay.is_some() || config.classes.is_configured, Ordering::Relaxed);
-        self.shares().configure(&config.classes);
-        self.watched.each(|_, seen, _| seen.leg.class = config.classes.get(before.name(seen.leg.class)).0);
+        let now = self.now();
+        if self.shares().configure(&config.classes, &self.watched, now) {
+            self.shared.notify_one();
+        }
         let mut state = self.lock();
         if state.known.name() != config.name {
             *state = State::of_node(&config.name);
@@ -125,11 +126,15 @@ impl Overlay {
     /// Watches a connection to another node while a stream runs on it.
     pub fn watch<'a>(&'a self, socket: &'a impl AsFd, leg: &OnLeg) -> LegWatch<'a> {
         let now = self.now();
-        let seen = Seen::new(leg.clone(), now, tcp_info_with_memory(socket).ok());
-        if self.shares().begins(&leg.peer, leg.class, now) {
+        let info = tcp_info_with_memory(socket).ok();
+        let mut shares = self.shares();
+        let class = shares.place(leg);
+        if shares.begins(&leg.peer, class, now) {
             self.shared.notify_one();
         }
-        LegWatch { overlay: self, socket: socket.as_fd(), watched: Some(self.watched.watch(socket, seen)) }
+        // Under the same lock: new classes find it.
+        let watched = self.watched.watch(socket, Seen::new(leg.clone(), class, now, info));
+        LegWatch { overlay: self, socket: socket.as_fd(), watched: Some(watched) }
     }
 
     /// Looks at the legs that streams of several classes share. Returns when to look again; `None` if there is no such leg.
@@ -328,12 +333,15 @@ impl State {
 
 impl Drop for LegWatch<'_> {
     fn drop(&mut self) {
+        let now = self.overlay.now();
+        let mut shares = self.overlay.shares();
         let Some(mut seen) = self.watched.take().and_then(Watched::end) else { return };
+        shares.ends(&seen.leg.peer, seen.class, now);
+        drop(shares);
         if seen.limit.is_some() {
             // The next stream on it may be of another class.
             let _ = limit_rate(&self.socket, u64::MAX);
         }
-        let now = self.overlay.now();
         if let Some((taken, part)) = seen.says(true, now) {
             self.overlay.lock().known.judge(taken.path.relays(), part, now);
         }

@@ -32,8 +32,8 @@ pub struct Upstream {
     pub taken: Option<Arc<Taken>>,
     /// Whether early payload that was known when it was opened has been sent.
     pub took_early: bool,
-    /// The service class of the stream, by its place.
-    pub class: usize,
+    /// The service class of the stream; `None`: none is asked for.
+    pub class: Option<Arc<str>>,
     /// Its turn, if its class has so many.
     pub turn: Turn,
 }
@@ -41,7 +41,7 @@ pub struct Upstream {
 impl From<Side> for Upstream {
     /// A connection of which no more is known.
     fn from(side: Side) -> Self {
-        Self { side, peer: None, bound: None, taken: None, took_early: false, class: 0, turn: None }
+        Self { side, peer: None, bound: None, taken: None, took_early: false, class: None, turn: None }
     }
 }
 
@@ -85,7 +85,8 @@ impl Upstream {
     /// Waits for the turn of a stream that gave its turn up.
     pub async fn take_turn(&mut self, node: &Node) -> Result<(), Failure> {
         if let Some((peer, _)) = self.peer.as_deref() {
-            self.turn = node.turns.take(&node.config(), peer, self.class).await?;
+            let class = self.class.as_deref().unwrap_or(BULK);
+            self.turn = node.turns.take(&node.config(), peer, class).await?;
         }
         Ok(())
     }
@@ -93,7 +94,7 @@ impl Upstream {
     /// The leg that it begins with, if legs are watched.
     pub fn leg(&self, node: &Node) -> Option<OnLeg> {
         let (name, _) = self.peer.as_deref().filter(|_| node.overlay.watches())?;
-        Some(OnLeg { peer: name.as_str().into(), taken: self.taken.clone(), class: self.class })
+        Some(OnLeg { peer: name.as_str().into(), taken: self.taken.clone(), class: self.class.clone() })
     }
 
     /// Gives a node's connection back to the pool.
@@ -117,7 +118,7 @@ pub struct Destination<'a> {
     /// The client's address, if the exit may use it.
     client: Option<SocketAddr>,
     /// The service class of the stream.
-    class: Option<&'a str>,
+    pub class: Option<&'a str>,
 }
 
 impl<'a> Destination<'a> {
@@ -169,9 +170,8 @@ pub async fn reach_in_turn(
 /// Waits for a stream's turn on the first leg of a chain.
 async fn turn(node: &Node, chain: &[String], to: Destination<'_>) -> Result<Turn, Failure> {
     let config = node.config();
-    let (class, _) = config.classes.get(to.class.unwrap_or(BULK));
     match chain.first() {
-        Some(first) => node.turns.take(&config, first, class).await,
+        Some(first) => node.turns.take(&config, first, to.class.unwrap_or(BULK)).await,
         None => Ok(None),
     }
 }
@@ -181,7 +181,7 @@ async fn turn(node: &Node, chain: &[String], to: Destination<'_>) -> Result<Turn
 pub async fn reach_beside(node: &Node, target: &Target, first: &Upstream, port: u16) -> Result<Upstream, Failure> {
     let beside = Target { host: target.host.clone(), port };
     let config = node.config();
-    let to = Destination::asked(&beside).of_class(Some(config.classes.name(first.class)));
+    let to = Destination::asked(&beside).of_class(first.class.as_deref());
     if *config.routes.way(&beside) == Way::Refuse {
         return Err(Refusal::Route.of(&beside));
     }
@@ -228,7 +228,7 @@ pub async fn reach_via(
     let (stream, bound) = Box::pin(open(node, chain, to.target, to.client, class, early)).await?;
     let peer = chain.first().and_then(|first| config.peers.get_key_value(first));
     let peer = peer.map(|(name, peer)| Arc::new((name.clone(), peer.clone())));
-    let (class, _) = config.classes.get(class);
+    let class = to.class.map(Arc::from);
     Ok(Upstream { peer, bound: Some(bound), took_early, class, ..Upstream::from(Side::node(stream)) })
 }
 

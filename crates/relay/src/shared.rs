@@ -146,10 +146,9 @@ impl Node {
     /// Takes a new configuration, and `switch`es the listeners to it.
     pub fn change(&self, config: &Arc<Config>, switch: impl FnOnce()) {
         self.generation.fetch_add(1, Ordering::AcqRel);
-        let before = self.config();
         *self.config.write().unwrap_or_else(PoisonError::into_inner) = config.clone();
         self.pool.configure(config);
-        self.overlay.configure(&before.classes, config);
+        self.overlay.configure(config);
         self.names.forget();
         self.lines.forget(|peer| config.peers.contains_key(peer));
         let before = self.served_by_files.swap(served_by_files(config), Ordering::Relaxed);

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ekiden_files::ConfigError;
 use ekiden_keys::Fingerprint;
-use ekiden_registry::{Access, Operator};
+use ekiden_registry::{Access, Operator, read_password};
 
 use crate::out;
 
@@ -91,8 +92,8 @@ pub fn init(args: &Init) -> anyhow::Result<()> {
 pub fn admit(args: &Admit) -> anyhow::Result<()> {
     let mut operator = args.etcd.operator()?;
     if let Some(file) = &args.node_password_file {
-        let password = ekiden_files::read(file, ekiden_files::FileKind::Config)?;
-        let user = operator.add_user(&args.node, password.trim_end())?;
+        let password = read_password(file).map_err(|why| ConfigError::whole(file, why))?;
+        let user = operator.add_user(&args.node, &password)?;
         out::line(format_args!("etcd's user of the node is {user}"))?;
     }
     operator.admit(&args.node, args.fingerprint)?;

@@ -42,7 +42,7 @@ fn text(status: &Status) -> String {
             place.why.clone().unwrap_or_else(|| "nothing is known yet".into()),
         ]);
     }
-    format!("{}\n{members}{}{shares}", status.node, table.to_text())
+    format!("{}\n{members}{}\n{shares}", status.node, table.to_text())
 }
 
 /// The streams on each leg by class, where one is held to a rate.
@@ -55,7 +55,7 @@ fn shares(shares: &[ShareStatus]) -> String {
         let held = share.held_bit_s.map_or_else(|| "-".into(), mbit);
         table.row([share.peer.clone(), share.class.clone(), share.streams.to_string(), held]);
     }
-    table.to_text()
+    format!("{}\n", table.to_text())
 }
 
 /// Where the members are from, and what is wrong with that: lines.

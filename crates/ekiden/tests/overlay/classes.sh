@@ -35,7 +35,10 @@ listen bulk 9001 9000
 listen gold 9002 9000
 listen interactive 9003 9001
 listen capped 9004 9000
-for node in a b; do (exec ip netns exec $node "$EKIDEN" proxy -c $node.toml > $node.ready 2>> $node.log) & done
+for node in a b; do
+  (exec ip netns exec $node "$EKIDEN" proxy -c $node.toml > $node.ready 2>> $node.log) &
+  echo $! > $node.pid
+done
 for node in a b; do until grep -q '^ready$' $node.ready; do sleep 0.1; done; done
 
 # The server sends without end on port 9000, and answers each byte with 2000 on port 9001.
@@ -57,7 +60,7 @@ P
 (exec ip netns exec server python3 server.py) &
 until ip netns exec server ss -Hltn sport = 9001 | grep -q .; do sleep 0.1; done
 python3 - <<'P'
-import socket, threading, time
+import os, signal, socket, threading, time
 got = {}
 def pull(name, port):
     c = socket.create_connection(("a", port))
@@ -92,6 +95,12 @@ assert 0.67 < gold < 0.83 and seen["gold"] + seen["bulk"] > 16, seen
 begin("capped", 9004, 2)
 time.sleep(4)
 seen = rates(5)
+print("Mbit/s", seen)
+assert 1 < seen["capped"] < 2.2, seen
+# A configuration that says the same changes nothing.
+os.kill(int(open("b.pid").read()), signal.SIGHUP)
+time.sleep(1)
+seen = rates(4)
 print("Mbit/s", seen)
 assert 1 < seen["capped"] < 2.2, seen
 P

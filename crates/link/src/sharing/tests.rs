@@ -37,6 +37,7 @@ impl Line {
         for _ in 0..number {
             let cwnd = part * 3.0 * self.rate * self.rtt_min / number as f64;
             let [most, rate] = [f64::INFINITY; 2];
+            self.sharing.begins(class, &self.services, Time((self.now * 1e9) as u64));
             self.streams.push(Sender { class, cwnd, most, rate, queued: 0.0, acked: 0.0, got: 0.0 });
         }
     }
@@ -153,9 +154,25 @@ fn a_class_that_is_alone_is_not_held_back_and_one_that_has_gone_holds_nobody_bac
     line.run(10);
     assert!(line.streams.iter().all(|of| of.rate.is_finite()));
     line.streams.pop();
+    line.sharing.ends(1, Time((line.now * 1e9) as u64));
     line.run(11);
     assert!(line.streams.iter().all(|of| of.rate.is_infinite()));
     assert!(!line.sharing.is_needed(&line.services, Time((line.now * 1e9) as u64)));
+}
+
+#[test]
+fn a_class_counts_for_as_long_as_it_has_streams() {
+    let services = [WEIGHT, WEIGHT];
+    let mut sharing = Sharing::default();
+    assert!(!sharing.begins(0, &services, Time::secs(0)));
+    assert!(sharing.begins(1, &services, Time::secs(100)));
+    sharing.ends(0, Time::secs(100));
+    assert!(sharing.is_needed(&services, Time::secs(109)) && !sharing.is_needed(&services, Time::secs(111)));
+    // One that ends although it never began changes nothing.
+    sharing.ends(0, Time::secs(111));
+    assert!(sharing.begins(0, &services, Time::secs(111)));
+    // Classes that are gone from the list are passed over.
+    assert_eq!(sharing.look(Time::secs(112), &services[..1], &[]), []);
 }
 
 #[test]

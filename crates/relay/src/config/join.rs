@@ -4,7 +4,7 @@ use std::path::Path;
 
 use ekiden_files::read_config;
 use ekiden_overlay::member::Member;
-use toml_edit::{Array, DocumentMut, Item, Table, value};
+use toml_edit::{Array, DocumentMut, Item, Table};
 
 use super::ConfigError;
 use super::edit::IfPresent;
@@ -20,7 +20,9 @@ pub fn join(file: &Path, name: &str, member: &Member, if_present: IfPresent) -> 
         Err(_) if !file.exists() => String::new(),
         read => read?,
     };
-    let mut document: DocumentMut = text.parse().map_err(|error| refused(format!("{error}")))?;
+    let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
+        ConfigError::at(file, &text, error.span(), error.message().to_owned())
+    })?;
     let all = document.entry("node").or_insert_with(|| {
         let mut all = Table::new();
         all.set_implicit(true);
@@ -37,25 +39,38 @@ pub fn join(file: &Path, name: &str, member: &Member, if_present: IfPresent) -> 
     if was_there && if_present == IfPresent::Refuse {
         return Err(refused(format!("there is a [node.{name}] already; --replace changes it")));
     }
-    let mut entry = Table::new();
-    entry.insert("address", value(&member.address));
-    entry.insert("fingerprint", value(&member.fingerprint));
+    let entry = all.entry(name).or_insert_with(|| Item::Table(Table::new()));
+    let Some(entry) = entry.as_table_like_mut() else {
+        return Err(refused(format!("'node.{name}' is a value, where a table is expected")));
+    };
+    // What is not said stays as it is, and so does what people have written around it.
+    let mut set = |key: &str, to: toml_edit::Value| match entry.get_mut(key).and_then(Item::as_value_mut) {
+        Some(before) => {
+            let decor = before.decor().clone();
+            *before = to;
+            *before.decor_mut() = decor;
+        }
+        None => {
+            entry.insert(key, Item::Value(to));
+        }
+    };
+    set("address", member.address.as_str().into());
+    set("fingerprint", member.fingerprint.as_str().into());
     if !member.near.is_empty() {
-        entry.insert("near", value(member.near.iter().collect::<Array>()));
+        set("near", member.near.iter().collect::<Array>().into());
     }
     if let Some(region) = &member.region {
-        entry.insert("region", value(region));
+        set("region", region.as_str().into());
     }
     if let Some(at) = member.at {
-        entry.insert("at", value(String::from(at)));
+        set("at", String::from(at).into());
     }
     if member.price != 0.0 {
-        entry.insert("price", value(member.price));
+        set("price", member.price.into());
     }
     if !member.relays {
-        entry.insert("relays", value(false));
+        set("relays", false.into());
     }
-    all.insert(name, Item::Table(entry));
     let text = document.to_string();
     check_members(&text, file)?;
     ekiden_files::write(file, text.as_bytes()).map_err(|error| refused(format!("cannot be written: {error}")))?;

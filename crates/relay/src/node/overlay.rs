@@ -50,13 +50,18 @@ pub async fn keep(node: Arc<Node>) {
 struct Asked {
     /// What the configuration says, as far as it was tried.
     path: Option<PathBuf>,
+    /// The number of the configuration that was.
+    generation: u64,
     answering: Option<(AskSocket, JoinHandle<()>)>,
 }
 
 impl Asked {
     /// Listens where the configuration says.
     fn follow(&mut self, node: &Arc<Node>, path: Option<&Path>) {
-        if self.path.as_deref() == path {
+        let is_served = self.answering.as_ref().is_some_and(|(socket, _)| socket.is_there());
+        let before = std::mem::replace(&mut self.generation, node.generation());
+        // What could not be done is tried again with each configuration.
+        if self.path.as_deref() == path && (is_served || before == self.generation) {
             return;
         }
         self.close();
@@ -95,7 +100,9 @@ async fn ask(node: Arc<Node>, name: String, wanted: Arc<[String]>) {
     match peer::ask::ask(&node, &name, &wanted).await {
         Ok(told) => {
             if let Err(error) = node.overlay.hear(&node.config(), &name, &told) {
-                node.lines.warn("told", &name, format_args!("node {name} is not believed: {error}"));
+                // It may have what the other has said in it.
+                let why: String = error.to_string().chars().take(200).collect();
+                node.lines.warn("told", &name, format_args!("node {name} is not believed: {why}"));
             }
         }
         Err(failure) => tracing::debug!("node {name} was not asked: {failure}"),

@@ -14,6 +14,8 @@ use super::OnLeg;
 #[derive(Debug)]
 pub struct Seen {
     pub leg: OnLeg,
+    /// The place of its class.
+    pub class: usize,
     /// The rate to which the connection is held, in bytes per second.
     pub limit: Option<u64>,
     /// Whether that is by its class's ceiling, so that its rate says nothing of the leg.
@@ -33,9 +35,9 @@ pub struct SeenNow {
 
 impl Seen {
     /// `info` is what the connection says as the stream begins.
-    pub fn new(leg: OnLeg, now: Time, info: Option<TcpInfo>) -> Self {
+    pub fn new(leg: OnLeg, class: usize, now: Time, info: Option<TcpInfo>) -> Self {
         let last = info.map(|info| (now, info));
-        Self { leg, limit: None, is_capped: false, judged: Judged::new(now), last, rate_before: 0.0 }
+        Self { leg, class, limit: None, is_capped: false, judged: Judged::new(now), last, rate_before: 0.0 }
     }
 
     /// What has happened since the last look; `None` if there was none.
@@ -86,7 +88,7 @@ mod tests {
     use super::*;
 
     fn seen() -> Seen {
-        Seen::new(OnLeg { peer: "paris".into(), taken: None, class: 0 }, Time(0), None)
+        Seen::new(OnLeg { peer: "paris".into(), taken: None, class: None }, 0, Time(0), None)
     }
 
     /// A second in which `bytes` were acknowledged, and all of it was busy.

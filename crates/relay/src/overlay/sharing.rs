@@ -11,8 +11,9 @@ use ekiden_net::watched::WatchedSockets;
 use ekiden_units::Time;
 use serde::{Deserialize, Serialize};
 
+use super::OnLeg;
 use super::seen::Seen;
-use crate::config::classes::Classes;
+use crate::config::classes::{BULK, Classes};
 
 /// How often a leg that is shared is looked at, while few streams are on it ...
 const TICK: Duration = Duration::from_millis(20);
@@ -24,25 +25,48 @@ const SAME: f64 = 0.01;
 /// All legs that have streams.
 #[derive(Debug, Default)]
 pub struct Shares {
+    classes: Classes,
     services: Vec<Service>,
     legs: BTreeMap<Arc<str>, Sharing>,
 }
 
 impl Shares {
-    /// Takes new classes. What was seen of the legs is forgotten.
-    pub fn configure(&mut self, classes: &Classes) {
-        *self = Self { services: classes.services(), legs: BTreeMap::new() };
+    /// Takes new classes. If they differ, what was seen of the legs is forgotten, and streams are of them from now on. Returns whether a leg
+    /// is to be looked at.
+    pub fn configure(&mut self, classes: &Classes, watched: &WatchedSockets<Seen>, now: Time) -> bool {
+        if self.classes == *classes {
+            return false;
+        }
+        *self = Self { classes: classes.clone(), services: classes.services(), legs: BTreeMap::new() };
+        let mut is_shared = false;
+        watched.each(|_, seen, _| {
+            seen.class = self.place(&seen.leg);
+            is_shared |= self.begins(&seen.leg.peer, seen.class, now);
+        });
+        is_shared
+    }
+
+    /// The place of a stream's class.
+    pub fn place(&self, leg: &OnLeg) -> usize {
+        self.classes.get(leg.class.as_deref().unwrap_or(BULK)).0
     }
 
     /// A stream of the class at this place begins on a leg. Returns whether the leg is to be looked at from now on.
     pub fn begins(&mut self, peer: &Arc<str>, class: usize, now: Time) -> bool {
-        let Self { services, legs } = self;
+        let Self { services, legs, .. } = self;
         legs.entry(peer.clone()).or_default().begins(class, services, now)
+    }
+
+    /// It ends.
+    pub fn ends(&mut self, peer: &str, class: usize, now: Time) {
+        if let Some(leg) = self.legs.get_mut(peer) {
+            leg.ends(class, now);
+        }
     }
 
     /// Looks at the legs that are shared, and paces their connections. Returns when to look again; `None` if no leg is shared.
     pub fn look(&mut self, watched: &WatchedSockets<Seen>, now: Time) -> Option<Duration> {
-        let Self { services, legs } = self;
+        let Self { services, legs, .. } = self;
         legs.retain(|_, leg| leg.has_streams(now));
         let mut streams: BTreeMap<Arc<str>, Vec<Shown>> = legs
             .iter()
@@ -54,7 +78,7 @@ impl Shares {
         watched.each(|stream, seen, socket| match streams.get_mut(&seen.leg.peer) {
             Some(all) => {
                 let Ok(info) = tcp_info(&socket) else { return };
-                all.push(shown(stream, seen.leg.class, &info));
+                all.push(shown(stream, seen.class, &info));
                 number += 1;
             }
             None if seen.limit.is_some() => released.push((stream, None)),
@@ -71,7 +95,7 @@ impl Shares {
             // A connection that has just broken needs no pacing.
             let _ = limit_rate(&socket, rate.unwrap_or(u64::MAX));
             seen.limit = *rate;
-            seen.is_capped = rate.is_some() && services.get(seen.leg.class).is_some_and(|of| of.ceiling.is_some());
+            seen.is_capped = rate.is_some() && services.get(seen.class).is_some_and(|of| of.ceiling.is_some());
         });
         (!streams.is_empty()).then(|| TICK + TICK_STREAM * number)
     }
@@ -94,7 +118,7 @@ pub struct ShareStatus {
 pub fn status(watched: &WatchedSockets<Seen>, classes: &Classes) -> Vec<ShareStatus> {
     let mut shares: BTreeMap<(Arc<str>, usize), (u64, Option<u64>)> = BTreeMap::new();
     watched.each(|_, seen, _| {
-        let (streams, held) = shares.entry((seen.leg.peer.clone(), seen.leg.class)).or_insert((0, Some(0)));
+        let (streams, held) = shares.entry((seen.leg.peer.clone(), seen.class)).or_insert((0, Some(0)));
         *streams += 1;
         *held = held.zip(seen.limit).map(|(all, one)| all.saturating_add(one.saturating_mul(8)));
     });

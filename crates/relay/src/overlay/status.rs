@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sharing::ShareStatus;
 use crate::config::Config;
-use crate::config::route::Auto;
+use crate::config::route::{Auto, Route, Way};
 
 /// A node's overlay.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -29,10 +29,25 @@ pub struct Status {
     pub legs: Vec<LegStatus>,
     /// Legs that have failed a short while ago, as one of their ends says: who sends, and who receives.
     pub failed: Vec<[String; 2]>,
+    /// The routes, in their order.
+    pub routes: Vec<RouteStatus>,
     /// Where streams have gone.
     pub exits: Vec<ExitStatus>,
     /// The streams on this node's legs, by their service classes, and the rates to which they are held.
     pub shares: Vec<ShareStatus>,
+}
+
+/// A route.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct RouteStatus {
+    /// The destinations that it is for.
+    pub to: Vec<String>,
+    /// `direct`, `refuse`, `via` or `auto`.
+    pub way: String,
+    /// The nodes that it names: with `via` the chain, with `auto` those that must be on the way.
+    pub nodes: Vec<String>,
+    /// With `auto`: the node that connects, if the route says which.
+    pub exit: Option<String>,
 }
 
 /// How a node's registration in etcd is.
@@ -311,8 +326,19 @@ pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: T
             candidates: place.candidates.iter().map(candidate).collect(),
         }
     };
+    let routes = config.routes.iter().map(route).collect();
     let exits = places.iter().map(place).collect();
-    Status { node: known.name().into(), registry: None, nodes, legs, failed, exits, shares: Vec::new() }
+    Status { node: known.name().into(), registry: None, nodes, legs, failed, routes, exits, shares: Vec::new() }
+}
+
+fn route(of: &Route) -> RouteStatus {
+    let (way, nodes, exit) = match &of.way {
+        Way::Direct => ("direct", Vec::new(), None),
+        Way::Refuse => ("refuse", Vec::new(), None),
+        Way::Via(chain) => ("via", chain.clone(), None),
+        Way::Auto(auto) => ("auto", auto.through.clone(), auto.exit.clone()),
+    };
+    RouteStatus { to: of.patterns.iter().map(ToString::to_string).collect(), way: way.into(), nodes, exit }
 }
 
 fn candidate(of: &ekiden_overlay::path::Candidate) -> CandidateStatus {

@@ -245,6 +245,12 @@ impl Client<'_> {
         }
     }
 
+    /// The service class of a stream to there.
+    fn class<'b>(&'b self, config: &'b Config, target: &'b Target) -> Option<&'b str> {
+        let route = config.routes.route(target).and_then(|route| route.class.as_deref());
+        route.or(self.destination(config, target).class)
+    }
+
     /// A destination that the client asks for.
     fn destination<'b>(&'b self, config: &'b Config, target: &'b Target) -> Destination<'b> {
         let user = self.user.as_ref().map(|user| user.key().as_str());
@@ -294,8 +300,15 @@ impl Client<'_> {
     /// Forwards one request, and its response.
     async fn forward(&mut self, request: &Request, kept: Option<Origin>) -> Result<Outcome, Failed> {
         if let Some(mut origin) = kept {
-            if origin.target == request.target && origin.is_fresh(self.node) {
-                origin.upstream.take_turn(self.node).await.map_err(refused)?;
+            let config = self.node.config();
+            let is_same = origin.target == request.target
+                && origin.upstream.class.as_deref() == self.class(&config, &request.target);
+            // It may end while the stream waits for its turn.
+            if is_same && origin.is_fresh(self.node) {
+                let turn = origin.upstream.take_turn(self.node);
+                unless_client_leaves(self.stream.socket(), ClientEof::HalfClose, turn).await.map_err(refused)?;
+            }
+            if is_same && origin.is_fresh(self.node) {
                 match self.exchange(request, origin, false, true).await {
                     Err(Failed::Again) => {}
                     other => return other,

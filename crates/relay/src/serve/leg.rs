@@ -132,7 +132,7 @@ async fn serve_stream(
     let reached = unless_client_leaves(stream.socket(), ClientEof::Leaves, reaching).await;
     let legs = node.overlay.watches().then(|| {
         let beyond = reached.as_ref().ok().and_then(|upstream| upstream.leg(node));
-        let (class, _) = node.config().classes.get(&request.class);
+        let class = class.map(Arc::from);
         Box::new([Some(OnLeg { peer: name.clone(), taken: None, class }), beyond])
     });
     let Upstream { side, peer, bound, .. } = match reached {

@@ -25,12 +25,11 @@ struct Turned {
 }
 
 impl Turns {
-    /// Waits until a stream of the class at this place may be opened over the leg to `peer`.
+    /// Waits until a stream of this class may be opened over the leg to `peer`.
     ///
     /// # Errors
     /// It has waited for as long as the class says.
-    pub async fn take(&self, config: &Config, peer: &str, class: usize) -> Result<Turn, Failure> {
-        let name = config.classes.name(class);
+    pub async fn take(&self, config: &Config, peer: &str, name: &str) -> Result<Turn, Failure> {
         let (_, settings) = config.classes.get(name);
         let Some(most) = settings.streams else { return Ok(None) };
         let free = self.of(peer, name, most);

@@ -23,7 +23,14 @@ const ROUND_LEAST: Time = Time::ms(100);
 /// How much the last round counts in what a stream gets.
 const NEW_PART: f64 = 0.4;
 /// No stream is held to less, in bytes per second.
-const RATE_LEAST: f64 = 100.0;
+const RATE_LEAST: f64 = 1_500.0;
+/// Where others fill the queue, giving way to them costs more than it gains: if all streams together get less than this part of the most
+/// that they got, for so long, they are not paced for so long, and for twice as long each time that it happens again.
+const GIVEN_WAY: f64 = 0.5;
+const GIVEN_WAY_FOR: Time = Time::secs(2);
+const UNPACED: [Time; 2] = [Time::secs(30), Time::secs(480)];
+/// The most that they got counts less with each second that passes.
+const FORGOTTEN: f64 = 0.99;
 
 /// What a class of streams is to get of a leg.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -59,6 +66,28 @@ pub struct Sharing {
     classes: BTreeMap<usize, (u32, Time)>,
     /// All connections as if they were one, since the leg is divided.
     all: Option<(Pacing, Seen)>,
+    others: Others,
+}
+
+/// Whether others fill the queue of the line.
+#[derive(Debug)]
+struct Others {
+    /// When all streams were last counted, and what was acknowledged of them since.
+    round: Time,
+    acked: u64,
+    /// The most that they got, in bytes per second.
+    most: f64,
+    /// Since when they get little.
+    low: Option<Time>,
+    /// Until when they are not paced, and for how long the next time.
+    unpaced: Time,
+    next: Time,
+}
+
+impl Default for Others {
+    fn default() -> Self {
+        Self { round: Time(0), acked: 0, most: 0.0, low: None, unpaced: Time(0), next: UNPACED[0] }
+    }
 }
 
 #[derive(Debug)]
@@ -71,8 +100,9 @@ struct Stream {
     /// What it gets, and what it wants, in bytes per second; 0 in its first round.
     gets: f64,
     wants: f64,
-    /// What it may send, in bytes per second.
+    /// What it may send, in bytes per second, and the least of that in this round.
     may: f64,
+    may_least: f64,
 }
 
 /// Who wants a part of something.
@@ -151,12 +181,14 @@ impl Sharing {
         }
         for (id, stream) in &mut self.streams {
             stream.may = may.get(id).copied().unwrap_or(f64::INFINITY);
+            stream.may_least = stream.may_least.min(stream.may);
         }
         shown.iter().map(|of| rates.get(&of.stream).map(|rate| *rate as u64)).collect()
     }
 
     /// What the leg carries, in bytes per second, while several classes are there and it is full.
     fn total(&mut self, now: Time, shown: &[Shown]) -> Option<f64> {
+        let mut newly_acked = 0;
         let nothing = Seen { rtt: Time(u64::MAX), acked: 0, arrived: 0, retransmits: 0, in_flight: 0 };
         let before = self.all.as_ref().map_or(nothing, |(_, seen)| *seen);
         let mut all = Seen { rtt: Time(u64::MAX), in_flight: 0, ..before };
@@ -164,6 +196,7 @@ impl Sharing {
             let stream = self.streams.entry(of.stream).or_insert_with(|| Stream::new(now, of));
             let acked = of.seen.acked.saturating_sub(stream.before.acked);
             all.acked += acked;
+            newly_acked += acked;
             all.arrived += of.seen.arrived.saturating_sub(stream.before.arrived);
             all.retransmits += of.seen.retransmits.saturating_sub(stream.before.retransmits);
             all.in_flight += of.seen.in_flight;
@@ -181,8 +214,37 @@ impl Sharing {
         let least = shown.iter().map(|of| of.rtt_least).min().filter(|_| all.rtt.0 != u64::MAX)?;
         let (pacing, seen) = self.all.get_or_insert_with(|| (Pacing::of_path(Siblings::new(1), least), all));
         *seen = all;
-        pacing.waiting(now, shown.iter().any(|of| of.is_waiting));
-        pacing.look(now, all).map(|rate| rate as f64)
+        let is_waiting = shown.iter().any(|of| of.is_waiting);
+        pacing.waiting(now, is_waiting);
+        let rate = pacing.look(now, all).map(|rate| rate as f64);
+        if self.others.fill(now, newly_acked, is_waiting, rate.is_some()) {
+            *pacing = Pacing::of_path(Siblings::new(1), least);
+            return None;
+        }
+        rate
+    }
+}
+
+impl Others {
+    /// Counts what was acknowledged since the look before. Returns whether the streams are not to be paced.
+    fn fill(&mut self, now: Time, acked: u64, is_waiting: bool, is_paced: bool) -> bool {
+        self.acked += acked;
+        let lasted = now.since(self.round);
+        if lasted >= Time::ms(500) {
+            let rate = self.acked as f64 / lasted.as_secs();
+            (self.round, self.acked) = (now, 0);
+            self.most = (self.most * FORGOTTEN.powf(lasted.as_secs().min(10.0))).max(rate);
+            let is_low = is_paced && is_waiting && rate < self.most * GIVEN_WAY;
+            self.low = if is_low { self.low.or(Some(now)) } else { None };
+        }
+        if self.low.is_some_and(|since| now.since(since) >= GIVEN_WAY_FOR) {
+            self.unpaced = now + self.next;
+            self.next = Time(self.next.0 * 2).min(UNPACED[1]);
+            (self.low, self.most) = (None, 0.0);
+        } else if is_paced && now.since(self.unpaced) >= UNPACED[1] {
+            self.next = UNPACED[0];
+        }
+        now < self.unpaced
     }
 }
 
@@ -190,7 +252,8 @@ impl Stream {
     fn new(now: Time, of: &Shown) -> Self {
         let Seen { acked, .. } = of.seen;
         let (gets, wants, may) = (0.0, 0.0, f64::INFINITY);
-        Self { before: of.seen, round: now, acked_at_round: acked, has_waited: false, gets, wants, may }
+        let (before, round, acked_at_round, has_waited) = (of.seen, now, acked, false);
+        Self { before, round, acked_at_round, has_waited, gets, wants, may, may_least: may }
     }
 
     fn look(&mut self, now: Time, of: &Shown) {
@@ -203,9 +266,10 @@ impl Stream {
         let gets = of.seen.acked.saturating_sub(self.acked_at_round) as f64 / lasted.as_secs();
         self.gets = if self.gets == 0.0 { gets } else { self.gets + (gets - self.gets) * NEW_PART };
         // What neither its limit nor its program holds back, the line does.
-        let is_held_by_limit = self.may.is_infinite() || self.gets >= self.may * USED;
+        let is_held_by_limit = self.may_least.is_infinite() || self.gets >= self.may_least * USED;
         self.wants = if self.has_waited && is_held_by_limit { f64::INFINITY } else { self.gets * ROOM };
         (self.round, self.acked_at_round, self.has_waited) = (now, of.seen.acked, of.is_waiting);
+        self.may_least = self.may;
     }
 }
 

@@ -161,6 +161,29 @@ fn a_class_that_is_alone_is_not_held_back_and_one_that_has_gone_holds_nobody_bac
 }
 
 #[test]
+fn pacing_that_gets_much_less_than_before_is_given_up_for_longer_each_time() {
+    let (mut others, mut now) = (Others::default(), Time::secs(10));
+    // Seconds until streams that get so many bytes in a tenth of a second are, or are not, left alone.
+    let mut until = |is_left: bool, bytes: u64, is_paced: bool| {
+        for tenths in 0..1_000 {
+            now = now + Time::ms(100);
+            if others.fill(now, bytes, true, is_paced) == is_left {
+                return tenths / 10;
+            }
+        }
+        1_000
+    };
+    for seconds in [30, 60] {
+        assert_eq!(until(true, 1_000, false), 1_000, "they are not paced");
+        assert!(until(true, 300, true) <= 4);
+        assert!((seconds - 1..=seconds).contains(&until(false, 1_000, false)));
+    }
+    // Less than before, but not so little.
+    assert_eq!(until(true, 1_000, false), 1_000);
+    assert_eq!(until(true, 600, true), 1_000);
+}
+
+#[test]
 fn a_class_counts_for_as_long_as_it_has_streams() {
     let services = [WEIGHT, WEIGHT];
     let mut sharing = Sharing::default();

@@ -48,13 +48,14 @@ impl From<Side> for Upstream {
 impl Upstream {
     /// For a stream whose directions have both ended. Gives the connection up if nothing is left to be delivered;
     /// `is_delivered` says that the node has said DELIVERED. Otherwise [`Upstream::finish`] must follow.
-    pub fn finish_now(self, node: &Node, is_delivered: bool) -> Result<(), Self> {
+    pub fn finish_now(self, node: &Node, is_delivered: bool) -> Result<(), Box<Self>> {
         match self.side.is_node() {
             true if is_delivered => self.rest(node),
-            true => return Err(self),
+            true => return Err(Box::new(self)),
             false => {
                 let Self { side, peer, bound, taken, took_early, class, turn } = self;
-                return side.end_if_sent().map_err(|side| Self { side, peer, bound, taken, took_early, class, turn });
+                let rest = |side| Box::new(Self { side, peer, bound, taken, took_early, class, turn });
+                return side.end_if_sent().map_err(rest);
             }
         }
         Ok(())
@@ -171,7 +172,10 @@ pub async fn reach_in_turn(
 async fn turn(node: &Node, chain: &[String], to: Destination<'_>) -> Result<Turn, Failure> {
     let config = node.config();
     match chain.first() {
-        Some(first) => node.turns.take(&config, first, to.class.unwrap_or(BULK)).await,
+        Some(first) => {
+            let turn = node.turns.take(&config, first, to.class.unwrap_or(BULK)).await;
+            turn.inspect_err(|failure| node.lines.info("turn", first, format_args!("{failure}; others are refused")))
+        }
         None => Ok(None),
     }
 }

@@ -153,7 +153,7 @@ impl Broken {
 /// The connections of a stream that has ended in both directions. Boxed: a running stream should not reserve room for it.
 struct Late {
     client: Option<Side>,
-    upstream: Option<Upstream>,
+    upstream: Option<Box<Upstream>>,
 }
 
 impl Late {

@@ -58,7 +58,7 @@ fn a_leg_that_is_cut_is_avoided_within_five_seconds() {
     assert!(all.len() == 18 && all.iter().all(|seconds| *seconds <= 5.0), "{all:?}");
 }
 
-/// A few of eighteen take longer: a path that still gives a third of what it gave is left after half a minute.
+/// A few of eighteen take longer.
 #[test]
 fn a_leg_that_carries_a_tenth_is_mostly_avoided_within_five_seconds() {
     let all = reactions(Fraction(100_000_000));

@@ -1,4 +1,5 @@
-"""The server and the client of bench/load/classes/run: traffic.py serve | shares | alone | beside | files SIZES LOAD SEED. The client's last
+"""The server and the client of bench/load/classes/run. The server sends without end on port 9000, answers each byte with 2000 on 9001, and on
+9002 sends as many bytes as a line asks for, and ends. traffic.py serve | shares | alone | beside | files SIZES LOAD SEED. The client's last
 line is its result, as JSON."""
 import asyncio, json, math, random, sys, time
 

@@ -5,6 +5,7 @@ use std::process::{Command, ExitCode};
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
+const COMMON: &str = include_str!("overlay/common.sh");
 const PRELUDE: &str = include_str!("overlay/prelude.sh");
 const TRIALS: &[(&str, &str)] = &[
     ("streams take the path that carries more", include_str!("overlay/detour.sh")),
@@ -13,6 +14,9 @@ const TRIALS: &[(&str, &str)] = &[
 ];
 
 const CLASSES: &str = include_str!("overlay/classes.sh");
+const TWO_NODES: &str = include_str!("../../../bench/lib/two-nodes.sh");
+const TRAFFIC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench/load/classes/traffic.py");
+const CLASSES_USED: &str = "[class.gold]\nweight = 3\n[class.bulk]\nweight = 1\n[class.capped]\nceiling = \"2Mbit/s\"";
 const GUIDE: &str = include_str!("../../../docs/guide/overlay.md");
 const SIMULATED: &str = r#"set -eu
 sed 's/^duration = .*/duration = "1h"/; s/^warm_up = .*/warm_up = "30min"/; /^\[\[outage/,/^$/d' "$SITES" > sites.toml
@@ -69,11 +73,14 @@ fn main() -> ExitCode {
         |&(name, script): &(&str, &'static str)| Trial::test(name, move || run(script)).with_ignored_flag(!root);
     let mut trials: Vec<Trial> = TRIALS.iter().map(trial).collect();
     let name = "streams share a leg as their classes say";
-    trials.push(Trial::test(name, || outcome(shell("classes.toml", CLASSES))).with_ignored_flag(!root));
+    trials.push(Trial::test(name, || classes()).with_ignored_flag(!root));
     let name = "nodes know each other by etcd, and go on without it";
-    trials.push(Trial::test(name, || outcome(alone(REGISTRY))).with_ignored_flag(!root));
+    trials.push(Trial::test(name, || outcome(alone(&format!("{COMMON}\n{REGISTRY}")))).with_ignored_flag(!root));
     let name = "programs of other users ask a node of paths";
-    trials.push(Trial::test(name, || outcome(alone(ASKED).env("EXAMPLE", example()))).with_ignored_flag(!root));
+    trials.push(
+        Trial::test(name, || outcome(alone(&format!("{COMMON}\n{ASKED}")).env("EXAMPLE", example())))
+            .with_ignored_flag(!root),
+    );
     let name = "four sites take the same detour simulated and in the lab";
     trials.push(Trial::test(name, || outcome(alone_as_user(PACKETS))).with_ignored_flag(!root));
     let name = "sixteen sites come up in the lab and send";
@@ -87,7 +94,13 @@ fn main() -> ExitCode {
 
 /// Runs a script behind the prelude, at the client of the network.
 fn run(script: &str) -> Result<(), Failed> {
-    outcome(shell("detour.toml", &format!("{PRELUDE}\n{script}")))
+    outcome(shell("detour.toml", &format!("{COMMON}\n{PRELUDE}\n{script}")))
+}
+
+fn classes() -> Result<(), Failed> {
+    let mut command = shell("classes.toml", &format!("{COMMON}\n{TWO_NODES}\n{CLASSES}"));
+    command.env("CLASSES", CLASSES_USED).env("TRAFFIC", TRAFFIC);
+    outcome(command)
 }
 
 /// Runs a script at the client of a network.

@@ -32,7 +32,7 @@ pub use link_packet::LinkPacket;
 pub use pacing::{LOOKING, Pacing, Seen, Siblings};
 pub use queue_length::QueueLength;
 pub use reorder::put;
-pub use sharing::{Service, Sharing, Shown};
+pub use sharing::{Service, Sharing, StreamSeen};
 pub use tunnel_queue::TunnelQueue;
 
 use ekiden_scenario::{Direction, Queue};

@@ -16,8 +16,6 @@ const KEPT: Time = Time::secs(10);
 const USED: f64 = 0.85;
 /// It is left so much more than it gets, to grow.
 const ROOM: f64 = 1.25;
-/// A class that gets less than its part is paced by as much more, at most.
-const BEHIND_MOST: f64 = 1.2;
 /// What a stream gets is seen over a round trip, and over no less than this.
 const ROUND_LEAST: Time = Time::ms(100);
 /// How much the last round counts in what a stream gets.
@@ -45,7 +43,7 @@ pub struct Service {
 
 /// A connection that carries a stream.
 #[derive(Debug, Clone, Copy)]
-pub struct Shown {
+pub struct StreamSeen {
     /// The same for the same stream at each look.
     pub stream: u64,
     /// Its class, as a place in the list of services.
@@ -66,6 +64,8 @@ pub struct Sharing {
     classes: BTreeMap<usize, (u32, Time)>,
     /// All connections as if they were one, since the leg is divided.
     all: Option<(Pacing, Seen)>,
+    /// Whether they were paced for that at the last look.
+    is_paced: bool,
     others: Others,
 }
 
@@ -143,7 +143,7 @@ impl Sharing {
 
     /// All streams of the leg are looked at, which should happen often in a round trip. Returns for each, in the same order, the rate
     /// from now on in bytes per second; `None` for no limit.
-    pub fn look(&mut self, now: Time, services: &[Service], shown: &[Shown]) -> Vec<Option<u64>> {
+    pub fn look(&mut self, now: Time, services: &[Service], shown: &[StreamSeen]) -> Vec<Option<u64>> {
         let there: BTreeSet<u64> = shown.iter().map(|of| of.stream).collect();
         self.streams.retain(|id, _| there.contains(id));
         self.classes.retain(|class, of| is_there(of, now) && *class < services.len());
@@ -164,7 +164,7 @@ impl Sharing {
         let hungry = |(wish, class): (&Wish, &usize)| Wish { most: ceiling(class), ..*wish };
         let hungry: Vec<Wish> = wishes.iter().zip(self.classes.keys()).map(hungry).collect();
         let parts = divide(total, &wishes).into_iter().zip(divide(total, &hungry)).map(|(now, then)| now.max(then));
-        let (mut may, mut rates) = (BTreeMap::new(), BTreeMap::new());
+        let mut rates = BTreeMap::new();
         for (class, part) in self.classes.keys().zip(parts).filter(|(_, part)| part.is_finite()) {
             let (ids, wants): (Vec<u64>, Vec<f64>) = of_class(*class).unzip();
             // Streams that together want less than their class may have are not held back: each may take all that is left.
@@ -172,22 +172,17 @@ impl Sharing {
             let even = part / wants.len().max(1) as f64;
             let wishes: Vec<Wish> = wants.iter().map(|wants| Wish { weight: 1.0, floor: 0.0, most: *wants }).collect();
             let given = divide(part, &wishes).into_iter().map(|given| (given + left).max(even).max(RATE_LEAST));
-            may.extend(ids.iter().copied().zip(given));
-            // A class that wants its part and gets less loses at each loss of its few connections: it may make up for that.
-            let gets: f64 = ids.iter().map(|id| self.streams[id].gets).sum();
-            let behind = if left > 0.0 || gets <= 0.0 { 1.0 } else { (part / gets).clamp(1.0, BEHIND_MOST) };
-            let behind = behind.min(ceiling(class) / part.max(1.0)).max(1.0);
-            rates.extend(ids.iter().map(|id| (*id, may[id] * behind)));
+            rates.extend(ids.into_iter().zip(given));
         }
         for (id, stream) in &mut self.streams {
-            stream.may = may.get(id).copied().unwrap_or(f64::INFINITY);
+            stream.may = rates.get(id).copied().unwrap_or(f64::INFINITY);
             stream.may_least = stream.may_least.min(stream.may);
         }
         shown.iter().map(|of| rates.get(&of.stream).map(|rate| *rate as u64)).collect()
     }
 
     /// What the leg carries, in bytes per second, while several classes are there and it is full.
-    fn total(&mut self, now: Time, shown: &[Shown]) -> Option<f64> {
+    fn total(&mut self, now: Time, shown: &[StreamSeen]) -> Option<f64> {
         let mut newly_acked = 0;
         let nothing = Seen { rtt: Time(u64::MAX), acked: 0, arrived: 0, retransmits: 0, in_flight: 0 };
         let before = self.all.as_ref().map_or(nothing, |(_, seen)| *seen);
@@ -205,7 +200,10 @@ impl Sharing {
             }
             stream.look(now, of);
         }
-        if self.classes.len() < 2 {
+        let is_waiting = shown.iter().any(|of| of.is_waiting);
+        let is_left = self.others.fill(now, newly_acked, is_waiting, self.is_paced);
+        self.is_paced = false;
+        if self.classes.len() < 2 || is_left {
             self.all = None;
             return None;
         }
@@ -214,14 +212,10 @@ impl Sharing {
         let least = shown.iter().map(|of| of.rtt_least).min().filter(|_| all.rtt.0 != u64::MAX)?;
         let (pacing, seen) = self.all.get_or_insert_with(|| (Pacing::of_path(Siblings::new(1), least), all));
         *seen = all;
-        let is_waiting = shown.iter().any(|of| of.is_waiting);
         pacing.waiting(now, is_waiting);
-        let rate = pacing.look(now, all).map(|rate| rate as f64);
-        if self.others.fill(now, newly_acked, is_waiting, rate.is_some()) {
-            *pacing = Pacing::of_path(Siblings::new(1), least);
-            return None;
-        }
-        rate
+        let rate = pacing.look(now, all);
+        self.is_paced = rate.is_some();
+        rate.map(|rate| rate as f64)
     }
 }
 
@@ -249,14 +243,14 @@ impl Others {
 }
 
 impl Stream {
-    fn new(now: Time, of: &Shown) -> Self {
+    fn new(now: Time, of: &StreamSeen) -> Self {
         let Seen { acked, .. } = of.seen;
         let (gets, wants, may) = (0.0, 0.0, f64::INFINITY);
         let (before, round, acked_at_round, has_waited) = (of.seen, now, acked, false);
         Self { before, round, acked_at_round, has_waited, gets, wants, may, may_least: may }
     }
 
-    fn look(&mut self, now: Time, of: &Shown) {
+    fn look(&mut self, now: Time, of: &StreamSeen) {
         self.before = of.seen;
         self.has_waited |= of.is_waiting;
         let lasted = now.since(self.round);

@@ -178,6 +178,28 @@ mod tests {
     }
 
     #[test]
+    fn a_socket_whose_queue_is_full_is_left_without_waiting() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ask");
+        let hanging = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+        hanging.bind(&SockAddr::unix(&path).unwrap()).unwrap();
+        hanging.listen(0).unwrap();
+        let mut waiting = Vec::new();
+        // The queue has room for one or two.
+        while waiting.len() < 100 {
+            let one = Socket::new(Domain::UNIX, Type::STREAM, None).unwrap();
+            one.set_nonblocking(true).unwrap();
+            if one.connect(&SockAddr::unix(&path).unwrap()).is_err() {
+                break;
+            }
+            waiting.push(one);
+        }
+        assert!((1..100).contains(&waiting.len()));
+        assert!(listen(&path).unwrap_err().to_string().contains("another process answers"));
+        assert!(path.exists());
+    }
+
+    #[test]
     fn one_line_is_answered_by_one_and_the_slow_hold_up_nobody_for_long() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("ask");

@@ -40,6 +40,16 @@ pub enum Class {
     Interactive,
 }
 
+impl Class {
+    /// The word for it in configurations and what nodes tell.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Bulk => "bulk",
+            Self::Interactive => "interactive",
+        }
+    }
+}
+
 /// Which way most of a stream's bytes go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize)]
 #[serde(rename_all = "kebab-case")]

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use ekiden_relay_proto::{Failure, FailureCode, Host, Target};
 use ekiden_transport::budget;
 
-use crate::config::Peer;
 use crate::config::classes::BULK;
 use crate::config::route::Way;
+use crate::config::{Config, Peer};
 use crate::exit::policy::{ChosenBy, Policy, Refusal};
 use crate::overlay::{OnLeg, Taken};
 use crate::peer::{Early, delivered, open};
@@ -118,8 +118,8 @@ pub struct Destination<'a> {
     address: Option<SocketAddr>,
     /// The client's address, if the exit may use it.
     client: Option<SocketAddr>,
-    /// The service class of the stream.
-    pub class: Option<&'a str>,
+    /// The service class that its client has.
+    class: Option<&'a str>,
 }
 
 impl<'a> Destination<'a> {
@@ -133,7 +133,7 @@ impl<'a> Destination<'a> {
         Self { client, ..self }
     }
 
-    /// The same for a stream of this class; with `None` nothing is said of it.
+    /// The same for a client of this class; with `None` nothing is said of it.
     pub fn of_class(self, class: Option<&'a str>) -> Self {
         Self { class, ..self }
     }
@@ -144,12 +144,16 @@ impl<'a> Destination<'a> {
     }
 }
 
+/// The service class of a stream: that of its route goes before that of its client.
+pub fn class_of<'a>(config: &'a Config, to: Destination<'a>) -> Option<&'a str> {
+    config.routes.route(to.target).and_then(|route| route.class.as_deref()).or(to.class)
+}
+
 /// Reaches a destination as the routes say.
 pub async fn reach(node: &Node, to: Destination<'_>, early: Early<'_>) -> Result<Upstream, Failure> {
     let config = node.config();
-    let Some(route) = config.routes.route(to.target) else { return exit(node, to).await };
-    let to = to.of_class(route.class.as_deref().or(to.class));
-    match &route.way {
+    let to = to.of_class(class_of(&config, to));
+    match config.routes.way(to.target) {
         Way::Direct => exit(node, to).await,
         Way::Via(chain) => reach_in_turn(node, chain, to, early).await,
         Way::Auto(auto) => auto::reach(node, auto, to, early).await,

@@ -3,9 +3,11 @@
 mod common;
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
 use common::peer::{accept_node, frame};
 use common::*;
 use ekiden_relay_proto::leg::{FrameKind, Open};
@@ -26,24 +28,23 @@ fn entry(peer: SocketAddr, more: &str) -> ekiden_relay::Relay {
     ))
 }
 
-/// Asks a SOCKS listener without waiting for its answer, as a user if one is named.
-fn ask(proxy: SocketAddr, user: Option<&str>, port: u16) -> TcpStream {
+/// A SOCKS client that has not asked for anything yet, as a user if one is named.
+fn client(proxy: SocketAddr, user: Option<&str>) -> TcpStream {
     let mut stream = connect(proxy);
-    match user {
-        None => {
-            stream.write_all(&[5, 1, 0]).unwrap();
-            stream.read_exact(&mut [0; 2]).unwrap();
-        }
-        Some(user) => {
-            stream.write_all(&[5, 1, 2]).unwrap();
-            stream.read_exact(&mut [0; 2]).unwrap();
-            let login = [&[1, user.len() as u8], user.as_bytes(), &[6], b"secret"].concat();
-            stream.write_all(&login).unwrap();
-            stream.read_exact(&mut [0; 2]).unwrap();
-        }
+    stream.write_all(&[5, 1, if user.is_some() { 2 } else { 0 }]).unwrap();
+    stream.read_exact(&mut [0; 2]).unwrap();
+    if let Some(user) = user {
+        stream.write_all(&[&[1, user.len() as u8], user.as_bytes(), &[6], b"secret"].concat()).unwrap();
+        stream.read_exact(&mut [0; 2]).unwrap();
     }
-    let port = port.to_be_bytes();
-    stream.write_all(&[&[5, 1, 0, 1, 192, 0, 2, 1], &port[..]].concat()).unwrap();
+    stream
+}
+
+/// The same, which has asked for a destination, and has not waited for the answer.
+fn ask(proxy: SocketAddr, user: Option<&str>, to: impl Into<SocketAddr>) -> TcpStream {
+    let (mut stream, to) = (client(proxy, user), to.into());
+    let IpAddr::V4(ip) = to.ip() else { panic!("{to}") };
+    stream.write_all(&[&[5, 1, 0, 1], &ip.octets()[..], &to.port().to_be_bytes()].concat()).unwrap();
     stream
 }
 
@@ -52,7 +53,7 @@ fn a_route_says_the_class_before_the_user_and_the_user_before_the_listener() {
     let (listener, address) = listener();
     let node = entry(address, "");
     let class = |listen: &str, user: Option<&str>, port: u16| {
-        let _client = ask(node.address(listen).unwrap(), user, port);
+        let _client = ask(node.address(listen).unwrap(), user, ([192, 0, 2, 1], port));
         let (kind, body) = frame(&mut accept_node(&listener));
         assert_eq!(kind, FrameKind::Open);
         Open::decode(&body).unwrap().class
@@ -72,7 +73,7 @@ fn a_node_passes_on_a_class_that_it_does_not_know() {
     let (listener, address) = listener();
     let middle = leg_node(Mode::Plain, "next", Some(("last", address)), "[class.other]\n");
     let node = entry(middle.address("leg").unwrap(), "");
-    let _client = ask(node.address("socks").unwrap(), None, 22);
+    let _client = ask(node.address("socks").unwrap(), None, ([192, 0, 2, 1], 22));
     let (_, body) = frame(&mut accept_node(&listener));
     assert_eq!(Open::decode(&body).unwrap().class, "interactive");
 }
@@ -91,13 +92,7 @@ fn streams_of_a_class_wait_for_their_turn_and_others_do_not() {
     let host = echo();
     let [bulk, web] = ["plain", "socks"].map(|name| node.address(name).unwrap());
     let open = |proxy: SocketAddr| socks(proxy, "127.0.0.1", host.port());
-    let ask = |proxy: SocketAddr| {
-        let mut stream = connect(proxy);
-        stream.write_all(&[5, 1, 0]).unwrap();
-        stream.read_exact(&mut [0; 2]).unwrap();
-        stream.write_all(&[&[5, 1, 0, 1, 127, 0, 0, 1], &host.port().to_be_bytes()[..]].concat()).unwrap();
-        stream
-    };
+    let ask = |proxy: SocketAddr| ask(proxy, None, host);
     let mut running: Vec<TcpStream> =
         (0..2).map(|_| open(bulk)).map(|(code, stream)| (code == 0).then_some(stream).unwrap()).collect();
     let (mut third, mut fourth) = (ask(bulk), ask(bulk));
@@ -150,4 +145,72 @@ fn a_stream_whose_turn_does_not_come_is_refused_with_the_reason() {
     let mut said = String::new();
     client.read_to_string(&mut said).unwrap();
     assert!(said.contains("node entry has 1 streams of the class bulk to node next"), "{said}");
+}
+
+/// A node where bob's streams are of a class with one turn, and an origin that keeps a connection for a second. Returns the node, the one
+/// behind it, and the origin's address.
+fn with_one_turn_for_bob() -> (ekiden_relay::Relay, ekiden_relay::Relay, SocketAddr) {
+    let last = leg_node(Mode::Plain, "next", None, "");
+    let hash = hash_of_secret();
+    let more = format!(
+        "[listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\nusers = {{ alice = \"{hash}\", bob = \"{hash}\" }}\n\
+         [class.bob]\nusers = [\"bob\"]\nstreams = 1\n"
+    );
+    let node = entry(last.address("leg").unwrap(), &more);
+    let host = server(|mut stream| {
+        stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+        let (mut head, mut byte) = (Vec::new(), [0]);
+        while stream.read(&mut byte).is_ok_and(|n| n == 1) {
+            head.push(byte[0]);
+            if head.ends_with(b"\r\n\r\n") {
+                head.clear();
+                stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok").unwrap();
+            }
+        }
+    });
+    (node, last, host)
+}
+
+/// One request on a client's connection, which must not be sent twice.
+fn post(web: &mut TcpStream, user: &str, host: SocketAddr) {
+    let login = BASE64_STANDARD.encode(format!("{user}:secret"));
+    write!(
+        web,
+        "POST http://{host}/ HTTP/1.1\r\nHost: {host}\r\nProxy-Authorization: Basic {login}\r\nContent-Length: 0\r\n\r\n"
+    )
+    .unwrap();
+    let head = read_head(web);
+    assert!(head.starts_with("HTTP/1.1 200 "), "{user}: {head}");
+    body(web, 2);
+}
+
+/// Bob's turn is taken, and given back after two seconds.
+fn hold_bobs_turn(node: &ekiden_relay::Relay, host: SocketAddr) {
+    let mut held = ask(node.address("locked").unwrap(), Some("bob"), host);
+    assert_eq!(reply(&mut held, PATIENCE), Some(0));
+    std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_secs(2));
+        drop(held);
+    });
+}
+
+#[test]
+fn a_kept_origin_is_not_used_for_another_class() {
+    let (node, _last, host) = with_one_turn_for_bob();
+    let mut web = connect(node.address("web").unwrap());
+    hold_bobs_turn(&node, host);
+    let begun = Instant::now();
+    post(&mut web, "alice", host);
+    // The connection that is kept is of her class.
+    post(&mut web, "bob", host);
+    assert!(begun.elapsed() >= Duration::from_secs(1), "bob has not waited for his turn");
+}
+
+#[test]
+fn a_kept_origin_that_has_gone_while_its_request_waited_is_not_used() {
+    let (node, _last, host) = with_one_turn_for_bob();
+    let mut web = connect(node.address("web").unwrap());
+    post(&mut web, "bob", host);
+    hold_bobs_turn(&node, host);
+    post(&mut web, "bob", host);
 }

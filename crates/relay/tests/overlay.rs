@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use common::*;
 use ekiden_keys::Identity;
 use ekiden_net::status_socket;
-use ekiden_relay::{Config, Relay, Status, socket_name};
+use ekiden_relay::{Config, Relay, ShareStatus, Status, socket_name};
 
 /// Nodes a, b, c …, of which the last is near all loopback addresses. The first has a SOCKS listener.
 struct Overlay {
@@ -149,6 +149,10 @@ fn a_stream_leaves_the_overlay_at_the_node_near_its_destination() {
     use std::io::Write;
     write!(web, "CONNECT {echo} HTTP/1.1\r\nHost: {echo}\r\n\r\n").unwrap();
     assert!(read_head(&mut web).starts_with("HTTP/1.1 200 "));
+    let shares = overlay.status(0).shares;
+    assert_eq!(shares.len(), 1, "{shares:?}");
+    let (peer, class) = (overlay.name(2), "bulk".to_owned());
+    assert_eq!(shares[0], ShareStatus { peer, class, streams: 1, held_bit_s: None });
     assert!(exchange(web, &data) == data);
     clients_are_served(&overlay);
     // Questions show how far the nodes are.

@@ -1,15 +1,5 @@
 # Nodes paris and tokyo on loopback, and programs of other users that ask paris of paths. Runs in a network namespace and a folder of its own;
 # $EKIDEN is the program, $EXAMPLE the guide's commands.
-set -euo pipefail
-trap 'echo "line $LINENO: $BASH_COMMAND" >&2; tail -n 20 *.log >&2 || true' ERR
-fail() { echo "$*" >&2; tail -n 20 *.log >&2; exit 1; }
-await() {
-  local end=$((SECONDS + $1)); shift
-  until "$@" > /dev/null 2>&1; do
-    [ $SECONDS -lt $end ] || fail "waited in vain for: $*"
-    sleep 0.2
-  done
-}
 ip link set lo up
 mount -t tmpfs none /run
 mkdir /run/ekiden
@@ -83,6 +73,14 @@ says "$(ask '{"to": "tokyo"}')" 'it["path"]["nodes"] == ["paris", "tokyo"]'
 says "$(ask '{"to": "tokyo", "kind": "interactive"}')" 'it["kind"] == "interactive" and it["path"] is None'
 says "$(ask '{"to": "www.near.example:80"}')" 'it["exit"] == "paris" and it["path"] == {"nodes": ["paris"], "legs": []}'
 
+# `why` goes by the routes too.
+why() { "$EKIDEN" overlay why "$1" --node paris | head -n 1; }
+[ "$(why www.example.jp)" = "www.example.jp: the node near it is tokyo" ] || fail "$(why www.example.jp)"
+[ "$(why a.secret.example)" = "a.secret.example: the route to .secret.example refuses it" ] || fail "$(why a.secret.example)"
+[ "$(why www.near.example)" = "www.near.example: its route says so, so paris connects to it itself" ] || fail "$(why www.near.example)"
+[ "$(why www.elsewhere.example)" = "www.elsewhere.example: no other node is near it, so paris connects to it itself" ] || fail "$(why www.elsewhere.example)"
+[ "$(why tokyo)" = "tokyo: it is the node tokyo" ] || fail "$(why tokyo)"
+
 # What is wrong is said in a line of JSON.
 for wrong in '' 'nonsense' '{"to": "mars"}' '{"to": "a.secret.example:80"}' '{"to": "tokyo", "kind": "slow"}' "$(head -c 5000 /dev/zero | tr '\0' x)"; do
   answer=$(ask "$wrong") || fail "no answer to '$wrong'"
@@ -114,6 +112,9 @@ await 5 ask '{"to": "tokyo"}'
 cp quiet.toml paris.toml; kill -HUP $pid_paris
 await 5 gone
 echo "ask_socket = \"$socket\"" >> paris.toml; kill -HUP $pid_paris
+await 5 there
+# A file that somebody has removed is made again at the next reload.
+rm $socket; kill -HUP $pid_paris
 await 5 there
 kill $pid_paris; wait $pid_paris || true
 gone || fail "a node that ends leaves its socket"

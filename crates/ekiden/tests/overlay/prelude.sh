@@ -1,9 +1,7 @@
 # Common to all tests of overlays. Runs in the lab at the client of scenarios/detour.toml, in a folder of its own; $EKIDEN is the program.
 # Nodes a, b, c and d choose paths among each other; c is near the server.
-set -euo pipefail
-trap 'echo "line $LINENO: $BASH_COMMAND" >&2; "$EKIDEN" overlay why "$server" --node a >&2 || true; tail -n 20 *.log >&2 || true' ERR
+tell() { on a "$EKIDEN" overlay why "$server"; }
 on() { ip netns exec "$@"; }
-fail() { echo "$*" >&2; on a "$EKIDEN" overlay why "$server" >&2 || true; tail -n 20 *.log >&2; exit 1; }
 server=$(getent hosts server | cut -d ' ' -f 1)
 
 for node in a b c d; do
@@ -30,14 +28,6 @@ T
   "$EKIDEN" overlay join members.toml -c $node.toml --address $node:7000 $near > /dev/null
 done
 
-# await SECONDS COMMAND…: until it succeeds.
-await() {
-  local end=$((SECONDS + $1)); shift
-  until "$@" > /dev/null 2>&1; do
-    [ $SECONDS -lt $end ] || fail "waited in vain for: $*"
-    sleep 0.2
-  done
-}
 # start NODE: $pid_NODE is its process.
 start() {
   (exec ip netns exec $1 "$EKIDEN" proxy -c $1.toml > $1.ready 2>> $1.log) &

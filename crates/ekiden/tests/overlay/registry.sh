@@ -1,14 +1,4 @@
 # Nodes a, b and c on loopback, which know each other by etcd. Runs in a network namespace and a folder of its own; $EKIDEN is the program.
-set -euo pipefail
-trap 'echo "line $LINENO: $BASH_COMMAND" >&2; tail -n 20 *.log >&2 || true' ERR
-fail() { echo "$*" >&2; tail -n 20 *.log >&2; exit 1; }
-await() {
-  local end=$((SECONDS + $1)); shift
-  until "$@" > /dev/null 2>&1; do
-    [ $SECONDS -lt $end ] || fail "waited in vain for: $*"
-    sleep 0.2
-  done
-}
 ip link set lo up
 etcd=http://127.0.0.1:2379
 serve_etcd() {
@@ -92,6 +82,13 @@ wait $running && cmp data slow || fail "the stream that ran did not arrive whole
 # One that comes back, and one that is expelled.
 start b
 await 20 has a abc
+code=0; "$EKIDEN" overlay expel blue --etcd $etcd typo 2> said || code=$?
+[ $code = 5 ] && grep -q "no node 'typo' is admitted to 'blue'; admitted are: a, b, c" said || fail "expelled who is not there: $code, $(cat said)"
+code=0; "$EKIDEN" overlay expel bleu --etcd $etcd b 2> said || code=$?
+[ $code = 5 ] && grep -q "has no overlay 'bleu'" said || fail "expelled from what is not there: $code, $(cat said)"
+: > empty; chmod 600 empty
+code=0; "$EKIDEN" overlay admit blue --etcd $etcd b "$(grep -o 'sha256:[0-9a-f]*' b.print)" --node-password-file empty 2> said || code=$?
+[ $code = 3 ] && grep -q "empty.*must hold a password in one line" said || fail "an empty password: $code, $(cat said)"
 "$EKIDEN" overlay expel blue --etcd $etcd b > /dev/null
 await 10 has a ac
 admit b > /dev/null; await 20 has a abc

@@ -75,9 +75,9 @@ impl Line {
             let [acked, arrived] = [of.acked as u64; 2];
             let seen = Seen { rtt: time(rtt), acked, arrived, retransmits: 0, in_flight: of.queued as u64 };
             let is_waiting = of.rate.min(of.cwnd / rtt) < of.most;
-            Shown { stream: stream as u64, class: of.class, seen, rtt_least: time(self.rtt_min), is_waiting }
+            StreamSeen { stream: stream as u64, class: of.class, seen, rtt_least: time(self.rtt_min), is_waiting }
         };
-        let shown: Vec<Shown> = self.streams.iter().enumerate().map(shown).collect();
+        let shown: Vec<StreamSeen> = self.streams.iter().enumerate().map(shown).collect();
         let rates = self.sharing.look(time(self.now), &self.services, &shown);
         for (of, rate) in self.streams.iter_mut().zip(rates) {
             of.rate = rate.map_or(f64::INFINITY, |rate| rate as f64);

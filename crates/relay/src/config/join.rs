@@ -76,3 +76,30 @@ pub fn join(file: &Path, name: &str, member: &Member, if_present: IfPresent) -> 
     ekiden_files::write(file, text.as_bytes()).map_err(|error| refused(format!("cannot be written: {error}")))?;
     Ok(was_there)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_said_stays_and_so_do_comments() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("members.toml");
+        let member = |address: &str| -> Member {
+            let fingerprint = format!("sha256:{}", "0a".repeat(32));
+            serde_json::from_str(&format!(r#"{{"address":"{address}","fingerprint":"{fingerprint}"}}"#)).unwrap()
+        };
+        let written = format!(
+            "# Ours.\n[node.a] # first\n# Moves soon.\naddress = \"192.0.2.1:7000\" # till May\nfingerprint = \"sha256:{}\"\nnear = [\".example.jp\"]\nregion = \"asia\"\n",
+            "0a".repeat(32)
+        );
+        std::fs::write(&file, &written).unwrap();
+        join(&file, "a", &member("192.0.2.9:7000"), IfPresent::Refuse).unwrap_err();
+        assert!(join(&file, "a", &member("192.0.2.9:7000"), IfPresent::Replace).unwrap());
+        let now = std::fs::read_to_string(&file).unwrap();
+        assert_eq!(now, written.replace("192.0.2.1", "192.0.2.9"));
+        std::fs::write(&file, "[node.a\n").unwrap();
+        let error = join(&file, "a", &member("192.0.2.9:7000"), IfPresent::Replace).unwrap_err().to_string();
+        assert!(error.contains("members.toml:1") && error.lines().count() == 1, "{error}");
+    }
+}

@@ -3,7 +3,6 @@
 use std::fmt;
 use std::path::Path;
 
-use ekiden_overlay::path::Class;
 use ekiden_transport::{Security, SharedKey};
 use ekiden_units::Time;
 use ipnet::IpNet;
@@ -11,7 +10,7 @@ use toml_edit::{Key, Value};
 
 use super::classes::Classes;
 use super::overlay::Overlay;
-use super::raw::{RawAction, RawKindOfPath, RawVersion};
+use super::raw::{RawAction, RawVersion};
 use super::{Config, ListenerKind, Tcp};
 use crate::config::route::{Auto, Pattern, Way};
 
@@ -147,11 +146,7 @@ fn show_overlay(f: &mut fmt::Formatter<'_>, overlay: &Overlay) -> fmt::Result {
 
 fn show_classes(f: &mut fmt::Formatter<'_>, classes: &Classes) -> fmt::Result {
     for (name, class) in classes.iter().filter(|_| classes.is_configured) {
-        let kind = match class.kind {
-            Class::Bulk => RawKindOfPath::Bulk,
-            Class::Interactive => RawKindOfPath::Interactive,
-        };
-        writeln!(f, "\n[class.{}]\nkind = {:?}\nweight = {}", key(name), kind.word(), class.service.weight)?;
+        writeln!(f, "\n[class.{}]\nkind = {:?}\nweight = {}", key(name), class.kind.word(), class.service.weight)?;
         for (key, rate) in [("ceiling", class.service.ceiling), ("floor", class.service.floor)] {
             rate.map_or(Ok(()), |rate| writeln!(f, "{key} = \"{rate}\""))?;
         }

@@ -130,7 +130,7 @@ impl<'a> About<'a> {
             Way::Via(chain) => {
                 let exit = chain.last().map_or(own, String::as_str);
                 let path = self.path(own, chain.iter().map(String::as_str), None);
-                Ok(Answer::Known { exit, kind: word(kind), path: Some(path), direct: self.direct(own, exit) })
+                Ok(Answer::Known { exit, kind: kind.word(), path: Some(path), direct: self.direct(own, exit) })
             }
             Way::Auto(auto) => {
                 let exit = match &auto.exit {
@@ -159,7 +159,7 @@ impl<'a> About<'a> {
             self.path(own, path.0.iter().map(String::as_str), Some(since))
         });
         let path = path.or_else(|| (exit == own).then(|| self.direct(own, exit)));
-        Answer::Known { exit, kind: word(kind), path, direct: self.direct(own, exit) }
+        Answer::Known { exit, kind: kind.word(), path, direct: self.direct(own, exit) }
     }
 
     fn direct(&self, own: &'a str, exit: &'a str) -> KnownPath<'a> {
@@ -183,13 +183,6 @@ impl<'a> About<'a> {
             loss: leg.as_ref().map(|leg| leg.loss),
             age_s: leg.as_ref().map(|leg| seconds(leg.age)),
         }
-    }
-}
-
-fn word(kind: Class) -> &'static str {
-    match kind {
-        Class::Bulk => "bulk",
-        Class::Interactive => "interactive",
     }
 }
 

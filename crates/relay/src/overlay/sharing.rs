@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ekiden_link::{Seen as Counts, Service, Sharing, Shown};
+use ekiden_link::{Seen as Counts, Service, Sharing, StreamSeen};
 use ekiden_net::socket::limit_rate;
 use ekiden_net::tcp_info::{TcpInfo, tcp_info};
 use ekiden_net::watched::WatchedSockets;
@@ -68,7 +68,7 @@ impl Shares {
     pub fn look(&mut self, watched: &WatchedSockets<Seen>, now: Time) -> Option<Duration> {
         let Self { services, legs, .. } = self;
         legs.retain(|_, leg| leg.has_streams(now));
-        let mut streams: BTreeMap<Arc<str>, Vec<Shown>> = legs
+        let mut streams: BTreeMap<Arc<str>, Vec<StreamSeen>> = legs
             .iter()
             .filter(|(_, leg)| leg.is_needed(services, now))
             .map(|(peer, _)| (peer.clone(), Vec::new()))
@@ -136,7 +136,7 @@ fn differs(before: Option<u64>, now: Option<u64>) -> bool {
     }
 }
 
-fn shown(stream: u64, class: usize, info: &TcpInfo) -> Shown {
+fn shown(stream: u64, class: usize, info: &TcpInfo) -> StreamSeen {
     let full = |segments: u32| u64::from(segments) * u64::from(info.mss_bytes);
     let micros = |us: u32| Time(u64::from(us) * 1_000);
     let seen = Counts {
@@ -146,5 +146,5 @@ fn shown(stream: u64, class: usize, info: &TcpInfo) -> Shown {
         retransmits: info.retransmits.into(),
         in_flight: full(info.unacked_segments.saturating_sub(info.sacked_segments)),
     };
-    Shown { stream, class, seen, rtt_least: micros(info.rtt_min_us), is_waiting: info.unsent_bytes > 0 }
+    StreamSeen { stream, class, seen, rtt_least: micros(info.rtt_min_us), is_waiting: info.unsent_bytes > 0 }
 }

@@ -307,7 +307,7 @@ pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: T
         ExitStatus {
             exit: exit.into(),
             is_up: direction == Direction::Up,
-            kind: format!("{kind:?}").to_lowercase(),
+            kind: kind.word().into(),
             direction: match direction {
                 Direction::Down => "from the destination".into(),
                 Direction::Up => "to the destination".into(),

@@ -28,7 +28,7 @@ use crate::access::logins::Crowded;
 use crate::access::quota::QuotaGuard;
 use crate::config::{Config, Limits, Listener, ListenerKind, Reply};
 use crate::peer::Early;
-use crate::reach::{Destination, Upstream, is_allowed, reach};
+use crate::reach::{self, Destination, Upstream, is_allowed, reach};
 use crate::serve::http::body::Reader;
 use crate::shared::Current;
 use crate::shared::Node;
@@ -245,12 +245,6 @@ impl Client<'_> {
         }
     }
 
-    /// The service class of a stream to there.
-    fn class<'b>(&'b self, config: &'b Config, target: &'b Target) -> Option<&'b str> {
-        let route = config.routes.route(target).and_then(|route| route.class.as_deref());
-        route.or(self.destination(config, target).class)
-    }
-
     /// A destination that the client asks for.
     fn destination<'b>(&'b self, config: &'b Config, target: &'b Target) -> Destination<'b> {
         let user = self.user.as_ref().map(|user| user.key().as_str());
@@ -301,8 +295,8 @@ impl Client<'_> {
     async fn forward(&mut self, request: &Request, kept: Option<Origin>) -> Result<Outcome, Failed> {
         if let Some(mut origin) = kept {
             let config = self.node.config();
-            let is_same = origin.target == request.target
-                && origin.upstream.class.as_deref() == self.class(&config, &request.target);
+            let class = reach::class_of(&config, self.destination(&config, &request.target));
+            let is_same = origin.target == request.target && origin.upstream.class.as_deref() == class;
             // It may end while the stream waits for its turn.
             if is_same && origin.is_fresh(self.node) {
                 let turn = origin.upstream.take_turn(self.node);

@@ -159,8 +159,14 @@ struct Late {
 impl Late {
     /// Closes the connections that have nothing left to deliver. `None` if neither has.
     fn of(finished: Finished, peer: Option<Arc<(String, Peer)>>, node: &Node) -> Option<Box<Self>> {
-        let Finished { a: client, b: side, is_delivered, .. } = finished;
+        let Finished { a: client, b: side, is_delivered, is_refused, has_refused, .. } = finished;
         let client = client.end_if_sent().err();
+        if is_refused && side.is_node() {
+            side.end_cleanly();
+            return client.map(|client| Box::new(Self { client: Some(client), upstream: None }));
+        }
+        // A connection on which a refusal was said carries no other stream.
+        let peer = peer.filter(|_| !has_refused);
         let upstream = Upstream { peer, ..side.into() }.finish_now(node, is_delivered).err();
         (client.is_some() || upstream.is_some()).then(|| Box::new(Self { client, upstream }))
     }

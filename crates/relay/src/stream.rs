@@ -7,3 +7,4 @@ pub mod expiry;
 pub mod framing;
 pub mod output;
 pub mod pump;
+pub mod running;

@@ -28,7 +28,7 @@ use crate::reach::{Destination, Upstream, reach_via};
 use crate::shared::{Node, Permit};
 use crate::stream::between_streams::BetweenStreams;
 use crate::stream::duplex::{Duplex, Finished, Side};
-use crate::stream::expiry::Expiry;
+use crate::stream::expiry::{self, Expiry};
 
 /// The nodes that a listener admits.
 type Nodes = IndexMap<String, Fingerprint>;
@@ -111,6 +111,8 @@ async fn read_request(node: &Node, stream: &Connection, name: &str) -> io::Resul
                 let answer = Header::frame(FrameKind::Told, &told);
                 timeout(node.config().limits.handshake, stream.send_all(&answer)).await??;
             }
+            // A refusal that crossed DELIVERED.
+            (FrameKind::Reset, _) => return Err(io::ErrorKind::ConnectionAborted.into()),
             (other, _) => return Err(invalid(format_args!("{other:?} instead of OPEN"))),
         }
     }
@@ -155,8 +157,20 @@ async fn serve_stream(
         broken.log(peer.as_deref(), node);
         io::Error::other(broken)
     })?;
-    let Finished { a: client, b: side, owes_end, is_delivered } = finished;
+    let Finished { a: client, b: side, owes_end, is_delivered, is_refused, has_refused } = finished;
     let stream = BetweenStreams::new(client.stream);
+    if is_refused {
+        side.end_cleanly();
+        if owes_end {
+            send(&stream, FrameKind::End).await?;
+        }
+        tokio::select! {
+            () = stream.sent() => {}
+            () = expiry::passed(&mut expiry, stream.socket()) => {}
+        }
+        return Err(io::Error::other("the other side had ended and took no more"));
+    }
+    let peer = peer.filter(|_| !has_refused);
     if let Err(upstream) = (Upstream { peer, ..side.into() }).finish_now(node, is_delivered) {
         let end = async { if owes_end { send(&stream, FrameKind::End).await } else { Ok(()) } };
         // The dialler has said END, so its data is delivered even if it has gone by now. At a transparent address only this

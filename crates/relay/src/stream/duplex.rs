@@ -12,22 +12,12 @@ use socket2::SockRef;
 use tokio::time::sleep;
 
 use crate::overlay::{OnLegs, Overlay};
-use crate::stream::alarm::Alarm;
 use crate::stream::between_streams::{POLL_LEAST, POLL_MOST};
 use crate::stream::expiry::{self, Expiry};
-use crate::stream::framing::Framing;
+use crate::stream::framing::{Framing, ResetCode};
 use crate::stream::output::Output;
 use crate::stream::pump::{Pump, PumpError};
-
-/// RESET codes (docs/design/protocol.md §6).
-#[derive(Debug, Clone, Copy)]
-#[repr(u8)]
-pub enum ResetCode {
-    /// A connection further along broke or was reset.
-    Broken = 1,
-    /// The other node broke the protocol.
-    Protocol = 2,
-}
+use crate::stream::running::{Pumps, Running};
 
 /// One end of a stream at this node.
 #[derive(Debug)]
@@ -72,6 +62,10 @@ pub struct Finished {
     pub owes_end: bool,
     /// `b` is a node that has said DELIVERED.
     pub is_delivered: bool,
+    /// Something that `a` has sent may have been discarded: `b` had ended and then refused it.
+    pub is_refused: bool,
+    /// The same for what `b` has sent.
+    pub has_refused: bool,
 }
 
 impl Side {
@@ -206,7 +200,7 @@ impl Duplex {
                         [(&*a, on_a), (&*b, on_b)].map(|(side, leg)| Some(overlay.watch(side.stream.socket(), &leg?))),
                     )
                 });
-                let (mut a, mut b) = (Running::new(a), Running::new(b));
+                let (mut a, mut b) = (Running::new(&a.stream, a.framing), Running::new(&b.stream, b.framing));
                 poll_fn(|cx| {
                     if let Some(expiry) = expiry
                         && let Poll::Ready(error) = expiry.poll(cx, a.stream.socket(), b.stream.socket())
@@ -219,8 +213,9 @@ impl Duplex {
             };
             match result {
                 Ok(()) => {
-                    let Self { a, b, backward, owes_end, .. } = self;
-                    Ok(Finished { a, b, owes_end, is_delivered: backward.is_delivered() })
+                    let Self { a, b, forward, backward, owes_end } = self;
+                    let (is_refused, has_refused) = (forward.is_refused(), backward.is_refused());
+                    Ok(Finished { a, b, owes_end, is_delivered: backward.is_delivered(), is_refused, has_refused })
                 }
                 Err(broken) => {
                     let code = match broken.error {
@@ -236,28 +231,6 @@ impl Duplex {
     }
 }
 
-/// A side while its stream runs.
-struct Running<'a> {
-    stream: &'a Connection,
-    framing: Framing,
-    alarm: Alarm<'a>,
-}
-
-impl<'a> Running<'a> {
-    fn new(side: &'a Side) -> Self {
-        Self { stream: &side.stream, framing: side.framing, alarm: Alarm::default() }
-    }
-
-    /// Ready if this side has broken while the direction `from` it does not read and so cannot notice. A node may end its
-    /// connection only after the direction `to` it has ended too.
-    fn breaks(&mut self, cx: &mut Context<'_>, from: &Pump, to: &Pump, receiver: &Connection) -> Poll<PumpError> {
-        if from.is_reading() && !receiver.has_pending() {
-            return Poll::Pending;
-        }
-        self.alarm.poll(cx, self.stream.socket(), self.framing == Framing::Leg && !to.is_done()).map(PumpError::Receive)
-    }
-}
-
 fn poll(
     cx: &mut Context<'_>,
     a: &mut Running<'_>,
@@ -266,14 +239,13 @@ fn poll(
     backward: &mut Pump,
     owes_end: &mut bool,
 ) -> Poll<Result<(), Broken>> {
+    let broken = |error, is_beyond| Poll::Ready(Err(Broken { error, is_beyond }));
     if backward.is_done() {
         forward.leave_end_to_close();
     }
-    if !forward.is_done()
-        && let Poll::Ready(Err(error)) = forward.poll(cx, a.stream, b.stream)
-    {
+    if let Poll::Ready(error) = a.move_to(cx, b, Pumps { from: forward, to: backward }) {
         let is_beyond = matches!(error, PumpError::Send(_));
-        return Poll::Ready(Err(Broken { error, is_beyond }));
+        return broken(error, is_beyond);
     }
     // All that `a` said was read up to its end, so closing `a` cannot reset it for unread bytes. A node may be told with its
     // end that all was delivered.
@@ -281,19 +253,23 @@ fn poll(
         backward.said_end();
         *owes_end |= backward.leave_end() && a.framing == Framing::Leg;
     }
-    if !backward.is_done()
-        && let Poll::Ready(Err(error)) = backward.poll(cx, b.stream, a.stream)
-    {
+    if let Poll::Ready(error) = b.move_to(cx, a, Pumps { from: backward, to: forward }) {
         let is_beyond = !matches!(error, PumpError::Send(_));
-        return Poll::Ready(Err(Broken { error, is_beyond }));
+        return broken(error, is_beyond);
     }
     if forward.is_done() && backward.is_done() {
         return Poll::Ready(Ok(()));
     }
-    if let Poll::Ready(error) = a.breaks(cx, forward, backward, b.stream) {
-        return Poll::Ready(Err(Broken { error, is_beyond: false }));
+    if let Poll::Ready(error) = a.breaks(cx, Pumps { from: forward, to: backward }, b.stream) {
+        return broken(error, false);
     }
-    b.breaks(cx, backward, forward, a.stream).map(|error| Err(Broken { error, is_beyond: true }))
+    if let Poll::Ready(error) = b.breaks(cx, Pumps { from: backward, to: forward }, a.stream) {
+        return broken(error, true);
+    }
+    if let Poll::Ready(error) = a.tell_refusal(cx, forward, b) {
+        return broken(error, false);
+    }
+    b.tell_refusal(cx, backward, a).map(|error| Err(Broken { error, is_beyond: true }))
 }
 
 #[cfg(test)]

@@ -20,3 +20,13 @@ impl Framing {
         }
     }
 }
+
+/// RESET codes (docs/design/protocol.md §6).
+#[derive(Debug, Clone, Copy)]
+#[repr(u8)]
+pub enum ResetCode {
+    /// A connection further along broke or was reset.
+    Broken = 1,
+    /// The other node broke the protocol.
+    Protocol = 2,
+}

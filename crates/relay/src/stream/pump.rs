@@ -18,7 +18,7 @@ use ekiden_transport::{Connection, is_transient};
 use socket2::SockRef;
 use tokio::io::Interest;
 
-use crate::stream::framing::Framing;
+use crate::stream::framing::{Framing, ResetCode};
 
 /// A piece that fills this many bytes shows that splicing pays.
 const SMALL: usize = 16 << 10;
@@ -58,6 +58,8 @@ pub struct Pump {
     /// How many pieces must go through memory before a pipe is tried again.
     copies: u8,
     phase: Phase,
+    /// Whether the receiver takes nothing any more: what is read is discarded.
+    is_refused: bool,
     /// Bytes that go out before the pipe's; how many of them already have.
     rest: Vec<u8>,
     rest_sent: u32,
@@ -142,7 +144,8 @@ impl Pump {
     fn new(source: Source, framing: Framing, says_end: bool) -> Self {
         let (rest, bulk, phase) = (Vec::new(), false, Phase::Moving);
         let holding = Holding::default();
-        Self { source, framing, says_end, bulk, phase, rest, rest_sent: 0, copies: 0, pipe: None, holding }
+        let is_refused = false;
+        Self { source, framing, says_end, bulk, phase, is_refused, rest, rest_sent: 0, copies: 0, pipe: None, holding }
     }
 
     /// Sends `bytes` first, as if they had been read.
@@ -178,6 +181,56 @@ impl Pump {
     /// Whether a node said by the end that it holds nothing any more of the other direction.
     pub fn is_delivered(&self) -> bool {
         matches!(self.source, Source::Frames(decoder, _) if decoder.is_delivered())
+    }
+
+    /// Whether the sender's end was read.
+    pub fn has_read_end(&self) -> bool {
+        self.phase != Phase::Moving
+    }
+
+    /// The receiver takes nothing any more. What its sender still sends is read up to the end and discarded.
+    pub fn refuse(&mut self) {
+        if !self.is_done() {
+            (self.is_refused, self.says_end) = (true, false);
+            self.discard();
+        }
+    }
+
+    /// Whether something may have been discarded.
+    pub fn is_refused(&self) -> bool {
+        self.is_refused
+    }
+
+    fn discard(&mut self) {
+        (self.rest, self.rest_sent, self.pipe) = (Vec::new(), 0, None);
+    }
+
+    /// After the END to a node: tells it that what it sends is refused.
+    pub fn say_refusal(&mut self, code: ResetCode) {
+        debug_assert!(self.is_done() && self.framing == Framing::Leg);
+        self.phase = Phase::Ended;
+        self.rest = Header { kind: FrameKind::Reset, length: code as u32 }.encode().to_vec();
+    }
+
+    /// After a node's END: ready with the code when it has said that it refuses what it is sent.
+    pub fn poll_refusal(&mut self, cx: &mut Context<'_>, from: &Connection) -> Poll<Result<u8, PumpError>> {
+        let Source::Frames(decoder, None) = &mut self.source else { return Poll::Pending };
+        loop {
+            let mut header = [0; HEADER_BYTES];
+            let missing = decoder.header_missing();
+            let n = ready!(from.poll_receive(cx, &mut header[..missing])).map_err(PumpError::Receive)?;
+            if n == 0 {
+                return Poll::Ready(Err(PumpError::Truncated));
+            }
+            match decoder.took_header(&header[..n])? {
+                None => {}
+                Some(Event::Reset(code)) => return Poll::Ready(Ok(code)),
+                Some(Event::Data(_)) => return Poll::Ready(Err(ProtocolError::OutOfPlace(FrameKind::Data).into())),
+                Some(Event::End | Event::Delivered) => {
+                    return Poll::Ready(Err(ProtocolError::OutOfPlace(FrameKind::End).into()));
+                }
+            }
+        }
     }
 
     /// Whether it waits for the sender, and so notices when that connection breaks. False while it still has bytes to write.
@@ -221,6 +274,10 @@ impl Pump {
 
     /// Writes what was read but not yet written.
     fn flush(&mut self, cx: &mut Context<'_>, to: &Connection) -> Poll<io::Result<()>> {
+        if self.is_refused {
+            self.discard();
+            return Poll::Ready(Ok(()));
+        }
         while !self.is_between_frames() {
             ready!(to.poll_write_ready(cx))?;
             let sent = match (&self.rest[..], &mut self.pipe) {
@@ -321,6 +378,7 @@ impl Pump {
                 return Poll::Ready(self.connection_ended().map(|()| 0));
             }
             let payload = n.min(due);
+            let mut sent = Ok(());
             if payload > 0 {
                 self.bulk = payload >= SMALL;
                 self.took(payload);
@@ -331,12 +389,13 @@ impl Pump {
                 } else {
                     HEADER_BYTES
                 };
-                self.send_or_queue(&scratch[start..HEADER_BYTES + payload], false, to)?;
+                sent = self.send_or_queue(&scratch[start..HEADER_BYTES + payload], false, to);
             }
+            // Also if sending fails: what follows may have to be read and discarded.
             if n > payload {
                 self.took_header(&scratch[HEADER_BYTES + payload..HEADER_BYTES + n])?;
             }
-            Poll::Ready(Ok(COPYING * n))
+            Poll::Ready(sent.map(|()| COPYING * n))
         })
     }
 
@@ -391,6 +450,9 @@ impl Pump {
 
     /// Sends what the socket takes now and keeps the rest.
     fn send_or_queue(&mut self, bytes: &[u8], more: bool, to: &Connection) -> Result<(), PumpError> {
+        if self.is_refused {
+            return Ok(());
+        }
         let sent = match to.try_send(bytes, more) {
             Ok(n) => n,
             Err(error) if is_transient(&error) => 0,

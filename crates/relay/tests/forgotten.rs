@@ -1,0 +1,97 @@
+//! A host that says its end and then forgets the connection: everything that it has said arrives, and the end, however late its
+//! receiver reads. Whoever sends to it hears that nothing is taken.
+
+mod common;
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+
+use common::*;
+use ekiden_net::tcp_info::tcp_info;
+use socket2::{Domain, Socket, Type};
+
+/// More than the slow receiver's buffer and the send buffer before it take, and less than they and one receive buffer.
+const BYTES: usize = 150_000;
+const BUFFERS: &str = "[tcp]\nsend_buffer = \"16KiB\"\nreceive_buffer = \"256KiB\"\n";
+const WAYS: [(Mode, usize); 5] = [(Mode::Plain, 0), (Mode::Plain, 1), (Mode::Tls, 1), (Mode::Plain, 2), (Mode::Tls, 2)];
+
+fn small(socket: &Socket) {
+    socket.set_recv_buffer_size(8192).unwrap();
+}
+
+/// A listener whose connections take little.
+fn slow_listener() -> (TcpListener, SocketAddr) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    small(&socket);
+    socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
+    socket.listen(1).unwrap();
+    let listener = TcpListener::from(socket);
+    let address = listener.local_addr().unwrap();
+    (listener, address)
+}
+
+/// A stream through `chain`: the host that ends first, and a slow one.
+fn stream(chain: &Chain, client_is_slow: bool) -> (TcpStream, TcpStream) {
+    let (listener, address) = if client_is_slow { listener() } else { slow_listener() };
+    if !client_is_slow {
+        return (chain.socks(address), accept(&listener));
+    }
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    small(&socket);
+    socket.connect(&chain.address("socks").into()).unwrap();
+    let mut client = TcpStream::from(socket);
+    client.set_read_timeout(Some(PATIENCE)).unwrap();
+    client.set_write_timeout(Some(PATIENCE)).unwrap();
+    client.write_all(&[5, 1, 0]).unwrap();
+    client.read_exact(&mut [0; 2]).unwrap();
+    assert_eq!(socks_request(&mut client, &address.ip().to_string(), address.port()), 0);
+    (accept(&listener), client)
+}
+
+/// Says everything and its end, and is gone as soon as its kernel knows that the node's has it.
+fn say_and_forget(mut host: TcpStream, bytes: &[u8]) {
+    host.write_all(bytes).unwrap();
+    host.shutdown(Shutdown::Write).unwrap();
+    wait_until("the node's kernel has everything", || {
+        tcp_info(&host).is_ok_and(|info| !info.is_ending && !info.awaits_ack())
+    });
+    reset(host);
+}
+
+#[test]
+fn what_a_host_has_said_arrives_although_it_has_gone() {
+    let bytes = noise(BYTES, 3);
+    for (mode, count) in WAYS {
+        let chain = Chain::of(mode, count, BUFFERS, BUFFERS);
+        for client_is_slow in [true, false] {
+            let what = format!("{mode:?}, {count} nodes behind the first, the client is slow: {client_is_slow}");
+            let (host, mut slow) = stream(&chain, client_is_slow);
+            say_and_forget(host, &bytes);
+            let mut all = vec![0; BYTES];
+            slow.read_exact(&mut all).unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert!(all == bytes && ends_cleanly(&mut slow), "{what}");
+        }
+    }
+}
+
+#[test]
+fn it_arrives_although_something_is_sent_to_the_host_and_the_sender_hears_that_it_was_refused() {
+    let bytes = noise(BYTES, 4);
+    for (mode, count) in WAYS {
+        let chain = Chain::of(mode, count, BUFFERS, BUFFERS);
+        for client_is_slow in [true, false] {
+            let what = format!("{mode:?}, {count} nodes behind the first, the client is slow: {client_is_slow}");
+            let (host, mut slow) = stream(&chain, client_is_slow);
+            say_and_forget(host, &bytes);
+            let mut all = vec![0; BYTES];
+            for piece in all.chunks_mut(1000) {
+                // It fails once the slow one's kernel has everything.
+                let _ = slow.write_all(b"a window update");
+                slow.read_exact(piece).unwrap_or_else(|error| panic!("{what}: {error}"));
+            }
+            assert!(all == bytes, "{what}");
+            wait_until(&format!("the slow one hears of it: {what}"), || slow.take_error().unwrap().is_some());
+        }
+        wait_until("nothing is busy", || chain.entry.busy() == 0 && chain.nodes.iter().all(|node| node.busy() == 0));
+    }
+}

@@ -153,11 +153,6 @@ impl Pacing {
         }
     }
 
-    /// The same, where the path's least round-trip time is known already.
-    pub fn of_path(siblings: Arc<Siblings>, least: Time) -> Self {
-        Self { least: [least; 2], ..Self::new(siblings) }
-    }
-
     /// Whether packets wait for the connection now. To be said whenever some were sent. Times are those of one clock that all
     /// connections share.
     pub fn waiting(&mut self, now: Time, is_waiting: bool) {

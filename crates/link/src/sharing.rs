@@ -1,35 +1,29 @@
 //! How streams of several service classes share one leg: as the weights of their classes say, while the leg is full.
 //!
 //! Each stream has a TCP connection of its own, and connections share a line by how aggressive each is and how many there are. So the
-//! sender paces them. [`Pacing`] sees all connections of the leg as one, and says how much the leg carries while its queue stays short.
-//! That is divided between the classes, and what a class gets between its streams. What one does not use goes to the others.
+//! sender paces them. [`carried`] sees all connections of the leg as one, and says how much they may send while the queue stays short. That
+//! is divided between the classes, and what a class gets between its streams. What one does not use goes to the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ekiden_units::{BitRate, Time};
 
-use crate::pacing::{Pacing, Seen, Siblings};
+use carried::{All, Carried};
+
+mod carried;
 
 /// A leg is divided while streams of two classes are open on it, and for so long after.
 const KEPT: Time = Time::secs(10);
 /// Whoever gets less than this part of what it may have does not want more: the line, or its program, holds it back.
-const USED: f64 = 0.85;
-/// It is left so much more than it gets, to grow.
-const ROOM: f64 = 1.25;
+const USED: f64 = 0.9;
+/// It is left so many times what it gets, to grow: faster than a congestion window grows once slow start has ended.
+const ROOM: f64 = 1.1;
 /// What a stream gets is seen over a round trip, and over no less than this.
 const ROUND_LEAST: Time = Time::ms(100);
 /// How much the last round counts in what a stream gets.
 const NEW_PART: f64 = 0.4;
 /// No stream is held to less, in bytes per second.
 const RATE_LEAST: f64 = 1_500.0;
-/// Where others fill the queue, giving way to them costs more than it gains: if all streams together get less than this part of the most
-/// that they got, for so long, they are not paced for so long, and for twice as long each time that it happens again.
-const GIVEN_WAY: f64 = 0.5;
-const GIVEN_WAY_FOR: Time = Time::secs(2);
-const UNPACED: [Time; 2] = [Time::secs(30), Time::secs(480)];
-/// The most that they got counts less with each second that passes.
-const FORGOTTEN: f64 = 0.99;
-
 /// What a class of streams is to get of a leg.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Service {
@@ -48,10 +42,14 @@ pub struct StreamSeen {
     pub stream: u64,
     /// Its class, as a place in the list of services.
     pub class: usize,
-    /// What the connection shows. Counts are since it began.
-    pub seen: Seen,
-    /// Its least round-trip time.
+    /// The smoothed round-trip time of its connection.
+    pub rtt: Time,
+    /// The least that it has had.
     pub rtt_least: Time,
+    /// Bytes that have arrived at the other end, in all, with those that it has selectively acknowledged.
+    pub acked: u64,
+    /// Segments sent again, in all.
+    pub retransmits: u64,
     /// Whether data waits in its send buffer.
     pub is_waiting: bool,
 }
@@ -62,37 +60,15 @@ pub struct Sharing {
     streams: BTreeMap<u64, Stream>,
     /// Of each class, how many streams are open, and when one was last there.
     classes: BTreeMap<usize, (u32, Time)>,
-    /// All connections as if they were one, since the leg is divided.
-    all: Option<(Pacing, Seen)>,
-    /// Whether they were paced for that at the last look.
-    is_paced: bool,
-    others: Others,
-}
-
-/// Whether others fill the queue of the line.
-#[derive(Debug)]
-struct Others {
-    /// When all streams were last counted, and what was acknowledged of them since.
-    round: Time,
-    acked: u64,
-    /// The most that they got, in bytes per second.
-    most: f64,
-    /// Since when they get little.
-    low: Option<Time>,
-    /// Until when they are not paced, and for how long the next time.
-    unpaced: Time,
-    next: Time,
-}
-
-impl Default for Others {
-    fn default() -> Self {
-        Self { round: Time(0), acked: 0, most: 0.0, low: None, unpaced: Time(0), next: UNPACED[0] }
-    }
+    /// All connections as if they were one, and what the leg carries.
+    all: All,
+    carried: Carried,
 }
 
 #[derive(Debug)]
 struct Stream {
-    before: Seen,
+    acked: u64,
+    retransmits: u64,
     round: Time,
     acked_at_round: u64,
     /// Whether data has waited in this round.
@@ -181,88 +157,54 @@ impl Sharing {
         shown.iter().map(|of| rates.get(&of.stream).map(|rate| *rate as u64)).collect()
     }
 
-    /// What the leg carries, in bytes per second, while several classes are there and it is full.
+    /// What the streams may send together, in bytes per second.
     fn total(&mut self, now: Time, shown: &[StreamSeen]) -> Option<f64> {
-        let mut newly_acked = 0;
-        let nothing = Seen { rtt: Time(u64::MAX), acked: 0, arrived: 0, retransmits: 0, in_flight: 0 };
-        let before = self.all.as_ref().map_or(nothing, |(_, seen)| *seen);
-        let mut all = Seen { rtt: Time(u64::MAX), in_flight: 0, ..before };
+        let (mut rtt, mut rtt_least) = (Time(u64::MAX), Time(u64::MAX));
         for of in shown {
             let stream = self.streams.entry(of.stream).or_insert_with(|| Stream::new(now, of));
-            let acked = of.seen.acked.saturating_sub(stream.before.acked);
-            all.acked += acked;
-            newly_acked += acked;
-            all.arrived += of.seen.arrived.saturating_sub(stream.before.arrived);
-            all.retransmits += of.seen.retransmits.saturating_sub(stream.before.retransmits);
-            all.in_flight += of.seen.in_flight;
+            let acked = of.acked.saturating_sub(stream.acked);
+            self.all.acked += acked;
+            self.all.retransmits += of.retransmits.saturating_sub(stream.retransmits);
+            rtt_least = rtt_least.min(of.rtt_least);
             if acked > 0 {
-                all.rtt = all.rtt.min(of.seen.rtt);
+                rtt = rtt.min(of.rtt);
             }
             stream.look(now, of);
         }
-        let is_waiting = shown.iter().any(|of| of.is_waiting);
-        let is_left = self.others.fill(now, newly_acked, is_waiting, self.is_paced);
-        self.is_paced = false;
-        if self.classes.len() < 2 || is_left {
-            self.all = None;
-            return None;
-        }
+        self.all.is_waiting = shown.iter().any(|of| of.is_waiting);
         // Where nothing was acknowledged, nothing is new.
-        all.rtt = if all.rtt.0 == u64::MAX { before.rtt } else { all.rtt };
-        let least = shown.iter().map(|of| of.rtt_least).min().filter(|_| all.rtt.0 != u64::MAX)?;
-        let (pacing, seen) = self.all.get_or_insert_with(|| (Pacing::of_path(Siblings::new(1), least), all));
-        *seen = all;
-        pacing.waiting(now, is_waiting);
-        let rate = pacing.look(now, all);
-        self.is_paced = rate.is_some();
-        rate.map(|rate| rate as f64)
-    }
-}
-
-impl Others {
-    /// Counts what was acknowledged since the look before. Returns whether the streams are not to be paced.
-    fn fill(&mut self, now: Time, acked: u64, is_waiting: bool, is_paced: bool) -> bool {
-        self.acked += acked;
-        let lasted = now.since(self.round);
-        if lasted >= Time::ms(500) {
-            let rate = self.acked as f64 / lasted.as_secs();
-            (self.round, self.acked) = (now, 0);
-            self.most = (self.most * FORGOTTEN.powf(lasted.as_secs().min(10.0))).max(rate);
-            let is_low = is_paced && is_waiting && rate < self.most * GIVEN_WAY;
-            self.low = if is_low { self.low.or(Some(now)) } else { None };
+        if rtt.0 != u64::MAX {
+            (self.all.rtt, self.all.rtt_least) = (rtt, rtt_least);
         }
-        if self.low.is_some_and(|since| now.since(since) >= GIVEN_WAY_FOR) {
-            self.unpaced = now + self.next;
-            self.next = Time(self.next.0 * 2).min(UNPACED[1]);
-            (self.low, self.most) = (None, 0.0);
-        } else if is_paced && now.since(self.unpaced) >= UNPACED[1] {
-            self.next = UNPACED[0];
+        if self.classes.len() < 2 {
+            self.carried = Carried::default();
         }
-        now < self.unpaced
+        let is_shared = self.classes.len() > 1 && self.all.rtt.0 > 0;
+        is_shared.then(|| self.carried.look(now, self.all)).flatten()
     }
 }
 
 impl Stream {
     fn new(now: Time, of: &StreamSeen) -> Self {
-        let Seen { acked, .. } = of.seen;
+        let &StreamSeen { acked, retransmits, .. } = of;
         let (gets, wants, may) = (0.0, 0.0, f64::INFINITY);
-        let (before, round, acked_at_round, has_waited) = (of.seen, now, acked, false);
-        Self { before, round, acked_at_round, has_waited, gets, wants, may, may_least: may }
+        let (round, acked_at_round, has_waited) = (now, acked, false);
+        Self { acked, retransmits, round, acked_at_round, has_waited, gets, wants, may, may_least: may }
     }
 
     fn look(&mut self, now: Time, of: &StreamSeen) {
-        self.before = of.seen;
+        (self.acked, self.retransmits) = (of.acked, of.retransmits);
         self.has_waited |= of.is_waiting;
         let lasted = now.since(self.round);
-        if lasted < of.seen.rtt.max(ROUND_LEAST) {
+        if lasted < of.rtt.max(ROUND_LEAST) {
             return;
         }
-        let gets = of.seen.acked.saturating_sub(self.acked_at_round) as f64 / lasted.as_secs();
+        let gets = of.acked.saturating_sub(self.acked_at_round) as f64 / lasted.as_secs();
         self.gets = if self.gets == 0.0 { gets } else { self.gets + (gets - self.gets) * NEW_PART };
         // What neither its limit nor its program holds back, the line does.
         let is_held_by_limit = self.may_least.is_infinite() || self.gets >= self.may_least * USED;
         self.wants = if self.has_waited && is_held_by_limit { f64::INFINITY } else { self.gets * ROOM };
-        (self.round, self.acked_at_round, self.has_waited) = (now, of.seen.acked, of.is_waiting);
+        (self.round, self.acked_at_round, self.has_waited) = (now, of.acked, of.is_waiting);
         self.may_least = self.may;
     }
 }

@@ -1,5 +1,6 @@
 //! Opening streams to other nodes: on a warm connection of the pool, or on a new one.
 
+use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
@@ -20,32 +21,19 @@ use crate::shared::Node;
 use crate::stream::between_streams::BetweenStreams;
 use crate::stream::framing::Framing;
 
+use self::early::{consume, put_payload, said};
+
 pub mod ask;
+mod early;
 pub mod probe;
 
-/// Early payload: it may be sent behind OPEN, before the answer. It stays in its buffer until the stream is open, so that
-/// it can be sent again on another connection.
-pub enum Early<'a> {
-    /// No early payload: the client sends nothing before it is answered.
-    Nothing,
-    /// These bytes, which may arrive twice.
-    Repeatable(&'a [u8]),
-    /// What the host at this connection sends until the stream is open. It arrives once or not at all.
-    Host(&'a Connection),
-    /// What a node sends until the stream is open, in whole DATA frames. It arrives once or not at all.
-    Node(&'a Connection),
-    /// These bytes of this node's own, which may arrive twice, and behind them what a host sends, as [`Early::Host`].
-    Introduced(&'a [u8], &'a Connection),
-}
+pub use self::early::Early;
 
 /// How often it is looked at whether a node acknowledges.
 const SILENCE_STEP: Duration = Duration::from_millis(250);
 
 /// How much longer a connection may take than an acknowledgement: its SYN is sent again after 1 s and 3 s (RFC 6298).
 const SYN_AGAIN: Duration = Duration::from_secs(2);
-
-/// The most payload sent before the answer, in bytes.
-const MAX_EARLY: usize = 16 << 10;
 
 /// Opens a stream of a service class to `target` for `client` through `chain`, whose first node is a peer.
 pub async fn open(
@@ -64,13 +52,42 @@ pub async fn open(
         let text = format_args!("node {} does not know the node '{first}'", config.name);
         return Err(Failure::new(FailureCode::UnknownNode, text));
     };
+    let is_member = config.overlay.as_ref().is_some_and(|overlay| overlay.members.contains_key(first));
     // OPEN cannot carry a port of 0, which only a balancer can report.
     let client = client.filter(|client| client.port() != 0);
     let request = Open { chain: rest.to_vec(), class: class.into(), target: target.clone(), client }.encode();
+    let opened = open_at(node, &config, (first, peer), &request, &early, is_member);
+    tokio::select! {
+        biased;
+        opened = opened => opened,
+        failure = fails_meanwhile(node, first), if is_member => Err(failure),
+    }
+}
+
+/// Completes when it turns out that a node answers no questions, although its host may acknowledge what it is sent: its process is stopped,
+/// or hangs. Whoever knows another path need not wait for it.
+async fn fails_meanwhile(node: &Node, name: &str) -> Failure {
+    if node.overlay.has_failed(name) {
+        return pending().await;
+    }
+    while !node.overlay.has_failed(name) {
+        sleep(SILENCE_STEP).await;
+    }
+    Failure::new(FailureCode::NodeUnreachable, format_args!("node {name} answers no questions"))
+}
+
+/// Says `request` to a peer and waits for the answer.
+async fn open_at(
+    node: &Node,
+    config: &Config,
+    (first, peer): (&str, &Peer),
+    request: &[u8],
+    early: &Early<'_>,
+    is_member: bool,
+) -> Result<(Connection, SocketAddr), Failure> {
     // Every node of the chain has the limit `connect` to reach the next, but only one of them waits at a time.
     let limit = config.limits.connect * 2;
     // Where there may be another path, silence is not waited for.
-    let is_member = config.overlay.as_ref().is_some_and(|overlay| overlay.members.contains_key(first));
     let silence = is_member.then(|| node.overlay.silence(first));
     let permit = loop {
         let warm = match timeout(config.limits.connect, node.pool.get(first, peer)).await {
@@ -79,7 +96,7 @@ pub async fn open(
             Err(_) => return Err(no_dial_permit(&config.name, first)),
         };
         let stream = warm.wake().map_err(|e| lost(first, &e))?;
-        let answer = timeout(limit, ask(&stream, &request, &early, silence)).await;
+        let answer = timeout(limit, ask(&stream, request, early, silence)).await;
         if !matches!(answer, Ok(Ok(_) | Err(Unanswered::Ended | Unanswered::Abandoned(_)))) {
             node.pool.forget(first);
         }
@@ -99,8 +116,8 @@ pub async fn open(
             Err(_) => return Err(no_answer(first)),
         }
     };
-    let connect = silence.map_or(config.limits.connect, |silence| config.limits.connect.min(silence + SYN_AGAIN));
-    let dialled = dial_peer(&config, &node.names, &node.spare, first, peer, connect).await;
+    let limits = dial_limits(config).map(|limit| silence.map_or(limit, |silence| limit.min(silence + SYN_AGAIN)));
+    let dialled = dial_peer(config, &node.names, &node.spare, first, peer, limits).await;
     let (stream, mut auth) = dialled.inspect_err(|failure| {
         warn(node, first, failure);
         node.overlay.leg_failed(first);
@@ -108,8 +125,8 @@ pub async fn open(
     if let Some(permit) = permit {
         permit.connected();
     }
-    auth.extend(&request);
-    match timeout(limit, ask(&stream, &auth, &early, silence)).await {
+    auth.extend(request);
+    match timeout(limit, ask(&stream, &auth, early, silence)).await {
         Ok(Ok(answer)) => {
             recovered(node, first);
             answered(node, first, peer, stream, answer)
@@ -146,7 +163,7 @@ pub async fn connect_with(
     name: &str,
     peer: &Peer,
 ) -> Result<Connection, Failure> {
-    let (stream, auth) = dial_peer(config, names, spare, name, peer, config.limits.connect).await?;
+    let (stream, auth) = dial_peer(config, names, spare, name, peer, dial_limits(config)).await?;
     stream.send_all(&auth).await.map_err(|error| lost(name, &error))?;
     let stream = BetweenStreams::new(stream);
     // A node that takes this node's key sends nothing. One that refuses it says so within a round trip.
@@ -166,6 +183,11 @@ pub async fn connect_with(
         io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied => Err(unaccepted(&config.name, name, &error)),
         _ => Err(lost(name, &error)),
     }
+}
+
+/// For how long a connection to a node, and who is there, are waited for.
+fn dial_limits(config: &Config) -> [Duration; 2] {
+    [config.limits.connect, config.limits.handshake]
 }
 
 /// Completes when a byte or the end of the stream can be read.
@@ -225,7 +247,7 @@ async fn dial_peer(
     spare: &Spare,
     name: &str,
     peer: &Peer,
-    limit: Duration,
+    [limit, handshake]: [Duration; 2],
 ) -> Result<(Connection, Vec<u8>), Failure> {
     let dial = Dial { client: None, tcp: &peer.tcp, names, spare, limit, policy: None };
     let connected = dial.connect(&peer.address).await;
@@ -233,13 +255,16 @@ async fn dial_peer(
         let text = format_args!("node {} cannot reach node {name}: {failure}", config.name);
         Failure::new(FailureCode::NodeUnreachable, text)
     })?;
-    match timeout(config.limits.handshake, ekiden_transport::dial(socket, &peer.security, &config.name)).await {
+    match timeout(handshake, ekiden_transport::dial(socket, &peer.security, &config.name)).await {
         Ok(Ok(authenticated)) => Ok(authenticated),
         Ok(Err(error)) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied) => {
             Err(unaccepted(&config.name, name, &error))
         }
         Ok(Err(error)) => Err(lost(name, &error)),
-        Err(_) => Err(no_answer(name)),
+        Err(_) => {
+            let text = format_args!("node {name} accepts connections and did not answer in time");
+            Err(Failure::new(FailureCode::NodeUnreachable, text))
+        }
     }
 }
 
@@ -264,7 +289,7 @@ async fn ask(
 
 /// Completes when something that was sent has waited for an acknowledgement for so long. Never without a limit.
 async fn falls_silent(stream: &Connection, limit: Option<Duration>) {
-    let Some(limit) = limit else { return std::future::pending().await };
+    let Some(limit) = limit else { return pending().await };
     sleep(limit).await;
     let is_silent = |info: TcpInfo| info.awaits_ack() && u128::from(info.last_ack_ms) >= limit.as_millis();
     while !tcp_info(stream.socket()).is_ok_and(is_silent) {
@@ -346,70 +371,6 @@ async fn ask_with(
         }
         other => Err(invalid(format_args!("{other:?} frame instead of an answer to OPEN")).into()),
     }
-}
-
-/// One DATA frame.
-fn put_payload(request: &mut Vec<u8>, bytes: &[u8]) {
-    request.extend(Header { kind: FrameKind::Data, length: bytes.len() as u32 }.encode());
-    request.extend(bytes);
-}
-
-/// A copy of early payload.
-#[derive(Default)]
-struct Said {
-    /// As DATA frames.
-    frames: Vec<u8>,
-    /// How many bytes of the sender's that is.
-    bytes: usize,
-}
-
-/// Peeks at what the sender has sent so far. An end can be seen again when the stream runs. An error cannot: the kernel
-/// reports it once, and then an end.
-fn said(
-    speaker: &Connection,
-    framing: Framing,
-    peek: impl FnOnce(&Connection, &mut [u8]) -> io::Result<usize>,
-) -> io::Result<Said> {
-    let mut frames = vec![0; HEADER_BYTES + MAX_EARLY];
-    let n = peek(speaker, &mut frames[HEADER_BYTES..])?;
-    frames.truncate(HEADER_BYTES + n);
-    if framing == Framing::Leg {
-        frames.drain(..HEADER_BYTES);
-        frames.truncate(whole_frames(&frames));
-        return Ok(Said { bytes: frames.len(), frames });
-    }
-    if n == 0 {
-        return Ok(Said::default());
-    }
-    frames[..HEADER_BYTES].copy_from_slice(&Header { kind: FrameKind::Data, length: n as u32 }.encode());
-    Ok(Said { frames, bytes: n })
-}
-
-/// How many of `bytes` are complete DATA frames.
-fn whole_frames(bytes: &[u8]) -> usize {
-    let mut whole = 0;
-    while let Some((header, rest)) = bytes[whole..].split_first_chunk::<HEADER_BYTES>() {
-        match Header::decode(*header) {
-            Ok(Header { kind: FrameKind::Data, length }) if rest.len() >= length as usize => {
-                whole += HEADER_BYTES + length as usize;
-            }
-            _ => break,
-        }
-    }
-    whole
-}
-
-/// Removes from the sender the bytes that were sent early; they are known to be there.
-fn consume(speaker: &Connection, mut n: usize) -> io::Result<()> {
-    let mut sink = [0; 4096];
-    while n > 0 {
-        let most = n.min(sink.len());
-        match speaker.receive_now(&mut sink[..most])? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            got => n -= got,
-        }
-    }
-    Ok(())
 }
 
 fn answered(

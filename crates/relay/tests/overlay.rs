@@ -253,6 +253,26 @@ fn a_node_that_is_there_and_says_nothing_is_left() {
 }
 
 #[test]
+fn a_node_that_says_nothing_to_a_relay_is_a_node_that_cannot_be_reached() {
+    use std::io::Write;
+    // b sees d only where a process accepts nothing. Whoever wants to go to d must pass b.
+    let (_silent, address) = listener();
+    let seen = |at, to| ((at, to) == (1, 3)).then_some(address);
+    let overlay = Overlay::new(4, seen, "through = [\"@b\"]");
+    let echo = echo();
+    // The first stream may begin before anything is known of other paths.
+    let mut client = connect(overlay.nodes[0].as_ref().unwrap().address("web").unwrap());
+    write!(client, "CONNECT {echo} HTTP/1.1\r\nHost: {echo}\r\n\r\n").unwrap();
+    let head = read_head(&mut client);
+    assert!(head.contains(" 200 ") || head.contains(" 503 "), "it is for the next path to be tried: {head}");
+    let data = noise(100_000, 6);
+    wait_until("streams go over b and c", || {
+        overlay.stream(echo).is_some_and(|stream| exchange(stream, &data) == data)
+    });
+    wait_until("that is the path in use", || overlay.path() == ["b", "c", "d"]);
+}
+
+#[test]
 fn a_node_that_is_killed_is_left_and_comes_back() {
     let mut overlay = Overlay::new(4, here, "most_relays = 1");
     let (echo, data) = (echo(), noise(100_000, 3));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ekiden_link::{Seen as Counts, Service, Sharing, StreamSeen};
+use ekiden_link::{Service, Sharing, StreamSeen};
 use ekiden_net::socket::limit_rate;
 use ekiden_net::tcp_info::{TcpInfo, tcp_info};
 use ekiden_net::watched::WatchedSockets;
@@ -139,12 +139,13 @@ fn differs(before: Option<u64>, now: Option<u64>) -> bool {
 fn shown(stream: u64, class: usize, info: &TcpInfo) -> StreamSeen {
     let full = |segments: u32| u64::from(segments) * u64::from(info.mss_bytes);
     let micros = |us: u32| Time(u64::from(us) * 1_000);
-    let seen = Counts {
+    StreamSeen {
+        stream,
+        class,
         rtt: micros(info.rtt_us),
+        rtt_least: micros(info.rtt_min_us),
         acked: info.acked_bytes + full(info.sacked_segments),
-        arrived: full(info.delivered_segments),
         retransmits: info.retransmits.into(),
-        in_flight: full(info.unacked_segments.saturating_sub(info.sacked_segments)),
-    };
-    StreamSeen { stream, class, seen, rtt_least: micros(info.rtt_min_us), is_waiting: info.unsent_bytes > 0 }
+        is_waiting: info.unsent_bytes > 0,
+    }
 }

@@ -8,7 +8,7 @@ use ekiden_transport::Connection;
 use ekiden_transport::frames::read_told;
 use tokio::time::timeout;
 
-use super::{dial_peer, lost};
+use super::{dial_limits, dial_peer, lost};
 use crate::config::{Config, Peer};
 use crate::shared::Node;
 
@@ -48,7 +48,7 @@ async fn connection(node: &Node, config: &Config, name: &str, peer: &Peer) -> Re
     match node.pool.get(name, peer).await {
         Ok(warm) => warm.wake().map_err(|error| lost(name, &error)),
         Err(permit) => {
-            let dialled = dial_peer(config, &node.names, &node.spare, name, peer, config.limits.connect).await;
+            let dialled = dial_peer(config, &node.names, &node.spare, name, peer, dial_limits(config)).await;
             let (connection, auth) = dialled?;
             if let Some(permit) = permit {
                 permit.connected();

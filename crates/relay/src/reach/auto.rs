@@ -1,19 +1,12 @@
 //! Reaches a destination over the overlay, on the best path that is known, and on the next one where that fails.
 
-use std::future::pending;
-use std::time::Duration;
-
 use ekiden_relay_proto::{Failure, FailureCode};
-use tokio::time::sleep;
 
 use super::{Destination, Upstream, exit, reach_via, turn};
 use crate::config::classes::BULK;
 use crate::config::route::Auto;
 use crate::peer::Early;
 use crate::shared::Node;
-
-/// How often it is looked at whether a node answers questions.
-const LOOK: Duration = Duration::from_millis(250);
 
 /// Reaches a destination on the first of the paths to the node near it that comes about. Where there are several, only early payload that
 /// may arrive twice is sent before that.
@@ -62,12 +55,7 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
             continue;
         }
         let turn = turn(node, &taken.path.0, to).await?;
-        let reached = tokio::select! {
-            biased;
-            reached = reach_via(node, &taken.path.0, to, again()) => reached,
-            failure = fails_meanwhile(node, &taken.path.0) => Err(failure),
-        };
-        match reached {
+        match reach_via(node, &taken.path.0, to, again()).await {
             Ok(reached) => return Ok(Upstream { taken: Some(taken), turn, ..reached }),
             Err(failure) if is_of_a_node(&failure) => {
                 let line = format_args!("over {} to {}: {failure}; the next path is tried", taken.path, to.target);
@@ -79,16 +67,6 @@ pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'
         }
     }
     Err(first.unwrap_or_else(|| Failure::new(FailureCode::NodeUnreachable, format_args!("no path to node {near}"))))
-}
-
-/// Completes when it turns out that the first node of a path answers no questions, although its host may acknowledge what it is sent: its
-/// process is stopped, or hangs.
-async fn fails_meanwhile(node: &Node, path: &[String]) -> Failure {
-    let Some(first) = path.first().filter(|first| !node.overlay.has_failed(first)) else { return pending().await };
-    while !node.overlay.has_failed(first) {
-        sleep(LOOK).await;
-    }
-    Failure::new(FailureCode::NodeUnreachable, format_args!("node {first} answers no questions"))
 }
 
 /// Reaches another port of the host that `first` is connected to, on the same path.

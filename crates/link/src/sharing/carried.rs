@@ -1,0 +1,233 @@
+//! How much all streams of a leg may send together, so that the leg stays full and its queue short.
+//!
+//! The round-trip time shows the queue, and what is acknowledged while there is one shows what the leg carries. The streams may send that, a
+//! little more while the queue is shorter than aimed at, and a little less while it is longer. Changes are small, since the round-trip time
+//! tells of a queue only a round trip later.
+
+use ekiden_units::Time;
+
+/// The queue that is aimed at: this part of the least round-trip time, within these limits.
+const QUEUE_PART: f64 = 0.25;
+const QUEUE: [f64; 2] = [0.005, 0.02];
+/// Where something is lost while the queue is there, it is too long for the leg: half is aimed at, down to the lesser limit, and then more
+/// again by this part a round.
+const AIM_GROWTH: f64 = 1.0 / 64.0;
+/// On a slow leg it may have so many bytes, if they wait no longer than this.
+const SLOW_BYTES: f64 = 12_000.0;
+const SLOW_QUEUE: f64 = 0.2;
+/// The rate is decided once a round trip, but no more often than this.
+const ROUND_LEAST: Time = Time::ms(150);
+/// What is missing of the queue, or too much, is to be corrected in so many round trips, and in no less than this. In less the queue swings:
+/// what is decided shows a round trip later, and in a smoothed round-trip time later still.
+const CORRECTED_IN: f64 = 4.0;
+const CORRECTED_IN_LEAST: f64 = 0.5;
+/// The rate is less or more than what the leg carries by no more than these parts.
+const CHANGE: [f64; 2] = [-0.4, 0.25];
+/// The leg carries the most of so many rounds; of so many while the queue is far too long, when the leg may have become slower.
+const ROUNDS: usize = 8;
+const ROUNDS_LONG: usize = 2;
+/// The queue is far too long at so many times what is aimed at.
+const LONG: f64 = 2.0;
+/// Who sends too much loses this part of the segments. Less is the leg's own loss.
+const LOSS: f64 = 0.02;
+const SEGMENT_BYTES: f64 = 1_448.0;
+/// After such a loss the rate does not grow for so long.
+const NO_GROWTH: Time = Time::secs(1);
+/// So often the queue is let run empty, with this part of what the leg carries for a round: else the least round-trip time would have a
+/// queue in it. It is that of the last one or two of the longer times: a route can become longer.
+const EMPTYING: Time = Time::secs(10);
+const EMPTYING_PART: f64 = 0.7;
+const LEAST_OF: Time = Time::secs(15);
+const RATE_LEAST: f64 = 3_000.0;
+/// Others fill the queue, and giving way to them costs more than it gains, if for so long it is so many times as long as is aimed at where
+/// nothing is lost, or if for so long the streams get less than this part of the most that they got. Then the streams are not limited for so long, and for twice as long each time that it happens
+/// again.
+const GIVEN_WAY_FOR: Time = Time::secs(2);
+const OTHERS: f64 = 3.0;
+const GIVEN_WAY: f64 = 0.5;
+const UNLIMITED: [Time; 2] = [Time::secs(30), Time::secs(480)];
+/// A queue that has become this much shorter is on its way to be short.
+const SHORTER: f64 = 0.75;
+/// The most that they got counts less with each second that passes.
+const FORGOTTEN: f64 = 0.99;
+
+/// All streams of a leg as if they were one. Counts grow for as long as the leg is looked at.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct All {
+    /// The smoothed round-trip time of the stream that sees the shortest.
+    pub rtt: Time,
+    /// The least that any has seen.
+    pub rtt_least: Time,
+    /// Bytes that have arrived.
+    pub acked: u64,
+    /// Segments sent again.
+    pub retransmits: u64,
+    /// Whether data waits in a send buffer.
+    pub is_waiting: bool,
+}
+
+/// What a leg carries.
+#[derive(Debug)]
+pub struct Carried {
+    round: Option<Round>,
+    /// The least round-trip times of now and of before, and when now began.
+    least: [Time; 2],
+    least_since: Time,
+    /// Of the last rounds, the latest first, in bytes per second.
+    rates: [f64; ROUNDS],
+    /// In bytes per second; `None`: no limit.
+    rate: Option<f64>,
+    /// For so many rounds in a row the queue was short although there was something to send.
+    short: u32,
+    lost: Option<Time>,
+    /// Which part of the queue is aimed at, because more was lost.
+    aimed: f64,
+    emptied: Time,
+    /// Since when the queue is far too long, and how long it was then, in seconds.
+    long: Option<(Time, f64)>,
+    /// Since when the streams get little, and the most that they got.
+    low: Option<Time>,
+    most: f64,
+    /// Until when they are not limited, and for how long the next time.
+    unlimited: Time,
+    next: Time,
+}
+
+/// What was seen since the rate was last decided.
+#[derive(Debug, Clone, Copy)]
+struct Round {
+    begin: Time,
+    all: All,
+    rtt_least: Time,
+    looks: u32,
+    waited: u32,
+}
+
+impl Default for Carried {
+    fn default() -> Self {
+        Self {
+            round: None,
+            least: [Time(u64::MAX); 2],
+            least_since: Time(0),
+            rates: [0.0; ROUNDS],
+            rate: None,
+            short: 0,
+            lost: None,
+            aimed: 1.0,
+            emptied: Time(0),
+            long: None,
+            low: None,
+            most: 0.0,
+            unlimited: Time(0),
+            next: UNLIMITED[0],
+        }
+    }
+}
+
+impl Carried {
+    /// The streams are looked at, which should happen often in a round trip. Returns what they may send together from now on, in bytes per
+    /// second; `None` while the leg is not full, or while others fill it.
+    pub fn look(&mut self, now: Time, all: All) -> Option<f64> {
+        if self.rate.is_none() {
+            // While nobody lets the queue run empty, only connections that are older may know.
+            (self.least, self.least_since) = ([all.rtt_least; 2], now);
+        } else if now >= self.least_since + LEAST_OF {
+            (self.least, self.least_since) = ([all.rtt, self.least[0]], now);
+        }
+        self.least[0] = self.least[0].min(all.rtt);
+        let round = self.round.get_or_insert_with(|| Round::new(now, all));
+        round.rtt_least = round.rtt_least.min(all.rtt);
+        round.looks += 1;
+        round.waited += u32::from(all.is_waiting);
+        if now >= round.begin + round.all.rtt.max(ROUND_LEAST) {
+            let ended = *round;
+            self.round = Some(Round::new(now, all));
+            self.decide(now, &all, &ended);
+        }
+        self.rate
+    }
+
+    fn decide(&mut self, now: Time, all: &All, round: &Round) {
+        let lasted = now.since(round.begin).as_secs();
+        let gets = all.acked.saturating_sub(round.all.acked) as f64 / lasted;
+        // Streams for which nothing has waited have not shown what the leg can do.
+        let is_used = 2 * round.waited >= round.looks;
+        if is_used {
+            self.rates.rotate_right(1);
+            self.rates[0] = gets;
+        } else {
+            self.rates[0] = self.rates[0].max(gets);
+        }
+        let resent = all.retransmits.saturating_sub(round.all.retransmits) as f64;
+        if resent > 2.0 + LOSS * gets * lasted / SEGMENT_BYTES {
+            self.lost = Some(now);
+        }
+        let least = self.least[0].min(self.least[1]).as_secs();
+        let queue = round.rtt_least.as_secs() - least;
+        let slow = (SLOW_BYTES / self.carries(ROUNDS)).min(SLOW_QUEUE);
+        let most = (least * QUEUE_PART).clamp(QUEUE[0], QUEUE[1]);
+        self.aimed = match resent > 0.0 && queue > most * self.aimed / 2.0 {
+            true => (self.aimed / 2.0).max(QUEUE[0] / most),
+            false => (self.aimed * (1.0 + AIM_GROWTH)).min(1.0),
+        };
+        let aim = (most * self.aimed).max(slow);
+        if self.gives_up(now, (queue > OTHERS * most.max(slow)).then_some(queue), gets, is_used) {
+            return;
+        }
+        let has_just_lost = self.lost == Some(now);
+        if self.rate.is_none() && queue <= aim && !(has_just_lost && is_used) {
+            return;
+        }
+        self.short = if queue < aim / 2.0 && is_used { self.short + 1 } else { 0 };
+        let correction = (aim - queue) / (CORRECTED_IN * least).max(CORRECTED_IN_LEAST);
+        let mut change = (correction * (1.0 + f64::from(self.short) / 4.0)).clamp(CHANGE[0], CHANGE[1]);
+        if !is_used || self.lost.is_some_and(|lost| now.since(lost) < NO_GROWTH) {
+            change = change.min(0.0);
+        }
+        if now.0 / EMPTYING.0 != self.emptied.0 / EMPTYING.0 {
+            self.emptied = now;
+            change = change.min(EMPTYING_PART - 1.0);
+        }
+        let carries = self.carries(if queue > LONG * aim { ROUNDS_LONG } else { ROUNDS });
+        self.rate = Some((carries * (1.0 + change)).max(RATE_LEAST));
+    }
+
+    /// In bytes per second. Acknowledgements arrive in clumps, so that a single round may show too much.
+    fn carries(&self, rounds: usize) -> f64 {
+        let of_two = |two: &[f64]| if two[1] == 0.0 { two[0] } else { (two[0] + two[1]) / 2.0 };
+        self.rates[..rounds].windows(2).map(of_two).fold(1.0, f64::max)
+    }
+
+    /// Whether the streams are not to be limited, because others fill the queue. `long` is how long it is, if it is so long as only others
+    /// make it.
+    fn gives_up(&mut self, now: Time, long: Option<f64>, gets: f64, is_used: bool) -> bool {
+        if now < self.unlimited {
+            return true;
+        }
+        let is_limited = self.rate.is_some();
+        self.long = long.filter(|_| is_limited).map(|queue| match self.long {
+            Some((since, then)) if queue > then * SHORTER => (since, then),
+            _ => (now, queue),
+        });
+        self.most = (self.most * FORGOTTEN.powf(ROUND_LEAST.as_secs())).max(gets);
+        let is_low = is_limited && is_used && gets < self.most * GIVEN_WAY;
+        self.low = if is_low { self.low.or(Some(now)) } else { None };
+        let for_long = |since: Time| now.since(since) >= GIVEN_WAY_FOR;
+        if self.low.is_some_and(for_long) || self.long.is_some_and(|(since, _)| for_long(since)) {
+            self.unlimited = now + self.next;
+            self.next = Time(self.next.0 * 2).min(UNLIMITED[1]);
+            (self.low, self.long, self.rate, self.most) = (None, None, None, 0.0);
+            return true;
+        }
+        if is_limited && now.since(self.unlimited) >= UNLIMITED[1] {
+            self.next = UNLIMITED[0];
+        }
+        false
+    }
+}
+
+impl Round {
+    fn new(begin: Time, all: All) -> Self {
+        Self { begin, all, rtt_least: all.rtt, looks: 0, waited: 0 }
+    }
+}

@@ -24,7 +24,7 @@ const EXAMPLES: &str = "Examples:
 
 /// Show what the nodes of an overlay know of their legs, and which paths streams take.
 ///
-/// Nodes with a section `overlay` in their configuration know each other by a members file (join), or by etcd (init, admit, expel). A route with via = \"auto\" takes the path
+/// Nodes with a section `overlay` in their configuration know each other by a members file (join), or by etcd (init, admit, expel). A route with via = "auto" takes the path
 /// to the node near the destination, directly or over at most two nodes, that is best by what their own TCP connections have shown.
 /// docs/guide/overlay.md says how.
 #[derive(clap::Args)]
@@ -37,6 +37,7 @@ pub struct Args {
 #[derive(Subcommand)]
 enum Action {
     Admit(etcd::Admit),
+    Admitted(etcd::Admitted),
     Expel(etcd::Expel),
     Init(etcd::Init),
     Join(join::Args),
@@ -63,6 +64,7 @@ struct Asked {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     match &args.action {
         Action::Admit(args) => etcd::admit(args),
+        Action::Admitted(args) => etcd::admitted(args),
         Action::Expel(args) => etcd::expel(args),
         Action::Init(args) => etcd::init(args),
         Action::Join(args) => join::run(args),

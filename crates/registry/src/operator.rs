@@ -64,7 +64,8 @@ impl Operator {
         self.call::<Txn>("kv/txn", "an admission", &json!({ "success": write })).map(drop)
     }
 
-    /// Ends a node's admission, and its registration with it. No other node speaks with it any more, as soon as that one hears of it.
+    /// Ends a node's admission, and its registration with it, and removes its user of etcd, if it has one of [`Operator::add_user`]. No
+    /// other node speaks with it any more, as soon as that one hears of it.
     ///
     /// # Errors
     /// If there is no such overlay, the node is not admitted to it, or no member of etcd does it.
@@ -78,7 +79,10 @@ impl Operator {
         }
         let delete = |key: String| json!({ "request_delete_range": { "key": base64(key) } });
         let request = json!({ "success": [delete(self.keys.admitted(node)), delete(self.keys.node(node))] });
-        self.call::<Txn>("kv/txn", "the end of an admission", &request).map(drop)
+        self.call::<Txn>("kv/txn", "the end of an admission", &request)?;
+        let name = self.user(node);
+        self.unless_said("auth/user/delete", "the end of a user", &json!({ "name": name }), "not found")?;
+        self.unless_said("auth/role/delete", "the end of a role", &json!({ "role": name }), "not found").map(drop)
     }
 
     /// Who is admitted.
@@ -104,12 +108,12 @@ impl Operator {
     /// If no member of etcd does it.
     pub fn add_user(&mut self, node: &str, password: &str) -> Result<String, RegistryError> {
         check_name("name", node)?;
-        let name = format!("ekiden.{}.{node}", self.overlay);
+        let name = self.user(node);
         let login = json!({ "name": name, "password": password });
-        if !self.once("auth/user/add", "a new user", &login)? {
+        if !self.unless_said("auth/user/add", "a new user", &login, "already exists")? {
             self.call::<Done>("auth/user/changepw", "a new password", &login)?;
         }
-        self.once("auth/role/add", "a new role", &json!({ "name": name }))?;
+        self.unless_said("auth/role/add", "a new role", &json!({ "name": name }), "already exists")?;
         let read =
             json!({ "permType": "READ", "key": base64(self.keys.prefix()), "range_end": base64(self.keys.end()) });
         let write = json!({ "permType": "READWRITE", "key": base64(self.keys.node(node)) });
@@ -121,17 +125,31 @@ impl Operator {
     }
 
     /// The id of the overlay.
-    fn id(&mut self) -> Result<OverlayId, RegistryError> {
+    ///
+    /// # Errors
+    /// If there is no such overlay, or no member of etcd tells.
+    pub fn id(&mut self) -> Result<OverlayId, RegistryError> {
         let (_, id) = self.with_each(|operator| overlay_id(&mut operator.client, &operator.keys))?;
         let (endpoint, overlay) = (self.client.endpoint().to_owned(), self.overlay.clone());
         id.ok_or(RegistryError::NoOverlay { endpoint, overlay })
     }
 
-    /// Makes something; false if it is there already.
-    fn once(&mut self, path: &str, what: &'static str, request: &Value) -> Result<bool, RegistryError> {
+    /// The name of a node's user of etcd, and of its role.
+    fn user(&self, node: &str) -> String {
+        format!("ekiden.{}.{node}", self.overlay)
+    }
+
+    /// False if etcd refuses it for this reason.
+    fn unless_said(
+        &mut self,
+        path: &str,
+        what: &'static str,
+        request: &Value,
+        reason: &str,
+    ) -> Result<bool, RegistryError> {
         match self.call::<Done>(path, what, request) {
             Ok(_) => Ok(true),
-            Err(RegistryError::Refused { message, .. }) if message.contains("already exists") => Ok(false),
+            Err(RegistryError::Refused { message, .. }) if message.contains(reason) => Ok(false),
             Err(error) => Err(error),
         }
     }

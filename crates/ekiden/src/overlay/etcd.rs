@@ -1,4 +1,4 @@
-//! `ekiden overlay init`, `admit` and `expel`: what the operator of an overlay in etcd does.
+//! `ekiden overlay init`, `admit`, `admitted` and `expel`: what the operator of an overlay in etcd does.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -57,9 +57,19 @@ pub struct Admit {
     node_password_file: Option<PathBuf>,
 }
 
+/// List the nodes that may register in an overlay in etcd, with the fingerprints of their keys.
+#[derive(clap::Args)]
+pub struct Admitted {
+    #[command(flatten)]
+    etcd: Etcd,
+    /// Print JSON: an object of names and fingerprints.
+    #[arg(long)]
+    json: bool,
+}
+
 /// Let a node be a member of an overlay in etcd no more.
 ///
-/// No node speaks to it from then on. Its user of etcd stays: `etcdctl user delete` removes it.
+/// No node speaks to it from then on. Its user of etcd is removed, if `ekiden overlay admit` has made one.
 #[derive(clap::Args)]
 pub struct Expel {
     #[command(flatten)]
@@ -98,6 +108,20 @@ pub fn admit(args: &Admit) -> anyhow::Result<()> {
     }
     operator.admit(&args.node, args.fingerprint)?;
     out::line(format_args!("admitted {} to {}", args.node, args.etcd.overlay))
+}
+
+/// Lists who is admitted.
+pub fn admitted(args: &Admitted) -> anyhow::Result<()> {
+    let mut operator = args.etcd.operator()?;
+    operator.id()?;
+    let admitted = operator.admitted()?;
+    if args.json {
+        return out::line(serde_json::to_string(&admitted)?);
+    }
+    for (name, fingerprint) in admitted {
+        out::line(format_args!("{name}  {fingerprint}"))?;
+    }
+    Ok(())
 }
 
 /// Expels the node.

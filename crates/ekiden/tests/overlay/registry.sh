@@ -89,8 +89,10 @@ code=0; "$EKIDEN" overlay expel bleu --etcd $etcd b 2> said || code=$?
 : > empty; chmod 600 empty
 code=0; "$EKIDEN" overlay admit blue --etcd $etcd b "$(grep -o 'sha256:[0-9a-f]*' b.print)" --node-password-file empty 2> said || code=$?
 [ $code = 3 ] && grep -q "empty.*must hold a password in one line" said || fail "an empty password: $code, $(cat said)"
+[ "$("$EKIDEN" overlay admitted blue --etcd $etcd | cut -d ' ' -f 1 | tr -d '\n')" = abc ] || fail "who is admitted"
 "$EKIDEN" overlay expel blue --etcd $etcd b > /dev/null
 await 10 has a ac
+[ "$("$EKIDEN" overlay admitted blue --etcd $etcd | tr '\n' ' ')" = "a  $(grep -o 'sha256:[0-9a-f]*' a.print) c  $(grep -o 'sha256:[0-9a-f]*' c.print) " ] || fail "who is admitted"
 admit b > /dev/null; await 20 has a abc
 # One that is told to end leaves at once, not after its lease.
 kill $pid_b; wait $pid_b || true

@@ -34,9 +34,15 @@ fn nodes_see_each_other_come_change_and_go() {
     cluster.operator().expel("b").unwrap();
     a.wait_names(&["a"]);
     told("expelled", at);
-    b.wait_problem(|error| matches!(error, RegistryError::NotAdmitted { .. }));
+    // Its user of etcd has gone too.
+    b.wait_problem(|error| matches!(error, RegistryError::NotAdmitted { .. } | RegistryError::Refused { .. }));
     assert_eq!(b.names(), ["a"]);
-    cluster.operator().admit("b", key(2).parse().unwrap()).unwrap();
+    let mut operator = cluster.operator();
+    let error = cluster.try_etcdctl(&["user", "get", &format!("ekiden.{OVERLAY}.b")]).unwrap_err();
+    assert!(error.contains("user name not found"), "{error}");
+    assert_eq!(operator.admitted().unwrap().into_keys().collect::<Vec<_>>(), ["a", "c"]);
+    operator.admit("b", key(2).parse().unwrap()).unwrap();
+    operator.add_user("b", "b's").unwrap();
     a.wait_names(&["a", "b"]);
 }
 

@@ -219,7 +219,9 @@ fn divide(total: f64, wishes: &[Wish]) -> Vec<f64> {
     let mut parts: Vec<f64> = wishes.iter().map(|wish| wish.floor.min(wish.most)).collect();
     let floors: f64 = parts.iter().sum();
     if floors > total {
-        return parts.iter().map(|part| part * total / floors).collect();
+        // By floor, as if that were the weight.
+        let by_floor = |wish: &Wish| Wish { weight: wish.floor.max(1.0), floor: 0.0, most: wish.most };
+        return divide(total, &wishes.iter().map(by_floor).collect::<Vec<_>>());
     }
     if total.is_infinite() {
         return wishes.iter().map(|wish| wish.most).collect();

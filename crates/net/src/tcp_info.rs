@@ -68,6 +68,8 @@ pub struct TcpInfo {
     pub timeouts: u32,
     /// Whether this side has sent a FIN that is not acknowledged yet (FIN_WAIT1, CLOSING, LAST_ACK).
     pub is_ending: bool,
+    /// Whether the other side's FIN has arrived, and the connection is open since (CLOSE_WAIT, LAST_ACK, CLOSING).
+    pub has_received_end: bool,
 }
 
 /// What the ends agreed on in their SYNs.
@@ -185,6 +187,7 @@ impl From<&Raw> for TcpInfo {
             timeouts: raw.total_rto.into(),
             // As numbered in linux/tcp_states.h.
             is_ending: matches!(raw.state_and_flags[0], 4 | 9 | 11),
+            has_received_end: matches!(raw.state_and_flags[0], 8 | 9 | 11),
         }
     }
 }

@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 
 use common::*;
@@ -94,4 +94,73 @@ fn it_arrives_although_something_is_sent_to_the_host_and_the_sender_hears_that_i
         }
         wait_until("nothing is busy", || chain.entry.busy() == 0 && chain.nodes.iter().all(|node| node.busy() == 0));
     }
+}
+
+/// A host that goes without an end while bytes flow to it at full speed. A splice that is cut short takes the error of its reset, so that later
+/// calls know nothing of it.
+#[test]
+fn a_host_that_is_gone_without_an_end_has_not_ended() {
+    for (mode, count) in [(Mode::Plain, 0), (Mode::Plain, 1), (Mode::Tls, 1)] {
+        let chain = Chain::of(mode, count, "", "");
+        for round in 0..40 {
+            let what = format!("{mode:?}, {count} nodes behind the first, round {round}");
+            let (listener, address) = listener();
+            let client = chain.socks(address);
+            let server = accept(&listener);
+            let (mut leaver, mut other) = if round % 2 == 0 { (server, client) } else { (client, server) };
+            leaver.write_all(b"a part").unwrap();
+            other.set_nonblocking(true).unwrap();
+            leaver.set_nonblocking(true).unwrap();
+            let piece = [7; 1 << 18];
+            let mut leaver = Some(leaver);
+            // The kernel's word for a reset behind a FIN is EPIPE.
+            let told = (0..).find_map(|turn| {
+                assert!(!says_fin(&other), "{what}: an end that nobody said");
+                if turn == 200 + 10 * round {
+                    reset(leaver.take()?);
+                } else if let Some(leaver) = &mut leaver {
+                    let _ = leaver.read(&mut [0; 1 << 17]);
+                }
+                match other.write(&piece) {
+                    Err(error) if error.kind() != ErrorKind::WouldBlock => Some(error.kind()),
+                    _ => None,
+                }
+            });
+            assert_eq!(told, Some(ErrorKind::ConnectionReset), "{what}");
+        }
+    }
+}
+
+/// A download is on its way in frames when its receiver says its end and goes. Its sender ends then.
+#[test]
+fn what_is_cut_off_in_a_frame_leaves_no_stream_behind() {
+    let ways = [(Mode::Plain, 1), (Mode::Plain, 2), (Mode::Tls, 1)];
+    let chains = ways.map(|(mode, count)| std::thread::spawn(move || are_cut_off(mode, count)));
+    for chain in chains {
+        chain.join().expect("what went wrong stands above");
+    }
+}
+
+fn are_cut_off(mode: Mode, count: usize) {
+    let chain = Chain::of(mode, count, "", "");
+    for round in 0..12 {
+        let (listener, address) = listener();
+        let mut client = chain.socks(address);
+        let mut server = accept(&listener);
+        fill(&mut server);
+        client.read_exact(&mut vec![0; 1 << (10 + round % 8)]).unwrap();
+        client.shutdown(Shutdown::Write).unwrap();
+        server.set_nonblocking(false).unwrap();
+        assert_eq!(server.read(&mut [0]).unwrap(), 0);
+        reset(client);
+        drop(server);
+    }
+    wait_until(&format!("nothing is busy: {mode:?}, {count} nodes behind the first"), || {
+        chain.entry.busy() == 0 && chain.nodes.iter().all(|node| node.busy() == 0)
+    });
+}
+
+/// Whether a FIN has come.
+fn says_fin(stream: &TcpStream) -> bool {
+    tcp_info(stream).is_ok_and(|info| info.has_received_end)
 }

@@ -1,8 +1,8 @@
 //! How much all streams of a leg may send together, so that the leg stays full and its queue short.
 //!
 //! The round-trip time shows the queue, and what is acknowledged while there is one shows what the leg carries. The streams may send that, a
-//! little more while the queue is shorter than aimed at, and a little less while it is longer. Changes are small, since the round-trip time
-//! tells of a queue only a round trip later.
+//! little more while the queue is shorter than aimed at, and less while it is longer. A small difference is corrected slowly, since the
+//! round-trip time tells of a queue only a round trip later, and the smoothed one later still.
 
 use ekiden_units::Time;
 
@@ -21,6 +21,9 @@ const ROUND_LEAST: Time = Time::ms(150);
 /// what is decided shows a round trip later, and in a smoothed round-trip time later still.
 const CORRECTED_IN: f64 = 4.0;
 const CORRECTED_IN_LEAST: f64 = 0.5;
+/// The correction is this much stronger for each round in a row in which the queue was short although there was something to send: the leg may
+/// have become faster.
+const IMPATIENCE: f64 = 0.25;
 /// The rate is less or more than what the leg carries by no more than these parts.
 const CHANGE: [f64; 2] = [-0.4, 0.25];
 /// The leg carries the most of so many rounds; of so many while the queue is far too long, when the leg may have become slower.
@@ -28,24 +31,37 @@ const ROUNDS: usize = 8;
 const ROUNDS_LONG: usize = 2;
 /// The queue is far too long at so many times what is aimed at.
 const LONG: f64 = 2.0;
-/// Who sends too much loses this part of the segments. Less is the leg's own loss.
-const LOSS: f64 = 0.02;
+/// Who sends too much loses this part of the segments while there is a queue, or the greater part where the queue is too short to show.
+/// Other losses are the leg's own. A segment or two may be lost by chance.
+const LOSS: [f64; 2] = [0.02, 0.1];
+const BY_CHANCE: f64 = 2.0;
 const SEGMENT_BYTES: f64 = 1_448.0;
 /// After such a loss the rate does not grow for so long.
 const NO_GROWTH: Time = Time::secs(1);
-/// So often the queue is let run empty, with this part of what the leg carries for a round: else the least round-trip time would have a
-/// queue in it. It is that of the last one or two of the longer times: a route can become longer.
+/// So often the queue is let run empty: else the least round-trip time would have a queue in it. For a round the streams may send less, by so
+/// many times what is in the queue, or at least by this part.
 const EMPTYING: Time = Time::secs(10);
-const EMPTYING_PART: f64 = 0.7;
+const EMPTIED: f64 = 1.25;
+const EMPTYING_LEAST: f64 = 0.3;
+const EMPTYING_MOST: f64 = 0.9;
+/// The least round-trip time is what connections remember (Linux: of 300 s, `net.ipv4.tcp_min_rtt_wlen`), and what is seen of the smoothed one
+/// in once or twice this time.
 const LEAST_OF: Time = Time::secs(15);
 const RATE_LEAST: f64 = 3_000.0;
-/// Others fill the queue, and giving way to them costs more than it gains, if for so long it is so many times as long as is aimed at where
-/// nothing is lost, or if for so long the streams get less than this part of the most that they got. Then the streams are not limited for so long, and for twice as long each time that it happens
-/// again.
-const GIVEN_WAY_FOR: Time = Time::secs(2);
+/// A queue that stays longer than this many times what is aimed at, for two seconds and eight round trips, although the streams give way, is
+/// somebody else's, if it is far longer than is aimed at where nothing is lost, or if the streams get less than this part of the most that
+/// they got. Giving way would cost more than it gains: the streams are not limited for so long, and for twice as long each time that it
+/// happens again.
+const STAYS: f64 = 1.5;
+const STAYS_FOR: Time = Time::secs(2);
+const STAYS_TRIPS: u64 = 8;
 const OTHERS: f64 = 3.0;
 const GIVEN_WAY: f64 = 0.5;
 const UNLIMITED: [Time; 2] = [Time::secs(30), Time::secs(480)];
+/// After that what connections remember does not count for as long as they remember it: the route may have become longer. The queue is let run
+/// empty for so many rounds.
+const REMEMBERED: Time = Time::secs(300);
+const EMPTYING_ROUNDS: u32 = 4;
 /// A queue that has become this much shorter is on its way to be short.
 const SHORTER: f64 = 0.75;
 /// The most that they got counts less with each second that passes.
@@ -73,6 +89,10 @@ pub struct Carried {
     /// The least round-trip times of now and of before, and when now began.
     least: [Time; 2],
     least_since: Time,
+    /// Until then what connections remember may be another route's.
+    doubts: Time,
+    /// For so many rounds more the queue is let run empty.
+    emptying: u32,
     /// Of the last rounds, the latest first, in bytes per second.
     rates: [f64; ROUNDS],
     /// In bytes per second; `None`: no limit.
@@ -83,10 +103,9 @@ pub struct Carried {
     /// Which part of the queue is aimed at, because more was lost.
     aimed: f64,
     emptied: Time,
-    /// Since when the queue is far too long, and how long it was then, in seconds.
+    /// Since when the queue stays too long, and how long it was then, in seconds.
     long: Option<(Time, f64)>,
-    /// Since when the streams get little, and the most that they got.
-    low: Option<Time>,
+    /// The most that the streams got.
     most: f64,
     /// Until when they are not limited, and for how long the next time.
     unlimited: Time,
@@ -109,6 +128,8 @@ impl Default for Carried {
             round: None,
             least: [Time(u64::MAX); 2],
             least_since: Time(0),
+            doubts: Time(0),
+            emptying: 0,
             rates: [0.0; ROUNDS],
             rate: None,
             short: 0,
@@ -116,7 +137,6 @@ impl Default for Carried {
             aimed: 1.0,
             emptied: Time(0),
             long: None,
-            low: None,
             most: 0.0,
             unlimited: Time(0),
             next: UNLIMITED[0],
@@ -126,12 +146,9 @@ impl Default for Carried {
 
 impl Carried {
     /// The streams are looked at, which should happen often in a round trip. Returns what they may send together from now on, in bytes per
-    /// second; `None` while the leg is not full, or while others fill it.
+    /// second; `None` until the leg is full for the first time, and while others fill it.
     pub fn look(&mut self, now: Time, all: All) -> Option<f64> {
-        if self.rate.is_none() {
-            // While nobody lets the queue run empty, only connections that are older may know.
-            (self.least, self.least_since) = ([all.rtt_least; 2], now);
-        } else if now >= self.least_since + LEAST_OF {
+        if now >= self.least_since + LEAST_OF {
             (self.least, self.least_since) = ([all.rtt, self.least[0]], now);
         }
         self.least[0] = self.least[0].min(all.rtt);
@@ -158,37 +175,45 @@ impl Carried {
         } else {
             self.rates[0] = self.rates[0].max(gets);
         }
-        let resent = all.retransmits.saturating_sub(round.all.retransmits) as f64;
-        if resent > 2.0 + LOSS * gets * lasted / SEGMENT_BYTES {
-            self.lost = Some(now);
-        }
-        let least = self.least[0].min(self.least[1]).as_secs();
+        let remembered = if now < self.doubts { Time(u64::MAX) } else { all.rtt_least };
+        let least = self.least[0].min(self.least[1]).min(remembered).as_secs();
         let queue = round.rtt_least.as_secs() - least;
         let slow = (SLOW_BYTES / self.carries(ROUNDS)).min(SLOW_QUEUE);
         let most = (least * QUEUE_PART).clamp(QUEUE[0], QUEUE[1]);
+        let resent = all.retransmits.saturating_sub(round.all.retransmits) as f64;
         self.aimed = match resent > 0.0 && queue > most * self.aimed / 2.0 {
             true => (self.aimed / 2.0).max(QUEUE[0] / most),
             false => (self.aimed * (1.0 + AIM_GROWTH)).min(1.0),
         };
         let aim = (most * self.aimed).max(slow);
-        if self.gives_up(now, (queue > OTHERS * most.max(slow)).then_some(queue), gets, is_used) {
+        let loses = |part: f64| resent > BY_CHANCE + part * gets * lasted / SEGMENT_BYTES;
+        let has_lost = loses(LOSS[1]) || loses(LOSS[0]) && queue > aim / 2.0;
+        self.lost = if has_lost { Some(now) } else { self.lost };
+        self.most = (self.most * FORGOTTEN.powf(lasted)).max(gets);
+        let is_low = is_used && gets < self.most * GIVEN_WAY;
+        let stays = (queue > STAYS * aim).then_some((queue, queue > OTHERS * most.max(slow) || is_low));
+        if self.gives_up(now, all.rtt, stays) {
             return;
         }
-        let has_just_lost = self.lost == Some(now);
-        if self.rate.is_none() && queue <= aim && !(has_just_lost && is_used) {
+        let begins = queue > aim || has_lost || self.emptying > 0;
+        if self.rate.is_none() && !(begins && is_used) {
             return;
         }
         self.short = if queue < aim / 2.0 && is_used { self.short + 1 } else { 0 };
         let correction = (aim - queue) / (CORRECTED_IN * least).max(CORRECTED_IN_LEAST);
-        let mut change = (correction * (1.0 + f64::from(self.short) / 4.0)).clamp(CHANGE[0], CHANGE[1]);
+        let mut change = (correction * (1.0 + f64::from(self.short) * IMPATIENCE)).clamp(CHANGE[0], CHANGE[1]);
         if !is_used || self.lost.is_some_and(|lost| now.since(lost) < NO_GROWTH) {
             change = change.min(0.0);
         }
         if now.0 / EMPTYING.0 != self.emptied.0 / EMPTYING.0 {
             self.emptied = now;
-            change = change.min(EMPTYING_PART - 1.0);
+            change = change.min(-(EMPTIED * queue / lasted).clamp(EMPTYING_LEAST, EMPTYING_MOST));
         }
-        let carries = self.carries(if queue > LONG * aim { ROUNDS_LONG } else { ROUNDS });
+        let is_long = queue > LONG * aim || self.emptying > 0;
+        if self.emptying > 0 && is_used {
+            (self.emptying, change) = (self.emptying - 1, CHANGE[0]);
+        }
+        let carries = self.carries(if is_long { ROUNDS_LONG } else { ROUNDS });
         self.rate = Some((carries * (1.0 + change)).max(RATE_LEAST));
     }
 
@@ -198,28 +223,29 @@ impl Carried {
         self.rates[..rounds].windows(2).map(of_two).fold(1.0, f64::max)
     }
 
-    /// Whether the streams are not to be limited, because others fill the queue. `long` is how long it is, if it is so long as only others
-    /// make it.
-    fn gives_up(&mut self, now: Time, long: Option<f64>, gets: f64, is_used: bool) -> bool {
+    /// Whether the streams are not to be limited, because others fill the queue. `stays`: how long the queue is, if it is too long, and
+    /// whether it looks like somebody else's.
+    fn gives_up(&mut self, now: Time, rtt: Time, stays: Option<(f64, bool)>) -> bool {
         if now < self.unlimited {
             return true;
         }
-        let is_limited = self.rate.is_some();
-        self.long = long.filter(|_| is_limited).map(|queue| match self.long {
+        let stays = stays.filter(|_| self.rate.is_some());
+        self.long = stays.map(|(queue, _)| match self.long {
             Some((since, then)) if queue > then * SHORTER => (since, then),
             _ => (now, queue),
         });
-        self.most = (self.most * FORGOTTEN.powf(ROUND_LEAST.as_secs())).max(gets);
-        let is_low = is_limited && is_used && gets < self.most * GIVEN_WAY;
-        self.low = if is_low { self.low.or(Some(now)) } else { None };
-        let for_long = |since: Time| now.since(since) >= GIVEN_WAY_FOR;
-        if self.low.is_some_and(for_long) || self.long.is_some_and(|(since, _)| for_long(since)) {
+        let for_long = STAYS_FOR.max(Time(STAYS_TRIPS * rtt.0));
+        if self.long.is_some_and(|(since, _)| now.since(since) >= for_long)
+            && stays.is_some_and(|(_, is_others)| is_others)
+        {
             self.unlimited = now + self.next;
             self.next = Time(self.next.0 * 2).min(UNLIMITED[1]);
-            (self.low, self.long, self.rate, self.most) = (None, None, None, 0.0);
+            (self.long, self.rate, self.most) = (None, None, 0.0);
+            (self.doubts, self.emptying) = (now + REMEMBERED, EMPTYING_ROUNDS);
+            (self.least, self.least_since) = ([Time(u64::MAX); 2], now);
             return true;
         }
-        if is_limited && now.since(self.unlimited) >= UNLIMITED[1] {
+        if self.rate.is_some() && now.since(self.unlimited) >= UNLIMITED[1] {
             self.next = UNLIMITED[0];
         }
         false

@@ -2,10 +2,14 @@ use super::*;
 
 const WEIGHT: Service = Service { weight: 1, ceiling: None, floor: None };
 
-/// A line with a long queue, and streams whose congestion windows would fill it.
+/// A line with a queue, and streams whose congestion windows would fill it.
 struct Line {
     rate: f64,
     rtt_min: f64,
+    /// What connections remember of it.
+    remembered: f64,
+    /// The most that the queue holds, in bytes.
+    queue_most: f64,
     services: Vec<Service>,
     streams: Vec<Sender>,
     now: f64,
@@ -20,6 +24,9 @@ struct Sender {
     most: f64,
     queued: f64,
     acked: f64,
+    lost: f64,
+    /// Its smoothed round-trip time, in seconds (RFC 6298: each sample counts an eighth).
+    srtt: f64,
     rate: f64,
     /// What it has got in the time that is looked at.
     got: f64,
@@ -31,7 +38,16 @@ impl Line {
     fn new(mbit: f64, rtt_ms: f64, services: &[Service]) -> Self {
         let (rate, rtt_min) = (mbit * 1e6 / 8.0, rtt_ms / 1e3);
         let services = services.to_vec();
-        Self { rate, rtt_min, services, streams: Vec::new(), now: 0.0, sharing: Sharing::default() }
+        Self {
+            rate,
+            rtt_min,
+            remembered: rtt_min,
+            queue_most: f64::INFINITY,
+            services,
+            streams: Vec::new(),
+            now: 0.0,
+            sharing: Sharing::default(),
+        }
     }
 
     /// Streams of a class, together with this part of three times the line's bandwidth-delay product as windows.
@@ -40,7 +56,18 @@ impl Line {
             let cwnd = part * 3.0 * self.rate * self.rtt_min / number as f64;
             let [most, rate] = [f64::INFINITY; 2];
             self.sharing.begins(class, &self.services, Time((self.now * 1e9) as u64));
-            self.streams.push(Sender { class, cwnd, most, rate, queued: 0.0, acked: 0.0, got: 0.0, is_foreign: false });
+            self.streams.push(Sender {
+                class,
+                cwnd,
+                most,
+                rate,
+                queued: 0.0,
+                acked: 0.0,
+                lost: 0.0,
+                srtt: self.rtt_min,
+                got: 0.0,
+                is_foreign: false,
+            });
         }
     }
 
@@ -56,14 +83,21 @@ impl Line {
                 of.queued += of.rate.min(of.cwnd / rtt).min(of.most) * 0.01;
             }
             let queue: f64 = self.streams.iter().map(|of| of.queued).sum();
+            let kept = (self.queue_most / queue.max(1.0)).min(1.0);
+            for of in &mut self.streams {
+                of.lost += of.queued * (1.0 - kept) / 1_448.0;
+                of.queued *= kept;
+            }
+            let queue = queue * kept;
             let part = (self.rate * 0.01 / queue.max(1.0)).min(1.0);
             for of in &mut self.streams {
                 let gone = of.queued * part;
                 (of.queued, of.acked, of.got) = (of.queued - gone, of.acked + gone, of.got + gone);
+                of.srtt += (rtt - of.srtt) * (1.0 - 0.875_f64.powf(gone / 2_896.0));
             }
             self.now += 0.01;
             if step % 2 == 0 {
-                self.look(rtt);
+                self.look();
             }
         }
         let got = |class| self.streams.iter().filter(move |of| of.class == class).map(|of| of.got).sum::<f64>();
@@ -71,11 +105,11 @@ impl Line {
         ((0..self.services.len()).map(|class| got(class) / all).collect(), waits * 10.0 / f64::from(seconds))
     }
 
-    fn look(&mut self, rtt: f64) {
+    fn look(&mut self) {
         let time = |seconds: f64| Time((seconds * 1e9) as u64);
         let shown = |(stream, of): (usize, &Sender)| {
-            let is_waiting = of.rate.min(of.cwnd / rtt) < of.most;
-            let (rtt, rtt_least, retransmits) = (time(rtt), time(self.rtt_min), 0);
+            let is_waiting = of.rate.min(of.cwnd / of.srtt) < of.most;
+            let (rtt, rtt_least, retransmits) = (time(of.srtt), time(self.remembered), of.lost as u64);
             let (stream, class, acked) = (stream as u64, of.class, of.acked as u64);
             StreamSeen { stream, class, rtt, rtt_least, acked, retransmits, is_waiting }
         };
@@ -145,6 +179,19 @@ fn a_ceiling_holds_without_others_and_a_floor_against_them() {
     line.run(10);
     let (parts, _) = line.run(20);
     assert!(is_near(parts[1], 0.4), "{parts:?}");
+    // More than the leg carries.
+    let floors = [30, 15].map(|mbit| Service { floor: ceiling(mbit), ..WEIGHT });
+    let mut line = Line::new(20.0, 40.0, &floors);
+    line.begin(1, 4, 1.0);
+    line.begin(0, 1, 0.05);
+    line.run(5);
+    // A window that grows while nothing is lost.
+    for _ in 0..20 {
+        line.streams[4].cwnd *= 1.2;
+        line.run(1);
+    }
+    let (parts, waits) = line.run(20);
+    assert!(is_near(parts[0] / parts[1], 2.0) && waits < 20.0, "{parts:?}, {waits} ms");
 }
 
 #[test]
@@ -178,9 +225,13 @@ fn streams_are_not_held_back_for_a_while_where_others_fill_the_queue() {
     assert!(line.streams.iter().all(|of| of.rate.is_infinite()), "others would have all of the line");
     let (_, waits) = line.run(10);
     assert!(line.streams[8].got < 0.5 * 10.0 * line.rate && waits > 100.0, "{waits} ms");
+    // It is still there after the pause: its window is a part of the route then.
+    line.run(20);
+    let (parts, _) = line.run(30);
+    assert!(parts[0] + parts[1] > 0.4, "{parts:?}");
     // It has gone.
     line.streams.pop();
-    line.run(20);
+    line.run(60);
     let (parts, waits) = line.run(20);
     assert!(is_near(parts[1] / parts[0], 1.0) && parts[0] + parts[1] > 0.9 && waits < 20.0, "{parts:?}, {waits} ms");
 }
@@ -191,13 +242,68 @@ fn a_leg_that_becomes_slower_or_faster_is_shared_on_and_its_queue_stays_short() 
     line.begin(0, 8, 1.0);
     line.begin(1, 1, 1.0);
     line.run(10);
-    for rate in [0.6, 1.5] {
+    for rate in [0.4, 2.5, 1.5] {
         line.rate *= rate;
         line.run(10);
         let (parts, waits) = line.run(20);
         assert!(is_near(parts[1] / parts[0], 3.0) && parts[0] + parts[1] > 0.93, "{rate} times: {parts:?}");
         assert!(waits < 20.0, "{rate} times: {waits} ms");
     }
+}
+
+#[test]
+fn a_route_that_becomes_longer_is_no_queue_for_long() {
+    let mut line = Line::new(20.0, 40.0, &[WEIGHT, Service { weight: 3, ..WEIGHT }]);
+    line.begin(0, 8, 1.0);
+    line.begin(1, 1, 1.0);
+    line.run(10);
+    // Connections remember the shorter one for minutes.
+    line.rtt_min = 0.09;
+    line.run(80);
+    let (parts, waits) = line.run(20);
+    assert!(is_near(parts[1] / parts[0], 3.0) && parts[0] + parts[1] > 0.9, "{parts:?}");
+    assert!(waits < 40.0, "{waits} ms");
+}
+
+#[test]
+fn the_queue_of_a_slow_leg_does_not_grow_with_time() {
+    let mut line = Line::new(1.0, 40.0, &[WEIGHT, WEIGHT]);
+    line.queue_most = 200_000.0;
+    line.begin(0, 8, 8.0);
+    line.begin(1, 1, 8.0);
+    line.run(60);
+    for _ in 0..3 {
+        let (parts, waits) = line.run(60);
+        assert!(is_near(parts[1] / parts[0], 1.0) && parts[0] + parts[1] > 0.9, "{parts:?}");
+        // 12 kB are 96 ms there.
+        assert!(waits < 200.0, "{waits} ms");
+    }
+}
+
+#[test]
+fn a_short_queue_is_filled_no_further_than_it_takes_and_losses_of_the_leg_do_not_slow_it_down() {
+    let mut line = Line::new(20.0, 40.0, &[WEIGHT, Service { weight: 3, ..WEIGHT }]);
+    // 8 ms, where 10 ms are aimed at: a step of this line carries 25 kB.
+    line.queue_most = 45_000.0;
+    line.begin(0, 8, 1.0);
+    line.begin(1, 1, 1.0);
+    line.run(20);
+    let before: f64 = line.streams.iter().map(|of| of.lost).sum();
+    let (parts, _) = line.run(20);
+    let lost = line.streams.iter().map(|of| of.lost).sum::<f64>() - before;
+    assert!(is_near(parts[1] / parts[0], 3.0) && parts[0] + parts[1] > 0.9, "{parts:?}");
+    assert!(lost < 0.01 * 20.0 * line.rate / 1_448.0, "{lost} segments");
+    // One in twenty is lost without a queue.
+    let mut carried = Carried::default();
+    let mut all = All { rtt: Time::ms(40), rtt_least: Time::ms(40), is_waiting: true, ..All::default() };
+    let mut rate = None;
+    for look in 0..3_000_u64 {
+        all.acked += (rate.unwrap_or(2_500_000.0_f64).min(2_500_000.0) * 0.02) as u64;
+        all.retransmits += u64::from(look % 2 == 0);
+        all.rtt = if look < 50 { Time::ms(60) } else { Time::ms(40) };
+        rate = carried.look(Time::ms(20 * look), all);
+    }
+    assert!(rate.is_none_or(|rate| rate > 2_400_000.0), "{rate:?}");
 }
 
 #[test]
@@ -225,7 +331,7 @@ fn parts_are_by_weight_within_floors_and_wishes() {
     assert_eq!(divided(12.0, &[wish(1.0, 0.0, all), wish(3.0, 0.0, all)]), [3.0, 9.0]);
     assert_eq!(divided(12.0, &[wish(1.0, 0.0, all), wish(3.0, 0.0, 2.0)]), [10.0, 2.0]);
     assert_eq!(divided(12.0, &[wish(1.0, 6.0, all), wish(3.0, 0.0, all)]), [6.0, 6.0]);
-    // Floors that cannot be met are lowered alike; nobody's floor is more than it wants.
+    // Floors that cannot be met count as weights; nobody's floor is more than it wants.
     assert_eq!(divided(6.0, &[wish(1.0, 4.0, all), wish(1.0, 8.0, all)]), [2.0, 4.0]);
     assert_eq!(divided(6.0, &[wish(1.0, 4.0, 1.0), wish(1.0, 0.0, all)]), [1.0, 5.0]);
     assert_eq!(divided(all, &[wish(1.0, 0.0, 7.0)]), [7.0]);

@@ -186,6 +186,10 @@ async fn serve_stream(
         let (said, delivered) = Box::pin(async { tokio::join!(end, delivering) }).await;
         said.and(delivered)?;
     }
+    if has_refused {
+        // What was on its way to it may have been cut off in a frame.
+        return Err(io::Error::other("the dialler had ended and took no more"));
+    }
     send(&stream, FrameKind::Delivered).await?;
     drop(busy);
     Ok(stream)

@@ -214,7 +214,9 @@ impl Duplex {
             match result {
                 Ok(()) => {
                     let Self { a, b, forward, backward, owes_end } = self;
-                    let (is_refused, has_refused) = (forward.is_refused(), backward.is_refused());
+                    // Half a header behind an END is half a refusal.
+                    let is_refused = forward.is_refused() || backward.is_in_header();
+                    let has_refused = backward.is_refused() || forward.is_in_header();
                     Ok(Finished { a, b, owes_end, is_delivered: backward.is_delivered(), is_refused, has_refused })
                 }
                 Err(broken) => {

@@ -38,6 +38,9 @@ const COPIES: u8 = 16;
 /// window moves one window between two runs, so these must be close together.
 const TURN: usize = 512 << 10;
 
+/// So many bytes that a receiver refuses are discarded. Then nothing more is read before the refusal was told: the sender waits.
+const DISCARDED_MOST: usize = 16 << 20;
+
 /// How many times as long a byte takes through memory as by splice. One side then mostly has TLS.
 const COPYING: usize = 4;
 
@@ -58,8 +61,8 @@ pub struct Pump {
     /// How many pieces must go through memory before a pipe is tried again.
     copies: u8,
     phase: Phase,
-    /// Whether the receiver takes nothing any more: what is read is discarded.
-    is_refused: bool,
+    /// Set when the receiver takes nothing any more: how much of what was read since was discarded.
+    refused: Option<usize>,
     /// Bytes that go out before the pipe's; how many of them already have.
     rest: Vec<u8>,
     rest_sent: u32,
@@ -144,8 +147,8 @@ impl Pump {
     fn new(source: Source, framing: Framing, says_end: bool) -> Self {
         let (rest, bulk, phase) = (Vec::new(), false, Phase::Moving);
         let holding = Holding::default();
-        let is_refused = false;
-        Self { source, framing, says_end, bulk, phase, is_refused, rest, rest_sent: 0, copies: 0, pipe: None, holding }
+        let refused = None;
+        Self { source, framing, says_end, bulk, phase, refused, rest, rest_sent: 0, copies: 0, pipe: None, holding }
     }
 
     /// Sends `bytes` first, as if they had been read.
@@ -191,14 +194,29 @@ impl Pump {
     /// The receiver takes nothing any more. What its sender still sends is read up to the end and discarded.
     pub fn refuse(&mut self) {
         if !self.is_done() {
-            (self.is_refused, self.says_end) = (true, false);
+            (self.refused, self.says_end) = (Some(0), false);
             self.discard();
         }
     }
 
     /// Whether something may have been discarded.
     pub fn is_refused(&self) -> bool {
-        self.is_refused
+        self.refused.is_some()
+    }
+
+    /// Nothing more is read: the sender has gone, and what it said was refused.
+    pub fn leave(&mut self) {
+        self.phase = Phase::Done;
+    }
+
+    /// Whether a frame's header has come in part.
+    pub fn is_in_header(&self) -> bool {
+        matches!(self.source, Source::Frames(decoder, _) if decoder.header_missing() < HEADER_BYTES)
+    }
+
+    /// Whether it reads no more, because it has discarded so much.
+    pub fn has_discarded_enough(&self) -> bool {
+        self.phase == Phase::Moving && self.refused.is_some_and(|bytes| bytes >= DISCARDED_MOST)
     }
 
     fn discard(&mut self) {
@@ -235,7 +253,7 @@ impl Pump {
 
     /// Whether it waits for the sender, and so notices when that connection breaks. False while it still has bytes to write.
     pub fn is_reading(&self) -> bool {
-        self.phase == Phase::Moving && self.is_between_frames()
+        self.phase == Phase::Moving && self.is_between_frames() && !self.has_discarded_enough()
     }
 
     /// Whether a frame may be sent to the receiver now: no other is half written.
@@ -267,6 +285,7 @@ impl Pump {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }
+                Phase::Moving if self.has_discarded_enough() => return Poll::Pending,
                 Phase::Moving => used += ready!(self.fill(cx, from, to))?,
             }
         }
@@ -274,7 +293,7 @@ impl Pump {
 
     /// Writes what was read but not yet written.
     fn flush(&mut self, cx: &mut Context<'_>, to: &Connection) -> Poll<io::Result<()>> {
-        if self.is_refused {
+        if self.is_refused() {
             self.discard();
             return Poll::Ready(Ok(()));
         }
@@ -400,6 +419,9 @@ impl Pump {
     }
 
     fn took(&mut self, n: usize) {
+        if let Some(bytes) = &mut self.refused {
+            *bytes += n;
+        }
         match &mut self.source {
             Source::UntilEnd => {}
             Source::Exactly(left) => *left -= n as u64,
@@ -450,7 +472,7 @@ impl Pump {
 
     /// Sends what the socket takes now and keeps the rest.
     fn send_or_queue(&mut self, bytes: &[u8], more: bool, to: &Connection) -> Result<(), PumpError> {
-        if self.is_refused {
+        if self.is_refused() {
             return Ok(());
         }
         let sent = match to.try_send(bytes, more) {

@@ -23,8 +23,9 @@ pub struct Running<'a> {
     pub stream: &'a Connection,
     pub framing: Framing,
     alarm: Alarm<'a>,
-    /// A host's FIN has arrived: what can still be read goes up to an end that was said, whatever happens to the connection.
-    has_ended: bool,
+    /// Whether a host's FIN has arrived, once something was seen of that: what can still be read goes up to an end that was said, whatever
+    /// happens to the connection.
+    has_ended: Option<bool>,
     /// Why it takes nothing any more, although it has said its end. What it has said is still passed on.
     refusal: Option<PumpError>,
     has_passed_on: bool,
@@ -34,7 +35,7 @@ pub struct Running<'a> {
 
 impl<'a> Running<'a> {
     pub fn new(stream: &'a Connection, framing: Framing) -> Self {
-        let (alarm, has_ended, refusal, has_passed_on) = (Alarm::default(), false, None, false);
+        let (alarm, has_ended, refusal, has_passed_on) = (Alarm::default(), None, None, false);
         Self { stream, framing, alarm, has_ended, refusal, has_passed_on, acknowledged: None }
     }
 
@@ -43,8 +44,12 @@ impl<'a> Running<'a> {
         let Pumps { from, to } = pumps;
         if !from.is_done() {
             match from.poll(cx, self.stream, receiver.stream) {
-                Poll::Ready(Err(PumpError::Send(error))) if receiver.has_said_end(to, &error) => {
+                Poll::Ready(Err(PumpError::Send(error))) if receiver.has_said_end(to) => {
                     receiver.refuses(cx, PumpError::Send(error), from);
+                }
+                // Its sender has gone, and is told nothing.
+                Poll::Ready(Err(PumpError::Receive(_) | PumpError::Truncated)) if from.is_refused() && to.is_done() => {
+                    from.leave();
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(error),
                 Poll::Ready(Ok(())) | Poll::Pending => {}
@@ -53,11 +58,10 @@ impl<'a> Running<'a> {
         Poll::Pending
     }
 
-    /// Whether this side is a host whose end came before its `error`; `from` is its direction. The kernel says EPIPE for a reset
-    /// behind a FIN, and ECONNRESET for any other.
-    fn has_said_end(&self, from: &Pump, error: &io::Error) -> bool {
-        let knows = self.has_ended || from.has_read_end() || error.kind() == io::ErrorKind::BrokenPipe;
-        self.framing == Framing::Raw && knows
+    /// Whether this side is a host whose end was seen before its connection broke; `from` is its direction. That a send fails shows
+    /// nothing, also if it is with EPIPE: a splice that was cut short may have taken the error of a reset without a FIN.
+    fn has_said_end(&self, from: &Pump) -> bool {
+        self.framing == Framing::Raw && (self.has_ended == Some(true) || from.has_read_end())
     }
 
     fn refuses(&mut self, cx: &Context<'_>, why: PumpError, to: &mut Pump) {
@@ -79,13 +83,24 @@ impl<'a> Running<'a> {
             }
         }
         while (is_node || self.refusal.is_none()) && (!from.is_reading() || receiver.has_pending()) {
-            let watches_end = if is_node { !to.is_done() } else { !self.has_ended && !from.has_read_end() };
+            let watches_end = if is_node {
+                !to.is_done() || from.has_discarded_enough()
+            } else {
+                self.has_ended.is_none() && !from.has_read_end()
+            };
             match ready!(self.alarm.poll(cx, self.stream.socket(), watches_end)) {
                 Change::Ended if is_node => {
                     return Poll::Ready(PumpError::Receive(io::ErrorKind::UnexpectedEof.into()));
                 }
-                Change::Ended => self.has_ended = true,
-                Change::Broken(error) if self.has_said_end(from, &error) => {
+                // A connection that broke shows an end as well. One that has only ended is still there.
+                Change::Ended => {
+                    let info = tcp_info(self.stream.socket());
+                    self.has_ended = Some(info.is_ok_and(|info| info.has_received_end));
+                }
+                // The kernel's word for a reset behind a FIN; it is ECONNRESET for any other.
+                Change::Broken(error)
+                    if !is_node && (self.has_said_end(from) || error.kind() == io::ErrorKind::BrokenPipe) =>
+                {
                     self.refuses(cx, PumpError::Receive(error), to);
                 }
                 Change::Broken(error) => return Poll::Ready(PumpError::Receive(error)),

@@ -55,6 +55,10 @@ const MADE: &str = r#"set -eu
 diff made.toml overlay-4.toml
 grep -q "^# ekiden overlay scenario scenarios/sites-4.toml $MADE_WITH$" overlay-4.toml
 "$EKIDEN" scenario check overlay-4.toml
+# Twenty seconds before an outage of the file.
+"$EKIDEN" overlay scenario sites-4.toml --begin 28780s --duration 30s > cut.toml
+[ "$(grep -c 'outages = \[{ at = "20s", lasts = "11s" }\]' cut.toml)" = 2 ] || { cat cut.toml; exit 1; }
+"$EKIDEN" simulate cut.toml --record cut.json > /dev/null && grep -q outage_losses cut.json
 code=0; "$EKIDEN" overlay scenario sites-4.toml --flows 99 2> said || code=$?
 [ $code = 3 ] && grep -q 'sites-4.toml: --flows: these sites make 1 to 12 pairs' said || { cat said; exit 1; }
 "#;

@@ -30,10 +30,12 @@ pub struct Packets {
     pub file: Bytes,
     /// For how long.
     pub duration: Time,
+    /// Where in the sites' schedules that is: outages and rush hours become schedules of links, in whole seconds.
+    pub begin: Time,
 }
 
 impl Packets {
-    /// The scenario's text. Schedules are left out: they are for days.
+    /// The scenario's text.
     ///
     /// # Errors
     /// Why a scenario cannot have these sites: one line.
@@ -82,19 +84,31 @@ impl Packets {
     }
 
     fn links(&self, sites: &Sites, names: &[&str], text: &mut String) {
-        let world = World::new(sites);
+        let mut world = World::new(sites);
+        // What is left of each leg, second by second.
+        let lefts: Vec<Vec<f64>> = (0..=self.duration.0 / Time::secs(1).0)
+            .map(|second| {
+                world.at(self.begin + Time::secs(second));
+                (0..names.len() * names.len()).map(|leg| world.left(leg)).collect()
+            })
+            .collect();
         for (a, b) in (0..names.len()).flat_map(|b| (0..b).map(move |a| (a, b))) {
             // Half of the round trip, in tenths of a millisecond.
             let delay = Time((world.rtt_s(a, b) * 5e3).round() as u64 * 100_000);
             let _ =
                 write!(text, "\n[link.{0}-{1}]\nends = [\"{0}\", \"{1}\"]\ndelay = \"{delay}\"\n", names[a], names[b]);
             for (key, from, to) in [("forth", a, b), ("back", b, a)] {
-                let leg = world.drawn(world.number(from, to));
+                let number = world.number(from, to);
+                let leg = world.drawn(number);
                 // In steps of 10 kbit/s, of a kilobyte and of 1 ppm.
-                let rate = BitRate(((leg.rate as u64).min(self.rate_most.0) / 10_000).max(1) * 10_000);
+                let most = (leg.rate as u64).min(self.rate_most.0) as f64;
+                let rate_at = |left: f64| BitRate(((most * left) as u64 / 10_000).max(1) * 10_000);
+                let rate = rate_at(1.0);
                 let queue = Bytes(((rate.0 as f64 / 8.0 * leg.rtt_s) as u64).max(QUEUE_LEAST) / 1_000 * 1_000);
                 let loss = Fraction((leg.loss * 1e6).round() as u64 * 1_000);
-                let _ = writeln!(text, "{key} = {{ rate = \"{rate}\", queue = \"{queue}\", loss = \"{loss}\" }}");
+                let schedule = schedule(lefts.iter().map(|left| left[number]), rate_at);
+                let _ =
+                    writeln!(text, "{key} = {{ rate = \"{rate}\", queue = \"{queue}\", loss = \"{loss}\"{schedule} }}");
             }
         }
     }
@@ -106,4 +120,32 @@ impl Packets {
         let mut random = Random::new(sites.seed, "pairs", 0);
         (0..self.flows.min(all.len())).map(|_| all.swap_remove(random.below(all.len()))).collect()
     }
+}
+
+/// The keys of a link of which so much is `left` in each second.
+fn schedule(left: impl Iterator<Item = f64>, rate_at: impl Fn(f64) -> BitRate) -> String {
+    let (mut before, mut cut, mut changes, mut outages) = (1.0, None, Vec::new(), Vec::new());
+    let mut end = 0;
+    for (second, left) in left.enumerate() {
+        end = second + 1;
+        match (left > 0.0, cut) {
+            (false, None) => cut = Some(second),
+            (true, Some(since)) => {
+                outages.push((since, second - since));
+                cut = None;
+            }
+            _ => {}
+        }
+        if left > 0.0 && left != before {
+            changes.push(format!("{{ at = \"{second}s\", rate = \"{}\" }}", rate_at(left)));
+            before = left;
+        }
+    }
+    outages.extend(cut.map(|since| (since, end - since)));
+    let outages = outages.iter().map(|(at, lasts)| format!("{{ at = \"{at}s\", lasts = \"{lasts}s\" }}")).collect();
+    let key = |name: &str, of: Vec<String>| match of.is_empty() {
+        true => String::new(),
+        false => format!(", {name} = [{}]", of.join(", ")),
+    };
+    key("changes", changes) + &key("outages", outages)
 }

@@ -102,6 +102,11 @@ impl World {
         self.legs[number]
     }
 
+    /// What is left of a leg's rate now, 0 to 1.
+    pub fn left(&self, number: usize) -> f64 {
+        self.left[number]
+    }
+
     /// A leg as it is now.
     pub fn leg(&self, number: usize) -> Leg {
         let (leg, left) = (self.legs[number], self.left[number]);

@@ -11,7 +11,7 @@ use crate::out;
 /// Print the sites of FILE as a scenario, for `ekiden lab run` and `ekiden simulate`.
 ///
 /// Each site has a node of the overlay and a host, and each two nodes a link with the delay, rates and losses that `ekiden overlay
-/// simulate` draws. Files are sent between some sites, and the nodes choose their paths. Outages and rush hours of FILE are left out.
+/// simulate` draws. Files are sent between some sites, and the nodes choose their paths. Outages and rush hours of FILE become schedules of links.
 #[derive(clap::Args)]
 pub struct Args {
     /// The sites (TOML), such as scenarios/sites-4.toml.
@@ -29,6 +29,9 @@ pub struct Args {
     /// How long files are sent.
     #[arg(long, value_name = "TIME", default_value = "60s")]
     duration: Time,
+    /// From this time of FILE's schedules on.
+    #[arg(long, value_name = "TIME", default_value = "0s")]
+    begin: Time,
     /// Another seed than the file's.
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
@@ -39,7 +42,8 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let mut sites = Sites::read(&args.sites)?;
     sites.seed = args.seed.unwrap_or(sites.seed);
     let flows = args.flows.unwrap_or(sites.sites.len());
-    let packets = Packets { rate_most: args.rate_most, flows, file: args.file, duration: args.duration };
+    let &Args { rate_most, file, duration, begin, .. } = args;
+    let packets = Packets { rate_most, flows, file, duration, begin };
     let refused = |reason: String| ConfigError { file: args.sites.clone(), line: None, reason };
     out::text(packets.scenario(&sites).map_err(refused)?)
 }

@@ -222,8 +222,10 @@ fn a_node_that_must_be_passed_and_cannot_be_is_refused() {
     assert!(refused("exit = \"@b\"\nthrough = [\"@b\"]").contains("is the exit"));
     assert!(refused("through = [\"@b\", \"@b\"]").contains("is there twice"));
     assert!(refused("relays = [\"@c\"]\nthrough = [\"@b\"]").contains("is not in relays"));
-    assert!(refused("most_relays = 1\nthrough = [\"@b\", \"@c\"]").contains("2 nodes, and most_relays is 1"));
-    assert!(refused("most_relays = 0\nthrough = [\"@b\"]").contains("1 nodes, and most_relays is 0"));
+    assert!(
+        refused("most_relays = 1\nthrough = [\"@b\", \"@c\"]").contains("nodes in through: 2, and most_relays is 1")
+    );
+    assert!(refused("most_relays = 0\nthrough = [\"@b\"]").contains("nodes in through: 1, and most_relays is 0"));
     // Only c is in a region.
     let overlay = Overlay::new(3, here, "");
     let members = overlay.members(|_| None).replacen("near =", "region = \"eu\"\nnear =", 1);

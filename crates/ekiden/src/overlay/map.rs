@@ -37,7 +37,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     draw(&args.output, &of_status(&status))?;
     match args.asked.json {
         true => Ok(()),
-        false => out::line(format_args!("{} nodes: {}", status.nodes.len(), args.output.display())),
+        false => out::line(format_args!("nodes on {}: {}", args.output.display(), status.nodes.len())),
     }
 }
 

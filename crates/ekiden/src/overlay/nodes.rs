@@ -46,7 +46,7 @@ fn text(status: &Status) -> String {
         ]);
     }
     format!(
-        "{} knows of {} nodes. ≥: so much was carried, and the leg did not limit it. -: not known.\n{}\n",
+        "Nodes that {} knows of: {}. ≥: so much was carried, and the leg did not limit it. -: not known.\n{}\n",
         status.node,
         status.nodes.len(),
         table.to_text()

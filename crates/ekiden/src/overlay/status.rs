@@ -62,9 +62,9 @@ fn shares(shares: &[ShareStatus]) -> String {
 fn members(count: usize, registry: &RegistryStatus) -> String {
     let since = ago(registry.since_s);
     let mut lines = match (&registry.endpoint, registry.from_file_s) {
-        (Some(endpoint), _) => format!("{count} members by etcd at {endpoint}, for {since}\n"),
-        (None, Some(age)) => format!("{count} members by members_cache, {} old: etcd is away\n", ago(age)),
-        (None, None) => format!("{count} members, the last known: etcd is away for {since}\n"),
+        (Some(endpoint), _) => format!("members by etcd at {endpoint}, for {since}: {count}\n"),
+        (None, Some(age)) => format!("members by members_cache, {} old: {count}; no word from etcd yet\n", ago(age)),
+        (None, None) => format!("the last known members: {count}; no word from etcd for {since}\n"),
     };
     let ignored = registry.ignored.iter().map(|(node, why)| format!("node '{node}' is ignored: {why}"));
     registry.problem.iter().cloned().chain(ignored).for_each(|line| lines += &format!("{line}\n"));

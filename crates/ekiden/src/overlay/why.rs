@@ -110,7 +110,7 @@ fn explain(text: &mut String, node: &str, place: &ExitStatus) {
     let why = place.why.clone().unwrap_or_else(|| "nothing is known yet".into());
     let _ = writeln!(
         text,
-        "{} streams go over {}{since}: {why}. Most bytes go {}; {} streams, {} changes",
+        "{} streams go over {}{since}: {why}. Most bytes go {}. Streams: {}, changes: {}",
         place.kind,
         arrows(node, &place.path),
         place.direction,

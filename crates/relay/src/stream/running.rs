@@ -89,6 +89,11 @@ impl<'a> Running<'a> {
                 self.has_ended.is_none() && !from.has_read_end()
             };
             match ready!(self.alarm.poll(cx, self.stream.socket(), watches_end)) {
+                // Nothing more of it comes, and nothing more is wanted.
+                Change::Ended if is_node && to.is_done() => {
+                    from.leave();
+                    cx.waker().wake_by_ref();
+                }
                 Change::Ended if is_node => {
                     return Poll::Ready(PumpError::Receive(io::ErrorKind::UnexpectedEof.into()));
                 }

@@ -223,7 +223,7 @@ impl Source<'_> {
         }
         if let Some(all) = raw.through.as_ref().filter(|_| through.len() > auto.most_relays) {
             let message = format!(
-                "no path is left: through has {} nodes, and most_relays is {}",
+                "no path is left: nodes in through: {}, and most_relays is {}",
                 through.len(),
                 auto.most_relays
             );

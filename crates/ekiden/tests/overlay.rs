@@ -77,7 +77,7 @@ fn main() -> ExitCode {
         |&(name, script): &(&str, &'static str)| Trial::test(name, move || run(script)).with_ignored_flag(!root);
     let mut trials: Vec<Trial> = TRIALS.iter().map(trial).collect();
     let name = "streams share a leg as their classes say";
-    trials.push(Trial::test(name, || classes()).with_ignored_flag(!root));
+    trials.push(Trial::test(name, classes).with_ignored_flag(!root));
     let name = "nodes know each other by etcd, and go on without it";
     trials.push(Trial::test(name, || outcome(alone(&format!("{COMMON}\n{REGISTRY}")))).with_ignored_flag(!root));
     let name = "programs of other users ask a node of paths";

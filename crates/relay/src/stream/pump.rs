@@ -9,6 +9,7 @@
 use std::cell::RefCell;
 use std::io;
 use std::net::Shutdown;
+use std::num::NonZeroU32;
 use std::task::{Context, Poll, ready};
 
 use ekiden_net::splice::PooledPipe;
@@ -39,7 +40,7 @@ const COPIES: u8 = 16;
 const TURN: usize = 512 << 10;
 
 /// So many bytes that a receiver refuses are discarded. Then nothing more is read before the refusal was told: the sender waits.
-const DISCARDED_MOST: usize = 16 << 20;
+const DISCARDED_MOST: u32 = 16 << 20;
 
 /// How many times as long a byte takes through memory as by splice. One side then mostly has TLS.
 const COPYING: usize = 4;
@@ -61,8 +62,8 @@ pub struct Pump {
     /// How many pieces must go through memory before a pipe is tried again.
     copies: u8,
     phase: Phase,
-    /// Set when the receiver takes nothing any more: how much of what was read since was discarded.
-    refused: Option<usize>,
+    /// Set when the receiver takes nothing any more: one more than how many bytes were discarded since.
+    refused: Option<NonZeroU32>,
     /// Bytes that go out before the pipe's; how many of them already have.
     rest: Vec<u8>,
     rest_sent: u32,
@@ -194,7 +195,7 @@ impl Pump {
     /// The receiver takes nothing any more. What its sender still sends is read up to the end and discarded.
     pub fn refuse(&mut self) {
         if !self.is_done() {
-            (self.refused, self.says_end) = (Some(0), false);
+            (self.refused, self.says_end) = (Some(NonZeroU32::MIN), false);
             self.discard();
         }
     }
@@ -216,7 +217,7 @@ impl Pump {
 
     /// Whether it reads no more, because it has discarded so much.
     pub fn has_discarded_enough(&self) -> bool {
-        self.phase == Phase::Moving && self.refused.is_some_and(|bytes| bytes >= DISCARDED_MOST)
+        self.phase == Phase::Moving && self.refused.is_some_and(|bytes| bytes.get() > DISCARDED_MOST)
     }
 
     fn discard(&mut self) {
@@ -420,7 +421,7 @@ impl Pump {
 
     fn took(&mut self, n: usize) {
         if let Some(bytes) = &mut self.refused {
-            *bytes += n;
+            *bytes = bytes.saturating_add(n as u32);
         }
         match &mut self.source {
             Source::UntilEnd => {}

@@ -85,13 +85,12 @@ impl Packets {
 
     fn links(&self, sites: &Sites, names: &[&str], text: &mut String) {
         let mut world = World::new(sites);
-        // What is left of each leg, second by second.
-        let lefts: Vec<Vec<f64>> = (0..=self.duration.0 / Time::secs(1).0)
-            .map(|second| {
-                world.at(self.begin + Time::secs(second));
-                (0..names.len() * names.len()).map(|leg| world.left(leg)).collect()
-            })
-            .collect();
+        let mut schedules = vec![Schedule::default(); names.len() * names.len()];
+        let seconds = self.duration.0 / Time::secs(1).0 + 1;
+        for second in 0..seconds {
+            world.at(self.begin + Time::secs(second));
+            schedules.iter_mut().enumerate().for_each(|(leg, schedule)| schedule.at(second, world.left(leg)));
+        }
         for (a, b) in (0..names.len()).flat_map(|b| (0..b).map(move |a| (a, b))) {
             // Half of the round trip, in tenths of a millisecond.
             let delay = Time((world.rtt_s(a, b) * 5e3).round() as u64 * 100_000);
@@ -106,7 +105,7 @@ impl Packets {
                 let rate = rate_at(1.0);
                 let queue = Bytes(((rate.0 as f64 / 8.0 * leg.rtt_s) as u64).max(QUEUE_LEAST) / 1_000 * 1_000);
                 let loss = Fraction((leg.loss * 1e6).round() as u64 * 1_000);
-                let schedule = schedule(lefts.iter().map(|left| left[number]), rate_at);
+                let schedule = schedules[number].keys(seconds, rate_at);
                 let _ =
                     writeln!(text, "{key} = {{ rate = \"{rate}\", queue = \"{queue}\", loss = \"{loss}\"{schedule} }}");
             }
@@ -122,30 +121,34 @@ impl Packets {
     }
 }
 
-/// The keys of a link of which so much is `left` in each second.
-fn schedule(left: impl Iterator<Item = f64>, rate_at: impl Fn(f64) -> BitRate) -> String {
-    let (mut before, mut cut, mut changes, mut outages) = (1.0, None, Vec::new(), Vec::new());
-    let mut end = 0;
-    for (second, left) in left.enumerate() {
-        end = second + 1;
-        match (left > 0.0, cut) {
-            (false, None) => cut = Some(second),
-            (true, Some(since)) => {
-                outages.push((since, second - since));
-                cut = None;
-            }
-            _ => {}
-        }
-        if left > 0.0 && left != before {
-            changes.push(format!("{{ at = \"{second}s\", rate = \"{}\" }}", rate_at(left)));
-            before = left;
+/// What is left of a leg from some seconds on: an entry for each change, none while all of it is.
+#[derive(Debug, Clone, Default)]
+struct Schedule(Vec<(u64, f64)>);
+
+impl Schedule {
+    /// To be said for each second in turn.
+    fn at(&mut self, second: u64, left: f64) {
+        if self.0.last().map_or(1.0, |(_, before)| *before) != left {
+            self.0.push((second, left));
         }
     }
-    outages.extend(cut.map(|since| (since, end - since)));
-    let outages = outages.iter().map(|(at, lasts)| format!("{{ at = \"{at}s\", lasts = \"{lasts}s\" }}")).collect();
-    let key = |name: &str, of: Vec<String>| match of.is_empty() {
-        true => String::new(),
-        false => format!(", {name} = [{}]", of.join(", ")),
-    };
-    key("changes", changes) + &key("outages", outages)
+
+    /// As keys of a link. What is cut at the `end`, in seconds, is so until then.
+    fn keys(&self, end: u64, rate_at: impl Fn(f64) -> BitRate) -> String {
+        let (mut rate, mut changes, mut outages) = (1.0, Vec::new(), Vec::new());
+        for (number, (at, left)) in self.0.iter().enumerate() {
+            if *left <= 0.0 {
+                let lasts = self.0.get(number + 1).map_or(end, |(next, _)| *next) - at;
+                outages.push(format!("{{ at = \"{at}s\", lasts = \"{lasts}s\" }}"));
+            } else if *left != rate {
+                changes.push(format!("{{ at = \"{at}s\", rate = \"{}\" }}", rate_at(*left)));
+                rate = *left;
+            }
+        }
+        let key = |name: &str, of: Vec<String>| match of.is_empty() {
+            true => String::new(),
+            false => format!(", {name} = [{}]", of.join(", ")),
+        };
+        key("changes", changes) + &key("outages", outages)
+    }
 }

@@ -24,6 +24,7 @@ const ROUND_LEAST: Time = Time::ms(100);
 const NEW_PART: f64 = 0.4;
 /// No stream is held to less, in bytes per second.
 const RATE_LEAST: f64 = 1_500.0;
+
 /// What a class of streams is to get of a leg.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Service {

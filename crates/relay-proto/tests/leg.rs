@@ -168,6 +168,19 @@ proptest! {
     }
 }
 
+#[test]
+fn only_a_reset_may_follow_an_end() {
+    let header = |kind, length| Header { kind, length }.encode();
+    for (kind, length) in [(FrameKind::Data, 3), (FrameKind::End, 0), (FrameKind::Delivered, 0)] {
+        let mut decoder = dialler();
+        assert_eq!(decoder.took_header(&header(FrameKind::End, 0)), Ok(Some(Event::End)));
+        assert_eq!(decoder.took_header(&header(kind, length)), Err(ProtocolError::OutOfPlace(kind)));
+        let mut decoder = dialler();
+        assert_eq!(decoder.took_header(&header(FrameKind::End, 0)), Ok(Some(Event::End)));
+        assert_eq!(decoder.took_header(&header(FrameKind::Reset, 2)), Ok(Some(Event::Reset(2))));
+    }
+}
+
 /// A dialler's receiving half after its END.
 fn dialler() -> FrameDecoder {
     let mut decoder = FrameDecoder::default();

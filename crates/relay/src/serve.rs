@@ -162,7 +162,8 @@ impl Late {
         let Finished { a: client, b: side, is_delivered, is_refused, has_refused, .. } = finished;
         let client = client.end_if_sent().err();
         if is_refused && side.is_node() {
-            side.end_cleanly();
+            // It has said all it had to say. What waits for it would never be taken.
+            drop(side);
             return client.map(|client| Box::new(Self { client: Some(client), upstream: None }));
         }
         // A connection on which a refusal was said carries no other stream.

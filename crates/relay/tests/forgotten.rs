@@ -5,6 +5,7 @@ mod common;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::time::Duration;
 
 use common::*;
 use ekiden_net::tcp_info::tcp_info;
@@ -58,42 +59,70 @@ fn say_and_forget(mut host: TcpStream, bytes: &[u8]) {
     reset(host);
 }
 
+/// On each way, with either host slow: a host has said these bytes and its end, and is gone. `check` has the slow one, and what this is.
+fn each_way(bytes: &[u8], check: impl Fn(TcpStream, &str) + Sync) {
+    std::thread::scope(|scope| {
+        for way in WAYS {
+            for client_is_slow in [true, false] {
+                let check = &check;
+                scope.spawn(move || on_way(way, client_is_slow, bytes, check));
+            }
+        }
+    });
+}
+
+fn on_way((mode, count): (Mode, usize), client_is_slow: bool, bytes: &[u8], check: impl Fn(TcpStream, &str)) {
+    let what = format!("{mode:?}, {count} nodes behind the first, the client is slow: {client_is_slow}");
+    let chain = Chain::of(mode, count, BUFFERS, BUFFERS);
+    let (host, slow) = stream(&chain, client_is_slow);
+    say_and_forget(host, bytes);
+    check(slow, &what);
+    wait_until(&format!("nothing is busy: {what}"), || {
+        chain.entry.busy() == 0 && chain.nodes.iter().all(|node| node.busy() == 0)
+    });
+}
+
 #[test]
 fn what_a_host_has_said_arrives_although_it_has_gone() {
     let bytes = noise(BYTES, 3);
-    for (mode, count) in WAYS {
-        let chain = Chain::of(mode, count, BUFFERS, BUFFERS);
-        for client_is_slow in [true, false] {
-            let what = format!("{mode:?}, {count} nodes behind the first, the client is slow: {client_is_slow}");
-            let (host, mut slow) = stream(&chain, client_is_slow);
-            say_and_forget(host, &bytes);
-            let mut all = vec![0; BYTES];
-            slow.read_exact(&mut all).unwrap_or_else(|error| panic!("{what}: {error}"));
-            assert!(all == bytes && ends_cleanly(&mut slow), "{what}");
-        }
-    }
+    each_way(&bytes, |mut slow, what| {
+        let mut all = vec![0; BYTES];
+        slow.read_exact(&mut all).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(all == bytes && ends_cleanly(&mut slow), "{what}");
+    });
 }
 
 #[test]
 fn it_arrives_although_something_is_sent_to_the_host_and_the_sender_hears_that_it_was_refused() {
     let bytes = noise(BYTES, 4);
-    for (mode, count) in WAYS {
-        let chain = Chain::of(mode, count, BUFFERS, BUFFERS);
-        for client_is_slow in [true, false] {
-            let what = format!("{mode:?}, {count} nodes behind the first, the client is slow: {client_is_slow}");
-            let (host, mut slow) = stream(&chain, client_is_slow);
-            say_and_forget(host, &bytes);
-            let mut all = vec![0; BYTES];
-            for piece in all.chunks_mut(1000) {
-                // It fails once the slow one's kernel has everything.
-                let _ = slow.write_all(b"a window update");
-                slow.read_exact(piece).unwrap_or_else(|error| panic!("{what}: {error}"));
-            }
-            assert!(all == bytes, "{what}");
-            wait_until(&format!("the slow one hears of it: {what}"), || slow.take_error().unwrap().is_some());
+    each_way(&bytes, |mut slow, what| {
+        let mut all = vec![0; BYTES];
+        for piece in all.chunks_mut(1000) {
+            // It fails once the slow one's kernel has everything.
+            let _ = slow.write_all(b"a window update");
+            slow.read_exact(piece).unwrap_or_else(|error| panic!("{what}: {error}"));
         }
-        wait_until("nothing is busy", || chain.entry.busy() == 0 && chain.nodes.iter().all(|node| node.busy() == 0));
-    }
+        assert!(all == bytes, "{what}");
+        wait_until(&format!("the slow one hears of it: {what}"), || slow.take_error().unwrap().is_some());
+    });
+}
+
+#[test]
+fn what_is_refused_is_discarded_up_to_a_limit_and_what_was_said_still_arrives() {
+    let bytes = noise(BYTES, 5);
+    each_way(&bytes, |mut slow, what| {
+        let (piece, mut sent) = ([7; 1 << 16], 0_usize);
+        slow.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+        // 16 MiB at the node with the host that has gone, and what sockets hold.
+        while let Ok(n) = slow.write(&piece) {
+            sent += n;
+            assert!(sent < 100 << 20, "{what}: {sent} bytes");
+        }
+        assert!(sent > 16 << 20, "{what}: {sent} bytes");
+        let mut all = vec![0; BYTES];
+        slow.read_exact(&mut all).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(all == bytes, "{what}");
+    });
 }
 
 /// A host that goes without an end while bytes flow to it at full speed. A splice that is cut short takes the error of its reset, so that later

@@ -142,6 +142,8 @@ pub struct FrameDecoder {
     have: u8,
     /// The receiver is a dialler that has said END.
     has_said_end: bool,
+    /// END has come. While the other direction runs, only RESET may follow.
+    has_ended: bool,
     is_delivered: bool,
 }
 
@@ -154,7 +156,7 @@ pub enum Event {
     End,
     /// The same, and it holds nothing any more of what it was sent: the stream is over.
     Delivered,
-    /// The other side has given up, with this code.
+    /// The other side has given up, with this code; behind END it takes nothing more.
     Reset(u8),
 }
 
@@ -198,16 +200,20 @@ impl FrameDecoder {
         self.have = 0;
         let header = Header::decode(self.header)?;
         match header.kind {
+            FrameKind::Reset => Ok(Some(Event::Reset(header.length as u8))),
+            other if self.has_ended => Err(ProtocolError::OutOfPlace(other)),
             FrameKind::Data => {
                 self.payload = header.length;
                 Ok(Some(Event::Data(header.length)))
             }
-            FrameKind::End => Ok(Some(Event::End)),
+            FrameKind::End => {
+                self.has_ended = true;
+                Ok(Some(Event::End))
+            }
             FrameKind::Delivered if self.has_said_end => {
-                self.is_delivered = true;
+                (self.has_ended, self.is_delivered) = (true, true);
                 Ok(Some(Event::Delivered))
             }
-            FrameKind::Reset => Ok(Some(Event::Reset(header.length as u8))),
             other => Err(ProtocolError::OutOfPlace(other)),
         }
     }

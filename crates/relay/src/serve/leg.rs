@@ -160,7 +160,8 @@ async fn serve_stream(
     let Finished { a: client, b: side, owes_end, is_delivered, is_refused, has_refused } = finished;
     let stream = BetweenStreams::new(client.stream);
     if is_refused {
-        side.end_cleanly();
+        // It has said all it had to say. What waits for it would never be taken.
+        drop(side);
         if owes_end {
             send(&stream, FrameKind::End).await?;
         }
@@ -172,7 +173,7 @@ async fn serve_stream(
     }
     let peer = peer.filter(|_| !has_refused);
     if let Err(upstream) = (Upstream { peer, ..side.into() }).finish_now(node, is_delivered) {
-        let end = async { if owes_end { send(&stream, FrameKind::End).await } else { Ok(()) } };
+        let end = async { if owes_end && !has_refused { send(&stream, FrameKind::End).await } else { Ok(()) } };
         // The dialler has said END, so its data is delivered even if it has gone by now. At a transparent address only this
         // process can do that: dropping the connection resets it.
         let may_be_left = !upstream.side.has_transparent_address;
@@ -187,7 +188,8 @@ async fn serve_stream(
         said.and(delivered)?;
     }
     if has_refused {
-        // What was on its way to it may have been cut off in a frame.
+        // What was on its way to it may have been cut off in a frame, and it may read no more.
+        drop(stream.into_inner());
         return Err(io::Error::other("the dialler had ended and took no more"));
     }
     send(&stream, FrameKind::Delivered).await?;

@@ -12,7 +12,11 @@ use tokio::net::TcpStream;
 
 /// Watches one connection. It costs nothing until it is polled.
 #[derive(Default)]
-pub struct Alarm<'a>(Option<Pin<Box<dyn Future<Output = io::Result<Ready>> + Send + 'a>>>);
+pub struct Alarm<'a> {
+    change: Option<Pin<Box<dyn Future<Output = io::Result<Ready>> + Send + 'a>>>,
+    /// Whether `change` comes with the end too.
+    watches_end: bool,
+}
 
 /// What became of a connection.
 pub enum Change {
@@ -23,25 +27,22 @@ pub enum Change {
 }
 
 impl<'a> Alarm<'a> {
-    /// Ready when `stream` has broken and, with `watches_end`, when it has ended. Once the end is not watched it stays so.
-    /// Always the same `stream`.
+    /// Ready when `stream` has broken and, with `watches_end`, when it has ended. Always the same `stream`.
     pub fn poll(&mut self, cx: &mut Context<'_>, stream: &'a TcpStream, watches_end: bool) -> Poll<Change> {
-        loop {
-            // Priority stands for the end of what can be read: there is no urgent data.
-            let interest = if watches_end { Interest::ERROR | Interest::PRIORITY } else { Interest::ERROR };
-            let change = self.0.get_or_insert_with(|| Box::pin(stream.ready(interest)));
-            match ready!(change.as_mut().poll(cx)) {
-                Ok(ready) if !ready.is_error() => {
-                    self.0 = None;
-                    if watches_end {
-                        return Poll::Ready(Change::Ended);
-                    }
-                }
-                _ => {
-                    let error = stream.take_error().ok().flatten();
-                    return Poll::Ready(Change::Broken(error.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into())));
-                }
-            }
+        if self.watches_end != watches_end {
+            *self = Self { change: None, watches_end };
         }
+        // Priority stands for the end of what can be read: there is no urgent data.
+        let interest = if watches_end { Interest::ERROR | Interest::PRIORITY } else { Interest::ERROR };
+        let change = self.change.get_or_insert_with(|| Box::pin(stream.ready(interest)));
+        let ready = ready!(change.as_mut().poll(cx));
+        self.change = None;
+        Poll::Ready(match ready {
+            Ok(ready) if !ready.is_error() => Change::Ended,
+            _ => {
+                let error = stream.take_error().ok().flatten();
+                Change::Broken(error.unwrap_or_else(|| io::ErrorKind::ConnectionReset.into()))
+            }
+        })
     }
 }

@@ -155,8 +155,8 @@ impl Side {
     }
 
     /// Sends a node the reason of a reset, if the connection takes it at once.
-    fn reset(self, code: ResetCode, between_frames: bool) {
-        if self.is_node() && between_frames {
+    fn reset(self, code: ResetCode, may_be_said: bool) {
+        if self.is_node() && may_be_said {
             let frame = Header { kind: FrameKind::Reset, length: code as u32 }.encode();
             if self.stream.send_last(&frame) {
                 self.stream.end_cleanly();
@@ -224,8 +224,8 @@ impl Duplex {
                         PumpError::Protocol(_) => ResetCode::Protocol,
                         _ => ResetCode::Broken,
                     };
-                    self.a.reset(code, self.backward.is_between_frames() && !self.backward.is_done());
-                    self.b.reset(code, self.forward.is_between_frames() && !self.forward.is_done());
+                    self.a.reset(code, self.backward.may_be_reset());
+                    self.b.reset(code, self.forward.may_be_reset());
                     Err(broken)
                 }
             }

@@ -241,13 +241,8 @@ impl Pump {
             if n == 0 {
                 return Poll::Ready(Err(PumpError::Truncated));
             }
-            match decoder.took_header(&header[..n])? {
-                None => {}
-                Some(Event::Reset(code)) => return Poll::Ready(Ok(code)),
-                Some(Event::Data(_)) => return Poll::Ready(Err(ProtocolError::OutOfPlace(FrameKind::Data).into())),
-                Some(Event::End | Event::Delivered) => {
-                    return Poll::Ready(Err(ProtocolError::OutOfPlace(FrameKind::End).into()));
-                }
+            if let Some(Event::Reset(code)) = decoder.took_header(&header[..n])? {
+                return Poll::Ready(Ok(code));
             }
         }
     }
@@ -260,6 +255,11 @@ impl Pump {
     /// Whether a frame may be sent to the receiver now: no other is half written.
     pub fn is_between_frames(&self) -> bool {
         self.rest.is_empty() && self.pipe.is_none()
+    }
+
+    /// Whether RESET may be sent to the receiver now. One that refuses what it is sent may have a frame in part, and reads no more.
+    pub fn may_be_reset(&self) -> bool {
+        self.is_between_frames() && !self.is_done() && !self.is_refused()
     }
 
     /// Moves what can be moved. Ready when the end was passed on or at the first error.

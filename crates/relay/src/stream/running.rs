@@ -90,9 +90,10 @@ impl<'a> Running<'a> {
             };
             match ready!(self.alarm.poll(cx, self.stream.socket(), watches_end)) {
                 // Nothing more of it comes, and nothing more is wanted.
-                Change::Ended if is_node && to.is_done() => {
+                Change::Ended | Change::Broken(_) if is_node && from.is_refused() && to.is_done() => {
                     from.leave();
                     cx.waker().wake_by_ref();
+                    return Poll::Pending;
                 }
                 Change::Ended if is_node => {
                     return Poll::Ready(PumpError::Receive(io::ErrorKind::UnexpectedEof.into()));

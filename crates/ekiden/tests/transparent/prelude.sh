@@ -3,7 +3,7 @@
 #   client 10.1.0.2 ─ lan0 island wan0 10.2.0.1 ─ lan0 exit wan0 10.3.0.1 ─ server 10.3.0.2, 10.3.0.3
 #
 # and the same in IPv6 with fd00:1::2 and so on. Island and exit are routers; ekiden runs on one of them or on both.
-set -euo pipefail
+set -Eeuo pipefail
 trap 'echo "line $LINENO: $BASH_COMMAND" >&2; tail -n 30 *.log >&2 || true' ERR
 mount --make-rprivate /
 mount -t tmpfs none /run && mkdir /run/netns

@@ -50,7 +50,7 @@ for host in 10.3.0.2 fd00:3::2; do
     node island
     on client python3 slow.py $host > slow.log 2>&1 &
     slow=$!
-    until_true eval '[ -n "$(on island ss -Htan state last-ack)" ]'
+    until_true eval '[ -n "$(on island ss -Htan state last-ack state closing)" ]'
     kill -TERM $pid
     until_true grep -q 'stopping: [12] streams' island.log
     if [ $drain = 60s ]; then

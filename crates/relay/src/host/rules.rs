@@ -24,6 +24,10 @@ pub struct Rules {
     intercepted: Vec<Intercepted>,
     v4: bool,
     v6: bool,
+    /// Whether the kernel is to track none of the connections with foreign addresses. What this node takes and then opens in the
+    /// client's name has the same addresses and ports twice. Connection tracking would take both for one connection, and half of
+    /// all packets for invalid.
+    untracked: bool,
 }
 
 /// The connections that one transparent listener takes.
@@ -56,7 +60,8 @@ impl Rules {
         let clients = &config.exit.client_addresses;
         let v4 = intercepted.iter().any(|one| one.to.is_ipv4()) || clients.iter().any(|net| net.addr().is_ipv4());
         let v6 = intercepted.iter().any(|one| one.to.is_ipv6()) || clients.iter().any(|net| net.addr().is_ipv6());
-        (v4 || v6).then(|| Self { node: config.name.clone(), intercepted, v4, v6 })
+        let untracked = !intercepted.is_empty() && !clients.is_empty();
+        (v4 || v6).then(|| Self { node: config.name.clone(), intercepted, v4, v6, untracked })
     }
 
     /// The same rules for the connections that run, without those that take new ones.
@@ -64,9 +69,10 @@ impl Rules {
         Self { intercepted: Vec::new(), ..self.clone() }
     }
 
-    /// The same rules, also for the address families of `other`, whose connections may still run.
-    fn with_families_of(self, other: &Self) -> Self {
-        Self { v4: self.v4 || other.v4, v6: self.v6 || other.v6, ..self }
+    /// The same rules, also for the connections of `other` that may still run.
+    fn with_running_of(self, other: &Self) -> Self {
+        let untracked = self.untracked || other.untracked;
+        Self { v4: self.v4 || other.v4, v6: self.v6 || other.v6, untracked, ..self }
     }
 
     fn families(&self) -> impl Iterator<Item = Family> {
@@ -98,7 +104,9 @@ impl fmt::Display for Rules {
         }
         // Created first, so that there is a table to delete. The whole script takes effect at once.
         writeln!(f, "table inet {table}\ndelete table inet {table}\ntable inet {table} {{")?;
-        writeln!(f, "\tchain prerouting {{\n\t\ttype filter hook prerouting priority mangle; policy accept;")?;
+        // Tracking comes between the two priorities.
+        let (priority, notrack) = if self.untracked { ("raw", "notrack ") } else { ("mangle", "") };
+        writeln!(f, "\tchain prerouting {{\n\t\ttype filter hook prerouting priority {priority}; policy accept;")?;
         for (i, intercepted) in self.intercepted.iter().enumerate() {
             let family = if intercepted.to.is_ipv4() { "ipv4" } else { "ipv6" };
             let interfaces: Vec<String> = intercepted.interfaces.iter().map(|name| format!("\"{name}\"")).collect();
@@ -116,19 +124,24 @@ impl fmt::Display for Rules {
             let (family, icmp) = if family == Family::V4 { ("ipv4", "icmp") } else { ("ipv6", "ipv6-icmp") };
             writeln!(
                 f,
-                "\t\tmeta nfproto {family} meta l4proto {{ tcp, {icmp} }} socket transparent 1 meta mark set {mark:#x} accept"
+                "\t\tmeta nfproto {family} meta l4proto {{ tcp, {icmp} }} socket transparent 1 {notrack}meta mark set {mark:#x} accept"
             )?;
         }
         writeln!(f, "\t}}")?;
         for (i, intercepted) in self.intercepted.iter().enumerate() {
-            intercepted.chain(f, i, mark)?;
+            intercepted.chain(f, i, &format!("{notrack}meta mark set {mark:#x} accept"))?;
+        }
+        if self.untracked {
+            writeln!(f, "\tchain output {{\n\t\ttype filter hook output priority raw; policy accept;")?;
+            writeln!(f, "\t\tmeta l4proto tcp socket transparent 1 notrack\n\t}}")?;
         }
         writeln!(f, "}}")
     }
 }
 
 impl Intercepted {
-    fn chain(&self, f: &mut fmt::Formatter<'_>, i: usize, mark: u32) -> fmt::Result {
+    /// The chain of the listener with this number, which does with what it takes as `then` says.
+    fn chain(&self, f: &mut fmt::Formatter<'_>, i: usize, then: &str) -> fmt::Result {
         writeln!(f, "\tchain listener{i} {{ # {:?}", self.name)?;
         for (network, port) in self.except.iter().filter_map(Pattern::addresses) {
             let of_other_family = network.is_some_and(|net| net.addr().is_ipv4() != self.to.is_ipv4());
@@ -146,7 +159,7 @@ impl Intercepted {
         let (family, ip) = if self.to.is_ipv4() { ("ipv4", "ip") } else { ("ipv6", "ip6") };
         writeln!(
             f,
-            "\t\tmeta nfproto {family} meta l4proto tcp tproxy {ip} to {} meta mark set {mark:#x} accept\n\t}}",
+            "\t\tmeta nfproto {family} meta l4proto tcp tproxy {ip} to {} {then}\n\t}}",
             self.to
         )
     }

@@ -116,9 +116,9 @@ impl Installed {
     pub fn change(&mut self, rules: Option<Rules>) -> Result<(), RulesError> {
         let rules = rules.unwrap_or_else(|| self.rules.draining());
         // The node keeps its first name here: the running streams have the mark that derives from it.
-        let rules = Rules { node: self.rules.node.clone(), ..rules }.with_families_of(&self.rules);
+        let rules = Rules { node: self.rules.node.clone(), ..rules }.with_running_of(&self.rules);
         check_settings(&rules)?;
-        self.rules = self.rules.clone().with_families_of(&rules);
+        self.rules = self.rules.clone().with_running_of(&rules);
         put(&rules)?;
         self.rules = rules;
         Ok(())

@@ -91,6 +91,12 @@ fn mbit(bit_s: u64) -> String {
     }
 }
 
+/// A line for each leg that has failed a short while ago.
+fn failed(status: &Status) -> String {
+    let line = |[from, to]: &[String; 2]| format!("the leg from {from} to {to} has failed: streams avoid it for now\n");
+    status.failed.iter().map(line).collect()
+}
+
 /// A time for a table, in the unit that suits it.
 fn ago(seconds: f64) -> String {
     match seconds {

@@ -3,7 +3,7 @@
 use ekiden_relay::Status;
 use ekiden_report::Table;
 
-use super::{Asked, ago, mbit};
+use super::{Asked, ago, failed, mbit};
 use crate::out;
 
 /// Show the nodes of the overlay, and what the node that runs here knows of its legs to them.
@@ -46,10 +46,11 @@ fn text(status: &Status) -> String {
         ]);
     }
     format!(
-        "Nodes that {} knows of: {}. ≥: so much was carried, and the leg did not limit it. -: not known.\n{}\n",
+        "Nodes that {} knows of: {}. ≥: so much was carried, and the leg did not limit it. -: not known.\n{}\n{}",
         status.node,
         status.nodes.len(),
-        table.to_text()
+        table.to_text(),
+        failed(status)
     )
 }
 

@@ -3,7 +3,7 @@
 use ekiden_relay::{RegistryStatus, ShareStatus, Status};
 use ekiden_report::Table;
 
-use super::{Asked, ago, arrows, mbit};
+use super::{Asked, ago, arrows, failed, mbit};
 use crate::out;
 
 /// Show where streams of the node that runs here go, on which path, and why.
@@ -26,9 +26,9 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn text(status: &Status) -> String {
     let members = status.registry.as_ref().map_or(String::new(), |registry| members(status.nodes.len(), registry));
-    let shares = shares(&status.shares);
+    let below = failed(status) + &shares(&status.shares);
     if status.exits.is_empty() {
-        return format!("{}: no stream has taken a route with via = \"auto\" yet\n{members}{shares}", status.node);
+        return format!("{}: no stream has taken a route with via = \"auto\" yet\n{members}{below}", status.node);
     }
     let mut table = Table::new(["to", "kind", "path", "for", "changes", "streams", "because"]);
     for place in &status.exits {
@@ -42,7 +42,7 @@ fn text(status: &Status) -> String {
             place.why.clone().unwrap_or_else(|| "nothing is known yet".into()),
         ]);
     }
-    format!("{}\n{members}{}\n{shares}", status.node, table.to_text())
+    format!("{}\n{members}{}\n{below}", status.node, table.to_text())
 }
 
 /// The streams on each leg by class, where one is held to a rate.

@@ -19,6 +19,8 @@ echo "the first stream on an idle leg that was cut took $((($(date +%s%N) - begu
 for i in 1 2 3; do fetch 15 members.toml || fail "stream $i after it"; done
 goes "a → b → c" && fail "streams still go over the leg that is cut"
 
+await 10 bash -c 'ip netns exec a "$EKIDEN" overlay nodes | grep -q "the leg from b to c has failed"'
+
 # While a stream is on it: new streams go another way soon, and each of them is opened.
 head -c 60000000 /dev/zero > big
 fetch 60 big & running=$!

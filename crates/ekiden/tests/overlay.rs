@@ -140,6 +140,9 @@ fn guide() -> Result<(), Failed> {
         return Err(format!("the guide has {names:?} and the commands {commands:?}").into());
     }
     script += &commands;
+    // What the operator of etcd gives.
+    script += "umask 077; echo secret > etcd.password\n";
+    script += "printf '%s\\n' '-----BEGIN CERTIFICATE-----' MAA= '-----END CERTIFICATE-----' > etcd-ca.pem\n";
     names.iter().for_each(|name| script += &format!("ekiden proxy --check -c {name}\n"));
     let mut command = limited();
     command.args(["bash", "-c", &script]);

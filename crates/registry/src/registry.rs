@@ -34,6 +34,15 @@ impl Observer {
 }
 
 impl Registry {
+    /// Whether [`Registry::start`] could start. Nothing is sent for this.
+    ///
+    /// # Errors
+    /// If a setting is wrong, or a file cannot be used.
+    pub fn check(settings: &Settings) -> Result<(), RegistryError> {
+        settings.check()?;
+        Client::new(&settings.access).map(drop)
+    }
+
     /// Starts. `on_change` is called with all members whenever they are others than before, or one's load is; on the registry's own
     /// thread, which waits for it. etcd may be away: then it is tried until it is there.
     ///

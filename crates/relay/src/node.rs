@@ -102,14 +102,15 @@ impl Relay {
         Ok(())
     }
 
-    /// Whether the congestion controls and buffers that `config` names are available; ekiden's own controls, which are brought
-    /// into the kernel at the start, are not tried.
+    /// Whether the congestion controls, buffers and files that `config` names are available; ekiden's own controls, which are
+    /// brought into the kernel at the start, are not tried.
     ///
     /// # Errors
-    /// [`StartError::Congestion`] and [`StartError::Buffer`].
+    /// [`StartError::Congestion`], [`StartError::Buffer`] and [`StartError::Registry`].
     pub fn check(config: &Config) -> Result<(), StartError> {
         congestion::check(config)?;
-        buffers::check(config)
+        buffers::check(config)?;
+        Ok(membership::check(config)?)
     }
 
     /// Takes a new configuration: listeners, peers, routes, users and limits. Running streams go on. If a new

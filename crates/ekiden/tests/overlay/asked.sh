@@ -47,6 +47,14 @@ gone() { [ ! -e $socket ]; }
 start paris; start tokyo
 await 5 there
 
+# A node that its own members file does not name says so.
+sed 's/paris/osaka/; s/7001/7003/; s/8001/8003/' quiet.toml > osaka.toml
+"$EKIDEN" keygen osaka.key > /dev/null
+start osaka
+await 5 grep -q "this node, 'osaka', is not in .*members.toml" osaka.log
+kill $pid_osaka; wait $pid_osaka
+grep -q "is not in" paris.log && fail "$(cat paris.log)"
+
 # says ANSWER EXPRESSION: of the answer as `it`.
 says() { python3 -c 'import json, sys; it = json.loads(sys.argv[1]); sys.exit(not eval(sys.argv[2]))' "$1" "$2" || fail "not $2: $1"; }
 nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }

@@ -120,6 +120,13 @@ echo secret > open; chmod 644 open
 sed 's/^lease/user = "x"\npassword_file = "open"\nlease/' b.toml > b2.toml
 code=0; "$EKIDEN" proxy -c b2.toml > /dev/null 2> said || code=$?
 [ $code = 3 ] && grep -q "password_file" said || fail "a password that others can read: $code, $(cat said)"
+code=0; "$EKIDEN" proxy --check -c b2.toml > /dev/null 2> said || code=$?
+[ $code = 3 ] && grep -q "password_file" said || fail "a check of that: $code, $(cat said)"
+cp a.toml good; sed -i 's/^lease/user = "x"\npassword_file = "open"\nlease/' a.toml
+kill -HUP $pid_a
+await 5 grep -q "the configuration stays as it was: .*password_file" a.log
+says "^members by etcd .*: 2$" || fail "a node with a wrong new file left"
+mv good a.toml
 sed -i "s/^id = .*/id = \"$(printf '0%.0s' $(seq 64))\"/" b.toml
 : > b.log; start b
 await 20 grep -q "overlay" b.log

@@ -16,7 +16,7 @@ pub struct Membership {
 }
 
 struct Registered {
-    settings: Box<Settings>,
+    settings: Settings,
     members: watch::Receiver<BTreeMap<String, Member>>,
     /// Ends this node's lease when dropped.
     registry: Registry,
@@ -48,10 +48,24 @@ impl Membership {
         self.registered.as_ref().map(|registered| registered.registry.observer())
     }
 
+    /// Whether the node could register as another configuration says, if that is otherwise than now.
+    ///
+    /// # Errors
+    /// A file that the configuration names cannot be used.
+    pub fn check(&self, file: &Config) -> Result<(), RegistryError> {
+        match settings(file) {
+            Some(settings) if !self.is_registered_by(Some(settings)) => Registry::check(settings),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_registered_by(&self, settings: Option<&Settings>) -> bool {
+        self.registered.as_ref().map(|registered| &registered.settings) == settings
+    }
+
     /// Takes another configuration. The node is registered anew only if it says otherwise where, or what of it is to be seen.
     pub fn change(&mut self, file: Config) {
-        let settings = file.overlay.as_ref().and_then(|overlay| overlay.etcd.as_ref());
-        if self.registered.as_ref().map(|registered| &registered.settings) != settings {
+        if !self.is_registered_by(settings(&file)) {
             // Its lease ends before the next one begins.
             self.registered = None;
             self.registered = start(&file).unwrap_or_else(|error| {
@@ -93,8 +107,17 @@ impl Membership {
     }
 }
 
+/// Whether the files can be used that a registration needs.
+pub fn check(config: &Config) -> Result<(), RegistryError> {
+    settings(config).map_or(Ok(()), Registry::check)
+}
+
+fn settings(config: &Config) -> Option<&Settings> {
+    config.overlay.as_ref().and_then(|overlay| overlay.etcd.as_deref())
+}
+
 fn start(config: &Config) -> Result<Option<Registered>, RegistryError> {
-    let Some(settings) = config.overlay.as_ref().and_then(|overlay| overlay.etcd.clone()) else { return Ok(None) };
+    let Some(settings) = settings(config).cloned() else { return Ok(None) };
     let (tell, members) = watch::channel(BTreeMap::new());
     let changed = move |all: &Members| {
         let all: BTreeMap<String, Member> =
@@ -105,6 +128,6 @@ fn start(config: &Config) -> Result<Option<Registered>, RegistryError> {
             is_other
         });
     };
-    let registry = Registry::start((*settings).clone(), changed)?;
+    let registry = Registry::start(settings.clone(), changed)?;
     Ok(Some(Registered { settings, members, registry }))
 }

@@ -46,6 +46,7 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
         if let Some(identity) = &config.identity {
             tracing::info!("this node's key is {}", identity.fingerprint());
         }
+        look_for_itself(&config);
         announce(&config, &relay);
         let mut drain = config.limits.drain;
         loop {
@@ -53,6 +54,7 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
                 _ = hangup.recv() => {
                     if let Some(config) = reload(&mut relay, &membership, file) {
                         drain = config.limits.drain;
+                        look_for_itself(&config);
                         membership.change(config);
                         relay.node.overlay.observe(membership.observer());
                     }
@@ -89,6 +91,15 @@ pub fn run(config: Config, file: &Path) -> Result<(), StartError> {
     })
 }
 
+/// Says so if this node is not in its own members file: the others would not know it.
+fn look_for_itself(config: &Config) {
+    let Some(overlay) = &config.overlay else { return };
+    if let Some(file) = overlay.members_file.as_ref().filter(|_| !overlay.members.contains_key(&config.name)) {
+        let (node, file) = (&config.name, file.display());
+        tracing::warn!("this node, '{node}', is not in {file}: nodes that read the same file refuse its connections");
+    }
+}
+
 /// Other nodes are registered than before.
 fn take_members(relay: &mut Relay, membership: &Membership) {
     let config = membership.config();
@@ -113,7 +124,8 @@ fn reload(relay: &mut Relay, membership: &Membership, file: &Path) -> Option<Con
     let before = relay.config();
     let fingerprint = |config: &Config| config.identity.as_ref().map(|identity| identity.fingerprint());
     let (threads, key) = (config.threads, fingerprint(&config));
-    match relay.reload(membership.of(&config)) {
+    let taken = membership.check(&config).map_err(StartError::from);
+    match taken.and_then(|()| relay.reload(membership.of(&config))) {
         Ok(()) => {
             tracing::info!("the configuration was read again from {}", file.display());
             if threads != relay.threads() {

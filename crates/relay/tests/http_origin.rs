@@ -196,3 +196,22 @@ fn a_client_that_sends_no_more_after_an_early_answer_has_it_and_its_origin_no_en
         wait_until("nothing is left", || chain.entry.connections() == 0);
     }
 }
+
+#[test]
+fn an_origin_that_answers_ends_and_resets_holds_no_upload() {
+    let refusal = b"HTTP/1.1 413 Content Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+    for (mode, count) in [(Mode::Plain, 0), (Mode::Plain, 1), (Mode::Tls, 1), (Mode::Plain, 2)] {
+        let chain = Chain::of(mode, count, "", "");
+        let (mut client, mut server) = answered_early(&chain, 80_000_000, refusal);
+        let sender = std::thread::spawn(move || {
+            let piece = [7; 1 << 16];
+            while let Ok(_more) = client.write_all(&piece) {}
+            client
+        });
+        server.shutdown(Shutdown::Write).unwrap();
+        server.read_exact(&mut vec![0; 500_000]).unwrap();
+        reset(server);
+        wait_until(&format!("the upload ends: {mode:?}, {count} nodes"), || sender.is_finished());
+        wait_until("nothing is left", || chain.entry.connections() == 0);
+    }
+}

@@ -3,10 +3,12 @@
 mod common;
 
 use std::io::{Read, Write};
+use std::net::Shutdown;
 use std::time::Duration;
 
 use common::process::{self, Process};
 use common::*;
+use ekiden_net::tcp_info::tcp_info;
 use nix::sys::signal::Signal;
 
 #[test]
@@ -128,4 +130,29 @@ fn sighup_takes_a_right_file_and_keeps_the_old_one_otherwise() {
     wait_until("the listener is gone", || std::net::TcpStream::connect(port).is_err());
     server.write_all(b"and here").unwrap();
     client.read_exact(&mut [0; 8]).unwrap();
+}
+
+/// Which of the two the exit learns of first is up to chance. What comes to it has TLS, and so is copied to the host.
+#[test]
+fn what_a_host_has_said_arrives_although_it_ends_and_resets_while_much_is_sent_to_it() {
+    let leg = format!("[listen.leg]\nkind = \"leg\"\naddress = \"127.0.0.1:0\"\n{}", Mode::Tls.listener("key"));
+    let exit = Process::start("exit", &format!("name = \"n1\"\n{}{leg}", Mode::Tls.node("key")));
+    let (own, known, address) = (Mode::Tls.node("key"), Mode::Tls.peer("key"), exit.addresses[0]);
+    let way = format!("[peer.n1]\naddress = \"{address}\"\n{known}[[route]]\nto = [\"*\"]\nvia = [\"n1\"]\n");
+    let entry = Process::start("entry", &format!("name = \"entry\"\n{own}{SOCKS}{way}"));
+    let (host, _) = listener();
+    for round in 0..100 {
+        let (mut client, mut server) = open(&entry, &host);
+        let mut writer = client.try_clone().unwrap();
+        let writing = std::thread::spawn(move || while writer.write_all(&[7; 1 << 16]).is_ok() {});
+        server.read_exact(&mut vec![0; 1_000_000]).unwrap();
+        server.write_all(&[9; 1000]).unwrap();
+        server.shutdown(Shutdown::Write).unwrap();
+        while tcp_info(&server).is_ok_and(|info| info.is_ending || info.awaits_ack()) {}
+        server.read_exact(&mut vec![0; 500_000]).unwrap();
+        reset(server);
+        client.read_exact(&mut [0; 1000]).unwrap_or_else(|error| panic!("round {round}: {error}"));
+        drop(client);
+        writing.join().unwrap();
+    }
 }

@@ -64,18 +64,33 @@ ask() { printf '%s\n' "$1" | nobody nc -N -w 5 -U $socket; }
 answer=$(nobody bash -c "$EXAMPLE")
 says "$answer" 'it["exit"] == "tokyo" and it["kind"] == "bulk" and it["path"] is None and it["direct"]["nodes"] == ["paris", "tokyo"]'
 
-head -c 6000000 /dev/zero > data
+# Larger than what all buffers on the way hold.
+head -c 30000000 /dev/zero > data
 (exec python3 -m http.server --bind 127.0.0.1 8000 > /dev/null 2>&1) &
 await 20 curl -fs -o /dev/null http://127.0.0.1:8000/paris.toml
-fetch() { curl -fsS -m 20 --limit-rate $1 -x http://127.0.0.1:8001 -o got http://127.0.0.1:8000/data; }
+# Reads so many bytes in a second. (curl --limit-rate reads what has come at once.)
+cat > fetch.py <<'P'
+import socket, sys, time
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)
+s.settimeout(20)
+s.connect(("127.0.0.1", 8001))
+s.sendall(b"GET http://127.0.0.1:8000/data HTTP/1.0\r\n\r\n")
+begun, got = time.monotonic(), 0
+while piece := s.recv(65536):
+    got += len(piece)
+    time.sleep(max(0, begun + got / float(sys.argv[1]) - time.monotonic()))
+assert got > 30000000, got
+P
+fetch() { python3 fetch.py $1; }
 # A stream that lasts shows the leg, and the next one takes a path because of that.
-placed() { fetch 2M && ask '{"to": "127.0.0.1:8000"}' | grep -q '"path":{'; }
+placed() { fetch 10e6 && ask '{"to": "127.0.0.1:8000"}' | grep -q '"path":{'; }
 await 30 placed
 answer=$(ask '{"to": "127.0.0.1:8000"}')
 says "$answer" 'it["path"]["nodes"] == ["paris", "tokyo"] and 0 <= it["path"]["since_s"] < 20'
 says "$answer" 'all(0 < it["path"]["legs"][0][key] < 60e3 for key in ["rtt_ms", "age_s"]) and it["path"]["legs"][0]["loss"] >= 0'
 # What comes back is known when tokyo has told it.
-told() { fetch 2M && ask '{"to": "127.0.0.1:8000"}' | grep -Eq '"from":"tokyo","to":"paris","rate_bit_s":[a-z0-9]+,"carried_bit_s":[1-9]'; }
+told() { fetch 10e6 && ask '{"to": "127.0.0.1:8000"}' | grep -Eq '"from":"tokyo","to":"paris","rate_bit_s":[a-z0-9]+,"carried_bit_s":[1-9]'; }
 await 30 told
 says "$(ask '{"to": "tokyo"}')" 'it["path"]["nodes"] == ["paris", "tokyo"]'
 says "$(ask '{"to": "tokyo", "kind": "interactive"}')" 'it["kind"] == "interactive" and it["path"] is None'
@@ -102,7 +117,7 @@ for one in all: one.connect(sys.argv[1])
 open("silent", "w").close()
 time.sleep(60)' $socket & silent=$!
 await 10 [ -e silent ]
-fetch 100M
+fetch 1e9
 printf '{"to": "tokyo"}\n' | timeout 30 nc -N -U $socket | grep -q '"exit":"tokyo"' || fail "who is silent holds up others for long"
 kill $silent; wait $silent || true
 

@@ -157,10 +157,6 @@ impl Intercepted {
             writeln!(f, "\t\t{network}{port}return")?;
         }
         let (family, ip) = if self.to.is_ipv4() { ("ipv4", "ip") } else { ("ipv6", "ip6") };
-        writeln!(
-            f,
-            "\t\tmeta nfproto {family} meta l4proto tcp tproxy {ip} to {} {then}\n\t}}",
-            self.to
-        )
+        writeln!(f, "\t\tmeta nfproto {family} meta l4proto tcp tproxy {ip} to {} {then}\n\t}}", self.to)
     }
 }

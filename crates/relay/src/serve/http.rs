@@ -345,8 +345,7 @@ impl Client<'_> {
         let chunked = Chunked::new(false).without(&request.listed);
         let sending = self.reader.pass_body(request.body, chunked, &self.stream, side.output());
         let exchange = Exchange::new(request, &self.stream, &self.limits);
-        let receiving = exchange.respond(reader, &side.stream, can_repeat);
-        let exchanged = exchange.attended(exchange.both(sending, receiving)).await;
+        let exchanged = exchange.attended(exchange.both(sending, reader, &side.stream, can_repeat)).await;
         drop(watched);
         let (response, sent) = exchanged.map_err(|failed| match failed {
             // This is an error of the request's body: that of a response comes only after the response has begun.
@@ -366,8 +365,8 @@ impl Client<'_> {
         }
         // Others may use the leg while the client has nothing to ask.
         origin.upstream.turn = None;
-        let (kept, done) =
-            if response.keeps_origin && origin.reader.is_quiet() { (Some(origin), None) } else { (None, Some(origin)) };
+        let is_kept = response.keeps_origin && origin.reader.is_quiet() && !origin.reader.has_ended();
+        let (kept, done) = if is_kept { (Some(origin), None) } else { (None, Some(origin)) };
         finish(self.node, done);
         Ok(Outcome::Next(kept.map(Box::new)))
     }

@@ -44,7 +44,9 @@ impl<'a> Running<'a> {
         let Pumps { from, to } = pumps;
         if !from.is_done() {
             match from.poll(cx, self.stream, receiver.stream) {
-                Poll::Ready(Err(PumpError::Send(error))) if receiver.has_said_end(to) => {
+                Poll::Ready(Err(PumpError::Send(error)))
+                    if receiver.has_said_end(to) || receiver.shows_end(&error, self.stream) =>
+                {
                     receiver.refuses(cx, PumpError::Send(error), from);
                 }
                 // Its sender has gone, and is told nothing.
@@ -58,8 +60,13 @@ impl<'a> Running<'a> {
         Poll::Pending
     }
 
-    /// Whether this side is a host whose end was seen before its connection broke; `from` is its direction. That a send fails shows
-    /// nothing, also if it is with EPIPE: a splice that was cut short may have taken the error of a reset without a FIN.
+    /// Whether that a send to this side has failed shows that it is a host and had ended: EPIPE is the kernel's word for a reset
+    /// behind a FIN. It shows nothing where bytes are spliced: a splice that was cut short may have taken the error of another reset.
+    fn shows_end(&self, error: &io::Error, sender: &Connection) -> bool {
+        self.framing == Framing::Raw && sender.plain().is_none() && error.kind() == io::ErrorKind::BrokenPipe
+    }
+
+    /// Whether this side is a host whose end was seen before its connection broke; `from` is its direction.
     fn has_said_end(&self, from: &Pump) -> bool {
         self.framing == Framing::Raw && (self.has_ended == Some(true) || from.has_read_end())
     }

@@ -2,7 +2,7 @@
 //!
 //! A [`Reader`] does not hold its connection, so that one message can be received while another is sent.
 
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::io;
 
 use ekiden_relay_proto::http::{Body, Chunked};
@@ -79,6 +79,17 @@ impl Reader {
             Ok(Some(Event::Data(_)) | None) => None,
             Err(error) => Some(Err(error.into())),
         })
+    }
+
+    /// Completes when the node at the other end takes no more of what it is sent; it says so behind its END. Nothing is read that
+    /// was sent unasked.
+    pub async fn refusal(&mut self, from: &Connection) {
+        while self.decoder.is_some() && self.buffer.is_empty() {
+            if self.more(from).await.is_err() {
+                return;
+            }
+        }
+        pending().await
     }
 
     /// Whether the end of the stream was said.

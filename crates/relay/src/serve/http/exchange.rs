@@ -29,7 +29,7 @@ pub struct Exchange<'a> {
 /// How much of a request's body was sent.
 pub enum Sent {
     All,
-    /// The client said no more of it after the response was complete.
+    /// Not all after the response was complete: the client said no more, or the node at the other end took no more.
     Part,
     /// The origin's connection broke meanwhile.
     Broken,
@@ -79,37 +79,44 @@ impl<'a> Exchange<'a> {
     pub async fn both(
         &self,
         sending: impl Future<Output = Result<(), PumpError>>,
-        receiving: impl Future<Output = Result<Response, Failed>>,
+        reader: &mut Reader,
+        from: &Connection,
+        can_repeat: bool,
     ) -> Result<(Response, Sent), Failed> {
-        let (mut sending, mut receiving) = (pin!(sending), pin!(receiving));
+        let mut sending = pin!(sending);
         let mut sent = (!self.has_body()).then_some(Sent::All);
-        loop {
-            tokio::select! {
-                ended = &mut sending, if sent.is_none() => sent = Some(match ended {
-                    Ok(()) => Sent::All,
-                    // The origin may have answered before it stopped listening.
-                    Err(PumpError::Send(_)) => Sent::Broken,
-                    Err(error) => return Err(Failed::Reset(error)),
-                }),
-                answered = &mut receiving => {
-                    let response = answered?;
-                    if let Some(sent) = sent {
-                        return Ok((response, sent));
-                    }
-                    // The end of the connection may be the end of the response, and a client that sees it may say no more.
-                    if !response.keeps_client {
-                        let _ = SockRef::from(self.client.socket()).shutdown(Shutdown::Write);
-                    }
-                    let sent = match while_moving(self.limits.response, &AtomicBool::new(false), sending).await {
-                        Some(Ok(())) => Sent::All,
-                        Some(Err(PumpError::Send(_))) => Sent::Broken,
-                        // The client has its response, and is not reset.
-                        Some(Err(_)) | None => Sent::Part,
-                    };
-                    return Ok((response, sent));
+        let response = {
+            let mut receiving = pin!(self.respond(reader, from, can_repeat));
+            loop {
+                tokio::select! {
+                    ended = &mut sending, if sent.is_none() => sent = Some(match ended {
+                        Ok(()) => Sent::All,
+                        // The origin may have answered before it stopped listening.
+                        Err(PumpError::Send(_)) => Sent::Broken,
+                        Err(error) => return Err(Failed::Reset(error)),
+                    }),
+                    answered = &mut receiving => break answered?,
                 }
             }
+        };
+        if let Some(sent) = sent {
+            return Ok((response, sent));
         }
+        // The end of the connection may be the end of the response, and a client that sees it may say no more.
+        if !response.keeps_client {
+            let _ = SockRef::from(self.client.socket()).shutdown(Shutdown::Write);
+        }
+        let never = AtomicBool::new(false);
+        let sent = tokio::select! {
+            sent = while_moving(self.limits.response, &never, sending) => match sent {
+                Some(Ok(())) => Sent::All,
+                Some(Err(PumpError::Send(_))) => Sent::Broken,
+                // The client has its response, and is not reset.
+                Some(Err(_)) | None => Sent::Part,
+            },
+            () = reader.refusal(from) => Sent::Part,
+        };
+        Ok((response, sent))
     }
 
     /// Passes the response on, with the interim ones before it, and returns it. If the end of the connection is the end of the

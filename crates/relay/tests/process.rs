@@ -71,7 +71,7 @@ fn sigterm_lets_streams_end_and_resets_those_that_do_not() {
         wait_until("nobody accepts", || std::net::TcpStream::connect(process.addresses[0]).is_err());
         if ends {
             server.write_all(b"the last words").unwrap();
-            drop(client.try_clone().unwrap().shutdown(std::net::Shutdown::Write));
+            drop(client.try_clone().unwrap().shutdown(Shutdown::Write));
             let mut rest = Vec::new();
             server.read_to_end(&mut rest).unwrap();
             drop(server);

@@ -227,6 +227,36 @@ proptest! {
     }
 }
 
+/// A bare ACK behind bytes that were not seen says that there are some, and not how long segments are.
+#[test]
+fn a_stream_of_which_no_data_was_seen_keeps_its_window() {
+    let settings = BalanceSettings { policy: Policy::Paper, repeats: 0, missing: 0, ..common::at_once() };
+    let mut gateway = Gateway::with(settings);
+    let first = gateway.open(0, 3, 3).first;
+    let block = Block { start: first.wrapping_sub(1_000), end: first.wrapping_add(1_000) };
+    let packet = |direction, seq, ack, window, blocks| Packet {
+        time_us: 0,
+        seq,
+        ack,
+        length: 0,
+        segment: 0,
+        scale: -1,
+        window,
+        flags: flags::ACK,
+        direction,
+        blocks,
+        block: [block; 4],
+    };
+    for packet in [
+        packet(Direction::Data, first.wrapping_add(500), u32::MAX - 999, 0, 0),
+        packet(Direction::Data, first.wrapping_add(1_500), u32::MAX - 999, 0, 0),
+        packet(Direction::Acks, u32::MAX - 999, first.wrapping_add(500), 0, 0),
+        packet(Direction::Acks, u32::MAX - 999, first.wrapping_add(500), 50, 1),
+    ] {
+        assert_eq!(gateway.group.observe(0, &packet), None);
+    }
+}
+
 /// Packets of a few sequence numbers around 0, so that they meet, each of segments of 500 bytes.
 fn packets() -> impl Strategy<Value = Packet> {
     let number = || prop_oneof![8 => (0_u32..8).prop_map(|at| (at * 500).wrapping_sub(1_000)), 1 => any::<u32>()];

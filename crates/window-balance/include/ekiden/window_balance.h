@@ -259,7 +259,8 @@ EKB_FN ekb_u32 ekb_window(const struct ekb_settings *settings, const struct ekb_
 {
 	ekb_u32 shift = stream->scale & 15, up = (1u << shift) - 1, least = 2 * (ekb_u32)stream->segment, field;
 
-	if (!stream->limit)
+	/* Of a stream that has sent nothing yet it is not known how long segments are. */
+	if (!stream->limit || !stream->segment)
 		return 0;
 	field = ekb_most(stream->limit >> shift, (least + up) >> shift);
 	if ((settings->choices & EKB_KEEPS_EDGE) && ekb_after(stream->edge, packet->ack))

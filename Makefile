@@ -8,8 +8,8 @@ BUILT := $(or $(CARGO_TARGET_DIR),target)/release
 demo: release
 	$(BUILT)/ekiden demo
 
-# All tests, more at a time than there are processors. Those that need root are counted as ignored, with the
-# reason, when not run as root.
+# All tests, more at a time than there are processors. Those that need root are counted as ignored, with the reason, when not run
+# as root.
 test:
 	@scripts/setup build test
 	@bench/load/relay/peers $(or $(CARGO_TARGET_DIR),target)/peers || echo "test: without HAProxy and nginx" >&2

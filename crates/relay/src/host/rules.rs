@@ -25,8 +25,8 @@ pub struct Rules {
     v4: bool,
     v6: bool,
     /// Whether the kernel is to track none of the connections with foreign addresses. What this node takes and then opens in the
-    /// client's name has the same addresses and ports twice. Connection tracking would take both for one connection, and half of
-    /// all packets for invalid.
+    /// client's name has the same addresses and ports twice. Connection tracking would take both for one connection, and packets
+    /// of one of them for invalid.
     untracked: bool,
 }
 

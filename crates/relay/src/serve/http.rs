@@ -365,8 +365,8 @@ impl Client<'_> {
         }
         // Others may use the leg while the client has nothing to ask.
         origin.upstream.turn = None;
-        let is_kept = response.keeps_origin && origin.reader.is_quiet() && !origin.reader.has_ended();
-        let (kept, done) = if is_kept { (Some(origin), None) } else { (None, Some(origin)) };
+        let serves_on = response.keeps_origin && origin.reader.is_quiet() && !origin.reader.has_ended();
+        let (kept, done) = if serves_on { (Some(origin), None) } else { (None, Some(origin)) };
         finish(self.node, done);
         Ok(Outcome::Next(kept.map(Box::new)))
     }

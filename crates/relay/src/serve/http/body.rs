@@ -81,8 +81,8 @@ impl Reader {
         })
     }
 
-    /// Completes when the node at the other end takes no more of what it is sent; it says so behind its END. Nothing is read that
-    /// was sent unasked.
+    /// Completes when the node at the other end takes no more of what it is sent; it says so behind its END. Does not read on
+    /// behind what was sent unasked.
     pub async fn refusal(&mut self, from: &Connection) {
         while self.decoder.is_some() && self.buffer.is_empty() {
             if self.more(from).await.is_err() {

@@ -170,6 +170,41 @@ fn an_origin_that_answers_early_and_reads_on_gets_the_whole_request() {
 }
 
 #[test]
+fn an_origin_that_says_more_than_it_was_asked_gets_the_whole_request() {
+    const CLOSING: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
+    let data = noise(6_000_000, 15);
+    let run = |(mode, count), answer: &[u8], is_at_once: bool| {
+        let chain = Chain::of(mode, count, "", "");
+        let more: &[u8] = if is_at_once { b"\r\n" } else { b"" };
+        let (mut client, mut server) = answered_early(&chain, data.len(), &[answer, more].concat());
+        std::thread::scope(|scope| {
+            let sender = scope.spawn(|| client.write_all(&data).unwrap());
+            let mut got = body(&mut server, 100_000);
+            if !is_at_once {
+                server.write_all(b"\r\n").unwrap();
+            }
+            // Slowly: a tail is on its way when the client has sent all.
+            while got.len() < data.len() {
+                got.extend(body(&mut server, 100_000));
+                std::thread::sleep(Duration::from_millis(5));
+            }
+            sender.join().unwrap();
+            assert!(got == data, "{mode:?}, {count} nodes, at once: {is_at_once}");
+        });
+        drop((client, server));
+        wait_until("nothing is left", || chain.entry.connections() == 0);
+    };
+    let run = &run;
+    std::thread::scope(|scope| {
+        for way in [(Mode::Plain, 0), (Mode::Plain, 1), (Mode::Tls, 1), (Mode::Plain, 2)] {
+            for answer in [ANSWER, CLOSING] {
+                scope.spawn(move || [true, false].map(|is_at_once| run(way, answer, is_at_once)));
+            }
+        }
+    });
+}
+
+#[test]
 fn a_client_is_served_again_when_all_of_a_request_that_was_answered_early_is_sent() {
     for count in [0, 1] {
         let chain = Chain::new(count);
@@ -203,6 +238,8 @@ fn an_origin_that_answers_ends_and_resets_holds_no_upload() {
     for (mode, count) in [(Mode::Plain, 0), (Mode::Plain, 1), (Mode::Tls, 1), (Mode::Plain, 2)] {
         let chain = Chain::of(mode, count, "", "");
         let (mut client, mut server) = answered_early(&chain, 80_000_000, refusal);
+        // Nobody has asked for it.
+        server.write_all(b"\r\n").unwrap();
         let sender = std::thread::spawn(move || {
             let piece = [7; 1 << 16];
             while let Ok(_more) = client.write_all(&piece) {}

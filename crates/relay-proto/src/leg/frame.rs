@@ -142,7 +142,7 @@ pub struct FrameDecoder {
     have: u8,
     /// The receiver is a dialler that has said END.
     has_said_end: bool,
-    /// END has come. While the other direction runs, only RESET may follow.
+    /// END has come. While the other direction runs, only RESET may follow; then DELIVERED.
     has_ended: bool,
     is_delivered: bool,
 }
@@ -201,6 +201,10 @@ impl FrameDecoder {
         let header = Header::decode(self.header)?;
         match header.kind {
             FrameKind::Reset => Ok(Some(Event::Reset(header.length as u8))),
+            FrameKind::Delivered if self.has_said_end && !self.is_delivered => {
+                (self.has_ended, self.is_delivered) = (true, true);
+                Ok(Some(Event::Delivered))
+            }
             other if self.has_ended => Err(ProtocolError::OutOfPlace(other)),
             FrameKind::Data => {
                 self.payload = header.length;
@@ -209,10 +213,6 @@ impl FrameDecoder {
             FrameKind::End => {
                 self.has_ended = true;
                 Ok(Some(Event::End))
-            }
-            FrameKind::Delivered if self.has_said_end => {
-                (self.has_ended, self.is_delivered) = (true, true);
-                Ok(Some(Event::Delivered))
             }
             other => Err(ProtocolError::OutOfPlace(other)),
         }

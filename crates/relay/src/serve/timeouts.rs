@@ -41,20 +41,22 @@ pub async fn end_first(client: &Connection) {
 
 /// Runs `work`. `None` if nothing happened in it for `limit` before `has_begun`.
 pub async fn while_moving<T>(limit: Duration, has_begun: &AtomicBool, work: impl Future<Output = T>) -> Option<T> {
-    let (mut work, mut limit_passes) = (pin!(work), pin!(sleep(limit)));
+    let (mut work, mut until_limit) = (pin!(work), pin!(Some(sleep(limit))));
     poll_fn(|cx| {
         if let Poll::Ready(done) = work.as_mut().poll(cx) {
             return Poll::Ready(Some(done));
         }
         if has_begun.load(Ordering::Relaxed) {
-            return Poll::Pending;
+            // It would wake the task, which a limit inside `work` would take for data that moves.
+            until_limit.set(None);
         }
+        let Some(mut limit_passes) = until_limit.as_mut().as_pin_mut() else { return Poll::Pending };
         if limit_passes.as_mut().poll(cx).is_ready() {
             return Poll::Ready(None);
         }
         // Something other than the timer woke it: data moves.
         limit_passes.as_mut().reset(Instant::now() + limit);
-        limit_passes.as_mut().poll(cx).map(|()| None)
+        limit_passes.poll(cx).map(|()| None)
     })
     .await
 }
@@ -103,5 +105,23 @@ pub async fn leaving(client: &TcpStream, has_body: bool, grace: Duration, has_be
     tokio::select! {
         _ = client.ready(Interest::ERROR) => {}
         () = ends => {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_limit_behind_the_beginning_of_an_answer_is_not_longer_than_it_says() {
+        const LIMIT: Duration = Duration::from_secs(10);
+        let (has_begun, never) = (AtomicBool::new(false), AtomicBool::new(false));
+        let began = Instant::now();
+        let answered = async {
+            has_begun.store(true, Ordering::Relaxed);
+            while_moving(LIMIT, &never, pending::<()>()).await
+        };
+        assert_eq!(while_moving(LIMIT, &has_begun, answered).await, Some(None));
+        assert_eq!(began.elapsed(), LIMIT);
     }
 }

@@ -89,6 +89,11 @@ impl Side {
         Output { connection: &self.stream, framing: self.framing }
     }
 
+    /// Whether something has come from it that nobody has read.
+    pub fn has_unread(&self) -> bool {
+        self.stream.peek_now(&mut [0]).is_ok_and(|n| n > 0)
+    }
+
     /// Both directions have ended: what is queued is to be delivered, then the end.
     ///
     /// Only here does a connection to a host lose its reset on close. Until then whatever kills this process makes the

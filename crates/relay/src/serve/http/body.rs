@@ -20,6 +20,9 @@ const PIECE: usize = 16 << 10;
 /// If this many bytes or more are due, they go through the pump rather than through the buffer.
 const WORTH_PUMPING: u64 = 64 << 10;
 
+/// So many bytes that a node sends behind a response are read and discarded. They are unasked for.
+const UNASKED_MOST: usize = 64 << 10;
+
 /// The reading half: the frame decoder, and bytes that were read but not yet used.
 #[derive(Debug)]
 pub struct Reader {
@@ -29,13 +32,15 @@ pub struct Reader {
     ended: bool,
     /// Bytes read but not yet used.
     pub buffer: Vec<u8>,
+    /// How many bytes behind a response were discarded.
+    unasked: usize,
     holding: Holding,
 }
 
 impl Reader {
     /// For a connection of which nothing was read yet.
     pub fn new(framing: Framing) -> Self {
-        Self { decoder: framing.decoder(), ended: false, buffer: Vec::new(), holding: Holding::default() }
+        Self { decoder: framing.decoder(), ended: false, buffer: Vec::new(), unasked: 0, holding: Holding::default() }
     }
 
     /// Waits for data and appends it to the buffer. False at the end of the stream.
@@ -81,15 +86,37 @@ impl Reader {
         })
     }
 
-    /// Completes when the node at the other end takes no more of what it is sent; it says so behind its END. Does not read on
-    /// behind what was sent unasked.
+    /// Behind a response, while the rest of its request is sent: completes when the node at the other end takes no more of that; it says
+    /// so behind its END.
     pub async fn refusal(&mut self, from: &Connection) {
-        while self.decoder.is_some() && self.buffer.is_empty() {
+        while self.decoder.is_some() && self.discard() {
             if self.more(from).await.is_err() {
                 return;
             }
         }
         pending().await
+    }
+
+    /// Behind the last request and this side's END: waits until the node at the other end has delivered all.
+    ///
+    /// # Errors
+    /// The connection broke, or more is sent unasked than is discarded.
+    pub async fn delivered(&mut self, from: &Connection) -> Result<(), PumpError> {
+        self.said_end();
+        while !self.is_delivered() {
+            if !self.discard() {
+                return Err(PumpError::Malformed("the origin goes on sending behind its response"));
+            }
+            self.more(from).await?;
+        }
+        Ok(())
+    }
+
+    /// Discards what was sent unasked. False if that was too much.
+    fn discard(&mut self) -> bool {
+        self.unasked += self.buffer.len();
+        self.buffer.clear();
+        self.unasked <= UNASKED_MOST
     }
 
     /// Whether the end of the stream was said.
@@ -109,10 +136,10 @@ impl Reader {
         self.decoder.as_ref().is_some_and(FrameDecoder::is_delivered)
     }
 
-    /// Whether nothing is buffered and no frame has begun, so that the connection can be kept idle.
+    /// Whether nothing was sent unasked and no frame has begun, so that the connection can be kept idle.
     pub fn is_quiet(&self) -> bool {
         let between = |decoder: &FrameDecoder| decoder.payload() == 0 && decoder.header_missing() == HEADER_BYTES;
-        self.buffer.is_empty() && self.decoder.as_ref().is_none_or(between)
+        self.buffer.is_empty() && self.unasked == 0 && self.decoder.as_ref().is_none_or(between)
     }
 
     /// Passes a whole body on; a chunked one is written anew as `chunked` says. If the end of the connection is the end of the

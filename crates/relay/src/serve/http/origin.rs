@@ -7,7 +7,6 @@ use ekiden_relay_proto::Target;
 use ekiden_relay_proto::leg::{FrameKind, Header};
 use tokio::time::timeout;
 
-use crate::peer::delivered;
 use crate::reach::Upstream;
 use crate::serve::http::body::Reader;
 use crate::serve::timeouts::LINGER;
@@ -33,18 +32,18 @@ impl Origin {
     }
 }
 
-/// Gives up an origin between two requests. A directly connected origin may not have taken all of the requests that it has
-/// answered: the kernel delivers the rest. To a node END is sent, and the connection serves the next stream once that node has
-/// delivered all. Draining waits for that.
+/// Gives up an origin between two requests. It may not have taken all of the requests that it has answered, and may have sent what
+/// nobody asked for; the rest of the requests is delivered all the same. Draining waits for that.
 pub fn finish(node: &Arc<Node>, origin: Option<Origin>) {
     let Some(Origin { upstream, reader, .. }) = origin else { return };
-    if !upstream.side.is_node() {
-        return upstream.side.stream.leave_to_kernel();
+    match upstream.side.is_node() {
+        true => finish_leg(node, upstream, reader),
+        false => finish_host(node, upstream.side),
     }
-    // Something was sent unasked: dropping the connection resets it.
-    if !reader.is_quiet() {
-        return;
-    }
+}
+
+/// To a node END is sent, and the connection serves the next stream once that node has delivered all.
+fn finish_leg(node: &Arc<Node>, upstream: Upstream, mut reader: Reader) {
     let (busy, node) = (node.begin(), node.clone());
     tokio::spawn(async move {
         let end = Header { kind: FrameKind::End, length: 0 }.encode();
@@ -55,11 +54,11 @@ pub fn finish(node: &Arc<Node>, origin: Option<Origin>) {
         let stream = BetweenStreams::new(side.stream);
         let mut expiry = Expiry::new(&node.config().limits);
         let is_delivered = async {
-            let mut told = pin!(delivered(&stream, reader.has_ended()));
+            let mut told = pin!(reader.delivered(&stream));
             if let Ok(told) = timeout(LINGER, &mut told).await {
                 return told.is_ok();
             }
-            // The origin is still reading, or goes on sending. Its client may be gone, so that no client's limit counts the
+            // The origin is still reading, or does not end. Its client may be gone, so that no client's limit counts the
             // connection. The node has a limit for these.
             let Ok(_late) = node.late_origins.try_acquire() else { return false };
             tokio::select! {
@@ -69,6 +68,26 @@ pub fn finish(node: &Arc<Node>, origin: Option<Origin>) {
         };
         if is_delivered.await {
             Upstream { peer, ..Side::node(stream.into_inner()).into() }.rest(&node);
+        }
+        drop(busy);
+    });
+}
+
+/// The kernel delivers the rest to a host. But closed with something unread, or before something comes that nobody asked for, it
+/// would reset the connection.
+fn finish_host(node: &Arc<Node>, side: Side) {
+    let side = match side.has_unread() {
+        true => side,
+        false => match side.end_if_sent() {
+            Ok(()) => return,
+            Err(side) => side,
+        },
+    };
+    let (busy, node) = (node.begin(), node.clone());
+    tokio::spawn(async move {
+        match node.late_origins.try_acquire() {
+            Ok(_late) => side.deliver(&mut Expiry::new(&node.config().limits)).await,
+            Err(_) => side.stream.leave_to_kernel(),
         }
         drop(busy);
     });

@@ -22,6 +22,23 @@ sees fd00:1::2 '[fd00:3::2]:8081'
 sees fd00:1::2 '[fd00:3::3]:8080'
 until_accepted island 2
 
+# A program on the router that listens with IP_TRANSPARENT on all addresses takes nothing that is forwarded.
+cat > other.py <<'P'
+import socket
+listener = socket.socket(socket.AF_INET6)
+listener.setsockopt(socket.SOL_IP, 19, 1)  # IP_TRANSPARENT
+listener.setsockopt(socket.IPPROTO_IPV6, 75, 1)  # IPV6_TRANSPARENT
+listener.bind(("::", 8081))
+listener.listen()
+while True:
+    listener.accept()[0].sendall(b"HTTP/1.0 200 OK\r\n\r\nother\n")
+P
+ip netns exec island python3 other.py & other=$!
+await island 8081
+sees 10.1.0.2 10.3.0.2:8081
+sees fd00:1::2 '[fd00:3::2]:8081'
+kill -9 $other; wait $other || true
+
 # The router's own services, and those of hosts behind it for others, are not touched.
 for node in island client; do on $node python3 server.py > /dev/null 2>&1 & await $node 9000; done
 sees 10.1.0.2 10.2.0.1:8080

@@ -119,6 +119,9 @@ impl fmt::Display for Rules {
                 interfaces.join(", ")
             )?;
         }
+        // Another program's listener for any address would take what this host forwards to others. Only sockets with an address of
+        // their own may: the rules pass over what belongs to a listener of that kind.
+        writeln!(f, "\t\tsocket wildcard 1 accept")?;
         for family in self.families() {
             // ICMP errors about such a socket's packets belong to it too: otherwise it would not learn the path's MTU.
             let (family, icmp) = if family == Family::V4 { ("ipv4", "icmp") } else { ("ipv6", "ipv6-icmp") };

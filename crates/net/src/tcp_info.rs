@@ -45,6 +45,8 @@ pub struct TcpInfo {
     pub send_memory_most_bytes: u32,
     /// Recent rate of delivery in bytes per second.
     pub delivery_bytes_s: u64,
+    /// The most that the kernel sends, in bytes per second, where it paces; `u64::MAX` without a limit, and 0 if it is not known.
+    pub pacing_bytes_s: u64,
     /// Segments that have arrived at the other end, in all, those that were selectively acknowledged among them (Linux 4.18 and
     /// later).
     pub delivered_segments: u32,
@@ -70,6 +72,8 @@ pub struct TcpInfo {
     pub is_ending: bool,
     /// Whether the other side's FIN has arrived, and the connection is open since (CLOSE_WAIT, LAST_ACK, CLOSING).
     pub has_received_end: bool,
+    /// Probes of a closed window, or keepalives, since the last acknowledgement.
+    pub unanswered_probes: u8,
 }
 
 /// What the ends agreed on in their SYNs.
@@ -131,6 +135,24 @@ impl TcpInfo {
         self.unacked_segments > 0 || self.unsent_bytes > 0
     }
 
+    /// Whether the other side has acknowledged nothing for `ms` milliseconds, although it should have. One that has closed its window is
+    /// probed ever more seldom (RFC 9293 §3.8.6.1), and is silent only if it has not answered two probes. Where nothing is under way, the
+    /// kernel may wait as long as pacing takes for two segments before it sends.
+    pub fn is_silent(&self, ms: u32) -> bool {
+        if self.unacked_segments > 0 {
+            return self.last_ack_ms >= ms;
+        }
+        let pause_ms = (u64::from(self.mss_bytes) * 2000).checked_div(self.pacing_bytes_s).unwrap_or(0);
+        self.unsent_bytes > 0
+            && u64::from(self.last_ack_ms) >= u64::from(ms) + pause_ms
+            && (!self.is_shut_out() || self.unanswered_probes >= 2)
+    }
+
+    /// Whether nothing is under way, because the other side's window has no room for a segment.
+    pub fn is_shut_out(&self) -> bool {
+        self.unacked_segments == 0 && self.send_window_bytes < self.mss_bytes
+    }
+
     /// Whether the send buffer is so full that the program cannot hand anything over: Linux wakes it when a third is free.
     pub fn is_send_buffer_full(&self) -> bool {
         u64::from(self.send_memory_bytes) * 3 > u64::from(self.send_memory_most_bytes) * 2
@@ -175,6 +197,7 @@ impl From<&Raw> for TcpInfo {
             send_memory_bytes: 0,
             send_memory_most_bytes: 0,
             delivery_bytes_s: raw.delivery_rate,
+            pacing_bytes_s: raw.pacing_rate,
             delivered_segments: raw.delivered,
             send_window_bytes: raw.snd_wnd,
             mss_bytes: raw.snd_mss,
@@ -188,11 +211,13 @@ impl From<&Raw> for TcpInfo {
             // As numbered in linux/tcp_states.h.
             is_ending: matches!(raw.state_and_flags[0], 4 | 9 | 11),
             has_received_end: matches!(raw.state_and_flags[0], 8 | 9 | 11),
+            unanswered_probes: raw.state_and_flags[PROBES_AT],
         }
     }
 }
 
-/// The place of the options among the first bytes.
+/// The places of `tcpi_probes` and of the options among the first bytes.
+const PROBES_AT: usize = 3;
 const OPTIONS_AT: usize = 5;
 /// The place of `tcpi_delivery_rate_app_limited`, which is the lowest bit there.
 const APPLICATION_LIMITED_AT: usize = 7;

@@ -173,7 +173,7 @@ impl Overlay {
         }
         for (peer, sum) in legs.into_iter().filter(|(peer, _)| config.peers.contains_key(&**peer)) {
             match sum.is_stalled() {
-                true => known.fail(&peer, now),
+                true => fail(known, &peer, now, "acknowledges nothing"),
                 false => known.see(&peer, &sum.look(), now),
             }
         }
@@ -182,7 +182,7 @@ impl Overlay {
     /// A connection to a node did not come about, or says nothing.
     pub fn leg_failed(&self, peer: &str) {
         let now = self.now();
-        self.lock().known.fail(peer, now);
+        fail(&mut self.lock().known, peer, now, "cannot be connected to, or says nothing");
     }
 
     /// Whether the leg to a node has failed a short while ago.
@@ -321,6 +321,14 @@ impl Overlay {
 
 /// In this much more than a few round trips two retransmissions of one segment can be acknowledged.
 const SILENCE: Duration = Duration::from_secs(1);
+
+/// Notes that a leg has failed. `why` is said of the node at its end, in the log, unless the leg had failed already.
+fn fail(known: &mut Known, peer: &str, now: Time, why: &str) {
+    if !known.is_shunned(peer, now) {
+        tracing::info!("the leg to node {peer} has failed, streams avoid it for now: it {why}");
+    }
+    known.fail(peer, now);
+}
 
 impl State {
     fn of_node(name: &str) -> Self {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
-use ekiden_net::tcp_info::{TcpInfo, tcp_info};
+use ekiden_net::tcp_info::tcp_info;
 use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, Open, decode_failed, decode_opened};
 use ekiden_relay_proto::{Failure, FailureCode, Target};
 use ekiden_transport::frames::{invalid, read_frame, read_rest};
@@ -291,8 +291,8 @@ async fn ask(
 async fn falls_silent(stream: &Connection, limit: Option<Duration>) {
     let Some(limit) = limit else { return pending().await };
     sleep(limit).await;
-    let is_silent = |info: TcpInfo| info.awaits_ack() && u128::from(info.last_ack_ms) >= limit.as_millis();
-    while !tcp_info(stream.socket()).is_ok_and(is_silent) {
+    let limit_ms = u32::try_from(limit.as_millis()).unwrap_or(u32::MAX);
+    while !tcp_info(stream.socket()).is_ok_and(|info| info.is_silent(limit_ms)) {
         sleep(SILENCE_STEP).await;
     }
 }

@@ -64,7 +64,7 @@ impl Seen {
             rtt_s: (acked_bytes > 0).then_some(f64::from(info.rtt_us) / 1e6),
             rate_bit_s,
             is_limited: path >= PATH_PART && is_steady && acked_bytes > 0 && !self.is_capped,
-            is_stalled: acked_bytes == 0 && info.awaits_ack() && info.last_ack_ms >= silent_ms,
+            is_stalled: acked_bytes == 0 && info.is_silent(silent_ms),
             sent: segments(info.sent_bytes, before.sent_bytes),
             resent: segments(info.resent_bytes, before.resent_bytes),
         };
@@ -129,15 +129,24 @@ mod tests {
         let mut seen = seen();
         seen.look(Time::secs(0), &info(0, 1_000));
         let mut is_stalled = |seconds: u64, now: TcpInfo| {
-            let now = TcpInfo { unsent_bytes: 0, ..now };
             let mut sum = Sum::default();
             sum.add(&seen.look(Time::secs(seconds), &now).unwrap().shown);
             sum.is_stalled()
         };
+        let info = |seconds, bytes| TcpInfo { unsent_bytes: 0, ..info(seconds, bytes) };
         assert!(!is_stalled(1, TcpInfo { last_ack_ms: 5_000, ..info(1, 1_000) }));
         let waiting = TcpInfo { unacked_segments: 3, ..info(2, 1_000) };
         assert!(!is_stalled(2, TcpInfo { last_ack_ms: 900, ..waiting }));
         assert!(is_stalled(3, TcpInfo { last_ack_ms: 1_100, ..waiting }));
         assert!(!is_stalled(4, TcpInfo { last_ack_ms: 1_900, rtt_us: 500_000, ..waiting }));
+        // A receiver that has no room is probed, and acknowledges that.
+        let full = TcpInfo { unsent_bytes: 100_000, send_window_bytes: 500, last_ack_ms: 20_000, ..info(5, 1_000) };
+        assert!(!is_stalled(5, TcpInfo { unanswered_probes: 1, ..full }));
+        assert!(is_stalled(6, TcpInfo { unanswered_probes: 2, ..full }));
+        assert!(is_stalled(7, TcpInfo { send_window_bytes: 50_000, ..full }));
+        // Two segments of 1,000 bytes at 40 byte/s.
+        let paced = TcpInfo { send_window_bytes: 50_000, pacing_bytes_s: 40, last_ack_ms: 50_000, ..full };
+        assert!(!is_stalled(8, paced));
+        assert!(is_stalled(9, TcpInfo { last_ack_ms: 52_000, ..paced }));
     }
 }

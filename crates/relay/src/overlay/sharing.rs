@@ -146,6 +146,22 @@ fn shown(stream: u64, class: usize, info: &TcpInfo) -> StreamSeen {
         rtt_least: micros(info.rtt_min_us),
         acked: info.acked_bytes + full(info.sacked_segments),
         retransmits: info.retransmits.into(),
-        is_waiting: info.unsent_bytes > 0,
+        // What waits for a receiver to make room says nothing of the leg.
+        is_waiting: info.unsent_bytes > 0 && !info.is_shut_out(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_for_its_receiver_does_not_wait_for_the_leg() {
+        let full = TcpInfo { unsent_bytes: 100_000, unacked_segments: 2, mss_bytes: 1_000, ..TcpInfo::default() };
+        let is_waiting = |info: TcpInfo| shown(1, 0, &info).is_waiting;
+        assert!(is_waiting(full));
+        assert!(is_waiting(TcpInfo { unacked_segments: 0, send_window_bytes: 1_000, ..full }));
+        assert!(!is_waiting(TcpInfo { unacked_segments: 0, send_window_bytes: 999, ..full }));
+        assert!(!is_waiting(TcpInfo { unsent_bytes: 0, ..full }));
     }
 }

@@ -331,6 +331,12 @@ fn a_record_that_is_there_is_replaced_only_if_that_is_said() {
     assert_eq!(run(&["--force"]), (Some(0), String::new()));
     assert!(std::fs::read_to_string(folder.path().join("x.json")).unwrap().contains("\"producer\": \"simulate\""));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 2, "nothing is left beside it");
+    let record = folder.path().join("x.json");
+    std::fs::remove_file(&record).unwrap();
+    nix::unistd::mkfifo(&record, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let (code, said) = run(&["--force"]);
+    assert!(code == Some(3) && said.contains("x.json: cannot be written: it is a pipe") && said.lines().count() == 1);
+    assert!(!std::fs::metadata(&record).unwrap().is_file());
 }
 
 #[test]

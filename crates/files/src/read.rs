@@ -200,7 +200,8 @@ fn regular(metadata: &Metadata) -> Result<(), ReadError> {
     }
 }
 
-fn what(kind: FileType) -> &'static str {
+/// What something is that is no regular file.
+pub(crate) fn what(kind: FileType) -> &'static str {
     match kind {
         kind if kind.is_dir() => "a directory",
         kind if kind.is_fifo() => "a pipe",

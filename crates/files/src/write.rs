@@ -1,10 +1,17 @@
 //! Writing a file that someone has named: what is there stays unless it may go, and nobody ever sees half of it.
 
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs::{self, File, Metadata};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
+
+use nix::unistd::geteuid;
+
+use crate::read::what;
+
+/// The most links that are followed from a name to what it stands for, as many as the kernel follows.
+const LINKS_MOST: usize = 40;
 
 /// Why a file cannot be written. The message does not name the file.
 #[derive(Debug, thiserror::Error)]
@@ -15,23 +22,33 @@ pub enum TargetError {
     /// A directory has the name.
     #[error("cannot be written: it is a directory")]
     Directory,
+    /// Something has the name that is no file with a content of its own.
+    #[error("cannot be written: it is {0}, and only a regular file is replaced; name another file")]
+    NotRegular(&'static str),
     /// The system refuses.
     #[error("cannot be written: {0}")]
     Failed(#[from] io::Error),
 }
 
+/// What a name stands for, once symbolic links are followed.
+struct Target {
+    path: PathBuf,
+    /// Of the regular file that is there.
+    before: Option<Metadata>,
+}
+
 /// Finds out, before any work is done, whether [`write()`] can make `path`. Makes missing directories, and leaves nothing else.
 ///
 /// # Errors
-/// If there is something already and `replace` is not said, or its directory takes no new file.
+/// If there is a file already and `replace` is not said, there is something else than a file, or its directory takes no new file.
 pub fn check_target(path: &Path, replace: bool) -> Result<(), TargetError> {
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.is_dir() => return Err(TargetError::Directory),
-        Ok(_) if !replace => return Err(TargetError::Exists),
-        _ => make_directory(path)?,
+    let target = Target::find(path)?;
+    if target.before.is_some() && !replace {
+        return Err(TargetError::Exists);
     }
+    make_directory(&target.path)?;
     // Not the name under which another process may be writing just now.
-    let check = beside(path, ".check");
+    let check = beside(&target.path, ".check");
     File::create(&check)?;
     match fs::remove_file(check) {
         // Another process has checked the same.
@@ -40,11 +57,12 @@ pub fn check_target(path: &Path, replace: bool) -> Result<(), TargetError> {
     }
 }
 
-/// Writes a file, whole or not at all: beside `path` first, then renamed. Makes missing directories, and replaces what was
-/// there.
+/// Writes a file, whole or not at all: beside `path` first, then renamed. Makes missing directories, and replaces the file that was
+/// there; the new one has its permissions, and its owner if this process is root. A symbolic link stays, and what it leads to is
+/// written.
 ///
 /// # Errors
-/// If a directory or the file cannot be made.
+/// If a directory or the file cannot be made, or something else than a file is there.
 pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
     write_with(path, |out| out.write_all(content))
 }
@@ -52,27 +70,25 @@ pub fn write(path: &Path, content: &[u8]) -> io::Result<()> {
 /// As [`write()`], for what is too long to be held in memory: `fill` writes it piece by piece.
 ///
 /// # Errors
-/// If a directory or the file cannot be made, and those of `fill`.
+/// As [`write()`], and those of `fill`.
 pub fn write_with(path: &Path, fill: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
-    replace(
-        path,
-        |partial| File::create(partial),
-        |file| {
-            let mut out = BufWriter::new(file);
-            fill(&mut out)?;
-            out.flush()
-        },
-    )
+    replace(path, create_like, |file| {
+        let mut out = BufWriter::new(file);
+        fill(&mut out)?;
+        out.flush()
+    })
 }
 
-/// As [`write()`], for what its owner alone may read. When this returns, the content is on the disk.
+/// As [`write()`], for what its owner alone may read, whatever was there. When this returns, the content is on the disk.
 ///
 /// # Errors
-/// If a directory or the file cannot be made.
+/// As [`write()`].
 pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
-    // What a killed process has left may have other permissions.
-    remove_partial(path);
-    let create = |partial: &Path| File::options().write(true).create_new(true).mode(0o600).open(partial);
+    let create = |partial: &Path, _: Option<&Metadata>| {
+        // What a killed process has left may have other permissions.
+        let _ = fs::remove_file(partial);
+        File::options().write(true).create_new(true).mode(0o600).open(partial)
+    };
     replace(path, create, |mut file| {
         file.write_all(content)?;
         file.sync_all()
@@ -81,17 +97,60 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
 
 fn replace(
     path: &Path,
-    create: impl FnOnce(&Path) -> io::Result<File>,
+    create: impl FnOnce(&Path, Option<&Metadata>) -> io::Result<File>,
     fill: impl FnOnce(File) -> io::Result<()>,
 ) -> io::Result<()> {
-    make_directory(path)?;
-    let partial = partial(path);
-    let written = create(&partial).and_then(fill);
-    let written = written.and_then(|()| fs::rename(&partial, path));
+    let target = Target::find(path).map_err(|error| match error {
+        TargetError::Failed(error) => error,
+        TargetError::NotRegular(what) => io::Error::other(format!("it is {what}, and only a regular file is replaced")),
+        TargetError::Directory | TargetError::Exists => io::ErrorKind::IsADirectory.into(),
+    })?;
+    make_directory(&target.path)?;
+    let partial = partial(&target.path);
+    let written = create(&partial, target.before.as_ref()).and_then(fill);
+    let written = written.and_then(|()| fs::rename(&partial, &target.path));
     if written.is_err() {
         let _ = fs::remove_file(partial);
     }
     written
+}
+
+/// A new file with the permissions of the one that it replaces, and with its owner if this process may say so.
+fn create_like(partial: &Path, before: Option<&Metadata>) -> io::Result<File> {
+    let Some(before) = before else { return File::create(partial) };
+    // Closed to others until it has its owner.
+    let _ = fs::remove_file(partial);
+    let file = File::options().write(true).create_new(true).mode(0o600).open(partial)?;
+    if geteuid().is_root() {
+        fchown(&file, Some(before.uid()), Some(before.gid()))?;
+    }
+    file.set_permissions(before.permissions())?;
+    Ok(file)
+}
+
+impl Target {
+    fn find(path: &Path) -> Result<Self, TargetError> {
+        let missing = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+        match fs::metadata(path) {
+            Ok(there) if there.is_dir() => Err(TargetError::Directory),
+            Ok(there) if !there.is_file() => Err(TargetError::NotRegular(what(there.file_type()))),
+            Ok(there) => Ok(Self { path: fs::canonicalize(path)?, before: Some(there) }),
+            Err(error) if missing.contains(&error.kind()) => Ok(Self { path: led_to(path), before: None }),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+/// Where a name leads whose last link has nothing behind it.
+fn led_to(path: &Path) -> PathBuf {
+    let mut at = path.to_owned();
+    for _ in 0..LINKS_MOST {
+        match fs::read_link(&at) {
+            Ok(next) => at = at.parent().unwrap_or(Path::new("")).join(next),
+            Err(_) => break,
+        }
+    }
+    at
 }
 
 fn make_directory(path: &Path) -> io::Result<()> {
@@ -109,7 +168,9 @@ fn make_directory(path: &Path) -> io::Result<()> {
 
 /// Takes away what a process has left that was killed while it wrote `path`.
 pub fn remove_partial(path: &Path) {
-    let _ = fs::remove_file(partial(path));
+    if let Ok(target) = Target::find(path) {
+        let _ = fs::remove_file(partial(&target.path));
+    }
 }
 
 /// Where a file is while it is being written.
@@ -125,9 +186,64 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    use nix::sys::stat::Mode;
+    use nix::unistd::mkfifo;
 
     use super::*;
+
+    #[test]
+    fn what_is_no_regular_file_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        mkfifo(&place("pipe"), Mode::S_IRWXU).unwrap();
+        symlink("pipe", place("link")).unwrap();
+        for name in ["pipe", "link"] {
+            for replace in [false, true] {
+                assert!(matches!(check_target(&place(name), replace), Err(TargetError::NotRegular("a pipe"))));
+            }
+            assert!(write(&place(name), b"x").unwrap_err().to_string().contains("it is a pipe"));
+            assert!(write_private(&place(name), b"x").unwrap_err().to_string().contains("it is a pipe"));
+        }
+        assert_eq!(what(fs::symlink_metadata(place("pipe")).unwrap().file_type()), "a pipe");
+        symlink("circle", place("circle")).unwrap();
+        assert!(matches!(check_target(&place("circle"), true), Err(TargetError::Failed(_))));
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3);
+    }
+
+    #[test]
+    fn a_link_stays_and_what_it_leads_to_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        write(&place("there/file"), b"1").unwrap();
+        symlink("there", place("folder")).unwrap();
+        symlink("folder/file", place("link")).unwrap();
+        symlink("there/new", place("dangling")).unwrap();
+        for (link, file) in [("link", "there/file"), ("dangling", "there/new")] {
+            check_target(&place(link), true).unwrap();
+            write(&place(link), b"2").unwrap();
+            assert!(fs::symlink_metadata(place(link)).unwrap().is_symlink());
+            assert_eq!(fs::read(place(file)).unwrap(), b"2");
+        }
+        assert!(matches!(check_target(&place("dangling"), false), Err(TargetError::Exists)));
+        assert_eq!(fs::read_dir(place("there")).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_file_keeps_its_permissions_and_for_root_its_owner() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        let of = || fs::metadata(&path).map(|there| (there.mode() & 0o777, there.uid())).unwrap();
+        write(&path, b"1").unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        if geteuid().is_root() {
+            chown(&path, Some(65534), Some(65534)).unwrap();
+        }
+        let before = of();
+        write(&path, b"2").unwrap();
+        assert_eq!((of(), fs::read(&path).unwrap()), (before, b"2".to_vec()));
+    }
 
     #[test]
     fn a_check_leaves_a_file_alone_that_is_being_written() {

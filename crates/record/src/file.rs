@@ -1,6 +1,5 @@
 //! Records as files, and the files of their series beside them.
 
-use std::ffi::OsString;
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
@@ -81,13 +80,6 @@ pub fn series_of<R: Row>(record: &Path) -> PathBuf {
 /// Where all series of the record `record` are, if it has them.
 pub fn series_files(record: &Path) -> [PathBuf; 2] {
     [series_of::<Sample>(record), series_of::<QueueSample>(record)]
-}
-
-/// Where a file is while it is being written.
-pub(crate) fn partial_of(file: &Path) -> PathBuf {
-    let mut name: OsString = file.into();
-    name.push(".partial");
-    name.into()
 }
 
 /// Takes away what a process has left that was killed during a run whose record would be `record`.

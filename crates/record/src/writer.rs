@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Seek};
 use std::path::{Path, PathBuf};
 
-use crate::file::{Error, partial_of, series_of};
+use crate::file::{Error, series_of};
 use crate::sample::{QueueSample, Row, Sample};
 use crate::series::{Series, SeriesFile, SeriesFiles};
 use crate::table::{TableReader, TableWriter};
@@ -214,13 +214,8 @@ fn create<R: Row>(place: &Path) -> io::Result<TableWriter<R>> {
 fn publish<R: Row>(writer: TableWriter<R>, place: &Path) -> io::Result<SeriesFile> {
     let (finished, mut file) = writer.finish()?;
     file.rewind()?;
-    let partial = partial_of(place);
-    let copied = fs::File::create(&partial).and_then(|mut to| io::copy(&mut file, &mut to));
-    let published = copied.and_then(|_| fs::rename(&partial, place));
-    if published.is_err() {
-        let _ = fs::remove_file(partial);
-    }
-    published.map(|()| finished)
+    ekiden_files::write_with(place, |mut out| io::copy(&mut file, &mut out).map(drop))?;
+    Ok(finished)
 }
 
 fn unwritable(file: &Path, source: io::Error) -> Error {

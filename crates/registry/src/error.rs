@@ -123,6 +123,18 @@ pub enum RegistryError {
         /// Who is, with commas.
         admitted: String,
     },
+    /// A name that is to be admitted has another key.
+    #[error(
+        "node '{node}' is admitted to '{overlay}' already, with the key {admitted}: --replace admits it with the new key instead"
+    )]
+    HasOtherKey {
+        /// The node's name.
+        node: String,
+        /// The overlay's name.
+        overlay: String,
+        /// The fingerprint that is admitted.
+        admitted: String,
+    },
     /// There is no such overlay.
     #[error(
         "etcd at {endpoint} has no overlay '{overlay}': the operator makes it first, or this is another cluster's etcd"

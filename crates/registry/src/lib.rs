@@ -29,7 +29,7 @@ mod view;
 mod watch;
 
 pub use error::RegistryError;
-pub use operator::{Admitted, Operator};
+pub use operator::{Admitted, IfOtherKey, Operator};
 pub use record::Load;
 pub use registry::{Observer, Registry};
 pub use settings::{Access, OverlayId, Settings, read_password};

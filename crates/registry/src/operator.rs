@@ -9,12 +9,22 @@ use crate::client::Client;
 use crate::error::RegistryError;
 use crate::gateway::{Done, KeyValue, Range, Txn, base64};
 use crate::keys::{Keys, Place, check_name};
+use crate::record::brief;
 use crate::requests::{overlay_id, put};
 use crate::settings::{Access, OverlayId, wrong};
 use crate::view::KEYS_MOST;
 
 /// The nodes that are admitted, by name, with their fingerprints as written.
 pub type Admitted = BTreeMap<String, String>;
+
+/// What to do with a name that is admitted with another key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfOtherKey {
+    /// The other key stays, and the new one is refused.
+    Refuse,
+    /// The new key counts instead.
+    Replace,
+}
 
 /// An overlay's operator. Its user needs etcd's role `root`, or may write the overlay's keys, users and roles.
 pub struct Operator {
@@ -48,24 +58,36 @@ impl Operator {
         self.id()
     }
 
-    /// Lets a node with this key register as `node`. A key that the name had before counts no longer.
+    /// Lets a node with this key register as `node`. Returns the fingerprint with which it was admitted before.
     ///
     /// # Errors
-    /// If the overlay is not there, another node is admitted with this key, or no member of etcd does it.
-    pub fn admit(&mut self, node: &str, fingerprint: Fingerprint) -> Result<(), RegistryError> {
+    /// If the overlay is not there, another node is admitted with this key, this one with another key that is not to be replaced, or
+    /// no member of etcd does it.
+    pub fn admit(
+        &mut self,
+        node: &str,
+        fingerprint: Fingerprint,
+        if_other: IfOtherKey,
+    ) -> Result<Option<String>, RegistryError> {
         check_name("name", node)?;
         self.id()?;
         let fingerprint = fingerprint.to_string();
-        let taken = self.admitted()?.into_iter().find(|(name, key)| name != node && *key == fingerprint);
-        if let Some((name, fingerprint)) = taken {
-            return Err(RegistryError::KeyTaken { fingerprint, name });
+        let mut admitted = self.admitted()?;
+        if let Some((name, _)) = admitted.iter().find(|(name, key)| *name != node && **key == fingerprint) {
+            return Err(RegistryError::KeyTaken { fingerprint, name: name.clone() });
+        }
+        let before = admitted.remove(node);
+        if let Some(key) = before.as_ref().filter(|key| **key != fingerprint && if_other == IfOtherKey::Refuse) {
+            let (overlay, admitted) = (self.overlay.clone(), brief(key));
+            return Err(RegistryError::HasOtherKey { node: node.into(), overlay, admitted });
         }
         let write = [put(&self.keys.admitted(node), &fingerprint, 0)];
-        self.call::<Txn>("kv/txn", "an admission", &json!({ "success": write })).map(drop)
+        self.call::<Txn>("kv/txn", "an admission", &json!({ "success": write }))?;
+        Ok(before)
     }
 
-    /// Ends a node's admission, and its registration with it, and removes its user of etcd, if it has one of [`Operator::add_user`]. No
-    /// other node speaks with it any more, as soon as that one hears of it.
+    /// Ends a node's admission, and its registration with it, and removes its user of etcd, if it has one of [`Operator::add_user`].
+    /// Another node refuses its new streams as soon as that one hears of it; those that run go on until they end.
     ///
     /// # Errors
     /// If there is no such overlay, the node is not admitted to it, or no member of etcd does it.
@@ -102,15 +124,16 @@ impl Operator {
     }
 
     /// Makes the user that `node` needs, or gives it this password: it may read what the overlay has in etcd, and write its own record.
-    /// The user and its role are named `ekiden.OVERLAY.NODE`.
+    /// Returns whether it is new. It is [`Operator::user`], as its role is.
     ///
     /// # Errors
     /// If no member of etcd does it.
-    pub fn add_user(&mut self, node: &str, password: &str) -> Result<String, RegistryError> {
+    pub fn add_user(&mut self, node: &str, password: &str) -> Result<bool, RegistryError> {
         check_name("name", node)?;
         let name = self.user(node);
         let login = json!({ "name": name, "password": password });
-        if !self.unless_said("auth/user/add", "a new user", &login, "already exists")? {
+        let is_new = self.unless_said("auth/user/add", "a new user", &login, "already exists")?;
+        if !is_new {
             self.call::<Done>("auth/user/changepw", "a new password", &login)?;
         }
         self.unless_said("auth/role/add", "a new role", &json!({ "name": name }), "already exists")?;
@@ -121,7 +144,24 @@ impl Operator {
             self.call::<Done>("auth/role/grant", "a right", &json!({ "name": name, "perm": permission }))?;
         }
         self.call::<Done>("auth/user/grant", "a user's role", &json!({ "user": name, "role": name }))?;
-        Ok(name)
+        Ok(is_new)
+    }
+
+    /// Whether a node cannot log in: etcd asks for users, and the one of [`Operator::add_user`] is not there.
+    ///
+    /// # Errors
+    /// If no member of etcd tells.
+    pub fn lacks_user(&mut self, node: &str) -> Result<bool, RegistryError> {
+        // Who has logged in has shown that etcd asks for users.
+        if self.client.user().is_empty() {
+            return Ok(false);
+        }
+        let name = json!({ "name": self.user(node) });
+        match self.unless_said("auth/user/get", "a question for a user", &name, "not found") {
+            // This is not its to know.
+            Err(RegistryError::Denied { .. }) => Ok(false),
+            found => Ok(!found?),
+        }
     }
 
     /// The id of the overlay.
@@ -134,8 +174,8 @@ impl Operator {
         id.ok_or(RegistryError::NoOverlay { endpoint, overlay })
     }
 
-    /// The name of a node's user of etcd, and of its role.
-    fn user(&self, node: &str) -> String {
+    /// The name of a node's user of etcd, and of its role: `ekiden.OVERLAY.NODE`.
+    pub fn user(&self, node: &str) -> String {
         format!("ekiden.{}.{node}", self.overlay)
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ekiden_files::ConfigError;
 use ekiden_keys::Fingerprint;
-use ekiden_registry::{Access, Operator, read_password};
+use ekiden_registry::{Access, IfOtherKey, Operator, read_password};
 
 use crate::out;
 
@@ -41,7 +41,8 @@ pub struct Init {
 
 /// Let a node register in an overlay in etcd.
 ///
-/// With --node-password-file the node gets a user of etcd, with a role that may read the overlay and write the node's own record alone.
+/// With --node-password-file the node gets a user of etcd, with a role that may read the overlay and write the node's own record alone. A
+/// node that was expelled is admitted again in the same way: its user is made anew, and the node registers by itself.
 #[derive(clap::Args)]
 pub struct Admit {
     #[command(flatten)]
@@ -55,6 +56,9 @@ pub struct Admit {
     /// A file with the password of the node's user of etcd, which is made.
     #[arg(long, value_name = "FILE")]
     node_password_file: Option<PathBuf>,
+    /// Let the new key count if the name is admitted with another one.
+    #[arg(long)]
+    replace: bool,
 }
 
 /// List the nodes that may register in an overlay in etcd, with the fingerprints of their keys.
@@ -69,7 +73,7 @@ pub struct Admitted {
 
 /// Let a node be a member of an overlay in etcd no more.
 ///
-/// No node speaks to it from then on. Its user of etcd is removed, if `ekiden overlay admit` has made one.
+/// New streams from it and to it are refused from then on. Streams that run go on until they end. Its user of etcd is removed, if `ekiden overlay admit` has made one.
 #[derive(clap::Args)]
 pub struct Expel {
     #[command(flatten)]
@@ -100,14 +104,35 @@ pub fn init(args: &Init) -> anyhow::Result<()> {
 
 /// Admits the node.
 pub fn admit(args: &Admit) -> anyhow::Result<()> {
+    let (node, overlay) = (&args.node, &args.etcd.overlay);
     let mut operator = args.etcd.operator()?;
-    if let Some(file) = &args.node_password_file {
-        let password = read_password(file).map_err(|why| ConfigError::whole(file, why))?;
-        let user = operator.add_user(&args.node, &password)?;
-        out::line(format_args!("etcd's user of the node is {user}"))?;
+    let password = args.node_password_file.as_deref().map(|file| {
+        let read = read_password(file);
+        read.map_err(|why| ConfigError::whole(file, why))
+    });
+    let password = password.transpose()?;
+    let if_other = if args.replace { IfOtherKey::Replace } else { IfOtherKey::Refuse };
+    let before = operator.admit(node, args.fingerprint, if_other)?;
+    let mut done = format!("admitted {node} to {overlay}");
+    if before.is_some() {
+        done += " again";
     }
-    operator.admit(&args.node, args.fingerprint)?;
-    out::line(format_args!("admitted {} to {}", args.node, args.etcd.overlay))
+    if let Some(password) = password {
+        let is_new = operator.add_user(node, &password)?;
+        done += if is_new { ", with a user of etcd: " } else { ", with a new password for its user of etcd: " };
+        done += &operator.user(node);
+    }
+    if let Some(key) = before.filter(|key| *key != args.fingerprint.to_string()) {
+        done += &format!(", with another key; before: {key}");
+    }
+    out::line(done)?;
+    if operator.lacks_user(node)? {
+        let user = operator.user(node);
+        out::note(format_args!(
+            "ekiden: etcd has no user {user}: unless the node has another, it cannot register; --node-password-file FILE makes it"
+        ));
+    }
+    Ok(())
 }
 
 /// Lists who is admitted.

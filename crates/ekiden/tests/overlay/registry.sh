@@ -90,6 +90,14 @@ code=0; "$EKIDEN" overlay expel bleu --etcd $etcd b 2> said || code=$?
 code=0; "$EKIDEN" overlay admit blue --etcd $etcd b "$(grep -o 'sha256:[0-9a-f]*' b.print)" --node-password-file empty 2> said || code=$?
 [ $code = 3 ] && grep -q "empty.*must hold a password in one line" said || fail "an empty password: $code, $(cat said)"
 [ "$("$EKIDEN" overlay admitted blue --etcd $etcd | cut -d ' ' -f 1 | tr -d '\n')" = abc ] || fail "who is admitted"
+# A key is replaced only if that is said.
+other=$("$EKIDEN" keygen other.key | grep -o 'sha256:[0-9a-f]*'); own=$(grep -o 'sha256:[0-9a-f]*' b.print)
+[ "$(admit b)" = "admitted b to blue again" ] || fail "the same key again"
+code=0; "$EKIDEN" overlay admit blue --etcd $etcd b $other 2> said || code=$?
+[ $code = 5 ] && grep -q "node 'b' is admitted to 'blue' already, with the key $own: --replace" said || fail "another key: $code, $(cat said)"
+"$EKIDEN" overlay admit blue --etcd $etcd b $other --replace | grep -qx "admitted b to blue again, with another key; before: $own" || fail "a replaced key"
+"$EKIDEN" overlay admit blue --etcd $etcd b $own --replace > /dev/null
+await 20 has a abc
 "$EKIDEN" overlay expel blue --etcd $etcd b > /dev/null
 await 10 has a ac
 [ "$("$EKIDEN" overlay admitted blue --etcd $etcd | tr '\n' ' ')" = "a  $(grep -o 'sha256:[0-9a-f]*' a.print) c  $(grep -o 'sha256:[0-9a-f]*' c.print) " ] || fail "who is admitted"

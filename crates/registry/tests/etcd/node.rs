@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use ekiden_registry::{Access, Members, Registry, RegistryError, Settings};
+use ekiden_registry::{Access, IfOtherKey, Members, Registry, RegistryError, Settings};
 
 use crate::cluster::{Cluster, OVERLAY, Process};
 use crate::wait;
@@ -24,10 +24,11 @@ pub fn key(number: u8) -> String {
 /// A node's settings; its user is made, and its key admitted if `admit`.
 pub fn settings(cluster: &Cluster, name: &str, number: u8, admit: bool) -> Settings {
     let mut operator = cluster.operator();
-    let user = operator.add_user(name, &format!("{name}'s")).unwrap();
+    operator.add_user(name, &format!("{name}'s")).unwrap();
+    let user = operator.user(name);
     if admit {
         operator.init().unwrap();
-        operator.admit(name, key(number).parse().unwrap()).unwrap();
+        operator.admit(name, key(number).parse().unwrap(), IfOtherKey::Replace).unwrap();
     }
     let file = cluster.folder().join(format!("{name}.password"));
     fs::write(&file, format!("{name}'s\n")).unwrap();

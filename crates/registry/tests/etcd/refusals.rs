@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ekiden_registry::{Operator, OverlayId, RegistryError};
+use ekiden_registry::{IfOtherKey, Operator, OverlayId, RegistryError};
 
 use crate::cluster::{Cluster, OVERLAY};
 use crate::node::{LONG, Node, key, settings};
@@ -20,7 +20,7 @@ fn another_clusters_etcd_is_refused() {
     assert!(line.contains("has no overlay 'blue'"), "{line}");
 
     other.operator().init().unwrap();
-    other.operator().admit("a", key(1).parse().unwrap()).unwrap();
+    other.operator().admit("a", key(1).parse().unwrap(), IfOtherKey::Replace).unwrap();
     let line = a.wait_problem(|error| matches!(error, RegistryError::OtherOverlay { .. }));
     assert!(line.contains(&id.to_string()), "{line}");
     assert!(!a.registry.status().registered && a.names().is_empty());
@@ -120,7 +120,7 @@ fn two_nodes_with_one_name_or_one_key_are_named() {
     let line = second.wait_problem(|error| matches!(error, RegistryError::AdmittedOtherKey { .. }));
     assert!(line.contains("two nodes with one name"), "{line}");
     // Which it now has: the name is the second's as soon as the first has gone.
-    cluster.operator().admit("a", key(9).parse().unwrap()).unwrap();
+    cluster.operator().admit("a", key(9).parse().unwrap(), IfOtherKey::Replace).unwrap();
     first.wait_problem(|error| matches!(error, RegistryError::AdmittedOtherKey { .. }));
     second.wait_problem(|error| matches!(error, RegistryError::NameTaken { .. }));
     first.registry.stop();
@@ -134,8 +134,16 @@ fn two_nodes_with_one_name_or_one_key_are_named() {
     let line = second.wait_problem(|error| matches!(error, RegistryError::Replaced { .. }));
     assert!(line.contains("192.0.2.77:7000") && line.contains("two nodes with one key"), "{line}");
 
+    // A key is replaced only if that is said; the same one is fine.
+    let mut operator = cluster.operator();
+    let error = operator.admit("a", key(8).parse().unwrap(), IfOtherKey::Refuse).unwrap_err();
+    assert!(matches!(error, RegistryError::HasOtherKey { .. }) && error.to_string().contains(&key(9)), "{error}");
+    assert_eq!(operator.admit("a", key(9).parse().unwrap(), IfOtherKey::Refuse), Ok(Some(key(9))));
+    assert!(!operator.lacks_user("a").unwrap() && operator.lacks_user("b").unwrap());
+    assert!(!operator.add_user("a", "new").unwrap() && operator.add_user("b", "new").unwrap());
+
     // Another name with the same key.
-    let error = cluster.operator().admit("b", key(9).parse().unwrap()).unwrap_err();
+    let error = cluster.operator().admit("b", key(9).parse().unwrap(), IfOtherKey::Replace).unwrap_err();
     assert!(matches!(error, RegistryError::KeyTaken { .. }), "{error}");
 }
 
@@ -149,7 +157,7 @@ fn absurd_records_are_ignored_with_a_reason() {
             .into_iter()
             .enumerate()
     {
-        cluster.operator().admit(name, key(20 + number as u8).parse().unwrap()).unwrap();
+        cluster.operator().admit(name, key(20 + number as u8).parse().unwrap(), IfOtherKey::Replace).unwrap();
         cluster.etcdctl(&["put", &format!("/ekiden/{OVERLAY}/nodes/{name}"), record]);
         wait(reason, LONG, || a.registry.status().ignored.get(name).is_some_and(|why| why.contains(reason)));
     }
@@ -167,7 +175,7 @@ fn many_keys_and_huge_records_are_read_in_pages() {
     let mut operator = cluster.operator();
     for number in 0..150 {
         let fingerprint = format!("sha256:{number:064x}");
-        operator.admit(&format!("n{number}"), fingerprint.parse().unwrap()).unwrap();
+        operator.admit(&format!("n{number}"), fingerprint.parse().unwrap(), IfOtherKey::Replace).unwrap();
     }
     // Ten of them are more than one answer may have, and each is about as long as etcd takes.
     for number in 0..10 {

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use ekiden_registry::{Load, RegistryError};
+use ekiden_registry::{IfOtherKey, Load, RegistryError};
 
 use crate::cluster::{Cluster, OVERLAY, told};
 use crate::node::{Apart, LONG, Node, key, settings};
@@ -41,7 +41,7 @@ fn nodes_see_each_other_come_change_and_go() {
     let error = cluster.try_etcdctl(&["user", "get", &format!("ekiden.{OVERLAY}.b")]).unwrap_err();
     assert!(error.contains("user name not found"), "{error}");
     assert_eq!(operator.admitted().unwrap().into_keys().collect::<Vec<_>>(), ["a", "c"]);
-    operator.admit("b", key(2).parse().unwrap()).unwrap();
+    operator.admit("b", key(2).parse().unwrap(), IfOtherKey::Replace).unwrap();
     operator.add_user("b", "b's").unwrap();
     a.wait_names(&["a", "b"]);
 }

@@ -85,7 +85,12 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
         });
     }
     if let Some(error) = error.downcast_ref::<ekiden_registry::RegistryError>() {
-        return Some(if matches!(error, ekiden_registry::RegistryError::Setting { .. }) { 2 } else { 5 });
+        use ekiden_registry::RegistryError;
+        return Some(match error {
+            RegistryError::Setting { .. } => 2,
+            RegistryError::File { .. } => 3,
+            _ => 5,
+        });
     }
     if let Some(error) = error.downcast_ref::<ekiden_relay::StatusError>() {
         use ekiden_relay::StatusError;

@@ -62,6 +62,7 @@ grep -q "^# ekiden overlay scenario scenarios/sites-4.toml $MADE_WITH$" overlay-
 code=0; "$EKIDEN" overlay scenario sites-4.toml --flows 99 2> said || code=$?
 [ $code = 3 ] && grep -q 'sites-4.toml: --flows: these sites make 1 to 12 pairs' said || { cat said; exit 1; }
 "#;
+const AUTHORITY: &str = include_str!("overlay/authority.pem");
 const REGISTRY: &str = include_str!("overlay/registry.sh");
 const ASKED: &str = include_str!("overlay/asked.sh");
 
@@ -142,7 +143,7 @@ fn guide() -> Result<(), Failed> {
     script += &commands;
     // What the operator of etcd gives.
     script += "umask 077; echo secret > etcd.password\n";
-    script += "printf '%s\\n' '-----BEGIN CERTIFICATE-----' MAA= '-----END CERTIFICATE-----' > etcd-ca.pem\n";
+    script += &format!("cat > etcd-ca.pem <<'END'\n{AUTHORITY}END\n");
     names.iter().for_each(|name| script += &format!("ekiden proxy --check -c {name}\n"));
     let mut command = limited();
     command.args(["bash", "-c", &script]);

@@ -72,14 +72,23 @@ impl Cache {
     /// # Errors
     /// Why it is refused, in one line.
     pub fn load(&mut self, expected: Option<OverlayId>) -> Result<Option<Cached>, String> {
-        let loaded = read(&self.path).and_then(|text| match text {
-            Some(text) => parse(&text, &self.overlay, expected, now()).map(Some),
+        let mut is_ours = false;
+        let loaded = read(&self.path).and_then(|read| match read {
+            Some((text, is_private)) => {
+                is_ours = is_cache(&text);
+                match is_private {
+                    true => parse(&text, &self.overlay, expected, now()).map(Some),
+                    false => Err("belongs to another user, or others can read or write it".into()),
+                }
+            }
             None => Ok(None),
         });
         self.is_off = loaded.is_err();
         loaded.map_err(|why| {
             let file = self.path.display();
-            format!("members_cache: {file} {why}; it is not used and not written: name another file, or remove it if it is an old one")
+            // Who does as told must lose nothing else by it.
+            let or_remove = if is_ours { ", or remove it if it is an old one" } else { "" };
+            format!("members_cache: {file} {why}; it is not used and not written: name another file{or_remove}")
         })
     }
 
@@ -133,16 +142,20 @@ impl Cache {
     }
 }
 
-/// The text of the file; none if there is none.
-fn read(path: &Path) -> Result<Option<String>, String> {
+/// The text of the file, and whether no other user can read or write it; none if there is none.
+fn read(path: &Path) -> Result<Option<(String, bool)>, String> {
     let open = match ekiden_files::open(path, FileKind::Members) {
         Err(ReadError::Failed(error)) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         open => open.map_err(|error| error.to_string())?,
     };
-    match open.is_private() {
-        true => open.text().map(Some).map_err(|error| error.to_string()),
-        false => Err("belongs to another user, or others can read or write it".into()),
-    }
+    let is_private = open.is_private();
+    open.text().map(|text| Some((text, is_private))).map_err(|error| error.to_string())
+}
+
+/// Whether a text begins as this crate writes it, and so is a cache, whole or not.
+fn is_cache(text: &str) -> bool {
+    let begin = text.strip_prefix('{').map(str::trim_start);
+    begin.is_some_and(|begin| begin.starts_with("\"members_cache_format\""))
 }
 
 /// What the text says of `overlay`, `now` seconds after 1970. The error is a predicate of the file.
@@ -251,12 +264,20 @@ mod tests {
             fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
             let mut cache = cache(folder.path());
             let why = cache.load(expected).unwrap_err();
-            assert!(!why.contains('\n') && why.contains("remove it"), "{why}");
+            let is_ours = text.starts_with("{\n  \"members_cache_format\"");
+            assert!(!why.contains('\n') && why.contains("remove it") == is_ours, "{why}");
             cache.keep(id("2"), &members(), Instant::now()).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
             why
         };
-        for text in ["", "{}", "name = 1", &good[..good.len() / 2], &good.replacen('{', "{\"x\":1,", 1)] {
+        for text in [
+            "",
+            "{}",
+            "name = 1",
+            "-----BEGIN PRIVATE KEY-----\n",
+            &good[..good.len() / 2],
+            &good.replacen('{', "{\"x\":1,", 1),
+        ] {
             assert!(refused(text, 0o600, None).contains("is damaged"), "{text}");
         }
         let absurd = good.replace("192.0.2.1:7000", "192.0.2.1");

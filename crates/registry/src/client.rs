@@ -9,13 +9,13 @@ use rustls::crypto::ring;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use ureq::http::Response;
-use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::tls::{RootCerts, TlsConfig};
 use ureq::{Agent, Body};
 
 use crate::error::RegistryError;
 use crate::gateway::{Failure, Line, PERMISSION_DENIED, Token};
 use crate::record::brief;
-use crate::settings::{Access, Login, wrong};
+use crate::settings::{Access, Login};
 
 /// The longest answer that is read, in bytes.
 pub const ANSWER_MOST: usize = 8 << 20;
@@ -43,19 +43,7 @@ impl Client {
     pub fn new(access: &Access) -> Result<Self, RegistryError> {
         access.check()?;
         let login = access.login()?;
-        let mut authorities = Vec::new();
-        if let Some(text) = access.authorities()? {
-            for item in parse_pem(text.as_bytes()) {
-                match item {
-                    Ok(PemItem::Certificate(certificate)) => authorities.push(certificate),
-                    Ok(_) => {}
-                    Err(error) => return Err(wrong("ca_file", format!("is no PEM ({error})"))),
-                }
-            }
-            if authorities.is_empty() {
-                return Err(wrong("ca_file", "holds no certificate in PEM"));
-            }
-        }
+        let authorities = access.authorities()?;
         let tls = TlsConfig::builder()
             .root_certs(RootCerts::Specific(Arc::new(authorities)))
             .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))

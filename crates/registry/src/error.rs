@@ -11,6 +11,16 @@ pub enum RegistryError {
         /// What is wrong with it, and what would be right.
         reason: String,
     },
+    /// A file that a setting names cannot be used.
+    #[error("{key}: {file} {reason}")]
+    File {
+        /// The setting.
+        key: &'static str,
+        /// The file.
+        file: String,
+        /// A predicate of it.
+        reason: String,
+    },
     /// No answer.
     #[error("etcd at {endpoint} cannot be reached: {reason}")]
     Unreachable {
@@ -31,7 +41,7 @@ pub enum RegistryError {
     },
     /// Its certificate is not one that this node believes.
     #[error(
-        "the certificate of etcd at {endpoint} is refused ({reason}): ca_file must hold the authority that signed it, and the certificate must name that address"
+        "the certificate of etcd at {endpoint} is refused ({reason}): ca_file (--ca-file) must hold the authority that signed it, and the certificate must name that address"
     )]
     Certificate {
         /// Its address.
@@ -40,7 +50,7 @@ pub enum RegistryError {
         reason: String,
     },
     /// etcd wants a user, and none is set.
-    #[error("etcd at {endpoint} wants a user and a password: set user and password_file")]
+    #[error("etcd at {endpoint} wants a user and a password: set user and password_file (--user and --password-file)")]
     NoUser {
         /// Its address.
         endpoint: String,
@@ -137,7 +147,7 @@ pub enum RegistryError {
     },
     /// There is no such overlay.
     #[error(
-        "etcd at {endpoint} has no overlay '{overlay}': the operator makes it first, or this is another cluster's etcd"
+        "etcd at {endpoint} has no overlay '{overlay}': the operator makes it with `ekiden overlay init {overlay}`, or this is another cluster's etcd"
     )]
     NoOverlay {
         /// Its address.
@@ -161,7 +171,7 @@ pub enum RegistryError {
     },
     /// The operator has not admitted this node.
     #[error(
-        "node '{name}' is not admitted to overlay '{overlay}': the operator admits it with the fingerprint {fingerprint}"
+        "node '{name}' is not admitted to overlay '{overlay}': the operator admits it with `ekiden overlay admit {overlay} {name} {fingerprint}`"
     )]
     NotAdmitted {
         /// The node.
@@ -221,6 +231,7 @@ impl RegistryError {
         !matches!(
             self,
             Self::Setting { .. }
+                | Self::File { .. }
                 | Self::Login { .. }
                 | Self::Denied { .. }
                 | Self::NotAdmitted { .. }

@@ -10,6 +10,7 @@
 //! All decisions rest on this machine's monotonic clock and on the time that etcd counts for leases. The wall clock matters for one
 //! thing alone: whether the certificate of etcd is valid today.
 
+mod authorities;
 mod backoff;
 mod cache;
 mod client;

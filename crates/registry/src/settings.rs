@@ -9,7 +9,9 @@ use std::time::Duration;
 use ekiden_files::FileKind;
 use ekiden_keys::random_secret;
 use ekiden_overlay::member::Member;
+use ureq::tls::Certificate;
 
+use crate::authorities;
 use crate::error::RegistryError;
 use crate::keys::check_name;
 use crate::record::{Load, Record, brief};
@@ -116,16 +118,15 @@ impl Access {
     /// The user and the password that the file holds.
     pub(crate) fn login(&self) -> Result<Option<Login>, RegistryError> {
         let (Some(user), Some(file)) = (&self.user, &self.password_file) else { return Ok(None) };
-        let password =
-            read_password(file).map_err(|why| wrong("password_file", format!("{} {why}", file.display())))?;
+        let password = read_password(file).map_err(|why| unusable("password_file", file, why))?;
         Ok(Some(Login { user: user.clone(), password }))
     }
 
-    /// The text of the authorities' certificates.
-    pub(crate) fn authorities(&self) -> Result<Option<String>, RegistryError> {
-        let Some(file) = &self.ca_file else { return Ok(None) };
-        let text = ekiden_files::read(file, FileKind::Certificates);
-        text.map(Some).map_err(|why| wrong("ca_file", format!("{} {why}", file.display())))
+    /// The authorities' certificates.
+    pub(crate) fn authorities(&self) -> Result<Vec<Certificate<'static>>, RegistryError> {
+        let Some(file) = &self.ca_file else { return Ok(Vec::new()) };
+        let text = ekiden_files::read(file, FileKind::Certificates).map_err(|why| why.to_string());
+        text.and_then(|text| authorities::parse(&text)).map_err(|why| unusable("ca_file", file, why))
     }
 }
 
@@ -143,9 +144,10 @@ impl FromStr for OverlayId {
         let digits = |at: usize| text.get(2 * at..2 * at + 2).and_then(|two| u8::from_str_radix(two, 16).ok());
         let is_hex = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
         let bytes = (0..32).map(digits).collect::<Option<Vec<u8>>>().and_then(|bytes| bytes.try_into().ok());
-        bytes.filter(|_| is_hex).map(Self).ok_or_else(|| {
-            wrong("expected_id", format!("'{}' is no overlay's id, which is 64 hexadecimal digits", brief(text)))
-        })
+        bytes
+            .filter(|_| is_hex)
+            .map(Self)
+            .ok_or_else(|| wrong("id", format!("'{}' is no overlay's id, which is 64 hexadecimal digits", brief(text))))
     }
 }
 
@@ -163,6 +165,10 @@ impl fmt::Debug for OverlayId {
 
 pub fn wrong(key: &'static str, reason: impl Into<String>) -> RegistryError {
     RegistryError::Setting { key, reason: reason.into() }
+}
+
+fn unusable(key: &'static str, file: &Path, reason: String) -> RegistryError {
+    RegistryError::File { key, file: file.display().to_string(), reason }
 }
 
 fn is_loopback(host_and_port: &str) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ekiden_files::ConfigError;
 use ekiden_keys::Fingerprint;
-use ekiden_registry::{Access, IfOtherKey, Operator, read_password};
+use ekiden_registry::{Access, IfOtherKey, Operator, RegistryError, read_password};
 
 use crate::out;
 
@@ -92,7 +92,25 @@ impl Etcd {
             password_file: self.password_file.clone(),
             timeout: Duration::from_secs(5),
         };
-        Ok(Operator::new(&access, &self.overlay)?)
+        Ok(Operator::new(&access, &self.overlay).map_err(as_options)?)
+    }
+}
+
+/// An error with the name of the option, where it has that of a node's key.
+fn as_options(error: RegistryError) -> RegistryError {
+    let option = |key: &'static str| match key {
+        "endpoints" => "--etcd",
+        "ca_file" => "--ca-file",
+        "user" => "--user",
+        "password_file" => "--password-file",
+        "overlay" => "OVERLAY",
+        "name" => "NODE",
+        other => other,
+    };
+    match error {
+        RegistryError::Setting { key, reason } => RegistryError::Setting { key: option(key), reason },
+        RegistryError::File { key, file, reason } => RegistryError::File { key: option(key), file, reason },
+        error => error,
     }
 }
 
@@ -112,7 +130,7 @@ pub fn admit(args: &Admit) -> anyhow::Result<()> {
     });
     let password = password.transpose()?;
     let if_other = if args.replace { IfOtherKey::Replace } else { IfOtherKey::Refuse };
-    let before = operator.admit(node, args.fingerprint, if_other)?;
+    let before = operator.admit(node, args.fingerprint, if_other).map_err(as_options)?;
     let mut done = format!("admitted {node} to {overlay}");
     if before.is_some() {
         done += " again";
@@ -151,6 +169,6 @@ pub fn admitted(args: &Admitted) -> anyhow::Result<()> {
 
 /// Expels the node.
 pub fn expel(args: &Expel) -> anyhow::Result<()> {
-    args.etcd.operator()?.expel(&args.node)?;
+    args.etcd.operator()?.expel(&args.node).map_err(as_options)?;
     out::line(format_args!("expelled {} from {}", args.node, args.etcd.overlay))
 }

@@ -124,6 +124,18 @@ await 20 says "^members by etcd .*: 2$"
 [ "$(grep -c members_cache a.log)" = 1 ] && grep -q "is damaged.*remove it" a.log && cmp half kept/a.json || fail "a damaged file"
 
 # What is wrong is said in a line.
+wrong_ca() { # CODE TEXT ARGUMENTS…: of the operator's commands.
+  code=0; "$EKIDEN" overlay admitted blue "${@:3}" 2> said || code=$?
+  [ $code = $1 ] && [ "$(wc -l < said)" = 1 ] && grep -q -- "$2" said || fail "not $1, $2: $code, $(cat said)"
+}
+printf -- '-----BEGIN CERTIFICATE-----\nMAA=\n' > cut.pem
+wrong_ca 2 "--ca-file: is needed for https://" --etcd https://127.0.0.1:2379
+wrong_ca 3 "--ca-file: none.pem cannot be read" --etcd https://127.0.0.1:2379 --ca-file none.pem
+wrong_ca 3 "--ca-file: cut.pem is cut off" --etcd https://127.0.0.1:2379 --ca-file cut.pem
+wrong_ca 3 "--password-file: none cannot be read" --etcd $etcd --user root --password-file none
+sed 's/^id = .*/id = "abc"/' b.toml > b3.toml
+code=0; "$EKIDEN" proxy --check -c b3.toml > /dev/null 2> said || code=$?
+[ $code = 3 ] && grep -q "id: 'abc' is no overlay's id" said && ! grep -q expected_id said || fail "an id that is none: $code, $(cat said)"
 echo secret > open; chmod 644 open
 sed 's/^lease/user = "x"\npassword_file = "open"\nlease/' b.toml > b2.toml
 code=0; "$EKIDEN" proxy -c b2.toml > /dev/null 2> said || code=$?
@@ -141,4 +153,4 @@ await 20 grep -q "overlay" b.log
 code=0; "$EKIDEN" overlay init blue --etcd http://127.0.0.1:1 2> said || code=$?
 [ $code = 5 ] && [ "$(wc -l < said)" = 1 ] && grep -q "cannot be reached" said || fail "an etcd that is not there: $code, $(cat said)"
 code=0; "$EKIDEN" overlay init blue --etcd http://192.0.2.1:2379 2> said || code=$?
-[ $code = 2 ] && grep -q "without encryption" said || fail "an etcd without encryption: $code, $(cat said)"
+[ $code = 2 ] && grep -q -- "--etcd: .*without encryption" said || fail "an etcd without encryption: $code, $(cat said)"

@@ -72,7 +72,8 @@ fn certificates_that_are_not_right_are_named() {
     let error = Operator::new(&access, OVERLAY).unwrap().init().unwrap_err();
     assert!(matches!(error, RegistryError::Certificate { .. }), "{error}");
     access.ca_file = Some(expired.folder().join("etcd.key"));
-    assert!(Operator::new(&access, OVERLAY).err().unwrap().to_string().starts_with("ca_file: "));
+    let line = Operator::new(&access, OVERLAY).err().unwrap().to_string();
+    assert!(line.starts_with("ca_file: ") && line.contains("etcd.key holds no certificate in PEM"), "{line}");
 }
 
 #[test]

@@ -82,6 +82,7 @@ fn who_does_not_have_the_right_key_is_refused_in_one_clear_line_on_each_side() {
         if let Some(key) = city_says {
             let line = format!("was refused: it has presented the key {key}, which is none of this listener's nodes");
             wait_until("city has logged it", || is_logged(&line));
+            assert!(is_logged("if [overlay] is set here, to the members file, or with `ekiden overlay admit`; else"));
         }
         wait_until("nothing is left", || exit.connections() == 0);
     }

@@ -38,7 +38,7 @@ pub enum PeerKeyError {
     NotPinned(Fingerprint),
     /// The node that connects has none of the keys that may.
     #[error(
-        "it has presented the key {0}, which is none of this listener's nodes; if `ekiden keygen --show` says so on a node that may connect, add it: with `ekiden peer allow`, or in a tunnel's file as `fingerprint` in a [peer.NAME]"
+        "it has presented the key {0}, which is none of this listener's nodes; if `ekiden keygen --show` says so on a node that may connect, add it: if [overlay] is set here, to the members file, or with `ekiden overlay admit`; else with `ekiden peer allow`, or in a tunnel's file as `fingerprint` in a [peer.NAME]"
     )]
     NotAllowed(Fingerprint),
 }

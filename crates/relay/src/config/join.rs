@@ -85,10 +85,11 @@ mod tests {
     fn what_is_not_said_stays_and_so_do_comments() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("members.toml");
-        let member = |address: &str| -> Member {
-            let fingerprint = format!("sha256:{}", "0a".repeat(32));
+        let with_key = |address: &str, key: &str| -> Member {
+            let fingerprint = format!("sha256:{}", key.repeat(32));
             serde_json::from_str(&format!(r#"{{"address":"{address}","fingerprint":"{fingerprint}"}}"#)).unwrap()
         };
+        let member = |address: &str| with_key(address, "0a");
         let written = format!(
             "# Ours.\n[node.a] # first\n# Moves soon.\naddress = \"192.0.2.1:7000\" # till May\nfingerprint = \"sha256:{}\"\nnear = [\".example.jp\"]\nregion = \"asia\"\n",
             "0a".repeat(32)
@@ -98,6 +99,14 @@ mod tests {
         assert!(join(&file, "a", &member("192.0.2.9:7000"), IfPresent::Replace).unwrap());
         let now = std::fs::read_to_string(&file).unwrap();
         assert_eq!(now, written.replace("192.0.2.1", "192.0.2.9"));
+        for (address, said) in [
+            ("192.0.2.9:7000", "members.toml:9: 'b' has the address of 'a', 192.0.2.9:7000"),
+            ("0.0.0.0:7000", "members.toml:9: 'b': others cannot reach '0.0.0.0:7000'"),
+        ] {
+            let error = join(&file, "b", &with_key(address, "0b"), IfPresent::Refuse).unwrap_err().to_string();
+            assert!(error.contains(said), "{error}");
+        }
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), now, "nothing is written");
         std::fs::write(&file, "[node.a\n").unwrap();
         let error = join(&file, "a", &member("192.0.2.9:7000"), IfPresent::Replace).unwrap_err().to_string();
         assert!(error.contains("members.toml:1") && error.lines().count() == 1, "{error}");

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_overlay::member::{Member, Position};
 use ekiden_registry::Settings;
-use ekiden_relay_proto::Target;
 use ekiden_relay_proto::leg::is_node_name;
+use ekiden_relay_proto::{Host, Target};
 use ekiden_transport::{Prepared, Security};
 use indexmap::IndexMap;
 
@@ -115,6 +115,10 @@ impl OverlayNode {
         if !(member.price.is_finite() && member.price >= 0.0) {
             return Err("its price must be a number from 0".into());
         }
+        let is_any = |target: Target| matches!(target.host, Host::Ip(address) if address.is_unspecified());
+        if member.address.parse().is_ok_and(is_any) {
+            return Err(format!("others cannot reach '{}': give the address to which they connect", member.address));
+        }
         let near = member.near.iter().map(|text| Pattern::parse(text)).collect::<Result<_, _>>()?;
         Ok(Self { near, region: member.region.clone(), at: member.at, price: member.price, relays: member.relays })
     }
@@ -204,6 +208,20 @@ mod tests {
         ];
         let members = members.into_iter().map(|(name, node)| (name.to_owned(), node)).collect();
         Overlay { members_file: None, etcd: None, ask_socket: None, members }
+    }
+
+    #[test]
+    fn an_address_that_stands_for_any_is_none_of_a_members() {
+        let of = |address: &str| {
+            let text = format!(r#"{{"address":"{address}","fingerprint":"sha256:00"}}"#);
+            OverlayNode::of(&serde_json::from_str(&text).unwrap())
+        };
+        for any in ["0.0.0.0:7000", "[::]:7000"] {
+            assert!(of(any).unwrap_err().starts_with(&format!("others cannot reach '{any}'")));
+        }
+        for good in ["192.0.2.1:7000", "[2001:db8::1]:7000", "tokyo.example:7000"] {
+            of(good).unwrap();
+        }
     }
 
     #[test]

@@ -154,6 +154,7 @@ impl Source<'_> {
         let raw: RawMembers =
             toml::from_str(self.text).map_err(|error| self.error(error.span(), explain(self.text, &error)))?;
         let mut keys: IndexMap<Fingerprint, String> = IndexMap::new();
+        let mut addresses: IndexMap<Target, String> = IndexMap::new();
         let mut all = Vec::new();
         for (written, member) in &raw.node {
             let at = member.span();
@@ -162,7 +163,11 @@ impl Source<'_> {
             if let Some(other) = keys.insert(fingerprint, name.clone()) {
                 return Err(self.error(Some(at), format!("'{name}' has the same key as '{other}'")));
             }
-            let address = self.parsed(&member.address, Some(at.clone()))?;
+            let address: Target = self.parsed(&member.address, Some(at.clone()))?;
+            if let Some(other) = addresses.insert(address.clone(), name.clone()) {
+                let message = format!("'{name}' has the address of '{other}', {address}: one listener is one node's");
+                return Err(self.error(Some(at), message));
+            }
             let node =
                 OverlayNode::of(member).map_err(|why| self.error(Some(at.clone()), format!("'{name}': {why}")))?;
             all.push(ReadMember { name, at, fingerprint, address, node });

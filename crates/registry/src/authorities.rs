@@ -13,9 +13,8 @@ pub fn parse(text: &str) -> Result<Vec<Certificate<'static>>, String> {
     for item in parse_pem(text.as_bytes()) {
         let PemItem::Certificate(certificate) = item.map_err(damaged)? else { continue };
         let mut store = RootCertStore::empty();
-        store.add(CertificateDer::from(certificate.der())).map_err(|error| {
-            format!("holds no certificate in section {} of PEM ({})", authorities.len() + 1, brief(&error.to_string()))
-        })?;
+        let parsed = store.add(CertificateDer::from(certificate.der()));
+        parsed.map_err(|_| format!("is damaged: certificate {} in it cannot be parsed", authorities.len() + 1))?;
         authorities.push(certificate);
     }
     match authorities.is_empty() {
@@ -56,7 +55,7 @@ mod tests {
             (whole.replace("-----END CERTIFICATE-----", ""), "is cut off"),
             (whole.replace(begin, "-----BEGIN CERTIFICATE"), "is damaged"),
             (whole.replace(begin, &format!("{begin}\n!!!!")), "is not Base64"),
-            (format!("{whole}{begin}\nMAA=\n-----END CERTIFICATE-----\n"), "no certificate in section 2"),
+            (format!("{whole}{begin}\nMAA=\n-----END CERTIFICATE-----\n"), "certificate 2 in it cannot be parsed"),
         ] {
             let why = parse(&text).unwrap_err();
             assert!(why.contains(said) && !why.contains(['{', '\n', '[']), "{said}: {why}");

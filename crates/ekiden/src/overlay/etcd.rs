@@ -135,13 +135,15 @@ pub fn admit(args: &Admit) -> anyhow::Result<()> {
     if before.is_some() {
         done += " again";
     }
-    if let Some(password) = password {
-        let is_new = operator.add_user(node, &password)?;
-        done += if is_new { ", with a user of etcd: " } else { ", with a new password for its user of etcd: " };
-        done += &operator.user(node);
-    }
+    let mut and = ",";
     if let Some(key) = before.filter(|key| *key != args.fingerprint.to_string()) {
-        done += &format!(", with another key; before: {key}");
+        done += &format!("{and} with another key; before: {key}");
+        and = ";";
+    }
+    if let Some(password) = password {
+        let user =
+            if operator.add_user(node, &password)? { "a user of etcd" } else { "a new password for its user of etcd" };
+        done += &format!("{and} with {user}, {}", operator.user(node));
     }
     out::line(done)?;
     if operator.lacks_user(node)? {

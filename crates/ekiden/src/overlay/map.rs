@@ -121,7 +121,7 @@ mod tests {
         };
         let status = |is_up: bool| -> Status {
             serde_json::from_str(&format!(
-                r#"{{"node":"a","nodes":[{},{},{}],"legs":[{},{}],"failed":[["c","b"],["c","gone"]],"registry":null,"routes":[],"shares":[],"exits":[{{"exit":"b","kind":"bulk",
+                r#"{{"node":"a","nodes":[{},{},{}],"legs":[{},{}],"failed":[["c","b"],["c","gone"]],"registry":null,"routes":[],"shares":[],"exits":[{{"exit":"b","kind":"bulk","policy":"",
                 "direction":"","is_up":{is_up},"path":["b"],"since_s":null,"why":null,"changes":0,"streams":1,"taken":[],"history":[],"candidates":[]}}]}}"#,
                 node("a"),
                 node("b"),

@@ -1,6 +1,6 @@
 //! `ekiden overlay status`.
 
-use ekiden_relay::{RegistryStatus, ShareStatus, Status};
+use ekiden_relay::{ExitStatus, RegistryStatus, ShareStatus, Status};
 use ekiden_report::Table;
 
 use super::{Asked, ago, arrows, failed, mbit};
@@ -30,16 +30,23 @@ fn text(status: &Status) -> String {
     if status.exits.is_empty() {
         return format!("{}: no stream has taken a route with via = \"auto\" yet\n{members}{below}", status.node);
     }
+    // Most overlays have one policy, which says nothing.
+    let has_policies = status.exits.iter().any(|place| !place.policy.is_empty());
+    let kind = |place: &ExitStatus| match (has_policies, place.policy.as_str()) {
+        (false, _) => place.kind.clone(),
+        (true, "") => format!("{} (no policy)", place.kind),
+        (true, policy) => format!("{} ({policy})", place.kind),
+    };
     let mut table = Table::new(["to", "kind", "path", "for", "changes", "streams", "because"]);
     for place in &status.exits {
         table.row([
             place.exit.clone(),
-            place.kind.clone(),
+            kind(place),
             if place.path.is_empty() { "-".into() } else { arrows(&status.node, &place.path) },
             place.since_s.map_or_else(|| "-".into(), ago),
             place.changes.to_string(),
             place.streams.to_string(),
-            place.why.clone().unwrap_or_else(|| "nothing is known yet".into()),
+            place.why.clone().unwrap_or_else(|| "no path is chosen yet".into()),
         ]);
     }
     format!("{}\n{members}{}\n{below}", status.node, table.to_text())

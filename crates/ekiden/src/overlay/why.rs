@@ -24,36 +24,37 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<()> {
     let status = args.asked.ask()?;
     let way = way(&status, &args.destination)?;
-    let exit = match &way {
-        Way::To { exit, .. } => Some(exit.as_str()),
-        _ => None,
-    };
-    let places: Vec<&ExitStatus> = status.exits.iter().filter(|place| Some(place.exit.as_str()) == exit).collect();
-    if args.asked.json {
-        return out::line(serde_json::to_string_pretty(&places)?);
+    let places: Vec<&ExitStatus> = status.exits.iter().filter(|place| way.has(place)).collect();
+    match args.asked.json {
+        true => out::line(serde_json::to_string_pretty(&places)?),
+        false => out::text(text(&status, &args.destination, &way, &places)),
     }
-    let (destination, node) = (&args.destination, &status.node);
-    let (exit, because) = match way {
-        Way::Refused(route) => return out::line(format_args!("{destination}: the route to {route} refuses it")),
+}
+
+fn text(status: &Status, destination: &str, way: &Way, places: &[&ExitStatus]) -> String {
+    let node = &status.node;
+    let (exit, because, of) = match way {
+        Way::Refused(route) => return format!("{destination}: the route to {route} refuses it\n"),
         Way::Chain(route, chain) => {
-            let path = arrows(node, &chain);
-            return out::line(format_args!("{destination}: the route to {route} says which way: {path}"));
+            return format!("{destination}: the route to {route} says which way: {}\n", arrows(node, chain));
         }
-        Way::Here(why) => return out::line(format_args!("{destination}: {why}, so {node} connects to it itself")),
-        Way::To { exit, because } => (exit, because),
+        Way::Here(why) => return format!("{destination}: {why}, so {node} connects to it itself\n"),
+        Way::To { exit, because, of } => (exit, because, of),
     };
     let mut text = format!("{destination}: {because} {exit}\n");
     if places.is_empty() {
+        let kind = of.as_ref().map_or(String::new(), |of| format!("{} ", of.kind));
         // A string takes whatever is written to it.
-        let _ = writeln!(text, "no stream has gone there yet, so no path is chosen");
+        let _ = writeln!(text, "no {kind}stream has gone there yet, so no path is chosen");
     }
-    for failed in status.failed.iter().filter(|leg| leg.contains(&exit)) {
+    let is_of = |leg: &&[String; 2]| leg.contains(exit) || places.iter().any(|place| has_leg(node, &place.path, leg));
+    for failed in status.failed.iter().filter(is_of) {
         let _ = writeln!(text, "the leg {} → {} has failed a short while ago", failed[0], failed[1]);
     }
     for place in places {
-        explain(&mut text, &status.node, place);
+        explain(&mut text, status, place);
     }
-    out::text(text)
+    text
 }
 
 /// How streams to a destination go.
@@ -65,7 +66,25 @@ enum Way {
     /// From here, and why.
     Here(&'static str),
     /// On a path that is chosen, to this node, and why to it.
-    To { exit: String, because: &'static str },
+    To {
+        exit: String,
+        because: &'static str,
+        /// Of which streams; none if a node is named, and so all to it are meant.
+        of: Option<Streams>,
+    },
+}
+
+/// Streams that are placed together at an exit.
+struct Streams {
+    kind: String,
+    policy: String,
+}
+
+impl Way {
+    fn has(&self, place: &ExitStatus) -> bool {
+        let Self::To { exit, of, .. } = self else { return false };
+        place.exit == *exit && of.as_ref().is_none_or(|of| of.kind == place.kind && of.policy == place.policy)
+    }
 }
 
 /// What the first route for the destination says. A node's name stands for what goes to that node.
@@ -73,7 +92,7 @@ fn way(status: &Status, destination: &str) -> anyhow::Result<Way> {
     if status.nodes.iter().any(|node| node.name == destination) {
         return Ok(match destination == status.node {
             true => Way::Here("it is this node"),
-            false => Way::To { exit: destination.into(), because: "it is the node" },
+            false => Way::To { exit: destination.into(), because: "it is the node", of: None },
         });
     }
     let target: Target = destination.parse().or_else(|_| format!("{destination}:443").parse())?;
@@ -82,13 +101,16 @@ fn way(status: &Status, destination: &str) -> anyhow::Result<Way> {
         return Ok(Way::Here("no route is for it"));
     };
     let to = route.to.join(", ");
+    let of = || Some(Streams { kind: route.kind.clone(), policy: route.policy.clone() });
     Ok(match (route.way.as_str(), &route.exit) {
         ("refuse", _) => Way::Refused(to),
         ("via", _) if !route.nodes.is_empty() => Way::Chain(to, route.nodes.clone()),
         ("auto", Some(exit)) if *exit == status.node => Way::Here("its route says that this node is the exit"),
-        ("auto", Some(exit)) => Way::To { exit: exit.clone(), because: "its route says that it leaves at node" },
+        ("auto", Some(exit)) => {
+            Way::To { exit: exit.clone(), because: "its route says that it leaves at node", of: of() }
+        }
         ("auto", None) => match exit_near(status, &target) {
-            Some(exit) if exit != status.node => Way::To { exit, because: "the node near it is" },
+            Some(exit) if exit != status.node => Way::To { exit, because: "the node near it is", of: of() },
             _ => Way::Here("no other node is near it"),
         },
         _ => Way::Here("its route says so"),
@@ -105,18 +127,39 @@ fn exit_near(status: &Status, target: &Target) -> Option<String> {
     all.rev().max_by_key(|(_, specificity)| *specificity).map(|(name, _)| name.clone())
 }
 
-fn explain(text: &mut String, node: &str, place: &ExitStatus) {
+/// Whether a path has this leg, in one direction or the other.
+fn has_leg(node: &str, path: &[String], [from, to]: &[String; 2]) -> bool {
+    let all: Vec<&str> = std::iter::once(node).chain(path.iter().map(String::as_str)).collect();
+    all.windows(2).any(|pair| pair == [from, to] || pair == [to, from])
+}
+
+fn explain(text: &mut String, status: &Status, place: &ExitStatus) {
+    let node = &status.node;
+    let what = match place.policy.as_str() {
+        "" => format!("{} streams", place.kind),
+        policy => format!("{} streams ({policy})", place.kind),
+    };
+    let has_failed = |path: &[String]| status.failed.iter().any(|leg| has_leg(node, path, leg));
+    let path = arrows(node, &place.path);
     let since = place.since_s.map_or_else(String::new, |seconds| format!(", for {}", ago(seconds)));
-    let why = place.why.clone().unwrap_or_else(|| "nothing is known yet".into());
+    let choice = match &place.why {
+        Some(_) if has_failed(&place.path) => {
+            let others = place.candidates.iter().map(|of| &of.path);
+            let next = others.filter(|of| **of != place.path && !has_failed(of)).map(|of| arrows(node, of)).next();
+            let next = next.unwrap_or_else(|| "the shortest one all the same: no other is known".into());
+            format!("{what} went over {path}{since}: that path has failed. New streams try {next}")
+        }
+        Some(why) => format!("{what} go over {path}{since}: {why}"),
+        None => format!("{what}: no path is chosen yet, and they take the shortest that the route allows"),
+    };
     let _ = writeln!(
         text,
-        "{} streams go over {}{since}: {why}. Most bytes go {}. Streams: {}, changes: {}",
-        place.kind,
-        arrows(node, &place.path),
-        place.direction,
-        place.streams,
-        place.changes
+        "{choice}. Most bytes go {}. Streams: {}, changes: {}",
+        place.direction, place.streams, place.changes
     );
+    if place.candidates.is_empty() {
+        return;
+    }
     let mut table = Table::new(["", "path", "Mbit/s, known", "Mbit/s, hoped", "rtt ms", "oldest"]);
     for candidate in &place.candidates {
         table.row(row(node, candidate, candidate.path == place.path));
@@ -134,4 +177,61 @@ fn row(node: &str, of: &CandidateStatus, is_taken: bool) -> [String; 6] {
         format!("{:.1}", of.rtt_ms),
         ago(of.age_s),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// Paris, with two routes to tokyo, of which one goes through delhi, and a third one of another kind.
+    fn status(failed: serde_json::Value) -> Status {
+        let route = |to: &str, kind: &str, policy: &str| json!({"to": [to], "way": "auto", "nodes": [], "exit": null, "kind": kind, "policy": policy});
+        let candidate =
+            |path: &[&str]| json!({"path": path, "sure_bit_s": 1, "hoped_bit_s": 1, "rtt_ms": 1.0, "age_s": 1.0});
+        let place = |kind: &str, policy: &str, path: &[&str], why: Option<&str>| {
+            json!({"exit": "tokyo", "kind": kind, "policy": policy, "direction": "to the destination", "is_up": true,
+                "path": path, "since_s": 5.0, "why": why, "changes": 0, "streams": 1, "taken": [], "history": [],
+                "candidates": [candidate(&["tokyo"]), candidate(&["delhi", "tokyo"])]})
+        };
+        let node = |name: &str, near: &[&str]| {
+            json!({"name": name, "address": null, "region": null, "at": null,
+            "near": near, "relays": true, "heard_s": null, "load": 0.0, "credit": 1.0})
+        };
+        let status = json!({
+            "node": "paris", "registry": null, "legs": [], "failed": failed, "shares": [],
+            "nodes": [node("tokyo", &[".jp"]), node("delhi", &[]), node("paris", &[])],
+            "routes": [route("a.jp", "bulk", "through delhi"), route("b.jp", "interactive", ""), route("*", "bulk", "")],
+            "exits": [place("bulk", "", &["tokyo"], Some("first")), place("bulk", "through delhi", &["delhi", "tokyo"], Some("first")),
+                place("interactive", "", &[], None)],
+        });
+        serde_json::from_value(status).unwrap()
+    }
+
+    fn said(status: &Status, destination: &str) -> String {
+        let way = way(status, destination).unwrap();
+        let places: Vec<_> = status.exits.iter().filter(|place| way.has(place)).collect();
+        text(status, destination, &way, &places)
+    }
+
+    #[test]
+    fn only_the_choice_for_the_destinations_route_is_told() {
+        let status = status(json!([]));
+        let (a, b, other) = (said(&status, "a.jp"), said(&status, "b.jp"), said(&status, "c.jp"));
+        assert!(a.contains("bulk streams (through delhi) go over paris → delhi → tokyo, for 5 s: first."), "{a}");
+        assert!(b.contains("interactive streams: no path is chosen yet, ") && !b.contains("paris →  "), "{b}");
+        assert!(other.contains("bulk streams go over paris → tokyo, for 5 s"), "{other}");
+        for (text, choices) in [(a, 1), (b, 1), (other, 1), (said(&status, "tokyo"), 3)] {
+            assert_eq!(text.matches(" streams").count(), choices, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_path_that_has_failed_is_told_with_the_next() {
+        let text = said(&status(json!([["tokyo", "paris"]])), "c.jp");
+        assert!(text.contains("went over paris → tokyo, for 5 s: that path has failed. New streams try paris → delhi"));
+        let text = said(&status(json!([["paris", "tokyo"], ["delhi", "tokyo"]])), "c.jp");
+        assert!(text.contains("New streams try the shortest one all the same: no other is known."), "{text}");
+    }
 }

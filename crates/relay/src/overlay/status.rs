@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::sharing::ShareStatus;
 use crate::config::Config;
+use crate::config::classes::BULK;
 use crate::config::route::{Auto, Route, Way};
 
 /// A node's overlay.
@@ -48,6 +49,10 @@ pub struct RouteStatus {
     pub nodes: Vec<String>,
     /// With `auto`: the node that connects, if the route says which.
     pub exit: Option<String>,
+    /// What paths are chosen for, by its class; of a route without a class that is its clients', and `bulk` of most.
+    pub kind: String,
+    /// With `auto`: what it demands of a path, in words; empty for nothing.
+    pub policy: String,
 }
 
 /// How a node's registration in etcd is.
@@ -116,6 +121,8 @@ pub struct ExitStatus {
     pub exit: String,
     /// What the path is chosen for.
     pub kind: String,
+    /// What the routes of these streams demand of a path, as [`RouteStatus::policy`].
+    pub policy: String,
     /// Which way most of their bytes go.
     pub direction: String,
     /// Whether they go to the destination.
@@ -301,13 +308,14 @@ pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: T
         path: path.0.clone(),
         why: why.because().into(),
     };
-    let place = |(exit, (_, kind), place): (&str, &(Auto, Class), &Place)| {
+    let place = |(exit, (auto, kind), place): (&str, &(Auto, Class), &Place)| {
         let current = place.choice.current();
         let direction = places.direction(exit);
         ExitStatus {
             exit: exit.into(),
             is_up: direction == Direction::Up,
             kind: kind.word().into(),
+            policy: policy(auto),
             direction: match direction {
                 Direction::Down => "from the destination".into(),
                 Direction::Up => "to the destination".into(),
@@ -326,19 +334,34 @@ pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: T
             candidates: place.candidates.iter().map(candidate).collect(),
         }
     };
-    let routes = config.routes.iter().map(route).collect();
+    let routes = config.routes.iter().map(|of| route(of, config)).collect();
     let exits = places.iter().map(place).collect();
     Status { node: known.name().into(), registry: None, nodes, legs, failed, routes, exits, shares: Vec::new() }
 }
 
-fn route(of: &Route) -> RouteStatus {
-    let (way, nodes, exit) = match &of.way {
-        Way::Direct => ("direct", Vec::new(), None),
-        Way::Refuse => ("refuse", Vec::new(), None),
-        Way::Via(chain) => ("via", chain.clone(), None),
-        Way::Auto(auto) => ("auto", auto.through.clone(), auto.exit.clone()),
+fn route(of: &Route, config: &Config) -> RouteStatus {
+    let (way, nodes, exit, policy) = match &of.way {
+        Way::Direct => ("direct", Vec::new(), None, String::new()),
+        Way::Refuse => ("refuse", Vec::new(), None, String::new()),
+        Way::Via(chain) => ("via", chain.clone(), None, String::new()),
+        Way::Auto(auto) => ("auto", auto.through.clone(), auto.exit.clone(), policy(auto)),
     };
-    RouteStatus { to: of.patterns.iter().map(ToString::to_string).collect(), way: way.into(), nodes, exit }
+    let to = of.patterns.iter().map(ToString::to_string).collect();
+    let (_, class) = config.classes.get(of.class.as_deref().unwrap_or(BULK));
+    RouteStatus { to, way: way.into(), nodes, exit, kind: class.kind.word().into(), policy }
+}
+
+/// What a route demands of a path, in the words of its keys. Routes that demand other things have other words.
+fn policy(of: &Auto) -> String {
+    let listed = |key: &str, names: &[String]| (!names.is_empty()).then(|| format!("{key} {}", names.join(", ")));
+    let relays = of.relays.as_deref().and_then(|names| match names {
+        [] => Some("relays none".into()),
+        names => listed("relays", names),
+    });
+    let most = (of.most_relays != 2).then(|| format!("most_relays {}", of.most_relays));
+    let exit = of.exit.as_ref().map(|exit| format!("exit {exit}"));
+    let all = [exit, listed("through", &of.through), relays, listed("regions", &of.regions), most];
+    all.into_iter().flatten().collect::<Vec<_>>().join("; ")
 }
 
 fn candidate(of: &ekiden_overlay::path::Candidate) -> CandidateStatus {
@@ -348,5 +371,27 @@ fn candidate(of: &ekiden_overlay::path::Candidate) -> CandidateStatus {
         hoped_bit_s: of.hoped.0,
         rtt_ms: of.rtt.as_ms(),
         age_s: of.legs.iter().map(|leg| leg.age).max().map_or(0.0, |age| Duration::from(age).as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_route_demands_is_told_in_words() {
+        let names = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let auto = Auto { most_relays: 2, ..Auto::default() };
+        assert_eq!(policy(&auto), "");
+        assert_eq!(policy(&Auto { relays: Some(Vec::new()), ..auto.clone() }), "relays none");
+        let all = Auto {
+            exit: Some("paris".into()),
+            relays: Some(names(&["delhi", "osaka"])),
+            through: names(&["delhi"]),
+            regions: names(&["asia"]),
+            most_relays: 1,
+        };
+        let words = "exit paris; through delhi; relays delhi, osaka; regions asia; most_relays 1";
+        assert_eq!(policy(&all), words);
     }
 }

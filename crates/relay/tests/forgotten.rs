@@ -193,3 +193,39 @@ fn are_cut_off(mode: Mode, count: usize) {
 fn says_fin(stream: &TcpStream) -> bool {
     tcp_info(stream).is_ok_and(|info| info.has_received_end)
 }
+
+#[test]
+fn what_a_host_has_said_arrives_although_it_has_closed_without_reading() {
+    const ROUNDS: usize = 10;
+    let answer = noise(1000, 9);
+    let run = |(mode, count)| {
+        let chain = Chain::of(mode, count, "", "");
+        for round in 0..ROUNDS {
+            let (listener, address) = listener();
+            let mut client = chain.socks(address);
+            let mut sender = client.try_clone().unwrap();
+            let mut server = accept(&listener);
+            std::thread::scope(|scope| {
+                scope.spawn(move || while sender.write_all(&[7; 1 << 16]).is_ok() {});
+                server.read_exact(&mut [0; 100_000]).unwrap();
+                server.write_all(&answer).unwrap();
+                // With something unread, the kernel resets the connection that is closed.
+                assert_eq!(server.peek(&mut [0]).unwrap(), 1);
+                drop(server);
+                let mut all = vec![0; answer.len()];
+                let got = client.read_exact(&mut all);
+                got.unwrap_or_else(|error| panic!("{mode:?}, {count} nodes, round {round}: {error}"));
+                assert!(all == answer);
+                // So that the sender ends too.
+                let _ = client.read_to_end(&mut all);
+            });
+        }
+        wait_until("nothing is busy", || chain.entry.busy() == 0 && chain.nodes.iter().all(|node| node.busy() == 0));
+    };
+    std::thread::scope(|scope| {
+        for way in WAYS {
+            let run = &run;
+            scope.spawn(move || run(way));
+        }
+    });
+}

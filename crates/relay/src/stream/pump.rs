@@ -6,6 +6,9 @@
 //! that the kernel did not take at once. Where all of these together are many (see [`ekiden_transport::budget`]), pieces are
 //! small.
 
+mod error;
+mod state;
+
 use std::cell::RefCell;
 use std::io;
 use std::net::Shutdown;
@@ -13,13 +16,15 @@ use std::num::NonZeroU32;
 use std::task::{Context, Poll, ready};
 
 use ekiden_net::splice::PooledPipe;
-use ekiden_relay_proto::leg::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, ProtocolError};
+use ekiden_relay_proto::leg::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Header};
 use ekiden_transport::budget::{self, Holding};
 use ekiden_transport::{Connection, is_transient};
 use socket2::SockRef;
 use tokio::io::Interest;
 
 use crate::stream::framing::{Framing, ResetCode};
+pub use error::PumpError;
+use state::{Phase, Source};
 
 /// A piece that fills this many bytes shows that splicing pays.
 const SMALL: usize = 16 << 10;
@@ -58,6 +63,10 @@ pub struct Pump {
     framing: Framing,
     /// Whether the end is passed on, or only means that this pump is done.
     says_end: bool,
+    /// The sender's connection is known to have broken: its end is none that was said.
+    is_cut: bool,
+    /// The receiver has a frame in part, and the rest was discarded.
+    is_torn: bool,
     bulk: bool,
     /// How many pieces must go through memory before a pipe is tried again.
     copies: u8,
@@ -71,50 +80,6 @@ pub struct Pump {
     pipe: Option<PooledPipe>,
     /// The memory that it holds while it waits, in the budget.
     holding: Holding,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Source {
-    /// Bytes until the end of the connection.
-    UntilEnd,
-    /// This many bytes, and the connection must not end before.
-    Exactly(u64),
-    /// Payload in frames of a leg: this many bytes, or all up to END.
-    Frames(FrameDecoder, Option<u64>),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Moving,
-    /// Everything was read. What is left must be written.
-    Ended,
-    Done,
-}
-
-/// Why a direction broke: it stopped without a proper end.
-#[derive(Debug, thiserror::Error)]
-pub enum PumpError {
-    /// The sender's connection broke.
-    #[error("receiving: {0}")]
-    Receive(io::Error),
-    /// The receiver's connection broke.
-    #[error("sending: {0}")]
-    Send(io::Error),
-    /// The sender's connection ended before it said so.
-    #[error("the connection ended in the middle of the stream")]
-    Truncated,
-    /// The chunk framing of the sender's body is malformed (RFC 9112 §7.1).
-    #[error("{0}")]
-    Malformed(&'static str),
-    /// A limit of the configuration has passed; this is its key.
-    #[error("{0} has passed")]
-    Expired(&'static str),
-    /// The sending node gave the stream up.
-    #[error("the other node reset the stream (code {0})")]
-    Reset(u8),
-    /// The sending node broke the protocol.
-    #[error("{0}")]
-    Protocol(#[from] ProtocolError),
 }
 
 impl Pump {
@@ -148,8 +113,22 @@ impl Pump {
     fn new(source: Source, framing: Framing, says_end: bool) -> Self {
         let (rest, bulk, phase) = (Vec::new(), false, Phase::Moving);
         let holding = Holding::default();
-        let refused = None;
-        Self { source, framing, says_end, bulk, phase, refused, rest, rest_sent: 0, copies: 0, pipe: None, holding }
+        let (refused, [is_cut, is_torn], pipe) = (None, [false; 2], None);
+        Self {
+            source,
+            framing,
+            says_end,
+            is_cut,
+            is_torn,
+            bulk,
+            phase,
+            refused,
+            rest,
+            rest_sent: 0,
+            copies: 0,
+            pipe,
+            holding,
+        }
     }
 
     /// Sends `bytes` first, as if they had been read.
@@ -189,12 +168,33 @@ impl Pump {
 
     /// Whether the sender's end was read.
     pub fn has_read_end(&self) -> bool {
-        self.phase != Phase::Moving
+        matches!(self.phase, Phase::Ended | Phase::Done)
+    }
+
+    /// The sender's connection has broken. What it has said and can still be read is passed on; the end of that is no end of the stream.
+    pub fn cut(&mut self) {
+        self.is_cut = true;
+    }
+
+    /// Whether the sender's connection is known to have broken.
+    pub fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// All that the sender had said before its connection broke was passed on.
+    pub fn stop(&mut self) {
+        self.phase = Phase::Cut;
+    }
+
+    /// Whether it was stopped.
+    pub fn is_stopped(&self) -> bool {
+        self.phase == Phase::Cut
     }
 
     /// The receiver takes nothing any more. What its sender still sends is read up to the end and discarded.
     pub fn refuse(&mut self) {
         if !self.is_done() {
+            self.is_torn |= !self.is_between_frames();
             (self.refused, self.says_end) = (Some(NonZeroU32::MIN), false);
             self.discard();
         }
@@ -257,9 +257,9 @@ impl Pump {
         self.rest.is_empty() && self.pipe.is_none()
     }
 
-    /// Whether RESET may be sent to the receiver now. One that refuses what it is sent may have a frame in part, and reads no more.
+    /// Whether RESET may be sent to the receiver now.
     pub fn may_be_reset(&self) -> bool {
-        self.is_between_frames() && !self.is_done() && !self.is_refused()
+        self.is_between_frames() && !self.is_done() && !self.is_torn
     }
 
     /// Moves what can be moved. Ready when the end was passed on or at the first error.
@@ -276,6 +276,7 @@ impl Pump {
             ready!(self.flush(cx, to)).map_err(PumpError::Send)?;
             match self.phase {
                 Phase::Done => return Poll::Ready(Ok(())),
+                Phase::Cut => return Poll::Pending,
                 Phase::Ended => {
                     self.phase = Phase::Done;
                     if self.says_end {
@@ -449,7 +450,7 @@ impl Pump {
     /// The end of a connection ends the stream only where no framing marks the end.
     fn connection_ended(&mut self) -> Result<(), PumpError> {
         match self.source {
-            Source::UntilEnd => {
+            Source::UntilEnd if !self.is_cut => {
                 self.phase = Phase::Ended;
                 Ok(())
             }

@@ -169,16 +169,25 @@ proptest! {
 }
 
 #[test]
-fn only_a_reset_may_follow_an_end() {
+fn only_a_reset_may_follow_an_end_and_delivered_both() {
     let header = |kind, length| Header { kind, length }.encode();
-    for (kind, length) in [(FrameKind::Data, 3), (FrameKind::End, 0), (FrameKind::Delivered, 0)] {
-        let mut decoder = dialler();
+    let ended = |mut decoder: FrameDecoder| {
         assert_eq!(decoder.took_header(&header(FrameKind::End, 0)), Ok(Some(Event::End)));
+        decoder
+    };
+    let refused = |mut decoder: FrameDecoder, kind, length| {
         assert_eq!(decoder.took_header(&header(kind, length)), Err(ProtocolError::OutOfPlace(kind)));
-        let mut decoder = dialler();
-        assert_eq!(decoder.took_header(&header(FrameKind::End, 0)), Ok(Some(Event::End)));
-        assert_eq!(decoder.took_header(&header(FrameKind::Reset, 2)), Ok(Some(Event::Reset(2))));
+    };
+    for (kind, length) in [(FrameKind::Data, 3), (FrameKind::End, 0)] {
+        refused(ended(dialler()), kind, length);
+        refused(ended(FrameDecoder::default()), kind, length);
     }
+    assert_eq!(ended(dialler()).took_header(&header(FrameKind::Reset, 2)), Ok(Some(Event::Reset(2))));
+    let mut delivered = ended(dialler());
+    assert_eq!(delivered.took_header(&header(FrameKind::Delivered, 0)), Ok(Some(Event::Delivered)));
+    refused(delivered, FrameKind::Delivered, 0);
+    // Nothing can be delivered whose end was not said.
+    refused(ended(FrameDecoder::default()), FrameKind::Delivered, 0);
 }
 
 /// A dialler's receiving half after its END.

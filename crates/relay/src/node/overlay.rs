@@ -1,5 +1,7 @@
 //! Looks at this node's legs, and asks other nodes about theirs while streams want paths over them.
 
+use std::io;
+use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,30 +19,34 @@ use crate::shared::Node;
 /// How often legs are looked at.
 const LOOK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Runs until the node stops.
-pub async fn keep(node: Arc<Node>) {
-    let mut looks = interval(LOOK_INTERVAL);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut answering = None;
-    let mut asked = Asked::default();
-    loop {
-        tokio::select! {
-            _ = looks.tick() => {}
-            () = node.stopping() => return,
-        }
-        let config = node.config();
-        asked.follow(&node, config.overlay.as_ref().and_then(|overlay| overlay.ask_socket.as_deref()));
-        if config.overlay.is_none() {
-            continue;
-        }
-        if answering.is_none() {
-            answering = Some(tokio::spawn(answer(node.clone())));
-        }
-        node.overlay.look(&config, node.load());
-        let Questions { to, wanted } = node.overlay.questions();
-        let wanted: Arc<[String]> = wanted.into();
-        for name in to {
-            tokio::spawn(ask(node.clone(), name, wanted.clone()));
+/// Runs until the node stops. Whoever asks for the status is heard as soon as this has returned.
+pub fn keep(node: Arc<Node>) -> impl Future<Output = ()> {
+    let mut first = node.config().overlay.is_some().then(|| listen(&node));
+    async move {
+        let mut looks = interval(LOOK_INTERVAL);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut answering = None;
+        let mut asked = Asked::default();
+        loop {
+            tokio::select! {
+                _ = looks.tick() => {}
+                () = node.stopping() => return,
+            }
+            let config = node.config();
+            asked.follow(&node, config.overlay.as_ref().and_then(|overlay| overlay.ask_socket.as_deref()));
+            if config.overlay.is_none() {
+                continue;
+            }
+            if answering.is_none() {
+                let listening = first.take().unwrap_or_else(|| listen(&node));
+                answering = Some(tokio::spawn(answer(node.clone(), listening)));
+            }
+            node.overlay.look(&config, node.load());
+            let Questions { to, wanted } = node.overlay.questions();
+            let wanted: Arc<[String]> = wanted.into();
+            for name in to {
+                tokio::spawn(ask(node.clone(), name, wanted.clone()));
+            }
         }
     }
 }
@@ -109,17 +115,20 @@ async fn ask(node: Arc<Node>, name: String, wanted: Arc<[String]>) {
     }
 }
 
+fn listen(node: &Node) -> io::Result<StdListener> {
+    status_socket::listen(&socket_name(&node.config().name))
+}
+
 /// Answers this host's users who ask for what is known, until the node ends.
-async fn answer(node: Arc<Node>) {
-    let name = socket_name(&node.config().name);
-    let listening = status_socket::listen(&name).and_then(UnixListener::from_std);
-    match listening {
+async fn answer(node: Arc<Node>, listening: io::Result<StdListener>) {
+    match listening.and_then(UnixListener::from_std) {
         Ok(listener) => {
             let status = || serde_json::to_vec(&node.overlay.status(&node.config())).unwrap_or_default();
             let refused = |why: String| node.lines.info("status", "overlay", format_args!("{why}"));
             status_socket::answer_all(listener, status, refused).await;
         }
         Err(error) => {
+            let name = socket_name(&node.config().name);
             tracing::warn!("`ekiden overlay` cannot ask this node: the socket '{name}' is not to be had: {error}")
         }
     }

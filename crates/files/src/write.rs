@@ -1,9 +1,9 @@
 //! Writing a file that someone has named: what is there stays unless it may go, and nobody ever sees half of it.
 
 use std::ffi::OsString;
-use std::fs::{self, File, Metadata};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
@@ -122,9 +122,12 @@ fn create_like(partial: &Path, before: Option<&Metadata>) -> io::Result<File> {
     let _ = fs::remove_file(partial);
     let file = File::options().write(true).create_new(true).mode(0o600).open(partial)?;
     if geteuid().is_root() {
-        fchown(&file, Some(before.uid()), Some(before.gid()))?;
+        // Not on each file system, and not in each container.
+        let _ = fchown(&file, Some(before.uid()), Some(before.gid()));
     }
-    file.set_permissions(before.permissions())?;
+    // What one group might do, another may not.
+    let allowed = if file.metadata()?.gid() == before.gid() { 0o7777 } else { 0o7707 };
+    file.set_permissions(Permissions::from_mode(before.mode() & allowed))?;
     Ok(file)
 }
 
@@ -186,7 +189,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::{PermissionsExt, chown, symlink};
+    use std::os::unix::fs::{chown, symlink};
 
     use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
@@ -236,7 +239,7 @@ mod tests {
         let path = folder.path().join("file");
         let of = || fs::metadata(&path).map(|there| (there.mode() & 0o777, there.uid())).unwrap();
         write(&path, b"1").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o640)).unwrap();
         if geteuid().is_root() {
             chown(&path, Some(65534), Some(65534)).unwrap();
         }
@@ -286,7 +289,7 @@ mod tests {
         assert_eq!(mode(), 0o600);
         for open in [path.clone(), partial(&path)] {
             fs::write(&open, b"x").unwrap();
-            fs::set_permissions(&open, fs::Permissions::from_mode(0o644)).unwrap();
+            fs::set_permissions(&open, Permissions::from_mode(0o644)).unwrap();
         }
         write_private(&path, b"2").unwrap();
         assert_eq!((mode(), fs::read(&path).unwrap()), (0o600, b"2".to_vec()));

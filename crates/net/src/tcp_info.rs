@@ -36,7 +36,7 @@ pub struct TcpInfo {
     pub out_of_order_segments: u32,
     /// Whether the recent rate of delivery was limited by the program, which had nothing to send.
     pub is_application_limited: bool,
-    /// Bytes handed over by the program and not sent yet.
+    /// Bytes handed over by the program and not sent yet; 0 if the connection has broken.
     pub unsent_bytes: u32,
     /// Memory that is taken by what was handed over and is not acknowledged, in bytes; 0 if the kernel does not say (`SO_MEMINFO`,
     /// Linux 4.12 and later).
@@ -193,7 +193,8 @@ impl From<&Raw> for TcpInfo {
             data_segments_in: raw.data_segs_in,
             out_of_order_segments: raw.rcv_ooopack,
             is_application_limited: raw.state_and_flags[APPLICATION_LIMITED_AT] & 1 != 0,
-            unsent_bytes: raw.notsent_bytes,
+            // The kernel goes on counting what a connection that was reset has not sent.
+            unsent_bytes: if raw.state_and_flags[0] == CLOSED { 0 } else { raw.notsent_bytes },
             send_memory_bytes: 0,
             send_memory_most_bytes: 0,
             delivery_bytes_s: raw.delivery_rate,
@@ -216,6 +217,8 @@ impl From<&Raw> for TcpInfo {
     }
 }
 
+/// TCP_CLOSE in linux/tcp_states.h.
+const CLOSED: u8 = 7;
 /// The places of `tcpi_probes` and of the options among the first bytes.
 const PROBES_AT: usize = 3;
 const OPTIONS_AT: usize = 5;

@@ -5,6 +5,7 @@ pub mod between_streams;
 pub mod duplex;
 pub mod expiry;
 pub mod framing;
+pub mod last_words;
 pub mod output;
 pub mod pump;
 pub mod running;

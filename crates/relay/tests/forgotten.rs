@@ -229,3 +229,49 @@ fn what_a_host_has_said_arrives_although_it_has_closed_without_reading() {
         }
     });
 }
+
+#[test]
+fn it_arrives_although_it_is_read_late() {
+    let bytes = noise(BYTES, 10);
+    let run = |(mode, count), client_is_slow| {
+        let what = format!("{mode:?}, {count} nodes behind the first, the client is slow: {client_is_slow}");
+        let chain = Chain::of(mode, count, BUFFERS, BUFFERS);
+        let (mut host, mut slow) = stream(&chain, client_is_slow);
+        slow.write_all(b"nobody reads this").unwrap();
+        assert_eq!(host.peek(&mut [0]).unwrap(), 1);
+        host.write_all(&bytes).unwrap();
+        wait_until("the node's kernel has everything", || tcp_info(&host).is_ok_and(|info| !info.awaits_ack()));
+        drop(host);
+        std::thread::sleep(Duration::from_millis(300));
+        let mut all = vec![0; BYTES];
+        slow.read_exact(&mut all).unwrap_or_else(|error| panic!("{what}: {error}"));
+        assert!(all == bytes && !ends_cleanly(&mut slow), "{what}");
+        wait_until(&format!("nothing is busy: {what}"), || {
+            chain.entry.busy() == 0 && chain.nodes.iter().all(|node| node.busy() == 0)
+        });
+    };
+    std::thread::scope(|scope| {
+        for way in WAYS {
+            for client_is_slow in [true, false] {
+                let run = &run;
+                scope.spawn(move || run(way, client_is_slow));
+            }
+        }
+    });
+}
+
+#[test]
+fn a_host_that_reads_nothing_is_reset_too_although_both_have_broken() {
+    for count in [0, 1] {
+        let chain = Chain::of(Mode::Plain, count, BUFFERS, BUFFERS);
+        let (listener, address) = listener();
+        let mut client = chain.socks(address);
+        let mut server = accept(&listener);
+        // Nobody reads: all buffers on the way are full.
+        fill(&mut client);
+        fill(&mut server);
+        reset(client);
+        reset(server);
+        wait_until("nothing is busy", || chain.entry.busy() == 0 && chain.nodes.iter().all(|node| node.busy() == 0));
+    }
+}

@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 
 use super::sharing::ShareStatus;
 use crate::config::Config;
-use crate::config::classes::BULK;
 use crate::config::route::{Auto, Route, Way};
 
 /// A node's overlay.
@@ -49,8 +48,8 @@ pub struct RouteStatus {
     pub nodes: Vec<String>,
     /// With `auto`: the node that connects, if the route says which.
     pub exit: Option<String>,
-    /// What paths are chosen for, by its class; of a route without a class that is its clients', and `bulk` of most.
-    pub kind: String,
+    /// What paths are chosen for, by its class; `None`: its clients' class says so.
+    pub kind: Option<String>,
     /// With `auto`: what it demands of a path, in words; empty for nothing.
     pub policy: String,
 }
@@ -347,8 +346,8 @@ fn route(of: &Route, config: &Config) -> RouteStatus {
         Way::Auto(auto) => ("auto", auto.through.clone(), auto.exit.clone(), policy(auto)),
     };
     let to = of.patterns.iter().map(ToString::to_string).collect();
-    let (_, class) = config.classes.get(of.class.as_deref().unwrap_or(BULK));
-    RouteStatus { to, way: way.into(), nodes, exit, kind: class.kind.word().into(), policy }
+    let kind = of.class.as_deref().map(|class| config.classes.get(class).1.kind.word().into());
+    RouteStatus { to, way: way.into(), nodes, exit, kind, policy }
 }
 
 /// What a route demands of a path, in the words of its keys. Routes that demand other things have other words.

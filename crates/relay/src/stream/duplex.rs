@@ -15,6 +15,7 @@ use crate::overlay::{OnLegs, Overlay};
 use crate::stream::between_streams::{POLL_LEAST, POLL_MOST};
 use crate::stream::expiry::{self, Expiry};
 use crate::stream::framing::{Framing, ResetCode};
+use crate::stream::last_words;
 use crate::stream::output::Output;
 use crate::stream::pump::{Pump, PumpError};
 use crate::stream::running::{Pumps, Running};
@@ -225,6 +226,7 @@ impl Duplex {
                     Ok(Finished { a, b, owes_end, is_delivered: backward.is_delivered(), is_refused, has_refused })
                 }
                 Err(broken) => {
+                    self.pass_on(&broken).await;
                     let code = match broken.error {
                         PumpError::Protocol(_) => ResetCode::Protocol,
                         _ => ResetCode::Broken,
@@ -235,6 +237,19 @@ impl Duplex {
                 }
             }
         }
+    }
+}
+
+impl Duplex {
+    /// Passes on what a side had said before its connection broke.
+    async fn pass_on(&mut self, broken: &Broken) {
+        if let PumpError::Malformed(_) | PumpError::Expired(_) | PumpError::Protocol(_) = broken.error {
+            return;
+        }
+        let Self { a, b, forward, backward, .. } = self;
+        let (pump, from, to) = if broken.is_beyond { (backward, b, a) } else { (forward, a, b) };
+        // Boxed: streams that do not break should not pay for its size.
+        Box::pin(last_words::pass_on(pump, &from.stream, &to.stream)).await;
     }
 }
 

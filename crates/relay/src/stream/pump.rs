@@ -6,9 +6,6 @@
 //! that the kernel did not take at once. Where all of these together are many (see [`ekiden_transport::budget`]), pieces are
 //! small.
 
-mod error;
-mod state;
-
 use std::cell::RefCell;
 use std::io;
 use std::net::Shutdown;
@@ -16,15 +13,13 @@ use std::num::NonZeroU32;
 use std::task::{Context, Poll, ready};
 
 use ekiden_net::splice::PooledPipe;
-use ekiden_relay_proto::leg::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Header};
+use ekiden_relay_proto::leg::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, ProtocolError};
 use ekiden_transport::budget::{self, Holding};
 use ekiden_transport::{Connection, is_transient};
 use socket2::SockRef;
 use tokio::io::Interest;
 
 use crate::stream::framing::{Framing, ResetCode};
-pub use error::PumpError;
-use state::{Phase, Source};
 
 /// A piece that fills this many bytes shows that splicing pays.
 const SMALL: usize = 16 << 10;
@@ -63,10 +58,6 @@ pub struct Pump {
     framing: Framing,
     /// Whether the end is passed on, or only means that this pump is done.
     says_end: bool,
-    /// The sender's connection is known to have broken: its end is none that was said.
-    is_cut: bool,
-    /// The receiver has a frame in part, and the rest was discarded.
-    is_torn: bool,
     bulk: bool,
     /// How many pieces must go through memory before a pipe is tried again.
     copies: u8,
@@ -80,6 +71,50 @@ pub struct Pump {
     pipe: Option<PooledPipe>,
     /// The memory that it holds while it waits, in the budget.
     holding: Holding,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Source {
+    /// Bytes until the end of the connection.
+    UntilEnd,
+    /// This many bytes, and the connection must not end before.
+    Exactly(u64),
+    /// Payload in frames of a leg: this many bytes, or all up to END.
+    Frames(FrameDecoder, Option<u64>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Moving,
+    /// Everything was read. What is left must be written.
+    Ended,
+    Done,
+}
+
+/// Why a direction broke: it stopped without a proper end.
+#[derive(Debug, thiserror::Error)]
+pub enum PumpError {
+    /// The sender's connection broke.
+    #[error("receiving: {0}")]
+    Receive(io::Error),
+    /// The receiver's connection broke.
+    #[error("sending: {0}")]
+    Send(io::Error),
+    /// The sender's connection ended before it said so.
+    #[error("the connection ended in the middle of the stream")]
+    Truncated,
+    /// The chunk framing of the sender's body is malformed (RFC 9112 §7.1).
+    #[error("{0}")]
+    Malformed(&'static str),
+    /// A limit of the configuration has passed; this is its key.
+    #[error("{0} has passed")]
+    Expired(&'static str),
+    /// The sending node gave the stream up.
+    #[error("the other node reset the stream (code {0})")]
+    Reset(u8),
+    /// The sending node broke the protocol.
+    #[error("{0}")]
+    Protocol(#[from] ProtocolError),
 }
 
 impl Pump {
@@ -112,23 +147,8 @@ impl Pump {
 
     fn new(source: Source, framing: Framing, says_end: bool) -> Self {
         let (rest, bulk, phase) = (Vec::new(), false, Phase::Moving);
-        let holding = Holding::default();
-        let (refused, [is_cut, is_torn], pipe) = (None, [false; 2], None);
-        Self {
-            source,
-            framing,
-            says_end,
-            is_cut,
-            is_torn,
-            bulk,
-            phase,
-            refused,
-            rest,
-            rest_sent: 0,
-            copies: 0,
-            pipe,
-            holding,
-        }
+        let (refused, pipe, holding) = Default::default();
+        Self { source, framing, says_end, bulk, phase, refused, rest, rest_sent: 0, copies: 0, pipe, holding }
     }
 
     /// Sends `bytes` first, as if they had been read.
@@ -168,33 +188,19 @@ impl Pump {
 
     /// Whether the sender's end was read.
     pub fn has_read_end(&self) -> bool {
-        matches!(self.phase, Phase::Ended | Phase::Done)
+        self.phase != Phase::Moving
     }
 
-    /// The sender's connection has broken. What it has said and can still be read is passed on; the end of that is no end of the stream.
+    /// The sender's connection has broken: its end is none that was said.
     pub fn cut(&mut self) {
-        self.is_cut = true;
-    }
-
-    /// Whether the sender's connection is known to have broken.
-    pub fn is_cut(&self) -> bool {
-        self.is_cut
-    }
-
-    /// All that the sender had said before its connection broke was passed on.
-    pub fn stop(&mut self) {
-        self.phase = Phase::Cut;
-    }
-
-    /// Whether it was stopped.
-    pub fn is_stopped(&self) -> bool {
-        self.phase == Phase::Cut
+        if let Source::UntilEnd = self.source {
+            self.source = Source::Exactly(u64::MAX);
+        }
     }
 
     /// The receiver takes nothing any more. What its sender still sends is read up to the end and discarded.
     pub fn refuse(&mut self) {
         if !self.is_done() {
-            self.is_torn |= !self.is_between_frames();
             (self.refused, self.says_end) = (Some(NonZeroU32::MIN), false);
             self.discard();
         }
@@ -257,9 +263,9 @@ impl Pump {
         self.rest.is_empty() && self.pipe.is_none()
     }
 
-    /// Whether RESET may be sent to the receiver now.
+    /// Whether RESET may be sent to the receiver now. One that refuses what it is sent may have a frame in part, and reads no more.
     pub fn may_be_reset(&self) -> bool {
-        self.is_between_frames() && !self.is_done() && !self.is_torn
+        self.is_between_frames() && !self.is_done() && !self.is_refused()
     }
 
     /// Moves what can be moved. Ready when the end was passed on or at the first error.
@@ -276,7 +282,6 @@ impl Pump {
             ready!(self.flush(cx, to)).map_err(PumpError::Send)?;
             match self.phase {
                 Phase::Done => return Poll::Ready(Ok(())),
-                Phase::Cut => return Poll::Pending,
                 Phase::Ended => {
                     self.phase = Phase::Done;
                     if self.says_end {
@@ -294,7 +299,7 @@ impl Pump {
     }
 
     /// Writes what was read but not yet written.
-    fn flush(&mut self, cx: &mut Context<'_>, to: &Connection) -> Poll<io::Result<()>> {
+    pub fn flush(&mut self, cx: &mut Context<'_>, to: &Connection) -> Poll<io::Result<()>> {
         if self.is_refused() {
             self.discard();
             return Poll::Ready(Ok(()));
@@ -337,8 +342,7 @@ impl Pump {
             Source::UntilEnd => self.bulk,
             _ => due > SMALL && (self.bulk || due > LARGE),
         };
-        let tries = worth_it && self.copies == 0;
-        if let (true, Some(socket), Some(_)) = (tries, from.plain(), to.plain()) {
+        if let (true, Some(socket), Some(_)) = (worth_it && self.copies == 0, from.plain(), to.plain()) {
             ready!(socket.poll_read_ready(cx)).map_err(PumpError::Receive)?;
             if let Some(mut pipe) = PooledPipe::take() {
                 let most = if budget::is_scarce() { due.min(SMALL) } else { due };
@@ -450,7 +454,7 @@ impl Pump {
     /// The end of a connection ends the stream only where no framing marks the end.
     fn connection_ended(&mut self) -> Result<(), PumpError> {
         match self.source {
-            Source::UntilEnd if !self.is_cut => {
+            Source::UntilEnd => {
                 self.phase = Phase::Ended;
                 Ok(())
             }
@@ -482,9 +486,7 @@ impl Pump {
             Err(error) if is_transient(&error) => 0,
             Err(error) => return Err(PumpError::Send(error)),
         };
-        if sent < bytes.len() {
-            self.rest = bytes[sent..].to_vec();
-        }
+        self.rest = bytes[sent..].to_vec();
         Ok(())
     }
 

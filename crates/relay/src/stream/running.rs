@@ -26,17 +26,17 @@ pub struct Running<'a> {
     /// Whether a host's FIN has arrived, once something was seen of that: what can still be read goes up to an end that was said, whatever
     /// happens to the connection.
     has_ended: Option<bool>,
-    /// Why it takes nothing any more. What it has said is still passed on, and its end, if it has said that.
+    /// Why it takes nothing any more, although it has said its end. What it has said is still passed on.
     refusal: Option<PumpError>,
     has_passed_on: bool,
-    /// Looks at what this side takes, and completes when there is nothing more to wait for.
-    looks: Option<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>,
+    /// Completes when the kernel of this side has acknowledged all that it was sent.
+    acknowledged: Option<Pin<Box<dyn Future<Output = ()> + Send + 'a>>>,
 }
 
 impl<'a> Running<'a> {
     pub fn new(stream: &'a Connection, framing: Framing) -> Self {
         let (alarm, has_ended, refusal, has_passed_on) = (Alarm::default(), None, None, false);
-        Self { stream, framing, alarm, has_ended, refusal, has_passed_on, looks: None }
+        Self { stream, framing, alarm, has_ended, refusal, has_passed_on, acknowledged: None }
     }
 
     /// Moves what goes from this side to `receiver`.
@@ -49,26 +49,9 @@ impl<'a> Running<'a> {
                 {
                     receiver.refuses(cx, PumpError::Send(error), from);
                 }
-                // What it said before it broke may not have been read yet.
-                Poll::Ready(Err(error @ PumpError::Send(_))) if self.refusal.is_none() && !to.is_done() => {
-                    receiver.breaks_off(cx, error, Pumps { from: to, to: from });
-                }
                 // Its sender has gone, and is told nothing.
                 Poll::Ready(Err(PumpError::Receive(_) | PumpError::Truncated)) if from.is_refused() && to.is_done() => {
                     from.leave();
-                }
-                Poll::Ready(Err(_)) if from.is_cut() => {
-                    from.stop();
-                    cx.waker().wake_by_ref();
-                }
-                // To reset the receiver destroys what is still on its way there.
-                Poll::Ready(Err(error @ (PumpError::Receive(_) | PumpError::Truncated | PumpError::Reset(_))))
-                    if receiver.framing == Framing::Raw
-                        && receiver.refusal.is_none()
-                        && awaits_ack(receiver.stream) =>
-                {
-                    self.breaks_off(cx, error, Pumps { from: &mut *from, to });
-                    from.stop();
                 }
                 Poll::Ready(Err(error)) => return Poll::Ready(error),
                 Poll::Ready(Ok(())) | Poll::Pending => {}
@@ -92,13 +75,6 @@ impl<'a> Running<'a> {
         to.refuse();
         self.refusal = Some(why);
         cx.waker().wake_by_ref();
-    }
-
-    /// This side's connection has broken. What it has said, and can still be read, is passed on, but no end. That is over when the receiver
-    /// has everything, or reads no more.
-    fn breaks_off(&mut self, cx: &Context<'_>, why: PumpError, pumps: Pumps<'_>) {
-        pumps.from.cut();
-        self.refuses(cx, why, pumps.to);
     }
 
     /// Ready if this side has broken while the direction `from` it does not read and so cannot notice. A node may end its
@@ -140,44 +116,34 @@ impl<'a> Running<'a> {
                 {
                     self.refuses(cx, PumpError::Receive(error), to);
                 }
-                Change::Broken(error) if !is_node && !from.is_done() => {
-                    self.breaks_off(cx, PumpError::Receive(error), Pumps { from: &mut *from, to: &mut *to });
-                }
                 Change::Broken(error) => return Poll::Ready(PumpError::Receive(error)),
             }
         }
         Poll::Pending
     }
 
-    /// When what this side has said, up to its end, was passed on to `receiver`, this tells `receiver` that what it still sends is refused.
-    /// A node hears it behind the END. A host is reset as soon as it has everything: then this is ready. Without an end, either is reset.
+    /// What this side has said, up to its end, was passed on to `receiver`: this tells `receiver` that what it still sends is
+    /// refused. A node hears it behind the END. A host is reset as soon as it has everything: then this is ready.
     pub fn tell_refusal(
         &mut self,
         cx: &mut Context<'_>,
         from: &mut Pump,
         receiver: &mut Running<'_>,
     ) -> Poll<PumpError> {
-        if self.refusal.is_none() || !from.is_done() && !from.is_cut() {
+        if self.refusal.is_none() || !from.is_done() {
             return Poll::Pending;
         }
-        let stream = receiver.stream;
-        if from.is_cut() {
-            let is_passed_on = from.is_stopped() && (receiver.framing == Framing::Leg || !awaits_ack(stream));
-            if !is_passed_on {
-                let looks = receiver.looks.get_or_insert_with(|| Box::pin(takes_nothing(stream)));
-                ready!(looks.as_mut().poll(cx));
-            }
-        } else if receiver.framing == Framing::Leg {
+        if receiver.framing == Framing::Leg {
             if !self.has_passed_on {
                 self.has_passed_on = true;
                 from.say_refusal(ResetCode::Broken);
                 cx.waker().wake_by_ref();
             }
             return Poll::Pending;
-        } else {
-            let looks = receiver.looks.get_or_insert_with(|| Box::pin(acknowledged(stream)));
-            ready!(looks.as_mut().poll(cx));
         }
+        let stream = receiver.stream;
+        let acknowledged = receiver.acknowledged.get_or_insert_with(|| Box::pin(acknowledged(stream)));
+        ready!(acknowledged.as_mut().poll(cx));
         self.refusal.take().map_or(Poll::Pending, Poll::Ready)
     }
 }
@@ -191,27 +157,8 @@ pub struct Pumps<'a> {
 /// Completes when the other kernel has acknowledged all, or the connection has broken.
 async fn acknowledged(stream: &Connection) {
     let mut pause = POLL_LEAST;
-    while awaits_ack(stream) {
+    while tcp_info(stream.socket()).is_ok_and(|info| info.awaits_ack()) {
         sleep(pause).await;
         pause = (pause * 2).min(POLL_MOST);
     }
-}
-
-/// Completes when what this side is sent stands still, because its window is closed: nobody reads.
-async fn takes_nothing(stream: &Connection) {
-    let (mut pause, mut taken) = (POLL_LEAST, None);
-    loop {
-        sleep(pause).await;
-        pause = (pause * 2).min(POLL_MOST);
-        let Ok(info) = tcp_info(stream.socket()) else { return };
-        let now = info.is_shut_out().then_some(info.acked_bytes);
-        if now.is_some() && now == taken {
-            return;
-        }
-        taken = now;
-    }
-}
-
-fn awaits_ack(stream: &Connection) -> bool {
-    tcp_info(stream.socket()).is_ok_and(|info| info.awaits_ack())
 }

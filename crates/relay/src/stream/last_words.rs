@@ -1,0 +1,54 @@
+//! What a side had said before its connection broke is passed on before the other side is reset.
+//!
+//! A host that answers and closes without having read all that it was sent resets its connection. Its answer is in the node's kernel
+//! then, and on its way to the receiver; to reset the receiver at once would destroy it.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use ekiden_net::tcp_info::tcp_info;
+use ekiden_transport::Connection;
+use tokio::time::sleep;
+
+use crate::stream::between_streams::{POLL_LEAST, POLL_MOST};
+use crate::stream::pump::{Pump, PumpError};
+
+/// A receiver that takes nothing for so long is not waited for: it does not read.
+const STANDING: Duration = Duration::from_secs(2);
+/// No receiver is waited for longer.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Passes on what can still be read from `from`, whose connection has broken, and waits until the kernel of `to` has it. Says no end.
+pub async fn pass_on(pump: &mut Pump, from: &Connection, to: &Connection) {
+    if pump.is_done() || pump.is_refused() {
+        return;
+    }
+    pump.cut();
+    let passing_on = async {
+        // It ends with an error: nothing more can be read, or sent.
+        let read = poll_fn(|cx| pump.poll(cx, from, to)).await;
+        if matches!(read, Err(PumpError::Send(_))) || poll_fn(|cx| pump.flush(cx, to)).await.is_err() {
+            return;
+        }
+        let mut pause = POLL_LEAST;
+        while tcp_info(to.socket()).is_ok_and(|info| info.awaits_ack()) {
+            sleep(pause).await;
+            pause = (pause * 2).min(POLL_MOST);
+        }
+    };
+    tokio::select! {
+        biased;
+        () = passing_on => {}
+        () = takes_nothing(to) => {}
+        () = sleep(LONGEST) => {}
+    }
+}
+
+async fn takes_nothing(to: &Connection) {
+    let mut taken = None;
+    while let Ok(info) = tcp_info(to.socket())
+        && taken.replace(info.acked_bytes) != Some(info.acked_bytes)
+    {
+        sleep(STANDING).await;
+    }
+}

@@ -1,6 +1,7 @@
 //! A whole stream: both directions between two connections, and how these are closed.
 
 use std::future::{pending, poll_fn};
+use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::task::{Context, Poll};
 
@@ -243,13 +244,20 @@ impl Duplex {
 impl Duplex {
     /// Passes on what a side had said before its connection broke.
     async fn pass_on(&mut self, broken: &Broken) {
-        if let PumpError::Malformed(_) | PumpError::Expired(_) | PumpError::Protocol(_) = broken.error {
-            return;
-        }
+        // Behind a record of TLS that was damaged, or frames that make no sense, nothing is what the side has said.
+        let reads_on = match &broken.error {
+            PumpError::Send(_) => true,
+            PumpError::Receive(error) => match error.kind() {
+                ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => true,
+                _ => return,
+            },
+            PumpError::Reset(_) => false,
+            PumpError::Truncated | PumpError::Malformed(_) | PumpError::Expired(_) | PumpError::Protocol(_) => return,
+        };
         let Self { a, b, forward, backward, .. } = self;
         let (pump, from, to) = if broken.is_beyond { (backward, b, a) } else { (forward, a, b) };
         // Boxed: streams that do not break should not pay for its size.
-        Box::pin(last_words::pass_on(pump, &from.stream, &to.stream)).await;
+        Box::pin(last_words::pass_on(pump, reads_on, &from.stream, &to.stream)).await;
     }
 }
 

@@ -18,16 +18,18 @@ const STANDING: Duration = Duration::from_secs(2);
 /// No receiver is waited for longer.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// Passes on what can still be read from `from`, whose connection has broken, and waits until the kernel of `to` has it. Says no end.
-pub async fn pass_on(pump: &mut Pump, from: &Connection, to: &Connection) {
+/// Passes on what was read from `from`, whose connection has broken, and if it `reads_on` what can still be read; waits until the kernel
+/// of `to` has it. Says no end.
+pub async fn pass_on(pump: &mut Pump, reads_on: bool, from: &Connection, to: &Connection) {
     if pump.is_done() || pump.is_refused() {
         return;
     }
     pump.cut();
     let passing_on = async {
         // It ends with an error: nothing more can be read, or sent.
-        let read = poll_fn(|cx| pump.poll(cx, from, to)).await;
-        if matches!(read, Err(PumpError::Send(_))) || poll_fn(|cx| pump.flush(cx, to)).await.is_err() {
+        if reads_on && matches!(poll_fn(|cx| pump.poll(cx, from, to)).await, Err(PumpError::Send(_)))
+            || poll_fn(|cx| pump.flush(cx, to)).await.is_err()
+        {
             return;
         }
         let mut pause = POLL_LEAST;

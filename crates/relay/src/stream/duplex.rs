@@ -239,9 +239,7 @@ impl Duplex {
             }
         }
     }
-}
 
-impl Duplex {
     /// Passes on what a side had said before its connection broke.
     async fn pass_on(&mut self, broken: &Broken) {
         // Behind a record of TLS that was damaged, or frames that make no sense, nothing is what the side has said.

@@ -10,8 +10,8 @@ use ekiden_net::tcp_info::tcp_info;
 use ekiden_transport::Connection;
 use tokio::time::sleep;
 
-use crate::stream::between_streams::{POLL_LEAST, POLL_MOST};
 use crate::stream::pump::{Pump, PumpError};
+use crate::stream::running::acknowledged;
 
 /// A receiver that takes nothing for so long is not waited for: it does not read.
 const STANDING: Duration = Duration::from_secs(2);
@@ -32,11 +32,7 @@ pub async fn pass_on(pump: &mut Pump, reads_on: bool, from: &Connection, to: &Co
         {
             return;
         }
-        let mut pause = POLL_LEAST;
-        while tcp_info(to.socket()).is_ok_and(|info| info.awaits_ack()) {
-            sleep(pause).await;
-            pause = (pause * 2).min(POLL_MOST);
-        }
+        acknowledged(to).await;
     };
     tokio::select! {
         biased;

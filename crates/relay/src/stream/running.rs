@@ -155,7 +155,7 @@ pub struct Pumps<'a> {
 }
 
 /// Completes when the other kernel has acknowledged all, or the connection has broken.
-async fn acknowledged(stream: &Connection) {
+pub async fn acknowledged(stream: &Connection) {
     let mut pause = POLL_LEAST;
     while tcp_info(stream.socket()).is_ok_and(|info| info.awaits_ack()) {
         sleep(pause).await;

@@ -84,11 +84,23 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
             StatusError::Stranger { .. } | StatusError::Late { .. } | StatusError::Unusable { .. } => 1,
         });
     }
+    if error.is::<ekiden_relay::DestinationError>() {
+        return Some(2);
+    }
     if let Some(error) = error.downcast_ref::<ekiden_registry::RegistryError>() {
         use ekiden_registry::RegistryError;
         return Some(match error {
-            RegistryError::Setting { .. } => 2,
+            RegistryError::Setting { .. }
+            | RegistryError::NoOverlay { .. }
+            | RegistryError::NeverAdmitted { .. }
+            | RegistryError::HasOtherKey { .. }
+            | RegistryError::KeyTaken { .. } => 2,
             RegistryError::File { .. } => 3,
+            RegistryError::NoUser { .. }
+            | RegistryError::UsersOff { .. }
+            | RegistryError::Login { .. }
+            | RegistryError::Denied { .. }
+            | RegistryError::NoOperator { .. } => 4,
             _ => 5,
         });
     }
@@ -96,8 +108,8 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
         use ekiden_relay::StatusError;
         return Some(match error {
             StatusError::None | StatusError::NoNode(_) | StatusError::Several(_) => 2,
-            StatusError::Refused(_) => 4,
-            StatusError::Stranger { .. } | StatusError::Late { .. } | StatusError::Unusable { .. } => 1,
+            StatusError::Refused(_) | StatusError::Stranger { .. } => 4,
+            StatusError::Late { .. } | StatusError::Unusable { .. } => 1,
         });
     }
     if let Some(error) = error.downcast_ref::<ekiden_gateway::status::StatusError>() {

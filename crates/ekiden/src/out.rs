@@ -4,6 +4,7 @@ use std::fmt::Display;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::process::exit;
 
+use anyhow::Context;
 use ekiden_record::{Error, Row, Rows, write_csv};
 
 /// The most columns of a text that is wrapped, however wide the terminal is.
@@ -31,7 +32,7 @@ pub fn csv<R: Row>(rows: Rows<R>) -> anyhow::Result<()> {
     let written = write_csv(rows, &mut out).and_then(|()| Ok(out.flush()?));
     match written {
         Err(Error::Output(error)) if error.kind() == ErrorKind::BrokenPipe => exit(0),
-        Err(Error::Output(error)) => Err(error.into()),
+        Err(Error::Output(error)) => Err(error).context("standard output"),
         written => Ok(written?),
     }
 }
@@ -40,7 +41,7 @@ fn write(text: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match out.write_fmt(text).and_then(|()| out.flush()) {
         Err(error) if error.kind() == ErrorKind::BrokenPipe => exit(0),
-        result => Ok(result?),
+        result => result.context("standard output"),
     }
 }
 

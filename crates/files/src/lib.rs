@@ -16,4 +16,4 @@ pub use explain::explain;
 pub use nearest::{nearest, suggestion};
 pub use place::line_of;
 pub use read::{FileKind, Opened, ReadError, open, read};
-pub use write::{TargetError, check_target, remove_partial, write, write_private, write_with};
+pub use write::{TargetError, check_target, overwrite, remove_partial, write, write_private, write_with};

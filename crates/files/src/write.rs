@@ -95,16 +95,31 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     })
 }
 
+/// Writes into the file that is there, where its directory takes no new one. A crash in between leaves a part of it.
+///
+/// # Errors
+/// If there is no regular file, or it cannot be written.
+pub fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
+    let target = find(path)?;
+    let mut file = File::options().write(true).truncate(true).custom_flags(libc::O_NOFOLLOW).open(target.path)?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+fn find(path: &Path) -> io::Result<Target> {
+    Target::find(path).map_err(|error| match error {
+        TargetError::Failed(error) => error,
+        TargetError::NotRegular(what) => io::Error::other(format!("it is {what}, and only a regular file is replaced")),
+        TargetError::Directory | TargetError::Exists => io::ErrorKind::IsADirectory.into(),
+    })
+}
+
 fn replace(
     path: &Path,
     create: impl FnOnce(&Path, Option<&Metadata>) -> io::Result<File>,
     fill: impl FnOnce(File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let target = Target::find(path).map_err(|error| match error {
-        TargetError::Failed(error) => error,
-        TargetError::NotRegular(what) => io::Error::other(format!("it is {what}, and only a regular file is replaced")),
-        TargetError::Directory | TargetError::Exists => io::ErrorKind::IsADirectory.into(),
-    })?;
+    let target = find(path)?;
     make_directory(&target.path)?;
     let partial = partial(&target.path);
     let written = create(&partial, target.before.as_ref()).and_then(fill);

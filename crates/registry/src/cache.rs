@@ -39,7 +39,7 @@ pub struct Cached {
     pub age: Duration,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Content {
     members_cache_format: u64,
@@ -133,12 +133,27 @@ impl Cache {
         let written = serde_json::to_vec_pretty(&content)
             .map_err(io::Error::from)
             .and_then(|text| ekiden_files::write_private(&self.path, &text));
+        let result = written.map_err(|error| {
+            let so = withdraw(&self.path, &Content { members: BTreeMap::new(), ..content.clone() });
+            format!("members_cache: {} cannot be written: {error}{so}", self.path.display())
+        });
         self.written = Some((id, content.members, now));
-        written.map_err(|error| {
-            // What it says holds no more: who was expelled must not come back with it.
-            let _ = std::fs::remove_file(&self.path);
-            format!("members_cache: {} cannot be written: {error}; what it said is removed", self.path.display())
-        })
+        result
+    }
+}
+
+/// Takes back what a file says that holds no more: who was expelled must not come back with it. Returns what became of it. Where the file
+/// cannot be removed, for its folder belongs to another user, it is overwritten with `nobody`.
+fn withdraw(path: &Path, nobody: &Content) -> &'static str {
+    match std::fs::remove_file(path).map_err(|error| error.kind()) {
+        Ok(()) => return "; what it said is removed",
+        Err(io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => return "",
+        Err(_) => {}
+    }
+    let text = serde_json::to_vec_pretty(nobody).map_err(io::Error::from);
+    match text.and_then(|text| ekiden_files::overwrite(path, &text)) {
+        Ok(()) => "; the nodes are taken out of it",
+        Err(_) => "; it cannot be removed either and names nodes that may have been expelled: remove it",
     }
 }
 
@@ -313,6 +328,22 @@ mod tests {
         cache.path = before;
         assert_eq!(cache.keep(id("3"), &members(), Instant::now()), Ok(()));
         assert!(cache.load(None).unwrap().is_some_and(|cached| cached.overlay_id == id("3")));
+    }
+
+    #[test]
+    fn who_was_expelled_does_not_come_back_with_a_file_that_cannot_be_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut cache = cache(folder.path());
+        cache.keep(id("1"), &members(), Instant::now()).unwrap();
+        let nobody = Content { members: BTreeMap::new(), ..serde_json::from_str(&text()).unwrap() };
+        assert_eq!(withdraw(cache.path(), &nobody), "; what it said is removed");
+        assert!(!cache.path().exists());
+        assert_eq!(withdraw(cache.path(), &nobody), "");
+        // A folder cannot be removed as a file, nor overwritten.
+        assert!(withdraw(folder.path(), &nobody).contains("remove it"));
+        cache.keep(id("2"), &members(), Instant::now()).unwrap();
+        ekiden_files::overwrite(cache.path(), &serde_json::to_vec(&nobody).unwrap()).unwrap();
+        assert!(cache.load(None).unwrap().is_some_and(|cached| cached.members.is_empty()));
     }
 
     proptest! {

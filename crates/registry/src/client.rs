@@ -223,7 +223,15 @@ impl Client {
             Some(tls @ rustls::Error::InvalidCertificate(_)) => {
                 RegistryError::Certificate { endpoint, reason: brief(&tls.to_string()) }
             }
-            _ => RegistryError::Unreachable { endpoint, reason: brief(&error.to_string()) },
+            _ => {
+                let reason = match &error {
+                    ureq::Error::Timeout(_) => format!("no answer within {} s", self.timeout.as_secs_f64()),
+                    ureq::Error::Io(error) => error.to_string(),
+                    ureq::Error::HostNotFound => "its name is not known".into(),
+                    error => error.to_string(),
+                };
+                RegistryError::Unreachable { endpoint, reason: brief(&reason) }
+            }
         }
     }
 }

@@ -81,6 +81,18 @@ pub enum RegistryError {
         /// What was asked for.
         what: &'static str,
     },
+    /// The operator's user may not do it.
+    #[error(
+        "etcd at {endpoint} does not let user '{user}' do this ({what}): take a user with etcd's role root (--user)"
+    )]
+    NoOperator {
+        /// Its address.
+        endpoint: String,
+        /// The user; empty for none.
+        user: String,
+        /// What was asked for.
+        what: &'static str,
+    },
     /// etcd answered with an error of another kind.
     #[error("etcd at {endpoint} answers to {what}: {message}")]
     Refused {

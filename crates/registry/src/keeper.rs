@@ -435,7 +435,11 @@ impl Keeper {
         }
         // The same of another member of etcd is not said again.
         if shared.problem.as_ref().map(discriminant) != Some(discriminant(&error)) {
-            tracing::warn!("overlay '{}': {error}; the last known members stay", self.settings.overlay);
+            let so = match self.shown.is_empty() {
+                true => "no members are known, and streams whose path should be chosen leave from here",
+                false => "the last known members stay",
+            };
+            tracing::warn!("overlay '{}': {error}; {so}", self.settings.overlay);
         }
         shared.problem = Some(error);
         shared.registered = false;

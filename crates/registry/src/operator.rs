@@ -159,7 +159,7 @@ impl Operator {
         let name = json!({ "name": self.user(node) });
         match self.unless_said("auth/user/get", "a question for a user", &name, "not found") {
             // This is not its to know.
-            Err(RegistryError::Denied { .. }) => Ok(false),
+            Err(RegistryError::NoOperator { .. }) => Ok(false),
             found => Ok(!found?),
         }
     }
@@ -210,6 +210,9 @@ impl Operator {
             left -= 1;
             match ask(self) {
                 Err(RegistryError::Unreachable { .. }) if left > 0 => self.client.next_endpoint(),
+                Err(RegistryError::Denied { endpoint, user, what }) => {
+                    return Err(RegistryError::NoOperator { endpoint, user, what });
+                }
                 answer => return answer,
             }
         }

@@ -21,4 +21,4 @@ pub mod socks5;
 pub mod target;
 
 pub use failure::{Failure, FailureCode};
-pub use target::{Host, Target};
+pub use target::{Host, Target, TargetError};

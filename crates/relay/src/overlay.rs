@@ -325,7 +325,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// Notes that a leg has failed. `why` is said of the node at its end, in the log, unless the leg had failed already.
 fn fail(known: &mut Known, peer: &str, now: Time, why: &str) {
     if !known.is_shunned(peer, now) {
-        tracing::info!("the leg to node {peer} has failed, streams avoid it for now: it {why}");
+        tracing::info!("the leg to node {peer} has failed, streams whose path is chosen avoid it for now: it {why}");
     }
     known.fail(peer, now);
 }

@@ -77,6 +77,8 @@ pub struct Node {
     pub closed: Notify,
     /// Permits to wait for an origin, reached over nodes, that has answered but is still reading or sending.
     pub late_origins: Semaphore,
+    /// The same for one that is connected directly. They hold none of the others' permits.
+    pub late_hosts: Semaphore,
     /// Permits to deliver a stream whose dialler has gone.
     pub abandoned: Semaphore,
     /// Streams and requests under way: what draining waits for.
@@ -131,6 +133,7 @@ impl Node {
             lines: Throttle::default(),
             closed: Notify::new(),
             late_origins: Semaphore::new(LATE_ORIGINS),
+            late_hosts: Semaphore::new(LATE_ORIGINS),
             abandoned: Semaphore::new(ABANDONED),
             busy: AtomicUsize::new(0),
             stopping: watch::Sender::new(false),

@@ -260,6 +260,56 @@ fn it_arrives_although_it_is_read_late() {
     });
 }
 
+/// A leg stands still for seconds then: its receiver makes room for megabytes at once.
+#[test]
+fn it_arrives_although_its_receiver_takes_little_at_a_time() {
+    let bytes = noise(30_000_000, 12);
+    let run = |mode| {
+        let chain = Chain::of(mode, 1, "", "");
+        let (listener, address) = listener();
+        let mut client = chain.socks(address);
+        let mut host = accept(&listener);
+        client.write_all(b"nobody reads this").unwrap();
+        assert_eq!(host.peek(&mut [0]).unwrap(), 1);
+        host.set_write_timeout(Some(Duration::from_secs(1))).unwrap();
+        // As much as there is room for.
+        let _ = host.write_all(&bytes);
+        // A SYN may be counted too.
+        let had = tcp_info(&host).unwrap().acked_bytes as usize - 1;
+        drop(host);
+        let mut all = vec![0; had];
+        let (late, rest) = all.split_at_mut(1_600_000);
+        for piece in late.chunks_mut(4000) {
+            std::thread::sleep(Duration::from_millis(12));
+            client.read_exact(piece).unwrap();
+        }
+        client.read_exact(rest).unwrap_or_else(|error| panic!("{mode:?}: of {had} bytes: {error}"));
+        assert!(all == bytes[..had]);
+    };
+    std::thread::scope(|scope| {
+        for mode in [Mode::Plain, Mode::Tls] {
+            let run = &run;
+            scope.spawn(move || run(mode));
+        }
+    });
+}
+
+#[test]
+fn a_stream_that_has_broken_does_not_outlive_its_limits() {
+    let chain = Chain::of(Mode::Plain, 0, &format!("{BUFFERS}[limits]\nlifetime = \"2s\"\n"), "");
+    let (mut host, mut slow) = stream(&chain, true);
+    slow.write_all(b"nobody reads this").unwrap();
+    assert_eq!(host.peek(&mut [0]).unwrap(), 1);
+    host.write_all(&noise(BYTES, 11)).unwrap();
+    drop(host);
+    let mut piece = [0; 4000];
+    let left = (0..BYTES / piece.len()).find_map(|_| {
+        std::thread::sleep(Duration::from_millis(300));
+        slow.read_exact(&mut piece).err()
+    });
+    assert_eq!(left.map(|error| error.kind()), Some(ErrorKind::ConnectionReset));
+}
+
 #[test]
 fn a_host_that_reads_nothing_is_reset_too_although_both_have_broken() {
     for count in [0, 1] {

@@ -96,7 +96,7 @@ fn way(status: &Status, destination: &str) -> anyhow::Result<Way> {
             false => Way::To { exit: destination.into(), because: "it is the node", of: None },
         });
     }
-    let target: Target = destination.parse().or_else(|_| format!("{destination}:443").parse())?;
+    let target = Target::parse(destination, Some(443))?;
     let matches = |text: &String| Pattern::parse(text).is_ok_and(|pattern| pattern.matches(&target));
     let Some(route) = status.routes.iter().find(|route| route.to.iter().any(matches)) else {
         return Ok(Way::Here("no route is for it"));
@@ -163,15 +163,20 @@ fn explain(text: &mut String, status: &Status, place: &ExitStatus) {
     }
     let mut table = Table::new(["", "path", "Mbit/s, known", "Mbit/s, hoped", "rtt ms", "oldest"]);
     for candidate in &place.candidates {
-        table.row(row(node, candidate, candidate.path == place.path));
+        let mark = match candidate.path == place.path {
+            _ if has_failed(&candidate.path) => "failed",
+            true => "→",
+            false => "",
+        };
+        table.row(row(node, candidate, mark));
     }
     text.push_str(&table.to_text());
     text.push('\n');
 }
 
-fn row(node: &str, of: &CandidateStatus, is_taken: bool) -> [String; 6] {
+fn row(node: &str, of: &CandidateStatus, mark: &str) -> [String; 6] {
     [
-        if is_taken { "→".into() } else { String::new() },
+        mark.into(),
         arrows(node, &of.path),
         mbit(of.sure_bit_s),
         mbit(of.hoped_bit_s),

@@ -32,7 +32,7 @@ link r2 r4; link r4 r6
 for node in r2 r4 r6; do on $node "$EKIDEN" proxy -c $node.toml > $node.log 2>&1 & done
 await r2 7001; await r4 7000; await r6 7000
 ROUNDS=${ROUNDS:-8} python3 - <<'P'
-import ctypes, os, random, select, socket, time
+import ctypes, fcntl, os, random, select, socket, struct, termios, time
 
 ROUNDS, STREAMS, PATIENCE = int(os.environ["ROUNDS"]), 10, 60
 draw = random.Random(5)
@@ -146,4 +146,27 @@ for turn in range(ROUNDS):
 print(f"{cuts} cuts under way, {under_way} directions under way, {whole} whole, {false_ends} false ends; {reasons}")
 assert false_ends == 0
 assert cuts == ROUNDS and under_way >= ROUNDS * STREAMS * 0.6
+
+# What a host has said before it was cut off arrives, also at a client that reads it later, and no end behind it.
+stream = Stream(server)
+said = data[:900_000]
+stream.server.setblocking(True)
+stream.server.sendall(said)
+end = time.monotonic() + PATIENCE
+while struct.unpack("i", fcntl.ioctl(stream.server, termios.TIOCOUTQ, bytes(4)))[0]:
+    assert time.monotonic() < end, "the node does not acknowledge"
+    time.sleep(0.01)
+forward("r7", False)
+stream.client.setblocking(True)
+stream.client.settimeout(PATIENCE)
+got = b""
+try:
+    while piece := stream.client.recv(8192):
+        got += piece
+        time.sleep(0.05)
+    over = "end"
+except ConnectionError as error:
+    over = error.strerror
+print(f"cut off: {len(got)} of {len(said)} bytes, then {over}")
+assert got == said and over != "end"
 P

@@ -344,7 +344,8 @@ impl Source<'_> {
             return Err(self.error(Some(via[at].span()), message));
         }
         if let Some(first) = chain.first().filter(|first| !peers.contains_key(*first)) {
-            let message = format!("'{first}' begins a chain but there is no [peer.{first}]");
+            let or_chosen = if first == "auto" { "; a path is chosen by via = \"auto\", without brackets" } else { "" };
+            let message = format!("'{first}' begins a chain but there is no [peer.{first}]{or_chosen}");
             return Err(self.error(Some(span), message));
         }
         Ok(chain)

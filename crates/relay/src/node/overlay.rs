@@ -1,7 +1,7 @@
 //! Looks at this node's legs, and asks other nodes about theirs while streams want paths over them.
 
 use std::io;
-use std::os::unix::net::UnixListener as StdListener;
+use std::mem::replace;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,8 @@ pub fn keep(node: Arc<Node>) -> impl Future<Output = ()> {
     async move {
         let mut looks = interval(LOOK_INTERVAL);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut answering = None;
+        let mut is_answering = false;
+        let mut is_told = false;
         let mut asked = Asked::default();
         loop {
             tokio::select! {
@@ -37,9 +38,21 @@ pub fn keep(node: Arc<Node>) -> impl Future<Output = ()> {
             if config.overlay.is_none() {
                 continue;
             }
-            if answering.is_none() {
-                let listening = first.take().unwrap_or_else(|| listen(&node));
-                answering = Some(tokio::spawn(answer(node.clone(), listening)));
+            if !is_answering {
+                match first.take().unwrap_or_else(|| listen(&node)) {
+                    Ok(listener) => {
+                        is_answering = true;
+                        tokio::spawn(answer(node.clone(), listener));
+                    }
+                    // The name may be free later: the process that has it may be this node's before a restart.
+                    Err(error) if !replace(&mut is_told, true) => {
+                        let name = socket_name(&config.name);
+                        tracing::warn!(
+                            "`ekiden overlay` cannot ask this node yet: it waits for the socket '{name}': {error}"
+                        );
+                    }
+                    Err(_) => {}
+                }
             }
             node.overlay.look(&config, node.load());
             let Questions { to, wanted } = node.overlay.questions();
@@ -65,7 +78,7 @@ impl Asked {
     /// Listens where the configuration says.
     fn follow(&mut self, node: &Arc<Node>, path: Option<&Path>) {
         let is_served = self.answering.as_ref().is_some_and(|(socket, _)| socket.is_there());
-        let before = std::mem::replace(&mut self.generation, node.generation());
+        let before = replace(&mut self.generation, node.generation());
         // What could not be done is tried again with each configuration.
         if self.path.as_deref() == path && (is_served || before == self.generation) {
             return;
@@ -115,21 +128,13 @@ async fn ask(node: Arc<Node>, name: String, wanted: Arc<[String]>) {
     }
 }
 
-fn listen(node: &Node) -> io::Result<StdListener> {
-    status_socket::listen(&socket_name(&node.config().name))
+fn listen(node: &Node) -> io::Result<UnixListener> {
+    UnixListener::from_std(status_socket::listen(&socket_name(&node.config().name))?)
 }
 
 /// Answers this host's users who ask for what is known, until the node ends.
-async fn answer(node: Arc<Node>, listening: io::Result<StdListener>) {
-    match listening.and_then(UnixListener::from_std) {
-        Ok(listener) => {
-            let status = || serde_json::to_vec(&node.overlay.status(&node.config())).unwrap_or_default();
-            let refused = |why: String| node.lines.info("status", "overlay", format_args!("{why}"));
-            status_socket::answer_all(listener, status, refused).await;
-        }
-        Err(error) => {
-            let name = socket_name(&node.config().name);
-            tracing::warn!("`ekiden overlay` cannot ask this node: the socket '{name}' is not to be had: {error}")
-        }
-    }
+async fn answer(node: Arc<Node>, listener: UnixListener) {
+    let status = || serde_json::to_vec(&node.overlay.status(&node.config())).unwrap_or_default();
+    let refused = |why: String| node.lines.info("status", "overlay", format_args!("{why}"));
+    status_socket::answer_all(listener, status, refused).await;
 }

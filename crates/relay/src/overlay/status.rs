@@ -183,7 +183,7 @@ pub struct CandidateStatus {
 #[derive(Debug, thiserror::Error)]
 pub enum StatusError {
     /// There is none.
-    #[error("no node of an overlay runs in this network namespace; its configuration has a section [overlay]")]
+    #[error("no node of an overlay runs in this network namespace: none whose configuration has a section [overlay]")]
     None,
     /// None with this name.
     #[error("no node '{0}' of an overlay runs in this network namespace")]
@@ -195,7 +195,9 @@ pub enum StatusError {
     #[error("the node '{0}' answers root and its own user alone; ask it as one of them")]
     Refused(String),
     /// Another user's program has taken the name.
-    #[error("what answers for the node '{node}' is none of root or of this user, but a program of user {user}")]
+    #[error(
+        "what answers for the node '{node}' is none of root or of this user, but a program of user {user}; if that user is the node's own, ask as that one: `setpriv --reuid {user} --clear-groups ekiden overlay …`"
+    )]
     Stranger {
         /// The node asked for.
         node: String,

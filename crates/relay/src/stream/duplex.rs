@@ -1,6 +1,6 @@
 //! A whole stream: both directions between two connections, and how these are closed.
 
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::io::ErrorKind;
 use std::net::Shutdown;
 use std::task::{Context, Poll};
@@ -149,13 +149,8 @@ impl Side {
         };
         // What the host still sends is read and discarded. A host may read only after it has sent everything, and to close a
         // connection with unread data resets it.
-        let discarding = async {
-            let mut sink = vec![0; 4096];
-            while !matches!(self.stream.receive(&mut sink).await, Ok(0) | Err(_)) {}
-            pending::<()>().await;
-        };
         tokio::select! {
-            () = discarding => {}
+            () = last_words::discard(&self.stream) => {}
             () = arrived => self.stream.end_cleanly(),
             () = expiry::passed(expiry, socket) => {}
         }
@@ -227,7 +222,7 @@ impl Duplex {
                     Ok(Finished { a, b, owes_end, is_delivered: backward.is_delivered(), is_refused, has_refused })
                 }
                 Err(broken) => {
-                    self.pass_on(&broken).await;
+                    self.pass_on(&broken, expiry).await;
                     let code = match broken.error {
                         PumpError::Protocol(_) => ResetCode::Protocol,
                         _ => ResetCode::Broken,
@@ -241,21 +236,18 @@ impl Duplex {
     }
 
     /// Passes on what a side had said before its connection broke.
-    async fn pass_on(&mut self, broken: &Broken) {
+    async fn pass_on(&mut self, broken: &Broken, expiry: &mut Option<Box<Expiry>>) {
         // Behind a record of TLS that was damaged, or frames that make no sense, nothing is what the side has said.
         let reads_on = match &broken.error {
-            PumpError::Send(_) => true,
-            PumpError::Receive(error) => match error.kind() {
-                ErrorKind::ConnectionReset | ErrorKind::BrokenPipe | ErrorKind::UnexpectedEof => true,
-                _ => return,
-            },
-            PumpError::Reset(_) => false,
-            PumpError::Truncated | PumpError::Malformed(_) | PumpError::Expired(_) | PumpError::Protocol(_) => return,
+            PumpError::Receive(error) if error.kind() == ErrorKind::InvalidData => return,
+            PumpError::Send(_) | PumpError::Receive(_) => true,
+            PumpError::Reset(_) | PumpError::Truncated => false,
+            PumpError::Malformed(_) | PumpError::Expired(_) | PumpError::Protocol(_) => return,
         };
         let Self { a, b, forward, backward, .. } = self;
         let (pump, from, to) = if broken.is_beyond { (backward, b, a) } else { (forward, a, b) };
         // Boxed: streams that do not break should not pay for its size.
-        Box::pin(last_words::pass_on(pump, reads_on, &from.stream, &to.stream)).await;
+        Box::pin(last_words::pass_on(pump, reads_on, &from.stream, to, expiry)).await;
     }
 }
 

@@ -3,24 +3,28 @@
 //! A host that answers and closes without having read all that it was sent resets its connection. Its answer is in the node's kernel
 //! then, and on its way to the receiver; to reset the receiver at once would destroy it.
 
-use std::future::poll_fn;
+use std::future::{pending, poll_fn};
 use std::time::Duration;
 
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_transport::Connection;
 use tokio::time::sleep;
 
+use crate::stream::duplex::Side;
+use crate::stream::expiry::{self, Expiry};
 use crate::stream::pump::{Pump, PumpError};
 use crate::stream::running::acknowledged;
 
-/// A receiver that takes nothing for so long is not waited for: it does not read.
+/// A host that takes nothing for so long is not waited for: it does not read. A node takes megabytes at a time, as its own receiver
+/// makes room for them.
 const STANDING: Duration = Duration::from_secs(2);
 /// No receiver is waited for longer.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Passes on what was read from `from`, whose connection has broken, and if it `reads_on` what can still be read; waits until the kernel
 /// of `to` has it. Says no end.
-pub async fn pass_on(pump: &mut Pump, reads_on: bool, from: &Connection, to: &Connection) {
+pub async fn pass_on(pump: &mut Pump, reads_on: bool, from: &Connection, to: &Side, expiry: &mut Option<Box<Expiry>>) {
+    let (is_node, to) = (to.is_node(), &to.stream);
     if pump.is_done() || pump.is_refused() {
         return;
     }
@@ -37,12 +41,25 @@ pub async fn pass_on(pump: &mut Pump, reads_on: bool, from: &Connection, to: &Co
     tokio::select! {
         biased;
         () = passing_on => {}
-        () = takes_nothing(to) => {}
+        // What it says itself goes nowhere. One that reads only after it has sent everything is not held up by that.
+        () = discard(to) => {}
+        () = takes_nothing(to, is_node) => {}
         () = sleep(LONGEST) => {}
+        () = expiry::passed(expiry, to.socket()) => {}
     }
 }
 
-async fn takes_nothing(to: &Connection) {
+/// Reads and discards what comes. Does not complete.
+pub async fn discard(from: &Connection) {
+    let mut sink = vec![0; 4096];
+    while !matches!(from.receive(&mut sink).await, Ok(0) | Err(_)) {}
+    pending().await
+}
+
+async fn takes_nothing(to: &Connection, is_node: bool) {
+    if is_node {
+        return pending().await;
+    }
     let mut taken = None;
     while let Ok(info) = tcp_info(to.socket())
         && taken.replace(info.acked_bytes) != Some(info.acked_bytes)

@@ -2,6 +2,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ekiden_relay_proto::Target;
 use ekiden_relay_proto::leg::{FrameKind, Header};
@@ -14,6 +15,9 @@ use crate::shared::Node;
 use crate::stream::between_streams::BetweenStreams;
 use crate::stream::duplex::Side;
 use crate::stream::expiry::{self, Expiry};
+
+/// A directly connected origin is kept for so long at most once its requests are over.
+const LATE_HOST: Duration = Duration::from_secs(60);
 
 /// A connection to an origin that may serve another request.
 pub struct Origin {
@@ -85,8 +89,9 @@ fn finish_host(node: &Arc<Node>, side: Side) {
     };
     let (busy, node) = (node.begin(), node.clone());
     tokio::spawn(async move {
-        match node.late_origins.try_acquire() {
-            Ok(_late) => side.deliver(&mut Expiry::new(&node.config().limits)).await,
+        match node.late_hosts.try_acquire() {
+            // Then the kernel has it: whoever reads nothing for so long sends nothing either.
+            Ok(_late) => drop(timeout(LATE_HOST, side.deliver(&mut Expiry::new(&node.config().limits))).await),
             Err(_) => side.stream.leave_to_kernel(),
         }
         drop(busy);

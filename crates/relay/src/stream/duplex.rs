@@ -247,7 +247,7 @@ impl Duplex {
         let Self { a, b, forward, backward, .. } = self;
         let (pump, from, to) = if broken.is_beyond { (backward, b, a) } else { (forward, a, b) };
         // Boxed: streams that do not break should not pay for its size.
-        Box::pin(last_words::pass_on(pump, reads_on, &from.stream, to, expiry)).await;
+        Box::pin(last_words::pass_on(pump, reads_on, &from.stream, to.output(), expiry)).await;
     }
 }
 

@@ -10,8 +10,9 @@ use ekiden_net::tcp_info::tcp_info;
 use ekiden_transport::Connection;
 use tokio::time::sleep;
 
-use crate::stream::duplex::Side;
 use crate::stream::expiry::{self, Expiry};
+use crate::stream::framing::Framing;
+use crate::stream::output::Output;
 use crate::stream::pump::{Pump, PumpError};
 use crate::stream::running::acknowledged;
 
@@ -23,8 +24,14 @@ const LONGEST: Duration = Duration::from_secs(60);
 
 /// Passes on what was read from `from`, whose connection has broken, and if it `reads_on` what can still be read; waits until the kernel
 /// of `to` has it. Says no end.
-pub async fn pass_on(pump: &mut Pump, reads_on: bool, from: &Connection, to: &Side, expiry: &mut Option<Box<Expiry>>) {
-    let (is_node, to) = (to.is_node(), &to.stream);
+pub async fn pass_on(
+    pump: &mut Pump,
+    reads_on: bool,
+    from: &Connection,
+    to: Output<'_>,
+    expiry: &mut Option<Box<Expiry>>,
+) {
+    let (is_node, to) = (to.framing == Framing::Leg, to.connection);
     if pump.is_done() || pump.is_refused() {
         return;
     }

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::mem::replace;
+use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,7 +40,7 @@ pub fn keep(node: Arc<Node>) -> impl Future<Output = ()> {
                 continue;
             }
             if !is_answering {
-                match first.take().unwrap_or_else(|| listen(&node)) {
+                match first.take().unwrap_or_else(|| listen(&node)).and_then(UnixListener::from_std) {
                     Ok(listener) => {
                         is_answering = true;
                         tokio::spawn(answer(node.clone(), listener));
@@ -128,8 +129,8 @@ async fn ask(node: Arc<Node>, name: String, wanted: Arc<[String]>) {
     }
 }
 
-fn listen(node: &Node) -> io::Result<UnixListener> {
-    UnixListener::from_std(status_socket::listen(&socket_name(&node.config().name))?)
+fn listen(node: &Node) -> io::Result<StdListener> {
+    status_socket::listen(&socket_name(&node.config().name))
 }
 
 /// Answers this host's users who ask for what is known, until the node ends.

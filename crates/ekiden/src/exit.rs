@@ -80,8 +80,8 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
         use ekiden_tunnel::status::StatusError;
         return Some(match error {
             StatusError::NoTunnel(_) => 2,
-            StatusError::Refused(_) => 4,
-            StatusError::Stranger { .. } | StatusError::Late { .. } | StatusError::Unusable { .. } => 1,
+            StatusError::Refused(_) | StatusError::Stranger { .. } => 4,
+            StatusError::Late { .. } | StatusError::Unusable { .. } => 1,
         });
     }
     if error.is::<ekiden_relay::DestinationError>() {
@@ -116,8 +116,8 @@ fn known(error: &(dyn std::error::Error + 'static)) -> Option<u8> {
         use ekiden_gateway::status::StatusError;
         return Some(match error {
             StatusError::NoGateway(_) | StatusError::Left(_) => 2,
-            StatusError::Refused(_) => 4,
-            StatusError::Stranger { .. } | StatusError::Late { .. } | StatusError::Unusable { .. } => 1,
+            StatusError::Refused(_) | StatusError::Stranger { .. } => 4,
+            StatusError::Late { .. } | StatusError::Unusable { .. } => 1,
         });
     }
     if let Some(error) = error.downcast_ref::<ekiden_gateway::RemoveError>() {

@@ -95,23 +95,20 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     })
 }
 
-/// Writes into the file that is there, where its directory takes no new one. A crash in between leaves a part of it.
+/// Writes into the file that is there, where its directory takes no new one. Follows no link. A crash in between leaves a part of it.
 ///
 /// # Errors
 /// If there is no regular file, or it cannot be written.
 pub fn overwrite(path: &Path, content: &[u8]) -> io::Result<()> {
-    let target = find(path)?;
-    let mut file = File::options().write(true).truncate(true).custom_flags(libc::O_NOFOLLOW).open(target.path)?;
+    // Who may write the directory can put a link there to any other file, or a pipe.
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let mut file = File::options().write(true).custom_flags(flags).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::other("it is no regular file"));
+    }
+    file.set_len(0)?;
     file.write_all(content)?;
     file.sync_all()
-}
-
-fn find(path: &Path) -> io::Result<Target> {
-    Target::find(path).map_err(|error| match error {
-        TargetError::Failed(error) => error,
-        TargetError::NotRegular(what) => io::Error::other(format!("it is {what}, and only a regular file is replaced")),
-        TargetError::Directory | TargetError::Exists => io::ErrorKind::IsADirectory.into(),
-    })
 }
 
 fn replace(
@@ -119,7 +116,11 @@ fn replace(
     create: impl FnOnce(&Path, Option<&Metadata>) -> io::Result<File>,
     fill: impl FnOnce(File) -> io::Result<()>,
 ) -> io::Result<()> {
-    let target = find(path)?;
+    let target = Target::find(path).map_err(|error| match error {
+        TargetError::Failed(error) => error,
+        TargetError::NotRegular(what) => io::Error::other(format!("it is {what}, and only a regular file is replaced")),
+        TargetError::Directory | TargetError::Exists => io::ErrorKind::IsADirectory.into(),
+    })?;
     make_directory(&target.path)?;
     let partial = partial(&target.path);
     let written = create(&partial, target.before.as_ref()).and_then(fill);
@@ -245,6 +246,12 @@ mod tests {
             assert_eq!(fs::read(place(file)).unwrap(), b"2");
         }
         assert!(matches!(check_target(&place("dangling"), false), Err(TargetError::Exists)));
+        overwrite(&place("link"), b"3").unwrap_err();
+        overwrite(&place("there/file"), b"3").unwrap();
+        assert_eq!(
+            (fs::read(place("there/file")).unwrap(), fs::read(place("there/new")).unwrap()),
+            (b"3".into(), b"2".into())
+        );
         assert_eq!(fs::read_dir(place("there")).unwrap().count(), 2);
     }
 

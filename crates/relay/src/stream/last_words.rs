@@ -48,11 +48,12 @@ pub async fn pass_on(
     tokio::select! {
         biased;
         () = passing_on => {}
-        // What it says itself goes nowhere. One that reads only after it has sent everything is not held up by that.
-        () = discard(to) => {}
         () = takes_nothing(to, is_node) => {}
         () = sleep(LONGEST) => {}
         () = expiry::passed(expiry, to.socket()) => {}
+        // What it says itself goes nowhere, but it may read only after it has said it. Last: a flood of it uses up all that the task
+        // may do at a time, and no limit behind it would be looked at.
+        () = discard(to) => {}
     }
 }
 

@@ -8,6 +8,7 @@ use ekiden_relay_proto::Target;
 use ekiden_relay_proto::leg::{FrameKind, Header};
 use tokio::time::timeout;
 
+use crate::config::Limits;
 use crate::reach::Upstream;
 use crate::serve::http::body::Reader;
 use crate::serve::timeouts::LINGER;
@@ -16,7 +17,7 @@ use crate::stream::between_streams::BetweenStreams;
 use crate::stream::duplex::Side;
 use crate::stream::expiry::{self, Expiry};
 
-/// A directly connected origin is kept for so long at most once its requests are over.
+/// A directly connected origin whose requests are over is left to the kernel once it has taken nothing for so long.
 const LATE_HOST: Duration = Duration::from_secs(60);
 
 /// A connection to an origin that may serve another request.
@@ -90,8 +91,11 @@ fn finish_host(node: &Arc<Node>, side: Side) {
     let (busy, node) = (node.begin(), node.clone());
     tokio::spawn(async move {
         match node.late_hosts.try_acquire() {
-            // Then the kernel has it: whoever reads nothing for so long sends nothing either.
-            Ok(_late) => drop(timeout(LATE_HOST, side.deliver(&mut Expiry::new(&node.config().limits))).await),
+            Ok(_late) => {
+                let limits = node.config().limits.clone();
+                let idle = limits.idle.map_or(LATE_HOST, |idle| idle.min(LATE_HOST));
+                side.deliver(&mut Expiry::new(&Limits { idle: Some(idle), ..limits })).await;
+            }
             Err(_) => side.stream.leave_to_kernel(),
         }
         drop(busy);

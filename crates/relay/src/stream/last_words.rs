@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_transport::Connection;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use crate::stream::expiry::{self, Expiry};
 use crate::stream::framing::Framing;
@@ -16,9 +16,12 @@ use crate::stream::output::Output;
 use crate::stream::pump::{Pump, PumpError};
 use crate::stream::running::acknowledged;
 
-/// A host that takes nothing for so long is not waited for: it does not read. A node takes megabytes at a time, as its own receiver
-/// makes room for them.
-const STANDING: Duration = Duration::from_secs(2);
+/// A host that takes nothing for so long is not waited for: it does not read.
+const HOST_STANDS: Duration = Duration::from_secs(2);
+/// The same of a node. One whose own receiver is slow takes a megabyte or more at a time.
+const NODE_STANDS: Duration = Duration::from_secs(8);
+/// How often it is looked whether something was taken.
+const LOOK: Duration = Duration::from_millis(500);
 /// No receiver is waited for longer.
 const LONGEST: Duration = Duration::from_secs(60);
 
@@ -31,7 +34,8 @@ pub async fn pass_on(
     to: Output<'_>,
     expiry: &mut Option<Box<Expiry>>,
 ) {
-    let (is_node, to) = (to.framing == Framing::Leg, to.connection);
+    let standing = if to.framing == Framing::Leg { NODE_STANDS } else { HOST_STANDS };
+    let to = to.connection;
     if pump.is_done() || pump.is_refused() {
         return;
     }
@@ -48,7 +52,7 @@ pub async fn pass_on(
     tokio::select! {
         biased;
         () = passing_on => {}
-        () = takes_nothing(to, is_node) => {}
+        () = takes_nothing(to, standing) => {}
         () = sleep(LONGEST) => {}
         () = expiry::passed(expiry, to.socket()) => {}
         // What it says itself goes nowhere, but it may read only after it has said it. Last: a flood of it uses up all that the task
@@ -64,14 +68,15 @@ pub async fn discard(from: &Connection) {
     pending().await
 }
 
-async fn takes_nothing(to: &Connection, is_node: bool) {
-    if is_node {
-        return pending().await;
-    }
-    let mut taken = None;
-    while let Ok(info) = tcp_info(to.socket())
-        && taken.replace(info.acked_bytes) != Some(info.acked_bytes)
-    {
-        sleep(STANDING).await;
+/// Completes when nothing was acknowledged for `standing`.
+async fn takes_nothing(to: &Connection, standing: Duration) {
+    let (mut taken, mut since) = (None, Instant::now());
+    while let Ok(info) = tcp_info(to.socket()) {
+        if taken.replace(info.acked_bytes) != Some(info.acked_bytes) {
+            since = Instant::now();
+        } else if since.elapsed() >= standing {
+            return;
+        }
+        sleep(LOOK).await;
     }
 }

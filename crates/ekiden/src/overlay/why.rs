@@ -163,10 +163,10 @@ fn explain(text: &mut String, status: &Status, place: &ExitStatus) {
     }
     let mut table = Table::new(["", "path", "Mbit/s, known", "Mbit/s, hoped", "rtt ms", "oldest"]);
     for candidate in &place.candidates {
-        let mark = match candidate.path == place.path {
-            _ if has_failed(&candidate.path) => "failed",
-            true => "→",
-            false => "",
+        let mark = match (has_failed(&candidate.path), candidate.path == place.path) {
+            (true, _) => "failed",
+            (false, true) => "→",
+            (false, false) => "",
         };
         table.row(row(node, candidate, mark));
     }
@@ -239,6 +239,7 @@ mod tests {
     fn a_path_that_has_failed_is_told_with_the_next() {
         let text = said(&status(json!([["tokyo", "paris"]])), "c.jp");
         assert!(text.contains("went over paris → tokyo, for 5 s: that path has failed. New streams try paris → delhi"));
+        assert_eq!(text.lines().filter(|line| line.trim_start().starts_with("failed")).count(), 1, "{text}");
         let text = said(&status(json!([["paris", "tokyo"], ["delhi", "tokyo"]])), "c.jp");
         assert!(text.contains("New streams try the shortest one all the same: no other is known."), "{text}");
     }

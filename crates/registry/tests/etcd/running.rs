@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use ekiden_registry::{IfOtherKey, Load, RegistryError};
+use ekiden_registry::{IfOtherKey, Load, Operator, RegistryError};
 
 use crate::cluster::{Cluster, OVERLAY, told};
 use crate::node::{Apart, LONG, Node, key, settings};
@@ -122,6 +122,12 @@ fn an_idle_node_sends_little() {
 fn what_the_role_of_a_node_does_not_allow_etcd_refuses() {
     let cluster = Cluster::start(1);
     let own = settings(&cluster, "a", 1, true);
+    // An operator with a node's user is not sent to the node's role.
+    let error = Operator::new(&own.access, OVERLAY)
+        .unwrap()
+        .admit("b", key(2).parse().unwrap(), IfOtherKey::Refuse)
+        .unwrap_err();
+    assert!(matches!(error, RegistryError::NoOperator { .. }), "{error}");
     let user = format!("{}:a's", own.access.user.unwrap());
     let endpoint = cluster.endpoints().remove(0);
     let run = |arguments: &[&str]| cluster.etcdctl_as(&["--user", &user], arguments, &endpoint);

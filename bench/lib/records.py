@@ -72,6 +72,8 @@ class Record:
         parts = [f"{overruns} overruns"] if overruns else []
         parts += [f"{late / 1000:.1f} ms late"] if late is not None else []
         parts += [f"once {once / 1000:.1f} ms late"] if once is not None else []
+        waited = self.disturbed.get("waited_percent")
+        parts += [f"{waited:.0f} % without a processor"] if waited is not None else []
         return ", ".join(parts)
 
     def goodput(self, *names):

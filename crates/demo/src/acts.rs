@@ -12,9 +12,11 @@ use crate::cases::Case;
 use crate::present::{Outcome, disturbed};
 
 /// The papers that the tables' names stand for.
-pub const SOURCES: &str = "Osaka thesis: K. Yamanegi, Performance evaluation of a TCP proxy mechanism in a real network, \
-                           Osaka University, 2005. Kagoshima project: M. Masuya, K. Shimozono, A system that raises TCP \
-                           throughput on a high-latency Internet, Kagoshima University, project 132310006.";
+pub const SOURCES: [&str; 2] = [
+    "Osaka thesis: K. Yamanegi, Performance evaluation of a TCP proxy mechanism in a real network, Osaka University, 2005.",
+    "Kagoshima project: M. Masuya, K. Shimozono, A system that raises TCP throughput on a high-latency Internet, Kagoshima \
+     University, project 132310006.",
+];
 
 /// All transfers, in the order in which they are shown; with ekiden's own congestion controls if the kernel takes them.
 pub fn cases(has_own_controls: bool) -> Vec<Case> {
@@ -28,13 +30,15 @@ pub fn cases(has_own_controls: bool) -> Vec<Case> {
 
 /// The whole demo as a page. `without` says why ekiden's own congestion controls do not take part, if they do not.
 pub fn page(outcomes: &[Outcome], without: Option<&str>) -> Page {
+    let link = |said: &str, address: &str| (said.to_owned(), address.to_owned());
     Page {
         title: "ekiden: what a relay makes of a long distance".into(),
+        message: [goal::message(outcomes)].into_iter().chain(disturbed(outcomes)).collect(),
         introduction: "Every figure is a real file, fetched by curl from a real HTTP server through the running \
                        system's TCP over links emulated on this machine. The end hosts' buffers are held to 64 KiB \
-                       unless a table says otherwise. Each file's SHA-256 was compared. "
-            .to_owned()
-            + SOURCES,
+                       unless a table says otherwise. Each file's SHA-256 was compared. Figures are measured; what a model or a \
+                       paper expects stands beside them."
+            .into(),
         sections: vec![
             legs::section(outcomes),
             position::section(outcomes),
@@ -42,7 +46,11 @@ pub fn page(outcomes: &[Outcome], without: Option<&str>) -> Page {
             goal::section(outcomes),
             tunnel::section(outcomes),
         ],
-        conclusion: goal::conclusion(outcomes).into_iter().chain(disturbed(outcomes)).collect(),
+        sources: SOURCES.map(Into::into).into(),
+        links: vec![
+            link("Every figure of this page, as JSON", "demo.json"),
+            link("The networks, as scenario files for ekiden lab run, ekiden simulate and ekiden plan", "scenarios/"),
+        ],
     }
 }
 

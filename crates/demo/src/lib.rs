@@ -69,11 +69,11 @@ pub fn run(options: &Options) -> anyhow::Result<String> {
         return Ok(json + "\n");
     }
     let sections: String = page.sections.iter().map(|section| present::text(section) + "\n").collect();
-    let conclusion = page.conclusion.join("\n");
+    let (message, sources) = (page.message.join("\n"), page.sources.join("\n"));
     let page = written.display();
-    let sources = acts::SOURCES;
     Ok(format!(
-        "{sections}{conclusion}\n\n{sources}\nEvery file arrived whole (SHA-256). The page with pictures: {page}\n"
+        "{sections}{message}\n\n{sources}\nEvery file arrived whole (SHA-256). The page with pictures: {page}\n\
+         Your own path: `ekiden help measure` and `ekiden help plan`.\n"
     ))
 }
 

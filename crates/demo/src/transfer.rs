@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use ekiden_lab::{Interrupt, Lab, Pings};
+use ekiden_lab::{Interrupt, Lab, Pings, process_waited_percent};
 use ekiden_record::Disturbance;
 use ekiden_scenario::Scenario;
 use ekiden_units::Bytes;
@@ -47,7 +47,9 @@ pub fn run() -> anyhow::Result<()> {
         let samples = watcher.map_or_else(Vec::new, |watcher| watcher.join().unwrap_or_default());
         (fetched, samples)
     });
-    let (timing, bytes, sha256) = fetched?;
+    let fetched = fetched?;
+    let waited_percent = lab.waited_percent().into_iter().chain(fetched.waited_percent).max_by(f64::total_cmp);
+    let Fetched { timing, bytes, sha256, .. } = fetched;
     let pings = pings.finish()?;
     let links = lab.link_counters();
     say(&Message::Done(Transfer {
@@ -57,7 +59,7 @@ pub fn run() -> anyhow::Result<()> {
         first_byte_s: timing.time_starttransfer,
         sha256,
         drops: links.iter().map(|direction| direction.queue_drops).sum(),
-        disturbed: Disturbance::of(&links),
+        disturbed: Disturbance::of(&links, waited_percent),
         samples,
         pings,
     }))
@@ -103,8 +105,19 @@ struct Timing {
     time_starttransfer: f64,
 }
 
-/// Fetches the file with curl on the client node. Returns its timing, and count and SHA-256 of what arrived.
-fn fetch(lab: &Lab, order: &Order) -> anyhow::Result<(Timing, u64, String)> {
+/// What came of a fetch.
+struct Fetched {
+    timing: Timing,
+    /// How many bytes arrived.
+    bytes: u64,
+    /// Of what arrived.
+    sha256: String,
+    /// The part of the time that curl waited for a processor.
+    waited_percent: Option<f64>,
+}
+
+/// Fetches the file with curl on the client node.
+fn fetch(lab: &Lab, order: &Order) -> anyhow::Result<Fetched> {
     let url = format!("http://{}:{PORT}/{FILE}", lab.address("server")?);
     let mut command = lab.command("client", "curl")?;
     command.args(["--silent", "--show-error", "--fail", "--noproxy", "", "--write-out", "%{stderr}%{json}"]);
@@ -117,7 +130,8 @@ fn fetch(lab: &Lab, order: &Order) -> anyhow::Result<(Timing, u64, String)> {
     command.arg(url).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = start(&mut command, "curl")?;
     let mut arriving = child.stdout.take().context("curl has no output")?;
-    let (mut hash, mut bytes, mut shown) = (Sha256::new(), 0, Instant::now());
+    let started = Instant::now();
+    let (mut hash, mut bytes, mut shown, mut waited_percent) = (Sha256::new(), 0, started, None);
     let mut buffer = vec![0; 256 * 1024];
     loop {
         let n = arriving.read(&mut buffer)?;
@@ -128,6 +142,7 @@ fn fetch(lab: &Lab, order: &Order) -> anyhow::Result<(Timing, u64, String)> {
         bytes += n as u64;
         if shown.elapsed() >= PROGRESS_EVERY {
             shown = Instant::now();
+            waited_percent = process_waited_percent(child.id(), started);
             say(&Message::Progress(bytes))?;
         }
     }
@@ -137,7 +152,7 @@ fn fetch(lab: &Lab, order: &Order) -> anyhow::Result<(Timing, u64, String)> {
         bail!("{}", said.lines().next().unwrap_or("curl failed and said nothing"));
     }
     let timing = serde_json::from_str(&said).context("curl's --write-out '%{json}' is not as expected")?;
-    Ok((timing, bytes, payload::hex(&hash.finalize())))
+    Ok(Fetched { timing, bytes, sha256: payload::hex(&hash.finalize()), waited_percent })
 }
 
 /// Samples the congestion window of the busiest connection of `node` until told to stop.

@@ -2,8 +2,10 @@
 //!
 //! They are Debian's, unpacked by bench/load/relay/peers into the target directory: installed, they would start services.
 
+mod script;
+
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -30,17 +32,6 @@ fn peers() -> PathBuf {
 }
 
 fn run(peers: &Path) -> Result<(), Failed> {
-    let folder = tempfile::tempdir()?;
-    let output = Command::new("unshare")
-        .args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", SCRIPT])
-        .env("EKIDEN", env!("CARGO_BIN_EXE_ekiden"))
-        .env("PEERS", peers)
-        .env("TRIPLET", format!("{}-linux-gnu", std::env::consts::ARCH))
-        .current_dir(folder.path())
-        .output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = [output.stdout, output.stderr].concat();
-    Err(format!("{}\n{}", output.status, String::from_utf8_lossy(&said)).into())
+    let triplet = format!("{}-linux-gnu", std::env::consts::ARCH);
+    script::run(SCRIPT, [("PEERS", peers.as_os_str()), ("TRIPLET", triplet.as_ref())])
 }

@@ -19,6 +19,8 @@ const README: &str = include_str!("../../../README.md");
 const FTP: &str = include_str!("clients/ftp.sh");
 const GUIDE: &str = include_str!("../../../docs/guide/http-ftp.md");
 const QUICK_START: &str = include_str!("../../../docs/guide/quick-start.md");
+const PROGRAMS: &str = include_str!("clients/programs.sh");
+const PROGRAMS_GUIDE: &str = include_str!("../../../docs/guide/programs.md");
 const SILENT: &str = include_str!("clients/silent.sh");
 const SHARE: &str = include_str!("clients/share.sh");
 const CUT: &str = include_str!("clients/cut.sh");
@@ -44,6 +46,9 @@ fn main() -> ExitCode {
             in_lab(&chain(count, "router"), IPERF3, &[("ROUTERS", &routers.join(" "))])
         }));
     }
+    trials.push(Trial::test("programs go through a node as docs/guide/programs.md says", || {
+        in_lab(&chain(1, "proxy"), PROGRAMS, &[("DOCS", block(PROGRAMS_GUIDE, "sh programs")?)])
+    }));
     trials.push(Trial::test("nine thousand silent connections are dropped while clients are served", || {
         in_lab(&chain(1, "router"), SILENT, &[])
     }));

@@ -205,6 +205,8 @@ fn every_call_of_ekiden_congestion_and_doctor_in_the_documentation_is_one() {
 fn every_simulation_in_the_documentation_runs() {
     let scenarios = marked("toml scenario");
     let island = scenarios.iter().find(|example| example.text.contains("name = \"island\"")).unwrap();
+    let file = std::fs::read_to_string(root().join("scenarios/island.toml")).unwrap();
+    assert_eq!(file, island.text, "scenarios/island.toml is not what docs/guide/scenario.md shows");
     let examples = marked("sh simulate");
     assert!(!examples.is_empty());
     for example in examples {

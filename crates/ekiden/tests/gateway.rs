@@ -1,6 +1,8 @@
 //! Gateways between real hosts, in namespaces.
 
-use std::process::{Command, ExitCode};
+mod script;
+
+use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -33,19 +35,7 @@ fn configuration() -> Result<&'static str, Failed> {
     Ok(rest.split_once("```").ok_or("the block is not closed")?.0)
 }
 
-/// Runs a script behind the prelude, in namespaces that vanish with it.
+/// Runs a script behind the prelude.
 fn run(script: &str) -> Result<(), Failed> {
-    let folder = tempfile::tempdir()?;
-    let output = Command::new("unshare")
-        .args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
-        .args(["bash", "-c", &format!("{PRELUDE}\n{script}")])
-        .env("EKIDEN", env!("CARGO_BIN_EXE_ekiden"))
-        .env("GATEWAY", configuration()?)
-        .current_dir(folder.path())
-        .output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = [output.stdout, output.stderr].concat();
-    Err(format!("{}\n{}", output.status, String::from_utf8_lossy(&said)).into())
+    script::run(&format!("{PRELUDE}\n{script}"), [("GATEWAY", configuration()?)])
 }

@@ -1,6 +1,8 @@
 //! Transparent listeners and exits on real routers: client – island – exit – server, in namespaces.
 
-use std::process::{Command, ExitCode};
+mod script;
+
+use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -38,19 +40,8 @@ fn block(mark: &str) -> Result<&'static str, Failed> {
     Ok(rest.split_once("```").ok_or("the block is not closed")?.0)
 }
 
-/// Runs a script behind the prelude, in namespaces that vanish with it.
+/// Runs a script behind the prelude.
 fn run(script: &str) -> Result<(), Failed> {
-    let folder = tempfile::tempdir()?;
-    let output = Command::new("unshare")
-        .args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
-        .args(["bash", "-c", &format!("{PRELUDE}\n{script}")])
-        .env("EKIDEN", env!("CARGO_BIN_EXE_ekiden"))
-        .envs([("ISLAND", block("toml proxy lan.toml")?), ("CITY", block("toml proxy exit.toml")?)])
-        .current_dir(folder.path())
-        .output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = [output.stdout, output.stderr].concat();
-    Err(format!("{}\n{}", output.status, String::from_utf8_lossy(&said)).into())
+    let files = [("ISLAND", block("toml proxy lan.toml")?), ("CITY", block("toml proxy exit.toml")?)];
+    script::run(&format!("{PRELUDE}\n{script}"), files)
 }

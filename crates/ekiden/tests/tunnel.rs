@@ -1,6 +1,8 @@
 //! Tunnels between real hosts, in namespaces.
 
-use std::process::{Command, ExitCode};
+mod script;
+
+use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Failed, Trial};
 
@@ -42,19 +44,8 @@ fn block(mark: &str) -> Result<&'static str, Failed> {
     Ok(rest.split_once("```").ok_or("the block is not closed")?.0)
 }
 
-/// Runs a script behind the prelude, in namespaces that vanish with it.
+/// Runs a script behind the prelude.
 fn run(script: &str) -> Result<(), Failed> {
-    let folder = tempfile::tempdir()?;
-    let output = Command::new("unshare")
-        .args(["--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"])
-        .args(["bash", "-c", &format!("{PRELUDE}\n{script}")])
-        .env("EKIDEN", env!("CARGO_BIN_EXE_ekiden"))
-        .envs([("CITY", block("toml tunnel city.toml")?), ("ISLAND", block("toml tunnel island.toml")?)])
-        .current_dir(folder.path())
-        .output()?;
-    if output.status.success() {
-        return Ok(());
-    }
-    let said = [output.stdout, output.stderr].concat();
-    Err(format!("{}\n{}", output.status, String::from_utf8_lossy(&said)).into())
+    let files = [("CITY", block("toml tunnel city.toml")?), ("ISLAND", block("toml tunnel island.toml")?)];
+    script::run(&format!("{PRELUDE}\n{script}"), files)
 }

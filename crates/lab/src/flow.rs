@@ -11,15 +11,19 @@ use std::thread;
 use std::time::Duration;
 
 use ekiden_net::clock::{monotonic_ns, sleep_until};
+use ekiden_net::schedule::waited_here;
+use ekiden_net::socket;
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_record::{Event, Outcome, Sample, Series};
 use ekiden_scenario::{Amount, Flow};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::{setsockopt, sockopt};
 
-use self::connections::{Connection, Connections, lock};
+pub(crate) use self::connections::lock;
+use self::connections::{Connection, Connections};
 use crate::error::building;
 use crate::payload::{Comparison, Payload};
+use crate::waits::percent;
 use crate::{Error, Lab};
 
 /// A connection on which nothing moves for this long has failed.
@@ -44,6 +48,8 @@ pub struct Progress<'a> {
 pub(crate) struct Outcomes {
     pub flows: Vec<ekiden_record::Flow>,
     pub events: Vec<Event>,
+    /// The greatest part of the time, in percent, that a sender or receiver waited for a processor.
+    pub waited_percent: Option<f64>,
 }
 
 /// The port on which the first proxy takes the flow at `index` of the scenario.
@@ -85,6 +91,8 @@ struct Running<'a> {
     given_up: AtomicBool,
     /// The largest smoothed round-trip time that was seen; 0 without any.
     rtt_max_us: AtomicU32,
+    /// The longest that a sender or receiver waited for a processor.
+    waited_ns: AtomicU64,
 }
 
 /// Runs all flows of the lab's scenario to their ends, with times from `origin_ns` of the monotonic clock, and tells `progress` of each about every 100 ms.
@@ -116,10 +124,13 @@ pub(crate) fn run_all(
             }
         }
     });
+    let waited_ns = flows.iter().map(|flow| flow.waited_ns.load(Ordering::Relaxed)).max();
+    let whole = Duration::from_nanos(monotonic_ns().saturating_sub(origin_ns));
+    let waited_percent = waited_ns.map(|ns| percent(Duration::from_nanos(ns), whole));
     let mut events: Vec<_> = flows.iter().flat_map(Running::events).collect();
     events.sort_by_key(|event| event.at_us);
     let flows = flows.iter().map(|flow| flow.summary()).collect();
-    Ok(Outcomes { flows, events })
+    Ok(Outcomes { flows, events, waited_percent })
 }
 
 impl<'a> Running<'a> {
@@ -130,7 +141,7 @@ impl<'a> Running<'a> {
             Some(first) => SocketAddr::from((lab.address(first)?, entry_port(index))),
             None => receiver,
         };
-        let listener = lab.namespace(&flow.to)?.run(|| TcpListener::bind(receiver));
+        let listener = lab.namespace(&flow.to)?.run(|| socket::listen_plainly(receiver));
         let listener = listener.map_err(building(format!("listen for flow '{name}' on {receiver}")))?;
         listener.set_nonblocking(true).map_err(building(format!("listen for flow '{name}'")))?;
         Ok(Self {
@@ -149,12 +160,13 @@ impl<'a> Running<'a> {
             last_arrival_ns: AtomicU64::new(0),
             given_up: AtomicBool::new(false),
             rtt_max_us: AtomicU32::new(0),
+            waited_ns: AtomicU64::new(0),
         })
     }
 
     /// The sending side of a connection, and of those that follow it with more files, until the receiver has closed the last.
     fn send(&self, lab: &Lab, mut number: u32) {
-        sleep_until(self.origin_ns.saturating_add(self.flow.start.0));
+        sleep_until(self.origin_ns.saturating_add(self.flow.opens_at(number).0));
         loop {
             let connection = lock(&self.connections).get(number);
             let result = match self.connect(lab, &connection) {
@@ -172,7 +184,14 @@ impl<'a> Running<'a> {
             }
             number = lock(&self.connections).follow(number);
         }
+        self.has_waited();
         self.senders_left.fetch_sub(1, Ordering::Release);
+    }
+
+    /// The calling thread, which did nothing else, is about to end.
+    fn has_waited(&self) {
+        let waited = waited_here().unwrap_or_default();
+        self.waited_ns.fetch_max(waited.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// `None` if the flow is cut before the connection is established.
@@ -253,7 +272,10 @@ impl<'a> Running<'a> {
                 let _ = poll(&mut waited, PollTimeout::from(100u8));
                 if let Ok((socket, _)) = self.listener.accept() {
                     accepted += 1;
-                    scope.spawn(move || self.receive(socket));
+                    scope.spawn(move || {
+                        self.receive(socket);
+                        self.has_waited();
+                    });
                 }
             }
         });

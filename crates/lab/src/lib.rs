@@ -24,6 +24,7 @@ mod sandbox;
 mod supported;
 mod tcp;
 mod tunnels;
+mod waits;
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -47,11 +48,13 @@ pub use proxies::{HTTP_PORT, LEG_PORT, SOCKS_PORT};
 pub use run::{Origin, verdict};
 pub use sandbox::{Interrupt, clean, isolate, run_directory};
 pub use supported::{check_congestion_controls, check_supported};
+pub use waits::process_waited_percent;
 
 use capture::Tap;
 use emulator::{EmulatedLink, Emulator};
 use error::building;
 use network::Network;
+use waits::Waits;
 
 /// A running network. Dropping it ends everything in it.
 pub struct Lab {
@@ -66,6 +69,8 @@ pub struct Lab {
     network: Network,
     /// Ekiden's congestion controls that the scenario uses.
     congestion: Vec<Registration>,
+    /// How long the programs had waited for processors when the run began.
+    waits: Waits,
 }
 
 impl Lab {
@@ -112,6 +117,7 @@ impl Lab {
             emulator,
             network,
             congestion,
+            waits: Waits::default(),
         })
     }
 
@@ -187,7 +193,19 @@ impl Lab {
 
     /// The run begins: all links count anew, and their changes and outages come from now on.
     pub fn begin(&self) {
-        self.emulator.begin();
+        self.begin_ns();
+    }
+
+    /// The same. Returns when that is, by the monotonic clock.
+    fn begin_ns(&self) -> u64 {
+        self.waits.begin(&self.programs);
+        self.emulator.begin()
+    }
+
+    /// The greatest part of the time since [`Lab::begin`], in percent, that one of the programs waited for a processor while it had
+    /// something to do; `None` if there are none, or the kernel does not say.
+    pub fn waited_percent(&self) -> Option<f64> {
+        self.waits.percent(&self.programs)
     }
 
     fn index(&self, node: &str) -> Result<usize, Error> {

@@ -46,11 +46,12 @@ impl Lab {
         let pings = Pings::start(self)?;
         let before = Times::now();
         // Time zero of the record, for all that is in it.
-        let origin_ns = self.emulator.begin();
+        let origin_ns = self.begin_ns();
         let origin_us = origin_ns / 1000;
         let mut outcomes = flow::run_all(self, origin_ns, series, progress)?;
         outcomes.events.extend(self.gateway_events(origin_us)?);
         outcomes.events.sort_by_key(|event| event.at_us);
+        let waited_percent = self.waited_percent().into_iter().chain(outcomes.waited_percent).max_by(f64::total_cmp);
         let times = Times::now().zip(before).map(|(now, before)| now.since(&before));
         let pings = pings.finish()?.into_iter().map(|pinged| pinged.report).collect();
         drop(background);
@@ -65,6 +66,7 @@ impl Lab {
             tunnels: self.tunnel_directions()?,
             overlay: self.chosen_paths(origin_us)?,
             stolen_percent: times.map(|times| times.stolen_percent()),
+            waited_percent,
             series: None,
             events: outcomes.events,
             congestion,

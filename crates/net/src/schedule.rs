@@ -1,6 +1,9 @@
 //! Asking the scheduler for short delays.
 
+use std::fs;
 use std::io;
+use std::path::Path;
+use std::time::Duration;
 
 /// Gives the calling thread precise timers. Where permitted, it also gets processor time soon after it wakes, even when other
 /// programs want it. With the deadline scheduler that is most of every 200 µs, or half of it if other such threads have taken
@@ -39,6 +42,26 @@ pub fn give_way() -> io::Result<()> {
     set(Attributes { policy: libc::SCHED_IDLE as u32, ..Attributes::default() })
 }
 
+/// How long the threads of a process, together, could have run and had no processor, since they began. Threads that have ended do
+/// not count. `None` if there is no such process, or the kernel does not say (CONFIG_SCHED_INFO; sched-stats in the kernel's
+/// documentation).
+pub fn waited(process: u32) -> Option<Duration> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).ok()?;
+    let waits = threads.flatten().filter_map(|thread| read_waited(&thread.path().join("schedstat")));
+    waits.reduce(|sum, wait| sum.saturating_add(wait))
+}
+
+/// The same for the calling thread.
+pub fn waited_here() -> Option<Duration> {
+    read_waited(Path::new("/proc/thread-self/schedstat"))
+}
+
+/// Three numbers: nanoseconds on a processor, nanoseconds of waiting for one, and how often it got one.
+fn read_waited(schedstat: &Path) -> Option<Duration> {
+    let text = fs::read_to_string(schedstat).ok()?;
+    text.split_whitespace().nth(1)?.parse().ok().map(Duration::from_nanos)
+}
+
 fn set(attributes: Attributes) -> io::Result<()> {
     let attributes = Attributes { size: size_of::<Attributes>() as u32, ..attributes };
     // SAFETY: `attributes` is a struct sched_attr of the size it states; the kernel only reads it.
@@ -58,4 +81,40 @@ struct Attributes {
     runtime: u64,
     deadline: u64,
     period: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::thread;
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn threads_that_share_a_processor_wait_for_it() {
+        let (processors, own) = (thread::available_parallelism().unwrap().get(), std::process::id());
+        let before = waited(own).unwrap();
+        let stop = AtomicBool::new(false);
+        thread::scope(|scope| {
+            // One more than there are processors: together they wait for as long as they run.
+            let spinners: Vec<_> = (0..=processors)
+                .map(|_| {
+                    scope.spawn(|| {
+                        while !stop.load(Ordering::Relaxed) {}
+                        waited_here().unwrap()
+                    })
+                })
+                .collect();
+            let since = Instant::now();
+            let most = Duration::from_secs(10);
+            while waited(own).unwrap() < before + Duration::from_millis(20) && since.elapsed() < most {
+                thread::sleep(Duration::from_millis(5));
+            }
+            stop.store(true, Ordering::Relaxed);
+            let waits: Duration = spinners.into_iter().map(|spinner| spinner.join().unwrap()).sum();
+            assert!(waits >= Duration::from_millis(10), "{waits:?}");
+        });
+        assert_eq!(waited(u32::MAX), None);
+    }
 }

@@ -122,6 +122,18 @@ pub fn listen(address: SocketAddr, only_v6: bool, options: &TcpOptions) -> Resul
     listen_on(new_socket(address, options)?, address, only_v6)
 }
 
+/// Listens on `address` as [`listen`] does, with as many connections that may wait, and leaves every option as the kernel has it.
+///
+/// # Errors
+/// The kernel's: the address is taken, or not this host's.
+pub fn listen_plainly(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(socket.into())
+}
+
 /// As [`listen`], but also for connections to other addresses that the packet filter brings to this socket. The local address
 /// of such a connection is the one that the client wanted to reach. Needs CAP_NET_ADMIN.
 pub fn listen_transparent(address: SocketAddr, options: &TcpOptions) -> Result<TcpListener, SocketError> {

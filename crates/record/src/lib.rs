@@ -65,6 +65,10 @@ pub struct Record {
     /// simulations, or if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stolen_percent: Option<f64>,
+    /// The greatest part of the run, in percent, that a node's program, a sender or a receiver waited for a processor while it had
+    /// something to do; absent in simulations, or if the kernel does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waited_percent: Option<f64>,
     /// The series that stand in files beside the record; absent if none were written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<SeriesFiles>,

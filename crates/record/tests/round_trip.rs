@@ -68,6 +68,7 @@ fn record() -> Record {
             rtt_max_us: None,
         }],
         stolen_percent: Some(0.5),
+        waited_percent: Some(0.25),
         series: Some(SeriesFiles {
             one_of: 4,
             samples: Some(SeriesFile { rows: 1, bytes: 2, sha256: "ab".into() }),
@@ -164,7 +165,9 @@ fn the_json_says_whether_the_machine_disturbed_the_run() {
         }
         record
     };
-    let disturbed = |overruns, lateness_p99_us| Some(Disturbance { overruns, lateness_p99_us, lateness_max_us: None });
+    let disturbed = |overruns, lateness_p99_us| {
+        Some(Disturbance { overruns, lateness_p99_us, lateness_max_us: None, waited_percent: None })
+    };
     for (record, expected, told) in [
         (run([0, 0], [Some(1000.0), Some(80.0)]), None, ""),
         (run([0, 0], [None, None]), None, ""),
@@ -196,7 +199,8 @@ fn one_stall_longer_than_the_shortest_queue_drains_disturbs_a_run() {
         }
         record
     };
-    let late = |ms: f64| Some(Disturbance { overruns: 0, lateness_p99_us: None, lateness_max_us: Some(ms * 1e3) });
+    let none = Disturbance { overruns: 0, lateness_p99_us: None, lateness_max_us: None, waited_percent: None };
+    let late = |ms: f64| Some(Disturbance { lateness_max_us: Some(ms * 1e3), ..none });
     for (directions, expected, told) in [
         // The stall that lost 286 packets: a queue of 100 KB at 70 Mbit/s, and late in the other direction only.
         ([(45.0, Some(112.0)), (3.0, Some(11.4))], late(45.0), "once 45.0 ms late"),
@@ -210,6 +214,14 @@ fn one_stall_longer_than_the_shortest_queue_drains_disturbs_a_run() {
         assert_eq!(disturbance, expected);
         assert_eq!(disturbance.map(|disturbance| disturbance.to_string()).unwrap_or_default(), told);
     }
-    let both = Disturbance { overruns: 1, lateness_p99_us: Some(1200.0), lateness_max_us: None };
+    let both = Disturbance { overruns: 1, lateness_p99_us: Some(1200.0), ..none };
     assert_eq!(late(45.0).unwrap().and(both).to_string(), "1 overruns, 1.2 ms late, once 45.0 ms late");
+}
+
+#[test]
+fn programs_without_a_processor_disturb_a_run_that_was_emulated_on_time() {
+    for (waited_percent, told) in [(None, ""), (Some(5.0), ""), (Some(31.6), "32 % without a processor")] {
+        let disturbance = Record { waited_percent, ..record() }.disturbance();
+        assert_eq!(disturbance.map(|disturbance| disturbance.to_string()).unwrap_or_default(), told);
+    }
 }

@@ -17,7 +17,7 @@ const ALL_LEGS_MOST: usize = 24;
 /// How far a leg bends to its right, as a part of its length, so that both directions are seen.
 const BEND: f64 = 0.07;
 /// A curve has so many pieces.
-const PIECES: usize = 24;
+const PIECES: usize = 48;
 /// A leg is called lossy from here on.
 const LOSSY: f64 = 0.002;
 /// How wide the leg is marked that most paths are over; others in proportion.
@@ -53,6 +53,8 @@ pub struct MapSite {
     pub name: String,
     /// Its latitude and its longitude, in degrees.
     pub at: Option<[f64; 2]>,
+    /// Whether nothing comes about on any leg to it.
+    pub is_dead: bool,
 }
 
 /// One direction of a leg.
@@ -84,6 +86,7 @@ impl SiteMap {
             ("loses 0.2 % or more", Sample::Wide(LOSES, 2, 1.0)),
             ("failed", Sample::Dashes(FAILED)),
             ("site", Sample::Dot(INK)),
+            ("dead", Sample::Dot(FAILED)),
         ];
         let legend = rates.chain(states).collect();
         Frame { title: &self.title, legend, lines_below: 0, size: SIZE }.to_svg(|area| self.draw(area))
@@ -101,19 +104,30 @@ impl SiteMap {
         for leg in legs {
             draw_leg(area, leg, most, [places[leg.from], places[leg.to]])?;
         }
-        for &(x, y) in &places {
+        for (site, &(x, y)) in self.sites.iter().zip(&places) {
             let at = (x as i32, y as i32);
             area.draw(&Circle::new(at, 6, PAPER.filled()))?;
-            area.draw(&Circle::new(at, 4, INK.filled()))?;
+            area.draw(&Circle::new(at, 4, if site.is_dead { FAILED } else { INK }.filled()))?;
         }
-        for (site, (x, y)) in self.sites.iter().zip(names(&self.sites, &places)) {
-            let half = (width_of(&site.name) / 2.0) as i32;
-            let (x, y) = (x as i32, y as i32);
-            let behind = Rectangle::new([(x - half, y - 8), (x + half, y + 8)], PAPER.mix(0.75).filled());
-            area.draw(&behind)?;
-            area.draw(&Text::new(site.name.clone(), (x, y), style(NAME, INK, HPos::Center, VPos::Center)))?;
+        for (leg, at) in self.rates(&places, has_room) {
+            write(area, &leg, at, IN_USE)?;
+        }
+        for (site, at) in self.sites.iter().zip(names(&self.sites, &places)) {
+            write(area, &site.name, at, if site.is_dead { FAILED } else { INK })?;
         }
         Ok(())
+    }
+
+    /// What legs on paths in use give, and where that is written: beside their middles.
+    fn rates(&self, places: &[Point], has_room: bool) -> Vec<(String, Point)> {
+        let is_there = |leg: &&MapLeg| leg.from != leg.to && leg.from.max(leg.to) < places.len();
+        let is_told = |leg: &&MapLeg| has_room && leg.paths > 0 && !leg.has_failed;
+        let told = self.legs.iter().filter(is_there).filter(is_told);
+        told.filter_map(|leg| {
+            let (x, y) = curve(places[leg.from], places[leg.to])[PIECES / 2];
+            Some((rate(leg.rate_bit_s?), (f64::from(x), f64::from(y))))
+        })
+        .collect()
     }
 
     /// Where sites are on the picture.
@@ -145,6 +159,20 @@ impl SiteMap {
         };
         flat.iter().map(at).collect()
     }
+}
+
+/// In the middle of `at`, on paper.
+fn write<'a>(area: &Drawing<'a>, text: &str, (x, y): Point, colour: RGBColor) -> Result<(), DrawError<'a>> {
+    let half = (width_of(text) / 2.0) as i32;
+    let (x, y) = (x as i32, y as i32);
+    area.draw(&Rectangle::new([(x - half, y - 8), (x + half, y + 8)], PAPER.mix(0.75).filled()))?;
+    area.draw(&Text::new(text.to_owned(), (x, y), style(NAME, colour, HPos::Center, VPos::Center)))
+}
+
+/// With two digits that count: `0.4 Mbit/s`, `94 Mbit/s`, `1.2 Gbit/s`.
+fn rate(bit_s: f64) -> String {
+    let (value, unit) = if bit_s < 1e9 { (bit_s / 1e6, "Mbit/s") } else { (bit_s / 1e9, "Gbit/s") };
+    if value < 10.0 { format!("{value:.1} {unit}") } else { format!("{value:.0} {unit}") }
 }
 
 /// The longitude at which the map begins: behind the widest gap between sites.
@@ -202,7 +230,7 @@ fn curve(from: Point, to: Point) -> Vec<(i32, i32)> {
 
 /// Which way a leg sends, a little behind its middle.
 fn arrow(curve: &[(i32, i32)]) -> Vec<(i32, i32)> {
-    let (tail, tip) = (curve[PIECES / 2], curve[PIECES / 2 + 2]);
+    let (tail, tip) = (curve[PIECES / 2], curve[PIECES / 2 + 4]);
     let (dx, dy) = (f64::from(tip.0 - tail.0), f64::from(tip.1 - tail.1));
     let length = dx.hypot(dy).max(1.0);
     let (dx, dy) = (dx / length, dy / length);
@@ -247,6 +275,7 @@ mod tests {
         let site = |number: usize| MapSite {
             name: format!("s{number}&"),
             at: is_placed.then_some([number as f64 * 2.0 - 60.0, number as f64 * 5.0 - 20.0]),
+            is_dead: false,
         };
         let leg = |number: usize| MapLeg {
             from: number,
@@ -274,8 +303,8 @@ mod tests {
         for is_placed in [true, false] {
             let map = map(5, is_placed);
             let svg = map.to_svg();
-            // The legend has a dot too.
-            assert_eq!((count(&svg, "<circle"), count(&svg, "s3&amp;")), (2 * 5 + 1, 1));
+            // The legend has two dots.
+            assert_eq!((count(&svg, "<circle"), count(&svg, "s3&amp;")), (2 * 5 + 2, 1));
             assert_eq!(lines(&map, GOOD, "0.2", 3), 5);
             assert!(!svg.contains("NaN") && !svg.contains("inf"));
         }
@@ -291,6 +320,11 @@ mod tests {
         assert_eq!((lines(&map, IN_USE, "0.4", 2), lines(&map, IN_USE, "0.4", 9)), (1, 1));
         assert_eq!((lines(&map, GOOD, "0.5", 3), count(&map.to_svg(), "<polygon")), (2, 1));
         assert_eq!(lines(&map, LOSES, "0.7", 3), 1);
+        // What a leg in use gives stands beside it.
+        assert_eq!(count(&map.to_svg(), "200 Mbit/s"), 2);
+        map.sites[3].is_dead = true;
+        let RGBColor(r, g, b) = FAILED;
+        assert_eq!(count(&map.to_svg(), &format!("fill=\"#{r:02X}{g:02X}{b:02X}\">\ns3&amp;")), 1);
         assert_eq!((lines(&map, FAILED, "1", 3) - 3, lines(&map, GOOD, "0.2", 3)), (PIECES / 3 + 1, 1));
     }
 

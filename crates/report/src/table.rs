@@ -42,15 +42,17 @@ impl Table {
         table.to_string()
     }
 
-    /// A `<table>` element in one that scrolls, by keyboard too.
+    /// A `<table>` element. Each cell names its column, for screens on which columns have no room beside each other.
     pub fn to_html(&self) -> String {
-        let cells = |tag: &str, row: &[String]| -> String {
-            row.iter().map(|cell| format!("<{tag}>{}</{tag}>", escape(cell))).collect()
+        let heads: String = self.header.iter().map(|head| format!("<th>{}</th>", escape(head))).collect();
+        let cell = |(head, cell): (&String, &String)| {
+            format!("<td data-column=\"{}\">{}</td>", escape(head), escape(cell))
         };
-        let rows: String = self.rows.iter().map(|row| format!("<tr>{}</tr>\n", cells("td", row))).collect();
-        format!(
-            "<div class=\"table\" tabindex=\"0\">\n<table>\n<thead><tr>{}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n</div>\n",
-            cells("th", &self.header)
-        )
+        let row = |row: &Vec<String>| {
+            let cells: String = self.header.iter().zip(row).map(cell).collect();
+            format!("<tr>{cells}</tr>\n")
+        };
+        let rows: String = self.rows.iter().map(row).collect();
+        format!("<table>\n<thead><tr>{heads}</tr></thead>\n<tbody>\n{rows}</tbody>\n</table>\n")
     }
 }

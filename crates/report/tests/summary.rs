@@ -54,6 +54,7 @@ fn record(goodputs: &[(&str, u64)], drops: [u64; 2], overruns: u64, p99_us: Opti
         links: drops.map(link).into(),
         tunnels: Vec::new(),
         stolen_percent: None,
+        waited_percent: None,
         series: None,
         events: Vec::new(),
         congestion: None,

@@ -5,6 +5,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::via::Via;
 
+/// Connections that a host opens at once. The published experiments with parallel streams start all of theirs together (S2: 32).
+const OPENED_AT_ONCE: u32 = 64;
+/// The time that a host takes to open each further connection: a socket() and a connect() on one processor.
+const OPENING: Time = Time(10_000);
+
 /// Data sent from one node to another over TCP.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Flow {
@@ -26,7 +31,7 @@ pub struct Flow {
     pub start: Time,
     /// The proxies it goes through.
     pub via: Via,
-    /// How many connections send at once. Each sends `amount`.
+    /// How many connections send at once, opened by [`Flow::opens_at`]. Each sends `amount`.
     pub parallel: u32,
 }
 
@@ -51,6 +56,12 @@ pub enum FlowEnd {
 }
 
 impl Flow {
+    /// When the connection with this number opens, counted from the start of the run: the first 64 with the flow, the others one
+    /// after another, 10 µs apart. All at once would overflow the first queue with SYNs, which no host does to its own network card.
+    pub fn opens_at(&self, number: u32) -> Time {
+        self.start + Time(OPENING.0 * u64::from((number + 1).saturating_sub(OPENED_AT_ONCE)))
+    }
+
     /// When its connections are reset, counted from the start of the run; `None` if it ends when all has arrived.
     pub fn cut_at(&self) -> Option<Time> {
         match (self.amount, self.end) {

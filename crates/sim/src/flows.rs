@@ -96,15 +96,18 @@ impl<'a> Flows<'a> {
     /// When their sources open their connections, and when they stop or the flow is cut.
     pub fn timers(&self) -> impl Iterator<Item = (Time, Event)> {
         (0..).zip(&self.list).flat_map(|(number, flow)| {
-            let start = flow.described.start;
-            let cut = flow.described.cut_at().map(|at| (at, Event::Cut(number)));
+            let cut = flow.described.cut_at();
             let stop = match flow.described.amount {
-                Amount::Duration(duration) if cut.is_none() => Some(start + duration),
+                Amount::Duration(duration) if cut.is_none() => Some(flow.described.start + duration),
                 _ => None,
             };
-            let of_connections = flow.connections.keys().flat_map(move |&source| {
-                [(start, Event::Open(source))].into_iter().chain(stop.map(|stop| (stop, Event::Stop(source))))
+            let of_connections = flow.connections.iter().flat_map(move |(&source, ends)| {
+                let opens = flow.described.opens_at(ends.number);
+                // A host that has not got round to it when the time is over does not open it.
+                let open = cut.is_none_or(|cut| opens < cut).then_some((opens, Event::Open(source)));
+                open.into_iter().chain(stop.map(|stop| (stop.max(opens), Event::Stop(source))))
             });
+            let cut = cut.map(|at| (at, Event::Cut(number)));
             of_connections.chain(cut)
         })
     }

@@ -51,6 +51,7 @@ impl Recorder {
             links,
             tunnels,
             stolen_percent: None,
+            waited_percent: None,
             series: None,
             events: self.events,
             congestion: None,

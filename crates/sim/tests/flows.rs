@@ -142,3 +142,14 @@ fn large_segments_do_not_keep_the_window_small() {
     let goodput = goodput_mbit(&run(&Scenario::parse(text, "t.toml").unwrap()));
     assert!(goodput > 800.0, "{goodput}");
 }
+
+#[test]
+fn ten_thousand_connections_at_once_lose_no_syn() {
+    let text = "name = \"t\"\n[node.a]\n[node.b]\n[link.l]\nends = [\"a\", \"b\"]\nrate = \"10Gbit/s\"\n\
+                [flow.f]\nfrom = \"a\"\nto = \"b\"\nparallel = 10000\nbytes = \"1KB\"\n";
+    let record = run(&Scenario::parse(text, "t.toml").unwrap());
+    let flow = &record.flows[0];
+    assert_eq!((&flow.outcome, flow.retransmits, flow.received_bytes), (&Outcome::Complete, 0, 10_000_000));
+    // What a host takes to open them, one every 10 µs, is all that it takes.
+    assert!(flow.duration_us < 110_000, "{}", flow.duration_us);
+}

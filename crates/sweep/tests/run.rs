@@ -42,6 +42,7 @@ fn leave_with(run: &Run, scenario: &str, series: Option<SeriesFiles>) {
         links: Vec::new(),
         tunnels: Vec::new(),
         stolen_percent: None,
+        waited_percent: None,
         series,
         events: Vec::new(),
         congestion: None,

@@ -7,7 +7,7 @@ use ekiden_scenario::Scenario;
 use ekiden_units::{BitRate, Bytes, Time};
 
 use crate::cases::{Act, Case, DIRECT, S3_RTT, WINDOW, parse, size};
-use crate::present::{Outcome, bars, groups, mbit, measured, on_axis};
+use crate::present::{Outcome, bars, beside_direct, concluded, groups, mbit, measured, on_axis};
 use crate::protocol::Listener;
 
 /// What Linux lets a socket grow to of itself: the usual limit of net.ipv4.tcp_wmem.
@@ -93,9 +93,9 @@ pub fn section(outcomes: &[Outcome]) -> Section {
         table.row([
             outcome.case.title(),
             measured(outcome),
-            format!("{:.2}", outcome.gain),
+            beside_direct(outcome, format!("{:.2}", outcome.gain)),
             mbit(outcome.model_bit_s as f64),
-            verdict(outcome.goodput_bit_s),
+            if outcome.transfer.disturbed.is_some() { "–".into() } else { verdict(outcome.goodput_bit_s) },
         ]);
     }
     let names = groups(&of);
@@ -121,45 +121,67 @@ pub fn section(outcomes: &[Outcome]) -> Section {
              stays below the model: the kernel refills the buffer a third at a time, and such a burst waits before the user's \
              line."
                 .into(),
-        ],
+        ]
+        .into_iter()
+        .chain(conclusions(outcomes))
+        .collect(),
         charts: vec![chart.to_svg()],
         table: Some(table),
     }
 }
 
 /// What is to be remembered of the demo.
-pub fn conclusion(outcomes: &[Outcome]) -> Vec<String> {
-    let rate = |hosts: &Hosts, way: &str| {
-        let is_it = |outcome: &&Outcome| outcome.act == Act::Goal && outcome.group == hosts.name && outcome.way == way;
-        outcomes.iter().find(is_it).map_or(f64::NAN, |outcome| outcome.goodput_bit_s)
+pub fn message(outcomes: &[Outcome]) -> String {
+    let of = compared(outcomes, &USER);
+    let (_, rtt) = s3::PAPER_GOAL;
+    concluded(&of, "What nodes gain", || {
+        format!(
+            "{}, for a user with a window of 64 KiB at {} ms from the server, with one node at home and one in the middle of \
+             the path. Neither host was changed.",
+            gain(&of),
+            rtt.0 / 1_000_000
+        )
+    })
+}
+
+/// What follows from the act.
+fn conclusions(outcomes: &[Outcome]) -> Vec<String> {
+    let said = |hosts: &Hosts, what: &str, more: &dyn Fn(&[&Outcome]) -> String| {
+        let of = compared(outcomes, hosts);
+        concluded(&of, what, || format!("{what}: {}{}.", gain(&of), more(&of)))
     };
-    let gain = |hosts: &Hosts| format!("{} Mbit/s instead of {}", mbit(rate(hosts, BOTH)), mbit(rate(hosts, DIRECT)));
-    let reached = |hosts: &Hosts| verdict(rate(hosts, BOTH));
-    let (goal, rtt) = s3::PAPER_GOAL;
+    let reached = |of: &[&Outcome]| format!("; {}", verdict(of[1].goodput_bit_s));
+    let goal = s3::PAPER_GOAL.0;
     // Within this distance of the server its 64 KiB suffice.
     let near = goal.time_for(WINDOW).0 / 1_000_000;
     vec![
-        format!(
-            "At {} ms from the server a user whose host has a window of 64 KiB gets {} with one node at home and one in the \
-             middle of the path; neither host was changed. The Kagoshima project's goal, {} Mbit/s: {}.",
-            rtt.0 / 1_000_000,
-            gain(&USER),
-            goal.as_mbit(),
-            reached(&USER),
-        ),
-        format!(
-            "With 232 KB at both ends, which is what the Kagoshima project's own direct transfer needs: {}; {}. Where the server, too, holds no \
-             more than 64 KiB: {}; {}, for that window still spans the 25 ms from the server to the middle. Only a node within \
-             {near} ms of the server would help there. With 4 MiB at both ends and no losses the distance does not matter: {} \
-             direct, {} through the nodes.",
-            gain(&S3),
-            reached(&S3),
-            gain(&NARROW),
-            reached(&NARROW),
-            mbit(rate(&WIDE, DIRECT)),
-            mbit(rate(&WIDE, BOTH)),
-        ),
+        said(&USER, &format!("The Kagoshima project's goal, {} Mbit/s, with 64 KiB at the user", goal.as_mbit()), &reached),
+        said(&S3, "With 232 KB at both ends, which is what the Kagoshima project's own direct transfer needs", &reached),
+        said(&NARROW, "Where the server, too, holds no more than 64 KiB", &|of| {
+            format!(
+                "{}, for that window still spans the 25 ms from the server to the middle. Only a node within {near} ms of the \
+                 server would help there",
+                reached(of)
+            )
+        }),
+        said(&WIDE, "With 4 MiB at both ends and no losses", &|of| {
+            let [direct, both] = [of[0].goodput_bit_s, of[1].goodput_bit_s];
+            let is_alike = (both / direct - 1.0).abs() < 0.1;
+            if is_alike { "; the distance does not matter there".into() } else { String::new() }
+        }),
     ]
+}
+
+/// The direct transfer with these hosts, and the one over both nodes.
+fn compared<'a, 'b>(outcomes: &'a [Outcome<'b>], hosts: &Hosts) -> Vec<&'a Outcome<'b>> {
+    let of = |way: &str| {
+        outcomes.iter().find(|outcome| outcome.act == Act::Goal && outcome.group == hosts.name && outcome.way == way)
+    };
+    [DIRECT, BOTH].into_iter().filter_map(of).collect()
+}
+
+fn gain(of: &[&Outcome]) -> String {
+    format!("{} Mbit/s instead of {} Mbit/s", mbit(of[1].goodput_bit_s), mbit(of[0].goodput_bit_s))
 }
 
 fn verdict(bit_s: f64) -> String {

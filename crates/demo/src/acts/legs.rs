@@ -8,7 +8,7 @@ use ekiden_scenario::Scenario;
 use ekiden_units::Time;
 
 use crate::cases::{Act, Case, DIRECT, S3_RTT, WINDOW, parse, size};
-use crate::present::{Outcome, bars, groups, measured};
+use crate::present::{Outcome, bars, beside_direct, groups, measured};
 use crate::protocol::Listener;
 
 /// The transfers.
@@ -77,8 +77,8 @@ pub fn section(outcomes: &[Outcome]) -> Section {
             outcome.case.title(),
             measured(outcome),
             format!("{:.3}", outcome.goodput_bit_s / outcome.model_bit_s as f64),
-            format!("{:.2}", outcome.gain),
-            format!("{:.3}", outcome.goodput_bit_s / (n * t)),
+            beside_direct(outcome, format!("{:.2}", outcome.gain)),
+            beside_direct(outcome, format!("{:.3}", outcome.goodput_bit_s / (n * t))),
             outcome.paper_gain.map_or(String::new(), |gain| format!("{:.3}", gain / n)),
         ]);
     }

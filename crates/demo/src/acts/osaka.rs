@@ -6,7 +6,7 @@ use ekiden_scenario::{Direction, Queue, Scenario};
 use ekiden_units::{BitRate, Bytes, Time};
 
 use crate::cases::{Act, Case, DIRECT, WINDOW, parse, size};
-use crate::present::{Outcome, bars, groups, mbit, measured, on_axis};
+use crate::present::{Outcome, bars, beside_direct, groups, mbit, measured, on_axis};
 use crate::protocol::Listener;
 
 /// S0 chapter 4: the path between Osaka and Tokyo, and the 25 ms that its emulator adds (both ways together).
@@ -82,7 +82,7 @@ pub fn section(outcomes: &[Outcome], without: Option<&str>) -> Section {
         table.row([
             outcome.case.title(),
             measured(outcome),
-            format!("{:.2}", outcome.gain),
+            beside_direct(outcome, format!("{:.2}", outcome.gain)),
             mbit(outcome.model_bit_s as f64),
             format!("{:.1} %", outcome.goodput_bit_s / line * 100.0),
             outcome.transfer.drops.to_string(),

@@ -6,7 +6,7 @@ use ekiden_units::Time;
 
 use super::legs::chain;
 use crate::cases::{Act, Case, DIRECT, S3_RTT, WINDOW, size};
-use crate::present::{Outcome, groups, measured};
+use crate::present::{Outcome, beside_direct, concluded, groups, measured};
 use crate::protocol::Listener;
 
 /// The transfers.
@@ -41,7 +41,7 @@ pub fn section(outcomes: &[Outcome]) -> Section {
         table.row([
             outcome.group.to_owned(),
             measured(outcome),
-            format!("{:.0}", outcome.gain * 100.0),
+            beside_direct(outcome, format!("{:.0}", outcome.gain * 100.0)),
             format!("{:.0}", model(outcome)),
             outcome.paper_gain.map_or(String::new(), |gain| format!("{:.0}", gain * 100.0)),
         ]);
@@ -56,11 +56,15 @@ pub fn section(outcomes: &[Outcome]) -> Section {
             ("Kagoshima, measured with squid".into(), of.iter().map(|o| Some(o.paper_gain? * 100.0)).collect()),
         ],
     };
-    let best = of.iter().map(|o| o.goodput_bit_s).fold(0.0, f64::max);
-    let alike: Vec<&str> = of.iter().filter(|o| o.goodput_bit_s >= best * 0.97).map(|o| o.group).collect();
+    let best = || {
+        let best = of.iter().map(|o| o.goodput_bit_s).fold(0.0, f64::max);
+        let alike: Vec<&str> = of.iter().filter(|o| o.goodput_bit_s >= best * 0.97).map(|o| o.group).collect();
+        format!("Best here, within 3 %: {}.", alike.join(", "))
+    };
+    let best = concluded(&of, "The best place", best);
     Section {
         heading: "Where to put the proxy (table of the Kagoshima project, 50 ms)".into(),
-        text: vec![format!("The longest leg bounds the chain. Best here, within 3 %: {}.", alike.join(", "))],
+        text: vec![format!("The longest leg bounds the chain. {best}")],
         charts: vec![chart.to_svg()],
         table: Some(table),
     }

@@ -6,7 +6,7 @@ use ekiden_scenario::Scenario;
 use ekiden_units::{Bytes, Time};
 
 use crate::cases::{Act, Case, DIRECT, S3_RTT, parse};
-use crate::present::{Outcome, measured};
+use crate::present::{Outcome, beside_direct, measured};
 
 /// Long enough for the window of the download to grow to the size of a long queue.
 const FILE: Bytes = Bytes::mib(19);
@@ -69,7 +69,7 @@ pub fn section(outcomes: &[Outcome]) -> Section {
         table.row([
             outcome.way.to_owned(),
             measured(outcome),
-            format!("{:.2}", outcome.gain),
+            beside_direct(outcome, format!("{:.2}", outcome.gain)),
             ms(report.and_then(|report| report.p50_us)),
             ms(report.and_then(|report| report.p99_us)),
             report.map_or(String::new(), |report| format!("{} of {}", report.lost, report.sent)),

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use ekiden_files::{TargetError, check_target, write};
 use ekiden_flows::{Outcome, Sites};
-use ekiden_relay::{ExitStatus, Status};
+use ekiden_relay::{ExitStatus, LegStatus, NodeStatus, Status};
 use ekiden_report::{MapLeg, MapSite, SiteMap};
 
 use super::Asked;
@@ -56,6 +56,7 @@ pub fn of_outcome(sites: &Sites, of: &Outcome) -> SiteMap {
     let site = |site: &ekiden_flows::sites::Site| MapSite {
         name: site.name.clone(),
         at: Some([site.latitude, site.longitude]),
+        is_dead: false,
     };
     let leg = |leg: &ekiden_flows::AtEnd| MapLeg {
         from: leg.from,
@@ -70,11 +71,19 @@ pub fn of_outcome(sites: &Sites, of: &Outcome) -> SiteMap {
 }
 
 fn of_status(status: &Status) -> SiteMap {
-    let sites: Vec<MapSite> =
-        status.nodes.iter().map(|node| MapSite { name: node.name.clone(), at: node.at }).collect();
+    let has_failed = |from: &str, to: &str| status.failed.iter().any(|[a, b]| (a, b) == (&from.into(), &to.into()));
+    let touches = |leg: [&str; 2], name: &str| leg.contains(&name);
+    let is_dead = |name: &str| {
+        let works = |leg: &LegStatus| touches([&leg.from, &leg.to], name) && !has_failed(&leg.from, &leg.to);
+        status.failed.iter().any(|[from, to]| touches([from, to], name)) && !status.legs.iter().any(works)
+    };
+    let site =
+        |node: &NodeStatus| MapSite { name: node.name.clone(), at: node.at, is_dead: is_dead(&node.name) };
+    let sites: Vec<MapSite> = status.nodes.iter().map(site).collect();
     let number = |name: &str| sites.iter().position(|site| site.name == name);
     let used: Vec<[&str; 2]> = status.exits.iter().flat_map(|place| legs_of(&status.node, place)).collect();
-    let known = status.legs.iter().filter_map(|leg| {
+    // What was known of a leg before it failed is no line under the dashes.
+    let known = status.legs.iter().filter(|leg| !has_failed(&leg.from, &leg.to)).filter_map(|leg| {
         Some(MapLeg {
             from: number(&leg.from)?,
             to: number(&leg.to)?,

@@ -5,7 +5,7 @@ mod tunnel;
 use std::path::{Path, PathBuf};
 
 use ekiden_doctor::{Aim, Finding, FixError, Fixed, Remedy, SYSCTLS, Verdict, fix, machine, path, sysctls};
-use ekiden_relay::{Config, Peer};
+use ekiden_relay::{Config, Peer, ProbeError};
 use ekiden_transport::Security;
 use ekiden_units::{BitRate, Time};
 use serde_json::{Value, json};
@@ -180,7 +180,17 @@ impl Paths {
                 };
                 self.add(subject, found, Verdict::Good);
             }
-            Err(error) => self.failed.push(Failed { subject, reason: error.to_string(), is_of_host: false }),
+            Err(error) => {
+                let reason = match (&error, &config.identity) {
+                    (ProbeError::OwnKey(_), Some(own)) => format!(
+                        "{error}, which is {print}; on {name}'s host: ekiden peer allow -c FILE {own} {print}",
+                        own = config.name,
+                        print = own.fingerprint(),
+                    ),
+                    _ => error.to_string(),
+                };
+                self.failed.push(Failed { subject, reason, is_of_host: false });
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `ekiden doctor` in a network namespace of its own, whose settings are its own too.
 
+use std::path::Path;
 use std::process::{Command, ExitCode, Output};
 
 use libtest_mimic::{Arguments, Failed, Trial};
@@ -80,14 +81,17 @@ fn paths() -> Result<(), Failed> {
     Ok(())
 }
 
+/// Makes a key there, and returns its fingerprint.
+fn keygen(folder: &Path, arguments: &[&str]) -> Result<String, Failed> {
+    let output = Command::new(EKIDEN).arg("keygen").args(arguments).current_dir(folder).output()?;
+    Ok(String::from_utf8(output.stdout)?.trim().to_owned())
+}
+
 /// A folder with two nodes' keys and shared ones, and with `city.toml`, which lets `island` in at port 7000, and whoever has
 /// `line.key` at 7001. Returns the fingerprints of `city` and `island`.
 fn nodes() -> Result<(tempfile::TempDir, [String; 2]), Failed> {
     let folder = tempfile::tempdir()?;
-    let keygen = |arguments: &[&str]| -> Result<String, Failed> {
-        let output = Command::new(EKIDEN).arg("keygen").args(arguments).current_dir(folder.path()).output()?;
-        Ok(String::from_utf8(output.stdout)?.trim().to_owned())
-    };
+    let keygen = |arguments: &[&str]| keygen(folder.path(), arguments);
     let prints = [keygen(&["city.key"])?, keygen(&["island.key"])?];
     keygen(&["--shared", "line.key"])?;
     keygen(&["--shared", "other.key"])?;
@@ -119,6 +123,8 @@ fn peers() -> Result<(), Failed> {
     let tls = |key: &str, print: &str| {
         format!("key_file = \"{key}\"\n[peer.city]\naddress = \"127.0.0.1:7000\"\nfingerprint = \"{print}\"\n")
     };
+    let lone = keygen(folder.path(), &["lone.key"])?;
+    let allow = format!("which is {lone}; on city's host: ekiden peer allow -c FILE island {lone}");
     let plain = |key: &str| format!("[peer.city]\naddress = \"127.0.0.1:7001\"\nplain_key_file = \"{key}\"\n");
     for right in [tls("island.key", &city), plain("line.key")] {
         let output = doctor_beside_city(&folder, &right, "--json")?;
@@ -129,8 +135,8 @@ fn peers() -> Result<(), Failed> {
     for (file, parts) in [
         // The other has another key than the pinned one.
         (tls("island.key", &wrong), vec![&city, &wrong]),
-        // The other does not know this node's.
-        (tls("city.key", &city), vec![]),
+        // The other does not know this node's: what to do there.
+        (tls("lone.key", &city), vec![&allow]),
         (plain("other.key"), vec![]),
     ] {
         let output = doctor_beside_city(&folder, &file, "")?;

@@ -3,6 +3,7 @@
 use std::io;
 
 use ekiden_relay_proto::Failure;
+use ekiden_transport::OwnKeyRefusedError;
 use tokio::runtime::Builder;
 
 use crate::config::{Config, Peer, Tcp};
@@ -16,9 +17,12 @@ pub enum ProbeError {
     /// The configuration has no such peer.
     #[error("there is no [peer.{0}]")]
     NoPeer(String),
-    /// It cannot be reached, or one of the two does not take the other's key.
+    /// It cannot be reached, or this node does not take its key.
     #[error("{0}")]
     Refused(Failure),
+    /// It does not take this node's key.
+    #[error("{0}")]
+    OwnKey(Failure),
     /// The event loop could not be made.
     #[error("cannot try a connection: {0}")]
     Failed(#[from] io::Error),
@@ -34,6 +38,9 @@ pub fn probe(config: &Config, name: &str) -> Result<(), ProbeError> {
     runtime.block_on(async {
         let (names, spare) = (Resolver::of_system(), Spare::new(spare::kept()));
         let connected = connect_with(config, &names, &spare, name, &peer).await;
-        connected.map(|connection| connection.end_cleanly()).map_err(ProbeError::Refused)
+        connected.map(|connection| connection.end_cleanly()).map_err(|failure| {
+            let is_own = failure.text.ends_with(&OwnKeyRefusedError.to_string());
+            if is_own { ProbeError::OwnKey(failure) } else { ProbeError::Refused(failure) }
+        })
     })
 }

@@ -323,7 +323,7 @@ fn agree<'a>(server: &'a Server, asked: &Asked, trace: Trace) -> Result<Agreed<'
     match reply {
         Ok(Reply::Ready { token, end: far, bytes_most, duration_most_us }) => {
             let token = token_of(&token).ok_or_else(|| strange("its token is none".into()))?;
-            let most = Most { bytes: bytes_most };
+            let most = Most { bytes: bytes_most, calls_s: None };
             let longest = Duration::from_micros(duration_most_us.min(DURATION_MOST_US));
             Ok(Agreed { server, runtime, control, address, via, token, far, most, longest })
         }

@@ -2,6 +2,7 @@
 
 mod batch;
 mod budget;
+mod calls;
 mod evenness;
 mod payload;
 mod sampler;
@@ -54,6 +55,8 @@ pub struct Link {
 pub struct Most {
     /// Bytes in each direction.
     pub bytes: Option<u64>,
+    /// Small pieces in a second, of all streams together.
+    pub calls_s: Option<u32>,
 }
 
 /// What an end has seen of a stream.
@@ -137,7 +140,8 @@ impl Running {
             running.threads.push(thread::Builder::new().name("stream".into()).spawn(work)?);
         }
         let (of_sampler, interval_us) = (shared.clone(), asked.get().sample_us);
-        let sample = move || sampler::run(&of_sampler, interval_us, trace.is_close());
+        let pause_ns = calls::pause_ns(most, count);
+        let sample = move || sampler::run(&of_sampler, interval_us, trace.is_close(), pause_ns);
         running.sampler = Some(thread::Builder::new().name("sampler".into()).spawn(sample)?);
         Ok(running)
     }

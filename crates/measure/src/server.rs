@@ -2,7 +2,6 @@
 
 mod session;
 
-use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream as StdStream};
@@ -10,9 +9,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ekiden_keys::{Fingerprint, random_secret};
-use ekiden_net::socket::{TcpOptions, canonical, client_of, ensure_free, listen};
+use ekiden_net::socket::{TcpOptions, canonical, client_of, ensure_free, listen, open_files};
 use ekiden_record::EndSettings;
-use ekiden_transport::{Admission, Connection, Security, accept};
+use ekiden_transport::{Admission, Bounds, Connection, EvictionTable, Security, Stranger, Strangers, accept};
 use indexmap::IndexMap;
 use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -24,14 +23,14 @@ use tokio::time::timeout;
 use crate::control;
 use crate::message::{DATA, PLAIN, Preamble, Purpose, Reply, TLS};
 use crate::settings::DURATION_MOST_US;
+use session::Begun;
 
 /// Where a measuring server listens unless told otherwise.
 pub const ADDRESS: &str = "127.0.0.1:7100";
 /// How long a connection may take to say what it is, and a client for each message.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Connections that have not proven anything yet: in all, and of one address, or of one IPv6 /64 network.
-const STRANGERS_MOST: usize = 64;
-const STRANGERS_OF_ADDRESS_MOST: usize = 8;
+/// Connections of nodes that are known and have not begun to measure: in all, and of one node.
+const KNOWN_MOST: Bounds = Bounds { all: 64, of_owner: 8 };
 /// A TLS alert, fatal, access_denied (RFC 8446, section 6): what an open server answers to who speaks TLS.
 const TLS_DENIED: [u8; 7] = [21, 3, 3, 0, 2, 2, 49];
 
@@ -57,14 +56,17 @@ pub struct Patience {
     pub gathering: Duration,
     /// For a load on which nothing moves. 40 s: a client gives up after 30 s by itself, if it runs.
     pub stalled: Duration,
+    /// For what is still under way when the client has said that it is done. 5 s without anything: the kernel sends again
+    /// what was lost more often.
+    pub stopped: Duration,
     /// For the client to take the results, beyond the time that the load took. 30 s.
     pub results: Duration,
 }
 
 impl Default for Patience {
     fn default() -> Self {
-        let [gathering, stalled, results] = [10, 40, 30].map(Duration::from_secs);
-        Self { gathering, stalled, results }
+        let [gathering, stalled, stopped, results] = [10, 40, 5, 30].map(Duration::from_secs);
+        Self { gathering, stalled, stopped, results }
     }
 }
 
@@ -121,8 +123,19 @@ pub(crate) struct Server {
     settings: Settings,
     /// The measurement that is under way takes its connections here.
     current: Mutex<Option<Current>>,
-    strangers: Mutex<HashMap<IpAddr, usize>>,
+    strangers: Strangers,
+    most_strangers: Bounds,
+    /// Connections of nodes that have proven their keys and have not begun to measure, by the nodes' names.
+    known: Arc<EvictionTable<String>>,
     log: Box<dyn Fn(Happened) + Send + Sync>,
+}
+
+/// Who measures.
+struct Client {
+    /// By [`client_of`].
+    from: IpAddr,
+    /// Its name if it has one, and its address.
+    name: String,
 }
 
 /// The connections of a measurement, as they come.
@@ -168,20 +181,20 @@ async fn serve(settings: Settings, log: impl Fn(Happened) + Send + Sync + 'stati
     listener.set_nonblocking(true)?;
     let listener = TcpListener::from_std(listener)?;
     log(Happened::Ready(listener.local_addr()?));
-    let server = Server { settings, current: Mutex::default(), strangers: Mutex::default(), log: Box::new(log) };
-    let server = Arc::new(server);
+    let server = Arc::new(Server {
+        settings,
+        current: Mutex::default(),
+        strangers: Strangers::default(),
+        most_strangers: Strangers::bounds(open_files()?),
+        known: Arc::default(),
+        log: Box::new(log),
+    });
     loop {
         match listener.accept().await {
             Ok((socket, from)) => {
                 let from = canonical(from);
-                match Place::take(&server, from.ip()) {
-                    Some(place) => drop(tokio::spawn(take(server.clone(), socket, from, place))),
-                    None => {
-                        let why = "closed at once: there are too many connections that prove nothing".into();
-                        let client = from.to_string();
-                        (server.log)(Happened::Failed { from: client_of(from.ip()), client, why });
-                    }
-                }
+                let stranger = server.strangers.add(from.ip(), server.most_strangers);
+                tokio::spawn(take(server.clone(), socket, from, stranger));
             }
             // Out of descriptors, mostly: they come back when something ends.
             Err(error) => {
@@ -192,54 +205,95 @@ async fn serve(settings: Settings, log: impl Fn(Happened) + Send + Sync + 'stati
     }
 }
 
-/// Finds out what a connection is.
-async fn take(server: Arc<Server>, socket: TcpStream, from: SocketAddr, place: Place) {
-    let client = from.to_string();
-    let failed =
-        |why: String| (server.log)(Happened::Failed { from: client_of(from.ip()), client: client.clone(), why });
-    let mut first = [0; 4];
-    let peeked = timeout(PATIENCE, peek(&socket, &mut first)).await;
-    match peeked {
-        Ok(Ok(())) if first == DATA => take_link(&server, socket).await,
-        Ok(Ok(())) if first[0] == TLS => match &server.settings.admits {
-            Admits::Everyone => {
-                let connection = Connection::from(socket);
-                let _ = timeout(PATIENCE, connection.send_all(&TLS_DENIED)).await;
-                connection.end_cleanly();
-                failed("it speaks TLS, and this server has no key: run the client with --open".into());
-            }
-            Admits::Nodes(security) => {
-                let admitted = timeout(PATIENCE, accept(socket, security, "measuring server")).await;
-                match admitted {
-                    Ok(Ok(Admission::Admitted { name, connection, .. })) => {
-                        session::run(&server, connection, format!("{name} ({client})"), place).await;
-                    }
-                    Ok(Ok(Admission::Refused(refused))) => failed(refused.why),
-                    Ok(Err(error)) => failed(error.to_string()),
-                    Err(_) => failed("it does not finish its handshake".into()),
-                }
-            }
-        },
-        Ok(Ok(())) if first == PLAIN => {
-            let connection = Connection::from(socket);
-            let mut magic = [0; 4];
-            if connection.receive_exact(&mut magic).await.is_err() {
-                return;
-            }
-            match &server.settings.admits {
-                Admits::Everyone => {
-                    session::run(&server, connection, client.clone(), place).await;
-                }
-                Admits::Nodes(_) => {
-                    let why =
-                        "it serves nodes whose keys it knows: give the client a key, with --config or --key".into();
-                    let _ = control::send(&connection, &Reply::Refused { why, busy: false }, PATIENCE).await;
-                    connection.end_cleanly();
+/// What a connection is.
+enum Came {
+    /// A node's, which has proven its key.
+    Node { name: String, connection: Connection },
+    /// A client's of an open server, whose measurement begins.
+    Measurement(Begun),
+    /// One of a load's, and the measurement that it belongs to.
+    Link(Purpose, StdStream, mpsc::Sender<(Purpose, StdStream)>),
+}
+
+/// Serves a connection to its end. It counts as a stranger's until it has proven something.
+async fn take(server: Arc<Server>, socket: TcpStream, from: SocketAddr, stranger: Stranger) {
+    let came = tokio::select! {
+        came = meet(&server, socket, from) => came,
+        () = stranger.evicted() => {
+            return server.failed(from, "closed for a newer one: too many connections have proven nothing yet".into());
+        }
+    };
+    drop(stranger);
+    let begun = match came {
+        Some(Came::Link(purpose, socket, links)) => {
+            // The measurement may be over by now; then the connection is reset.
+            let _ = links.send((purpose, socket)).await;
+            None
+        }
+        Some(Came::Measurement(begun)) => Some(begun),
+        Some(Came::Node { name, connection }) => {
+            let client = Client { from: client_of(from.ip()), name: format!("{name} ({from})") };
+            let known = server.known.add(name, KNOWN_MOST);
+            tokio::select! {
+                begun = session::begin(&server, connection, client) => begun,
+                () = known.evicted() => {
+                    return server.failed(from, "closed for a newer one: too many have not asked for anything yet".into());
                 }
             }
         }
+        None => None,
+    };
+    if let Some(begun) = begun {
+        session::run(&server, begun).await;
+    }
+}
+
+/// Finds out what a connection is. `None` if it is nothing that is served, or was refused.
+async fn meet(server: &Arc<Server>, socket: TcpStream, from: SocketAddr) -> Option<Came> {
+    let mut first = [0; 4];
+    match timeout(PATIENCE, peek(&socket, &mut first)).await {
+        Ok(Ok(())) if first == DATA => take_link(server, socket).await,
+        Ok(Ok(())) if first[0] == TLS => meet_node(server, socket, from).await,
+        Ok(Ok(())) if first == PLAIN => meet_client(server, socket, from).await,
         // Scanners and mistakes: not worth a line each.
-        _ => {}
+        _ => None,
+    }
+}
+
+/// A client that wants to prove a key.
+async fn meet_node(server: &Server, socket: TcpStream, from: SocketAddr) -> Option<Came> {
+    let Admits::Nodes(security) = &server.settings.admits else {
+        let connection = Connection::from(socket);
+        let _ = timeout(PATIENCE, connection.send_all(&TLS_DENIED)).await;
+        connection.end_cleanly();
+        server.failed(from, "it speaks TLS, and this server has no key: run the client with --open".into());
+        return None;
+    };
+    let why = match timeout(PATIENCE, accept(socket, security, "measuring server")).await {
+        Ok(Ok(Admission::Admitted { name, connection, .. })) => return Some(Came::Node { name, connection }),
+        Ok(Ok(Admission::Refused(refused))) => refused.why,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => "it does not finish its handshake".into(),
+    };
+    server.failed(from, why);
+    None
+}
+
+/// A client without a key.
+async fn meet_client(server: &Arc<Server>, socket: TcpStream, from: SocketAddr) -> Option<Came> {
+    let connection = Connection::from(socket);
+    connection.receive_exact(&mut [0; PLAIN.len()]).await.ok()?;
+    match &server.settings.admits {
+        Admits::Everyone => {
+            let client = Client { from: client_of(from.ip()), name: from.to_string() };
+            session::begin(server, connection, client).await.map(Came::Measurement)
+        }
+        Admits::Nodes(_) => {
+            let why = "it serves nodes whose keys it knows: give the client a key, with --config or --key".into();
+            let _ = control::send(&connection, &Reply::Refused { why, busy: false }, PATIENCE).await;
+            connection.end_cleanly();
+            None
+        }
     }
 }
 
@@ -254,20 +308,16 @@ async fn peek(socket: &TcpStream, first: &mut [u8; 4]) -> io::Result<()> {
     }
 }
 
-/// Gives a connection of a load to its measurement, if there is one.
-async fn take_link(server: &Server, mut socket: TcpStream) {
+/// Finds the measurement that a connection of a load belongs to, if there is one.
+async fn take_link(server: &Server, mut socket: TcpStream) -> Option<Came> {
     let mut bytes = [0; Preamble::BYTES];
-    if !matches!(timeout(PATIENCE, socket.read_exact(&mut bytes)).await, Ok(Ok(_))) {
-        return;
-    }
-    let Some(preamble) = Preamble::decode(&bytes) else { return };
+    timeout(PATIENCE, socket.read_exact(&mut bytes)).await.ok()?.ok()?;
+    let preamble = Preamble::decode(&bytes)?;
     let links = match &*server.current() {
         Some(current) if is_same(&current.token, &preamble.token) => current.links.clone(),
-        _ => return,
+        _ => return None,
     };
-    let Ok(socket) = socket.into_std() else { return };
-    // The measurement may be over by now; then the connection is reset.
-    let _ = links.send((preamble.purpose, socket)).await;
+    Some(Came::Link(preamble.purpose, socket.into_std().ok()?, links))
 }
 
 /// Compares in a time that does not depend on where they differ.
@@ -299,42 +349,12 @@ impl Server {
         *self.current() = None;
     }
 
+    fn failed(&self, from: SocketAddr, why: String) {
+        (self.log)(Happened::Failed { from: client_of(from.ip()), client: from.to_string(), why });
+    }
+
     fn duration_most_us(&self) -> u64 {
         DURATION_MOST_US.min(self.settings.duration_most.as_micros() as u64)
-    }
-}
-
-/// A place among those that have not proven anything yet.
-struct Place {
-    server: Arc<Server>,
-    /// By [`client_of`].
-    address: IpAddr,
-}
-
-impl Place {
-    fn take(server: &Arc<Server>, address: IpAddr) -> Option<Self> {
-        let address = client_of(address);
-        let mut strangers = server.strangers.lock().unwrap_or_else(PoisonError::into_inner);
-        let all: usize = strangers.values().sum();
-        let of_address = strangers.get(&address).copied().unwrap_or(0);
-        // Whoever is refused leaves nothing here.
-        if all >= STRANGERS_MOST || of_address >= STRANGERS_OF_ADDRESS_MOST {
-            return None;
-        }
-        strangers.insert(address, of_address + 1);
-        Some(Self { server: server.clone(), address })
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        let mut strangers = self.server.strangers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = strangers.get_mut(&self.address) {
-            *count -= 1;
-            if *count == 0 {
-                strangers.remove(&self.address);
-            }
-        }
     }
 }
 
@@ -348,46 +368,5 @@ pub fn end_settings() -> EndSettings {
         congestion: spaced(read("net/ipv4/tcp_congestion_control")),
         tcp_rmem: spaced(read("net/ipv4/tcp_rmem")),
         tcp_wmem: spaced(read("net/ipv4/tcp_wmem")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn server() -> Arc<Server> {
-        let settings = Settings {
-            address: SocketAddr::from(([127, 0, 0, 1], 0)),
-            admits: Admits::Everyone,
-            bytes_most: None,
-            duration_most: Duration::from_secs(1),
-            patience: Patience::default(),
-        };
-        let (current, strangers) = (Mutex::default(), Mutex::default());
-        Arc::new(Server { settings, current, strangers, log: Box::new(|_| {}) })
-    }
-
-    #[test]
-    fn who_is_refused_is_not_remembered() {
-        let server = server();
-        let take = |host: u32| Place::take(&server, IpAddr::V4((0x0a00_0000 + host).into()));
-        let places: Vec<_> = (0..10_000).filter_map(take).collect();
-        assert_eq!(places.len(), STRANGERS_MOST);
-        assert_eq!(server.strangers.lock().unwrap().len(), STRANGERS_MOST);
-        drop(places);
-        assert!(server.strangers.lock().unwrap().is_empty());
-    }
-
-    #[test]
-    fn a_network_of_addresses_is_one_stranger() {
-        let server = server();
-        let take = |address: &str| Place::take(&server, address.parse().unwrap());
-        let of_network: Vec<_> = (0..20).filter_map(|host| take(&format!("2001:db8:1:2::{host:x}"))).collect();
-        assert_eq!(of_network.len(), STRANGERS_OF_ADDRESS_MOST);
-        let of_v4: Vec<_> = (0..20).filter_map(|_| take("::ffff:192.0.2.1")).collect();
-        assert_eq!(of_v4.len(), STRANGERS_OF_ADDRESS_MOST);
-        assert!(take("192.0.2.1").is_none() && take("192.0.2.2").is_some());
-        drop((of_network, of_v4));
-        assert!(take("2001:db8:1:2::77").is_some() && take("192.0.2.1").is_some());
     }
 }

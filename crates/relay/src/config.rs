@@ -174,6 +174,15 @@ pub struct Peer {
 }
 
 impl Config {
+    /// Whether more than one use this node: nodes, by their keys, or clients of other listeners.
+    pub fn serves_several(&self) -> bool {
+        let users = self.listeners.values().map(|listener| match &listener.kind {
+            ListenerKind::Leg(Security::Tls { known, .. }) => known.len(),
+            _ => 1,
+        });
+        users.sum::<usize>() > 1
+    }
+
     /// Reads and checks a file that a node is to run from.
     pub fn load(file: &Path) -> Result<Self, ConfigError> {
         let config = Self::parse(&read_config(file)?, file)?;

@@ -34,4 +34,3 @@ pub use overlay::{
     StatusError, TakenStatus, ask as ask_overlay, socket_name,
 };
 pub use peer::probe::{ProbeError, probe};
-pub use shared::throttle::Throttle;

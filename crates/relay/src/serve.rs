@@ -79,8 +79,11 @@ async fn prepare(
     stream: StdStream,
     from: SocketAddr,
 ) -> Option<(Permit, Box<Stream>)> {
-    let watched = TcpStream::from_std(stream);
-    let stream = watched.inspect_err(|error| tracing::warn!("a connection could not be watched: {error}")).ok()?;
+    let watched = TcpStream::from_std(stream).inspect_err(|error| {
+        let line = format_args!("a connection could not be watched: {error}");
+        permit.node().lines.warn("watch", "", line);
+    });
+    let stream = watched.ok()?;
     let listener = current.borrow().clone();
     let caller = caller::learn(&mut permit, &listener, &stream, from).await?;
     if let ListenerKind::Leg(security) = &listener.kind {

@@ -1,7 +1,6 @@
 //! What all connections of a node share.
 
 mod permit;
-pub mod throttle;
 pub mod turns;
 
 use std::io;
@@ -11,14 +10,13 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ekiden_net::{socket, splice};
-use ekiden_transport::Credential;
-use ekiden_transport::budget;
+use ekiden_transport::{Bounds, Credential, EvictionTable, Strangers, Throttle, UNPROVEN_BYTES, budget};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, watch};
 
 pub use self::permit::{Claim, Current, Permit};
 use crate::access::logins::Logins;
-use crate::access::quota::{ClientKey, Quotas};
+use crate::access::quota::{Allowance, ClientKey, Limit, QuotaGuard, Quotas};
 use crate::config::{Config, ListenerKind, Tcp};
 use crate::exit::dial::Dial;
 use crate::exit::names::Resolver;
@@ -26,7 +24,6 @@ use crate::exit::policy::{OwnAddresses, Policy};
 use crate::exit::spare::{self, Counted, Spare};
 use crate::overlay::Overlay;
 use crate::pool::Pool;
-use throttle::Throttle;
 use turns::Turns;
 
 /// How many origins may be waited for at once after their requests are over: they have answered, but are still reading.
@@ -34,6 +31,19 @@ const LATE_ORIGINS: usize = 64;
 
 /// How many streams whose dialler has gone may be delivered at once.
 const ABANDONED: usize = 64;
+
+/// Strangers on leg listeners may have one in so many of all connections, and of `limits.memory`.
+const STRANGERS: usize = 2;
+
+/// What one address may have of that: as many connections as a node dials at a time. If `limits.client_connections` is larger,
+/// that holds.
+const STRANGERS_OF_ADDRESS: u32 = 256;
+
+/// A connection that says nothing is not closed for others before so much time has passed.
+const SILENT: Duration = Duration::from_secs(1);
+
+/// Whose a connection from another node is: the fingerprint of its key. Nodes that share a key are one.
+pub type Owner = Arc<str>;
 
 /// What all connections of a node share.
 #[derive(Debug)]
@@ -67,10 +77,14 @@ pub struct Node {
     pub clients: Arc<Quotas<ClientKey>>,
     /// ... and of each user.
     pub users: Arc<Quotas<String>>,
-    /// Connections to leg listeners that have not proven a key yet, by address ...
-    pub strangers: Arc<Quotas<ClientKey>>,
-    /// ... and in all.
-    pub unproven: AtomicUsize,
+    /// Connections to leg listeners that have not proven a key yet ...
+    pub strangers: Strangers,
+    /// ... and how many of them each address makes in a second.
+    pub handshakes: Arc<Quotas<ClientKey>>,
+    /// Connections from other nodes on which no stream is under way.
+    pub idle_legs: Arc<EvictionTable<Owner>>,
+    /// Streams under way that other nodes have opened.
+    pub node_streams: Arc<Quotas<Owner>>,
     /// Limits the lines of the log that clients and peers can cause.
     pub lines: Throttle,
     /// Notified when an accepted connection closes: a worker at the limit then accepts again.
@@ -128,8 +142,10 @@ impl Node {
             served_by_files: AtomicUsize::new(usize::MAX),
             clients: Arc::default(),
             users: Arc::default(),
-            strangers: Arc::default(),
-            unproven: AtomicUsize::new(0),
+            strangers: Strangers::default(),
+            handshakes: Arc::default(),
+            idle_legs: Arc::default(),
+            node_streams: Arc::default(),
             lines: Throttle::default(),
             closed: Notify::new(),
             late_origins: Semaphore::new(LATE_ORIGINS),
@@ -187,6 +203,30 @@ impl Node {
     /// where open files are few.
     pub fn most_of_one_client(&self) -> u32 {
         u32::try_from(self.served_by_files.load(Ordering::Relaxed).div_ceil(2)).unwrap_or(u32::MAX)
+    }
+
+    /// How many connections to leg listeners may not have proven a key.
+    pub fn most_strangers(&self) -> Bounds {
+        let limits = &self.config().limits;
+        let all = self.most_connections().div_ceil(STRANGERS).min(limits.memory / STRANGERS / UNPROVEN_BYTES);
+        Bounds { all, of_owner: limits.client_connections.max(STRANGERS_OF_ADDRESS) as usize }
+    }
+
+    /// Counts a stream that another node opens. Where this node serves others besides, it must leave them some.
+    ///
+    /// # Errors
+    /// It has as many as it may.
+    pub fn count_stream_of(&self, owner: &Owner) -> Result<QuotaGuard<Owner>, Limit> {
+        let all = self.most_connections();
+        let most = if self.config().serves_several() { (all - all / 4).min(all - 1).max(1) } else { all };
+        let open = u32::try_from(most).unwrap_or(u32::MAX);
+        self.node_streams.acquire(owner.clone(), Allowance { open, rate: u32::MAX })
+    }
+
+    /// Has a connection closed on which nothing happens: the oldest stranger's or idle node's, of whoever has most. False if
+    /// there is none, or if it is not connections that are too many.
+    pub fn make_room(&self) -> bool {
+        !budget::is_full() && (self.strangers.evict_one(SILENT) || self.idle_legs.evict_one(SILENT))
     }
 
     /// What keeps this node from accepting one more connection.

@@ -37,3 +37,34 @@ fn memory_goes_back_to_the_kernel_when_a_crowd_has_gone() {
     drop(open);
     wait_until("it is given back", || resident(&process) < before + (most - before) / 4);
 }
+
+#[test]
+fn hellos_that_do_not_end_hold_little() {
+    const COUNT: u64 = 400;
+    let text = format!(
+        "key_file = \"key.pem\"\nthreads = 2\n[listen.leg]\nkind = \"leg\"\naddress = \"127.0.0.1:0\"\n{}\n\
+         [limits]\nclient_connections = 1000\n",
+        Mode::Tls.listener("key")
+    );
+    let process = Process::start("hellos", &text);
+    let before = resident(&process);
+    // A ClientHello of 16,000 bytes in records of one byte, as far as the node takes it.
+    let hello: Vec<u8> = [1, 0, 0x3e, 0x80].into_iter().chain([0; 16_000]).collect();
+    let records: Vec<u8> = hello.iter().flat_map(|byte| [22, 3, 1, 0, 1, *byte]).collect();
+    let open: Vec<TcpStream> = (0..COUNT)
+        .map(|_| {
+            let mut stream = connect(process.addresses[0]);
+            // One record less than would be refused.
+            stream.write_all(&records[..4090]).unwrap();
+            stream
+        })
+        .collect();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let each = (resident(&process) - before) as f64 / COUNT as f64;
+    assert!(each < 16.0, "{each} KiB each");
+    for mut stream in open {
+        // It is refused before it has said all, and is told so or reset.
+        let _ = stream.write_all(&records[4090..]);
+        ends_cleanly(&mut stream);
+    }
+}

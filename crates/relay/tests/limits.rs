@@ -5,6 +5,8 @@ mod common;
 use std::io::{ErrorKind, Read, Write};
 
 use common::*;
+use ekiden_relay_proto::FailureCode;
+use ekiden_relay_proto::leg::{FrameKind, Header, decode_failed};
 
 #[test]
 fn silent_connections_are_dropped_while_clients_are_served() {
@@ -84,4 +86,52 @@ fn a_silent_stream_and_an_old_one_are_reset_and_others_are_not() {
         assert!(begun.elapsed().as_millis() >= 1000);
         wait_until("nothing is left", || old.entry.busy() == 0 && old.nodes.iter().all(|node| node.busy() == 0));
     }
+}
+
+/// A node with a leg listener and a SOCKS listener, for 16 connections.
+fn small_node() -> ekiden_relay::Relay {
+    let socks = "[limits]\nconnections = 16\n[listen.socks]\nkind = \"socks5\"\naddress = \"127.0.0.1:0\"\n";
+    leg_node(Mode::Plain, "small", None, socks)
+}
+
+#[test]
+fn idle_connections_of_a_node_make_room_for_others() {
+    let (node, server) = (small_node(), late_echo());
+    let [leg, proxy] = ["leg", "socks"].map(|listener| node.address(listener).unwrap());
+    let mut busy = peer::open_at(leg, echo());
+    let _idle: Vec<_> = (0..15).map(|_| peer::greet(connect(leg))).collect();
+    wait_until("all are there", || node.connections() == 16);
+    for _ in 0..3 {
+        let (code, stream) = socks(proxy, "127.0.0.1", server.port());
+        assert_eq!((code, exchange(stream, b"served")), (0, b"served".to_vec()));
+    }
+    // Another node comes in, too, and the stream that is under way goes on.
+    let mut other = peer::open_at(leg, echo());
+    for stream in [&mut other, &mut busy] {
+        stream.write_all(&Header::frame(FrameKind::Data, b"x")).unwrap();
+        assert_eq!(peer::frame(stream), (FrameKind::Data, b"x".to_vec()));
+    }
+}
+
+#[test]
+fn a_node_leaves_streams_to_others() {
+    let (node, echo) = (small_node(), echo());
+    let [leg, proxy] = ["leg", "socks"].map(|listener| node.address(listener).unwrap());
+    let mut open: Vec<_> = (0..12).map(|_| peer::open_at(leg, echo)).collect();
+    let mut more = peer::greet(connect(leg));
+    let (kind, said) = peer::ask(&mut more, echo);
+    assert_eq!(kind, FrameKind::Failed);
+    let failure = decode_failed(&said).unwrap();
+    assert!(failure.code == FailureCode::Overloaded && failure.text.contains("node small: 12 "), "{failure:?}");
+    assert_eq!(socks(proxy, "127.0.0.1", echo.port()).0, 0);
+    // The connection of the refused stream is for the next one, once there is room again.
+    peer::say(&more, FrameKind::End);
+    drop(open.pop());
+    wait_until("there is room again", || {
+        let is_open = peer::ask(&mut more, echo).0 == FrameKind::Opened;
+        if !is_open {
+            peer::say(&more, FrameKind::End);
+        }
+        is_open
+    });
 }

@@ -198,3 +198,27 @@ fn a_stream_that_breaks_off_is_in_the_log_of_the_node_before_without_a_guess_at_
         wait_until("it is said", || logged(&line).len() == 1);
     }
 }
+
+#[test]
+fn a_node_that_is_full_says_so_seldom() {
+    log::to(|line| LINES.lock().unwrap().push(line));
+    let chain = Chain::with(0, "[limits]\nconnections = 2\n", "");
+    let (begun, part) = (std::time::Instant::now(), "limits.connections is reached; new connections wait");
+    let before = logged(part).len();
+    let address = chain.address("socks");
+    let clients = (0..8).map(|_| {
+        std::thread::spawn(move || {
+            for _ in 0..20 {
+                let mut stream = connect(address);
+                stream.write_all(&[5, 1, 0]).unwrap();
+                stream.read_exact(&mut [0; 2]).unwrap();
+            }
+        })
+    });
+    clients.collect::<Vec<_>>().into_iter().for_each(|client| client.join().unwrap());
+    drop(chain);
+    let lines = &logged(part)[before..];
+    let most = 2 + begun.elapsed().as_secs() as usize / 10;
+    assert!((1..=most).contains(&lines.len()), "{} lines", lines.len());
+    assert!(lines.last().unwrap().contains(" more within 10s)"), "{lines:?}");
+}

@@ -1,5 +1,5 @@
 //! Counts the bytes that this process holds for others: those that were read and could not yet be written, in memory and in
-//! pipes.
+//! pipes, and what connections hold whose other ends have not proven yet who they are.
 //!
 //! One stream holds little, but there may be many. From half of the limit on, streams move smaller pieces. At the limit no new
 //! stream begins. A running stream never waits until another frees memory.
@@ -38,12 +38,17 @@ pub fn limit(bytes: usize) {
     LIMIT.store(bytes, Ordering::Relaxed);
 }
 
+/// The bytes that are held now.
+pub fn held() -> usize {
+    HELD.load(Ordering::Relaxed)
+}
+
 /// Whether the limit is reached, so that nothing new may begin.
 pub fn is_full() -> bool {
-    HELD.load(Ordering::Relaxed) >= LIMIT.load(Ordering::Relaxed)
+    held() >= LIMIT.load(Ordering::Relaxed)
 }
 
 /// Whether half of the limit is reached, so that streams must move smaller pieces.
 pub fn is_scarce() -> bool {
-    HELD.load(Ordering::Relaxed) >= LIMIT.load(Ordering::Relaxed) / 2
+    held() >= LIMIT.load(Ordering::Relaxed) / 2
 }

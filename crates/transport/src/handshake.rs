@@ -11,9 +11,14 @@ use ekiden_relay_proto::{Failure, FailureCode};
 use indexmap::IndexMap;
 use tokio::net::TcpStream;
 
+use crate::budget::Holding;
 use crate::connection::Connection;
 use crate::frames::{invalid, protocol_error, read_frame};
 use crate::security::{Credential, Security};
+
+/// The memory that a node which connects may hold before it has proven a key: what it has sent, the state of the handshake, and
+/// the answer. All of it counts in the [`budget`](crate::budget) from the first moment.
+pub const UNPROVEN_BYTES: usize = 16 << 10;
 
 /// The most characters that are told of what a peer says that has not proven a key.
 const UNPROVEN_WORDS: usize = 160;
@@ -96,6 +101,8 @@ pub async fn accept(
     security: &Security<IndexMap<String, Fingerprint>>,
     own: &str,
 ) -> io::Result<Admission> {
+    let mut holding = Holding::default();
+    holding.set(UNPROVEN_BYTES);
     match security {
         Security::Tls { identity, known, prepared } => {
             let session = prepared.accept(identity, known).map_err(invalid)?;
@@ -161,6 +168,7 @@ mod tests {
     use tokio::time::timeout;
 
     use super::*;
+    use crate::budget;
     use crate::security::SharedKey;
 
     #[tokio::test]
@@ -175,6 +183,24 @@ mod tests {
         assert_eq!(dialled.as_deref(), Some("the other node does not have the same key"));
         let said = accepted.err().map(|error| error.to_string()).unwrap_or_default();
         assert!(said.starts_with("it closed the connection before it had proven the key"), "{said}");
+    }
+
+    #[tokio::test]
+    async fn what_a_stranger_may_hold_counts_until_its_handshake_is_over() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let security = Security::Plain(SharedKey { key: SharedSecret([7; 32]), file: PathBuf::new() });
+        let mut strangers = Vec::new();
+        for _ in 0..100 {
+            let stranger = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+            let (socket, _) = listener.accept().await.unwrap();
+            let mut accepting = Box::pin(accept(socket, &security, "own"));
+            assert!(timeout(Duration::from_millis(1), &mut accepting).await.is_err());
+            strangers.push((stranger, accepting));
+        }
+        assert!(budget::held() >= 100 * UNPROVEN_BYTES);
+        drop(strangers);
+        // Other tests of the program hold a little.
+        assert!(budget::held() < 50 * UNPROVEN_BYTES);
     }
 
     #[tokio::test]

@@ -1,18 +1,25 @@
-//! Connections between nodes: who is at the other end, TLS or a plain proof of a shared key, and control frames.
+//! Connections between nodes: who is at the other end, TLS or a plain proof of a shared key, and control frames; and what those
+//! may hold, and cause in the log, who have not proven who they are.
 //!
 //! [`dial`] and [`accept`] turn a TCP connection into a [`Connection`] whose other end has proven its key. What is spoken on it
 //! afterwards is the caller's. docs/design/protocol.md says what is on the wire.
 
 pub mod budget;
 mod connection;
+mod eviction;
 pub mod frames;
 mod handshake;
 mod security;
 mod session;
+mod strangers;
+mod throttle;
 mod tls;
 
 pub use connection::{Connection, Resting, is_transient};
-pub use handshake::{Admission, Refused, accept, dial};
+pub use eviction::{Bounds, Evictable, EvictionTable};
+pub use handshake::{Admission, Refused, UNPROVEN_BYTES, accept, dial};
 pub use security::{Credential, Security, SharedKey};
 pub use session::{OwnKeyRefusedError, is_own_key_refused};
+pub use strangers::{Stranger, Strangers};
+pub use throttle::Throttle;
 pub use tls::{PeerKeyError, Prepared};

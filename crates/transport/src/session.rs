@@ -25,6 +25,12 @@ const RECORD_OVERHEAD: usize = 5 + 1 + 16;
 const PIECE: usize = 4 * RECORD;
 const ENCRYPTED_PIECE: usize = 4 * (RECORD + RECORD_OVERHEAD);
 
+/// The most bytes that wait for the rest of a record, or of a message that TLS has cut into records. A node that connects says
+/// fewer than 1,000 before its key is proven, 300 of them in its longest message; a browser's longest has 2,000. Whoever is
+/// dialled may say as much as two records hold.
+const WAITING_UNPROVEN: usize = 4 << 10;
+const WAITING: usize = 2 * (RECORD + RECORD_OVERHEAD);
+
 thread_local! {
     /// The buffer in which records are decrypted.
     static DECRYPTION_BUFFER: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -263,11 +269,19 @@ impl Session {
         buffer: &mut [u8],
         read: &mut impl FnMut(&mut [u8]) -> io::Result<usize>,
     ) -> io::Result<usize> {
+        let is_unproven = self.is_handshaking() && matches!(self.role, Role::Server(_));
+        let most = if is_unproven { WAITING_UNPROVEN } else { WAITING };
         DECRYPTION_BUFFER.with_borrow_mut(|room| {
             let before = self.partial.len();
+            if before >= most {
+                self.end_of_input = Some(EndOfInput::Truncated);
+                let why = format!("TLS: {before} bytes, and no message is whole");
+                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
+            }
             room.resize(room.len().max(before + ENCRYPTED_PIECE), 0);
             room[..before].copy_from_slice(&self.partial);
             let piece = if budget::is_scarce() { RECORD + RECORD_OVERHEAD } else { ENCRYPTED_PIECE };
+            let piece = if is_unproven { most - before } else { piece };
             let n = read(&mut room[before..before + piece])?;
             if n == 0 {
                 self.end_of_input = Some(EndOfInput::Truncated);

@@ -13,6 +13,7 @@ use ekiden_link::{Siblings, Signals};
 use ekiden_net::privileges::{Capability, keep_only};
 use ekiden_net::socket::{self, SocketError, TcpOptions};
 use ekiden_net::status_socket;
+use ekiden_transport::{Bounds, Strangers, Throttle};
 use ekiden_units::Time;
 use tokio::net::{TcpListener, UnixListener};
 use tokio::signal::unix::{SignalKind, signal};
@@ -36,16 +37,12 @@ mod http_proxy;
 mod probe;
 mod progress;
 mod race;
-mod seldom;
 mod serve;
 mod slot;
-mod strangers;
 mod traffic;
 
 pub use probe::{Probed, probe};
-use seldom::Seldom;
 use slot::{PeerState, Slot};
-use strangers::Strangers;
 
 /// How long a node has to prove who it is and to greet.
 const GREETING: Duration = Duration::from_secs(10);
@@ -59,6 +56,7 @@ struct Node {
     tun: Tun,
     peers: Vec<PeerState>,
     strangers: Strangers,
+    most_strangers: Bounds,
     /// Packets to addresses that no peer has; from addresses that the peer may not use.
     unroutable: Cell<u64>,
     foreign: Cell<u64>,
@@ -66,10 +64,8 @@ struct Node {
     unreadable: Cell<u64>,
     /// Packets that the device did not take, or only cut into segments.
     device_refused: Cell<u64>,
-    /// Lines of the log about connections that were refused or not accepted, and packets that could not be read.
-    refusals: Seldom,
-    unaccepted: Seldom,
-    unread: Seldom,
+    /// Lines of the log that others can cause.
+    lines: Throttle,
 }
 
 /// Runs the tunnel that `config` describes until a signal ends it, or somebody removes its device. The device and its routes end with it.
@@ -111,6 +107,7 @@ pub fn run(config: Config) -> Result<(), StartError> {
                 spawn_local(Rc::clone(&node).keep_dialling(peer, number));
             }
         }
+        spawn_local(Rc::clone(&node).count_lines());
         let reading = spawn_local(Rc::clone(&node).read_device());
         match asked.and_then(UnixListener::from_std) {
             Ok(listener) => {
@@ -202,21 +199,19 @@ impl Node {
         };
         let peers = config.peers.values().map(state).collect();
         let (unroutable, foreign, unreadable, device_refused) = Default::default();
-        let (refusals, unaccepted, unread) = Default::default();
-        let strangers = Strangers::new(socket::open_files()?);
+        let most_strangers = Strangers::bounds(socket::open_files()?);
         let tun = Tun::new(device)?;
         Ok(Self {
             config,
             tun,
             peers,
-            strangers,
+            strangers: Strangers::default(),
+            most_strangers,
             unroutable,
             foreign,
             unreadable,
             device_refused,
-            refusals,
-            unaccepted,
-            unread,
+            lines: Throttle::default(),
         })
     }
 
@@ -237,6 +232,14 @@ impl Node {
 
     fn name(&self, peer: usize) -> &str {
         self.config.peers.get_index(peer).map_or("", |(name, _)| name)
+    }
+
+    /// Logs how many lines were left out, for as long as the node lives.
+    async fn count_lines(self: Rc<Self>) {
+        loop {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            self.lines.flush();
+        }
     }
 
     fn say_totals(&self) {

@@ -10,8 +10,8 @@ use anyhow::Context;
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_measure::server::{ADDRESS, Admits, Happened, Patience, Settings, StartError, run as serve};
 use ekiden_net::privileges::{Capability, keep_only};
-use ekiden_relay::{Config, ListenerKind, Throttle};
-use ekiden_transport::{Prepared, Security};
+use ekiden_relay::{Config, ListenerKind};
+use ekiden_transport::{Prepared, Security, Throttle};
 use ekiden_units::{Bytes, Time};
 use indexmap::IndexMap;
 

@@ -25,12 +25,13 @@ pub(super) struct Sampled {
     pub late_us: Vec<u32>,
 }
 
-pub(super) fn run(shared: &Shared, interval_us: u32, trace: bool) -> Sampled {
+/// Looks until the load is stopped, every `interval_us` but no more often than `least_ns`.
+pub(super) fn run(shared: &Shared, interval_us: u32, trace: bool, least_ns: u64) -> Sampled {
     let mut sampled = Sampled { rows: vec![Vec::new(); shared.streams.len()], late_us: Vec::new() };
     // Of more, every second is given up, and from then on they come half as often.
     let looks_most = LOOKS_MOST.min(ROWS_MOST / shared.streams.len().max(1));
     schedule::exact_timers();
-    let mut interval_ns = if trace { TRACE_US } else { u64::from(interval_us) } * 1_000;
+    let mut interval_ns = (if trace { TRACE_US } else { u64::from(interval_us) } * 1_000).max(least_ns);
     let mut due_ns = monotonic_ns();
     loop {
         let is_last = shared.is_stopped();
@@ -64,7 +65,7 @@ pub(super) fn run(shared: &Shared, interval_us: u32, trace: bool) -> Sampled {
         }
         // Short loads are to be seen, too.
         let begins = sampled.late_us.len() < FIRST_LOOKS;
-        let next_ns = if begins { interval_ns.min(FIRST_NS) } else { interval_ns };
+        let next_ns = if begins { interval_ns.min(FIRST_NS.max(least_ns)) } else { interval_ns };
         // A look that was missed is not made up for.
         due_ns = (due_ns + next_ns).max(monotonic_ns().saturating_sub(interval_ns));
         sleep_until(due_ns);

@@ -13,6 +13,7 @@ use ekiden_net::tcp_info::tcp_info;
 use ekiden_record::Way;
 
 use super::batch::Batch;
+use super::calls::{self, Calls};
 use super::evenness::Evenness;
 use super::payload::Payload;
 use super::{Link, Most, Shared, Side, budget};
@@ -56,6 +57,8 @@ pub(super) struct Stream {
     pub trace: Trace,
     /// The most that a receiver advertises.
     window_bytes: Option<u32>,
+    /// The time between two calls of the kernel that move little.
+    pause_ns: u64,
     /// Whether a receiver may wait until more has come.
     in_batches: bool,
     /// Bytes that a sender may have handed over: each look at a traced one may raise it.
@@ -89,6 +92,7 @@ impl Stream {
             program_bytes: AtomicU64::new(0),
             trace,
             window_bytes: settings.window_bytes,
+            pause_ns: calls::pause_ns(most, u64::from(settings.streams) * settings.ways.len() as u64),
             in_batches: !trace.is_close() && Batch::is_allowed(settings),
             allowance: AtomicU64::new(budget::allowance(trace, None)),
             is_spent: AtomicBool::new(false),
@@ -118,6 +122,7 @@ impl Stream {
         let mut end = self.end();
         let mut sent = 0;
         let (mut offer, mut offered_ns) = (self.offered(began_ns), began_ns);
+        let mut calls = Calls::new(self.pause_ns);
         while sent < limit
             && !shared.is_stopped()
             && monotonic_ns() < until_ns
@@ -132,7 +137,7 @@ impl Stream {
             let allowed = self.allowance.load(Ordering::Relaxed).saturating_sub(sent);
             if allowed == 0 {
                 // The next look says whether it is all.
-                thread::sleep(LOOK);
+                thread::sleep(LOOK.max(Duration::from_nanos(self.pause_ns)));
                 continue;
             }
             let left = offer.min(limit - sent).min(allowed);
@@ -145,6 +150,7 @@ impl Stream {
                 Ok(bytes) => {
                     sent += bytes as u64;
                     offer = offer.saturating_sub(bytes as u64);
+                    pause(calls.made(bytes as u64, monotonic_ns()));
                 }
                 Err(error) if is_transient(&error) => {}
                 // The receiver has what counts, and has left.
@@ -180,6 +186,7 @@ impl Stream {
         let mut evenness = Evenness::default();
         let (mut last_ns, mut received) = (0, 0);
         let mut batch = Batch::default();
+        let mut calls = Calls::new(self.pause_ns);
         while !shared.is_stopped() {
             // One byte more than expected would tell that too much comes.
             let wanted = PIECE.min((expected - received).saturating_add(1));
@@ -217,6 +224,7 @@ impl Stream {
                     {
                         let _ = await_bytes(&self.socket, bytes);
                     }
+                    pause(calls.made(bytes as u64, now_ns));
                 }
                 Err(error) if is_transient(&error) => {}
                 Err(error) => {
@@ -246,6 +254,12 @@ impl Stream {
             path_mtu_bytes: info.path_mtu_bytes,
             ..StreamEnd::default()
         }
+    }
+}
+
+fn pause(ns: u64) {
+    if ns > 0 {
+        thread::sleep(Duration::from_nanos(ns));
     }
 }
 

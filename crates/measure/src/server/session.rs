@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, Shutdown, TcpStream};
+use std::net::{Shutdown, TcpStream};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use ekiden_record::Way;
 use ekiden_transport::Connection;
-use tokio::sync::mpsc;
 use tokio::time::{timeout, timeout_at};
 
-use super::{Happened, PATIENCE, Place, Server, end_settings};
+use super::{Admits, Client, Happened, Links, PATIENCE, Server, end_settings};
 use crate::load::{Link, Most, Running, Seen, Side};
 use crate::message::{Purpose, REQUEST_BYTES_MOST, Reply, Request, TAKEN, Trace, VERSION, shown, token_text};
 use crate::settings::Asked;
@@ -24,6 +24,9 @@ const MARGIN: Duration = Duration::from_secs(60);
 const MOVES: Duration = Duration::from_secs(1);
 /// Rows in a message.
 const ROWS: usize = 1_000;
+/// How many small pieces a load of a client without a key may send and take in a second, all its streams together: they cost
+/// the processor what bytes do not.
+const OPEN_CALLS: u32 = 25_000;
 /// How often the end of a load is looked for.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -33,22 +36,43 @@ struct Wanted {
     trace: Trace,
 }
 
-/// Serves a client that may measure, until its measurement is over. It has its `place` among strangers until it has been let in.
-pub(super) async fn run(server: &Server, connection: Connection, client: String, place: Place) {
-    let from = place.address;
+/// A measurement that has begun.
+pub(super) struct Begun {
+    client: Client,
+    connection: Connection,
+    wanted: Wanted,
+    token: [u8; 16],
+    links: Links,
+    under_way: UnderWay,
+}
+
+/// Hears what a client wants that may measure. `None` if it was refused, or has left.
+pub(super) async fn begin(server: &Arc<Server>, connection: Connection, client: Client) -> Option<Begun> {
     let wanted = match wanted(server, &connection).await {
         Ok(wanted) => wanted,
-        Err(Refusal::Gone) => return,
-        Err(Refusal::Told { why }) => return refuse(server, &connection, from, client, why, false).await,
+        Err(Refusal::Gone) => return None,
+        Err(Refusal::Told { why }) => {
+            refuse(server, &connection, client, why, false).await;
+            return None;
+        }
     };
-    let (token, links) = match server.begin() {
-        Ok(begun) => begun,
-        Err(why) => return refuse(server, &connection, from, client, why, true).await,
-    };
-    drop(place);
-    let under_way = UnderWay(server);
-    let measured = measure(server, &connection, (from, &client), &wanted, token, links).await;
+    match server.begin() {
+        Ok((token, links)) => {
+            Some(Begun { client, connection, wanted, token, links, under_way: UnderWay(server.clone()) })
+        }
+        Err(why) => {
+            refuse(server, &connection, client, why, true).await;
+            None
+        }
+    }
+}
+
+/// Serves a measurement to its end.
+pub(super) async fn run(server: &Server, begun: Begun) {
+    let Begun { client, connection, wanted, token, links, under_way } = begun;
+    let measured = measure(server, &connection, &client, &wanted, token, links).await;
     drop(under_way);
+    let Client { from, name: client } = client;
     match measured {
         Ok(what) => (server.log)(Happened::Ended { from, client, what }),
         Err(error) => {
@@ -61,9 +85,9 @@ pub(super) async fn run(server: &Server, connection: Connection, client: String,
 }
 
 /// The next may measure when this is dropped, however the measurement ends.
-struct UnderWay<'a>(&'a Server);
+struct UnderWay(Arc<Server>);
 
-impl Drop for UnderWay<'_> {
+impl Drop for UnderWay {
     fn drop(&mut self) {
         self.0.end();
     }
@@ -112,19 +136,20 @@ async fn wanted(server: &Server, connection: &Connection) -> Result<Wanted, Refu
     }
 }
 
-async fn refuse(server: &Server, connection: &Connection, from: IpAddr, client: String, why: String, busy: bool) {
+async fn refuse(server: &Server, connection: &Connection, client: Client, why: String, busy: bool) {
     let _ = control::send(connection, &Reply::Refused { why: why.clone(), busy }, PATIENCE).await;
     connection.end_cleanly();
+    let Client { from, name: client } = client;
     (server.log)(Happened::Failed { from, client, why });
 }
 
 async fn measure(
     server: &Server,
     connection: &Connection,
-    (from, client): (IpAddr, &str),
+    client: &Client,
     wanted: &Wanted,
     token: [u8; 16],
-    mut links: mpsc::Receiver<(Purpose, TcpStream)>,
+    mut links: Links,
 ) -> io::Result<String> {
     let settings = wanted.asked.get();
     let ready = Reply::Ready {
@@ -138,8 +163,9 @@ async fn measure(
     // What comes now belongs to no measurement.
     drop(links);
     let what = describe(settings.streams, &settings.ways);
-    (server.log)(Happened::Begins { from, client: client.into(), what: what.clone() });
-    let most = Most { bytes: server.settings.bytes_most };
+    (server.log)(Happened::Begins { from: client.from, client: client.name.clone(), what: what.clone() });
+    let calls_s = matches!(server.settings.admits, Admits::Everyone).then_some(OPEN_CALLS);
+    let most = Most { bytes: server.settings.bytes_most, calls_s };
     let running = Running::start(&wanted.asked, taken, Side::Far, wanted.trace, most)?;
     let began = Instant::now();
     let result = load(server, connection, wanted, &running).await;
@@ -193,7 +219,7 @@ async fn gather(
     server: &Server,
     connection: &Connection,
     asked: &Asked,
-    links: &mut mpsc::Receiver<(Purpose, TcpStream)>,
+    links: &mut Links,
 ) -> io::Result<(Vec<Link>, Probes)> {
     let settings = asked.get();
     let streams = settings.ways.iter().flat_map(|way| {
@@ -268,15 +294,16 @@ async fn load(server: &Server, connection: &Connection, wanted: &Wanted, running
             let now = moved();
             if now != last {
                 (last, moved_at) = (now, looked_at);
-            } else if moved_at.elapsed() > stalled {
-                let why = format!("nothing has moved for {} s", stalled.as_secs());
+            } else if moved_at.elapsed() > if stopped { server.settings.patience.stopped } else { stalled } {
+                let after = if stopped { " since the client said that it is done" } else { "" };
+                let why = format!("nothing has moved for {} s{after}", moved_at.elapsed().as_secs());
                 return Err(io::Error::new(io::ErrorKind::TimedOut, why));
             }
         }
         tokio::select! {
             said = &mut stop, if !stopped => match said? {
                 // What its own receivers count has come; what this end's receivers count may still be under way.
-                Request::Stop => stopped = true,
+                Request::Stop => (stopped, moved_at) = (true, Instant::now()),
                 _ => return Err(io::Error::other("a message that does not belong here")),
             },
             () = tokio::time::sleep(LOOK) => {}

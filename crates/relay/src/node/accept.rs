@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ekiden_net::socket::Listening;
+use ekiden_net::socket::{Listening, has_waiting};
 use ekiden_net::steer;
 use tokio::sync::{oneshot, watch};
 
@@ -75,7 +75,7 @@ pub async fn run(
             },
         };
         for _ in 0..TURN {
-            if !acceptor.take(|| ready.accept(), false).await {
+            if !acceptor.take(&socket, || ready.accept(), false).await {
                 break;
             }
         }
@@ -96,10 +96,16 @@ struct Acceptor {
 impl Acceptor {
     /// Accepts one connection, when there is room for it. Whether there may be more of them. One of the `last` keeps a node
     /// that stops until its request is known.
-    async fn take(&mut self, accept: impl FnOnce() -> Option<io::Result<(StdStream, SocketAddr)>>, last: bool) -> bool {
+    async fn take(
+        &mut self,
+        socket: &Listening,
+        accept: impl FnOnce() -> Option<io::Result<(StdStream, SocketAddr)>>,
+        last: bool,
+    ) -> bool {
         while let Some(what) = self.node.is_full() {
-            if !std::mem::replace(&mut self.paused, true) {
-                tracing::warn!("{what}; new connections wait");
+            let is_made = has_waiting(socket.socket()) && self.node.make_room();
+            if !is_made && !std::mem::replace(&mut self.paused, true) {
+                self.node.lines.warn("full", what, format_args!("{what}; new connections wait"));
             }
             // The wait is bounded, so that a raised limit is noticed.
             let _ = tokio::time::timeout(PAUSE, self.node.closed.notified()).await;
@@ -113,7 +119,9 @@ impl Acceptor {
             Some(Err(error)) if is_about_one_connection(&error) => {}
             Some(Err(error)) => {
                 if !std::mem::replace(&mut self.paused, true) {
-                    tracing::warn!("{}: cannot accept, will keep trying: {error}", *self.current.borrow());
+                    let listener = self.current.borrow().clone();
+                    let line = format_args!("{listener}: cannot accept, will keep trying: {error}");
+                    self.node.lines.warn("accept", &listener, line);
                 }
                 tokio::time::sleep(PAUSE).await;
             }
@@ -128,17 +136,17 @@ impl Acceptor {
         if let Some(sender) = &removed {
             self.current = Arc::new(sender.subscribe());
         }
-        while self.take(|| socket.accept(), true).await {}
+        while self.take(socket, || socket.accept(), true).await {}
         drop(busy);
         let begun = async {
             while let Ok(mut ready) = socket.ready().await {
-                while self.take(|| ready.accept(), true).await {}
+                while self.take(socket, || ready.accept(), true).await {}
             }
         };
         let _ = tokio::time::timeout(UNDER_WAY, begun).await;
         ignore_new(socket.socket());
         drop(steering);
-        while self.take(|| socket.accept(), true).await {}
+        while self.take(socket, || socket.accept(), true).await {}
     }
 }
 

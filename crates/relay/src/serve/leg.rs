@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use ekiden_keys::Fingerprint;
 use ekiden_net::socket::canonical;
-use ekiden_relay_proto::Failure;
+use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_relay_proto::leg::{
     Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, Open, decode_ask, encode_failed, encode_opened,
 };
 use ekiden_transport::frames::{invalid, read_frame, send};
-use ekiden_transport::{Admission, Connection, Security, accept};
+use ekiden_transport::{Admission, Bounds, Connection, Credential, Security, accept};
 use indexmap::IndexMap;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -20,12 +20,12 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use super::departure::{ClientEof, unless_client_leaves};
 use super::log_failure;
-use crate::access::quota::ClientKey;
+use crate::access::quota::{ClientKey, Limit};
 use crate::config::Listener;
 use crate::overlay::OnLeg;
 use crate::peer::Early;
 use crate::reach::{Destination, Upstream, reach_via};
-use crate::shared::{Node, Permit};
+use crate::shared::{Node, Owner, Permit};
 use crate::stream::between_streams::BetweenStreams;
 use crate::stream::duplex::{Duplex, Finished, Side};
 use crate::stream::expiry::{self, Expiry};
@@ -42,7 +42,16 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
     let client = ClientKey::from(from.ip());
     let own = node.config().name.clone();
     let deadline = Instant::now() + limit;
-    let (name, credential, stream) = match timeout_at(deadline, accept(socket, security, &own)).await {
+    let admitted = tokio::select! {
+        admitted = timeout_at(deadline, accept(socket, security, &own)) => admitted,
+        () = permit.evicted() => {
+            let line = format_args!(
+                "a connection from {from} on {listener} was closed for a newer one: too many have not proven a key yet"
+            );
+            return node.lines.info("evicted", client, line);
+        }
+    };
+    let (name, credential, stream) = match admitted {
         Ok(Ok(Admission::Admitted { name, credential, connection })) => (name, credential, connection),
         Ok(Ok(Admission::Refused(refused))) => {
             node.lines.warn("node", client, format_args!("a node at {from} was refused: {}", refused.why));
@@ -67,21 +76,26 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
         Ok(Err(error)) => return tracing::debug!("a node did not get through its handshake: {error}"),
     };
     permit.is_proven();
-    let name: Arc<str> = name.as_str().into();
+    let dialler = Dialler { address: from, name: name.as_str().into(), owner: owner(&credential) };
+    let name = &dialler.name;
     let mut stream = BetweenStreams::new(stream);
     loop {
-        // Waits for as long as the dialler keeps it warm. The kernel's keepalive notices a dialler that has vanished.
+        // Waits for as long as the dialler keeps it warm, and nobody else needs the room. The kernel's keepalive notices a
+        // dialler that has vanished.
+        let idle = node.idle_legs.add(dialler.owner.clone(), Bounds::NONE);
         let next = tokio::select! {
             biased;
             // The key is no longer admitted.
             () = node.revoked(listener.address, &credential) => return,
-            next = read_request(node, &stream, &name) => next,
+            next = read_request(node, &stream, name) => next,
+            () = idle.evicted() => return tracing::debug!("an idle connection of node {name} was closed to make room"),
             () = node.stopping() => {
                 // The dialler may not have read all of the last stream yet.
                 let _busy = node.begin();
                 return stream.sent().await;
             }
         };
+        drop(idle);
         let request = match next {
             Ok(open) => open,
             // The usual end of a warm connection.
@@ -92,10 +106,25 @@ pub(super) async fn serve(permit: &mut Permit, listener: &Listener, security: &S
                 return node.lines.warn("protocol", client, line);
             }
         };
-        stream = match serve_stream(node, stream.into_inner(), &request, from, &name).await {
+        stream = match serve_stream(node, stream.into_inner(), &request, &dialler).await {
             Ok(after) => after,
             Err(error) => return tracing::debug!("a stream from node {name} was reset: {error}"),
         };
+    }
+}
+
+/// The node that has connected.
+struct Dialler {
+    address: SocketAddr,
+    name: Arc<str>,
+    owner: Owner,
+}
+
+/// Nodes that share a key can call themselves as they like.
+fn owner(credential: &Credential) -> Owner {
+    match credential {
+        Credential::Tls { theirs, .. } => theirs.to_string().into(),
+        Credential::Plain(_) => "a shared key".into(),
     }
 }
 
@@ -123,24 +152,29 @@ async fn serve_stream(
     node: &Arc<Node>,
     stream: Connection,
     request: &Open,
-    from: SocketAddr,
-    name: &Arc<str>,
+    from: &Dialler,
 ) -> io::Result<BetweenStreams> {
     let busy = node.begin();
+    let counted = node.count_stream_of(&from.owner);
     let class = Some(request.class.as_str()).filter(|class| !class.is_empty());
     let to = Destination::asked(&request.target).on_behalf_of(request.client).of_class(class);
-    let reaching = reach_via(node, &request.chain, to, Early::Node(&stream));
-    // A node ends a stream with a frame. One that ends the connection instead has given the stream up.
-    let reached = unless_client_leaves(stream.socket(), ClientEof::Leaves, reaching).await;
+    let reached = match &counted {
+        // A node ends a stream with a frame. One that ends the connection instead has given the stream up.
+        Ok(_) => {
+            let reaching = reach_via(node, &request.chain, to, Early::Node(&stream));
+            unless_client_leaves(stream.socket(), ClientEof::Leaves, reaching).await
+        }
+        Err(limit) => Err(too_many(node, from, *limit)),
+    };
     let legs = node.overlay.watches().then(|| {
         let beyond = reached.as_ref().ok().and_then(|upstream| upstream.leg(node));
         let class = class.map(Arc::from);
-        Box::new([Some(OnLeg { peer: name.clone(), taken: None, class }), beyond])
+        Box::new([Some(OnLeg { peer: from.name.clone(), taken: None, class }), beyond])
     });
     let Upstream { side, peer, bound, .. } = match reached {
         Ok(upstream) => upstream,
         Err(failure) => {
-            log_failure(node, from, "a leg", &request.target, &failure);
+            log_failure(node, from.address, "a leg", &request.target, &failure);
             let failure = if request.chain.is_empty() { named(node, failure) } else { failure };
             stream.send_all(&encode_failed(&failure)).await?;
             let limit = node.config().limits.handshake;
@@ -195,6 +229,14 @@ async fn serve_stream(
     send(&stream, FrameKind::Delivered).await?;
     drop(busy);
     Ok(stream)
+}
+
+/// One node has as many streams as it may.
+fn too_many(node: &Node, from: &Dialler, limit: Limit) -> Failure {
+    let (own, name) = (&node.config().name, &from.name);
+    let line = format_args!("node {name}: {limit}, three quarters of what this node may have; others are refused");
+    node.lines.warn("share", name, line);
+    Failure::new(FailureCode::Overloaded, format_args!("node {own}: {limit} for node {name}, and others need the rest"))
 }
 
 /// Puts the name of this node, the exit, before the failure. Whoever reads it several nodes away must know whose configuration

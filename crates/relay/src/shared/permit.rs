@@ -1,10 +1,15 @@
 //! Counts accepted connections: in all, for each client, and as strangers' until they have proven a key.
+//!
+//! Where clients have too many, the newcomer is reset. Where strangers have, the newcomer comes in and the oldest goes: it may be
+//! a node that must connect again.
 
+use std::future::pending;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use ekiden_transport::Stranger;
 use tokio::sync::watch;
 
 use super::{Load, Node, Worker};
@@ -17,12 +22,9 @@ const SHORT: Duration = Duration::from_millis(100);
 /// After a short connection has ended, more of them are expected for this time.
 const SHORT_EXPECTED: Duration = Duration::from_millis(100);
 
-/// The part of all connections that strangers on leg listeners may have: one in this many.
-const STRANGERS: usize = 2;
-
-/// What one address may have on leg listeners before it has proven a key: as many connections as a node dials at a time. If
-/// a client's limits are larger, those hold.
-const HANDSHAKES: Allowance = Allowance { open: 256, rate: 1000 };
+/// How many connections a second one address may make to leg listeners without proving a key: each costs processor time. If
+/// `limits.client_rate` is larger, that holds.
+const HANDSHAKES_RATE: u32 = 1000;
 
 /// A listener as the configuration in force has it. The sender is dropped when the listener is removed. It is shared, so
 /// that it costs an open connection one pointer.
@@ -36,33 +38,33 @@ pub struct Permit {
     /// Counts it among the connections of its client, unless it is exempt.
     quota: Option<QuotaGuard<ClientKey>>,
     /// For a connection to a leg listener, until it has proven a key.
-    stranger: Option<Box<Stranger>>,
+    unproven: Option<Box<Unproven>>,
 }
 
 /// A connection that may be another node's. Counts as a stranger's until dropped.
-struct Stranger {
-    node: Arc<Node>,
-    quota: Option<QuotaGuard<ClientKey>>,
+struct Unproven {
+    stranger: Stranger,
+    rate: QuotaGuard<ClientKey>,
 }
 
 /// The counts of a connection of which only the source address is known.
 pub struct Claim {
     quota: Option<QuotaGuard<ClientKey>>,
-    stranger: Option<Box<Stranger>>,
+    unproven: Option<Box<Unproven>>,
 }
 
 impl Claim {
     /// Counts a connection from `from` to `listener`. `None` if it is to be reset.
     pub fn of(node: &Arc<Node>, listener: &Listener, from: SocketAddr) -> Option<Self> {
-        let (mut counted, mut stranger) = (None, None);
+        let (mut counted, mut unproven) = (None, None);
         match listener.kind {
             // A node has many clients, so clients' limits do not fit. Until it has proven its key it counts as a stranger.
-            ListenerKind::Leg(_) => stranger = Some(Box::new(Stranger::new(node, from.ip())?)),
+            ListenerKind::Leg(_) => unproven = Some(Box::new(Unproven::new(node, from.ip())?)),
             // A PROXY protocol header will tell the client. It is counted then.
             _ if listener.expects_proxy_header(from) => {}
             _ => counted = Some(acquire(node, from.ip())?),
         }
-        Some(Self { quota: counted, stranger })
+        Some(Self { quota: counted, unproven })
     }
 }
 
@@ -79,7 +81,7 @@ impl Permit {
             load: worker.load.clone(),
             since: Instant::now(),
             quota: claim.quota,
-            stranger: claim.stranger,
+            unproven: claim.unproven,
         }
     }
 
@@ -91,8 +93,16 @@ impl Permit {
 
     /// It has proven the key of another node: it no longer counts as a stranger's, or for its address.
     pub fn is_proven(&mut self) {
-        if let Some(quota) = self.stranger.take().and_then(|mut stranger| stranger.quota.take()) {
-            quota.give_back();
+        if let Some(unproven) = self.unproven.take() {
+            unproven.rate.give_back();
+        }
+    }
+
+    /// Completes when it must go, because it has not proven a key and too many others have not either.
+    pub async fn evicted(&self) {
+        match &self.unproven {
+            Some(unproven) => unproven.stranger.evicted().await,
+            None => pending().await,
         }
     }
 
@@ -102,36 +112,16 @@ impl Permit {
     }
 }
 
-impl Stranger {
-    /// Counts one more from `address`. `None` if a limit is reached.
+impl Unproven {
+    /// Counts one more from `address`. `None` if that makes more of them in a second than it may.
     fn new(node: &Arc<Node>, address: IpAddr) -> Option<Self> {
-        let limits = &node.config().limits;
-        // `stranger` takes this count back when it is dropped.
-        let before = node.unproven.fetch_add(1, Ordering::Relaxed);
-        let mut stranger = Self { node: node.clone(), quota: None };
-        let most = node.most_connections().div_ceil(STRANGERS);
         let client = ClientKey::from(address);
-        if before >= most {
-            let line = format_args!(
-                "{client}: {most} connections to leg listeners have not proven a key yet (a half of limits.connections, or of what the open files allow); others are reset"
-            );
-            node.lines.warn("strangers", client, line);
-            return None;
-        }
-        let open = limits.client_connections.max(HANDSHAKES.open);
-        let allowance = Allowance { open, rate: limits.client_rate.max(HANDSHAKES.rate) };
-        let quota = node.strangers.acquire(client, allowance).map_err(|limit| {
+        let rate = node.config().limits.client_rate.max(HANDSHAKES_RATE);
+        let counted = node.handshakes.acquire(client, Allowance { open: u32::MAX, rate }).map_err(|limit| {
             let line = format_args!("client {client}: {limit} to leg listeners without a key; others are reset");
-            node.lines.warn("stranger", client, line);
+            node.lines.warn("handshakes", client, line);
         });
-        stranger.quota = Some(quota.ok()?);
-        Some(stranger)
-    }
-}
-
-impl Drop for Stranger {
-    fn drop(&mut self) {
-        self.node.unproven.fetch_sub(1, Ordering::Relaxed);
+        Some(Self { rate: counted.ok()?, stranger: node.strangers.add(address, node.most_strangers()) })
     }
 }
 

@@ -19,20 +19,30 @@ pub fn frame(stream: &mut TcpStream) -> (FrameKind, Vec<u8>) {
 
 /// Connects to a node's plain leg listener and opens a stream to `target`.
 pub fn open_at(node: SocketAddr, target: SocketAddr) -> TcpStream {
-    let mut stream = connect(node);
+    let mut stream = greet(connect(node));
+    ask_for(&mut stream, target);
+    stream
+}
+
+/// Proves the key on a connection to a node's plain leg listener.
+pub fn greet(mut stream: TcpStream) -> TcpStream {
     let dialler = Dialler::new(SharedSecret([0xaa; 32]), "test", [8; 32]);
     stream.write_all(&dialler.hello()).unwrap();
     let hello = frame(&mut stream).1;
     stream.write_all(&dialler.auth(&hello).unwrap()).unwrap();
-    ask_for(&mut stream, target);
     stream
 }
 
 /// Opens another stream on the connection.
 pub fn ask_for(stream: &mut TcpStream, target: SocketAddr) {
+    assert_eq!(ask(stream, target).0, FrameKind::Opened);
+}
+
+/// Asks for another stream on the connection, and returns the answer.
+pub fn ask(stream: &mut TcpStream, target: SocketAddr) -> (FrameKind, Vec<u8>) {
     let open = Open { chain: Vec::new(), class: String::new(), target: target.into(), client: None };
     stream.write_all(&open.encode()).unwrap();
-    assert_eq!(frame(stream).0, FrameKind::Opened);
+    frame(stream)
 }
 
 /// Says a frame without a body.

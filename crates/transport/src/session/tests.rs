@@ -276,3 +276,50 @@ fn what_is_not_tls_is_refused_at_once() {
     let error = pair.client.peek(&mut [0], read(&mut line, 1 << 20)).unwrap_err();
     assert!(error.to_string().contains("does not speak TLS"), "{error}");
 }
+
+/// What was said in TLS records, in records of `most` bytes.
+fn cut(said: &[u8], most: usize) -> VecDeque<u8> {
+    let (mut rest, mut cut) = (said, VecDeque::new());
+    while let [kind, major, minor, high, low, after @ ..] = rest {
+        let (payload, next) = after.split_at(usize::from(u16::from_be_bytes([*high, *low])));
+        for piece in payload.chunks(most) {
+            cut.extend([*kind, *major, *minor, 0, piece.len() as u8]);
+            cut.extend(piece);
+        }
+        rest = next;
+    }
+    cut
+}
+
+#[test]
+fn a_hello_in_small_records_is_a_hello() {
+    let mut pair = Pair::new(1 << 20);
+    pair.client.begin().unwrap();
+    pair.client.flush(write(&mut pair.up, 1 << 20)).unwrap();
+    let said: Vec<u8> = pair.up.drain(..).collect();
+    assert!((100..500).contains(&said.len()), "{}", said.len());
+    pair.up = cut(&said, 1);
+    assert!(pair.shake_hands().iter().all(Option::is_none) && !pair.server.is_handshaking());
+}
+
+#[test]
+fn a_hello_that_does_not_end_is_refused_before_it_holds_much() {
+    // A ClientHello of 65,000 bytes, in records of one byte and of 16,000.
+    let hello: Vec<u8> = [1, 0, 0xfd, 0xe8].into_iter().chain(noise(65_000)).collect();
+    let records = hello.chunks(16_000).flat_map(|piece| {
+        [&[22, 3, 1][..], &u16::try_from(piece.len()).unwrap().to_be_bytes(), piece].concat()
+    });
+    let records: Vec<u8> = records.collect();
+    for (mut line, most) in [(cut(&records, 1), 1), (cut(&records, 1), 1 << 20), (records.clone().into(), 1 << 20)] {
+        let (mut pair, all, mut held) = (Pair::new(most), line.len(), 0);
+        let error = loop {
+            match pair.server.peek(&mut [0], read(&mut line, most)) {
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => break error,
+                _ => assert!(!line.is_empty(), "all was taken, and {held} bytes are held"),
+            }
+            held = held.max(pair.server.unread());
+        };
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+        assert!(held <= WAITING_UNPROVEN && all - line.len() <= WAITING_UNPROVEN, "{held} of {}", all - line.len());
+    }
+}

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use ekiden_keys::Fingerprint;
-use ekiden_net::socket::canonical;
+use ekiden_net::socket::{canonical, client_of};
 use ekiden_transport::{Admission, Connection, Security, accept};
 use indexmap::IndexMap;
 use tokio::net::{TcpListener, TcpStream};
@@ -29,9 +29,7 @@ impl Node {
                     spawn_local(Rc::clone(&self).admit(socket, canonical(from), Rc::clone(&security)));
                 }
                 Err(error) => {
-                    if let Some(left_out) = self.unaccepted.tell() {
-                        tracing::warn!("cannot accept a connection: {error}{left_out}");
-                    }
+                    self.lines.warn("accept", "", format_args!("cannot accept a connection: {error}"));
                     sleep(Duration::from_millis(100)).await;
                 }
             }
@@ -40,12 +38,12 @@ impl Node {
 
     /// Finds out who has connected, and carries packets if it is a peer.
     async fn admit(self: Rc<Self>, socket: TcpStream, from: SocketAddr, security: Rc<Accepts>) {
-        let place = self.strangers.enter(from.ip());
+        let stranger = self.strangers.add(from.ip(), self.most_strangers);
         let greeted = tokio::select! {
             greeted = timeout(GREETING, self.greet(socket, &security)) => greeted.map_err(|_| late()).and_then(|greeted| greeted),
-            () = place.taken() => Err(io::Error::other("too many others have not proven a key yet").into()),
+            () = stranger.evicted() => Err(io::Error::other("too many others have not proven a key yet").into()),
         };
-        drop(place);
+        drop(stranger);
         match greeted {
             Ok((_, theirs, connection)) if theirs.is_question() => {
                 tracing::debug!("a question from {from} was answered");
@@ -54,9 +52,8 @@ impl Node {
             Ok((peer, theirs, connection)) => self.serve(peer, theirs, connection, false).await,
             Err(CarryError::Closed) => tracing::debug!("a connection from {from} said nothing"),
             Err(error) => {
-                if let Some(left_out) = self.refusals.tell() {
-                    tracing::warn!("a connection from {from} was refused: {error}{left_out}");
-                }
+                let line = format_args!("a connection from {from} was refused: {error}");
+                self.lines.warn("refused", client_of(from.ip()), line);
             }
         }
     }

@@ -23,9 +23,8 @@ impl Node {
     /// waits for it is kept for one more attempt.
     pub async fn race(self: Rc<Self>, peer: usize, number: u8, stalled: Rc<Current>) {
         let (name, slot) = (self.name(peer).to_owned(), &self.peers[peer].slots[usize::from(number)]);
-        if let Some(left_out) = slot.gone.tell() {
-            tracing::info!("{name}: connection {number} stalls, and is dialled anew{left_out}");
-        }
+        let whose = format!("{name}: connection {number}");
+        self.lines.info("stalls", &whose, format_args!("{whose} stalls, and is dialled anew"));
         let attempt = ATTEMPT.max(stalled.rtt() * ATTEMPT_ROUNDS);
         while slot.has(&stalled) && stalled.stalls() {
             match timeout(attempt, self.dial(peer, number)).await {

@@ -35,9 +35,9 @@ impl Node {
         slot.queue.open(theirs.takes_super);
         let current = Rc::new(Current::new(&connection, is_ours));
         *slot.current.borrow_mut() = Some(Rc::clone(&current));
-        if let Some(left_out) = slot.begun.tell() {
-            tracing::info!("{name}: connection {number} carries packets{}{left_out}", current.far());
-        }
+        // Of one connection each line is told at once, and what comes of its kind soon after is counted.
+        let whose = format!("{name}: connection {number}");
+        self.lines.info("carries", &whose, format_args!("{whose} carries packets{}", current.far()));
         let keepalive = self.config.keepalive.into();
         // The other end is silent for as long as its own says.
         let silence = theirs.keepalive().max(keepalive);
@@ -62,13 +62,12 @@ impl Node {
         slot.keep(&current);
         // What waits is for the connection that comes in its place, or has come.
         let is_raced = current.is_raced.get() && slot.has(&current);
-        let left_out = if is_raced { None } else { slot.gone.tell() };
-        match (why, left_out) {
-            (Some(why), Some(left_out)) => tracing::warn!("{name}: connection {number} ended: {why}{left_out}"),
-            (None, Some(left_out)) => tracing::info!("{name}: connection {number} was replaced by a new one{left_out}"),
+        match why {
             // The other end resets it once it has the new one.
-            (Some(why), None) if is_raced => tracing::debug!("{name}: connection {number} ended: {why}"),
-            _ => {}
+            Some(why) if is_raced => tracing::debug!("{whose} ended: {why}"),
+            Some(why) => self.lines.warn("gone", &whose, format_args!("{whose} ended: {why}")),
+            None if is_raced => {}
+            None => self.lines.info("gone", &whose, format_args!("{whose} was replaced by a new one")),
         }
         current.has_ended.set(true);
         if slot.has(&current) && !is_raced {

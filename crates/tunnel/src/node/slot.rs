@@ -15,7 +15,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::progress::Progress;
-use super::seldom::Seldom;
 use crate::queue::Outgoing;
 use crate::status::ConnectionStatus;
 use crate::tally::Tally;
@@ -30,9 +29,6 @@ pub struct Slot {
     pub current: RefCell<Option<Rc<Current>>>,
     /// Told when it is not there any more.
     pub ended: Notify,
-    /// Lines of the log that say that a connection has come, and why one has gone.
-    pub begun: Seldom,
-    pub gone: Seldom,
     past: Cell<Past>,
 }
 
@@ -97,8 +93,8 @@ impl Current {
 impl Slot {
     /// A place without a connection.
     pub fn new(queue: Outgoing) -> Self {
-        let (received, current, ended, begun, gone, past) = Default::default();
-        Self { queue, received, current, ended, begun, gone, past }
+        let (received, current, ended, past) = Default::default();
+        Self { queue, received, current, ended, past }
     }
 
     /// Whether it has this connection, and not another one.

@@ -38,9 +38,7 @@ impl Node {
                 Err(error) if is_gone(&error) => return error,
                 // A packet that the kernel does not give, such as one of a kind that the device does not know.
                 Err(error) => {
-                    if let Some(left_out) = self.unread.tell() {
-                        tracing::warn!("cannot read the device: {error}{left_out}");
-                    }
+                    self.lines.warn("read", "", format_args!("cannot read the device: {error}"));
                     sleep(UNREAD).await;
                 }
             }

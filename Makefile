@@ -41,7 +41,7 @@ bench-relay:
 bench-ends: release
 	bench/load/ends/run
 
-# What honest clients get while strangers attack a node: four minutes.
+# What honest clients get while strangers attack a node: five minutes.
 bench-hostile: release
 	bench/load/hostile/run
 

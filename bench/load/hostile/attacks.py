@@ -322,6 +322,10 @@ class unread_log(Refused):
         os.close(self.writing)
 
 
+# Last, because they are scenes, too.
+import strangers
+
 ALL = [
     no_credentials, wrong_passwords, waiting_logins, silent_legs, dead_names, blocked_streams, ends_first_reads_late, refused_peers, unread_log,
+    *strangers.ALL,
 ]

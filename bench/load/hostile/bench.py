@@ -1,5 +1,5 @@
 """The machine, the node, the honest clients, and what is measured of them."""
-import contextlib, multiprocessing, os, re, resource, signal, socket, struct, subprocess, sys, threading, time
+import contextlib, multiprocessing, os, re, resource, shutil, signal, socket, struct, subprocess, sys, threading, time
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -110,25 +110,29 @@ def name_server():
 
 
 class Node:
-    """An ekiden node, or one of a chain; as nobody, so that it has no privileges."""
+    """An ekiden node, or one of a chain, or what else `serve` says; as nobody, so that it has no privileges."""
 
-    def __init__(self, machine, name, config, files=4096, log=None):
+    def __init__(self, machine, name, config, files=4096, log=None, key=None, serve=("proxy",)):
         folder = machine.folder / name
         folder.mkdir(exist_ok=True)
         (folder / "node.toml").write_text(config)
-        key = folder / "line.key"
-        key.write_text("5a" * 32)
-        key.chmod(0o600)
-        for path in (machine.folder, folder, folder / "node.toml", key):
+        line = folder / "line.key"
+        line.write_text("5a" * 32)
+        line.chmod(0o600)
+        files_of_node = [machine.folder, folder, folder / "node.toml", line]
+        if key:
+            # A key file of its own.
+            files_of_node.append(shutil.copy(key, folder / "node.key"))
+        for path in files_of_node:
             os.chown(path, 65534, 65534)
         self.log = folder / "log"
         # `log` is where it goes instead of into a file.
         with open(self.log, "wb") as own:
             limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
-            command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", machine.binary, "proxy", "-c", folder / "node.toml"]
+            command = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--", machine.binary, *serve, "-c", folder / "node.toml"]
             self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log or own, preexec_fn=limit, cwd=folder)
         # Where it listens, a line for each listener, and then that it is ready.
-        if not any(line.startswith(b"ready") for line in self.process.stdout):
+        if not any(line.startswith((b"ready", b"listening on")) for line in self.process.stdout):
             sys.exit(f"hostile: {name} does not start: {self.log.read_text()}")
         self.peak_mib = self.peak_files = 0
         self.died = self.ended = False

@@ -1,43 +1,21 @@
-//! Servers that lie or break off, and clients that stall.
+//! Servers that lie or break off.
+
+mod common;
 
 use std::io::{Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use ekiden_keys::Identity;
+use common::*;
 use ekiden_measure::Error;
 use ekiden_measure::client::{self, Measured, Server, measure, measure_within};
-use ekiden_measure::message::{
-    Preamble, Purpose, REPLY_BYTES_MOST, Reply, Request, Row, StreamEnd, TAKEN, Trace, VERSION, decode, encode,
-    token_of, token_text,
-};
-use ekiden_measure::server::{self, Admits, Happened, Patience, Settings};
+use ekiden_measure::message::{Preamble, Reply, Request, Row, StreamEnd, TAKEN, Trace, token_text};
+use ekiden_measure::server;
 use ekiden_measure::settings::Asked;
-use ekiden_net::socket::raise_open_files;
 use ekiden_record::{EndSettings, LoadSettings, Way};
-use ekiden_transport::{Prepared, Security};
-use socket2::{Domain, Socket, Type};
 
 const TOKEN: [u8; 16] = [7; 16];
-const BYTES: u64 = 1_000_000;
-
-fn asked() -> Asked {
-    Asked::new(LoadSettings { duration_us: None, bytes: Some(BYTES), ..Asked::default().get().clone() }).unwrap()
-}
-
-fn say(mut socket: &TcpStream, message: &impl serde::Serialize) -> bool {
-    socket.write_all(&encode(message).unwrap()).is_ok()
-}
-
-fn hear<T: serde::de::DeserializeOwned>(mut socket: &TcpStream) -> Option<T> {
-    let mut length = [0; 4];
-    socket.read_exact(&mut length).ok()?;
-    let mut bytes = vec![0; (u32::from_be_bytes(length) as usize).min(REPLY_BYTES_MOST)];
-    socket.read_exact(&mut bytes).ok()?;
-    decode(&bytes).ok()
-}
-
 fn ready() -> Reply {
     let evil = || "6.1\x1b[2J\r\n".to_owned();
     let end = EndSettings { version: evil(), kernel: evil(), congestion: evil(), tcp_rmem: evil(), tcp_wmem: evil() };
@@ -47,10 +25,6 @@ fn ready() -> Reply {
 /// A server for one stream forth, which takes all data; `tell` says what it says from the load's begin on.
 fn server(tell: impl FnOnce(&TcpStream) + Send + 'static) -> Server {
     linked(take_all, tell)
-}
-
-fn take_all(mut link: TcpStream, _: &[u8]) {
-    while link.read(&mut [0; 65_536]).is_ok_and(|taken| taken > 0) {}
 }
 
 /// The same, where `serve` has the connections of the load, with what they begin with.
@@ -293,39 +267,6 @@ fn an_iperf3_server_is_told_from_one_of_ours() {
     assert!(said.ends_with("it is an iperf3 server: measure with --iperf3"), "{said}");
 }
 
-/// An open server of ours, which goes on until the tests end.
-fn open_server() -> String {
-    open_server_at("127.0.0.1:0")
-}
-
-fn open_server_at(address: &str) -> String {
-    server_at(address, Admits::Everyone)
-}
-
-fn server_at(address: &str, admits: Admits) -> String {
-    let (ready, listens) = std::sync::mpsc::channel();
-    let settings = Settings {
-        address: address.parse().unwrap(),
-        admits,
-        bytes_most: Some(1 << 30),
-        duration_most: Duration::from_secs(60),
-        patience: Patience {
-            gathering: Duration::from_secs(1),
-            stalled: Duration::from_secs(4),
-            stopped: Duration::from_secs(1),
-            results: Duration::from_secs(5),
-        },
-    };
-    thread::spawn(move || {
-        server::run(settings, move |happened| {
-            if let Happened::Ready(address) = happened {
-                let _ = ready.send(address.to_string());
-            }
-        })
-    });
-    listens.recv_timeout(Duration::from_secs(20)).unwrap()
-}
-
 #[test]
 fn the_packets_of_loopback_are_no_lie() {
     let server = Server { name: open_server_at("[::1]:0"), security: None, via: None };
@@ -348,190 +289,4 @@ fn a_congestion_control_that_the_server_lacks_is_told_with_the_end() {
     let error = measure(&server, &Asked::new(settings).unwrap(), Trace::No, &mut |_| {}).unwrap_err();
     let said = error.to_string();
     assert!(said.contains("refuses: at the server's end, congestion control 'nosuch' is not in this kernel"), "{said}");
-}
-
-/// A client that asks an open server and opens the connections of the load: the control connection, and the streams with the probes.
-fn asking(address: &str, settings: LoadSettings) -> (TcpStream, Vec<TcpStream>) {
-    let (control, token) = admitted(address, &settings).expect("ready");
-    let streams = settings
-        .ways
-        .iter()
-        .flat_map(|way| (0..settings.streams).map(|stream| Purpose::Stream(*way, u16::try_from(stream).unwrap())));
-    let links = streams.chain([Purpose::Probe]).map(|purpose| {
-        let mut link = link(address, token, purpose);
-        link.read_exact(&mut [0]).unwrap();
-        link
-    });
-    let links = links.collect();
-    (control, links)
-}
-
-/// The control connection and the token, unless the server is busy.
-fn admitted(address: &str, settings: &LoadSettings) -> Option<(TcpStream, [u8; 16])> {
-    let mut control = TcpStream::connect(address).unwrap();
-    control.write_all(b"EKM1").unwrap();
-    let settings = Box::new(settings.clone());
-    say(&control, &Request::Measure { version: VERSION, settings, trace: Trace::No });
-    match hear(&control) {
-        Some(Reply::Ready { token, .. }) => Some((control, token_of(&token).unwrap())),
-        Some(Reply::Refused { busy: true, .. }) => None,
-        other => panic!("{other:?}"),
-    }
-}
-
-fn link(address: &str, token: [u8; 16], purpose: Purpose) -> TcpStream {
-    let mut link = TcpStream::connect(address).unwrap();
-    let _ = link.write_all(&Preamble { token, purpose }.encode());
-    link
-}
-
-#[test]
-fn connections_that_trickle_in_do_not_hold_a_server() {
-    let address = open_server();
-    let settings = LoadSettings { streams: 2, ..asked().get().clone() };
-    let (control, token) = admitted(&address, &settings).expect("ready");
-    let start = Instant::now();
-    thread::spawn(move || {
-        let mut kept = Vec::new();
-        for stream in 0..2 {
-            thread::sleep(Duration::from_secs(3));
-            kept.push(link(&address, token, Purpose::Stream(Way::Forth, stream)));
-        }
-        thread::sleep(Duration::from_secs(60));
-    });
-    let Some(Reply::Failed { why }) = hear(&control) else { panic!("it goes on") };
-    assert!(why.contains("1 of 3 connections came") && start.elapsed() < Duration::from_secs(20), "{why}");
-}
-
-#[test]
-fn a_load_that_stands_still_does_not_hold_a_server() {
-    let (control, _links) = asking(&open_server(), asked().get().clone());
-    let start = Instant::now();
-    say(&control, &Request::Start);
-    assert_eq!(hear(&control), Some(Reply::Started));
-    let Some(Reply::Failed { why }) = hear(&control) else { panic!("it goes on") };
-    assert!(why == "nothing has moved for 4 s" && start.elapsed() < Duration::from_secs(60), "{why}");
-}
-
-#[test]
-fn results_that_nobody_takes_do_not_hold_a_server() {
-    let address = open_server();
-    let settings = LoadSettings {
-        ways: vec![Way::Back],
-        streams: 64,
-        duration_us: Some(3_000_000),
-        pacing_bit_s: Some(1_000_000),
-        sample_us: 1_000,
-        ..Asked::default().get().clone()
-    };
-    let (control, links) = asking(&address, settings.clone());
-    for mut link in links {
-        thread::spawn(move || while link.read(&mut [0; 65_536]).is_ok_and(|taken| taken > 0) {});
-    }
-    say(&control, &Request::Start);
-    thread::sleep(Duration::from_secs(4));
-    say(&control, &Request::Stop);
-    // Some of the results fit into the kernels' buffers. A client that takes a little now and then makes room for more.
-    let start = Instant::now();
-    let is_busy = || admitted(&address, &settings).is_none();
-    thread::sleep(Duration::from_secs(2));
-    assert!(is_busy(), "the results are not enough for this test");
-    while is_busy() {
-        let _ = (&control).read(&mut [0; 4096]);
-        assert!(start.elapsed() < Duration::from_secs(60), "the server is still busy");
-        thread::sleep(Duration::from_millis(500));
-    }
-    assert!(start.elapsed() > Duration::from_secs(4));
-}
-
-#[test]
-fn strangers_that_say_nothing_do_not_keep_a_known_node_out() {
-    raise_open_files().unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let [here, there] = ["here", "there"].map(|name| Identity::generate(&folder.path().join(name)).unwrap());
-    let key = there.fingerprint();
-    let known = [("here".to_owned(), here.fingerprint())].into_iter().collect();
-    let admits = Admits::Nodes(Security::Tls { identity: there, known, prepared: Prepared::default() });
-    let address = server_at("127.0.0.1:0", admits);
-    let silent: Vec<TcpStream> = (0..640)
-        .map(|number| {
-            let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-            socket.bind(&SocketAddr::from(([127, 0, 3, (number % 10) as u8 + 1], 0)).into()).unwrap();
-            socket.connect(&address.parse::<SocketAddr>().unwrap().into()).unwrap();
-            socket.into()
-        })
-        .collect();
-    let server = Server {
-        name: address,
-        security: Some(Security::Tls { identity: here, known: Some(key), prepared: Prepared::default() }),
-        via: None,
-    };
-    let short = LoadSettings { bytes: Some(10_000), ..asked().get().clone() };
-    for _ in 0..3 {
-        measure(&server, &Asked::new(short.clone()).unwrap(), Trace::No, &mut |_| {}).unwrap();
-    }
-    drop(silent);
-}
-
-#[test]
-fn a_client_that_is_done_and_keeps_its_connections_does_not_hold_a_server() {
-    let address = open_server();
-    let settings = LoadSettings { duration_us: Some(10_000_000), bytes: None, ..asked().get().clone() };
-    let (control, mut links) = asking(&address, settings.clone());
-    say(&control, &Request::Start);
-    assert_eq!(hear(&control), Some(Reply::Started));
-    links[0].write_all(b"something").unwrap();
-    say(&control, &Request::Stop);
-    let start = Instant::now();
-    let Some(Reply::Failed { why }) = hear(&control) else { panic!("it goes on") };
-    assert!(why.starts_with("nothing has moved for ") && why.ends_with(" s since the client said that it is done"), "{why}");
-    assert!(start.elapsed() < Duration::from_secs(4), "as if it were under way: {:?}", start.elapsed());
-    assert!(admitted(&address, &settings).is_some());
-}
-
-#[test]
-fn small_pieces_of_a_stranger_cost_little() {
-    let settings = LoadSettings {
-        streams: 16,
-        duration_us: Some(2_000_000),
-        bytes: None,
-        data_bytes: Some(1),
-        ways: vec![Way::Forth, Way::Back],
-        ..asked().get().clone()
-    };
-    let (control, links) = asking(&open_server(), settings);
-    say(&control, &Request::Start);
-    assert_eq!(hear(&control), Some(Reply::Started));
-    let begun = Instant::now();
-    let links = links.into_iter().enumerate().map(|(number, mut link)| {
-        link.set_nodelay(true).unwrap();
-        thread::spawn(move || {
-            if number >= 16 {
-                return take_all(link, &[]);
-            }
-            while begun.elapsed() < Duration::from_secs(2) && link.write_all(b"1").is_ok() {}
-            let _ = link.shutdown(Shutdown::Write);
-            // Until the server has left.
-            take_all(link, &[]);
-        })
-    });
-    let links: Vec<_> = links.collect();
-    thread::sleep(Duration::from_secs(2));
-    say(&control, &Request::Stop);
-    let (mut cpu_us, mut sent) = (0, 0);
-    while let Some(reply) = hear::<Reply>(&control) {
-        match reply {
-            Reply::Stream { way, end, .. } => {
-                cpu_us += end.cpu_us;
-                sent += if way == Way::Back { end.bytes } else { 0 };
-            }
-            Reply::Done => break,
-            Reply::Rows { .. } => {}
-            other => panic!("{other:?}"),
-        }
-    }
-    drop(links);
-    // 25,000 calls a second, each of a byte: of both directions together, and for half of a second more.
-    assert!((1..=62_500).contains(&sent), "{sent}");
-    assert!(cpu_us < 1_000_000, "{cpu_us} us of the processor in 2 s");
 }

@@ -47,6 +47,8 @@ pub struct Overlay {
     started: Instant,
     /// Whether connections to other nodes are watched: this node is of an overlay, or has service classes.
     watches: AtomicBool,
+    /// Whether paths are chosen: this node is of an overlay.
+    chooses: AtomicBool,
     watched: WatchedSockets<Seen>,
     state: Mutex<State>,
     shares: Mutex<Shares>,
@@ -93,6 +95,7 @@ impl Default for Overlay {
         Self {
             started: Instant::now(),
             watches: AtomicBool::new(false),
+            chooses: AtomicBool::new(false),
             watched: WatchedSockets::default(),
             state: Mutex::new(State::of_node("")),
             shares: Mutex::default(),
@@ -105,6 +108,7 @@ impl Default for Overlay {
 impl Overlay {
     /// Takes a new configuration: what is known of nodes that are no peers any more is forgotten.
     pub fn configure(&self, config: &Config) {
+        self.chooses.store(config.overlay.is_some(), Ordering::Relaxed);
         self.watches.store(config.overlay.is_some() || config.classes.is_configured, Ordering::Relaxed);
         let now = self.now();
         if self.shares().configure(&config.classes, &self.watched, now) {
@@ -181,6 +185,9 @@ impl Overlay {
 
     /// A connection to a node did not come about, or says nothing.
     pub fn leg_failed(&self, peer: &str) {
+        if !self.chooses.load(Ordering::Relaxed) {
+            return;
+        }
         let now = self.now();
         fail(&mut self.lock().known, peer, now, "cannot be connected to, or says nothing");
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ekiden_net::{socket, splice};
-use ekiden_transport::{Bounds, Credential, EvictionTable, Strangers, Throttle, UNPROVEN_BYTES, budget};
+use ekiden_transport::{Bounds, Credential, Evictable, EvictionTable, Strangers, Throttle, UNPROVEN_BYTES, budget};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, watch};
 
@@ -32,8 +32,12 @@ const LATE_ORIGINS: usize = 64;
 /// How many streams whose dialler has gone may be delivered at once.
 const ABANDONED: usize = 64;
 
-/// Strangers on leg listeners may have one in so many of all connections, and of `limits.memory`.
+/// Strangers on leg listeners may have one in so many of all connections.
 const STRANGERS: usize = 2;
+
+/// They may have one in so many bytes of `limits.memory`, and so may HTTP heads that clients have not said in whole: too few for
+/// streams to become slower.
+const MEMORY: usize = 4;
 
 /// What one address may have of that: as many connections as a node dials at a time. If `limits.client_connections` is larger,
 /// that holds.
@@ -81,6 +85,8 @@ pub struct Node {
     pub strangers: Strangers,
     /// ... and how many of them each address makes in a second.
     pub handshakes: Arc<Quotas<ClientKey>>,
+    /// HTTP heads that have become long before they are said in whole.
+    long_heads: Arc<EvictionTable<ClientKey>>,
     /// Connections from other nodes on which no stream is under way.
     pub idle_legs: Arc<EvictionTable<Owner>>,
     /// Streams under way that other nodes have opened.
@@ -144,6 +150,7 @@ impl Node {
             users: Arc::default(),
             strangers: Strangers::default(),
             handshakes: Arc::default(),
+            long_heads: Arc::default(),
             idle_legs: Arc::default(),
             node_streams: Arc::default(),
             lines: Throttle::default(),
@@ -208,8 +215,15 @@ impl Node {
     /// How many connections to leg listeners may not have proven a key.
     pub fn most_strangers(&self) -> Bounds {
         let limits = &self.config().limits;
-        let all = self.most_connections().div_ceil(STRANGERS).min(limits.memory / STRANGERS / UNPROVEN_BYTES);
+        let all = self.most_connections().div_ceil(STRANGERS).min(limits.memory / MEMORY / UNPROVEN_BYTES);
         Bounds { all, of_owner: limits.client_connections.max(STRANGERS_OF_ADDRESS) as usize }
+    }
+
+    /// Adds a client's HTTP head that has become long before it is said in whole.
+    pub fn add_long_head(&self, client: ClientKey) -> Evictable<ClientKey> {
+        let limits = &self.config().limits;
+        let all = limits.memory / MEMORY / limits.http_head_size.max(1);
+        self.long_heads.add(client, Bounds { all, of_owner: all })
     }
 
     /// Counts a stream that another node opens. Where this node serves others besides, it must leave them some.

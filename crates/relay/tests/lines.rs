@@ -38,6 +38,7 @@ fn a_dead_peer_is_in_the_log_and_not_once_for_each_stream() {
         }
         let part = format!("node e-{kind} cannot reach node {name}: {dead}: connection refused");
         assert_eq!(logged(&part).len(), 1);
+        assert!(logged("the leg to node dead-").is_empty(), "no path is chosen here");
         // The end of the node says how many there were.
         drop(entry);
         assert!(logged(&part)[1].contains("(and 19 more within 10s)"), "{:?}", logged(&part));

@@ -35,7 +35,7 @@ pub struct Allowance {
 }
 
 /// The client that an address stands for, by [`client_of`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientKey(IpAddr);
 
 /// The open connections and the connection rates of all clients, or of all users.

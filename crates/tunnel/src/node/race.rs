@@ -40,7 +40,7 @@ impl Node {
         }
         stalled.is_raced.set(false);
         if stalled.has_ended.get() && slot.has(&stalled) {
-            tracing::warn!("{name}: connection {number} ended, and no new one could be had");
+            self.lines.warn("lost", &whose, format_args!("{whose} ended, and no new one could be had"));
             slot.empty();
         }
     }

@@ -9,6 +9,7 @@ use tokio::time::timeout;
 use super::{Client, Failed};
 use crate::access::quota::ClientKey;
 use crate::serve::http::body::Reader;
+use crate::shared::Node;
 use crate::stream::pump::PumpError;
 
 impl Client<'_> {
@@ -30,7 +31,9 @@ impl Client<'_> {
             }
         }
         let limit = self.limits.handshake;
-        match timeout(limit, request_head(&mut self.reader, &self.stream, self.limits.http_head_size, is_first)).await {
+        let key = ClientKey::from(self.caller.address().ip());
+        let most = self.limits.http_head_size;
+        match timeout(limit, request_head(&mut self.reader, &self.stream, most, is_first, (self.node, key))).await {
             Ok(head) => head,
             // A client that has said nothing is not told anything either.
             Err(_) if self.reader.buffer.is_empty() => Ok(None),
@@ -46,14 +49,19 @@ impl Client<'_> {
     }
 }
 
+/// A head that has so many bytes before it is said in whole is long.
+const LONG: usize = 4 << 10;
+
 /// Reads a request's head. `None` if the connection ends before the head's first byte. With `is_first`, the client may speak
-/// another protocol.
+/// another protocol. A long head of `client` goes for a newer one where there are too many.
 async fn request_head(
     reader: &mut Reader,
     from: &Connection,
     limit: usize,
     is_first: bool,
+    (node, client): (&Node, ClientKey),
 ) -> Result<Option<Vec<u8>>, Failed> {
+    let mut long = None;
     let mut scanner = HeadScanner::default();
     loop {
         if is_first
@@ -71,7 +79,18 @@ async fn request_head(
         if let Some(length) = found.map_err(|HttpError { status, reason }| Failed::Tell(status, reason.into()))? {
             return Ok(Some(take(reader, length)));
         }
-        if !is_more(reader, from).await? {
+        if reader.buffer.len() > LONG && long.is_none() {
+            long = Some(node.add_long_head(client));
+        }
+        let is_more = is_more(reader, from);
+        let is_more = match &long {
+            None => is_more.await?,
+            Some(long) => tokio::select! {
+                is_more = is_more => is_more?,
+                () = long.evicted() => return Err(Failed::Tell(503, "too many clients send long heads".into())),
+            },
+        };
+        if !is_more {
             return Ok(None);
         }
     }

@@ -47,8 +47,8 @@ async fn a_connection_that_has_proven_a_key_counts_for_its_address_no_more_and_n
 }
 
 #[tokio::test]
-async fn strangers_have_half_of_the_memory_at_most() {
+async fn strangers_have_a_quarter_of_the_memory_at_most() {
     let text = "[limits]\nmemory = \"1MiB\"\n";
     let node = Node::new(Arc::new(Config::parse(text, Path::new("node.toml")).unwrap())).unwrap();
-    assert_eq!(node.most_strangers().all * UNPROVEN_BYTES, 512 << 10);
+    assert_eq!(node.most_strangers().all * UNPROVEN_BYTES, 256 << 10);
 }

@@ -1,0 +1,68 @@
+//! Which warnings and errors of long-running programs are logged without the throttle. What strangers or a load can cause goes
+//! through `ekiden_transport::Throttle`; each of these is listed with the reason why nobody can fill the log with it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A file below `crates/`, how many there are in it, and why they are few.
+const BARE: &[(&str, usize, &str)] = &[
+    ("ekiden/src/log.rs", 2, "once at the start"),
+    ("gateway/src/keeper.rs", 2, "by itself at most every five seconds"),
+    ("gateway/src/programs.rs", 1, "once at the start"),
+    ("monitor/src/service.rs", 6, "as often as its own schedule measures"),
+    ("registry/src/keeper.rs", 7, "on a change of what etcd's answers say of its state, or of a member's record"),
+    ("relay/src/exit/names.rs", 2, "when a file of this system has changed"),
+    ("relay/src/host/congestion.rs", 2, "at the start and at a reload"),
+    ("relay/src/host/rules/install.rs", 2, "at the end and at a reload"),
+    ("relay/src/node/accept.rs", 1, "once for each socket of a listener"),
+    ("relay/src/node/membership.rs", 3, "at a reload, at the end, or when members change"),
+    ("relay/src/node/overlay.rs", 2, "once, and at a reload"),
+    ("relay/src/node/process.rs", 9, "at the start, at a reload, at the end, or when members change"),
+    ("relay/src/pool.rs", 1, "once until connections to the node last for seconds again"),
+    ("transport/src/throttle.rs", 1, "the throttle itself"),
+    ("tunnel/src/node.rs", 4, "at the start"),
+    ("tunnel/src/node/dial.rs", 1, "each reason once, as often as this end dials"),
+    ("tunnel/src/node/traffic.rs", 1, "once"),
+];
+
+#[test]
+fn warnings_that_others_can_cause_go_through_the_throttle() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut files = Vec::new();
+    for folder in fs::read_dir(root).unwrap() {
+        collect(&folder.unwrap().path().join("src"), &mut files);
+    }
+    assert!(files.len() > 100, "the sources are not where this test looks");
+    let mut found = BTreeMap::new();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        let code = text.split("#[cfg(test)]").next().unwrap_or_default();
+        let count = ["warn!(", "error!("].iter().map(|word| calls(code, word)).sum::<usize>();
+        if count > 0 {
+            found.insert(file.strip_prefix(root).unwrap().display().to_string(), count);
+        }
+    }
+    let listed = BARE.iter().map(|(file, count, _)| ((*file).to_owned(), *count)).collect();
+    assert_eq!(
+        found, listed,
+        "a warning that others can cause goes through the throttle (left); one that they cannot has its reason in this list (right)"
+    );
+}
+
+/// How often a macro of this name is called, and not one whose name ends so.
+fn calls(code: &str, word: &str) -> usize {
+    code.match_indices(word).filter(|(at, _)| !code[..*at].ends_with(|c: char| c.is_alphanumeric() || c == '_')).count()
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+    let Ok(entries) = fs::read_dir(folder) else { return };
+    for entry in entries {
+        let path = entry.unwrap().path();
+        match path.extension() {
+            _ if path.is_dir() => collect(&path, files),
+            Some(extension) if extension == "rs" && !path.ends_with("tests.rs") => files.push(path),
+            _ => {}
+        }
+    }
+}

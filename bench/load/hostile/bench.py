@@ -293,6 +293,8 @@ def measure(machine, attack):
     result = Result(name, beside, under, under.faults)
     if under.died:
         result.faults.append("the node is gone")
+    if beside.success() < SUCCESS:
+        result.faults.append(f"{100 * beside.success():.0f} % of honest requests succeed beside the trivial server")
     if under.success() < SUCCESS * beside.success():
         result.faults.append(f"{100 * under.success():.0f} % of honest requests succeed")
     if result.ratio() > RATIO:

@@ -29,6 +29,8 @@ def hold(port, count, addresses, step):
 
 
 def is_over(stream):
+    # With a time-out it would wait for so long.
+    stream.setblocking(False)
     try:
         return stream.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT) == b""
     except BlockingIOError:
@@ -66,7 +68,7 @@ class silent_measuring(Scene):
         return [(hold, self.target(at_node, MEASURING), 640, addresses, nothing)]
 
     def honest(self, number):
-        command = [self.machine.binary, "measure", "client", f"{NODE}:{MEASURING}", "--key", self.keys / "client", "--fingerprint", self.fingerprint, "--bytes", "10kB"]
+        command = [self.machine.binary, "measure", "client", f"{NODE}:{MEASURING}", "--key", self.keys / "client", "--fingerprint", self.fingerprint, "--time", "200ms", "--pacing", "10Mbit/s"]
         if subprocess.run(command, capture_output=True, timeout=2 * PATIENCE).returncode != 0:
             raise ConnectionError("it does not measure")
 

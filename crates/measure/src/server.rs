@@ -199,6 +199,7 @@ async fn serve(settings: Settings, log: impl Fn(Happened) + Send + Sync + 'stati
             // Out of descriptors, mostly: they come back when something ends.
             Err(error) => {
                 (server.log)(Happened::NotAccepted { why: error.to_string() });
+                server.strangers.evict_one(Duration::ZERO);
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
         }

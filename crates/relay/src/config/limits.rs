@@ -77,7 +77,7 @@ macro_rules! limits {
 }
 
 limits! {
-    /// Accepted connections at one time, or as many as the open-file limit allows. Each counts until its stream has been delivered. More wait in the kernel's queue.
+    /// Accepted connections at one time, or as many as the open-file limit allows. Each counts until its stream has been delivered. For more, idle connections of other nodes are closed; else they wait in the kernel's queue.
     connections: Count = (Count(16_384)), Count(1)..=Count(1_000_000);
     /// How many of these one client's address may have. An IPv6 /64 network counts as one address.
     client_connections: Count = (Count(4096)), Count(1)..=Count(1_000_000);
@@ -90,7 +90,7 @@ limits! {
     user_connections: Count = (Count(4096)), Count(1)..=Count(1_000_000);
     /// New connections per second of each user, and as many at once.
     user_rate: Count = (Count(1000)), Count(1)..=Count(1_000_000);
-    /// When all streams together hold this many bytes that their receivers have not taken, nothing new begins.
+    /// When streams, and whoever has not proven a key, together hold this many bytes that nobody has taken, nothing new begins.
     memory: Bytes = (Bytes::mib(1024)), Bytes::mib(1)..=Bytes::mib(1 << 20);
     /// For everything a client or node says before its request is known, and for its password to be checked.
     handshake: Time = (Time::secs(10)), Time::ms(1)..=DAY;

@@ -30,6 +30,8 @@ impl Node {
                 }
                 Err(error) => {
                     self.lines.warn("accept", "", format_args!("cannot accept a connection: {error}"));
+                    // Descriptors are missing, mostly. Others have them.
+                    self.strangers.evict_one(Duration::ZERO);
                     sleep(Duration::from_millis(100)).await;
                 }
             }

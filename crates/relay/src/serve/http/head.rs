@@ -50,7 +50,7 @@ impl Client<'_> {
 }
 
 /// A head that has so many bytes before it is said in whole is long.
-const LONG: usize = 4 << 10;
+const LONG: usize = 1 << 10;
 
 /// Reads a request's head. `None` if the connection ends before the head's first byte. With `is_first`, the client may speak
 /// another protocol. A long head of `client` goes for a newer one where there are too many.

@@ -232,7 +232,8 @@ fn full(descriptors: &str, connections: usize) -> String {
 #[test]
 fn a_server_that_is_full_logs_it() {
     let log = full("1024", 70);
-    let lines: Vec<_> = log.lines().filter(|line| line.contains("too many connections have proven nothing yet")).collect();
+    let lines: Vec<_> =
+        log.lines().filter(|line| line.contains("too many connections have proven nothing yet")).collect();
     assert_eq!(lines.len(), 2, "{log}");
     let log = full("14", 8);
     let lines: Vec<_> = log.lines().filter(|line| line.contains("cannot accept a connection: ")).collect();

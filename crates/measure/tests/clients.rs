@@ -117,7 +117,10 @@ fn a_client_that_is_done_and_keeps_its_connections_does_not_hold_a_server() {
     say(&control, &Request::Stop);
     let start = Instant::now();
     let Some(Reply::Failed { why }) = hear(&control) else { panic!("it goes on") };
-    assert!(why.starts_with("nothing has moved for ") && why.ends_with(" s since the client said that it is done"), "{why}");
+    assert!(
+        why.starts_with("nothing has moved for ") && why.ends_with(" s since the client said that it is done"),
+        "{why}"
+    );
     assert!(start.elapsed() < Duration::from_secs(4), "as if it were under way: {:?}", start.elapsed());
     assert!(admitted(&address, &settings).is_some());
 }

@@ -68,3 +68,21 @@ fn hellos_that_do_not_end_hold_little() {
         ends_cleanly(&mut stream);
     }
 }
+
+#[test]
+fn heads_that_do_not_end_leave_memory_to_others() {
+    // Room for four long heads. What does not end is waited for as long as the test takes.
+    let text = "threads = 2\n[listen.web]\nkind = \"http\"\naddress = \"127.0.0.1:0\"\n\
+        [limits]\nmemory = \"1MiB\"\nhandshake = \"100s\"\n";
+    let process = Process::start("heads", text);
+    let mut open: Vec<TcpStream> = (0..60).map(|_| connect(process.addresses[0])).collect();
+    for stream in &mut open {
+        // One that is refused meanwhile takes no more.
+        let _ = write!(stream, "GET http://192.0.2.1/ HTTP/1.1\r\nX: {}", "x".repeat(40_000));
+    }
+    let (target, mut stream) = (late_echo(), connect(process.addresses[0]));
+    write!(stream, "CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n\r\n").unwrap();
+    assert!(read_head(&mut stream).starts_with("HTTP/1.1 200 "));
+    assert_eq!(exchange(stream, b"served"), b"served");
+    assert!(read_head(&mut open[0]).starts_with("HTTP/1.1 503 "));
+}

@@ -311,16 +311,3 @@ fn an_old_origins_chunks_are_the_last_of_their_connections() {
     client.read_to_string(&mut all).unwrap();
     assert!(all.contains("Connection: close\r\n") && all.ends_with("2\r\nok\r\n0\r\n\r\n"), "{all}");
 }
-
-#[test]
-fn heads_that_do_not_end_leave_memory_to_others() {
-    // Room for four long heads. What does not end is waited for as long as the test takes.
-    let chain = Chain::with(0, "[limits]\nmemory = \"1MiB\"\nhandshake = \"100s\"\n", "");
-    let server = late_echo();
-    let mut open: Vec<_> = (0..60).map(|_| connect(chain.address("web"))).collect();
-    for stream in &mut open {
-        write!(stream, "GET http://192.0.2.1/ HTTP/1.1\r\nX: {}", "x".repeat(40_000)).unwrap();
-    }
-    assert_eq!(exchange(chain.tunnel(server), b"served"), b"served");
-    assert!(read_head(&mut open[0]).starts_with("HTTP/1.1 503 "));
-}

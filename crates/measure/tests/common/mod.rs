@@ -103,4 +103,3 @@ pub fn link(address: &str, token: [u8; 16], purpose: Purpose) -> TcpStream {
     let _ = link.write_all(&Preamble { token, purpose }.encode());
     link
 }
-

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use ekiden_keys::Fingerprint;
 use ekiden_net::socket::canonical;
-use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_relay_proto::leg::{
     Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, Open, decode_ask, encode_failed, encode_opened,
 };
+use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_transport::frames::{invalid, read_frame, send};
 use ekiden_transport::{Admission, Bounds, Connection, Credential, Security, accept};
 use indexmap::IndexMap;

@@ -306,9 +306,9 @@ fn a_hello_in_small_records_is_a_hello() {
 fn a_hello_that_does_not_end_is_refused_before_it_holds_much() {
     // A ClientHello of 65,000 bytes, in records of one byte and of 16,000.
     let hello: Vec<u8> = [1, 0, 0xfd, 0xe8].into_iter().chain(noise(65_000)).collect();
-    let records = hello.chunks(16_000).flat_map(|piece| {
-        [&[22, 3, 1][..], &u16::try_from(piece.len()).unwrap().to_be_bytes(), piece].concat()
-    });
+    let records = hello
+        .chunks(16_000)
+        .flat_map(|piece| [&[22, 3, 1][..], &u16::try_from(piece.len()).unwrap().to_be_bytes(), piece].concat());
     let records: Vec<u8> = records.collect();
     for (mut line, most) in [(cut(&records, 1), 1), (cut(&records, 1), 1 << 20), (records.clone().into(), 1 << 20)] {
         let (mut pair, all, mut held) = (Pair::new(most), line.len(), 0);

@@ -33,8 +33,7 @@ async fn left_by_its_dialler(client: Option<SocketAddr>) -> (bool, io::Result<us
     let mut dialler = TcpStream::connect(nodes.local_addr().unwrap()).await.unwrap();
     let (accepted, from) = nodes.accept().await.unwrap();
     let far = Dialler { address: from, name: "far".into(), owner: "far".into() };
-    let serving =
-        tokio::spawn(async move { serve_stream(&node, accepted.into(), &request, &far).await.map(drop) });
+    let serving = tokio::spawn(async move { serve_stream(&node, accepted.into(), &request, &far).await.map(drop) });
     let (mut host, _) = hosts.accept().await.unwrap();
     dialler.write_all(&Header::frame(FrameKind::Data, &vec![7; BYTES])).await.unwrap();
     dialler.write_all(&Header { kind: FrameKind::End, length: 0 }.encode()).await.unwrap();

@@ -11,7 +11,7 @@ use ekiden_measure::message::{
 };
 use ekiden_measure::server::{self, Admits, Happened, Patience, Settings};
 use ekiden_measure::settings::Asked;
-use ekiden_record::{LoadSettings, Way};
+use ekiden_record::LoadSettings;
 
 /// What a load carries.
 pub const BYTES: u64 = 1_000_000;

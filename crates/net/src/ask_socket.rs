@@ -1,20 +1,27 @@
 //! A socket file on which programs of any user ask a running program, one line each way.
 //!
-//! Who can reach the file can ask: the folder that it is in says who that is. Whoever asks can hold up others that ask, and nobody else.
+//! Who can reach the file can ask: the folder that it is in says who that is. Users who ask hold up themselves before they hold up others
+//! that ask, and nobody else.
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixListener as StdListener;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
+use nix::sched::{CloneFlags, unshare};
+use nix::sys::stat::{Mode, fchmod, umask};
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{UnixListener, UnixStream};
-use tokio::sync::Semaphore;
+use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
+
+use crate::askers::Askers;
+use crate::privileges::peer_user;
 
 /// The longest question in bytes, with the end of its line.
 pub const QUESTION_MOST: usize = 1024;
@@ -22,9 +29,11 @@ pub const QUESTION_MOST: usize = 1024;
 const UNREAD_MOST: u64 = 64 << 10;
 /// How long one that asks may take for its question and for reading the answer.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How many are answered at a time. Others wait to be accepted.
-const AT_A_TIME: usize = 16;
-/// The pause after each one: a loop of them takes little of a processor.
+/// The rights of the file: every user may connect.
+const RIGHTS: Mode = Mode::from_bits_truncate(0o666);
+/// How many may wait to be accepted: as many as the system lets.
+const WAITING: i32 = i32::MAX;
+/// The pause after each answer: questions in a loop take little of a processor.
 const PACE: Duration = Duration::from_millis(1);
 /// The pause when nobody can be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -53,11 +62,31 @@ pub fn listen(path: &Path) -> io::Result<(AskSocket, StdListener)> {
             _ => return Err(io::Error::new(io::ErrorKind::AddrInUse, "another process answers there")),
         }
     }
-    let listener = StdListener::bind(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o666))?;
+    let listener = bind(path)?;
     let socket = AskSocket { path: path.into(), file: identity(&fs::symlink_metadata(path)?) };
-    listener.set_nonblocking(true)?;
     Ok((socket, listener))
+}
+
+/// Makes the file with its rights at once. Later they could only be set by its name, which whoever may write in the folder can give
+/// to a link to a file of ours meanwhile.
+fn bind(path: &Path) -> io::Result<StdListener> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    // What the file begins with, less the mask.
+    fchmod(&socket, RIGHTS)?;
+    let address = SockAddr::unix(path)?;
+    thread::scope(|scope| {
+        // All threads of a process have one mask, except one that does not share it.
+        let bind = || {
+            unshare(CloneFlags::CLONE_FS)?;
+            umask(Mode::empty());
+            socket.bind(&address)
+        };
+        let bound = thread::Builder::new().name("ask-socket".into()).spawn_scoped(scope, bind)?.join();
+        bound.unwrap_or_else(|_| Err(io::Error::other("the thread that binds it has panicked")))
+    })?;
+    socket.listen(WAITING)?;
+    Ok(socket.into())
 }
 
 /// Whether somebody listens there, without waiting.
@@ -93,19 +122,17 @@ pub async fn answer_all(
     answer: impl Fn(&[u8]) -> Vec<u8> + Send + Sync + 'static,
     failed: impl Fn(io::Error),
 ) {
-    let (answer, free) = (Arc::new(answer), Arc::new(Semaphore::new(AT_A_TIME)));
+    let (answer, mut askers) = (Arc::new(Mutex::new(answer)), Askers::default());
     loop {
-        // It is never closed.
-        let Ok(place) = free.clone().acquire_owned().await else { return };
-        match listener.accept().await {
-            Ok((socket, _)) => {
+        let accepted = listener.accept().await.and_then(|(socket, _)| Ok((peer_user(&socket)?, socket)));
+        match accepted {
+            Ok((user, socket)) => {
                 let answer = answer.clone();
-                tokio::spawn(async move {
+                askers.hear(user.unwrap_or(0), async move {
                     // Whoever is slow, or has gone, gets no answer.
-                    let _ = timeout(PATIENCE, converse(socket, &*answer)).await;
-                    drop(place);
+                    let _ = timeout(PATIENCE, converse(socket, &answer)).await;
                 });
-                sleep(PACE).await;
+                askers.pace().await;
             }
             Err(error) => {
                 failed(error);
@@ -115,9 +142,13 @@ pub async fn answer_all(
     }
 }
 
-async fn converse(mut socket: UnixStream, answer: &impl Fn(&[u8]) -> Vec<u8>) -> io::Result<()> {
+async fn converse(mut socket: UnixStream, answer: &Mutex<impl Fn(&[u8]) -> Vec<u8>>) -> io::Result<()> {
     let question = line(&mut socket).await?;
-    let mut text = answer(&question);
+    // One after the other, in the order of their questions.
+    let answering = answer.lock().await;
+    let mut text = answering(&question);
+    sleep(PACE).await;
+    drop(answering);
     text.push(b'\n');
     socket.write_all(&text).await?;
     socket.shutdown().await?;
@@ -144,6 +175,8 @@ async fn line(socket: &mut UnixStream) -> io::Result<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead, BufReader, Write};
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use tokio::runtime::Builder;
 
@@ -167,7 +200,7 @@ mod tests {
         fs::remove_file(&path).unwrap();
         drop(listener);
         // Times of files have steps of some milliseconds.
-        std::thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(50));
         let (other, _listener) = listen(&path).unwrap();
         drop(socket);
         assert!(path.exists());
@@ -175,6 +208,33 @@ mod tests {
         fs::write(&path, b"text").unwrap();
         assert!(listen(&path).unwrap_err().to_string().contains("no socket"));
         assert_eq!(fs::read(&path).unwrap(), b"text");
+    }
+
+    #[test]
+    fn a_link_in_the_place_of_the_file_gives_nobody_any_rights() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, key) = (folder.path().join("ask"), folder.path().join("key"));
+        fs::write(&key, b"private").unwrap();
+        fs::set_permissions(&key, fs::Permissions::from_mode(0o600)).unwrap();
+        let over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            // Whoever may write in the folder: as soon as the file is there, its name stands for the key.
+            scope.spawn(|| {
+                let link = folder.path().join("link");
+                while !over.load(Ordering::Relaxed) {
+                    let is_new = fs::symlink_metadata(&path).is_ok_and(|file| file.file_type().is_socket());
+                    if is_new && symlink(&key, &link).is_ok() {
+                        fs::rename(&link, &path).unwrap();
+                    }
+                }
+            });
+            for _ in 0..300 {
+                drop(listen(&path));
+                let _ = fs::remove_file(&path);
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(fs::metadata(&key).unwrap().permissions().mode() & 0o777, 0o600);
     }
 
     #[test]
@@ -206,7 +266,7 @@ mod tests {
         let (_socket, listener) = listen(&path).unwrap();
         let answer = |question: &[u8]| format!("{} bytes", question.len()).into_bytes();
         // It ends with the test's process.
-        std::thread::spawn(move || {
+        thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().unwrap();
             runtime.block_on(async {
                 let listener = UnixListener::from_std(listener).unwrap();
@@ -230,10 +290,11 @@ mod tests {
         for length in [QUESTION_MOST, 3 * QUESTION_MOST] {
             assert_eq!(ask(&vec![b'x'; length]), format!("{QUESTION_MOST} bytes\n"));
         }
-        // More than are answered at a time, and all of them say nothing.
-        let silent: Vec<_> =
-            (0..2 * AT_A_TIME).map(|_| std::os::unix::net::UnixStream::connect(&path).unwrap()).collect();
+        // Many more than are heard at a time, and all of them say nothing: in a row they would take a minute of patience.
+        let silent: Vec<_> = (0..500).map(|_| std::os::unix::net::UnixStream::connect(&path).unwrap()).collect();
+        let begun = std::time::Instant::now();
         assert_eq!(ask(b"abc\n"), "3 bytes\n");
+        assert!(begun.elapsed() < 5 * PATIENCE, "{:?}", begun.elapsed());
         drop(silent);
     }
 }

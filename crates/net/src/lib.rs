@@ -4,6 +4,7 @@
 
 pub mod allocator;
 pub mod ask_socket;
+mod askers;
 pub mod blocking;
 pub mod clock;
 pub mod device;

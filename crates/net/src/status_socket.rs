@@ -10,22 +10,20 @@ use std::time::Duration;
 
 use socket2::{Domain, SockAddr, Socket, Type};
 use tokio::io::AsyncWriteExt;
-use tokio::net::{UnixListener, UnixStream};
+use tokio::net::UnixListener;
 use tokio::time::{sleep, timeout};
 
+use crate::askers::Askers;
 use crate::privileges::peer_user;
 
 /// How long whoever asks waits for the answer to go on.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// More than anything answers.
 const ANSWER_MOST: u64 = 64 << 20;
-/// How long one that asks may take to read the answer. The next one waits meanwhile.
+/// How long one that asks may take to read the answer.
 const READING: Duration = Duration::from_secs(2);
 /// The pause when nobody can be accepted.
 const PAUSE: Duration = Duration::from_millis(100);
-/// The pause after one that may not ask: a loop of them takes little of a processor, and all that can wait are through in less than
-/// [`PATIENCE`].
-const REFUSAL: Duration = Duration::from_millis(1);
 
 /// Why there is no answer.
 #[derive(Debug)]
@@ -95,18 +93,19 @@ pub fn names(beginning: &str) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Answers for ever, one at a time, and nobody but root and this process's own user. Nothing is read: whatever was sent, the answer
-/// is the same. `refused` is told why somebody gets none.
+/// Answers for ever, and nobody but root and this process's own user. Nothing is read: whatever was sent, the answer is the same.
+/// `refused` is told why somebody gets none.
 pub async fn answer_all(listener: UnixListener, status: impl Fn() -> Vec<u8>, refused: impl Fn(String)) {
+    let mut askers = Askers::default();
     loop {
         match listener.accept().await {
-            Ok((socket, _)) => match peer_user(&socket) {
-                Ok(None) => answer(socket, &status()).await,
-                Ok(Some(user)) => {
-                    drop(socket);
-                    refused(format!("user {user} may not ask for the status"));
-                    sleep(REFUSAL).await;
+            Ok((mut socket, _)) => match peer_user(&socket) {
+                Ok(None) => {
+                    let text = status();
+                    // Whoever has gone, or does not read, gets no answer.
+                    askers.hear(0, async move { drop(timeout(READING, socket.write_all(&text)).await) });
                 }
+                Ok(Some(user)) => refused(format!("user {user} may not ask for the status")),
                 Err(error) => refused(format!("somebody unknown asks for the status: {error}")),
             },
             Err(error) => {
@@ -114,12 +113,8 @@ pub async fn answer_all(listener: UnixListener, status: impl Fn() -> Vec<u8>, re
                 sleep(PAUSE).await;
             }
         }
+        askers.pace().await;
     }
-}
-
-/// Whoever has gone, or does not read, gets no answer.
-async fn answer(mut socket: UnixStream, text: &[u8]) {
-    let _ = timeout(READING, socket.write_all(text)).await;
 }
 
 /// Asks whatever listens on the name in this network namespace.

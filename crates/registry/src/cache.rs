@@ -9,13 +9,14 @@ use ekiden_files::{FileKind, ReadError};
 use ekiden_overlay::member::Member;
 use serde::{Deserialize, Serialize};
 
+use crate::admission::Admission;
 use crate::keys::is_name;
 use crate::record::{Load, Record, brief};
 use crate::settings::OverlayId;
-use crate::view::Members;
+use crate::view::Roster;
 
 /// The version of files that this crate writes and reads.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 
 /// How old the time in the file may become while etcd says the same.
 const REFRESH: Duration = Duration::from_secs(600);
@@ -25,16 +26,25 @@ pub struct Cache {
     path: PathBuf,
     overlay: String,
     /// What stands there, as far as this process wrote it, and since when.
-    written: Option<(OverlayId, BTreeMap<String, Member>, Instant)>,
+    written: Option<(OverlayId, Nodes, Instant)>,
     /// Whether it is left alone: it is none of ours.
     is_off: bool,
+}
+
+/// The nodes of a file.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Nodes {
+    pub members: BTreeMap<String, Member>,
+    /// Those that were admitted, and not there.
+    pub absent: BTreeMap<String, Admission>,
 }
 
 /// What a file says.
 #[derive(Debug, PartialEq)]
 pub struct Cached {
     pub overlay_id: OverlayId,
-    pub members: BTreeMap<String, Member>,
+    pub nodes: Nodes,
     /// How long ago etcd said so, by the wall clock. For people alone: nothing is decided by it.
     pub age: Duration,
 }
@@ -47,7 +57,7 @@ struct Content {
     overlay_id: String,
     /// When etcd last said so, in seconds since 1970.
     seen: u64,
-    members: BTreeMap<String, Member>,
+    nodes: Nodes,
 }
 
 /// Of a file whose other fields may be unknown.
@@ -96,15 +106,15 @@ impl Cache {
     ///
     /// # Errors
     /// It cannot be written, in one line. It is tried again when the members change, and after a while.
-    pub fn keep(&mut self, overlay_id: OverlayId, members: &Members, now: Instant) -> Result<(), String> {
-        let members: BTreeMap<String, Member> =
-            members.iter().map(|(name, listed)| (name.clone(), listed.member.clone())).collect();
+    pub fn keep(&mut self, overlay_id: OverlayId, roster: &Roster, now: Instant) -> Result<(), String> {
+        let members = roster.members.iter().map(|(name, listed)| (name.clone(), listed.member.clone())).collect();
+        let nodes = Nodes { members, absent: roster.absent.clone() };
         let stands = self.written.as_ref().is_some_and(|(id, before, at)| {
-            *id == overlay_id && *before == members && now.saturating_duration_since(*at) < REFRESH
+            *id == overlay_id && *before == nodes && now.saturating_duration_since(*at) < REFRESH
         });
         match stands {
             true => Ok(()),
-            false => self.write(overlay_id, members, now),
+            false => self.write(overlay_id, nodes, now),
         }
     }
 
@@ -114,12 +124,12 @@ impl Cache {
     /// As [`Cache::keep`].
     pub fn confirm(&mut self, now: Instant) -> Result<(), String> {
         match self.written.take() {
-            Some((overlay_id, members, _)) => self.write(overlay_id, members, now),
+            Some((overlay_id, nodes, _)) => self.write(overlay_id, nodes, now),
             None => Ok(()),
         }
     }
 
-    fn write(&mut self, id: OverlayId, members: BTreeMap<String, Member>, now: Instant) -> Result<(), String> {
+    fn write(&mut self, id: OverlayId, nodes: Nodes, now: Instant) -> Result<(), String> {
         if self.is_off {
             return Ok(());
         }
@@ -128,16 +138,16 @@ impl Cache {
             overlay: self.overlay.clone(),
             overlay_id: id.to_string(),
             seen: self::now(),
-            members,
+            nodes,
         };
         let written = serde_json::to_vec_pretty(&content)
             .map_err(io::Error::from)
             .and_then(|text| ekiden_files::write_private(&self.path, &text));
         let result = written.map_err(|error| {
-            let so = withdraw(&self.path, &Content { members: BTreeMap::new(), ..content.clone() });
+            let so = withdraw(&self.path, &Content { nodes: Nodes::default(), ..content.clone() });
             format!("members_cache: {} cannot be written: {error}{so}", self.path.display())
         });
-        self.written = Some((id, content.members, now));
+        self.written = Some((id, content.nodes, now));
         result
     }
 }
@@ -190,12 +200,21 @@ fn parse(text: &str, overlay: &str, expected: Option<OverlayId>, now: u64) -> Re
     if let Some(expected) = expected.filter(|expected| *expected != overlay_id) {
         return Err(format!("is of another cluster: its overlay has the id {overlay_id}, and {expected} is expected"));
     }
-    for (name, member) in &content.members {
-        let record = Record::new(String::new(), member.clone(), Load::default());
-        let checked = if is_name(name) { record.check() } else { Err("that is no name".into()) };
+    let Nodes { members, absent } = &content.nodes;
+    let present = members.iter().map(|(name, member)| (name, Admission::from(member), Some(&member.address)));
+    for (name, admission, address) in present.chain(absent.iter().map(|(name, of)| (name, of.clone(), None))) {
+        let checked = match (is_name(name), address) {
+            (false, _) => Err("that is no name".into()),
+            (true, None) => admission.check(),
+            (true, Some(address)) => {
+                let record =
+                    Record::new(String::new(), address.clone(), admission.fingerprint.clone(), Load::default());
+                record.check().and_then(|()| admission.check())
+            }
+        };
         checked.map_err(|why| format!("is damaged: '{}': {why}", brief(name)))?;
     }
-    Ok(Cached { overlay_id, members: content.members, age: Duration::from_secs(now.saturating_sub(content.seen)) })
+    Ok(Cached { overlay_id, nodes: content.nodes, age: Duration::from_secs(now.saturating_sub(content.seen)) })
 }
 
 /// Seconds since 1970.
@@ -211,15 +230,17 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::view::Listed;
+    use crate::view::{Listed, Members};
 
-    fn members() -> Members {
+    fn roster() -> Roster {
         let member = |number: u8| {
             let fingerprint = format!("sha256:{}", format!("{number:02x}").repeat(32));
             let text = format!(r#"{{"address":"192.0.2.{number}:7000","fingerprint":"{fingerprint}","region":"eu"}}"#);
             Listed { member: serde_json::from_str(&text).unwrap(), load: Load::new(0.5) }
         };
-        Members::from([("a".into(), member(1)), ("b".into(), member(2))])
+        let members = Members::from([("a".into(), member(1)), ("b".into(), member(2))]);
+        let absent = BTreeMap::from([("c".into(), Admission::from(&member(3).member))]);
+        Roster { members, absent }
     }
 
     fn id(digit: &str) -> OverlayId {
@@ -233,7 +254,7 @@ mod tests {
     fn text() -> String {
         let folder = tempfile::tempdir().unwrap();
         let mut cache = cache(folder.path());
-        cache.keep(id("1"), &members(), Instant::now()).unwrap();
+        cache.keep(id("1"), &roster(), Instant::now()).unwrap();
         fs::read_to_string(cache.path()).unwrap()
     }
 
@@ -242,11 +263,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let mut first = cache(folder.path());
         assert_eq!(first.load(None), Ok(None));
-        first.keep(id("1"), &members(), Instant::now()).unwrap();
+        first.keep(id("1"), &roster(), Instant::now()).unwrap();
         assert_eq!(fs::metadata(first.path()).unwrap().permissions().mode() & 0o777, 0o600);
         let found = cache(folder.path()).load(Some(id("1"))).unwrap().unwrap();
-        assert_eq!((found.overlay_id, found.members.len()), (id("1"), 2));
-        assert_eq!(found.members["a"], members()["a"].member);
+        assert_eq!((found.overlay_id, found.nodes.members.len()), (id("1"), 2));
+        assert_eq!((&found.nodes.members["a"], &found.nodes.absent), (&roster().members["a"].member, &roster().absent));
         assert!(found.age < Duration::from_secs(60));
     }
 
@@ -254,18 +275,20 @@ mod tests {
     fn it_is_written_when_members_are_others_or_the_time_is_old() {
         let folder = tempfile::tempdir().unwrap();
         let (mut cache, start) = (cache(folder.path()), Instant::now());
-        let mut all = members();
-        let written = |cache: &mut Cache, all: &Members, after: u64| {
+        let mut all = roster();
+        let written = |cache: &mut Cache, all: &Roster, after: u64| {
             let _ = fs::remove_file(folder.path().join("new/blue.json"));
             cache.keep(id("1"), all, start + Duration::from_secs(after)).unwrap();
             cache.path().exists()
         };
         assert!(written(&mut cache, &all, 0));
-        all.get_mut("a").unwrap().load = Load::new(1.0);
+        all.members.get_mut("a").unwrap().load = Load::new(1.0);
         assert!(!written(&mut cache, &all, 599), "a load is no reason");
         assert!(written(&mut cache, &all, 600));
-        all.remove("a");
+        all.members.remove("a");
         assert!(written(&mut cache, &all, 601));
+        all.absent.clear();
+        assert!(written(&mut cache, &all, 602));
     }
 
     #[test]
@@ -281,7 +304,7 @@ mod tests {
             let why = cache.load(expected).unwrap_err();
             let is_ours = text.starts_with("{\n  \"members_cache_format\"");
             assert!(!why.contains('\n') && why.contains("remove it") == is_ours, "{why}");
-            cache.keep(id("2"), &members(), Instant::now()).unwrap();
+            cache.keep(id("2"), &roster(), Instant::now()).unwrap();
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
             why
         };
@@ -299,7 +322,7 @@ mod tests {
         assert!(refused(&absurd, 0o600, None).contains("'a': '192.0.2.1' is no address"));
         assert!(refused(&good.replace("\"blue\"", "\"red\""), 0o600, None).contains("another overlay, 'red'"));
         assert!(refused(&good, 0o600, Some(id("3"))).contains("another cluster"));
-        assert!(refused(&good.replace("format\": 1", "format\": 2"), 0o600, None).contains("members_cache_format 2"));
+        assert!(refused(&good.replace("cache_format\": 2", "cache_format\": 3"), 0o600, None).contains("members_cache_format 3"));
         assert!(refused(&good, 0o620, None).contains("others can read or write it"));
     }
 
@@ -311,22 +334,22 @@ mod tests {
         // Nothing is there, says the system of a name below a file, or that this cannot be.
         let _ = cache.load(None);
         cache.is_off = false;
-        assert!(cache.keep(id("1"), &members(), Instant::now()).unwrap_err().contains("cannot be written"));
+        assert!(cache.keep(id("1"), &roster(), Instant::now()).unwrap_err().contains("cannot be written"));
         // It is tried again when something changes.
-        assert!(cache.keep(id("2"), &members(), Instant::now()).is_err());
+        assert!(cache.keep(id("2"), &roster(), Instant::now()).is_err());
         let now = Instant::now();
-        assert_eq!(cache.keep(id("2"), &members(), now), Ok(()), "nothing has changed");
+        assert_eq!(cache.keep(id("2"), &roster(), now), Ok(()), "nothing has changed");
     }
 
     #[test]
     fn a_file_that_could_not_be_written_is_written_the_next_time() {
         let folder = tempfile::tempdir().unwrap();
         let mut cache = cache(folder.path());
-        assert_eq!(cache.keep(id("1"), &members(), Instant::now()), Ok(()));
+        assert_eq!(cache.keep(id("1"), &roster(), Instant::now()), Ok(()));
         let before = std::mem::replace(&mut cache.path, "/dev/full/none".into());
-        assert!(cache.keep(id("2"), &members(), Instant::now()).unwrap_err().contains("cannot be written"));
+        assert!(cache.keep(id("2"), &roster(), Instant::now()).unwrap_err().contains("cannot be written"));
         cache.path = before;
-        assert_eq!(cache.keep(id("3"), &members(), Instant::now()), Ok(()));
+        assert_eq!(cache.keep(id("3"), &roster(), Instant::now()), Ok(()));
         assert!(cache.load(None).unwrap().is_some_and(|cached| cached.overlay_id == id("3")));
     }
 
@@ -334,16 +357,16 @@ mod tests {
     fn who_was_expelled_does_not_come_back_with_a_file_that_cannot_be_removed() {
         let folder = tempfile::tempdir().unwrap();
         let mut cache = cache(folder.path());
-        cache.keep(id("1"), &members(), Instant::now()).unwrap();
-        let nobody = Content { members: BTreeMap::new(), ..serde_json::from_str(&text()).unwrap() };
+        cache.keep(id("1"), &roster(), Instant::now()).unwrap();
+        let nobody = Content { nodes: Nodes::default(), ..serde_json::from_str(&text()).unwrap() };
         assert_eq!(withdraw(cache.path(), &nobody), "; what it said is removed");
         assert!(!cache.path().exists());
         assert_eq!(withdraw(cache.path(), &nobody), "");
         // A folder cannot be removed as a file, nor overwritten.
         assert!(withdraw(folder.path(), &nobody).contains("remove it"));
-        cache.keep(id("2"), &members(), Instant::now()).unwrap();
+        cache.keep(id("2"), &roster(), Instant::now()).unwrap();
         ekiden_files::overwrite(cache.path(), &serde_json::to_vec(&nobody).unwrap()).unwrap();
-        assert!(cache.load(None).unwrap().is_some_and(|cached| cached.members.is_empty()));
+        assert!(cache.load(None).unwrap().is_some_and(|cached| cached.nodes == Nodes::default()));
     }
 
     proptest! {
@@ -360,7 +383,7 @@ mod tests {
             let at = at % bytes.len();
             bytes[at] = byte;
             if let Ok(read) = parse(&String::from_utf8(bytes).unwrap(), "blue", None, 0) {
-                prop_assert!(read.members.len() <= 2);
+                prop_assert!(read.nodes.members.len() <= 2);
             }
         }
     }

@@ -142,6 +142,7 @@ impl Client {
         match failure {
             failure if failure.is_no_user() => RegistryError::NoUser { endpoint },
             failure if failure.code == PERMISSION_DENIED => RegistryError::Denied { endpoint, user, what },
+            failure if failure.message.contains("database space exceeded") => RegistryError::NoSpace { endpoint },
             failure => RegistryError::Refused { endpoint, what, message: brief(&failure.message) },
         }
     }

@@ -93,6 +93,14 @@ pub enum RegistryError {
         /// What was asked for.
         what: &'static str,
     },
+    /// etcd has no space left for what is written.
+    #[error(
+        "etcd at {endpoint} has used up its quota and grants no lease and takes no record (alarm NOSPACE): its operator frees space as docs/guide/overlay.md says"
+    )]
+    NoSpace {
+        /// Its address.
+        endpoint: String,
+    },
     /// etcd answered with an error of another kind.
     #[error("etcd at {endpoint} answers to {what}: {message}")]
     Refused {
@@ -246,6 +254,7 @@ impl RegistryError {
                 | Self::File { .. }
                 | Self::Login { .. }
                 | Self::Denied { .. }
+                | Self::NoSpace { .. }
                 | Self::NotAdmitted { .. }
                 | Self::AdmittedOtherKey { .. }
                 | Self::NameTaken { .. }

@@ -1,6 +1,9 @@
 //! Keeps a node's membership: registers it, watches the others, and comes back when etcd was away.
 
-use std::mem::discriminant;
+mod tell;
+
+use std::collections::BTreeMap;
+use std::mem::replace;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,17 +11,19 @@ use std::time::{Duration, Instant};
 use ekiden_keys::random_secret;
 
 use crate::backoff::Backoff;
-use crate::cache::{Cache, Cached};
+use crate::cache::{Cache, Cached, Nodes};
 use crate::client::Client;
 use crate::error::RegistryError;
-use crate::gateway::{Header, Watched};
+use crate::gateway::{Failure, Header, Watched};
 use crate::inbox::{Input, Said};
 use crate::keys::Keys;
+use crate::quiet::Quiet;
+use crate::record::Load;
 use crate::registration::{Registration, Step};
 use crate::requests::{self, Unwritten};
 use crate::settings::{Settings, wrong};
 use crate::status::Shared;
-use crate::view::{KEYS_MOST, Members, RETURN_WITHIN, View};
+use crate::view::{KEYS_MOST, RETURN_WITHIN, Roster, View};
 use crate::watch::Watch;
 
 /// The longest time between two checks of etcd and of the watch: with it a node with a lease of 60 s sends and receives less than 1 kbit/s.
@@ -29,6 +34,12 @@ const SPARE: Duration = Duration::from_secs(35);
 
 /// The longest absence after which a watch is resumed, for leases that are longer: etcd cannot have been restored from a copy meanwhile.
 const RESUME_WITHIN: Duration = Duration::from_secs(30);
+
+/// The least time between two changes that are told: whoever writes without end makes this much work and no more.
+const SHOW_EVERY: Duration = Duration::from_millis(500);
+
+/// So often a record is written anew at once if etcd says that it was not as it was thought.
+const WRITES_MOST: u32 = 3;
 
 /// Up to where the changes of which store are known.
 #[derive(Debug, Clone, Copy)]
@@ -53,11 +64,17 @@ pub struct Keeper {
     shared: Arc<Mutex<Shared>>,
     inbox: SyncSender<Input>,
     received: Receiver<Input>,
-    on_change: Box<dyn FnMut(&Members) + Send>,
+    on_change: Box<dyn FnMut(&Roster) + Send>,
     cache: Option<Cache>,
     view: View,
-    shown: Members,
+    /// What was told last, if anything was.
+    shown: Option<Roster>,
+    shown_at: Option<Instant>,
+    /// Whether there are changes that were not looked at yet.
+    is_changed: bool,
     registration: Registration,
+    /// The load as it was at the last check of etcd: it is written no more often.
+    load: Load,
     lease: Option<u64>,
     /// How long etcd keeps the lease.
     ttl: Duration,
@@ -66,7 +83,12 @@ pub struct Keeper {
     behind: Option<u64>,
     watch: Option<Watch>,
     watches: u64,
+    /// How many records each admitted node has written since the last check.
+    written: BTreeMap<String, u32>,
+    /// Whether etcd was compacted in front of the watch since the last check.
+    was_compacted: bool,
     backoff: Backoff,
+    quiet: Quiet,
 }
 
 impl Keeper {
@@ -76,13 +98,12 @@ impl Keeper {
         client: Client,
         shared: Arc<Mutex<Shared>>,
         (inbox, received): (SyncSender<Input>, Receiver<Input>),
-        on_change: Box<dyn FnMut(&Members) + Send>,
+        on_change: Box<dyn FnMut(&Roster) + Send>,
     ) -> Result<Self, RegistryError> {
         let instance = random_secret().map_err(|error| wrong("random numbers", error.to_string()))?;
         let instance = instance[..16].iter().map(|byte| format!("{byte:02x}")).collect();
         let keys = Keys::of(&settings.overlay);
-        let registration =
-            Registration::new(settings.overlay.clone(), settings.name.clone(), settings.member.clone(), instance);
+        let registration = Registration::new(&settings, instance);
         shared.lock().unwrap_or_else(PoisonError::into_inner).overlay_id = settings.expected_id;
         Ok(Self {
             view: View::new(keys.clone()),
@@ -95,14 +116,20 @@ impl Keeper {
             inbox,
             received,
             on_change,
-            shown: Members::new(),
+            shown: None,
+            shown_at: None,
+            is_changed: false,
             registration,
+            load: Load::default(),
             lease: None,
             position: None,
             behind: None,
             watch: None,
             watches: 0,
+            written: BTreeMap::new(),
+            was_compacted: false,
             backoff: Backoff::default(),
+            quiet: Quiet::default(),
         })
     }
 
@@ -121,6 +148,7 @@ impl Keeper {
                     return self.leave();
                 }
             }
+            self.quiet.flush();
         }
         self.leave();
     }
@@ -128,22 +156,22 @@ impl Keeper {
     /// Begins with the members that were known before this process.
     fn remember(&mut self) {
         let Some(cache) = &mut self.cache else { return };
-        let Cached { overlay_id, mut members, age } = match cache.load(self.settings.expected_id) {
+        let Cached { overlay_id, nodes: Nodes { mut members, absent }, age } = match cache.load(self.settings.expected_id) {
             Ok(None) => return,
             Ok(Some(cached)) => cached,
             Err(why) => return tracing::warn!("overlay '{}': {why}", self.settings.overlay),
         };
         // What this node says of itself counts; under another key it has not been there.
-        let (name, own) = (&self.settings.name, &self.settings.member);
+        let Settings { name, address, fingerprint, .. } = &self.settings;
         match members.get_mut(name) {
-            Some(member) if member.fingerprint == own.fingerprint => *member = own.clone(),
+            Some(member) if member.fingerprint == *fingerprint => member.address.clone_from(address),
             _ => drop(members.remove(name)),
         }
         let mut shared = self.lock();
         shared.overlay_id = Some(overlay_id);
         shared.from_file = Some((age, Instant::now()));
         drop(shared);
-        self.view.remember(members);
+        self.view.remember(members, absent);
         self.show();
     }
 
@@ -226,7 +254,8 @@ impl Keeper {
     fn listen(&mut self) -> Result<(), RegistryError> {
         let mut due = Instant::now() + self.rest();
         loop {
-            let wake = self.view.next_departure().map_or(due, |departure| departure.min(due));
+            let changes = self.is_changed.then(|| self.may_show());
+            let wake = [self.view.next_departure(), changes].into_iter().flatten().fold(due, Instant::min);
             match self.next_input(wake) {
                 Some(Input::Stop) => return Ok(()),
                 // Watches that were given up may still say something.
@@ -240,6 +269,12 @@ impl Keeper {
                 self.view.let_go(now);
                 self.show();
             }
+            if self.is_changed && now >= self.may_show() {
+                self.is_changed = false;
+                self.show();
+                self.register()?;
+            }
+            self.quiet.flush();
             if now >= due {
                 self.tend()?;
                 due = Instant::now() + self.rest();
@@ -256,6 +291,10 @@ impl Keeper {
         let what = "a watch";
         match said {
             Said::Changes(watched) if watched.compact_revision > 0 => {
+                if replace(&mut self.was_compacted, true) {
+                    let message = "it was compacted, and so again at once".into();
+                    return Err(self.client.failed(what, Failure { code: 0, message }));
+                }
                 tracing::info!("overlay '{}': etcd was compacted; all is read again", self.settings.overlay);
                 self.read_all()?;
                 self.begin_watch()?;
@@ -265,7 +304,7 @@ impl Keeper {
                 // It does not say why in a code: another token may help, and does no harm.
                 self.client.forget_token();
                 let message = watched.cancel_reason;
-                Err(self.client.failed(what, crate::gateway::Failure { code: 0, message }))
+                Err(self.client.failed(what, Failure { code: 0, message }))
             }
             Said::Changes(watched) => self.changed(watched),
             Said::Failed(failure) => {
@@ -283,6 +322,7 @@ impl Keeper {
         // What follows a fragment has the same revision.
         let revision = last.kv.mod_revision - u64::from(watched.fragment).min(last.kv.mod_revision);
         for event in watched.events {
+            self.count(&event);
             self.view.apply(event);
         }
         if self.view.len() > KEYS_MOST {
@@ -292,8 +332,13 @@ impl Keeper {
         if let Some(position) = &mut self.position {
             position.revision = position.revision.max(revision);
         }
-        self.show();
-        self.register()
+        self.is_changed = true;
+        Ok(())
+    }
+
+    /// When changes may be told again.
+    fn may_show(&self) -> Instant {
+        self.shown_at.map_or_else(Instant::now, |at| at + SHOW_EVERY)
     }
 
     /// Keeps the lease, and checks that the watch has missed nothing: etcd, or what is between, may be silent.
@@ -318,32 +363,38 @@ impl Keeper {
             self.position = Some(Position { header, revision, heard: position.heard });
             self.keep();
         }
+        let load = self.lock().load;
+        self.load = load;
         self.register()?;
         if let Some(position) = &mut self.position {
             position.heard = Instant::now();
         }
+        self.written.clear();
+        self.was_compacted = false;
         self.backoff.succeeded();
         Ok(())
     }
 
     /// Sees to this node's own record.
     fn register(&mut self) -> Result<(), RegistryError> {
-        let load = self.lock().load;
+        let mut writes = 0;
         let problem = loop {
-            match self.registration.next(&self.view, self.lease, load) {
+            match self.registration.next(&self.view, self.lease, self.load) {
                 Step::Nothing => break None,
                 Step::Refused(error) => break Some(error),
-                Step::Write(record, revision) => {
-                    let lease = match self.lease {
-                        Some(lease) => lease,
-                        None => {
-                            let (lease, ttl) = requests::grant(&mut self.client, self.settings.lease)?;
-                            self.ttl = ttl;
-                            *self.lease.insert(lease)
-                        }
+                Step::Write(..) if writes == WRITES_MOST => {
+                    return Err(self.client.malformed("a registration", "it does not hold what was written"));
+                }
+                Step::Write(record, revisions) => {
+                    writes += 1;
+                    let lease = match self.lease.map_or_else(|| self.grant(), Ok) {
+                        Ok(lease) => lease,
+                        // The members are known all the same.
+                        Err(error @ RegistryError::NoSpace { .. }) => break Some(error),
+                        Err(error) => return Err(error),
                     };
-                    let (name, key) = (self.registration.name(), self.registration.fingerprint());
-                    match requests::write(&mut self.client, &self.keys, (name, key), (&record, revision), lease) {
+                    let name = self.registration.name();
+                    match requests::write(&mut self.client, &self.keys, name, (&record, revisions), lease) {
                         Ok(event) => {
                             self.registration.written(lease);
                             self.view.apply(event);
@@ -352,7 +403,9 @@ impl Keeper {
                         // The watch, or the next check, tells what.
                         Err(Unwritten::Changed) => break None,
                         Err(Unwritten::NoLease) => self.lease = None,
-                        Err(Unwritten::Error(error @ RegistryError::Denied { .. })) => break Some(error),
+                        Err(Unwritten::Error(
+                            error @ (RegistryError::Denied { .. } | RegistryError::NoSpace { .. }),
+                        )) => break Some(error),
                         Err(Unwritten::Error(error)) => return Err(error),
                     }
                 }
@@ -360,6 +413,12 @@ impl Keeper {
         };
         self.note(problem);
         Ok(())
+    }
+
+    fn grant(&mut self) -> Result<u64, RegistryError> {
+        let (lease, ttl) = requests::grant(&mut self.client, self.settings.lease)?;
+        self.ttl = ttl;
+        Ok(*self.lease.insert(lease))
     }
 
     /// Ends the lease.
@@ -385,75 +444,6 @@ impl Keeper {
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => Some(Input::Stop),
         }
-    }
-
-    /// Tells of the members, if they are others.
-    fn show(&mut self) {
-        let (members, ignored) = self.view.members();
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        for (name, reason) in &ignored {
-            if shared.ignored.get(name) != Some(reason) {
-                tracing::warn!("overlay '{}': node '{name}' is ignored: {reason}", self.settings.overlay);
-            }
-        }
-        shared.ignored = ignored;
-        shared.members = members.len();
-        shared.revision = self.position.map_or(0, |position| position.revision);
-        drop(shared);
-        if members != self.shown {
-            self.shown = members;
-            (self.on_change)(&self.shown);
-        }
-        self.keep();
-    }
-
-    /// Keeps what etcd says in the file.
-    fn keep(&mut self) {
-        let known = self.position.and(self.lock().overlay_id);
-        let (Some(cache), Some(id)) = (&mut self.cache, known) else { return };
-        if let Err(why) = cache.keep(id, &self.shown, Instant::now()) {
-            tracing::warn!("overlay '{}': {why}", self.settings.overlay);
-        }
-    }
-
-    fn arrived(&mut self, header: Header) {
-        let endpoint = self.client.endpoint().to_owned();
-        tracing::info!("overlay '{}': etcd at {endpoint}, revision {}", self.settings.overlay, header.revision);
-        let mut shared = self.lock();
-        (shared.endpoint, shared.since) = (Some(endpoint), Instant::now());
-        drop(shared);
-        if let Some(position) = &mut self.position {
-            position.header = header;
-            position.heard = Instant::now();
-        }
-    }
-
-    fn away(&mut self, error: RegistryError) {
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if shared.endpoint.take().is_some() {
-            shared.since = Instant::now();
-        }
-        // The same of another member of etcd is not said again.
-        if shared.problem.as_ref().map(discriminant) != Some(discriminant(&error)) {
-            let so = match self.shown.is_empty() {
-                true => "no members are known, and streams whose path should be chosen leave from here",
-                false => "the last known members stay",
-            };
-            tracing::warn!("overlay '{}': {error}; {so}", self.settings.overlay);
-        }
-        shared.problem = Some(error);
-        shared.registered = false;
-    }
-
-    /// How it stands with this node's own record.
-    fn note(&mut self, problem: Option<RegistryError>) {
-        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(problem) = problem.as_ref().filter(|problem| shared.problem.as_ref() != Some(problem)) {
-            tracing::warn!("overlay '{}': {problem}", self.settings.overlay);
-        }
-        shared.registered = problem.is_none() && self.lease.is_some();
-        shared.revision = self.position.map_or(0, |position| position.revision);
-        shared.problem = problem;
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {

@@ -1,7 +1,7 @@
 //! Who belongs to an overlay, kept in etcd.
 //!
-//! The operator writes who may belong to it ([`Operator`]). Each node writes its own record under a lease and watches the others
-//! ([`Registry`]). A node is a member if both are there and name the same key. docs/design/registry.md says which keys of etcd hold
+//! The operator writes who may belong to it, and what others believe of it ([`Operator`]). Each node writes its own record, where it is,
+//! under a lease and watches the others ([`Registry`]). A node is a member if both are there and name the same key. docs/design/registry.md says which keys of etcd hold
 //! what, and what etcd is trusted with.
 //!
 //! etcd is spoken to through its JSON gateway (`/v3/…` over HTTP), by threads that block. When etcd is away, the last known
@@ -10,6 +10,7 @@
 //! All decisions rest on this machine's monotonic clock and on the time that etcd counts for leases. The wall clock matters for one
 //! thing alone: whether the certificate of etcd is valid today.
 
+mod admission;
 mod authorities;
 mod backoff;
 mod cache;
@@ -20,6 +21,7 @@ mod inbox;
 mod keeper;
 mod keys;
 mod operator;
+mod quiet;
 mod record;
 mod registration;
 mod registry;
@@ -29,10 +31,11 @@ mod status;
 mod view;
 mod watch;
 
+pub use admission::{Admission, Terms};
 pub use error::RegistryError;
 pub use operator::{Admitted, IfOtherKey, Operator};
 pub use record::Load;
 pub use registry::{Observer, Registry};
 pub use settings::{Access, OverlayId, Settings, read_password};
 pub use status::Status;
-pub use view::{Listed, Members};
+pub use view::{Listed, Members, Roster};

@@ -5,17 +5,17 @@ use std::collections::BTreeMap;
 use ekiden_keys::Fingerprint;
 use serde_json::{Value, json};
 
+use crate::admission::{Admission, Terms};
 use crate::client::Client;
 use crate::error::RegistryError;
 use crate::gateway::{Done, KeyValue, Range, Txn, base64};
 use crate::keys::{Keys, Place, check_name};
-use crate::record::brief;
 use crate::requests::{overlay_id, put};
 use crate::settings::{Access, OverlayId, wrong};
 use crate::view::KEYS_MOST;
 
-/// The nodes that are admitted, by name, with their fingerprints as written.
-pub type Admitted = BTreeMap<String, String>;
+/// The nodes that are admitted, by name, each with what is said of it, or why that cannot be read.
+pub type Admitted = BTreeMap<String, Result<Admission, String>>;
 
 /// What to do with a name that is admitted with another key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,32 +58,41 @@ impl Operator {
         self.id()
     }
 
-    /// Lets a node with this key register as `node`. Returns the fingerprint with which it was admitted before.
+    /// Lets a node with this key register as `node`, and says what others are to believe of it: `terms`, and what was said before where
+    /// these say nothing. Returns the admission, and the one before.
     ///
     /// # Errors
-    /// If the overlay is not there, another node is admitted with this key, this one with another key that is not to be replaced, or
+    /// If `terms` cannot be, the overlay is not there, another node is admitted with this key, this one with another key that is not to be replaced, or
     /// no member of etcd does it.
     pub fn admit(
         &mut self,
         node: &str,
         fingerprint: Fingerprint,
+        terms: Terms,
         if_other: IfOtherKey,
-    ) -> Result<Option<String>, RegistryError> {
+    ) -> Result<(Admission, Option<Admission>), RegistryError> {
         check_name("name", node)?;
         self.id()?;
-        let fingerprint = fingerprint.to_string();
+        let fresh = Admission::of(fingerprint);
         let mut admitted = self.admitted()?;
-        if let Some((name, _)) = admitted.iter().find(|(name, key)| *name != node && **key == fingerprint) {
-            return Err(RegistryError::KeyTaken { fingerprint, name: name.clone() });
+        let has_key = |of: &Result<Admission, String>| of.as_ref().is_ok_and(|of| of.fingerprint == fresh.fingerprint);
+        if let Some((name, _)) = admitted.iter().find(|(name, of)| *name != node && has_key(of)) {
+            return Err(RegistryError::KeyTaken { fingerprint: fresh.fingerprint, name: name.clone() });
         }
-        let before = admitted.remove(node);
-        if let Some(key) = before.as_ref().filter(|key| **key != fingerprint && if_other == IfOtherKey::Refuse) {
-            let (overlay, admitted) = (self.overlay.clone(), brief(key));
+        // What cannot be read says nothing that could stay.
+        let before = admitted.remove(node).and_then(Result::ok);
+        if let Some(before) = before.as_ref().filter(|before| before.fingerprint != fresh.fingerprint)
+            && if_other == IfOtherKey::Refuse
+        {
+            let (overlay, admitted) = (self.overlay.clone(), before.fingerprint.clone());
             return Err(RegistryError::HasOtherKey { node: node.into(), overlay, admitted });
         }
-        let write = [put(&self.keys.admitted(node), &fingerprint, 0)];
+        let mut admission = before.clone().unwrap_or_else(|| fresh.clone()).with(terms);
+        admission.fingerprint = fresh.fingerprint;
+        admission.check().map_err(|why| wrong("admission", why))?;
+        let write = [put(&self.keys.admitted(node), admission.to_bytes(), 0)];
         self.call::<Txn>("kv/txn", "an admission", &json!({ "success": write }))?;
-        Ok(before)
+        Ok((admission, before))
     }
 
     /// Ends a node's admission, and its registration with it, and removes its user of etcd, if it has one of [`Operator::add_user`].
@@ -118,7 +127,7 @@ impl Operator {
         let one = |kv: KeyValue| {
             let key = String::from_utf8(kv.key).ok()?;
             let Place::Admitted(name) = self.keys.place(&key) else { return None };
-            Some((name.to_owned(), String::from_utf8_lossy(&kv.value).into_owned()))
+            Some((name.to_owned(), Admission::parse(&kv.value)))
         };
         Ok(range.kvs.into_iter().filter_map(one).collect())
     }

@@ -1,43 +1,37 @@
 //! What a node writes of itself: JSON, without I/O.
 
 use ekiden_keys::Fingerprint;
-use ekiden_overlay::member::Member;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 /// The version of records that this crate writes and reads.
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
 
 /// The longest record, in bytes.
-pub const RECORD_MOST: usize = 16 << 10;
+pub const RECORD_MOST: usize = 4 << 10;
 
-/// The longest address, region or destination in it, in bytes.
-const TEXT_MOST: usize = 300;
-
-/// The most destinations that a node can be near to.
-const NEAR_MOST: usize = 64;
+/// The longest address, region or destination, in bytes.
+pub const TEXT_MOST: usize = 300;
 
 /// How much of what a node can carry it carries now: 0 (idle) to 1 (full).
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default, Serialize, Deserialize)]
 #[serde(try_from = "f64")]
 pub struct Load(f64);
 
-/// A node's record.
+/// A node's record: where it is, and what it carries. Everything else about it the operator says ([`crate::admission::Admission`]).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     member_format: u64,
     /// A random number of the process that wrote it, in hexadecimal digits.
     pub instance: String,
-    /// The node.
-    pub member: Member,
+    /// Where its leg listener is: `host:port`.
+    pub address: String,
+    /// The fingerprint of its key.
+    pub fingerprint: String,
     /// What it carries.
     pub load: Load,
-}
-
-/// Of a record whose other fields may be unknown.
-#[derive(Deserialize)]
-struct Version {
-    member_format: u64,
 }
 
 impl Load {
@@ -62,8 +56,8 @@ impl TryFrom<f64> for Load {
 
 impl Record {
     /// A record of this version.
-    pub fn new(instance: String, member: Member, load: Load) -> Self {
-        Self { member_format: FORMAT, instance, member, load }
+    pub fn new(instance: String, address: String, fingerprint: String, load: Load) -> Self {
+        Self { member_format: FORMAT, instance, address, fingerprint, load }
     }
 
     /// As it is written.
@@ -76,19 +70,7 @@ impl Record {
     /// # Errors
     /// What is wrong with it, without the node's name.
     pub fn parse(bytes: &[u8]) -> Result<Self, String> {
-        if bytes.len() > RECORD_MOST {
-            return Err(format!("its record has {} bytes, more than {RECORD_MOST}", bytes.len()));
-        }
-        let version: Version = serde_json::from_slice(bytes)
-            .map_err(|error| format!("its record is no JSON with a member_format ({})", brief(&error.to_string())))?;
-        if version.member_format != FORMAT {
-            return Err(format!(
-                "its record has member_format {}, and this node knows {FORMAT}: run the same version on both",
-                version.member_format
-            ));
-        }
-        let record: Self = serde_json::from_slice(bytes)
-            .map_err(|error| format!("its record is wrong: {}", brief(&error.to_string())))?;
+        let record: Self = parse_json("its record", RECORD_MOST, ("member_format", FORMAT), bytes)?;
         record.check()?;
         Ok(record)
     }
@@ -96,25 +78,40 @@ impl Record {
     /// # Errors
     /// What in it cannot be.
     pub fn check(&self) -> Result<(), String> {
-        let Member { address, fingerprint, near, region, price, .. } = &self.member;
-        fingerprint.parse::<Fingerprint>().map_err(|error| brief(&error.to_string()))?;
-        if !is_address(address) {
-            return Err(format!("'{}' is no address of the form host:port", brief(address)));
-        }
-        if near.len() > NEAR_MOST {
-            return Err(format!("it is near to {} destinations, more than {NEAR_MOST}", near.len()));
-        }
-        if let Some(text) = near.iter().chain(region).find(|text| !is_text(text)) {
-            return Err(format!("'{}' is no destination or region: 1 to {TEXT_MOST} printable bytes", brief(text)));
-        }
-        if !(price.is_finite() && *price >= 0.0) {
-            return Err(format!("its price is {price}: 0 or more is expected"));
+        self.fingerprint.parse::<Fingerprint>().map_err(|error| brief(&error.to_string()))?;
+        if !is_address(&self.address) {
+            return Err(format!("'{}' is no address of the form host:port", brief(&self.address)));
         }
         if self.instance.len() > 64 || !self.instance.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err("its instance is no number in hexadecimal digits".into());
         }
         Ok(())
     }
+}
+
+/// JSON of at most so many bytes with this version under this key. `what` names it in errors.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn parse_json<T: DeserializeOwned>(
+    what: &str,
+    most: usize,
+    (key, version): (&str, u64),
+    bytes: &[u8],
+) -> Result<T, String> {
+    if bytes.len() > most {
+        return Err(format!("{what} has {} bytes, more than {most}", bytes.len()));
+    }
+    // Of another version other keys may be there.
+    let read = serde_json::from_slice::<Map<String, Value>>(bytes).map_err(|error| brief(&error.to_string()));
+    let found = read.and_then(|map| map.get(key).and_then(Value::as_u64).ok_or_else(|| format!("it has no {key}")));
+    match found.map_err(|why| format!("{what} is no JSON with a {key} ({why})"))? {
+        found if found == version => {}
+        found => {
+            return Err(format!("{what} has {key} {found}, and this node knows {version}: run the same version on both"));
+        }
+    }
+    serde_json::from_slice(bytes).map_err(|error| format!("{what} is wrong: {}", brief(&error.to_string())))
 }
 
 /// `host:port`, with an IPv6 address in brackets. A name is not resolved here.
@@ -128,7 +125,8 @@ fn is_address(text: &str) -> bool {
     is_port && is_host && text.len() <= TEXT_MOST
 }
 
-fn is_text(text: &str) -> bool {
+/// One line that can be shown.
+pub fn is_text(text: &str) -> bool {
     (1..=TEXT_MOST).contains(&text.len()) && !text.chars().any(char::is_control)
 }
 
@@ -148,11 +146,7 @@ mod tests {
     use super::*;
 
     fn record() -> Record {
-        let fingerprint = format!("sha256:{}", "0a".repeat(32));
-        let member = serde_json::from_str(&format!(
-            r#"{{"address":"192.0.2.1:7000","fingerprint":"{fingerprint}","near":["*.example.net"],"region":"eu"}}"#
-        ));
-        Record::new("0f".into(), member.unwrap(), Load::new(0.25))
+        Record::new("0f".into(), "192.0.2.1:7000".into(), format!("sha256:{}", "0a".repeat(32)), Load::new(0.25))
     }
 
     fn refusal(change: impl FnOnce(&mut Record)) -> String {
@@ -168,21 +162,19 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused_with_its_reason() {
-        assert!(refusal(|record| record.member_format = 2).contains("member_format 2"));
-        assert!(refusal(|record| record.member.address = "192.0.2.1".into()).contains("host:port"));
-        assert!(refusal(|record| record.member.address = "a b:1".into()).contains("host:port"));
-        assert!(refusal(|record| record.member.address = "h:70000".into()).contains("host:port"));
-        assert!(refusal(|record| record.member.fingerprint = "sha256:00".into()).contains("no fingerprint"));
-        assert!(refusal(|record| record.member.near = vec!["a".into(); 65]).contains("65"));
-        assert!(refusal(|record| record.member.region = Some("a\nb".into())).contains("a\\nb"));
-        assert!(refusal(|record| record.member.price = -1.0).contains("price"));
+        assert!(refusal(|record| record.member_format = 1).contains("member_format 1"));
+        assert!(refusal(|record| record.address = "192.0.2.1".into()).contains("host:port"));
+        assert!(refusal(|record| record.address = "a b:1".into()).contains("host:port"));
+        assert!(refusal(|record| record.address = "h:70000".into()).contains("host:port"));
+        assert!(refusal(|record| record.fingerprint = "sha256:00".into()).contains("no fingerprint"));
         assert!(refusal(|record| record.load = Load(2.0)).contains("from 0 to 1"));
         assert!(refusal(|record| record.instance = "x".into()).contains("instance"));
-        assert!(Record::parse(&vec![b' '; RECORD_MOST + 1]).unwrap_err().contains("16384"));
+        assert!(Record::parse(&vec![b' '; RECORD_MOST + 1]).unwrap_err().contains("4096"));
         assert!(Record::parse(b"{}").unwrap_err().contains("member_format"));
         assert!(Record::parse(br#"{"member_format":7,"soul":true}"#).unwrap_err().contains("member_format 7"));
-        let extra = String::from_utf8(record().to_bytes()).unwrap().replacen('{', r#"{"x":1,"#, 1);
-        assert!(Record::parse(extra.as_bytes()).unwrap_err().contains("unknown field"));
+        // What a node is near to is not its own to say.
+        let extra = String::from_utf8(record().to_bytes()).unwrap().replacen('{', r#"{"near":["*"],"#, 1);
+        assert!(Record::parse(extra.as_bytes()).unwrap_err().contains("unknown field `near`"));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::keeper::Keeper;
 use crate::record::Load;
 use crate::settings::{Settings, wrong};
 use crate::status::{Shared, Status};
-use crate::view::Members;
+use crate::view::Roster;
 
 /// Registers this node and watches the others, on threads of its own, until it is stopped or dropped.
 #[derive(Debug)]
@@ -43,12 +43,12 @@ impl Registry {
         Client::new(&settings.access).map(drop)
     }
 
-    /// Starts. `on_change` is called with all members whenever they are others than before, or one's load is; on the registry's own
-    /// thread, which waits for it. etcd may be away: then it is tried until it is there.
+    /// Starts. `on_change` is called with all that belong to the overlay once they are known, and then whenever they are others than
+    /// before, or one's load is, at most twice a second; on the registry's own thread, which waits for it. etcd may be away: then it is tried until it is there.
     ///
     /// # Errors
     /// If a setting is wrong, a file cannot be used, or there is no thread to be had.
-    pub fn start(settings: Settings, on_change: impl FnMut(&Members) + Send + 'static) -> Result<Self, RegistryError> {
+    pub fn start(settings: Settings, on_change: impl FnMut(&Roster) + Send + 'static) -> Result<Self, RegistryError> {
         settings.check()?;
         let client = Client::new(&settings.access)?;
         let shared = Arc::new(Mutex::new(Shared::new(Instant::now())));

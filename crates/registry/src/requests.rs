@@ -10,6 +10,7 @@ use crate::error::RegistryError;
 use crate::gateway::{Done, Event, EventKind, Header, KeyValue, Lease, Range, Txn, base64};
 use crate::keys::Keys;
 use crate::record::{Record, brief};
+use crate::registration::Revisions;
 use crate::settings::OverlayId;
 use crate::view::{KEYS_MOST, Reading};
 
@@ -113,26 +114,25 @@ pub fn revoke(client: &mut Client, lease: u64) -> Result<(), RegistryError> {
     client.call::<Done>("lease/revoke", "the end of a lease", &json!({ "ID": lease.to_string() })).map(drop)
 }
 
-/// Writes a node's record under a lease, if the node is admitted with that key and what is there is of the revision beside the
-/// record. Returns what a watch will say of it.
+/// Writes a node's record under a lease, if its admission and what is there are of these revisions. Returns what a watch will say of it.
 pub fn write(
     client: &mut Client,
     keys: &Keys,
-    (name, fingerprint): (&str, &str),
-    (record, revision): (&Record, u64),
+    name: &str,
+    (record, revisions): (&Record, Revisions),
     lease: u64,
 ) -> Result<Event, Unwritten> {
     let (key, value) = (keys.node(name), record.to_bytes());
     let request = json!({
         "compare": [
-            { "key": base64(keys.admitted(name)), "target": "VALUE", "value": base64(fingerprint) },
-            { "key": base64(&key), "target": "MOD", "mod_revision": revision.to_string() },
+            { "key": base64(keys.admitted(name)), "target": "MOD", "mod_revision": revisions.admission.to_string() },
+            { "key": base64(&key), "target": "MOD", "mod_revision": revisions.record.to_string() },
         ],
         "success": [put(&key, &value, lease)],
     });
     match client.call::<Txn>("kv/txn", "a registration", &request) {
         Ok(Txn { succeeded: true, header }) => {
-            let kv = KeyValue { key: key.into(), value, mod_revision: header.revision };
+            let kv = KeyValue { key: key.into(), value, mod_revision: header.revision, lease };
             Ok(Event { kind: EventKind::Put, kv })
         }
         Ok(_) => Err(Unwritten::Changed),

@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use ekiden_files::FileKind;
 use ekiden_keys::random_secret;
-use ekiden_overlay::member::Member;
 use ureq::tls::Certificate;
 
 use crate::authorities;
@@ -47,8 +46,10 @@ pub struct Settings {
     pub expected_id: Option<OverlayId>,
     /// This node's name there; as the overlay's.
     pub name: String,
-    /// This node, as others are to see it.
-    pub member: Member,
+    /// Where others reach this node's leg listener: `host:port`.
+    pub address: String,
+    /// The fingerprint of this node's key.
+    pub fingerprint: String,
     /// How soon others take this node for gone if it dies; 2 s to 1 h, in whole seconds. etcd may grant more.
     pub lease: Duration,
     /// A file for the last known members, and the overlay's id: what this node begins with if etcd is away when it starts.
@@ -77,7 +78,8 @@ impl Settings {
         if !range.contains(&self.lease) || self.lease.subsec_nanos() != 0 {
             return Err(wrong("lease", format!("{:?} is not from 2 s to 1 h, in whole seconds", self.lease)));
         }
-        Record::new(String::new(), self.member.clone(), Load::default()).check().map_err(|why| wrong("member", why))
+        let record = Record::new(String::new(), self.address.clone(), self.fingerprint.clone(), Load::default());
+        record.check().map_err(|why| wrong("address", why))
     }
 }
 
@@ -195,14 +197,13 @@ pub fn read_password(file: &Path) -> Result<String, String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use std::fs;
 
     use super::*;
 
-    fn settings() -> Settings {
-        let fingerprint = format!("sha256:{}", "0a".repeat(32));
-        let member = format!(r#"{{"address":"192.0.2.1:7000","fingerprint":"{fingerprint}"}}"#);
+    /// Of node a.
+    pub fn settings() -> Settings {
         Settings {
             access: Access {
                 endpoints: vec!["https://192.0.2.9:2379".into()],
@@ -214,7 +215,8 @@ mod tests {
             overlay: "blue".into(),
             expected_id: None,
             name: "a".into(),
-            member: serde_json::from_str(&member).unwrap(),
+            address: "192.0.2.1:7000".into(),
+            fingerprint: format!("sha256:{}", "0a".repeat(32)),
             lease: Duration::from_secs(10),
             members_cache: None,
         }
@@ -241,7 +243,7 @@ mod tests {
         assert!(refusal(|s| s.lease = Duration::from_secs(1)).starts_with("lease: "));
         assert!(refusal(|s| s.overlay = "a/b".into()).starts_with("overlay: "));
         assert!(refusal(|s| s.name = String::new()).starts_with("name: "));
-        assert!(refusal(|s| s.member.fingerprint = "x".into()).starts_with("member: "));
+        assert!(refusal(|s| s.address = "x".into()).starts_with("address: "));
         let mut near = settings();
         near.access.endpoints = vec!["http://127.0.0.1:1".into(), "http://[::1]:1".into(), "http://localhost:1".into()];
         near.check().unwrap();

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use ekiden_keys::Fingerprint;
 use ekiden_overlay::member::Member;
 
+use crate::admission::Admission;
 use crate::gateway::{Event, EventKind, KeyValue};
 use crate::keys::{Keys, Place};
-use crate::record::{Load, Record, brief};
+use crate::record::{Load, Record};
 
 /// The most keys of an overlay that are held: two for each of 1,000 nodes, and a few.
 pub const KEYS_MOST: usize = 2016;
@@ -20,7 +20,16 @@ pub const RETURN_WITHIN: Duration = Duration::from_secs(7);
 /// registered.
 pub type Members = BTreeMap<String, Listed>;
 
-/// A member, as it is registered.
+/// Who belongs to an overlay.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Roster {
+    /// Those that are there.
+    pub members: Members,
+    /// Those that are admitted and are not there.
+    pub absent: BTreeMap<String, Admission>,
+}
+
+/// A member: where it is by its own word, everything else by the operator's.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Listed {
     /// The node.
@@ -44,8 +53,8 @@ struct Found {
 }
 
 enum Content {
-    /// A fingerprint, or why it is none.
-    Admitted(Result<String, String>),
+    /// An admission, or why it is none.
+    Admitted(Result<Admission, String>),
     /// A record, or why it is none.
     Node(Result<Record, String>),
     Other,
@@ -78,15 +87,20 @@ impl View {
         self.found.len()
     }
 
-    /// Begins with these members.
-    pub fn remember(&mut self, members: BTreeMap<String, Member>) {
+    /// Begins with these members, and these that are admitted and absent.
+    pub fn remember(&mut self, members: BTreeMap<String, Member>, absent: BTreeMap<String, Admission>) {
         for (name, member) in members {
-            let admitted = Content::Admitted(Ok(member.fingerprint.clone()));
-            let record = Content::Node(Ok(Record::new(String::new(), member, Load::default())));
-            for (key, content) in [(self.keys.admitted(&name), admitted), (self.keys.node(&name), record)] {
-                self.found.insert(key.into_bytes(), Found { mod_revision: 0, content });
-            }
+            self.found_before(self.keys.admitted(&name), Content::Admitted(Ok(Admission::from(&member))));
+            let record = Record::new(String::new(), member.address, member.fingerprint, Load::default());
+            self.found_before(self.keys.node(&name), Content::Node(Ok(record)));
         }
+        for (name, admission) in absent {
+            self.found_before(self.keys.admitted(&name), Content::Admitted(Ok(admission)));
+        }
+    }
+
+    fn found_before(&mut self, key: String, content: Content) {
+        self.found.insert(key.into_bytes(), Found { mod_revision: 0, content });
     }
 
     /// Takes over a complete reading. Records that it lacks stay for `keep` from `now`; their admission must still be there.
@@ -130,10 +144,11 @@ impl View {
         self.leaving.values().map(|(_, until)| *until).min()
     }
 
-    /// The fingerprint with which `node` is admitted.
-    pub fn admitted(&self, node: &str) -> Option<&str> {
-        match &self.found.get(self.keys.admitted(node).as_bytes())?.content {
-            Content::Admitted(fingerprint) => fingerprint.as_deref().ok(),
+    /// The revision of a node's admission, and what it says.
+    pub fn admitted(&self, node: &str) -> Option<(u64, &Admission)> {
+        let found = self.found.get(self.keys.admitted(node).as_bytes())?;
+        match &found.content {
+            Content::Admitted(Ok(admission)) => Some((found.mod_revision, admission)),
             _ => None,
         }
     }
@@ -145,8 +160,8 @@ impl View {
         Some((found.mod_revision, record.as_ref().ok()))
     }
 
-    /// The members, and why other nodes are none.
-    pub fn members(&self) -> (Members, BTreeMap<String, String>) {
+    /// Who belongs to the overlay, and why other nodes are no members.
+    pub fn roster(&self) -> (Roster, BTreeMap<String, String>) {
         let (mut admitted, mut records) = (BTreeMap::new(), BTreeMap::new());
         let mut ignored = BTreeMap::new();
         for (name, (record, _)) in &self.leaving {
@@ -156,7 +171,7 @@ impl View {
             let place = std::str::from_utf8(key).map_or(Place::Other, |key| self.keys.place(key));
             let (Place::Admitted(name) | Place::Node(name)) = place else { continue };
             match &found.content {
-                Content::Admitted(Ok(fingerprint)) => drop(admitted.insert(name, fingerprint)),
+                Content::Admitted(Ok(admission)) => drop(admitted.insert(name, admission)),
                 Content::Node(Ok(record)) => drop(records.insert(name, record)),
                 Content::Admitted(Err(reason)) | Content::Node(Err(reason)) => {
                     ignored.insert(name.to_owned(), reason.clone());
@@ -167,49 +182,46 @@ impl View {
         // Of two with one key, neither can be told from the other: neither is a member.
         let mut holders: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for (name, record) in &records {
-            if admitted.get(name).is_some_and(|fingerprint| **fingerprint == record.member.fingerprint) {
-                holders.entry(&record.member.fingerprint).or_default().push(name);
+            if admitted.get(name).is_some_and(|admission| admission.fingerprint == record.fingerprint) {
+                holders.entry(&record.fingerprint).or_default().push(name);
             }
         }
         let mut members = Members::new();
         for (name, record) in &records {
-            let own = &record.member.fingerprint;
+            let own = &record.fingerprint;
             let reason = match (admitted.get(name), holders.get(own.as_str()).map_or(&[][..], Vec::as_slice)) {
-                (Some(fingerprint), [_]) if *fingerprint == own => {
-                    let listed = Listed { member: record.member.clone(), load: record.load };
+                (Some(admission), [_]) if admission.fingerprint == *own => {
+                    let listed = Listed { member: admission.member(&record.address), load: record.load };
                     members.insert((*name).to_owned(), listed);
                     continue;
                 }
-                (Some(fingerprint), several) if *fingerprint == own => {
+                (Some(admission), several) if admission.fingerprint == *own => {
                     format!("two nodes with one key: {} have {own}", several.join(", "))
                 }
-                (Some(fingerprint), _) => {
-                    format!("it is registered with the key {own}, but admitted with {fingerprint}")
+                (Some(admission), _) => {
+                    format!("it is registered with the key {own}, but admitted with {}", admission.fingerprint)
                 }
                 (None, _) => "it is registered, but not admitted".to_owned(),
             };
             ignored.entry((*name).to_owned()).or_insert(reason);
         }
-        (members, ignored)
+        let is_absent = |(name, _): &(&str, &Admission)| !members.contains_key(*name);
+        let absent = admitted.into_iter().filter(is_absent).map(|(name, of)| (name.to_owned(), of.clone())).collect();
+        (Roster { members, absent }, ignored)
     }
 }
 
 fn found(keys: &Keys, kv: KeyValue) -> (Vec<u8>, Found) {
     let place = std::str::from_utf8(&kv.key).map_or(Place::Other, |key| keys.place(key));
     let content = match place {
-        Place::Admitted(_) => Content::Admitted(fingerprint(&kv.value)),
-        Place::Node(_) => Content::Node(Record::parse(&kv.value)),
+        Place::Admitted(_) => Content::Admitted(Admission::parse(&kv.value)),
+        Place::Node(_) => Content::Node(Record::parse(&kv.value).and_then(|record| match kv.lease {
+            0 => Err("its record is under no lease, and would stay when the node has gone".into()),
+            _ => Ok(record),
+        })),
         Place::Id | Place::Other => Content::Other,
     };
     (kv.key, Found { mod_revision: kv.mod_revision, content })
-}
-
-fn fingerprint(value: &[u8]) -> Result<String, String> {
-    let text = String::from_utf8_lossy(&value[..value.len().min(200)]);
-    let fingerprint = text.parse::<Fingerprint>();
-    fingerprint
-        .map(|fingerprint| fingerprint.to_string())
-        .map_err(|error| format!("its admission: {}", brief(&error.to_string())))
 }
 
 #[cfg(test)]

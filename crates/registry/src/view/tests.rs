@@ -7,16 +7,19 @@ fn key(number: u8) -> String {
 }
 
 fn record(number: u8) -> Vec<u8> {
-    let member = format!(r#"{{"address":"192.0.2.{number}:7000","fingerprint":"{}"}}"#, key(number));
-    Record::new("0a".into(), serde_json::from_str(&member).unwrap(), Load::default()).to_bytes()
+    Record::new("0a".into(), format!("192.0.2.{number}:7000"), key(number), Load::default()).to_bytes()
+}
+
+fn admission(number: u8) -> Vec<u8> {
+    Admission::of(key(number).parse().unwrap()).to_bytes()
 }
 
 fn put(key: String, value: impl Into<Vec<u8>>, mod_revision: u64) -> Event {
-    Event { kind: EventKind::Put, kv: KeyValue { key: key.into(), value: value.into(), mod_revision } }
+    Event { kind: EventKind::Put, kv: KeyValue { key: key.into(), value: value.into(), mod_revision, lease: 7 } }
 }
 
 fn delete(key: String, mod_revision: u64) -> Event {
-    Event { kind: EventKind::Delete, kv: KeyValue { key: key.into(), value: Vec::new(), mod_revision } }
+    Event { kind: EventKind::Delete, kv: KeyValue { key: key.into(), value: Vec::new(), mod_revision, lease: 0 } }
 }
 
 fn keys() -> Keys {
@@ -27,18 +30,18 @@ fn keys() -> Keys {
 fn two() -> View {
     let mut view = View::new(keys());
     for (name, number) in [("a", 1), ("b", 2)] {
-        view.apply(put(keys().admitted(name), key(number), 1));
+        view.apply(put(keys().admitted(name), admission(number), 1));
         view.apply(put(keys().node(name), record(number), 2));
     }
     view
 }
 
 fn names(view: &View) -> Vec<String> {
-    view.members().0.into_keys().collect()
+    view.roster().0.members.into_keys().collect()
 }
 
 fn reason(view: &View, name: &str) -> String {
-    view.members().1.remove(name).unwrap()
+    view.roster().1.remove(name).unwrap()
 }
 
 #[test]
@@ -48,9 +51,9 @@ fn a_member_is_admitted_and_registered_with_one_key() {
     view.apply(delete(keys().admitted("a"), 3));
     assert_eq!(names(&view), ["b"]);
     assert!(reason(&view, "a").contains("not admitted"));
-    view.apply(put(keys().admitted("a"), key(9), 4));
+    view.apply(put(keys().admitted("a"), admission(9), 4));
     assert!(reason(&view, "a").contains(&key(9)));
-    view.apply(put(keys().admitted("a"), key(1), 5));
+    view.apply(put(keys().admitted("a"), admission(1), 5));
     assert_eq!(names(&view), ["a", "b"]);
     view.apply(delete(keys().node("a"), 6));
     assert_eq!(names(&view), ["b"]);
@@ -68,9 +71,40 @@ fn what_is_wrong_is_ignored_with_a_reason() {
 }
 
 #[test]
+fn what_a_node_is_near_to_is_the_operators_word_alone() {
+    let mut view = two();
+    let near = |text: &str| {
+        let of = Admission::of(key(1).parse().unwrap());
+        of.with(crate::Terms { near: Some(vec![text.into()]), ..crate::Terms::default() })
+    };
+    view.apply(put(keys().admitted("a"), near("127.0.0.0/8").to_bytes(), 3));
+    assert_eq!(view.roster().0.members["a"].member.near, ["127.0.0.0/8"]);
+    // b claims a narrower one by its own record.
+    let claim = String::from_utf8(record(2)).unwrap().replacen('{', r#"{"near":["127.0.0.1/32"],"#, 1);
+    view.apply(put(keys().node("b"), claim, 4));
+    assert_eq!(names(&view), ["a"]);
+    assert!(reason(&view, "b").contains("unknown field `near`"), "{}", reason(&view, "b"));
+    // What a node that has gone was near to is still known.
+    view.apply(delete(keys().node("a"), 5));
+    assert_eq!(view.roster().0.absent["a"], near("127.0.0.0/8"));
+    view.apply(delete(keys().admitted("a"), 6));
+    assert!(view.roster().0.absent.keys().eq(["b"]));
+}
+
+#[test]
+fn a_record_without_a_lease_is_none() {
+    let mut view = two();
+    let mut unending = put(keys().node("a"), record(1), 3);
+    unending.kv.lease = 0;
+    view.apply(unending);
+    assert_eq!(names(&view), ["b"]);
+    assert!(reason(&view, "a").contains("under no lease"));
+}
+
+#[test]
 fn of_two_with_one_key_none_is_a_member() {
     let mut view = two();
-    view.apply(put(keys().admitted("c"), key(1), 3));
+    view.apply(put(keys().admitted("c"), admission(1), 3));
     assert_eq!(names(&view), ["a", "b"]);
     view.apply(put(keys().node("c"), record(1), 4));
     assert_eq!(names(&view), ["b"]);
@@ -93,8 +127,8 @@ fn after_a_long_absence_the_missing_get_time_to_return() {
     let reading = |names: &[&str]| {
         let mut reading = Reading::default();
         for (name, number) in [("a", 1), ("b", 2)] {
-            let kv = |key: String, value: Vec<u8>| KeyValue { key: key.into(), value, mod_revision: 9 };
-            reading.take(&keys(), vec![kv(keys().admitted(name), key(number).into())]);
+            let kv = |key: String, value: Vec<u8>| KeyValue { key: key.into(), value, mod_revision: 9, lease: 7 };
+            reading.take(&keys(), vec![kv(keys().admitted(name), admission(number))]);
             if names.contains(&name) {
                 reading.take(&keys(), vec![kv(keys().node(name), record(number))]);
             }
@@ -132,9 +166,11 @@ proptest! {
                 _ => String::from_utf8_lossy(&value).into_owned(),
             };
             view.apply(if gone { delete(key, at as u64) } else { put(key, value, at as u64) });
-            let (members, ignored) = view.members();
-            prop_assert!(members.keys().all(|name| !ignored.contains_key(name)));
-            prop_assert!(members.iter().all(|(name, listed)| view.admitted(name) == Some(&listed.member.fingerprint)));
+            let (Roster { members, absent }, ignored) = view.roster();
+            prop_assert!(members.keys().all(|name| !ignored.contains_key(name) && !absent.contains_key(name)));
+            let admitted = |name: &str| view.admitted(name).map(|(_, admission)| admission.clone());
+            prop_assert!(members.iter().all(|(name, of)| admitted(name) == Some(Admission::from(&of.member))));
+            prop_assert!(absent.iter().all(|(name, of)| admitted(name).as_ref() == Some(of)));
         }
     }
 }

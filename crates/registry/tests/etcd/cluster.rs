@@ -48,12 +48,19 @@ pub struct Cluster {
     has_users: bool,
     /// What tells restored data from what was there before.
     generation: u32,
+    /// What each member is started with besides.
+    more: &'static [&'static str],
 }
 
 impl Cluster {
     /// Of so many members, with users.
     pub fn start(members: usize) -> Self {
-        let mut cluster = Self::with_certificate(members, DAY);
+        Self::start_with(members, &[])
+    }
+
+    /// The same, each started with these arguments too.
+    pub fn start_with(members: usize, more: &'static [&'static str]) -> Self {
+        let mut cluster = Self::make(members, DAY, more);
         for line in ["user add root:PASSWORD", "user grant-role root root", "auth enable"] {
             let line = line.replace("PASSWORD", ROOT_PASSWORD);
             cluster.etcdctl(&line.split(' ').collect::<Vec<_>>());
@@ -64,6 +71,10 @@ impl Cluster {
 
     /// Without users. Its certificate is valid from two days ago, for two days and `valid`; to the past if that is 0.
     pub fn with_certificate(members: usize, valid: Duration) -> Self {
+        Self::make(members, valid, &[])
+    }
+
+    fn make(members: usize, valid: Duration, more: &'static [&'static str]) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let until = SystemTime::now() + valid - if valid.is_zero() { DAY } else { Duration::ZERO };
         certificates(folder.path(), until);
@@ -74,7 +85,7 @@ impl Cluster {
         drop(free);
         let member = |ports: &[u16]| Member { client_port: ports[0], peer_port: ports[1], process: None };
         let members = ports.chunks(2).map(member).collect();
-        let mut cluster = Self { folder, members, has_users: false, generation: 0 };
+        let mut cluster = Self { folder, members, has_users: false, generation: 0, more };
         cluster.start_all();
         if !valid.is_zero() {
             cluster.wait_until_healthy();
@@ -136,6 +147,7 @@ impl Cluster {
         command.args(["--listen-client-urls", &own, "--advertise-client-urls", &own]);
         command.args(["--listen-peer-urls", &other, "--initial-advertise-peer-urls", &other]);
         command.args(["--initial-cluster", &peers, "--bcrypt-cost", "4", "--logger", "zap", "--log-level", "warn"]);
+        command.args(self.more);
         command.arg("--cert-file").arg(self.folder().join("etcd.pem"));
         command.arg("--key-file").arg(self.folder().join("etcd.key"));
         command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log);
@@ -152,6 +164,12 @@ impl Cluster {
         let text = self.etcdctl(&["endpoint", "status", "--write-out", "json"]);
         let status: serde_json::Value = serde_json::from_str(&text).unwrap();
         status[0]["Status"]["header"]["revision"].as_u64().unwrap()
+    }
+
+    /// A lease of an hour, which nobody keeps.
+    pub fn lease(&self) -> String {
+        let said = self.etcdctl(&["lease", "grant", "3600"]);
+        said.split(' ').nth(1).expect("lease NUMBER granted").to_owned()
     }
 
     /// Forgets what was before now.
@@ -198,12 +216,17 @@ impl Cluster {
 
     /// Root writes what is too long for an argument.
     pub fn put_long(&self, key: &str, value: &[u8]) {
+        assert!(self.try_put_long(key, value));
+    }
+
+    /// The same; false if etcd refuses it.
+    pub fn try_put_long(&self, key: &str, value: &[u8]) -> bool {
         let file = self.folder().join("long");
         fs::write(&file, value).unwrap();
         let mut command = Command::new("etcdctl");
         command.env("ETCDCTL_API", "3").arg("--endpoints").arg(self.endpoints().join(","));
         command.arg("--cacert").arg(self.ca_file()).args(["--user", &format!("root:{ROOT_PASSWORD}"), "put", key]);
-        assert!(command.stdin(File::open(file).unwrap()).output().unwrap().status.success());
+        command.stdin(File::open(file).unwrap()).output().unwrap().status.success()
     }
 
     /// What somebody does.

@@ -5,6 +5,7 @@ mod node;
 mod proxy;
 
 mod absence;
+mod hostile;
 mod refusals;
 mod running;
 

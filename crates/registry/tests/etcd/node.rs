@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use ekiden_registry::{Access, IfOtherKey, Members, Registry, RegistryError, Settings};
+use ekiden_registry::{Access, IfOtherKey, Members, Registry, RegistryError, Roster, Settings, Terms};
 
 use crate::cluster::{Cluster, OVERLAY, Process};
 use crate::wait;
@@ -28,12 +28,11 @@ pub fn settings(cluster: &Cluster, name: &str, number: u8, admit: bool) -> Setti
     let user = operator.user(name);
     if admit {
         operator.init().unwrap();
-        operator.admit(name, key(number).parse().unwrap(), IfOtherKey::Replace).unwrap();
+        operator.admit(name, key(number).parse().unwrap(), Terms::default(), IfOtherKey::Replace).unwrap();
     }
     let file = cluster.folder().join(format!("{name}.password"));
     fs::write(&file, format!("{name}'s\n")).unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o600)).unwrap();
-    let member = format!(r#"{{"address":"192.0.2.{number}:7000","fingerprint":"{}"}}"#, key(number));
     Settings {
         access: Access {
             endpoints: cluster.endpoints(),
@@ -45,7 +44,8 @@ pub fn settings(cluster: &Cluster, name: &str, number: u8, admit: bool) -> Setti
         overlay: OVERLAY.into(),
         expected_id: None,
         name: name.into(),
-        member: serde_json::from_str(&member).unwrap(),
+        address: format!("192.0.2.{number}:7000"),
+        fingerprint: key(number),
         lease: Duration::from_secs(5),
         members_cache: None,
     }
@@ -54,14 +54,14 @@ pub fn settings(cluster: &Cluster, name: &str, number: u8, admit: bool) -> Setti
 /// A registry, and all that it has told.
 pub struct Node {
     pub registry: Registry,
-    told: Arc<Mutex<Vec<Members>>>,
+    told: Arc<Mutex<Vec<Roster>>>,
 }
 
 impl Node {
     pub fn start(settings: Settings) -> Self {
         let told = Arc::new(Mutex::new(Vec::new()));
         let into = told.clone();
-        let registry = Registry::start(settings, move |members| into.lock().unwrap().push(members.clone())).unwrap();
+        let registry = Registry::start(settings, move |roster| into.lock().unwrap().push(roster.clone())).unwrap();
         Self { registry, told }
     }
 
@@ -76,8 +76,12 @@ impl Node {
         wait("a registration", LONG, || self.registry.status().registered);
     }
 
-    pub fn members(&self) -> Members {
+    pub fn roster(&self) -> Roster {
         self.told.lock().unwrap().last().cloned().unwrap_or_default()
+    }
+
+    pub fn members(&self) -> Members {
+        self.roster().members
     }
 
     pub fn names(&self) -> Vec<String> {
@@ -102,7 +106,7 @@ impl Node {
 
     /// How few members it has told of since it told of so many.
     pub fn fewest_since(&self, changes: usize) -> usize {
-        self.told.lock().unwrap()[changes..].iter().map(Members::len).min().unwrap_or(usize::MAX)
+        self.told.lock().unwrap()[changes..].iter().map(|roster| roster.members.len()).min().unwrap_or(usize::MAX)
     }
 
     /// How many times it has told.
@@ -124,7 +128,7 @@ impl Apart {
         command.envs(with.iter().copied());
         command.args(["node::as_a_node", "--exact", "--ignored", "--nocapture"]);
         command.env("NODE_NAME", &settings.name).env("NODE_OVERLAY", &settings.overlay);
-        command.env("NODE_MEMBER", serde_json::to_string(&settings.member).unwrap());
+        command.env("NODE_ADDRESS", &settings.address).env("NODE_FINGERPRINT", &settings.fingerprint);
         command.env("NODE_LEASE", settings.lease.as_secs().to_string());
         command.env("NODE_ENDPOINTS", settings.access.endpoints.join(","));
         command.env("NODE_CA", settings.access.ca_file.as_ref().unwrap());
@@ -175,12 +179,13 @@ fn as_a_node() {
         overlay: get("NODE_OVERLAY"),
         expected_id: None,
         name,
-        member: serde_json::from_str(&get("NODE_MEMBER")).unwrap(),
+        address: get("NODE_ADDRESS"),
+        fingerprint: get("NODE_FINGERPRINT"),
         lease: Duration::from_secs(get("NODE_LEASE").parse().unwrap()),
         members_cache: None,
     };
-    let _registry = Registry::start(settings, |members| {
-        println!("members {}", members.keys().cloned().collect::<Vec<_>>().join(" "));
+    let _registry = Registry::start(settings, |roster| {
+        println!("members {}", roster.members.keys().cloned().collect::<Vec<_>>().join(" "));
     });
     // Until it is killed; not for ever, should nobody do that.
     thread::sleep(Duration::from_secs(300));

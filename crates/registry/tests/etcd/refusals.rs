@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ekiden_registry::{IfOtherKey, Operator, OverlayId, RegistryError};
+use ekiden_registry::{IfOtherKey, Operator, OverlayId, RegistryError, Terms};
 
 use crate::cluster::{Cluster, OVERLAY};
 use crate::node::{LONG, Node, key, settings};
@@ -20,7 +20,7 @@ fn another_clusters_etcd_is_refused() {
     assert!(line.contains("has no overlay 'blue'"), "{line}");
 
     other.operator().init().unwrap();
-    other.operator().admit("a", key(1).parse().unwrap(), IfOtherKey::Replace).unwrap();
+    other.operator().admit("a", key(1).parse().unwrap(), Terms::default(), IfOtherKey::Replace).unwrap();
     let line = a.wait_problem(|error| matches!(error, RegistryError::OtherOverlay { .. }));
     assert!(line.contains(&id.to_string()), "{line}");
     assert!(!a.registry.status().registered && a.names().is_empty());
@@ -102,7 +102,7 @@ fn who_is_not_admitted_registers_nothing() {
     // It tries all the same, by other means.
     let record = cluster.etcdctl(&["get", "--print-value-only", &format!("/ekiden/{OVERLAY}/nodes/a")]);
     let record = record.trim().replace(&key(1), &key(2));
-    cluster.etcdctl(&["put", &format!("/ekiden/{OVERLAY}/nodes/b"), &record]);
+    cluster.etcdctl(&["put", "--lease", &cluster.lease(), &format!("/ekiden/{OVERLAY}/nodes/b"), &record]);
     wait("a reason", LONG, || a.registry.status().ignored.get("b").is_some_and(|why| why.contains("not admitted")));
     assert_eq!(a.names(), ["a"]);
 }
@@ -116,12 +116,12 @@ fn two_nodes_with_one_name_or_one_key_are_named() {
 
     // The same name with another key, which the operator has not admitted.
     let mut other = own.clone();
-    other.member.fingerprint = key(9);
+    other.fingerprint = key(9);
     let second = Node::start(other.clone());
     let line = second.wait_problem(|error| matches!(error, RegistryError::AdmittedOtherKey { .. }));
     assert!(line.contains("two nodes with one name"), "{line}");
     // Which it now has: the name is the second's as soon as the first has gone.
-    cluster.operator().admit("a", key(9).parse().unwrap(), IfOtherKey::Replace).unwrap();
+    cluster.operator().admit("a", key(9).parse().unwrap(), Terms::default(), IfOtherKey::Replace).unwrap();
     first.wait_problem(|error| matches!(error, RegistryError::AdmittedOtherKey { .. }));
     second.wait_problem(|error| matches!(error, RegistryError::NameTaken { .. }));
     first.registry.stop();
@@ -129,7 +129,7 @@ fn two_nodes_with_one_name_or_one_key_are_named() {
 
     // The same name with the same key: the later one has it.
     let mut third = other;
-    third.member.address = "192.0.2.77:7000".into();
+    third.address = "192.0.2.77:7000".into();
     let third = Node::start(third);
     third.wait_registered();
     let line = second.wait_problem(|error| matches!(error, RegistryError::Replaced { .. }));
@@ -137,14 +137,15 @@ fn two_nodes_with_one_name_or_one_key_are_named() {
 
     // A key is replaced only if that is said; the same one is fine.
     let mut operator = cluster.operator();
-    let error = operator.admit("a", key(8).parse().unwrap(), IfOtherKey::Refuse).unwrap_err();
+    let error = operator.admit("a", key(8).parse().unwrap(), Terms::default(), IfOtherKey::Refuse).unwrap_err();
     assert!(matches!(error, RegistryError::HasOtherKey { .. }) && error.to_string().contains(&key(9)), "{error}");
-    assert_eq!(operator.admit("a", key(9).parse().unwrap(), IfOtherKey::Refuse), Ok(Some(key(9))));
+    let (_, before) = operator.admit("a", key(9).parse().unwrap(), Terms::default(), IfOtherKey::Refuse).unwrap();
+    assert_eq!(before.map(|before| before.fingerprint), Some(key(9)));
     assert!(!operator.lacks_user("a").unwrap() && operator.lacks_user("b").unwrap());
     assert!(!operator.add_user("a", "new").unwrap() && operator.add_user("b", "new").unwrap());
 
     // Another name with the same key.
-    let error = cluster.operator().admit("b", key(9).parse().unwrap(), IfOtherKey::Replace).unwrap_err();
+    let error = cluster.operator().admit("b", key(9).parse().unwrap(), Terms::default(), IfOtherKey::Replace).unwrap_err();
     assert!(matches!(error, RegistryError::KeyTaken { .. }), "{error}");
 }
 
@@ -154,11 +155,11 @@ fn absurd_records_are_ignored_with_a_reason() {
     let a = Node::join(&cluster, "a", 1);
     let long = "x".repeat(100_000);
     for (number, (name, record, reason)) in
-        [("b", r#"{"member_format":2,"new":1}"#, "member_format 2"), ("c", "junk", "no JSON"), ("d", &long, "bytes")]
+        [("b", r#"{"member_format":1,"new":1}"#, "member_format 1"), ("c", "junk", "no JSON"), ("d", &long, "bytes")]
             .into_iter()
             .enumerate()
     {
-        cluster.operator().admit(name, key(20 + number as u8).parse().unwrap(), IfOtherKey::Replace).unwrap();
+        cluster.operator().admit(name, key(20 + number as u8).parse().unwrap(), Terms::default(), IfOtherKey::Replace).unwrap();
         cluster.etcdctl(&["put", &format!("/ekiden/{OVERLAY}/nodes/{name}"), record]);
         wait(reason, LONG, || a.registry.status().ignored.get(name).is_some_and(|why| why.contains(reason)));
     }
@@ -176,7 +177,7 @@ fn many_keys_and_huge_records_are_read_in_pages() {
     let mut operator = cluster.operator();
     for number in 0..150 {
         let fingerprint = format!("sha256:{number:064x}");
-        operator.admit(&format!("n{number}"), fingerprint.parse().unwrap(), IfOtherKey::Replace).unwrap();
+        operator.admit(&format!("n{number}"), fingerprint.parse().unwrap(), Terms::default(), IfOtherKey::Replace).unwrap();
     }
     // Ten of them are more than one answer may have, and each is about as long as etcd takes.
     for number in 0..10 {

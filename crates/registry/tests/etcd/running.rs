@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use ekiden_registry::{IfOtherKey, Load, Operator, RegistryError};
+use ekiden_registry::{IfOtherKey, Load, Operator, RegistryError, Terms};
 
 use crate::cluster::{Cluster, OVERLAY, told};
 use crate::node::{Apart, LONG, Node, key, settings};
@@ -41,7 +41,7 @@ fn nodes_see_each_other_come_change_and_go() {
     let error = cluster.try_etcdctl(&["user", "get", &format!("ekiden.{OVERLAY}.b")]).unwrap_err();
     assert!(error.contains("user name not found"), "{error}");
     assert_eq!(operator.admitted().unwrap().into_keys().collect::<Vec<_>>(), ["a", "c"]);
-    operator.admit("b", key(2).parse().unwrap(), IfOtherKey::Replace).unwrap();
+    operator.admit("b", key(2).parse().unwrap(), Terms::default(), IfOtherKey::Replace).unwrap();
     operator.add_user("b", "b's").unwrap();
     a.wait_names(&["a", "b"]);
 }
@@ -125,7 +125,7 @@ fn what_the_role_of_a_node_does_not_allow_etcd_refuses() {
     // An operator with a node's user is not sent to the node's role.
     let error = Operator::new(&own.access, OVERLAY)
         .unwrap()
-        .admit("b", key(2).parse().unwrap(), IfOtherKey::Refuse)
+        .admit("b", key(2).parse().unwrap(), Terms::default(), IfOtherKey::Refuse)
         .unwrap_err();
     assert!(matches!(error, RegistryError::NoOperator { .. }), "{error}");
     let user = format!("{}:a's", own.access.user.unwrap());

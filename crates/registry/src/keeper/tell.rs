@@ -1,0 +1,106 @@
+//! What a keeper tells: the node of its members, its file, its status and the log.
+
+use std::mem::discriminant;
+use std::sync::PoisonError;
+use std::time::Instant;
+
+use super::Keeper;
+use crate::error::RegistryError;
+use crate::gateway::{Event, EventKind, Header};
+use crate::keys::Place;
+
+/// From so many records on that a node has written between two checks of etcd, that is said. A node writes one, or none.
+const OFTEN: u32 = 100;
+
+impl Keeper {
+    /// Tells of the members, if they are others.
+    pub(super) fn show(&mut self) {
+        let (roster, ignored) = self.view.roster();
+        self.shown_at = Some(Instant::now());
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        for (name, reason) in &ignored {
+            if shared.ignored.get(name) != Some(reason) {
+                let line = format!("overlay '{}': node '{name}' is ignored: {reason}", self.settings.overlay);
+                self.quiet.warn("ignored", name, line);
+            }
+        }
+        shared.ignored = ignored;
+        shared.members = roster.members.len();
+        shared.revision = self.position.map_or(0, |position| position.revision);
+        drop(shared);
+        if self.shown.as_ref() != Some(&roster) {
+            (self.on_change)(self.shown.insert(roster));
+        }
+        self.keep();
+    }
+
+    /// Keeps what etcd says in the file.
+    pub(super) fn keep(&mut self) {
+        let known = self.position.and(self.lock().overlay_id);
+        let (Some(cache), Some(id), Some(shown)) = (&mut self.cache, known, &self.shown) else { return };
+        if let Err(why) = cache.keep(id, shown, Instant::now()) {
+            self.quiet.warn("cache", "", format!("overlay '{}': {why}", self.settings.overlay));
+        }
+    }
+
+    pub(super) fn arrived(&mut self, header: Header) {
+        let endpoint = self.client.endpoint().to_owned();
+        tracing::info!("overlay '{}': etcd at {endpoint}, revision {}", self.settings.overlay, header.revision);
+        let mut shared = self.lock();
+        (shared.endpoint, shared.since) = (Some(endpoint), Instant::now());
+        drop(shared);
+        if let Some(position) = &mut self.position {
+            position.header = header;
+            position.heard = Instant::now();
+        }
+    }
+
+    pub(super) fn away(&mut self, error: RegistryError) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if shared.endpoint.take().is_some() {
+            shared.since = Instant::now();
+        }
+        // The same of another member of etcd is not said again.
+        if shared.problem.as_ref().map(discriminant) != Some(discriminant(&error)) {
+            let so = match self.shown {
+                None => "no members are known, and streams whose path should be chosen are refused",
+                Some(_) => "the last known members stay",
+            };
+            let line = format!("overlay '{}': {error}; {so}", self.settings.overlay);
+            self.quiet.warn("away", &format!("{:?}", discriminant(&error)), line);
+        }
+        shared.problem = Some(error);
+        shared.registered = false;
+    }
+
+    /// How it stands with this node's own record.
+    pub(super) fn note(&mut self, problem: Option<RegistryError>) {
+        let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(problem) = problem.as_ref().filter(|problem| shared.problem.as_ref() != Some(problem)) {
+            let line = format!("overlay '{}': {problem}", self.settings.overlay);
+            self.quiet.warn("problem", &format!("{:?}", discriminant(problem)), line);
+        }
+        shared.registered = problem.is_none() && self.lease.is_some();
+        shared.revision = self.position.map_or(0, |position| position.revision);
+        shared.problem = problem;
+    }
+
+    /// Says who writes without end.
+    pub(super) fn count(&mut self, event: &Event) {
+        let key = std::str::from_utf8(&event.kv.key).unwrap_or_default();
+        let Place::Node(name) = self.keys.place(key) else { return };
+        if event.kind != EventKind::Put || self.view.admitted(name).is_none() {
+            return;
+        }
+        let written = self.written.entry(name.to_owned()).or_default();
+        *written += 1;
+        if *written == OFTEN {
+            let overlay = &self.settings.overlay;
+            let line = format!(
+                "overlay '{overlay}': node '{name}' writes its record again and again, {OFTEN} times within {:?}: etcd's space runs out by that; the operator ends it with `ekiden overlay expel {overlay} {name}`",
+                self.rest()
+            );
+            self.quiet.warn("often", name, line);
+        }
+    }
+}

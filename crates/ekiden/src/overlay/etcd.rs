@@ -1,12 +1,16 @@
 //! `ekiden overlay init`, `admit`, `admitted` and `expel`: what the operator of an overlay in etcd does.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use ekiden_files::ConfigError;
 use ekiden_keys::Fingerprint;
-use ekiden_registry::{Access, IfOtherKey, Operator, RegistryError, read_password};
+use ekiden_overlay::member::Position;
+use ekiden_registry::{Access, Admission, IfOtherKey, Operator, RegistryError, Terms, read_password};
+use ekiden_relay::Pattern;
 
+use super::join::position;
 use crate::out;
 
 /// How etcd is reached, by its root or a user with its role.
@@ -39,7 +43,9 @@ pub struct Init {
     etcd: Etcd,
 }
 
-/// Let a node register in an overlay in etcd.
+/// Let a node register in an overlay in etcd, and say what others believe of it: what it is near to, where it stands, what it costs.
+///
+/// A node says of itself only where it is and how loaded it is. What is said again counts instead; what is not said stays as it was. To begin anew, expel it first.
 ///
 /// With --node-password-file the node gets a user of etcd, with a role that may read the overlay and write the node's own record alone. A
 /// node that was expelled is admitted again in the same way: its user is made anew, and the node registers by itself.
@@ -53,6 +59,8 @@ pub struct Admit {
     /// Of its key: sha256:…
     #[arg(value_name = "FINGERPRINT")]
     fingerprint: Fingerprint,
+    #[command(flatten)]
+    terms: Said,
     /// A file with the password of the node's user of etcd, which is made.
     #[arg(long, value_name = "FILE")]
     node_password_file: Option<PathBuf>,
@@ -81,6 +89,29 @@ pub struct Expel {
     /// The node's name.
     #[arg(value_name = "NODE")]
     node: String,
+}
+
+/// What the operator says of a node.
+#[derive(clap::Args)]
+struct Said {
+    /// A destination that the node is near, as in a route: it is the exit there. May be said again.
+    #[arg(long, value_name = "DESTINATION", value_parser = destination)]
+    near: Vec<String>,
+    /// Where it stands, for routes with regions.
+    #[arg(long, value_name = "NAME")]
+    region: Option<String>,
+    /// Where that is on the earth, in degrees, for maps.
+    #[arg(long, value_name = "LATITUDE,LONGITUDE", value_parser = position, allow_hyphen_values = true)]
+    at: Option<Position>,
+    /// What it costs to send through it, in any unit.
+    #[arg(long, value_name = "NUMBER")]
+    price: Option<f64>,
+    /// It carries only streams to destinations that it is near, and none between others.
+    #[arg(long)]
+    no_relay: bool,
+    /// It carries streams between others, too, as it does unless --no-relay was said.
+    #[arg(long, conflicts_with = "no_relay")]
+    relay: bool,
 }
 
 impl Etcd {
@@ -130,14 +161,19 @@ pub fn admit(args: &Admit) -> anyhow::Result<()> {
     });
     let password = password.transpose()?;
     let if_other = if args.replace { IfOtherKey::Replace } else { IfOtherKey::Refuse };
-    let before = operator.admit(node, args.fingerprint, if_other).map_err(as_options)?;
+    let (admission, before) =
+        operator.admit(node, args.fingerprint, args.terms.terms(), if_other).map_err(as_options)?;
     let mut done = format!("admitted {node} to {overlay}");
     if before.is_some() {
         done += " again";
     }
     let mut and = ",";
-    if let Some(key) = before.filter(|key| *key != args.fingerprint.to_string()) {
-        done += &format!("{and} with another key; before: {key}");
+    if let Some(before) = before.filter(|before| before.fingerprint != admission.fingerprint) {
+        done += &format!("{and} with another key; before: {}", before.fingerprint);
+        and = ";";
+    }
+    if let Some(said) = said(&admission) {
+        done += &format!("{and} {said}");
         and = ";";
     }
     if let Some(password) = password {
@@ -161,12 +197,47 @@ pub fn admitted(args: &Admitted) -> anyhow::Result<()> {
     operator.id()?;
     let admitted = operator.admitted()?;
     if args.json {
+        let admitted: BTreeMap<_, _> = admitted.into_iter().filter_map(|(name, of)| Some((name, of.ok()?))).collect();
         return out::line(serde_json::to_string(&admitted)?);
     }
-    for (name, fingerprint) in admitted {
-        out::line(format_args!("{name}  {fingerprint}"))?;
+    for (name, admission) in admitted {
+        match admission {
+            Ok(of) => {
+                let said = said(&of).map_or_else(String::new, |said| format!("  {said}"));
+                out::line(format_args!("{name}  {}{said}", of.fingerprint))?;
+            }
+            Err(why) => out::note(format_args!("ekiden: {name} is no member: {why}")),
+        }
     }
     Ok(())
+}
+
+/// What is said of a node besides its key.
+fn said(of: &Admission) -> Option<String> {
+    let near = (!of.near.is_empty()).then(|| format!("near {}", of.near.join(" ")));
+    let region = of.region.as_ref().map(|region| format!("region {region}"));
+    let at = of.at.map(|at| format!("at {}", String::from(at)));
+    let price = (of.price != 0.0).then(|| format!("price {}", of.price));
+    let relays = (!of.relays).then(|| "no relay".to_owned());
+    let all: Vec<String> = [near, region, at, price, relays].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join(", "))
+}
+
+impl Said {
+    fn terms(&self) -> Terms {
+        let relays = [(self.relay, true), (self.no_relay, false)];
+        Terms {
+            near: (!self.near.is_empty()).then(|| self.near.clone()),
+            region: self.region.clone(),
+            at: self.at,
+            price: self.price,
+            relays: relays.into_iter().find_map(|(is_said, relays)| is_said.then_some(relays)),
+        }
+    }
+}
+
+fn destination(text: &str) -> Result<String, String> {
+    Pattern::parse(text).map(|_| text.to_owned())
 }
 
 /// Expels the node.

@@ -65,6 +65,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     out::line(format_args!("{done} [node.{name}] in {}", args.members.display()))
 }
 
-fn position(text: &str) -> Result<Position, String> {
+/// A place on the earth, as an option says it.
+pub fn position(text: &str) -> Result<Position, String> {
     text.to_owned().try_into()
 }

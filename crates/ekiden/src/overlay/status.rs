@@ -26,7 +26,7 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
 
 fn text(status: &Status) -> String {
     let members = status.registry.as_ref().map_or(String::new(), |registry| members(status.nodes.len(), registry));
-    let below = failed(status) + &shares(&status.shares);
+    let below = absent(status) + &failed(status) + &shares(&status.shares);
     if status.exits.is_empty() {
         return format!("{}: no stream has taken a route with via = \"auto\" yet\n{members}{below}", status.node);
     }
@@ -50,6 +50,18 @@ fn text(status: &Status) -> String {
         ]);
     }
     format!("{}\n{members}{}\n{below}", status.node, table.to_text())
+}
+
+/// What is refused because nodes are not known, or not there: lines.
+fn absent(status: &Status) -> String {
+    if !status.is_known {
+        return "the nodes of the overlay are not known yet: streams whose path would be chosen are refused\n".into();
+    }
+    let near = status.absent.iter().filter(|(_, near)| !near.is_empty());
+    let line = |(node, near): (&String, &Vec<String>)| {
+        format!("node {node} is not there: streams to {} are refused, unless another is near\n", near.join(", "))
+    };
+    near.map(line).collect()
 }
 
 /// The streams on each leg by class, where one is held to a rate.

@@ -39,6 +39,7 @@ fn text(status: &Status, destination: &str, way: &Way, places: &[&ExitStatus]) -
             return format!("{destination}: the route to {route} says which way: {}\n", arrows(node, chain));
         }
         Way::Here(why) => return format!("{destination}: {why}, so {node} connects to it itself\n"),
+        Way::Nowhere(why) => return format!("{destination}: {why}: streams to it are refused\n"),
         Way::To { exit, because, of } => (exit, because, of),
     };
     let mut text = format!("{destination}: {because} {exit}\n");
@@ -65,6 +66,8 @@ enum Way {
     Chain(String, Vec<String>),
     /// From here, and why.
     Here(&'static str),
+    /// Not now, and why.
+    Nowhere(String),
     /// On a path that is chosen, to this node, and why to it.
     To {
         exit: String,
@@ -112,7 +115,12 @@ fn way(status: &Status, destination: &str) -> anyhow::Result<Way> {
         }
         ("auto", None) => match exit_near(status, &target) {
             Some(exit) if exit != status.node => Way::To { exit, because: "the node near it is", of: of() },
-            _ => Way::Here("no other node is near it"),
+            Some(_) => Way::Here("no other node is near it"),
+            None if !status.is_known => Way::Nowhere("the nodes of the overlay are not known yet".into()),
+            None => match status.absent.iter().find(|(_, near)| narrowest(near, &target).is_some()) {
+                Some((node, _)) => Way::Nowhere(format!("node {node} is near it, and is not there")),
+                None => Way::Here("no other node is near it"),
+            },
         },
         _ => Way::Here("its route says so"),
     })
@@ -120,12 +128,14 @@ fn way(status: &Status, destination: &str) -> anyhow::Result<Way> {
 
 /// The node whose `near` has the narrowest pattern that matches.
 fn exit_near(status: &Status, target: &Target) -> Option<String> {
-    let narrowest = |near: &[String]| {
-        let patterns = near.iter().filter_map(|text| Pattern::parse(text).ok());
-        patterns.filter(|pattern| pattern.matches(target)).map(|pattern| pattern.specificity()).max()
-    };
-    let all = status.nodes.iter().filter_map(|node| Some((&node.name, narrowest(&node.near)?)));
+    let all = status.nodes.iter().filter_map(|node| Some((&node.name, narrowest(&node.near, target)?)));
     all.rev().max_by_key(|(_, specificity)| *specificity).map(|(name, _)| name.clone())
+}
+
+/// How narrow the narrowest pattern is that matches.
+fn narrowest(near: &[String], target: &Target) -> Option<(u8, usize, bool)> {
+    let patterns = near.iter().filter_map(|text| Pattern::parse(text).ok());
+    patterns.filter(|pattern| pattern.matches(target)).map(|pattern| pattern.specificity()).max()
 }
 
 /// Whether a path has this leg, in one direction or the other.

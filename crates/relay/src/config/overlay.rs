@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use ekiden_keys::{Fingerprint, Identity};
 use ekiden_overlay::member::{Member, Position};
-use ekiden_registry::Settings;
+use ekiden_registry::{Roster, Settings};
 use ekiden_relay_proto::leg::is_node_name;
 use ekiden_relay_proto::{Host, Target};
 use ekiden_transport::{Prepared, Security};
@@ -25,6 +25,10 @@ pub struct Overlay {
     pub ask_socket: Option<PathBuf>,
     /// Its nodes by name, this one among them if it is listed.
     pub members: IndexMap<String, OverlayNode>,
+    /// Its nodes that are not there, and the destinations that they are near.
+    pub absent: IndexMap<String, Vec<Pattern>>,
+    /// Whether its nodes are known. Those in etcd are when it has told them, or the file `members_cache`.
+    pub is_known: bool,
 }
 
 /// A node of the overlay. Its address and key are those of the peer of the same name.
@@ -115,28 +119,50 @@ impl OverlayNode {
         if !(member.price.is_finite() && member.price >= 0.0) {
             return Err("its price must be a number from 0".into());
         }
-        let is_any = |target: Target| matches!(target.host, Host::Ip(address) if address.is_unspecified());
-        if member.address.parse().is_ok_and(is_any) {
-            return Err(format!("others cannot reach '{}': give the address to which they connect", member.address));
-        }
-        let near = member.near.iter().map(|text| Pattern::parse(text)).collect::<Result<_, _>>()?;
+        check_address(&member.address)?;
+        let near = patterns(&member.near)?;
         Ok(Self { near, region: member.region.clone(), at: member.at, price: member.price, relays: member.relays })
     }
 }
 
+/// Whether others can reach a node there. The error is a sentence.
+pub(super) fn check_address(address: &str) -> Result<(), String> {
+    let is_any = |target: Target| matches!(target.host, Host::Ip(address) if address.is_unspecified());
+    match address.parse().is_ok_and(is_any) {
+        true => Err(format!("others cannot reach '{address}': give the address to which they connect")),
+        false => Ok(()),
+    }
+}
+
+fn patterns(texts: &[String]) -> Result<Vec<Pattern>, String> {
+    texts.iter().map(|text| Pattern::parse(text)).collect()
+}
+
 impl Config {
-    /// The configuration with these nodes of its overlay, which are registered; and why some of them cannot be taken. Nodes that were
-    /// added before go: this is to be the configuration as it was read.
-    pub fn with_members<'a>(
-        &self,
-        members: impl IntoIterator<Item = (&'a str, &'a Member)>,
-    ) -> (Self, BTreeMap<String, String>) {
+    /// The configuration with the nodes of its overlay as etcd has them, and why some of them cannot be taken. Nodes that were added
+    /// before go: this is to be the configuration as it was read.
+    pub fn with_members(&self, roster: &Roster) -> (Self, BTreeMap<String, String>) {
         let (mut config, mut refused) = (self.clone(), BTreeMap::new());
         let (Some(overlay), Some(identity)) = (&mut config.overlay, &config.identity) else { return (config, refused) };
+        overlay.is_known = true;
         let (own_name, tcp) = (&config.name, &config.tcp);
         let (peers, listeners, nodes) = (&mut config.peers, &mut config.listeners, &mut overlay.members);
         let mut joining = Joining { own_name, identity, tcp, peers, listeners, nodes };
-        for (name, member) in members {
+        let mut members: BTreeMap<&str, Member> =
+            roster.members.iter().map(|(name, listed)| (name.as_str(), listed.member.clone())).collect();
+        for (name, admission) in &roster.absent {
+            match (name == own_name, &overlay.etcd) {
+                // Whatever others see of it, this node is here.
+                (true, Some(own)) if own.fingerprint == admission.fingerprint => {
+                    members.insert(name, admission.member(&own.address));
+                }
+                _ => match patterns(&admission.near) {
+                    Ok(near) => drop(overlay.absent.insert(name.clone(), near)),
+                    Err(why) => drop(refused.insert(name.clone(), why)),
+                },
+            }
+        }
+        for (name, member) in &members {
             let added = (|| {
                 let fingerprint = member.fingerprint.parse::<Fingerprint>().map_err(|error| error.to_string())?;
                 let address = member.address.parse::<Target>().map_err(|error| error.to_string())?;
@@ -146,7 +172,8 @@ impl Config {
                 }
             })();
             if let Err(why) = added {
-                refused.insert(name.into(), why);
+                refused.insert((*name).into(), why);
+                overlay.absent.insert((*name).into(), patterns(&member.near).unwrap_or_default());
             }
         }
         (config, refused)
@@ -154,8 +181,28 @@ impl Config {
 }
 
 impl Overlay {
+    /// The node at which streams of a route leave the overlay: the one that the route names, else the one near the destination. `None`:
+    /// no node is near it.
+    ///
+    /// # Errors
+    /// It cannot be said now, for this reason. The stream must not go another way then, which nobody may have wanted.
+    pub fn exit<'a>(&'a self, auto: &'a Auto, target: &Target) -> Result<Option<&'a str>, String> {
+        if let Some(node) = auto.exit.as_deref().or_else(|| self.near(target)) {
+            return Ok(Some(node));
+        }
+        if !self.is_known {
+            return Err(format!(
+                "which node is near {target} is not known: etcd has not told the overlay's nodes since this one started"
+            ));
+        }
+        match self.absent.iter().find(|(_, near)| near.iter().any(|pattern| pattern.matches(target))) {
+            Some((name, _)) => Err(format!("node {name} is near {target}, and is not there now")),
+            None => Ok(None),
+        }
+    }
+
     /// The node that is near a destination: the one whose `near` has the narrowest pattern that matches, and of equals the first.
-    pub fn near(&self, target: &Target) -> Option<&str> {
+    fn near(&self, target: &Target) -> Option<&str> {
         let matching = |node: &OverlayNode| {
             let matching = node.near.iter().filter(|pattern| pattern.matches(target));
             matching.map(Pattern::specificity).max()
@@ -207,7 +254,27 @@ mod tests {
             ("osaka", node(&["203.0.113.128/25", "www.example.jp", ".example.jp"], "asia", false)),
         ];
         let members = members.into_iter().map(|(name, node)| (name.to_owned(), node)).collect();
-        Overlay { members_file: None, etcd: None, ask_socket: None, members }
+        Overlay { members_file: None, etcd: None, ask_socket: None, members, absent: IndexMap::new(), is_known: true }
+    }
+
+    #[test]
+    fn what_is_near_a_node_that_is_not_there_goes_to_another_one_near_it_or_nowhere() {
+        let mut overlay = overlay();
+        let auto = Auto::default();
+        let exit = |overlay: &Overlay, target: &str| {
+            overlay.exit(&auto, &target.parse().unwrap()).map(|exit| exit.map(str::to_owned))
+        };
+        let away = overlay.members.shift_remove("tokyo").unwrap();
+        overlay.absent.insert("tokyo".into(), away.near);
+        assert_eq!(exit(&overlay, "203.0.113.1:80").unwrap().as_deref(), Some("everywhere"));
+        overlay.members.shift_remove("everywhere");
+        assert_eq!(exit(&overlay, "203.0.113.1:80").unwrap_err(), "node tokyo is near 203.0.113.1:80, and is not there now");
+        assert_eq!(exit(&overlay, "203.0.113.200:80").unwrap().as_deref(), Some("osaka"));
+        assert_eq!(exit(&overlay, "198.51.100.1:80"), Ok(None), "no node is near it");
+        overlay.is_known = false;
+        assert!(exit(&overlay, "198.51.100.1:80").unwrap_err().contains("is not known"));
+        let named = Auto { exit: Some("paris".into()), ..Auto::default() };
+        assert_eq!(overlay.exit(&named, &"198.51.100.1:80".parse().unwrap()), Ok(Some("paris")));
     }
 
     #[test]

@@ -201,16 +201,8 @@ section! {
     lease: Time = range(&LEASES), default Time::secs(60);
     /// A file that this node writes, for the last known members: with them it begins if etcd is away when it starts.
     members_cache: Option<Spanned<String>> = "a file";
-    /// Where other nodes reach this node's leg listener.
+    /// Where other nodes reach this node's leg listener. What it is near to, and all else that others believe of it, is in its admission (`ekiden overlay admit`).
     address: Spanned<String> = "host:port";
-    /// Destinations for which this node is the exit, as in a route: those that it is near.
-    near: Option<Spanned<Vec<Spanned<String>>>> = "[destinations]";
-    /// Where this node stands, for routes with `regions`.
-    region: Option<Spanned<String>> = "a name";
-    /// What it costs to send through this node, in any unit.
-    price: Option<Spanned<f64>> = "a number from 0", unset "0";
-    /// Whether this node relays for destinations that it is not near.
-    relays: bool = "true or false", default true;
 }
 
 section! {

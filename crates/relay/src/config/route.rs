@@ -207,6 +207,22 @@ impl Pattern {
         }
     }
 
+    /// Whether all that is in `other` is in this set too.
+    pub fn covers(&self, other: &Self) -> bool {
+        if self.port.is_some() && self.port != other.port {
+            return false;
+        }
+        match (&self.hosts, &other.hosts) {
+            (Hosts::All, _) => true,
+            (Hosts::Net(net), Hosts::Net(other)) => net.contains(other),
+            (Hosts::Suffix(domain), Hosts::Suffix(name) | Hosts::Name(name)) => {
+                name.strip_suffix(domain.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+            }
+            (Hosts::Name(name), Hosts::Name(other)) => name == other,
+            _ => false,
+        }
+    }
+
     /// Whether `target` is in the set, or an IPv6 address by which packets may reach an IPv4 address in it.
     fn reaches(&self, target: &Target) -> bool {
         if self.matches(target) {

@@ -128,7 +128,7 @@ fn show_overlay(f: &mut fmt::Formatter<'_>, overlay: &Overlay) -> fmt::Result {
         file.as_ref().map_or(Ok(()), |file| writeln!(f, "{key} = {}", path(file)))?;
     }
     let Some(settings) = &overlay.etcd else { return Ok(()) };
-    let (access, member) = (&settings.access, &settings.member);
+    let access = &settings.access;
     writeln!(f, "\n[overlay.etcd]\nendpoints = {:?}\noverlay = {:?}", access.endpoints, settings.overlay)?;
     if let Some(id) = settings.expected_id {
         writeln!(f, "id = \"{id}\"")?;
@@ -137,11 +137,8 @@ fn show_overlay(f: &mut fmt::Formatter<'_>, overlay: &Overlay) -> fmt::Result {
     for (key, file) in files.into_iter().chain([("members_cache", &settings.members_cache)]) {
         file.as_ref().map_or(Ok(()), |file| writeln!(f, "{key} = {}", path(file)))?;
     }
-    for (key, word) in [("user", &access.user), ("region", &member.region)] {
-        word.as_ref().map_or(Ok(()), |word| writeln!(f, "{key} = {}", text(word)))?;
-    }
-    writeln!(f, "lease = \"{}\"\naddress = {}", Time::from(settings.lease), text(&member.address))?;
-    writeln!(f, "near = {:?}\nprice = {:?}\nrelays = {}", member.near, member.price, member.relays)
+    access.user.as_ref().map_or(Ok(()), |user| writeln!(f, "user = {}", text(user)))?;
+    writeln!(f, "lease = \"{}\"\naddress = {}", Time::from(settings.lease), text(&settings.address))
 }
 
 fn show_classes(f: &mut fmt::Formatter<'_>, classes: &Classes) -> fmt::Result {

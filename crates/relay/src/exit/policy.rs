@@ -104,6 +104,24 @@ impl<'a> Policy<'a> {
     }
 }
 
+impl Config {
+    /// Why this node, as the exit, will refuse networks that it is near to by its entry or its admission: sentences.
+    pub fn near_refused(&self) -> Vec<String> {
+        let own = self.overlay.as_ref().and_then(|overlay| overlay.members.get(&self.name));
+        let near = own.iter().flat_map(|own| &own.near);
+        near.filter_map(|pattern| {
+            let (Some(net), _) = pattern.addresses()? else { return None };
+            // A network with public addresses in it is not meant as a whole.
+            let kind = special(net.network()).filter(|_| special(net.broadcast()).is_some())?;
+            let is_allowed = self.exit.allow.iter().any(|allowed| allowed.covers(pattern));
+            (!is_allowed).then(|| {
+                format!("this node is near {pattern}, and does not connect to {kind} unless [exit] has allow = [\"{pattern}\"]")
+            })
+        })
+        .collect()
+    }
+}
+
 impl Refusal {
     /// What whoever asked for `target` is told.
     pub fn of(self, target: &Target) -> Failure {

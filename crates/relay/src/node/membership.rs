@@ -1,23 +1,40 @@
 //! Which nodes of the overlay are registered in etcd, and so are in the configuration besides what its file says.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
 
-use ekiden_overlay::member::Member;
-use ekiden_registry::{Members, Observer, Registry, RegistryError, Settings};
+use ekiden_registry::{Load, Observer, Registry, RegistryError, Roster, Settings};
 use tokio::sync::watch;
 
 use crate::config::Config;
+
+/// Within [`LINES_WITHIN`] so many lines at most say which nodes are registered: they may come and go as often as they like.
+const LINES_MOST: u32 = 10;
+/// As [`LINES_MOST`] says.
+const LINES_WITHIN: Duration = Duration::from_secs(10);
 
 /// The configuration as its file says, and the nodes that are registered.
 pub struct Membership {
     file: Config,
     registered: Option<Registered>,
+    said: RefCell<Said>,
+}
+
+/// What the log says of the nodes.
+#[derive(Default)]
+struct Said {
+    names: String,
+    refused: BTreeMap<String, String>,
+    /// When the lines began to be counted, and how many there were since.
+    lines: Option<(Instant, u32)>,
 }
 
 struct Registered {
     settings: Settings,
-    members: watch::Receiver<BTreeMap<String, Member>>,
+    /// What etcd says of them; `None`: nothing yet.
+    roster: watch::Receiver<Option<Roster>>,
     /// Ends this node's lease when dropped.
     registry: Registry,
 }
@@ -29,13 +46,13 @@ impl Membership {
     /// A file that the configuration names cannot be used.
     pub fn new(file: Config) -> Result<Self, RegistryError> {
         let registered = start(&file)?;
-        Ok(Self { file, registered })
+        Ok(Self { file, registered, said: RefCell::default() })
     }
 
     /// Completes when other nodes are registered than before; never if none are.
     pub async fn changed(&mut self) {
         let changed = match &mut self.registered {
-            Some(registered) => registered.members.changed().await.is_ok(),
+            Some(registered) => registered.roster.changed().await.is_ok(),
             None => false,
         };
         if !changed {
@@ -97,13 +114,46 @@ impl Membership {
     /// Another configuration with the same nodes.
     pub fn of(&self, file: &Config) -> Config {
         let Some(registered) = &self.registered else { return file.clone() };
-        let members = registered.members.borrow();
-        let members = members.iter().map(|(name, member)| (name.as_str(), member));
-        let (config, refused) = file.with_members(members);
-        for (name, why) in refused {
-            tracing::warn!("node '{name}' is registered, and is not taken: {why}");
+        let roster = registered.roster.borrow();
+        let Some(roster) = &*roster else { return file.clone() };
+        let (config, refused) = file.with_members(roster);
+        let mut said = self.said.borrow_mut();
+        for (name, why) in &refused {
+            if said.refused.get(name) != Some(why) && said.may_say() {
+                tracing::warn!("node '{name}' is registered, and is not taken: {why}");
+            }
         }
+        said.refused = refused;
         config
+    }
+
+    /// Says which nodes there are, if they are others than before.
+    pub fn say(&self, config: &Config) {
+        let names = config.overlay.iter().flat_map(|overlay| overlay.members.keys());
+        let names = names.map(String::as_str).collect::<Vec<_>>().join(", ");
+        let mut said = self.said.borrow_mut();
+        if said.names != names && said.may_say() {
+            tracing::info!("nodes of the overlay: {names}");
+            said.names = names;
+        }
+    }
+}
+
+impl Said {
+    /// Whether there may be another line. The last one says so.
+    fn may_say(&mut self) -> bool {
+        let now = Instant::now();
+        let (_, count) = match &mut self.lines {
+            Some(lines) if now.saturating_duration_since(lines.0) < LINES_WITHIN => lines,
+            lines => lines.insert((now, 0)),
+        };
+        *count += 1;
+        if *count == LINES_MOST {
+            tracing::warn!(
+                "nodes of the overlay come and go, or are others, again and again: more of that is not said within {LINES_WITHIN:?}"
+            );
+        }
+        *count < LINES_MOST
     }
 }
 
@@ -118,16 +168,17 @@ fn settings(config: &Config) -> Option<&Settings> {
 
 fn start(config: &Config) -> Result<Option<Registered>, RegistryError> {
     let Some(settings) = settings(config).cloned() else { return Ok(None) };
-    let (tell, members) = watch::channel(BTreeMap::new());
-    let changed = move |all: &Members| {
-        let all: BTreeMap<String, Member> =
-            all.iter().map(|(name, listed)| (name.clone(), listed.member.clone())).collect();
+    let (tell, received) = watch::channel(None::<Roster>);
+    let changed = move |roster: &Roster| {
+        let mut roster = roster.clone();
+        // Loads are no part of a configuration.
+        roster.members.values_mut().for_each(|listed| listed.load = Load::default());
         tell.send_if_modified(|before| {
-            let is_other = *before != all;
-            *before = all;
+            let is_other = before.as_ref() != Some(&roster);
+            *before = Some(roster);
             is_other
         });
     };
     let registry = Registry::start(settings.clone(), changed)?;
-    Ok(Some(Registered { settings, members, registry }))
+    Ok(Some(Registered { settings, roster: received, registry }))
 }

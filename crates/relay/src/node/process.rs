@@ -12,6 +12,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{Instant, sleep};
 
 use crate::config::Config;
+use crate::config::route::Pattern;
 use crate::host::privileges;
 use crate::node::membership::Membership;
 use crate::node::{Relay, StartError};
@@ -98,16 +99,31 @@ fn look_for_itself(config: &Config) {
         let (node, file) = (&config.name, file.display());
         tracing::warn!("this node, '{node}', is not in {file}: nodes that read the same file refuse its connections");
     }
+    warn_of_near(config);
+}
+
+/// What this node is near to.
+fn near(config: &Config) -> Option<Vec<Pattern>> {
+    let own = config.overlay.as_ref()?.members.get(&config.name)?;
+    Some(own.near.clone())
+}
+
+/// Says so if this node will not connect to what it is near to.
+fn warn_of_near(config: &Config) {
+    config.near_refused().iter().for_each(|line| tracing::warn!("{line}"));
 }
 
 /// Other nodes are registered than before.
 fn take_members(relay: &mut Relay, membership: &Membership) {
-    let config = membership.config();
-    let names = config.overlay.iter().flat_map(|overlay| overlay.members.keys());
-    let names: Vec<&str> = names.map(String::as_str).collect();
-    let names = names.join(", ");
+    let (before, config) = (near(&relay.config()), membership.config());
     match relay.reload(config) {
-        Ok(()) => tracing::info!("nodes of the overlay: {names}"),
+        Ok(()) => {
+            let config = relay.config();
+            membership.say(&config);
+            if near(&config) != before {
+                warn_of_near(&config);
+            }
+        }
         Err(error) => tracing::error!("the nodes of the overlay stay as they were: {error}"),
     }
 }

@@ -133,10 +133,10 @@ impl<'a> About<'a> {
                 Ok(Answer::Known { exit, kind: kind.word(), path: Some(path), direct: self.direct(own, exit) })
             }
             Way::Auto(auto) => {
-                let exit = match &auto.exit {
-                    Some(exit) => overlay.members.get_key_value(exit).map_or(own, |(exit, _)| exit),
-                    None => overlay.near(&target).unwrap_or(own),
-                };
+                let exit = overlay.exit(auto, &target)?.unwrap_or(own);
+                if exit != own && !overlay.members.contains_key(exit) {
+                    return Err(format!("node {exit}, at which the route leaves the overlay, is no member now"));
+                }
                 if let Some(required) = auto.required(exit).next().filter(|_| exit == own) {
                     return Err(format!(
                         "the route wants {required} in between, and no other node is near that destination"

@@ -25,6 +25,11 @@ pub struct Status {
     pub registry: Option<RegistryStatus>,
     /// The nodes of the overlay.
     pub nodes: Vec<NodeStatus>,
+    /// Nodes that belong to it and are not there, and the destinations that they are near: streams to these are refused, unless another
+    /// node is near them too.
+    pub absent: BTreeMap<String, Vec<String>>,
+    /// Whether the nodes are known: etcd, or `members_cache`, has told them. Until then streams whose path would be chosen are refused.
+    pub is_known: bool,
     /// What is known of legs between them, each as its sender sees it.
     pub legs: Vec<LegStatus>,
     /// Legs that have failed a short while ago, as one of their ends says: who sends, and who receives.
@@ -283,6 +288,9 @@ pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: T
         credit: known.credit(name, now),
     };
     let nodes: Vec<_> = members.map(node).collect();
+    let absent = config.overlay.iter().flat_map(|overlay| &overlay.absent);
+    let absent = absent.map(|(name, near)| (name.clone(), near.iter().map(ToString::to_string).collect())).collect();
+    let is_known = config.overlay.as_ref().is_some_and(|overlay| overlay.is_known);
     let mut names: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
     if !names.contains(&known.name()) {
         names.push(known.name());
@@ -337,7 +345,8 @@ pub fn of(known: &Known, places: &Places<(Auto, Class)>, config: &Config, now: T
     };
     let routes = config.routes.iter().map(|of| route(of, config)).collect();
     let exits = places.iter().map(place).collect();
-    Status { node: known.name().into(), registry: None, nodes, legs, failed, routes, exits, shares: Vec::new() }
+    let node = known.name().into();
+    Status { node, registry: None, nodes, absent, is_known, legs, failed, routes, exits, shares: Vec::new() }
 }
 
 fn route(of: &Route, config: &Config) -> RouteStatus {

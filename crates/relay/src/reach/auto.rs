@@ -12,10 +12,14 @@ use crate::shared::Node;
 /// may arrive twice is sent before that.
 pub async fn reach(node: &Node, auto: &Auto, to: Destination<'_>, early: Early<'_>) -> Result<Upstream, Failure> {
     let config = node.config();
-    let near = config.overlay.as_ref().and_then(|overlay| {
-        let near = auto.exit.as_deref().or_else(|| overlay.near(to.target))?;
-        Some((overlay, near))
-    });
+    let near = match &config.overlay {
+        Some(overlay) => {
+            let exit = overlay.exit(auto, to.target);
+            exit.map_err(|why| Failure::new(FailureCode::NodeUnreachable, format_args!("{why}")))?
+                .map(|exit| (overlay, exit))
+        }
+        None => None,
+    };
     let own = config.name.as_str();
     // What is near no node, or this one, is connected to from here.
     let Some((overlay, near)) = near.filter(|(_, near)| *near != own) else {

@@ -14,7 +14,7 @@ use serde::Deserialize;
 use serde_spanned::Spanned;
 
 use super::super::keys::range;
-use super::super::overlay::{Joining, Overlay, OverlayNode};
+use super::super::overlay::{Joining, Overlay, OverlayNode, check_address};
 use super::super::raw::{RELAYS, RawEtcd, RawOverlay, RawRoute};
 use super::super::{Listener, Peer, Tcp};
 use super::{OwnKey, Result, Source, given};
@@ -78,7 +78,8 @@ impl Source<'_> {
             (Some(file), None) => self.beside(file),
             (None, Some(etcd)) => {
                 let settings = Some(Box::new(self.etcd(etcd, own.name, identity)?));
-                return Ok(Overlay { members_file: None, etcd: settings, ask_socket, members: nodes });
+                let (absent, is_known) = (IndexMap::new(), false);
+                return Ok(Overlay { members_file: None, etcd: settings, ask_socket, members: nodes, absent, is_known });
             }
             _ => {
                 let message = "an overlay has its nodes either in members_file = \"FILE\" or in etcd, [overlay.etcd]";
@@ -92,7 +93,8 @@ impl Source<'_> {
         for ReadMember { name, at, fingerprint, address, node } in file.members()? {
             joining.add(&name, fingerprint, address, node).map_err(|message| file.error(Some(at), message))?;
         }
-        Ok(Overlay { members_file: Some(members_file), etcd: None, ask_socket, members: nodes })
+        let (members_file, absent) = (Some(members_file), IndexMap::new());
+        Ok(Overlay { members_file, etcd: None, ask_socket, members: nodes, absent, is_known: true })
     }
 
     /// The path of a socket file, which the kernel bounds.
@@ -115,9 +117,6 @@ impl Source<'_> {
         let at = Some(raw.span());
         let raw = raw.get_ref();
         let _: Target = self.target(&raw.address)?;
-        let near = raw.near.iter().flat_map(Spanned::get_ref);
-        let near: Vec<String> = near.map(|text| text.get_ref().clone()).collect();
-        self.patterns(raw.near.as_ref().map_or(&[][..], |near| near.get_ref()))?;
         let expected_id = raw.id.as_ref().map(|id| {
             id.get_ref().parse::<OverlayId>().map_err(|error| self.error(Some(id.span()), error.to_string()))
         });
@@ -132,19 +131,12 @@ impl Source<'_> {
             overlay: raw.overlay.get_ref().clone(),
             expected_id: expected_id.transpose()?,
             name: name.into(),
-            member: Member {
-                address: raw.address.get_ref().clone(),
-                fingerprint: identity.fingerprint().to_string(),
-                near,
-                region: given(&raw.region),
-                at: None,
-                price: given(&raw.price).unwrap_or(0.0),
-                relays: raw.relays(),
-            },
+            address: raw.address.get_ref().clone(),
+            fingerprint: identity.fingerprint().to_string(),
             lease: raw.lease().into(),
             members_cache: raw.members_cache.as_ref().map(|file| self.beside(file)),
         };
-        OverlayNode::of(&settings.member).map_err(|message| self.error(at.clone(), message))?;
+        check_address(&settings.address).map_err(|message| self.error(at.clone(), message))?;
         settings.check().map_err(|error| self.error(at, error.to_string()))?;
         Ok(settings)
     }

@@ -1,5 +1,6 @@
 //! `ekiden doctor`: what on this host, and on the path to another, costs throughput.
 
+mod registry;
 mod tunnel;
 
 use std::path::{Path, PathBuf};
@@ -21,7 +22,8 @@ const RTT: Time = Time::ms(200);
 /// clock and the MTU of each device; with --to or --config also at what a few empty connections to another host show:
 /// round-trip time, segment size, and which of TCP's options both ends and all that is between them agree on. With each peer
 /// of --config it shakes hands, as the node does, and says whether both take the other's key. The file may be a proxy's or a
-/// tunnel's; of a tunnel it also looks at the device and the MTU at both ends, and no tunnel that runs is disturbed.
+/// tunnel's; of a tunnel it also looks at the device and the MTU at both ends, and no tunnel that runs is disturbed. Of an overlay in etcd it
+/// also looks at each member of etcd, at its space, and at the members of the overlay.
 ///
 /// Buffers are judged by what one connection of --rate needs at the longest round trip that is measured, or --rtt. Nothing is
 /// changed without --fix, which prints how to undo it, and how to keep it beyond the next boot. Settings are those of the
@@ -137,7 +139,12 @@ fn paths(args: &Args) -> anyhow::Result<Paths> {
     match &args.config {
         Some(file) if ekiden_tunnel::Config::is_in(file) => tunnel::look(&mut paths, file, args.rate)?,
         Some(file) => {
-            let config = Config::load(file)?;
+            let config = registry::look(&mut paths, Config::load(file)?)?;
+            for line in config.near_refused() {
+                let advice = Remedy::Advice("say so in [exit] allow of this node");
+                let verdict = Verdict::Costs { what: line, remedy: advice };
+                paths.add("what this node is near to".into(), "not all of it is let through", verdict);
+            }
             for (name, peer) in &config.peers {
                 if paths.look(&peer.address.to_string(), args.rate) {
                     paths.shake_hands(&config, name, peer);

@@ -81,6 +81,25 @@ pub struct Lease {
     pub ttl: u64,
 }
 
+/// The answer to `maintenance/status`.
+#[derive(Debug, Clone, Default, Read)]
+#[serde(default)]
+pub struct EtcdStatus {
+    /// Of etcd.
+    pub version: String,
+    /// What the store takes, in bytes.
+    #[serde(rename = "dbSize", deserialize_with = "number")]
+    pub size: u64,
+    /// What of that is in use.
+    #[serde(rename = "dbSizeInUse", deserialize_with = "number")]
+    pub in_use: u64,
+    /// The most that it may take; 0 where etcd does not say.
+    #[serde(rename = "dbSizeQuota", deserialize_with = "number")]
+    pub quota: u64,
+    /// Its alarms, among others.
+    pub errors: Vec<String>,
+}
+
 /// The answer to `auth/authenticate`.
 #[derive(Debug, Clone, Default, Read)]
 #[serde(default)]

@@ -209,18 +209,15 @@ impl Keeper {
 
     /// Whether this is the overlay that was meant.
     fn identify(&mut self) -> Result<Header, RegistryError> {
-        let (header, found) = requests::overlay_id(&mut self.client, &self.keys)?;
-        let endpoint = self.client.endpoint().to_owned();
-        let overlay = self.settings.overlay.clone();
-        let Some(found) = found else { return Err(RegistryError::NoOverlay { endpoint, overlay }) };
-        let expected = self.lock().overlay_id;
-        if let Some(expected) = expected.filter(|expected| *expected != found) {
-            let (found, mut expected) = (found.to_string(), expected.to_string());
-            if let (None, Some(cache)) = (self.settings.expected_id, &self.cache) {
-                expected += &format!(" (by {})", cache.path().display());
+        let known = self.lock().overlay_id;
+        let found = requests::the_overlay(&mut self.client, &self.keys, &self.settings.overlay, known);
+        let (header, found) = found.map_err(|error| match (error, &self.cache, self.settings.expected_id) {
+            (RegistryError::OtherOverlay { endpoint, overlay, found, expected }, Some(cache), None) => {
+                let expected = format!("{expected} (by {})", cache.path().display());
+                RegistryError::OtherOverlay { endpoint, overlay, found, expected }
             }
-            return Err(RegistryError::OtherOverlay { endpoint, overlay, found, expected });
-        }
+            (error, ..) => error,
+        })?;
         self.lock().overlay_id = Some(found);
         Ok(header)
     }

@@ -18,6 +18,7 @@ mod client;
 mod error;
 mod gateway;
 mod inbox;
+mod inspect;
 mod keeper;
 mod keys;
 mod operator;
@@ -33,6 +34,7 @@ mod watch;
 
 pub use admission::{Admission, Terms};
 pub use error::RegistryError;
+pub use inspect::{Health, Inspection, inspect};
 pub use operator::{Admitted, IfOtherKey, Operator};
 pub use record::Load;
 pub use registry::{Observer, Registry};

@@ -37,6 +37,28 @@ pub fn overlay_id(client: &mut Client, keys: &Keys) -> Result<(Header, Option<Ov
     Ok((range.header, Some(id)))
 }
 
+/// The id of the overlay that is meant.
+///
+/// # Errors
+/// There is none, or another one.
+pub fn the_overlay(
+    client: &mut Client,
+    keys: &Keys,
+    overlay: &str,
+    expected: Option<OverlayId>,
+) -> Result<(Header, OverlayId), RegistryError> {
+    let (header, found) = overlay_id(client, keys)?;
+    let (endpoint, overlay) = (client.endpoint().to_owned(), overlay.to_owned());
+    match (found, expected) {
+        (None, _) => Err(RegistryError::NoOverlay { endpoint, overlay }),
+        (Some(found), Some(expected)) if expected != found => {
+            let (found, expected) = (found.to_string(), expected.to_string());
+            Err(RegistryError::OtherOverlay { endpoint, overlay, found, expected })
+        }
+        (Some(found), _) => Ok((header, found)),
+    }
+}
+
 /// Everything below the prefix, as it is at the header's revision.
 pub fn read_all(client: &mut Client, keys: &Keys) -> Result<(Header, Reading), RegistryError> {
     let (mut reading, mut page) = (Reading::default(), PAGE);

@@ -1,6 +1,7 @@
 //! What this node's own connections show of its legs, and which paths its streams take. The deciding is crate `ekiden_overlay`'s.
 
 mod asked;
+mod asking;
 mod seen;
 mod sharing;
 mod status;
@@ -33,6 +34,7 @@ use tokio::sync::Notify;
 use crate::config::Config;
 use crate::config::overlay::Overlay as Settings;
 use crate::config::route::Auto;
+use asking::Asking;
 use seen::Seen;
 pub use sharing::ShareStatus;
 use sharing::Shares;
@@ -56,6 +58,8 @@ pub struct Overlay {
     shared: Notify,
     /// How the registration in etcd is, if there is one.
     registry: Mutex<Option<Observer>>,
+    /// When questions of other nodes are answered.
+    asking: Asking,
 }
 
 /// One question has room for all that it may ask for.
@@ -101,6 +105,7 @@ impl Default for Overlay {
             shares: Mutex::default(),
             shared: Notify::new(),
             registry: Mutex::default(),
+            asking: Asking::default(),
         }
     }
 }
@@ -227,6 +232,11 @@ impl Overlay {
         let now = self.now();
         self.lock().known.hear(told, now);
         Ok(())
+    }
+
+    /// How long a question of this node waits for its answer.
+    pub fn wait_to_answer(&self, asker: &str) -> Duration {
+        self.asking.wait(asker, Instant::now())
     }
 
     /// What this node tells another: of its legs those to that node, and to those to which that one wants paths.

@@ -15,7 +15,6 @@ port=7000
 for node in a b c; do
   port=$((port + 1))
   "$EKIDEN" keygen $node.key > $node.print
-  near=; [ $node != c ] || near='near = ["127.0.0.0/8"]'
   cat > $node.toml <<T
 name = "$node"
 key_file = "$node.key"
@@ -35,10 +34,8 @@ id = "$id"
 lease = "5s"
 members_cache = "kept/$node.json"
 address = "127.0.0.1:$port"
-$near
-[exit]
-allow = ["127.0.0.0/8"]
 T
+  [ $node = b ] || printf '[exit]\nallow = ["127.0.0.0/8"]\n' >> $node.toml
   "$EKIDEN" proxy -c $node.toml --check > /dev/null
 done
 start() {
@@ -48,11 +45,16 @@ start() {
 }
 members() { "$EKIDEN" overlay nodes --node $1 --json | grep '"name"' | grep -o '"[a-z]"' | tr -d '"\n'; }
 has() { [ "$(members $1)" = "$2" ]; }
-admit() { "$EKIDEN" overlay admit blue --etcd $etcd $1 "$(grep -o 'sha256:[0-9a-f]*' $1.print)"; }
+# What c is near to, the operator says.
+admit() {
+  local near=; [ $1 != c ] || near="--near 127.0.0.0/8"
+  "$EKIDEN" overlay admit blue --etcd $etcd $1 "$(grep -o 'sha256:[0-9a-f]*' $1.print)" $near "${@:2}"
+}
 
 # A node that is not admitted is no member.
 start a; start b; start c
-admit a > /dev/null; admit c > /dev/null
+admit a > /dev/null
+[ "$(admit c)" = "admitted c to blue, near 127.0.0.0/8" ] || fail "what is said of c"
 await 20 has a ac
 admit b > /dev/null
 for node in a b c; do await 20 has $node abc; done
@@ -65,6 +67,38 @@ fetch() { curl -fsS -m 20 -x http://127.0.0.1:8001 -o got http://127.0.0.1:8000/
 fetch data && cmp data got
 goes_over_c() { fetch a.toml; "$EKIDEN" overlay status --node a | grep -q "a → c"; }
 await 20 goes_over_c
+
+# A member that says in its own record what it is near to takes nothing by that, and is none until its record is right again.
+takes_nothing() { fetch a.toml && grep -q "node 'b' is ignored: its record is wrong: unknown field .near" a.log; }
+lease=$(etcdctl --endpoints $etcd lease grant 60 | cut -d ' ' -f 2)
+claim="{\"member_format\":2,\"instance\":\"bb\",\"address\":\"127.0.0.1:7002\",\"fingerprint\":\"$(grep -o 'sha256:[0-9a-f]*' b.print)\",\"load\":0,\"near\":[\"127.0.0.1/32\"]}"
+etcdctl --endpoints $etcd put --lease $lease /ekiden/blue/nodes/b "$claim" > /dev/null
+await 10 takes_nothing
+await 10 has a abc
+# By the operator's word it does, and says at once that it will not connect there.
+admit b --near 127.0.0.1/32 > /dev/null
+await 10 grep -q "this node is near 127.0.0.1/32, and does not connect to a loopback address unless \[exit\] has allow" b.log
+refused() { ! fetch a.toml 2> said; }
+await 10 refused
+"$EKIDEN" overlay expel blue --etcd $etcd b > /dev/null
+await 10 has a ac
+admit b > /dev/null
+await 20 has a abc
+fetch a.toml
+
+# What is near a node that is not there is refused, and not connected to from the entry.
+kill $pid_c; wait $pid_c || true
+await 10 has a ab
+refused || fail "a's client was connected from a to what is near c"
+"$EKIDEN" overlay why --node a 127.0.0.1:8000 | grep -qx "127.0.0.1:8000: node c is near it, and is not there: streams to it are refused" || fail "why"
+"$EKIDEN" overlay status --node a | grep -qx "node c is not there: streams to 127.0.0.0/8 are refused, unless another is near" || fail "status"
+start c
+await 20 has a abc
+fetch a.toml
+
+# The doctor looks at etcd and at the members.
+code=0; "$EKIDEN" doctor -c a.toml --rate 1Mbit/s > found 2> said || code=$?
+grep -q "etcd at $etcd: etcd 3" found && grep -q "handshake with c: it has the key" found && ! grep -q FAILS found || fail "the doctor: $code, $(cat found said)"
 
 # etcd is killed while a stream runs: that goes on, new ones are opened, and the members stay.
 curl -fsS --limit-rate 2M -x http://127.0.0.1:8001 -o slow http://127.0.0.1:8000/data & running=$!
@@ -100,7 +134,7 @@ code=0; "$EKIDEN" overlay admit blue --etcd $etcd b $other 2> said || code=$?
 await 20 has a abc
 "$EKIDEN" overlay expel blue --etcd $etcd b > /dev/null
 await 10 has a ac
-[ "$("$EKIDEN" overlay admitted blue --etcd $etcd | tr '\n' ' ')" = "a  $(grep -o 'sha256:[0-9a-f]*' a.print) c  $(grep -o 'sha256:[0-9a-f]*' c.print) " ] || fail "who is admitted"
+[ "$("$EKIDEN" overlay admitted blue --etcd $etcd | tr '\n' ' ')" = "a  $(grep -o 'sha256:[0-9a-f]*' a.print) c  $(grep -o 'sha256:[0-9a-f]*' c.print)  near 127.0.0.0/8 " ] || fail "who is admitted"
 admit b > /dev/null; await 20 has a abc
 # One that is told to end leaves at once, not after its lease.
 kill $pid_b; wait $pid_b || true
@@ -124,8 +158,15 @@ await 10 has a ac
 says "^members by members_cache, [0-9]+ s old: 2; no word from etcd yet$" || fail "how old its members are, is not told"
 [ "$(stat -c %a kept/a.json)" = 600 ] || fail "others can read the members"
 fetch a.toml && cmp a.toml got
+# One that begins without such a file knows nobody, and sends nothing another way.
+kill $pid_a; wait $pid_a || true
+mv kept/a.json whole; start a
+refused || fail "a's client was connected from a while nobody is known"
+grep -q "no members are known, and streams whose path should be chosen are refused" a.log || fail "that nobody is known is not said"
+"$EKIDEN" overlay why --node a 127.0.0.1:8000 | grep -q "the nodes of the overlay are not known yet: streams to it are refused" || fail "why, without members"
 serve_etcd
 await 20 says "^members by etcd at $etcd, for .*: 2$"
+fetch a.toml
 kill $pid_a; wait $pid_a || true
 head -c 100 kept/a.json > half; cat half > kept/a.json
 : > a.log; start a

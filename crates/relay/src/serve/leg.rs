@@ -16,7 +16,7 @@ use ekiden_transport::{Admission, Bounds, Connection, Credential, Security, acce
 use indexmap::IndexMap;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::departure::{ClientEof, unless_client_leaves};
 use super::log_failure;
@@ -135,6 +135,7 @@ async fn read_request(node: &Node, stream: &Connection, name: &str) -> io::Resul
             (FrameKind::Open, body) => return Open::decode(&body).map_err(invalid),
             (FrameKind::Ask, body) => {
                 let wanted = decode_ask(&body).map_err(invalid)?;
+                sleep(node.overlay.wait_to_answer(name)).await;
                 node.overlay.asked(&node.config(), &wanted);
                 let told = node.overlay.tell(name, &wanted);
                 let answer = Header::frame(FrameKind::Told, &told);

@@ -64,6 +64,7 @@ code=0; "$EKIDEN" overlay scenario sites-4.toml --flows 99 2> said || code=$?
 "#;
 const AUTHORITY: &str = include_str!("overlay/authority.pem");
 const REGISTRY: &str = include_str!("overlay/registry.sh");
+const ETCD: &str = include_str!("overlay/etcd.sh");
 const ASKED: &str = include_str!("overlay/asked.sh");
 
 fn main() -> ExitCode {
@@ -81,6 +82,8 @@ fn main() -> ExitCode {
     trials.push(Trial::test(name, classes).with_ignored_flag(!root));
     let name = "nodes know each other by etcd, and go on without it";
     trials.push(Trial::test(name, || outcome(alone(&format!("{COMMON}\n{REGISTRY}")))).with_ignored_flag(!root));
+    let name = "etcd and its overlay are set up as docs/guide/overlay.md says";
+    trials.push(Trial::test(name, etcd_as_in_the_guide).with_ignored_flag(!root));
     let name = "programs of other users ask a node of paths";
     trials.push(
         Trial::test(name, || outcome(alone(&format!("{COMMON}\n{ASKED}")).env("EXAMPLE", example())))
@@ -147,6 +150,26 @@ fn guide() -> Result<(), Failed> {
     names.iter().for_each(|name| script += &format!("ekiden proxy --check -c {name}\n"));
     let mut command = limited();
     command.args(["bash", "-c", &script]);
+    outcome(command)
+}
+
+/// The guide's commands for etcd, and its node.
+fn etcd_as_in_the_guide() -> Result<(), Failed> {
+    let blocks = GUIDE.split("\n```").skip(1).step_by(2).filter_map(|block| block.split_once('\n'));
+    let mut command = alone(&format!("{COMMON}\n{ETCD}"));
+    let mut steps = ["CERTIFICATES", "SERVE", "USERS", "ADMIT", "FULL"].into_iter();
+    for (mark, text) in blocks {
+        match mark {
+            "sh etcd" | "sh etcd-serve" => {
+                let step = steps.next().ok_or("the guide has more steps than the test")?;
+                assert_eq!(step == "SERVE", mark == "sh etcd-serve", "{text}");
+                command.env(step, text);
+            }
+            "toml overlay delhi.toml" => drop(command.env("NODE", text)),
+            _ => {}
+        }
+    }
+    assert_eq!(steps.next(), None, "the guide has fewer steps");
     outcome(command)
 }
 

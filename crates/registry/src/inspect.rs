@@ -58,7 +58,7 @@ pub fn inspect(settings: &Settings) -> Result<Inspection, RegistryError> {
             let mut view = View::new(keys.clone());
             if let Ok((_, reading)) = requests::read_all(&mut client, &keys) {
                 view.replace(reading, Instant::now(), None);
-                let (roster, ignored) = view.roster();
+                let (roster, ignored) = view.roster([]);
                 (inspection.roster, inspection.ignored) = (Some(roster), ignored);
             }
         }

@@ -2,7 +2,6 @@
 
 mod tell;
 
-use std::collections::BTreeMap;
 use std::mem::replace;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,6 +16,7 @@ use crate::error::RegistryError;
 use crate::gateway::{Failure, Header, Watched};
 use crate::inbox::{Input, Said};
 use crate::keys::Keys;
+use crate::noisy::Noisy;
 use crate::quiet::Quiet;
 use crate::record::Load;
 use crate::registration::{Registration, Step};
@@ -83,8 +83,7 @@ pub struct Keeper {
     behind: Option<u64>,
     watch: Option<Watch>,
     watches: u64,
-    /// How many records each admitted node has written since the last check.
-    written: BTreeMap<String, u32>,
+    noisy: Noisy,
     /// Whether etcd was compacted in front of the watch since the last check.
     was_compacted: bool,
     backoff: Backoff,
@@ -126,7 +125,7 @@ impl Keeper {
             behind: None,
             watch: None,
             watches: 0,
-            written: BTreeMap::new(),
+            noisy: Noisy::new(Instant::now()),
             was_compacted: false,
             backoff: Backoff::default(),
             quiet: Quiet::default(),
@@ -252,7 +251,7 @@ impl Keeper {
         let mut due = Instant::now() + self.rest();
         loop {
             let changes = self.is_changed.then(|| self.may_show());
-            let wake = [self.view.next_departure(), changes].into_iter().flatten().fold(due, Instant::min);
+            let wake = [self.view.next_departure(), self.noisy.next_look(), changes].into_iter().flatten().fold(due, Instant::min);
             match self.next_input(wake) {
                 Some(Input::Stop) => return Ok(()),
                 // Watches that were given up may still say something.
@@ -266,6 +265,7 @@ impl Keeper {
                 self.view.let_go(now);
                 self.show();
             }
+            self.is_changed |= self.noisy.look(now);
             if self.is_changed && now >= self.may_show() {
                 self.is_changed = false;
                 self.show();
@@ -366,7 +366,6 @@ impl Keeper {
         if let Some(position) = &mut self.position {
             position.heard = Instant::now();
         }
-        self.written.clear();
         self.was_compacted = false;
         self.backoff.succeeded();
         Ok(())

@@ -21,6 +21,7 @@ mod inbox;
 mod inspect;
 mod keeper;
 mod keys;
+mod noisy;
 mod operator;
 mod quiet;
 mod record;

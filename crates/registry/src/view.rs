@@ -160,17 +160,23 @@ impl View {
         Some((found.mod_revision, record.as_ref().ok()))
     }
 
-    /// Who belongs to the overlay, and why other nodes are no members.
-    pub fn roster(&self) -> (Roster, BTreeMap<String, String>) {
+    /// Who belongs to the overlay, and why other nodes are no members. Those of `noisy` are none, for these reasons.
+    pub fn roster<'a>(
+        &self,
+        noisy: impl IntoIterator<Item = (&'a str, String)>,
+    ) -> (Roster, BTreeMap<String, String>) {
         let (mut admitted, mut records) = (BTreeMap::new(), BTreeMap::new());
-        let mut ignored = BTreeMap::new();
+        let noisy = noisy.into_iter().map(|(name, reason)| (name.to_owned(), reason));
+        let mut ignored: BTreeMap<String, String> = noisy.collect();
         for (name, (record, _)) in &self.leaving {
             records.insert(name.as_str(), record);
         }
         for (key, found) in &self.found {
             let place = std::str::from_utf8(key).map_or(Place::Other, |key| self.keys.place(key));
             let (Place::Admitted(name) | Place::Node(name)) = place else { continue };
+            let is_ignored = ignored.contains_key(name);
             match &found.content {
+                Content::Node(_) if is_ignored => drop(records.remove(name)),
                 Content::Admitted(Ok(admission)) => drop(admitted.insert(name, admission)),
                 Content::Node(Ok(record)) => drop(records.insert(name, record)),
                 Content::Admitted(Err(reason)) | Content::Node(Err(reason)) => {

@@ -9,13 +9,10 @@ use crate::error::RegistryError;
 use crate::gateway::{Event, EventKind, Header};
 use crate::keys::Place;
 
-/// From so many records on that a node has written between two checks of etcd, that is said. A node writes one, or none.
-const OFTEN: u32 = 100;
-
 impl Keeper {
     /// Tells of the members, if they are others.
     pub(super) fn show(&mut self) {
-        let (roster, ignored) = self.view.roster();
+        let (roster, ignored) = self.view.roster(self.noisy.nodes());
         self.shown_at = Some(Instant::now());
         let mut shared = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
         for (name, reason) in &ignored {
@@ -85,22 +82,12 @@ impl Keeper {
         shared.problem = problem;
     }
 
-    /// Says who writes without end.
+    /// Sees to who writes without end.
     pub(super) fn count(&mut self, event: &Event) {
         let key = std::str::from_utf8(&event.kv.key).unwrap_or_default();
         let Place::Node(name) = self.keys.place(key) else { return };
-        if event.kind != EventKind::Put || self.view.admitted(name).is_none() {
-            return;
-        }
-        let written = self.written.entry(name.to_owned()).or_default();
-        *written += 1;
-        if *written == OFTEN {
-            let overlay = &self.settings.overlay;
-            let line = format!(
-                "overlay '{overlay}': node '{name}' writes its record again and again, {OFTEN} times within {:?}: etcd's space runs out by that; the operator ends it with `ekiden overlay expel {overlay} {name}`",
-                self.rest()
-            );
-            self.quiet.warn("often", name, line);
+        if event.kind == EventKind::Put && self.view.admitted(name).is_some() {
+            self.noisy.count(name);
         }
     }
 }

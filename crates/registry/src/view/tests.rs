@@ -37,11 +37,11 @@ fn two() -> View {
 }
 
 fn names(view: &View) -> Vec<String> {
-    view.roster().0.members.into_keys().collect()
+    view.roster([]).0.members.into_keys().collect()
 }
 
 fn reason(view: &View, name: &str) -> String {
-    view.roster().1.remove(name).unwrap()
+    view.roster([]).1.remove(name).unwrap()
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn what_a_node_is_near_to_is_the_operators_word_alone() {
         of.with(crate::Terms { near: Some(vec![text.into()]), ..crate::Terms::default() })
     };
     view.apply(put(keys().admitted("a"), near("127.0.0.0/8").to_bytes(), 3));
-    assert_eq!(view.roster().0.members["a"].member.near, ["127.0.0.0/8"]);
+    assert_eq!(view.roster([]).0.members["a"].member.near, ["127.0.0.0/8"]);
     // b claims a narrower one by its own record.
     let claim = String::from_utf8(record(2)).unwrap().replacen('{', r#"{"near":["127.0.0.1/32"],"#, 1);
     view.apply(put(keys().node("b"), claim, 4));
@@ -86,9 +86,16 @@ fn what_a_node_is_near_to_is_the_operators_word_alone() {
     assert!(reason(&view, "b").contains("unknown field `near`"), "{}", reason(&view, "b"));
     // What a node that has gone was near to is still known.
     view.apply(delete(keys().node("a"), 5));
-    assert_eq!(view.roster().0.absent["a"], near("127.0.0.0/8"));
+    assert_eq!(view.roster([]).0.absent["a"], near("127.0.0.0/8"));
     view.apply(delete(keys().admitted("a"), 6));
-    assert!(view.roster().0.absent.keys().eq(["b"]));
+    assert!(view.roster([]).0.absent.keys().eq(["b"]));
+}
+
+#[test]
+fn who_writes_without_end_is_no_member() {
+    let (roster, ignored) = two().roster([("a", "noise".to_owned())]);
+    assert!(roster.members.keys().eq(["b"]) && roster.absent.contains_key("a"));
+    assert_eq!(ignored["a"], "noise");
 }
 
 #[test]
@@ -166,7 +173,7 @@ proptest! {
                 _ => String::from_utf8_lossy(&value).into_owned(),
             };
             view.apply(if gone { delete(key, at as u64) } else { put(key, value, at as u64) });
-            let (Roster { members, absent }, ignored) = view.roster();
+            let (Roster { members, absent }, ignored) = view.roster([]);
             prop_assert!(members.keys().all(|name| !ignored.contains_key(name) && !absent.contains_key(name)));
             let admitted = |name: &str| view.admitted(name).map(|(_, admission)| admission.clone());
             prop_assert!(members.iter().all(|(name, of)| admitted(name) == Some(Admission::from(&of.member))));

@@ -322,7 +322,10 @@ mod tests {
         assert!(refused(&absurd, 0o600, None).contains("'a': '192.0.2.1' is no address"));
         assert!(refused(&good.replace("\"blue\"", "\"red\""), 0o600, None).contains("another overlay, 'red'"));
         assert!(refused(&good, 0o600, Some(id("3"))).contains("another cluster"));
-        assert!(refused(&good.replace("cache_format\": 2", "cache_format\": 3"), 0o600, None).contains("members_cache_format 3"));
+        assert!(
+            refused(&good.replace("cache_format\": 2", "cache_format\": 3"), 0o600, None)
+                .contains("members_cache_format 3")
+        );
         assert!(refused(&good, 0o620, None).contains("others can read or write it"));
     }
 

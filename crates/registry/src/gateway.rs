@@ -244,7 +244,10 @@ mod tests {
         )
         .unwrap();
         assert_eq!(range.header, Header { cluster_id: 324_952_591_200_643_719, revision: 2, raft_term: 2 });
-        assert_eq!(range.kvs, [KeyValue { key: b"/a".into(), value: b"x".into(), mod_revision: 2, lease: 2_324_035_622_014_347_527 }]);
+        assert_eq!(
+            range.kvs,
+            [KeyValue { key: b"/a".into(), value: b"x".into(), mod_revision: 2, lease: 2_324_035_622_014_347_527 }]
+        );
         assert_eq!((range.count, range.more), (1, false));
 
         let lost: Line<Lease> = serde_json::from_str(r#"{"result":{"header":{},"ID":"12345"}}"#).unwrap();

@@ -155,11 +155,12 @@ impl Keeper {
     /// Begins with the members that were known before this process.
     fn remember(&mut self) {
         let Some(cache) = &mut self.cache else { return };
-        let Cached { overlay_id, nodes: Nodes { mut members, absent }, age } = match cache.load(self.settings.expected_id) {
-            Ok(None) => return,
-            Ok(Some(cached)) => cached,
-            Err(why) => return tracing::warn!("overlay '{}': {why}", self.settings.overlay),
-        };
+        let Cached { overlay_id, nodes: Nodes { mut members, absent }, age } =
+            match cache.load(self.settings.expected_id) {
+                Ok(None) => return,
+                Ok(Some(cached)) => cached,
+                Err(why) => return tracing::warn!("overlay '{}': {why}", self.settings.overlay),
+            };
         // What this node says of itself counts; under another key it has not been there.
         let Settings { name, address, fingerprint, .. } = &self.settings;
         match members.get_mut(name) {
@@ -251,7 +252,10 @@ impl Keeper {
         let mut due = Instant::now() + self.rest();
         loop {
             let changes = self.is_changed.then(|| self.may_show());
-            let wake = [self.view.next_departure(), self.noisy.next_look(), changes].into_iter().flatten().fold(due, Instant::min);
+            let wake = [self.view.next_departure(), self.noisy.next_look(), changes]
+                .into_iter()
+                .flatten()
+                .fold(due, Instant::min);
             match self.next_input(wake) {
                 Some(Input::Stop) => return Ok(()),
                 // Watches that were given up may still say something.

@@ -108,7 +108,9 @@ pub fn parse_json<T: DeserializeOwned>(
     match found.map_err(|why| format!("{what} is no JSON with a {key} ({why})"))? {
         found if found == version => {}
         found => {
-            return Err(format!("{what} has {key} {found}, and this node knows {version}: run the same version on both"));
+            return Err(format!(
+                "{what} has {key} {found}, and this node knows {version}: run the same version on both"
+            ));
         }
     }
     serde_json::from_slice(bytes).map_err(|error| format!("{what} is wrong: {}", brief(&error.to_string())))

@@ -142,16 +142,25 @@ mod tests {
     #[test]
     fn a_name_is_taken_over_from_an_earlier_run_and_from_nobody_else() {
         let (mut node, mut view) = (node(), admitted('1'));
-        assert!(matches!(node.next(&view, None, Load::default()), Step::Write(_, Revisions { admission: 1, record: 0 })));
+        assert!(matches!(
+            node.next(&view, None, Load::default()),
+            Step::Write(_, Revisions { admission: 1, record: 0 })
+        ));
         registered(&mut view, '1', "bb", 5);
-        assert!(matches!(node.next(&view, None, Load::default()), Step::Write(_, Revisions { admission: 1, record: 5 })));
+        assert!(matches!(
+            node.next(&view, None, Load::default()),
+            Step::Write(_, Revisions { admission: 1, record: 5 })
+        ));
         node.written(7);
         let step = node.next(&view, Some(7), Load::default());
         assert!(matches!(step, Step::Refused(RegistryError::Replaced { .. })));
         registered(&mut view, '2', "cc", 6);
         assert!(matches!(node.next(&view, Some(7), Load::default()), Step::Refused(RegistryError::NameTaken { .. })));
         put(&mut view, Keys::of("blue").node("a"), b"junk".into(), 8);
-        assert!(matches!(node.next(&view, Some(7), Load::default()), Step::Write(_, Revisions { admission: 1, record: 8 })));
+        assert!(matches!(
+            node.next(&view, Some(7), Load::default()),
+            Step::Write(_, Revisions { admission: 1, record: 8 })
+        ));
     }
 
     #[test]
@@ -160,8 +169,17 @@ mod tests {
         node.written(7);
         registered(&mut view, '1', "aa", 5);
         assert_eq!(node.next(&view, Some(7), Load::new(0.04)), Step::Nothing);
-        assert!(matches!(node.next(&view, Some(7), Load::new(0.06)), Step::Write(_, Revisions { admission: 1, record: 5 })));
-        assert!(matches!(node.next(&view, Some(8), Load::default()), Step::Write(_, Revisions { admission: 1, record: 5 })));
-        assert!(matches!(node.next(&view, None, Load::default()), Step::Write(_, Revisions { admission: 1, record: 5 })));
+        assert!(matches!(
+            node.next(&view, Some(7), Load::new(0.06)),
+            Step::Write(_, Revisions { admission: 1, record: 5 })
+        ));
+        assert!(matches!(
+            node.next(&view, Some(8), Load::default()),
+            Step::Write(_, Revisions { admission: 1, record: 5 })
+        ));
+        assert!(matches!(
+            node.next(&view, None, Load::default()),
+            Step::Write(_, Revisions { admission: 1, record: 5 })
+        ));
     }
 }

@@ -161,10 +161,7 @@ impl View {
     }
 
     /// Who belongs to the overlay, and why other nodes are no members. Those of `noisy` are none, for these reasons.
-    pub fn roster<'a>(
-        &self,
-        noisy: impl IntoIterator<Item = (&'a str, String)>,
-    ) -> (Roster, BTreeMap<String, String>) {
+    pub fn roster<'a>(&self, noisy: impl IntoIterator<Item = (&'a str, String)>) -> (Roster, BTreeMap<String, String>) {
         let (mut admitted, mut records) = (BTreeMap::new(), BTreeMap::new());
         let noisy = noisy.into_iter().map(|(name, reason)| (name.to_owned(), reason));
         let mut ignored: BTreeMap<String, String> = noisy.collect();

@@ -55,11 +55,8 @@ pub fn look(paths: &mut Paths, config: Config) -> Result<Config, RegistryError> 
 fn health(paths: &mut Paths, subject: &str, health: &Health) {
     let Health { version, size, in_use, quota, alarms, revision, is_compacted } = health;
     let of = quota.map_or(String::new(), |quota| format!(" of {} that it may take", Bytes(quota)));
-    let found = format!(
-        "etcd {version}, {} on disk{of}, {} of that in use, {revision} changes",
-        Bytes(*size),
-        Bytes(*in_use)
-    );
+    let found =
+        format!("etcd {version}, {} on disk{of}, {} of that in use, {revision} changes", Bytes(*size), Bytes(*in_use));
     if !alarms.is_empty() {
         let reason = format!(
             "{subject} says: {}; with NOSPACE it grants no lease, and nodes that start are no members: docs/guide/overlay.md says how to free space",

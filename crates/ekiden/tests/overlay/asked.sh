@@ -55,6 +55,13 @@ await 5 grep -q "this node, 'osaka', is not in .*members.toml" osaka.log
 kill $pid_osaka; wait $pid_osaka
 grep -q "is not in" paris.log && fail "$(cat paris.log)"
 
+# So does one that is near what its exit refuses, before it starts too.
+grep -v '^allow' tokyo.toml > shut.toml
+"$EKIDEN" proxy --check -c shut.toml > /dev/null 2> said
+grep -qx 'ekiden: this node is near 127.0.0.0/8, and does not connect to a loopback address unless \[exit\] has allow = \["127.0.0.0/8"\]' said || fail "near what is refused: $(cat said)"
+"$EKIDEN" proxy --check -c tokyo.toml > /dev/null 2> said
+[ ! -s said ] || fail "near what is allowed: $(cat said)"
+
 # says ANSWER EXPRESSION: of the answer as `it`.
 says() { python3 -c 'import json, sys; it = json.loads(sys.argv[1]); sys.exit(not eval(sys.argv[2]))' "$1" "$2" || fail "not $2: $1"; }
 nobody() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }

@@ -145,7 +145,8 @@ fn two_nodes_with_one_name_or_one_key_are_named() {
     assert!(!operator.add_user("a", "new").unwrap() && operator.add_user("b", "new").unwrap());
 
     // Another name with the same key.
-    let error = cluster.operator().admit("b", key(9).parse().unwrap(), Terms::default(), IfOtherKey::Replace).unwrap_err();
+    let error =
+        cluster.operator().admit("b", key(9).parse().unwrap(), Terms::default(), IfOtherKey::Replace).unwrap_err();
     assert!(matches!(error, RegistryError::KeyTaken { .. }), "{error}");
 }
 
@@ -159,7 +160,10 @@ fn absurd_records_are_ignored_with_a_reason() {
             .into_iter()
             .enumerate()
     {
-        cluster.operator().admit(name, key(20 + number as u8).parse().unwrap(), Terms::default(), IfOtherKey::Replace).unwrap();
+        cluster
+            .operator()
+            .admit(name, key(20 + number as u8).parse().unwrap(), Terms::default(), IfOtherKey::Replace)
+            .unwrap();
         cluster.etcdctl(&["put", &format!("/ekiden/{OVERLAY}/nodes/{name}"), record]);
         wait(reason, LONG, || a.registry.status().ignored.get(name).is_some_and(|why| why.contains(reason)));
     }
@@ -177,7 +181,9 @@ fn many_keys_and_huge_records_are_read_in_pages() {
     let mut operator = cluster.operator();
     for number in 0..150 {
         let fingerprint = format!("sha256:{number:064x}");
-        operator.admit(&format!("n{number}"), fingerprint.parse().unwrap(), Terms::default(), IfOtherKey::Replace).unwrap();
+        operator
+            .admit(&format!("n{number}"), fingerprint.parse().unwrap(), Terms::default(), IfOtherKey::Replace)
+            .unwrap();
     }
     // Ten of them are more than one answer may have, and each is about as long as etcd takes.
     for number in 0..10 {

@@ -268,7 +268,10 @@ mod tests {
         overlay.absent.insert("tokyo".into(), away.near);
         assert_eq!(exit(&overlay, "203.0.113.1:80").unwrap().as_deref(), Some("everywhere"));
         overlay.members.shift_remove("everywhere");
-        assert_eq!(exit(&overlay, "203.0.113.1:80").unwrap_err(), "node tokyo is near 203.0.113.1:80, and is not there now");
+        assert_eq!(
+            exit(&overlay, "203.0.113.1:80").unwrap_err(),
+            "node tokyo is near 203.0.113.1:80, and is not there now"
+        );
         assert_eq!(exit(&overlay, "203.0.113.200:80").unwrap().as_deref(), Some("osaka"));
         assert_eq!(exit(&overlay, "198.51.100.1:80"), Ok(None), "no node is near it");
         overlay.is_known = false;

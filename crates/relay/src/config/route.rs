@@ -308,6 +308,26 @@ mod tests {
     }
 
     #[test]
+    fn a_pattern_covers_what_is_narrower() {
+        let covers = |a: &str, b: &str| Pattern::parse(a).unwrap().covers(&Pattern::parse(b).unwrap());
+        for (wide, narrow) in [
+            ("*", "10.0.0.0/8"),
+            ("10.0.0.0/8", "10.1.0.0/16"),
+            ("10.0.0.0/8", "10.0.0.1:80"),
+            (".jp", "a.jp"),
+            ("a.jp", "a.jp"),
+        ] {
+            assert!(covers(wide, narrow), "{wide} {narrow}");
+            assert!(wide == narrow || !covers(narrow, wide), "{narrow} {wide}");
+        }
+        for (one, other) in
+            [("10.0.0.0/8:80", "10.0.0.1"), (".jp", "ajp"), (".jp", "10.0.0.1"), ("10.0.0.0/8", "11.0.0.0/8")]
+        {
+            assert!(!covers(one, other), "{one} {other}");
+        }
+    }
+
+    #[test]
     fn a_translated_address_is_no_address_of_a_network_that_is_let_through() {
         // Otherwise the first route would let through what the second refuses.
         let both = routes(&[("0.0.0.0/0", Way::Direct), ("64:ff9b::/96", Way::Refuse)]);

@@ -79,7 +79,14 @@ impl Source<'_> {
             (None, Some(etcd)) => {
                 let settings = Some(Box::new(self.etcd(etcd, own.name, identity)?));
                 let (absent, is_known) = (IndexMap::new(), false);
-                return Ok(Overlay { members_file: None, etcd: settings, ask_socket, members: nodes, absent, is_known });
+                return Ok(Overlay {
+                    members_file: None,
+                    etcd: settings,
+                    ask_socket,
+                    members: nodes,
+                    absent,
+                    is_known,
+                });
             }
             _ => {
                 let message = "an overlay has its nodes either in members_file = \"FILE\" or in etcd, [overlay.etcd]";

@@ -1,8 +1,10 @@
-"""The tunnels that are compared: how each is started between the two namespaces. All have an inner MTU of 1500."""
+"""The tunnels that are compared: how each is started between the two namespaces. Those over TCP have an inner MTU of 1500; those over UDP
+what their packets leave of the 1500 bytes of the wire."""
 
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from dataclasses import dataclass
@@ -42,6 +44,13 @@ class Way:
     is_peer: bool = False
     is_secret: bool = False
     far: str = INNER[RIGHT]
+    # Measured on the slow line too.
+    is_common: bool = False
+    # The program without which it cannot be measured, in the folder of peers.
+    program: str = ""
+
+    def missing(self, peers):
+        return bool(self.program) and not (peers / self.program).exists()
 
 
 def quiet(*command, **options):
@@ -103,11 +112,15 @@ def stop(running, names):
     time.sleep(0.5)
 
 
-def up(namespace, device):
+def up(namespace, device, mtu=1500):
     """Addresses for a device that its program does not set up itself."""
     far = LEFT if namespace == RIGHT else RIGHT
     ip(namespace, "address", "replace", INNER[namespace], "peer", INNER[far], "dev", device)
-    ip(namespace, "link", "set", device, "mtu", "1500", "up")
+    ip(namespace, "link", "set", device, "mtu", str(mtu), "up")
+
+
+def bare(_place):
+    """No tunnel."""
 
 
 def passthrough(place):
@@ -143,9 +156,11 @@ def ekiden(place, security):
         place.run(namespace, program, "tunnel", "-c", f"{namespace}.toml")
 
 
-def openvpn(place, cipher):
-    common = ["--dev", "tun0", "--dev-type", "tun", "--tun-mtu", "1500", "--mssfix", "0", "--disable-dco", "--verb", "3",
+def openvpn(place, cipher, udp=False):
+    common = ["--dev", "tun0", "--dev-type", "tun", "--tun-mtu", "1500", "--disable-dco", "--verb", "3",
               "--port", "1194", "--sndbuf", "0", "--rcvbuf", "0"]
+    # Over UDP it lowers the MSS of what it carries by itself, so that its packets fit the wire.
+    common += [] if udp else ["--mssfix", "0"]
     prints = {}
     if cipher:
         for namespace in (LEFT, RIGHT):
@@ -155,7 +170,7 @@ def openvpn(place, cipher):
             prints[namespace] = said.stdout.strip().split("=")[1]
     for namespace, far in ((RIGHT, LEFT), (LEFT, RIGHT)):
         command = [place.peer("usr/sbin/openvpn"), *common, "--ifconfig", INNER[namespace], INNER[far]]
-        command += ["--proto", "tcp-server" if namespace == RIGHT else "tcp-client"]
+        command += ["--proto", "udp" if udp else "tcp-server" if namespace == RIGHT else "tcp-client"]
         command += ["--remote", WIRE[RIGHT], "1194"] if namespace == LEFT else []
         if cipher:
             command += ["--tls-server", "--dh", "none"] if namespace == RIGHT else ["--tls-client"]
@@ -164,6 +179,33 @@ def openvpn(place, cipher):
         else:
             command += ["--cipher", "none", "--auth", "none"]
         place.run(namespace, *command, env=place.environment())
+
+
+def wireguard(place):
+    """WireGuard in user space, with the MTU that its own tools set on a wire of 1500 bytes. It is told its keys over its socket."""
+    keys = {}
+    for namespace in (LEFT, RIGHT):
+        private = subprocess.run(["openssl", "genpkey", "-algorithm", "X25519", "-outform", "DER"], check=True,
+                                 capture_output=True, timeout=30).stdout
+        public = subprocess.run(["openssl", "pkey", "-inform", "DER", "-pubout", "-outform", "DER"], input=private, check=True,
+                                capture_output=True, timeout=30).stdout
+        # The key is the end of both (RFC 8410).
+        keys[namespace] = (private[-32:].hex(), public[-32:].hex())
+    for namespace, far in ((RIGHT, LEFT), (LEFT, RIGHT)):
+        device = f"wg-{namespace}"
+        place.run(namespace, place.peer("wireguard/wireguard"), "-f", device)
+        path = f"/var/run/wireguard/{device}.sock"
+        await_that("WireGuard's socket", lambda: Path(path).exists())
+        said = [f"private_key={keys[namespace][0]}", "listen_port=51820", f"public_key={keys[far][1]}",
+                f"endpoint={WIRE[far]}:51820", f"allowed_ip={INNER[far]}/32"]
+        with socket.socket(socket.AF_UNIX) as control:
+            control.settimeout(10)
+            control.connect(path)
+            control.sendall(("set=1\n" + "\n".join(said) + "\n\n").encode())
+            answer = control.recv(1000).decode()
+        if "errno=0" not in answer:
+            raise RuntimeError(f"WireGuard does not take its configuration: {answer}")
+        up(namespace, device, mtu=1420)
 
 
 def vtun(place, encrypt):
@@ -237,11 +279,16 @@ def softether(place, encrypt):
 
 
 WAYS = [
+    Way("no tunnel", [], bare, far=WIRE[RIGHT], is_common=True),
     Way("passthrough", ["passthrough"], passthrough),
-    Way("ekiden", ["ekiden"], lambda place: ekiden(place, "plain")),
-    Way("ekiden, TLS", ["ekiden"], lambda place: ekiden(place, "tls"), is_secret=True),
+    Way("ekiden", ["ekiden"], lambda place: ekiden(place, "plain"), is_common=True),
+    Way("ekiden, TLS", ["ekiden"], lambda place: ekiden(place, "tls"), is_secret=True, is_common=True),
+    Way("WireGuard (wireguard-go), UDP", ["wireguard"], wireguard, is_secret=True, is_common=True, program="wireguard/wireguard"),
+    Way("OpenVPN, AES-256-GCM, UDP", ["openvpn"], lambda place: openvpn(place, "AES-256-GCM", udp=True), is_secret=True,
+        is_common=True),
     Way("OpenVPN, no cipher", ["openvpn"], lambda place: openvpn(place, None), is_peer=True),
-    Way("OpenVPN, AES-256-GCM", ["openvpn"], lambda place: openvpn(place, "AES-256-GCM"), is_peer=True, is_secret=True),
+    Way("OpenVPN, AES-256-GCM", ["openvpn"], lambda place: openvpn(place, "AES-256-GCM"), is_peer=True, is_secret=True,
+        is_common=True),
     Way("vtun, no cipher", ["vtund"], lambda place: vtun(place, "no"), is_peer=True),
     Way("vtun, AES-256-CBC", ["vtund"], lambda place: vtun(place, "aes256cbc"), is_peer=True, is_secret=True),
     Way("SoftEther, no cipher", ["vpnserver", "vpnclient"], lambda place: softether(place, False), is_peer=True),

@@ -180,12 +180,13 @@ impl Paths {
     fn shake_hands(&mut self, config: &Config, name: &str, peer: &Peer) {
         let subject = format!("handshake with {name}");
         match ekiden_relay::probe(config, name) {
-            Ok(()) => {
+            Ok(limit) => {
                 let found = match peer.security {
                     Security::Tls { .. } => "it has the key that is pinned, and takes this node's",
                     Security::Plain(_) => "it has the same plain_key_file",
                 };
                 self.add(subject, found, Verdict::Good);
+                self.segments(name, limit);
             }
             Err(error) => {
                 let reason = match (&error, &config.identity) {
@@ -199,6 +200,17 @@ impl Paths {
                 self.failed.push(Failed { subject, reason, is_of_host: false });
             }
         }
+    }
+
+    /// `limit`: the longest segments that pass on the path, if longer ones are dropped.
+    fn segments(&mut self, name: &str, limit: Option<u16>) {
+        let Some(limit) = limit else { return };
+        let what = "the path drops longer packets and says nothing (a black hole of path MTU discovery)".into();
+        let remedy = Remedy::Advice(
+            "let ICMP's \"fragmentation needed\" and \"packet too big\" through on the path, or lower the MTU of this host's device",
+        );
+        let found = format!("of {limit} bytes at most");
+        self.add(format!("segments to {name}"), found, Verdict::Costs { what, remedy });
     }
 }
 

@@ -26,6 +26,8 @@ const TRIALS: &[(&str, &str)] = &[
     ("super-packets go whole where both ends take them", include_str!("tunnel/offload.sh")),
     ("the names of peers", include_str!("tunnel/names.sh")),
     ("what could not work is refused", include_str!("tunnel/refused.sh")),
+    ("a path that drops large packets and says nothing", include_str!("tunnel/black_hole.sh")),
+    ("a listener that answers into its own tunnel says so", include_str!("tunnel/loop.sh")),
 ];
 
 fn main() -> ExitCode {

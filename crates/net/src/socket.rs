@@ -41,6 +41,9 @@ pub struct TcpOptions {
     /// How long sent data or a probe may stay unacknowledged before the connection counts as broken (the user timeout of RFC
     /// 9293 §3.9.1). The kernel also counts the time during which a receiver's window is closed, even if the receiver answers.
     pub user_timeout: Option<Duration>,
+    /// The longest segments that both ends send, in bytes, 88 to 32,767 (TCP_MAXSEG), TCP's options among them: the SYN says so. The
+    /// path's MTU may make them shorter.
+    pub max_segment: Option<u16>,
 }
 
 /// Why a socket could not be set up.
@@ -392,6 +395,9 @@ fn apply(socket: &Socket, options: &TcpOptions) -> Result<(), SocketError> {
     }
     if options.user_timeout.is_some() {
         socket.set_tcp_user_timeout(options.user_timeout)?;
+    }
+    if let Some(bytes) = options.max_segment {
+        socket.set_tcp_mss(bytes.into())?;
     }
     Ok(())
 }

@@ -6,14 +6,16 @@ use std::net::SocketAddr;
 use std::pin::pin;
 use std::time::Duration;
 
+use ekiden_net::socket::TcpOptions;
 use ekiden_net::tcp_info::tcp_info;
 use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, Open, decode_failed, decode_opened};
 use ekiden_relay_proto::{Failure, FailureCode, Target};
 use ekiden_transport::frames::{invalid, read_frame, read_rest};
+use ekiden_transport::segments::{Dialled, PROOF, Proof, Segments, Unproven};
 use ekiden_transport::{Connection, is_transient};
 use tokio::time::{sleep, timeout};
 
-use crate::config::{Config, Peer};
+use crate::config::{Config, Peer, Tcp};
 use crate::exit::dial::Dial;
 use crate::exit::names::Resolver;
 use crate::exit::spare::Spare;
@@ -117,7 +119,8 @@ async fn open_at(
         }
     };
     let limits = dial_limits(config).map(|limit| silence.map_or(limit, |silence| limit.min(silence + SYN_AGAIN)));
-    let dialled = dial_peer(config, &node.names, &node.spare, first, peer, limits).await;
+    let segments = node.pool.segments(first);
+    let dialled = dial_peer(config, &node.names, &node.spare, &segments, (first, peer), limits).await;
     let (stream, mut auth) = dialled.inspect_err(|failure| {
         warn(node, first, failure);
         node.overlay.leg_failed(first);
@@ -140,6 +143,7 @@ async fn open_at(
             Err(failure)
         }
         Ok(Err(Unanswered::Silent)) => {
+            segments.forget();
             node.overlay.leg_failed(first);
             Err(silent(first))
         }
@@ -152,18 +156,18 @@ async fn open_at(
 
 /// Makes a connection to a peer on which a stream can be opened at once.
 pub async fn connect_ahead(node: &Node, name: &str, peer: &Peer) -> Result<Connection, Failure> {
-    connect_with(&node.config(), &node.names, &node.spare, name, peer).await
+    connect_with(&node.config(), &node.names, &node.spare, &node.pool.segments(name), (name, peer)).await
 }
 
-/// The same with a configuration, names and spare descriptors of the caller's.
+/// The same with a configuration, names, spare descriptors and knowledge of the path of the caller's.
 pub async fn connect_with(
     config: &Config,
     names: &Resolver,
     spare: &Spare,
-    name: &str,
-    peer: &Peer,
+    segments: &Segments,
+    (name, peer): (&str, &Peer),
 ) -> Result<Connection, Failure> {
-    let (stream, auth) = dial_peer(config, names, spare, name, peer, dial_limits(config)).await?;
+    let (stream, auth) = dial_peer(config, names, spare, segments, (name, peer), dial_limits(config)).await?;
     stream.send_all(&auth).await.map_err(|error| lost(name, &error))?;
     let stream = BetweenStreams::new(stream);
     // A node that takes this node's key sends nothing. One that refuses it says so within a round trip.
@@ -179,10 +183,7 @@ pub async fn connect_with(
         Ok((kind, _)) => invalid(format_args!("{kind:?} before any OPEN")),
         Err(error) => error,
     };
-    match error.kind() {
-        io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied => Err(unaccepted(&config.name, name, &error)),
-        _ => Err(lost(name, &error)),
-    }
+    Err(unfit(&config.name, name, &error))
 }
 
 /// For how long a connection to a node, and who is there, are waited for.
@@ -240,16 +241,43 @@ impl From<io::Error> for Unanswered {
     }
 }
 
-/// Connects and authenticates. Returns what must be sent before the first request.
+/// Connects and authenticates, with segments that the path carries. Returns what must be sent before the first request.
 async fn dial_peer(
     config: &Config,
     names: &Resolver,
     spare: &Spare,
-    name: &str,
-    peer: &Peer,
+    segments: &Segments,
+    (name, peer): (&str, &Peer),
+    limits: [Duration; 2],
+) -> Result<Dialled, Failure> {
+    let attempt = |max_segment| {
+        let options = TcpOptions { max_segment, ..peer.tcp.options.clone() };
+        let tcp = Tcp { options, ..peer.tcp.clone() };
+        async move { authenticate(config, names, spare, &tcp, (name, peer), limits).await }
+    };
+    let [connect, handshake] = limits;
+    let dialling = Box::pin(segments.dial(name, Proof::WhenUnknown, attempt));
+    match timeout(connect + handshake + PROOF, dialling).await {
+        Ok(Ok(dialled)) => Ok(dialled),
+        Ok(Err(Unproven::Attempt(failure))) => Err(failure),
+        Ok(Err(Unproven::Broken(error))) => Err(unfit(&config.name, name, &error)),
+        Err(_) => {
+            let text = format_args!("node {name} is reached, but no full segments pass to it and back");
+            Err(Failure::new(FailureCode::NodeUnreachable, text))
+        }
+    }
+}
+
+/// One attempt to connect and authenticate.
+async fn authenticate(
+    config: &Config,
+    names: &Resolver,
+    spare: &Spare,
+    tcp: &Tcp,
+    (name, peer): (&str, &Peer),
     [limit, handshake]: [Duration; 2],
-) -> Result<(Connection, Vec<u8>), Failure> {
-    let dial = Dial { client: None, tcp: &peer.tcp, names, spare, limit, policy: None };
+) -> Result<Dialled, Failure> {
+    let dial = Dial { client: None, tcp, names, spare, limit, policy: None };
     let connected = dial.connect(&peer.address).await;
     let socket = connected.map_err(|failure| {
         let text = format_args!("node {} cannot reach node {name}: {failure}", config.name);
@@ -257,10 +285,7 @@ async fn dial_peer(
     })?;
     match timeout(handshake, ekiden_transport::dial(socket, &peer.security, &config.name)).await {
         Ok(Ok(authenticated)) => Ok(authenticated),
-        Ok(Err(error)) if matches!(error.kind(), io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied) => {
-            Err(unaccepted(&config.name, name, &error))
-        }
-        Ok(Err(error)) => Err(lost(name, &error)),
+        Ok(Err(error)) => Err(unfit(&config.name, name, &error)),
         Err(_) => {
             let text = format_args!("node {name} accepts connections and did not answer in time");
             Err(Failure::new(FailureCode::NodeUnreachable, text))
@@ -424,6 +449,14 @@ fn warn_beyond(node: &Node, peer: &str, failure: &Failure) {
 
 fn unaccepted(own: &str, peer: &str, why: &io::Error) -> Failure {
     Failure::new(FailureCode::Authentication, format_args!("node {own} to node {peer}: {why}"))
+}
+
+/// A connection cannot be used: one of the two nodes refuses the other, or it broke.
+fn unfit(own: &str, peer: &str, error: &io::Error) -> Failure {
+    match error.kind() {
+        io::ErrorKind::InvalidData | io::ErrorKind::PermissionDenied => unaccepted(own, peer, error),
+        _ => lost(peer, error),
+    }
 }
 
 fn lost(peer: &str, error: &io::Error) -> Failure {

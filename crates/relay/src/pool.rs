@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use ekiden_net::socket::KeepaliveTimeouts;
 use ekiden_relay_proto::Failure;
+use ekiden_transport::segments::Segments;
 use ekiden_transport::{Connection, Resting};
 use tokio::sync::Notify;
 
@@ -50,6 +51,8 @@ struct Warm {
     trouble: Option<Trouble>,
     /// Limits dialling for streams that found no idle connection.
     limiter: Arc<DialLimiter>,
+    /// How long the segments to it may be.
+    segments: Segments,
 }
 
 #[derive(Debug)]
@@ -142,10 +145,16 @@ impl Pool {
         self.lock().get(name).map_or(0, |warm| warm.idle.len())
     }
 
+    /// What is known of the length of segments to `peer`.
+    pub fn segments(&self, name: &str) -> Segments {
+        self.lock().get(name).map(|warm| warm.segments.clone()).unwrap_or_default()
+    }
+
     /// Closes all connections to `peer`. Called when one of them was found dead: the cause has probably killed the others too.
     pub fn forget(&self, name: &str) {
         if let Some(warm) = self.lock().get_mut(name) {
             warm.idle.clear();
+            warm.segments.forget();
             self.wanted.notify_one();
         }
     }
@@ -210,7 +219,8 @@ impl Pool {
 
 impl Warm {
     fn new(peer: &Peer) -> Self {
-        Self { peer: peer.clone(), idle: Vec::new(), most: 0, coming: 0, trouble: None, limiter: DialLimiter::new() }
+        let (limiter, segments) = (DialLimiter::new(), Segments::default());
+        Self { peer: peer.clone(), idle: Vec::new(), most: 0, coming: 0, trouble: None, limiter, segments }
     }
 
     /// How many connections to make now: one at a time while they fail.

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io;
 
-use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, MAX_CONTROL, ProtocolError};
+use ekiden_relay_proto::leg::{FrameKind, HEADER_BYTES, Header, MAX_CONTROL, MAX_FILL, ProtocolError};
 
 use crate::connection::Connection;
 
@@ -39,7 +39,7 @@ pub async fn read_rest(
     if header.kind == FrameKind::Reset {
         body.push(header.length as u8);
     } else if header.length > 0 {
-        debug_assert!(header.length <= MAX_CONTROL);
+        debug_assert!(header.length <= if header.kind == FrameKind::Fill { MAX_FILL } else { MAX_CONTROL });
         body.resize(header.length as usize, 0);
         stream.receive_exact(&mut body).await?;
     }

@@ -10,6 +10,7 @@ mod eviction;
 pub mod frames;
 mod handshake;
 mod security;
+pub mod segments;
 mod session;
 mod strangers;
 mod throttle;

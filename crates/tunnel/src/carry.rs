@@ -3,13 +3,13 @@
 use std::io::{self, IoSlice};
 use std::time::Duration;
 
-use ekiden_transport::Connection;
+use ekiden_transport::{Connection, segments};
 use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::control::{Control, Limits};
 use crate::decoder::{Decoder, Frame};
-use crate::frame::{FrameError, HELLO_BYTES, Hello, KEEP_ALIVE, SILENCES, VERSION_BYTES};
+use crate::frame::{FrameError, HELLO_BYTES, Hello, KEEP_ALIVE, SILENCES, VERSION_BYTES, filling};
 use crate::queue::Outgoing;
 
 /// The most packets that are written at a time.
@@ -30,6 +30,12 @@ pub enum CarryError {
     /// The other node ended the connection.
     #[error("it closed the connection")]
     Closed,
+    /// Nothing of this end arrives, and the other end is heard.
+    #[error(
+        "what this end sends has not arrived for 10 s, and the other end is heard: the path drops large packets, or all of this direction; \
+         the other end connects anew"
+    )]
+    Unheard,
     /// Nothing came for too long.
     #[error("no answer for {0:?}")]
     Silent(Duration),
@@ -40,11 +46,16 @@ pub async fn send_hello(connection: &Connection, hello: Hello) -> io::Result<()>
     connection.send_all(&hello.encode()).await
 }
 
-/// Takes what the other side says first.
+/// Takes what the other side says first. Before that, it may want to know whether full segments pass.
 pub async fn receive_hello(connection: &Connection) -> Result<Hello, CarryError> {
     let mut bytes = [0; HELLO_BYTES];
     let (first, rest) = bytes.split_at_mut(VERSION_BYTES);
     connection.receive_exact(first).await?;
+    if let Some(filling) = filling(first.first_chunk().copied().unwrap_or_default()) {
+        connection.receive_exact(&mut vec![0; filling]).await?;
+        segments::answer(connection).await?;
+        connection.receive_exact(first).await?;
+    }
     Hello::check_version(first.first_chunk().copied().unwrap_or_default())?;
     connection.receive_exact(rest).await?;
     Ok(Hello::decode(bytes))

@@ -10,6 +10,7 @@ use ekiden_keys::{Fingerprint, Identity};
 use ekiden_net::socket::TcpOptions;
 use ekiden_scenario::{Pull, Queue};
 use ekiden_transport::Security;
+use ekiden_transport::segments::Segments;
 use ekiden_units::{BitRate, Time};
 use indexmap::IndexMap;
 use ipnet::IpNet;
@@ -99,6 +100,8 @@ pub struct Peer {
     pub http_proxy: Option<HttpProxy>,
     /// The TCP connections, and what each carries.
     pub classes: Classes,
+    /// How long the segments to it may be, as far as that was found out. It is no setting.
+    pub segments: Segments,
 }
 
 /// An HTTP proxy on the way to a peer.

@@ -3,8 +3,12 @@
 //! A frame begins with three bytes of length, in network byte order, and one that says what follows: 0, a packet with all its
 //! checksums; 1, a `virtio_net_hdr` of ten bytes, its numbers in little-endian order, and the packet that it describes. A length
 //! and a kind of 0 are a keep-alive.
+//!
+//! Whoever dials may say FILL of the leg protocol before its greeting, to see whether full segments pass.
 
 use std::time::Duration;
+
+use ekiden_relay_proto::leg::{FrameKind, Header};
 
 use crate::vnet::{VNET_BYTES, VnetError};
 
@@ -19,6 +23,8 @@ const TAKES_SUPER: u8 = 1;
 pub const VERSION_BYTES: usize = 8;
 /// The length of a greeting.
 pub const HELLO_BYTES: usize = 11;
+/// The longest silence before a keep-alive.
+pub const KEEPALIVE_MOST: Duration = Duration::from_secs(3600);
 /// What stands before a frame's content.
 pub const HEAD_BYTES: usize = 4;
 /// Kinds of frames.
@@ -111,9 +117,9 @@ impl Hello {
         self.mtu == 0
     }
 
-    /// After so much silence the side sends a keep-alive.
+    /// After so much silence the side sends a keep-alive: no more than a configuration may say, or its end would hold this one for days.
     pub fn keepalive(self) -> Duration {
-        Duration::from_secs(self.keepalive_s.into())
+        Duration::from_secs(self.keepalive_s.into()).min(KEEPALIVE_MOST)
     }
 
     /// As bytes.
@@ -140,6 +146,12 @@ impl Hello {
         let (mtu, keepalive_s) = (u16::from_be_bytes([high, low]), u16::from_be_bytes([k0, k1]));
         Self { connection, mtu, takes_super: flags & TAKES_SUPER != 0, keepalive_s }
     }
+}
+
+/// How many bytes follow to fill a segment, if a connection begins with a FILL.
+pub fn filling(first: [u8; VERSION_BYTES]) -> Option<usize> {
+    let header = Header::decode(first).ok().filter(|header| header.kind == FrameKind::Fill);
+    header.map(|header| header.length as usize)
 }
 
 /// What stands before the content of a frame, which is at most [`SUPER_MOST`] bytes long.
@@ -169,6 +181,11 @@ mod tests {
         let decoded = |hello: Hello| Hello::decode(hello.encode());
         assert!(decoded(Hello::question(3)).is_question());
         assert!(!decoded(Hello { mtu: 1280, ..Hello::question(3) }).is_question());
+    }
+
+    #[test]
+    fn a_peer_s_silence_is_no_longer_than_a_configuration_may_have_it() {
+        assert_eq!(Hello { keepalive_s: u16::MAX, ..Hello::question(0) }.keepalive(), KEEPALIVE_MOST);
     }
 
     #[test]

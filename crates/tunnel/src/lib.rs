@@ -19,6 +19,7 @@ mod node;
 mod packet;
 mod protocol;
 mod queue;
+mod recent;
 mod segments;
 pub mod status;
 mod tally;
@@ -30,6 +31,7 @@ pub use device::check as check_device;
 pub use error::StartError;
 pub use host::warnings;
 pub use node::{Probed, probe, run};
+pub use recent::WINDOW as RATE_WINDOW;
 
 /// What the fuzzer and the tests of the command line need of the parsers.
 pub mod wire {

@@ -96,6 +96,13 @@ impl Header {
     }
 }
 
+/// The port of a host that takes a TCP connection, if the packet says that it does: SYN and ACK.
+pub fn accepting_port(packet: &[u8], header: &Header) -> Option<u16> {
+    let Header { protocol: TCP, transport: Some(at), .. } = *header else { return None };
+    let tcp = packet.get(at..)?.first_chunk::<14>()?;
+    (tcp[13] & 0b1_0010 == 0b1_0010).then(|| u16::from_be_bytes([tcp[0], tcp[1]]))
+}
+
 /// Lowers the MSS option of a SYN to what fits into packets of `mtu` bytes, and mends the checksum (RFC 1624) if the packet has
 /// one: `is_partial` says that its field holds the sum of the pseudo-header only. Other packets stay as they are.
 pub fn clamp_mss(packet: &mut [u8], header: &Header, mtu: u16, is_partial: bool) {
@@ -221,6 +228,21 @@ mod tests {
             clamp(&mut small, 1400);
             assert_eq!(small, same);
         }
+    }
+
+    #[test]
+    fn a_host_that_takes_a_connection_is_known_by_its_packet() {
+        let packet = |is_ack: bool, is_syn: bool| {
+            let mut builder = PacketBuilder::ipv4([10, 0, 0, 1], [10, 0, 0, 2], 64).tcp(7100, 40_000, 7, 1000);
+            builder = if is_ack { builder.ack(8) } else { builder };
+            builder = if is_syn { builder.syn() } else { builder };
+            let mut packet = vec![0; builder.size(0)];
+            builder.write_to_slice(&mut packet, &[]).unwrap();
+            packet
+        };
+        let port = |packet: &[u8]| accepting_port(packet, &Header::read(packet).unwrap());
+        assert_eq!(port(&packet(true, true)), Some(7100));
+        assert_eq!([port(&packet(true, false)), port(&packet(false, true))], [None, None]);
     }
 
     #[test]

@@ -80,7 +80,13 @@ pub struct ConnectionStatus {
     pub retransmits: u64,
     /// Retransmission timeouts (Linux 6.7 and later).
     pub timeouts: u64,
-    /// The rate at which data has been delivered of late.
+    /// What was handed to TCP in the last ten seconds, in bit/s; 0 when nothing was.
+    pub sent_bit_s: u64,
+    /// What came in them.
+    pub received_bit_s: u64,
+    /// The payload of a full segment.
+    pub mss_bytes: u32,
+    /// The kernel's latest estimate of the rate at which it delivers; it stays what it was when nothing is sent.
     pub delivery_bit_s: u64,
     /// The congestion window, in segments.
     pub cwnd: u32,

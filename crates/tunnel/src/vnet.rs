@@ -14,6 +14,9 @@ const TCP_V4: u8 = 1;
 const TCP_V6: u8 = 4;
 const UDP_L4: u8 = 5;
 const ECN: u8 = 0x80;
+/// A super-packet stands for so many packets at most: Linux makes no more of one UDP send (UDP_MAX_SEGMENTS), and 64 KB of TCP are fewer
+/// with the MSS that every host takes. Each of them costs this host as much as one that comes alone.
+const SEGMENTS_MOST: usize = 128;
 /// Where a checksum is in the header of TCP and of UDP.
 const TCP_CHECKSUM: u16 = 16;
 const UDP_CHECKSUM: u16 = 6;
@@ -57,9 +60,12 @@ pub enum VnetError {
     /// The kind of super-packet is unknown, or of another protocol.
     #[error("segments of kind {0:#x}")]
     Kind(u8),
-    /// The segments have no payload, or do not fit the MTU.
+    /// The segments have no payload, less of it than headers, or do not fit the MTU.
     #[error("segments of {0} bytes")]
     Size(u16),
+    /// It stands for too many packets.
+    #[error("{0} segments, and the most is {SEGMENTS_MOST}")]
+    Segments(usize),
 }
 
 impl VnetHeader {
@@ -115,7 +121,8 @@ impl VnetHeader {
         self
     }
 
-    /// Whether all of it fits the packet with this `header`, and segments fit the MTU.
+    /// Whether all of it fits the packet with this `header`, segments fit the MTU, and they are no more and no shorter than the kernel
+    /// makes them for a common flow. A node sends what does not pass this as single packets.
     pub fn check(self, packet: &[u8], header: &Header, mtu: u16) -> Result<(), VnetError> {
         let Self { flags, gso_type, hdr_len, gso_size, csum_start: start, csum_offset: offset } = self;
         if flags != NEEDS_CHECKSUM {
@@ -141,11 +148,18 @@ impl VnetHeader {
             UDP_L4 => gso_type == UDP_L4 && !is_tcp,
             _ => false,
         };
-        let longest = if self.is_super() { usize::from(hdr_len) + usize::from(gso_size) } else { packet.len() };
-        let is_empty = self.is_super() && (gso_size == 0 || packet.len() == usize::from(hdr_len));
+        if !fits {
+            return Err(VnetError::Kind(gso_type));
+        }
+        if !self.is_super() {
+            return if packet.len() > usize::from(mtu) { Err(VnetError::Size(gso_size)) } else { Ok(()) };
+        }
+        let (headers, size) = (usize::from(hdr_len), usize::from(gso_size));
+        let payload = packet.len() - headers;
+        // With less payload than headers, segments would have more than twice the bytes of the super-packet.
         match () {
-            () if !fits => Err(VnetError::Kind(gso_type)),
-            () if is_empty || longest > usize::from(mtu) => Err(VnetError::Size(gso_size)),
+            () if payload == 0 || size < headers || headers + size > usize::from(mtu) => Err(VnetError::Size(gso_size)),
+            () if payload.div_ceil(size) > SEGMENTS_MOST => Err(VnetError::Segments(payload.div_ceil(size))),
             () => Ok(()),
         }
     }

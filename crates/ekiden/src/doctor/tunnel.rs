@@ -49,7 +49,7 @@ fn way(paths: &mut Paths, config: &Config, name: &str, peer: &Peer, address: &st
         return;
     }
     let subject = format!("handshake with {name}");
-    let probed = match probe(config, peer) {
+    let probed = match probe(config, name, peer) {
         Ok(probed) => probed,
         Err(error) => {
             return paths.failed.push(Failed { subject, reason: format!("{name}: {error}"), is_of_host: false });
@@ -57,6 +57,7 @@ fn way(paths: &mut Paths, config: &Config, name: &str, peer: &Peer, address: &st
     };
     let through = first.map_or(String::new(), |proxy| format!(", through the HTTP proxy {proxy}"));
     paths.add(subject, format!("each end takes the other's key{through}"), Verdict::Good);
+    paths.segments(name, peer.segments.limit());
     let round_trip = Time::from(probed.round_trip);
     paths.rtt = paths.rtt.max(Some(round_trip));
     paths.add(format!("round trip to {name}"), format!("{:.1} ms", round_trip.as_ms()), Verdict::Good);

@@ -1,6 +1,7 @@
 //! `ekiden tunnel status`.
 
 use ekiden_report::Table;
+use ekiden_tunnel::RATE_WINDOW;
 use ekiden_tunnel::status::{ConnectionStatus, Status, ask};
 use ekiden_units::BitRate;
 
@@ -15,6 +16,9 @@ pub struct Args {
     /// The tunnel's network device.
     #[arg(value_name = "DEVICE", default_value = "ekiden0")]
     device: String,
+    /// Show the other end's address, the age, what was carried in all and marks too: more than 80 columns.
+    #[arg(long, conflicts_with = "json")]
+    wide: bool,
     /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
@@ -25,53 +29,78 @@ pub fn run(args: &Args) -> anyhow::Result<()> {
     let status = ask(&args.device)?;
     match args.json {
         true => out::line(serde_json::to_string_pretty(&status)?),
-        false => out::text(text(&status)),
+        false => out::text(text(&status, args.wide)),
     }
 }
 
-fn text(status: &Status) -> String {
-    let columns = [
-        "connection",
-        "with",
-        "for s",
-        "rtt ms",
-        "Mbit/s",
-        "sent MB",
-        "received MB",
-        "waiting KB",
-        "dropped",
-        "marked",
-        "lost",
-    ];
-    let mut table = Table::new(columns);
+/// A column: its title, whether it is shown without --wide, and its cell.
+type Column = (&'static str, bool, fn(&ConnectionStatus) -> String);
+
+const COLUMNS: [Column; 11] = [
+    ("with", false, |one| there(one, one.remote.clone().unwrap_or_default())),
+    ("for s", false, |one| there(one, one.connected_s.unwrap_or_default().to_string())),
+    ("rtt ms", true, |one| there(one, format!("{:.1}", f64::from(one.rtt_us) / 1e3))),
+    ("Mbit/s out", true, |one| format!("{:.1}", BitRate(one.sent_bit_s).as_mbit())),
+    ("Mbit/s in", true, |one| format!("{:.1}", BitRate(one.received_bit_s).as_mbit())),
+    ("sent MB", false, |one| format!("{:.1}", one.bytes_sent as f64 / 1e6)),
+    ("received MB", false, |one| format!("{:.1}", one.bytes_received as f64 / 1e6)),
+    ("waiting KB", true, |one| (one.queue_bytes / 1_000).to_string()),
+    ("dropped", true, |one| one.dropped.to_string()),
+    ("marked", false, |one| one.marked.to_string()),
+    ("lost", true, |one| one.lost.to_string()),
+];
+
+fn there(one: &ConnectionStatus, value: String) -> String {
+    if one.is_up { value } else { "-".into() }
+}
+
+fn text(status: &Status, is_wide: bool) -> String {
+    let columns = || COLUMNS.iter().filter(|(_, always, _)| is_wide || *always);
+    let mut table = Table::new(std::iter::once("connection").chain(columns().map(|(title, ..)| *title)));
     for peer in &status.peers {
         for one in &peer.connections {
-            table.row(row(&peer.name, one));
+            let cells = columns().map(|(.., cell)| cell(one));
+            table.row(std::iter::once(format!("{} {}", peer.name, one.number)).chain(cells));
         }
     }
     let Status { device, name, unroutable, foreign, device_refused, device_dropped, .. } = status;
+    let more = if is_wide { "" } else { "; --wide shows more columns" };
     format!(
-        "{name}, device {device}\n{}\n{unroutable} packets had no peer, {foreign} came from addresses that are not allowed, \
+        "{name}, device {device}\n{}\nMbit/s of the last {} s{more}\n\
+         {unroutable} packets had no peer, {foreign} came from addresses that are not allowed,\n\
          {device_refused} were not taken by the device, {} were dropped by it\n",
         table.to_text(),
+        RATE_WINDOW.as_secs(),
         device_dropped.unwrap_or_default()
     )
 }
 
-fn row(peer: &str, one: &ConnectionStatus) -> [String; 11] {
-    let there = |value: String| if one.is_up { value } else { "-".into() };
-    let mb = |bytes: u64| format!("{:.1}", bytes as f64 / 1e6);
-    [
-        format!("{peer} {}", one.number),
-        there(one.remote.clone().unwrap_or_default()),
-        there(one.connected_s.unwrap_or_default().to_string()),
-        there(format!("{:.1}", f64::from(one.rtt_us) / 1e3)),
-        there(format!("{:.1}", BitRate(one.delivery_bit_s).as_mbit())),
-        mb(one.bytes_sent),
-        mb(one.bytes_received),
-        (one.queue_bytes / 1_000).to_string(),
-        one.dropped.to_string(),
-        one.marked.to_string(),
-        one.lost.to_string(),
-    ]
+#[cfg(test)]
+mod tests {
+    use ekiden_tunnel::status::PeerStatus;
+
+    use super::*;
+
+    #[test]
+    fn the_table_fits_a_terminal_of_80_columns_and_is_whole_with_wide() {
+        let one = ConnectionStatus {
+            is_up: true,
+            remote: Some("[2001:db8:1234:5678::1]:7100".into()),
+            rtt_us: 9_999_900,
+            sent_bit_s: 27_801_000_000,
+            received_bit_s: 27_801_000_000,
+            queue_bytes: 10_000_000,
+            dropped: 1_000_000,
+            lost: 1_000_000,
+            ..ConnectionStatus::default()
+        };
+        let peers = vec![PeerStatus { name: "island-node".into(), connections: vec![one] }];
+        let status = Status { peers, unroutable: 1_000_000, foreign: 1_000_000, ..Status::default() };
+        let longest = |text: String| text.lines().map(|line| line.chars().count()).max().unwrap();
+        let narrow = text(&status, false);
+        assert!(narrow.contains("27801.0") && !narrow.contains("2001:db8"), "{narrow}");
+        assert!(longest(narrow) <= 80);
+        let wide = text(&status, true);
+        assert!(COLUMNS.iter().all(|(title, ..)| wide.contains(title)) && wide.contains("2001:db8"), "{wide}");
+    }
 }

@@ -52,6 +52,7 @@ fn accepted_connections_inherit_everything() {
         receive_buffer: Some(size),
         keepalive: Some(silence),
         user_timeout: Some(patience),
+        max_segment: Some(1000),
     };
     let listener = listen(SocketAddr::from(([127, 0, 0, 1], 0)), true, &options).unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

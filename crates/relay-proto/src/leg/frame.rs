@@ -9,6 +9,9 @@ pub const MAX_DATA: u32 = 1 << 20;
 /// The most bytes of a TOLD frame's body.
 pub const MAX_TOLD: u32 = 64 << 10;
 
+/// The most bytes of a FILL frame's body: a segment has no more.
+pub const MAX_FILL: u32 = 0xffff;
+
 /// The most bytes of any other frame's body.
 pub const MAX_CONTROL: u32 = 4096;
 
@@ -38,6 +41,8 @@ pub enum FrameKind {
     Ask = 10,
     /// The acceptor's answer.
     Told = 11,
+    /// Bytes that fill a segment, before the first stream; the acceptor answers with as many as fill one of its own.
+    Fill = 12,
 }
 
 /// A frame's header.
@@ -101,6 +106,7 @@ impl Header {
             9 => FrameKind::Delivered,
             10 => FrameKind::Ask,
             11 => FrameKind::Told,
+            12 => FrameKind::Fill,
             other if Self::is_tls(other) => return Err(ProtocolError::Tls),
             other => return Err(ProtocolError::UnknownType(other)),
         };
@@ -111,6 +117,7 @@ impl Header {
         let allowed = match kind {
             FrameKind::Data => 1..=MAX_DATA,
             FrameKind::Told => 0..=MAX_TOLD,
+            FrameKind::Fill => 1..=MAX_FILL,
             FrameKind::End | FrameKind::Delivered => 0..=0,
             FrameKind::Ask => 0..=MAX_CONTROL,
             FrameKind::Reset => 0..=255,

@@ -388,6 +388,7 @@ impl Source<'_> {
             receive_buffer: given(&raw.receive_buffer).or(default.receive_buffer),
             keepalive: given(&raw.keepalive).map(Duration::from).or(default.keepalive),
             user_timeout: given(&raw.user_timeout).map(Duration::from).or(default.user_timeout),
+            max_segment: None,
         };
         let congestion_fallback = given(&raw.congestion_fallback).or_else(|| defaults.congestion_fallback.clone());
         Ok(Tcp { options, congestion_fallback })

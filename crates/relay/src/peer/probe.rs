@@ -4,6 +4,7 @@ use std::io;
 
 use ekiden_relay_proto::Failure;
 use ekiden_transport::OwnKeyRefusedError;
+use ekiden_transport::segments::Segments;
 use tokio::runtime::Builder;
 
 use crate::config::{Config, Peer, Tcp};
@@ -28,19 +29,23 @@ pub enum ProbeError {
     Failed(#[from] io::Error),
 }
 
-/// Connects to the peer called `name`, lets both sides prove who they are, and ends the connection. No stream is opened. It
-/// takes at most `limits.connect` and `limits.handshake` together.
-pub fn probe(config: &Config, name: &str) -> Result<(), ProbeError> {
+/// Connects to the peer called `name`, lets both sides prove who they are, and ends the connection. No stream is opened. Returns the
+/// longest segments that pass, in bytes, if the path drops longer ones and says nothing. It takes at most `limits.connect`,
+/// `limits.handshake` and 5 s together.
+pub fn probe(config: &Config, name: &str) -> Result<Option<u16>, ProbeError> {
     let peer = config.peers.get(name).ok_or_else(|| ProbeError::NoPeer(name.into()))?;
     // Its congestion control may not be in the kernel yet, and nothing is carried.
     let peer = Peer { tcp: Tcp::default(), ..peer.clone() };
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let (names, spare) = (Resolver::of_system(), Spare::new(spare::kept()));
-        let connected = connect_with(config, &names, &spare, name, &peer).await;
-        connected.map(|connection| connection.end_cleanly()).map_err(|failure| {
+        let segments = Segments::default();
+        let connected = connect_with(config, &names, &spare, &segments, (name, &peer)).await;
+        let connected = connected.map_err(|failure| {
             let is_own = failure.text.ends_with(&OwnKeyRefusedError.to_string());
             if is_own { ProbeError::OwnKey(failure) } else { ProbeError::Refused(failure) }
-        })
+        });
+        connected?.end_cleanly();
+        Ok(segments.limit())
     })
 }

@@ -12,7 +12,7 @@ use ekiden_relay_proto::leg::{
 };
 use ekiden_relay_proto::{Failure, FailureCode};
 use ekiden_transport::frames::{invalid, read_frame, send};
-use ekiden_transport::{Admission, Bounds, Connection, Credential, Security, accept};
+use ekiden_transport::{Admission, Bounds, Connection, Credential, Security, accept, segments};
 use indexmap::IndexMap;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
@@ -141,6 +141,7 @@ async fn read_request(node: &Node, stream: &Connection, name: &str) -> io::Resul
                 let answer = Header::frame(FrameKind::Told, &told);
                 timeout(node.config().limits.handshake, stream.send_all(&answer)).await??;
             }
+            (FrameKind::Fill, _) => timeout(node.config().limits.handshake, segments::answer(stream)).await??,
             // A refusal that crossed DELIVERED.
             (FrameKind::Reset, _) => return Err(io::ErrorKind::ConnectionAborted.into()),
             (other, _) => return Err(invalid(format_args!("{other:?} instead of OPEN"))),

@@ -19,7 +19,7 @@ use serde_spanned::Spanned;
 
 use super::raw::{Raw, RawDevice, RawDiscipline, RawListen, RawQueue, RawTcp};
 use super::{Config, ConfigError, Device, Listen, Peer, QueueSettings};
-use crate::frame::SILENCES;
+use crate::frame::{KEEPALIVE_MOST, SILENCES};
 
 mod classes;
 mod http_proxy;
@@ -39,7 +39,7 @@ const BUFFERS: RangeInclusive<Bytes> = Bytes::kib(4)..=Bytes::mib(1024);
 const PACING: RangeInclusive<BitRate> = BitRate(8_000)..=BitRate(16_000_000_000);
 /// As a scenario's.
 const UNSENT: RangeInclusive<Bytes> = Bytes(1)..=Bytes::mib(1024);
-const KEEPALIVES: RangeInclusive<Time> = Time::secs(1)..=Time::secs(3600);
+const KEEPALIVES: RangeInclusive<Time> = Time::secs(1)..=Time::secs(KEEPALIVE_MOST.as_secs());
 
 /// A configuration, from its text. `file` is where errors say that it is, and what its paths are relative to.
 pub fn parse(text: &str, file: &Path) -> Result<Config, ConfigError> {
@@ -208,6 +208,7 @@ impl Source<'_> {
             keepalive: Some(keepalive.into()),
             // Until the other end has said its own.
             user_timeout: Some(Duration::from(keepalive) * SILENCES),
+            max_segment: None,
         })
     }
 

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use ekiden_net::socket;
+use ekiden_net::socket::{self, TcpOptions};
+use ekiden_transport::segments::{PROOF, Proof, Unproven};
 use ekiden_transport::{Connection, dial};
 use tokio::net::{TcpSocket, TcpStream, lookup_host};
 use tokio::task::JoinSet;
@@ -16,7 +17,7 @@ use crate::carry::{CarryError, receive_hello, send_hello};
 use crate::config::{Config, Peer};
 use crate::frame::Hello;
 
-/// How long a connection attempt may take.
+/// How long a connection attempt may take, unless there is one that stalls.
 const CONNECTING: Duration = Duration::from_secs(10);
 /// After so long without an answer a host's next address is tried as well.
 const NEXT_ADDRESS: Duration = Duration::from_secs(1);
@@ -36,7 +37,7 @@ impl Node {
             while slot.current.borrow().is_some() {
                 slot.ended.notified().await;
             }
-            match self.dial(peer, number).await {
+            match self.dial(peer, number, CONNECTING, || true).await {
                 Ok((connection, theirs)) => {
                     let began = Instant::now();
                     told = String::new();
@@ -63,9 +64,21 @@ impl Node {
     }
 
     /// Connects to a peer, and makes sure that it is the one. Returns what it has greeted with, and the connection's number here.
-    pub async fn dial(&self, peer: usize, number: u8) -> Result<(Connection, Hello), CarryError> {
-        let settings = &self.config.peers[peer];
-        let Greeted { connection, theirs, .. } = greet(&self.config, settings, self.hello(number)).await?;
+    /// Until the greeting, the peer keeps another connection of this number; `is_wanted` says whether the new one is still to take its
+    /// place.
+    pub async fn dial(
+        &self,
+        peer: usize,
+        number: u8,
+        connecting: Duration,
+        is_wanted: impl Fn() -> bool,
+    ) -> Result<(Connection, Hello), CarryError> {
+        let (name, settings) = (self.name(peer), &self.config.peers[peer]);
+        let connection = reach(&self.config, (name, settings), connecting).await?;
+        if !is_wanted() {
+            return Err(io::Error::other("it goes on").into());
+        }
+        let Greeted { connection, theirs, .. } = greet(connection, self.hello(number)).await?;
         self.check(theirs, settings.classes.connections())?;
         Ok((connection, Hello { connection: number, ..theirs }))
     }
@@ -81,19 +94,37 @@ pub struct Greeted {
     pub took: Duration,
 }
 
-/// Connects to a peer, and makes sure that it is the one.
-pub async fn greet(config: &Config, peer: &Peer, ours: Hello) -> Result<Greeted, CarryError> {
-    let socket = timeout(CONNECTING, reach(config, peer)).await.map_err(|_| late())??;
-    let greet = async {
-        let (connection, prelude) = dial(socket, &peer.security, &config.name).await?;
-        exchange_hellos(connection, &prelude, ours).await.map_err(refused)
+/// Connects to a peer, makes sure that it is the one, and greets it.
+pub async fn ask(config: &Config, peer: (&str, &Peer), ours: Hello) -> Result<Greeted, CarryError> {
+    greet(reach(config, peer, CONNECTING).await?, ours).await
+}
+
+/// Connects to a peer within the time `connecting`, and makes sure that it is the one and that the segments of the connection pass.
+async fn reach(config: &Config, (name, peer): (&str, &Peer), connecting: Duration) -> Result<Connection, CarryError> {
+    let attempt = async |max_segment| {
+        let tcp = TcpOptions { max_segment, ..config.tcp.clone() };
+        let socket = timeout(connecting, connect_to(config, &tcp, peer)).await.map_err(|_| late())??;
+        let dialled = timeout(GREETING, dial(socket, &peer.security, &config.name)).await;
+        dialled.map_err(|_| late())?.map_err(|error| refused(error.into()))
     };
-    timeout(GREETING, greet).await.map_err(|_| late())?
+    let dialling = peer.segments.dial(name, Proof::Always, attempt);
+    match timeout(connecting + GREETING + PROOF, dialling).await {
+        Ok(Ok((connection, prelude))) => {
+            connection.send_all(&prelude).await?;
+            Ok(connection)
+        }
+        Ok(Err(Unproven::Attempt(error))) => Err(error),
+        Ok(Err(Unproven::Broken(error))) => Err(refused(error.into())),
+        Err(_) => Err(io::Error::other("it is reached, but no full segments pass to it and back").into()),
+    }
 }
 
 /// Greets a peer that has proven its key.
-async fn exchange_hellos(connection: Connection, prelude: &[u8], ours: Hello) -> Result<Greeted, CarryError> {
-    connection.send_all(prelude).await?;
+async fn greet(connection: Connection, ours: Hello) -> Result<Greeted, CarryError> {
+    timeout(GREETING, exchange_hellos(connection, ours)).await.map_err(|_| late())?.map_err(refused)
+}
+
+async fn exchange_hellos(connection: Connection, ours: Hello) -> Result<Greeted, CarryError> {
     let begin = Instant::now();
     send_hello(&connection, ours).await?;
     let theirs = receive_hello(&connection).await?;
@@ -101,12 +132,12 @@ async fn exchange_hellos(connection: Connection, prelude: &[u8], ours: Hello) ->
 }
 
 /// Connects to a peer, directly or through its HTTP proxy.
-async fn reach(config: &Config, peer: &Peer) -> Result<TcpStream, CarryError> {
+async fn connect_to(config: &Config, tcp: &TcpOptions, peer: &Peer) -> Result<TcpStream, CarryError> {
     let Some((host, port)) = &peer.address else { return Err(CarryError::Closed) };
-    let Some(proxy) = &peer.http_proxy else { return Ok(connect(config, host, *port).await?) };
+    let Some(proxy) = &peer.http_proxy else { return Ok(connect(config, tcp, host, *port).await?) };
     let (proxy_host, proxy_port) = &proxy.address;
     let through = async {
-        let mut socket = connect(config, proxy_host, *proxy_port).await?;
+        let mut socket = connect(config, tcp, proxy_host, *proxy_port).await?;
         http_proxy::connect(&mut socket, proxy, host, *port).await?;
         Ok(socket)
     };
@@ -118,7 +149,7 @@ async fn reach(config: &Config, peer: &Peer) -> Result<TcpStream, CarryError> {
 
 /// Connects to that of a host's addresses which answers first. Each is tried when the one before has failed, or not answered for a
 /// while (RFC 8305, section 5).
-async fn connect(config: &Config, host: &str, port: u16) -> io::Result<TcpStream> {
+async fn connect(config: &Config, tcp: &TcpOptions, host: &str, port: u16) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, format!("{host} has no address"));
     let found = lookup_host((host, port)).await.map_err(|error| {
         let error = error.to_string();
@@ -134,7 +165,7 @@ async fn connect(config: &Config, host: &str, port: u16) -> io::Result<TcpStream
                 last = io::Error::other(message);
                 continue;
             }
-            Some(address) => match socket::outgoing(address, &config.tcp) {
+            Some(address) => match socket::outgoing(address, tcp) {
                 Ok(socket) => drop(attempts.spawn(async move {
                     let connected = TcpSocket::from_std_stream(socket.into()).connect(address).await;
                     connected.map_err(|error| io::Error::new(error.kind(), format!("{address}: {error}")))
@@ -191,7 +222,7 @@ mod tests {
         drop(accepted);
         sleep(Duration::from_millis(50)).await;
         let ours = Hello::question(3);
-        exchange_hellos(Connection::from(dialled), &[], ours).await.map_err(refused).err().unwrap().to_string()
+        exchange_hellos(Connection::from(dialled), ours).await.map_err(refused).err().unwrap().to_string()
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ekiden_net::socket::TcpOptions;
 use tokio::runtime::Builder;
 
-use super::dial::{Greeted, greet};
+use super::dial::{self, Greeted};
 use crate::config::{Config, Peer};
 use crate::frame::Hello;
 
@@ -19,18 +19,18 @@ pub struct Probed {
     pub round_trip: Duration,
 }
 
-/// Connects to a peer that has an address, lets both sides prove who they are, asks it for its MTU, and ends the connection.
+/// Connects to the peer `name`, which has an address, lets both sides prove who they are, asks it for its MTU, and ends the connection.
 /// No packets are carried. Not to be called within an event loop.
 ///
 /// # Errors
 /// Why the peer cannot be reached, or refuses this node.
-pub fn probe(config: &Config, peer: &Peer) -> io::Result<Probed> {
+pub fn probe(config: &Config, name: &str, peer: &Peer) -> io::Result<Probed> {
     // The congestion control may not be in the kernel yet, and nothing is carried.
     let config = Config { tcp: TcpOptions::default(), ..config.clone() };
     // The last number, so that a peer with fewer connections refuses it.
     let question = Hello::question(peer.classes.connections().saturating_sub(1));
     Builder::new_current_thread().enable_all().build()?.block_on(async {
-        let Greeted { connection, theirs, took } = greet(&config, peer, question).await.map_err(io::Error::other)?;
+        let Greeted { connection, theirs, took } = dial::ask(&config, (name, peer), question).await.map_err(io::Error::other)?;
         connection.end_cleanly();
         Ok(Probed { mtu: theirs.mtu, round_trip: took })
     })

@@ -7,6 +7,9 @@ use tokio::time::Instant;
 
 /// Data in flight without an acknowledgement for so long is a stall, and for two round trips if these are longer.
 const STALL: Duration = Duration::from_secs(3);
+/// If nothing has been acknowledged for so long although the other end is heard, this end's connection is of no use: longer than a kernel
+/// takes that looks for segments which pass (RFC 4821), after its third timeout.
+const UNHEARD: Duration = Duration::from_secs(10);
 /// Whoever has not looked for so long has not run, and knows nothing of what the connection has done meanwhile.
 const AWAY: Duration = Duration::from_secs(1);
 
@@ -18,12 +21,14 @@ pub struct Progress {
     looked: Instant,
     /// When nothing waited for an acknowledgement last, or one had come.
     moved: Instant,
+    /// When data has come last.
+    heard: Instant,
 }
 
 impl Progress {
     /// Of a connection that begins.
     pub fn new(now: Instant) -> Self {
-        Self { seen: TcpInfo::default(), looked: now, moved: now }
+        Self { seen: TcpInfo::default(), looked: now, moved: now, heard: now }
     }
 
     /// The kernel says this of it.
@@ -40,12 +45,21 @@ impl Progress {
         if moves {
             self.moved = now;
         }
+        if info.data_segments_in != self.seen.data_segments_in {
+            self.heard = now;
+        }
         (self.seen, self.looked) = (info, now);
     }
 
     /// Whether data has been in flight for so long without an acknowledgement that the path seems to be gone.
     pub fn stalls(&self, now: Instant) -> bool {
         now - self.moved >= STALL.max(self.rtt() * 2)
+    }
+
+    /// Whether the other end does not get what this one sends, although this one gets what it sends: the path drops all that is large, or
+    /// all that goes in this direction. The other end sees nothing but silence.
+    pub fn is_unheard(&self, now: Instant) -> bool {
+        now - self.moved >= UNHEARD && self.heard > self.moved + STALL
     }
 
     /// The smoothed round-trip time.
@@ -82,6 +96,19 @@ mod tests {
         let slow = |_| TcpInfo { rtt_us: 4_000_000, ..in_flight(1) };
         assert!(!stalls_after(&mut progress, &mut now, 7.8, slow), "two round trips");
         assert!(stalls_after(&mut progress, &mut now, 0.5, slow));
+    }
+
+    #[test]
+    fn an_end_is_unheard_if_it_hears_the_other_and_nothing_is_acknowledged() {
+        let heard = |look: u64| TcpInfo { data_segments_in: (look / 20) as u32, ..in_flight(0) };
+        for (info, after) in [(&heard as &dyn Fn(u64) -> TcpInfo, [false, true]), (&|_| in_flight(0), [false, false])] {
+            let mut now = Instant::now();
+            let mut progress = Progress::new(now);
+            stalls_after(&mut progress, &mut now, 9.5, info);
+            let early = progress.is_unheard(now);
+            stalls_after(&mut progress, &mut now, 1.0, info);
+            assert_eq!([early, progress.is_unheard(now)], after);
+        }
     }
 
     #[test]

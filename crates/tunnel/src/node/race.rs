@@ -6,12 +6,12 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::Node;
 use super::slot::Current;
 
-/// An attempt takes no longer than this, or so many of the round-trip times from before the stall: the next one may find the
+/// To connect takes an attempt no longer than this, or so many of the round-trip times from before the stall: the next one may find the
 /// path back.
 const ATTEMPT: Duration = Duration::from_secs(3);
 const ATTEMPT_ROUNDS: u32 = 8;
@@ -27,11 +27,10 @@ impl Node {
         self.lines.info("stalls", &whose, format_args!("{whose} stalls, and is dialled anew"));
         let attempt = ATTEMPT.max(stalled.rtt() * ATTEMPT_ROUNDS);
         while slot.has(&stalled) && stalled.stalls() {
-            match timeout(attempt, self.dial(peer, number)).await {
+            match self.dial(peer, number, attempt, || stalled.stalls()).await {
                 // The other end has replaced the old connection by now, even if that goes on here.
-                Ok(Ok((connection, theirs))) => return Rc::clone(&self).serve(peer, theirs, connection, true).await,
-                Ok(Err(error)) => tracing::debug!("cannot connect to {name} meanwhile: {error}"),
-                Err(_) => tracing::debug!("cannot connect to {name} meanwhile: no answer"),
+                Ok((connection, theirs)) => return Rc::clone(&self).serve(peer, theirs, connection, true).await,
+                Err(error) => tracing::debug!("cannot connect to {name} meanwhile: {error}"),
             }
             if stalled.has_ended.get() {
                 break;

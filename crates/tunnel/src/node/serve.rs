@@ -12,7 +12,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use super::Node;
 use super::slot::Current;
-use crate::carry::{receive, send};
+use crate::carry::{CarryError, receive, send};
 use crate::control::Limits;
 use crate::decoder::Frame;
 use crate::frame::{Hello, SILENCES};
@@ -56,7 +56,7 @@ impl Node {
             () = current.stop.notified() => None,
             ended = send(&connection, &slot.queue, limits, keepalive) => ended.err(),
             ended = receive(&connection, self.config.device.mtu, silence, take) => ended.err(),
-            () = self.watch(peer, number, &connection, &current) => None,
+            why = self.watch(peer, number, &connection, &current) => Some(why),
         };
         slot.look(&connection, &current);
         slot.keep(&current);
@@ -87,14 +87,24 @@ impl Node {
         }
     }
 
-    /// Looks at a connection for as long as it is there. One that this node has dialled is raced when it stalls.
-    async fn watch(self: &Rc<Self>, peer: usize, number: u8, connection: &Connection, current: &Rc<Current>) {
+    /// Looks at a connection for as long as it is of use. One that this node has dialled is raced when it stalls. Where only the other end
+    /// can dial, it has to see that it must.
+    async fn watch(
+        self: &Rc<Self>,
+        peer: usize,
+        number: u8,
+        connection: &Connection,
+        current: &Rc<Current>,
+    ) -> CarryError {
         let slot = &self.peers[peer].slots[usize::from(number)];
         let mut times = interval(LOOKING);
         times.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             times.tick().await;
             slot.look(connection, current);
+            if current.is_unheard() && !current.is_ours {
+                return CarryError::Unheard;
+            }
             if current.stalls() && current.is_ours && !current.is_raced.replace(true) {
                 let race: Pin<Box<dyn Future<Output = ()>>> =
                     Box::pin(Rc::clone(self).race(peer, number, Rc::clone(current)));

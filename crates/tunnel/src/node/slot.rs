@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use super::progress::Progress;
 use crate::queue::Outgoing;
+use crate::recent::Recent;
 use crate::status::ConnectionStatus;
 use crate::tally::Tally;
 
@@ -30,6 +31,7 @@ pub struct Slot {
     /// Told when it is not there any more.
     pub ended: Notify,
     past: Cell<Past>,
+    recent: Recent,
 }
 
 /// The connection that a slot has.
@@ -79,6 +81,11 @@ impl Current {
         self.has_ended.get() || self.progress.get().stalls(Instant::now())
     }
 
+    /// Whether only the other end is heard.
+    pub fn is_unheard(&self) -> bool {
+        self.progress.get().is_unheard(Instant::now())
+    }
+
     /// The smoothed round-trip time.
     pub fn rtt(&self) -> Duration {
         self.progress.get().rtt()
@@ -93,8 +100,8 @@ impl Current {
 impl Slot {
     /// A place without a connection.
     pub fn new(queue: Outgoing) -> Self {
-        let (received, current, ended, past) = Default::default();
-        Self { queue, received, current, ended, past }
+        let (received, current, ended, past, recent) = Default::default();
+        Self { queue, received, current, ended, past, recent }
     }
 
     /// Whether it has this connection, and not another one.
@@ -123,6 +130,12 @@ impl Slot {
         let least = Some(info.rtt_min_us).filter(|rtt| (1..u32::MAX).contains(rtt));
         past.rtt_min_us = past.rtt_min_us.into_iter().chain(least).min();
         self.past.set(past);
+        self.recent.look(Instant::now(), self.bytes());
+    }
+
+    /// Sent and received, in all.
+    fn bytes(&self) -> [u64; 2] {
+        [self.queue.taken().bytes(), self.received.bytes()]
     }
 
     /// A connection has ended: what was counted of it stays.
@@ -139,6 +152,7 @@ impl Slot {
         let (queue, received, past) = (&self.queue, &self.received, self.past.get());
         let (length, longest, signals) = (queue.length(), queue.longest(), queue.signals());
         let current = self.current.borrow();
+        let [sent_bit_s, received_bit_s] = self.recent.bit_s(Instant::now(), self.bytes());
         let info = current.as_ref().map(|current| current.progress.get().seen).unwrap_or_default();
         ConnectionStatus {
             number,
@@ -162,6 +176,9 @@ impl Slot {
             rtt_max_us: past.rtt_max_us,
             retransmits: past.retransmits + u64::from(info.retransmits),
             timeouts: past.timeouts + u64::from(info.timeouts),
+            sent_bit_s,
+            received_bit_s,
+            mss_bytes: info.mss_bytes,
             delivery_bit_s: info.delivery_bytes_s.saturating_mul(8),
             cwnd: info.cwnd_segments,
             connected_s: current.as_ref().map(|current| current.since.elapsed().as_secs()),

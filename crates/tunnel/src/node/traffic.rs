@@ -13,7 +13,7 @@ use crate::buffer::{Buffer, Pool};
 use crate::carry::CarryError;
 use crate::decoder::Frame;
 use crate::frame::{FrameError, HEAD_BYTES, PLAIN, SUPER, head};
-use crate::packet::{Header, clamp_mss};
+use crate::packet::{Header, accepting_port, clamp_mss};
 use crate::queue::{Outgoing, Packet};
 use crate::segments::{complete_checksum, split};
 use crate::tun::PACKET_AT;
@@ -66,7 +66,10 @@ impl Node {
         let own = self.config.peers[peer].classes.of(&header, packet);
         let queue = match self.peers[peer].slot_for(own, flow) {
             Ok(slot) => &slot.queue,
-            Err(slot) => return slot.into_iter().for_each(|slot| slot.queue.lose()),
+            Err(slot) => {
+                self.tell_loop(peer, packet, &header);
+                return slot.into_iter().for_each(|slot| slot.queue.lose());
+            }
         };
         let vnet = vnet.with_real_headers(packet);
         let (bytes, mtu) = (packet.len(), self.config.device.mtu);
@@ -85,6 +88,23 @@ impl Node {
         let start = PACKET_AT - HEAD_BYTES;
         room[start..PACKET_AT].copy_from_slice(&head(PLAIN, bytes));
         queue.push(Packet { frame: Buffer::of(room, start, end, pool), flow, bytes });
+    }
+
+    /// While no connection to the peer is there, what this node's listener answers to one of its addresses can only be for the connection
+    /// that it tries to make: that goes into the tunnel which it is to carry.
+    fn tell_loop(&self, peer: usize, packet: &[u8], header: &Header) {
+        let port = self.config.listen.as_ref().map(|listen| listen.address.port());
+        if port.is_none() || accepting_port(packet, header) != port {
+            return;
+        }
+        if let Some(left_out) = self.refusals.tell() {
+            let (name, from) = (self.name(peer), header.destination);
+            tracing::warn!(
+                "{from} connects to this listener, and what it is answered goes into the tunnel itself, since {from} is among the \
+                 allowed addresses of {name}: it can never connect. Leave it out of `allowed`; where that is a larger network, \
+                 `ip route add {from} via GATEWAY` leads past the device too{left_out}"
+            );
+        }
     }
 
     /// A super-packet waits as the packets that it stands for.

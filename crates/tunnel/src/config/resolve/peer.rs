@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use ekiden_keys::{Fingerprint, FingerprintError, Identity};
+use ekiden_transport::segments::Segments;
 use ekiden_transport::{Prepared, Security};
 use indexmap::IndexMap;
 use serde_spanned::Spanned;
@@ -46,7 +47,8 @@ impl Source<'_> {
             let address = peer.address.as_ref().map(|address| self.target(address)).transpose()?;
             let http_proxy = self.http_proxy(spanned)?;
             let classes = self.classes(spanned)?;
-            peers.insert(name_of, Peer { address, security, http_proxy, classes });
+            let segments = Segments::default();
+            peers.insert(name_of, Peer { address, security, http_proxy, classes, segments });
         }
         self.no_route_to_a_peer(raw, &peers, device, &allowed)?;
         Ok((peers, allowed))

@@ -1,0 +1,81 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::timeout;
+
+use super::*;
+
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// A node that answers FILL on connections from this number on, and never on those before. Returns its address.
+async fn node(first: usize) -> std::net::SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        for number in 0.. {
+            let (socket, _) = listener.accept().await.unwrap();
+            tokio::spawn(async move {
+                let connection = Connection::from(socket);
+                while let Ok((FrameKind::Fill, body)) = read_frame(&connection).await {
+                    assert!(!body.is_empty());
+                    if number < first {
+                        continue;
+                    }
+                    answer(&connection).await.unwrap();
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Dials, and returns the limits that the attempts were given.
+async fn limits(segments: &Segments, proof: Proof, address: std::net::SocketAddr) -> Vec<Option<u16>> {
+    let given = Mutex::new(Vec::new());
+    let attempt = async |limit| {
+        given.lock().unwrap().push(limit);
+        Ok::<_, io::Error>((Connection::from(TcpStream::connect(address).await?), Vec::new()))
+    };
+    timeout(LIMIT, segments.dial("it", proof, attempt)).await.expect("in time").expect("a connection");
+    given.into_inner().unwrap()
+}
+
+#[tokio::test]
+async fn shorter_segments_are_tried_beside_when_full_ones_do_not_pass_and_are_remembered() {
+    let segments = Segments::default();
+    let address = node(1).await;
+    assert_eq!(limits(&segments, Proof::WhenUnknown, address).await, [None, Some(1220)]);
+    assert_eq!(segments.limit(), Some(1220));
+    // From then on no attempt has longer ones, proven or not.
+    for proof in [Proof::WhenUnknown, Proof::Always] {
+        assert_eq!(limits(&segments, proof, address).await, [Some(1220)]);
+    }
+    segments.forget();
+    assert_eq!(segments.limit(), None);
+    assert_eq!(limits(&segments, Proof::WhenUnknown, address).await, [None]);
+}
+
+#[tokio::test]
+async fn a_path_that_is_known_to_carry_full_segments_is_not_asked_again() {
+    let segments = Segments::default();
+    assert_eq!(limits(&segments, Proof::WhenUnknown, node(0).await).await, [None]);
+    // This one never answers.
+    let deaf = node(usize::MAX).await;
+    assert_eq!(limits(&segments, Proof::WhenUnknown, deaf).await, [None]);
+    segments.forget();
+    let attempt = async |_| Ok::<_, io::Error>((Connection::from(TcpStream::connect(deaf).await?), Vec::new()));
+    let dialling = segments.dial("it", Proof::WhenUnknown, attempt);
+    assert!(timeout(Duration::from_millis(300), dialling).await.is_err());
+}
+
+#[tokio::test]
+async fn an_attempt_that_fails_is_the_answer_and_no_other_is_made() {
+    let (segments, attempts) = (Segments::default(), AtomicUsize::new(0));
+    let attempt = async |_| {
+        attempts.fetch_add(1, Ordering::Relaxed);
+        Err::<Dialled, _>("refused")
+    };
+    let failed = timeout(LIMIT, segments.dial("it", Proof::Always, attempt)).await.unwrap().err();
+    assert!(matches!(failed, Some(Unproven::Attempt("refused"))));
+    assert_eq!(attempts.load(Ordering::Relaxed), 1);
+}

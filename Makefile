@@ -53,7 +53,8 @@ bench-overload: release
 bench-classes: release
 	bench/load/classes/run
 
-# A tunnel beside a bare passthrough, OpenVPN, vtun, SoftEther and ssh: nine minutes. `bench/load/tunnel/run --rounds 1` for less.
+# A tunnel beside a bare passthrough, WireGuard in user space, OpenVPN, vtun, SoftEther and ssh, and on a slow line beside the first of
+# these: 25 minutes. `bench/load/tunnel/run --rounds 1` for less.
 bench-tunnel:
 	@scripts/setup build bench test
 	cargo build --release --package ekiden

@@ -16,6 +16,7 @@ const TRIALS: &[(&str, &str)] = &[
     ("what has ended is still delivered after SIGTERM", include_str!("transparent/rest.sh")),
     ("an exit finds names and the address that answers", include_str!("transparent/names.sh")),
     ("the path's MTU is heard of", include_str!("transparent/mtu.sh")),
+    ("the path of a leg drops large packets and says nothing", include_str!("transparent/black_hole.sh")),
     ("ports are used again", include_str!("transparent/ports.sh")),
     ("the routers in docs/guide/transparent.md work as written", include_str!("transparent/docs.sh")),
     ("a stateful packet filter and address translation", include_str!("transparent/firewall.sh")),

@@ -7,7 +7,9 @@ mod frame;
 mod handshake;
 mod messages;
 
-pub use frame::{Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, MAX_CONTROL, MAX_DATA, MAX_FILL, MAX_TOLD, ProtocolError};
+pub use frame::{
+    Event, FrameDecoder, FrameKind, HEADER_BYTES, Header, MAX_CONTROL, MAX_DATA, MAX_FILL, MAX_TOLD, ProtocolError,
+};
 pub use handshake::{Acceptor, Dialler, HandshakeError, NONCE_BYTES, Nonce, SharedSecret};
 pub use messages::{
     MAX_ASKED, MAX_CHAIN, MAX_NAME, MessageError, Open, decode_ask, decode_failed, decode_opened, encode_ask,

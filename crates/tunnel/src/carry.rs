@@ -27,7 +27,7 @@ pub enum CarryError {
     /// It sent something that is no packet.
     #[error("a frame that holds no IP packet")]
     NoPacket,
-    /// The other node ended the connection.
+    /// The other node ended the connection, or went before it greeted.
     #[error("it closed the connection")]
     Closed,
     /// Nothing of this end arrives, and the other end is heard.
@@ -46,15 +46,19 @@ pub async fn send_hello(connection: &Connection, hello: Hello) -> io::Result<()>
     connection.send_all(&hello.encode()).await
 }
 
-/// Takes what the other side says first. Before that, it may want to know whether full segments pass.
+/// Takes what the other side says first. Before that, it may want to know whether full segments pass; if they do not, it goes without a
+/// word, and that is [`CarryError::Closed`].
 pub async fn receive_hello(connection: &Connection) -> Result<Hello, CarryError> {
     let mut bytes = [0; HELLO_BYTES];
     let (first, rest) = bytes.split_at_mut(VERSION_BYTES);
     connection.receive_exact(first).await?;
     if let Some(filling) = filling(first.first_chunk().copied().unwrap_or_default()) {
-        connection.receive_exact(&mut vec![0; filling]).await?;
-        segments::answer(connection).await?;
-        connection.receive_exact(first).await?;
+        let answered = async {
+            connection.receive_exact(&mut vec![0; filling]).await?;
+            segments::answer(connection).await?;
+            connection.receive_exact(first).await
+        };
+        answered.await.map_err(|_| CarryError::Closed)?;
     }
     Hello::check_version(first.first_chunk().copied().unwrap_or_default())?;
     connection.receive_exact(rest).await?;

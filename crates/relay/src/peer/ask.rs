@@ -49,7 +49,8 @@ async fn connection(node: &Node, config: &Config, name: &str, peer: &Peer) -> Re
         Ok(warm) => warm.wake().map_err(|error| lost(name, &error)),
         Err(permit) => {
             let segments = node.pool.segments(name);
-            let dialled = dial_peer(config, &node.names, &node.spare, &segments, (name, peer), dial_limits(config)).await;
+            let dialled =
+                dial_peer(config, &node.names, &node.spare, &segments, (name, peer), dial_limits(config)).await;
             let (connection, auth) = dialled?;
             if let Some(permit) = permit {
                 permit.connected();

@@ -30,7 +30,8 @@ pub fn probe(config: &Config, name: &str, peer: &Peer) -> io::Result<Probed> {
     // The last number, so that a peer with fewer connections refuses it.
     let question = Hello::question(peer.classes.connections().saturating_sub(1));
     Builder::new_current_thread().enable_all().build()?.block_on(async {
-        let Greeted { connection, theirs, took } = dial::ask(&config, (name, peer), question).await.map_err(io::Error::other)?;
+        let Greeted { connection, theirs, took } =
+            dial::ask(&config, (name, peer), question).await.map_err(io::Error::other)?;
         connection.end_cleanly();
         Ok(Probed { mtu: theirs.mtu, round_trip: took })
     })

@@ -28,7 +28,7 @@ pub async fn keep(node: Arc<Node>) {
     }
 }
 
-/// Bounded in time by `limits.connect` and `limits.handshake`.
+/// Bounded in time by `limits.connect`, `limits.handshake` and the proof of full segments.
 async fn make(node: Arc<Node>, name: String, peer: Peer) {
     let made = peer::connect_ahead(&node, &name, &peer).await;
     node.pool.made(&name, &peer, made);

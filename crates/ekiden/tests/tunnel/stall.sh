@@ -57,4 +57,4 @@ await 30 grep -q "connection 0 carries packets" island.log
 sleep 1
 after=$(first_after $(python3 -c "print($moved + 1)")); echo "after the move: $after s"
 python3 -c "assert $after < 6" || fail "the tunnel was back after $after s"
-on city "$EKIDEN" tunnel status | grep -q "198.51.100.7" || fail "$(on city "$EKIDEN" tunnel status)"
+on city "$EKIDEN" tunnel status --wide | grep -q "198.51.100.7" || fail "$(on city "$EKIDEN" tunnel status)"

@@ -30,7 +30,7 @@ send island 10.77.0.1 100
 await 5 is island "100 <= c['packets_sent'] < 120, 100_000 <= c['bytes_sent'] < 105_000, c['queue_packets'], c['dropped']" "(True, True, 0, 0)"
 await 5 is city "100 <= c['packets_received'] < 120, 100_000 <= c['bytes_received'] < 105_000" "(True, True)"
 await 5 is island "c['is_up'], c['remote'], c['congestion'], c['rtt_us'] > 0, c['rtt_max_us'] >= c['rtt_min_us'] > 0, c['cwnd'] > 0" "(True, '192.0.2.1:7100', 'reno', True, True, True)"
-on island "$EKIDEN" tunnel status > table; grep -q "city 0 .*192.0.2.1:7100" table || fail "$(cat table)"
+on island "$EKIDEN" tunnel status --wide > table; grep -q "city 0 .*192.0.2.1:7100" table || fail "$(cat table)"
 grep -q "packets had no peer" table || fail "$(cat table)"
 # Whoever asks and does not read, or talks, does no harm.
 cat > rude.py <<'P'
